@@ -1,0 +1,67 @@
+"""torchcaps: the PyTorch library and laboratory for capsule networks.
+
+Importing it loads torch alone; every name below is fetched when it is first used (PEP 562).
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.types import Capsules, LayerTrace, Output, Routed, Step, VoteMap
+
+if TYPE_CHECKING:
+    from torchcaps import analysis, data, layers, models, ops, report, tasks, testing, train, viz
+    from torchcaps.models import create_model, list_models, load, save
+
+__version__ = "0.1.0"
+
+_ROOMS = (
+    "analysis",
+    "data",
+    "layers",
+    "models",
+    "ops",
+    "report",
+    "tasks",
+    "testing",
+    "train",
+    "viz",
+)
+_NAMES = dict.fromkeys(("create_model", "list_models", "load", "save"), "models")
+
+__all__ = [
+    "Capsules",
+    "LayerTrace",
+    "Output",
+    "Routed",
+    "Step",
+    "TorchcapsError",
+    "VoteMap",
+    "__version__",
+    "analysis",
+    "create_model",
+    "data",
+    "layers",
+    "list_models",
+    "load",
+    "models",
+    "ops",
+    "report",
+    "save",
+    "tasks",
+    "testing",
+    "train",
+    "viz",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return importlib.import_module(f"torchcaps.{name}")
+    if name in _NAMES:
+        return getattr(importlib.import_module(f"torchcaps.{_NAMES[name]}"), name)
+    raise AttributeError(f"module 'torchcaps' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,19 @@
+"""The one error a user sees: a sentence that says what was expected, what came, and how to mend "
+"it."""
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["TorchcapsError", "nearest"]
+
+
+class TorchcapsError(ValueError):
+    """Bad input, explained. The command line prints its text alone; nothing else is caught."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown name: the nearest known one, then all of them."""
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}known: {', '.join(known)}"

@@ -1,0 +1,79 @@
+"""What the ops ask of their arguments, said in one sentence each.
+
+Checks look at shapes and dtypes only, never at values: they cost nothing and hold under
+torch.compile.
+"""
+
+from collections.abc import Sequence
+from typing import get_args
+
+import torch
+from torch import Tensor
+
+from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.types import Keep
+
+__all__ = [
+    "check_broadcast",
+    "check_choice",
+    "check_iterations",
+    "check_keep",
+    "check_votes",
+    "widen",
+]
+
+
+def check_votes(votes: Tensor) -> None:
+    if votes.ndim < 3:
+        raise TorchcapsError(
+            f"votes must have the axes [*batch, child, parent, pose], at least three, "
+            f"but came with shape {list(votes.shape)}; one child or one parent still needs its "
+            f"axis: use unsqueeze."
+        )
+    if not votes.is_floating_point():
+        raise TorchcapsError(
+            f"votes must be floating point, but came as {votes.dtype}; convert them with "
+            f"votes.float()."
+        )
+    if 0 in votes.shape[-3:]:
+        raise TorchcapsError(
+            f"votes need at least one child, one parent and one pose component, "
+            f"but came with shape {list(votes.shape)}; only batch axes may be empty."
+        )
+
+
+def check_choice(argument: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise TorchcapsError(f"{argument}={value!r} is unknown; {nearest(str(value), choices)}.")
+
+
+def check_keep(keep: str) -> None:
+    check_choice("keep", keep, get_args(Keep))
+
+
+def check_iterations(iterations: int) -> None:
+    if iterations < 1:
+        raise TorchcapsError(
+            f"iterations counts the uniform first pass, so it must be at least 1, "
+            f"but came as {iterations}; for no routing at all use uniform_routing."
+        )
+
+
+def check_broadcast(argument: str, value: Tensor | None, shape: Sequence[int], axes: str) -> None:
+    """`value` must broadcast to the trailing axes `shape` of the votes, and never enlarge them."""
+    if value is None:
+        return
+    sizes = list(value.shape)
+    fits = len(sizes) <= len(shape) and all(
+        mine in (1, theirs) for mine, theirs in zip(reversed(sizes), reversed(shape), strict=False)
+    )
+    if not fits:
+        raise TorchcapsError(
+            f"{argument} must broadcast to {axes} = {list(shape)}, but has shape {sizes}; "
+            f"was it made for a layer of another size?"
+        )
+
+
+def widen(tensor: Tensor) -> Tensor:
+    """Half precision as float32: squares, exponentials and long sums need the range."""
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor

@@ -1,0 +1,97 @@
+"""Dynamic routing, also routing-by-agreement (RBA): parents attract the children that agree with
+them.
+
+[mitterreiter2023] Alg. 1, [peer2022] Alg. 1 and §4.1, [gu2021] Eq. 2, [renzulli2025] Alg. 1;
+from [sabour2017], https://arxiv.org/abs/1710.09829
+
+for t = 1 … iterations:
+    c_ij = softmax_j(b_ij)
+    s_j  = Σ_i c_ij û_ij + bias_j
+    v_j  = g(s_j)
+    b_ij ← b_ij + ⟨û_ij, v_j⟩
+
+Departures:
+1. The update of b after the last iteration is skipped: it changes neither v nor the c it came from.
+Ambiguities:
+1. The papers do not say where gradients stop; `detach` names the readings found in public code.
+2. The prior b is zero in [peer2022] and [renzulli2025], learned in [mitterreiter2023]: pass it or
+   not.
+3. leaky, from the code of [sabour2017]: one more parent, with logit zero, takes what no parent
+   wants and is then dropped, so the couplings of a child sum to less than one.
+"""
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from torchcaps.ops.checks import (
+    check_broadcast,
+    check_choice,
+    check_iterations,
+    check_keep,
+    check_votes,
+    widen,
+)
+from torchcaps.ops.routing.common import capsules
+from torchcaps.ops.squash import Squash
+from torchcaps.ops.squash import squash as g
+from torchcaps.types import Keep, Routed, Step
+
+__all__ = ["Detach", "dynamic_routing"]
+
+# What is a constant to the gradient. "none": nothing. "votes": the votes, in all but the last
+# iteration. "states": the v_j of all but the last iteration. "coupling": c, in every iteration.
+Detach = Literal["none", "votes", "states", "coupling"]
+
+
+def dynamic_routing(
+    votes: Tensor,
+    *,
+    iterations: int = 3,
+    bias: Tensor | None = None,
+    prior: Tensor | None = None,
+    leaky: bool = False,
+    squash: Squash = "hinton",
+    detach: Detach = "none",
+    keep: Keep = "none",
+) -> Routed:
+    """Route votes [*b, i, j, d] to parents [*b, j, d].
+
+    `bias` [j, d] enters before every squash; `prior` [i, j] holds the initial logits. Under
+    `detach="coupling"` a learned prior receives no gradient.
+
+    >>> dynamic_routing(torch.ones(1152, 10, 16)).parents.pose.shape
+    torch.Size([10, 16])
+    """
+    check_votes(votes)
+    check_iterations(iterations)
+    check_choice("detach", detach, get_args(Detach))
+    check_keep(keep)
+    check_broadcast("prior", prior, votes.shape[:-1], "[*batch, child, parent]")
+    check_broadcast("bias", bias, (*votes.shape[:-3], *votes.shape[-2:]), "[*batch, parent, pose]")
+    dtype, votes = votes.dtype, widen(votes)
+    steps = []
+    with torch.autocast(votes.device.type, enabled=False):
+        b = votes.new_zeros(votes.shape[:-1])  # [*b, i, j]
+        if prior is not None:
+            b = b + prior
+        for t in range(1, iterations + 1):
+            last = t == iterations
+            seen = votes.detach() if detach == "votes" and not last else votes
+            c = _softmax_over_parents(b.detach() if detach == "coupling" else b, leaky)
+            s = torch.einsum("...ij,...ijd->...jd", c, seen)
+            v = g(s if bias is None else s + bias, squash)
+            if keep == "steps" or (keep == "last" and last):
+                steps.append(Step(None, c.to(dtype), capsules(v.to(dtype))))
+            if not last:
+                agreed = v.detach() if detach == "states" else v
+                b = b + torch.einsum("...ijd,...jd->...ij", seen, agreed)
+    return Routed(capsules(v.to(dtype)), tuple(steps))
+
+
+def _softmax_over_parents(logits: Tensor, leaky: bool) -> Tensor:
+    if not leaky:
+        return logits.softmax(-1)
+    nobody = logits.new_zeros(*logits.shape[:-1], 1)
+    return torch.cat([logits, nobody], -1).softmax(-1)[..., :-1]

@@ -1,0 +1,56 @@
+"""Uniform routing, the control of every routing: couplings are one constant, whatever the votes
+say.
+
+[mitterreiter2023] §4.3 (all couplings fixed to the same value), [gu2021] §3.1 (uniform average of
+votes), [renzulli2025] §4.4 (one iteration)
+
+    c_ij = 1/J  (softmax)   or   1/I  (mean)
+    v_j  = g(Σ_i c_ij û_ij + bias_j)
+
+Departures: none.
+Ambiguities: the papers do not fix the constant. "softmax" is the first iteration of dynamic routing
+and the default; "mean" averages the votes. W absorbs the difference, but at the start of training
+the squash does not.
+"""
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from torchcaps.ops.checks import check_broadcast, check_choice, check_keep, check_votes, widen
+from torchcaps.ops.routing.common import capsules
+from torchcaps.ops.squash import Squash
+from torchcaps.ops.squash import squash as g
+from torchcaps.types import Keep, Routed, Step
+
+__all__ = ["Normalise", "uniform_routing"]
+
+# "softmax": the couplings of a child sum to one; "mean": those of a parent do.
+Normalise = Literal["softmax", "mean"]
+
+
+def uniform_routing(
+    votes: Tensor,
+    *,
+    normalise: Normalise = "softmax",
+    bias: Tensor | None = None,
+    squash: Squash = "hinton",
+    keep: Keep = "none",
+) -> Routed:
+    """Route votes [*b, i, j, d] to parents [*b, j, d] with equal couplings."""
+    check_votes(votes)
+    check_choice("normalise", normalise, get_args(Normalise))
+    check_keep(keep)
+    check_broadcast("bias", bias, (*votes.shape[:-3], *votes.shape[-2:]), "[*batch, parent, pose]")
+    dtype, votes = votes.dtype, widen(votes)
+    *_, n_in, n_out, _ = votes.shape
+    share = 1 / (n_out if normalise == "softmax" else n_in)
+    with torch.autocast(votes.device.type, enabled=False):
+        s = votes.sum(-3) * share  # [*b, j, d]
+        v = g(s if bias is None else s + bias, squash).to(dtype)
+    steps: tuple[Step, ...] = ()
+    if keep != "none":
+        coupling = votes.new_full(votes.shape[:-1], share, dtype=dtype)
+        steps = (Step(None, coupling, capsules(v)),)
+    return Routed(capsules(v), steps)

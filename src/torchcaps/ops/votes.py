@@ -1,0 +1,88 @@
+"""Votes: what each child predicts each parent's pose to be.
+
+vector poses  û_ij = W_ij u_i    W_ij ∈ R^{d_out×d_in}   [mitterreiter2023] Eq. 2, [gu2021] Eq. 1
+matrix poses  V_ij = M_i W_ij    W_ij ∈ R^{√d×√d}        [peer2022] §3.3, [tsai2020] Eq. 1
+vote bias     V_ij + bias_j                              [peer2022] §4.2
+
+Departures: none.
+Ambiguities: [tsai2020] Eq. 1 multiplies from the left; the two agree up to transposition of poses.
+Votes cost b·i·j·d numbers, the largest tensor of a capsule network by far.
+"""
+
+import math
+from typing import get_args
+
+import torch
+from torch import Tensor
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.ops.checks import check_broadcast, check_choice
+from torchcaps.types import VoteMap
+
+__all__ = ["materialise"]
+
+
+def materialise(vote_map: VoteMap) -> Tensor:
+    """The vote tensor [*b, i, j, d] of a vote map.
+
+    With sharing "type" the children are ordered (position, type), so child i has the weights of
+    type i % types.
+    """
+    check_choice("sharing", vote_map.sharing, get_args(VoteMap.__annotations__["sharing"]))
+    check_choice("pose", vote_map.pose, get_args(VoteMap.__annotations__["pose"]))
+    u, weight = _per_type(vote_map)
+    # u: [*b, p, t, d], weight: [t, j, ...]; one of p and t is 1 unless the weights are per type.
+    if vote_map.pose == "vector":
+        votes = torch.einsum("...ptd,tjod->...ptjo", u, weight)
+    else:
+        side = weight.shape[-1]
+        matrices = torch.unflatten(u, -1, (side, side))
+        votes = torch.einsum("...ptrk,tjkc->...ptjrc", matrices, weight).flatten(-2)
+    votes = votes.flatten(-4, -3)  # [*b, i, j, d]
+    if vote_map.bias is not None:
+        check_broadcast("bias", vote_map.bias, votes.shape[-2:], "[parent, pose]")
+        votes = votes + vote_map.bias
+    return votes
+
+
+def _per_type(vote_map: VoteMap) -> tuple[Tensor, Tensor]:
+    """Children as [*b, positions, types, d] and weights as [types, j, ...], sizes checked."""
+    u, weight = vote_map.children.pose, vote_map.weight
+    if vote_map.sharing == "all":
+        weight = weight.unsqueeze(0)
+    if u.ndim < 2 or weight.ndim != 4:
+        raise TorchcapsError(
+            f"votes need child poses [*batch, child, pose] and weights [child, parent, out, in] "
+            f"(without the child axis when shared by all), but came with shapes "
+            f"{list(u.shape)} and {list(vote_map.weight.shape)}."
+        )
+    if u.dtype != weight.dtype and not torch.is_autocast_enabled(u.device.type):
+        raise TorchcapsError(
+            f"child poses and weights must share a dtype, but are {u.dtype} and {weight.dtype}; "
+            f"convert one of them, e.g. model.to({u.dtype})."
+        )
+    n_in, types = u.shape[-2], weight.shape[0]
+    fits = n_in % types == 0 if vote_map.sharing == "type" else n_in == types or types == 1
+    if vote_map.sharing == "none":
+        fits = n_in == types
+    if not fits:
+        raise TorchcapsError(
+            f"{n_in} children came to weights made for {types} "
+            f"({'types' if vote_map.sharing == 'type' else 'children'}, "
+            f"sharing={vote_map.sharing!r}); does the image size or the primary layer differ from "
+            f"what the layer was built for?"
+        )
+    d_in, expected = u.shape[-1], weight.shape[-1]
+    if vote_map.pose == "matrix":
+        if weight.shape[-2] != expected or math.isqrt(d_in) ** 2 != d_in:
+            raise TorchcapsError(
+                f"matrix poses need a square number of components and square weights, but came "
+                f"with {d_in} components and weights {list(vote_map.weight.shape)}; "
+                f'use pose="vector" for other sizes.'
+            )
+        expected = expected**2
+    if d_in != expected:
+        raise TorchcapsError(
+            f"children have {d_in} pose components, but the weights expect {expected}."
+        )
+    return torch.unflatten(u, -2, (n_in // types, types)), weight
