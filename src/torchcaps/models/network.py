@@ -1,0 +1,82 @@
+"""The common shape of a capsule network: backbone, primary capsules, dense layers, decoder."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.layers import Decoder, DenseCapsules, PrimaryCapsules, Routing
+from torchcaps.types import Capsules, Grid, Keep, LayerTrace, Output
+
+__all__ = ["CapsuleNetwork", "choose_routing"]
+
+
+class CapsuleNetwork(nn.Module):
+    """From images [b, c, h, w] in [0, 1] to class lengths, a reconstruction and a trace."""
+
+    def __init__(
+        self,
+        *,
+        image: tuple[int, int, int],
+        backbone: nn.Module,
+        primary: PrimaryCapsules,
+        primary_grid: Grid,
+        layers: Mapping[str, DenseCapsules],
+        decoder: Decoder | None,
+    ):
+        super().__init__()
+        self.image = image
+        self.backbone = backbone
+        self.primary = primary
+        self.primary_grid = primary_grid
+        self.layers = nn.ModuleDict(layers)
+        self.decoder = decoder
+
+    def forward(
+        self, image: Tensor, target: Tensor | None = None, *, keep: Keep = "none"
+    ) -> Output:
+        """`target` [b] tells the decoder which class to draw; without it the longest is drawn."""
+        self._check(image)
+        capsules: Capsules = self.primary(self.backbone(image))
+        grid: Grid | None = self.primary_grid
+        trace = []
+        for name, layer in self.layers.items():
+            assert isinstance(layer, DenseCapsules)
+            routed = layer(capsules, keep=keep)
+            if keep != "none":
+                over, weight = layer.routing.normalised_over, layer.weight
+                trace.append(LayerTrace(name, capsules, routed, grid, over, weight))
+            capsules, grid = routed.parents, None
+        assert capsules.activation is not None
+        drawn = None if self.decoder is None else self.decoder(capsules, target)
+        return Output(capsules.activation, "lengths", capsules, drawn, tuple(trace))
+
+    def _check(self, image: Tensor) -> None:
+        if image.ndim != 4 or tuple(image.shape[1:]) != self.image:
+            raise TorchcapsError(
+                f"this network takes images [batch, {', '.join(map(str, self.image))}], but came "
+                f"with shape {list(image.shape)}; a single image needs image.unsqueeze(0), another "
+                f"size needs create_model(..., image=(channels, height, width))."
+            )
+        if not image.is_floating_point():
+            raise TorchcapsError(
+                f"images must be floating point in [0, 1], but came as {image.dtype}; "
+                f"for bytes use image.float() / 255."
+            )
+        # Looking at values would stall an accelerator and break the graph of a compiler.
+        on_cpu = image.device.type == "cpu" and not torch.compiler.is_compiling()
+        if on_cpu and not torch.isfinite(image.detach().sum()):
+            raise TorchcapsError(
+                "the images hold NaN or infinite values; every pixel must be finite, in [0, 1]: "
+                "look for a division by zero in the preparation of the images."
+            )
+
+
+def choose_routing(routing: str, known: Mapping[str, Callable[[], Routing]]) -> Routing:
+    """One of the routings that a network allows."""
+    if routing not in known:
+        raise TorchcapsError(
+            f"routing={routing!r} is unknown to this network; {nearest(str(routing), known)}."
+        )
+    return known[routing]()

@@ -1,0 +1,72 @@
+"""Networks on disk: one safetensors file, the configuration in its header; nothing is unpickled."""
+
+import json
+import os
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+from torch import nn
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.models.registry import create_model
+
+__all__ = ["load", "save"]
+
+HEADER = "torchcaps"
+
+
+def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
+    """Write a network made by `create_model`; a crash leaves the old file or the new one, never "
+    "half."""
+    config = getattr(model, "config", None)
+    if not isinstance(config, dict):
+        raise TorchcapsError(
+            f"save needs a network made by create_model, which knows its own name and options, but "
+            f"got a {type(model).__name__}; for other modules use safetensors.torch.save_model."
+        )
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise TorchcapsError(
+            f"the folder {path.parent} does not exist; make it, or save elsewhere."
+        )
+    state = {name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        safetensors.torch.save_file(state, partial, metadata={HEADER: json.dumps(config)})
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def load(path: str | os.PathLike[str]) -> nn.Module:
+    """Read a network that `save` wrote, ready to look at images (in evaluation mode)."""
+    path = Path(path)
+    if not path.is_file():
+        raise TorchcapsError(f"there is no file {path}; a saved network ends in .safetensors.")
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+        state = safetensors.torch.load_file(path)
+    except (safetensors.SafetensorError, OSError) as error:
+        raise TorchcapsError(
+            f"{path} is not a readable safetensors file ({error}); was the copy cut short, or is "
+            f"it another format?"
+        ) from None
+    try:
+        config = json.loads(metadata[HEADER])
+        name = config.pop("name")
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise TorchcapsError(
+            f"{path} holds tensors but no torchcaps configuration; it was not written by "
+            f"torchcaps.save."
+        ) from None
+    model = create_model(name, **config)
+    try:
+        model.load_state_dict(state)
+    except RuntimeError as error:
+        raise TorchcapsError(
+            f"the tensors in {path} do not fit the network {name} that its header describes "
+            f"({str(error).splitlines()[-1].strip()})."
+        ) from None
+    return model.eval()
