@@ -1,0 +1,84 @@
+"""What every reader and maker returns: labelled images in memory, checked once at the door."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from torchcaps.errors import TorchcapsError
+
+if TYPE_CHECKING:
+    from torchcaps.data.part_whole import PartTruth
+
+__all__ = ["ImageSet"]
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """Labelled images: bytes as they came, or floats in [0, 1]. Networks see floats in [0, 1].
+
+    >>> mine = ImageSet("mine", torch.rand(100, 3, 64, 48), torch.arange(100) % 2, ("cat", "dog"))
+    """
+
+    name: str
+    images: Tensor  # uint8 or float [n, c, h, w]
+    labels: Tensor  # int64 [n]
+    class_names: tuple[str, ...]
+    # Only made data knows which parts are where.
+    truth: "PartTruth | None" = None
+
+    def __post_init__(self) -> None:
+        images, labels = self.images, self.labels
+        if images.ndim != 4 or not len(images):
+            raise TorchcapsError(
+                f"{self.name}: images must be [n, channels, height, width] with at least one "
+                f"image, but came with shape {list(images.shape)}; grey images need a channel "
+                f"axis: images.unsqueeze(1)."
+            )
+        if images.dtype != torch.uint8 and not images.is_floating_point():
+            raise TorchcapsError(
+                f"{self.name}: images must be bytes or floats in [0, 1], but came as "
+                f"{images.dtype}."
+            )
+        if labels.dtype != torch.int64 or labels.shape != images.shape[:1]:
+            raise TorchcapsError(
+                f"{self.name}: labels must be int64 [{len(images)}], one an image, but came as "
+                f"{labels.dtype} with shape {list(labels.shape)}."
+            )
+        n_classes = len(self.class_names)
+        wrong = ((labels < 0) | (labels >= n_classes)).nonzero()
+        if len(wrong):
+            at = int(wrong[0])
+            raise TorchcapsError(
+                f"{self.name}: labels must be 0 to {n_classes - 1} for {n_classes} classes, but "
+                f"image {at} has label {int(labels[at])}; count classes from 0, or name them all."
+            )
+        if images.is_floating_point():
+            self._check_range(images)
+
+    def _check_range(self, images: Tensor) -> None:
+        # NaN fails both comparisons, so it is found by the negation.
+        fine = ((images >= 0) & (images <= 1)).flatten(1).all(1)
+        if not bool(fine.all()):
+            at = int((~fine).nonzero()[0])
+            low, high = float(images[at].min()), float(images[at].max())
+            raise TorchcapsError(
+                f"{self.name}: pixels must be finite and in [0, 1], but image {at} goes from "
+                f"{low:g} to {high:g}; divide bytes by 255, and mend NaN where the image was "
+                f"prepared."
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(channels, height, width), as `create_model(image=)` takes it."""
+        channels, height, width = self.images.shape[1:]
+        return channels, height, width
+
+    def pixels(self, index: Tensor | slice) -> Tensor:
+        """Some images as the floats in [0, 1] that a network takes."""
+        chosen = self.images[index]
+        return chosen.float() / 255 if chosen.dtype == torch.uint8 else chosen

@@ -1,0 +1,155 @@
+"""The eight shapes that parts are made of, as signed distances, and the wholes made of them.
+
+Every shape fits the unit circle of its own frame (x right, y down) and is placed by a pose
+(x, y, rotation, size): pixel (column, row) has its centre at (column, row), rotations are clockwise
+on the screen, and the size is the radius of the unit circle in pixels. Distances are in pixels,
+negative inside.
+
+Only additions, products, square roots, minima and maxima are used: they are rounded correctly, so a
+picture is the same bit for bit whatever the batch it is drawn in.
+"""
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "OBJECTS",
+    "PART_NAMES",
+    "PART_SIZE",
+    "CanonicalPart",
+    "cos_sin",
+    "disk_distance",
+    "part_distance",
+]
+
+PART_NAMES = ("disk", "ring", "bar", "cross", "triangle", "square", "ell", "tee")
+
+# The size of every part, as a share of its whole.
+PART_SIZE = 0.42
+
+# What an empty slot is away from every pixel.
+_FAR = 1e4
+
+
+class CanonicalPart(NamedTuple):
+    """A part in the frame of its whole: the whole's centre is (0, 0) and its size 1."""
+
+    part: str
+    x: float
+    y: float
+    rotation: float = 0.0
+    size: float = PART_SIZE
+
+
+def _whole(*places: tuple[str, str]) -> tuple[CanonicalPart, ...]:
+    reach = 0.56
+    compass = {"n": (0.0, -reach), "e": (reach, 0.0), "s": (0.0, reach), "w": (-reach, 0.0)}
+    return tuple(CanonicalPart(part, *compass[place]) for part, place in places)
+
+
+# The true tree: each class and its parts. The first `PartWholeSpec.parts` of a row are drawn.
+OBJECTS: Mapping[str, tuple[CanonicalPart, ...]] = MappingProxyType(
+    {
+        "aquila": _whole(("disk", "n"), ("bar", "w"), ("bar", "e"), ("triangle", "s")),
+        "cygnus": _whole(("disk", "s"), ("bar", "w"), ("bar", "e"), ("triangle", "n")),
+        "draco": _whole(("triangle", "n"), ("square", "s"), ("ring", "e"), ("cross", "w")),
+        "hydra": _whole(("square", "n"), ("triangle", "s"), ("ring", "e"), ("cross", "w")),
+        "leo": _whole(("ring", "w"), ("cross", "n"), ("tee", "e"), ("disk", "s")),
+        "lyra": _whole(("tee", "w"), ("cross", "n"), ("ring", "e"), ("disk", "s")),
+        "orion": _whole(("ell", "n"), ("square", "w"), ("disk", "e"), ("bar", "s")),
+        "pavo": _whole(("ell", "s"), ("square", "w"), ("disk", "e"), ("bar", "n")),
+        "vela": _whole(("tee", "n"), ("triangle", "w"), ("cross", "e"), ("ell", "s")),
+        "volans": _whole(("triangle", "n"), ("tee", "w"), ("cross", "e"), ("ell", "s")),
+    }
+)
+
+
+def cos_sin(angle: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine from Taylor polynomials, to 1e-9 for angles within a few turns, float64."""
+    angle = angle.to(torch.float64)
+    quarter = (angle * (2 / math.pi)).round()
+    rest = angle - quarter * (math.pi / 2)
+    square = rest * rest
+    cos, sin = torch.zeros_like(rest), torch.zeros_like(rest)
+    for k in range(6, -1, -1):
+        cos = cos * square + (-1) ** k / math.factorial(2 * k)
+        sin = sin * square + (-1) ** k / math.factorial(2 * k + 1)
+    sin = sin * rest
+    odd = (quarter.to(torch.int64) & 1) == 1
+    cos, sin = torch.where(odd, -sin, cos), torch.where(odd, cos, sin)
+    half_turn = (quarter.to(torch.int64) & 2) == 2
+    return torch.where(half_turn, -cos, cos), torch.where(half_turn, -sin, sin)
+
+
+def _box(x: Tensor, y: Tensor, centre: tuple[float, float], half: tuple[float, float]) -> Tensor:
+    """The larger of the distances to the two pairs of sides: corners stay sharp at any offset."""
+    return torch.maximum((x - centre[0]).abs_() - half[0], (y - centre[1]).abs_() - half[1])
+
+
+def _radius(x: Tensor, y: Tensor) -> Tensor:
+    return (x * x + y * y).sqrt_()
+
+
+def _shape(name: str, x: Tensor, y: Tensor) -> Tensor:
+    """Distance in the shape's own frame, where its unit circle has radius one."""
+    match name:
+        case "disk":
+            return _radius(x, y) - 0.85
+        case "ring":
+            return (_radius(x, y) - 0.7).abs_() - 0.2
+        case "bar":
+            return _box(x, y, (0.0, 0.0), (0.95, 0.28))
+        case "cross":
+            long, short = 0.92, 0.26
+            return torch.minimum(
+                _box(x, y, (0.0, 0.0), (long, short)), _box(x, y, (0.0, 0.0), (short, long))
+            )
+        case "triangle":
+            # Apex up; the three sides lie 0.5 from the centre, the corners 1.
+            slanted = x.abs() * (math.sqrt(3) / 2) - y * 0.5
+            return torch.maximum(slanted, y) - 0.5
+        case "square":
+            return _box(x, y, (0.0, 0.0), (0.68, 0.68))
+        case "ell":
+            return torch.minimum(
+                _box(x, y, (-0.42, 0.0), (0.26, 0.72)), _box(x, y, (0.0, 0.46), (0.68, 0.26))
+            )
+        case "tee":
+            return torch.minimum(
+                _box(x, y, (0.0, -0.42), (0.72, 0.26)), _box(x, y, (0.0, 0.12), (0.26, 0.8))
+            )
+    raise AssertionError(name)
+
+
+def part_distance(part: Tensor, pose: Tensor, size: int) -> Tensor:
+    """Distance from each pixel to each part, float32 [n, p, size, size]; far for an empty slot.
+
+    part: [n, p], index into PART_NAMES or -1. pose: [n, p, 4].
+    """
+    grid = torch.arange(size, device=pose.device, dtype=torch.float32)
+    distance = torch.full((*part.shape, size, size), _FAR, device=pose.device)
+    for index, name in enumerate(PART_NAMES):
+        where = (part == index).nonzero(as_tuple=True)
+        centre_x, centre_y, rotation, radius = pose[where].unbind(-1)
+        cos, sin = (value.to(torch.float32) / radius for value in cos_sin(rotation))
+        # [m, 1, size] and [m, size, 1]: the turn is linear, so whole planes are made by one sum.
+        dx = (grid - centre_x[:, None])[:, None, :]
+        dy = (grid - centre_y[:, None])[:, :, None]
+        cos, sin = cos[:, None, None], sin[:, None, None]
+        local = _shape(name, dx * cos + dy * sin, dy * cos - dx * sin)
+        distance[where] = local.mul_(radius[:, None, None])
+    return distance
+
+
+def disk_distance(centre: Tensor, radius: Tensor, size: int) -> Tensor:
+    """Distance from each pixel to a disk per sample, [n, size, size]; far where the radius is 0."""
+    grid = torch.arange(size, device=centre.device, dtype=torch.float32)
+    dx = (grid - centre[:, :1])[:, None, :]
+    dy = (grid - centre[:, 1:])[:, :, None]
+    distance = _radius(dx, dy) - radius[:, None, None]
+    return distance.masked_fill_((radius == 0)[:, None, None], _FAR)

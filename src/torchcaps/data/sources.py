@@ -1,0 +1,73 @@
+"""Data sets by name, and validation images out of the training images."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal, get_args
+
+import torch
+
+from torchcaps.data.idx import mnist
+from torchcaps.data.image_set import ImageSet
+from torchcaps.data.part_whole import part_whole
+from torchcaps.errors import TorchcapsError, nearest
+
+__all__ = ["SOURCES", "Split", "hold_out", "load", "take"]
+
+Split = Literal["train", "test"]
+Root = str | os.PathLike[str]
+
+# How many images of made data there are, unless told otherwise.
+PART_WHOLE_SIZES = {"train": 10_000, "test": 2_000}
+
+
+def _part_whole(split: Split, root: Root | None) -> ImageSet:
+    return part_whole(split, PART_WHOLE_SIZES[split])
+
+
+def _mnist(split: Split, root: Root | None) -> ImageSet:
+    if root is None:
+        raise TorchcapsError(
+            "mnist needs root, the folder that holds its four files (train-images-idx3-ubyte.gz "
+            "and so on); on the command line: --root FOLDER."
+        )
+    return mnist(root, split)
+
+
+SOURCES: dict[str, Callable[[Split, Root | None], ImageSet]] = {
+    "mnist": _mnist,
+    "part-whole": _part_whole,
+}
+
+
+def load(name: str, *, split: Split = "train", root: Root | None = None) -> ImageSet:
+    """A data set by its name. The test images are for the end; see `hold_out` for validation.
+
+    >>> load("part-whole", split="test").images.shape
+    torch.Size([2000, 1, 32, 32])
+    """
+    if name not in SOURCES:
+        raise TorchcapsError(f"data {name!r} is unknown; {nearest(name, SOURCES)}.")
+    if split not in get_args(Split):
+        raise TorchcapsError(
+            f"split={split!r} is unknown; {nearest(split, get_args(Split))}. Validation images "
+            f"come out of the training ones: data.hold_out."
+        )
+    return SOURCES[name](split, root)
+
+
+def take(images: ImageSet, index: torch.Tensor) -> ImageSet:
+    """Some of the images, in the order of `index`; the truth of made data stays behind."""
+    return replace(images, images=images.images[index], labels=images.labels[index], truth=None)
+
+
+def hold_out(images: ImageSet, *, share: float = 0.1, seed: int = 0) -> tuple[ImageSet, ImageSet]:
+    """Split off a random share for validation: (the rest, the held-out)."""
+    count = round(share * len(images))
+    if not 0 < count < len(images):
+        raise TorchcapsError(
+            f"share={share} of {len(images)} images leaves nothing to train on or nothing to "
+            f"validate with; both need at least one image."
+        )
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))
+    return take(images, order[count:]), take(images, order[:count])

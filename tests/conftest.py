@@ -1,0 +1,91 @@
+"""What every test stands on: device and dtype, a seed of its own, no network, poisoned memory."""
+
+import ipaddress
+import socket
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import hypothesis
+import pytest
+import torch
+
+DTYPES = {"float64": torch.float64, "float32": torch.float32}
+POISONED = {"ops", "contracts", "theory"}
+
+hypothesis.settings.register_profile(
+    "default", max_examples=50, deadline=None, derandomize=True, database=None
+)
+hypothesis.settings.load_profile("default")
+# Tensors are small: a second thread only waits, and sums keep one order.
+torch.set_num_threads(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--device", default="cpu", help="device of the numeric tests (default cpu)")
+    parser.addoption(
+        "--dtype", default="float64", choices=sorted(DTYPES), help="dtype of the numeric tests"
+    )
+
+
+@pytest.fixture(scope="session")
+def device(request: pytest.FixtureRequest) -> torch.device:
+    return torch.device(request.config.getoption("--device"))
+
+
+@pytest.fixture(scope="session")
+def dtype(request: pytest.FixtureRequest) -> torch.dtype:
+    return DTYPES[request.config.getoption("--dtype")]
+
+
+@pytest.fixture(scope="session")
+def tolerance(dtype: torch.dtype) -> float:
+    """The largest error of numbers near one: 1e-10 in float64."""
+    return 1e-10 if dtype == torch.float64 else 1e-4
+
+
+@pytest.fixture(autouse=True)
+def _seed(request: pytest.FixtureRequest) -> None:
+    torch.manual_seed(zlib.crc32(request.node.nodeid.encode()))
+
+
+@pytest.fixture(autouse=True)
+def _poisoned_memory(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Memory that nobody wrote is NaN, so that reading it cannot pass a test of the ops."""
+    poison = request.config.getoption("--device") == "cpu" and POISONED & set(request.path.parts)
+    if not poison or torch.are_deterministic_algorithms_enabled():
+        yield
+        return
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def _is_near(address: Any) -> bool:
+    if not isinstance(address, tuple):  # unix socket
+        return True
+    host = address[0]
+    if host in ("localhost", ""):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_network() -> Iterator[None]:
+    """Tests reach nothing outside this machine."""
+
+    def guard(original: Any) -> Any:
+        def connect(self: socket.socket, address: Any) -> Any:
+            if not _is_near(address):
+                raise OSError(f"tests must not use the network, but one connects to {address}.")
+            return original(self, address)
+
+        return connect
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", guard(socket.socket.connect))
+        patch.setattr(socket.socket, "connect_ex", guard(socket.socket.connect_ex))
+        yield
