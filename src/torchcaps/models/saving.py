@@ -33,7 +33,8 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
     state = {name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        safetensors.torch.save_file(state, partial, metadata={HEADER: json.dumps(config)})
+        # Through bytes, because save_file makes files that only their owner may read.
+        partial.write_bytes(safetensors.torch.save(state, metadata={HEADER: json.dumps(config)}))
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

@@ -1,0 +1,6 @@
+"""From numbers and pictures to one self-contained page. Needs the extra [study]."""
+
+from torchcaps.report.page import Dissection, Picture, render
+from torchcaps.report.verdict import Sentence, verdict
+
+__all__ = ["Dissection", "Picture", "Sentence", "render", "verdict"]

@@ -1,0 +1,134 @@
+"""One self-contained HTML file: verdict, then pictures, then numbers, then how it was made."""
+
+import base64
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+import jinja2
+from matplotlib.figure import Figure
+
+from torchcaps.analysis import Activity, RoutingDynamics
+from torchcaps.analysis.activity import LayerActivity
+from torchcaps.analysis.dynamics import LayerDynamics
+from torchcaps.report.verdict import FROZEN, PERFECT, WEAK, verdict
+from torchcaps.viz import to_svg
+
+__all__ = ["Dissection", "Picture", "render"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """A figure, what it shows in a line, and what a blind reader is told."""
+
+    title: str
+    caption: str
+    alt: str
+    figure: Figure
+
+    @property
+    def source(self) -> str:
+        """The figure as a data URI; in an <img>, one picture's identifiers cannot meet "
+        "another's."""
+        svg = to_svg(self.figure).encode()
+        return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
+
+
+@dataclasses.dataclass(frozen=True)
+class Dissection:
+    """All that is known of one network. `right` of `images` held-out images were classified "
+    "right."""
+
+    label: str
+    facts: Mapping[str, str]
+    right: int
+    images: int
+    n_classes: int
+    dynamics: RoutingDynamics | None
+    activity: Activity | None
+    pictures: Sequence[Picture]
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything measured, as JSON can hold it."""
+        parts = {"dynamics": self.dynamics, "activity": self.activity}
+        measured = {
+            name: None if part is None else json.loads(part.to_json())
+            for name, part in parts.items()
+        }
+        return {"accuracy": self.accuracy, "images": self.images, **measured}
+
+    @property
+    def accuracy(self) -> float:
+        return self.right / self.images
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % Wilson interval of the accuracy: the images vary in it, not the training."""
+        n, z = self.images, 1.959964
+        centre = (self.accuracy + z * z / (2 * n)) / (1 + z * z / n)
+        spread = math.sqrt(self.accuracy * (1 - self.accuracy) / n + (z / (2 * n)) ** 2)
+        half = z / (1 + z * z / n) * spread
+        return max(centre - half, 0.0), min(centre + half, 1.0)
+
+
+def render(dissections: Sequence[Dissection], *, title: str, provenance: Mapping[str, Any]) -> str:
+    """The page as one string of HTML that asks for nothing outside itself."""
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_template),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html").render(
+        title=title,
+        dissections=[(each, verdict(each.dynamics, each.activity)) for each in dissections],
+        comparison=_comparison(dissections),
+        rows=_pictures_side_by_side(dissections),
+        activity_columns=_columns(LayerActivity),
+        dynamics_columns=_columns(LayerDynamics),
+        borders={"frozen": FROZEN, "weak": WEAK, "perfect": PERFECT},
+        provenance=provenance,
+    )
+
+
+def _template(name: str) -> str:
+    return (resources.files("torchcaps.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _pictures_side_by_side(
+    dissections: Sequence[Dissection],
+) -> list[list[tuple[Dissection, Picture]]]:
+    """One row a kind of picture, one picture a network that has it."""
+    most = max((len(each.pictures) for each in dissections), default=0)
+    return [
+        [(each, each.pictures[k]) for each in dissections if k < len(each.pictures)]
+        for k in range(most)
+    ]
+
+
+def _columns(kind: type) -> list[tuple[str, str, str]]:
+    """(field, unit, meaning) of the scalar quantities of a row."""
+    return [
+        (field.name, field.metadata["unit"], field.metadata["meaning"])
+        for field in dataclasses.fields(kind)
+        if "unit" in field.metadata and field.name not in ("mean", "std", "dead")
+    ]
+
+
+def _comparison(dissections: Sequence[Dissection]) -> str | None:
+    """Two networks side by side, without claiming more than one training run each can tell."""
+    if len(dissections) != 2:
+        return None
+    first, second = dissections
+    gap = 100 * (first.accuracy - second.accuracy)
+    how = f"{abs(gap):.1f} points {'more' if gap > 0 else 'less'} accurate than {second.label}"
+    words = (
+        f"{first.label} and {second.label} are equally accurate here"
+        if abs(gap) < 0.05
+        else f"{first.label} is {how} here"
+    )
+    return f"{words}. One training run each: no verdict on which is better."

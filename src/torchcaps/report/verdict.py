@@ -1,0 +1,105 @@
+"""What the numbers say, in sentences a newcomer can read. Every sentence carries its numbers.
+
+The borders below are ours: no paper gives any. They stand in the report beside the sentences.
+"""
+
+from typing import Literal, NamedTuple
+
+from torchcaps.analysis import Activity, RoutingDynamics
+
+__all__ = ["FROZEN", "PERFECT", "WEAK", "Sentence", "verdict"]
+
+# Borders of dyr, which is 0 when couplings never change and 1 for perfect routing.
+FROZEN, WEAK, PERFECT = 0.05, 0.5, 0.9
+# A favourite parent that gets this many even shares is still no favourite.
+NO_FAVOURITE = 1.1
+# A favourite parent that gets this much of a child is its only parent.
+ONE_PARENT = 0.9
+
+
+class Sentence(NamedTuple):
+    about: Literal["tree", "choice", "life"]
+    text: str
+    is_good: bool  # for a parse tree
+
+
+def verdict(dynamics: RoutingDynamics | None, activity: Activity | None) -> list[Sentence]:
+    """Does the tree depend on the image, does a child choose a parent, is every capsule alive?"""
+    if dynamics is None or activity is None:
+        text = "This network has no capsules, so there is no tree to read."
+        return [Sentence("tree", text, False)]
+    return [_tree(dynamics), _choice(dynamics), *_life(activity)]
+
+
+def _tree(dynamics: RoutingDynamics) -> Sentence:
+    rates = {layer.name: layer.dyr for layer in dynamics.layers if layer.dyr is not None}
+    if not rates:
+        text = "There is no routing to judge: no layer has a living child and two living parents."
+        return Sentence("tree", text, False)
+    low, high = min(rates.values()), max(rates.values())
+    span = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
+    scale = "0 is frozen, 1 is perfect routing"
+    if high < FROZEN:
+        return Sentence(
+            "tree",
+            f"The tree is frozen: every image gets the same couplings (dyr {span}; {scale}).",
+            False,
+        )
+    if high < WEAK:
+        return Sentence(
+            "tree", f"The tree hardly depends on the image: dyr is {span} ({scale}).", False
+        )
+    if low >= PERFECT:
+        return Sentence(
+            "tree", f"The tree is built anew for every image: dyr is {span} ({scale}).", True
+        )
+    best = max(rates, key=lambda name: rates[name])
+    return Sentence(
+        "tree",
+        f"The tree depends on the image in part: dyr is {span}, highest in {best} ({scale}).",
+        True,
+    )
+
+
+def _choice(dynamics: RoutingDynamics) -> Sentence:
+    layers = dynamics.layers
+    most = max(layers, key=lambda layer: layer.strongest / layer.even)
+    if most.strongest < NO_FAVOURITE * most.even:
+        return Sentence(
+            "choice",
+            f"No capsule chooses a parent: even the strongest layer gives the favourite "
+            f"{most.strongest:.1%}, where an even split gives {most.even:.1%}.",
+            False,
+        )
+    if all(layer.strongest >= ONE_PARENT for layer in layers):
+        least = min(layer.strongest for layer in layers)
+        return Sentence(
+            "choice",
+            f"Every capsule chooses one parent, which gets at least {least:.0%} of it.",
+            True,
+        )
+    return Sentence(
+        "choice",
+        f"Capsules lean towards a parent without choosing it: in {most.name}, where they lean "
+        f"most, the favourite gets {most.strongest:.0%} of a child, where an even split gives "
+        f"{most.even:.0%}.",
+        False,
+    )
+
+
+def _life(activity: Activity) -> list[Sentence]:
+    sentences = []
+    for layer in activity.layers:
+        if layer.cds == layer.n:
+            text = (
+                f"Layer {layer.name} is dead: none of its {layer.n} capsules answers to any image, "
+                f"so nothing passes through it."
+            )
+        elif layer.cds:
+            text = f"In layer {layer.name}, {layer.cds} of {layer.n} capsules are dead."
+        else:
+            continue
+        sentences.append(Sentence("life", text, False))
+    if not sentences:
+        sentences = [Sentence("life", "No capsule is dead in any layer.", True)]
+    return sentences

@@ -1,0 +1,42 @@
+"""The demo: a five-layer capsule network beside its uniform twin, trained and dissected in "
+"minutes."""
+
+import os
+from pathlib import Path
+
+from torchcaps.data import load
+from torchcaps.models import load as load_model
+from torchcaps.tasks.dissect import dissect, facts_of, write_report
+from torchcaps.train import fit, make_recipe
+
+__all__ = ["TWINS", "demo"]
+
+TWINS = {"dynamic routing": "dynamic", "uniform twin": "uniform"}
+MODEL, DATA, EPOCHS = "mitterreiter_5x16", "part-whole", 2
+IMAGES = 1000
+
+
+def demo(out: str | os.PathLike[str], *, seed: int = 0) -> Path:
+    """Train both twins on the part-whole set, dissect them on held-out images; the page's path.
+
+    Called again with the same folder and seed it goes on where it stopped.
+    """
+    out = Path(out)
+    runs = {
+        label: fit(
+            make_recipe(
+                model=MODEL, data=DATA, epochs=EPOCHS, seed=seed, options={"routing": routing}
+            ),
+            out / routing,
+            label=label,
+        )
+        for label, routing in TWINS.items()
+    }
+    test = load(DATA, split="test")
+    page = out / "report.html"
+    dissections = [
+        dissect(load_model(run.model_file), test, label=label, facts=facts_of(run))
+        for label, run in runs.items()
+    ]
+    write_report(dissections, page, title="Is there a parse tree inside?")
+    return page

@@ -1,0 +1,162 @@
+"""Dissect trained networks: trace them over held-out images, measure, draw, write one page."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from torchcaps.analysis import capsule_activity, join, routing_dynamics
+from torchcaps.data import ImageSet, load, take
+from torchcaps.errors import TorchcapsError
+from torchcaps.models import load as load_model
+from torchcaps.report import Dissection, Picture, render
+from torchcaps.train.run import Run, environment, write_whole
+from torchcaps.types import Trace
+from torchcaps.viz import draw_activity, draw_mean_couplings, draw_parse_tree
+
+__all__ = ["dissect", "dissect_files", "facts_of", "trace_images", "write_report"]
+
+# Few enough that the couplings of a thousand primary capsules fit in memory.
+BATCH = 100
+
+
+@torch.no_grad()
+def trace_images(model: nn.Module, images: ImageSet) -> tuple[Trace, int]:
+    """The trace of a network over images, and how many of them it classified right."""
+    expected = getattr(model, "image", images.image_shape)
+    if expected != images.image_shape:
+        raise TorchcapsError(
+            f"the network takes images of (channels, height, width) = {expected}, but "
+            f"{images.name} has {images.image_shape}; dissect it on the data it was trained on."
+        )
+    device = next(model.parameters()).device
+    model.eval()
+    traces, right = [], 0
+    for index in torch.arange(len(images)).split(BATCH):
+        out = model(images.pixels(index).to(device), keep="last")
+        right += int((out.scores.argmax(-1).cpu() == images.labels[index]).sum())
+        traces.append(out.trace)
+    return join(traces), right
+
+
+def dissect(
+    model: nn.Module,
+    images: ImageSet,
+    *,
+    label: str,
+    example: int = 0,
+    facts: Mapping[str, str] | None = None,
+) -> Dissection:
+    """Measure and draw one network. `example` is the image whose tree is drawn; the first, unless
+    told otherwise, so that nobody picks a pretty one.
+    """
+    if not 0 <= example < len(images):
+        raise TorchcapsError(f"example must be one of the {len(images)} images, but is {example}.")
+    trace, right = trace_images(model, images)
+    size = sum(parameter.numel() for parameter in model.parameters())
+    about = {"parameters": f"{size:,}", "images": f"{images.name}, {len(images):,} held out"}
+    if not trace:
+        dynamics, activity, pictures = None, None, []
+    else:
+        dynamics, activity = routing_dynamics(trace), capsule_activity(trace)
+        names = images.class_names
+        truth = names[int(images.labels[example])]
+        pictures = [
+            Picture(
+                f"One image and its tree: image {example}, {truth}",
+                "Bars are lengths of capsules, lines are couplings. In a tree, every capsule would "
+                "have one dark line upwards.",
+                f"Couplings of {label} for one image of class {truth}, layer by layer.",
+                draw_parse_tree(
+                    trace,
+                    images.pixels(slice(example, example + 1))[0],
+                    index=example,
+                    class_names=names,
+                ),
+            ),
+            Picture(
+                "All images: mean couplings",
+                "Lines are warm where a coupling changes from image to image, cold where it stays. "
+                "Ticks on the bars are one standard deviation; red crosses are dead capsules.",
+                f"Mean couplings and lengths of {label} over {len(images)} images.",
+                draw_mean_couplings(dynamics, activity),
+            ),
+            Picture(
+                "All images: which capsules answer",
+                "One mark a capsule. Right of the dashed line it counts as active.",
+                f"Mean length of every capsule of {label}, layer by layer.",
+                draw_activity(activity),
+            ),
+        ]
+    return Dissection(
+        label=label,
+        facts={**about, **(facts or {})},
+        right=right,
+        images=len(images),
+        n_classes=len(images.class_names),
+        dynamics=dynamics,
+        activity=activity,
+        pictures=pictures,
+    )
+
+
+def write_report(
+    dissections: Sequence[Dissection],
+    path: Path,
+    *,
+    title: str = "What the network does inside",
+    more: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the page. Its folder is made when it is missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    provenance = {**environment(), **(more or {})}
+    write_whole(path, render(dissections, title=title, provenance=provenance))
+
+
+def dissect_files(
+    paths: Sequence[Path],
+    *,
+    data: str | None = None,
+    root: str | os.PathLike[str] | None = None,
+    images: int = 1000,
+    example: int = 0,
+) -> list[Dissection]:
+    """Dissect run folders, on test images of their own data, or saved networks, on those of "
+    "`data`."""
+    found = []
+    for path in paths:
+        run = Run(path)
+        if path.is_dir() and not run.is_done:
+            raise TorchcapsError(
+                f"{path} holds no finished run (result.json is missing); finish it with torchcaps "
+                f"train."
+            )
+        source = data or (run.recipe.data if path.is_dir() else None)
+        if source is None:
+            raise TorchcapsError(
+                f"{path} is a saved network, which does not know its data; name it with --data."
+            )
+        model = load_model(run.model_file if path.is_dir() else path)
+        test = load(source, split="test", root=root)
+        shown = take(test, torch.arange(min(images, len(test))))
+        label = path.name if path.is_dir() else path.stem
+        facts = facts_of(run) if path.is_dir() else {"network": str(path)}
+        found.append(dissect(model, shown, label=label, example=example, facts=facts))
+    return found
+
+
+def facts_of(run: Run) -> dict[str, str]:
+    """How a run was trained, in words."""
+    recipe, rows = run.recipe, run.metrics()
+    options = ", ".join(f"{name}={value}" for name, value in recipe.options.items())
+    return {
+        "network": f"{recipe.model}{f' ({options})' if options else ''}",
+        "trained on": f"{recipe.data}, {run.result()['training_images']:,} images, "
+        f"{recipe.epochs} epochs, Adam {recipe.learning_rate:g}, batch {recipe.batch_size}",
+        "seed": str(recipe.seed),
+        "training time": f"{sum(row['seconds'] for row in rows):.0f} s",
+        "recipe": recipe.digest(),
+    }

@@ -1,0 +1,58 @@
+"""Batches in an order that depends on the seed and the epoch alone, so a run can be continued."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from torchcaps.data import ImageSet
+
+__all__ = ["loader", "seed_of"]
+
+
+def seed_of(seed: int, *numbers: int) -> int:
+    """A seed for one moment of a run: far apart for neighbouring numbers."""
+    for number in numbers:
+        seed = (seed * 6364136223846793005 + number + 1442695040888963407) % 2**63
+        seed ^= seed >> 29
+    return seed
+
+
+class _Shuffled(Sampler[Tensor]):
+    """Indices of whole batches. Lightning calls `set_epoch`."""
+
+    def __init__(self, count: int, batch_size: int, seed: int, shuffle: bool):
+        self.count, self.batch_size, self.seed, self.shuffle = count, batch_size, seed, shuffle
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return -(-self.count // self.batch_size)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        order = torch.arange(self.count)
+        if self.shuffle:
+            generator = torch.Generator().manual_seed(seed_of(self.seed, self.epoch))
+            order = torch.randperm(self.count, generator=generator)
+        return iter(order.split(self.batch_size))
+
+
+class _Batches(Dataset[tuple[Tensor, Tensor]]):
+    def __init__(self, images: ImageSet):
+        self.images = images
+
+    def __getitem__(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        return self.images.pixels(index), self.images.labels[index]
+
+
+def loader(
+    images: ImageSet, batch_size: int, *, seed: int = 0, shuffle: bool = False
+) -> DataLoader[tuple[Tensor, Tensor]]:
+    """(pixels, labels) in batches; the last may be smaller."""
+    sampler = _Shuffled(len(images), batch_size, seed, shuffle)
+    # Its own generator, or making an iterator would draw from the global one and break resuming.
+    generator = torch.Generator().manual_seed(seed_of(seed))
+    return DataLoader(_Batches(images), sampler=sampler, batch_size=None, generator=generator)

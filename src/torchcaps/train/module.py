@@ -1,0 +1,50 @@
+"""A network as Lightning trains it: one loss, one optimiser, nothing else."""
+
+import lightning
+import torch
+from torch import Tensor, nn
+
+from torchcaps.ops import margin_loss, reconstruction_loss
+from torchcaps.train.batches import seed_of
+from torchcaps.train.recipe import Recipe
+
+__all__ = ["Training"]
+
+Batch = tuple[Tensor, Tensor]
+
+
+class Training(lightning.LightningModule):
+    """Margin loss plus weighted reconstruction, Adam."""
+
+    def __init__(self, model: nn.Module, recipe: Recipe):
+        super().__init__()
+        self.model = model
+        self.recipe = recipe
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        # Whatever draws random numbers in a step draws the same after a resume.
+        torch.manual_seed(seed_of(self.recipe.seed, self.global_step))
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        loss, accuracy = self._measure(batch)
+        many = len(batch[1])
+        self.log("loss", loss, on_step=False, on_epoch=True, batch_size=many)
+        self.log("accuracy", accuracy, on_step=False, on_epoch=True, batch_size=many)
+        return loss
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        loss, accuracy = self._measure(batch)
+        self.log("validation_loss", loss, batch_size=len(batch[1]))
+        self.log("validation_accuracy", accuracy, batch_size=len(batch[1]))
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(self.model.parameters(), lr=self.recipe.learning_rate, fused=True)
+
+    def _measure(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        image, label = batch
+        out = self.model(image, label)
+        loss = margin_loss(out.scores, label)
+        if out.reconstruction is not None:
+            weight = self.recipe.reconstruction_weight
+            loss = loss + weight * reconstruction_loss(out.reconstruction, image)
+        return loss, (out.scores.argmax(-1) == label).float().mean()

@@ -1,0 +1,141 @@
+"""A run is a folder. Every file in it is replaced whole, so no moment leaves it unreadable.
+
+recipe.json         what is trained
+environment.json    versions, machine, command
+metrics.jsonl       one line an epoch
+state.ckpt          everything needed to go on
+model.safetensors   the network, once training is done
+result.json         accuracy on the test images, looked at once, at the end
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.train.recipe import Recipe, read_recipe
+
+__all__ = ["Run", "environment", "write_whole"]
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file in one step: a reader sees the old one or the new one."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial.write_text(text)
+    partial.replace(path)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Where the files of a run lie."""
+
+    folder: Path
+
+    @property
+    def recipe_file(self) -> Path:
+        return self.folder / "recipe.json"
+
+    @property
+    def state_file(self) -> Path:
+        return self.folder / "state.ckpt"
+
+    @property
+    def model_file(self) -> Path:
+        return self.folder / "model.safetensors"
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.folder / "metrics.jsonl"
+
+    @property
+    def result_file(self) -> Path:
+        return self.folder / "result.json"
+
+    @property
+    def recipe(self) -> Recipe:
+        return read_recipe(self.recipe_file)
+
+    @property
+    def is_done(self) -> bool:
+        return self.result_file.is_file()
+
+    def result(self) -> dict[str, Any]:
+        """Accuracy on the test images and the time it took."""
+        result: dict[str, Any] = json.loads(self.result_file.read_text())
+        return result
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """One row an epoch."""
+        if not self.metrics_file.is_file():
+            return []
+        return [json.loads(line) for line in self.metrics_file.read_text().splitlines()]
+
+    def write_metrics(self, rows: list[dict[str, Any]]) -> None:
+        write_whole(self.metrics_file, "".join(json.dumps(row) + "\n" for row in rows))
+
+    def begin(self, recipe: Recipe) -> None:
+        """Make the folder, or make sure that it holds this very recipe."""
+        if self.recipe_file.is_file():
+            old = self.recipe
+            if old != recipe:
+                changed = "; ".join(
+                    f"{name} {getattr(old, name)!r} there, {getattr(recipe, name)!r} here"
+                    for name in Recipe.model_fields
+                    if getattr(old, name) != getattr(recipe, name)
+                )
+                raise TorchcapsError(
+                    f"{self.folder} holds a run of another recipe ({changed}); continue it with "
+                    f"its own recipe, or choose another folder."
+                )
+            return
+        if self.folder.is_dir() and any(self.folder.iterdir()):
+            raise TorchcapsError(
+                f"{self.folder} is not empty and holds no run; nothing was touched: choose a new "
+                f"folder."
+            )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_whole(self.folder / "environment.json", json.dumps(environment(), indent=2))
+        write_whole(self.recipe_file, recipe.model_dump_json(indent=2))
+
+
+def environment() -> dict[str, Any]:
+    """What a number depends on besides its recipe."""
+    return {
+        "torchcaps": version("torchcaps"),
+        "commit": _commit(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "threads": torch.get_num_threads(),
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the source tree, "+changes" when it has some; None for an installed package."""
+    source = Path(__file__).parents[1]
+    git = ["git", "-C", str(source)]
+    try:
+        # An installed package may lie inside somebody else's repository.
+        tracked = subprocess.run(
+            [*git, "ls-files", "--error-unmatch", "__init__.py"], capture_output=True, timeout=10
+        )
+        if tracked.returncode:
+            return None
+        head = subprocess.run(
+            [*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, timeout=10
+        )
+        changes = subprocess.run(
+            [*git, "status", "--porcelain", "--", "."], capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return head.stdout.strip() + ("+changes" if changes.stdout.strip() else "")

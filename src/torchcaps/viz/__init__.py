@@ -1,0 +1,8 @@
+"""From numbers to matplotlib figures. Needs the extra [study]."""
+
+from torchcaps.viz.activity import draw_activity
+from torchcaps.viz.couplings import draw_mean_couplings
+from torchcaps.viz.palette import to_svg
+from torchcaps.viz.parse_tree import draw_parse_tree
+
+__all__ = ["draw_activity", "draw_mean_couplings", "draw_parse_tree", "to_svg"]

@@ -1,0 +1,56 @@
+"""How long the capsules of each layer are, one mark a capsule."""
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from torchcaps.analysis import Activity
+from torchcaps.viz.palette import DEAD, INK, LENGTH, MUTED, STYLE, new_figure
+
+__all__ = ["draw_activity"]
+
+
+def draw_activity(activity: Activity) -> Figure:
+    """Mean length of every capsule with its spread over the images, the lowest layer at the "
+    "bottom."""
+    layers = activity.layers
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(4.7, 0.62 * len(layers) + 0.75)
+        axes = figure.add_axes(
+            (0.19, 0.42 / figure.get_figheight(), 0.55, 1 - 0.6 / figure.get_figheight())
+        )
+        axes.axvline(activity.thresholds.active, color=MUTED, lw=0.7, ls=(0, (3, 3)), zorder=0)
+        for y, layer in enumerate(layers):
+            order = layer.mean.argsort()
+            for place, k in enumerate(order.tolist()):
+                height = y + 0.62 * ((place + 0.5) / layer.n - 0.5)
+                mean, std, dead = float(layer.mean[k]), float(layer.std[k]), bool(layer.dead[k])
+                colour = DEAD if dead else LENGTH
+                axes.plot(
+                    [max(mean - std, 0), min(mean + std, 1)],
+                    [height] * 2,
+                    color=colour,
+                    lw=0.6,
+                    alpha=0.55,
+                )
+                axes.plot(
+                    mean, height, marker="x" if dead else "o", color=colour, ms=3.6 if dead else 2.4
+                )
+            dead_text = f"{layer.cds} dead" if layer.cds else "none dead"
+            axes.text(
+                1.04,
+                y,
+                f"{layer.cas:.1f} of {layer.n} active\n{dead_text}",
+                va="center",
+                ha="left",
+                fontsize=7.5,
+                color=DEAD if layer.cds else INK,
+                clip_on=False,
+            )
+        axes.set_yticks(range(len(layers)), [layer.name for layer in layers])
+        axes.set_xlim(0, 1)
+        axes.set_ylim(-0.5, len(layers) - 0.5)
+        axes.set_xlabel("length (line: ± one standard deviation over the images)", fontsize=7.5)
+        axes.tick_params(length=0)
+        for side in ("top", "right", "left"):
+            axes.spines[side].set_visible(False)
+    return figure

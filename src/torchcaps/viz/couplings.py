@@ -1,0 +1,60 @@
+"""Mean couplings over many images with lengths and dead capsules [mitterreiter2023] Fig. 3."""
+
+import matplotlib
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+
+from torchcaps.analysis import Activity, RoutingDynamics
+from torchcaps.analysis.dynamics import perfect_std
+from torchcaps.viz.layered import Row, draw_couplings, draw_legend, draw_rows, longest
+from torchcaps.viz.palette import MUTED, STYLE, WARMTH, new_figure
+
+__all__ = ["draw_mean_couplings"]
+
+
+def draw_mean_couplings(dynamics: RoutingDynamics, activity: Activity) -> Figure:
+    """Mean couplings as lines, warmer the more they change; mean lengths as bars with their spread.
+
+    A dead capsule is red and crossed out.
+    """
+    rows = []
+    for layer in activity.layers:
+        shown = longest(layer.mean)
+        rows.append(
+            Row(
+                layer.name,
+                shown,
+                layer.mean[shown],
+                layer.n,
+                std=layer.std[shown],
+                dead=layer.dead[shown],
+            )
+        )
+    with matplotlib.rc_context(STYLE):
+        band, height = 0.62, len(rows) - 0.6
+        figure = new_figure(4.7, height + band)
+        axes = figure.add_axes((0.17, band / (height + band), 0.81, height / (height + band)))
+        for y, routed in enumerate(dynamics.layers):
+            below, above = rows[y], rows[y + 1]
+            mean = routed.mean[below.shown][:, above.shown]
+            std = routed.std[below.shown][:, above.shown]
+            draw_couplings(axes, y, below, above, mean, std / perfect_std(routed.mean.shape[1]))
+        draw_rows(axes, rows)
+        axes.set_ylim(-0.08, height - 0.08)
+        notes = figure.add_axes((0.17, 0.0, 0.81, band / (height + band)))
+        notes.axis("off")
+        notes.set(xlim=(0, 1), ylim=(0, 1))
+        draw_legend(notes, 0.72)
+        bar = figure.colorbar(
+            ScalarMappable(Normalize(0, 1), WARMTH),
+            cax=notes.inset_axes((0.33, 0.2, 0.34, 0.11)),
+            orientation="horizontal",
+            ticks=[],
+        )
+        bar.outline.set_visible(False)
+        notes.text(
+            0.31, 0.25, "same for every image", ha="right", va="center", color=MUTED, fontsize=7
+        )
+        notes.text(0.69, 0.25, "perfect routing", ha="left", va="center", color=MUTED, fontsize=7)
+    return figure

@@ -1,0 +1,137 @@
+"""Capsules as rows of bars, couplings as lines between the rows: the ground of two pictures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgba
+from matplotlib.patches import Rectangle
+from torch import Tensor
+
+from torchcaps.viz.palette import DEAD, INK, LENGTH, MUTED, WARMTH
+
+__all__ = ["MOST_SHOWN", "Row", "draw_couplings", "draw_legend", "draw_rows"]
+
+# More capsules a row than this would be a grey band.
+MOST_SHOWN = 32
+# Of the distance between two rows, which is 1.
+BAR = 0.30
+
+
+@dataclass(frozen=True)
+class Row:
+    """One layer: which of its capsules are shown, their lengths, and which of them are dead."""
+
+    name: str
+    shown: Tensor  # int64 [s], capsules in the layer
+    length: Tensor  # [s]
+    n: int
+    std: Tensor | None = None  # [s]
+    dead: Tensor | None = None  # bool [s]
+    labels: Sequence[str] | None = None
+
+    @property
+    def x(self) -> np.ndarray:
+        """Centres of the bars, spread over [0, 1]."""
+        return (np.arange(len(self.shown)) + 0.5) / len(self.shown)
+
+
+def longest(length: Tensor) -> Tensor:
+    """The capsules to show of a layer with these lengths [n], in their own order."""
+    most = min(len(length), MOST_SHOWN)
+    return length.topk(most).indices.sort().values
+
+
+def draw_rows(axes: Axes, rows: Sequence[Row]) -> None:
+    """Bars from the lowest row up; a full bar is a length of one."""
+    for y, row in enumerate(rows):
+        width = min(0.62 / len(row.shown), 0.045)
+        for k, (x, length) in enumerate(zip(row.x, row.length.tolist(), strict=True)):
+            dead = row.dead is not None and bool(row.dead[k])
+            axes.add_patch(
+                Rectangle((x - width / 2, y), width, BAR, facecolor="#eef1f4", edgecolor="none")
+            )
+            axes.add_patch(
+                Rectangle(
+                    (x - width / 2, y),
+                    width,
+                    BAR * min(length, 1.0),
+                    facecolor=DEAD if dead else LENGTH,
+                    edgecolor="none",
+                    zorder=3,
+                )
+            )
+            if row.std is not None:
+                spread = float(row.std[k])
+                low, high = max(length - spread, 0.0), min(length + spread, 1.0)
+                axes.plot([x, x], [y + BAR * low, y + BAR * high], color=INK, lw=0.8, zorder=4)
+            if dead:
+                axes.plot(x, y + BAR / 2, marker="x", color=DEAD, ms=4.5, mew=1.4, zorder=5)
+        hidden = f"\n{len(row.shown)} of {row.n}" if len(row.shown) < row.n else ""
+        axes.text(
+            -0.03,
+            y + BAR / 2,
+            f"{row.name}{hidden}",
+            ha="right",
+            va="center",
+            color=INK,
+            fontsize=8,
+        )
+        for x, label in zip(row.x, row.labels or (), strict=False):
+            axes.text(
+                x,
+                y + BAR + 0.05,
+                label,
+                rotation=90,
+                ha="center",
+                va="bottom",
+                fontsize=7.5,
+                color=INK,
+            )
+    axes.set_xlim(0, 1)
+    axes.axis("off")
+
+
+def draw_couplings(
+    axes: Axes, y: int, below: Row, above: Row, coupling: Tensor, warmth: Tensor | None = None
+) -> None:
+    """Lines from row y to row y + 1 for couplings [below, above]: darker and wider is stronger.
+
+    `warmth` in [0, 1] colours a line by how much it changes from image to image.
+    """
+    strength = coupling.clamp(0, 1).numpy()
+    colours = np.empty((*strength.shape, 4))
+    colours[:] = to_rgba(LENGTH) if warmth is None else WARMTH(warmth.clamp(0, 1).numpy())
+    colours[..., 3] = np.clip(0.04 + 0.96 * strength, 0, 1)
+    # Strong lines last, on top of weak ones.
+    order = np.argsort(strength, axis=None)
+    i, j = np.unravel_index(order, strength.shape)
+    starts = np.stack([below.x[i], np.full(len(i), y + BAR)], -1)
+    ends = np.stack([above.x[j], np.full(len(j), y + 1.0)], -1)
+    axes.add_collection(
+        LineCollection(
+            np.stack([starts, ends], 1).tolist(),
+            colors=colours[i, j],
+            linewidths=0.35 + 2.4 * strength[i, j],
+            capstyle="round",
+            zorder=1,
+        )
+    )
+
+
+def draw_legend(axes: Axes, y: float) -> None:
+    """What darkness means, at a few couplings."""
+    axes.text(0.0, y, "coupling", ha="left", va="center", fontsize=7.5, color=MUTED)
+    for k, value in enumerate((0.06, 0.25, 0.5, 1.0)):
+        x = 0.2 + 0.21 * k
+        axes.plot(
+            [x, x + 0.07],
+            [y, y],
+            color=LENGTH,
+            alpha=0.04 + 0.96 * value,
+            lw=0.35 + 2.4 * value,
+            clip_on=False,
+        )
+        axes.text(x + 0.085, y, f"{value:g}", ha="left", va="center", fontsize=7.5, color=MUTED)

@@ -1,0 +1,58 @@
+"""The parse tree of one image, as [mitterreiter2023] Fig. 2 draws it, here with the root on top."""
+
+from collections.abc import Sequence
+
+import matplotlib
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from torchcaps.analysis import capsule_layers, lengths
+from torchcaps.analysis.trace import last_coupling
+from torchcaps.types import Trace
+from torchcaps.viz.layered import Row, draw_couplings, draw_legend, draw_rows, longest
+from torchcaps.viz.palette import INK, MUTED, STYLE, new_figure
+
+__all__ = ["draw_parse_tree"]
+
+
+def draw_parse_tree(
+    trace: Trace, image: Tensor, *, index: int = 0, class_names: Sequence[str] = ()
+) -> Figure:
+    """Lengths as bars and couplings as lines for image `index` of a trace; `image` is its [c, h,
+    w].
+
+    Of a layer with more capsules than fit, the longest are shown.
+    """
+    rows = []
+    for name, capsules in capsule_layers(trace):
+        length = lengths(capsules)[index].detach().float().cpu()
+        shown = longest(length)
+        rows.append(Row(name, shown, length[shown], len(length)))
+    if class_names:
+        top = rows[-1]
+        rows[-1] = Row(
+            top.name, top.shown, top.length, top.n, labels=[class_names[k] for k in top.shown]
+        )
+    with matplotlib.rc_context(STYLE):
+        band, height = 1.2, len(rows) + 0.05
+        figure = new_figure(4.7, height + band)
+        axes = figure.add_axes((0.17, band / (height + band), 0.81, height / (height + band)))
+        for y, layer in enumerate(trace):
+            coupling = last_coupling(layer)[index].detach().float().cpu()
+            below, above = rows[y], rows[y + 1]
+            draw_couplings(axes, y, below, above, coupling[below.shown][:, above.shown])
+        draw_rows(axes, rows)
+        axes.set_ylim(-0.08, height - 0.08)
+        picture = figure.add_axes((0.02, 0.02, 1.0 / 4.7, 1.0 / (height + band)))
+        pixels = image.detach().float().cpu().permute(1, 2, 0).squeeze(-1).numpy()
+        picture.imshow(pixels, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        picture.axis("off")
+        notes = figure.add_axes((0.29, 0.02, 0.69, 1.0 / (height + band)))
+        notes.axis("off")
+        notes.set(xlim=(0, 1), ylim=(0, 1))
+        winner = int(rows[-1].length.argmax())
+        told = class_names[int(rows[-1].shown[winner])] if class_names else str(winner)
+        notes.text(0.0, 0.75, f"longest class capsule: {told}", va="center", color=INK)
+        notes.text(0.0, 0.5, "bar: length, full is 1", va="center", color=MUTED, fontsize=7.5)
+        draw_legend(notes, 0.25)
+    return figure
