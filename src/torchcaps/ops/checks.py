@@ -5,6 +5,7 @@ torch.compile.
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import get_args
 
 import torch
@@ -20,6 +21,7 @@ __all__ = [
     "check_keep",
     "check_votes",
     "widen",
+    "without_autocast",
 ]
 
 
@@ -52,9 +54,9 @@ def check_keep(keep: str) -> None:
 
 
 def check_iterations(iterations: int) -> None:
-    if iterations < 1:
+    if not isinstance(iterations, int) or iterations < 1:
         raise TorchcapsError(
-            f"iterations counts the uniform first pass, so it must be at least 1, "
+            f"iterations counts the uniform first pass, so it must be a whole number from 1, "
             f"but came as {iterations}; for no routing at all use uniform_routing."
         )
 
@@ -72,6 +74,14 @@ def check_broadcast(argument: str, value: Tensor | None, shape: Sequence[int], a
             f"{argument} must broadcast to {axes} = {list(shape)}, but has shape {sizes}; "
             f"was it made for a layer of another size?"
         )
+
+
+def without_autocast(tensor: Tensor) -> AbstractContextManager[object]:
+    """Iterations keep the precision of their input. The meta device has no autocast to turn off."""
+    kind = tensor.device.type
+    if not torch.amp.is_autocast_available(kind):
+        return nullcontext()
+    return torch.autocast(kind, enabled=False)
 
 
 def widen(tensor: Tensor) -> Tensor:

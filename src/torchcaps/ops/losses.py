@@ -52,10 +52,14 @@ def _present(lengths: Tensor, target: Tensor) -> Tensor:
         )
     if target.shape == lengths.shape:
         return target.to(lengths.dtype)
-    if target.shape != lengths.shape[:1] or target.is_floating_point():
+    if (
+        target.shape != lengths.shape[:1]
+        or target.is_floating_point()
+        or target.dtype == torch.bool
+    ):
         raise TorchcapsError(
             f"target must be class indices [{len(lengths)}] of an integer type or a zero-one "
             f"matrix {list(lengths.shape)}, but came as {target.dtype} with shape "
             f"{list(target.shape)}."
         )
-    return torch.nn.functional.one_hot(target, lengths.shape[1]).to(lengths.dtype)
+    return torch.nn.functional.one_hot(target.long(), lengths.shape[1]).to(lengths.dtype)

@@ -6,8 +6,8 @@ none    g(s) = s                                [gu2021] ablation "Squash-fn ✗
 
 Departures:
 1. The norm that divides is sqrt(‖s‖² + ε) with ε = 1e-8, so value and gradient exist at s = 0.
-Ambiguities: the papers give no ε. Public code has 1e-6 to 1e-20; 1e-8 bends lengths by less than
-float32 resolves once ‖s‖ > 0.03.
+Ambiguities: the papers give no ε; public code has 1e-6 to 1e-20. 1e-8 shortens a length by ε/2‖s‖²
+of itself, less than float32 resolves once ‖s‖ > 0.3.
 
 Near zero the two differ where it matters: the Jacobian of exp tends to the identity, that of hinton
 to zero, so stacked layers starve under hinton unless their weights are large.
@@ -18,6 +18,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from torchcaps.errors import TorchcapsError
 from torchcaps.ops.checks import check_choice, widen
 
 __all__ = ["EPSILON", "Squash", "squash"]
@@ -33,6 +34,8 @@ def squash(pose: Tensor, kind: Squash = "hinton") -> Tensor:
     tensor(0.9615)
     """
     check_choice("squash", kind, get_args(Squash))
+    if not pose.is_floating_point():
+        raise TorchcapsError(f"poses must be floating point, but came as {pose.dtype}.")
     if kind == "none":
         return pose
     s = widen(pose)

@@ -11,7 +11,7 @@ from torchcaps.train import fit, make_recipe
 
 __all__ = ["TWINS", "demo"]
 
-TWINS = {"dynamic routing": "dynamic", "uniform twin": "uniform"}
+TWINS = {"Dynamic routing": "dynamic", "Uniform twin": "uniform"}
 MODEL, DATA, EPOCHS = "mitterreiter_5x16", "part-whole", 2
 IMAGES = 1000
 

@@ -14,7 +14,7 @@ def draw_activity(activity: Activity) -> Figure:
     "bottom."""
     layers = activity.layers
     with matplotlib.rc_context(STYLE):
-        figure = new_figure(4.7, 0.62 * len(layers) + 0.75)
+        figure = new_figure(0.62 * len(layers) + 0.75)
         axes = figure.add_axes(
             (0.19, 0.42 / figure.get_figheight(), 0.55, 1 - 0.6 / figure.get_figheight())
         )

@@ -32,29 +32,29 @@ def draw_mean_couplings(dynamics: RoutingDynamics, activity: Activity) -> Figure
             )
         )
     with matplotlib.rc_context(STYLE):
-        band, height = 0.62, len(rows) - 0.6
-        figure = new_figure(4.7, height + band)
-        axes = figure.add_axes((0.17, band / (height + band), 0.81, height / (height + band)))
+        band, height = 0.62, 0.92 * (len(rows) - 0.55)
+        figure = new_figure(height + band)
+        axes = figure.add_axes((0.18, band / (height + band), 0.8, height / (height + band)))
         for y, routed in enumerate(dynamics.layers):
             below, above = rows[y], rows[y + 1]
             mean = routed.mean[below.shown][:, above.shown]
             std = routed.std[below.shown][:, above.shown]
             draw_couplings(axes, y, below, above, mean, std / perfect_std(routed.mean.shape[1]))
         draw_rows(axes, rows)
-        axes.set_ylim(-0.08, height - 0.08)
-        notes = figure.add_axes((0.17, 0.0, 0.81, band / (height + band)))
+        axes.set_ylim(-0.08, len(rows) - 0.63)
+        notes = figure.add_axes((0.18, 0.0, 0.8, band / (height + band)))
         notes.axis("off")
         notes.set(xlim=(0, 1), ylim=(0, 1))
         draw_legend(notes, 0.72)
         bar = figure.colorbar(
             ScalarMappable(Normalize(0, 1), WARMTH),
-            cax=notes.inset_axes((0.33, 0.2, 0.34, 0.11)),
+            cax=notes.inset_axes((0.38, 0.2, 0.3, 0.11)),
             orientation="horizontal",
             ticks=[],
         )
         bar.outline.set_visible(False)
         notes.text(
-            0.31, 0.25, "same for every image", ha="right", va="center", color=MUTED, fontsize=7
+            0.36, 0.25, "same for every image", ha="right", va="center", color=MUTED, fontsize=7
         )
-        notes.text(0.69, 0.25, "perfect routing", ha="left", va="center", color=MUTED, fontsize=7)
+        notes.text(0.7, 0.25, "perfect routing", ha="left", va="center", color=MUTED, fontsize=7)
     return figure

@@ -7,7 +7,18 @@ import matplotlib
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-__all__ = ["DEAD", "INK", "LENGTH", "MUTED", "PAPER", "STYLE", "WARMTH", "new_figure", "to_svg"]
+__all__ = [
+    "DEAD",
+    "INK",
+    "LENGTH",
+    "MUTED",
+    "PAPER",
+    "STYLE",
+    "WARMTH",
+    "WIDTH",
+    "new_figure",
+    "to_svg",
+]
 
 INK = "#1d2733"
 MUTED = "#76818f"
@@ -17,6 +28,9 @@ LENGTH = "#2f6f9f"
 DEAD = "#c23b22"
 # Cold: the same for every image. Warm: changes from image to image.
 WARMTH = LinearSegmentedColormap.from_list("warmth", ["#27507a", "#8a6a8f", "#e08214"])
+
+# Inches: narrow enough that the text stays legible on a telephone.
+WIDTH = 4.0
 
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -31,9 +45,9 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """A figure in inches, without pyplot and its global state."""
-    return Figure(figsize=(width, height), facecolor=PAPER)
+def new_figure(height: float) -> Figure:
+    """A figure of the common width, without pyplot and its global state."""
+    return Figure(figsize=(WIDTH, height), facecolor=PAPER)
 
 
 def to_svg(figure: Figure) -> str:

@@ -10,7 +10,7 @@ from torchcaps.analysis import capsule_layers, lengths
 from torchcaps.analysis.trace import last_coupling
 from torchcaps.types import Trace
 from torchcaps.viz.layered import Row, draw_couplings, draw_legend, draw_rows, longest
-from torchcaps.viz.palette import INK, MUTED, STYLE, new_figure
+from torchcaps.viz.palette import INK, MUTED, STYLE, WIDTH, new_figure
 
 __all__ = ["draw_parse_tree"]
 
@@ -34,20 +34,20 @@ def draw_parse_tree(
             top.name, top.shown, top.length, top.n, labels=[class_names[k] for k in top.shown]
         )
     with matplotlib.rc_context(STYLE):
-        band, height = 1.2, len(rows) + 0.05
-        figure = new_figure(4.7, height + band)
-        axes = figure.add_axes((0.17, band / (height + band), 0.81, height / (height + band)))
+        band, height = 1.2, 0.92 * (len(rows) + 0.1)
+        figure = new_figure(height + band)
+        axes = figure.add_axes((0.18, band / (height + band), 0.8, height / (height + band)))
         for y, layer in enumerate(trace):
             coupling = last_coupling(layer)[index].detach().float().cpu()
             below, above = rows[y], rows[y + 1]
             draw_couplings(axes, y, below, above, coupling[below.shown][:, above.shown])
         draw_rows(axes, rows)
-        axes.set_ylim(-0.08, height - 0.08)
-        picture = figure.add_axes((0.02, 0.02, 1.0 / 4.7, 1.0 / (height + band)))
+        axes.set_ylim(-0.08, len(rows) + 0.02)
+        picture = figure.add_axes((0.02, 0.02, 1.0 / WIDTH, 1.0 / (height + band)))
         pixels = image.detach().float().cpu().permute(1, 2, 0).squeeze(-1).numpy()
         picture.imshow(pixels, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         picture.axis("off")
-        notes = figure.add_axes((0.29, 0.02, 0.69, 1.0 / (height + band)))
+        notes = figure.add_axes((0.32, 0.02, 0.66, 1.0 / (height + band)))
         notes.axis("off")
         notes.set(xlim=(0, 1), ylim=(0, 1))
         winner = int(rows[-1].length.argmax())

@@ -32,6 +32,7 @@ from torchcaps.ops.checks import (
     check_keep,
     check_votes,
     widen,
+    without_autocast,
 )
 from torchcaps.ops.routing.common import capsules
 from torchcaps.ops.squash import Squash
@@ -42,6 +43,8 @@ __all__ = ["Detach", "dynamic_routing"]
 
 # What is a constant to the gradient. "none": nothing. "votes": the votes, in all but the last
 # iteration. "states": the v_j of all but the last iteration. "coupling": c, in every iteration.
+# "votes" and "coupling" agree in the gradient of the votes; "votes" and "none" in that of bias and
+# prior.
 Detach = Literal["none", "votes", "states", "coupling"]
 
 
@@ -72,16 +75,16 @@ def dynamic_routing(
     check_broadcast("bias", bias, (*votes.shape[:-3], *votes.shape[-2:]), "[*batch, parent, pose]")
     dtype, votes = votes.dtype, widen(votes)
     steps = []
-    with torch.autocast(votes.device.type, enabled=False):
+    with without_autocast(votes):
         b = votes.new_zeros(votes.shape[:-1])  # [*b, i, j]
         if prior is not None:
-            b = b + prior
+            b = b + prior.to(b.dtype)
         for t in range(1, iterations + 1):
             last = t == iterations
             seen = votes.detach() if detach == "votes" and not last else votes
             c = _softmax_over_parents(b.detach() if detach == "coupling" else b, leaky)
             s = torch.einsum("...ij,...ijd->...jd", c, seen)
-            v = g(s if bias is None else s + bias, squash)
+            v = g(s if bias is None else s + bias.to(s.dtype), squash)
             if keep == "steps" or (keep == "last" and last):
                 steps.append(Step(None, c.to(dtype), capsules(v.to(dtype))))
             if not last:

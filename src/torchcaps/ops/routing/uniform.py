@@ -15,10 +15,16 @@ the squash does not.
 
 from typing import Literal, get_args
 
-import torch
 from torch import Tensor
 
-from torchcaps.ops.checks import check_broadcast, check_choice, check_keep, check_votes, widen
+from torchcaps.ops.checks import (
+    check_broadcast,
+    check_choice,
+    check_keep,
+    check_votes,
+    widen,
+    without_autocast,
+)
 from torchcaps.ops.routing.common import capsules
 from torchcaps.ops.squash import Squash
 from torchcaps.ops.squash import squash as g
@@ -46,9 +52,9 @@ def uniform_routing(
     dtype, votes = votes.dtype, widen(votes)
     *_, n_in, n_out, _ = votes.shape
     share = 1 / (n_out if normalise == "softmax" else n_in)
-    with torch.autocast(votes.device.type, enabled=False):
+    with without_autocast(votes):
         s = votes.sum(-3) * share  # [*b, j, d]
-        v = g(s if bias is None else s + bias, squash).to(dtype)
+        v = g(s if bias is None else s + bias.to(s.dtype), squash).to(dtype)
     steps: tuple[Step, ...] = ()
     if keep != "none":
         coupling = votes.new_full(votes.shape[:-1], share, dtype=dtype)

@@ -1,0 +1,312 @@
+"""Every routing keeps the public contract, and the contract calls every fault by its name."""
+
+import re
+from functools import partial
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from reference.dynamic import dynamic_routing as dynamic_twin
+from reference.uniform import uniform_routing as uniform_twin
+from torchcaps.errors import TorchcapsError
+from torchcaps.ops import dynamic_routing, uniform_routing
+from torchcaps.ops.squash import squash
+from torchcaps.testing import CLAUSES, RoutingContractError, assert_routing_contract
+from torchcaps.types import Capsules, Routed, Step
+
+
+class Entry(NamedTuple):
+    name: str
+    routing: object
+    reference: object
+    declared: dict
+
+
+def over_parents(votes):
+    return torch.full_like(votes[..., 0], 1 / votes.shape[-2])
+
+
+def over_parents_and_nobody(votes):
+    return torch.full_like(votes[..., 0], 1 / (votes.shape[-2] + 1))
+
+
+def like(votes, options):
+    """The parameters among the options in the dtype and on the device of the votes."""
+    return {key: x.to(votes) if torch.is_tensor(x) else x for key, x in options.items()}
+
+
+def dynamic(name, *, declared=None, **options):
+    def routing(votes, *, keep):
+        return dynamic_routing(votes, **like(votes, options), keep=keep)
+
+    def reference(votes):
+        parents, couplings = dynamic_twin(votes, **like(votes, options))
+        return parents, couplings[-1]
+
+    declared = {"first_iteration": over_parents} | (declared or {})
+    return Entry(f"dynamic-{name}", routing, reference, declared)
+
+
+def uniform(name, *, declared=None, **options):
+    def routing(votes, *, keep):
+        return uniform_routing(votes, **like(votes, options), keep=keep)
+
+    def reference(votes):
+        return uniform_twin(votes, **like(votes, options))
+
+    declared = {"fixed_coupling": True} | (declared or {})
+    return Entry(f"uniform-{name}", routing, reference, declared)
+
+
+GENERATOR = torch.Generator().manual_seed(7)
+N_IN, N_OUT, SIZE = OWN_SIZE = (5, 3, 4)
+BIAS = torch.randn(N_OUT, SIZE, generator=GENERATOR, dtype=torch.float64) / 5
+PRIOR = torch.randn(N_IN, N_OUT, generator=GENERATOR, dtype=torch.float64) / 5
+
+
+def prior_against_nobody(votes):
+    """Nobody has the logit zero."""
+    mass = PRIOR.to(votes).exp()
+    return (mass / (mass.sum(-1, keepdim=True) + 1)).expand(votes.shape[:-1])
+
+
+WITH_BIAS = {"sizes": [OWN_SIZE], "interchangeable": "children"}
+WITH_PRIOR = {
+    "sizes": [OWN_SIZE],
+    "interchangeable": "neither",
+    "first_iteration": lambda votes: PRIOR.to(votes).softmax(-1).expand(votes.shape[:-1]),
+}
+LEAKY = {"leftover": True, "first_iteration": over_parents_and_nobody}
+STOPPED = {"stops_gradient": True}
+
+ROUTINGS = [
+    dynamic("default"),
+    dynamic("one-iteration", iterations=1, declared={"fixed_coupling": True}),
+    dynamic("two-iterations", iterations=2),
+    dynamic("five-iterations", iterations=5),
+    dynamic("squash-exp", squash="exp"),
+    dynamic("squash-none", squash="none", iterations=2),
+    dynamic("leaky", leaky=True, declared=LEAKY),
+    dynamic("leaky-exp", leaky=True, squash="exp", declared=LEAKY),
+    dynamic("detach-votes", detach="votes", declared=STOPPED),
+    dynamic("detach-states", detach="states", declared=STOPPED),
+    dynamic("detach-coupling", detach="coupling", declared=STOPPED),
+    dynamic("bias", bias=BIAS, declared=WITH_BIAS),
+    dynamic("prior", prior=PRIOR, declared=WITH_PRIOR),
+    dynamic(
+        "everything",
+        bias=BIAS,
+        prior=PRIOR,
+        leaky=True,
+        squash="exp",
+        detach="votes",
+        declared=WITH_PRIOR
+        | {
+            "stops_gradient": True,
+            "leftover": True,
+            "first_iteration": prior_against_nobody,
+        },
+    ),
+    uniform("softmax", declared={"first_iteration": over_parents}),
+    uniform("softmax-exp", squash="exp"),
+    uniform("softmax-none", squash="none"),
+    uniform("mean", normalise="mean", declared={"normalised_over": "children"}),
+    uniform("bias", bias=BIAS, declared=WITH_BIAS),
+]
+
+
+@pytest.mark.parametrize("entry", ROUTINGS, ids=lambda entry: entry.name)
+def test_routing_keeps_the_contract(entry, device):
+    errors = assert_routing_contract(
+        entry.routing, reference=entry.reference, device=device, **entry.declared
+    )
+    assert {"call", "shape", "dtype", "keep", "parity", "finite"} <= set(errors) <= set(CLAUSES)
+    assert errors["parity"] <= 1e-10
+    assert errors["keep"] == 0
+
+
+def route(
+    votes,
+    *,
+    keep,
+    couple=lambda logits: logits.softmax(-1),
+    g=squash,
+    sign=1.0,
+    iterations=3,
+    before=lambda votes: votes,
+    agree=lambda parents: parents,
+    record=lambda coupling: coupling,
+):
+    """Dynamic routing with holes in which to put a fault."""
+    votes = before(votes)
+    logits = torch.zeros_like(votes[..., 0])
+    for _ in range(iterations):
+        coupling = couple(logits)
+        pose = g(torch.einsum("...ij,...ijd->...jd", coupling, votes))
+        logits = logits + sign * torch.einsum("...ijd,...jd->...ij", votes, agree(pose))
+    parents = Capsules(pose, torch.linalg.vector_norm(pose, dim=-1))
+    steps = () if keep == "none" else (Step(None, record(coupling), parents),)
+    return Routed(parents, steps)
+
+
+def centred_over_batch(votes):
+    return votes - votes.mean(0, keepdim=True) if votes.ndim > 3 else votes
+
+
+def first_child_twice(votes):
+    return torch.cat([2 * votes[..., :1, :, :], votes[..., 1:, :, :]], -3)
+
+
+def first_parent_twice(votes):
+    return torch.cat([2 * votes[..., :1, :], votes[..., 1:, :]], -2)
+
+
+def unguarded_squash(s):
+    norm = (s * s).sum(-1, keepdim=True).sqrt()
+    return norm / (1 + norm**2) * s
+
+
+def squash_in_half(s):
+    square = (s * s).sum(-1, keepdim=True)
+    return s * square / (1 + square) / (square + 1e-8).sqrt()
+
+
+def squeezed(votes, *, keep):
+    parents, steps = route(votes, keep=keep)
+    return Routed(Capsules(parents.pose.squeeze(), parents.activation.squeeze()), steps)
+
+
+def in_float64(votes, *, keep):
+    return route(votes.double(), keep=keep)
+
+
+def noisy_when_watched(votes, *, keep):
+    return route(votes if keep == "none" else votes + 1e-12, keep=keep)
+
+
+def forgetful(votes, *, keep):
+    return route(votes, keep="none")
+
+
+def four_axes_only(votes, *, keep):
+    _batch, _n_in, _n_out, _size = votes.shape
+    return route(votes, keep=keep)
+
+
+def broken(**fault):
+    return partial(route, **fault)
+
+
+# Name, routing, the clause it breaks, the cause the message must name.
+WRONG = [
+    ("softmax over children", broken(couple=lambda b: b.softmax(-2)), "normalisation", "children"),
+    ("batch leak", broken(before=centred_over_batch), "batch_independence", "over the batch axis"),
+    ("unguarded squash", broken(g=unguarded_squash), "finite", "without a guard at zero"),
+    ("wrong sign", broken(sign=-1.0), "meaning", "the wrong sign"),
+    ("votes ignored", broken(sign=0.0), "meaning", "fixed_coupling"),
+    ("hidden detach", broken(agree=lambda v: v.detach()), "gradient", "detach"),
+    ("logits recorded", broken(record=torch.log), "coupling_sign", "logits"),
+    ("mass lost", broken(couple=lambda b: b.softmax(-1) / 2), "normalisation", "leftover"),
+    ("child counted twice", broken(before=first_child_twice), "child_permutation", "child"),
+    ("parent counted twice", broken(before=first_parent_twice), "parent_permutation", "parent"),
+    ("half arithmetic", broken(g=squash_in_half), "half_precision", "float32"),
+    ("squeeze", squeezed, "shape", "squeeze()"),
+    ("other dtype", in_float64, "dtype", "another dtype"),
+    ("noise when watched", noisy_when_watched, "keep", "another path"),
+    ("keep ignored", forgetful, "keep", "keep is ignored"),
+    ("four axes only", four_axes_only, "call", "a fixed number of batch axes"),
+]
+
+
+@pytest.mark.parametrize(
+    ("routing", "clause", "cause"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG]
+)
+def test_wrong_routing_is_called_by_name(routing, clause, cause):
+    with pytest.raises(RoutingContractError) as caught:
+        assert_routing_contract(routing)
+    assert re.fullmatch(
+        rf"{clause}: expected .+, but .+; likely cause: .*{re.escape(cause)}.*\.", str(caught.value)
+    )
+    assert caught.value.clause == clause
+
+
+def test_the_frame_of_the_wrong_routings_is_right():
+    # route() writes its squares in the dtype of the votes, but squash widens them: nothing to find.
+    assert set(assert_routing_contract(route)) == set(CLAUSES) - {"parity", "first_iteration"}
+
+
+def test_wrong_first_iteration_is_called_by_name():
+    with pytest.raises(RoutingContractError, match=r"^first_iteration: .+uniform pass"):
+        assert_routing_contract(route, first_iteration=over_parents)
+    assert "first_iteration" in assert_routing_contract(
+        partial(route, iterations=1), first_iteration=over_parents, fixed_coupling=True
+    )
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [{"squash": "exp"}, {"iterations": 2}, {"leaky": True}, {"detach": "states"}],
+    ids=lambda fault: next(iter(fault)),
+)
+def test_parity_sees_another_formula_and_another_gradient(fault):
+    def reference(votes):
+        parents, couplings = dynamic_twin(votes)
+        return parents, couplings[-1]
+
+    with pytest.raises(RoutingContractError, match=r"^parity: expected values and gradients of"):
+        assert_routing_contract(
+            partial(dynamic_routing, **fault), reference=reference, leftover="leaky" in fault
+        )
+
+
+def test_parity_sees_activations():
+    def squared(votes, *, keep):
+        parents, steps = dynamic_routing(votes, keep=keep)
+        return Routed(Capsules(parents.pose, parents.activation**2), steps)
+
+    def reference(votes):
+        parents, couplings = dynamic_twin(votes)
+        return parents, couplings[-1]
+
+    def own_activation(votes):
+        parents, coupling = reference(votes)
+        return parents, coupling, parents.norm(dim=-1) ** 2
+
+    with pytest.raises(RoutingContractError, match=r"^parity: "):
+        assert_routing_contract(squared, reference=reference)
+    assert assert_routing_contract(squared, reference=own_activation)["parity"] <= 1e-10
+
+
+def test_what_is_declared_is_not_asked():
+    centred = broken(before=centred_over_batch)
+    assert "batch_independence" not in assert_routing_contract(centred, batch_statistics=True)
+    stopped = broken(agree=torch.detach)
+    assert "gradient" not in assert_routing_contract(stopped, stops_gradient=True)
+    ignoring = broken(sign=0.0)
+    assert "meaning" not in assert_routing_contract(ignoring, fixed_coupling=True)
+    free = broken(couple=torch.sigmoid)
+    assert "normalisation" not in assert_routing_contract(free, normalised_over="none")
+
+
+def test_parameters_of_one_size_ask_for_sizes():
+    def biased(votes, *, keep):
+        return dynamic_routing(votes, bias=BIAS.to(votes), keep=keep)
+
+    with pytest.raises(RoutingContractError, match=r"^call: .+\(pass sizes=\)") as caught:
+        assert_routing_contract(biased)
+    assert isinstance(caught.value.__cause__, TorchcapsError)
+    with pytest.raises(RoutingContractError, match=r"^parent_permutation: .+interchangeable"):
+        assert_routing_contract(biased, sizes=[OWN_SIZE])
+    with pytest.raises(TorchcapsError, match=re.escape("sizes must name at least one")):
+        assert_routing_contract(dynamic_routing, sizes=[])
+
+
+def test_messages_carry_the_numbers():
+    with pytest.raises(RoutingContractError) as caught:
+        assert_routing_contract(broken(couple=lambda logits: logits.softmax(-1) / 2))
+    assert str(caught.value) == (
+        "normalisation: expected couplings that sum to 1 over parents, but sums from 0.5 to 0.5 "
+        "came with votes [5, 3, 3]; likely cause: a softmax over children, or leftover mass that "
+        "was not declared."
+    )

@@ -1,0 +1,137 @@
+"""Squash: numbers on paper, the laws of a squash, its guard at zero, half precision."""
+
+import math
+
+import pytest
+import torch
+
+from reference.squash import squash_poses as twin
+from torchcaps.errors import TorchcapsError
+from torchcaps.ops import squash
+
+KINDS = ["hinton", "exp", "none"]
+SQUASHES = ["hinton", "exp"]
+
+
+def poses(*shape, device="cpu", dtype=torch.float64):
+    return torch.randn(*shape, dtype=dtype).to(device)
+
+
+@pytest.mark.parametrize(
+    ("kind", "pose", "expected"),
+    [
+        # ‖(3, 4)‖ = 5: 25/26 · (0.6, 0.8)
+        ("hinton", (3.0, 4.0), (15 / 26, 20 / 26)),
+        # ‖(1, 0)‖ = 1: 1/2
+        ("hinton", (1.0, 0.0), (0.5, 0.0)),
+        # 1 − exp(−5) = 0.993262053
+        ("exp", (3.0, 4.0), (0.5959572318, 0.7946096424)),
+        # exp(−ln 2) = 1/2
+        ("exp", (0.0, -math.log(2)), (0.0, -0.5)),
+        ("none", (3.0, -4.0), (3.0, -4.0)),
+    ],
+)
+def test_numbers_on_paper(kind, pose, expected):
+    result = squash(torch.tensor(pose, dtype=torch.float64), kind)
+    # The guard is worth ε / 2‖s‖² = 1e-8 of a length at ‖s‖ = 0.7.
+    torch.testing.assert_close(
+        result, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-8
+    )
+
+
+def test_hinton_is_the_default():
+    pose = poses(4, 3)
+    assert torch.equal(squash(pose), squash(pose, "hinton"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_negation_is_exact(kind, dtype):
+    pose = poses(50, 7, dtype=dtype)
+    assert torch.equal(squash(-pose, kind), -squash(pose, kind))
+
+
+@pytest.mark.parametrize("kind", SQUASHES)
+def test_length_is_below_one_and_grows(kind):
+    norms = torch.logspace(-6, 1, 200, dtype=torch.float64)
+    direction = torch.nn.functional.normalize(poses(5), dim=0)
+    lengths = squash(norms[:, None] * direction, kind).norm(dim=-1)
+    assert lengths[0] > 0
+    assert (lengths.diff() > 0).all()
+    assert lengths[-1] < 1
+
+
+@pytest.mark.parametrize("kind", SQUASHES)
+def test_direction_is_kept_and_turns_with_the_pose(kind):
+    pose = poses(20, 4)
+    cosine = torch.nn.functional.cosine_similarity(squash(pose, kind), pose, dim=-1)
+    torch.testing.assert_close(cosine, torch.ones_like(cosine), rtol=0, atol=1e-12)
+    turn, _ = torch.linalg.qr(poses(4, 4))
+    torch.testing.assert_close(
+        squash(pose @ turn, kind), squash(pose, kind) @ turn, rtol=0, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("kind", SQUASHES)
+def test_last_axis_alone(kind):
+    pose = poses(2, 3, 5)
+    for b in range(2):
+        for i in range(3):
+            torch.testing.assert_close(
+                squash(pose, kind)[b, i], squash(pose[b, i], kind), rtol=0, atol=1e-15
+            )
+
+
+@pytest.mark.parametrize("kind", SQUASHES)
+@pytest.mark.parametrize("norm", [0.03, 0.3, 3.0])
+def test_guard_bends_lengths_by_no_more_than_its_worth(kind, norm):
+    exact = norm**2 / (1 + norm**2) if kind == "hinton" else 1 - math.exp(-norm)
+    length = squash(torch.tensor([norm], dtype=torch.float64), kind).item()
+    assert -1e-15 <= exact - length <= exact * 1e-8 / (2 * norm**2) + 1e-15
+
+
+def test_jacobian_at_zero():
+    zero = torch.zeros(4, dtype=torch.float64)
+    hinton = torch.autograd.functional.jacobian(lambda s: squash(s, "hinton"), zero)
+    assert torch.equal(hinton, torch.zeros(4, 4, dtype=torch.float64))
+    # (1 − exp(−√ε)) / √ε with √ε = 1e-4: 1 − 1e-4/2 + 1e-8/6 = 0.99995000167
+    exp = torch.autograd.functional.jacobian(lambda s: squash(s, "exp"), zero)
+    torch.testing.assert_close(
+        exp, 0.99995000167 * torch.eye(4, dtype=torch.float64), rtol=0, atol=1e-10
+    )
+
+
+@pytest.mark.parametrize("kind", SQUASHES)
+def test_gradient_equals_finite_differences(kind):
+    assert torch.autograd.gradcheck(lambda s: squash(s, kind), poses(3, 4).requires_grad_())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", [(5,), (1, 1), (3, 7), (2, 1, 3)], ids=str)
+def test_parity_with_the_twin(kind, shape, device, dtype, tolerance):
+    mine = poses(*shape, device=device, dtype=dtype).requires_grad_()
+    theirs = mine.detach().cpu().double().requires_grad_()
+    result, expected = squash(mine, kind), twin(theirs, kind)
+    torch.testing.assert_close(result.cpu().double(), expected, rtol=0, atol=tolerance)
+    weight = torch.randn_like(expected)
+    (gradient,) = torch.autograd.grad((result * weight.to(result)).sum(), mine)
+    (expected_gradient,) = torch.autograd.grad((expected * weight).sum(), theirs)
+    torch.testing.assert_close(gradient.cpu().double(), expected_gradient, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("kind", SQUASHES)
+@pytest.mark.parametrize(("dtype", "eps"), [(torch.float16, 1e-3), (torch.bfloat16, 8e-3)])
+def test_half_precision_is_rounded_once(kind, dtype, eps):
+    # 300² does not fit into float16; the length is 1 all the same.
+    pose = torch.cat([poses(20, 3), 300 * poses(20, 3)]).to(dtype)
+    result = squash(pose, kind)
+    assert result.dtype == dtype
+    torch.testing.assert_close(result.double(), squash(pose.double(), kind), rtol=eps, atol=1e-6)
+
+
+def test_unknown_kind_is_answered_with_the_nearest():
+    with pytest.raises(TorchcapsError) as caught:
+        squash(torch.ones(3), "hintn")
+    assert str(caught.value) == (
+        "squash='hintn' is unknown; did you mean 'hinton'? known: exp, hinton, none."
+    )

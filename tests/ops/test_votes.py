@@ -1,0 +1,194 @@
+"""Votes: products on paper, who shares which weight, equivariance, errors that say what to mend."""
+
+import re
+
+import pytest
+import torch
+
+from reference.votes import materialise as twin
+from torchcaps.errors import TorchcapsError
+from torchcaps.ops import materialise
+from torchcaps.types import Capsules, VoteMap
+
+
+def numbers(values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def votes_of(children, weight, /, **options):
+    return materialise(VoteMap(Capsules(children), weight, **options))
+
+
+def test_vector_vote_on_paper():
+    # (1, 2) through the rows (1, 0), (0, 1), (1, 1): 1, 2, 3
+    pose, weight = numbers([[1, 2]]), numbers([[[[1, 0], [0, 1], [1, 1]]]])
+    assert votes_of(pose, weight).tolist() == [[[1, 2, 3]]]
+
+
+def test_rows_of_a_square_weight_are_the_outputs():
+    # [1 2; 3 4] (1, 10) = (21, 43); its transpose would give (31, 42)
+    pose, weight = numbers([[1, 10]]), numbers([[[[1, 2], [3, 4]]]])
+    assert votes_of(pose, weight).tolist() == [[[21, 43]]]
+
+
+def test_matrix_vote_multiplies_from_the_right():
+    # [1 2; 3 4] · [0 1; 1 0] swaps columns: [2 1; 4 3]. From the left it would swap rows.
+    pose, weight = numbers([[1, 2, 3, 4]]), numbers([[[[0, 1], [1, 0]]]])
+    assert votes_of(pose, weight, pose="matrix").tolist() == [[[2, 1, 4, 3]]]
+
+
+@pytest.mark.parametrize(
+    ("sharing", "weight", "expected"),
+    [
+        ("none", [[[[1]]], [[[10]]], [[[100]]], [[[1000]]]], [1, 20, 300, 4000]),
+        # children are ordered (position, type): types 0, 1, 0, 1
+        ("type", [[[[1]]], [[[10]]]], [1, 20, 3, 40]),
+        ("all", [[[10]]], [10, 20, 30, 40]),
+    ],
+)
+def test_sharing_on_paper(sharing, weight, expected):
+    votes = votes_of(numbers([[1], [2], [3], [4]]), numbers(weight), sharing=sharing)
+    assert votes.flatten().tolist() == expected
+
+
+def test_bias_is_added_to_every_vote_of_its_parent():
+    pose, weight = torch.randn(5, 3).double(), torch.randn(5, 2, 4, 3).double()
+    bias = torch.randn(2, 4).double()
+    difference = votes_of(pose, weight, bias=bias) - votes_of(pose, weight)
+    torch.testing.assert_close(difference, bias.expand(5, 2, 4), rtol=0, atol=1e-14)
+
+
+def test_matrix_votes_turn_with_the_pose():
+    # (g M) W = g (M W)
+    pose, weight, g = (torch.randn(*s).double() for s in [(2, 5, 3, 3), (5, 4, 3, 3), (3, 3)])
+    turned = votes_of((g @ pose).flatten(-2), weight, pose="matrix")
+    votes = votes_of(pose.flatten(-2), weight, pose="matrix").unflatten(-1, (3, 3))
+    torch.testing.assert_close(turned, (g @ votes).flatten(-2), rtol=0, atol=1e-12)
+
+
+def test_shared_weights_equal_repeated_ones():
+    pose, weight = torch.randn(2, 6, 3).double(), torch.randn(3, 4, 5, 3).double()
+    by_type = votes_of(pose, weight, sharing="type")
+    torch.testing.assert_close(
+        by_type, votes_of(pose, weight.repeat(2, 1, 1, 1)), rtol=0, atol=1e-14
+    )
+    by_all = votes_of(pose, weight[0], sharing="all")
+    torch.testing.assert_close(
+        by_all, votes_of(pose, weight[:1].repeat(6, 1, 1, 1)), rtol=0, atol=1e-14
+    )
+
+
+LEADING = [(), (1,), (3,), (2, 1, 2)]
+CASES = [
+    (kind, sharing, with_bias)
+    for kind in ("vector", "matrix")
+    for sharing in ("none", "type", "all")
+    for with_bias in (False, True)
+]
+
+
+@pytest.mark.parametrize(("kind", "sharing", "with_bias"), CASES)
+def test_parity_with_the_twin(kind, sharing, with_bias, device, dtype, tolerance):
+    for lead in LEADING:
+        for n_in, types, n_out in ((6, 3, 5), (1, 1, 3), (4, 2, 1)):
+            d_in, block = (3, (5, 3)) if kind == "vector" else (4, (2, 2))
+            rows = {"none": (n_in,), "type": (types,), "all": ()}[sharing]
+            pose = torch.randn(*lead, n_in, d_in, dtype=torch.float64)
+            weight = torch.randn(*rows, n_out, *block, dtype=torch.float64)
+            d_out = 5 if kind == "vector" else 4
+            bias = torch.randn(n_out, d_out, dtype=torch.float64) if with_bias else None
+            theirs = [x.requires_grad_() for x in (pose, weight, bias) if x is not None]
+            mine = [x.detach().to(device, dtype).requires_grad_() for x in theirs]
+            votes = votes_of(
+                *mine[:2], sharing=sharing, pose=kind, bias=mine[2] if with_bias else None
+            )
+            expected = twin(*theirs[:2], sharing=sharing, kind=kind, bias=bias)
+            assert votes.shape == (*lead, n_in, n_out, d_out)
+            mix = torch.randn_like(expected)
+            gradients = torch.autograd.grad((votes * mix.to(votes)).sum(), mine)
+            expected_gradients = torch.autograd.grad((expected * mix).sum(), theirs)
+            pairs = zip((votes, *gradients), (expected, *expected_gradients), strict=True)
+            for a, b in pairs:
+                torch.testing.assert_close(a.cpu().double(), b, rtol=0, atol=tolerance)
+
+
+def test_empty_batch():
+    weight = torch.randn(4, 3, 5, 2, requires_grad=True)
+    votes = votes_of(torch.zeros(0, 4, 2), weight)
+    assert votes.shape == (0, 4, 3, 5)
+    votes.sum().backward()
+    assert torch.equal(weight.grad, torch.zeros_like(weight))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kind", ["vector", "matrix"])
+def test_half_precision(kind, dtype):
+    pose, weight = torch.randn(2, 5, 4).to(dtype), torch.randn(5, 3, 2, 2).to(dtype)
+    if kind == "vector":
+        weight = weight.reshape(5, 3, 1, 4)
+    votes = votes_of(pose, weight, pose=kind)
+    assert votes.dtype == dtype
+    exact = votes_of(pose.double(), weight.double(), pose=kind)
+    torch.testing.assert_close(votes.double(), exact, rtol=0, atol=8 * torch.finfo(dtype).eps)
+
+
+def test_autocast_may_mix_dtypes():
+    pose, weight = torch.randn(5, 4).bfloat16(), torch.randn(5, 3, 2, 4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert votes_of(pose, weight).dtype == torch.bfloat16
+
+
+POSE, WEIGHT = (6, 4), (6, 3, 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("pose", "weight", "options", "message"),
+    [
+        (
+            POSE,
+            (5, 3, 2, 4),
+            {},
+            "6 children came to weights made for 5 (children, sharing='none')",
+        ),
+        (
+            POSE,
+            (1, 3, 2, 4),
+            {},
+            "6 children came to weights made for 1 (children, sharing='none')",
+        ),
+        (
+            POSE,
+            (4, 3, 2, 4),
+            {"sharing": "type"},
+            "6 children came to weights made for 4 (types, sharing='type'); does the image size or "
+            "the primary layer differ from what the layer was built for?",
+        ),
+        (POSE, (6, 3, 2, 5), {}, "children have 4 pose components, but the weights expect 5."),
+        (
+            (6, 9),
+            (6, 3, 2, 2),
+            {"pose": "matrix"},
+            "children have 9 pose components, but the weights expect 4.",
+        ),
+        ((6, 5), (6, 3, 2, 2), {"pose": "matrix"}, "matrix poses need a square number of"),
+        (POSE, (6, 3, 1, 2), {"pose": "matrix"}, 'use pose="vector" for other sizes.'),
+        (POSE, (3, 2, 4), {}, "with shapes [6, 4] and [3, 2, 4]."),
+        ((4,), WEIGHT, {}, "votes need child poses [*batch, child, pose]"),
+        (POSE, WEIGHT, {"sharing": "al"}, "sharing='al' is unknown; did you mean 'all'?"),
+        (POSE, WEIGHT, {"pose": "vektor"}, "did you mean 'vector'? known: matrix, vector."),
+        (
+            POSE,
+            WEIGHT,
+            {"bias": torch.zeros(2, 2)},
+            "bias must broadcast to [parent, pose] = [3, 2], but has shape [2, 2];",
+        ),
+    ],
+)
+def test_wrong_sizes_are_explained(pose, weight, options, message):
+    with pytest.raises(TorchcapsError, match=re.escape(message)):
+        votes_of(torch.zeros(pose), torch.zeros(weight), **options)
+
+
+def test_wrong_dtype_is_explained():
+    with pytest.raises(TorchcapsError, match=r"float32 and torch\.float64; convert one of them"):
+        votes_of(torch.zeros(POSE), torch.zeros(WEIGHT).double())

@@ -1,0 +1,102 @@
+"""[mitterreiter2023] Theorem 1 (gradient of the upper-most capsules), Theorem 2 (a dead capsule
+stays dead), and the squash of Eq. 1, which can be stacked: its Jacobian at zero is the identity."""
+
+import pytest
+import torch
+
+from torchcaps.ops import dynamic_routing, margin_loss, materialise, squash
+from torchcaps.types import Capsules, VoteMap
+
+M_PLUS, M_MINUS, LAMBDA = 0.9, 0.1, 0.5
+
+
+def loss_of(pose, target):
+    return margin_loss(pose.norm(dim=-1), target)
+
+
+@pytest.mark.parametrize("target", [torch.tensor([2]), torch.tensor([[1, 0, 1, 0, 0]])], ids=str)
+def test_theorem_1_gradient_of_the_upper_most_capsules(target):
+    u = (0.3 * torch.randn(1, 5, 4)).double().requires_grad_()
+    (gradient,) = torch.autograd.grad(loss_of(u, target), u)
+    t = target if target.ndim == 2 else torch.nn.functional.one_hot(target, 5)
+    norm = u.norm(dim=-1)
+    scalar = -t * (M_PLUS - norm).clamp(min=0) + LAMBDA * (1 - t) * (norm - M_MINUS).clamp(min=0)
+    expected = scalar[..., None] * 2 * u / norm[..., None]
+    torch.testing.assert_close(gradient, expected, rtol=0, atol=1e-12)
+    assert gradient.abs().max() > 0.1
+
+
+@pytest.mark.parametrize(("norm", "expected"), [(1e-9, 1.80), (0.3, 1.20), (0.6, 0.60), (0.9, 0.0)])
+def test_remark_the_gradient_does_depend_on_the_magnitude(norm, expected):
+    # The direction factor has length 2 always; the scalar m⁺ − ‖u‖ has not: 2 (0.9 − ‖u‖).
+    u = torch.nn.functional.normalize(torch.randn(1, 1, 4).double(), dim=-1).mul(norm)
+    u.requires_grad_()
+    (gradient,) = torch.autograd.grad(loss_of(u, torch.tensor([0])), u)
+    assert gradient.norm().item() == pytest.approx(expected, abs=1e-8)
+
+
+def two_layers(u, weight, upper, target, **options):
+    """The loss of children routed to a hidden layer and on to the classes, and the first votes."""
+    votes = materialise(VoteMap(Capsules(u), weight))
+    votes.retain_grad()
+    hidden = dynamic_routing(votes, squash="exp", **options).parents
+    classes = dynamic_routing(materialise(VoteMap(hidden, upper)), squash="exp", **options).parents
+    return margin_loss(classes.activation, target), votes
+
+
+def network(dead=None):
+    u = torch.randn(3, 6, 4).double()
+    weight, upper = torch.randn(6, 5, 3, 4).double(), torch.randn(5, 2, 4, 3).double()
+    if dead is not None:
+        u[:, dead] = 0
+        weight[dead] = 0
+    return u.requires_grad_(), weight.requires_grad_(), upper, torch.tensor([0, 1, 1])
+
+
+@pytest.mark.parametrize("detach", ["none", "votes", "states", "coupling"])
+def test_theorem_2_gradients_of_a_hidden_capsule_and_its_weights(detach):
+    u, weight, upper, target = network()
+    loss, votes = two_layers(u, weight, upper, target, detach=detach)
+    loss.backward()
+    expected_u, expected_weight = torch.zeros_like(u), torch.zeros_like(weight)
+    for b in range(3):
+        for i in range(6):
+            for j in range(5):
+                expected_u[b, i] += votes.grad[b, i, j] @ weight[i, j]
+                expected_weight[i, j] += torch.outer(votes.grad[b, i, j], u[b, i])
+    torch.testing.assert_close(u.grad, expected_u, rtol=0, atol=1e-12)
+    torch.testing.assert_close(weight.grad, expected_weight, rtol=0, atol=1e-12)
+    assert min(u.grad.abs().max(), weight.grad.abs().max()) > 1e-3
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_theorem_2_a_dead_capsule_stays_dead(iterations):
+    u, weight, upper, target = network(dead=2)
+    loss, votes = two_layers(u, weight, upper, target, iterations=iterations)
+    loss.backward()
+    assert torch.equal(u.grad[:, 2], torch.zeros(3, 4, dtype=torch.float64))
+    assert torch.equal(weight.grad[2], torch.zeros(5, 3, 4, dtype=torch.float64))
+    # The votes do have a gradient: it is the two zero factors that stop it.
+    assert votes.grad[:, 2].abs().max() > 1e-4
+    assert u.grad[:, 3].abs().max() > 1e-4
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("exp", 1.998), ("hinton", 0.0053)])
+def test_squash_near_zero(kind, expected):
+    # Frobenius norm of the Jacobian at ‖s‖ = 2e-3, d = 4: √d for exp, O(‖s‖) for hinton.
+    s = torch.tensor([2e-3, 0, 0, 0], dtype=torch.float64)
+    jacobian = torch.autograd.functional.jacobian(lambda x: squash(x, kind), s)
+    assert jacobian.norm().item() == pytest.approx(expected, rel=1e-2 if kind == "hinton" else 5e-4)
+
+
+def test_hinton_starves_a_stack_of_layers_and_exp_does_not():
+    # A tenth of the length at every layer: hinton squares it, exp keeps it.
+    s = torch.tensor([0.1, 0.0], dtype=torch.float64)
+    lengths = {}
+    for kind in ("hinton", "exp"):
+        pose = s
+        for _ in range(4):
+            pose = squash(pose, kind)
+        lengths[kind] = pose.norm().item()
+    assert lengths["exp"] > 0.08
+    assert lengths["hinton"] < 1e-12

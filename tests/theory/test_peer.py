@@ -1,0 +1,107 @@
+"""[peer2022] Lemmas 1–4 and Theorem 1: dynamic routing cannot tell an input from its negative.
+
+v(−u) = −v(u) and equal couplings in every iteration hold bit for bit, since rounding is symmetric.
+§4.1: a bias before the squash breaks the equality of norms, already in one layer.
+"""
+
+import itertools
+
+import pytest
+import torch
+
+from torchcaps.ops import dynamic_routing, materialise, uniform_routing
+from torchcaps.types import Capsules, VoteMap
+
+SQUASHES = ["hinton", "exp"]
+DTYPES = [torch.float32, torch.float64]
+# Children of the first layer, then the parents of each layer, with their pose sizes.
+LAYERS = [(9, 4), (7, 5), (6, 3), (4, 6)]
+
+
+def weights(dtype):
+    """One [i, j, d_out, d_in] a layer, large enough for couplings far from uniform."""
+    return [
+        torch.randn(n_in, n_out, d_out, d_in).to(dtype)
+        for (n_in, d_in), (n_out, d_out) in itertools.pairwise(LAYERS)
+    ]
+
+
+def votes_of(children, weight):
+    return materialise(VoteMap(Capsules(children), weight))
+
+
+def is_negated(minus, plus):
+    return torch.equal(minus, -plus) and plus.abs().max() > 0
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_lemma_1_votes_are_negated(dtype):
+    u = torch.randn(3, 9, 4).to(dtype)
+    weight = weights(dtype)[0]
+    assert is_negated(votes_of(-u, weight), votes_of(u, weight))
+
+
+@pytest.mark.parametrize("kind", SQUASHES)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_lemma_2_equal_couplings_negate_the_parents(dtype, kind):
+    votes = torch.randn(3, 9, 7, 5).to(dtype)
+    for normalise in ("softmax", "mean"):
+        plus, minus = (
+            uniform_routing(x, normalise=normalise, squash=kind).parents for x in (votes, -votes)
+        )
+        assert is_negated(minus.pose, plus.pose)
+        assert torch.equal(minus.activation, plus.activation)
+
+
+CASES = [
+    pytest.param(
+        dtype, kind, learned, iterations, id=f"{str(dtype)[6:]}-{kind}-{name}-{iterations}"
+    )
+    for dtype in DTYPES
+    for kind in SQUASHES
+    for learned, name in ((False, "zero"), (True, "learned"))
+    for iterations in (1, 2, 3, 5)
+]
+
+
+@pytest.mark.parametrize(("dtype", "kind", "learned", "iterations"), CASES)
+def test_lemmas_3_and_4_and_theorem_1(dtype, kind, learned, iterations):
+    plus = torch.randn(3, *LAYERS[0]).to(dtype)
+    minus = -plus
+    for weight in weights(dtype):
+        prior = torch.randn(weight.shape[:2]).to(dtype) if learned else None
+        routed = [
+            dynamic_routing(
+                votes_of(u, weight), iterations=iterations, prior=prior, squash=kind, keep="steps"
+            )
+            for u in (plus, minus)
+        ]
+        for a, b in zip(routed[0].steps, routed[1].steps, strict=True):
+            assert torch.equal(a.coupling, b.coupling)  # Lemma 3
+            assert is_negated(b.parents.pose, a.parents.pose)  # Lemma 2
+        plus, minus = (r.parents.pose for r in routed)
+        assert is_negated(minus, plus)  # Lemma 4
+    # Theorem 1: the norms that classify are equal.
+    assert torch.equal(routed[0].parents.activation, routed[1].parents.activation)
+
+
+def test_the_stack_of_theorem_1_routes():
+    # Without couplings far from uniform the lemmas would say nothing about routing.
+    u = torch.randn(3, *LAYERS[0]).double()
+    for weight in weights(torch.float64):
+        routed = dynamic_routing(votes_of(u, weight), keep="last")
+        uniform = 1 / weight.shape[1]
+        assert (routed.steps[0].coupling - uniform).abs().max() > 0.1
+        u = routed.parents.pose
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+@pytest.mark.parametrize("kind", SQUASHES)
+def test_a_bias_breaks_the_symmetry_in_one_layer(kind, iterations):
+    votes = torch.randn(3, 9, 7, 5).double()
+    bias = torch.full((7, 5), 0.1, dtype=torch.float64)
+    plus, minus = (
+        dynamic_routing(x, bias=bias, squash=kind, iterations=iterations).parents.activation
+        for x in (votes, -votes)
+    )
+    assert (plus - minus).abs().max() > 1e-3

@@ -1,0 +1,96 @@
+"""[renzulli2025] Eq. 12, a pruned vote keeps its prior logit, and Eq. 9 with Appendix D: the
+gradient of a vote, which is exact only where the parents of earlier iterations are constants."""
+
+import pytest
+import torch
+
+from torchcaps.ops import dynamic_routing, margin_loss, materialise, squash
+from torchcaps.types import Capsules, VoteMap
+
+N_IN, N_OUT, SIZE = 6, 4, 3
+
+
+def pruned_votes(*pairs):
+    weight = torch.randn(N_IN, N_OUT, SIZE, 5).double()
+    for i, j in pairs:
+        weight[i, j] = 0
+    return materialise(VoteMap(Capsules(torch.randn(2, N_IN, 5).double()), weight))
+
+
+def test_equation_12_a_pruned_child_keeps_its_prior():
+    votes = pruned_votes(*[(2, j) for j in range(N_OUT)])
+    prior = torch.randn(N_IN, N_OUT).double()
+    for step in dynamic_routing(votes, iterations=4, prior=prior, keep="steps").steps:
+        assert torch.equal(step.coupling[:, 2], prior[2].softmax(-1).expand(2, N_OUT))
+
+
+def test_equation_12_two_pruned_votes_keep_their_ratio():
+    votes = pruned_votes((1, 0), (1, 3))
+    prior = torch.randn(N_IN, N_OUT).double()
+    prior[1, 3] = prior[1, 0]
+    steps = dynamic_routing(votes, iterations=4, prior=prior, keep="steps").steps
+    for step in steps:
+        assert torch.equal(step.coupling[:, 1, 0], step.coupling[:, 1, 3])
+    # Its rivals move, so the coupling itself does not stay.
+    assert (steps[-1].coupling - steps[0].coupling)[:, 1, 0].abs().max() > 1e-3
+
+
+def test_equation_12_one_pruned_vote():
+    # c_ij = exp(b_ij) / (exp(b_ij) + Σ_{k≠j} exp(b_ik + Σ_r ⟨u_k^(r), û_ik⟩)), r before the last
+    votes = pruned_votes((1, 0))
+    prior = torch.randn(N_IN, N_OUT).double()
+    steps = dynamic_routing(votes, iterations=3, prior=prior, keep="steps").steps
+    for b in range(2):
+        total = prior[1, 0].exp()
+        for k in range(1, N_OUT):
+            agreed = sum(step.parents.pose[b, k] @ votes[b, 1, k] for step in steps[:-1])
+            total = total + (prior[1, k] + agreed).exp()
+        expected = prior[1, 0].exp() / total
+        assert abs(steps[-1].coupling[b, 1, 0] - expected) <= 1e-12
+
+
+def gradients(detach, iterations):
+    """Autograd's gradient of the votes, and the two terms of Eq. 9."""
+    votes = torch.randn(N_IN, N_OUT, SIZE).double().requires_grad_()
+    target = torch.tensor([1])
+    routed = dynamic_routing(votes, iterations=iterations, detach=detach, keep="steps")
+    loss = margin_loss(routed.parents.activation[None], target)
+    (gradient,) = torch.autograd.grad(loss, votes)
+
+    c = routed.steps[-1].coupling.detach()
+    u_hat = votes.detach()
+    s = torch.einsum("ij,ijd->jd", c, u_hat).requires_grad_()
+    loss = margin_loss(squash(s).norm(dim=-1)[None], target)
+    (by_s,) = torch.autograd.grad(loss, s)
+    earlier = sum(
+        (step.parents.pose.detach() for step in routed.steps[:-1]), torch.zeros(N_OUT, SIZE)
+    )
+    direct, through_couplings = torch.zeros_like(u_hat), torch.zeros_like(u_hat)
+    for i in range(N_IN):
+        for j in range(N_OUT):
+            direct[i, j] = by_s[j] * c[i, j]
+            for m in range(N_OUT):
+                by_coupling = by_s[m] @ u_hat[i, m]
+                moved = c[i, m] * (float(m == j) - c[i, j]) * earlier[j]
+                through_couplings[i, j] += by_coupling * moved
+    return gradient, direct, through_couplings
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 3])
+def test_equation_9_with_constant_states(iterations):
+    gradient, direct, through_couplings = gradients("states", iterations)
+    torch.testing.assert_close(gradient, direct + through_couplings, rtol=0, atol=1e-12)
+    assert (through_couplings.abs().max() > 1e-3) == (iterations > 1)
+
+
+@pytest.mark.parametrize("iterations", [2, 3])
+def test_equation_9_misses_terms_of_the_full_graph(iterations):
+    gradient, direct, through_couplings = gradients("none", iterations)
+    error = (gradient - direct - through_couplings).norm() / gradient.norm()
+    assert error > 0.05
+
+
+@pytest.mark.parametrize("detach", ["coupling", "votes"])
+def test_equation_9_with_constant_couplings_has_its_first_term_alone(detach):
+    gradient, direct, _ = gradients(detach, iterations=3)
+    torch.testing.assert_close(gradient, direct, rtol=0, atol=1e-12)
