@@ -299,14 +299,14 @@ VOTES = torch.zeros(2, 5, 3, 4)
         (
             VOTES,
             {"iterations": 0},
-            "iterations counts the uniform first pass, so it must be a whole number from 1, but came "
-            "as 0; for no routing at all use uniform_routing.",
+            "iterations counts the uniform first pass, so it must be a whole number from 1, but "
+            "came as 0; for no routing at all use uniform_routing.",
         ),
         (
             VOTES,
             {"iterations": 2.5},
-            "iterations counts the uniform first pass, so it must be a whole number from 1, but came "
-            "as 2.5; for no routing at all use uniform_routing.",
+            "iterations counts the uniform first pass, so it must be a whole number from 1, but "
+            "came as 2.5; for no routing at all use uniform_routing.",
         ),
         (
             VOTES,
