@@ -1,0 +1,40 @@
+# Each target sets up what it needs; the first one on a fresh machine downloads it.
+PYTHON ?= python3
+PIP_FLAGS ?=
+BIN := .venv/bin
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt
+
+.PHONY: demo test check test-all format clean
+
+demo: .venv/.study
+	$(BIN)/torchcaps demo
+
+test: .venv/.test
+	$(BIN)/python -m pytest -q
+
+check: .venv/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# The default tier and every slower one. Chromium comes from Debian unless CHROMIUM names another.
+test-all: .venv/.all
+	$(BIN)/python -m pytest -q -m "not gpu"
+
+format: .venv/.dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean:
+	rm -rf .venv build dist torchcaps-demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+
+.venv/.study .venv/.test .venv/.dev: .venv/.%: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(INSTALL) -e ".[$*]"
+	touch $@
+
+.venv/.all: .venv/.dev
+	$(INSTALL) -e ".[dev,browser]"
+	test -n "$$CHROMIUM" || command -v chromium || (apt-get update -qq && apt-get install -y -qq chromium)
+	touch $@
