@@ -1,5 +1,4 @@
-"""The one error a user sees: a sentence that says what was expected, what came, and how to mend "
-"it."""
+"""The one error a user sees: what was expected, what came, and how to mend it."""
 
 import difflib
 from collections.abc import Iterable

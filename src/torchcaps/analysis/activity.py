@@ -54,8 +54,7 @@ class LayerActivity:
 
 @dataclass(frozen=True)
 class Activity(Result):
-    """One row a layer, from the primary capsules up; `sweep` holds (factor, cas, cds) of each "
-    "layer."""
+    """One row a layer, from primary capsules up; `sweep` has (factor, cas, cds) for each."""
 
     images: int
     thresholds: Thresholds

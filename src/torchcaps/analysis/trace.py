@@ -38,8 +38,7 @@ def _cat(*parts: T) -> T:
 
 
 def capsule_layers(trace: Trace) -> list[tuple[str, Capsules]]:
-    """Every layer of capsules from the bottom up; the lowest, which nothing routes to, is "
-    ""primary"."""
+    """Every layer of capsules from the bottom up; the lowest is called "primary"."""
     if not trace:
         raise TorchcapsError(
             'the trace is empty; call the network with keep="last". A network without capsules has '

@@ -14,8 +14,7 @@ def sabour_backbone(channels: int) -> nn.Sequential:
 
 
 def efficient_backbone(channels: int) -> nn.Sequential:
-    """Four convolutions, each with ReLU, then batch normalisation, as Efficient-CapsNet "
-    "[mazzia2021]."""
+    """Four convolutions with ReLU and batch normalisation, as Efficient-CapsNet [mazzia2021]."""
     widths, kernels, strides = (channels, 32, 64, 64, 128), (5, 3, 3, 3), (1, 1, 1, 2)
     blocks: list[nn.Module] = []
     for c_in, c_out, kernel, stride in zip(widths[:-1], widths[1:], kernels, strides, strict=True):

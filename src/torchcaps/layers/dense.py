@@ -1,5 +1,4 @@
-"""Dense capsules: every child votes for every parent [renzulli2025] §2.1, [mitterreiter2023] "
-"§3.1."""
+"""Dense capsules: every child votes for every parent [renzulli2025] §2.1."""
 
 import torch
 from torch import nn

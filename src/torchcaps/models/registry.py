@@ -60,11 +60,8 @@ def create_model(
     if name not in MODELS:
         raise TorchcapsError(f"model {name!r} is unknown; {nearest(name, MODELS)}.")
     preset = MODELS[name]
-    for option in options:
-        if option not in preset.options:
-            raise TorchcapsError(
-                f"{name} has no option {option!r}; {nearest(option, preset.options)}."
-            )
+    for option, value in options.items():
+        _check_option(name, preset, option, value)
     image = preset.image if image is None else image
     n_classes = preset.n_classes if n_classes is None else n_classes
     if len(image) != 3 or min(image) < 1:
@@ -79,3 +76,16 @@ def create_model(
     # nn.Module types every attribute as a tensor or a module.
     model.config = {"name": name, **preset.options, **chosen}  # type: ignore[assignment]
     return model
+
+
+def _check_option(name: str, preset: Preset, option: str, value: Any) -> None:
+    if option not in preset.options:
+        raise TorchcapsError(f"{name} has no option {option!r}; {nearest(option, preset.options)}.")
+    default = preset.options[option]
+    # A whole number is a fine float; True is no number here.
+    fits = type(value) is type(default) or (type(default) is float and type(value) is int)
+    if not fits:
+        raise TorchcapsError(
+            f"{name} takes {option} as {type(default).__name__}, for example {default!r}, but it "
+            f"came as {value!r}."
+        )

@@ -17,8 +17,7 @@ HEADER = "torchcaps"
 
 
 def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
-    """Write a network made by `create_model`; a crash leaves the old file or the new one, never "
-    "half."""
+    """Write a network made by `create_model`; a crash leaves the old file or the new one."""
     config = getattr(model, "config", None)
     if not isinstance(config, dict):
         raise TorchcapsError(

@@ -31,16 +31,14 @@ class Picture:
 
     @property
     def source(self) -> str:
-        """The figure as a data URI; in an <img>, one picture's identifiers cannot meet "
-        "another's."""
+        """The figure as a data URI; inside an <img> the ids of two pictures cannot meet."""
         svg = to_svg(self.figure).encode()
         return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
 
 
 @dataclasses.dataclass(frozen=True)
 class Dissection:
-    """All that is known of one network. `right` of `images` held-out images were classified "
-    "right."""
+    """All that is known of one network, which got `right` of `images` held-out images right."""
 
     label: str
     facts: Mapping[str, str]

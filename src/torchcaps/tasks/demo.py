@@ -1,5 +1,4 @@
-"""The demo: a five-layer capsule network beside its uniform twin, trained and dissected in "
-"minutes."""
+"""The demo: a five-layer capsule network and its uniform twin, trained and dissected."""
 
 import os
 from pathlib import Path

@@ -124,8 +124,7 @@ def dissect_files(
     images: int = 1000,
     example: int = 0,
 ) -> list[Dissection]:
-    """Dissect run folders, on test images of their own data, or saved networks, on those of "
-    "`data`."""
+    """Dissect runs on test images of their own data, saved networks on those of `data`."""
     found = []
     for path in paths:
         run = Run(path)

@@ -10,13 +10,12 @@ __all__ = ["draw_activity"]
 
 
 def draw_activity(activity: Activity) -> Figure:
-    """Mean length of every capsule with its spread over the images, the lowest layer at the "
-    "bottom."""
+    """Mean length of every capsule with its spread over the images, lowest layer at the bottom."""
     layers = activity.layers
     with matplotlib.rc_context(STYLE):
         figure = new_figure(0.62 * len(layers) + 0.75)
         axes = figure.add_axes(
-            (0.19, 0.42 / figure.get_figheight(), 0.55, 1 - 0.6 / figure.get_figheight())
+            (0.19, 0.42 / figure.get_figheight(), 0.52, 1 - 0.6 / figure.get_figheight())
         )
         axes.axvline(activity.thresholds.active, color=MUTED, lw=0.7, ls=(0, (3, 3)), zorder=0)
         for y, layer in enumerate(layers):
@@ -39,7 +38,7 @@ def draw_activity(activity: Activity) -> Figure:
             axes.text(
                 1.04,
                 y,
-                f"{layer.cas:.1f} of {layer.n} active\n{dead_text}",
+                f"{layer.cas:.3g} of {layer.n} active\n{dead_text}",
                 va="center",
                 ha="left",
                 fontsize=7.5,

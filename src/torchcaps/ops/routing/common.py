@@ -9,6 +9,5 @@ __all__ = ["capsules"]
 
 
 def capsules(pose: Tensor) -> Capsules:
-    """Vector capsules [*b, j, d] with their lengths [*b, j]; the gradient of a zero length is "
-    "zero."""
+    """Vector capsules [*b, j, d] with their lengths; the gradient of a zero length is zero."""
     return Capsules(pose, torch.linalg.vector_norm(pose, dim=-1))
