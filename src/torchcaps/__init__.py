@@ -1,17 +1,18 @@
 """torchcaps: the PyTorch library and laboratory for capsule networks.
 
-Importing it loads torch alone; every name below is fetched when it is first used (PEP 562).
+Importing it is instant: every name below is fetched when it is first used (PEP 562), and most load
+torch alone.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.types import Capsules, LayerTrace, Output, Routed, Step, VoteMap
 
 if TYPE_CHECKING:
     from torchcaps import analysis, data, layers, models, ops, report, tasks, testing, train, viz
     from torchcaps.models import create_model, list_models, load, save
+    from torchcaps.types import Capsules, LayerTrace, Output, Routed, Step, VoteMap
 
 __version__ = "0.1.0"
 
@@ -27,7 +28,10 @@ _ROOMS = (
     "train",
     "viz",
 )
-_NAMES = dict.fromkeys(("create_model", "list_models", "load", "save"), "models")
+_NAMES = {
+    **dict.fromkeys(("create_model", "list_models", "load", "save"), "models"),
+    **dict.fromkeys(("Capsules", "LayerTrace", "Output", "Routed", "Step", "VoteMap"), "types"),
+}
 
 __all__ = [
     "Capsules",

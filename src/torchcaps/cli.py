@@ -37,7 +37,11 @@ def demo(
     ),
     seed: Annotated[int, typer.Option(help="Another seed, another pair of networks.")] = 0,
 ) -> None:
-    """Train a five-layer capsule network and its uniform twin, dissect both, write a report."""
+    """Train two networks, look inside, write a page.
+
+    They are a five-layer capsule network and its uniform twin, on images of composed parts. Prints
+    the path of the page. Called again, it goes on where it stopped.
+    """
     from torchcaps import tasks
 
     print(tasks.demo(out, seed=seed))
@@ -89,7 +93,10 @@ def train(
     learning_rate: Annotated[float | None, typer.Option(help="Step size of Adam.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of weights and order.")] = None,
 ) -> None:
-    """Train a network into a run folder, or continue one; prints the result as JSON."""
+    """Train a network, or continue a run.
+
+    Prints the result as JSON. The same line continues a run that was stopped.
+    """
     from torchcaps.train import fit, make_recipe, read_recipe
 
     given = {
@@ -117,9 +124,14 @@ def dissect(
     root: Root = None,
     images: Annotated[int, typer.Option(min=2, help="How many held-out images.")] = 1000,
     example: Annotated[int, typer.Option(help="The image whose tree is drawn.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers too.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the numbers instead of the path.")
+    ] = False,
 ) -> None:
-    """Look inside trained networks: numbers, pictures, one page; prints the page's path."""
+    """Look inside trained networks, write a page.
+
+    Prints the path of the page, or with --json every number on it.
+    """
     from torchcaps import tasks
 
     found = tasks.dissect_files(runs, data=data, root=root, images=images, example=example)

@@ -127,6 +127,8 @@ def dissect_files(
     """Dissect runs on test images of their own data, saved networks on those of `data`."""
     found = []
     for path in paths:
+        if not path.exists():
+            raise TorchcapsError(f"there is no run folder and no saved network at {path}.")
         run = Run(path)
         if path.is_dir() and not run.is_done:
             raise TorchcapsError(

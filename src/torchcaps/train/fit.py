@@ -36,12 +36,14 @@ def fit(
     progress. A finished run is returned as it is.
     """
     run = Run(Path(out))
-    run.begin(recipe)
+    run.check(recipe)
     if run.is_done:
         return run
     images = load(recipe.data, split="train", root=root)
     training, validation = hold_out(images, share=recipe.validation_share, seed=recipe.seed)
     model = initial_model(recipe, images)
+    # Only now, so that a recipe that cannot be trained leaves no folder behind.
+    run.begin(recipe)
     started = time.perf_counter()
     _train(recipe, run, model, training, validation, label or recipe.model)
     seconds = time.perf_counter() - started

@@ -81,8 +81,8 @@ class Run:
     def write_metrics(self, rows: list[dict[str, Any]]) -> None:
         write_whole(self.metrics_file, "".join(json.dumps(row) + "\n" for row in rows))
 
-    def begin(self, recipe: Recipe) -> None:
-        """Make the folder, or make sure that it holds this very recipe."""
+    def check(self, recipe: Recipe) -> None:
+        """Make sure that the folder is free, or holds this very recipe."""
         if self.recipe_file.is_file():
             old = self.recipe
             if old != recipe:
@@ -95,15 +95,28 @@ class Run:
                     f"{self.folder} holds a run of another recipe ({changed}); continue it with "
                     f"its own recipe, or choose another folder."
                 )
-            return
-        if self.folder.is_dir() and any(self.folder.iterdir()):
+        elif self.folder.is_dir() and any(not _is_partial(file) for file in self.folder.iterdir()):
             raise TorchcapsError(
                 f"{self.folder} is not empty and holds no run; nothing was touched: choose a new "
                 f"folder."
             )
+        elif self.folder.exists() and not self.folder.is_dir():
+            raise TorchcapsError(f"{self.folder} is a file; a run needs a folder.")
+
+    def begin(self, recipe: Recipe) -> None:
+        """Make the folder of a new run."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_whole(self.folder / "environment.json", json.dumps(environment(), indent=2))
-        write_whole(self.recipe_file, recipe.model_dump_json(indent=2))
+        # The recipe first: it is what makes the folder a run.
+        if not self.recipe_file.is_file():
+            write_whole(self.recipe_file, recipe.model_dump_json(indent=2))
+        environment_file = self.folder / "environment.json"
+        if not environment_file.is_file():
+            write_whole(environment_file, json.dumps(environment(), indent=2))
+
+
+def _is_partial(file: Path) -> bool:
+    """Left behind by a write that was cut off."""
+    return file.suffix == ".partial"
 
 
 def environment() -> dict[str, Any]:
