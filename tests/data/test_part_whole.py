@@ -12,7 +12,9 @@ from torch.nn import functional as F
 
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.part_shapes import PART_NAMES, cos_sin, part_distance
-from torchcaps.data.part_whole import OBJECTS, PartTruth, PartWholeSpec, part_masks, part_whole
+from torchcaps.data.part_truth import PartTruth, part_masks
+from torchcaps.data.part_whole import OBJECTS, PartWholeSpec, part_whole
+from torchcaps.data.sources import take
 from torchcaps.errors import TorchcapsError
 
 STILL = {"rotation": 0.0, "shift": 0.0, "scale": (0.5, 0.5), "jitter": 0.0}
@@ -342,3 +344,11 @@ def test_a_small_convnet_learns_it_but_not_to_the_end() -> None:
     with torch.no_grad():
         right = net(held_out.images / 255).argmax(1) == held_out.labels
     assert 0.80 < right.float().mean() < 0.95
+
+
+def test_some_of_the_images_keep_their_truth():
+    images = part_whole("train", 6)
+    some = take(images, torch.tensor([4, 1]))
+    assert torch.equal(truth_of(some).pose, truth_of(images).pose[[4, 1]])
+    masks = part_masks(truth_of(images), torch.tensor([4, 1]))
+    assert torch.equal(part_masks(truth_of(some), torch.tensor([0, 1])), masks)

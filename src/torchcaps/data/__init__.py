@@ -2,14 +2,8 @@
 
 from torchcaps.data.idx import mnist, read_idx
 from torchcaps.data.image_set import ImageSet
-from torchcaps.data.part_whole import (
-    OBJECTS,
-    CanonicalPart,
-    PartTruth,
-    PartWholeSpec,
-    part_masks,
-    part_whole,
-)
+from torchcaps.data.part_truth import PartTruth, part_masks
+from torchcaps.data.part_whole import OBJECTS, CanonicalPart, PartWholeSpec, part_whole
 from torchcaps.data.sources import SOURCES, hold_out, load, take
 
 __all__ = [

@@ -1,15 +1,12 @@
 """What every reader and maker returns: labelled images in memory, checked once at the door."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from torchcaps.data.part_truth import PartTruth
 from torchcaps.errors import TorchcapsError
-
-if TYPE_CHECKING:
-    from torchcaps.data.part_whole import PartTruth
 
 __all__ = ["ImageSet"]
 
@@ -26,7 +23,7 @@ class ImageSet:
     labels: Tensor  # int64 [n]
     class_names: tuple[str, ...]
     # Only made data knows which parts are where.
-    truth: "PartTruth | None" = None
+    truth: PartTruth | None = None
 
     def __post_init__(self) -> None:
         images, labels = self.images, self.labels

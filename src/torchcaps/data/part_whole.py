@@ -29,14 +29,13 @@ from torchcaps.data.part_shapes import (
     disk_distance,
     part_distance,
 )
+from torchcaps.data.part_truth import RIM, PartTruth
 from torchcaps.errors import TorchcapsError
 
 __all__ = [
     "OBJECTS",
     "CanonicalPart",
-    "PartTruth",
     "PartWholeSpec",
-    "part_masks",
     "part_whole",
 ]
 
@@ -49,8 +48,6 @@ _STREAMS = 8
 _OWN_INK = (0.75, 1.0)
 _STRAY_INK = (0.45, 0.9)
 _OCCLUDER_INK = 0.25
-# Every part carries a dark rim of this many pixels, so that overlapping parts stay apart.
-_RIM = 0.8
 # 128 images of 32 pixels: their distances stay in the cache.
 _CHUNK_PIXELS = 2**17
 
@@ -112,22 +109,6 @@ def _ordered(knob: str, pair: tuple[float, float], low: float, high: float) -> N
         raise TorchcapsError(
             f"{knob} must be a pair (least, most) from {low} to {high}, got {pair}."
         )
-
-
-@dataclass(frozen=True)
-class PartTruth:
-    """What is where in each image: the parts of the whole first, then the stray ones.
-
-    A later slot lies behind an earlier one; the occluder lies before all.
-    """
-
-    part: Tensor  # int64 [n, p], index into part_names, -1 in an empty slot
-    pose: Tensor  # float32 [n, p, 4]: x, y, rotation, size; 0 in an empty slot
-    owner: Tensor  # int64 [n, p]: 0 belongs to the whole, -1 is stray or empty
-    whole_pose: Tensor  # float32 [n, 4]
-    occluder: Tensor  # float32 [n, 3]: x, y, radius; radius 0 where there is none
-    size: int
-    part_names: tuple[str, ...] = PART_NAMES
 
 
 def part_whole(
@@ -275,22 +256,6 @@ def _paint(distance: Tensor, ink: Tensor) -> Tensor:
     canvas = torch.zeros_like(distance[:, 0])
     for slot in reversed(range(ink.shape[1])):
         edge = 0.5 - distance[:, slot]
-        canvas *= 1 - (edge + _RIM).clamp_(0, 1)
+        canvas *= 1 - (edge + RIM).clamp_(0, 1)
         canvas += edge.clamp_(0, 1) * ink[:, slot, None, None]
     return canvas
-
-
-def part_masks(truth: PartTruth, indices: Tensor) -> Tensor:
-    """The visible pixels of each part, bool [m, p, h, w], drawn anew from the poses.
-
-    A pixel is a part's own when the part covers at least half of it and nothing before the part
-    (its rim included) does; so no pixel has two owners. An empty slot has no pixels.
-    """
-    distance = part_distance(truth.part[indices], truth.pose[indices], truth.size)
-    occluder = truth.occluder[indices]
-    hidden = disk_distance(occluder[:, :2], occluder[:, 2], truth.size) <= 0
-    masks = distance <= 0
-    for slot in range(masks.shape[1]):
-        masks[:, slot] &= ~hidden
-        hidden = hidden | (distance[:, slot] <= _RIM)
-    return masks

@@ -57,8 +57,9 @@ def load(name: str, *, split: Split = "train", root: Root | None = None) -> Imag
 
 
 def take(images: ImageSet, index: torch.Tensor) -> ImageSet:
-    """Some of the images, in the order of `index`; the truth of made data stays behind."""
-    return replace(images, images=images.images[index], labels=images.labels[index], truth=None)
+    """Some of the images, in the order of `index`."""
+    truth = None if images.truth is None else images.truth[index]
+    return replace(images, images=images.images[index], labels=images.labels[index], truth=truth)
 
 
 def hold_out(images: ImageSet, *, share: float = 0.1, seed: int = 0) -> tuple[ImageSet, ImageSet]:

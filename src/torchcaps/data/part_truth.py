@@ -1,0 +1,55 @@
+"""What is where in the images of the part-whole set: parts, their poses, their masks."""
+
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from torchcaps.data.part_shapes import PART_NAMES, disk_distance, part_distance
+
+__all__ = ["RIM", "PartTruth", "part_masks"]
+
+# Every part carries a dark rim of this many pixels, so that overlapping parts stay apart.
+RIM = 0.8
+
+
+@dataclass(frozen=True)
+class PartTruth:
+    """What is where in each image: the parts of the whole first, then the stray ones.
+
+    A later slot lies behind an earlier one; the occluder lies before all.
+    """
+
+    part: Tensor  # int64 [n, p], index into part_names, -1 in an empty slot
+    pose: Tensor  # float32 [n, p, 4]: x, y, rotation, size; 0 in an empty slot
+    owner: Tensor  # int64 [n, p]: 0 belongs to the whole, -1 is stray or empty
+    whole_pose: Tensor  # float32 [n, 4]
+    occluder: Tensor  # float32 [n, 3]: x, y, radius; radius 0 where there is none
+    size: int
+    part_names: tuple[str, ...] = PART_NAMES
+
+    def __getitem__(self, index: Tensor) -> "PartTruth":
+        """The truth of some of the images."""
+        return replace(
+            self,
+            part=self.part[index],
+            pose=self.pose[index],
+            owner=self.owner[index],
+            whole_pose=self.whole_pose[index],
+            occluder=self.occluder[index],
+        )
+
+
+def part_masks(truth: PartTruth, indices: Tensor) -> Tensor:
+    """The visible pixels of each part, bool [m, p, h, w], drawn anew from the poses.
+
+    A pixel is a part's own when the part covers at least half of it and nothing before the part
+    (its rim included) does; so no pixel has two owners. An empty slot has no pixels.
+    """
+    distance = part_distance(truth.part[indices], truth.pose[indices], truth.size)
+    occluder = truth.occluder[indices]
+    hidden = disk_distance(occluder[:, :2], occluder[:, 2], truth.size) <= 0
+    masks = distance <= 0
+    for slot in range(masks.shape[1]):
+        masks[:, slot] &= ~hidden
+        hidden = hidden | (distance[:, slot] <= RIM)
+    return masks
