@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import Interrupted, TorchcapsError
 
 __all__ = ["app", "main"]
 
@@ -97,19 +97,20 @@ def train(
 
     Prints the result as JSON. The same line continues a run that was stopped.
     """
-    from torchcaps.train import fit, make_recipe, read_recipe
+    from torchcaps.train import fit, make_recipe, read_fields
 
     given = {
         "model": model,
         "data": data,
-        "options": _options(option) or None,
         "epochs": epochs,
         "batch_size": batch_size,
         "learning_rate": learning_rate,
         "seed": seed,
     }
-    fields = {} if recipe is None else read_recipe(recipe).model_dump()
+    fields = {} if recipe is None else read_fields(recipe)
     fields |= {name: value for name, value in given.items() if value is not None}
+    if option:
+        fields["options"] = {**fields.get("options", {}), **_options(option)}
     run = fit(make_recipe(**fields), out, root=root)
     print(json.dumps({"run": str(run.folder), **run.result()}))
 
@@ -161,10 +162,10 @@ def _options(pairs: list[str] | None) -> dict[str, Any]:
 def main() -> None:
     """Run the command line; bad input ends in one sentence, never in a traceback."""
     try:
-        app()
+        app(prog_name="torchcaps")
     except TorchcapsError as error:
         print(f"torchcaps: {error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(130 if isinstance(error, Interrupted) else 2)
     except ModuleNotFoundError as error:
         extra = {"lightning": "study", "matplotlib": "study"}.get((error.name or "").split(".")[0])
         if extra is None:

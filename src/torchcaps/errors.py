@@ -3,11 +3,15 @@
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["TorchcapsError", "nearest"]
+__all__ = ["Interrupted", "TorchcapsError", "nearest"]
 
 
 class TorchcapsError(ValueError):
     """Bad input, explained. The command line prints its text alone; nothing else is caught."""
+
+
+class Interrupted(TorchcapsError):
+    """Stopped by the user; says how to go on."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -5,7 +5,9 @@ iteration. Grids are ordered (h, w, type). Every class is registered with pytree
 saves it.
 """
 
-from typing import Literal, NamedTuple
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 from torch.utils import _pytree
@@ -62,7 +64,8 @@ class Routed(NamedTuple):
     steps: tuple[Step, ...] = ()
 
 
-class LayerTrace(NamedTuple):
+@dataclass(frozen=True)
+class LayerTrace:
     """One routed layer as analysis sees it."""
 
     name: str
@@ -76,7 +79,8 @@ class LayerTrace(NamedTuple):
 Trace = tuple[LayerTrace, ...]
 
 
-class Output(NamedTuple):
+@dataclass(frozen=True)
+class Output:
     """What a network returns. A ConvNet has no classes and an empty trace."""
 
     scores: Tensor  # [b, n_classes]
@@ -91,5 +95,36 @@ class Output(NamedTuple):
         return self.scores if self.scores_are == "lengths" else self.scores.softmax(-1)
 
 
-for _kind in (Capsules, VoteMap, Step, Routed, LayerTrace, Output):
-    _pytree._register_namedtuple(_kind, serialized_type_name=f"torchcaps.types.{_kind.__name__}")
+def _register(kind: type, *words: str) -> None:
+    """Tell pytree that the fields `words` are part of the structure: torch.export cannot reload a
+    string among the tensors."""
+    leaves = [field.name for field in fields(kind) if field.name not in words]
+
+    def structure(value: Any) -> list[Any]:
+        return [getattr(value, name) for name in words]
+
+    def flatten(value: Any) -> tuple[list[Any], list[Any]]:
+        return [getattr(value, name) for name in leaves], structure(value)
+
+    def flatten_with_keys(value: Any) -> tuple[list[tuple[Any, Any]], list[Any]]:
+        keyed = [(_pytree.GetAttrKey(name), getattr(value, name)) for name in leaves]
+        return keyed, structure(value)
+
+    def unflatten(values: Iterable[Any], said: list[Any]) -> Any:
+        return kind(**dict(zip(leaves, values, strict=True)), **dict(zip(words, said, strict=True)))
+
+    _pytree.register_pytree_node(
+        kind,
+        flatten,
+        unflatten,
+        serialized_type_name=f"torchcaps.types.{kind.__name__}",
+        to_dumpable_context=lambda said: said,
+        from_dumpable_context=lambda said: said,
+        flatten_with_keys_fn=flatten_with_keys,
+    )
+
+
+for _tuple in (Capsules, VoteMap, Step, Routed):
+    _pytree._register_namedtuple(_tuple, serialized_type_name=f"torchcaps.types.{_tuple.__name__}")
+_register(LayerTrace, "name", "normalised_over")
+_register(Output, "scores_are")

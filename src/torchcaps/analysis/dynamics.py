@@ -76,7 +76,7 @@ def routing_dynamics(
 
 
 def perfect_std(n: int) -> float:
-    """Standard deviation of a coupling under perfect routing to n parents."""
+    """Standard deviation of a coupling under perfect routing to n parents; 0 for a single one."""
     return math.sqrt((1 - 1 / n) / n)
 
 
@@ -100,6 +100,7 @@ def _measure(
     dyr = None
     if n >= 2 and alive:
         dyr = float(std[children][:, parents].mean() / perfect_std(n))
+    splits = coupling.shape[1 if layer.normalised_over == "children" else 2]
     return LayerDynamics(
         name=layer.name,
         n_parents=n,
@@ -107,7 +108,7 @@ def _measure(
         dyr=dyr,
         dys=None if dyr is None else n * dyr,
         strongest=float(coupling.amax(-1).mean()),
-        even=1 / coupling.shape[2],
+        even=1 / splits,
         mean=coupling.mean(0),
         std=std,
     )

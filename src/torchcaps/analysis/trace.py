@@ -1,6 +1,7 @@
 """Reading a trace: joining batches, names of layers, lengths."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TypeVar
 
 import torch
@@ -21,7 +22,8 @@ def join(traces: Iterable[Trace]) -> Trace:
     if not traces:
         raise TorchcapsError("join needs at least one trace, but got none; was there any batch?")
     return tuple(
-        first._replace(
+        replace(
+            first,
             children=_cat(first.children, *(layer.children for layer in rest)),
             routed=_cat(first.routed, *(layer.routed for layer in rest)),
         )

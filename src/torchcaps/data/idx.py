@@ -41,10 +41,10 @@ def read_idx(path: str | os.PathLike[str], *, axes: int) -> Tensor:
                 )
             sizes = struct.unpack(f">{axes}I", _exactly(file, 4 * axes, path))
             count = math.prod(sizes)
-            if count > MOST_VALUES:
+            if not 0 < count <= MOST_VALUES:
                 raise TorchcapsError(
-                    f"{path} claims to hold {' × '.join(map(str, sizes))} values, more than any "
-                    f"known set of images; its header is damaged."
+                    f"{path} claims to hold {' × '.join(map(str, sizes))} values; known sets of "
+                    f"images hold 1 to {MOST_VALUES}: its header is damaged."
                 )
             values = _exactly(file, count, path)
             if file.read(1):

@@ -78,4 +78,4 @@ class ImageSet:
     def pixels(self, index: Tensor | slice) -> Tensor:
         """Some images as the floats in [0, 1] that a network takes."""
         chosen = self.images[index]
-        return chosen.float() / 255 if chosen.dtype == torch.uint8 else chosen
+        return chosen.float() / 255 if chosen.dtype == torch.uint8 else chosen.float()

@@ -32,7 +32,8 @@ def feature_shape(module: nn.Module, image: tuple[int, int, int]) -> tuple[int, 
     except RuntimeError as error:
         raise TorchcapsError(
             f"an image of (channels, height, width) = {image} does not pass through the "
-            f"convolutions ({str(error).splitlines()[0]}); use a larger image or smaller kernels."
+            f"convolutions ({str(error).splitlines()[0]}); use a larger image or "
+            f"smaller kernels, or check its channels."
         ) from None
     channels, height, width = features.shape[1:]
     return channels, height, width

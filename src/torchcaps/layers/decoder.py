@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from torchcaps.errors import TorchcapsError
+from torchcaps.ops.checks import may_look
 from torchcaps.types import Capsules
 
 __all__ = ["Decoder"]
@@ -34,6 +36,19 @@ class Decoder(nn.Module):
         pose = classes.pose  # [b, k, d]
         if target is None:
             target = torch.linalg.vector_norm(pose, dim=-1).argmax(-1)
+        self._check(target, len(pose))
         shown = torch.nn.functional.one_hot(target, self.n_classes)  # [b, k]
         masked = pose * shown.to(pose.dtype).unsqueeze(-1)
         return torch.unflatten(self.layers(masked.flatten(1)), 1, self.image)
+
+    def _check(self, target: Tensor, batch: int) -> None:
+        if target.dtype != torch.int64 or target.shape != (batch,):
+            raise TorchcapsError(
+                f"target must be class indices, int64 [{batch}], one an image, but came as "
+                f"{target.dtype} with shape {list(target.shape)}."
+            )
+        if may_look(target) and not bool(((target >= 0) & (target < self.n_classes)).all()):
+            raise TorchcapsError(
+                f"target must be 0 to {self.n_classes - 1} for {self.n_classes} classes, but goes "
+                f"from {int(target.min())} to {int(target.max())}; count classes from 0."
+            )

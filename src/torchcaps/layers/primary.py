@@ -1,10 +1,14 @@
 """Primary capsules: the first poses, read off the channels of a feature map."""
 
+from typing import get_args
+
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.ops.checks import check_choice
 from torchcaps.ops.routing.common import capsules
-from torchcaps.ops.squash import Squash, squash
+from torchcaps.ops.squash import Squash
+from torchcaps.ops.squash import squash as g
 from torchcaps.types import Capsules
 
 __all__ = ["PrimaryCapsules"]
@@ -24,6 +28,9 @@ class PrimaryCapsules(nn.Module):
 
     def __init__(self, projection: nn.Module, *, d_out: int, squash: Squash = "hinton"):
         super().__init__()
+        if d_out < 1:
+            raise TorchcapsError(f"PrimaryCapsules needs d_out of at least 1, but got {d_out}.")
+        check_choice("squash", squash, get_args(Squash))
         self.projection = projection
         self.d_out = d_out
         self.squash: Squash = squash
@@ -38,4 +45,4 @@ class PrimaryCapsules(nn.Module):
             )
         poses = maps.unflatten(1, (-1, self.d_out))  # [b, types, d, h, w]
         poses = poses.permute(0, 3, 4, 1, 2).flatten(1, 3)  # [b, h * w * types, d]
-        return capsules(squash(poses, self.squash))
+        return capsules(g(poses, self.squash))

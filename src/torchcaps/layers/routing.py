@@ -7,12 +7,13 @@ it knows its sizes; the same line therefore reads the same for any layer:
 """
 
 from abc import ABC, abstractmethod
-from typing import Literal, final
+from typing import Literal, final, get_args
 
 import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.ops.checks import check_choice, check_iterations
 from torchcaps.ops.routing import Detach, Normalise, dynamic_routing, uniform_routing
 from torchcaps.ops.squash import Squash
 from torchcaps.types import Keep, Routed
@@ -26,9 +27,22 @@ class Routing(nn.Module, ABC):
     # The axis over which the couplings of a trace sum to one.
     normalised_over: str = "parents"
 
-    @abstractmethod
+    _is_bound: bool = False
+
+    @final
     def bind(self, *, n_in: int, n_out: int, d_out: int) -> None:
-        """Create the parameters (if any) for a layer of this size; called once, by the layer."""
+        """Give the routing its sizes; the layer calls this once."""
+        if self._is_bound:
+            raise TorchcapsError(
+                f"this {type(self).__name__} belongs to a layer already; every layer needs "
+                f"a routing of its own."
+            )
+        self._is_bound = True
+        self.create_parameters(n_in=n_in, n_out=n_out, d_out=d_out)
+
+    @abstractmethod
+    def create_parameters(self, *, n_in: int, n_out: int, d_out: int) -> None:
+        """Create the parameters, if any, for a layer of this size."""
 
     @abstractmethod
     def forward(
@@ -59,6 +73,10 @@ class DynamicRouting(Routing):
         detach: Detach = "none",
     ):
         super().__init__()
+        check_iterations(iterations)
+        check_choice("prior", prior, ("zero", "learned"))
+        check_choice("squash", squash, get_args(Squash))
+        check_choice("detach", detach, get_args(Detach))
         self.iterations = iterations
         self.leaky = leaky
         self.squash: Squash = squash
@@ -68,7 +86,7 @@ class DynamicRouting(Routing):
         self.register_parameter("prior", None)
         self.register_parameter("bias", None)
 
-    def bind(self, *, n_in: int, n_out: int, d_out: int) -> None:
+    def create_parameters(self, *, n_in: int, n_out: int, d_out: int) -> None:
         if self._learns_prior:
             self.prior = nn.Parameter(torch.zeros(n_in, n_out))
         if self._has_bias:
@@ -97,13 +115,15 @@ class UniformRouting(Routing):
         self, *, normalise: Normalise = "softmax", bias: bool = False, squash: Squash = "hinton"
     ):
         super().__init__()
+        check_choice("normalise", normalise, get_args(Normalise))
+        check_choice("squash", squash, get_args(Squash))
         self.normalise: Normalise = normalise
         self.squash: Squash = squash
         self.normalised_over = "parents" if normalise == "softmax" else "children"
         self._has_bias = bias
         self.register_parameter("bias", None)
 
-    def bind(self, *, n_in: int, n_out: int, d_out: int) -> None:
+    def create_parameters(self, *, n_in: int, n_out: int, d_out: int) -> None:
         if self._has_bias:
             self.bias = nn.Parameter(torch.full((n_out, d_out), 0.1))
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.layers import Decoder, DenseCapsules, PrimaryCapsules, Routing
+from torchcaps.ops.checks import may_look
 from torchcaps.types import Capsules, Grid, Keep, LayerTrace, Output
 
 __all__ = ["CapsuleNetwork", "choose_routing"]
@@ -64,9 +65,13 @@ class CapsuleNetwork(nn.Module):
                 f"images must be floating point in [0, 1], but came as {image.dtype}; "
                 f"for bytes use image.float() / 255."
             )
-        # Looking at values would stall an accelerator and break the graph of a compiler.
-        on_cpu = image.device.type == "cpu" and not torch.compiler.is_compiling()
-        if on_cpu and not torch.isfinite(image.detach().sum()):
+        weight = next(self.parameters())
+        if image.dtype != weight.dtype and not torch.is_autocast_enabled(image.device.type):
+            raise TorchcapsError(
+                f"images and weights must share a dtype, but are {image.dtype} and {weight.dtype}; "
+                f"convert the images, or the network with model.to({image.dtype})."
+            )
+        if may_look(image) and not torch.isfinite(image.detach().sum()):
             raise TorchcapsError(
                 "the images hold NaN or infinite values; every pixel must be finite, in [0, 1]: "
                 "look for a division by zero in the preparation of the images."

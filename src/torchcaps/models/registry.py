@@ -64,18 +64,22 @@ def create_model(
         _check_option(name, preset, option, value)
     image = preset.image if image is None else image
     n_classes = preset.n_classes if n_classes is None else n_classes
-    if len(image) != 3 or min(image) < 1:
+    if not isinstance(image, tuple | list) or len(image) != 3 or not all(map(_is_count, image)):
         raise TorchcapsError(
-            f"image must be (channels, height, width), three positive numbers, but came as {image}."
+            f"image must be (channels, height, width), three whole numbers from 1, but came as "
+            f"{image!r}."
         )
-    if n_classes < 1:
-        raise TorchcapsError(f"n_classes must be at least 1, but came as {n_classes}.")
-    channels, height, width = image
-    chosen = {"image": (channels, height, width), "n_classes": n_classes, **options}
+    if not _is_count(n_classes):
+        raise TorchcapsError(f"n_classes must be a whole number from 1, but came as {n_classes!r}.")
+    chosen = {"image": tuple(image), "n_classes": n_classes, **options}
     model = preset.build(**chosen)
     # nn.Module types every attribute as a tensor or a module.
     model.config = {"name": name, **preset.options, **chosen}  # type: ignore[assignment]
     return model
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 1
 
 
 def _check_option(name: str, preset: Preset, option: str, value: Any) -> None:

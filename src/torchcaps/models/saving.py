@@ -6,6 +6,7 @@ from pathlib import Path
 
 import safetensors
 import safetensors.torch
+import torch
 from torch import nn
 
 from torchcaps.errors import TorchcapsError
@@ -25,6 +26,8 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
             f"got a {type(model).__name__}; for other modules use safetensors.torch.save_model."
         )
     path = Path(path)
+    if path.is_dir():
+        raise TorchcapsError(f"{path} is a folder; name a file in it, ending in .safetensors.")
     if not path.parent.is_dir():
         raise TorchcapsError(
             f"the folder {path.parent} does not exist; make it, or save elsewhere."
@@ -55,15 +58,17 @@ def load(path: str | os.PathLike[str]) -> nn.Module:
         ) from None
     try:
         config = json.loads(metadata[HEADER])
-        name = config.pop("name")
+        name = str(config.pop("name"))
     except (KeyError, TypeError, AttributeError, ValueError):
         raise TorchcapsError(
             f"{path} holds tensors but no torchcaps configuration; it was not written by "
             f"torchcaps.save."
         ) from None
-    model = create_model(name, **config)
+    # Made without memory or random numbers, then given the tensors of the file as they are.
+    with torch.device("meta"):
+        model = create_model(name, **config)
     try:
-        model.load_state_dict(state)
+        model.load_state_dict(state, assign=True)
     except RuntimeError as error:
         raise TorchcapsError(
             f"the tensors in {path} do not fit the network {name} that its header describes "

@@ -20,6 +20,7 @@ __all__ = [
     "check_iterations",
     "check_keep",
     "check_votes",
+    "may_look",
     "widen",
     "without_autocast",
 ]
@@ -74,6 +75,11 @@ def check_broadcast(argument: str, value: Tensor | None, shape: Sequence[int], a
             f"{argument} must broadcast to {axes} = {list(shape)}, but has shape {sizes}; "
             f"was it made for a layer of another size?"
         )
+
+
+def may_look(tensor: Tensor) -> bool:
+    """Whether values may be checked: looking stalls an accelerator and breaks a compiled graph."""
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def without_autocast(tensor: Tensor) -> AbstractContextManager[object]:

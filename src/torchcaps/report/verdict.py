@@ -36,6 +36,13 @@ def _tree(dynamics: RoutingDynamics) -> Sentence:
     if not rates:
         text = "There is no routing to judge: no layer has a living child and two living parents."
         return Sentence("tree", text, False)
+    broken = [layer.name for layer in dynamics.layers if layer.dyr is None]
+    if broken:
+        text = (
+            f"The tree is broken: into {' and '.join(broken)} nothing is routed, for want of a "
+            f"living child or of two living parents."
+        )
+        return Sentence("tree", text, False)
     low, high = min(rates.values()), max(rates.values())
     span = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
     scale = "0 is frozen, 1 is perfect routing"
@@ -62,7 +69,10 @@ def _tree(dynamics: RoutingDynamics) -> Sentence:
 
 
 def _choice(dynamics: RoutingDynamics) -> Sentence:
-    layers = dynamics.layers
+    # A single parent is no choice.
+    layers = [layer for layer in dynamics.layers if layer.mean.shape[1] > 1]
+    if not layers:
+        return Sentence("choice", "No capsule has a choice: every layer has one parent.", False)
     most = max(layers, key=lambda layer: layer.strongest / layer.even)
     if most.strongest < NO_FAVOURITE * most.even:
         return Sentence(

@@ -32,7 +32,7 @@ def trace_images(model: nn.Module, images: ImageSet) -> tuple[Trace, int]:
             f"the network takes images of (channels, height, width) = {expected}, but "
             f"{images.name} has {images.image_shape}; dissect it on the data it was trained on."
         )
-    device = next(model.parameters()).device
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
     model.eval()
     traces, right = [], 0
     for index in torch.arange(len(images)).split(BATCH):
@@ -125,7 +125,7 @@ def dissect_files(
     example: int = 0,
 ) -> list[Dissection]:
     """Dissect runs on test images of their own data, saved networks on those of `data`."""
-    found = []
+    found: list[Dissection] = []
     for path in paths:
         if not path.exists():
             raise TorchcapsError(f"there is no run folder and no saved network at {path}.")
@@ -144,6 +144,8 @@ def dissect_files(
         test = load(source, split="test", root=root)
         shown = take(test, torch.arange(min(images, len(test))))
         label = path.name if path.is_dir() else path.stem
+        if label in {each.label for each in found}:
+            label = str(path)
         facts = facts_of(run) if path.is_dir() else {"network": str(path)}
         found.append(dissect(model, shown, label=label, example=example, facts=facts))
     return found

@@ -7,16 +7,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from torchcaps.data import ImageSet
+from torchcaps.train.seeds import ORDER, seed_of
 
-__all__ = ["loader", "seed_of"]
-
-
-def seed_of(seed: int, *numbers: int) -> int:
-    """A seed for one moment of a run: far apart for neighbouring numbers."""
-    for number in numbers:
-        seed = (seed * 6364136223846793005 + number + 1442695040888963407) % 2**63
-        seed ^= seed >> 29
-    return seed
+__all__ = ["loader"]
 
 
 class _Shuffled(Sampler[Tensor]):
@@ -33,11 +26,13 @@ class _Shuffled(Sampler[Tensor]):
         return -(-self.count // self.batch_size)
 
     def __iter__(self) -> Iterator[Tensor]:
+        # A generator looks at the epoch when the first batch is wanted: on resuming, Lightning
+        # makes the iterator before it says which epoch it is.
         order = torch.arange(self.count)
         if self.shuffle:
-            generator = torch.Generator().manual_seed(seed_of(self.seed, self.epoch))
+            generator = torch.Generator().manual_seed(seed_of(self.seed, ORDER, self.epoch))
             order = torch.randperm(self.count, generator=generator)
-        return iter(order.split(self.batch_size))
+        yield from order.split(self.batch_size)
 
 
 class _Batches(Dataset[tuple[Tensor, Tensor]]):
@@ -54,5 +49,5 @@ def loader(
     """(pixels, labels) in batches; the last may be smaller."""
     sampler = _Shuffled(len(images), batch_size, seed, shuffle)
     # Its own generator, or making an iterator would draw from the global one and break resuming.
-    generator = torch.Generator().manual_seed(seed_of(seed))
+    generator = torch.Generator().manual_seed(0)
     return DataLoader(_Batches(images), sampler=sampler, batch_size=None, generator=generator)

@@ -42,9 +42,10 @@ class ShowProgress(Callback):
         self.label = label
         self.images = images
         self.batch_size = batch_size
-        self.console = Console(stderr=True, highlight=False)
+        # Plain lines, whatever a label holds.
+        self.console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
         self.bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("images  {task.fields[rate]:.0f}/s"),

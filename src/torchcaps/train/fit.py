@@ -12,13 +12,14 @@ import torch
 from torch import nn
 
 from torchcaps.data import ImageSet, hold_out, load
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import Interrupted
 from torchcaps.models import create_model, save
-from torchcaps.train.batches import loader, seed_of
+from torchcaps.train.batches import loader
 from torchcaps.train.callbacks import SaveState, ShowProgress
 from torchcaps.train.module import Training
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.run import Run, write_whole
+from torchcaps.train.seeds import HOLD_OUT, WEIGHTS, seed_of
 
 __all__ = ["accuracy", "fit"]
 
@@ -40,7 +41,9 @@ def fit(
     if run.is_done:
         return run
     images = load(recipe.data, split="train", root=root)
-    training, validation = hold_out(images, share=recipe.validation_share, seed=recipe.seed)
+    training, validation = hold_out(
+        images, share=recipe.validation_share, seed=seed_of(recipe.seed, HOLD_OUT)
+    )
     model = initial_model(recipe, images)
     # Only now, so that a recipe that cannot be trained leaves no folder behind.
     run.begin(recipe)
@@ -62,7 +65,7 @@ def fit(
 def initial_model(recipe: Recipe, images: ImageSet) -> nn.Module:
     """The network before training: a function of the recipe alone."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed_of(recipe.seed))
+        torch.manual_seed(seed_of(recipe.seed, WEIGHTS))
         return create_model(
             recipe.model,
             image=images.image_shape,
@@ -74,7 +77,7 @@ def initial_model(recipe: Recipe, images: ImageSet) -> nn.Module:
 @torch.no_grad()
 def accuracy(model: nn.Module, images: ImageSet, *, batch_size: int = 256) -> float:
     """Share of images whose highest score is their label."""
-    device = next(model.parameters()).device
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
     model.eval()
     right = 0
     for pixels, labels in loader(images, batch_size):
@@ -108,15 +111,19 @@ def _train(
             ],
         )
         state = run.state_file if run.state_file.is_file() else None
-        trainer.fit(
-            Training(model, recipe),
-            loader(training, recipe.batch_size, seed=recipe.seed, shuffle=True),
-            loader(validation, recipe.batch_size),
-            ckpt_path=state,
-            weights_only=True,
-        )
-    if trainer.interrupted:
-        raise TorchcapsError(
-            f"training was interrupted; the same command continues {run.folder} after its last "
-            f"whole epoch."
-        )
+        try:
+            trainer.fit(
+                Training(model, recipe),
+                loader(training, recipe.batch_size, seed=recipe.seed, shuffle=True),
+                loader(validation, recipe.batch_size),
+                ckpt_path=state,
+                weights_only=True,
+            )
+        except SystemExit:
+            # Lightning's answer to Ctrl-C.
+            if not trainer.interrupted:
+                raise
+            raise Interrupted(
+                f"training was interrupted; the same command continues {run.folder} after its last "
+                f"whole epoch."
+            ) from None

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.ops import margin_loss, reconstruction_loss
-from torchcaps.train.batches import seed_of
 from torchcaps.train.recipe import Recipe
+from torchcaps.train.seeds import STEP, seed_of
 
 __all__ = ["Training"]
 
@@ -23,7 +23,7 @@ class Training(lightning.LightningModule):
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         # Whatever draws random numbers in a step draws the same after a resume.
-        torch.manual_seed(seed_of(self.recipe.seed, self.global_step))
+        torch.manual_seed(seed_of(self.recipe.seed, STEP, self.global_step))
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         loss, accuracy = self._measure(batch)

@@ -1,6 +1,8 @@
 """What to train: frozen, validated, hashed to tell runs apart."""
 
 import hashlib
+import json
+import math
 import os
 import tomllib
 from pathlib import Path
@@ -12,9 +14,7 @@ from torchcaps.data import SOURCES
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.models import MODELS
 
-__all__ = ["Recipe", "make_recipe", "read_recipe"]
-
-Option = bool | int | float | str
+__all__ = ["Recipe", "make_recipe", "read_fields", "read_recipe"]
 
 
 class Recipe(BaseModel):
@@ -24,11 +24,11 @@ class Recipe(BaseModel):
     images.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     model: str
     data: str
-    options: dict[str, Option] = {}
+    options: dict[str, Any] = {}
     epochs: int = Field(3, ge=1)
     batch_size: int = Field(128, ge=1)
     learning_rate: float = Field(1e-3, gt=0)
@@ -50,9 +50,21 @@ class Recipe(BaseModel):
             raise ValueError(f"{name!r} is unknown; {nearest(name, SOURCES)}")
         return name
 
+    @field_validator("options")
+    @classmethod
+    def _plain_options(cls, options: dict[str, Any]) -> dict[str, Any]:
+        for name, value in options.items():
+            finite = not isinstance(value, float) or math.isfinite(value)
+            if not isinstance(value, bool | int | float | str) or not finite:
+                raise ValueError(
+                    f"{name} must be true or false, a finite number or a word, not {value!r}"
+                )
+        return options
+
     def digest(self) -> str:
         """Twelve characters that change when anything in the recipe does."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
+        in_order = self.model_copy(update={"options": dict(sorted(self.options.items()))})
+        return hashlib.sha256(in_order.model_dump_json().encode()).hexdigest()[:12]
 
 
 def make_recipe(**fields: Any) -> Recipe:
@@ -73,17 +85,27 @@ def make_recipe(**fields: Any) -> Recipe:
 
 def read_recipe(path: str | os.PathLike[str]) -> Recipe:
     """A recipe out of a TOML file, or out of the recipe.json of a run."""
+    fields = read_fields(path)
+    try:
+        return make_recipe(**fields)
+    except TorchcapsError as error:
+        raise TorchcapsError(f"{path}: {error}") from None
+
+
+def read_fields(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The fields that a TOML or JSON file gives, not yet a whole recipe."""
     path = Path(path)
     if not path.is_file():
         raise TorchcapsError(f"there is no recipe at {path}; a run folder holds a recipe.json.")
+    kind = "JSON" if path.suffix == ".json" else "TOML"
     try:
-        if path.suffix == ".json":
-            return Recipe.model_validate_json(path.read_bytes())
-        return make_recipe(**tomllib.loads(path.read_text()))
-    except ValidationError as error:
-        raise TorchcapsError(f"{path} holds no valid recipe: {_in_words(error)}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise TorchcapsError(f"{path} cannot be read as TOML ({error}).") from None
+        text = path.read_text(encoding="utf-8")
+        fields = json.loads(text) if kind == "JSON" else tomllib.loads(text)
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise TorchcapsError(f"{path} cannot be read as {kind} ({error}).") from None
+    if not isinstance(fields, dict) or not isinstance(fields.get("options", {}), dict):
+        raise TorchcapsError(f"{path} must hold the fields of a recipe by name, options too.")
+    return fields
 
 
 def _in_words(error: ValidationError) -> str:

@@ -39,7 +39,8 @@ def draw_mean_couplings(dynamics: RoutingDynamics, activity: Activity) -> Figure
             below, above = rows[y], rows[y + 1]
             mean = routed.mean[below.shown][:, above.shown]
             std = routed.std[below.shown][:, above.shown]
-            draw_couplings(axes, y, below, above, mean, std / perfect_std(routed.mean.shape[1]))
+            perfect = perfect_std(routed.mean.shape[1])
+            draw_couplings(axes, y, below, above, mean, std / perfect if perfect else std)
         draw_rows(axes, rows)
         axes.set_ylim(-0.08, len(rows) - 0.63)
         notes = figure.add_axes((0.18, 0.0, 0.8, band / (height + band)))

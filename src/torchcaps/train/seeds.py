@@ -1,0 +1,16 @@
+"""Seeds for every purpose and moment of a run, none of them related to another."""
+
+__all__ = ["HOLD_OUT", "ORDER", "STEP", "WEIGHTS", "seed_of"]
+
+# What random numbers are drawn for; each has a stream of its own.
+WEIGHTS, ORDER, STEP, HOLD_OUT = range(4)
+
+
+def seed_of(seed: int, *numbers: int) -> int:
+    """A seed below 2^63; neighbouring numbers give unrelated ones (the mixer of SplitMix64)."""
+    for number in (0, *numbers):
+        seed = (seed + (number + 1) * 0x9E3779B97F4A7C15) % 2**64
+        seed = (seed ^ seed >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        seed = (seed ^ seed >> 27) * 0x94D049BB133111EB % 2**64
+        seed ^= seed >> 31
+    return seed % 2**63
