@@ -1,0 +1,98 @@
+"""Reading a trace: joined batches are one batch, layers have names, capsules have lengths."""
+
+import re
+
+import pytest
+import torch
+from torch.utils import _pytree
+
+from torchcaps.analysis import (
+    capsule_activity,
+    capsule_layers,
+    join,
+    lengths,
+    routing_dynamics,
+)
+from torchcaps.analysis.trace import last_coupling
+from torchcaps.errors import TorchcapsError
+from torchcaps.types import Capsules
+from traces import even, network
+
+COUPLING = torch.rand(7, 4, 3, generator=torch.Generator().manual_seed(1)).softmax(-1)
+LENGTHS = torch.rand(7, 4, generator=torch.Generator().manual_seed(2))
+WHOLE = network({"hidden": COUPLING, "classes": even(7, 3, 2)}, {"primary": LENGTHS})
+
+
+def batch(first, last):
+    return _pytree.tree_map_only(torch.Tensor, lambda tensor: tensor[first:last], WHOLE)
+
+
+def test_joined_batches_are_one_batch():
+    joined = join([batch(0, 3), batch(3, 6), batch(6, 7)])
+    assert routing_dynamics(joined).to_json() == routing_dynamics(WHOLE).to_json()
+    assert capsule_activity(joined).to_json() == capsule_activity(WHOLE).to_json()
+    assert [layer.name for layer in joined] == ["hidden", "classes"]
+    assert torch.equal(joined[0].children.pose, WHOLE[0].children.pose)
+
+
+def test_joining_keeps_what_has_no_images():
+    (layer,) = network({"classes": even(2, 3, 4)})
+    bare = Capsules(layer.children.pose, None)
+    weight = torch.ones(3, 4, 2, 2)
+    trace = (
+        type(layer)(
+            name="classes",
+            children=bare,
+            routed=layer.routed,
+            child_grid=(1, 1, 3),
+            normalised_over="children",
+            weight=weight,
+        ),
+    )
+    (joined,) = join([trace, trace])
+    assert joined.children.activation is None
+    assert joined.children.pose.shape == (4, 3, 2)
+    assert (joined.child_grid, joined.normalised_over) == ((1, 1, 3), "children")
+    assert joined.weight is weight
+
+
+def test_joining_nothing():
+    expected = "join needs at least one trace, but got none; was there any batch?"
+    with pytest.raises(TorchcapsError, match=f"^{re.escape(expected)}$"):
+        join([])
+
+
+def test_the_lowest_layer_is_called_primary():
+    layers = capsule_layers(WHOLE)
+    assert [name for name, _ in layers] == ["primary", "hidden", "classes"]
+    assert layers[0][1] is WHOLE[0].children
+    assert layers[2][1] is WHOLE[1].routed.parents
+
+
+def test_an_empty_trace():
+    with pytest.raises(TorchcapsError, match=re.escape('call the network with keep="last"')):
+        capsule_layers(())
+
+
+def test_an_activation_comes_before_the_length_of_a_pose():
+    pose = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
+    assert lengths(Capsules(pose)).tolist() == [5.0, 0.0]
+    assert lengths(Capsules(pose, torch.tensor([0.5, 1.0]))).tolist() == [0.5, 1.0]
+
+
+def test_the_last_step_made_the_parents():
+    (layer,) = network({"classes": even(2, 3, 4)})
+    step = layer.routed.steps[0]
+    later = step._replace(coupling=step.coupling / 2)
+    two = layer.routed._replace(steps=(step, later))
+    kept = type(layer)(name="classes", children=layer.children, routed=two)
+    assert last_coupling(kept) is later.coupling
+
+
+def test_a_layer_without_steps():
+    (layer,) = network({"classes": even(2, 3, 4)})
+    bare = layer.routed._replace(steps=())
+    none = type(layer)(name="classes", children=layer.children, routed=bare)
+    expected = 'layer classes kept no couplings; call the network with keep="last".'
+    with pytest.raises(TorchcapsError, match=f"^{re.escape(expected)}$"):
+        last_coupling(none)

@@ -1,0 +1,307 @@
+"""The command line: data on standard output, talk on standard error, one sentence when it fails."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from torchcaps.cli import main
+from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole
+from torchcaps.train import Run
+from torchcaps.train.module import Training
+
+COMMAND = Path(sys.executable).with_name("torchcaps")
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Call = Callable[..., Done]
+
+
+@cache
+def tiny(split: str, root: object) -> ImageSet:
+    return part_whole(split, {"train": 40, "test": 12}[split], spec=PartWholeSpec(size=24))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _tiny() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SOURCES, "tiny", tiny)
+        yield
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """The command line in this process, where the tiny data are known."""
+
+    def call(*words: object) -> Done:
+        monkeypatch.setattr(sys, "argv", ["torchcaps", *map(str, words)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            main()
+        return Done(stop.value.code or 0, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, made by the command line."""
+    out = tmp_path_factory.mktemp("cli") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["torchcaps", "train", *TRAIN, "--out", str(out)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+    assert not stop.value.code
+    return out
+
+
+TRAIN = ["--model", "mitterreiter_5x16", "--data", "tiny", "--epochs", "1"]
+TRAIN += ["--batch-size", "20", "--seed", "5"]
+
+
+def assert_one_sentence(done: Done, words: str) -> None:
+    assert done.code == 2
+    assert done.out == ""
+    assert done.err.startswith("torchcaps: ")
+    assert done.err.count("\n") == 1
+    assert words in done.err
+
+
+def test_models_are_listed_with_their_sizes(call: Call) -> None:
+    done = call("models")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0] == "capsnet  1×28×28, 10 classes, 8,215,568 parameters"
+    assert lines[2].startswith("    routing=dynamic, iterations=3, bias=False, weight_std=0.1")
+    assert lines[3].startswith("mitterreiter_5x16  1×40×40, 10 classes, ")
+
+
+def test_models_speak_json_in_a_process_of_their_own() -> None:
+    done = subprocess.run([COMMAND, "models", "--json"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = json.loads(done.stdout)
+    assert list(rows) == ["capsnet", "mitterreiter_5x16"]
+    assert rows["capsnet"]["parameters"] == 8_215_568
+    assert rows["capsnet"]["image"] == [1, 28, 28]
+    assert rows["capsnet"]["options"]["routing"] == "dynamic"
+
+
+def test_a_failing_process_leaves_one_sentence_and_no_traceback(tmp_path: Path) -> None:
+    words = ["train", "--model", "capsnt", "--data", "mnist", "--out", "run"]
+    ended = subprocess.run(
+        [COMMAND, *words], capture_output=True, text=True, timeout=60, cwd=tmp_path
+    )
+    done = Done(ended.returncode, ended.stdout, ended.stderr)
+    assert_one_sentence(done, "model: 'capsnt' is unknown; did you mean 'capsnet'?")
+    assert not list(tmp_path.iterdir())
+
+
+def test_train_prints_its_result_as_json_and_talks_beside_it(trained: Path, call: Call) -> None:
+    recipe = Run(trained).recipe
+    assert (recipe.seed, recipe.epochs, recipe.batch_size, recipe.data) == (5, 1, 20, "tiny")
+    done = call("train", *TRAIN, "--out", trained.parent / "again")
+    assert done.code == 0
+    printed = json.loads(done.out)
+    assert printed.pop("run") == str(trained.parent / "again")
+    assert printed["training_images"] == 36
+    assert printed["test_images"] == 12
+    assert printed["test_accuracy"] == Run(trained).result()["test_accuracy"]
+    assert done.err.startswith("mitterreiter_5x16: epoch 1/1  loss ")
+    assert done.err.count("\n") == 1
+
+
+def test_the_same_line_again_prints_the_same_and_trains_nothing(trained: Path, call: Call) -> None:
+    done = call("train", *TRAIN, "--out", trained)
+    assert (done.code, done.err) == (0, "")
+    assert json.loads(done.out) == {"run": str(trained), **Run(trained).result()}
+
+
+def test_another_line_for_the_same_folder_is_refused(trained: Path, call: Call) -> None:
+    done = call("train", *TRAIN, "--seed", 6, "--out", trained)
+    assert_one_sentence(done, "holds a run of another recipe (seed 5 there, 6 here)")
+
+
+def test_what_is_given_beside_a_recipe_wins(tmp_path: Path, call: Call) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'model = "mitterreiter_5x16"\ndata = "tiny"\nepochs = 7\nbatch_size = 20\n'
+        'learning_rate = 0.01\n[options]\nrouting = "uniform"\n'
+    )
+    words = ["--epochs", 1, "--seed", 9, "--learning-rate", 0.002, "--out", tmp_path / "run"]
+    assert call("train", "--recipe", file, *words).code == 0
+    found = Run(tmp_path / "run").recipe
+    assert (found.epochs, found.seed, found.learning_rate) == (1, 9, 0.002)
+    assert (found.batch_size, found.options) == (20, {"routing": "uniform"})
+
+
+def test_an_option_beside_a_recipe_leaves_its_other_options(tmp_path: Path, call: Call) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'model = "mitterreiter_5x16"\ndata = "tiny"\nepochs = 1\n[options]\nrouting = "uniform"\n'
+    )
+    out = tmp_path / "run"
+    assert call("train", "--recipe", file, "--option", "bias=true", "--out", out).code == 0
+    assert Run(out).recipe.options == {"routing": "uniform", "bias": True}
+
+
+def test_a_recipe_may_leave_out_what_is_given_beside_it(tmp_path: Path, call: Call) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('model = "mitterreiter_5x16"\nepochs = 1\n')
+    done = call("train", "--recipe", file, "--data", "tiny", "--out", tmp_path / "run")
+    assert done.code == 0
+
+
+def test_options_are_numbers_truths_and_words(tmp_path: Path, call: Call) -> None:
+    pairs = ["routing=uniform", "weight_std=0.5", "iterations=2", "decoder=false"]
+    words = [word for pair in pairs for word in ("--option", pair)]
+    assert call("train", *TRAIN, *words, "--out", tmp_path / "run").code == 0
+    found = Run(tmp_path / "run").recipe.options
+    assert found == {"routing": "uniform", "weight_std": 0.5, "iterations": 2, "decoder": False}
+    assert [type(value) for value in found.values()] == [str, float, int, bool]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            ["--option", "nonsense"],
+            "--option must be NAME=VALUE, for example routing=uniform, but came as 'nonsense'.",
+        ),
+        (["--option", "=uniform"], "but came as '=uniform'."),
+        (
+            ["--option", "routng=uniform"],
+            "mitterreiter_5x16 has no option 'routng'; did you mean 'routing'? known:",
+        ),
+        (
+            ["--option", "routing=unifrm"],
+            "routing='unifrm' is unknown to this network; did you mean 'uniform'?",
+        ),
+        (
+            ["--model", "miterreiter"],
+            "model: 'miterreiter' is unknown; did you mean 'mitterreiter_5x16'? known: capsnet,",
+        ),
+        (["--data", "part-hole"], "data: 'part-hole' is unknown; did you mean 'part-whole'?"),
+        (["--epochs", "0"], "epochs: input should be greater than or equal to 1, not 0."),
+        (["--data", "mnist"], "mnist needs root, the folder that holds its four files"),
+        (
+            ["--data", "mnist", "--root", "nowhere"],
+            "neither train-images-idx3-ubyte.gz nor train-images-idx3-ubyte is in nowhere;",
+        ),
+        (["--recipe", "none.toml"], "there is no recipe at none.toml; a run folder holds a"),
+    ],
+)
+def test_bad_training_ends_in_one_sentence_and_no_folder(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch, words: list[str], sentence: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert_one_sentence(call("train", *TRAIN, *words, "--out", "run"), sentence)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupted_training_ends_with_130_and_says_how_to_go_on(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Training, "training_step", interrupted)
+    done = call("train", *TRAIN, "--out", tmp_path / "run")
+    assert (done.code, done.out) == (130, "")
+    assert "the same command continues" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_foreign_folder_is_refused(tmp_path: Path, call: Call) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    done = call("train", *TRAIN, "--out", tmp_path)
+    assert_one_sentence(done, f"{tmp_path} is not empty and holds no run; nothing was touched")
+
+
+def test_dissect_prints_the_path_of_the_page_alone(
+    trained: Path, tmp_path: Path, call: Call
+) -> None:
+    page = tmp_path / "page.html"
+    done = call("dissect", trained, "--out", page)
+    assert done == Done(0, f"{page}\n", "")
+    assert "part-whole, 12 held out" in page.read_text()
+
+
+def test_dissect_prints_every_number_as_json(trained: Path, tmp_path: Path, call: Call) -> None:
+    page = tmp_path / "page.html"
+    done = call("dissect", trained, "--out", page, "--json", "--images", 8)
+    assert (done.code, done.err) == (0, "")
+    numbers = json.loads(done.out)["run"]
+    assert numbers["images"] == 8
+    assert len(numbers["dynamics"]["layers"]) == 4
+    assert page.is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["none"], "there is no run folder and no saved network at none."),
+        ([".", "--images", "5"], ". holds no finished run (result.json is missing); finish it"),
+    ],
+)
+def test_dissecting_nothing_ends_in_one_sentence(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch, words: list[str], sentence: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert_one_sentence(call("dissect", *words), sentence)
+    assert not list(tmp_path.iterdir())
+
+
+def test_dissecting_a_saved_network_needs_the_name_of_its_data(trained: Path, call: Call) -> None:
+    sentence = "is a saved network, which does not know its data; name it with --data."
+    assert_one_sentence(call("dissect", trained / "model.safetensors"), sentence)
+
+
+def test_dissecting_an_example_that_is_not_there_ends_in_one_sentence(
+    trained: Path, tmp_path: Path, call: Call
+) -> None:
+    done = call("dissect", trained, "--example", 12, "--out", tmp_path / "page.html")
+    assert_one_sentence(done, "example must be one of the 12 images, but is 12.")
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_two_runs_of_one_name_keep_their_numbers_apart(
+    trained: Path, tmp_path: Path, call: Call
+) -> None:
+    other = tmp_path / "other" / "run"
+    assert call("train", *TRAIN, "--seed", 6, "--out", other).code == 0
+    done = call("dissect", trained, other, "--out", tmp_path / "page.html", "--json")
+    assert len(json.loads(done.out)) == 2
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["train", "--help"]])
+def test_help_is_data(call: Call, words: list[str]) -> None:
+    done = call(*words)
+    assert "Usage: torchcaps" in done.out + done.err
+    assert "Traceback" not in done.err
+    assert done.code == (0 if words else 2)
+
+
+def test_an_unknown_command_ends_with_2(call: Call) -> None:
+    done = call("trian")
+    assert (done.code, done.out) == (2, "")
+    assert "No such command 'trian'" in done.err
+
+
+def test_a_missing_extra_is_named(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("torchcaps.train")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "lightning", None)
+    done = call("train", *TRAIN, "--out", tmp_path / "run")
+    assert_one_sentence(done, "this command needs lightning, which comes with the extra [study]:")

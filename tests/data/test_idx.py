@@ -1,0 +1,217 @@
+"""IDX files laid down by hand: right bytes back, and a sentence for every way to be broken."""
+
+import gzip
+import os
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+
+from torchcaps.data import load, mnist, read_idx
+from torchcaps.errors import TorchcapsError
+
+BODY = bytes(range(24))
+
+
+def idx(sizes: tuple[int, ...], body: bytes, *, kind: int = 8) -> bytes:
+    return bytes([0, 0, kind, len(sizes)]) + struct.pack(f">{len(sizes)}I", *sizes) + body
+
+
+GOOD = idx((2, 3, 4), BODY)
+
+
+def text_of(call) -> str:
+    with pytest.raises(TorchcapsError) as error:
+        call()
+    text = str(error.value)
+    assert "\n" not in text
+    return text
+
+
+@pytest.fixture(params=["plain", "gz"])
+def lay(request: pytest.FixtureRequest, tmp_path: Path):
+    """Writes bytes as an IDX file, packed or not, and returns its path."""
+
+    def write(content: bytes, name: str = "file-idx") -> Path:
+        packed = request.param == "gz"
+        path = tmp_path / (f"{name}.gz" if packed else name)
+        path.write_bytes(gzip.compress(content) if packed else content)
+        return path
+
+    return write
+
+
+def test_values_and_shape_are_those_laid_down(lay) -> None:
+    found = read_idx(lay(GOOD), axes=3)
+    assert found.dtype == torch.uint8
+    assert found.tolist() == [
+        [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]],
+        [[12, 13, 14, 15], [16, 17, 18, 19], [20, 21, 22, 23]],
+    ]
+    # Sizes are 32-bit and big-endian: 300 does not fit a byte.
+    assert read_idx(lay(idx((300,), bytes(299) + b"\xff")), axes=1)[-1] == 255
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (
+            idx((2,), b"ab"),
+            "should begin with 00 00 08 03, the mark of an IDX file of bytes with 3 axes, but "
+            "begins with 00 00 08 01; is it images where labels belong, or another format?",
+        ),
+        (idx((2, 3, 4), BODY, kind=0x0D), "but begins with 00 00 0d 03;"),
+        (b"\x89PNG", "but begins with 89 50 4e 47;"),
+        (b"\x00\x00", "but begins with 00 00;"),
+        (b"", "but begins with nothing;"),
+        (
+            GOOD[:9],
+            "ends after 5 of the 12 bytes that its header announces; it is cut short: fetch it "
+            "again.",
+        ),
+        (GOOD[:4], "ends after 0 of the 12 bytes that its header announces;"),
+        (GOOD[:-1], "ends after 23 of the 24 bytes that its header announces;"),
+        (
+            GOOD + b"!",
+            "holds more than the 24 bytes that its header announces; it is damaged: fetch it "
+            "again.",
+        ),
+    ],
+    ids=[
+        "labels",
+        "floats",
+        "picture",
+        "two bytes",
+        "empty",
+        "sizes cut",
+        "no sizes",
+        "cut",
+        "long",
+    ],
+)
+def test_a_broken_file_is_told_in_one_sentence(lay, content: bytes, words: str) -> None:
+    path = lay(content)
+    text = text_of(lambda: read_idx(path, axes=3))
+    assert text.startswith(f"{path} ")
+    assert words in text
+
+
+@pytest.mark.parametrize("axes", [(2**31, 2, 2), (2**32 - 1,) * 3, (2**30 + 1, 1, 1)])
+def test_absurd_sizes_are_refused_before_anything_is_read(lay, monkeypatch, axes) -> None:
+    path = lay(idx(axes, b""))
+    asked = []
+    exactly = read_idx.__globals__["_exactly"]
+    monkeypatch.setitem(
+        read_idx.__globals__,
+        "_exactly",
+        lambda file, count, path: asked.append(count) or exactly(file, count, path),
+    )
+    claimed = " × ".join(map(str, axes))
+    assert text_of(lambda: read_idx(path, axes=3)) == (
+        f"{path} claims to hold {claimed} values; known sets of images hold 1 to 1073741824: "
+        f"its header is damaged."
+    )
+    assert asked == [12]
+
+
+def test_a_file_of_no_images_is_told_in_one_sentence(lay) -> None:
+    path = lay(idx((0, 28, 28), b""))
+    assert "0 × 28 × 28" in text_of(lambda: read_idx(path, axes=3))
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (lambda packed: packed[:-12], "end-of-stream marker"),
+        (lambda packed: packed[:5], "end-of-stream marker"),
+        (lambda packed: b"not gzip" + packed, "Not a gzipped file"),
+        (lambda packed: packed[:-8] + bytes(4) + packed[-4:], "CRC check failed"),
+        (lambda packed: packed[:10] + b"\xff" * 20, "invalid block type"),
+    ],
+    ids=["cut", "header cut", "other format", "checksum", "stream"],
+)
+def test_a_broken_archive_is_told_in_one_sentence(tmp_path: Path, damage, why: str) -> None:
+    path = tmp_path / "file.gz"
+    path.write_bytes(damage(gzip.compress(GOOD)))
+    text = text_of(lambda: read_idx(path, axes=3))
+    assert text.startswith(f"{path} could not be unpacked (")
+    assert why in text
+    assert text.endswith("); it is cut short or damaged: fetch it again.")
+
+
+def test_a_missing_file_is_told_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "none.gz"
+    expected = f"there is no file {path}; is the data folder right?"
+    assert text_of(lambda: read_idx(path, axes=3)) == expected
+
+
+def folder(root: Path, *, labels: bytes = b"\x07\x00") -> Path:
+    """Two training images, plain and packed, and one test image."""
+    (root / "train-images-idx3-ubyte").write_bytes(GOOD)
+    packed = gzip.compress(idx((len(labels),), labels))
+    (root / "train-labels-idx1-ubyte.gz").write_bytes(packed)
+    (root / "t10k-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx((1, 3, 4), BODY[12:])))
+    (root / "t10k-labels-idx1-ubyte").write_bytes(idx((1,), b"\x09"))
+    return root
+
+
+def test_mnist_reads_both_splits_packed_or_not(tmp_path: Path) -> None:
+    train, test = (mnist(folder(tmp_path), split) for split in ("train", "test"))
+    assert train.image_shape == (1, 3, 4)
+    assert train.labels.tolist() == [7, 0]
+    assert train.images[1, 0, 2].tolist() == [20, 21, 22, 23]
+    assert test.labels.tolist() == [9]
+    assert test.images[0, 0, 0].tolist() == [12, 13, 14, 15]
+    assert test.class_names == ("0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
+
+
+def test_labels_of_another_count_are_told(tmp_path: Path) -> None:
+    root = folder(tmp_path, labels=b"\x01\x02\x03")
+    assert text_of(lambda: mnist(root, "train")) == (
+        "mnist: labels must be int64 [2], one an image, but came as torch.int64 with shape [3]."
+    )
+
+
+def test_a_label_that_is_no_digit_is_told(tmp_path: Path) -> None:
+    root = folder(tmp_path, labels=b"\x01\x0a")
+    assert text_of(lambda: mnist(root, "train")) == (
+        "mnist: labels must be 0 to 9 for 10 classes, but image 1 has label 10; count classes "
+        "from 0, or name them all."
+    )
+
+
+def test_labels_where_images_belong_are_told(tmp_path: Path) -> None:
+    root = folder(tmp_path)
+    (root / "train-images-idx3-ubyte").write_bytes(idx((2,), b"\x01\x02"))
+    text = text_of(lambda: mnist(root, "train"))
+    assert "but begins with 00 00 08 01; is it images where labels belong" in text
+
+
+def test_a_missing_folder_and_a_missing_file_are_told(tmp_path: Path) -> None:
+    root = tmp_path / "nowhere"
+    assert text_of(lambda: mnist(root, "test")) == (
+        f"neither t10k-images-idx3-ubyte.gz nor t10k-images-idx3-ubyte is in {root}; point to the "
+        f"folder that holds the four files of MNIST."
+    )
+    (folder(tmp_path) / "t10k-labels-idx1-ubyte").unlink()
+    assert "t10k-labels-idx1-ubyte.gz nor" in text_of(lambda: mnist(tmp_path, "test"))
+
+
+@pytest.mark.data
+def test_mnist_is_the_one_that_everybody_counts() -> None:
+    root = os.environ.get("TORCHCAPS_DATA")
+    if root is None:
+        pytest.skip("TORCHCAPS_DATA is not set; it names the folder that holds mnist/")
+    train, test = (
+        load("mnist", split=split, root=Path(root) / "mnist") for split in ("train", "test")
+    )
+    assert train.images.shape == (60_000, 1, 28, 28)
+    assert test.images.shape == (10_000, 1, 28, 28)
+    counts = torch.bincount(test.labels).tolist()
+    assert counts == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    # The mean and standard deviation that everybody normalises by.
+    pixels = train.images.float() / 255
+    assert abs(float(pixels.mean()) - 0.1307) < 5e-5
+    assert abs(float(pixels.std()) - 0.3081) < 5e-5
+    assert train.labels[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]

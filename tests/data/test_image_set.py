@@ -1,0 +1,109 @@
+"""Labelled images are checked once at the door, in one sentence that names the image."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from torchcaps.data import ImageSet
+from torchcaps.errors import TorchcapsError
+
+NAMES = ("cat", "dog")
+
+
+def images_of(images: Tensor, labels: Tensor | None = None) -> ImageSet:
+    if labels is None:
+        labels = torch.zeros(len(images), dtype=torch.int64)
+    return ImageSet("mine", images, labels, NAMES)
+
+
+def text_of(images: Tensor, labels: Tensor | None = None) -> str:
+    with pytest.raises(TorchcapsError) as error:
+        images_of(images, labels)
+    text = str(error.value)
+    assert "\n" not in text
+    return text
+
+
+@pytest.mark.parametrize("shape", [(4, 5, 5), (4, 1, 5, 5, 1), (4,), (0, 1, 5, 5)])
+def test_images_without_four_axes_or_without_images_are_refused(shape: tuple[int, ...]) -> None:
+    assert text_of(torch.zeros(shape)) == (
+        f"mine: images must be [n, channels, height, width] with at least one image, but came with "
+        f"shape {list(shape)}; grey images need a channel axis: images.unsqueeze(1)."
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.int8])
+def test_images_of_another_dtype_are_refused(dtype: torch.dtype) -> None:
+    expected = f"mine: images must be bytes or floats in [0, 1], but came as {dtype}."
+    assert text_of(torch.zeros(2, 1, 2, 2, dtype=dtype)) == expected
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        torch.zeros(2),
+        torch.zeros(2, dtype=torch.int32),
+        torch.zeros(3).long(),
+        torch.zeros(2, 1).long(),
+    ],
+)
+def test_labels_of_another_dtype_or_count_are_refused(labels: Tensor) -> None:
+    assert text_of(torch.zeros(2, 1, 2, 2), labels) == (
+        f"mine: labels must be int64 [2], one an image, but came as {labels.dtype} with shape "
+        f"{list(labels.shape)}."
+    )
+
+
+@pytest.mark.parametrize(("labels", "at", "label"), [([0, 1, 2, 5], 2, 2), ([1, -1, 0, 1], 1, -1)])
+def test_a_label_out_of_range_is_named_with_its_image(labels, at: int, label: int) -> None:
+    assert text_of(torch.zeros(4, 1, 2, 2), torch.tensor(labels)) == (
+        f"mine: labels must be 0 to 1 for 2 classes, but image {at} has label {label}; count "
+        f"classes from 0, or name them all."
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "span"),
+    [
+        (1.5, "0 to 1.5"),
+        (255.0, "0 to 255"),
+        (-0.25, "-0.25 to 0"),
+        (float("nan"), "nan to nan"),
+        (float("inf"), "0 to inf"),
+    ],
+)
+def test_a_pixel_that_is_no_share_of_white_is_named_with_its_image(value, span: str) -> None:
+    images = torch.zeros(5, 1, 3, 3)
+    images[3, 0, 1, 2] = value
+    assert text_of(images) == (
+        f"mine: pixels must be finite and in [0, 1], but image 3 goes from {span}; divide bytes by "
+        f"255, and mend NaN where the image was prepared."
+    )
+
+
+def test_zero_and_one_and_every_byte_are_allowed() -> None:
+    assert len(images_of(torch.tensor([0.0, 1.0]).reshape(2, 1, 1, 1))) == 2
+    assert len(images_of(torch.arange(256, dtype=torch.uint8).reshape(256, 1, 1, 1))) == 256
+
+
+def test_pixels_of_bytes_are_shares_of_white() -> None:
+    images = images_of(torch.tensor([0, 51, 255], dtype=torch.uint8).reshape(3, 1, 1, 1))
+    found = images.pixels(torch.tensor([2, 0, 1, 1]))
+    assert found.dtype == torch.float32
+    assert found.shape == (4, 1, 1, 1)
+    assert found.flatten().tolist() == torch.tensor([1.0, 0.0, 0.2, 0.2]).tolist()
+
+
+def test_pixels_of_floats_are_the_floats() -> None:
+    floats = torch.rand(5, 3, 2, 4, dtype=torch.float32)
+    assert torch.equal(images_of(floats).pixels(slice(1, 3)), floats[1:3])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_pixels_of_other_floats_are_what_a_network_takes(dtype: torch.dtype) -> None:
+    images = images_of(torch.full((2, 1, 2, 2), 0.5, dtype=dtype))
+    assert images.pixels(slice(0, 2)).dtype == torch.float32
+
+
+def test_the_shape_of_an_image_is_channels_height_width() -> None:
+    assert images_of(torch.zeros(5, 3, 2, 4)).image_shape == (3, 2, 4)

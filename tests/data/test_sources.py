@@ -1,0 +1,100 @@
+"""Data by name, and validation images that are nobody's training images."""
+
+import pytest
+import torch
+
+from torchcaps.data import SOURCES, ImageSet, hold_out, load, take
+from torchcaps.errors import TorchcapsError
+
+
+def numbered(count: int) -> ImageSet:
+    images = torch.arange(count, dtype=torch.uint8).reshape(count, 1, 1, 1)
+    return ImageSet("numbered", images, torch.arange(count) % 7, tuple("abcdefg"))
+
+
+def numbers(images: ImageSet) -> list[int]:
+    return images.images.flatten().tolist()
+
+
+def text_of(call) -> str:
+    with pytest.raises(TorchcapsError) as error:
+        call()
+    text = str(error.value)
+    assert "\n" not in text
+    return text
+
+
+@pytest.mark.parametrize(("share", "count"), [(0.1, 10), (0.5, 50), (0.25, 25)])
+def test_hold_out_parts_the_images_without_loss(share: float, count: int) -> None:
+    images = numbered(100)
+    rest, held = hold_out(images, share=share, seed=4)
+    assert len(held) == count
+    assert sorted(numbers(rest) + numbers(held)) == list(range(100))
+    for part in (rest, held):
+        assert part.labels.tolist() == [n % 7 for n in numbers(part)]
+        assert part.class_names == images.class_names
+
+
+def test_hold_out_depends_on_its_seed_alone() -> None:
+    before = numbers(hold_out(numbered(100), seed=4)[1])
+    torch.manual_seed(99)
+    state = torch.get_rng_state()
+    assert numbers(hold_out(numbered(100), seed=4)[1]) == before
+    assert torch.equal(torch.get_rng_state(), state)
+    assert len({str(numbers(hold_out(numbered(100), seed=seed)[1])) for seed in range(20)}) == 20
+    # Held-out images are a draw of all of them, not the first or the last ones.
+    assert max(before) > 50 > min(before)
+
+
+@pytest.mark.parametrize("share", [0.004, 1.0])
+def test_hold_out_leaves_no_part_empty(share: float) -> None:
+    assert text_of(lambda: hold_out(numbered(100), share=share)) == (
+        f"share={share} of 100 images leaves nothing to train on or nothing to validate with; both "
+        f"need at least one image."
+    )
+
+
+def test_take_keeps_the_order_of_the_index() -> None:
+    found = take(numbered(10), torch.tensor([7, 2, 2]))
+    assert numbers(found) == [7, 2, 2]
+    assert found.labels.tolist() == [0, 2, 2]
+
+
+def test_load_hands_split_and_root_to_the_source(monkeypatch, tmp_path) -> None:
+    asked = []
+
+    def source(split: str, root: object) -> ImageSet:
+        asked.append((split, root))
+        return numbered(3)
+
+    monkeypatch.setitem(SOURCES, "numbered", source)
+    assert numbers(load("numbered", split="test", root=tmp_path)) == [0, 1, 2]
+    load("numbered")
+    assert asked == [("test", tmp_path), ("train", None)]
+
+
+def test_an_unknown_name_is_told_with_the_nearest() -> None:
+    assert text_of(lambda: load("part-hole")) == (
+        "data 'part-hole' is unknown; did you mean 'part-whole'? known: mnist, part-whole."
+    )
+
+
+def test_an_unknown_split_is_told_with_the_nearest_and_the_way_to_validation() -> None:
+    assert text_of(lambda: load("mnist", split="validation")) == (
+        "split='validation' is unknown; did you mean 'train'? known: test, train. Validation "
+        "images come out of the training ones: data.hold_out."
+    )
+    assert "did you mean 'train'?" in text_of(lambda: load("mnist", split="trian"))
+
+
+def test_mnist_without_a_folder_says_what_is_missing() -> None:
+    assert text_of(lambda: load("mnist")) == (
+        "mnist needs root, the folder that holds its four files (train-images-idx3-ubyte.gz and so "
+        "on); on the command line: --root FOLDER."
+    )
+
+
+def test_part_whole_has_its_stated_sizes() -> None:
+    images = load("part-whole", split="test")
+    assert images.images.shape == (2_000, 1, 32, 32)
+    assert sorted(set(images.labels.tolist())) == list(range(10))

@@ -1,0 +1,99 @@
+"""Dense capsules: parity with the loop twins, what is recorded, sizes that do not fit."""
+
+import re
+
+import pytest
+import torch
+
+from reference.dynamic import dynamic_routing as dynamic_twin
+from reference.uniform import uniform_routing as uniform_twin
+from reference.votes import materialise as votes_twin
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import DenseCapsules, DynamicRouting, UniformRouting
+from torchcaps.types import Capsules
+
+SIZES = {"n_in": 5, "d_in": 3, "n_out": 4, "d_out": 2}
+
+
+def made(routing, **options):
+    """A layer in float64 whose parameters are all random, as after training."""
+    layer = DenseCapsules(**SIZES, routing=routing, **options).double()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.copy_(torch.randn_like(parameter))
+    return layer
+
+
+def children(*lead):
+    return Capsules(torch.randn(*lead, SIZES["n_in"], SIZES["d_in"], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("lead", [(), (2,), (2, 1, 2)])
+@pytest.mark.parametrize("name", ["dynamic", "uniform"])
+def test_parity_with_the_twins(name, lead):
+    u = children(*lead)
+    if name == "dynamic":
+        layer = made(DynamicRouting(iterations=2, prior="learned", bias=True, squash="exp"))
+        options = {"iterations": 2, "squash": "exp", "prior": layer.routing.prior}
+        twin = dynamic_twin
+    else:
+        layer = made(UniformRouting(bias=True, squash="exp"))
+        options = {"squash": "exp"}
+        twin = uniform_twin
+    votes = votes_twin(u.pose, layer.weight)
+    expected, coupling = twin(votes, bias=layer.routing.bias, **options)
+    routed = layer(u, keep="last")
+    torch.testing.assert_close(routed.parents.pose, expected, rtol=0, atol=1e-10)
+    last = coupling[-1] if name == "dynamic" else coupling
+    torch.testing.assert_close(routed.steps[-1].coupling, last, rtol=0, atol=1e-10)
+    towards = torch.randn_like(expected)
+    parameters = list(layer.parameters())
+    mine = torch.autograd.grad((routed.parents.pose * towards).sum(), parameters)
+    wanted = torch.autograd.grad((expected * towards).sum(), parameters)
+    torch.testing.assert_close(mine, wanted, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(("keep", "count"), [("none", 0), ("last", 1), ("steps", 3)])
+def test_steps_know_their_children(keep, count):
+    u = children(2)
+    steps = made("dynamic")(u, keep=keep).steps
+    assert len(steps) == count
+    assert all(step.children is u for step in steps)
+
+
+def test_weights_are_normal_times_their_deviation():
+    torch.manual_seed(3)
+    expected = torch.randn(5, 4, 2, 3) * 0.25
+    torch.manual_seed(3)
+    assert torch.equal(DenseCapsules(**SIZES, weight_std=0.25).weight, expected)
+    torch.manual_seed(3)
+    assert torch.equal(DenseCapsules(**SIZES).weight, expected / 0.25 * 0.1)
+
+
+def test_sizes_can_be_read():
+    layer = DenseCapsules(**SIZES)
+    assert {name: getattr(layer, name) for name in SIZES} == SIZES
+    assert "n_in=5, d_in=3, n_out=4, d_out=2" in repr(layer)
+
+
+@pytest.mark.parametrize("shape", [[2, 6, 3], [2, 5, 4], [3]])
+def test_poses_of_another_shape(shape):
+    expected = (
+        "this layer was built for 5 children of 3 components [*batch, 5, 3], but poses came with "
+        f"shape {shape}; does the image size differ from the one the network was created with?"
+    )
+    with pytest.raises(TorchcapsError, match=re.escape(expected)):
+        DenseCapsules(**SIZES)(Capsules(torch.zeros(shape)))
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_size_zero(name):
+    expected = f"DenseCapsules needs {name} of at least 1, but got 0."
+    with pytest.raises(TorchcapsError, match=re.escape(expected)):
+        DenseCapsules(**SIZES | {name: 0})
+
+
+def test_unknown_routing_offers_the_nearest():
+    expected = "routing='unifrom' is unknown; did you mean 'uniform'? known: dynamic, uniform."
+    with pytest.raises(TorchcapsError, match=re.escape(expected)):
+        DenseCapsules(**SIZES, routing="unifrom")

@@ -1,0 +1,79 @@
+"""CapsNet: its size as printed and on paper, and the readings its docstring fixes."""
+
+import re
+
+import pytest
+import torch
+
+from torchcaps import create_model
+from torchcaps.errors import TorchcapsError
+
+# (1, 28, 28): 256·81 + 256 | 256·256·81 + 256 | 6·6·32 children × 10 × 16 × 8 |
+# 160·512 + 512 | 512·1024 + 1024 | 1024·784 + 784
+BODY = 20_992 + 5_308_672 + 1_474_560
+DECODER = 82_432 + 525_312 + 803_600
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        ({}, BODY + DECODER),
+        ({}, 8_215_568),
+        ({"bias": True}, 8_215_728),  # one more vector of 16 for each of ten classes
+        ({"decoder": False}, 6_804_224),  # [renzulli2025]: 6.8 million
+        ({"image": (1, 40, 40)}, 13_475_648),  # [gu2021]: 13.5 million
+    ],
+)
+def test_parameter_counts(chosen, expected):
+    with torch.device("meta"):
+        model = create_model("capsnet", **chosen)
+    assert sum(p.numel() for p in model.parameters()) == expected
+
+
+def test_28_pixels_give_1152_primary_capsules():
+    with torch.device("meta"):
+        model = create_model("capsnet")
+    assert model.primary_grid == (6, 6, 32)
+    assert model.layers["classes"].n_in == 1152
+
+
+@pytest.fixture(scope="module")
+def small():
+    torch.manual_seed(0)
+    return create_model("capsnet", image=(1, 17, 19), n_classes=3, iterations=4)
+
+
+def test_trace(small):
+    (layer,) = small(torch.rand(2, 1, 17, 19), keep="steps").trace
+    assert layer.name == "classes"
+    # 19 → 11 → 2: one row of two positions, 32 types
+    assert layer.child_grid == (1, 2, 32)
+    assert layer.children.pose.shape == (2, 64, 8)
+    assert len(layer.routed.steps) == 4
+
+
+def test_no_relu_before_the_primary_squash(small):
+    pose = small(torch.rand(2, 1, 17, 19), keep="last").trace[0].children.pose
+    # A ReLU would leave no negative component; without it about half are.
+    assert 0.3 < (pose < 0).double().mean() < 0.7
+
+
+def test_weight_std_scales_the_class_weights_alone():
+    def state(weight_std):
+        torch.manual_seed(1)
+        return create_model(
+            "capsnet", image=(1, 17, 17), n_classes=2, weight_std=weight_std
+        ).state_dict()
+
+    one, two = state(0.1), state(0.2)
+    for name, tensor in one.items():
+        factor = 2 if name == "layers.classes.weight" else 1
+        torch.testing.assert_close(two[name], factor * tensor, rtol=1e-6, atol=0)
+
+
+def test_too_small_an_image():
+    expected = (
+        "an image of (channels, height, width) = (1, 16, 28) does not pass through the convolutions"
+    )
+    with pytest.raises(TorchcapsError, match=re.escape(expected)):
+        create_model("capsnet", image=(1, 16, 28))

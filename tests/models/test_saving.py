@@ -1,0 +1,217 @@
+"""Networks on disk: the same numbers come back, and a file that is none says so."""
+
+import json
+import os
+import pickle
+import re
+
+import pytest
+import safetensors.torch
+import torch
+from torch import nn
+
+from torchcaps import create_model, load, save
+from torchcaps.errors import TorchcapsError
+
+NAME = "mitterreiter_5x16"
+SMALL = {"image": (1, 12, 11), "n_classes": 3}
+
+
+@pytest.fixture
+def model():
+    return create_model(NAME, **SMALL)
+
+
+@pytest.fixture
+def file(model, tmp_path):
+    path = tmp_path / "net.safetensors"
+    save(model, path)
+    return path
+
+
+def with_header(path, header, tensors=None):
+    """A safetensors file with a torchcaps header of our choice."""
+    text = header if isinstance(header, str) else json.dumps(header)
+    tensors = tensors or {"a": torch.zeros(1)}
+    path.write_bytes(safetensors.torch.save(tensors, metadata={"torchcaps": text}))
+    return path
+
+
+def refused(path, sentence):
+    with pytest.raises(TorchcapsError, match=f"^{re.escape(sentence)}$"):
+        load(path)
+
+
+def test_weights_statistics_and_options_come_back(model, file):
+    model.train()(torch.rand(8, *SMALL["image"]))  # moves the running statistics
+    save(model, file)
+    found = load(file)
+    assert found.config == model.config
+    assert not found.training
+    wanted, state = model.state_dict(), found.state_dict()
+    assert wanted.keys() == state.keys()
+    assert all(torch.equal(wanted[name], tensor) for name, tensor in state.items())
+
+
+def test_a_path_may_be_text_and_nothing_else_is_left_behind(model, tmp_path):
+    save(model, str(tmp_path / "net.safetensors"))
+    assert load(str(tmp_path / "net.safetensors")).config["name"] == NAME
+    assert [each.name for each in tmp_path.iterdir()] == ["net.safetensors"]
+
+
+def test_a_crash_leaves_the_old_file(model, file, monkeypatch):
+    before = file.read_bytes()
+
+    def fail(*_, **__):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("pathlib.Path.replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        save(model, file)
+    assert file.read_bytes() == before
+    assert [each.name for each in file.parent.iterdir()] == [file.name]
+
+
+def test_others_may_read_the_file(file):
+    # Whatever the mask of the process allows, as for any new file.
+    plain = file.with_name("plain")
+    plain.touch()
+    assert file.stat().st_mode == plain.stat().st_mode
+
+
+def test_equal_networks_give_equal_bytes(tmp_path):
+    for name in ("a", "b"):
+        torch.manual_seed(4)
+        save(create_model(NAME, **SMALL), tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_double_precision_comes_back(model, tmp_path):
+    save(model.double(), tmp_path / "net.safetensors")
+    found = load(tmp_path / "net.safetensors")
+    assert next(found.parameters()).dtype == torch.float64
+
+
+def test_loading_draws_no_random_numbers(file):
+    before = torch.get_rng_state()
+    load(file)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_saving_into_a_missing_folder(model, tmp_path):
+    folder = tmp_path / "missing"
+    sentence = f"the folder {folder} does not exist; make it, or save elsewhere."
+    with pytest.raises(TorchcapsError, match=re.escape(sentence)):
+        save(model, folder / "net.safetensors")
+
+
+def test_saving_a_plain_module(tmp_path):
+    sentence = (
+        "save needs a network made by create_model, which knows its own name and options, but got "
+        "a Linear; for other modules use safetensors.torch.save_model."
+    )
+    with pytest.raises(TorchcapsError, match=f"^{re.escape(sentence)}$"):
+        save(nn.Linear(1, 1), tmp_path / "net.safetensors")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_missing_file(tmp_path):
+    path = tmp_path / "net.safetensors"
+    refused(path, f"there is no file {path}; a saved network ends in .safetensors.")
+
+
+@pytest.mark.parametrize(
+    "cut", [0, 4, 100, -1], ids=["empty", "in-length", "in-header", "in-tensors"]
+)
+def test_a_truncated_file(file, cut):
+    file.write_bytes(file.read_bytes()[:cut])
+    start = f"{file} is not a readable safetensors file ("
+    end = "; was the copy cut short, or is it another format?"
+    with pytest.raises(TorchcapsError, match=f"^{re.escape(start)}.*{re.escape(end)}$"):
+        load(file)
+
+
+def test_another_format(tmp_path):
+    path = tmp_path / "net.safetensors"
+    path.write_text("a letter, not a network")
+    with pytest.raises(TorchcapsError, match="is not a readable safetensors file"):
+        load(path)
+
+
+class Payload:
+    """Unpickling it makes a file."""
+
+    def __init__(self, trace):
+        self.trace = str(trace)
+
+    def __reduce__(self):
+        return os.mkdir, (self.trace,)
+
+
+@pytest.mark.parametrize("write", [pickle.dump, torch.save], ids=["pickle", "torch"])
+def test_a_pickle_is_never_executed(tmp_path, write):
+    path, trace = tmp_path / "net.safetensors", tmp_path / "executed"
+    with path.open("wb") as file:
+        write(Payload(trace), file)
+    with pytest.raises(TorchcapsError, match="is not a readable safetensors file"):
+        load(path)
+    assert not trace.exists()
+    # The payload would have worked.
+    if write is pickle.dump:
+        pickle.loads(path.read_bytes())
+        assert trace.exists()
+
+
+@pytest.mark.parametrize("header", ["{", "[1]", "3", "{}"])
+def test_a_header_that_is_no_configuration(tmp_path, header):
+    path = with_header(tmp_path / "net.safetensors", header)
+    refused(
+        path,
+        f"{path} holds tensors but no torchcaps configuration; it was not written by "
+        f"torchcaps.save.",
+    )
+
+
+def test_a_file_without_our_header(tmp_path):
+    path = tmp_path / "net.safetensors"
+    safetensors.torch.save_file({"a": torch.zeros(1)}, path)
+    refused(
+        path,
+        f"{path} holds tensors but no torchcaps configuration; it was not written by "
+        f"torchcaps.save.",
+    )
+
+
+def test_a_header_of_another_shape(model, tmp_path):
+    header = model.config | {"n_classes": 4}
+    path = with_header(tmp_path / "net.safetensors", header, model.state_dict())
+    with pytest.raises(TorchcapsError) as caught:
+        load(path)
+    start = f"the tensors in {path} do not fit the network {NAME} that its header describes ("
+    assert str(caught.value).startswith(start)
+    assert "size mismatch" in str(caught.value)
+
+
+def test_a_header_of_an_unknown_network(tmp_path):
+    path = with_header(tmp_path / "net.safetensors", {"name": "capsnext"})
+    refused(
+        path,
+        "model 'capsnext' is unknown; did you mean 'capsnet'? known: capsnet, mitterreiter_5x16.",
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"n_classes": "x"}, {"image": "abc"}, {"name": ["x"]}, {"image": [1, 28, 10**6]}],
+    ids=["classes", "image", "name", "huge"],
+)
+def test_a_header_with_wrong_values(tmp_path, wrong):
+    header = {"name": "capsnet", "image": [1, 28, 28], "n_classes": 3} | wrong
+    path = with_header(tmp_path / "net.safetensors", header)
+    with pytest.raises(TorchcapsError):
+        load(path)
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(TorchcapsError, match="is a folder; name a file in it"):
+        save(create_model("mitterreiter_5x16", image=(1, 20, 20)), tmp_path)

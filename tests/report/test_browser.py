@@ -1,0 +1,93 @@
+"""A page in Chromium, on a desk and on a telephone: it asks for nothing, says nothing, fits."""
+
+import os
+import shutil
+
+import pytest
+import torch
+
+from torchcaps.data import ImageSet
+from torchcaps.models import create_model
+from torchcaps.tasks import dissect, write_report
+
+pytestmark = pytest.mark.browser
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory):
+    """Two untrained networks, dissected; names as long as users give."""
+    images = ImageSet(
+        "noise",
+        torch.rand(8, 1, 14, 12, generator=torch.Generator().manual_seed(0)),
+        torch.arange(8) % 3,
+        ("house", "a-class-with-a-long-name", "tree"),
+    )
+    found = []
+    for routing in ("dynamic", "uniform"):
+        torch.manual_seed(0)
+        model = create_model("mitterreiter_5x16", image=(1, 14, 12), n_classes=3, routing=routing)
+        facts = {"folder": "/a/long/path/without/any/space" * 6}
+        found.append(dissect(model, images, label=f"Untrained, {routing} <b>", facts=facts))
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    write_report(found, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("no Chromium: install it, or name it in the variable CHROMIUM")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_page_is_whole_and_quiet(browser, page_file, width):
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    requests, said = [], []
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto(page_file.as_uri(), wait_until="networkidle")
+    assert [url for url in requests if not url.startswith("data:")] == [page_file.as_uri()]
+    assert said == []
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    pictures = page.evaluate(
+        "[...document.images].map(i => [i.complete, i.naturalWidth, i.alt.length])"
+    )
+    assert len(pictures) == 6
+    assert all(done and wide > 0 and alt > 0 for done, wide, alt in pictures)
+    assert page.title() == "What the network does inside · torchcaps"
+    heads = page.evaluate("[...document.querySelectorAll('.verdict')].map(e => e.children.length)")
+    assert len(heads) == 2
+    assert min(heads) >= 3
+    page.close()
+
+
+def test_pictures_stand_side_by_side_on_a_desk_and_below_each_other_on_a_telephone(
+    browser, page_file
+):
+    tops = {}
+    for width in (1280, 390):
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.goto(page_file.as_uri())
+        tops[width] = page.evaluate(
+            "[...document.images].slice(0, 2).map(i => Math.round(i.getBoundingClientRect().top))"
+        )
+        page.close()
+    assert abs(tops[1280][0] - tops[1280][1]) < 60
+    assert tops[390][1] - tops[390][0] > 200

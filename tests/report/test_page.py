@@ -1,0 +1,193 @@
+"""The page: its order, its numbers, its safety, and that it asks for nothing outside itself."""
+
+import json
+from html.parser import HTMLParser
+
+import pytest
+
+from torchcaps.analysis import capsule_activity, routing_dynamics
+from torchcaps.report import Dissection, Picture, render
+from torchcaps.viz import draw_activity, draw_mean_couplings
+from traces import even, network, switching
+
+
+def dissection(label="Mine", *, right=9, images=10, couplings=None, facts=None):
+    trace = network(couplings or {"hidden": switching(2, 2), "classes": even(2, 2, 4)})
+    dynamics, activity = routing_dynamics(trace), capsule_activity(trace)
+    pictures = [
+        Picture(
+            "Couplings", "Lines.", f"Couplings of {label}.", draw_mean_couplings(dynamics, activity)
+        ),
+        Picture("Lengths", "Marks.", f"Lengths of {label}.", draw_activity(activity)),
+    ]
+    return Dissection(
+        label=label,
+        facts=facts or {"seed": "7"},
+        right=right,
+        images=images,
+        n_classes=4,
+        dynamics=dynamics,
+        activity=activity,
+        pictures=pictures,
+    )
+
+
+def without_capsules():
+    return Dissection("Plain", {}, 5, 10, 4, None, None, [])
+
+
+def page(*dissections, title="Title", provenance=None):
+    return render(dissections, title=title, provenance=provenance or {"torch": "2"})
+
+
+class Reader(HTMLParser):
+    """Text of every element, and everything that a browser would fetch."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.fetched, self.words, self.open = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.open.append(tag)
+        fetching = ("src", "href", "srcset", "data", "action", "poster", "style")
+        self.fetched += [(tag, value) for name, value in attrs if name in fetching]
+
+    def handle_data(self, data):
+        if data.strip():
+            self.words.append((self.open[-1], " ".join(data.split())))
+
+
+# Wilson's interval as tabled by Newcombe, Statistics in Medicine 17 (1998), Table I, method 3
+NEWCOMBE = [
+    (81, 263, 0.2553, 0.3662),
+    (15, 148, 0.0624, 0.1605),
+    (0, 20, 0.0, 0.1611),
+    (1, 29, 0.0061, 0.1718),
+]
+
+
+@pytest.mark.parametrize(
+    ("right", "images", "low", "high"),
+    # A sure network is not surely perfect: 1 / (1 + z² / n)
+    [*NEWCOMBE, (10, 10, 1 / (1 + 1.959964**2 / 10), 1.0), (5, 10, 0.2366, 0.7634)],
+)
+def test_interval(right, images, low, high):
+    found = Dissection("", {}, right, images, 2, None, None, []).interval
+    assert found == pytest.approx((low, high), abs=5e-5)
+
+
+def test_verdict_then_pictures_then_numbers():
+    text = page(dissection())
+    places = [
+        text.index(part)
+        for part in ("<h2>Verdict", "The tree depends", "<h2>Couplings", "<img", "<h2>Numbers")
+    ]
+    assert places == sorted(places)
+    assert text.count("<img") == 2
+
+
+def test_numbers_of_the_tables_are_there():
+    words = Reader(page(dissection())).words
+    cells = [text for tag, text in words if tag == "td"]
+    # n, cns, cnm, cas, car, cds, cdr; three capsules 0.5 long are the lowest layer
+    primary = cells.index("primary")
+    expected = ["primary", "3", "1.50", "0.50", "3.00", "1.00", "0", "0.00"]
+    assert cells[primary : primary + 8] == expected
+    # name, n_parents, n_children, dyr, dys, strongest, even
+    hidden = len(cells) - cells[::-1].index("hidden") - 1
+    assert cells[hidden : hidden + 7] == ["hidden", "2", "3", "1.000", "2.000", "1.000", "0.500"]
+    assert "90.0 %" in [text for tag, text in words if tag == "div"]
+    (small,) = [text for tag, text in words if tag == "small"]
+    assert small == ("of 10 held-out images right (95 % interval 59.6–98.2 %; chance 25.0 %)")
+
+
+def test_every_column_is_explained():
+    text = page(dissection())
+    words = Reader(text).words
+    heads = {word for tag, word in words if tag == "th"}
+    explained = {word for tag, word in words if tag == "code"}
+    assert explained
+    assert explained <= heads
+    assert {head for head in heads if not head.startswith("cas, cds at")} == explained | {"layer"}
+
+
+def test_a_missing_number_is_a_dash():
+    one_parent = dissection(couplings={"classes": even(2, 3, 1)})
+    cells = [text for tag, text in Reader(page(one_parent)).words if tag == "td"]
+    assert cells.count("–") == 2
+
+
+def test_labels_are_escaped():
+    evil = '<script>alert("1")</script>'
+    text = page(
+        dissection(evil, facts={evil: evil}),
+        dissection("Other"),
+        title=evil,
+        provenance={evil: evil},
+    )
+    assert "<script" not in text
+    assert text.count("&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt;") >= 8
+
+
+def test_nothing_outside_is_asked_for():
+    text = page(dissection("https://example.org"), dissection("Other"))
+    reader = Reader(text)
+    fetched = [value for tag, value in reader.fetched if not value.startswith("margin-top")]
+    assert len(fetched) == 5  # the icon and four pictures
+    assert all(value.startswith("data:") for value in fetched)
+    style = text[text.index("<style>") : text.index("</style>")]
+    assert "url(" not in style
+    assert "@import" not in style
+    assert "http-equiv" not in text
+    assert {"script", "iframe", "object", "embed", "base"}.isdisjoint(reader.open)
+
+
+def test_the_same_input_gives_the_same_bytes():
+    assert page(dissection(), dissection("B")) == page(dissection(), dissection("B"))
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        (8, "A is 10.0 points more accurate than B here."),
+        (9, "A and B are equally accurate here."),
+        (10, "A is 10.0 points less accurate than B here."),
+    ],
+)
+def test_two_networks_are_compared_without_a_verdict(second, words):
+    text = page(dissection("A"), dissection("B", right=second))
+    assert f"{words} One training run each: no verdict on which is better." in text
+    assert "these do." in text
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_one_or_three_networks_are_not_compared(count):
+    assert "no verdict on which is better" not in page(*[dissection() for _ in range(count)])
+
+
+def test_a_network_without_capsules():
+    text = page(without_capsules())
+    assert "This network has no capsules, so there is no tree to read." in text
+    assert "<table" not in text
+    assert "<img" not in text
+    assert without_capsules().numbers() == {
+        "accuracy": 0.5,
+        "images": 10,
+        "dynamics": None,
+        "activity": None,
+    }
+
+
+def test_a_network_with_capsules_beside_one_without():
+    text = page(without_capsules(), dissection())
+    assert text.count("<img") == 2
+    assert text.count("<table") == 2
+
+
+def test_numbers_are_those_of_the_measurements():
+    mine = dissection()
+    numbers = json.loads(json.dumps(mine.numbers()))
+    assert (numbers["accuracy"], numbers["images"]) == (0.9, 10)
+    assert numbers["dynamics"] == json.loads(mine.dynamics.to_json())
+    assert numbers["activity"] == json.loads(mine.activity.to_json())

@@ -1,0 +1,151 @@
+"""The sentences: networks made by hand must be called what they are."""
+
+import pytest
+import torch
+
+from torchcaps.analysis import capsule_activity, routing_dynamics
+from torchcaps.report import Sentence, verdict
+from traces import even, network, switching
+
+ALIVE = Sentence("life", "No capsule is dead in any layer.", True)
+
+
+def said(couplings, lengths=None):
+    trace = network(couplings, lengths)
+    return verdict(routing_dynamics(trace), capsule_activity(trace))
+
+
+def test_perfect_routing():
+    assert said({"hidden": switching(4, 4), "classes": switching(4, 4, n_in=4)}) == [
+        Sentence(
+            "tree",
+            "The tree is built anew for every image: dyr is 1.00 "
+            "(0 is frozen, 1 is perfect routing).",
+            True,
+        ),
+        Sentence(
+            "choice", "Every capsule chooses one parent, which gets at least 100% of it.", True
+        ),
+        ALIVE,
+    ]
+
+
+def test_frozen_and_even():
+    assert said({"hidden": even(4, 3, 4), "classes": even(4, 4, 4)}) == [
+        Sentence(
+            "tree",
+            "The tree is frozen: every image gets the same couplings "
+            "(dyr 0.00; 0 is frozen, 1 is perfect routing).",
+            False,
+        ),
+        Sentence(
+            "choice",
+            "No capsule chooses a parent: even the strongest layer gives the favourite 25.0%, "
+            "where an even split gives 25.0%.",
+            False,
+        ),
+        ALIVE,
+    ]
+
+
+def test_frozen_but_chosen():
+    tree, choice, _ = said({"classes": switching(1, 4).repeat(3, 1, 1)})
+    assert tree.text.startswith("The tree is frozen")
+    assert choice.text == "Every capsule chooses one parent, which gets at least 100% of it."
+
+
+def test_a_dead_layer():
+    tree, _, life = said(
+        {"hidden": switching(4, 4), "classes": even(4, 4, 2)}, {"hidden": torch.zeros(4, 4)}
+    )
+    assert tree == Sentence(
+        "tree",
+        "There is no routing to judge: no layer has a living child and two living parents.",
+        False,
+    )
+    assert life == Sentence(
+        "life",
+        "Layer hidden is dead: none of its 4 capsules answers to any image, "
+        "so nothing passes through it.",
+        False,
+    )
+
+
+def test_nothing_good_is_said_of_a_tree_with_a_dead_layer():
+    sentences = said(
+        {name: switching(4, 4, n_in=4) for name in ("hidden_2", "hidden_3", "classes")},
+        {"hidden_3": torch.zeros(4, 4)},
+    )
+    assert not any(each.is_good for each in sentences if each.about == "tree")
+
+
+def test_some_dead_capsules_are_counted():
+    lengths = torch.full((4, 4), 0.5)
+    lengths[:, 1:] = 0
+    assert said({"hidden": switching(4, 4), "classes": even(4, 4, 2)}, {"hidden": lengths})[2:] == [
+        Sentence("life", "In layer hidden, 3 of 4 capsules are dead.", False)
+    ]
+
+
+def test_depends_in_part():
+    # 2 of 10 parents: dyr 0.33; perfect routing above
+    couplings = {"hidden": switching(2, 10), "classes": switching(2, 2, n_in=10)}
+    assert said(couplings)[0] == Sentence(
+        "tree",
+        "The tree depends on the image in part: dyr is 0.33 to 1.00, highest in classes "
+        "(0 is frozen, 1 is perfect routing).",
+        True,
+    )
+
+
+def test_hardly_depends():
+    assert said({"classes": switching(2, 10)})[0] == Sentence(
+        "tree",
+        "The tree hardly depends on the image: dyr is 0.33 (0 is frozen, 1 is perfect routing).",
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("swing", "start"),
+    [
+        # dyr of one child that swings between 0.5 ± swing: 2 · swing
+        (0.0249, "The tree is frozen"),
+        (0.0251, "The tree hardly depends"),
+        (0.2499, "The tree hardly depends"),
+        (0.2501, "The tree depends on the image in part"),
+        (0.4499, "The tree depends on the image in part"),
+        (0.4501, "The tree is built anew"),
+    ],
+)
+def test_borders_of_the_words(swing, start):
+    coupling = [[[0.5 + swing, 0.5 - swing]], [[0.5 - swing, 0.5 + swing]]]
+    assert said({"classes": coupling})[0].text.startswith(start)
+
+
+def test_leaning_without_choosing():
+    # The favourite of two gets 0.7 in the lower layer and 0.6 in the upper one.
+    lower, upper = torch.tensor([0.7, 0.3]), torch.tensor([0.4, 0.6])
+    couplings = {"hidden": lower.expand(2, 3, 2), "classes": upper.expand(2, 2, 2)}
+    assert said(couplings)[1] == Sentence(
+        "choice",
+        "Capsules lean towards a parent without choosing it: in hidden, where they lean most, the "
+        "favourite gets 70% of a child, where an even split gives 50%.",
+        False,
+    )
+
+
+def test_no_capsules_at_all():
+    assert verdict(None, None) == [
+        Sentence("tree", "This network has no capsules, so there is no tree to read.", False)
+    ]
+
+
+def test_a_single_parent_is_no_choice():
+    sentences = said({"hidden": switching(4, 4), "classes": torch.ones(4, 4, 1)})
+    assert [each.text for each in sentences if each.about == "choice"] == [
+        "Every capsule chooses one parent, which gets at least 100% of it."
+    ]
+    assert said({"classes": torch.ones(4, 4, 1)})[1].text == (
+        "No capsule has a choice: every layer has one parent."
+    )

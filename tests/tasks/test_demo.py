@@ -1,0 +1,117 @@
+"""The demo: twins that differ in routing alone, one page, and no work done twice."""
+
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from torchcaps.data import load
+from torchcaps.data.sources import PART_WHOLE_SIZES
+from torchcaps.tasks import demo
+from torchcaps.train import Run, make_recipe
+from torchcaps.train.fit import initial_model
+from torchcaps.train.module import Training
+
+# The package hides its module `demo` behind the function.
+DEMO = importlib.import_module("torchcaps.tasks.demo")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _tiny() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DEMO, "EPOCHS", 1)
+        patch.setitem(PART_WHOLE_SIZES, "train", 40)
+        patch.setitem(PART_WHOLE_SIZES, "test", 12)
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("demo")
+    assert demo(folder, seed=4) == folder / "report.html"
+    return folder
+
+
+def test_both_twins_are_trained_and_meet_on_one_page(folder: Path) -> None:
+    assert sorted(path.name for path in folder.iterdir()) == ["dynamic", "report.html", "uniform"]
+    for routing in ("dynamic", "uniform"):
+        run = Run(folder / routing)
+        assert run.recipe.options == {"routing": routing}
+        assert (run.recipe.seed, run.recipe.epochs, run.recipe.data) == (4, 1, "part-whole")
+        assert run.result()["test_images"] == 12
+    page = (folder / "report.html").read_text()
+    assert "Is there a parse tree inside?" in page
+    assert page.index("Dynamic routing") < page.index("Uniform twin")
+    assert "part-whole, 12 held out" in page
+
+
+def test_twins_differ_in_routing_and_share_every_weight_at_birth() -> None:
+    images = load("part-whole", split="test")
+    dynamic, uniform = (
+        initial_model(
+            make_recipe(
+                model="mitterreiter_5x16", data="part-whole", seed=4, options={"routing": routing}
+            ),
+            images,
+        ).state_dict()
+        for routing in ("dynamic", "uniform")
+    )
+    shared = set(dynamic) & set(uniform)
+    assert all(torch.equal(dynamic[name], uniform[name]) for name in shared)
+    # Only the learned priors of dynamic routing have no counterpart.
+    assert not set(uniform) - shared
+    assert {name.rsplit(".", 1)[-1] for name in set(dynamic) - shared} == {"prior"}
+
+
+def test_a_second_call_trains_nothing_and_draws_the_page_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [file for file in folder.glob("*/*") if file.is_file()]
+    before = {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in files}
+    (folder / "report.html").unlink()
+    monkeypatch.setattr(Training, "training_step", lambda *_: pytest.fail("it trains again"))
+    assert demo(folder, seed=4).is_file()
+    assert {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in before} == before
+
+
+def test_a_stopped_demo_keeps_the_twin_it_has(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Training.training_step
+    trained: list[object] = []
+
+    def training_step(self, batch, batch_idx):
+        trained.append(self.recipe.options["routing"])
+        if trained == ["dynamic", "uniform"]:
+            raise RuntimeError("out")
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(Training, "training_step", training_step)
+    with pytest.raises(RuntimeError, match="out"):
+        demo(tmp_path, seed=4)
+    assert not (tmp_path / "report.html").exists()
+    demo(tmp_path, seed=4)
+    assert trained == ["dynamic", "uniform", "uniform"]
+    for routing in ("dynamic", "uniform"):
+        found, expected = (Run(each / routing).model_file for each in (tmp_path, folder))
+        assert found.read_bytes() == expected.read_bytes()
+
+
+@pytest.mark.slow
+def test_the_real_demo_teaches_both_twins_something(tmp_path: Path) -> None:
+    command = Path(sys.executable).with_name("torchcaps")
+    done = subprocess.run(
+        [command, "demo"], cwd=tmp_path, capture_output=True, text=True, timeout=1500
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "torchcaps-demo/report.html\n"
+    assert (tmp_path / "torchcaps-demo" / "report.html").stat().st_size > 10_000
+    for routing in ("dynamic", "uniform"):
+        result = json.loads((tmp_path / "torchcaps-demo" / routing / "result.json").read_text())
+        # Three times chance.
+        assert result["test_accuracy"] >= 0.30, routing

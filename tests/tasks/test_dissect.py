@@ -1,0 +1,214 @@
+"""Dissection: answers counted by hand, pictures in their order, and a sentence for every misuse."""
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole, take
+from torchcaps.errors import TorchcapsError
+from torchcaps.models import create_model, save
+from torchcaps.tasks import dissect, dissect_files, trace_images, write_report
+from torchcaps.train import Run, make_recipe
+from torchcaps.train.run import write_whole
+from torchcaps.types import Output
+
+
+class Brightest(nn.Module):
+    """Scores of the classes are the first pixels of the channels; no capsules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+        self.seen: list[int] = []
+
+    def forward(self, image: Tensor, *, keep: str = "none") -> Output:
+        assert keep == "last"
+        self.seen.append(len(image))
+        return Output(image[:, :, 0, 0] * self.scale, "lengths")
+
+
+@cache
+def tiny(split: str, root: object) -> ImageSet:
+    return part_whole(split, {"train": 96, "test": 12}[split], spec=PartWholeSpec(size=24))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _tiny() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SOURCES, "tiny", tiny)
+        yield
+
+
+@pytest.fixture(scope="module")
+def network() -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return create_model("mitterreiter_5x16", image=(1, 24, 24)).eval()
+
+
+@pytest.fixture
+def run(tmp_path: Path, network: nn.Module) -> Run:
+    """The files of a finished run, laid down without training."""
+    run = Run(tmp_path / "mine")
+    run.begin(make_recipe(model="mitterreiter_5x16", data="tiny", epochs=2, seed=7))
+    run.write_metrics([{"epoch": 1, "seconds": 2.25}, {"epoch": 2, "seconds": 1.5}])
+    save(network, run.model_file)
+    write_whole(run.result_file, json.dumps({"training_images": 8600}))
+    return run
+
+
+def text_of(call) -> str:
+    with pytest.raises(TorchcapsError) as error:
+        call()
+    text = str(error.value)
+    assert "\n" not in text
+    return text
+
+
+def bright(count: int, *, wrong: int) -> ImageSet:
+    """Three classes told by a channel; the last `wrong` labels lie."""
+    truth = torch.arange(count) % 3
+    pixels = nn.functional.one_hot(truth, 3).float()[:, :, None, None]
+    labels = torch.where(torch.arange(count) < count - wrong, truth, (truth + 1) % 3)
+    return ImageSet("bright", pixels, labels, ("red", "green", "blue"))
+
+
+def test_right_answers_are_counted_over_all_batches() -> None:
+    model = Brightest().train()
+    trace, right = trace_images(model, bright(205, wrong=7))
+    assert right == 198
+    assert trace == ()
+    assert model.seen == [100, 100, 5]
+    assert not model.training
+
+
+def test_a_trace_of_many_batches_is_that_of_each_image(network: nn.Module) -> None:
+    images = tiny("train", None)
+    many = take(images, torch.arange(105) % 96)
+    trace, _ = trace_images(network, many)
+    assert [layer.name for layer in trace] == ["hidden_2", "hidden_3", "hidden_4", "classes"]
+    last = trace[-1].routed
+    assert last.steps[-1].coupling.shape == (105, 16, 10)
+    alone, _ = trace_images(network, take(images, torch.tensor([5])))
+    found = last.parents.pose[torch.tensor([5, 101])]
+    assert torch.allclose(found, alone[-1].routed.parents.pose.expand(2, -1, -1), atol=1e-6)
+    assert not last.parents.pose.requires_grad
+
+
+def test_images_of_another_size_are_told(network: nn.Module) -> None:
+    assert text_of(lambda: trace_images(network, bright(3, wrong=0))) == (
+        "the network takes images of (channels, height, width) = (1, 24, 24), but bright has (3, "
+        "1, 1); dissect it on the data it was trained on."
+    )
+
+
+def test_a_network_without_capsules_has_numbers_but_no_pictures() -> None:
+    found = dissect(Brightest(), bright(20, wrong=5), label="plain", facts={"seed": "3"})
+    assert (found.right, found.images, found.n_classes) == (15, 20, 3)
+    assert found.numbers() == {"accuracy": 0.75, "images": 20, "dynamics": None, "activity": None}
+    assert found.pictures == []
+    assert found.facts == {"parameters": "1", "images": "bright, 20 held out", "seed": "3"}
+
+
+def test_three_pictures_in_the_order_of_the_story(network: nn.Module) -> None:
+    images = tiny("test", None)
+    found = dissect(network, images, label="mine", example=3)
+    truth = images.class_names[int(images.labels[3])]
+    assert [picture.title for picture in found.pictures] == [
+        f"One image and its tree: image 3, {truth}",
+        "All images: mean couplings",
+        "All images: which capsules answer",
+    ]
+    assert found.pictures[0].alt == (
+        f"Couplings of mine for one image of class {truth}, layer by layer."
+    )
+    assert found.facts["images"] == "part-whole, 12 held out"
+    numbers = found.numbers()
+    assert numbers["images"] == 12
+    assert [layer["name"] for layer in numbers["dynamics"]["layers"]] == [
+        "hidden_2",
+        "hidden_3",
+        "hidden_4",
+        "classes",
+    ]
+    assert [layer["n"] for layer in numbers["activity"]["layers"]] == [16, 16, 16, 16, 10]
+
+
+@pytest.mark.parametrize("example", [12, -1])
+def test_an_example_out_of_range_is_told(network: nn.Module, example: int) -> None:
+    expected = f"example must be one of the 12 images, but is {example}."
+    images = tiny("test", None)
+    assert text_of(lambda: dissect(network, images, label="", example=example)) == expected
+
+
+def test_a_run_is_dissected_on_test_images_of_its_own_data(run: Run) -> None:
+    (found,) = dissect_files([run.folder])
+    assert found.label == "mine"
+    assert found.facts["images"] == "part-whole, 12 held out"
+    assert found.facts["network"] == "mitterreiter_5x16"
+    assert found.facts["trained on"] == "tiny, 8,600 images, 2 epochs, Adam 0.001, batch 128"
+    assert found.facts["seed"] == "7"
+    assert found.facts["training time"] == "4 s"
+    assert found.facts["recipe"] == run.recipe.digest()
+
+
+def test_options_of_the_network_are_among_the_facts(run: Run) -> None:
+    recipe = make_recipe(
+        model="mitterreiter_5x16", data="tiny", options={"routing": "uniform", "iterations": 1}
+    )
+    write_whole(run.recipe_file, recipe.model_dump_json())
+    (found,) = dissect_files([run.folder], images=5)
+    assert found.facts["network"] == "mitterreiter_5x16 (routing=uniform, iterations=1)"
+    assert found.images == 5
+
+
+def test_a_saved_network_and_a_run_of_it_give_the_same_numbers(run: Run) -> None:
+    one, two = dissect_files([run.model_file, run.folder], data="tiny", images=5000)
+    assert (one.label, two.label) == ("model", "mine")
+    assert one.facts["network"] == str(run.model_file)
+    assert one.images == 12
+    assert one.numbers() == two.numbers()
+
+
+def test_an_unfinished_run_is_told(run: Run) -> None:
+    run.result_file.unlink()
+    assert text_of(lambda: dissect_files([run.folder])) == (
+        f"{run.folder} holds no finished run (result.json is missing); finish it with torchcaps "
+        f"train."
+    )
+
+
+def test_a_saved_network_without_data_is_told(run: Run) -> None:
+    assert text_of(lambda: dissect_files([run.model_file])) == (
+        f"{run.model_file} is a saved network, which does not know its data; name it with --data."
+    )
+
+
+@pytest.mark.parametrize("data", [None, "tiny"])
+def test_a_missing_path_is_told(tmp_path: Path, data: str | None) -> None:
+    path = tmp_path / "none"
+    expected = f"there is no run folder and no saved network at {path}."
+    assert text_of(lambda: dissect_files([path], data=data)) == expected
+
+
+def test_a_damaged_network_is_told(run: Run) -> None:
+    run.model_file.write_bytes(run.model_file.read_bytes()[:-1])
+    text = text_of(lambda: dissect_files([run.folder]))
+    assert text.startswith(f"{run.model_file} is not a readable safetensors file (")
+
+
+def test_the_report_is_written_whole_into_a_folder_of_its_own(tmp_path: Path) -> None:
+    page = tmp_path / "new" / "folder" / "page.html"
+    found = dissect(Brightest(), bright(20, wrong=5), label="plain <net>")
+    write_report([found], page, title="A & B", more={"cost": "2 coins"})
+    text = page.read_text()
+    assert text.startswith("<!doctype html>")
+    assert "A &amp; B" in text
+    assert "plain &lt;net&gt;" in text
+    assert "2 coins" in text
+    assert [file.name for file in page.parent.iterdir()] == ["page.html"]

@@ -1,0 +1,43 @@
+"""Traces made by hand: lengths and couplings are chosen, so every measure can be had on paper."""
+
+import torch
+
+from torchcaps.types import Capsules, LayerTrace, Routed, Step
+
+
+def capsules(lengths):
+    """Capsules of given lengths [k, n], all pointing to (3/5, 4/5)."""
+    length = torch.as_tensor(lengths, dtype=torch.float64)
+    return Capsules(length.unsqueeze(-1) * torch.tensor([0.6, 0.8], dtype=torch.float64), length)
+
+
+def network(couplings, lengths=None):
+    """A trace of layers {name: couplings [k, i, j]}; capsules are 0.5 long unless `lengths`, by the
+    name of a layer or "primary", says otherwise."""
+    couplings = {name: torch.as_tensor(c, dtype=torch.float64) for name, c in couplings.items()}
+    lengths = lengths or {}
+    images, n_in, _ = next(iter(couplings.values())).shape
+    children = capsules(lengths.get("primary", torch.full((images, n_in), 0.5)))
+    trace = []
+    for name, coupling in couplings.items():
+        even = torch.full((images, coupling.shape[2]), 0.5)
+        parents = capsules(lengths.get(name, even))
+        routed = Routed(parents, (Step(children, coupling, parents),))
+        trace.append(LayerTrace(name=name, children=children, routed=routed))
+        children = parents
+    return tuple(trace)
+
+
+def switching(used, n_out, *, n_in=3):
+    """Couplings [used, i, j] of children that go wholly to one of the first `used` parents, to each
+    for one image; with `used` = `n_out` this is perfect routing."""
+    coupling = torch.zeros(used, n_in, n_out)
+    for image in range(used):
+        for child in range(n_in):
+            coupling[image, child, (image + child) % used] = 1
+    return coupling
+
+
+def even(images, n_in, n_out):
+    """Couplings that never change and choose nothing."""
+    return torch.full((images, n_in, n_out), 1 / n_out)

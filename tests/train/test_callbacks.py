@@ -1,0 +1,109 @@
+"""Between epochs: a row, then the state; and one line of talk on standard error."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from torchcaps.train import Run
+from torchcaps.train.callbacks import SaveState, ShowProgress
+
+
+class Trainer:
+    """What the callbacks see of a trainer."""
+
+    def __init__(self, epoch: int, max_epochs: int = 3):
+        self.current_epoch, self.max_epochs = epoch, max_epochs
+        self.callback_metrics = {
+            "loss": torch.tensor(0.5),
+            "validation_accuracy": torch.tensor(0.25),
+        }
+        self.saved_after: list[int] = []
+
+    def save_checkpoint(self, path: Path) -> None:
+        self.saved_after = [row["epoch"] for row in Run(path.parent).metrics()]
+        path.write_text(f"state {self.current_epoch}")
+
+
+def end_of_epoch(run: Run, trainer: Trainer) -> None:
+    callback = SaveState(run)
+    callback.on_train_epoch_start(trainer, None)
+    callback.on_train_epoch_end(trainer, None)
+
+
+def test_every_epoch_adds_a_row_and_replaces_the_state(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    for epoch in range(3):
+        trainer = Trainer(epoch)
+        end_of_epoch(run, trainer)
+        # The row was there before the state was saved.
+        assert trainer.saved_after == list(range(1, epoch + 2))
+        assert run.state_file.read_text() == f"state {epoch}"
+    assert [row["epoch"] for row in run.metrics()] == [1, 2, 3]
+    row = run.metrics()[0]
+    assert list(row) == ["epoch", "loss", "validation_accuracy", "seconds"]
+    assert (row["loss"], row["validation_accuracy"]) == (0.5, 0.25)
+    assert 0 <= row["seconds"] < 5
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["metrics.jsonl", "state.ckpt"]
+
+
+def test_rows_that_the_state_does_not_know_of_are_written_again(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.write_metrics([{"epoch": epoch, "loss": 9.0} for epoch in (1, 2, 3)])
+    end_of_epoch(run, Trainer(1))
+    assert [(row["epoch"], row["loss"]) for row in run.metrics()] == [(1, 9.0), (2, 0.5)]
+
+
+def test_a_state_that_cannot_be_saved_leaves_the_old_one(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    end_of_epoch(run, Trainer(0))
+
+    class Full(Trainer):
+        def save_checkpoint(self, path: Path) -> None:
+            path.write_text("sta")
+            raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        end_of_epoch(run, Full(1))
+    assert run.state_file.read_text() == "state 0"
+    end_of_epoch(run, Trainer(1))
+    assert run.state_file.read_text() == "state 1"
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def talk(label: str, trainer: Trainer) -> None:
+    progress = ShowProgress(label, images=5, batch_size=2)
+    progress.on_train_start(trainer, None)
+    progress.on_train_epoch_start(trainer, None)
+    for k, size in enumerate((2, 2, 1)):
+        batch = SimpleNamespace(), torch.zeros(size)
+        progress.on_train_batch_end(trainer, None, None, batch, k)
+    assert progress.bar.tasks[0].completed == 5 * (trainer.current_epoch + 1)
+    assert progress.bar.tasks[0].total == 15
+    progress.on_train_epoch_end(trainer, None)
+    progress.teardown(trainer, None, "fit")
+
+
+def test_an_epoch_is_one_line_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    talk("twin", Trainer(0))
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "twin: epoch 1/3  loss 0.500  validation accuracy 25.0%  0 s\n"
+
+
+def test_a_continued_run_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    talk("twin", Trainer(2))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "twin: continuing after epoch 2"
+    assert lines[1].startswith("twin: epoch 3/3  loss 0.500")
+
+
+@pytest.mark.parametrize("label", ["a label as long as this one is not a rare thing", "run [b]"])
+def test_any_label_is_printed_as_it_is_on_one_line(
+    capsys: pytest.CaptureFixture[str], label: str
+) -> None:
+    talk(label, Trainer(0))
+    assert capsys.readouterr().err == (
+        f"{label}: epoch 1/3  loss 0.500  validation accuracy 25.0%  0 s\n"
+    )

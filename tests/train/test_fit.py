@@ -1,0 +1,497 @@
+"""A stopped run goes on as if nothing had happened, whatever stopped it and whenever."""
+
+import importlib
+import json
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, load, part_whole
+from torchcaps.errors import TorchcapsError
+from torchcaps.train import Recipe, Run, accuracy, fit, make_recipe
+from torchcaps.train.fit import initial_model
+from torchcaps.train.module import Training
+from torchcaps.types import Output
+
+# The package hides its module `fit` behind the function.
+FIT = importlib.import_module("torchcaps.train.fit")
+EPOCHS, STEPS = 3, 3
+
+
+@cache
+def tiny(split: str, root: object) -> ImageSet:
+    return part_whole(split, {"train": 48, "test": 12}[split], spec=PartWholeSpec(size=20))
+
+
+def recipe(**changed: object) -> Recipe:
+    fields = {"model": "mitterreiter_5x16", "data": "tiny", "epochs": EPOCHS, "batch_size": 16}
+    return make_recipe(**{"options": {"decoder": False}} | fields | changed)
+
+
+# Lightning makes the first iterator of a continued run before it tells the sampler the epoch.
+
+
+class Crash(BaseException):
+    """Nothing catches it, as nothing catches a pulled plug."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _tiny() -> Iterator[None]:
+    interrupt = signal.getsignal(signal.SIGINT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SOURCES, "tiny", tiny)
+        yield
+    signal.signal(signal.SIGINT, interrupt)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run that nothing disturbed."""
+    torch.manual_seed(1)
+    return fit(recipe(), tmp_path_factory.mktemp("whole"))
+
+
+def rows(run: Run) -> list[dict]:
+    return [{name: row[name] for name in row if name != "seconds"} for row in run.metrics()]
+
+
+def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
+    return {file.name: (file.read_bytes(), file.stat().st_mtime_ns) for file in folder.iterdir()}
+
+
+def assert_same(found: Run, expected: Run) -> None:
+    assert found.is_done
+    assert found.model_file.read_bytes() == expected.model_file.read_bytes()
+    assert rows(found) == rows(expected)
+    results = [run.result() for run in (found, expected)]
+    for result in results:
+        del result["seconds_of_last_stretch"]
+    assert results[0] == results[1]
+
+
+def assert_readable(folder: Path) -> None:
+    """Every file that is not marked as partial can be read whole."""
+    for file in folder.iterdir():
+        if file.suffix == ".json":
+            json.loads(file.read_text())
+        elif file.suffix == ".jsonl":
+            assert [json.loads(line)["epoch"] for line in file.read_text().splitlines()]
+        elif file.suffix == ".ckpt":
+            torch.load(file, weights_only=True)
+        elif file.suffix == ".safetensors":
+            safetensors.torch.load_file(file)
+        else:
+            assert file.suffix == ".partial", file.name
+
+
+def step_that(act, at: int):
+    """A training step that calls `act` before step number `at` of the whole run."""
+    step = Training.training_step
+
+    def training_step(self, batch, batch_idx):
+        if self.global_step == at:
+            act()
+        return step(self, batch, batch_idx)
+
+    return training_step
+
+
+def raising(error: BaseException):
+    def act() -> None:
+        raise error
+
+    return act
+
+
+def test_a_run_holds_what_it_promises(whole: Run) -> None:
+    assert sorted(file.name for file in whole.folder.iterdir()) == [
+        "environment.json",
+        "metrics.jsonl",
+        "model.safetensors",
+        "recipe.json",
+        "result.json",
+        "state.ckpt",
+    ]
+    assert_readable(whole.folder)
+    assert whole.recipe == recipe()
+    assert [row["epoch"] for row in whole.metrics()] == [1, 2, 3]
+    names = {"epoch", "loss", "accuracy", "validation_loss", "validation_accuracy", "seconds"}
+    assert all(set(row) == names for row in whole.metrics())
+    # round(0.1 × 48) images are held out.
+    assert whole.result()["training_images"] == 43
+    assert whole.result()["test_images"] == 12
+
+
+def test_the_state_is_read_without_pickle_and_knows_where_it_is(whole: Run) -> None:
+    state = torch.load(whole.state_file, weights_only=True)
+    assert state["global_step"] == EPOCHS * STEPS
+    saved = safetensors.torch.load_file(whole.model_file)
+    assert {f"model.{name}" for name in saved} == set(state["state_dict"])
+    assert all(torch.equal(saved[name], state["state_dict"][f"model.{name}"]) for name in saved)
+    assert state["optimizer_states"][0]["state"][0]["step"] == EPOCHS * STEPS
+
+
+def test_the_same_recipe_gives_the_same_bits(whole: Run, tmp_path: Path) -> None:
+    torch.manual_seed(2)
+    assert_same(fit(recipe(), tmp_path), whole)
+
+
+def test_another_seed_gives_other_weights(whole: Run, tmp_path: Path) -> None:
+    other = fit(recipe(seed=1, epochs=1), tmp_path)
+    assert rows(other)[0]["loss"] != rows(whole)[0]["loss"]
+    images = tiny("train", None)
+    one, two = (initial_model(recipe(seed=seed), images).state_dict() for seed in (0, 1))
+    name = "layers.classes.weight"
+    # Draws of N(0, 1) that share nothing: their correlation is near 0, not near 1.
+    shared = (one[name] * two[name]).mean()
+    assert abs(shared) < 4 / one[name].numel() ** 0.5
+
+
+def test_the_first_weights_are_a_function_of_the_recipe_alone() -> None:
+    images = tiny("train", None)
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    one = initial_model(recipe(), images).state_dict()
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(4)
+    two = initial_model(recipe(epochs=9, batch_size=1), images).state_dict()
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_fit_leaves_the_global_generators_alone(tmp_path: Path) -> None:
+    def states() -> tuple:
+        state = np.random.get_state()  # noqa: NPY002
+        return torch.get_rng_state().tolist(), state[1].tolist(), random.getstate()
+
+    before = states()
+    fit(recipe(epochs=1), tmp_path)
+    assert states() == before
+
+
+@pytest.mark.parametrize("at", [0, STEPS, STEPS + 1, EPOCHS * STEPS - 1])
+def test_an_error_in_a_step_costs_no_more_than_its_epoch(
+    whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "training_step", step_that(raising(RuntimeError("out")), at))
+        with pytest.raises(RuntimeError, match="out"):
+            fit(recipe(), tmp_path)
+    assert len(Run(tmp_path).metrics()) == at // STEPS
+    assert not Run(tmp_path).is_done
+    assert_readable(tmp_path)
+
+    trained = []
+    step = Training.training_step
+
+    def spy(self, batch, batch_idx):
+        trained.append((self.current_epoch, batch_idx))
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(Training, "training_step", spy)
+    assert_same(fit(recipe(), tmp_path), whole)
+    left = range(at // STEPS, EPOCHS)
+    assert trained == [(epoch, k) for epoch in left for k in range(STEPS)]
+
+
+@pytest.mark.parametrize("hook", ["on_train_epoch_start", "on_train_epoch_end"])
+def test_an_error_in_a_callback_costs_no_more_than_its_epoch(
+    whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hook: str
+) -> None:
+    def broken(self, trainer, module) -> None:
+        if trainer.current_epoch == 1:
+            raise RuntimeError("no screen")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FIT.ShowProgress, hook, broken)
+        with pytest.raises(RuntimeError, match="no screen"):
+            fit(recipe(), tmp_path)
+    assert len(Run(tmp_path).metrics()) == 1
+    assert_same(fit(recipe(), tmp_path), whole)
+
+
+def test_an_interrupt_costs_no_more_than_its_epoch(
+    whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "training_step", step_that(raising(KeyboardInterrupt()), STEPS + 2))
+        with pytest.raises((TorchcapsError, KeyboardInterrupt, SystemExit)):
+            fit(recipe(), tmp_path)
+    assert [row["epoch"] for row in Run(tmp_path).metrics()] == [1]
+    assert_same(fit(recipe(), tmp_path), whole)
+
+
+def test_an_interrupt_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Training, "training_step", step_that(raising(KeyboardInterrupt()), 1))
+    with pytest.raises((TorchcapsError, KeyboardInterrupt), match="the same command continues"):
+        fit(recipe(epochs=1), tmp_path)
+
+
+def test_after_an_interrupt_another_one_is_still_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr(Training, "training_step", step_that(raising(KeyboardInterrupt()), 1))
+    with pytest.raises((TorchcapsError, KeyboardInterrupt, SystemExit)):
+        fit(recipe(epochs=1), tmp_path)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+CHILD = """
+import os, signal, sys
+import torch
+from torchcaps.data import SOURCES, PartWholeSpec, part_whole
+from torchcaps.train import fit, read_recipe
+from torchcaps.train.module import Training
+
+torch.set_num_threads(1)
+SOURCES["tiny"] = lambda split, root: part_whole(split, 48, spec=PartWholeSpec(size=20))
+step = Training.training_step
+
+def training_step(self, batch, batch_idx):
+    if self.global_step == int(sys.argv[3]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return step(self, batch, batch_idx)
+
+Training.training_step = training_step
+fit(read_recipe(sys.argv[1]), sys.argv[2])
+"""
+
+
+def test_a_killed_process_costs_no_more_than_its_epoch(whole: Run, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    words = [sys.executable, "-c", CHILD, str(whole.recipe_file), str(out), str(STEPS + 1)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert [row["epoch"] for row in Run(out).metrics()] == [1]
+    assert_readable(out)
+    assert_same(fit(recipe(), out), whole)
+
+
+def test_what_a_step_draws_is_the_same_after_a_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: dict[int, list[float]] = {}
+
+    def training_step(self, batch, batch_idx):
+        drawn.setdefault(self.global_step, []).append(float(torch.rand(())))
+        if stop_at == self.global_step:
+            raise RuntimeError("out")
+        return step(self, batch, batch_idx)
+
+    step = Training.training_step
+    monkeypatch.setattr(Training, "training_step", training_step)
+    stop_at = None
+    fit(recipe(), tmp_path / "whole")
+    stop_at = STEPS + 1
+    with pytest.raises(RuntimeError, match="out"):
+        fit(recipe(), tmp_path / "stopped")
+    stop_at = None
+    fit(recipe(), tmp_path / "stopped")
+    # Each step of the whole run drew a number of its own, and drew it again in the stopped one.
+    assert sorted(drawn) == list(range(EPOCHS * STEPS))
+    assert all(len(set(numbers)) == 1 for numbers in drawn.values())
+    assert len({numbers[0] for numbers in drawn.values()}) == EPOCHS * STEPS
+    assert [len(drawn[step]) for step in range(EPOCHS * STEPS)] == [2] * 3 + [3, 3] + [2] * 4
+
+
+# The files that two epochs replace, in their order.
+WRITES = [
+    "recipe",
+    "environment",
+    "metrics 1",
+    "state 1",
+    "metrics 2",
+    "state 2",
+    "model",
+    "result",
+]
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return fit(recipe(epochs=2), tmp_path_factory.mktemp("short"))
+
+
+@pytest.mark.parametrize("last", [pytest.param(k, id=WRITES[k]) for k in range(8)])
+def test_a_crash_between_any_two_writes_leaves_a_run_that_goes_on(
+    short: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: int
+) -> None:
+    replace = Path.replace
+    done = []
+
+    def replace_or_crash(self: Path, target: Path) -> Path:
+        if len(done) == last:
+            raise Crash
+        done.append(target.name)
+        return replace(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", replace_or_crash)
+        with pytest.raises(Crash):
+            fit(recipe(epochs=2), tmp_path)
+    assert len(done) == last
+    assert_readable(tmp_path)
+    assert {file.name for file in tmp_path.iterdir() if file.suffix != ".partial"} == set(done)
+    assert_same(fit(recipe(epochs=2), tmp_path), short)
+
+
+@pytest.mark.parametrize(
+    ("how", "at", "visible"),
+    [
+        ("write_text", 2, "environment recipe"),
+        pytest.param("write_text", 3, "environment recipe metrics state"),
+        ("write_bytes", 0, "environment recipe metrics state"),
+        ("write_text", 4, "environment recipe metrics state model"),
+    ],
+)
+def test_a_file_half_written_is_never_seen(
+    short: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, at: int, visible: str
+) -> None:
+    write = getattr(Path, how)
+    calls = []
+
+    def half(self: Path, content, *rest):
+        calls.append(self)
+        if len(calls) > at:
+            write(self, content[: len(content) // 2], *rest)
+            raise Crash
+        return write(self, content, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, how, half)
+        with pytest.raises(Crash):
+            fit(recipe(epochs=2), tmp_path)
+    assert_readable(tmp_path)
+    whole_files = {file.stem for file in tmp_path.iterdir() if file.suffix != ".partial"}
+    assert whole_files == set(visible.split())
+    assert_same(fit(recipe(epochs=2), tmp_path), short)
+
+
+def test_a_state_half_written_is_never_seen(
+    short: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = FIT.lightning.Trainer
+    save = trainer.save_checkpoint
+
+    def half(self, path: Path) -> None:
+        save(self, path)
+        if self.current_epoch == 1:
+            content = path.read_bytes()
+            path.write_bytes(content[: len(content) // 2])
+            raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer, "save_checkpoint", half)
+        with pytest.raises(Crash):
+            fit(recipe(epochs=2), tmp_path)
+    assert_readable(tmp_path)
+    # A row more than the state knows of; the row is written again.
+    assert [row["epoch"] for row in Run(tmp_path).metrics()] == [1, 2]
+    assert torch.load(Run(tmp_path).state_file, weights_only=True)["global_step"] == STEPS
+    assert_same(fit(recipe(epochs=2), tmp_path), short)
+
+
+def test_a_finished_run_is_returned_as_it_is(whole: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = contents(whole.folder)
+    monkeypatch.setitem(SOURCES, "tiny", lambda split, root: pytest.fail("data were asked for"))
+    assert fit(recipe(), whole.folder) == whole
+    assert contents(whole.folder) == before
+
+
+def test_another_recipe_and_a_foreign_folder_are_refused_before_any_data_are_read(
+    whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SOURCES, "tiny", lambda split, root: pytest.fail("data were asked for"))
+    (tmp_path / "thesis.tex").write_text("years of work")
+    for folder, words in (
+        (whole.folder, r"holds a run of another recipe \(epochs 3 there, 4 here\); continue it"),
+        (tmp_path, "is not empty and holds no run; nothing was touched: choose a new folder"),
+    ):
+        before = contents(folder)
+        with pytest.raises(TorchcapsError, match=words):
+            fit(recipe(epochs=4), folder)
+        assert contents(folder) == before
+
+
+def test_test_images_are_looked_at_once_after_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened = []
+
+    def source(split: str, root: object) -> ImageSet:
+        happened.append(split)
+        return tiny(split, root)
+
+    step = Training.training_step
+
+    def training_step(self, batch, batch_idx):
+        happened.append(self.current_epoch)
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setitem(SOURCES, "tiny", source)
+    monkeypatch.setattr(Training, "training_step", training_step)
+    fit(recipe(epochs=2), tmp_path)
+    assert happened == ["train", 0, 0, 0, 1, 1, 1, "test"]
+
+
+def test_validation_images_come_out_of_the_training_split_and_are_never_trained_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, set[bytes]] = {"training_step": set(), "validation_step": set()}
+
+    def spy_on(name: str) -> None:
+        step = getattr(Training, name)
+
+        def spy(self, batch, batch_idx):
+            seen[name].update(image.numpy().tobytes() for image in batch[0])
+            return step(self, batch, batch_idx)
+
+        monkeypatch.setattr(Training, name, spy)
+
+    for name in seen:
+        spy_on(name)
+    fit(recipe(epochs=2), tmp_path)
+    trained, validated = seen.values()
+    images = tiny("train", None)
+    assert (len(trained), len(validated)) == (43, 5)
+    assert not trained & validated
+    assert trained | validated == {image.numpy().tobytes() for image in images.pixels(slice(None))}
+
+
+class Brightest(nn.Module):
+    """Scores of the classes are the first pixels of the channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, image: Tensor) -> Output:
+        return Output(image[:, :, 0, 0] * self.scale, "lengths")
+
+
+def test_accuracy_is_the_share_of_right_answers() -> None:
+    brightest = torch.tensor([0, 1, 2, 0, 1, 2, 2])
+    pixels = nn.functional.one_hot(brightest, 3).float()[:, :, None, None]
+    images = ImageSet("seven", pixels, torch.tensor([0, 1, 2, 1, 1, 0, 2]), ("a", "b", "c"))
+    model = Brightest()
+    assert accuracy(model, images) == 5 / 7
+    # The last batch is smaller and counts no more for it.
+    assert accuracy(model, images, batch_size=3) == 5 / 7
+    assert model.scale.grad is None
+
+
+def test_the_result_is_the_accuracy_of_the_saved_network(whole: Run) -> None:
+    from torchcaps.models import load as load_model
+
+    expected = accuracy(load_model(whole.model_file), load("tiny", split="test"))
+    assert whole.result()["test_accuracy"] == expected

@@ -1,0 +1,88 @@
+"""What Lightning trains: the papers' losses added up by hand, Adam, and draws of one's own."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from torchcaps.train import Recipe, make_recipe
+from torchcaps.train.module import Training
+from torchcaps.types import Output
+
+
+class Fixed(nn.Module):
+    """Two classes with lengths 0.5 and 0.3 for every image, and a black reconstruction."""
+
+    def __init__(self, draws: bool):
+        super().__init__()
+        self.lengths = nn.Parameter(torch.tensor([0.5, 0.3]))
+        self.draws = draws
+        self.targets: list[Tensor | None] = []
+
+    def forward(self, image: Tensor, target: Tensor | None = None) -> Output:
+        self.targets.append(target)
+        drawn = torch.zeros_like(image) if self.draws else None
+        return Output(self.lengths.expand(len(image), 2), "lengths", None, drawn)
+
+
+def recipe(**changed: object) -> Recipe:
+    fields = {"model": "mitterreiter_5x16", "data": "part-whole", "reconstruction_weight": 0.01}
+    return make_recipe(**fields | changed)
+
+
+def logged_by(training: Training, step: str) -> dict[str, tuple[float, int]]:
+    found = {}
+
+    def log(name: str, value: Tensor, *, batch_size: int, **how: bool) -> None:
+        found[name] = (value.item(), batch_size)
+
+    training.log = log
+    # Three images of two grey pixels each; labels 0, 0, 1.
+    batch = torch.full((3, 1, 1, 2), 0.5), torch.tensor([0, 0, 1])
+    loss = getattr(training, step)(batch, 0)
+    assert (loss is None) == (step == "validation_step")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("step", "before"), [("training_step", ""), ("validation_step", "validation_")]
+)
+@pytest.mark.parametrize("draws", [True, False])
+def test_the_loss_is_margin_plus_weighted_reconstruction(step, before, draws) -> None:
+    model = Fixed(draws)
+    # Right class 0: (0.9 - 0.5)² + 0.5 (0.3 - 0.1)² = 0.18; right class 1: 0.36 + 0.08 = 0.44.
+    margin = (0.18 + 0.18 + 0.44) / 3
+    # Two pixels off by 0.5 each: 0.5.
+    expected = margin + (0.01 * 0.5 if draws else 0)
+    logged = logged_by(Training(model, recipe()), step)
+    assert set(logged) == {f"{before}loss", f"{before}accuracy"}
+    assert logged[f"{before}loss"] == (pytest.approx(expected, abs=1e-6), 3)
+    assert logged[f"{before}accuracy"] == (pytest.approx(2 / 3), 3)
+    # The decoder is told the label: it draws the right class, not the longest.
+    assert model.targets[0].tolist() == [0, 0, 1]
+
+
+def test_the_optimiser_is_adam_at_the_rate_of_the_recipe() -> None:
+    model = Fixed(False)
+    optimiser = Training(model, recipe(learning_rate=0.25)).configure_optimizers()
+    assert type(optimiser) is torch.optim.Adam
+    before = model.lengths.detach().clone()
+    model.lengths.grad = torch.tensor([3.0, -0.01])
+    optimiser.step()
+    # The first step of Adam is the rate, whatever the size of the gradient.
+    moved = model.lengths.detach() - before
+    assert torch.allclose(moved, torch.tensor([-0.25, 0.25]), atol=1e-5)
+
+
+def test_each_step_draws_numbers_of_its_own_whatever_was_drawn_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def drawn(seed: int, step: int) -> float:
+        monkeypatch.setattr(Training, "global_step", step)
+        torch.rand(seed + step + 1)
+        Training(Fixed(False), recipe(seed=seed)).on_train_batch_start((), 0)
+        return float(torch.rand(()))
+
+    moments = [(seed, step) for seed in range(3) for step in range(4)]
+    numbers = {moment: drawn(*moment) for moment in moments}
+    assert len(set(numbers.values())) == 12
+    assert {moment: drawn(*moment) for moment in reversed(moments)} == numbers

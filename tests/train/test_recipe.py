@@ -1,0 +1,166 @@
+"""A recipe: frozen, told apart by its digest, the same through TOML and JSON, strict in words."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.train import Recipe, make_recipe, read_recipe
+
+NAMES = {"model": "capsnet", "data": "mnist"}
+CHANGED = {
+    "model": "mitterreiter_5x16",
+    "data": "part-whole",
+    "options": {"routing": "uniform"},
+    "epochs": 4,
+    "batch_size": 127,
+    "learning_rate": 0.0011,
+    "reconstruction_weight": 0.0,
+    "validation_share": 0.2,
+    "seed": 1,
+}
+
+
+def text_of(call) -> str:
+    with pytest.raises(TorchcapsError) as error:
+        call()
+    text = str(error.value)
+    assert "\n" not in text
+    return text
+
+
+def test_the_digest_changes_with_every_field() -> None:
+    assert set(CHANGED) == set(Recipe.model_fields)
+    recipes = [make_recipe(**NAMES)]
+    recipes += [make_recipe(**NAMES | {name: value}) for name, value in CHANGED.items()]
+    recipes += [make_recipe(**NAMES, options={"routing": "dynamic"})]
+    digests = {recipe.digest() for recipe in recipes}
+    assert len(digests) == len(recipes)
+    assert all(len(digest) == 12 and int(digest, 16) >= 0 for digest in digests)
+
+
+def test_the_digest_is_the_same_in_every_process() -> None:
+    # Pinned, because records name runs by it.
+    assert make_recipe(**NAMES).digest() == "c0a1a1363c52"
+    assert make_recipe(**CHANGED).digest() == "272a6ee40651"
+
+
+def test_equal_recipes_have_equal_digests() -> None:
+    one = make_recipe(**NAMES, options={"iterations": 1, "bias": True})
+    other = make_recipe(**NAMES, options={"bias": True, "iterations": 1})
+    assert one == other
+    assert one.digest() == other.digest()
+
+
+def test_json_brings_back_the_same_recipe(tmp_path: Path) -> None:
+    options = {"routing": "uniform", "iterations": 2, "bias": True, "weight_std": 1.0}
+    recipe = make_recipe(**CHANGED | {"options": options})
+    file = tmp_path / "recipe.json"
+    file.write_text(recipe.model_dump_json())
+    back = read_recipe(file)
+    assert back == recipe
+    assert back.digest() == recipe.digest()
+    kinds = [type(value) for value in back.options.values()]
+    assert kinds == [str, int, bool, float]
+
+
+def test_toml_gives_the_recipe_it_spells(tmp_path: Path) -> None:
+    file = tmp_path / "recipe.toml"
+    file.write_text(
+        'model = "mitterreiter_5x16"\ndata = "part-whole"\nepochs = 4\nbatch_size = 127\n'
+        "learning_rate = 0.0011\nreconstruction_weight = 0.0\nvalidation_share = 0.2\nseed = 1\n"
+        '[options]\nrouting = "uniform"\n'
+    )
+    assert read_recipe(file) == make_recipe(**CHANGED)
+
+
+def test_a_recipe_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        make_recipe(**NAMES).epochs = 5
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        (
+            NAMES | {"lerning_rate": 1e-3},
+            "a recipe has no field 'lerning_rate'; did you mean 'learning_rate'? known: batch_size",
+        ),
+        (
+            NAMES | {"epochs": 0},
+            "the recipe does not hold: epochs: input should be greater than or equal to 1, not 0.",
+        ),
+        (
+            NAMES | {"epochs": "3"},
+            "the recipe does not hold: epochs: input should be a valid integer, not '3'.",
+        ),
+        (NAMES | {"seed": True}, "seed: input should be a valid integer, not True."),
+        (NAMES | {"seed": 2**32}, "seed: input should be less than 4294967296, not 4294967296."),
+        (NAMES | {"learning_rate": 0.0}, "learning_rate: input should be greater than 0, not 0.0."),
+        (
+            NAMES | {"learning_rate": float("nan")},
+            "not nan.",
+        ),
+        (NAMES | {"validation_share": 1.0}, "validation_share: input should be less than 1"),
+        (
+            NAMES | {"model": "capsnt"},
+            "model: 'capsnt' is unknown; did you mean 'capsnet'? known: capsnet, mitter",
+        ),
+        (
+            NAMES | {"data": "mnst"},
+            "data: 'mnst' is unknown; did you mean 'mnist'? known: mnist, part-whole.",
+        ),
+        (NAMES | {"options": 3}, "options: input should be a valid dictionary, not 3."),
+        ({"data": "mnist"}, "the recipe does not hold: model: field required."),
+        (
+            {"model": "capsnet", "epochs": -1, "batch_size": "8"},
+            "the recipe does not hold: data: field required; epochs: input should be greater than "
+            "or equal to 1, not -1; batch_size: input should be a valid integer, not '8'.",
+        ),
+    ],
+)
+def test_everything_wrong_is_told_in_one_sentence(fields: dict, words: str) -> None:
+    assert words in text_of(lambda: make_recipe(**fields))
+
+
+@pytest.mark.parametrize(
+    "fields", [{"learning_rate": float("inf")}, {"options": {"weight_std": float("nan")}}]
+)
+def test_a_number_that_json_cannot_hold_is_refused(fields: dict) -> None:
+    text_of(lambda: make_recipe(**NAMES, **fields))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.toml", b"model =", "a.toml cannot be read as TOML (Invalid value"),
+        ("a.toml", b"\xff\xfe", "a.toml cannot be read as TOML ('utf-8' codec"),
+        ("a.toml", b'data = "mnist"', "the recipe does not hold: model: field required."),
+        ("a.toml", b"epochz = 3", "a recipe has no field 'epochz'; did you mean 'epochs'? known:"),
+        ("a.json", b"{", "a.json cannot be read as JSON (Expecting property name"),
+        ("a.json", b"[]", "a.json must hold the fields of a recipe by name, options too."),
+        (
+            "a.json",
+            b'{"model": "capsnet"}',
+            "a.json: the recipe does not hold: data: field required.",
+        ),
+        (
+            "a.json",
+            b'{"model": "capsnet", "data": "mnist", "epochz": 3}',
+            "a.json: a recipe has no field 'epochz'; did you mean 'epochs'? known:",
+        ),
+    ],
+)
+def test_a_file_that_is_no_recipe_is_told_by_name(
+    tmp_path: Path, name: str, content: bytes, words: str
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(content)
+    assert words in text_of(lambda: read_recipe(file))
+
+
+def test_a_missing_file_is_told_by_name(tmp_path: Path) -> None:
+    missing = tmp_path / "none.toml"
+    expected = f"there is no recipe at {missing}; a run folder holds a recipe.json."
+    assert text_of(lambda: read_recipe(missing)) == expected

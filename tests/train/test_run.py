@@ -1,0 +1,177 @@
+"""A run folder: made once, never for another recipe, every file old or new and never half."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.train import Run, make_recipe
+from torchcaps.train.run import _commit, environment, write_whole
+
+RECIPE = make_recipe(model="capsnet", data="mnist", epochs=2)
+
+
+def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
+    return {
+        file.name: (file.read_bytes(), file.stat().st_mtime_ns)
+        for file in folder.iterdir()
+        if file.is_file()
+    }
+
+
+def test_begin_makes_the_folder_and_writes_what_will_be_trained(tmp_path: Path) -> None:
+    run = Run(tmp_path / "a" / "run")
+    run.begin(RECIPE)
+    assert sorted(file.name for file in run.folder.iterdir()) == ["environment.json", "recipe.json"]
+    assert run.recipe == RECIPE
+    assert run.metrics() == []
+    assert not run.is_done
+
+
+def test_begin_again_touches_nothing(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.begin(RECIPE)
+    before = contents(tmp_path)
+    run.begin(RECIPE)
+    assert contents(tmp_path) == before
+
+
+def test_another_recipe_is_refused_and_the_differences_listed(tmp_path: Path) -> None:
+    Run(tmp_path).begin(RECIPE)
+    before = contents(tmp_path)
+    other = make_recipe(model="capsnet", data="mnist", epochs=3, seed=5)
+    with pytest.raises(TorchcapsError) as error:
+        Run(tmp_path).check(other)
+    assert str(error.value) == (
+        f"{tmp_path} holds a run of another recipe (epochs 2 there, 3 here; seed 0 there, 5 here); "
+        f"continue it with its own recipe, or choose another folder."
+    )
+    assert contents(tmp_path) == before
+
+
+def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    before = contents(tmp_path)
+    with pytest.raises(TorchcapsError) as error:
+        Run(tmp_path).check(RECIPE)
+    assert str(error.value) == (
+        f"{tmp_path} is not empty and holds no run; nothing was touched: choose a new folder."
+    )
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("leftovers", [[], [".recipe.json.12.partial", "state.partial"]])
+def test_an_empty_folder_will_do_and_so_will_one_of_leftovers(
+    tmp_path: Path, leftovers: list[str]
+) -> None:
+    for name in leftovers:
+        (tmp_path / name).write_text('{"mod')
+    run = Run(tmp_path)
+    run.check(RECIPE)
+    run.begin(RECIPE)
+    run.check(RECIPE)
+    assert run.recipe == RECIPE
+
+
+def test_a_folder_that_is_not_there_is_made_by_begin_alone(tmp_path: Path) -> None:
+    run = Run(tmp_path / "new")
+    run.check(RECIPE)
+    assert not run.folder.exists()
+    run.begin(RECIPE)
+    run.check(RECIPE)
+
+
+def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "run"
+    file.write_text("years of work")
+    with pytest.raises(TorchcapsError) as error:
+        Run(file).check(RECIPE)
+    assert str(error.value) == f"{file} is a file; a run needs a folder."
+    assert file.read_text() == "years of work"
+
+
+def test_a_recipe_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    Run(tmp_path).begin(RECIPE)
+    (tmp_path / "recipe.json").write_text('{"model"')
+    with pytest.raises(TorchcapsError, match=r"recipe\.json cannot be read as JSON"):
+        Run(tmp_path).check(RECIPE)
+
+
+def test_rows_of_metrics_come_back_as_they_went(tmp_path: Path) -> None:
+    rows = [{"epoch": 1, "loss": 0.1 + 0.2}, {"epoch": 2, "loss": 1e-300}]
+    run = Run(tmp_path)
+    run.write_metrics(rows)
+    assert run.metrics() == rows
+    assert run.metrics_file.read_text().count("\n") == 2
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch) -> None:
+    file = tmp_path / "result.json"
+    write_whole(file, "old")
+    seen = []
+
+    def broken(self: Path, target: Path) -> None:
+        seen.append((self.parent == target.parent, self.read_text(), file.read_text()))
+        raise OSError("disk on fire")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", broken)
+        with pytest.raises(OSError, match="disk on fire"):
+            write_whole(file, "new")
+    # The new text lay complete beside the old one, on the same disk, before the change.
+    assert seen == [(True, "new", "old")]
+    assert file.read_text() == "old"
+    write_whole(file, "newer")
+    assert file.read_text() == "newer"
+
+
+def test_done_means_that_the_result_is_written(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.begin(RECIPE)
+    run.model_file.write_bytes(b"")
+    assert not run.is_done
+    write_whole(run.result_file, json.dumps({"test_accuracy": 0.5}))
+    assert run.is_done
+    assert run.result() == {"test_accuracy": 0.5}
+
+
+def test_the_environment_says_what_numbers_depend_on(monkeypatch) -> None:
+    monkeypatch.setattr("sys.argv", ["/somewhere/bin/torchcaps", "train", "--seed", "3"])
+    found = environment()
+    assert found["torch"] == torch.__version__
+    assert found["threads"] == torch.get_num_threads()
+    assert found["command"] == "torchcaps train --seed 3"
+    assert found["machine"].endswith(f", {os.cpu_count()} cores")
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_the_commit_is_that_of_the_source_and_tells_of_changes(tmp_path: Path, monkeypatch) -> None:
+    package = tmp_path / "src" / "torchcaps"
+    (package / "train").mkdir(parents=True)
+    monkeypatch.setattr("torchcaps.train.run.__file__", str(package / "train" / "run.py"))
+    (package / "__init__.py").write_text("")
+    assert _commit() is None
+
+    def git(*words: str) -> str:
+        who = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+        done = subprocess.run(
+            ["git", "-C", str(tmp_path), *who, *words], capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    git("init", "--quiet")
+    (tmp_path / "thesis.tex").write_text("")
+    git("add", "thesis.tex")
+    git("commit", "--quiet", "-m", "somebody else's")
+    # Installed inside a repository that does not track it: that commit tells nothing.
+    assert _commit() is None
+    git("add", "src")
+    git("commit", "--quiet", "-m", "ours")
+    head = git("rev-parse", "--short=12", "HEAD")
+    assert _commit() == head
+    (package / "__init__.py").write_text("changed = True\n")
+    assert _commit() == head + "+changes"

@@ -1,0 +1,170 @@
+"""Pictures, read back from the figure: bars, crosses and lines are the numbers."""
+
+import pytest
+import torch
+from matplotlib.collections import LineCollection
+from matplotlib.patches import Rectangle
+
+from torchcaps.analysis import capsule_activity, routing_dynamics
+from torchcaps.viz import draw_activity, draw_mean_couplings, draw_parse_tree, to_svg
+from torchcaps.viz.layered import BAR, MOST_SHOWN
+from torchcaps.viz.palette import DEAD, WARMTH
+from traces import even, network, switching
+
+PRIMARY = [[0.25, 0.75, 0.0], [0.5, 0.125, 0.0]]
+CLASSES = [[0.9, 0.1], [0.2, 0.8]]
+# The child in the middle leans most, to the second parent, in the second image.
+COUPLING = [
+    [[0.6, 0.4], [0.7, 0.3], [0.5, 0.5]],
+    [[0.6, 0.4], [0.1, 0.9], [0.5, 0.5]],
+]
+TRACE = network({"classes": COUPLING}, {"primary": PRIMARY, "classes": CLASSES})
+IMAGE = torch.rand(1, 6, 5, generator=torch.Generator().manual_seed(0))
+
+
+def tree(index=1, **options):
+    return draw_parse_tree(TRACE, IMAGE, index=index, **options)
+
+
+def means(trace=TRACE):
+    return draw_mean_couplings(routing_dynamics(trace), capsule_activity(trace))
+
+
+def bars(figure):
+    """Heights of the bars from the lowest row up; each stands before a full one in grey."""
+    patches = [each for each in figure.axes[0].patches if isinstance(each, Rectangle)]
+    assert {each.get_height() for each in patches[0::2]} == {BAR}
+    return [each.get_height() for each in patches[1::2]]
+
+
+def lines(figure):
+    return [each for each in figure.axes[0].collections if isinstance(each, LineCollection)]
+
+
+def marks(figure, marker):
+    return [each for each in figure.axes[0].lines if each.get_marker() == marker]
+
+
+def words(figure):
+    return [text.get_text() for axes in figure.axes for text in axes.texts]
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [tree, means, lambda: draw_activity(capsule_activity(TRACE))],
+    ids=["tree", "means", "activity"],
+)
+def test_the_same_numbers_give_the_same_bytes(draw):
+    first, second = to_svg(draw()), to_svg(draw())
+    assert first == second
+    assert first.startswith("<?xml")
+
+
+def test_bars_of_a_tree_are_lengths_of_the_image():
+    assert bars(tree()) == pytest.approx([BAR * x for x in (0.5, 0.125, 0.0, 0.2, 0.8)])
+    assert bars(tree(0)) == pytest.approx([BAR * x for x in (0.25, 0.75, 0.0, 0.9, 0.1)])
+
+
+def test_lines_of_a_tree_are_couplings_of_the_image():
+    (collection,) = lines(tree())
+    assert len(collection.get_segments()) == 3 * 2
+    alpha, width = collection.get_colors()[:, 3], collection.get_linewidths()
+    strength = sorted(c for row in COUPLING[1] for c in row)
+    assert sorted(alpha) == pytest.approx([0.04 + 0.96 * c for c in strength])
+    assert sorted(width) == pytest.approx([0.35 + 2.4 * c for c in strength])
+    # Child 1 of 3 and parent 1 of 2, at the centres of their bars.
+    darkest = collection.get_segments()[int(alpha.argmax())]
+    assert darkest.tolist() == [pytest.approx([1.5 / 3, BAR]), pytest.approx([1.5 / 2, 1.0])]
+    # Strong lines are drawn last.
+    assert list(alpha) == sorted(alpha)
+
+
+def test_a_tree_names_the_longest_class():
+    figure = tree(class_names=("cat", "dog"))
+    assert "longest class capsule: dog" in words(figure)
+    assert [text for text in words(figure) if text in ("cat", "dog")] == ["cat", "dog"]
+    assert "longest class capsule: 1" in words(tree())
+    assert "longest class capsule: 0" in words(tree(0))
+
+
+def test_a_tree_shows_its_image():
+    (shown,) = tree().axes[1].images
+    assert shown.get_array().shape == (6, 5)
+    colour = draw_parse_tree(TRACE, torch.rand(3, 6, 5))
+    assert colour.axes[1].images[0].get_array().shape == (6, 5, 3)
+
+
+def test_an_image_of_two_channels_can_be_drawn():
+    draw_parse_tree(TRACE, torch.rand(2, 6, 5))
+
+
+def test_bars_of_means_are_mean_lengths_with_their_spread():
+    figure = means()
+    assert bars(figure) == pytest.approx([BAR * x for x in (0.375, 0.4375, 0.0, 0.55, 0.45)])
+    # Means 0.375, 0.4375, 0, 0.55, 0.45; half the distance of two images is the deviation.
+    spreads = [line.get_ydata() for line in marks(figure, "None")]
+    low_high = [(0.25, 0.5), (0.125, 0.75), (0, 0), (0.2, 0.9), (0.1, 0.8)]
+    for spread, (low, high), row in zip(spreads, low_high, (0, 0, 0, 1, 1), strict=True):
+        assert list(spread) == pytest.approx([row + BAR * low, row + BAR * high])
+
+
+def test_dead_capsules_are_crossed_out():
+    (cross,) = marks(means(), "x")
+    assert list(cross.get_xdata()) == pytest.approx([2.5 / 3])
+    assert cross.get_color() == DEAD
+    assert not marks(means(network({"classes": even(2, 3, 2)})), "x")
+
+
+def test_lines_that_change_are_warm_and_others_cold():
+    (collection,) = lines(means(network({"classes": switching(2, 2)})))
+    assert {tuple(colour[:3]) for colour in collection.get_colors()} == {WARMTH(1.0)[:3]}
+    (collection,) = lines(means(network({"classes": even(2, 3, 2)})))
+    assert {tuple(colour[:3]) for colour in collection.get_colors()} == {WARMTH(0.0)[:3]}
+    assert collection.get_colors()[:, 3] == pytest.approx([0.04 + 0.96 * 0.5] * 6)
+
+
+def test_every_routed_layer_has_its_lines():
+    figure = means(network({"hidden": even(2, 3, 4), "classes": even(2, 4, 2)}))
+    assert [len(each.get_segments()) for each in lines(figure)] == [12, 8]
+    assert [text for text in words(figure) if text in ("primary", "hidden", "classes")] == [
+        "primary",
+        "hidden",
+        "classes",
+    ]
+
+
+def test_activity_has_one_mark_a_capsule():
+    figure = draw_activity(capsule_activity(TRACE))
+    alive = [float(mark.get_xdata()[0]) for mark in marks(figure, "o")]
+    # Shortest first in each layer.
+    assert alive == pytest.approx([0.375, 0.4375, 0.45, 0.55])
+    (cross,) = marks(figure, "x")
+    assert list(cross.get_xdata()) == [0]
+    assert words(figure) == ["2 of 3 active\n1 dead", "2 of 2 active\nnone dead"]
+
+
+MANY = 40
+LONG = torch.stack([torch.linspace(0.1, 0.9, MANY), torch.linspace(0.1, 0.9, MANY)])[
+    :, torch.randperm(MANY, generator=torch.Generator().manual_seed(3))
+]
+LARGE = network({"classes": even(2, MANY, 2)}, {"primary": LONG})
+
+
+@pytest.mark.parametrize(
+    "draw", [lambda: draw_parse_tree(LARGE, IMAGE), lambda: means(LARGE)], ids=["tree", "means"]
+)
+def test_of_a_large_layer_the_longest_are_shown(draw):
+    figure = draw()
+    border = LONG[0].sort(descending=True).values[MOST_SHOWN - 1]
+    longest = [BAR * float(x) for x in LONG[0] if x >= border]
+    assert bars(figure)[:MOST_SHOWN] == pytest.approx(longest)
+    assert len(bars(figure)) == MOST_SHOWN + 2
+    assert f"primary\n{MOST_SHOWN} of {MANY}" in words(figure)
+    assert [len(each.get_segments()) for each in lines(figure)] == [MOST_SHOWN * 2]
+
+
+def test_the_longest_of_many_classes_without_names():
+    lengths = torch.full((2, MANY), 0.5)
+    lengths[:, :5], lengths[:, 39] = 0.1, 0.9
+    trace = network({"classes": even(2, 3, MANY)}, {"classes": lengths})
+    assert "longest class capsule: 39" in words(draw_parse_tree(trace, IMAGE))
