@@ -152,3 +152,11 @@ def test_indices_of_any_integer_type_are_classes():
 def test_a_flag_is_no_class():
     with pytest.raises(TorchcapsError, match=r"but came as torch.bool with shape \[1\]"):
         margin_loss(LENGTHS, torch.tensor([True]))
+
+
+@pytest.mark.parametrize(("target", "span"), [([3], "3 to 3"), ([-1], "-1 to -1")])
+def test_a_label_out_of_range_is_explained(target, span):
+    with pytest.raises(
+        TorchcapsError, match=f"^target must be 0 to 2 for 3 classes.* from {span};"
+    ):
+        margin_loss(LENGTHS, torch.tensor(target))

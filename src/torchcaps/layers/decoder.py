@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.ops.checks import may_look
+from torchcaps.ops.checks import check_classes
 from torchcaps.types import Capsules
 
 __all__ = ["Decoder"]
@@ -47,8 +47,4 @@ class Decoder(nn.Module):
                 f"target must be class indices, int64 [{batch}], one an image, but came as "
                 f"{target.dtype} with shape {list(target.shape)}."
             )
-        if may_look(target) and not bool(((target >= 0) & (target < self.n_classes)).all()):
-            raise TorchcapsError(
-                f"target must be 0 to {self.n_classes - 1} for {self.n_classes} classes, but goes "
-                f"from {int(target.min())} to {int(target.max())}; count classes from 0."
-            )
+        check_classes(target, self.n_classes)

@@ -17,6 +17,7 @@ from torchcaps.types import Keep
 __all__ = [
     "check_broadcast",
     "check_choice",
+    "check_classes",
     "check_iterations",
     "check_keep",
     "check_votes",
@@ -80,6 +81,15 @@ def check_broadcast(argument: str, value: Tensor | None, shape: Sequence[int], a
 def may_look(tensor: Tensor) -> bool:
     """Whether values may be checked: looking stalls an accelerator and breaks a compiled graph."""
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def check_classes(target: Tensor, n_classes: int) -> None:
+    """Class indices must name a class; looked at only where that is free."""
+    if may_look(target) and not bool(((target >= 0) & (target < n_classes)).all()):
+        raise TorchcapsError(
+            f"target must be 0 to {n_classes - 1} for {n_classes} classes, but goes from "
+            f"{int(target.min())} to {int(target.max())}; count classes from 0."
+        )
 
 
 def without_autocast(tensor: Tensor) -> AbstractContextManager[object]:

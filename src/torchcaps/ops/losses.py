@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.ops.checks import check_classes
 
 __all__ = ["margin_loss", "reconstruction_loss"]
 
@@ -62,4 +63,5 @@ def _present(lengths: Tensor, target: Tensor) -> Tensor:
             f"matrix {list(lengths.shape)}, but came as {target.dtype} with shape "
             f"{list(target.shape)}."
         )
+    check_classes(target, lengths.shape[1])
     return torch.nn.functional.one_hot(target.long(), lengths.shape[1]).to(lengths.dtype)
