@@ -40,8 +40,7 @@ def test_frozen_and_even():
         ),
         Sentence(
             "choice",
-            "No capsule chooses a parent: even the strongest layer gives the favourite 25.0%, "
-            "where an even split gives 25.0%.",
+            "No capsule chooses a parent: every one splits itself evenly among all of them.",
             False,
         ),
         ALIVE,
@@ -148,4 +147,13 @@ def test_a_single_parent_is_no_choice():
     ]
     assert said({"classes": torch.ones(4, 4, 1)})[1].text == (
         "No capsule has a choice: every layer has one parent."
+    )
+
+
+def test_hardly_a_favourite():
+    # 0.27 of a child, where an even split gives 0.25
+    nearly = torch.tensor([0.27, 0.25, 0.25, 0.23]).expand(3, 4, 4)
+    assert said({"classes": nearly})[1].text == (
+        "No capsule chooses a parent: even the strongest layer gives the favourite 27.0%, where an "
+        "even split gives 25.0%."
     )

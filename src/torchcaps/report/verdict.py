@@ -11,6 +11,8 @@ __all__ = ["FROZEN", "PERFECT", "WEAK", "Sentence", "verdict"]
 
 # Borders of dyr, which is 0 when couplings never change and 1 for perfect routing.
 FROZEN, WEAK, PERFECT = 0.05, 0.5, 0.9
+# What float32 leaves of exactly one even share.
+EVEN = 1.00001
 # A favourite parent that gets this many even shares is still no favourite.
 NO_FAVOURITE = 1.1
 # A favourite parent that gets this much of a child is its only parent.
@@ -74,6 +76,9 @@ def _choice(dynamics: RoutingDynamics) -> Sentence:
     if not layers:
         return Sentence("choice", "No capsule has a choice: every layer has one parent.", False)
     most = max(layers, key=lambda layer: layer.strongest / layer.even)
+    if most.strongest < EVEN * most.even:
+        text = "No capsule chooses a parent: every one splits itself evenly among all of them."
+        return Sentence("choice", text, False)
     if most.strongest < NO_FAVOURITE * most.even:
         return Sentence(
             "choice",
