@@ -13,8 +13,8 @@ for t = 1 … iterations:
 Departures:
 1. The update of b after the last iteration is skipped: it changes neither v nor the c it came from.
 Ambiguities:
-1. The papers do not say where gradients stop; `detach` names the readings. Public code has "none" and
-   "votes".
+1. The papers do not say where gradients stop; `detach` names the readings. Public code has "none"
+   and "votes".
 2. The prior b is zero in [peer2022] and [renzulli2025], learned in [mitterreiter2023]: pass it or
    not.
 3. leaky, from the code of [sabour2017]: one more parent, with logit zero, takes what no parent
