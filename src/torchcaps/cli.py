@@ -153,7 +153,8 @@ def _options(pairs: list[str] | None) -> dict[str, Any]:
                 f"--option must be NAME=VALUE, for example routing=uniform, but came as {pair!r}."
             )
         try:
-            options[name] = json.loads(value)
+            # Python's spelling is what `torchcaps models` prints.
+            options[name] = json.loads({"True": "true", "False": "false"}.get(value, value))
         except json.JSONDecodeError:
             options[name] = value
     return options
@@ -166,6 +167,12 @@ def main() -> None:
     except TorchcapsError as error:
         print(f"torchcaps: {error}", file=sys.stderr)
         sys.exit(130 if isinstance(error, Interrupted) else 2)
+    except OSError as error:
+        print(
+            f"torchcaps: {error}; is the path right, may it be written, is there room?",
+            file=sys.stderr,
+        )
+        sys.exit(2)
     except ModuleNotFoundError as error:
         extra = {"lightning": "study", "matplotlib": "study"}.get((error.name or "").split(".")[0])
         if extra is None:

@@ -31,7 +31,8 @@ def test_perfect_routing_is_one(n):
 @pytest.mark.parametrize(("used", "dys"), [(1, 0.0), (2, 10 / 3), (3, 4.7140452), (10, 10.0)])
 def test_switching_between_some_of_ten_parents(used, dys):
     # std of one used parent: sqrt((1/m)(1 − 1/m)), m of them; of perfect routing: 0.3
-    assert measured(switching(used, 10)).dys == pytest.approx(dys, abs=1e-7)
+    # Twice over, because one image shows no dynamics.
+    assert measured(switching(used, 10).repeat(2, 1, 1)).dys == pytest.approx(dys, abs=1e-7)
     assert dys == pytest.approx(used * math.sqrt((1 - 1 / used) / used) / 0.3, abs=1e-7)
 
 
@@ -136,3 +137,19 @@ def test_an_even_split_over_children_is_one_over_children():
     (layer,) = network({"classes": torch.full((2, 4, 3), 1 / 4)})
     (row,) = routing_dynamics((replace(layer, normalised_over="children"),)).layers
     assert (row.even, row.strongest) == (1 / 4, 1 / 4)
+
+
+def test_one_image_shows_no_dynamics():
+    with pytest.raises(
+        TorchcapsError, match="^dynamics compare images, so a trace needs at least two"
+    ):
+        measured(even(1, 3, 4))
+
+
+def test_the_favourite_of_the_dead_does_not_count():
+    # Child 0 gives itself wholly to parent 0; three dead children split evenly.
+    coupling = even(2, 4, 4)
+    coupling[:, 0] = torch.tensor([1.0, 0, 0, 0])
+    length = torch.zeros(2, 4)
+    length[:, 0] = 0.5
+    assert measured(coupling, {"primary": length}).strongest == 1

@@ -184,7 +184,7 @@ def test_options_are_numbers_truths_and_words(tmp_path: Path, call: Call) -> Non
         ),
         (
             ["--option", "routing=unifrm"],
-            "routing='unifrm' is unknown to this network; did you mean 'uniform'?",
+            "routing='unifrm' is unknown; did you mean 'uniform'?",
         ),
         (
             ["--model", "miterreiter"],
@@ -233,7 +233,7 @@ def test_dissect_prints_the_path_of_the_page_alone(
     page = tmp_path / "page.html"
     done = call("dissect", trained, "--out", page)
     assert done == Done(0, f"{page}\n", "")
-    assert "part-whole, 12 held out" in page.read_text()
+    assert "12 of part-whole" in page.read_text()
 
 
 def test_dissect_prints_every_number_as_json(trained: Path, tmp_path: Path, call: Call) -> None:

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from torchcaps.analysis import capsule_activity, routing_dynamics
+from torchcaps.errors import TorchcapsError
 from torchcaps.report import Sentence, verdict
 from traces import even, network, switching
 
@@ -64,8 +65,8 @@ def test_a_dead_layer():
     )
     assert life == Sentence(
         "life",
-        "Layer hidden is dead: none of its 4 capsules answers to any image, "
-        "so nothing passes through it.",
+        "Layer hidden is dead: all of its 4 capsules stay near zero, whatever the image "
+        "(mean length at most 0.05, spread at most 0.05).",
         False,
     )
 
@@ -157,3 +158,30 @@ def test_hardly_a_favourite():
         "No capsule chooses a parent: even the strongest layer gives the favourite 27.0%, where an "
         "even split gives 25.0%."
     )
+
+
+def test_one_class_breaks_no_tree():
+    tree = said({"hidden": switching(4, 4), "classes": torch.ones(4, 4, 1)})[0]
+    assert tree.text.startswith("The tree is built anew for every image: dyr is 1.00")
+
+
+def test_one_living_parent_breaks_the_tree():
+    lengths = torch.zeros(4, 4)
+    lengths[:, 0] = 0.5
+    tree = said(
+        {"hidden": switching(4, 4), "classes": switching(4, 4, n_in=4)}, {"hidden": lengths}
+    )[0]
+    assert tree == Sentence(
+        "tree",
+        "The tree is broken at hidden: no child, or fewer than two parents, are alive there.",
+        False,
+    )
+
+
+def test_nothing_is_said_of_a_network_that_came_apart():
+    coupling = switching(4, 4)
+    coupling[1, 0, 0] = float("nan")
+    with pytest.raises(TorchcapsError, match="^layer classes holds NaN or infinite values"):
+        said({"classes": coupling})
+    with pytest.raises(TorchcapsError, match="^layer hidden holds NaN or infinite values"):
+        said({"hidden": switching(4, 4)}, {"hidden": torch.full((4, 4), float("inf"))})

@@ -55,7 +55,8 @@ def network() -> nn.Module:
 def run(tmp_path: Path, network: nn.Module) -> Run:
     """The files of a finished run, laid down without training."""
     run = Run(tmp_path / "mine")
-    run.begin(make_recipe(model="mitterreiter_5x16", data="tiny", epochs=2, seed=7))
+    recipe = make_recipe(model="mitterreiter_5x16", data="tiny", epochs=2, seed=7)
+    run.begin(recipe, "abc")
     run.write_metrics([{"epoch": 1, "seconds": 2.25}, {"epoch": 2, "seconds": 1.5}])
     save(network, run.model_file)
     write_whole(run.result_file, json.dumps({"training_images": 8600}))
@@ -112,7 +113,7 @@ def test_a_network_without_capsules_has_numbers_but_no_pictures() -> None:
     assert (found.right, found.images, found.n_classes) == (15, 20, 3)
     assert found.numbers() == {"accuracy": 0.75, "images": 20, "dynamics": None, "activity": None}
     assert found.pictures == []
-    assert found.facts == {"parameters": "1", "images": "bright, 20 held out", "seed": "3"}
+    assert found.facts == {"parameters": "1", "images": "20 of bright", "seed": "3"}
 
 
 def test_three_pictures_in_the_order_of_the_story(network: nn.Module) -> None:
@@ -127,7 +128,7 @@ def test_three_pictures_in_the_order_of_the_story(network: nn.Module) -> None:
     assert found.pictures[0].alt == (
         f"Couplings of mine for one image of class {truth}, layer by layer."
     )
-    assert found.facts["images"] == "part-whole, 12 held out"
+    assert found.facts["images"] == "12 of part-whole"
     numbers = found.numbers()
     assert numbers["images"] == 12
     assert [layer["name"] for layer in numbers["dynamics"]["layers"]] == [
@@ -149,7 +150,7 @@ def test_an_example_out_of_range_is_told(network: nn.Module, example: int) -> No
 def test_a_run_is_dissected_on_test_images_of_its_own_data(run: Run) -> None:
     (found,) = dissect_files([run.folder])
     assert found.label == "mine"
-    assert found.facts["images"] == "part-whole, 12 held out"
+    assert found.facts["images"] == "12 of part-whole"
     assert found.facts["network"] == "mitterreiter_5x16"
     assert found.facts["trained on"] == "tiny, 8,600 images, 2 epochs, Adam 0.001, batch 128"
     assert found.facts["seed"] == "7"

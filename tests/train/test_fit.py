@@ -360,12 +360,12 @@ def test_a_file_half_written_is_never_seen(
     write = getattr(Path, how)
     calls = []
 
-    def half(self: Path, content, *rest):
+    def half(self: Path, content, *rest, **more):
         calls.append(self)
         if len(calls) > at:
-            write(self, content[: len(content) // 2], *rest)
+            write(self, content[: len(content) // 2], *rest, **more)
             raise Crash
-        return write(self, content, *rest)
+        return write(self, content, *rest, **more)
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, how, half)

@@ -25,7 +25,7 @@ def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 def test_begin_makes_the_folder_and_writes_what_will_be_trained(tmp_path: Path) -> None:
     run = Run(tmp_path / "a" / "run")
-    run.begin(RECIPE)
+    run.begin(RECIPE, "abc")
     assert sorted(file.name for file in run.folder.iterdir()) == ["environment.json", "recipe.json"]
     assert run.recipe == RECIPE
     assert run.metrics() == []
@@ -34,14 +34,14 @@ def test_begin_makes_the_folder_and_writes_what_will_be_trained(tmp_path: Path) 
 
 def test_begin_again_touches_nothing(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    run.begin(RECIPE)
+    run.begin(RECIPE, "abc")
     before = contents(tmp_path)
-    run.begin(RECIPE)
+    run.begin(RECIPE, "abc")
     assert contents(tmp_path) == before
 
 
 def test_another_recipe_is_refused_and_the_differences_listed(tmp_path: Path) -> None:
-    Run(tmp_path).begin(RECIPE)
+    Run(tmp_path).begin(RECIPE, "abc")
     before = contents(tmp_path)
     other = make_recipe(model="capsnet", data="mnist", epochs=3, seed=5)
     with pytest.raises(TorchcapsError) as error:
@@ -72,7 +72,7 @@ def test_an_empty_folder_will_do_and_so_will_one_of_leftovers(
         (tmp_path / name).write_text('{"mod')
     run = Run(tmp_path)
     run.check(RECIPE)
-    run.begin(RECIPE)
+    run.begin(RECIPE, "abc")
     run.check(RECIPE)
     assert run.recipe == RECIPE
 
@@ -81,7 +81,7 @@ def test_a_folder_that_is_not_there_is_made_by_begin_alone(tmp_path: Path) -> No
     run = Run(tmp_path / "new")
     run.check(RECIPE)
     assert not run.folder.exists()
-    run.begin(RECIPE)
+    run.begin(RECIPE, "abc")
     run.check(RECIPE)
 
 
@@ -95,7 +95,7 @@ def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
 
 
 def test_a_recipe_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    Run(tmp_path).begin(RECIPE)
+    Run(tmp_path).begin(RECIPE, "abc")
     (tmp_path / "recipe.json").write_text('{"model"')
     with pytest.raises(TorchcapsError, match=r"recipe\.json cannot be read as JSON"):
         Run(tmp_path).check(RECIPE)
@@ -131,7 +131,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch) -> 
 
 def test_done_means_that_the_result_is_written(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    run.begin(RECIPE)
+    run.begin(RECIPE, "abc")
     run.model_file.write_bytes(b"")
     assert not run.is_done
     write_whole(run.result_file, json.dumps({"test_accuracy": 0.5}))

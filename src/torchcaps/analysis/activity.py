@@ -16,7 +16,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from torchcaps.analysis.result import Result, quantity
-from torchcaps.analysis.trace import capsule_layers, lengths
+from torchcaps.analysis.trace import capsule_layers, check_finite, lengths
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Capsules, Trace
 
@@ -86,7 +86,8 @@ def dead_capsules(length: Tensor, thresholds: Thresholds) -> Tensor:
 
 
 def _measure(name: str, capsules: Capsules, thresholds: Thresholds) -> LayerActivity:
-    length = lengths(capsules).detach().double().cpu()  # [k, n]
+    length = lengths(capsules).detach().cpu().double()  # [k, n]
+    check_finite(name, length)
     n = length.shape[1]
     cns = float(length.sum(1).mean())
     cas = float((length >= thresholds.active).double().sum(1).mean())

@@ -25,9 +25,9 @@ from torch import Tensor
 
 from torchcaps.analysis.activity import Thresholds, dead_capsules
 from torchcaps.analysis.result import Result, quantity
-from torchcaps.analysis.trace import last_coupling, lengths
+from torchcaps.analysis.trace import check_finite, last_coupling, lengths
 from torchcaps.errors import TorchcapsError
-from torchcaps.types import LayerTrace, Trace
+from torchcaps.types import Capsules, LayerTrace, Trace
 
 __all__ = ["LayerDynamics", "RoutingDynamics", "routing_dynamics"]
 
@@ -80,26 +80,34 @@ def perfect_std(n: int) -> float:
     return math.sqrt((1 - 1 / n) / n)
 
 
+def _lengths(capsules: Capsules) -> Tensor:
+    return lengths(capsules).detach().cpu().double()
+
+
 def _measure(
     layer: LayerTrace, thresholds: Thresholds, drop_parents: bool, drop_children: bool
 ) -> LayerDynamics:
-    coupling = last_coupling(layer).detach().double().cpu()  # [k, i, j]
+    coupling = last_coupling(layer).detach().cpu().double()  # [k, i, j]
     if coupling.ndim != 3:
         raise TorchcapsError(
             f"dynamics are measured over images, so a trace needs exactly one batch axis, but the "
             f"couplings of {layer.name} have shape {list(coupling.shape)}."
         )
+    if len(coupling) < 2:
+        raise TorchcapsError("dynamics compare images, so a trace needs at least two of them.")
+    check_finite(layer.name, coupling)
     std = coupling.std(0, correction=0)
     parents = torch.ones(coupling.shape[2], dtype=torch.bool)
     children = torch.ones(coupling.shape[1], dtype=torch.bool)
     if drop_parents:
-        parents = ~dead_capsules(lengths(layer.routed.parents).double().cpu(), thresholds)
+        parents = ~dead_capsules(_lengths(layer.routed.parents), thresholds)
     if drop_children:
-        children = ~dead_capsules(lengths(layer.children).double().cpu(), thresholds)
+        children = ~dead_capsules(_lengths(layer.children), thresholds)
     n, alive = int(parents.sum()), int(children.sum())
     dyr = None
     if n >= 2 and alive:
         dyr = float(std[children][:, parents].mean() / perfect_std(n))
+    favourite = coupling.amax(-1)  # [k, i]
     splits = coupling.shape[1 if layer.normalised_over == "children" else 2]
     return LayerDynamics(
         name=layer.name,
@@ -107,7 +115,7 @@ def _measure(
         n_children=alive,
         dyr=dyr,
         dys=None if dyr is None else n * dyr,
-        strongest=float(coupling.amax(-1).mean()),
+        strongest=float(favourite[:, children].mean() if alive else favourite.mean()),
         even=1 / splits,
         mean=coupling.mean(0),
         std=std,

@@ -13,7 +13,7 @@ from torchcaps.types import Capsules, LayerTrace, Routed, Trace
 
 T = TypeVar("T", Capsules, Routed)
 
-__all__ = ["capsule_layers", "join", "last_coupling", "lengths"]
+__all__ = ["capsule_layers", "check_finite", "join", "last_coupling", "lengths"]
 
 
 def join(traces: Iterable[Trace]) -> Trace:
@@ -67,3 +67,12 @@ def last_coupling(layer: LayerTrace) -> Tensor:
             f'layer {layer.name} kept no couplings; call the network with keep="last".'
         )
     return layer.routed.steps[-1].coupling
+
+
+def check_finite(name: str, values: Tensor) -> None:
+    """Refuse to measure a network that has come apart."""
+    if not bool(values.isfinite().all()):
+        raise TorchcapsError(
+            f"layer {name} holds NaN or infinite values, so there is nothing to measure; did "
+            f"training diverge? A smaller learning rate usually mends it."
+        )

@@ -1,5 +1,6 @@
 """What every reader and maker returns: labelled images in memory, checked once at the door."""
 
+import hashlib
 from dataclasses import dataclass
 
 import torch
@@ -74,6 +75,13 @@ class ImageSet:
         """(channels, height, width), as `create_model(image=)` takes it."""
         channels, height, width = self.images.shape[1:]
         return channels, height, width
+
+    def digest(self) -> str:
+        """Twelve characters that change when any pixel or label does."""
+        seen = hashlib.sha256(f"{self.images.dtype} {tuple(self.images.shape)}".encode())
+        for tensor in (self.images, self.labels):
+            seen.update(tensor.cpu().contiguous().numpy().tobytes())
+        return seen.hexdigest()[:12]
 
     def pixels(self, index: Tensor | slice) -> Tensor:
         """Some images as the floats in [0, 1] that a network takes."""

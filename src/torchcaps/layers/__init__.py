@@ -4,7 +4,7 @@ from torchcaps.layers.backbone import efficient_backbone, feature_shape, sabour_
 from torchcaps.layers.decoder import Decoder
 from torchcaps.layers.dense import DenseCapsules
 from torchcaps.layers.primary import PrimaryCapsules
-from torchcaps.layers.routing import ROUTINGS, DynamicRouting, Routing, UniformRouting
+from torchcaps.layers.routing import ROUTINGS, DynamicRouting, Routing, UniformRouting, make_routing
 
 __all__ = [
     "ROUTINGS",
@@ -16,5 +16,6 @@ __all__ = [
     "UniformRouting",
     "efficient_backbone",
     "feature_shape",
+    "make_routing",
     "sabour_backbone",
 ]

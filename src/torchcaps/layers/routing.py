@@ -6,8 +6,9 @@ it knows its sizes; the same line therefore reads the same for any layer:
 >>> DenseCapsules(n_in=1152, d_in=8, n_out=10, d_out=16, routing=DynamicRouting(iterations=5))
 """
 
+import inspect
 from abc import ABC, abstractmethod
-from typing import Literal, final, get_args
+from typing import Any, Literal, final, get_args
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +19,7 @@ from torchcaps.ops.routing import Detach, Normalise, dynamic_routing, uniform_ro
 from torchcaps.ops.squash import Squash
 from torchcaps.types import Keep, Routed
 
-__all__ = ["ROUTINGS", "DynamicRouting", "Routing", "UniformRouting", "as_routing"]
+__all__ = ["ROUTINGS", "DynamicRouting", "Routing", "UniformRouting", "as_routing", "make_routing"]
 
 
 class Routing(nn.Module, ABC):
@@ -139,8 +140,15 @@ ROUTINGS: dict[str, type[Routing]] = {"dynamic": DynamicRouting, "uniform": Unif
 
 def as_routing(routing: str | Routing) -> Routing:
     """A routing by its name, with its defaults; one that is given stays as it is."""
-    if isinstance(routing, Routing):
-        return routing
-    if routing not in ROUTINGS:
-        raise TorchcapsError(f"routing={routing!r} is unknown; {nearest(str(routing), ROUTINGS)}.")
-    return ROUTINGS[routing]()
+    return routing if isinstance(routing, Routing) else make_routing(routing)
+
+
+def make_routing(name: str, **options: Any) -> Routing:
+    """A routing by its name with those of the options that it knows.
+
+    So a network can offer every routing: uniform routing, say, has no use for iterations.
+    """
+    if name not in ROUTINGS:
+        raise TorchcapsError(f"routing={name!r} is unknown; {nearest(str(name), ROUTINGS)}.")
+    known = inspect.signature(ROUTINGS[name]).parameters
+    return ROUTINGS[name](**{key: value for key, value in options.items() if key in known})

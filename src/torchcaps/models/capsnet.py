@@ -15,13 +15,12 @@ from torch import nn
 from torchcaps.layers import (
     Decoder,
     DenseCapsules,
-    DynamicRouting,
     PrimaryCapsules,
-    UniformRouting,
     feature_shape,
+    make_routing,
     sabour_backbone,
 )
-from torchcaps.models.network import CapsuleNetwork, choose_routing
+from torchcaps.models.network import CapsuleNetwork
 
 __all__ = ["capsnet"]
 
@@ -47,13 +46,7 @@ def capsnet(
         d_in=D_PRIMARY,
         n_out=n_classes,
         d_out=D_CLASS,
-        routing=choose_routing(
-            routing,
-            {
-                "dynamic": lambda: DynamicRouting(iterations=iterations, bias=bias),
-                "uniform": lambda: UniformRouting(bias=bias),
-            },
-        ),
+        routing=make_routing(routing, iterations=iterations, bias=bias),
         weight_std=weight_std,
     )
     return CapsuleNetwork(

@@ -1,5 +1,4 @@
-"""The five-layer network of [mitterreiter2023] §4.1, also the multilayer one of [renzulli2025]
-§3.2.
+"""The five-layer network of [mitterreiter2023] §4.1, drawn by [renzulli2025] B.1 too.
 
 Backbone – 16 primary capsules × 8 – three hidden layers of 16 × 8 – n_classes × 8, so four routed
 layers with learned priors and exp squash; decoder. Its uniform twin is `routing="uniform"`: the
@@ -19,13 +18,12 @@ from torch import nn
 from torchcaps.layers import (
     Decoder,
     DenseCapsules,
-    DynamicRouting,
     PrimaryCapsules,
-    UniformRouting,
     efficient_backbone,
     feature_shape,
+    make_routing,
 )
-from torchcaps.models.network import CapsuleNetwork, choose_routing
+from torchcaps.models.network import CapsuleNetwork
 
 __all__ = ["mitterreiter_5x16"]
 
@@ -53,14 +51,8 @@ def mitterreiter_5x16(
             d_in=D_POSE,
             n_out=n_out,
             d_out=D_POSE,
-            routing=choose_routing(
-                routing,
-                {
-                    "dynamic": lambda: DynamicRouting(
-                        iterations=iterations, prior="learned", bias=bias, squash="exp"
-                    ),
-                    "uniform": lambda: UniformRouting(bias=bias, squash="exp"),
-                },
+            routing=make_routing(
+                routing, iterations=iterations, prior="learned", bias=bias, squash="exp"
             ),
             weight_std=weight_std,
         )

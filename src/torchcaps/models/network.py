@@ -1,16 +1,16 @@
 """The common shape of a capsule network: backbone, primary capsules, dense layers, decoder."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
-from torchcaps.errors import TorchcapsError, nearest
-from torchcaps.layers import Decoder, DenseCapsules, PrimaryCapsules, Routing
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import Decoder, DenseCapsules, PrimaryCapsules
 from torchcaps.ops.checks import may_look
 from torchcaps.types import Capsules, Grid, Keep, LayerTrace, Output
 
-__all__ = ["CapsuleNetwork", "choose_routing"]
+__all__ = ["CapsuleNetwork"]
 
 
 class CapsuleNetwork(nn.Module):
@@ -71,17 +71,8 @@ class CapsuleNetwork(nn.Module):
                 f"images and weights must share a dtype, but are {image.dtype} and {weight.dtype}; "
                 f"convert the images, or the network with model.to({image.dtype})."
             )
-        if may_look(image) and not torch.isfinite(image.detach().sum()):
+        if may_look(image) and not bool(image.isfinite().all()):
             raise TorchcapsError(
                 "the images hold NaN or infinite values; every pixel must be finite, in [0, 1]: "
                 "look for a division by zero in the preparation of the images."
             )
-
-
-def choose_routing(routing: str, known: Mapping[str, Callable[[], Routing]]) -> Routing:
-    """One of the routings that a network allows."""
-    if routing not in known:
-        raise TorchcapsError(
-            f"routing={routing!r} is unknown to this network; {nearest(str(routing), known)}."
-        )
-    return known[routing]()

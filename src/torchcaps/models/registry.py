@@ -33,7 +33,7 @@ class Preset:
 MODELS: dict[str, Preset] = {
     "capsnet": Preset(capsnet, (1, 28, 28), 10, "sabour2017; gu2021 §3; renzulli2025 §4.2"),
     "mitterreiter_5x16": Preset(
-        mitterreiter_5x16, (1, 40, 40), 10, "mitterreiter2023 §4.1; renzulli2025 §3.2"
+        mitterreiter_5x16, (1, 40, 40), 10, "mitterreiter2023 §4.1; renzulli2025 B.1"
     ),
 }
 

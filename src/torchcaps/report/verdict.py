@@ -34,15 +34,16 @@ def verdict(dynamics: RoutingDynamics | None, activity: Activity | None) -> list
 
 
 def _tree(dynamics: RoutingDynamics) -> Sentence:
-    rates = {layer.name: layer.dyr for layer in dynamics.layers if layer.dyr is not None}
+    # A single parent is no choice, so nothing can be said of its layer.
+    layers = [layer for layer in dynamics.layers if layer.mean.shape[1] > 1]
+    rates = {layer.name: layer.dyr for layer in layers if layer.dyr is not None}
     if not rates:
         text = "There is no routing to judge: no layer has a living child and two living parents."
         return Sentence("tree", text, False)
-    broken = [layer.name for layer in dynamics.layers if layer.dyr is None]
+    broken = " and ".join(layer.name for layer in layers if layer.dyr is None)
     if broken:
         text = (
-            f"The tree is broken: into {' and '.join(broken)} nothing is routed, for want of a "
-            f"living child or of two living parents."
+            f"The tree is broken at {broken}: no child, or fewer than two parents, are alive there."
         )
         return Sentence("tree", text, False)
     low, high = min(rates.values()), max(rates.values())
@@ -51,7 +52,8 @@ def _tree(dynamics: RoutingDynamics) -> Sentence:
     if high < FROZEN:
         return Sentence(
             "tree",
-            f"The tree is frozen: every image gets the same couplings (dyr {span}; {scale}).",
+            f"The tree is frozen: every image gets {'nearly ' if high else ''}the same couplings "
+            f"(dyr {span}; {scale}).",
             False,
         )
     if high < WEAK:
@@ -103,12 +105,13 @@ def _choice(dynamics: RoutingDynamics) -> Sentence:
 
 
 def _life(activity: Activity) -> list[Sentence]:
-    sentences = []
+    sentences, limits = [], activity.thresholds
     for layer in activity.layers:
         if layer.cds == layer.n:
             text = (
-                f"Layer {layer.name} is dead: none of its {layer.n} capsules answers to any image, "
-                f"so nothing passes through it."
+                f"Layer {layer.name} is dead: all of its {layer.n} capsules stay near zero, "
+                f"whatever the image (mean length at most {limits.dead_mean}, spread at most "
+                f"{limits.dead_std})."
             )
         elif layer.cds:
             text = f"In layer {layer.name}, {layer.cds} of {layer.n} capsules are dead."

@@ -37,6 +37,11 @@ def trace_images(model: nn.Module, images: ImageSet) -> tuple[Trace, int]:
     traces, right = [], 0
     for index in torch.arange(len(images)).split(BATCH):
         out = model(images.pixels(index).to(device), keep="last")
+        if out.scores.shape[1] != len(images.class_names):
+            raise TorchcapsError(
+                f"the network tells {out.scores.shape[1]} classes apart, but {images.name} has "
+                f"{len(images.class_names)}; dissect it on the data it was trained on."
+            )
         right += int((out.scores.argmax(-1).cpu() == images.labels[index]).sum())
         traces.append(out.trace)
     return join(traces), right
@@ -57,7 +62,7 @@ def dissect(
         raise TorchcapsError(f"example must be one of the {len(images)} images, but is {example}.")
     trace, right = trace_images(model, images)
     size = sum(parameter.numel() for parameter in model.parameters())
-    about = {"parameters": f"{size:,}", "images": f"{images.name}, {len(images):,} held out"}
+    about = {"parameters": f"{size:,}", "images": f"{len(images):,} of {images.name}"}
     if not trace:
         dynamics, activity, pictures = None, None, []
     else:
@@ -111,6 +116,8 @@ def write_report(
     more: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the page. Its folder is made when it is missing."""
+    if path.is_dir():
+        raise TorchcapsError(f"{path} is a folder; name the page itself, as report.html.")
     path.parent.mkdir(parents=True, exist_ok=True)
     provenance = {**environment(), **(more or {})}
     write_whole(path, render(dissections, title=title, provenance=provenance))
@@ -143,7 +150,7 @@ def dissect_files(
         model = load_model(run.model_file if path.is_dir() else path)
         test = load(source, split="test", root=root)
         shown = take(test, torch.arange(min(images, len(test))))
-        label = path.name if path.is_dir() else path.stem
+        label = path.resolve().name if path.is_dir() else path.stem
         if label in {each.label for each in found}:
             label = str(path)
         facts = facts_of(run) if path.is_dir() else {"network": str(path)}

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import pickle
 import time
 import warnings
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 from torch import nn
 
 from torchcaps.data import ImageSet, hold_out, load
-from torchcaps.errors import Interrupted
+from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.models import create_model, save
 from torchcaps.train.batches import loader
 from torchcaps.train.callbacks import SaveState, ShowProgress
@@ -46,7 +47,7 @@ def fit(
     )
     model = initial_model(recipe, images)
     # Only now, so that a recipe that cannot be trained leaves no folder behind.
-    run.begin(recipe)
+    run.begin(recipe, images.digest())
     started = time.perf_counter()
     _train(recipe, run, model, training, validation, label or recipe.model)
     seconds = time.perf_counter() - started
@@ -56,6 +57,7 @@ def fit(
         "test_accuracy": accuracy(model, test),
         "test_images": len(test),
         "training_images": len(training),
+        "digests": {"train": images.digest(), "test": test.digest()},
         "seconds_of_last_stretch": round(seconds, 1),
     }
     write_whole(run.result_file, json.dumps(result, indent=2))
@@ -86,6 +88,21 @@ def accuracy(model: nn.Module, images: ImageSet, *, batch_size: int = 256) -> fl
     return right / len(images)
 
 
+def _state_of(run: Run) -> Path | None:
+    """The file to go on from, known to be readable."""
+    if not run.state_file.is_file():
+        return None
+    try:
+        torch.load(run.state_file, weights_only=True, map_location="meta")
+    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
+        reason = str(error).splitlines()[0][:100]
+        raise TorchcapsError(
+            f"{run.state_file} cannot be read ({reason}); it is damaged: remove it, and the run "
+            f"begins anew."
+        ) from None
+    return run.state_file
+
+
 def _train(
     recipe: Recipe, run: Run, model: nn.Module, training: ImageSet, validation: ImageSet, label: str
 ) -> None:
@@ -110,7 +127,7 @@ def _train(
                 SaveState(run),
             ],
         )
-        state = run.state_file if run.state_file.is_file() else None
+        state = _state_of(run)
         try:
             trainer.fit(
                 Training(model, recipe),

@@ -4,6 +4,7 @@ import lightning
 import torch
 from torch import Tensor, nn
 
+from torchcaps.errors import TorchcapsError
 from torchcaps.ops import margin_loss, reconstruction_loss
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import STEP, seed_of
@@ -27,6 +28,11 @@ class Training(lightning.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         loss, accuracy = self._measure(batch)
+        if not bool(loss.isfinite()):
+            raise TorchcapsError(
+                f"the loss became {float(loss)} at step {self.global_step}; training diverged: "
+                f"take a smaller learning rate than {self.recipe.learning_rate:g} (in a new folder)."
+            )
         many = len(batch[1])
         self.log("loss", loss, on_step=False, on_epoch=True, batch_size=many)
         self.log("accuracy", accuracy, on_step=False, on_epoch=True, batch_size=many)

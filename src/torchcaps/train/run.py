@@ -11,6 +11,7 @@ result.json         accuracy on the test images, looked at once, at the end
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -29,8 +30,11 @@ __all__ = ["Run", "environment", "write_whole"]
 def write_whole(path: Path, text: str) -> None:
     """Replace a file in one step: a reader sees the old one or the new one."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.write_text(text)
-    partial.replace(path)
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,10 @@ class Run:
         return self.folder / "metrics.jsonl"
 
     @property
+    def environment_file(self) -> Path:
+        return self.folder / "environment.json"
+
+    @property
     def result_file(self) -> Path:
         return self.folder / "result.json"
 
@@ -69,17 +77,19 @@ class Run:
 
     def result(self) -> dict[str, Any]:
         """Accuracy on the test images and the time it took."""
-        result: dict[str, Any] = json.loads(self.result_file.read_text())
+        result: dict[str, Any] = _read_json(self.result_file)[0]
         return result
 
     def metrics(self) -> list[dict[str, Any]]:
         """One row an epoch."""
         if not self.metrics_file.is_file():
             return []
-        return [json.loads(line) for line in self.metrics_file.read_text().splitlines()]
+        return _read_json(self.metrics_file)
 
     def write_metrics(self, rows: list[dict[str, Any]]) -> None:
-        write_whole(self.metrics_file, "".join(json.dumps(row) + "\n" for row in rows))
+        write_whole(
+            self.metrics_file, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+        )
 
     def check(self, recipe: Recipe) -> None:
         """Make sure that the folder is free, or holds this very recipe."""
@@ -103,15 +113,37 @@ class Run:
         elif self.folder.exists() and not self.folder.is_dir():
             raise TorchcapsError(f"{self.folder} is a file; a run needs a folder.")
 
-    def begin(self, recipe: Recipe) -> None:
-        """Make the folder of a new run."""
+    def begin(self, recipe: Recipe, data: str) -> None:
+        """Make the folder, or make sure that `data`, a digest, is what the run saw so far."""
         self.folder.mkdir(parents=True, exist_ok=True)
         # The recipe first: it is what makes the folder a run.
         if not self.recipe_file.is_file():
             write_whole(self.recipe_file, recipe.model_dump_json(indent=2))
-        environment_file = self.folder / "environment.json"
-        if not environment_file.is_file():
-            write_whole(environment_file, json.dumps(environment(), indent=2))
+        if not self.environment_file.is_file():
+            seen = {**environment(), "training_images": data}
+            write_whole(self.environment_file, json.dumps(seen, indent=2))
+        seen = _read_json(self.environment_file)[0]
+        if seen.get("training_images") != data:
+            raise TorchcapsError(
+                f"{self.folder} was begun on other training images (digest "
+                f"{seen.get('training_images')}, now {data}); is --root another folder now?"
+            )
+
+
+def _read_json(path: Path) -> list[dict[str, Any]]:
+    """JSON objects, one or one a line."""
+    text = path.read_text(encoding="utf-8")
+    try:
+        return (
+            [json.loads(text)]
+            if path.suffix == ".json"
+            else list(map(json.loads, text.splitlines()))
+        )
+    except json.JSONDecodeError as error:
+        raise TorchcapsError(
+            f"{path} cannot be read ({error}); was it edited, or its copy cut short? Remove it, "
+            f"and the run makes it anew."
+        ) from None
 
 
 def _is_partial(file: Path) -> bool:
@@ -128,7 +160,7 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "threads": torch.get_num_threads(),
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
     }
 
 
