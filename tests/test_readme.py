@@ -1,4 +1,4 @@
-"""The README's Python runs as written, on fewer images."""
+"""The Python of README and CONTRIBUTING runs as written, on fewer images."""
 
 import re
 from pathlib import Path
@@ -6,9 +6,17 @@ from pathlib import Path
 import pytest
 
 from torchcaps.data import PartWholeSpec, part_whole, sources
+from torchcaps.testing import RoutingContractError
 
-README = Path(__file__).parents[1] / "README.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.S)
+ROOT = Path(__file__).parents[1]
+
+
+def blocks_of(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```", text, flags=re.S)
+
+
+BLOCKS = blocks_of("README.md") + blocks_of("CONTRIBUTING.md")
 
 
 def test_the_readme_goes_from_an_image_to_a_tree_in_fifteen_lines():
@@ -24,5 +32,13 @@ def test_every_block_runs_as_written(block, monkeypatch, tmp_path):
 
     monkeypatch.setitem(sources.SOURCES, "part-whole", few)
     monkeypatch.chdir(tmp_path)
-    exec(compile(block, "README.md", "exec"), {})
+    exec(compile(block, "block", "exec"), {})
     assert ("tree.svg" in block) == (tmp_path / "tree.svg").is_file()
+
+
+def test_the_example_of_a_routing_needs_its_promotion():
+    (block,) = blocks_of("CONTRIBUTING.md")
+    careless = block.replace("votes.to(torch.promote_types(votes.dtype, torch.float32))", "votes")
+    assert careless != block
+    with pytest.raises(RoutingContractError, match=r"^half_precision: expected finite values"):
+        exec(compile(careless, "block", "exec"), {})

@@ -21,6 +21,9 @@ finite             values and gradients are finite for zero, identical and huge 
 half_precision     the same for votes in float16 and bfloat16
 meaning            children that agree on parent 0 and scatter on the others end coupled to 0
 
+Not checked, because squash and bias are the routing's own business: that the couplings it records
+are those that made the parents; `parity` with a reference checks that too.
+
 A routing with parameters is a closure over them that brings them to the votes, `bias.to(votes)`, in
 dtype and device. It has one size: pass `sizes=[(i, j, d)]`.
 Parameters that belong to a parent (a bias) or to a pair (a prior) make capsules individuals, which
@@ -29,6 +32,7 @@ may not change places: say so by `interchangeable`.
 The file is long because every clause carries the sentence that explains its breach.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol
 
@@ -90,7 +94,7 @@ class _Subject(NamedTuple):
 
     def route(self, votes: Tensor, keep: Keep = "last") -> Routed:
         try:
-            return self.routing(votes, keep=keep)
+            routed = self.routing(votes, keep=keep)
         except Exception as error:
             raise RoutingContractError(
                 "call",
@@ -99,6 +103,14 @@ class _Subject(NamedTuple):
                 "a fixed number of batch axes, a missing keep argument, parameters of one size "
                 "(pass sizes=), or an operation without this dtype",
             ) from error
+        if not _holds_tensors(routed):
+            raise RoutingContractError(
+                "call",
+                "a Routed of Capsules and Steps that hold tensors",
+                f"{type(routed).__name__} came, or something else in it",
+                "the parents alone were returned; return Routed(Capsules(pose, activation), steps)",
+            )
+        return routed
 
     def coupling(self, votes: Tensor) -> Tensor:
         return self.route(votes).steps[-1].coupling
@@ -118,6 +130,14 @@ class _Subject(NamedTuple):
         yield from self.cases([()])
         for lead in LEADING[1:]:
             yield self.votes(*lead, *self.sizes[0])
+
+
+def _holds_tensors(routed: object) -> bool:
+    return (
+        isinstance(routed, Routed)
+        and isinstance(routed.parents.pose, Tensor)
+        and all(isinstance(step.coupling, Tensor) for step in routed.steps)
+    )
 
 
 def assert_routing_contract(
@@ -306,13 +326,13 @@ def _near(
 
 def _batch_independence(subject: _Subject) -> float:
     def pairs() -> Iterator[tuple[Tensor, Tensor]]:
-        for votes in subject.cases([(3,)]):
+        for votes in subject.cases([(3,), (2, 3)]):
             batch = subject.route(votes)
-            for k in range(3):
-                for alone in (subject.route(votes[k : k + 1]), subject.route(votes[k])):
+            for k in itertools.product(*map(range, votes.shape[:-3])):
+                for alone in (subject.route(votes[k].unsqueeze(0)), subject.route(votes[k])):
                     pose, coupling = alone.parents.pose, alone.steps[-1].coupling
                     yield pose.reshape(batch.parents.pose[k].shape), batch.parents.pose[k]
-                    yield coupling.reshape(votes.shape[1:3]), batch.steps[-1].coupling[k]
+                    yield coupling.reshape(votes.shape[-3:-1]), batch.steps[-1].coupling[k]
 
     return _near(
         "batch_independence",
@@ -326,9 +346,10 @@ def _batch_independence(subject: _Subject) -> float:
 def _child_permutation(subject: _Subject) -> float:
     def pairs() -> Iterator[tuple[Tensor, Tensor]]:
         for votes in subject.cases():
-            before, after = subject.route(votes), subject.route(votes.flip(-3))
+            # A turn, because weights that are the same from both ends survive a reversal.
+            before, after = subject.route(votes), subject.route(votes.roll(1, -3))
             yield before.parents.pose, after.parents.pose
-            yield before.steps[-1].coupling, after.steps[-1].coupling.flip(-2)
+            yield before.steps[-1].coupling, after.steps[-1].coupling.roll(-1, -2)
 
     return _near(
         "child_permutation",
@@ -343,9 +364,9 @@ def _child_permutation(subject: _Subject) -> float:
 def _parent_permutation(subject: _Subject) -> float:
     def pairs() -> Iterator[tuple[Tensor, Tensor]]:
         for votes in subject.cases():
-            before, after = subject.route(votes), subject.route(votes.flip(-2))
-            yield before.parents.pose, after.parents.pose.flip(-2)
-            yield before.steps[-1].coupling, after.steps[-1].coupling.flip(-1)
+            before, after = subject.route(votes), subject.route(votes.roll(1, -2))
+            yield before.parents.pose, after.parents.pose.roll(-1, -2)
+            yield before.steps[-1].coupling, after.steps[-1].coupling.roll(-1, -1)
 
     return _near(
         "parent_permutation",

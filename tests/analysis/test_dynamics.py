@@ -141,7 +141,7 @@ def test_an_even_split_over_children_is_one_over_children():
 
 def test_one_image_shows_no_dynamics():
     with pytest.raises(
-        TorchcapsError, match="^dynamics compare images, so a trace needs at least two"
+        TorchcapsError, match=r"^dynamics compare images, so a trace needs at least two"
     ):
         measured(even(1, 3, 4))
 

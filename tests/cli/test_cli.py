@@ -305,3 +305,37 @@ def test_a_missing_extra_is_named(
     monkeypatch.setitem(sys.modules, "lightning", None)
     done = call("train", *TRAIN, "--out", tmp_path / "run")
     assert_one_sentence(done, "this command needs lightning, which comes with the extra [study]:")
+
+
+def test_a_flag_may_be_spelled_as_it_is_listed(call: Call, tmp_path: Path) -> None:
+    options = ["--option", "bias=False", "--option", "decoder=false", "--epochs", "1"]
+    done = call(
+        "train", "--model", "mitterreiter_5x16", "--data", "tiny", *options, "--out", tmp_path / "r"
+    )
+    assert done.code == 0
+    assert Run(tmp_path / "r").recipe.options == {"bias": False, "decoder": False}
+
+
+@pytest.mark.parametrize("out", ["/dev/null/run", "/proc/run"])
+def test_a_place_that_cannot_be_written_is_told_in_one_line(call: Call, out: str) -> None:
+    done = call(
+        "train", "--model", "mitterreiter_5x16", "--data", "tiny", "--epochs", "1", "--out", out
+    )
+    assert (done.code, done.out) == (2, "")
+    assert done.err.splitlines()[-1].startswith("torchcaps: ")
+    assert "Traceback" not in done.err
+
+
+def test_the_page_is_no_folder(call: Call, trained: Path, tmp_path: Path) -> None:
+    done = call("dissect", trained, "--out", tmp_path, "--images", 2)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "is a folder; name the page itself" in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_is_called_by_its_folder_from_inside_too(
+    call: Call, trained: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(trained)
+    done = call("dissect", ".", "--json", "--out", tmp_path / "page.html", "--images", 2)
+    assert list(json.loads(done.out)) == [trained.name]

@@ -255,3 +255,20 @@ def test_targets_that_do_not_fit(name, target):
 def test_images_of_another_precision(name):
     with pytest.raises(TorchcapsError):
         shared(name, "dynamic")(images(2).double())
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_images_in_half_precision_are_not_taken_for_broken(name):
+    model = create_model(name, image=(1, 20, 24), n_classes=3).half().eval()
+    # Their sum is beyond what float16 can hold.
+    image = torch.ones(256, 1, 20, 24, dtype=torch.float16)
+    assert model(image).scores.isfinite().all()
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_a_network_is_one_graph(name):
+    torch.manual_seed(0)
+    model = create_model(name, image=(1, 20, 24), n_classes=3).eval()
+    image = torch.rand(2, 1, 20, 24)
+    whole = torch.compile(model, fullgraph=True, backend="eager")
+    assert torch.equal(whole(image).scores, model(image).scores)

@@ -199,7 +199,33 @@ def broken(**fault):
 
 
 # Name, routing, the clause it breaks, the cause the message must name.
+def window_over(axis):
+    """Weights that are the same from both ends along an axis of the votes."""
+
+    def weigh(votes):
+        n = votes.shape[axis]
+        weight = torch.hann_window(n + 2, periodic=False, dtype=votes.dtype)[1:-1] + 0.5
+        return votes * weight.view(-1, *[1] * (-axis - 1))
+
+    return weigh
+
+
+def centred_over_inner_axis(votes):
+    return votes - votes.mean(-4, keepdim=True) if votes.ndim > 4 else votes
+
+
 WRONG = [
+    ("window over children", broken(before=window_over(-3)), "child_permutation", "child"),
+    ("window over parents", broken(before=window_over(-2)), "parent_permutation", "parent"),
+    ("inner leak", broken(before=centred_over_inner_axis), "batch_independence", "batch axis"),
+    ("nothing returned", lambda votes, *, keep: None, "call", "the parents alone"),
+    ("a tensor returned", lambda votes, *, keep: votes.sum(-3), "call", "the parents alone"),
+    (
+        "no coupling",
+        lambda votes, *, keep: Routed(Capsules(votes.sum(-3)), (Step(None, None, None),)),
+        "call",
+        "the parents alone",
+    ),
     ("softmax over children", broken(couple=lambda b: b.softmax(-2)), "normalisation", "children"),
     ("batch leak", broken(before=centred_over_batch), "batch_independence", "over the batch axis"),
     ("unguarded squash", broken(g=unguarded_squash), "finite", "without a guard at zero"),

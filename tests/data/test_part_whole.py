@@ -352,3 +352,23 @@ def test_some_of_the_images_keep_their_truth():
     assert torch.equal(truth_of(some).pose, truth_of(images).pose[[4, 1]])
     masks = part_masks(truth_of(images), torch.tensor([4, 1]))
     assert torch.equal(part_masks(truth_of(some), torch.tensor([0, 1])), masks)
+
+
+def test_a_rim_hides_what_lies_behind_it() -> None:
+    def disk_at(x: float) -> Tensor:
+        return torch.tensor([x, 16.0, 0.0, 5.0])
+
+    # Two disks in one row, of radius 0.85 × 5: the front one ends at 15.75, the other begins at 15.25.
+    truth = PartTruth(
+        part=torch.zeros(1, 2, dtype=torch.int64),
+        pose=torch.stack([disk_at(11.5), disk_at(19.5)])[None],
+        owner=torch.zeros(1, 2, dtype=torch.int64),
+        whole_pose=torch.zeros(1, 4),
+        occluder=torch.zeros(1, 3),
+        size=32,
+    )
+    rows = part_masks(truth, torch.tensor([0]))[0, :, 16]
+    front, behind = (row.nonzero().flatten().tolist() for row in rows)
+    assert front == list(range(8, 16))
+    # Column 16 is a quarter of a pixel from the edge of the front disk, within its rim of 0.8.
+    assert behind == list(range(17, 24))

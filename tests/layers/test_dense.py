@@ -9,7 +9,8 @@ from reference.dynamic import dynamic_routing as dynamic_twin
 from reference.uniform import uniform_routing as uniform_twin
 from reference.votes import materialise as votes_twin
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import DenseCapsules, DynamicRouting, UniformRouting
+from torchcaps.layers import DenseCapsules, DynamicRouting, Routing, UniformRouting
+from torchcaps.ops import uniform_routing
 from torchcaps.types import Capsules
 
 SIZES = {"n_in": 5, "d_in": 3, "n_out": 4, "d_out": 2}
@@ -94,6 +95,24 @@ def test_size_zero(name):
 
 
 def test_unknown_routing_offers_the_nearest():
-    expected = "routing='unifrom' is unknown; did you mean 'uniform'? known: dynamic, uniform."
+    expected = "routing='unifrom' is unknown; did you mean 'uniform'? known: "
     with pytest.raises(TorchcapsError, match=re.escape(expected)):
         DenseCapsules(**SIZES, routing="unifrom")
+
+
+def test_the_routing_sees_the_activations_of_the_children():
+    seen = []
+
+    class Watching(Routing):
+        def create_parameters(self, *, n_in, n_out, d_out):
+            self.sizes = (n_in, n_out, d_out)
+
+        def forward(self, votes, activation, *, keep="none"):
+            seen.append(activation)
+            return uniform_routing(votes, keep=keep)
+
+    layer = DenseCapsules(**SIZES, routing=Watching())
+    assert layer.routing.sizes == (SIZES["n_in"], SIZES["n_out"], SIZES["d_out"])
+    activation = torch.rand(2, SIZES["n_in"])
+    layer(Capsules(torch.rand(2, SIZES["n_in"], SIZES["d_in"]), activation))
+    assert seen[0] is activation

@@ -85,8 +85,8 @@ def test_without_a_bias_minus_x_gives_minus_y(make):
 
 
 def test_names_and_classes():
-    classes = {"dynamic": DynamicRouting, "uniform": UniformRouting}
-    assert classes == ROUTINGS
+    for name, kind in ROUTINGS.items():
+        assert kind.__name__.lower() == f"{name}routing".replace("_", "")
     assert isinstance(as_routing("uniform"), UniformRouting)
     mine = DynamicRouting(iterations=7)
     assert as_routing(mine) is mine
@@ -94,7 +94,7 @@ def test_names_and_classes():
 
 @pytest.mark.parametrize(("name", "hint"), [("dinamic", "did you mean 'dynamic'? "), ("zzz", "")])
 def test_unknown_name(name, hint):
-    expected = f"routing={name!r} is unknown; {hint}known: dynamic, uniform."
+    expected = f"routing={name!r} is unknown; {hint}known: {', '.join(sorted(ROUTINGS))}."
     with pytest.raises(TorchcapsError, match=f"^{re.escape(expected)}$"):
         as_routing(name)
 

@@ -8,7 +8,9 @@ import torch
 
 from torchcaps import create_model, list_models
 from torchcaps.errors import TorchcapsError
+from torchcaps.layers import ROUTINGS, Routing
 from torchcaps.models import MODELS
+from torchcaps.ops import uniform_routing
 
 SMALL = {"image": (1, 17, 17), "n_classes": 2}
 
@@ -134,3 +136,25 @@ def test_a_whole_number_is_a_fine_float():
 def test_sizes_of_a_wrong_type(chosen):
     with torch.device("meta"), pytest.raises(TorchcapsError):
         create_model("capsnet", **chosen)
+
+
+def test_every_network_takes_a_routing_that_joins_the_table(monkeypatch):
+    class StarRouting(Routing):
+        def __init__(self, *, iterations=1, sharpness=2.0):
+            super().__init__()
+            self.iterations, self.sharpness = iterations, sharpness
+
+        def create_parameters(self, *, n_in, n_out, d_out):
+            pass
+
+        def forward(self, votes, activation, *, keep="none"):
+            return uniform_routing(votes, keep=keep)
+
+    monkeypatch.setitem(ROUTINGS, "star", StarRouting)
+    for name in list_models():
+        model = create_model(name, **SMALL, routing="star", iterations=7)
+        routings = [each for each in model.modules() if isinstance(each, StarRouting)]
+        assert routings
+        # Told what it knows, spared what it does not.
+        assert {(each.iterations, each.sharpness) for each in routings} == {(7, 2.0)}
+        assert model(torch.rand(2, *SMALL["image"])).scores.shape == (2, SMALL["n_classes"])

@@ -38,9 +38,6 @@ def recipe(**changed: object) -> Recipe:
     return make_recipe(**{"options": {"decoder": False}} | fields | changed)
 
 
-# Lightning makes the first iterator of a continued run before it tells the sampler the epoch.
-
-
 class Crash(BaseException):
     """Nothing catches it, as nothing catches a pulled plug."""
 
@@ -495,3 +492,44 @@ def test_the_result_is_the_accuracy_of_the_saved_network(whole: Run) -> None:
 
     expected = accuracy(load_model(whole.model_file), load("tiny", split="test"))
     assert whole.result()["test_accuracy"] == expected
+
+
+def test_the_images_held_out_depend_on_the_seed_of_the_recipe(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seeds = []
+
+    def watch(images: ImageSet, *, share: float, seed: int) -> tuple[ImageSet, ImageSet]:
+        seeds.append(seed)
+        raise Crash
+
+    monkeypatch.setattr(FIT, "hold_out", watch)
+    for seed in (0, 1):
+        with pytest.raises(Crash):
+            fit(recipe(seed=seed), tmp_path / str(seed))
+    assert seeds[0] != seeds[1]
+
+
+def test_training_that_diverges_stops_with_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(TorchcapsError, match=r"^the loss became .+ so training diverged; take a"):
+        fit(recipe(learning_rate=1e30), tmp_path)
+    assert_readable(tmp_path)
+    assert not (tmp_path / "result.json").exists()
+
+
+def test_a_run_goes_on_with_its_own_images_alone(
+    short: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    Run(tmp_path).begin(recipe(epochs=2), "other")
+    with pytest.raises(TorchcapsError, match=r"was begun on other training images \(digest other"):
+        fit(recipe(epochs=2), tmp_path)
+    digest = json.loads((short.folder / "environment.json").read_text())["training_images"]
+    assert digest == tiny("train", None).digest() == short.result()["digests"]["train"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 cut", b"garbage"])
+def test_a_damaged_state_is_told_and_not_unpickled(short: Run, tmp_path: Path, damage) -> None:
+    Run(tmp_path).begin(recipe(epochs=2), tiny("train", None).digest())
+    (tmp_path / "state.ckpt").write_bytes(damage)
+    with pytest.raises(TorchcapsError, match=r"state.ckpt cannot be read \(.+\); it is damaged"):
+        fit(recipe(epochs=2), tmp_path)

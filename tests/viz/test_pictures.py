@@ -168,3 +168,13 @@ def test_the_longest_of_many_classes_without_names():
     lengths[:, :5], lengths[:, 39] = 0.1, 0.9
     trace = network({"classes": even(2, 3, MANY)}, {"classes": lengths})
     assert "longest class capsule: 39" in words(draw_parse_tree(trace, IMAGE))
+
+
+def test_a_line_runs_from_its_child_to_its_parent():
+    (collection,) = lines(tree())
+    widths = collection.get_linewidths()
+    strongest = max(range(len(widths)), key=lambda k: widths[k])
+    start, end = collection.get_segments()[strongest]
+    # The second of three children, the second of two parents, in bars spread evenly over [0, 1].
+    assert start.tolist() == pytest.approx([1.5 / 3, BAR])
+    assert end.tolist() == pytest.approx([1.5 / 2, 1])

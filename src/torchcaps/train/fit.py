@@ -95,7 +95,7 @@ def _state_of(run: Run) -> Path | None:
     try:
         torch.load(run.state_file, weights_only=True, map_location="meta")
     except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
-        reason = str(error).splitlines()[0][:100]
+        reason = (str(error) or type(error).__name__).splitlines()[0][:100]
         raise TorchcapsError(
             f"{run.state_file} cannot be read ({reason}); it is damaged: remove it, and the run "
             f"begins anew."

@@ -30,8 +30,8 @@ class Training(lightning.LightningModule):
         loss, accuracy = self._measure(batch)
         if not bool(loss.isfinite()):
             raise TorchcapsError(
-                f"the loss became {float(loss)} at step {self.global_step}; training diverged: "
-                f"take a smaller learning rate than {self.recipe.learning_rate:g} (in a new folder)."
+                f"the loss became {float(loss.detach())} at step {self.global_step}, so training diverged; "
+                f"take a smaller learning rate than {self.recipe.learning_rate:g}, in a new folder."
             )
         many = len(batch[1])
         self.log("loss", loss, on_step=False, on_epoch=True, batch_size=many)
