@@ -358,7 +358,8 @@ def test_a_rim_hides_what_lies_behind_it() -> None:
     def disk_at(x: float) -> Tensor:
         return torch.tensor([x, 16.0, 0.0, 5.0])
 
-    # Two disks in one row, of radius 0.85 × 5: the front one ends at 15.75, the other begins at 15.25.
+    # Two disks of radius 0.85 × 5 in one row: the front one ends at 15.75, the other begins at
+    # 15.25.
     truth = PartTruth(
         part=torch.zeros(1, 2, dtype=torch.int64),
         pose=torch.stack([disk_at(11.5), disk_at(19.5)])[None],

@@ -116,3 +116,9 @@ def test_the_routing_sees_the_activations_of_the_children():
     activation = torch.rand(2, SIZES["n_in"])
     layer(Capsules(torch.rand(2, SIZES["n_in"], SIZES["d_in"]), activation))
     assert seen[0] is activation
+
+
+@pytest.mark.parametrize("std", [-1.0, float("nan"), float("inf")])
+def test_weights_need_a_scale(std):
+    with pytest.raises(TorchcapsError, match=r"^DenseCapsules needs a weight_std that is finite"):
+        DenseCapsules(**SIZES, weight_std=std)

@@ -1,5 +1,7 @@
 """Dense capsules: every child votes for every parent [renzulli2025] §2.1."""
 
+import math
+
 import torch
 from torch import nn
 
@@ -36,6 +38,11 @@ class DenseCapsules(nn.Module):
         for name, size in (("n_in", n_in), ("d_in", d_in), ("n_out", n_out), ("d_out", d_out)):
             if size < 1:
                 raise TorchcapsError(f"DenseCapsules needs {name} of at least 1, but got {size}.")
+        if not 0 <= weight_std < math.inf:
+            raise TorchcapsError(
+                f"DenseCapsules needs a weight_std that is finite and not negative, but got "
+                f"{weight_std}."
+            )
         self.n_in, self.d_in, self.n_out, self.d_out = n_in, d_in, n_out, d_out
         self.weight = nn.Parameter(torch.randn(n_in, n_out, d_out, d_in) * weight_std)
         self.routing: Routing = as_routing(routing)

@@ -29,9 +29,10 @@ class Training(lightning.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         loss, accuracy = self._measure(batch)
         if not bool(loss.isfinite()):
+            value = float(loss.detach())
             raise TorchcapsError(
-                f"the loss became {float(loss.detach())} at step {self.global_step}, so training diverged; "
-                f"take a smaller learning rate than {self.recipe.learning_rate:g}, in a new folder."
+                f"the loss became {value} at step {self.global_step}, so training diverged; take a "
+                f"smaller learning rate than {self.recipe.learning_rate:g}, in a new folder."
             )
         many = len(batch[1])
         self.log("loss", loss, on_step=False, on_epoch=True, batch_size=many)
