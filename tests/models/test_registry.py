@@ -88,7 +88,9 @@ def test_an_option_reaches_the_network():
         (
             "mitterreiter_5x16",
             {"routing": "dynamc"},
-            "routing='dynamc' is unknown; did you mean 'dynamic'? known: dynamic, uniform.",
+            "routing='dynamc' is unknown; did you mean 'dynamic'? known: "
+            + ", ".join(sorted(ROUTINGS))
+            + ".",
         ),
         (
             "capsnet",
