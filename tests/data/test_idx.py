@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from told import text_of
 from torchcaps.data import load, mnist, read_idx
-from torchcaps.errors import TorchcapsError
 
 BODY = bytes(range(24))
 
@@ -19,14 +19,6 @@ def idx(sizes: tuple[int, ...], body: bytes, *, kind: int = 8) -> bytes:
 
 
 GOOD = idx((2, 3, 4), BODY)
-
-
-def text_of(call) -> str:
-    with pytest.raises(TorchcapsError) as error:
-        call()
-    text = str(error.value)
-    assert "\n" not in text
-    return text
 
 
 @pytest.fixture(params=["plain", "gz"])

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from told import text_of
 from torchcaps.data import SOURCES, ImageSet, hold_out, load, take
-from torchcaps.errors import TorchcapsError
 
 
 def numbered(count: int) -> ImageSet:
@@ -14,14 +14,6 @@ def numbered(count: int) -> ImageSet:
 
 def numbers(images: ImageSet) -> list[int]:
     return images.images.flatten().tolist()
-
-
-def text_of(call) -> str:
-    with pytest.raises(TorchcapsError) as error:
-        call()
-    text = str(error.value)
-    assert "\n" not in text
-    return text
 
 
 @pytest.mark.parametrize(("share", "count"), [(0.1, 10), (0.5, 50), (0.25, 25)])

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from told import text_of
 from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole, take
-from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model, save
 from torchcaps.tasks import dissect, dissect_files, trace_images, write_report
 from torchcaps.train import Run, make_recipe
@@ -61,14 +61,6 @@ def run(tmp_path: Path, network: nn.Module) -> Run:
     save(network, run.model_file)
     write_whole(run.result_file, json.dumps({"training_images": 8600}))
     return run
-
-
-def text_of(call) -> str:
-    with pytest.raises(TorchcapsError) as error:
-        call()
-    text = str(error.value)
-    assert "\n" not in text
-    return text
 
 
 def bright(count: int, *, wrong: int) -> ImageSet:

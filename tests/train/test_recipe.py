@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from torchcaps.errors import TorchcapsError
+from told import text_of
 from torchcaps.train import Recipe, make_recipe, read_recipe
 
 NAMES = {"model": "capsnet", "data": "mnist"}
@@ -20,14 +20,6 @@ CHANGED = {
     "validation_share": 0.2,
     "seed": 1,
 }
-
-
-def text_of(call) -> str:
-    with pytest.raises(TorchcapsError) as error:
-        call()
-    text = str(error.value)
-    assert "\n" not in text
-    return text
 
 
 def test_the_digest_changes_with_every_field() -> None:

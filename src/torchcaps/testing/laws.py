@@ -1,206 +1,17 @@
-"""The laws every routing keeps, as one function: check your own routing against them.
-
-    def mine(votes, *, keep="none"): ...
-    assert_routing_contract(mine)
-
-Clauses, in the order in which they run; an error begins with the name of the broken one:
-
-call               votes [*b, i, j, d] with any leading axes are accepted, `keep=` too
-shape              parents are [*b, j, d], activations [*b, j], couplings [*b, i, j]
-dtype              dtype and device of the votes are kept
-keep               what is recorded changes no bit; the last step is the one that gave the parents
-coupling_sign      couplings are at least zero
-normalisation      couplings sum to one over the declared axis; to at most one with leftover mass
-batch_independence a sample routed alone gives what it gives in a batch
-child_permutation  changing the order of children leaves the parents as they are
-parent_permutation changing the order of parents changes that of the result alone
-first_iteration    couplings of the first iteration are the closed form (when it is given)
-parity             values and gradients equal those of the reference (when it is given)
-gradient           autograd equals finite differences in float64
-finite             values and gradients are finite for zero, identical and huge votes
-half_precision     the same for votes in float16 and bfloat16
-meaning            children that agree on parent 0 and scatter on the others end coupled to 0
-
-Not checked, because squash and bias are the routing's own business: that the couplings it records
-are those that made the parents; `parity` with a reference checks that too.
-
-A routing with parameters is a closure over them that brings them to the votes, `bias.to(votes)`, in
-dtype and device. It has one size: pass `sizes=[(i, j, d)]`.
-Parameters that belong to a parent (a bias) or to a pair (a prior) make capsules individuals, which
-may not change places: say so by `interchangeable`.
-
-The file is long because every clause carries the sentence that explains its breach.
-"""
+"""The laws, one function each: its largest error, or the sentence that explains its breach."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 from torch import Tensor
 
-from torchcaps.errors import TorchcapsError
-from torchcaps.types import Keep, Routed
+from torchcaps.testing.subject import RoutingContractError, Subject
 
-__all__ = ["CLAUSES", "RoutingContractError", "assert_routing_contract"]
+__all__ = ["LAWS"]
 
-CLAUSES = (
-    "call",
-    "shape",
-    "dtype",
-    "keep",
-    "coupling_sign",
-    "normalisation",
-    "batch_independence",
-    "child_permutation",
-    "parent_permutation",
-    "first_iteration",
-    "parity",
-    "gradient",
-    "finite",
-    "half_precision",
-    "meaning",
-)
-# Odd sizes, one child, one parent, both; (i, j, d).
-SIZES = ((5, 3, 3), (1, 3, 2), (4, 1, 3), (1, 1, 1), (7, 2, 4))
-LEADING: tuple[tuple[int, ...], ...] = ((), (1,), (3,), (2, 1, 3))
 # Central differences with a step of 1e-6 lose ten of float64's sixteen digits.
 STEP, GRADIENT_TOLERANCE = 1e-6, 1e-6
-
-
-class RoutingLike(Protocol):
-    def __call__(self, votes: Tensor, /, *, keep: Keep) -> Routed: ...
-
-
-class RoutingContractError(AssertionError):
-    """A routing broke a law; `clause` is the law's name."""
-
-    def __init__(self, clause: str, expected: str, came: str, cause: str) -> None:
-        super().__init__(f"{clause}: expected {expected}, but {came}; likely cause: {cause}.")
-        self.clause = clause
-
-
-class _Subject(NamedTuple):
-    """The routing under test, with what its owner declared of it."""
-
-    routing: RoutingLike
-    reference: Callable[[Tensor], tuple[Tensor, ...]] | None
-    first_iteration: Callable[[Tensor], Tensor] | None
-    normalised_over: Literal["parents", "children", "none"]
-    leftover: bool
-    sizes: tuple[tuple[int, int, int], ...]
-    device: torch.device
-    tolerance: float
-
-    def route(self, votes: Tensor, keep: Keep = "last") -> Routed:
-        try:
-            routed = self.routing(votes, keep=keep)
-        except Exception as error:
-            raise RoutingContractError(
-                "call",
-                f"votes {list(votes.shape)} in {votes.dtype} and keep={keep!r} to be routed",
-                f"{type(error).__name__} was raised ({error})",
-                "a fixed number of batch axes, a missing keep argument, parameters of one size "
-                "(pass sizes=), or an operation without this dtype",
-            ) from error
-        if not _holds_tensors(routed):
-            raise RoutingContractError(
-                "call",
-                "a Routed of Capsules and Steps that hold tensors",
-                f"{type(routed).__name__} came, or something else in it",
-                "the parents alone were returned; return Routed(Capsules(pose, activation), steps)",
-            )
-        return routed
-
-    def coupling(self, votes: Tensor) -> Tensor:
-        return self.route(votes).steps[-1].coupling
-
-    def votes(self, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
-        generator = torch.Generator().manual_seed(len(shape) + sum(shape))
-        votes = torch.randn(*shape, generator=generator, dtype=torch.float64)
-        return votes.to(self.device, dtype)
-
-    def cases(self, leading: Sequence[tuple[int, ...]] = LEADING) -> Iterator[Tensor]:
-        for lead in leading:
-            for size in self.sizes:
-                yield self.votes(*lead, *size)
-
-    def few_cases(self) -> Iterator[Tensor]:
-        """Every size once and every leading shape once: a reference may be slow."""
-        yield from self.cases([()])
-        for lead in LEADING[1:]:
-            yield self.votes(*lead, *self.sizes[0])
-
-
-def _holds_tensors(routed: object) -> bool:
-    return (
-        isinstance(routed, Routed)
-        and isinstance(routed.parents.pose, Tensor)
-        and all(isinstance(step.coupling, Tensor) for step in routed.steps)
-    )
-
-
-def assert_routing_contract(
-    routing: RoutingLike,
-    *,
-    reference: Callable[[Tensor], tuple[Tensor, ...]] | None = None,
-    first_iteration: Callable[[Tensor], Tensor] | None = None,
-    normalised_over: Literal["parents", "children", "none"] = "parents",
-    interchangeable: Literal["both", "children", "parents", "neither"] = "both",
-    leftover: bool = False,
-    fixed_coupling: bool = False,
-    batch_statistics: bool = False,
-    stops_gradient: bool = False,
-    sizes: Iterable[tuple[int, int, int]] = SIZES,
-    device: torch.device | str = "cpu",
-    tolerance: float = 1e-10,
-) -> dict[str, float]:
-    """The largest error of every clause; RoutingContractError at the first broken one.
-
-    reference: a slow, trusted twin: votes -> (parent poses, last couplings), differentiable; the
-        parent activations are a third where they are not the lengths of the poses.
-    first_iteration: votes -> couplings [*b, i, j] of the first iteration, in closed form.
-    normalised_over: the axis on which couplings sum to one; "none" where nothing competes.
-    interchangeable: which capsules have no parameters of their own.
-    leftover: some of a child's mass may go to nobody.
-    fixed_coupling: couplings do not depend on the votes; exempt from `meaning`.
-    batch_statistics: samples influence each other by design; exempt from `batch_independence`.
-    stops_gradient: something is a constant to the gradient by design; exempt from `gradient`, so
-        give a `reference` that stops it in the same place.
-    sizes: (i, j, d) of the votes; at least one should have i, j and d above 1, or `meaning` has
-        nothing to say.
-
-    >>> from torchcaps.ops import dynamic_routing
-    >>> errors = assert_routing_contract(dynamic_routing)
-    >>> errors["keep"]
-    0.0
-    """
-    sizes = tuple(sizes)
-    if not sizes:
-        raise TorchcapsError(
-            "sizes must name at least one (children, parents, pose), but is empty."
-        )
-    subject = _Subject(
-        routing,
-        reference,
-        first_iteration,
-        normalised_over,
-        leftover,
-        sizes,
-        torch.device(device),
-        tolerance,
-    )
-    exempt = {
-        "normalisation": normalised_over == "none",
-        "batch_independence": batch_statistics,
-        "child_permutation": interchangeable not in ("both", "children"),
-        "parent_permutation": interchangeable not in ("both", "parents"),
-        "first_iteration": first_iteration is None,
-        "parity": reference is None,
-        "gradient": stops_gradient,
-        "meaning": fixed_coupling or not any(min(size) > 1 for size in sizes),
-    }
-    return {name: check(subject) for name, check in _CHECKS.items() if not exempt.get(name)}
 
 
 def _distance(a: Tensor, b: Tensor) -> float:
@@ -210,7 +21,7 @@ def _distance(a: Tensor, b: Tensor) -> float:
     return (a - b).abs().nan_to_num(torch.inf, torch.inf).max().item()
 
 
-def _call(subject: _Subject) -> float:
+def _call(subject: Subject) -> float:
     keeps: tuple[Keep, ...] = ("none", "last", "steps")
     for votes in subject.cases():
         for keep in keeps:
@@ -218,7 +29,7 @@ def _call(subject: _Subject) -> float:
     return 0.0
 
 
-def _shape(subject: _Subject) -> float:
+def _shape(subject: Subject) -> float:
     for votes in subject.cases():
         *lead, n_in, n_out, size = votes.shape
         routed = subject.route(votes, "steps")
@@ -238,7 +49,7 @@ def _shape(subject: _Subject) -> float:
     return 0.0
 
 
-def _dtype(subject: _Subject) -> float:
+def _dtype(subject: Subject) -> float:
     for dtype in (torch.float64, torch.float32):
         votes = subject.votes(3, *subject.sizes[0], dtype=dtype)
         routed = subject.route(votes)
@@ -254,7 +65,7 @@ def _dtype(subject: _Subject) -> float:
     return 0.0
 
 
-def _keep(subject: _Subject) -> float:
+def _keep(subject: Subject) -> float:
     cause = "recording takes another path, or draws random numbers"
     for votes in subject.cases():
         bare, last, steps = (subject.route(votes, keep) for keep in ("none", "last", "steps"))
@@ -282,7 +93,7 @@ def _keep(subject: _Subject) -> float:
     return 0.0
 
 
-def _coupling_sign(subject: _Subject) -> float:
+def _coupling_sign(subject: Subject) -> float:
     lowest = min(subject.coupling(votes).min().item() for votes in subject.cases())
     if not lowest >= 0:
         raise RoutingContractError(
@@ -294,7 +105,7 @@ def _coupling_sign(subject: _Subject) -> float:
     return max(0.0, -lowest)
 
 
-def _normalisation(subject: _Subject) -> float:
+def _normalisation(subject: Subject) -> float:
     worst = 0.0
     axis = -1 if subject.normalised_over == "parents" else -2
     other = "children" if axis == -1 else "parents"
@@ -315,7 +126,7 @@ def _normalisation(subject: _Subject) -> float:
 
 
 def _near(
-    clause: str, subject: _Subject, pairs: Iterable[tuple[Tensor, Tensor]], *text: str
+    clause: str, subject: Subject, pairs: Iterable[tuple[Tensor, Tensor]], *text: str
 ) -> float:
     worst = max((_distance(a, b) for a, b in pairs), default=0.0)
     if not worst <= subject.tolerance:
@@ -324,7 +135,7 @@ def _near(
     return worst
 
 
-def _batch_independence(subject: _Subject) -> float:
+def _batch_independence(subject: Subject) -> float:
     def pairs() -> Iterator[tuple[Tensor, Tensor]]:
         for votes in subject.cases([(3,), (2, 3)]):
             batch = subject.route(votes)
@@ -343,7 +154,7 @@ def _batch_independence(subject: _Subject) -> float:
     )
 
 
-def _child_permutation(subject: _Subject) -> float:
+def _child_permutation(subject: Subject) -> float:
     def pairs() -> Iterator[tuple[Tensor, Tensor]]:
         for votes in subject.cases():
             # A turn, because weights that are the same from both ends survive a reversal.
@@ -361,7 +172,7 @@ def _child_permutation(subject: _Subject) -> float:
     )
 
 
-def _parent_permutation(subject: _Subject) -> float:
+def _parent_permutation(subject: Subject) -> float:
     def pairs() -> Iterator[tuple[Tensor, Tensor]]:
         for votes in subject.cases():
             before, after = subject.route(votes), subject.route(votes.roll(1, -2))
@@ -378,7 +189,7 @@ def _parent_permutation(subject: _Subject) -> float:
     )
 
 
-def _first_iteration(subject: _Subject) -> float:
+def _first_iteration(subject: Subject) -> float:
     closed_form = subject.first_iteration
     assert closed_form is not None
 
@@ -395,7 +206,7 @@ def _first_iteration(subject: _Subject) -> float:
     )
 
 
-def _parity(subject: _Subject) -> float:
+def _parity(subject: Subject) -> float:
     reference = subject.reference
     assert reference is not None
 
@@ -438,7 +249,7 @@ def _gradient_of(total: Tensor, votes: Tensor) -> Tensor:
     return torch.autograd.grad(total, votes, allow_unused=True, materialize_grads=True)[0]
 
 
-def _gradient(subject: _Subject) -> float:
+def _gradient(subject: Subject) -> float:
     worst = 0.0
     for votes in subject.cases([()]):
         leaf = votes.clone().requires_grad_()
@@ -464,7 +275,7 @@ def _gradient(subject: _Subject) -> float:
     return worst
 
 
-def _hard_votes(subject: _Subject, dtype: torch.dtype, huge: float) -> Iterator[tuple[str, Tensor]]:
+def _hard_votes(subject: Subject, dtype: torch.dtype, huge: float) -> Iterator[tuple[str, Tensor]]:
     for size in subject.sizes:
         votes = subject.votes(3, *size, dtype=dtype)
         yield "zero", torch.zeros_like(votes)
@@ -472,7 +283,7 @@ def _hard_votes(subject: _Subject, dtype: torch.dtype, huge: float) -> Iterator[
         yield "huge", votes * huge
 
 
-def _assert_finite(clause: str, name: str, subject: _Subject, votes: Tensor, cause: str) -> None:
+def _assert_finite(clause: str, name: str, subject: Subject, votes: Tensor, cause: str) -> None:
     leaf = votes.requires_grad_()
     routed = subject.route(leaf)
     total = _weighted_sum(*routed.parents, routed.steps[-1].coupling)
@@ -486,7 +297,7 @@ def _assert_finite(clause: str, name: str, subject: _Subject, votes: Tensor, cau
             )
 
 
-def _finite(subject: _Subject) -> float:
+def _finite(subject: Subject) -> float:
     cause = "a division by a norm without a guard at zero, or an exponential without a guard above"
     for dtype in (torch.float64, torch.float32):
         for name, votes in _hard_votes(subject, dtype, huge=1e4):
@@ -494,7 +305,7 @@ def _finite(subject: _Subject) -> float:
     return 0.0
 
 
-def _half_precision(subject: _Subject) -> float:
+def _half_precision(subject: Subject) -> float:
     cause = "squares, exponentials or long sums in half precision; compute them in float32"
     for dtype in (torch.float16, torch.bfloat16):
         # 300² is more than float16 can hold.
@@ -503,7 +314,7 @@ def _half_precision(subject: _Subject) -> float:
     return 0.0
 
 
-def _meaning(subject: _Subject) -> float:
+def _meaning(subject: Subject) -> float:
     worst = 1.0
     for n_in, n_out, size in subject.sizes:
         if min(n_in, n_out, size) < 2:
@@ -528,26 +339,21 @@ def _meaning(subject: _Subject) -> float:
     return 1 - worst
 
 
-_CHECKS: dict[str, Callable[[_Subject], float]] = dict(
-    zip(
-        CLAUSES,
-        (
-            _call,
-            _shape,
-            _dtype,
-            _keep,
-            _coupling_sign,
-            _normalisation,
-            _batch_independence,
-            _child_permutation,
-            _parent_permutation,
-            _first_iteration,
-            _parity,
-            _gradient,
-            _finite,
-            _half_precision,
-            _meaning,
-        ),
-        strict=True,
-    )
-)
+# In the order in which they run.
+LAWS: dict[str, Callable[[Subject], float]] = {
+    "call": _call,
+    "shape": _shape,
+    "dtype": _dtype,
+    "keep": _keep,
+    "coupling_sign": _coupling_sign,
+    "normalisation": _normalisation,
+    "batch_independence": _batch_independence,
+    "child_permutation": _child_permutation,
+    "parent_permutation": _parent_permutation,
+    "first_iteration": _first_iteration,
+    "parity": _parity,
+    "gradient": _gradient,
+    "finite": _finite,
+    "half_precision": _half_precision,
+    "meaning": _meaning,
+}

@@ -1,0 +1,87 @@
+"""The routing under test: what its owner declared of it, and votes to try it on."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from torchcaps.types import Keep, Routed
+
+__all__ = ["LEADING", "SIZES", "RoutingContractError", "RoutingLike", "Subject"]
+
+# Odd sizes, one child, one parent, both; (i, j, d).
+SIZES = ((5, 3, 3), (1, 3, 2), (4, 1, 3), (1, 1, 1), (7, 2, 4))
+LEADING: tuple[tuple[int, ...], ...] = ((), (1,), (3,), (2, 1, 3))
+
+
+class RoutingLike(Protocol):
+    def __call__(self, votes: Tensor, /, *, keep: Keep) -> Routed: ...
+
+
+class RoutingContractError(AssertionError):
+    """A routing broke a law; `clause` is the law's name."""
+
+    def __init__(self, clause: str, expected: str, came: str, cause: str) -> None:
+        super().__init__(f"{clause}: expected {expected}, but {came}; likely cause: {cause}.")
+        self.clause = clause
+
+
+class Subject(NamedTuple):
+    """The routing under test, with what its owner declared of it."""
+
+    routing: RoutingLike
+    reference: Callable[[Tensor], tuple[Tensor, ...]] | None
+    first_iteration: Callable[[Tensor], Tensor] | None
+    normalised_over: Literal["parents", "children", "none"]
+    leftover: bool
+    sizes: tuple[tuple[int, int, int], ...]
+    device: torch.device
+    tolerance: float
+
+    def route(self, votes: Tensor, keep: Keep = "last") -> Routed:
+        try:
+            routed = self.routing(votes, keep=keep)
+        except Exception as error:
+            raise RoutingContractError(
+                "call",
+                f"votes {list(votes.shape)} in {votes.dtype} and keep={keep!r} to be routed",
+                f"{type(error).__name__} was raised ({error})",
+                "a fixed number of batch axes, a missing keep argument, parameters of one size "
+                "(pass sizes=), or an operation without this dtype",
+            ) from error
+        if not _holds_tensors(routed):
+            raise RoutingContractError(
+                "call",
+                "a Routed of Capsules and Steps that hold tensors",
+                f"{type(routed).__name__} came, or something else in it",
+                "the parents alone were returned; return Routed(Capsules(pose, activation), steps)",
+            )
+        return routed
+
+    def coupling(self, votes: Tensor) -> Tensor:
+        return self.route(votes).steps[-1].coupling
+
+    def votes(self, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+        generator = torch.Generator().manual_seed(len(shape) + sum(shape))
+        votes = torch.randn(*shape, generator=generator, dtype=torch.float64)
+        return votes.to(self.device, dtype)
+
+    def cases(self, leading: Sequence[tuple[int, ...]] = LEADING) -> Iterator[Tensor]:
+        for lead in leading:
+            for size in self.sizes:
+                yield self.votes(*lead, *size)
+
+    def few_cases(self) -> Iterator[Tensor]:
+        """Every size once and every leading shape once: a reference may be slow."""
+        yield from self.cases([()])
+        for lead in LEADING[1:]:
+            yield self.votes(*lead, *self.sizes[0])
+
+
+def _holds_tensors(routed: object) -> bool:
+    return (
+        isinstance(routed, Routed)
+        and isinstance(routed.parents.pose, Tensor)
+        and all(isinstance(step.coupling, Tensor) for step in routed.steps)
+    )
