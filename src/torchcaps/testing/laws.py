@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.testing.subject import RoutingContractError, Subject
+from torchcaps.types import Keep
 
 __all__ = ["LAWS"]
 
