@@ -45,8 +45,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     runs = [run_demo(seed) for seed in parser.parse_args().seeds]
     record = {
-        "what": "torchcaps demo: wall time of the process; on 2,000 held-out images the accuracy, the "
-        "routing dynamics of each layer (0 frozen, 1 perfect) and the dead capsules of each twin",
+        "what": "torchcaps demo: wall time of the process; on 2,000 held-out images the accuracy, "
+        "the routing dynamics of each layer (0 frozen, 1 perfect) and the dead capsules",
         "bars": "under 180 s on two cores; both twins at least 0.30, three times chance",
         "date": datetime.now(UTC).date().isoformat(),
         "environment": environment(),

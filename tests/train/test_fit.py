@@ -167,6 +167,7 @@ def test_the_first_weights_are_a_function_of_the_recipe_alone() -> None:
 
 def test_fit_leaves_the_global_generators_alone(tmp_path: Path) -> None:
     def states() -> tuple:
+        # The old generator is the one that a library would disturb.
         state = np.random.get_state()  # noqa: NPY002
         return torch.get_rng_state().tolist(), state[1].tolist(), random.getstate()
 
