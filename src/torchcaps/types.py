@@ -5,10 +5,12 @@ iteration. Grids are ordered (h, w, type). Every class is registered with pytree
 saves it.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
 
+import torch
 from torch import Tensor
 from torch.utils import _pytree
 
@@ -19,15 +21,20 @@ __all__ = [
     "LayerTrace",
     "Output",
     "Routed",
+    "ScoresAre",
     "Step",
     "Trace",
     "VoteMap",
+    "Window",
 ]
 
 # What to record of a routing: nothing, its last step, or every step.
 Keep = Literal["none", "last", "steps"]
 # (height, width, types): child i lies at row i // (width * types).
 Grid = tuple[int, int, int]
+# "lengths": of class capsules, or their activations. "logits": one class is present.
+# "independent_logits": any number of classes is.
+ScoresAre = Literal["lengths", "logits", "independent_logits"]
 
 
 class Capsules(NamedTuple):
@@ -37,8 +44,39 @@ class Capsules(NamedTuple):
     activation: Tensor | None = None  # [*b, i]
 
 
+class Window(NamedTuple):
+    """What a convolutional capsule sees: `kernel` positions of its child grid, every type."""
+
+    child_grid: Grid
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+
+    @property
+    def positions(self) -> tuple[int, int]:
+        """How many windows there are, down and across; no padding."""
+        (height, width, _), (k_h, k_w), (s_h, s_w) = self
+        return (height - k_h) // s_h + 1, (width - k_w) // s_w + 1
+
+    def of(self, values: Tensor) -> Tensor:
+        """Values [*b, n, d] of all children as the windows see them, [*b, p, i, d]; a view of them
+        until it is flattened. Slot i is ordered (row, column, type) like the grid."""
+        (k_h, k_w), (s_h, s_w) = self.kernel, self.stride
+        grid = torch.unflatten(values, -2, self.child_grid)  # [*b, h, w, type, d]
+        seen = grid.unfold(-4, k_h, s_h).unfold(-4, k_w, s_w)  # [*b, ph, pw, type, d, kh, kw]
+        seen = seen.movedim((-2, -1), (-4, -3))  # [*b, ph, pw, kh, kw, type, d]
+        return seen.flatten(-4, -2).flatten(-4, -3)
+
+    def child_id(self, device: torch.device | None = None) -> Tensor:
+        """Which child lies in slot i of window p, [p, i]."""
+        n = math.prod(self.child_grid)
+        return self.of(torch.arange(n, device=device).unsqueeze(-1)).squeeze(-1)
+
+
 class VoteMap(NamedTuple):
-    """Everything between children and votes; `ops.materialise` makes the votes of it."""
+    """Everything between children and votes; `ops.materialise` makes the votes of it.
+
+    With a window the votes are [*b, p, i, j, d]: i counts the slots of a window.
+    """
 
     children: Capsules
     # vector pose: [i, j, d_out, d_in]; matrix pose: [i, j, side, side].
@@ -47,6 +85,8 @@ class VoteMap(NamedTuple):
     sharing: Literal["none", "type", "all"] = "none"
     pose: Literal["vector", "matrix"] = "vector"
     bias: Tensor | None = None  # [j, d], added to every vote of parent j
+    window: Window | None = None
+    coordinates: Tensor | None = None  # [i, d], added to every vote of child i
 
 
 class Step(NamedTuple):
@@ -62,6 +102,7 @@ class Routed(NamedTuple):
 
     parents: Capsules
     steps: tuple[Step, ...] = ()
+    scale: Tensor | None = None  # [*b, t], the mean distances that distance routing went by
 
 
 @dataclass(frozen=True)
@@ -74,6 +115,8 @@ class LayerTrace:
     child_grid: Grid | None = None
     normalised_over: str = "parents"
     weight: Tensor | None = None
+    parent_grid: Grid | None = None
+    window: Window | None = None  # then couplings are [*b, p, i, j]
 
 
 Trace = tuple[LayerTrace, ...]
@@ -84,15 +127,18 @@ class Output:
     """What a network returns. A ConvNet has no classes and an empty trace."""
 
     scores: Tensor  # [b, n_classes]
-    scores_are: Literal["lengths", "logits"]
+    scores_are: ScoresAre
     classes: Capsules | None = None
     reconstruction: Tensor | None = None  # [b, c, h, w]
     trace: Trace = ()
 
     def probabilities(self) -> Tensor:
         """Lengths as they are (each the probability that its class is present; they need not sum to
-        one), logits through a softmax."""
-        return self.scores if self.scores_are == "lengths" else self.scores.softmax(-1)
+        one), logits through a softmax, those of independent classes through a sigmoid."""
+        if self.scores_are == "lengths":
+            return self.scores
+        one_class = self.scores_are == "logits"
+        return self.scores.softmax(-1) if one_class else self.scores.sigmoid()
 
 
 def _register(kind: type, *words: str) -> None:
@@ -124,7 +170,7 @@ def _register(kind: type, *words: str) -> None:
     )
 
 
-for _tuple in (Capsules, VoteMap, Step, Routed):
+for _tuple in (Capsules, Window, VoteMap, Step, Routed):
     _pytree._register_namedtuple(_tuple, serialized_type_name=f"torchcaps.types.{_tuple.__name__}")
 _register(LayerTrace, "name", "normalised_over")
 _register(Output, "scores_are")

@@ -1,23 +1,32 @@
 """Dense capsules: every child votes for every parent [renzulli2025] §2.1."""
 
-import math
+from typing import Literal, final
 
 import torch
-from torch import nn
+from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers.routing import Routing, as_routing
-from torchcaps.ops.votes import materialise
-from torchcaps.types import Capsules, Keep, Routed, VoteMap
+from torchcaps.layers.capsule_layer import CapsuleLayer, Pose, check_sizes
+from torchcaps.layers.routing import Routing
+from torchcaps.ops.checks import check_choice
+from torchcaps.types import Capsules, Grid, VoteMap
 
-__all__ = ["DenseCapsules"]
+__all__ = ["DenseCapsules", "Sharing"]
+
+# Which children have one matrix for a parent: each its own, those of one type, all of them.
+Sharing = Literal["none", "type", "all"]
 
 
-class DenseCapsules(nn.Module):
-    """`n_out` parents of `d_out` components from `n_in` children of `d_in`, one matrix a pair.
+@final
+class DenseCapsules(CapsuleLayer):
+    """`n_out` parents of `d_out` components from `n_in` children of `d_in`.
 
     `weight_std` decides whether stacked layers learn at all: squashed lengths must neither vanish
     nor saturate layer after layer. 0.1, the custom for one layer, silences five of them.
+
+    `child_grid` (height, width, types) says where the children lie, which sharing="type" and
+    `coordinates` need. Coordinates are added to votes, because with shared matrices a parent cannot
+    know where its children are [hinton2018].
 
     >>> layer = DenseCapsules(n_in=1152, d_in=8, n_out=10, d_out=16)
     >>> layer(Capsules(torch.rand(2, 1152, 8))).parents.pose.shape
@@ -32,37 +41,60 @@ class DenseCapsules(nn.Module):
         n_out: int,
         d_out: int,
         routing: str | Routing = "dynamic",
+        pose: Pose = "vector",
+        sharing: Sharing = "none",
+        child_grid: Grid | None = None,
+        coordinates: bool = False,
+        vote_bias: bool = False,
         weight_std: float = 0.1,
     ):
         super().__init__()
-        for name, size in (("n_in", n_in), ("d_in", d_in), ("n_out", n_out), ("d_out", d_out)):
-            if size < 1:
-                raise TorchcapsError(f"DenseCapsules needs {name} of at least 1, but got {size}.")
-        if not 0 <= weight_std < math.inf:
-            raise TorchcapsError(
-                f"DenseCapsules needs a weight_std that is finite and not negative, but got "
-                f"{weight_std}."
-            )
+        check_sizes("DenseCapsules", n_in=n_in, d_in=d_in, n_out=n_out, d_out=d_out)
+        check_choice("sharing", sharing, ("none", "type", "all"))
         self.n_in, self.d_in, self.n_out, self.d_out = n_in, d_in, n_out, d_out
-        self.weight = nn.Parameter(torch.randn(n_in, n_out, d_out, d_in) * weight_std)
-        self.routing: Routing = as_routing(routing)
-        self.routing.bind(n_in=n_in, n_out=n_out, d_out=d_out)
+        self.pose: Pose = pose
+        self.sharing: Sharing = sharing
+        self.child_grid = child_grid
+        self.coordinates = coordinates
+        height, width, types = self._grid(needed=coordinates or sharing == "type")
+        if height * width * types != n_in:
+            raise TorchcapsError(
+                f"child_grid {child_grid} holds {height * width * types} children, but n_in is "
+                f"{n_in}."
+            )
+        kinds = {"none": (n_in,), "type": (types,), "all": ()}[sharing]
+        self.weight = self.create_weight(*kinds, n_out=n_out, std=weight_std)
+        self.bind(routing, n_in=n_in, n_out=n_out, vote_bias=vote_bias)
 
     def vote_map(self, children: Capsules) -> VoteMap:
-        return VoteMap(children, self.weight)
+        where = self._coordinates(children.pose) if self.coordinates else None
+        return VoteMap(
+            children, self.weight, self.sharing, self.pose, self.vote_bias, coordinates=where
+        )
 
-    def forward(self, children: Capsules, *, keep: Keep = "none") -> Routed:
-        if children.pose.shape[-2:] != (self.n_in, self.d_in):
+    def _grid(self, *, needed: bool) -> Grid:
+        if self.child_grid is None and needed:
             raise TorchcapsError(
-                f"this layer was built for {self.n_in} children of {self.d_in} components "
-                f"[*batch, {self.n_in}, {self.d_in}], but poses came with shape "
-                f"{list(children.pose.shape)}; does the image size differ from the one the network "
-                f"was created with?"
+                'DenseCapsules needs child_grid=(height, width, types) for sharing="type" and for '
+                "coordinates, to know where its children lie."
             )
-        votes = materialise(self.vote_map(children))  # [*b, i, j, d]
-        routed: Routed = self.routing(votes, children.activation, keep=keep)
-        steps = tuple(step._replace(children=children) for step in routed.steps)
-        return routed._replace(steps=steps)
+        return self.child_grid or (1, 1, self.n_in)
+
+    def _coordinates(self, like: Tensor) -> Tensor:
+        """Row and column of every child as shares of the grid, [i, d], all else zero.
+
+        In matrix poses they go to the first two rows of the right-hand column, the translation of
+        an affine map; in vector poses to the first two components.
+        """
+        height, width, types = self._grid(needed=True)
+        rows = (torch.arange(height, dtype=like.dtype, device=like.device) + 0.5) / height
+        columns = (torch.arange(width, dtype=like.dtype, device=like.device) + 0.5) / width
+        side = self.weight.shape[-1]
+        first, second = (side - 1, 2 * side - 1) if self.pose == "matrix" else (0, 1)
+        where = like.new_zeros(height, width, types, self.d_out)
+        where[..., first] = rows.view(-1, 1, 1)
+        where[..., second] = columns.view(-1, 1)
+        return where.flatten(0, 2)
 
     def extra_repr(self) -> str:
         return f"n_in={self.n_in}, d_in={self.d_in}, n_out={self.n_out}, d_out={self.d_out}"

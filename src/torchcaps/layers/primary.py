@@ -1,7 +1,13 @@
-"""Primary capsules: the first poses, read off the channels of a feature map."""
+"""Primary capsules: the first poses, read off the channels of a feature map.
 
-from typing import get_args
+A projection is any module from feature map to feature map whose channels are types × `d_out`: a
+convolution [gu2021] §2, or a depthwise one that covers the whole map, which leaves no positions
+[renzulli2025] §4.3.1. Capsules come ordered (h, w, type).
+"""
 
+from typing import final, get_args
+
+import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
@@ -11,15 +17,12 @@ from torchcaps.ops.squash import Squash
 from torchcaps.ops.squash import squash as g
 from torchcaps.types import Capsules
 
-__all__ = ["PrimaryCapsules"]
+__all__ = ["EMPrimaryCapsules", "LayerNormPrimaryCapsules", "PrimaryCapsules"]
 
 
+@final
 class PrimaryCapsules(nn.Module):
-    """Group the channels of `projection`'s output into capsules of `d_out` components, squashed.
-
-    `projection` is any module from feature map to feature map whose channels are types × `d_out`: a
-    convolution [gu2021] §2, or a depthwise one that covers the whole map, which leaves no positions
-    [renzulli2025] §4.3.1. Capsules come ordered (h, w, type).
+    """Poses squashed: a length says how sure a capsule is.
 
     >>> primary = PrimaryCapsules(nn.Conv2d(256, 256, 9, stride=2), d_out=8)
     >>> primary(torch.rand(2, 256, 20, 20)).pose.shape
@@ -28,21 +31,68 @@ class PrimaryCapsules(nn.Module):
 
     def __init__(self, projection: nn.Module, *, d_out: int, squash: Squash = "hinton"):
         super().__init__()
-        if d_out < 1:
-            raise TorchcapsError(f"PrimaryCapsules needs d_out of at least 1, but got {d_out}.")
+        _check_size("PrimaryCapsules", d_out)
         check_choice("squash", squash, get_args(Squash))
         self.projection = projection
         self.d_out = d_out
         self.squash: Squash = squash
 
     def forward(self, features: Tensor) -> Capsules:
-        maps = self.projection(features)  # [b, types * d, h, w]
-        if maps.ndim != 4 or maps.shape[1] % self.d_out:
+        return capsules(g(_poses(self.projection(features), self.d_out), self.squash))
+
+
+@final
+class LayerNormPrimaryCapsules(nn.Module):
+    """Poses normalised over their components, one scale and offset for all capsules; they carry no
+    activation [tsai2020] §2, Table 8."""
+
+    def __init__(self, projection: nn.Module, *, d_out: int):
+        super().__init__()
+        _check_size("LayerNormPrimaryCapsules", d_out)
+        self.projection = projection
+        self.d_out = d_out
+        self.norm = nn.LayerNorm(d_out)
+
+    def forward(self, features: Tensor) -> Capsules:
+        return Capsules(self.norm(_poses(self.projection(features), self.d_out)))
+
+
+@final
+class EMPrimaryCapsules(nn.Module):
+    """Poses as they are, and an activation from a projection of its own through a sigmoid
+    [tsai2020] Table 6, from [hinton2018]."""
+
+    def __init__(self, projection: nn.Module, activation: nn.Module, *, d_out: int):
+        super().__init__()
+        _check_size("EMPrimaryCapsules", d_out)
+        self.projection = projection
+        self.activation = activation
+        self.d_out = d_out
+
+    def forward(self, features: Tensor) -> Capsules:
+        poses = _poses(self.projection(features), self.d_out)
+        maps = self.activation(features)  # [b, types, h, w]
+        active = maps.sigmoid().permute(0, 2, 3, 1).flatten(1)
+        if active.shape != poses.shape[:-1]:
             raise TorchcapsError(
-                f"primary capsules of {self.d_out} components need a feature map [batch, channel, "
-                f"height, width] with a multiple of {self.d_out} channels, but the projection gave "
-                f"shape {list(maps.shape)}."
+                f"every capsule needs one activation, but the projections gave poses "
+                f"{list(poses.shape)} and activations {list(maps.shape)}; the activation needs as "
+                f"many channels as there are capsule types, at the same positions."
             )
-        poses = maps.unflatten(1, (-1, self.d_out))  # [b, types, d, h, w]
-        poses = poses.permute(0, 3, 4, 1, 2).flatten(1, 3)  # [b, h * w * types, d]
-        return capsules(g(poses, self.squash))
+        return Capsules(poses, active)
+
+
+def _check_size(layer: str, d_out: int) -> None:
+    if d_out < 1:
+        raise TorchcapsError(f"{layer} needs d_out of at least 1, but got {d_out}.")
+
+
+def _poses(maps: Tensor, size: int) -> Tensor:
+    if maps.ndim != 4 or maps.shape[1] % size:
+        raise TorchcapsError(
+            f"primary capsules of {size} components need a feature map [batch, channel, "
+            f"height, width] with a multiple of {size} channels, but the projection gave "
+            f"shape {list(maps.shape)}."
+        )
+    poses = maps.unflatten(1, (-1, size))  # [b, types, d, h, w]
+    return torch.flatten(poses.permute(0, 3, 4, 1, 2), 1, 3)  # [b, h * w * types, d]

@@ -7,6 +7,7 @@ it knows its sizes; the same line therefore reads the same for any layer:
 """
 
 import inspect
+import math
 from abc import ABC, abstractmethod
 from typing import Any, Literal, final, get_args
 
@@ -15,11 +16,27 @@ from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.ops.checks import check_choice, check_iterations
-from torchcaps.ops.routing import Detach, Normalise, dynamic_routing, uniform_routing
+from torchcaps.ops.routing import (
+    Compete,
+    Detach,
+    EMVariant,
+    Normalise,
+    dynamic_routing,
+    em_routing,
+    uniform_routing,
+)
 from torchcaps.ops.squash import Squash
-from torchcaps.types import Keep, Routed
+from torchcaps.types import Capsules, Keep, Routed, Step, Window
 
-__all__ = ["ROUTINGS", "DynamicRouting", "Routing", "UniformRouting", "as_routing", "make_routing"]
+__all__ = [
+    "ROUTINGS",
+    "DynamicRouting",
+    "EMRouting",
+    "Routing",
+    "UniformRouting",
+    "as_routing",
+    "make_routing",
+]
 
 
 class Routing(nn.Module, ABC):
@@ -27,18 +44,22 @@ class Routing(nn.Module, ABC):
 
     # The axis over which the couplings of a trace sum to one.
     normalised_over: str = "parents"
+    # How the layer looks at its children; votes are then [*b, p, i, j, d].
+    window: Window | None = None
 
     _is_bound: bool = False
 
     @final
-    def bind(self, *, n_in: int, n_out: int, d_out: int) -> None:
-        """Give the routing its sizes; the layer calls this once."""
+    def bind(self, *, n_in: int, n_out: int, d_out: int, window: Window | None = None) -> None:
+        """Give the routing its sizes; the layer calls this once. `n_in` counts the children that
+        one parent sees."""
         if self._is_bound:
             raise TorchcapsError(
                 f"this {type(self).__name__} belongs to a layer already; every layer needs "
                 f"a routing of its own."
             )
         self._is_bound = True
+        self.window = window
         self.create_parameters(n_in=n_in, n_out=n_out, d_out=d_out)
 
     @abstractmethod
@@ -49,6 +70,16 @@ class Routing(nn.Module, ABC):
     def forward(
         self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none"
     ) -> Routed: ...
+
+    def step(self, votes: Tensor, activation: Tensor | None, parents: Capsules | None) -> Step:
+        """One iteration from the present parents (None: the first), for concurrent schedules.
+
+        Only a routing whose whole state is its parents can offer it.
+        """
+        raise TorchcapsError(
+            f"{type(self).__name__} keeps more than its parents from one iteration to the next, so "
+            f'its layers cannot route at once; use schedule="sequential", or inverted routing.'
+        )
 
 
 @final
@@ -134,8 +165,82 @@ class UniformRouting(Routing):
         )
 
 
+@final
+class EMRouting(Routing):
+    """`ops.em_routing` with its costs β_a and β_u, one pair a parent (a parent type in windows).
+
+    Children need activations: those of `EMPrimaryCapsules`, or lengths. With compete="all" windows
+    share a child, with "window" each has it to itself.
+    """
+
+    beta_a: nn.Parameter
+    beta_u: nn.Parameter
+
+    def __init__(
+        self,
+        *,
+        iterations: int = 3,
+        variant: EMVariant = "paper",
+        compete: Compete = "window",
+        lambda_: float = 0.01,
+        variance_floor: float | None = None,
+    ):
+        super().__init__()
+        check_iterations(iterations)
+        check_choice("variant", variant, get_args(EMVariant))
+        check_choice("compete", compete, get_args(Compete))
+        self.iterations = iterations
+        self.variant: EMVariant = variant
+        self.compete: Compete = compete
+        self.lambda_ = lambda_
+        self.variance_floor = variance_floor
+
+    def create_parameters(self, *, n_in: int, n_out: int, d_out: int) -> None:
+        if self.compete == "all":
+            self._check_window()
+            self.normalised_over = "parents_and_positions"
+        a, u = torch.zeros(n_out), torch.zeros(n_out)
+        if self.variant == "paper":  # as public code of [peer2022]
+            a, u = a.normal_(0, 0.1), u.normal_(0, 0.1)
+        elif self.variant == "official":  # as its code, for windows and for classes
+            a, u = (a + 1.0, u + 2.0) if self.window is None else (a + 0.5, u + 0.5)
+        else:  # as its code
+            a = nn.init.trunc_normal_(a, -1000, 500, -2000, 0)
+            u = u.uniform_(-1, 1) * math.sqrt(6 / (n_out + d_out))
+        self.beta_a, self.beta_u = nn.Parameter(a), nn.Parameter(u)
+
+    def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
+        child_id = None
+        if self.compete == "all" and self.window is not None:
+            child_id = self.window.child_id(votes.device)
+        return em_routing(
+            votes,
+            activation,
+            beta_a=self.beta_a,
+            beta_u=self.beta_u,
+            iterations=self.iterations,
+            variant=self.variant,
+            compete=self.compete,
+            child_id=child_id,
+            lambda_=self.lambda_,
+            variance_floor=self.variance_floor,
+            keep=keep,
+        )
+
+    def _check_window(self) -> None:
+        if self.window is None:
+            raise TorchcapsError(
+                'compete="all" is for convolutional capsules, where several windows see a child; '
+                'a dense layer has one window: use compete="window".'
+            )
+
+
 # One line an algorithm: the name that layers, models and the command line take.
-ROUTINGS: dict[str, type[Routing]] = {"dynamic": DynamicRouting, "uniform": UniformRouting}
+ROUTINGS: dict[str, type[Routing]] = {
+    "dynamic": DynamicRouting,
+    "em": EMRouting,
+    "uniform": UniformRouting,
+}
 
 
 def as_routing(routing: str | Routing) -> Routing:

@@ -1,78 +1,111 @@
-"""The common shape of a capsule network: backbone, primary capsules, dense layers, decoder."""
+"""The common shape of a capsule network: backbone, primary capsules, layers, head or decoder."""
 
 from collections.abc import Mapping
+from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import Decoder, DenseCapsules, PrimaryCapsules
-from torchcaps.ops.checks import may_look
-from torchcaps.types import Capsules, Grid, Keep, LayerTrace, Output
+from torchcaps.layers import CapsuleLayer, route_concurrently, route_sequentially
+from torchcaps.models.images import check_images
+from torchcaps.ops.checks import check_choice
+from torchcaps.types import Capsules, Grid, Keep, LayerTrace, Output, ScoresAre
 
-__all__ = ["CapsuleNetwork"]
+__all__ = ["CapsuleNetwork", "Schedule"]
+
+Schedule = Literal["sequential", "concurrent"]
 
 
 class CapsuleNetwork(nn.Module):
-    """From images [b, c, h, w] in [0, 1] to class lengths, a reconstruction and a trace."""
+    """From images [b, c, h, w] in [0, 1] to class scores, a reconstruction and a trace.
+
+    A class scores by the activation of its capsule, or with a `head` by one linear map of its pose,
+    the same for every class [tsai2020] §2; `head_scores` says what those logits mean.
+    """
 
     def __init__(
         self,
         *,
         image: tuple[int, int, int],
         backbone: nn.Module,
-        primary: PrimaryCapsules,
+        primary: nn.Module,
         primary_grid: Grid,
-        layers: Mapping[str, DenseCapsules],
-        decoder: Decoder | None,
+        layers: Mapping[str, CapsuleLayer],
+        decoder: nn.Module | None = None,
+        head: nn.Module | None = None,
+        head_scores: ScoresAre = "logits",
+        schedule: Schedule = "sequential",
     ):
         super().__init__()
+        check_choice("schedule", schedule, ("sequential", "concurrent"))
         self.image = image
         self.backbone = backbone
         self.primary = primary
         self.primary_grid = primary_grid
         self.layers = nn.ModuleDict(layers)
         self.decoder = decoder
+        self.head = head
+        self.head_scores: ScoresAre = head_scores
+        self.schedule: Schedule = schedule
+        self.iterations = self._common_iterations() if schedule == "concurrent" else None
 
     def forward(
         self, image: Tensor, target: Tensor | None = None, *, keep: Keep = "none"
     ) -> Output:
         """`target` [b] tells the decoder which class to draw; without it the longest is drawn."""
-        self._check(image)
+        check_images(image, self.image, next(self.parameters()))
         capsules: Capsules = self.primary(self.backbone(image))
-        grid: Grid | None = self.primary_grid
+        layers = self._layers()
+        if self.iterations is None:
+            routed = route_sequentially(layers, capsules, keep=keep)
+        else:
+            routed = route_concurrently(layers, capsules, iterations=self.iterations, keep=keep)
         trace = []
-        for name, layer in self.layers.items():
-            assert isinstance(layer, DenseCapsules)
-            routed = layer(capsules, keep=keep)
+        grid: Grid | None = self.primary_grid
+        for name, layer in layers.items():
             if keep != "none":
-                over, weight = layer.routing.normalised_over, layer.weight
-                trace.append(LayerTrace(name, capsules, routed, grid, over, weight))
-            capsules, grid = routed.parents, None
-        assert capsules.activation is not None
+                # With a concurrent schedule the children of the last step, not the last ones.
+                children = routed[name].steps[-1].children
+                assert children is not None
+                trace.append(
+                    LayerTrace(
+                        name,
+                        children,
+                        routed[name],
+                        grid,
+                        layer.routing.normalised_over,
+                        layer.weight,
+                        layer.parent_grid,
+                        layer.window,
+                    )
+                )
+            capsules, grid = routed[name].parents, layer.parent_grid
+        scores, scores_are = self._score(capsules)
         drawn = None if self.decoder is None else self.decoder(capsules, target)
-        return Output(capsules.activation, "lengths", capsules, drawn, tuple(trace))
+        return Output(scores, scores_are, capsules, drawn, tuple(trace))
 
-    def _check(self, image: Tensor) -> None:
-        if image.ndim != 4 or tuple(image.shape[1:]) != self.image:
+    def _score(self, classes: Capsules) -> tuple[Tensor, ScoresAre]:
+        if self.head is not None:
+            return self.head(classes.pose).squeeze(-1), self.head_scores
+        if classes.activation is None:
             raise TorchcapsError(
-                f"this network takes images [batch, {', '.join(map(str, self.image))}], but came "
-                f"with shape {list(image.shape)}; a single image needs image.unsqueeze(0), another "
-                f"size needs create_model(..., image=(channels, height, width))."
+                "the class capsules carry no activation, so they cannot score; give the network a "
+                "head, or the last layer a routing with activations."
             )
-        if not image.is_floating_point():
+        return classes.activation, "lengths"
+
+    def _layers(self) -> dict[str, CapsuleLayer]:
+        layers = {}
+        for name, layer in self.layers.items():
+            assert isinstance(layer, CapsuleLayer)
+            layers[name] = layer
+        return layers
+
+    def _common_iterations(self) -> int:
+        counts = {getattr(layer.routing, "iterations", 1) for layer in self._layers().values()}
+        if len(counts) != 1:
             raise TorchcapsError(
-                f"images must be floating point in [0, 1], but came as {image.dtype}; "
-                f"for bytes use image.float() / 255."
+                f"layers that route at once need one number of iterations, but have "
+                f"{sorted(counts)}."
             )
-        weight = next(self.parameters())
-        if image.dtype != weight.dtype and not torch.is_autocast_enabled(image.device.type):
-            raise TorchcapsError(
-                f"images and weights must share a dtype, but are {image.dtype} and {weight.dtype}; "
-                f"convert the images, or the network with model.to({image.dtype})."
-            )
-        if may_look(image) and not bool(image.isfinite().all()):
-            raise TorchcapsError(
-                "the images hold NaN or infinite values; every pixel must be finite, in [0, 1]: "
-                "look for a division by zero in the preparation of the images."
-            )
+        return int(counts.pop())

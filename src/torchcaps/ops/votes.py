@@ -3,6 +3,9 @@
 vector poses  û_ij = W_ij u_i    W_ij ∈ R^{d_out×d_in}   [mitterreiter2023] Eq. 2, [gu2021] Eq. 1
 matrix poses  V_ij = M_i W_ij    W_ij ∈ R^{√d×√d}        [peer2022] §3.3, [tsai2020] Eq. 1
 vote bias     V_ij + bias_j                              [peer2022] §4.2
+coordinates   V_ij + x_i, where child i lies             [hinton2018], for class capsules
+
+With a window, i counts the slots of a window and the windows are one more batch axis.
 
 Departures: none.
 Ambiguities: [tsai2020] Eq. 1 multiplies from the left; the two agree up to transposition of poses.
@@ -23,7 +26,7 @@ __all__ = ["materialise"]
 
 
 def materialise(vote_map: VoteMap) -> Tensor:
-    """The vote tensor [*b, i, j, d] of a vote map.
+    """The vote tensor of a vote map, [*b, i, j, d], or [*b, p, i, j, d] through a window.
 
     With sharing "type" the children are ordered (position, type), so child i has the weights of
     type i % types.
@@ -42,12 +45,18 @@ def materialise(vote_map: VoteMap) -> Tensor:
     if vote_map.bias is not None:
         check_broadcast("bias", vote_map.bias, votes.shape[-2:], "[parent, pose]")
         votes = votes + vote_map.bias
+    if vote_map.coordinates is not None:
+        n_in, _, size = votes.shape[-3:]
+        check_broadcast("coordinates", vote_map.coordinates, (n_in, size), "[child, pose]")
+        votes = votes + vote_map.coordinates.unsqueeze(-2)
     return votes
 
 
 def _per_type(vote_map: VoteMap) -> tuple[Tensor, Tensor]:
     """Children as [*b, positions, types, d] and weights as [types, j, ...], sizes checked."""
     u, weight = vote_map.children.pose, vote_map.weight
+    if vote_map.window is not None:
+        u = vote_map.window.of(u)
     if vote_map.sharing == "all":
         weight = weight.unsqueeze(0)
     if u.ndim < 2 or weight.ndim != 4:

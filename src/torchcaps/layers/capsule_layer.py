@@ -1,0 +1,124 @@
+"""What dense and convolutional capsule layers share: votes, then routing."""
+
+import math
+from abc import ABC, abstractmethod
+from typing import Literal, final
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers.routing import Routing, as_routing
+from torchcaps.ops.checks import check_choice
+from torchcaps.ops.votes import materialise
+from torchcaps.types import Capsules, Grid, Keep, Routed, Step, VoteMap, Window
+
+__all__ = ["CapsuleLayer", "Pose", "check_sizes"]
+
+Pose = Literal["vector", "matrix"]
+
+
+class CapsuleLayer(nn.Module, ABC):
+    """A layer owns the weights between children and votes, and a routing.
+
+    A final class says how its children lie and makes `weight` with `create_weight`.
+    """
+
+    n_in: int  # all children
+    d_in: int
+    n_out: int  # the parents of one window
+    d_out: int
+    child_grid: Grid | None = None
+    parent_grid: Grid | None = None
+    window: Window | None = None
+    pose: Pose
+    weight: nn.Parameter
+    vote_bias: nn.Parameter | None
+
+    @abstractmethod
+    def vote_map(self, children: Capsules) -> VoteMap:
+        """Everything between these children and their votes."""
+
+    @final
+    def bind(self, routing: str | Routing, *, n_in: int, n_out: int, vote_bias: bool) -> None:
+        """Take a routing and tell it how many children one parent sees, and how many compete."""
+        self.routing: Routing = as_routing(routing)
+        self.routing.bind(n_in=n_in, n_out=n_out, d_out=self.d_out, window=self.window)
+        # [peer2022] §4.2; 0.1 is the value of public code.
+        bias = nn.Parameter(torch.full((n_out, self.d_out), 0.1)) if vote_bias else None
+        self.register_parameter("vote_bias", bias)
+
+    @final
+    def create_weight(self, *shared: int, n_out: int, std: float) -> nn.Parameter:
+        """Normal weights of one matrix for each of the `shared` kinds of children and parent."""
+        if not 0 <= std < math.inf:
+            raise TorchcapsError(
+                f"{type(self).__name__} needs a weight_std that is finite and not negative, but "
+                f"got {std}."
+            )
+        check_choice("pose", self.pose, ("vector", "matrix"))
+        matrix = (self.d_out, self.d_in)
+        if self.pose == "matrix":
+            side = math.isqrt(self.d_in)
+            if self.d_in != self.d_out or side**2 != self.d_in:
+                raise TorchcapsError(
+                    f"matrix poses are square and keep their size, but came with d_in={self.d_in} "
+                    f'and d_out={self.d_out}; use 4, 9, 16, … for both, or pose="vector".'
+                )
+            matrix = (side, side)
+        return nn.Parameter(torch.randn(*shared, n_out, *matrix) * std)
+
+    def forward(self, children: Capsules, *, keep: Keep = "none") -> Routed:
+        routed: Routed = self.routing(self.votes(children), self._activation(children), keep=keep)
+        steps = tuple(
+            step._replace(children=children, parents=self._flat(step.parents))
+            for step in routed.steps
+        )
+        return routed._replace(parents=self._flat(routed.parents), steps=steps)
+
+    @final
+    def votes(self, children: Capsules) -> Tensor:
+        """[*b, i, j, d], or [*b, p, i, j, d] through windows."""
+        if children.pose.shape[-2:] != (self.n_in, self.d_in):
+            raise TorchcapsError(
+                f"this layer was built for {self.n_in} children of {self.d_in} components "
+                f"[*batch, {self.n_in}, {self.d_in}], but poses came with shape "
+                f"{list(children.pose.shape)}; does the image size differ from the one the network "
+                f"was created with?"
+            )
+        return materialise(self.vote_map(children))
+
+    @final
+    def step(
+        self, children: Capsules, parents: Capsules | None, *, votes: Tensor | None = None
+    ) -> Step:
+        """One iteration from the present parents, or the first one; `votes` when they are known."""
+        votes = self.votes(children) if votes is None else votes
+        if parents is not None:
+            pose, activation = parents
+            if self.window is not None:
+                grid = (math.prod(self.window.positions), -1)
+                pose = torch.unflatten(pose, -2, grid)
+                activation = None if activation is None else torch.unflatten(activation, -1, grid)
+            parents = Capsules(pose, activation)
+        step = self.routing.step(votes, self._activation(children), parents)
+        return step._replace(children=children, parents=self._flat(step.parents))
+
+    def _activation(self, children: Capsules) -> Tensor | None:
+        if children.activation is None or self.window is None:
+            return children.activation
+        return self.window.of(children.activation.unsqueeze(-1)).squeeze(-1)
+
+    def _flat(self, parents: Capsules) -> Capsules:
+        """Windows one after the other: parents ordered (h, w, type)."""
+        if self.window is None:
+            return parents
+        pose, activation = parents
+        flat = None if activation is None else activation.flatten(-2, -1)
+        return Capsules(pose.flatten(-3, -2), flat)
+
+
+def check_sizes(layer: str, **sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < 1:
+            raise TorchcapsError(f"{layer} needs {name} of at least 1, but got {size}.")

@@ -1,0 +1,74 @@
+"""Convolutional capsules: dense routing on every window of the child grid [tsai2020] Tables 6–11.
+
+A parent at (x, y) sees kernel × kernel positions of every child type; the weights belong to
+(kernel position, child type, parent type) and are the same for all windows. No padding.
+"""
+
+from typing import final
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers.capsule_layer import CapsuleLayer, Pose, check_sizes
+from torchcaps.layers.routing import Routing
+from torchcaps.types import Capsules, Grid, VoteMap, Window
+
+__all__ = ["ConvCapsules"]
+
+
+@final
+class ConvCapsules(CapsuleLayer):
+    """`types` parents of `d_out` components at every window of `child_grid` (height, width, types).
+
+    A child in several windows routes in each of them on its own; with EM routing and
+    compete="all" the windows compete for it.
+
+    >>> layer = ConvCapsules(child_grid=(16, 16, 32), d_in=16, types=32, d_out=16, kernel=3,
+    ...                      stride=2, pose="matrix", routing="inverted")
+    >>> layer.parent_grid
+    (7, 7, 32)
+    """
+
+    def __init__(
+        self,
+        *,
+        child_grid: Grid,
+        d_in: int,
+        types: int,
+        d_out: int,
+        kernel: int | tuple[int, int] = 3,
+        stride: int | tuple[int, int] = 1,
+        routing: str | Routing = "dynamic",
+        pose: Pose = "vector",
+        vote_bias: bool = False,
+        weight_std: float = 0.1,
+    ):
+        super().__init__()
+        kernel = (kernel, kernel) if isinstance(kernel, int) else kernel
+        stride = (stride, stride) if isinstance(stride, int) else stride
+        height, width, types_in = child_grid
+        check_sizes("ConvCapsules", d_in=d_in, types=types, d_out=d_out)
+        check_sizes("ConvCapsules", height=height, width=width, types_in=types_in)
+        check_sizes("ConvCapsules", kernel=min(kernel), stride=min(stride))
+        if kernel[0] > height or kernel[1] > width:
+            raise TorchcapsError(
+                f"a window of {kernel[0]}×{kernel[1]} does not fit into a child grid of "
+                f"{height}×{width}; use a larger image, or a smaller kernel or stride below."
+            )
+        self.n_in, self.d_in, self.n_out, self.d_out = height * width * types_in, d_in, types, d_out
+        self.pose: Pose = pose
+        self.child_grid = child_grid
+        self.window = Window(child_grid, kernel, stride)
+        self.parent_grid = (*self.window.positions, types)
+        slots = kernel[0] * kernel[1] * types_in
+        self.weight = self.create_weight(slots, n_out=types, std=weight_std)
+        self.bind(routing, n_in=slots, n_out=types, vote_bias=vote_bias)
+
+    def vote_map(self, children: Capsules) -> VoteMap:
+        return VoteMap(children, self.weight, "none", self.pose, self.vote_bias, window=self.window)
+
+    def extra_repr(self) -> str:
+        assert self.window is not None
+        kernel, stride = self.window.kernel, self.window.stride
+        return (
+            f"child_grid={self.child_grid}, d_in={self.d_in}, types={self.n_out}, "
+            f"d_out={self.d_out}, kernel={kernel}, stride={stride}"
+        )

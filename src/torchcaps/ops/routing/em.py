@@ -1,0 +1,219 @@
+"""EM routing: every parent is a Gaussian, fitted to the votes it gets; children go where their
+votes are likely.
+
+[peer2022] Alg. 2, the baseline of [tsai2020]; from [hinton2018]
+
+R_ij = 1/J
+for t = 1 … iterations:
+    r_ij = R_ij a_i,   m_j = Σ_i r_ij                                        M-step
+    μ_j  = Σ_i r_ij V_ij / m_j
+    σ_j² = Σ_i r_ij (V_ij − μ_j)² / m_j + floor
+    a_j  = logistic(λ_t (β_a − Σ_h (β_u + ln σ_j^h) m_j)),   λ_t = λ (1 − 0.95^t)
+    ln q_ij = ln a_j − Σ_h [½ ln 2π(σ_j^h)² + (V_ij^h − μ_j^h)² / 2(σ_j^h)²]   E-step
+    R_ij = q_ij / Σ_k q_ik
+
+`variant` names the readings in use; they differ in the M-step alone.
+paper     as above, floor 1e-4.
+gritzman  the cost counts children as if each parent had a hundred [gritzman2019]:
+          Σ_h (β_u + ln σ^h) m_j · 100 J / I, floor 1e-9.
+official  the released code of [hinton2018]: the mean is damped, μ ← 0.9 μ + 0.1 μ_before (zero at
+          first), floor 5e-4, a_j = logistic(λ_t (−m_j (Σ_h ln σ² + β_u D (ln 2π + 1)) − 5000 β_a)).
+
+`compete` says who else may claim a child that several windows see: the parents of one "window", or
+those of "all" windows [hinton2018].
+
+Departures:
+1. Logarithms throughout, so that likelihoods of many components do not vanish. The mean's weights
+   are a softmax over children: they sum to one with no ε, even for a parent that nobody wants.
+2. The floor under the variance, without which a single child gives 0/0.
+3. A child activation below 1e-12 counts as 1e-12 in those weights and in m_j.
+4. The E-step after the last M-step is skipped: nothing depends on it.
+Ambiguities:
+1. λ and the number of iterations are open in [peer2022] and [tsai2020]; the schedule is that of the
+   code of [hinton2018], λ its final value there.
+2. With compete="all" a child starts with the same share for each of its parents; in the official
+   variant every window gives out the whole child, so the first R sums to more than one.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.ops.checks import (
+    check_broadcast,
+    check_choice,
+    check_iterations,
+    check_keep,
+    check_votes,
+    may_look,
+    widen,
+    without_autocast,
+)
+from torchcaps.types import Capsules, Keep, Routed, Step
+
+__all__ = ["Compete", "EMVariant", "em_routing"]
+
+EMVariant = Literal["paper", "official", "gritzman"]
+Compete = Literal["window", "all"]
+
+FLOOR: dict[EMVariant, float] = {"paper": 1e-4, "official": 5e-4, "gritzman": 1e-9}
+LEAST_ACTIVATION = 1e-12
+DAMPING = 0.1  # of the official mean
+ANNEALING = 0.95
+
+
+def em_routing(
+    votes: Tensor,
+    activation: Tensor | None,
+    *,
+    beta_a: Tensor,
+    beta_u: Tensor,
+    iterations: int = 3,
+    variant: EMVariant = "paper",
+    compete: Compete = "window",
+    child_id: Tensor | None = None,
+    lambda_: float = 0.01,
+    variance_floor: float | None = None,
+    keep: Keep = "none",
+) -> Routed:
+    """Route votes [*b, i, j, d] of children with activations [*b, i] to parents [*b, j, d].
+
+    `beta_a` and `beta_u` [j] are what a parent costs, switched on and described. With
+    `compete="all"` the last batch axis of the votes counts windows, [*b, p, i, j, d], and
+    `child_id` [p, i] says which child lies in a slot.
+
+    >>> a, beta = torch.ones(18), torch.zeros(5)
+    >>> em_routing(torch.rand(18, 5, 16), a, beta_a=beta, beta_u=beta).parents.activation.shape
+    torch.Size([5])
+    """
+    check_votes(votes)
+    check_iterations(iterations)
+    check_choice("variant", variant, get_args(EMVariant))
+    check_choice("compete", compete, get_args(Compete))
+    check_keep(keep)
+    activation = _checked(activation, votes)
+    _check_child_id(child_id, votes, compete)
+    n_in, n_out, _ = votes.shape[-3:]
+    for name, beta in (("beta_a", beta_a), ("beta_u", beta_u)):
+        check_broadcast(name, beta, (n_out,), "[parent]")
+    floor = FLOOR[variant] if variance_floor is None else variance_floor
+    dtype, votes = votes.dtype, widen(votes)
+    normalise = _over_parents if child_id is None else _over_windows(child_id)
+    steps = []
+    with without_autocast(votes):
+        a_in = widen(activation).to(votes.dtype).clamp_min(LEAST_ACTIVATION).unsqueeze(-1)
+        beta_a, beta_u = beta_a.to(votes.dtype), beta_u.to(votes.dtype)
+        log_r = _first(votes, child_id, variant).log()
+        mean: Tensor | None = None
+        for t in range(1, iterations + 1):
+            weight = (log_r + a_in.log()).softmax(-2).unsqueeze(-1)  # [*b, i, j, 1]
+            mass = (log_r.exp() * a_in).sum(-2)  # [*b, j]
+            mean = _mean(votes, weight, mean, variant)
+            residual = (votes - mean.unsqueeze(-3)).square()  # [*b, i, j, d]
+            variance = (weight * residual).sum(-3) + floor  # [*b, j, d]
+            cost = _cost(variance, mass, beta_u, variant, n_in / n_out)
+            reward = -5000 * beta_a if variant == "official" else beta_a
+            logit = lambda_ * (1 - ANNEALING**t) * (reward - cost)
+            parents = Capsules(mean.to(dtype), logit.sigmoid().to(dtype))
+            if keep == "steps" or (keep == "last" and t == iterations):
+                steps.append(Step(None, log_r.exp().to(dtype), parents))
+            if t < iterations:
+                scaled = (residual / variance.unsqueeze(-3)).sum(-1)  # [*b, i, j]
+                spread = variance.log().sum(-1)  # [*b, j]
+                log_a = torch.nn.functional.logsigmoid(logit)
+                log_r = normalise((log_a - spread / 2).unsqueeze(-2) - scaled / 2)
+    return Routed(parents, tuple(steps))
+
+
+def _mean(votes: Tensor, weight: Tensor, before: Tensor | None, variant: EMVariant) -> Tensor:
+    mean = (weight * votes).sum(-3)  # [*b, j, d]
+    if variant != "official":
+        return mean
+    mean = (1 - DAMPING) * mean
+    return mean if before is None else mean + DAMPING * before
+
+
+def _cost(
+    variance: Tensor, mass: Tensor, beta_u: Tensor, variant: EMVariant, children_per_parent: float
+) -> Tensor:
+    """What it takes to describe a parent's children, [*b, j]."""
+    size = variance.shape[-1]
+    spread = variance.log().sum(-1)
+    if variant == "official":
+        return mass * (spread + beta_u * size * (math.log(2 * math.pi) + 1))
+    cost = mass * (size * beta_u + spread / 2)
+    return cost * 100 / children_per_parent if variant == "gritzman" else cost
+
+
+def _first(votes: Tensor, child_id: Tensor | None, variant: EMVariant) -> Tensor:
+    """The couplings before anything is known, [*b, i, j]."""
+    first = votes.new_full(votes.shape[:-1], 1 / votes.shape[-2])
+    if child_id is None or variant == "official":
+        return first
+    flat = child_id.flatten()
+    ones = first.new_ones(len(flat))
+    windows = torch.zeros_like(ones).scatter_add(0, flat, ones)[child_id]  # [p, i]: that see it
+    return first / windows.unsqueeze(-1)
+
+
+def _over_parents(logits: Tensor) -> Tensor:
+    return logits.log_softmax(-1)
+
+
+def _over_windows(child_id: Tensor) -> Callable[[Tensor], Tensor]:
+    """Log-softmax of [*b, p, i, j] over every parent of every window that sees the child."""
+    flat = child_id.flatten()  # [p * i]
+
+    def normalise(logits: Tensor) -> Tensor:
+        rows = logits.flatten(-3, -2)  # [*b, p * i, j]
+        lead = rows.shape[:-2]
+        index = flat.expand(*lead, len(flat))
+        # The greatest logit of a child is a shift: it cancels, so it needs no gradient.
+        top = rows.detach().amax(-1)
+        # There are no more children than slots, so a row of slots has room for all of them.
+        top = torch.full_like(top, -math.inf).scatter_reduce(-1, index, top, "amax")[..., flat]
+        mass = (rows - top.unsqueeze(-1)).exp().sum(-1)
+        total = torch.zeros_like(mass).scatter_add(-1, index, mass)[..., flat]
+        log_r = rows - (top + total.log()).unsqueeze(-1)
+        return log_r.reshape(logits.shape)
+
+    return normalise
+
+
+def _checked(activation: Tensor | None, votes: Tensor) -> Tensor:
+    if activation is None:
+        raise TorchcapsError(
+            "EM routing weighs children by their activations, but none came; give Capsules an "
+            "activation, for example the length of the pose."
+        )
+    if activation.shape != votes.shape[:-2] or not activation.is_floating_point():
+        raise TorchcapsError(
+            f"activations must be floating point {list(votes.shape[:-2])}, one a child, but came "
+            f"as {activation.dtype} with shape {list(activation.shape)}."
+        )
+    return activation
+
+
+def _check_child_id(child_id: Tensor | None, votes: Tensor, compete: Compete) -> None:
+    if (child_id is None) == (compete == "all"):
+        raise TorchcapsError(
+            'compete="all" needs child_id [window, slot] to know which slots hold one child, and '
+            'compete="window" has no use for it.'
+        )
+    if child_id is None:
+        return
+    if child_id.dtype != torch.int64 or votes.ndim < 4 or child_id.shape != votes.shape[-4:-2]:
+        raise TorchcapsError(
+            f"child_id must be int64 [window, slot] for votes [*batch, window, slot, parent, "
+            f"pose], but came as {child_id.dtype} {list(child_id.shape)} with votes "
+            f"{list(votes.shape)}."
+        )
+    if may_look(child_id) and not bool(((child_id >= 0) & (child_id < child_id.numel())).all()):
+        raise TorchcapsError(
+            f"child_id must number the children of {child_id.numel()} slots from 0, but goes from "
+            f"{int(child_id.min())} to {int(child_id.max())}."
+        )
