@@ -3,6 +3,8 @@
 import difflib
 from collections.abc import Iterable
 
+MANY = 12
+
 __all__ = ["Interrupted", "TorchcapsError", "nearest"]
 
 
@@ -15,8 +17,11 @@ class Interrupted(TorchcapsError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown name: the nearest known one, then all of them."""
+    """The end of a sentence about an unknown name: the nearest known one, then all of them; of very
+    many the nearest few."""
     known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}known: {', '.join(known)}"
+    close = difflib.get_close_matches(name, known, n=5, cutoff=0.4)
+    if not close:
+        return f"known: {', '.join(known)}"
+    others = known if len(known) <= MANY else [*close[1:], "…"]
+    return f"did you mean {close[0]!r}? known: {', '.join(others)}"

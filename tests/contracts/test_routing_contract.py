@@ -7,10 +7,23 @@ from typing import NamedTuple
 import pytest
 import torch
 
+from reference.conv3d import conv3d_routing as conv3d_twin
+from reference.distance import distance_routing as distance_twin
 from reference.dynamic import dynamic_routing as dynamic_twin
+from reference.em import em_routing as em_twin
+from reference.inverted import inverted_routing as inverted_twin
+from reference.self_attention import self_attention_routing as self_attention_twin
 from reference.uniform import uniform_routing as uniform_twin
 from torchcaps.errors import TorchcapsError
-from torchcaps.ops import dynamic_routing, uniform_routing
+from torchcaps.ops import (
+    conv3d_routing,
+    distance_routing,
+    dynamic_routing,
+    em_routing,
+    inverted_routing,
+    self_attention_routing,
+    uniform_routing,
+)
 from torchcaps.ops.squash import squash
 from torchcaps.testing import CLAUSES, RoutingContractError, assert_routing_contract
 from torchcaps.types import Capsules, Routed, Step
@@ -59,10 +72,121 @@ def uniform(name, *, declared=None, **options):
     return Entry(f"uniform-{name}", routing, reference, declared)
 
 
+def self_attention(name, *, declared=None, **options):
+    def routing(votes, *, keep):
+        return self_attention_routing(votes, **like(votes, options), keep=keep)
+
+    def reference(votes):
+        return self_attention_twin(votes, **like(votes, options))
+
+    return Entry(f"self-attention-{name}", routing, reference, declared or {})
+
+
+def of_one_length(votes):
+    """Some votes are longer, some shorter."""
+    return votes.new_full(votes.shape[:-2], 1.2)
+
+
+def of_growing_lengths(votes):
+    return torch.linspace(0.8, 1.6, votes.shape[-3]).to(votes).expand(votes.shape[:-2])
+
+
+def distance(name, *, lengths=of_one_length, declared=None, **options):
+    def routing(votes, *, keep):
+        return distance_routing(votes, lengths(votes), **like(votes, options), keep=keep)
+
+    def reference(votes):
+        parents, couplings, _ = distance_twin(votes, lengths(votes), **like(votes, options))
+        return parents, couplings[-1]
+
+    declared = {"first_iteration": over_parents} | (declared or {})
+    return Entry(f"distance-{name}", routing, reference, declared)
+
+
+def conv3d(name, *, grid, declared=None, **options):
+    """`grid` makes the parent grid of the number of parents: the contract brings several."""
+
+    def routing(votes, *, keep):
+        given = like(votes, options)
+        return conv3d_routing(votes, parent_grid=grid(votes.shape[-2]), **given, keep=keep)
+
+    def reference(votes):
+        given = like(votes, options)
+        parents, couplings = conv3d_twin(votes, parent_grid=grid(votes.shape[-2]), **given)
+        return parents, couplings[-1]
+
+    declared = {"first_iteration": over_parents} | (declared or {})
+    return Entry(f"conv3d-{name}", routing, reference, declared)
+
+
+def one_map(n_out):
+    return (1, n_out, 1)
+
+
+def one_position(n_out):
+    return (1, 1, n_out)
+
+
+def two_maps(n_out):
+    return (2, n_out // 4, 2)
+
+
+def em(name, *, declared=None, **options):
+    """Children of one activation and, unless betas are given, parents of one price."""
+
+    def given(votes):
+        betas = {"beta_a": torch.tensor(0.5), "beta_u": torch.tensor(0.2)}
+        return votes.new_full(votes.shape[:-2], 0.7), like(votes, betas | options)
+
+    def routing(votes, *, keep):
+        activation, own = given(votes)
+        return em_routing(votes, activation, **own, keep=keep)
+
+    def reference(votes):
+        activation, own = given(votes)
+        pose, parent_activation, couplings = em_twin(votes, activation, **own)
+        return pose, couplings[-1], parent_activation
+
+    declared = {"first_iteration": over_parents} | (declared or {})
+    return Entry(f"em-{name}", routing, reference, declared)
+
+
+def as_their_votes_lean(votes):
+    """Child activations that change places with the children, and none with the parents. In double:
+    with huge votes their gradients are more than float16 can hold."""
+    return votes.double().mean((-2, -1)).sigmoid()
+
+
+def inverted(name, *, normed=False, active=False, declared=None, **options):
+    """`normed`: a LayerNorm as training begins, of any size. `active`: with activations."""
+
+    def given(votes):
+        made = like(votes, options)
+        if normed:
+            size = votes.shape[-1]
+            made["norm"] = votes.new_ones(size), votes.new_zeros(size)
+        if active:
+            made["activation"] = as_their_votes_lean(votes)
+            made |= {"beta_a": votes.new_tensor(0.5), "beta_u": votes.new_tensor(0.2)}
+        return made
+
+    def routing(votes, *, keep):
+        return inverted_routing(votes, **given(votes), keep=keep)
+
+    def reference(votes):
+        parents, couplings, activations = inverted_twin(votes, **given(votes))
+        twin = parents, couplings[-1], activations
+        return twin if active else twin[:2]
+
+    declared = {"first_iteration": over_parents} | (declared or {})
+    return Entry(f"inverted-{name}", routing, reference, declared)
+
+
 GENERATOR = torch.Generator().manual_seed(7)
 N_IN, N_OUT, SIZE = OWN_SIZE = (5, 3, 4)
 BIAS = torch.randn(N_OUT, SIZE, generator=GENERATOR, dtype=torch.float64) / 5
 PRIOR = torch.randn(N_IN, N_OUT, generator=GENERATOR, dtype=torch.float64) / 5
+BIAS_OF_TYPES = torch.randn(2, 2, generator=GENERATOR, dtype=torch.float64) / 5
 
 
 def prior_against_nobody(votes):
@@ -79,6 +203,25 @@ WITH_PRIOR = {
 }
 LEAKY = {"leftover": True, "first_iteration": over_parents_and_nobody}
 STOPPED = {"stops_gradient": True}
+# Added after the softmax: sums are free, signs are the bias's own business.
+ADDED = {"sizes": [OWN_SIZE], "interchangeable": "neither", "normalised_over": "none"}
+# A parent of one type cannot take the place of one of another: they have a norm and a bias each.
+TWO_MAPS = {"sizes": [(3, 12, 2)], "interchangeable": "children"}
+
+# LayerNorm leaves nothing of a vote whose components are equal, and children agree in `meaning` by
+# such votes alone; test_inverted.py lets them agree in another direction.
+DEAF = {"fixed_coupling": True}
+
+
+def after_start(votes):
+    return (votes * BIAS.to(votes)).sum(-1).softmax(-1)
+
+
+WITH_START = {
+    "sizes": [OWN_SIZE],
+    "interchangeable": "children",
+    "first_iteration": after_start,
+}
 
 ROUTINGS = [
     dynamic("default"),
@@ -108,11 +251,65 @@ ROUTINGS = [
             "first_iteration": prior_against_nobody,
         },
     ),
+    em("paper"),
+    em("official", variant="official"),
+    em("gritzman", variant="gritzman"),
+    em("one-iteration", iterations=1, declared={"fixed_coupling": True}),
+    em("large-lambda-and-floor", lambda_=1.0, variance_floor=0.5, iterations=4),
+    em("betas", beta_a=BIAS[:, 0], beta_u=BIAS[:, 1], lambda_=1.0, declared=WITH_BIAS),
     uniform("softmax", declared={"first_iteration": over_parents}),
     uniform("softmax-exp", squash="exp"),
     uniform("softmax-none", squash="none"),
     uniform("mean", normalise="mean", declared={"normalised_over": "children"}),
     uniform("bias", bias=BIAS, declared=WITH_BIAS),
+    inverted("default"),
+    inverted("one-iteration", iterations=1, declared={"fixed_coupling": True}),
+    inverted("three-iterations", iterations=3, scale=0.5),
+    inverted("norm", normed=True, declared=DEAF),
+    inverted("norm-five-iterations", normed=True, iterations=5, declared=DEAF),
+    inverted("start", start=BIAS, declared=WITH_START),
+    inverted("activations", active=True, lambda_=0.3),
+    inverted(
+        "everything",
+        normed=True,
+        active=True,
+        iterations=3,
+        start=BIAS,
+        declared=WITH_START | DEAF,
+    ),
+    self_attention("default"),
+    self_attention("squash-none", squash="none"),
+    self_attention("bias", bias=PRIOR.abs(), declared=ADDED),
+    distance("default"),
+    distance("one-iteration", iterations=1, declared={"fixed_coupling": True}),
+    distance("five-iterations", iterations=5),
+    distance("batch", scale="batch", declared={"batch_statistics": True}),
+    distance("stored", scale=torch.tensor([0.8, 0.6])),
+    distance("squash-exp", squash="exp"),
+    distance("lengths", lengths=of_growing_lengths, declared={"interchangeable": "parents"}),
+    distance("detach-votes", detach="votes", declared=STOPPED),
+    distance("bias", bias=BIAS, declared=WITH_BIAS),
+    distance(
+        "everything",
+        lengths=of_growing_lengths,
+        iterations=4,
+        scale="batch",
+        bias=BIAS,
+        p=0.8,
+        squash="exp",
+        detach="votes",
+        declared={
+            "sizes": [OWN_SIZE],
+            "interchangeable": "neither",
+            "batch_statistics": True,
+            "stops_gradient": True,
+        },
+    ),
+    conv3d("one-map", grid=one_map),
+    conv3d("one-position", grid=one_position),
+    conv3d("one-iteration", grid=one_map, iterations=1, declared={"fixed_coupling": True}),
+    conv3d("two-maps", grid=two_maps, bias=BIAS_OF_TYPES, declared=TWO_MAPS),
+    conv3d("pose", grid=two_maps, bias=BIAS_OF_TYPES, squash_over="pose", declared=TWO_MAPS),
 ]
 
 
@@ -173,7 +370,7 @@ def squash_in_half(s):
 
 
 def squeezed(votes, *, keep):
-    parents, steps = route(votes, keep=keep)
+    parents, steps, _ = route(votes, keep=keep)
     return Routed(Capsules(parents.pose.squeeze(), parents.activation.squeeze()), steps)
 
 
@@ -288,7 +485,7 @@ def test_parity_sees_another_formula_and_another_gradient(fault):
 
 def test_parity_sees_activations():
     def squared(votes, *, keep):
-        parents, steps = dynamic_routing(votes, keep=keep)
+        parents, steps, _ = dynamic_routing(votes, keep=keep)
         return Routed(Capsules(parents.pose, parents.activation**2), steps)
 
     def reference(votes):

@@ -9,8 +9,14 @@ from torch import nn
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import efficient_backbone, feature_shape, sabour_backbone
+from torchcaps.layers.backbone import residual_backbone, resnet_backbone, simple_backbone
 
-BACKBONES = [sabour_backbone, efficient_backbone]
+
+def simple_256(channels):
+    return simple_backbone(channels, 256, kernel=4, norm=True)
+
+
+BACKBONES = [sabour_backbone, efficient_backbone, simple_256, resnet_backbone]
 
 
 def size(module):
@@ -44,6 +50,78 @@ def test_sizes_on_paper():
     convolutions = (25 * 32 + 32) + (32 * 9 * 64 + 64) + (64 * 9 * 64 + 64) + (64 * 9 * 128 + 128)
     normalisations = 2 * (32 + 64 + 64 + 128)
     assert size(efficient_backbone(1)) == convolutions + normalisations
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        (simple_backbone(3, 256), 27 * 256 + 256),
+        (simple_backbone(3, 128), 27 * 128 + 128),
+        (simple_backbone(3, 256, kernel=4, norm=True), 48 * 256 + 256 + 2 * 256),
+        # The network of inverted routing has 1,828,817 parameters with it, 488,593 without.
+        (resnet_backbone(3), 1_828_817 - 488_593),
+        (resnet_backbone(1), 1_340_224 - 2 * 9 * 64),
+    ],
+    ids=["simple", "simple-128", "simple-norm", "resnet", "resnet-grey"],
+)
+def test_sizes_of_the_backbones_of_tsai(module, expected):
+    assert size(module) == expected
+
+
+@pytest.mark.parametrize(("n_classes", "printed"), [(10, 12_451_136), (100, 36_044_096)])
+def test_size_of_dynamic_routing_on_a_resnet(n_classes, printed):
+    backbone = resnet_backbone(3, width=256)
+    primary = nn.Conv2d(256, 256, 9, stride=2, padding=4)
+    maps = nn.Sequential(backbone, primary)
+    assert feature_shape(maps, (3, 32, 32)) == (256, 8, 8)
+    assert size(maps) + 8 * 8 * 32 * 8 * n_classes * 16 == printed
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        (simple_backbone(3, 256), (256, 16, 16)),
+        (simple_backbone(3, 256, kernel=4, norm=True), (256, 16, 16)),
+        (simple_backbone(3, 256, kernel=9, stride=1, padding=0), (256, 24, 24)),
+        (resnet_backbone(3), (128, 16, 16)),
+        (resnet_backbone(3, width=256), (256, 16, 16)),
+    ],
+    ids=["simple", "simple-norm", "simple-9", "resnet", "resnet-256"],
+)
+def test_maps_of_the_tables_of_tsai(module, expected):
+    assert feature_shape(module, (3, 32, 32)) == expected
+
+
+def test_batch_normalisation_comes_before_the_relu_of_the_simple_backbone():
+    kinds = [type(block) for block in simple_backbone(3, 16, norm=True)]
+    assert kinds == [nn.Conv2d, nn.BatchNorm2d, nn.ReLU]
+
+
+def test_a_residual_block_adds_what_came():
+    *_, block = residual_backbone(1, (4, 1))
+    features = torch.randn(2, 4, 5, 6)
+    # With a last norm of nothing only the shortcut is left.
+    nn.init.zeros_(block.residual[-1].weight)
+    assert torch.equal(block(features), features.relu())
+
+
+def test_a_shortcut_is_a_convolution_where_the_shape_changes():
+    *_, same, wide = residual_backbone(1, (4, 1), (6, 1)).eval()
+    assert len(same.shortcut) == 0
+    features = torch.randn(2, 4, 5, 6)
+    nn.init.zeros_(wide.residual[-1].weight)
+    convolution = wide.shortcut[0]
+    # Fresh running statistics are mean 0 and variance 1.
+    expected = torch.nn.functional.conv2d(features[..., ::2, ::2], convolution.weight).relu()
+    torch.testing.assert_close(wide.eval()(features), expected, rtol=1e-4, atol=1e-5)
+    assert convolution.bias is None
+
+
+def test_no_relu_after_the_second_norm_of_a_residual():
+    *_, block = residual_backbone(1, (4, 1))
+    kinds = [type(each) for each in block.residual]
+    assert kinds == [nn.Conv2d, nn.BatchNorm2d, nn.ReLU, nn.Conv2d, nn.BatchNorm2d]
+    assert (block.residual(torch.randn(2, 4, 5, 6)) < 0).any()
 
 
 def test_batch_normalisation_comes_after_the_relu():

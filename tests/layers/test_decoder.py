@@ -1,17 +1,29 @@
-"""The decoder: it sees one class alone, the given one or the longest."""
+"""The decoders: they see one class alone, the given one or the longest; or all, unmasked."""
 
 import pytest
 import torch
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import Decoder
+from torchcaps.layers import Decoder, DeconvDecoder
+from torchcaps.ops import reconstruction_loss
 from torchcaps.types import Capsules
 
 IMAGE, CLASSES, D = (3, 4, 5), 4, 2
 
 
-def made():
-    return Decoder(n_classes=CLASSES, d_in=D, image=IMAGE).double()
+def made(**options):
+    return Decoder(n_classes=CLASSES, d_in=D, image=IMAGE, **options).double()
+
+
+def deconv(image=IMAGE):
+    return DeconvDecoder(d_in=D, image=image).double().eval()
+
+
+both = pytest.mark.parametrize("maker", [made, deconv])
+
+
+def poses(batch=3):
+    return Capsules(torch.randn(batch, CLASSES, D, dtype=torch.float64))
 
 
 def test_given_class_is_drawn_and_the_others_are_hidden():
@@ -30,8 +42,9 @@ def test_given_class_is_drawn_and_the_others_are_hidden():
     assert torch.equal(seen, torch.nn.functional.one_hot(target, CLASSES).bool())
 
 
-def test_without_a_target_the_longest_is_drawn():
-    decoder = made()
+@both
+def test_without_a_target_the_longest_is_drawn(maker):
+    decoder = maker()
     pose = torch.tensor(
         [[[0.1, 0.0], [0.3, 0.4], [-0.6, 0.0], [0.0, 0.2]]], dtype=torch.float64
     )  # lengths 0.1, 0.5, 0.6, 0.2
@@ -52,8 +65,149 @@ def test_size_on_paper():
     assert sum(p.numel() for p in made().parameters()) == expected
 
 
-@pytest.mark.parametrize("target", [torch.tensor([1]), torch.tensor(1), torch.ones(3)])
-def test_a_target_that_is_not_one_an_image_is_refused(target):
-    pose = torch.randn(3, CLASSES, D, dtype=torch.float64)
-    with pytest.raises(TorchcapsError, match=r"^target must be class indices, int64 \[3\], one an"):
-        made()(Capsules(pose), target)
+def test_without_a_mask_all_classes_are_seen_and_no_target():
+    decoder, classes = made(mask="none"), poses()
+    classes.pose.requires_grad_()
+    drawn = decoder(classes)
+    assert torch.equal(drawn, decoder.layers(classes.pose.flatten(1)).reshape(3, *IMAGE))
+    for target in (torch.tensor([2, 0, 3]), torch.tensor([[2, 0]] * 3), torch.eye(CLASSES)[:3]):
+        assert torch.equal(drawn, decoder(classes, target))
+    (gradient,) = torch.autograd.grad(drawn.sum(), classes.pose)
+    assert (gradient != 0).all()
+
+
+def test_the_mask_changes_no_weight():
+    masked, unmasked = made().state_dict(), made(mask="none").state_dict()
+    assert {name: w.shape for name, w in masked.items()} == {
+        name: w.shape for name, w in unmasked.items()
+    }
+
+
+def test_an_unknown_mask_is_refused():
+    with pytest.raises(TorchcapsError) as caught:
+        made(mask="all")
+    assert str(caught.value) == "mask='all' is unknown; known: class, none."
+
+
+@both
+@pytest.mark.parametrize("batch", [1, 3])
+def test_several_classes_are_drawn_each_alone(maker, batch):
+    decoder, classes = maker(), poses(batch)
+    target = torch.tensor([[2, 0], [3, 3], [1, 2]])[:batch]
+    drawn = decoder(classes, target)
+    assert drawn.shape == (batch, 2, *IMAGE)
+    for m in range(2):
+        alone = decoder(classes, target[:, m])
+        torch.testing.assert_close(drawn[:, m], alone, rtol=0, atol=1e-12)
+    # The loss of both is the sum of the losses of each.
+    images = torch.rand(batch, 2, *IMAGE, dtype=torch.float64)
+    each = [reconstruction_loss(drawn[:, m], images[:, m]) for m in range(2)]
+    torch.testing.assert_close(reconstruction_loss(drawn, images), sum(each))
+    assert decoder(classes, target[:, :1]).shape == (batch, 1, *IMAGE)
+
+
+@both
+@pytest.mark.parametrize("m", [(), (2,)], ids=["one", "two"])
+def test_a_batch_may_be_empty(maker, m):
+    target = torch.zeros(0, *m, dtype=torch.long)
+    assert maker()(poses(0), target).shape == (0, *m, *IMAGE)
+
+
+def test_deconv_draws_from_the_pose_and_not_from_its_class():
+    decoder, classes = deconv(), poses()
+    drawn = decoder(classes, torch.tensor([2, 0, 3]))
+    moved = decoder(Capsules(classes.pose.roll(1, dims=1)), torch.tensor([3, 1, 0]))
+    assert torch.equal(drawn, moved)
+
+
+def test_deconv_sees_the_drawn_class_alone():
+    decoder, target = deconv(), torch.tensor([2, 0, 3])
+    pose = poses().pose.requires_grad_()
+    maps = decoder.deconvolutions[:-1](decoder.start(pose[torch.arange(3), target]))
+    (by_hand,) = torch.autograd.grad(maps.sum(), pose, retain_graph=True)
+    assert torch.equal(by_hand.abs().sum(-1) > 0, torch.nn.functional.one_hot(target, CLASSES) > 0)
+    drawn = decoder(Capsules(pose), target)
+    assert torch.equal(drawn, maps.relu()[..., :4, :5])
+
+
+def test_deconv_on_paper():
+    # 64 × 64 × 3 of 32 numbers; FC 32 → 8·8·16 and batch norm
+    start = 32 * 1024 + 1024 + 2 * 16
+    # 3 × 3 from 16 to 64, 32, 16, 8 and 3 channels
+    deconvolutions = sum(9 * a * b + b for a, b in ((16, 64), (64, 32), (32, 16), (16, 8), (8, 3)))
+    decoder = DeconvDecoder(d_in=32, image=(3, 64, 64))
+    counted = sum(p.numel() for p in decoder.parameters())
+    assert counted == start + deconvolutions == 67_571
+
+
+def test_deconv_of_a_small_image_on_paper():
+    # 28 × 28 × 1: FC 32 → 7·7·16, and no layer of 8 channels
+    start = 32 * 784 + 784 + 2 * 16
+    deconvolutions = sum(9 * a * b + b for a, b in ((16, 64), (64, 32), (32, 16), (16, 1)))
+    decoder = DeconvDecoder(d_in=32, image=(1, 28, 28))
+    assert sum(p.numel() for p in decoder.parameters()) == start + deconvolutions
+
+
+@pytest.mark.parametrize(
+    ("image", "start"),
+    [
+        ((3, 64, 64), (8, 8)),
+        ((1, 28, 28), (7, 7)),
+        ((2, 63, 100), (16, 25)),
+        ((3, 65, 130), (9, 17)),
+        ((1, 17, 18), (5, 5)),
+        ((1, 1, 6), (1, 2)),
+    ],
+    ids=str,
+)
+def test_deconv_draws_any_size(image, start):
+    decoder = deconv(image)
+    drawn = decoder(poses(2), torch.tensor([0, 3]))
+    assert drawn.shape == (2, *image)
+    assert drawn.min() >= 0
+    assert decoder.start(torch.zeros(1, D, dtype=torch.float64)).shape == (1, 16, *start)
+
+
+def test_deconv_keeps_a_fifth_of_each_batch():
+    # Keras' momentum 0.8: running mean = 0.8 · 0 + 0.2 · mean
+    decoder, classes, target = deconv().train(), poses(), torch.tensor([2, 0, 3])
+    maps = decoder.start[:3](classes.pose[torch.arange(3), target])
+    decoder(classes, target)
+    mean = decoder.start[3].running_mean
+    torch.testing.assert_close(mean, 0.2 * maps.mean((0, 2, 3)), rtol=0, atol=1e-12)
+
+
+def test_deconv_gives_every_weight_a_gradient():
+    decoder = DeconvDecoder(d_in=D, image=(2, 9, 7)).double()
+    decoder(poses(4)).square().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in decoder.parameters())
+    assert all((p.grad != 0).any() for p in decoder.parameters())
+
+
+@both
+@pytest.mark.parametrize(
+    "target",
+    [
+        torch.tensor([1]),
+        torch.tensor(1),
+        torch.ones(3),
+        torch.ones(3, 2),
+        torch.ones(2, 2, dtype=torch.long),
+        torch.ones(3, 2, 1, dtype=torch.long),
+    ],
+    ids=lambda target: f"{target.dtype} {list(target.shape)}",
+)
+def test_a_target_that_is_no_class_of_an_image_is_refused(maker, target):
+    with pytest.raises(TorchcapsError) as caught:
+        maker()(poses(), target)
+    assert str(caught.value) == (
+        f"target must be class indices, int64 [3], one an image, or [3, m], m an image, but came "
+        f"as {target.dtype} with shape {list(target.shape)}."
+    )
+
+
+@both
+@pytest.mark.parametrize("target", [[0, 1, 4], [[0, 1], [2, 3], [0, -1]]])
+def test_a_class_that_is_not_there_is_refused(maker, target):
+    with pytest.raises(TorchcapsError, match=r"^target must be 0 to 3 for 4 classes"):
+        maker()(poses(), torch.tensor(target))

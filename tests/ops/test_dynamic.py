@@ -28,7 +28,7 @@ def test_three_iterations_on_paper():
     # t = 1: c = 1/2, s = (1, 0), v = (1/2, 0), b_i0 = 1/2, b_i1 = 0
     # t = 2: c_i0 = 1/(1 + exp(−1/2)) = 0.6224593, s_0 = 1.2449187, v_0 = s²/(1 + s²) = 0.6078158
     # t = 3: c_i0 = 1/(1 + exp(−1.1078158)) = 0.7517217, s_0 = 1.5034434, v_0 = 0.6932837
-    parents, steps = dynamic_routing(agree_and_scatter(), iterations=3, keep="steps")
+    parents, steps, _ = dynamic_routing(agree_and_scatter(), iterations=3, keep="steps")
     couplings = [step.coupling[:, 0] for step in steps]
     lengths = [step.parents.activation for step in steps]
     for t, (coupling, length) in enumerate(
@@ -75,6 +75,16 @@ def test_bias_enters_before_every_squash(iterations):
     routed = dynamic_routing(votes, iterations=iterations, bias=bias, keep="steps")
     for step in routed.steps:
         assert step.parents.pose.flatten().tolist() == pytest.approx([15 / 26, 20 / 26, 0, 0.5])
+
+
+def test_an_odd_bias_lies_on_the_side_of_s_on_paper():
+    # s = (2, 0) and (−2, 0); ⟨s, bias⟩ = ±6, so s + side · bias = ±(5, 1), of length √26.
+    bias = torch.tensor([[3.0, 1.0]], dtype=torch.float64)
+    for sign in (1, -1):
+        votes = sign * torch.tensor([[[1.5, 0.0]], [[0.5, 0.0]]], dtype=torch.float64)
+        pose = dynamic_routing(votes, bias=bias, odd_bias=True).parents.pose
+        expected = [sign * 5 * 26**0.5 / 27, sign * 26**0.5 / 27]
+        assert pose.flatten().tolist() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("kind", ["hinton", "exp", "none"])
@@ -176,7 +186,10 @@ OPTIONS = [
     for kind in ("hinton", "exp", "none")
     for t in (1, 3)
     for leaky in (False, True)
-] + [pytest.param({"detach": d, "squash": "exp"}, id=f"detach-{d}") for d in DETACH[1:]]
+] + [
+    *(pytest.param({"detach": d, "squash": "exp"}, id=f"detach-{d}") for d in DETACH[1:]),
+    pytest.param({"odd_bias": True}, id="odd-bias"),
+]
 # no batch axis, one child, one parent, both, a batch of one, two batch axes
 SHAPES = [(5, 3, 4), (1, 3, 2), (4, 1, 3), (1, 1, 1), (1, 3, 2, 3), (2, 1, 2, 3, 2)]
 
@@ -190,7 +203,7 @@ def test_parity_with_the_twin(options, parameters, device, dtype, tolerance):
         theirs = {name: random_votes(*sizes[name]).requires_grad_() for name in parameters}
         theirs["votes"] = random_votes(*shape).requires_grad_()
         mine = {name: x.detach().to(device, dtype).requires_grad_() for name, x in theirs.items()}
-        parents, steps = dynamic_routing(**mine, **options, keep="steps")
+        parents, steps, _ = dynamic_routing(**mine, **options, keep="steps")
         expected, couplings = twin(**theirs, **options)
         result = torch.cat([x.flatten() for x in (parents.pose, *(s.coupling for s in steps))])
         reference = torch.cat([x.flatten() for x in (expected, *couplings)])

@@ -1,14 +1,44 @@
 """Losses: sums on paper, the hinge's flat parts, parity with the twin, errors about the target."""
 
+import math
+
 import pytest
 import torch
 
-from reference.losses import margin_loss as margin_twin
-from reference.losses import reconstruction_loss as reconstruction_twin
+from reference import losses as twins
 from torchcaps.errors import TorchcapsError
-from torchcaps.ops import margin_loss, reconstruction_loss
+from torchcaps.ops import (
+    binary_cross_entropy_loss,
+    cross_entropy_loss,
+    margin_loss,
+    reconstruction_loss,
+    spread_loss,
+    spread_margin,
+)
 
 LENGTHS = torch.tensor([[0.8, 0.3, 0.05]], dtype=torch.float64)
+SHAPES = [(1, 1), (5, 3), (3, 7)]
+
+
+def assert_parity(loss_of, twin_of, values, device, dtype, tolerance):
+    """One loss and its twin of the same values: equal, and equal in the gradient."""
+    theirs = values.clone().requires_grad_()
+    mine = values.to(device, dtype).requires_grad_()
+    loss, expected = loss_of(mine), twin_of(theirs)
+    (gradient,) = torch.autograd.grad(loss, mine)
+    (expected_gradient,) = torch.autograd.grad(expected, theirs)
+    near = {"rtol": tolerance, "atol": tolerance}
+    torch.testing.assert_close(loss.cpu().double(), expected, **near)
+    torch.testing.assert_close(gradient.cpu().double(), expected_gradient, **near)
+
+
+def random_target(shape, multi_hot):
+    """A target, and for each sample the set of classes that are there."""
+    if multi_hot:
+        target = torch.rand(shape) < 0.4
+        return target, [set(row.nonzero().flatten().tolist()) for row in target]
+    target = torch.randint(shape[1], shape[:1])
+    return target, [{k} for k in target.tolist()]
 
 
 @pytest.mark.parametrize(
@@ -26,6 +56,8 @@ LENGTHS = torch.tensor([[0.8, 0.3, 0.05]], dtype=torch.float64)
         ([0], {"lambda_": 1.0}, 0.05),
         # m⁺ = 0.95, m⁻ = 0.05, λ = 0.8: 0.15² + 0.8 · 0.25² + 0
         ([0], {"m_plus": 0.95, "m_minus": 0.05, "lambda_": 0.8}, 0.0725),
+        # half the mean of 0.01, 0.02 and 0
+        ([0], {"reduction": "official"}, 0.005),
     ],
 )
 def test_margin_loss_on_paper(target, options, expected):
@@ -54,24 +86,180 @@ def test_within_the_margins_loss_and_gradient_are_zero():
     assert torch.equal(lengths.grad, torch.zeros_like(lengths))
 
 
+def test_official_reduction_weighs_the_reconstruction_2k_times_more():
+    lengths, target = torch.rand(5, 10).double(), torch.tensor([0, 2, 9, 1, 0])
+    printed, official = (
+        margin_loss(lengths, target, reduction=reduction) for reduction in ("sum", "official")
+    )
+    assert printed.item() == pytest.approx(20 * official.item(), rel=1e-12)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "official"])
 @pytest.mark.parametrize("multi_hot", [False, True])
-@pytest.mark.parametrize("shape", [(1, 1), (5, 3), (3, 7)], ids=str)
-def test_margin_loss_parity_with_the_twin(multi_hot, shape, device, dtype, tolerance):
-    theirs = torch.rand(shape, dtype=torch.float64).mul(1.2).requires_grad_()
-    mine = theirs.detach().to(device, dtype).requires_grad_()
-    if multi_hot:
-        target = torch.rand(shape) < 0.4
-        present = [set(row.nonzero().flatten().tolist()) for row in target]
-    else:
-        target = torch.randint(shape[1], shape[:1])
-        present = [{k} for k in target.tolist()]
-    options = {"m_plus": 0.85, "m_minus": 0.2, "lambda_": 0.7}
-    loss = margin_loss(mine, target.to(device), **options)
-    expected = margin_twin(theirs, present, **options)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_margin_loss_parity_with_the_twin(multi_hot, shape, reduction, device, dtype, tolerance):
+    target, present = random_target(shape, multi_hot)
+    options = {"m_plus": 0.85, "m_minus": 0.2, "lambda_": 0.7, "reduction": reduction}
+    assert_parity(
+        lambda lengths: margin_loss(lengths, target.to(device), **options),
+        lambda lengths: twins.margin_loss(lengths, present, **options),
+        torch.rand(shape, dtype=torch.float64).mul(1.2),
+        device,
+        dtype,
+        tolerance,
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "margin", "expected"),
+    [
+        # leads 0.5 and 0.75: 0 + 0
+        (0, 0.5, 0.0),
+        # (0.9 − 0.5)² + (0.9 − 0.75)²
+        (0, 0.9, 0.1825),
+        # (0.2 + 0.5)² + 0
+        (1, 0.2, 0.49),
+        # (0.2 + 0.75)² + (0.2 + 0.25)²
+        (2, 0.2, 1.105),
+    ],
+)
+def test_spread_loss_on_paper(target, margin, expected):
+    activations = torch.tensor([[0.8, 0.3, 0.05]], dtype=torch.float64)
+    loss = spread_loss(activations, torch.tensor([target]), margin=margin)
+    assert loss.item() == pytest.approx(expected, abs=1e-15)
+
+
+def test_spread_loss_sees_differences_alone():
+    activations, target = torch.rand(5, 4).double(), torch.tensor([0, 2, 3, 1, 0])
+    loss = spread_loss(activations, target, margin=0.7)
+    torch.testing.assert_close(loss, spread_loss(activations + 3, target, margin=0.7))
+    each = [spread_loss(activations[b : b + 1], target[b : b + 1], margin=0.7) for b in range(5)]
+    torch.testing.assert_close(loss, torch.stack(each).mean())
+
+
+def test_one_class_has_nobody_to_lead():
+    activations = torch.rand(2, 1, dtype=torch.float64, requires_grad=True)
+    loss = spread_loss(activations, torch.tensor([0, 0]), margin=0.9)
     loss.backward()
-    expected.backward()
-    torch.testing.assert_close(loss.cpu().double(), expected, rtol=0, atol=tolerance)
-    torch.testing.assert_close(mine.grad.cpu().double(), theirs.grad, rtol=0, atol=tolerance)
+    assert loss.item() == 0
+    assert torch.equal(activations.grad, torch.zeros_like(activations))
+
+
+@pytest.mark.parametrize("shape", SHAPES[1:], ids=str)
+def test_spread_loss_parity_with_the_twin(shape, device, dtype, tolerance):
+    target = torch.randint(shape[1], shape[:1])
+    assert_parity(
+        lambda activations: spread_loss(activations, target.to(device), margin=0.6),
+        lambda activations: twins.spread_loss(activations, target.tolist(), margin=0.6),
+        torch.rand(shape, dtype=torch.float64),
+        device,
+        dtype,
+        tolerance,
+    )
+
+
+@pytest.mark.parametrize(
+    ("step", "margin"),
+    [(0, 0.214), (100_000, 0.294), (200_000, 0.595), (300_000, 0.896), (500_000, 0.988)],
+)
+def test_spread_margin_of_the_released_code(step, margin):
+    assert spread_margin(step) == pytest.approx(margin, abs=5e-4)
+
+
+def test_spread_margin_stops_growing():
+    # step/50000 − 4 reaches 10 at 700,000
+    end = 0.2 + 0.79 / (1 + math.exp(-10))
+    assert spread_margin(699_000) < spread_margin(700_000) == spread_margin(10**9) == end
+
+
+def test_cross_entropy_on_paper():
+    # exp: 2, 1, 1; −log(2/4) and −log(1/4), mean 1.5 log 2
+    logits = torch.tensor([[math.log(2), 0.0, 0.0]] * 2, dtype=torch.float64)
+    loss = cross_entropy_loss(logits, torch.tensor([0, 2]))
+    assert loss.item() == pytest.approx(1.5 * math.log(2), abs=1e-15)
+
+
+def test_cross_entropy_of_lengths_has_a_floor():
+    # one class of ten at length one, the others at zero: log(1 + 9/e)
+    lengths = torch.eye(10, dtype=torch.float64)[:1]
+    loss = cross_entropy_loss(lengths, torch.tensor([0]))
+    assert loss.item() == pytest.approx(math.log(1 + 9 / math.e), abs=1e-12)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_cross_entropy_parity_with_the_twin(shape, device, dtype, tolerance):
+    target = torch.randint(shape[1], shape[:1])
+    assert_parity(
+        lambda scores: cross_entropy_loss(scores, target.to(device)),
+        lambda scores: twins.cross_entropy_loss(scores, target.tolist()),
+        2 * torch.randn(shape, dtype=torch.float64),
+        device,
+        dtype,
+        tolerance,
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        # −log 0.75 − log(1 − 0.5) − log(1 − 0.25) = −log 0.28125
+        ([0], -math.log(0.28125)),
+        # −log 0.75 − log 0.5 − log(1 − 0.25): the same, for 0.5 is its own complement
+        ([[1, 1, 0]], -math.log(0.28125)),
+        # −log 0.25 − log 0.5 − log 0.25
+        ([[0, 0, 1]], -math.log(0.03125)),
+    ],
+)
+def test_binary_cross_entropy_on_paper(target, expected):
+    p = torch.tensor([[0.75, 0.5, 0.25]], dtype=torch.float64)
+    for scores, scores_are in ((p, "lengths"), (p.logit(), "independent_logits")):
+        loss = binary_cross_entropy_loss(scores, torch.tensor(target), scores_are=scores_are)
+        assert loss.item() == pytest.approx(expected, abs=1e-14)
+
+
+@pytest.mark.parametrize("scores_are", ["lengths", "independent_logits"])
+@pytest.mark.parametrize("multi_hot", [False, True])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_binary_cross_entropy_parity(multi_hot, shape, scores_are, device, dtype, tolerance):
+    target, present = random_target(shape, multi_hot)
+    values = torch.rand(shape, dtype=torch.float64) * 0.8 + 0.1
+    assert_parity(
+        lambda s: binary_cross_entropy_loss(s, target.to(device), scores_are=scores_are),
+        lambda s: twins.binary_cross_entropy_loss(s, present, scores_are=scores_are),
+        values if scores_are == "lengths" else 2 * values.logit(),
+        device,
+        dtype,
+        tolerance,
+    )
+
+
+ALL_DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", ALL_DTYPES, ids=str)
+def test_certain_lengths_can_still_learn(dtype):
+    # right and wrong certainty, each at zero and at one
+    lengths = torch.tensor([[1.0, 0.0, 1.0, 0.0]], dtype=dtype, requires_grad=True)
+    target = torch.tensor([[1, 0, 0, 1]])
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = binary_cross_entropy_loss(lengths, target, scores_are="lengths")
+    loss.backward()
+    epsilon = torch.finfo(dtype).eps
+    # two are wrong: −2 log ε; two are right but for ε each
+    assert loss.item() == pytest.approx(-2 * math.log(epsilon) + 2 * epsilon, rel=1e-3)
+    assert lengths.grad.isfinite().all()
+    assert lengths.grad.sign().tolist() == [[-1, 1, 1, -1]]
+    slope = (1 - 2 * epsilon) / epsilon
+    assert lengths.grad[0, 2:].tolist() == pytest.approx([slope, -slope], rel=epsilon)
+
+
+def test_a_length_rounded_above_one_counts_as_one():
+    target = torch.tensor([[1, 0]])
+    above, one = (
+        binary_cross_entropy_loss(torch.tensor([[x, x]]), target, scores_are="lengths")
+        for x in (1.0000002, 1.0)
+    )
+    assert torch.equal(above, one)
 
 
 def test_reconstruction_loss_on_paper():
@@ -80,19 +268,23 @@ def test_reconstruction_loss_on_paper():
     assert reconstruction_loss(made, torch.zeros(2, 1, 1, 2)).item() == 7
 
 
-def test_reconstruction_loss_parity_with_the_twin(device, dtype, tolerance):
-    theirs = torch.rand(3, 2, 5, 3, dtype=torch.float64).requires_grad_()
-    image = torch.rand(3, 2, 5, 3, dtype=torch.float64)
-    mine = theirs.detach().to(device, dtype).requires_grad_()
-    loss, expected = (
-        reconstruction_loss(mine, image.to(mine)),
-        reconstruction_twin(theirs, image),
+def test_reconstruction_loss_of_two_images_a_sample():
+    # sample one: 1² and 2², sample two: 0² and 3²
+    made = torch.tensor([[1.0, 2.0], [0.0, 3.0]]).reshape(2, 2, 1, 1, 1)
+    assert reconstruction_loss(made, torch.zeros(2, 2, 1, 1, 1)).item() == 7
+
+
+@pytest.mark.parametrize("shape", [(3, 2, 5, 3), (3, 2, 1, 4, 3)], ids=["one", "two a sample"])
+def test_reconstruction_loss_parity_with_the_twin(shape, device, dtype, tolerance):
+    image = torch.rand(shape, dtype=torch.float64)
+    assert_parity(
+        lambda made: reconstruction_loss(made, image.to(made)),
+        lambda made: twins.reconstruction_loss(made, image),
+        torch.rand(shape, dtype=torch.float64),
+        device,
+        dtype,
+        tolerance,
     )
-    loss.backward()
-    expected.backward()
-    scale = expected.item()
-    torch.testing.assert_close(loss.cpu().double(), expected, rtol=0, atol=scale * tolerance)
-    torch.testing.assert_close(mine.grad.cpu().double(), theirs.grad, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -104,6 +296,93 @@ def test_half_precision(dtype):
     assert loss.item() == pytest.approx(0.9875, rel=4 * torch.finfo(dtype).eps)
     # −2 (0.9 − 0.05) for the class that is there
     assert lengths.grad[0, 2].item() == pytest.approx(-1.7, rel=4 * torch.finfo(dtype).eps)
+
+
+LATER = {
+    "spread": lambda scores, target: spread_loss(scores, target, margin=0.9),
+    "cross-entropy": cross_entropy_loss,
+    "logits": lambda scores, target: binary_cross_entropy_loss(
+        scores, target, scores_are="independent_logits"
+    ),
+    "lengths": lambda scores, target: binary_cross_entropy_loss(
+        scores, target, scores_are="lengths"
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("loss", LATER)
+def test_half_precision_is_widened(loss, dtype):
+    # exact in both: 0.75, 0.5, 0.125
+    half = torch.tensor([[0.75, 0.5, 0.125]], dtype=dtype, requires_grad=True)
+    wide = half.detach().float().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        made = LATER[loss](half, torch.tensor([0]))
+    expected = LATER[loss](wide, torch.tensor([0]))
+    made.backward()
+    expected.backward()
+    assert made.dtype == torch.float32
+    # the ε of the lengths is that of their own dtype
+    near = torch.finfo(dtype).eps * (8 if loss == "lengths" else 1)
+    rounding = 1e-6 if loss != "lengths" else near
+    torch.testing.assert_close(made, expected, rtol=rounding, atol=rounding)
+    torch.testing.assert_close(half.grad.float(), wide.grad, rtol=near, atol=near)
+
+
+def test_unknown_choices_are_explained():
+    with pytest.raises(TorchcapsError) as caught:
+        margin_loss(LENGTHS, torch.tensor([0]), reduction="mean")
+    assert str(caught.value) == "reduction='mean' is unknown; known: official, sum."
+    with pytest.raises(TorchcapsError) as caught:
+        binary_cross_entropy_loss(LENGTHS, torch.tensor([0]), scores_are="length")
+    assert str(caught.value) == (
+        "scores_are='length' is unknown; did you mean 'lengths'? known: independent_logits, "
+        "lengths."
+    )
+
+
+def test_logits_of_one_class_are_not_judged_alone():
+    with pytest.raises(TorchcapsError) as caught:
+        binary_cross_entropy_loss(LENGTHS, torch.tensor([0]), scores_are="logits")
+    assert str(caught.value) == (
+        "scores_are='logits' says that one class is present, but binary cross-entropy judges each "
+        "class alone; use cross_entropy_loss, or scores_are='independent_logits'."
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "span"), [([-0.5, 0.5], "-0.5 to 0.5"), ([0.5, 2.0], "0.5 to 2")]
+)
+def test_lengths_that_are_no_probabilities_are_explained(values, span):
+    with pytest.raises(TorchcapsError) as caught:
+        binary_cross_entropy_loss(torch.tensor([values]), torch.tensor([0]), scores_are="lengths")
+    assert str(caught.value) == (
+        f"lengths must be probabilities, 0 to 1, but go from {span}; squash the classes, or for "
+        f"logits say scores_are='independent_logits'."
+    )
+
+
+@pytest.mark.parametrize("loss", ["spread", "cross-entropy"])
+def test_losses_of_one_true_class_refuse_a_matrix(loss):
+    with pytest.raises(TorchcapsError) as caught:
+        LATER[loss](torch.rand(2, 3), torch.eye(3)[:2])
+    assert str(caught.value) == (
+        "target must be class indices [2] of an integer type, but came as torch.float32 with "
+        "shape [2, 3]; for several classes at once use margin_loss or binary_cross_entropy_loss."
+    )
+
+
+@pytest.mark.parametrize("loss", LATER)
+def test_later_losses_check_as_margin_loss_does(loss):
+    argument = "activations" if loss == "spread" else "scores"
+    with pytest.raises(TorchcapsError) as caught:
+        LATER[loss](torch.rand(3), torch.zeros(3, dtype=torch.long))
+    assert str(caught.value) == f"{argument} must be [batch, class], but came with shape [3]."
+    with pytest.raises(TorchcapsError, match=r"^target must be 0 to 2 for 3 classes"):
+        LATER[loss](torch.rand(1, 3), torch.tensor([3]))
+    for dtype in (torch.int32, torch.uint8):
+        index = torch.tensor([2])
+        assert torch.equal(LATER[loss](LENGTHS, index.to(dtype)), LATER[loss](LENGTHS, index))
 
 
 @pytest.mark.parametrize(

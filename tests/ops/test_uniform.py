@@ -77,7 +77,7 @@ def test_parity_with_the_twin(kind, normalise, with_bias, device, dtype, toleran
             theirs["bias"] = random_votes(*shape[-2:]).requires_grad_()
         mine = {name: x.detach().to(device, dtype).requires_grad_() for name, x in theirs.items()}
         options = {"normalise": normalise, "squash": kind}
-        parents, steps = uniform_routing(**mine, **options, keep="last")
+        parents, steps, _ = uniform_routing(**mine, **options, keep="last")
         expected, coupling = twin(**theirs, **options)
         weight = torch.randn_like(expected)
         gradients = torch.autograd.grad(

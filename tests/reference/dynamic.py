@@ -1,7 +1,7 @@
 """Dynamic routing, one sample after another: [mitterreiter2023] Alg. 1, [peer2022] Alg. 1 and §4.1.
 
 Four readings of where gradients stop: nowhere; at the votes of all but the last iteration; at the
-parents of all but the last; at the logits, always.
+parents of all but the last; at the logits, always. odd_bias puts the bias on the side of s.
 """
 
 import torch
@@ -16,6 +16,7 @@ def dynamic_routing(
     iterations=3,
     bias=None,
     prior=None,
+    odd_bias=False,
     leaky=False,
     squash="hinton",
     detach="none",
@@ -29,7 +30,9 @@ def dynamic_routing(
     parents, couplings = [], [[] for _ in range(iterations)]
     samples = zip(votes.reshape(-1, n_in, n_out, size), biases, priors, strict=True)
     for sample, sample_bias, sample_prior in samples:
-        poses, steps = _route(sample, iterations, sample_bias, sample_prior, leaky, squash, detach)
+        poses, steps = _route(
+            sample, iterations, sample_bias, sample_prior, odd_bias, leaky, squash, detach
+        )
         parents.append(poses)
         for t, c in enumerate(steps):
             couplings[t].append(c)
@@ -43,7 +46,7 @@ def dynamic_routing(
     )
 
 
-def _route(votes, iterations, bias, prior, leaky, squash, detach):
+def _route(votes, iterations, bias, prior, odd_bias, leaky, squash, detach):
     n_in, n_out, size = votes.shape
     u_hat, bias, b = scalars(votes), scalars(bias), scalars(prior)
     steps = []
@@ -59,11 +62,15 @@ def _route(votes, iterations, bias, prior, leaky, squash, detach):
         for j in range(n_out):
             s = []
             for k in range(size):
-                total = bias[j][k]
+                total = 0.0
                 for i in range(n_in):
                     total = total + c[i][j] * seen[i][j][k]
                 s.append(total)
-            v.append(g(s, squash))
+            side = 1.0
+            if odd_bias:
+                along = sum((s[k] * bias[j][k]).detach().item() for k in range(size))
+                side = (along > 0) - (along < 0)
+            v.append(g([s[k] + side * bias[j][k] for k in range(size)], squash))
         steps.append(torch.stack([torch.stack(row) for row in c]))
         agreed = v
         if detach == "states":

@@ -105,3 +105,22 @@ def test_a_bias_breaks_the_symmetry_in_one_layer(kind, iterations):
         for x in (votes, -votes)
     )
     assert (plus - minus).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", SQUASHES)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_an_odd_bias_keeps_the_symmetry(dtype, kind):
+    # The control of section 4.1: a bias that turns with its input changes the parents, not the law.
+    plus = torch.randn(3, *LAYERS[0]).to(dtype)
+    minus = -plus
+    for weight in weights(dtype):
+        bias = torch.randn(weight.shape[1], weight.shape[2]).to(dtype)
+        options = {"bias": bias, "squash": kind, "keep": "steps"}
+        votes = votes_of(plus, weight)
+        without = dynamic_routing(votes, squash=kind).parents.pose
+        a = dynamic_routing(votes, odd_bias=True, **options)
+        b = dynamic_routing(votes_of(minus, weight), odd_bias=True, **options)
+        assert all(torch.equal(x.coupling, y.coupling) for x, y in zip(a[1], b[1], strict=True))
+        plus, minus = a.parents.pose, b.parents.pose
+        assert is_negated(minus, plus)
+        assert (plus - without).abs().max() > 1e-3

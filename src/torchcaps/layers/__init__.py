@@ -1,21 +1,67 @@
 """Modules that own weights: backbones, capsule layers, routings, decoder."""
 
-from torchcaps.layers.backbone import efficient_backbone, feature_shape, sabour_backbone
-from torchcaps.layers.decoder import Decoder
+from torchcaps.layers.attention import AttentionCapsules
+from torchcaps.layers.backbone import (
+    efficient_backbone,
+    efficient_norb_backbone,
+    feature_shape,
+    residual_backbone,
+    resnet_backbone,
+    sabour_backbone,
+    simple_backbone,
+    whole_map,
+)
+from torchcaps.layers.capsule_layer import CapsuleLayer
+from torchcaps.layers.conv import ConvCapsules
+from torchcaps.layers.conv3d import Conv3dCapsules
+from torchcaps.layers.decoder import Decoder, DeconvDecoder
 from torchcaps.layers.dense import DenseCapsules
-from torchcaps.layers.primary import PrimaryCapsules
-from torchcaps.layers.routing import ROUTINGS, DynamicRouting, Routing, UniformRouting, make_routing
+from torchcaps.layers.primary import (
+    EMPrimaryCapsules,
+    LayerNormPrimaryCapsules,
+    PrimaryCapsules,
+)
+from torchcaps.layers.routing import (
+    ROUTINGS,
+    DistanceRouting,
+    DynamicRouting,
+    EMRouting,
+    InvertedRouting,
+    Routing,
+    SelfAttentionRouting,
+    UniformRouting,
+    make_routing,
+)
+from torchcaps.layers.schedule import route_concurrently, route_sequentially
 
 __all__ = [
     "ROUTINGS",
+    "AttentionCapsules",
+    "CapsuleLayer",
+    "Conv3dCapsules",
+    "ConvCapsules",
     "Decoder",
+    "DeconvDecoder",
     "DenseCapsules",
+    "DistanceRouting",
     "DynamicRouting",
+    "EMPrimaryCapsules",
+    "EMRouting",
+    "InvertedRouting",
+    "LayerNormPrimaryCapsules",
     "PrimaryCapsules",
     "Routing",
+    "SelfAttentionRouting",
     "UniformRouting",
     "efficient_backbone",
+    "efficient_norb_backbone",
     "feature_shape",
     "make_routing",
+    "residual_backbone",
+    "resnet_backbone",
+    "route_concurrently",
+    "route_sequentially",
     "sabour_backbone",
+    "simple_backbone",
+    "whole_map",
 ]

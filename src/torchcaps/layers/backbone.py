@@ -1,25 +1,129 @@
 """Backbones: the plain convolutions below the capsules."""
 
+from collections.abc import Sequence
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["efficient_backbone", "feature_shape", "sabour_backbone"]
+__all__ = [
+    "efficient_backbone",
+    "efficient_norb_backbone",
+    "feature_shape",
+    "residual_backbone",
+    "resnet_backbone",
+    "sabour_backbone",
+    "simple_backbone",
+    "whole_map",
+]
 
 
-def sabour_backbone(channels: int) -> nn.Sequential:
-    """One 9×9 convolution with 256 channels and a ReLU [gu2021] §3, from [sabour2017]."""
-    return nn.Sequential(nn.Conv2d(channels, 256, 9), nn.ReLU())
+def sabour_backbone(channels: int, *, kernel: int = 9) -> nn.Sequential:
+    """One 9×9 convolution with 256 channels and a ReLU [gu2021] §3, from [sabour2017]; other
+    kernels in [gu2021] Table 3."""
+    return nn.Sequential(nn.Conv2d(channels, 256, kernel), nn.ReLU())
 
 
-def efficient_backbone(channels: int) -> nn.Sequential:
-    """Four convolutions with ReLU and batch normalisation, as Efficient-CapsNet [mazzia2021]."""
-    widths, kernels, strides = (channels, 32, 64, 64, 128), (5, 3, 3, 3), (1, 1, 1, 2)
+def efficient_backbone(
+    channels: int,
+    *,
+    widths: Sequence[int] = (32, 64, 64, 128),
+    kernels: Sequence[int] = (5, 3, 3, 3),
+    strides: Sequence[int] = (1, 1, 1, 2),
+) -> nn.Sequential:
+    """Convolutions, each with ReLU and batch normalisation, as Efficient-CapsNet [mazzia2021]."""
     blocks: list[nn.Module] = []
-    for c_in, c_out, kernel, stride in zip(widths[:-1], widths[1:], kernels, strides, strict=True):
-        blocks += [nn.Conv2d(c_in, c_out, kernel, stride), nn.ReLU(), nn.BatchNorm2d(c_out)]
+    for c_out, kernel, stride in zip(widths, kernels, strides, strict=True):
+        blocks += [nn.Conv2d(channels, c_out, kernel, stride), nn.ReLU(), nn.BatchNorm2d(c_out)]
+        channels = c_out
     return nn.Sequential(*blocks)
+
+
+def efficient_norb_backbone(channels: int) -> nn.Sequential:
+    """The same for stereo pairs: a first kernel of 7 with stride 2, leaky ReLU and instance
+    normalisation [mazzia2021]."""
+    blocks: list[nn.Module] = []
+    for c_out, kernel, stride in zip((32, 64, 64, 128), (7, 3, 3, 3), (2, 1, 1, 2), strict=True):
+        blocks += [
+            nn.Conv2d(channels, c_out, kernel, stride),
+            nn.LeakyReLU(0.3),
+            nn.InstanceNorm2d(c_out, affine=True),
+        ]
+        channels = c_out
+    return nn.Sequential(*blocks)
+
+
+def whole_map(channels: int, height: int, width: int) -> nn.Conv2d:
+    """A depthwise convolution as large as the map: one value a channel is left, no positions
+    [mazzia2021], [renzulli2025] §4.3.1."""
+    return nn.Conv2d(channels, channels, (height, width), groups=channels)
+
+
+def simple_backbone(
+    channels: int,
+    width: int,
+    *,
+    kernel: int = 3,
+    stride: int = 2,
+    padding: int = 1,
+    norm: bool = False,
+) -> nn.Sequential:
+    """One convolution and a ReLU [tsai2020] Tables 8 and 9, batch normalisation between them in
+    Table 6."""
+    normalised = (nn.BatchNorm2d(width),) if norm else ()
+    return nn.Sequential(
+        nn.Conv2d(channels, width, kernel, stride, padding), *normalised, nn.ReLU()
+    )
+
+
+def resnet_backbone(channels: int, *, width: int = 128) -> nn.Sequential:
+    """A 3×3 convolution with 64 channels, three residual blocks of 64, four of `width` [tsai2020]
+    A.1: 16×16×128 from 32×32 pixels.
+
+    Departures: none known.
+    Ambiguities: "four residual blocks with stride 2" give 16×16 only if the first alone has it.
+    The text has 128 channels for every network, but the sizes printed for dynamic routing with this
+    backbone (12.45M and 36.04M) ask for `width=256`: 4,521,024 parameters, then a 9×9 convolution
+    with stride 2 and padding 4 to 32 types of 8 components on 8×8 positions.
+    """
+    return residual_backbone(channels, (64, 3), (width, 4))
+
+
+def residual_backbone(channels: int, *stages: tuple[int, int]) -> nn.Sequential:
+    """A 3×3 convolution, then `stages` of (width, how many residual blocks). Every stage but the
+    first halves the map.
+
+    Convolutions have no bias, since batch normalisation follows each of them.
+    """
+    width = stages[0][0]
+    blocks: list[nn.Module] = [*_normalised(channels, width, 3, 1), nn.ReLU()]
+    for stage, (c_out, many) in enumerate(stages):
+        for block in range(many):
+            blocks.append(_ResidualBlock(width, c_out, stride=2 if stage and not block else 1))
+            width = c_out
+    return nn.Sequential(*blocks)
+
+
+class _ResidualBlock(nn.Module):
+    """ReLU(two 3×3 convolutions + shortcut), where the shortcut is a 1×1 convolution if the shape
+    changes."""
+
+    def __init__(self, c_in: int, c_out: int, *, stride: int):
+        super().__init__()
+        self.residual = nn.Sequential(
+            *_normalised(c_in, c_out, 3, stride), nn.ReLU(), *_normalised(c_out, c_out, 3, 1)
+        )
+        same = stride == 1 and c_in == c_out
+        self.shortcut = nn.Sequential(*(() if same else _normalised(c_in, c_out, 1, stride)))
+
+    def forward(self, features: Tensor) -> Tensor:
+        return torch.relu(self.residual(features) + self.shortcut(features))
+
+
+def _normalised(c_in: int, c_out: int, kernel: int, stride: int) -> tuple[nn.Module, nn.Module]:
+    convolution = nn.Conv2d(c_in, c_out, kernel, stride, kernel // 2, bias=False)
+    return convolution, nn.BatchNorm2d(c_out)
 
 
 def feature_shape(module: nn.Module, image: tuple[int, int, int]) -> tuple[int, int, int]:

@@ -27,6 +27,10 @@ class ConvCapsules(CapsuleLayer):
     (7, 7, 32)
     """
 
+    child_grid: Grid
+    parent_grid: Grid
+    window: Window
+
     def __init__(
         self,
         *,
@@ -66,7 +70,6 @@ class ConvCapsules(CapsuleLayer):
         return VoteMap(children, self.weight, "none", self.pose, self.vote_bias, window=self.window)
 
     def extra_repr(self) -> str:
-        assert self.window is not None
         kernel, stride = self.window.kernel, self.window.stride
         return (
             f"child_grid={self.child_grid}, d_in={self.d_in}, types={self.n_out}, "

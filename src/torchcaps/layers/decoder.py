@@ -1,15 +1,19 @@
-"""The fully connected decoder: an image from the class capsules."""
+"""Decoders: an image from the class capsules."""
 
 import math
+from itertools import pairwise
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.ops.checks import check_classes
+from torchcaps.ops.checks import check_choice, check_classes
 from torchcaps.types import Capsules
 
-__all__ = ["Decoder"]
+__all__ = ["Decoder", "DeconvDecoder"]
+
+Mask = Literal["class", "none"]
 
 
 class Decoder(nn.Module):
@@ -17,12 +21,18 @@ class Decoder(nn.Module):
     C.2.
 
     It sees the poses of one class, all others zeroed: the true class where it is given, else the
-    longest. [sabour2017]
+    longest. [sabour2017] A target [b, m] names m classes of each image, as two overlaid digits
+    have: each is drawn alone, [b, m, c, h, w]. [gu2021] §3.2
+
+    With mask "none" it sees the poses of all classes and no target: "normal" in [gu2021] Table 2.
     """
 
-    def __init__(self, *, n_classes: int, d_in: int, image: tuple[int, int, int]):
+    def __init__(
+        self, *, n_classes: int, d_in: int, image: tuple[int, int, int], mask: Mask = "class"
+    ):
         super().__init__()
-        self.n_classes, self.d_in, self.image = n_classes, d_in, image
+        check_choice("mask", mask, get_args(Mask))
+        self.n_classes, self.d_in, self.image, self.mask = n_classes, d_in, image, mask
         self.layers = nn.Sequential(
             nn.Linear(n_classes * d_in, 512),
             nn.ReLU(),
@@ -34,17 +44,73 @@ class Decoder(nn.Module):
 
     def forward(self, classes: Capsules, target: Tensor | None = None) -> Tensor:
         pose = classes.pose  # [b, k, d]
-        if target is None:
-            target = torch.linalg.vector_norm(pose, dim=-1).argmax(-1)
-        self._check(target, len(pose))
-        shown = torch.nn.functional.one_hot(target, self.n_classes)  # [b, k]
-        masked = pose * shown.to(pose.dtype).unsqueeze(-1)
-        return torch.unflatten(self.layers(masked.flatten(1)), 1, self.image)
+        if self.mask == "class":
+            target = _drawn(pose, target)
+            if target.ndim == 2:
+                pose = pose.unsqueeze(1)  # [b, 1, k, d]
+            shown = torch.nn.functional.one_hot(target, self.n_classes)  # [b, k] or [b, m, k]
+            pose = pose * shown.to(pose.dtype).unsqueeze(-1)
+        return torch.unflatten(self.layers(pose.flatten(-2)), -1, self.image)
 
-    def _check(self, target: Tensor, batch: int) -> None:
-        if target.dtype != torch.int64 or target.shape != (batch,):
-            raise TorchcapsError(
-                f"target must be class indices, int64 [{batch}], one an image, but came as "
-                f"{target.dtype} with shape {list(target.shape)}."
-            )
-        check_classes(target, self.n_classes)
+
+class DeconvDecoder(nn.Module):
+    """FC ReLU to 16 small maps, batch norm, 3 × 3 transposed convolutions to 64, 32, 16, … channels
+    and to the image's, ReLU at the end alone: the decoder in the code of [rajasegaran2019].
+
+    It sees the pose of one class and not which class it is; `target` as in Decoder. While training
+    the batch norm counts every drawn image.
+
+    The maps start at the image's sides over 2ⁿ, rounded up, and are doubled n times; what then lies
+    beyond the image is cropped. n is 3 where both sides have 64 pixels or more, else 2, as the code
+    has it for 64 and 28.
+    """
+
+    def __init__(self, *, d_in: int, image: tuple[int, int, int]):
+        super().__init__()
+        self.d_in, self.image = d_in, image
+        channels, height, width = image
+        doubled = (32, 16, 8) if min(height, width) >= 64 else (32, 16)
+        factor = 2 ** len(doubled)
+        start = (16, math.ceil(height / factor), math.ceil(width / factor))
+        self.start = nn.Sequential(
+            nn.Linear(d_in, math.prod(start)),
+            nn.ReLU(),
+            nn.Unflatten(-1, start),
+            # Keras' ε. Its momentum, 0.8, is the share that stays; torch's is the share that comes.
+            nn.BatchNorm2d(start[0], eps=1e-3, momentum=0.2),
+        )
+        self.deconvolutions = nn.Sequential(
+            _deconvolution(start[0], 64, stride=1),
+            *(_deconvolution(n_in, n_out, stride=2) for n_in, n_out in pairwise((64, *doubled))),
+            _deconvolution(doubled[-1], channels, stride=1),
+            nn.ReLU(),
+        )
+
+    def forward(self, classes: Capsules, target: Tensor | None = None) -> Tensor:
+        target = _drawn(classes.pose, target)
+        index = target if target.ndim == 2 else target.unsqueeze(1)
+        pose = classes.pose.take_along_dim(index.unsqueeze(-1), dim=1)  # [b, m, d]
+        drawn = self.deconvolutions(self.start(pose.flatten(0, 1)))
+        _, height, width = self.image
+        return torch.unflatten(drawn[..., :height, :width], 0, target.shape)
+
+
+def _deconvolution(n_in: int, n_out: int, *, stride: int) -> nn.ConvTranspose2d:
+    """Padded so that the sides grow by the stride exactly."""
+    return nn.ConvTranspose2d(n_in, n_out, 3, stride, padding=1, output_padding=stride - 1)
+
+
+def _drawn(pose: Tensor, target: Tensor | None) -> Tensor:
+    """The classes to draw, [b] or [b, m]: the given ones, else the longest."""
+    if target is None:
+        lengths: Tensor = torch.linalg.vector_norm(pose, dim=-1)
+        return lengths.argmax(-1)
+    batch, n_classes = pose.shape[:2]
+    one, several = target.shape == (batch,), target.ndim == 2 and len(target) == batch
+    if target.dtype != torch.int64 or not (one or several):
+        raise TorchcapsError(
+            f"target must be class indices, int64 [{batch}], one an image, or [{batch}, m], m an "
+            f"image, but came as {target.dtype} with shape {list(target.shape)}."
+        )
+    check_classes(target, n_classes)
+    return target

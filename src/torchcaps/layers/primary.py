@@ -43,18 +43,22 @@ class PrimaryCapsules(nn.Module):
 
 @final
 class LayerNormPrimaryCapsules(nn.Module):
-    """Poses normalised over their components, one scale and offset for all capsules; they carry no
-    activation [tsai2020] §2, Table 8."""
+    """Poses normalised over their components, one scale and offset for all capsules [tsai2020] §2,
+    Table 8. They carry an activation only if there is a projection for it (ablation C, §5)."""
 
-    def __init__(self, projection: nn.Module, *, d_out: int):
+    def __init__(self, projection: nn.Module, activation: nn.Module | None = None, *, d_out: int):
         super().__init__()
         _check_size("LayerNormPrimaryCapsules", d_out)
         self.projection = projection
+        self.activation = activation
         self.d_out = d_out
         self.norm = nn.LayerNorm(d_out)
 
     def forward(self, features: Tensor) -> Capsules:
-        return Capsules(self.norm(_poses(self.projection(features), self.d_out)))
+        poses = self.norm(_poses(self.projection(features), self.d_out))
+        if self.activation is None:
+            return Capsules(poses)
+        return Capsules(poses, _activations(self.activation(features), poses))
 
 
 @final
@@ -71,15 +75,7 @@ class EMPrimaryCapsules(nn.Module):
 
     def forward(self, features: Tensor) -> Capsules:
         poses = _poses(self.projection(features), self.d_out)
-        maps = self.activation(features)  # [b, types, h, w]
-        active = maps.sigmoid().permute(0, 2, 3, 1).flatten(1)
-        if active.shape != poses.shape[:-1]:
-            raise TorchcapsError(
-                f"every capsule needs one activation, but the projections gave poses "
-                f"{list(poses.shape)} and activations {list(maps.shape)}; the activation needs as "
-                f"many channels as there are capsule types, at the same positions."
-            )
-        return Capsules(poses, active)
+        return Capsules(poses, _activations(self.activation(features), poses))
 
 
 def _check_size(layer: str, d_out: int) -> None:
@@ -96,3 +92,14 @@ def _poses(maps: Tensor, size: int) -> Tensor:
         )
     poses = maps.unflatten(1, (-1, size))  # [b, types, d, h, w]
     return torch.flatten(poses.permute(0, 3, 4, 1, 2), 1, 3)  # [b, h * w * types, d]
+
+
+def _activations(maps: Tensor, poses: Tensor) -> Tensor:
+    active = maps.sigmoid().permute(0, 2, 3, 1).flatten(1)  # [b, h * w * types]
+    if active.shape != poses.shape[:-1]:
+        raise TorchcapsError(
+            f"every capsule needs one activation, but the projections gave poses "
+            f"{list(poses.shape)} and activations {list(maps.shape)}; the activation needs as "
+            f"many channels as there are capsule types, at the same positions."
+        )
+    return active

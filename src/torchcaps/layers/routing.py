@@ -19,10 +19,16 @@ from torchcaps.ops.checks import check_choice, check_iterations
 from torchcaps.ops.routing import (
     Compete,
     Detach,
+    DetachVotes,
     EMVariant,
     Normalise,
+    Scale,
+    distance_routing,
     dynamic_routing,
     em_routing,
+    inverted_routing,
+    inverted_step,
+    self_attention_routing,
     uniform_routing,
 )
 from torchcaps.ops.squash import Squash
@@ -30,9 +36,12 @@ from torchcaps.types import Capsules, Keep, Routed, Step, Window
 
 __all__ = [
     "ROUTINGS",
+    "DistanceRouting",
     "DynamicRouting",
     "EMRouting",
+    "InvertedRouting",
     "Routing",
+    "SelfAttentionRouting",
     "UniformRouting",
     "as_routing",
     "make_routing",
@@ -44,6 +53,8 @@ class Routing(nn.Module, ABC):
 
     # The axis over which the couplings of a trace sum to one.
     normalised_over: str = "parents"
+    # Whether parents come with an activation, by which classes can score.
+    gives_activations: bool = True
     # How the layer looks at its children; votes are then [*b, p, i, j, d].
     window: Window | None = None
 
@@ -88,7 +99,7 @@ class DynamicRouting(Routing):
 
     `prior="learned"` starts at zero and is shared by the batch [mitterreiter2023] §3.3; `bias=True`
     is one vector a parent, started at 0.1, without which x and −x cannot be told apart [peer2022]
-    §4.1.
+    §4.1; bias="odd" is its control, which cannot either.
     """
 
     prior: nn.Parameter | None
@@ -99,7 +110,7 @@ class DynamicRouting(Routing):
         *,
         iterations: int = 3,
         prior: Literal["zero", "learned"] = "zero",
-        bias: bool = False,
+        bias: bool | Literal["odd"] = False,
         leaky: bool = False,
         squash: Squash = "hinton",
         detach: Detach = "none",
@@ -113,8 +124,9 @@ class DynamicRouting(Routing):
         self.leaky = leaky
         self.squash: Squash = squash
         self.detach: Detach = detach
+        self.odd_bias = bias == "odd"
         self._learns_prior = prior == "learned"
-        self._has_bias = bias
+        self._has_bias = bool(bias)
         self.register_parameter("prior", None)
         self.register_parameter("bias", None)
 
@@ -130,6 +142,7 @@ class DynamicRouting(Routing):
             iterations=self.iterations,
             bias=self.bias,
             prior=self.prior,
+            odd_bias=self.odd_bias,
             leaky=self.leaky,
             squash=self.squash,
             detach=self.detach,
@@ -235,10 +248,171 @@ class EMRouting(Routing):
             )
 
 
+@final
+class InvertedRouting(Routing):
+    """`ops.inverted_routing` with its LayerNorm, one for all iterations; layers may route at once.
+
+    `scaled` divides agreements by √d, as public code does and [tsai2020] §3 does not.
+    `activations` is ablation C: children need them, and parents get them as EM routing has them.
+    """
+
+    gives_activations = False
+    norm: nn.LayerNorm | None
+    start: nn.Parameter | None
+
+    def __init__(
+        self,
+        *,
+        iterations: int = 2,
+        layer_norm: bool = True,
+        scaled: bool = False,
+        activations: bool = False,
+        start: Literal["none", "learned"] = "none",
+        lambda_: float = 0.01,
+    ):
+        super().__init__()
+        check_iterations(iterations)
+        check_choice("start", start, ("none", "learned"))
+        self.iterations = iterations
+        self.layer_norm = layer_norm
+        self.scaled = scaled
+        self.activations = self.gives_activations = activations
+        self.lambda_ = lambda_
+        self._learns_start = start == "learned"
+        self.norm = None
+        for name in ("start", "beta_a", "beta_u"):
+            self.register_parameter(name, None)
+
+    def create_parameters(self, *, n_in: int, n_out: int, d_out: int) -> None:
+        self.scale = 1 / math.sqrt(d_out) if self.scaled else 1.0
+        if self.layer_norm:
+            self.norm = nn.LayerNorm(d_out)
+        if self._learns_start:
+            self.start = nn.Parameter(torch.randn(n_out, d_out) / math.sqrt(d_out))
+        if self.activations:
+            self.beta_a = nn.Parameter(torch.zeros(n_out))
+            self.beta_u = nn.Parameter(torch.zeros(n_out))
+
+    def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
+        return inverted_routing(
+            votes,
+            iterations=self.iterations,
+            start=self.start,
+            keep=keep,
+            **self._options(activation),
+        )
+
+    def step(self, votes: Tensor, activation: Tensor | None, parents: Capsules | None) -> Step:
+        now = self.start if parents is None else parents.pose
+        return inverted_step(votes, now, **self._options(activation))
+
+    def _options(self, activation: Tensor | None) -> dict[str, Any]:
+        options: dict[str, Any] = {"scale": self.scale, "lambda_": self.lambda_}
+        if self.norm is not None:
+            options["norm"] = (self.norm.weight, self.norm.bias)
+        if self.activations:
+            options |= {
+                "activation": activation,
+                "beta_a": self.beta_a,
+                "beta_u": self.beta_u,
+            }
+        return options
+
+
+@final
+class SelfAttentionRouting(Routing):
+    """`ops.self_attention_routing`, one pass; `prior` is added to the couplings, and starts at
+    zero."""
+
+    prior: nn.Parameter | None
+
+    def __init__(self, *, prior: Literal["zero", "learned"] = "learned", squash: Squash = "exp"):
+        super().__init__()
+        check_choice("prior", prior, ("zero", "learned"))
+        check_choice("squash", squash, get_args(Squash))
+        self.squash: Squash = squash
+        self._learns_prior = prior == "learned"
+        if self._learns_prior:
+            self.normalised_over = "none"
+        self.register_parameter("prior", None)
+
+    def create_parameters(self, *, n_in: int, n_out: int, d_out: int) -> None:
+        if self._learns_prior:
+            self.prior = nn.Parameter(torch.zeros(n_in, n_out))
+
+    def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
+        return self_attention_routing(votes, bias=self.prior, squash=self.squash, keep=keep)
+
+
+@final
+class DistanceRouting(Routing):
+    """`ops.distance_routing` of γ-capsules, with its bias.
+
+    scale="batch" measures distances over the batch, as public code does. In evaluation it goes by
+    their running mean, so that an image's result does not depend on its neighbours.
+    """
+
+    bias: nn.Parameter | None
+    running_scale: Tensor
+    MOMENTUM = 0.1
+
+    def __init__(
+        self,
+        *,
+        iterations: int = 3,
+        scale: Scale = "sample",
+        bias: bool = False,
+        squash: Squash = "hinton",
+        detach: DetachVotes = "none",
+    ):
+        super().__init__()
+        check_iterations(iterations)
+        check_choice("scale", scale, get_args(Scale))
+        check_choice("squash", squash, get_args(Squash))
+        check_choice("detach", detach, get_args(DetachVotes))
+        self.iterations = iterations
+        self.scale: Scale = scale
+        self.squash: Squash = squash
+        self.detach: DetachVotes = detach
+        self._has_bias = bias
+        self.register_parameter("bias", None)
+
+    def create_parameters(self, *, n_in: int, n_out: int, d_out: int) -> None:
+        if self._has_bias:
+            self.bias = nn.Parameter(torch.full((n_out, d_out), 0.1))
+        if self.scale == "batch":
+            self.register_buffer("running_scale", torch.ones(self.iterations - 1))
+
+    def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
+        if activation is None:
+            raise TorchcapsError(
+                "distance routing keeps votes as short as their children, but the children came "
+                "without lengths; give Capsules an activation."
+            )
+        stored = self.scale == "batch" and not self.training
+        routed = distance_routing(
+            votes,
+            activation,
+            iterations=self.iterations,
+            scale=self.running_scale if stored else self.scale,
+            bias=self.bias,
+            squash=self.squash,
+            detach=self.detach,
+            keep=keep,
+        )
+        if self.scale == "batch" and self.training and routed.scale is not None:
+            with torch.no_grad():
+                self.running_scale.lerp_(routed.scale.to(self.running_scale), self.MOMENTUM)
+        return routed
+
+
 # One line an algorithm: the name that layers, models and the command line take.
 ROUTINGS: dict[str, type[Routing]] = {
+    "distance": DistanceRouting,
     "dynamic": DynamicRouting,
     "em": EMRouting,
+    "inverted": InvertedRouting,
+    "self_attention": SelfAttentionRouting,
     "uniform": UniformRouting,
 }
 

@@ -1,14 +1,32 @@
-"""CapsNet of [sabour2017] as [gu2021] §3 and [renzulli2025] §4.2 use it.
+"""CapsNet of [sabour2017] as [gu2021] §3, [renzulli2025] §4.2 and [tsai2020] Table 4 use it.
 
 Conv(256, 9×9, stride 1) ReLU – 32 types × 8 primary capsules by Conv(256, 9×9, stride 2), squash –
 n_classes × 16 class capsules by dynamic routing – decoder FC 512, 1024, pixels.
 
-Departures: none from the paper; unlike its code there is no division by 32 in the primary layer.
+capsnet                  as in [sabour2017]
+gu_capsnet               a ReLU before the primary squash, as [gu2021] §3 reads; `kernel` is Table 3
+gu_capsnet_nor           its votes averaged: no routing
+gu_aff_capsnet_dr        its matrices shared by all children (sharing="all")
+gu_aff_capsnet           both; `types` with `d_primary` = 256 / types is its group study
+rem_dr                   no decoder, votes constant in all but the last iteration [renzulli2025]
+tsai_dynamic_simple_*    no decoder [tsai2020] Tables 4 and 5
+tsai_dynamic_resnet_*    the same on a residual backbone [tsai2020] A.1
+
+Departures: none from the papers; unlike the code of [sabour2017] there is no division by 32 in the
+primary layer.
 Ambiguities:
-1. A ReLU before the primary squash: none, as in the code of [sabour2017]; [gu2021] reads otherwise.
+1. A ReLU before the primary squash: `primary_relu`. [gu2021] has all convolutions followed by one,
+   the code of [sabour2017] and of [renzulli2025] has none.
 2. The class bias: off, as the printed parameter counts of [gu2021] and [renzulli2025] say; the code
    of [sabour2017] has one. `bias=True` turns it on.
+3. No routing is "uniform average of votes" in [gu2021] §3.1, so the mean over children
+   (normalise="mean"); [mitterreiter2023] fixes couplings, the mean over parents ("softmax").
+4. "Squash-fn ✗" in [gu2021] Tables 2 and 4 does not say which: `primary_squash`, `class_squash`.
+5. The literal text of [tsai2020] A.1 gives 4.65M parameters for dynamic routing on the residual
+   backbone; the printed 12.45M needs 256 channels and a padded primary convolution, as here.
 """
+
+from functools import partial
 
 from torch import nn
 
@@ -17,14 +35,28 @@ from torchcaps.layers import (
     DenseCapsules,
     PrimaryCapsules,
     feature_shape,
-    make_routing,
+    resnet_backbone,
     sabour_backbone,
 )
+from torchcaps.layers.decoder import Mask
+from torchcaps.layers.dense import Sharing
 from torchcaps.models.network import CapsuleNetwork
+from torchcaps.models.stack import routed_by
+from torchcaps.ops.routing import Detach, Normalise
+from torchcaps.ops.squash import Squash
 
-__all__ = ["capsnet"]
+__all__ = [
+    "capsnet",
+    "gu_aff_capsnet",
+    "gu_aff_capsnet_dr",
+    "gu_capsnet",
+    "gu_capsnet_nor",
+    "rem_dr",
+    "tsai_dynamic_resnet",
+    "tsai_dynamic_simple",
+]
 
-D_PRIMARY, D_CLASS = 8, 16
+D_CLASS = 16
 
 
 def capsnet(
@@ -34,26 +66,111 @@ def capsnet(
     routing: str = "dynamic",
     iterations: int = 3,
     bias: bool = False,
+    normalise: Normalise = "softmax",
+    detach: Detach = "none",
+    sharing: Sharing = "none",
+    kernel: int = 9,
+    types: int = 32,
+    d_primary: int = 8,
+    primary_relu: bool = False,
+    primary_squash: Squash = "hinton",
+    class_squash: Squash = "hinton",
     weight_std: float = 0.1,
     decoder: bool = True,
+    mask: Mask = "class",
 ) -> CapsuleNetwork:
-    backbone = sabour_backbone(image[0])
-    primary = PrimaryCapsules(nn.Conv2d(256, 256, 9, stride=2), d_out=D_PRIMARY)
+    projection: nn.Module = nn.Conv2d(256, types * d_primary, kernel, stride=2)
+    if primary_relu:
+        projection = nn.Sequential(projection, nn.ReLU())
+    return _network(
+        image,
+        n_classes,
+        sabour_backbone(image[0], kernel=kernel),
+        PrimaryCapsules(projection, d_out=d_primary, squash=primary_squash),
+        routing=routing,
+        iterations=iterations,
+        bias=bias,
+        normalise=normalise,
+        detach=detach,
+        sharing=sharing,
+        class_squash=class_squash,
+        weight_std=weight_std,
+        decoder=Decoder(n_classes=n_classes, d_in=D_CLASS, image=image, mask=mask)
+        if decoder
+        else None,
+    )
+
+
+gu_capsnet = partial(capsnet, primary_relu=True)
+gu_capsnet_nor = partial(gu_capsnet, routing="uniform", normalise="mean")
+gu_aff_capsnet_dr = partial(gu_capsnet, sharing="all")
+gu_aff_capsnet = partial(gu_capsnet_nor, sharing="all")
+rem_dr = partial(capsnet, detach="votes", decoder=False)
+tsai_dynamic_simple = partial(capsnet, decoder=False)
+
+
+def tsai_dynamic_resnet(
+    *,
+    image: tuple[int, int, int],
+    n_classes: int,
+    routing: str = "dynamic",
+    iterations: int = 3,
+    bias: bool = False,
+    weight_std: float = 0.1,
+) -> CapsuleNetwork:
+    return _network(
+        image,
+        n_classes,
+        resnet_backbone(image[0], width=256),
+        PrimaryCapsules(nn.Conv2d(256, 256, 9, stride=2, padding=4), d_out=8),
+        routing=routing,
+        iterations=iterations,
+        bias=bias,
+        weight_std=weight_std,
+    )
+
+
+def _network(
+    image: tuple[int, int, int],
+    n_classes: int,
+    backbone: nn.Module,
+    primary: PrimaryCapsules,
+    *,
+    routing: str,
+    iterations: int,
+    bias: bool,
+    weight_std: float,
+    normalise: Normalise = "softmax",
+    detach: Detach = "none",
+    sharing: Sharing = "none",
+    class_squash: Squash = "hinton",
+    decoder: Decoder | None = None,
+) -> CapsuleNetwork:
     channels, height, width = feature_shape(nn.Sequential(backbone, primary.projection), image)
-    types = channels // D_PRIMARY
+    grid = (height, width, channels // primary.d_out)
+    chosen = routed_by(
+        routing,
+        bias=bias,
+        iterations=iterations,
+        normalise=normalise,
+        detach=detach,
+        squash=class_squash,
+    )
     classes = DenseCapsules(
-        n_in=height * width * types,
-        d_in=D_PRIMARY,
+        n_in=height * width * grid[2],
+        d_in=primary.d_out,
         n_out=n_classes,
         d_out=D_CLASS,
-        routing=make_routing(routing, iterations=iterations, bias=bias),
+        sharing=sharing,
+        child_grid=grid,
         weight_std=weight_std,
+        **chosen,
     )
     return CapsuleNetwork(
         image=image,
         backbone=backbone,
         primary=primary,
-        primary_grid=(height, width, types),
+        primary_grid=grid,
         layers={"classes": classes},
-        decoder=Decoder(n_classes=n_classes, d_in=D_CLASS, image=image) if decoder else None,
+        decoder=decoder,
     )

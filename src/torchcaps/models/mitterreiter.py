@@ -1,34 +1,89 @@
-"""The five-layer network of [mitterreiter2023] §4.1, drawn by [renzulli2025] B.1 too.
+"""The deep networks of [mitterreiter2023] §4.1; [renzulli2025] B.1 draws the same shape.
 
 Backbone – 16 primary capsules × 8 – three hidden layers of 16 × 8 – n_classes × 8, so four routed
 layers with learned priors and exp squash; decoder. Its uniform twin is `routing="uniform"`: the
 same weights drawn, couplings fixed.
 
+mitterreiter_5x16   that network
+mitterreiter_grid   the grid of 121 architectures in the missing appendix, as options: `widths` are
+                    the capsules of every layer below the classes, from the primary one up, `d_pose`
+                    their components. The narrow twin is uniform with as many capsules in a layer as
+                    the other has alive: widths="16,15,7,6".
+rem_multilayer      the network of [renzulli2025] B.1: the same layers, priors zero, hinton squash,
+                    no decoder
+
 Departures: none known; the appendix that would tell is not public.
 Ambiguities:
 1. Backbone: that of Efficient-CapsNet [mazzia2021], then a depthwise convolution over the whole
-   map.
+   map, and a linear map where the capsules do not fill its channels.
 2. Iterations: 3.
 3. Initial weights: N(0, `weight_std`²) with 1.0, at which both twins learn. At 0.1, the custom for
    one routed layer, lengths vanish from layer to layer and the network stays at chance.
+4. [renzulli2025] does not say how its multilayer network is routed; it is their DR-CapsNet, deeper.
 """
+
+from functools import partial
+from typing import Literal
 
 from torch import nn
 
+from torchcaps.errors import TorchcapsError
 from torchcaps.layers import (
     Decoder,
-    DenseCapsules,
     PrimaryCapsules,
     efficient_backbone,
     feature_shape,
-    make_routing,
+    whole_map,
 )
 from torchcaps.models.network import CapsuleNetwork
+from torchcaps.models.stack import dense_stack
+from torchcaps.ops.routing import Detach
+from torchcaps.ops.squash import Squash
 
-__all__ = ["mitterreiter_5x16"]
+__all__ = ["mitterreiter_5x16", "mitterreiter_grid", "rem_multilayer"]
 
-N_CAPSULES, D_POSE = 16, 8
-HIDDEN = ("hidden_2", "hidden_3", "hidden_4")
+
+def mitterreiter_grid(
+    *,
+    image: tuple[int, int, int],
+    n_classes: int,
+    widths: str = "16,16,16,16",
+    d_pose: int = 8,
+    routing: str = "dynamic",
+    iterations: int = 3,
+    bias: bool = False,
+    prior: Literal["zero", "learned"] = "learned",
+    squash: Squash = "exp",
+    detach: Detach = "none",
+    weight_std: float = 1.0,
+    decoder: bool = True,
+) -> CapsuleNetwork:
+    n_primary, *hidden = _counts(widths)
+    backbone = efficient_backbone(image[0])
+    channels, height, width = feature_shape(backbone, image)
+    projection: nn.Module = whole_map(channels, height, width)
+    if n_primary * d_pose != channels:
+        projection = nn.Sequential(projection, nn.Conv2d(channels, n_primary * d_pose, 1))
+    sizes = {f"hidden_{depth}": (n, d_pose) for depth, n in enumerate(hidden, start=2)}
+    return CapsuleNetwork(
+        image=image,
+        backbone=backbone,
+        primary=PrimaryCapsules(projection, d_out=d_pose, squash=squash),
+        primary_grid=(1, 1, n_primary),
+        layers=dense_stack(
+            sizes | {"classes": (n_classes, d_pose)},
+            n_in=n_primary,
+            d_in=d_pose,
+            weight_std=weight_std,
+            routing=routing,
+            bias=bias,
+            iterations=iterations,
+            prior=prior,
+            squash=squash,
+            detach=detach,
+        ),
+        decoder=Decoder(n_classes=n_classes, d_in=d_pose, image=image) if decoder else None,
+    )
 
 
 def mitterreiter_5x16(
@@ -41,28 +96,30 @@ def mitterreiter_5x16(
     weight_std: float = 1.0,
     decoder: bool = True,
 ) -> CapsuleNetwork:
-    backbone = efficient_backbone(image[0])
-    channels, height, width = feature_shape(backbone, image)
-    whole_map = nn.Conv2d(channels, channels, (height, width), groups=channels)
-    sizes = dict.fromkeys(HIDDEN, N_CAPSULES) | {"classes": n_classes}
-    layers = {
-        name: DenseCapsules(
-            n_in=N_CAPSULES,
-            d_in=D_POSE,
-            n_out=n_out,
-            d_out=D_POSE,
-            routing=make_routing(
-                routing, iterations=iterations, prior="learned", bias=bias, squash="exp"
-            ),
-            weight_std=weight_std,
-        )
-        for name, n_out in sizes.items()
-    }
-    return CapsuleNetwork(
+    return mitterreiter_grid(
         image=image,
-        backbone=backbone,
-        primary=PrimaryCapsules(whole_map, d_out=D_POSE, squash="exp"),
-        primary_grid=(1, 1, N_CAPSULES),
-        layers=layers,
-        decoder=Decoder(n_classes=n_classes, d_in=D_POSE, image=image) if decoder else None,
+        n_classes=n_classes,
+        routing=routing,
+        iterations=iterations,
+        bias=bias,
+        weight_std=weight_std,
+        decoder=decoder,
     )
+
+
+rem_multilayer = partial(
+    mitterreiter_grid, prior="zero", squash="hinton", detach="votes", decoder=False
+)
+
+
+def _counts(widths: str) -> list[int]:
+    try:
+        counts = [int(width) for width in widths.split(",")]
+    except ValueError:
+        counts = []
+    if not counts or min(counts) < 1:
+        raise TorchcapsError(
+            f"widths must be the capsules of each layer below the classes, from the primary one "
+            f"up, as in '16,16,16,16', but came as {widths!r}."
+        )
+    return counts

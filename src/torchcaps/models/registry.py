@@ -3,13 +3,25 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import nn
 
 from torchcaps.errors import TorchcapsError, nearest
-from torchcaps.models.capsnet import capsnet
-from torchcaps.models.mitterreiter import mitterreiter_5x16
+from torchcaps.layers import ROUTINGS
+from torchcaps.models import (
+    capsnet,
+    convnets,
+    efficient,
+    gamma,
+    inverted_capsnet,
+    matrix_capsnet,
+    mitterreiter,
+    peer,
+    resnet,
+)
+from torchcaps.models.stack import ROUTING_OPTIONS, routing_options
 
 __all__ = ["MODELS", "Preset", "create_model", "list_models"]
 
@@ -29,12 +41,100 @@ class Preset:
         parameters = inspect.signature(self.build).parameters.values()
         return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
 
+    @property
+    def routings(self) -> list[str]:
+        """What its `routing` may be: all that give the activations by which its classes score.
+        Empty where the routing is what the network is."""
+        if "routing" not in self.options:
+            return []
+        return [name for name, routing in sorted(ROUTINGS.items()) if routing.gives_activations]
+
+
+tsai_em_resnet = partial(matrix_capsnet.tsai_em, backbone="resnet")
+tsai_inverted_resnet = partial(inverted_capsnet.tsai_inverted, backbone="resnet")
+
+SMALL, WIDE, OVERLAID = (1, 28, 28), (1, 40, 40), (1, 36, 36)
+CIFAR = (3, 32, 32)
 
 MODELS: dict[str, Preset] = {
-    "capsnet": Preset(capsnet, (1, 28, 28), 10, "sabour2017; gu2021 §3; renzulli2025 §4.2"),
+    # One of a kind
+    "capsnet": Preset(capsnet.capsnet, SMALL, 10, "sabour2017; gu2021 §3; renzulli2025 §4.2"),
+    "convnet_avg": Preset(convnets.convnet_avg, WIDE, 10, "gu2021 §3.1"),
+    "convnet_fc": Preset(convnets.convnet_fc, WIDE, 10, "gu2021 §3"),
+    "efficient_capsnet": Preset(efficient.efficient_capsnet, SMALL, 10, "mazzia2021"),
+    "gamma_capsnet": Preset(gamma.gamma_capsnet, SMALL, 10, "peer2018"),
+    "matrix_capsnet": Preset(matrix_capsnet.matrix_capsnet, (2, 32, 32), 5, "hinton2018"),
+    "resnet18": Preset(resnet.resnet18, CIFAR, 10, "tsai2020 Table 1"),
+    # Gu et al.
+    "gu_aff_capsnet": Preset(capsnet.gu_aff_capsnet, WIDE, 10, "gu2021 §3.1"),
+    "gu_aff_capsnet_dr": Preset(capsnet.gu_aff_capsnet_dr, WIDE, 10, "gu2021 §3.1"),
+    "gu_capsnet": Preset(capsnet.gu_capsnet, WIDE, 10, "gu2021 §3, Table 3"),
+    "gu_capsnet_nor": Preset(capsnet.gu_capsnet_nor, WIDE, 10, "gu2021 §3.1"),
+    "gu_convnet_cr": Preset(convnets.gu_convnet_cr, SMALL, 10, "gu2021 §3.3"),
+    "gu_convnet_cr_sf": Preset(convnets.gu_convnet_cr_sf, SMALL, 10, "gu2021 §3.3"),
+    "gu_convnet_fc_lk": Preset(convnets.gu_convnet_fc_lk, OVERLAID, 10, "gu2021 §3.2"),
+    "gu_convnet_r": Preset(convnets.gu_convnet_r, SMALL, 10, "gu2021 §3.3"),
+    # Mitterreiter et al.
     "mitterreiter_5x16": Preset(
-        mitterreiter_5x16, (1, 40, 40), 10, "mitterreiter2023 §4.1; renzulli2025 B.1"
+        mitterreiter.mitterreiter_5x16, WIDE, 10, "mitterreiter2023 §4.1; renzulli2025 B.1"
     ),
+    "mitterreiter_grid": Preset(
+        mitterreiter.mitterreiter_grid, WIDE, 10, "mitterreiter2023 §4, appendix"
+    ),
+    # Peer et al.
+    "peer_deep_dynamic": Preset(peer.peer_deep_dynamic, SMALL, 10, "peer2022 §5.3"),
+    "peer_deep_em": Preset(peer.peer_deep_em, SMALL, 10, "peer2022 §5.3"),
+    "peer_sign_dynamic": Preset(peer.peer_sign_dynamic, (1, 1, 1), 2, "peer2022 §5.2"),
+    "peer_sign_em": Preset(peer.peer_sign_em, (1, 1, 1), 2, "peer2022 §5.2"),
+    # Renzulli et al.
+    "rem_dr": Preset(capsnet.rem_dr, SMALL, 10, "renzulli2025 §4.2"),
+    "rem_eff_cifar": Preset(efficient.rem_eff, CIFAR, 10, "renzulli2025 §4.3.1"),
+    "rem_eff_mnist": Preset(efficient.rem_eff, SMALL, 10, "renzulli2025 §4.3.1"),
+    "rem_eff_norb": Preset(efficient.rem_eff_norb, (2, 48, 48), 5, "renzulli2025 §4.3.1"),
+    "rem_eff_svhn": Preset(efficient.rem_eff, CIFAR, 10, "renzulli2025 §4.3.1"),
+    "rem_effconv": Preset(efficient.rem_effconv, (3, 128, 128), 10, "renzulli2025 B.1"),
+    "rem_gamma": Preset(gamma.rem_gamma, SMALL, 10, "renzulli2025 §4.2"),
+    "rem_multilayer": Preset(mitterreiter.rem_multilayer, SMALL, 10, "renzulli2025 B.1"),
+    # Tsai et al.
+    "tsai_cnn_c10": Preset(convnets.tsai_cnn, CIFAR, 10, "tsai2020 Table 2"),
+    "tsai_cnn_c100": Preset(convnets.tsai_cnn, CIFAR, 100, "tsai2020 Table 3"),
+    "tsai_dmm_cnn": Preset(convnets.tsai_dmm_cnn, OVERLAID, 10, "tsai2020 Table 12"),
+    "tsai_dmm_cnn_fcpool": Preset(convnets.tsai_dmm_cnn_fcpool, OVERLAID, 10, "tsai2020 §6"),
+    "tsai_dmm_matrix": Preset(inverted_capsnet.tsai_dmm, OVERLAID, 10, "tsai2020 Table 10"),
+    "tsai_dmm_matrix_42m": Preset(
+        partial(inverted_capsnet.tsai_dmm, types=64), OVERLAID, 10, "tsai2020 Fig. 5"
+    ),
+    "tsai_dmm_vector": Preset(
+        partial(inverted_capsnet.tsai_dmm, pose="vector"), OVERLAID, 10, "tsai2020 Table 11"
+    ),
+    "tsai_dmm_vector_dynamic": Preset(
+        inverted_capsnet.tsai_dmm_vector_dynamic, OVERLAID, 10, "tsai2020 Fig. 5, CapsNet*"
+    ),
+    "tsai_dynamic_resnet_c10": Preset(capsnet.tsai_dynamic_resnet, CIFAR, 10, "tsai2020 A.1"),
+    "tsai_dynamic_resnet_c100": Preset(capsnet.tsai_dynamic_resnet, CIFAR, 100, "tsai2020 A.1"),
+    "tsai_dynamic_simple_c10": Preset(capsnet.tsai_dynamic_simple, CIFAR, 10, "tsai2020 Table 4"),
+    "tsai_dynamic_simple_c100": Preset(capsnet.tsai_dynamic_simple, CIFAR, 100, "tsai2020 Table 5"),
+    "tsai_em_resnet_c10": Preset(tsai_em_resnet, CIFAR, 10, "tsai2020 A.1"),
+    "tsai_em_resnet_c100": Preset(tsai_em_resnet, CIFAR, 100, "tsai2020 A.1"),
+    "tsai_em_simple_c10": Preset(matrix_capsnet.tsai_em, CIFAR, 10, "tsai2020 Table 6"),
+    "tsai_em_simple_c100": Preset(matrix_capsnet.tsai_em, CIFAR, 100, "tsai2020 Table 7"),
+    "tsai_inverted_resnet_c10": Preset(tsai_inverted_resnet, CIFAR, 10, "tsai2020 A.1"),
+    "tsai_inverted_resnet_c100": Preset(
+        partial(inverted_capsnet.tsai_inverted_c100, backbone="resnet"), CIFAR, 100, "tsai2020 A.1"
+    ),
+    "tsai_inverted_simple_c10": Preset(
+        inverted_capsnet.tsai_inverted, CIFAR, 10, "tsai2020 Table 8"
+    ),
+    "tsai_inverted_simple_c10_d36": Preset(
+        partial(inverted_capsnet.tsai_inverted, d_pose=36), CIFAR, 10, "tsai2020 §5"
+    ),
+    "tsai_inverted_simple_c10_d64": Preset(
+        partial(inverted_capsnet.tsai_inverted, d_pose=64), CIFAR, 10, "tsai2020 §5"
+    ),
+    "tsai_inverted_simple_c100": Preset(
+        inverted_capsnet.tsai_inverted_c100, CIFAR, 100, "tsai2020 Table 9"
+    ),
+    "tsai_resnet18_c100": Preset(resnet.resnet18, CIFAR, 100, "tsai2020 Table 1"),
 }
 
 
@@ -57,11 +157,25 @@ def create_model(
 
     >>> create_model("capsnet", image=(3, 64, 48), n_classes=7)
     """
+    _check_use(name, options)
+    return make_model(name, image=image, n_classes=n_classes, **options)
+
+
+def make_model(
+    name: str,
+    *,
+    image: tuple[int, int, int] | None = None,
+    n_classes: int | None = None,
+    **options: Any,
+) -> nn.Module:
+    """The same from a config, where every option is there, of use to the routing or not."""
     if name not in MODELS:
         raise TorchcapsError(f"model {name!r} is unknown; {nearest(name, MODELS)}.")
     preset = MODELS[name]
     for option, value in options.items():
         _check_option(name, preset, option, value)
+    if "routing" in preset.options:
+        _check_routing(name, preset, options.get("routing", preset.options["routing"]))
     image = preset.image if image is None else image
     n_classes = preset.n_classes if n_classes is None else n_classes
     if not isinstance(image, tuple | list) or len(image) != 3 or not all(map(_is_count, image)):
@@ -76,6 +190,28 @@ def create_model(
     # nn.Module types every attribute as a tensor or a module.
     model.config = {"name": name, **preset.options, **chosen}  # type: ignore[assignment]
     return model
+
+
+def _check_routing(name: str, preset: Preset, routing: str) -> None:
+    if routing not in ROUTINGS:
+        raise TorchcapsError(f"routing={routing!r} is unknown; {nearest(routing, ROUTINGS)}.")
+    if not ROUTINGS[routing].gives_activations:
+        raise TorchcapsError(
+            f"{name} scores by the activations of its classes, and {routing} routing gives none; "
+            f"it takes {', '.join(preset.routings)}."
+        )
+
+
+def _check_use(name: str, options: dict[str, Any]) -> None:
+    """Who asks for five iterations of a routing that has none should hear of it."""
+    offered = MODELS[name].options if name in MODELS else {}
+    routing = options.get("routing", offered.get("routing"))
+    if routing not in ROUTINGS:
+        return
+    for option in set(options) & set(offered) & ROUTING_OPTIONS - routing_options(routing):
+        raise TorchcapsError(
+            f"{routing} routing has no use for {option}={options[option]!r}; leave it out."
+        )
 
 
 def _is_count(value: object) -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.models.registry import create_model
+from torchcaps.models.registry import make_model
 
 __all__ = ["load", "save"]
 
@@ -66,7 +66,7 @@ def load(path: str | os.PathLike[str]) -> nn.Module:
         ) from None
     # Made without memory or random numbers, then given the tensors of the file as they are.
     with torch.device("meta"):
-        model = create_model(name, **config)
+        model = make_model(name, **config)
     try:
         model.load_state_dict(state, assign=True)
     except RuntimeError as error:

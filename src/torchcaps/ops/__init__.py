@@ -1,15 +1,41 @@
 """Pure functions on tensors: squash, votes, routing, losses. No parameters, no state."""
 
-from torchcaps.ops.losses import margin_loss, reconstruction_loss
-from torchcaps.ops.routing import dynamic_routing, uniform_routing
+from torchcaps.ops.losses import (
+    binary_cross_entropy_loss,
+    cross_entropy_loss,
+    margin_loss,
+    reconstruction_loss,
+    spread_loss,
+    spread_margin,
+)
+from torchcaps.ops.routing import (
+    conv3d_routing,
+    distance_routing,
+    dynamic_routing,
+    em_routing,
+    inverted_routing,
+    inverted_step,
+    self_attention_routing,
+    uniform_routing,
+)
 from torchcaps.ops.squash import squash
 from torchcaps.ops.votes import materialise
 
 __all__ = [
+    "binary_cross_entropy_loss",
+    "conv3d_routing",
+    "cross_entropy_loss",
+    "distance_routing",
     "dynamic_routing",
+    "em_routing",
+    "inverted_routing",
+    "inverted_step",
     "margin_loss",
     "materialise",
     "reconstruction_loss",
+    "self_attention_routing",
+    "spread_loss",
+    "spread_margin",
     "squash",
     "uniform_routing",
 ]

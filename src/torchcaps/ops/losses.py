@@ -1,21 +1,49 @@
-"""Losses of vector capsule networks.
+"""Losses of capsule networks and of the ConvNets beside them.
 
 margin          Σ_k T_k max(0, m⁺ − ‖v_k‖)² + λ (1 − T_k) max(0, ‖v_k‖ − m⁻)²
                 [mitterreiter2023] Eq. 3, [gu2021] Eq. 4; m⁺ = 0.9, m⁻ = 0.1, λ = 0.5
+spread          Σ_{i≠t} max(0, m − (a_t − a_i))², t the true class                     [hinton2018]
+cross-entropy   −log softmax(z)_t                                         [gu2021] §3, [tsai2020]
+binary          −Σ_k T_k log p_k + (1 − T_k) log(1 − p_k)               [gu2021] §3.2, [tsai2020]
 reconstruction  Σ_pixels (decoded − image)², weighted by α = 0.0005        [gu2021] §3.1
 
-Departures: none.
-Ambiguities: the papers do not say how the batch is reduced; both are means over the batch, so α
-keeps its meaning at any batch size. [mitterreiter2023] leaves m⁺, m⁻, λ and α open.
+Departures:
+1. A length enters the logarithms as ε + (1 − 2ε) p, ε the rounding of its dtype: lengths of exactly
+   0 and 1 keep a finite loss and a gradient.
+Ambiguities:
+1. The papers do not say how the batch is reduced; all are sums over the classes and means over the
+   batch, so α keeps its meaning at any batch size. The code of [sabour2017] takes half the mean
+   over batch and classes, that of [hinton2018] the mean over both.
+2. [mitterreiter2023] leaves m⁺, m⁻, λ and α open, the papers that use the spread loss its margin;
+   `spread_margin` is the schedule in the code of [hinton2018].
+3. [gu2021] trains capsules by cross-entropies too and does not say of what: here lengths are the
+   logits of one, and the probabilities of the binary one.
 """
+
+import math
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.ops.checks import check_classes
+from torchcaps.ops.checks import check_choice, check_classes, may_look, widen
+from torchcaps.types import ScoresAre
 
-__all__ = ["margin_loss", "reconstruction_loss"]
+__all__ = [
+    "Reduction",
+    "binary_cross_entropy_loss",
+    "cross_entropy_loss",
+    "margin_loss",
+    "reconstruction_loss",
+    "spread_loss",
+    "spread_margin",
+]
+
+# "sum": over the classes, then the mean over the batch, as printed. "official": half the mean over
+# both, as in the code of [sabour2017]; with k classes the reconstruction then weighs 2k times more.
+Reduction = Literal["sum", "official"]
 
 
 def margin_loss(
@@ -25,19 +53,78 @@ def margin_loss(
     m_plus: float = 0.9,
     m_minus: float = 0.1,
     lambda_: float = 0.5,
+    reduction: Reduction = "sum",
 ) -> Tensor:
     """Margin loss of class lengths [b, k], mean over the batch.
 
     `target` is a class index [b], or a zero-one matrix [b, k] when several classes are present.
     """
-    present = _present(lengths, target)
+    check_choice("reduction", reduction, get_args(Reduction))
+    present = _present("lengths", lengths, target)
     missing = torch.relu(m_plus - lengths).square()
     surplus = torch.relu(lengths - m_minus).square()
-    return (present * missing + lambda_ * (1 - present) * surplus).sum(-1).mean()
+    each = present * missing + lambda_ * (1 - present) * surplus
+    return each.mean() / 2 if reduction == "official" else each.sum(-1).mean()
+
+
+def spread_loss(activations: Tensor, target: Tensor, *, margin: float) -> Tensor:
+    """How far the true class [b] fails to lead each other one by `margin`, for activations [b, k].
+
+    Half precision comes back as float32.
+    """
+    true = _index("activations", activations, target).unsqueeze(1)
+    activations = widen(activations)
+    lead = activations.gather(1, true) - activations
+    return torch.relu(margin - lead).square().scatter(1, true, 0.0).sum(-1).mean()
+
+
+def spread_margin(step: int) -> float:
+    """The margin of the spread loss after `step` updates, from 0.21 to 0.99 over 500,000.
+
+    >>> round(spread_margin(200_000), 3)
+    0.595
+    """
+    return 0.2 + 0.79 / (1 + math.exp(-min(10.0, step / 50_000 - 4)))
+
+
+def cross_entropy_loss(scores: Tensor, target: Tensor) -> Tensor:
+    """Cross-entropy of logits [b, k], or of lengths as logits, against class indices [b].
+
+    Lengths below one keep it above log(1 + (k − 1)/e). Half precision comes back as float32.
+    """
+    index = _index("scores", scores, target)
+    return functional.cross_entropy(widen(scores), index)
+
+
+def binary_cross_entropy_loss(scores: Tensor, target: Tensor, *, scores_are: ScoresAre) -> Tensor:
+    """Binary cross-entropy of every class [b, k], summed over them, mean over the batch.
+
+    `scores_are` says what an Output says: "lengths" are probabilities, "independent_logits" go
+    through a sigmoid. `target` as in `margin_loss`. Half precision comes back as float32.
+    """
+    if scores_are == "logits":
+        raise TorchcapsError(
+            "scores_are='logits' says that one class is present, but binary cross-entropy judges "
+            "each class alone; use cross_entropy_loss, or scores_are='independent_logits'."
+        )
+    check_choice("scores_are", scores_are, ("independent_logits", "lengths"))
+    wide = widen(scores)
+    present = _present("scores", wide, target)
+    if scores_are == "independent_logits":
+        loss = functional.binary_cross_entropy_with_logits(wide, present, reduction="none")
+        return loss.sum(-1).mean()
+    _check_probabilities(scores)
+    epsilon = torch.finfo(scores.dtype).eps
+    p = epsilon + (1 - 2 * epsilon) * wide.clamp(0, 1)
+    return -(present * p.log() + (1 - present) * (1 - p).log()).sum(-1).mean()
 
 
 def reconstruction_loss(reconstruction: Tensor, image: Tensor) -> Tensor:
-    """Squared error summed over the pixels of an image, mean over the batch."""
+    """Squared error summed over the pixels of an image, mean over the batch.
+
+    Of m images a sample, [b, m, c, h, w], as when each digit is drawn alone ([gu2021] §3.2), it is
+    the sum of the m errors.
+    """
     if reconstruction.shape != image.shape:
         raise TorchcapsError(
             f"reconstruction and image must have one shape, but have {list(reconstruction.shape)} "
@@ -46,22 +133,51 @@ def reconstruction_loss(reconstruction: Tensor, image: Tensor) -> Tensor:
     return (reconstruction - image).square().flatten(1).sum(-1).mean()
 
 
-def _present(lengths: Tensor, target: Tensor) -> Tensor:
-    if lengths.ndim != 2:
+def _present(argument: str, scores: Tensor, target: Tensor) -> Tensor:
+    """The zero-one matrix [b, k] of either kind of target."""
+    _check_matrix(argument, scores)
+    if target.shape == scores.shape:
+        return target.to(scores.dtype)
+    if not _is_index(scores, target):
         raise TorchcapsError(
-            f"lengths must be [batch, class], but came with shape {list(lengths.shape)}."
-        )
-    if target.shape == lengths.shape:
-        return target.to(lengths.dtype)
-    if (
-        target.shape != lengths.shape[:1]
-        or target.is_floating_point()
-        or target.dtype == torch.bool
-    ):
-        raise TorchcapsError(
-            f"target must be class indices [{len(lengths)}] of an integer type or a zero-one "
-            f"matrix {list(lengths.shape)}, but came as {target.dtype} with shape "
+            f"target must be class indices [{len(scores)}] of an integer type or a zero-one "
+            f"matrix {list(scores.shape)}, but came as {target.dtype} with shape "
             f"{list(target.shape)}."
         )
-    check_classes(target, lengths.shape[1])
-    return torch.nn.functional.one_hot(target.long(), lengths.shape[1]).to(lengths.dtype)
+    check_classes(target, scores.shape[1])
+    return functional.one_hot(target.long(), scores.shape[1]).to(scores.dtype)
+
+
+def _index(argument: str, scores: Tensor, target: Tensor) -> Tensor:
+    """The class indices [b], for losses that know one true class."""
+    _check_matrix(argument, scores)
+    if not _is_index(scores, target):
+        raise TorchcapsError(
+            f"target must be class indices [{len(scores)}] of an integer type, but came as "
+            f"{target.dtype} with shape {list(target.shape)}; for several classes at once use "
+            f"margin_loss or binary_cross_entropy_loss."
+        )
+    check_classes(target, scores.shape[1])
+    return target.long()
+
+
+def _is_index(scores: Tensor, target: Tensor) -> bool:
+    whole = not target.is_floating_point() and target.dtype != torch.bool
+    return whole and target.shape == scores.shape[:1]
+
+
+def _check_matrix(argument: str, scores: Tensor) -> None:
+    if scores.ndim != 2:
+        raise TorchcapsError(
+            f"{argument} must be [batch, class], but came with shape {list(scores.shape)}."
+        )
+
+
+def _check_probabilities(lengths: Tensor) -> None:
+    # A squashed length may round to just above one.
+    if may_look(lengths) and bool(((lengths < 0) | (lengths > 1.01)).any()):
+        raise TorchcapsError(
+            f"lengths must be probabilities, 0 to 1, but go from {float(lengths.min()):.3g} to "
+            f"{float(lengths.max()):.3g}; squash the classes, or for logits say "
+            f"scores_are='independent_logits'."
+        )

@@ -19,6 +19,8 @@ Ambiguities:
    not.
 3. leaky, from the code of [sabour2017]: one more parent, with logit zero, takes what no parent
    wants and is then dropped, so the couplings of a child sum to less than one.
+4. odd_bias is ours, a control for [peer2022] §5.3: s_j + sgn⟨s_j, bias_j⟩ bias_j adds a bias and
+   keeps v(−u) = −v(u), so it tells the symmetry from other effects of a bias.
 """
 
 from typing import Literal, get_args
@@ -55,6 +57,7 @@ def dynamic_routing(
     iterations: int = 3,
     bias: Tensor | None = None,
     prior: Tensor | None = None,
+    odd_bias: bool = False,
     leaky: bool = False,
     squash: Squash = "hinton",
     detach: Detach = "none",
@@ -62,8 +65,8 @@ def dynamic_routing(
 ) -> Routed:
     """Route votes [*b, i, j, d] to parents [*b, j, d].
 
-    `bias` [j, d] enters before every squash; `prior` [i, j] holds the initial logits. Under
-    `detach="coupling"` a learned prior receives no gradient.
+    `bias` [j, d] enters before every squash, with `odd_bias` on the side of s_j; `prior` [i, j]
+    holds the initial logits. Under `detach="coupling"` a learned prior receives no gradient.
 
     >>> dynamic_routing(torch.ones(1152, 10, 16)).parents.pose.shape
     torch.Size([10, 16])
@@ -85,13 +88,20 @@ def dynamic_routing(
             seen = votes.detach() if detach == "votes" and not last else votes
             c = _softmax_over_parents(b.detach() if detach == "coupling" else b, leaky)
             s = torch.einsum("...ij,...ijd->...jd", c, seen)
-            v = g(s if bias is None else s + bias.to(s.dtype), squash)
+            if bias is not None:
+                s = s + _side(s, bias.to(s.dtype), odd_bias)
+            v = g(s, squash)
             if keep == "steps" or (keep == "last" and last):
                 steps.append(Step(None, c.to(dtype), capsules(v.to(dtype))))
             if not last:
                 agreed = v.detach() if detach == "states" else v
                 b = b + torch.einsum("...ijd,...jd->...ij", seen, agreed)
     return Routed(capsules(v.to(dtype)), tuple(steps))
+
+
+def _side(s: Tensor, bias: Tensor, odd: bool) -> Tensor:
+    """The bias, or the one of bias and −bias that lies on the side of s."""
+    return (s * bias).sum(-1, keepdim=True).sign() * bias if odd else bias
 
 
 def _softmax_over_parents(logits: Tensor, leaky: bool) -> Tensor:

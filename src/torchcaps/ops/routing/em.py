@@ -26,7 +26,7 @@ Departures:
 1. Logarithms throughout, so that likelihoods of many components do not vanish. The mean's weights
    are a softmax over children: they sum to one with no ε, even for a parent that nobody wants.
 2. The floor under the variance, without which a single child gives 0/0.
-3. A child activation below 1e-12 counts as 1e-12 in those weights and in m_j.
+3. A child activation below 1e-12 counts as 1e-12 in those weights and in m_j, with no gradient.
 4. The E-step after the last M-step is skipped: nothing depends on it.
 Ambiguities:
 1. λ and the number of iterations are open in [peer2022] and [tsai2020]; the schedule is that of the
@@ -49,7 +49,6 @@ from torchcaps.ops.checks import (
     check_iterations,
     check_keep,
     check_votes,
-    may_look,
     widen,
     without_autocast,
 )
@@ -102,6 +101,7 @@ def em_routing(
         check_broadcast(name, beta, (n_out,), "[parent]")
     floor = FLOOR[variant] if variance_floor is None else variance_floor
     dtype, votes = votes.dtype, widen(votes)
+    child_id = None if child_id is None else _counted(child_id)
     normalise = _over_parents if child_id is None else _over_windows(child_id)
     steps = []
     with without_autocast(votes):
@@ -149,6 +149,14 @@ def _cost(
     return cost * 100 / children_per_parent if variant == "gritzman" else cost
 
 
+def _counted(child_id: Tensor) -> Tensor:
+    """The same children numbered 0, 1, … without gaps, fewer than there are slots: windows with a
+    stride beyond their kernel do not see every child."""
+    names, order = child_id.flatten().sort()
+    number = (names.diff(prepend=names[:1]) != 0).cumsum(0)
+    return torch.empty_like(number).scatter(0, order, number).view_as(child_id)
+
+
 def _first(votes: Tensor, child_id: Tensor | None, variant: EMVariant) -> Tensor:
     """The couplings before anything is known, [*b, i, j]."""
     first = votes.new_full(votes.shape[:-1], 1 / votes.shape[-2])
@@ -174,7 +182,7 @@ def _over_windows(child_id: Tensor) -> Callable[[Tensor], Tensor]:
         index = flat.expand(*lead, len(flat))
         # The greatest logit of a child is a shift: it cancels, so it needs no gradient.
         top = rows.detach().amax(-1)
-        # There are no more children than slots, so a row of slots has room for all of them.
+        # Children are fewer than slots, so a row as long as the slots has room for all of them.
         top = torch.full_like(top, -math.inf).scatter_reduce(-1, index, top, "amax")[..., flat]
         mass = (rows - top.unsqueeze(-1)).exp().sum(-1)
         total = torch.zeros_like(mass).scatter_add(-1, index, mass)[..., flat]
@@ -211,9 +219,4 @@ def _check_child_id(child_id: Tensor | None, votes: Tensor, compete: Compete) ->
             f"child_id must be int64 [window, slot] for votes [*batch, window, slot, parent, "
             f"pose], but came as {child_id.dtype} {list(child_id.shape)} with votes "
             f"{list(votes.shape)}."
-        )
-    if may_look(child_id) and not bool(((child_id >= 0) & (child_id < child_id.numel())).all()):
-        raise TorchcapsError(
-            f"child_id must number the children of {child_id.numel()} slots from 0, but goes from "
-            f"{int(child_id.min())} to {int(child_id.max())}."
         )

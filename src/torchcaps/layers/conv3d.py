@@ -1,0 +1,108 @@
+"""3-D convolutional capsules: the routed layer of DeepCaps [rajasegaran2019]."""
+
+import math
+from typing import final, get_args
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers.capsule_layer import check_sizes
+from torchcaps.ops.checks import check_choice, check_iterations
+from torchcaps.ops.routing import SquashOver, conv3d_routing
+from torchcaps.types import Capsules, Grid, Keep, Routed
+
+__all__ = ["Conv3dCapsules"]
+
+
+@final
+class Conv3dCapsules(nn.Module):
+    """`types` maps of parents from maps of children, on a grid of the same height and width.
+
+    Votes are one 3-D convolution: its filters `weight` [types * d_out, 1, d_in, kernel, kernel] see
+    one child type at a time and are shared by all. A child of the routing is a whole map, so
+    couplings are [*b, child type, parent] while the children of a step are the capsules as they
+    came: row i of the couplings belongs to all children of type i.
+
+    >>> layer = Conv3dCapsules(child_grid=(4, 4, 32), d_in=8, types=32, d_out=8)
+    >>> layer(Capsules(torch.rand(2, 512, 8))).parents.pose.shape
+    torch.Size([2, 512, 8])
+    """
+
+    bias: nn.Parameter | None
+
+    # The axis over which the couplings of a trace sum to one: positions and types together.
+    normalised_over = "parents"
+
+    def __init__(
+        self,
+        *,
+        child_grid: Grid,
+        d_in: int,
+        types: int,
+        d_out: int,
+        iterations: int = 3,
+        bias: bool = True,
+        squash_over: SquashOver = "map",
+        kernel: int = 3,
+    ):
+        super().__init__()
+        height, width, types_in = child_grid
+        check_sizes("Conv3dCapsules", d_in=d_in, types=types, d_out=d_out)
+        check_sizes("Conv3dCapsules", height=height, width=width, types_in=types_in)
+        if kernel < 1 or kernel % 2 == 0:
+            raise TorchcapsError(
+                f"Conv3dCapsules needs an odd kernel, which has a middle to lay on every position, "
+                f"but got {kernel}."
+            )
+        check_iterations(iterations)
+        check_choice("squash_over", squash_over, get_args(SquashOver))
+        self.child_grid: Grid = child_grid
+        self.parent_grid: Grid = (height, width, types)
+        self.n_in, self.n_out = math.prod(child_grid), math.prod(self.parent_grid)
+        self.d_in, self.d_out = d_in, d_out
+        self.iterations = iterations
+        self.squash_over: SquashOver = squash_over
+        self.weight = nn.Parameter(torch.empty(types * d_out, 1, d_in, kernel, kernel))
+        nn.init.kaiming_normal_(self.weight)
+        self.register_parameter("bias", None)
+        if bias:
+            self.bias = nn.Parameter(torch.full((types, d_out), 0.1))
+
+    def votes(self, children: Capsules) -> Tensor:
+        """Votes [*b, child type, parent, d] of poses [*b, h * w * type, d]."""
+        *lead, _, _ = children.pose.shape
+        types_in, types = self.child_grid[-1], self.parent_grid[-1]
+        maps = children.pose.reshape(-1, *self.child_grid, self.d_in)
+        maps = maps.permute(0, 3, 4, 1, 2).flatten(1, 2).unsqueeze(1)  # [b, 1, type * d, h, w]
+        middle = self.weight.shape[-1] // 2
+        votes = nn.functional.conv3d(
+            maps, self.weight, stride=(self.d_in, 1, 1), padding=(0, middle, middle)
+        )  # [b, types * d_out, types_in, h, w]
+        votes = torch.unflatten(votes, 1, (types, self.d_out)).permute(0, 3, 4, 5, 1, 2)
+        return votes.reshape(*lead, types_in, self.n_out, self.d_out)
+
+    def forward(self, children: Capsules, *, keep: Keep = "none") -> Routed:
+        if children.pose.shape[-2:] != (self.n_in, self.d_in):
+            raise TorchcapsError(
+                f"this layer was built for the grid {self.child_grid} of children with {self.d_in} "
+                f"components [*batch, {self.n_in}, {self.d_in}], but poses came with shape "
+                f"{list(children.pose.shape)}; does the image size differ from the one the network "
+                f"was created with?"
+            )
+        routed = conv3d_routing(
+            self.votes(children),
+            parent_grid=self.parent_grid,
+            iterations=self.iterations,
+            bias=self.bias,
+            squash_over=self.squash_over,
+            keep=keep,
+        )
+        steps = tuple(step._replace(children=children) for step in routed.steps)
+        return routed._replace(steps=steps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"child_grid={self.child_grid}, d_in={self.d_in}, parent_grid={self.parent_grid}, "
+            f"d_out={self.d_out}"
+        )

@@ -1,0 +1,334 @@
+"""Plain convolutional networks: what the papers compare their capsule networks with.
+
+Conv(c, k, s) is c channels, a k×k kernel, stride s and a ReLU, FC(n) a linear layer of n units.
+Nothing is padded but where "p1" stands. `norm` is batch normalisation, after the ReLU; `mean` takes
+the mean over all positions of the map.
+
+[gu2021] §3:
+    convnet_fc           Conv(256, 5, 1) Conv(256, 5, 1) Conv(128, 5, 1) FC(328) ReLU FC(192) ReLU
+                         FC(classes)
+    convnet_avg          Conv(256, 9, 1) Conv(256, 9, 2) mean FC(classes)
+    gu_convnet_fc_lk     convnet_fc with 9×9 kernels and fewer units
+    gu_convnet_cr        Conv(256, 9, 1) Conv(256, 9, 2) FC(classes · 16); a logit is the sum of its
+                         16 units; the decoder sees the units of one class
+    gu_convnet_r         the same units, FC(classes) on them; the decoder sees them all
+    gu_convnet_cr_sf     gu_convnet_cr, but maps squashed in vectors of 8, units in vectors of 16,
+                         whose length is the score
+
+[tsai2020] Tables 2, 3 and 12, §6:
+    tsai_cnn             Conv(1024, 3, 2, p1) Conv(1024, 3, 2, p1) norm, 2×2 pooling,
+                         Conv(1024, 3, 2, p1) norm, mean (2×2) FC(classes)
+    tsai_dmm_cnn         Conv(1024, 3, 2, p1) Conv(1024, 3, 2) norm Conv(1024, 3, 1) norm, FC(640)
+                         at every position, mean (6×6) FC(classes)
+    tsai_dmm_cnn_fcpool  FC(640) on the whole map instead, no mean
+
+`kernel` is the kernel study of [gu2021] Table 3. Its printed sizes are met but for convnet_avg with
+kernel 5, 1,647,882 parameters against 1.70M, and with kernel 9, 5,332,234 against 5.30M.
+
+Departures: none known.
+Ambiguities:
+1. The units of ConvNet-FC(LK) are not printed. Here they keep the ratio 328 : 192 and are as many
+   as leave the network, without its decoder, no larger than CapsNet of the same kernel, image and
+   classes with its decoder: 11,359,467 parameters against 11,361,808 for 36×36 pixels. One size for
+   every kernel cannot be had: with kernel 11 the convolutions alone hold 11.93 M. Never fewer than
+   41 and 24 units.
+2. How "reconstruction and the margin loss" are put on a ConvNet, §3.2: scores become sigmoid
+   values, which the margin loss takes for lengths; a decoder of 512, 1024 and the pixels sees the
+   last hidden layer, nothing masked.
+3. ConvNet-FC ends in a softmax. ConvNet-FC(LK) is shown overlapping digits alone, so its classes
+   are independent.
+4. "All Conv and FC are followed by a ReLU" cannot hold for the 160 units of ConvNet-CR: a sum of
+   non-negative units is never less likely than one half. ConvNet-R has "the 160 activations of
+   ConvNet-CR", so no ReLU there either.
+5. The 160 units have no bias: then ConvNet-CR has "the same number of parameters as in CapsNet".
+6. `primary_relu`: a ReLU before the primary squash, as "all Conv" says.
+7. Without a target ConvNet-CR draws the class with the largest logit, since it predicts that one.
+8. [tsai2020] prints three input channels for DiverseMultiMNIST; the printed 42.49M needs one.
+9. Images of other sizes: the last pooling is a mean over whatever map there is.
+"""
+
+import math
+from bisect import bisect_right
+
+from torch import Tensor, nn
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import Decoder, PrimaryCapsules, feature_shape
+from torchcaps.layers.backbone import simple_backbone
+from torchcaps.models.images import check_images
+from torchcaps.ops.checks import check_keep
+from torchcaps.ops.routing.common import capsules
+from torchcaps.ops.squash import squash
+from torchcaps.types import Capsules, Keep, Output, ScoresAre
+
+__all__ = [
+    "ConvNet",
+    "ConvNetCR",
+    "ConvNetCRSF",
+    "convnet_avg",
+    "convnet_fc",
+    "gu_convnet_cr",
+    "gu_convnet_cr_sf",
+    "gu_convnet_fc_lk",
+    "gu_convnet_r",
+    "tsai_cnn",
+    "tsai_dmm_cnn",
+    "tsai_dmm_cnn_fcpool",
+]
+
+D_PRIMARY, D_CLASS = 8, 16
+
+
+class ConvNet(nn.Module):
+    """From images [b, c, h, w] in [0, 1] to features [b, n] to scores; the decoder, where there is
+    one, draws from all features."""
+
+    def __init__(
+        self,
+        *,
+        image: tuple[int, int, int],
+        features: nn.Module,
+        head: nn.Module,
+        scores_are: ScoresAre,
+        decoder: Decoder | None = None,
+    ):
+        super().__init__()
+        self.image = image
+        self.features = features
+        self.head = head
+        self.scores_are: ScoresAre = scores_are
+        self.decoder = decoder
+
+    def forward(
+        self, image: Tensor, target: Tensor | None = None, *, keep: Keep = "none"
+    ) -> Output:
+        """`target` and `keep` are those of capsule networks; here they change nothing."""
+        check_keep(keep)
+        check_images(image, self.image, next(self.parameters()))
+        features = self.features(image)  # [b, n]
+        # The decoder sees all features, as if they were the pose of one class.
+        drawn = None if self.decoder is None else self.decoder(Capsules(features.unsqueeze(1)))
+        return Output(self.head(features), self.scores_are, reconstruction=drawn)
+
+
+class ConvNetCR(nn.Module):
+    """A logit is the sum of the units of its class; the decoder sees the units of one class."""
+
+    def __init__(self, *, image: tuple[int, int, int], n_classes: int):
+        super().__init__()
+        self.image, self.n_classes = image, n_classes
+        self.units = _units(image, n_classes)
+        self.decoder = Decoder(n_classes=n_classes, d_in=D_CLASS, image=image)
+
+    def forward(
+        self, image: Tensor, target: Tensor | None = None, *, keep: Keep = "none"
+    ) -> Output:
+        """`target` [b] tells the decoder which class to draw; without it the likeliest is drawn."""
+        check_keep(keep)
+        check_images(image, self.image, next(self.parameters()))
+        pose = self.units(image).unflatten(1, (self.n_classes, D_CLASS))  # [b, k, d]
+        logits = pose.sum(-1)
+        drawn = self.decoder(Capsules(pose), logits.argmax(-1) if target is None else target)
+        return Output(logits, "independent_logits", reconstruction=drawn)
+
+
+class ConvNetCRSF(nn.Module):
+    """ConvNet-CR squashed at both ends; [gu2021] calls it CapsNet without routing."""
+
+    def __init__(self, *, image: tuple[int, int, int], n_classes: int, primary_relu: bool):
+        super().__init__()
+        self.image, self.n_classes = image, n_classes
+        maps = _stack(image[0], 9, (256, 1), (256, 2))
+        self.primary = PrimaryCapsules(maps if primary_relu else maps[:-1], d_out=D_PRIMARY)
+        n_in = math.prod(feature_shape(maps, image))
+        self.units = nn.Linear(n_in, n_classes * D_CLASS, bias=False)
+        self.decoder = Decoder(n_classes=n_classes, d_in=D_CLASS, image=image)
+
+    def forward(
+        self, image: Tensor, target: Tensor | None = None, *, keep: Keep = "none"
+    ) -> Output:
+        """`target` [b] tells the decoder which class to draw; without it the longest is drawn."""
+        check_keep(keep)
+        check_images(image, self.image, next(self.parameters()))
+        units = self.units(self.primary(image).pose.flatten(1))
+        classes = capsules(squash(units.unflatten(1, (self.n_classes, D_CLASS))))
+        assert classes.activation is not None
+        drawn = self.decoder(classes, target)
+        return Output(classes.activation, "lengths", classes, drawn)
+
+
+def convnet_fc(
+    *,
+    image: tuple[int, int, int],
+    n_classes: int,
+    kernel: int = 5,
+    reconstruction: bool = False,
+    margin: bool = False,
+) -> ConvNet:
+    maps = _stack(image[0], kernel, (256, 1), (256, 1), (128, 1))
+    return _fully_connected(
+        image, n_classes, maps, (328, 192), "lengths" if margin else "logits", reconstruction
+    )
+
+
+def gu_convnet_fc_lk(
+    *,
+    image: tuple[int, int, int],
+    n_classes: int,
+    kernel: int = 9,
+    reconstruction: bool = False,
+    margin: bool = False,
+) -> ConvNet:
+    maps = _stack(image[0], kernel, (256, 1), (256, 1), (128, 1))
+    n_in = math.prod(feature_shape(maps, image))
+    budget = _size_of_capsnet(image, n_classes, kernel) - sum(p.numel() for p in maps.parameters())
+
+    def cost(units: int) -> int:
+        first, second = _two_widths(units)
+        return (n_in + 1) * first + (first + 1) * second + (second + 1) * n_classes
+
+    fits = bisect_right(range(2**16), budget, key=cost) - 1
+    hidden = _two_widths(max(41, fits))
+    scores_are: ScoresAre = "lengths" if margin else "independent_logits"
+    return _fully_connected(image, n_classes, maps, hidden, scores_are, reconstruction)
+
+
+def convnet_avg(*, image: tuple[int, int, int], n_classes: int, kernel: int = 9) -> ConvNet:
+    maps = _stack(image[0], kernel, (256, 1), (256, 2))
+    return ConvNet(
+        image=image,
+        features=_mean_over_map(maps, image),
+        head=nn.Linear(256, n_classes),
+        scores_are="logits",
+    )
+
+
+def gu_convnet_cr(*, image: tuple[int, int, int], n_classes: int) -> ConvNetCR:
+    return ConvNetCR(image=image, n_classes=n_classes)
+
+
+def gu_convnet_r(*, image: tuple[int, int, int], n_classes: int) -> ConvNet:
+    units = n_classes * D_CLASS
+    return ConvNet(
+        image=image,
+        features=_units(image, n_classes),
+        head=nn.Linear(units, n_classes),
+        scores_are="independent_logits",
+        decoder=_unmasked(units, image),
+    )
+
+
+def gu_convnet_cr_sf(
+    *, image: tuple[int, int, int], n_classes: int, primary_relu: bool = True
+) -> ConvNetCRSF:
+    return ConvNetCRSF(image=image, n_classes=n_classes, primary_relu=primary_relu)
+
+
+def tsai_cnn(*, image: tuple[int, int, int], n_classes: int) -> ConvNet:
+    maps = nn.Sequential(
+        simple_backbone(image[0], 1024),
+        *_normed(stride=2, padding=1),
+        nn.AvgPool2d(2),
+        *_normed(stride=2, padding=1),
+    )
+    return ConvNet(
+        image=image,
+        features=_mean_over_map(maps, image),
+        head=nn.Linear(1024, n_classes),
+        scores_are="logits",
+    )
+
+
+def tsai_dmm_cnn(*, image: tuple[int, int, int], n_classes: int) -> ConvNet:
+    maps = nn.Sequential(_dmm_maps(image[0]), nn.Conv2d(1024, 640, 1))
+    return ConvNet(
+        image=image,
+        features=_mean_over_map(maps, image),
+        head=nn.Linear(640, n_classes),
+        scores_are="independent_logits",
+    )
+
+
+def tsai_dmm_cnn_fcpool(*, image: tuple[int, int, int], n_classes: int) -> ConvNet:
+    maps = _dmm_maps(image[0])
+    n_in = math.prod(feature_shape(maps, image))
+    return ConvNet(
+        image=image,
+        features=nn.Sequential(maps, nn.Flatten(), nn.Linear(n_in, 640)),
+        head=nn.Linear(640, n_classes),
+        scores_are="independent_logits",
+    )
+
+
+def _stack(channels: int, kernel: int, *layers: tuple[int, int]) -> nn.Sequential:
+    """Convolutions of (width, stride) without padding, a ReLU after each."""
+    if kernel < 1:
+        raise TorchcapsError(f"kernel must be a whole number from 1, but came as {kernel}.")
+    blocks: list[nn.Module] = []
+    for width, stride in layers:
+        blocks += [nn.Conv2d(channels, width, kernel, stride), nn.ReLU()]
+        channels = width
+    return nn.Sequential(*blocks)
+
+
+def _fully_connected(
+    image: tuple[int, int, int],
+    n_classes: int,
+    maps: nn.Module,
+    hidden: tuple[int, int],
+    scores_are: ScoresAre,
+    reconstruction: bool,
+) -> ConvNet:
+    first, second = hidden
+    n_in = math.prod(feature_shape(maps, image))
+    layers = (nn.Flatten(), nn.Linear(n_in, first), nn.ReLU(), nn.Linear(first, second), nn.ReLU())
+    scores: nn.Module = nn.Linear(second, n_classes)
+    return ConvNet(
+        image=image,
+        features=nn.Sequential(maps, *layers),
+        head=nn.Sequential(scores, nn.Sigmoid()) if scores_are == "lengths" else scores,
+        scores_are=scores_are,
+        decoder=_unmasked(second, image) if reconstruction else None,
+    )
+
+
+def _unmasked(features: int, image: tuple[int, int, int]) -> Decoder:
+    return Decoder(n_classes=1, d_in=features, image=image, mask="none")
+
+
+def _two_widths(units: int) -> tuple[int, int]:
+    return units, round(units * 192 / 328)
+
+
+def _size_of_capsnet(image: tuple[int, int, int], n_classes: int, kernel: int) -> int:
+    """Parameters of CapsNet with its decoder, no class bias [gu2021] §3."""
+    channels, height, width = image
+    children = 32 * math.prod((side - 2 * kernel + 1) // 2 + 1 for side in (height, width))
+    convolutions = (channels * kernel**2 + 1) * 256 + (256 * kernel**2 + 1) * 256
+    units = n_classes * D_CLASS
+    decoder = (units + 1) * 512 + 513 * 1024 + 1025 * math.prod(image)
+    return convolutions + children * D_PRIMARY * units + decoder
+
+
+def _units(image: tuple[int, int, int], n_classes: int) -> nn.Sequential:
+    maps = _stack(image[0], 9, (256, 1), (256, 2))
+    n_in = math.prod(feature_shape(maps, image))
+    return nn.Sequential(maps, nn.Flatten(), nn.Linear(n_in, n_classes * D_CLASS, bias=False))
+
+
+def _mean_over_map(maps: nn.Module, image: tuple[int, int, int]) -> nn.Sequential:
+    feature_shape(maps, image)  # refuses images that are too small
+    return nn.Sequential(maps, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+def _normed(*, stride: int, padding: int) -> tuple[nn.Module, ...]:
+    convolution = nn.Conv2d(1024, 1024, 3, stride, padding)
+    return convolution, nn.ReLU(), nn.BatchNorm2d(1024)
+
+
+def _dmm_maps(channels: int) -> nn.Sequential:
+    return nn.Sequential(
+        simple_backbone(channels, 1024),
+        *_normed(stride=2, padding=0),
+        *_normed(stride=1, padding=0),
+    )

@@ -1,0 +1,136 @@
+"""Networks on the small trunk of Efficient-CapsNet [mazzia2021], as [renzulli2025] uses them.
+
+efficient_capsnet  four convolutions – a depthwise one over the whole map, 16 capsules × 8 –
+                   n_classes × 16 by self-attention, one pass – decoder
+rem_eff_*          the same without a decoder [renzulli2025] §4.3.1; "norb" has a trunk for stereo
+                   pairs
+rem_effconv        for larger images [renzulli2025] B.1: Conv(32, 5, 2) Conv(64, 3, 1)
+                   Conv(64, 3, 1) Conv(256, 3, 2) – depthwise Conv(256, 3, 1), 16 types × 16 – 16
+                   types by 3×3 windows, stride 2 – classes with one matrix for all children;
+                   dynamic routing
+
+Sizes: 161,824 without the decoder for MNIST and 151,664 for smallNORB, those of its code; the first
+is the 161k of [renzulli2025] Table 9.
+
+Departures: none known.
+Ambiguities:
+1. Convolutions start as He normal, so do class matrices, whose fan-in is counted as in the code of
+   [mazzia2021]: all children and parents.
+2. The convolutions of rem_effconv: ReLU and batch normalisation like the others, no padding; squash
+   exp; three iterations.
+"""
+
+import math
+from functools import partial
+
+from torch import nn
+
+from torchcaps.layers import (
+    ConvCapsules,
+    Decoder,
+    DenseCapsules,
+    PrimaryCapsules,
+    efficient_backbone,
+    efficient_norb_backbone,
+    feature_shape,
+    whole_map,
+)
+from torchcaps.models.network import CapsuleNetwork
+from torchcaps.models.stack import routed_by
+
+__all__ = ["efficient_capsnet", "rem_eff", "rem_eff_norb", "rem_effconv"]
+
+D_PRIMARY, D_CLASS = 8, 16
+
+
+def efficient_capsnet(
+    *,
+    image: tuple[int, int, int],
+    n_classes: int,
+    routing: str = "self_attention",
+    iterations: int = 3,
+    bias: bool = False,
+    stereo: bool = False,
+    decoder: bool = True,
+) -> CapsuleNetwork:
+    """`iterations` and `bias` are for routings that have them."""
+    backbone = efficient_norb_backbone(image[0]) if stereo else efficient_backbone(image[0])
+    channels, height, width = feature_shape(backbone, image)
+    primary = PrimaryCapsules(whole_map(channels, height, width), d_out=D_PRIMARY, squash="exp")
+    n_in = channels // D_PRIMARY
+    classes = DenseCapsules(
+        n_in=n_in,
+        d_in=D_PRIMARY,
+        n_out=n_classes,
+        d_out=D_CLASS,
+        weight_std=math.sqrt(2 / (n_in * n_classes * D_PRIMARY)),
+        **routed_by(routing, bias=bias, iterations=iterations, prior="learned", squash="exp"),
+    )
+    he_normal(backbone, primary)
+    return CapsuleNetwork(
+        image=image,
+        backbone=backbone,
+        primary=primary,
+        primary_grid=(1, 1, n_in),
+        layers={"classes": classes},
+        decoder=Decoder(n_classes=n_classes, d_in=D_CLASS, image=image) if decoder else None,
+    )
+
+
+rem_eff = partial(efficient_capsnet, decoder=False)
+rem_eff_norb = partial(rem_eff, stereo=True)
+
+
+def rem_effconv(
+    *,
+    image: tuple[int, int, int],
+    n_classes: int,
+    routing: str = "dynamic",
+    iterations: int = 3,
+    bias: bool = False,
+    weight_std: float = 0.1,
+) -> CapsuleNetwork:
+    d_pose, types = 16, 16
+    backbone = efficient_backbone(image[0], widths=(32, 64, 64, 256), strides=(2, 1, 1, 2))
+    depthwise = nn.Conv2d(256, 256, 3, groups=256)
+    primary = PrimaryCapsules(depthwise, d_out=d_pose, squash="exp")
+    _, height, width = feature_shape(nn.Sequential(backbone, depthwise), image)
+    options = {"iterations": iterations, "squash": "exp"}
+    windows = ConvCapsules(
+        child_grid=(height, width, types),
+        d_in=d_pose,
+        types=types,
+        d_out=d_pose,
+        kernel=3,
+        stride=2,
+        weight_std=weight_std,
+        **routed_by(routing, bias=bias, **options),
+    )
+    classes = DenseCapsules(
+        n_in=math.prod(windows.parent_grid),
+        d_in=d_pose,
+        n_out=n_classes,
+        d_out=d_pose,
+        sharing="all",
+        child_grid=windows.parent_grid,
+        weight_std=weight_std,
+        **routed_by(routing, bias=bias, **options),
+    )
+    he_normal(backbone, primary)
+    return CapsuleNetwork(
+        image=image,
+        backbone=backbone,
+        primary=primary,
+        primary_grid=(height, width, types),
+        layers={"conv_1": windows, "classes": classes},
+    )
+
+
+def he_normal(*modules: nn.Module) -> None:
+    """Start the convolutions in modules as [mazzia2021] does."""
+    for module in modules:
+        for part in module.modules():
+            if isinstance(part, nn.Conv2d):
+                nn.init.kaiming_normal_(part.weight, nonlinearity="relu")
+                if part.bias is not None:
+                    nn.init.zeros_(part.bias)

@@ -1,0 +1,72 @@
+"""γ-CapsNet: scaled-distance-agreement routing [peer2018], [renzulli2025] §4.2.
+
+The trunk of CapsNet, 32 types × 8 – 32 hidden capsules × 8 – n_classes × 16, both layers routed by
+distance with a bias – decoder that sees all class capsules, nothing masked.
+
+gamma_capsnet  as [peer2018]
+rem_gamma      no decoder; votes constant in all but the last iteration, as the code of
+               [renzulli2025]
+
+Distances are measured over the batch in training, as in public code, and their running mean is used
+in evaluation, so that no result depends on its neighbours there. 7,730,336 parameters on MNIST
+without the decoder, 416 of them biases: the 7.7M of [renzulli2025] Table 9.
+
+Departures: none known.
+Ambiguities: [renzulli2025] B.3 speaks of the first two and the last two capsule layers; there are
+three, as in [peer2018].
+"""
+
+from functools import partial
+
+from torch import nn
+
+from torchcaps.layers import Decoder, PrimaryCapsules, feature_shape, sabour_backbone
+from torchcaps.models.network import CapsuleNetwork
+from torchcaps.models.stack import dense_stack
+from torchcaps.ops.routing import DetachVotes, Scale
+
+__all__ = ["gamma_capsnet", "rem_gamma"]
+
+D_PRIMARY, D_HIDDEN, D_CLASS = 8, 8, 16
+N_HIDDEN = 32
+
+
+def gamma_capsnet(
+    *,
+    image: tuple[int, int, int],
+    n_classes: int,
+    routing: str = "distance",
+    iterations: int = 3,
+    scale: Scale = "batch",
+    bias: bool = True,
+    detach: DetachVotes = "none",
+    weight_std: float = 0.1,
+    decoder: bool = True,
+) -> CapsuleNetwork:
+    backbone = sabour_backbone(image[0])
+    primary = PrimaryCapsules(nn.Conv2d(256, 256, 9, stride=2), d_out=D_PRIMARY)
+    channels, height, width = feature_shape(nn.Sequential(backbone, primary.projection), image)
+    types = channels // D_PRIMARY
+    return CapsuleNetwork(
+        image=image,
+        backbone=backbone,
+        primary=primary,
+        primary_grid=(height, width, types),
+        layers=dense_stack(
+            {"hidden": (N_HIDDEN, D_HIDDEN), "classes": (n_classes, D_CLASS)},
+            n_in=height * width * types,
+            d_in=D_PRIMARY,
+            weight_std=weight_std,
+            routing=routing,
+            bias=bias,
+            iterations=iterations,
+            scale=scale,
+            detach=detach,
+        ),
+        decoder=Decoder(n_classes=n_classes, d_in=D_CLASS, image=image, mask="none")
+        if decoder
+        else None,
+    )
+
+
+rem_gamma = partial(gamma_capsnet, detach="votes", decoder=False)

@@ -1,0 +1,211 @@
+"""Capsules with inverted dot-product attention [tsai2020] §3, Tables 8–11.
+
+tsai_inverted    backbone – 32 primary types by a 1×1 convolution and LayerNorm – 32 types by 3×3
+                 windows, stride 2 – 32 types by 3×3 windows – [`hidden` capsules] – classes – one
+                 linear map of a class pose to its logit, the same for all classes
+tsai_dmm_*       two convolutions of 1024 channels – 16 types × 64 – 16 types by 3×3 windows –
+                 classes, any number of which are present: DiverseMultiMNIST
+
+All layers route at once (`schedule`, ablation B), poses are normalised (`layer_norm`, ablation A)
+and carry no activations (`activations`, ablation C).
+
+Departures: none known; published sizes are met, with the affine part of each LayerNorm on top.
+Ambiguities:
+1. Agreements are not divided by √d in the text; public code does: `scaled`.
+2. Weights start as N(0, J / (√d · children of a window)), for vector poses d in place of √d, from
+   public code.
+3. CapsNet* of Fig. 5, "vector" with dynamic routing: squash in place of LayerNorm, one layer after
+   the other, class lengths as probabilities.
+4. The enlarged matrix network of Fig. 5 is not described: tsai_dmm_matrix_42m has 64 types in
+   place of 16, which makes 41.6M parameters.
+5. Poses of 36 and 64 components stand for the "larger pose dimension" of §5.
+"""
+
+import math
+from functools import partial
+from typing import Literal
+
+from torch import nn
+
+from torchcaps.layers import (
+    ConvCapsules,
+    DenseCapsules,
+    LayerNormPrimaryCapsules,
+    PrimaryCapsules,
+    feature_shape,
+    make_routing,
+    resnet_backbone,
+    simple_backbone,
+)
+from torchcaps.layers.capsule_layer import Pose
+from torchcaps.models.network import CapsuleNetwork, Schedule
+from torchcaps.ops.checks import check_choice
+from torchcaps.types import Grid
+
+__all__ = ["tsai_dmm", "tsai_dmm_vector_dynamic", "tsai_inverted", "tsai_inverted_c100"]
+
+
+def tsai_inverted(
+    *,
+    image: tuple[int, int, int],
+    n_classes: int,
+    backbone: Literal["simple", "resnet"] = "simple",
+    width: int = 256,
+    types: int = 32,
+    d_pose: int = 16,
+    hidden: int = 0,
+    iterations: int = 2,
+    schedule: Schedule = "concurrent",
+    layer_norm: bool = True,
+    scaled: bool = False,
+    activations: bool = False,
+    primary_bias: bool = True,
+) -> CapsuleNetwork:
+    """`width` is that of the simple backbone; `hidden` capsules save parameters where there are
+    many classes."""
+    check_choice("backbone", backbone, ("simple", "resnet"))
+    if backbone == "simple":
+        below: nn.Module = simple_backbone(image[0], width)
+    else:
+        below, width = resnet_backbone(image[0]), 128
+    primary = LayerNormPrimaryCapsules(
+        nn.Conv2d(width, types * d_pose, 1, bias=primary_bias),
+        nn.Conv2d(width, types, 1) if activations else None,
+        d_out=d_pose,
+    )
+    _, height, width = feature_shape(nn.Sequential(below, primary.projection), image)
+    layers = _layers(
+        (height, width, types),
+        d_pose,
+        windows={"conv_1": (types, 2), "conv_2": (types, 1)},
+        dense=({"hidden": hidden} if hidden else {}) | {"classes": n_classes},
+        routing="inverted",
+        pose="matrix",
+        iterations=iterations,
+        layer_norm=layer_norm,
+        scaled=scaled,
+        activations=activations,
+    )
+    return CapsuleNetwork(
+        image=image,
+        backbone=below,
+        primary=primary,
+        primary_grid=(height, width, types),
+        layers=layers,
+        head=nn.Linear(d_pose, 1),
+        schedule=schedule,
+    )
+
+
+tsai_inverted_c100 = partial(tsai_inverted, width=128, d_pose=36, hidden=20)
+
+
+def tsai_dmm(
+    *,
+    image: tuple[int, int, int],
+    n_classes: int,
+    pose: Pose = "matrix",
+    types: int = 16,
+    d_pose: int = 64,
+    iterations: int = 2,
+    schedule: Schedule = "concurrent",
+    layer_norm: bool = True,
+    scaled: bool = False,
+) -> CapsuleNetwork:
+    below = simple_backbone(image[0], 1024)
+    primary = LayerNormPrimaryCapsules(nn.Conv2d(1024, types * d_pose, 3, stride=2), d_out=d_pose)
+    _, height, width = feature_shape(nn.Sequential(below, primary.projection), image)
+    layers = _layers(
+        (height, width, types),
+        d_pose,
+        windows={"conv_1": (types, 1)},
+        dense={"classes": n_classes},
+        routing="inverted",
+        pose=pose,
+        iterations=iterations,
+        layer_norm=layer_norm,
+        scaled=scaled,
+    )
+    return CapsuleNetwork(
+        image=image,
+        backbone=below,
+        primary=primary,
+        primary_grid=(height, width, types),
+        layers=layers,
+        head=nn.Linear(d_pose, 1),
+        head_scores="independent_logits",
+        schedule=schedule,
+    )
+
+
+def tsai_dmm_vector_dynamic(
+    *,
+    image: tuple[int, int, int],
+    n_classes: int,
+    types: int = 16,
+    d_pose: int = 64,
+    routing: str = "dynamic",
+    iterations: int = 3,
+) -> CapsuleNetwork:
+    below = simple_backbone(image[0], 1024)
+    primary = PrimaryCapsules(nn.Conv2d(1024, types * d_pose, 3, stride=2), d_out=d_pose)
+    _, height, width = feature_shape(nn.Sequential(below, primary.projection), image)
+    layers = _layers(
+        (height, width, types),
+        d_pose,
+        windows={"conv_1": (types, 1)},
+        dense={"classes": n_classes},
+        routing=routing,
+        pose="vector",
+        iterations=iterations,
+    )
+    return CapsuleNetwork(
+        image=image,
+        backbone=below,
+        primary=primary,
+        primary_grid=(height, width, types),
+        layers=layers,
+    )
+
+
+def _layers(
+    grid: Grid,
+    d_pose: int,
+    *,
+    windows: dict[str, tuple[int, int]],
+    dense: dict[str, int],
+    routing: str,
+    pose: Pose,
+    **options: int | bool,
+) -> dict[str, ConvCapsules | DenseCapsules]:
+    """`windows` are 3×3, (types, stride); `dense` layers have so many capsules."""
+    layers: dict[str, ConvCapsules | DenseCapsules] = {}
+    # What one component of a vote sums over.
+    summed = math.isqrt(d_pose) if pose == "matrix" else d_pose
+    for name, (types, stride) in windows.items():
+        layer = ConvCapsules(
+            child_grid=grid,
+            d_in=d_pose,
+            types=types,
+            d_out=d_pose,
+            kernel=3,
+            stride=stride,
+            pose=pose,
+            routing=make_routing(routing, **options),
+            weight_std=math.sqrt(types / (summed * 9 * grid[2])),
+        )
+        layers[name], grid = layer, layer.parent_grid
+    n_in = math.prod(grid)
+    for name, n_out in dense.items():
+        layers[name] = DenseCapsules(
+            n_in=n_in,
+            d_in=d_pose,
+            n_out=n_out,
+            d_out=d_pose,
+            pose=pose,
+            child_grid=grid if name == next(iter(dense)) else None,
+            routing=make_routing(routing, **options),
+            weight_std=math.sqrt(n_out / (summed * n_in)),
+        )
+        n_in = n_out
+    return layers

@@ -1,0 +1,179 @@
+"""Networks of [peer2022] §5: can a capsule network tell x from −x, and how deep does it learn?
+
+peer_deep_dynamic  the trunk of CapsNet (32 types × 8), hidden layers of 16 × 12, 10 × 16 classes
+peer_deep_em       the same with EM routing
+peer_sign_dynamic  Fig. 1: an input scalar is one capsule of one component, as are all others
+peer_sign_em       the same with EM routing
+
+Their question is `bias`: of dynamic routing in the squashed sum, §4.1; of EM routing in the votes,
+§4.2. bias="odd" is a control of ours for dynamic routing: a bias that keeps the symmetry.
+
+Departures:
+1. EM routing is that of Alg. 2. The adapted version of Gritzman that §5 mentions is not described;
+   its public code has no activation apart from the length of a pose.
+Ambiguities:
+1. What n layers are: n_layers counts the primary and the class layer, as public code does.
+2. There is no ReLU before the primary squash, as in that code, although §1 argues with one.
+3. Sign nets: one hidden layer of 20, two output capsules, W ~ N(0, 0.5²), from one version of that
+   code. Activations of the input capsule are |x|.
+4. λ of EM routing is 1: of layers so narrow, costs are too small for the usual 0.01 to reach an
+   activation.
+5. The decoder, off or on in the experiments, is on.
+"""
+
+from typing import Any
+
+from torch import nn
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import Decoder, PrimaryCapsules, feature_shape, sabour_backbone
+from torchcaps.models.network import CapsuleNetwork
+from torchcaps.models.stack import dense_stack
+from torchcaps.ops.checks import check_choice
+
+__all__ = ["peer_deep_dynamic", "peer_deep_em", "peer_sign_dynamic", "peer_sign_em"]
+
+N_HIDDEN, D_HIDDEN = 16, 12
+D_PRIMARY, D_CLASS = 8, 16
+
+
+def peer_deep_dynamic(
+    *,
+    image: tuple[int, int, int],
+    n_classes: int,
+    n_layers: int = 3,
+    routing: str = "dynamic",
+    iterations: int = 3,
+    bias: str = "none",
+    squash: str = "hinton",
+    weight_std: float = 0.1,
+    decoder: bool = True,
+) -> CapsuleNetwork:
+    return _deep(
+        image,
+        n_classes,
+        n_layers,
+        decoder,
+        routing=routing,
+        iterations=iterations,
+        bias=_bias(bias),
+        squash=squash,
+        weight_std=weight_std,
+    )
+
+
+def peer_deep_em(
+    *,
+    image: tuple[int, int, int],
+    n_classes: int,
+    n_layers: int = 5,
+    iterations: int = 3,
+    bias: bool = False,
+    lambda_: float = 1.0,
+    variant: str = "paper",
+    weight_std: float = 0.1,
+    decoder: bool = True,
+) -> CapsuleNetwork:
+    return _deep(
+        image,
+        n_classes,
+        n_layers,
+        decoder,
+        routing="em",
+        iterations=iterations,
+        bias=bias,
+        lambda_=lambda_,
+        variant=variant,
+        weight_std=weight_std,
+    )
+
+
+def peer_sign_dynamic(
+    *,
+    image: tuple[int, int, int],
+    n_classes: int,
+    n_hidden: int = 20,
+    routing: str = "dynamic",
+    iterations: int = 3,
+    bias: str = "none",
+    squash: str = "hinton",
+    weight_std: float = 0.5,
+) -> CapsuleNetwork:
+    return _sign(
+        image,
+        n_classes,
+        n_hidden,
+        routing=routing,
+        iterations=iterations,
+        bias=_bias(bias),
+        squash=squash,
+        weight_std=weight_std,
+    )
+
+
+def peer_sign_em(
+    *,
+    image: tuple[int, int, int],
+    n_classes: int,
+    n_hidden: int = 20,
+    iterations: int = 3,
+    bias: bool = False,
+    lambda_: float = 1.0,
+    variant: str = "paper",
+    weight_std: float = 0.5,
+) -> CapsuleNetwork:
+    return _sign(
+        image,
+        n_classes,
+        n_hidden,
+        routing="em",
+        iterations=iterations,
+        bias=bias,
+        lambda_=lambda_,
+        variant=variant,
+        weight_std=weight_std,
+    )
+
+
+def _deep(
+    image: tuple[int, int, int], n_classes: int, n_layers: int, decoder: bool, **options: Any
+) -> CapsuleNetwork:
+    if n_layers < 2:
+        raise TorchcapsError(
+            f"n_layers counts the primary and the class capsules, so it is at least 2, but came as "
+            f"{n_layers}."
+        )
+    backbone = sabour_backbone(image[0])
+    primary = PrimaryCapsules(nn.Conv2d(256, 256, 9, stride=2), d_out=D_PRIMARY)
+    channels, height, width = feature_shape(nn.Sequential(backbone, primary.projection), image)
+    types = channels // D_PRIMARY
+    sizes = {f"hidden_{depth}": (N_HIDDEN, D_HIDDEN) for depth in range(2, n_layers)}
+    sizes["classes"] = (n_classes, D_CLASS)
+    return CapsuleNetwork(
+        image=image,
+        backbone=backbone,
+        primary=primary,
+        primary_grid=(height, width, types),
+        layers=dense_stack(sizes, n_in=height * width * types, d_in=D_PRIMARY, **options),
+        decoder=Decoder(n_classes=n_classes, d_in=D_CLASS, image=image) if decoder else None,
+    )
+
+
+def _sign(
+    image: tuple[int, int, int], n_classes: int, n_hidden: int, **options: Any
+) -> CapsuleNetwork:
+    channels, height, width = image
+    n_in = channels * height * width
+    sizes = {"hidden_2": (n_hidden, 1), "classes": (n_classes, 1)}
+    return CapsuleNetwork(
+        image=image,
+        backbone=nn.Identity(),
+        primary=PrimaryCapsules(nn.Identity(), d_out=1, squash="none"),
+        primary_grid=(height, width, channels),
+        layers=dense_stack(sizes, n_in=n_in, d_in=1, **options),
+    )
+
+
+def _bias(word: str) -> bool | str:
+    check_choice("bias", word, ("none", "added", "odd"))
+    return {"none": False, "added": True}.get(word, word)

@@ -1,0 +1,55 @@
+"""Dense capsule layers one on another, and the options they share."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from torchcaps.layers import ROUTINGS, DenseCapsules, make_routing
+
+__all__ = ["ROUTING_OPTIONS", "dense_stack", "routed_by", "routing_options"]
+
+
+# What a network may pass on to some routing, if not to every one.
+ROUTING_OPTIONS = frozenset(
+    option
+    for routing in ROUTINGS.values()
+    for option in inspect.signature(routing).parameters
+)
+
+
+def routing_options(routing: str) -> frozenset[str]:
+    """What this routing can be told."""
+    known = frozenset(inspect.signature(ROUTINGS[routing]).parameters)
+    return known | {"bias"} if routing == "em" else known
+
+
+def routed_by(routing: str, *, bias: bool, **options: Any) -> dict[str, Any]:
+    """A layer's `routing`, and the bias where this routing has it: EM in its votes, others in the
+    sum that is squashed [peer2022] §4."""
+    vote_bias = bias and routing == "em"
+    return {"routing": make_routing(routing, bias=bias, **options), "vote_bias": vote_bias}
+
+
+def dense_stack(
+    sizes: Mapping[str, tuple[int, int]],
+    *,
+    n_in: int,
+    d_in: int,
+    weight_std: float,
+    routing: str,
+    bias: bool = False,
+    **options: Any,
+) -> dict[str, DenseCapsules]:
+    """A layer for every name, (capsules, components), each routed by a routing of its own."""
+    layers = {}
+    for name, (n_out, d_out) in sizes.items():
+        layers[name] = DenseCapsules(
+            n_in=n_in,
+            d_in=d_in,
+            n_out=n_out,
+            d_out=d_out,
+            weight_std=weight_std,
+            **routed_by(routing, bias=bias, **options),
+        )
+        n_in, d_in = n_out, d_out
+    return layers

@@ -1,0 +1,99 @@
+"""3-D convolutional dynamic routing: a child is a whole map of one type, and every parent of the
+next map, at every position, competes for it.
+
+[rajasegaran2019], https://arxiv.org/abs/1904.09546; cited by [renzulli2025] §2.2. The votes come
+from a 3-D convolution, see `layers.Conv3dCapsules`.
+
+for t = 1 … iterations:
+    c_ij = softmax_j(b_ij)                    over positions and types together: "3D softmax"
+    s_j  = Σ_i c_ij û_ij + bias_type(j)
+    v_j  = g(s_j)                             hinton, with the norm that `squash_over` names
+    b_ij ← b_ij + ⟨û_ij, v_j⟩
+
+Departures:
+1. The update of b after the last iteration is skipped: it changes neither v nor the c it came from.
+Ambiguities:
+1. "map", the default, is public code: ‖s‖ is that of a parent type over (h, w, d) together, so all
+   parents of a type share one scale. "pose" takes ‖s_j‖ of each parent, as a reader of
+   [renzulli2025] would; it is dynamic routing with a bias for each type.
+2. The text does not say where gradients stop; as in public code, nowhere.
+"""
+
+import math
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.ops.checks import (
+    check_broadcast,
+    check_choice,
+    check_iterations,
+    check_keep,
+    check_votes,
+    widen,
+    without_autocast,
+)
+from torchcaps.ops.routing.common import capsules
+from torchcaps.ops.squash import squash as g
+from torchcaps.types import Grid, Keep, Routed, Step
+
+__all__ = ["SquashOver", "conv3d_routing"]
+
+# Whose norm squashes a parent: that of its type's whole map, or its own.
+SquashOver = Literal["map", "pose"]
+
+
+def conv3d_routing(
+    votes: Tensor,
+    *,
+    parent_grid: Grid,
+    iterations: int = 3,
+    bias: Tensor | None = None,
+    squash_over: SquashOver = "map",
+    keep: Keep = "none",
+) -> Routed:
+    """Route votes [*b, i, j, d] of child types i to parents j = (h, w, type), flattened.
+
+    `bias` [type, d] enters before every squash, the same at every position.
+
+    >>> conv3d_routing(torch.ones(32, 128, 8), parent_grid=(2, 2, 32)).parents.pose.shape
+    torch.Size([128, 8])
+    """
+    check_votes(votes)
+    *_, n_out, size = votes.shape
+    if len(parent_grid) != 3 or min(parent_grid) < 1 or math.prod(parent_grid) != n_out:
+        raise TorchcapsError(
+            f"parent_grid must be (height, width, types) with a product of {n_out}, the number of "
+            f"parents in votes {list(votes.shape)}, but came as {tuple(parent_grid)}; is it that "
+            f"of the children, or are the votes ordered otherwise?"
+        )
+    check_iterations(iterations)
+    check_choice("squash_over", squash_over, get_args(SquashOver))
+    check_keep(keep)
+    check_broadcast("bias", bias, (parent_grid[-1], size), "[type, pose]")
+    dtype, votes = votes.dtype, widen(votes)
+    steps = []
+    with without_autocast(votes):
+        b = votes.new_zeros(votes.shape[:-1])  # [*b, i, j]
+        for t in range(1, iterations + 1):
+            last = t == iterations
+            c = b.softmax(-1)
+            s = torch.einsum("...ij,...ijd->...jd", c, votes)
+            s = s.unflatten(-2, parent_grid)  # [*b, h, w, type, d]
+            if bias is not None:
+                s = s + bias.to(s.dtype)
+            v = (_squash_maps(s) if squash_over == "map" else g(s)).flatten(-4, -2)  # [*b, j, d]
+            if keep == "steps" or (keep == "last" and last):
+                steps.append(Step(None, c.to(dtype), capsules(v.to(dtype))))
+            if not last:
+                b = b + torch.einsum("...ijd,...jd->...ij", votes, v)
+    return Routed(capsules(v.to(dtype)), tuple(steps))
+
+
+def _squash_maps(s: Tensor) -> Tensor:
+    """Squash [*b, h, w, type, d] with one norm a type."""
+    maps = s.movedim(-2, -4)  # [*b, type, h, w, d]
+    v = g(maps.flatten(-3)).reshape(maps.shape)
+    return v.movedim(-4, -2)

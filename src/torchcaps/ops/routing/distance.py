@@ -1,0 +1,154 @@
+"""Scaled-distance-agreement routing of γ-capsules: a child goes to the parents that lie near its
+vote, measured against the mean distance.
+
+[peer2018], https://arxiv.org/abs/1812.09707; [renzulli2025] §2.2, §4.2, C.3
+
+û_ij ← û_ij · min(1, ‖u_i‖ / ‖û_ij‖)          a vote is no longer than its child
+for t = 1 … iterations:
+    c_ij = softmax_j(b_ij)
+    s_j  = Σ_i c_ij û_ij + bias_j
+    v_j  = g(s_j)
+    d_ij = ‖v_j − û_ij‖
+    d_o  = mean_ij d_ij,  d_p = d_o / 2
+    b_ij ← d_ij · (ln(p (J − 1)) − ln(1 − p)) / (d_p − d_o)      replaced, not added to
+
+A parent at d_p, while all others are at d_o, gets probability p.
+
+Departures:
+1. d_ij is sqrt(‖v_j − û_ij‖² + ε), ε as in `squash`, so its gradient exists where a vote meets its
+   parent. No distance is below sqrt(ε) = 1e-4, and d_p − d_o needs no guard of its own: when every
+   vote meets its parent, couplings are uniform.
+2. With one parent p (J − 1) is zero; it is taken as p. The coupling is 1 whatever the logit.
+3. The update of b after the last iteration is skipped: it changes neither v nor the c it came from.
+Ambiguities:
+1. The mean of d_o is over the batch too in public code, so a sample's result depends on the others
+   ("batch"); "sample", the default, is a mean for each sample alone.
+2. [renzulli2025] does not say where gradients stop; `detach` names two readings. Public code has
+   "none", and a third: everything before the last iteration is a constant, the bias too.
+"""
+
+import math
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.ops.checks import (
+    check_broadcast,
+    check_choice,
+    check_iterations,
+    check_keep,
+    check_votes,
+    may_look,
+    widen,
+    without_autocast,
+)
+from torchcaps.ops.routing.common import capsules
+from torchcaps.ops.squash import EPSILON, Squash
+from torchcaps.ops.squash import squash as g
+from torchcaps.types import Keep, Routed, Step
+
+__all__ = ["DetachVotes", "Scale", "distance_routing"]
+
+# Whose distances d_o is the mean of: one sample's, or those of the batch.
+Scale = Literal["sample", "batch"]
+# What is a constant to the gradient. "votes": the rescaled votes, in all but the last iteration.
+DetachVotes = Literal["none", "votes"]
+
+
+def distance_routing(
+    votes: Tensor,
+    activation: Tensor,
+    *,
+    iterations: int = 3,
+    scale: Scale | Tensor = "sample",
+    bias: Tensor | None = None,
+    p: float = 0.9,
+    squash: Squash = "hinton",
+    detach: DetachVotes = "none",
+    keep: Keep = "none",
+) -> Routed:
+    """Route votes [*b, i, j, d] of children as long as `activation` [*b, i] to parents [*b, j, d].
+
+    `bias` [j, d] enters before every squash. The result's `scale` holds the d_o of every update, in
+    the precision they were used in: [*b, iterations − 1] for "sample", [iterations − 1] for
+    "batch", None for one iteration. Distances [iterations − 1] in place of a word are used as they
+    are: so a network is evaluated with the mean distances of its training. The batch is that of
+    this process: nothing is exchanged with others.
+
+    >>> routed = distance_routing(torch.ones(1152, 10, 16), torch.ones(1152))
+    >>> routed.parents.pose.shape, routed.scale.shape
+    (torch.Size([10, 16]), torch.Size([2]))
+    """
+    check_votes(votes)
+    check_iterations(iterations)
+    if isinstance(scale, Tensor):
+        _check_distances(scale, iterations - 1)
+    else:
+        check_choice("scale", scale, get_args(Scale))
+    check_choice("detach", detach, get_args(DetachVotes))
+    check_keep(keep)
+    check_broadcast("activation", activation, votes.shape[:-2], "[*batch, child]")
+    check_broadcast("bias", bias, (*votes.shape[:-3], *votes.shape[-2:]), "[*batch, parent, pose]")
+    log_odds = _log_odds(p, votes.shape[-2])
+    dtype, votes = votes.dtype, widen(votes)
+    steps, used = [], []
+    with without_autocast(votes):
+        votes = _no_longer_than(activation.to(votes.dtype), votes)
+        b = votes.new_zeros(votes.shape[:-1])  # [*b, i, j]
+        for t in range(1, iterations + 1):
+            last = t == iterations
+            seen = votes.detach() if detach == "votes" and not last else votes
+            c = b.softmax(-1)
+            s = torch.einsum("...ij,...ijd->...jd", c, seen)
+            v = g(s if bias is None else s + bias.to(s.dtype), squash)
+            if keep == "steps" or (keep == "last" and last):
+                steps.append(Step(None, c.to(dtype), capsules(v.to(dtype))))
+            if not last:
+                gap = v.unsqueeze(-3) - seen
+                d = torch.sqrt((gap * gap).sum(-1) + EPSILON)  # [*b, i, j]
+                if isinstance(scale, Tensor):
+                    d_o = scale[t - 1].to(d.dtype)
+                else:
+                    d_o = d.mean((-2, -1)) if scale == "sample" else d.mean()
+                d_p = d_o / 2
+                b = d * (log_odds / (d_p - d_o))[..., None, None]
+                used.append(d_o)
+    distances = torch.stack(used, -1) if used else None
+    return Routed(capsules(v.to(dtype)), tuple(steps), distances)
+
+
+def _no_longer_than(length: Tensor, votes: Tensor) -> Tensor:
+    """Votes [*b, i, j, d] shortened to `length` [*b, i] where they are longer."""
+    limit = length.unsqueeze(-1)
+    norm = torch.linalg.vector_norm(votes, dim=-1)  # [*b, i, j]
+    longer = norm > limit
+    # The other norms may be zero: what is divided by must not be one of them.
+    factor = torch.where(longer, limit / torch.where(longer, norm, 1), 1)
+    return votes * factor.unsqueeze(-1)
+
+
+def _log_odds(p: float, n_out: int) -> float:
+    """ln(p (J − 1)) − ln(1 − p): how far the logit of a parent at d_p is above those at d_o."""
+    chance = 1 / n_out if n_out > 1 else 0.0
+    if not chance < p < 1:
+        raise TorchcapsError(
+            f"p is the probability of a parent at half the mean distance, so with J = {n_out} it "
+            f"must lie between {chance:.3g} and 1, but came as {p}; below chance, far parents win."
+        )
+    return math.log(p * max(n_out - 1, 1)) - math.log1p(-p)
+
+
+def _check_distances(scale: Tensor, updates: int) -> None:
+    if list(scale.shape) != [updates]:
+        raise TorchcapsError(
+            f"scale must hold one distance for each update, [iterations - 1] = [{updates}], but "
+            f"has shape {list(scale.shape)}; was it measured with other iterations, or for each "
+            f"sample?"
+        )
+    if may_look(scale) and not bool((scale > 0).all()):
+        raise TorchcapsError(
+            f"scale must hold distances above zero, but came as {scale.tolist()}; were they never "
+            f'measured? Route with scale="batch" first and keep the mean of what comes back.'
+        )

@@ -1,0 +1,64 @@
+"""Self-attention routing: a child goes to the parents for which its vote agrees with all the other
+votes. One pass, no iteration.
+
+[mazzia2021], cited by [renzulli2025] §4.2
+
+    A_ij = ⟨û_ij, Σ_i′ û_i′j⟩ / √D
+    c_ij = softmax_j(A_ij) + bias_ij
+    s_j  = Σ_i c_ij û_ij
+    v_j  = g(s_j)                             exp
+
+Departures:
+1. A_ij is written Σ_i′ ⟨û_ij, û_i′j⟩ / √D, products of all pairs of children; summing the votes
+   first gives the same numbers at a cost that grows with I, not I².
+Ambiguities:
+1. The bias enters after the softmax, as in public code: the couplings of a child need not sum to
+   one, and may be negative.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from torchcaps.ops.checks import (
+    check_broadcast,
+    check_keep,
+    check_votes,
+    widen,
+    without_autocast,
+)
+from torchcaps.ops.routing.common import capsules
+from torchcaps.ops.squash import Squash
+from torchcaps.ops.squash import squash as g
+from torchcaps.types import Keep, Routed, Step
+
+__all__ = ["self_attention_routing"]
+
+
+def self_attention_routing(
+    votes: Tensor,
+    *,
+    bias: Tensor | None = None,
+    squash: Squash = "exp",
+    keep: Keep = "none",
+) -> Routed:
+    """Route votes [*b, i, j, d] to parents [*b, j, d] in one pass.
+
+    `bias` [i, j] is added to the couplings; the step records their sum.
+
+    >>> self_attention_routing(torch.ones(16, 10, 16)).parents.pose.shape
+    torch.Size([10, 16])
+    """
+    check_votes(votes)
+    check_keep(keep)
+    check_broadcast("bias", bias, votes.shape[:-1], "[*batch, child, parent]")
+    dtype, votes = votes.dtype, widen(votes)
+    with without_autocast(votes):
+        agreement = torch.einsum("...ijd,...jd->...ij", votes, votes.sum(-3))
+        c = (agreement / math.sqrt(votes.shape[-1])).softmax(-1)
+        if bias is not None:
+            c = c + bias.to(c.dtype)
+        v = g(torch.einsum("...ij,...ijd->...jd", c, votes), squash).to(dtype)
+    steps = () if keep == "none" else (Step(None, c.to(dtype), capsules(v)),)
+    return Routed(capsules(v), steps)

@@ -1,0 +1,167 @@
+"""Attention between capsules: parity with torch's own, Table 3 of [mitterreiter2023], errors."""
+
+import math
+
+import pytest
+import torch
+
+from told import text_of
+from torchcaps.layers import AttentionCapsules, DenseCapsules
+from torchcaps.types import Capsules
+
+N, D = 5, 6
+WEIGHTS = ("query", "key", "value", "output")
+
+
+def made(heads=1, n=N, d=D):
+    return AttentionCapsules(n=n, d=d, heads=heads).double()
+
+
+def children(*lead, n=N, d=D):
+    return Capsules(torch.randn(*lead, n, d, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("lead", [(2,), (1,)], ids=str)
+@pytest.mark.parametrize(
+    ("n", "d", "heads"), [(5, 6, 1), (5, 6, 3), (4, 6, 6), (1, 3, 1), (3, 1, 1)]
+)
+def test_parity_with_multihead_attention(n, d, heads, lead):
+    layer = made(heads, n, d)
+    theirs = torch.nn.MultiheadAttention(d, heads, bias=False, batch_first=True).double()
+    with torch.no_grad():
+        theirs.in_proj_weight.copy_(torch.cat([layer.query, layer.key, layer.value]))
+        theirs.out_proj.weight.copy_(layer.output)
+    pose = children(*lead, n=n, d=d).pose.requires_grad_()
+    expected, attention = theirs(pose, pose, pose)
+    routed = layer(Capsules(pose), keep="last")
+    coupling = routed.steps[0].coupling
+    torch.testing.assert_close(routed.parents.pose, expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(coupling, attention.mT, rtol=0, atol=1e-10)
+    towards, other = torch.randn_like(expected), torch.randn_like(attention)
+    mine = torch.autograd.grad(
+        (routed.parents.pose * towards).sum() + (coupling * other.mT).sum(),
+        [pose, *(getattr(layer, name) for name in WEIGHTS)],
+    )
+    wanted = torch.autograd.grad(
+        (expected * towards).sum() + (attention * other).sum(),
+        [pose, theirs.in_proj_weight, theirs.out_proj.weight],
+    )
+    torch.testing.assert_close(mine[0], wanted[0], rtol=0, atol=1e-10)
+    torch.testing.assert_close(torch.cat(mine[1:4]), wanted[1], rtol=0, atol=1e-10)
+    torch.testing.assert_close(mine[4], wanted[2], rtol=0, atol=1e-10)
+
+
+def test_two_capsules_on_paper():
+    # d = 1, every weight 1, poses 1 and 2. Parent 0 scores (1, 2): 1/(1 + e) and e/(1 + e);
+    # parent 1 scores (2, 4): 1/(1 + e²) and e²/(1 + e²).
+    layer = made(n=2, d=1)
+    with torch.no_grad():
+        for weight in layer.parameters():
+            weight.fill_(1)
+    routed = layer(Capsules(torch.tensor([[1.0], [2.0]], dtype=torch.float64)), keep="last")
+    first, second = 1 / (1 + math.e), 1 / (1 + math.e**2)
+    coupling = routed.steps[0].coupling
+    assert coupling[:, 0].tolist() == pytest.approx([first, 1 - first])
+    assert coupling[:, 1].tolist() == pytest.approx([second, 1 - second])
+    assert routed.parents.pose.flatten().tolist() == pytest.approx([2 - first, 2 - second])
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3])
+def test_couplings_sum_to_one_over_children_and_not_over_parents(heads):
+    layer = made(heads)
+    coupling = layer(children(2), keep="last").steps[0].coupling
+    over_children, over_parents = coupling.sum(-2), coupling.sum(-1)
+    torch.testing.assert_close(over_children, torch.ones_like(over_children))
+    assert (over_parents - 1).abs().max() > 1e-3
+    assert layer.normalised_over == "children"
+
+
+@pytest.mark.parametrize(("n", "d"), [(5, 6), (10, 6), (5, 12)])
+def test_space_column_of_table_3(n, d):
+    """O(d²) against O(n² d²): [mitterreiter2023] Table 3, as numbers of weights."""
+    attention = AttentionCapsules(n=n, d=d)
+    routing = DenseCapsules(n_in=n, d_in=d, n_out=n, d_out=d)
+    count = [sum(p.numel() for p in layer.parameters()) for layer in (attention, routing)]
+    assert count == [4 * d * d, n * n * d * d]
+
+
+@pytest.mark.parametrize(("keep", "count"), [("none", 0), ("last", 1), ("steps", 1)])
+def test_recording_changes_no_bit(keep, count):
+    layer, u = made(heads=2), children(2)
+    routed = layer(u, keep=keep)
+    assert len(routed.steps) == count
+    assert torch.equal(routed.parents.pose, layer(u).parents.pose)
+    for step in routed.steps:
+        assert step.children is u
+        assert torch.equal(step.parents.pose, routed.parents.pose)
+
+
+def test_any_batch_axes_and_none():
+    layer, pose = made(heads=2), children(2, 3).pose
+    many = layer(Capsules(pose), keep="last")
+    assert many.steps[0].coupling.shape == (2, 3, N, N)
+    alone = layer(Capsules(pose[1, 2])).parents
+    torch.testing.assert_close(alone.pose, many.parents.pose[1, 2], rtol=0, atol=1e-12)
+    assert layer(children(0), keep="last").parents.pose.shape == (0, N, D)
+
+
+def test_activation_is_the_length_and_that_of_children_does_not_count():
+    layer, u = made(), children(2)
+    parents = layer(u).parents
+    torch.testing.assert_close(parents.activation, parents.pose.norm(dim=-1))
+    loud = layer(Capsules(u.pose, torch.rand(2, N, dtype=torch.float64)))
+    assert torch.equal(loud.parents.pose, parents.pose)
+
+
+def test_the_order_of_children_is_that_of_parents():
+    layer, pose, order = made(heads=3), children(2).pose, torch.randperm(N)
+    before, after = (layer(Capsules(u)).parents.pose for u in (pose, pose[:, order]))
+    torch.testing.assert_close(before[:, order], after, rtol=0, atol=1e-12)
+
+
+def test_weights_start_as_xavier_has_it():
+    torch.manual_seed(3)
+    layer = AttentionCapsules(n=2, d=50)
+    bound = math.sqrt(6 / 100)
+    for name in WEIGHTS:
+        weight = getattr(layer, name)
+        assert 0.99 * bound < weight.abs().max() <= bound
+        assert weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.05)
+
+
+def test_sizes_can_be_read():
+    layer = AttentionCapsules(n=5, d=6, heads=2)
+    assert (layer.n_in, layer.d_in, layer.n_out, layer.d_out) == (5, 6, 5, 6)
+    assert repr(layer) == "AttentionCapsules(n=5, d=6, heads=2)"
+
+
+@pytest.mark.parametrize("shape", [[2, 4, 6], [2, 5, 3], [6]])
+def test_poses_of_another_shape(shape):
+    assert text_of(lambda: AttentionCapsules(n=5, d=6)(Capsules(torch.zeros(shape)))) == (
+        "this layer was built for 5 children of 6 components [*batch, 5, 6], but poses came with "
+        f"shape {shape}; does the image size differ from the one the network was created with?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "text"),
+    [
+        ({"n": 0, "d": 6}, "AttentionCapsules needs n of at least 1, but got 0."),
+        ({"n": 5, "d": 0}, "AttentionCapsules needs d of at least 1, but got 0."),
+        ({"n": 5, "d": 6, "heads": 0}, "AttentionCapsules needs heads of at least 1, but got 0."),
+        (
+            {"n": 5, "d": 6, "heads": 4},
+            "AttentionCapsules cuts the 6 components of a pose into equal heads, but got heads=4; "
+            "choose a divisor of 6.",
+        ),
+    ],
+    ids=str,
+)
+def test_wrong_sizes(sizes, text):
+    assert text_of(lambda: AttentionCapsules(**sizes)) == text
+
+
+def test_unknown_keep():
+    assert text_of(lambda: made()(children(), keep="step")) == (
+        "keep='step' is unknown; did you mean 'steps'? known: last, none, steps."
+    )

@@ -1,0 +1,439 @@
+"""ConvNets: their sizes as printed and on paper, any image, and how units become scores."""
+
+import re
+from functools import cache
+
+import pytest
+import torch
+from torch import nn
+
+from torchcaps import create_model
+from torchcaps.errors import TorchcapsError
+from torchcaps.models import MODELS
+from torchcaps.ops import squash, uniform_routing
+
+# What every network scores, and the smallest side of a square image that passes.
+KINDS = {
+    "convnet_fc": ("logits", 13),
+    "convnet_avg": ("logits", 17),
+    "gu_convnet_fc_lk": ("independent_logits", 25),
+    "gu_convnet_cr": ("independent_logits", 17),
+    "gu_convnet_r": ("independent_logits", 17),
+    "gu_convnet_cr_sf": ("lengths", 17),
+    "tsai_cnn_c10": ("logits", 5),
+    "tsai_dmm_cnn": ("independent_logits", 13),
+    "tsai_dmm_cnn_fcpool": ("independent_logits", 13),
+}
+DRAWING = {"gu_convnet_cr", "gu_convnet_r", "gu_convnet_cr_sf"}
+# One of each class of network; the others differ by their layers alone.
+FAMILIES = ["convnet_fc", "gu_convnet_cr", "gu_convnet_cr_sf"]
+IMAGE, CLASSES = (3, 17, 23), 7
+
+every = pytest.mark.parametrize("name", KINDS)
+
+
+def made(name, image=IMAGE, n_classes=CLASSES, **options):
+    if name == "gu_convnet_fc_lk":
+        options = {"kernel": 5, **options}  # 17 pixels are too few for three 9×9 convolutions
+    return create_model(name, image=image, n_classes=n_classes, **options)
+
+
+@cache
+def shared(name):
+    """A network in evaluation mode, for tests that change nothing in it."""
+    torch.manual_seed(3)
+    return made(name).eval()
+
+
+def images(count=3, image=IMAGE):
+    return torch.rand(count, *image, generator=torch.Generator().manual_seed(5))
+
+
+def size(name, **chosen):
+    with torch.device("meta"):
+        model = create_model(name, **chosen)
+    return sum(p.numel() for p in model.parameters())
+
+
+def linear_widths(model):
+    return [each.out_features for each in model.modules() if isinstance(each, nn.Linear)]
+
+
+# The trunk of CapsNet, and its decoder from n values to 28×28 pixels.
+TRUNK = (81 * 256 + 256) + (256 * 81 * 256 + 256)
+DECODER_160 = (160 * 512 + 512) + (512 * 1024 + 1024) + (1024 * 784 + 784)
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen", "expected"),
+    [
+        # [gu2021] Table 3, 40×40 pixels
+        ("convnet_fc", {"kernel": 3}, 49_486_610),
+        ("convnet_fc", {}, 35_445_522),
+        ("convnet_fc", {"kernel": 7}, 25_215_762),
+        ("convnet_fc", {"kernel": 9}, 18_797_330),
+        ("convnet_fc", {"kernel": 11}, 16_190_226),
+        ("convnet_avg", {"kernel": 3}, 595_210),
+        ("convnet_avg", {"kernel": 5}, 1_647_882),
+        ("convnet_avg", {"kernel": 7}, 3_226_890),
+        ("convnet_avg", {}, 5_332_234),
+        ("convnet_avg", {"kernel": 11}, 7_963_914),
+        # from 192 hidden units to 40×40 pixels
+        (
+            "convnet_fc",
+            {"reconstruction": True},
+            35_445_522 + 193 * 512 + 513 * 1024 + 1025 * 1600,
+        ),
+        ("convnet_fc", {"margin": True}, 35_445_522),
+        # 28×28 pixels leave 6×6 positions
+        ("gu_convnet_cr", {}, TRUNK + 6 * 6 * 256 * 160 + DECODER_160),
+        ("gu_convnet_cr_sf", {}, TRUNK + 6 * 6 * 256 * 160 + DECODER_160),
+        ("gu_convnet_r", {}, TRUNK + 6 * 6 * 256 * 160 + 160 * 10 + 10 + DECODER_160),
+        # [tsai2020]: 18.92M, 19.01M, 42.49M
+        ("tsai_cnn_c10", {}, 18_919_434),
+        ("tsai_cnn_c100", {}, 19_011_684),
+        ("tsai_dmm_cnn", {}, 19_553_162),
+        ("tsai_dmm_cnn_fcpool", {}, 42_490_762),
+    ],
+)
+def test_parameter_counts(name, chosen, expected):
+    assert size(name, **chosen) == expected
+
+
+def test_convnet_cr_is_as_large_as_capsnet():
+    assert size("gu_convnet_cr") == size("gu_convnet_cr_sf") == size("capsnet")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "capsnet"),
+    [
+        (3, 16_111_424),
+        (5, 14_378_816),
+        (7, 13_500_224),
+        (9, 13_475_648),
+        (11, 14_305_088),
+    ],
+)
+def test_large_kernels_cost_what_capsnet_costs(kernel, capsnet):
+    found = size("gu_convnet_fc_lk", image=(1, 40, 40), kernel=kernel)
+    assert 0.99 * capsnet < found <= capsnet
+
+
+def test_units_of_large_kernels_fill_the_size_of_capsnet():
+    budget = size("capsnet", image=(1, 36, 36))
+    with torch.device("meta"):
+        model = create_model("gu_convnet_fc_lk")
+        same = create_model("gu_convnet_fc_lk", reconstruction=True)
+    assert linear_widths(model) == [182, 107, 10]
+    # convolutions | 12·12·128 features
+    units = (18_432 * 182 + 182) + (182 * 107 + 107) + (107 * 10 + 10)
+    assert size("gu_convnet_fc_lk") == TRUNK + (256 * 81 * 128 + 128) + units
+    # One unit more, of as many weights as there are features, is too much.
+    assert size("gu_convnet_fc_lk") <= budget < size("gu_convnet_fc_lk") + 18_432
+    # The decoder comes on top: with and without it the classifier is the same.
+    assert linear_widths(same)[:3] == [182, 107, 10]
+
+
+def test_units_of_large_kernels_never_vanish():
+    with torch.device("meta"):
+        model = create_model("gu_convnet_fc_lk", image=(1, 25, 25))
+    assert linear_widths(model) == [41, 24, 10]
+
+
+def sides(layers, image):
+    """(channels, height, width) after every layer that changes them."""
+    features, found = torch.empty(2, *image, device="meta"), []
+    for layer in layers:
+        features = layer(features)
+        shape = tuple(features.shape[1:])
+        if not found or shape != found[-1]:
+            found.append(shape)
+    return found
+
+
+def layers_of(module):
+    kept = (nn.Conv2d, nn.ReLU, nn.BatchNorm2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.Flatten)
+    return [each for each in module.modules() if isinstance(each, kept)]
+
+
+def test_maps_of_the_tables():
+    with torch.device("meta"):
+        cifar, dmm = create_model("tsai_cnn_c10"), create_model("tsai_dmm_cnn")
+    assert sides(layers_of(cifar.features), (3, 32, 32)) == [
+        *((1024, side, side) for side in (16, 8, 4, 2, 1)),
+        (1024,),
+    ]
+    assert sides(layers_of(dmm.features), (1, 36, 36)) == [
+        *((1024, side, side) for side in (18, 8, 6)),
+        (640, 6, 6),
+        (640, 1, 1),
+        (640,),
+    ]
+
+
+def test_normalisation_comes_after_the_relu_but_not_after_the_first():
+    with torch.device("meta"):
+        dmm = create_model("tsai_dmm_cnn_fcpool")
+    kinds = [type(each) for each in layers_of(dmm.features)]
+    plain, normed = [nn.Conv2d, nn.ReLU], [nn.Conv2d, nn.ReLU, nn.BatchNorm2d]
+    assert kinds == [*plain, *normed, *normed, nn.Flatten]
+
+
+def test_every_layer_of_convnet_fc_but_the_last_has_a_relu():
+    kinds = [
+        type(each).__name__
+        for each in shared("convnet_fc").modules()
+        if isinstance(each, nn.Conv2d | nn.ReLU | nn.Linear)
+    ]
+    assert kinds == [*["Conv2d", "ReLU"] * 3, *["Linear", "ReLU"] * 2, "Linear"]
+
+
+def test_both_convolutions_of_convnet_avg_have_a_relu():
+    features = shared("convnet_avg").features(images())
+    assert features.shape == (3, 256)
+    assert features.min() >= 0
+
+
+@every
+def test_any_image_and_every_parameter_learns(name):
+    model = made(name)
+    x, y = images(4), torch.arange(4)
+    out = model(x, y, keep="steps")
+    assert out.scores.shape == (4, CLASSES)
+    assert out.scores_are == KINDS[name][0]
+    assert out.trace == ()
+    assert (out.reconstruction is not None) == (name in DRAWING)
+    loss = out.scores.square().sum()
+    if name in DRAWING:
+        assert out.reconstruction.shape == x.shape
+        loss = loss + (out.reconstruction - x).square().sum()
+    loss.backward()
+    starved = [key for key, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    assert starved == []
+
+
+@every
+def test_an_image_alone_is_the_image_in_a_batch(name):
+    model, x = shared(name), images()
+    batch = model(x).scores
+    for k in range(3):
+        torch.testing.assert_close(model(x[k : k + 1]).scores[0], batch[k], rtol=1e-4, atol=1e-5)
+
+
+@every
+def test_an_empty_batch(name):
+    assert shared(name)(images(0)).scores.shape == (0, CLASSES)
+
+
+@every
+def test_the_smallest_image(name):
+    side = KINDS[name][1]
+    chosen = {"n_classes": 2}
+    with torch.device("meta"):
+        model = create_model(name, image=(2, side, side + 1), **chosen)
+        assert model(torch.empty(2, 2, side, side + 1)).scores.shape == (2, 2)
+        for image in ((2, side - 1, 60), (2, 60, side - 1)):
+            expected = (
+                f"an image of (channels, height, width) = {image} does not pass through the "
+                "convolutions ("
+            )
+            with pytest.raises(TorchcapsError, match=f"^{re.escape(expected)}.*smaller kernels"):
+                create_model(name, image=image, **chosen)
+
+
+@pytest.mark.parametrize("name", ["convnet_fc", "convnet_avg", "gu_convnet_fc_lk"])
+def test_a_kernel_of_nothing(name):
+    expected = "kernel must be a whole number from 1, but came as 0."
+    with pytest.raises(TorchcapsError, match=f"^{re.escape(expected)}$"):
+        create_model(name, image=IMAGE, kernel=0)
+
+
+@pytest.mark.parametrize("name", ["convnet_fc", "gu_convnet_fc_lk"])
+def test_margin_turns_scores_into_lengths(name):
+    torch.manual_seed(1)
+    plain = made(name).eval()
+    torch.manual_seed(1)
+    margin = made(name, margin=True).eval()
+    out = margin(images())
+    assert out.scores_are == "lengths"
+    assert out.scores.min() > 0
+    assert out.scores.max() < 1
+    assert torch.equal(out.scores, plain(images()).scores.sigmoid())
+    assert torch.equal(out.probabilities(), out.scores)
+
+
+@pytest.mark.parametrize("margin", [False, True])
+@pytest.mark.parametrize("name", ["convnet_fc", "gu_convnet_fc_lk"])
+def test_reconstruction_sees_the_last_hidden_layer(name, margin):
+    model, x = made(name, reconstruction=True, margin=margin).eval(), images()
+    out = model(x)
+    assert out.reconstruction.shape == x.shape
+    hidden = model.features(x)
+    assert hidden.shape == (3, linear_widths(model)[1])
+    assert torch.equal(out.reconstruction.flatten(1), model.decoder.layers(hidden))
+    assert linear_widths(model.decoder) == [512, 1024, 3 * 17 * 23]
+
+
+def test_a_target_changes_nothing_where_nothing_is_masked():
+    model, x = shared("gu_convnet_r"), images()
+    without, told = model(x), model(x, torch.tensor([0, 1, 2]))
+    assert torch.equal(without.scores, told.scores)
+    assert torch.equal(without.reconstruction, told.reconstruction)
+
+
+def test_convnet_r_scores_and_draws_from_all_units():
+    model, x = shared("gu_convnet_r"), images()
+    units = model.features(x)
+    assert units.shape == (3, CLASSES * 16)
+    assert units.min() < 0  # no ReLU
+    out = model(x)
+    torch.testing.assert_close(out.scores, units @ model.head.weight.T + model.head.bias)
+    assert torch.equal(out.reconstruction.flatten(1), model.decoder.layers(units))
+
+
+class Fixed(nn.Module):
+    """Units that do not look at the image: class 0 is long but unlikely, class 1 likely."""
+
+    def __init__(self):
+        super().__init__()
+        self.values = nn.Parameter(
+            torch.cat([torch.full((16,), -3.0), torch.full((16,), 0.5), torch.zeros(16)])
+        )
+
+    def forward(self, image):
+        return self.values.expand(len(image), -1)
+
+
+def fixed():
+    model = create_model("gu_convnet_cr", image=(1, 17, 17), n_classes=3).eval()
+    model.units = Fixed()
+    return model, images(2, (1, 17, 17))
+
+
+def test_a_logit_of_convnet_cr_is_the_sum_of_its_16_units():
+    model, x = fixed()
+    out = model(x)
+    assert out.scores.tolist() == [[-48.0, 8.0, 0.0]] * 2
+    assert out.classes is None
+    assert out.probabilities()[:, 2].tolist() == [0.5, 0.5]
+
+
+def test_convnet_cr_draws_the_target_or_the_likeliest():
+    model, x = fixed()
+
+    def drawn(units):
+        return model.decoder.layers(torch.cat(units).expand(2, -1)).reshape(2, 1, 17, 17)
+
+    longest, likeliest, none = (torch.full((16,), value) for value in (-3.0, 0.5, 0.0))
+    torch.testing.assert_close(model(x).reconstruction, drawn([none, likeliest, none]))
+    told = model(x, torch.tensor([0, 1])).reconstruction
+    torch.testing.assert_close(told[0], drawn([longest, none, none])[0])
+    torch.testing.assert_close(told[1], drawn([none, likeliest, none])[1])
+    assert (told[0] - told[1]).abs().max() > 1e-3
+
+
+def test_the_mask_keeps_other_classes_out_of_the_drawing():
+    model, x = fixed()
+    model(x, torch.tensor([0, 2])).reconstruction.sum().backward()
+    of_class = model.units.values.grad.reshape(3, 16)
+    assert of_class[0].any()
+    assert not of_class[1].any()
+    assert of_class[2].any()
+
+
+def test_convnet_cr_sf_is_capsnet_without_routing():
+    model, x = shared("gu_convnet_cr_sf"), images()
+    out = model(x)
+    children = model.primary(x).pose  # [b, i, 8]
+    # 17×23 → 9×15 → 1×4 positions of 32 types
+    assert children.shape == (3, 128, 8)
+    # Uniform couplings are one over seven classes.
+    weight = model.units.weight.reshape(CLASSES, 16, 128, 8) * CLASSES
+    votes = torch.einsum("jdic,bic->bijd", weight, children)
+    parents = uniform_routing(votes).parents
+    torch.testing.assert_close(out.classes.pose, parents.pose, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(out.scores, parents.activation, rtol=1e-4, atol=1e-6)
+    assert torch.equal(out.scores, out.classes.activation)
+    assert out.scores.max() < 1
+    longest = model(x, out.scores.argmax(-1))
+    assert torch.equal(out.reconstruction, longest.reconstruction)
+
+
+def test_primary_relu_of_convnet_cr_sf():
+    torch.manual_seed(4)
+    with_relu = made("gu_convnet_cr_sf")
+    torch.manual_seed(4)
+    without = made("gu_convnet_cr_sf", primary_relu=False)
+    raw = without.primary.projection(images()).unflatten(1, (-1, 8))
+    grouped = raw.permute(0, 3, 4, 1, 2).flatten(1, 3)
+    assert (raw < 0).any()
+    torch.testing.assert_close(without.primary(images()).pose, squash(grouped))
+    torch.testing.assert_close(with_relu.primary(images()).pose, squash(grouped.relu()))
+
+
+@pytest.mark.parametrize("name", ["gu_convnet_cr", "gu_convnet_cr_sf"])
+@pytest.mark.parametrize("target", [[0, CLASSES], [0, -1], [0.0, 1.0]])
+def test_targets_that_do_not_fit(name, target):
+    with pytest.raises(TorchcapsError, match=r"^target must be "):
+        shared(name)(images(2), torch.tensor(target))
+
+
+SHAPE = (
+    "this network takes images [batch, 3, 17, 23], but came with shape {came}; a single image "
+    "needs image.unsqueeze(0), another size needs create_model(..., image=(channels, height, "
+    "width))."
+)
+NOT_FINITE = (
+    "the images hold NaN or infinite values; every pixel must be finite, in [0, 1]: look for a "
+    "division by zero in the preparation of the images."
+)
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        (torch.zeros(3, 17, 23), SHAPE.format(came=[3, 17, 23])),
+        (torch.zeros(2, 3, 23, 17), SHAPE.format(came=[2, 3, 23, 17])),
+        (torch.zeros(2, 1, 17, 23), SHAPE.format(came=[2, 1, 17, 23])),
+        (
+            torch.zeros(2, 3, 17, 23, dtype=torch.uint8),
+            "images must be floating point in [0, 1], but came as torch.uint8; "
+            "for bytes use image.float() / 255.",
+        ),
+        (
+            torch.zeros(2, 3, 17, 23, dtype=torch.float64),
+            "images and weights must share a dtype, but are torch.float64 and torch.float32; "
+            "convert the images, or the network with model.to(torch.float64).",
+        ),
+        (torch.full((2, 3, 17, 23), torch.nan), NOT_FINITE),
+        (torch.full((2, 3, 17, 23), torch.inf), NOT_FINITE),
+    ],
+    ids=["rank", "size", "channels", "bytes", "dtype", "nan", "inf"],
+)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_images_that_do_not_fit(name, image, expected):
+    with pytest.raises(TorchcapsError, match=f"^{re.escape(expected)}$"):
+        shared(name)(image)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_an_unknown_keep(name):
+    with pytest.raises(TorchcapsError, match=r"^keep='all' is unknown; "):
+        shared(name)(images(), keep="all")
+
+
+def test_presets_are_those_of_the_papers():
+    names = [*KINDS, "tsai_cnn_c100"]
+    presets = {name: (MODELS[name].image, MODELS[name].n_classes) for name in names}
+    assert presets == {
+        "convnet_fc": ((1, 40, 40), 10),
+        "convnet_avg": ((1, 40, 40), 10),
+        "gu_convnet_fc_lk": ((1, 36, 36), 10),
+        "gu_convnet_cr": ((1, 28, 28), 10),
+        "gu_convnet_r": ((1, 28, 28), 10),
+        "gu_convnet_cr_sf": ((1, 28, 28), 10),
+        "tsai_cnn_c10": ((3, 32, 32), 10),
+        "tsai_cnn_c100": ((3, 32, 32), 100),
+        "tsai_dmm_cnn": ((1, 36, 36), 10),
+        "tsai_dmm_cnn_fcpool": ((1, 36, 36), 10),
+    }
