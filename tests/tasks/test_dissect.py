@@ -108,6 +108,15 @@ def test_a_network_without_capsules_has_numbers_but_no_pictures() -> None:
     assert found.facts == {"parameters": "1", "images": "20 of bright", "seed": "3"}
 
 
+def test_windows_are_refused() -> None:
+    model = create_model("tsai_inverted_simple_c10", image=(1, 24, 24))
+    assert text_of(lambda: trace_images(model, tiny("test", None))) == (
+        "dissect looks at layers where every child votes for every parent, and conv_1, conv_2 are "
+        "convolutional; its pictures cannot show windows yet. The couplings are in model(images, "
+        'keep="last").trace.'
+    )
+
+
 def test_three_pictures_in_the_order_of_the_story(network: nn.Module) -> None:
     images = tiny("test", None)
     found = dissect(network, images, label="mine", example=3)

@@ -6,14 +6,15 @@ from torch import Tensor, nn
 
 from torchcaps.train import Recipe, make_recipe
 from torchcaps.train.module import Training
-from torchcaps.types import Output
+from torchcaps.types import Output, ScoresAre
 
 
 class Fixed(nn.Module):
     """Two classes with lengths 0.5 and 0.3 for every image, and a black reconstruction."""
 
-    def __init__(self, draws: bool):
+    def __init__(self, draws: bool, scores_are: ScoresAre = "lengths"):
         super().__init__()
+        self.scores_are: ScoresAre = scores_are
         self.lengths = nn.Parameter(torch.tensor([0.5, 0.3]))
         self.draws = draws
         self.targets: list[Tensor | None] = []
@@ -21,7 +22,7 @@ class Fixed(nn.Module):
     def forward(self, image: Tensor, target: Tensor | None = None) -> Output:
         self.targets.append(target)
         drawn = torch.zeros_like(image) if self.draws else None
-        return Output(self.lengths.expand(len(image), 2), "lengths", None, drawn)
+        return Output(self.lengths.expand(len(image), 2), self.scores_are, None, drawn)
 
 
 def recipe(**changed: object) -> Recipe:
@@ -59,6 +60,17 @@ def test_the_loss_is_margin_plus_weighted_reconstruction(step, before, draws) ->
     assert logged[f"{before}accuracy"] == (pytest.approx(2 / 3), 3)
     # The decoder is told the label: it draws the right class, not the longest.
     assert model.targets[0].tolist() == [0, 0, 1]
+
+
+# Logits 0.5 and 0.3. One class: −ln softmax = ln(1 + e^∓0.2) = 0.59814 or 0.79814.
+# Each class alone: −ln σ(0.5) − ln(1 − σ(0.3)) = 0.47408 + 0.85436, the other way 0.97408 + 0.55436.
+@pytest.mark.parametrize(
+    ("scores_are", "zero", "one"),
+    [("logits", 0.59814, 0.79814), ("independent_logits", 1.32843, 1.52843)],
+)
+def test_the_loss_fits_what_the_scores_are(scores_are, zero, one) -> None:
+    logged = logged_by(Training(Fixed(False, scores_are), recipe()), "training_step")
+    assert logged["loss"] == (pytest.approx((2 * zero + one) / 3, abs=1e-5), 3)
 
 
 def test_the_optimiser_is_adam_at_the_rate_of_the_recipe() -> None:

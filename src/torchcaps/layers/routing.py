@@ -400,7 +400,7 @@ class DistanceRouting(Routing):
             detach=self.detach,
             keep=keep,
         )
-        if self.scale == "batch" and self.training and routed.scale is not None:
+        if self.scale == "batch" and self.training and routed.scale is not None and votes.numel():
             with torch.no_grad():
                 self.running_scale.lerp_(routed.scale.to(self.running_scale), self.MOMENTUM)
         return routed

@@ -42,9 +42,21 @@ def trace_images(model: nn.Module, images: ImageSet) -> tuple[Trace, int]:
                 f"the network tells {out.scores.shape[1]} classes apart, but {images.name} has "
                 f"{len(images.class_names)}; dissect it on the data it was trained on."
             )
+        _refuse_windows(out.trace)
         right += int((out.scores.argmax(-1).cpu() == images.labels[index]).sum())
         traces.append(out.trace)
     return join(traces), right
+
+
+def _refuse_windows(trace: Trace) -> None:
+    windows = [layer.name for layer in trace if layer.window is not None]
+    if windows:
+        raise TorchcapsError(
+            f"dissect looks at layers where every child votes for every parent, and "
+            f"{', '.join(windows)} {'is' if len(windows) == 1 else 'are'} convolutional; its "
+            f"pictures cannot show windows yet. The couplings are in model(images, "
+            f'keep="last").trace.'
+        )
 
 
 def dissect(

@@ -5,9 +5,15 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.ops import margin_loss, reconstruction_loss
+from torchcaps.ops import (
+    binary_cross_entropy_loss,
+    cross_entropy_loss,
+    margin_loss,
+    reconstruction_loss,
+)
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import STEP, seed_of
+from torchcaps.types import Output
 
 __all__ = ["Training"]
 
@@ -15,7 +21,7 @@ Batch = tuple[Tensor, Tensor]
 
 
 class Training(lightning.LightningModule):
-    """Margin loss plus weighted reconstruction, Adam."""
+    """The loss that fits the scores plus weighted reconstruction, Adam."""
 
     def __init__(self, model: nn.Module, recipe: Recipe):
         super().__init__()
@@ -50,8 +56,17 @@ class Training(lightning.LightningModule):
     def _measure(self, batch: Batch) -> tuple[Tensor, Tensor]:
         image, label = batch
         out = self.model(image, label)
-        loss = margin_loss(out.scores, label)
+        loss = _classification_loss(out, label)
         if out.reconstruction is not None:
             weight = self.recipe.reconstruction_weight
             loss = loss + weight * reconstruction_loss(out.reconstruction, image)
         return loss, (out.scores.argmax(-1) == label).float().mean()
+
+
+def _classification_loss(out: Output, label: Tensor) -> Tensor:
+    """Margin loss of lengths, cross-entropy of logits, binary where classes are independent."""
+    if out.scores_are == "lengths":
+        return margin_loss(out.scores, label)
+    if out.scores_are == "logits":
+        return cross_entropy_loss(out.scores, label)
+    return binary_cross_entropy_loss(out.scores, label, scores_are=out.scores_are)

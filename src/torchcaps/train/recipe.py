@@ -20,8 +20,8 @@ __all__ = ["Recipe", "make_recipe", "read_fields", "read_recipe"]
 class Recipe(BaseModel):
     """One training run, but for where its files lie.
 
-    Training is Adam on margin loss plus reconstruction, validated on a share of the training
-    images.
+    Training is Adam on the loss that fits the network's scores (margin loss for lengths,
+    cross-entropy for logits) plus reconstruction, validated on a share of the training images.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
