@@ -54,8 +54,19 @@ def test_every_name_exists_once(package):
 # The names that are promised; those of later releases join when they exist.
 PROMISED = {
     tc: ["create_model", "list_models", "load", "save", "Capsules"],
-    tc.ops: ["dynamic_routing", "uniform_routing", "squash", "materialise", "margin_loss"],
-    tc.layers: ["PrimaryCapsules", "DenseCapsules"],
+    tc.ops: [
+        "conv3d_routing",
+        "distance_routing",
+        "dynamic_routing",
+        "em_routing",
+        "inverted_routing",
+        "margin_loss",
+        "materialise",
+        "self_attention_routing",
+        "squash",
+        "uniform_routing",
+    ],
+    tc.layers: ["PrimaryCapsules", "DenseCapsules", "ConvCapsules"],
     tc.data: ["load"],
     tc.analysis: ["routing_dynamics", "capsule_activity"],
     tc.testing: ["assert_routing_contract"],
@@ -72,8 +83,31 @@ def test_promised_names_are_public(package):
     [
         (
             tc.ops.dynamic_routing,
-            "votes, *, iterations=3, bias=None, prior=None, leaky=False, squash='hinton', "
-            "detach='none', keep='none'",
+            "votes, *, iterations=3, bias=None, prior=None, odd_bias=False, leaky=False, "
+            "squash='hinton', detach='none', keep='none'",
+        ),
+        (
+            tc.ops.em_routing,
+            "votes, activation, *, beta_a, beta_u, iterations=3, variant='paper', "
+            "compete='window', child_id=None, lambda_=0.01, variance_floor=None, keep='none'",
+        ),
+        (
+            tc.ops.inverted_routing,
+            "votes, activation=None, *, iterations=2, norm=None, scale=1.0, beta_a=None, "
+            "beta_u=None, lambda_=0.01, start=None, keep='none'",
+        ),
+        (
+            tc.ops.distance_routing,
+            "votes, activation, *, iterations=3, scale='sample', bias=None, p=0.9, "
+            "squash='hinton', detach='none', keep='none'",
+        ),
+        (
+            tc.ops.self_attention_routing,
+            "votes, *, bias=None, squash='exp', keep='none'",
+        ),
+        (
+            tc.ops.conv3d_routing,
+            "votes, *, parent_grid, iterations=3, bias=None, squash_over='map', keep='none'",
         ),
         (
             tc.ops.uniform_routing,
@@ -85,7 +119,13 @@ def test_promised_names_are_public(package):
         (tc.data.load, "name, *, split='train', root=None"),
         (
             tc.layers.DenseCapsules,
-            "*, n_in, d_in, n_out, d_out, routing='dynamic', weight_std=0.1",
+            "*, n_in, d_in, n_out, d_out, routing='dynamic', pose='vector', sharing='none', "
+            "child_grid=None, coordinates=False, vote_bias=False, weight_std=0.1",
+        ),
+        (
+            tc.layers.ConvCapsules,
+            "*, child_grid, d_in, types, d_out, kernel=3, stride=1, routing='dynamic', "
+            "pose='vector', vote_bias=False, weight_std=0.1",
         ),
     ],
     ids=lambda value: getattr(value, "__qualname__", ""),
@@ -101,7 +141,7 @@ def test_arguments_are_as_promised(call, promise):
 def test_fields_of_the_data_model():
     assert tc.Capsules._fields == ("pose", "activation")
     assert tc.Step._fields == ("children", "coupling", "parents")
-    assert tc.Routed._fields == ("parents", "steps")
+    assert tc.Routed._fields == ("parents", "steps", "scale")
 
 
 def test_an_unknown_name_is_an_attribute_error():

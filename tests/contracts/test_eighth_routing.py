@@ -1,0 +1,89 @@
+"""An eighth routing, added from outside through public names alone: the six touches and no seventh.
+
+"star": a child prefers the parents to which its vote is nearest to the mean vote. The op, its twin,
+its module and its line in the table are here; its paper and its page would be the other two.
+"""
+
+import pytest
+import torch
+
+import torchcaps as tc
+from torchcaps.testing import assert_routing_contract
+
+
+def star_routing(votes, *, sharpness=1.0, keep="none"):
+    wide = votes.to(torch.promote_types(votes.dtype, torch.float32))
+    distance = (wide - wide.mean(-3, keepdim=True)).square().sum(-1)
+    coupling = (-sharpness * distance).softmax(-1)
+    pose = tc.ops.squash((coupling.unsqueeze(-1) * wide).sum(-3)).to(votes.dtype)
+    parents = tc.Capsules(pose, torch.linalg.vector_norm(pose, dim=-1))
+    step = tc.Step(None, coupling.to(votes.dtype), parents)
+    return tc.Routed(parents, () if keep == "none" else (step,))
+
+
+def twin(votes):
+    *lead, n_in, n_out, size = votes.shape
+    poses, couplings = [], []
+    for sample in votes.reshape(-1, n_in, n_out, size):
+        mean = [sum(sample[i, j] for i in range(n_in)) / n_in for j in range(n_out)]
+        rows = []
+        for i in range(n_in):
+            mass = [torch.exp(-((sample[i, j] - mean[j]) ** 2).sum()) for j in range(n_out)]
+            rows.append(torch.stack([m / sum(mass) for m in mass]))
+        c = torch.stack(rows)
+        s = torch.stack([sum(c[i, j] * sample[i, j] for i in range(n_in)) for j in range(n_out)])
+        square = (s * s).sum(-1, keepdim=True)
+        poses.append(s * square / (1 + square) / torch.sqrt(square + 1e-8))
+        couplings.append(c)
+    return (
+        torch.stack(poses).reshape(*lead, n_out, size),
+        torch.stack(couplings).reshape(*lead, n_in, n_out),
+    )
+
+
+class StarRouting(tc.layers.Routing):
+    def __init__(self, *, sharpness: float = 1.0):
+        super().__init__()
+        self.start = sharpness
+
+    def create_parameters(self, *, n_in, n_out, d_out):
+        self.sharpness = torch.nn.Parameter(torch.tensor(self.start))
+
+    def forward(self, votes, activation, *, keep="none"):
+        return star_routing(votes, sharpness=self.sharpness, keep=keep)
+
+
+@pytest.fixture(autouse=True)
+def _star(monkeypatch):
+    monkeypatch.setitem(tc.layers.ROUTINGS, "star", StarRouting)
+
+
+def test_it_keeps_the_contract():
+    assert "parity" in assert_routing_contract(star_routing, reference=twin)
+
+
+def test_every_layer_knows_it():
+    dense = tc.layers.DenseCapsules(n_in=6, d_in=4, n_out=3, d_out=4, routing="star")
+    assert dense(tc.Capsules(torch.rand(2, 6, 4))).parents.pose.shape == (2, 3, 4)
+    windows = tc.layers.ConvCapsules(
+        child_grid=(4, 5, 2), d_in=4, types=3, d_out=4, routing=StarRouting(sharpness=2.0)
+    )
+    routed = windows(tc.Capsules(torch.rand(2, 40, 4)), keep="last")
+    assert routed.steps[0].coupling.shape == (2, 2 * 3, 18, 3)
+
+
+def test_a_network_trains_with_it_and_comes_back_from_disk(tmp_path):
+    model = tc.create_model("capsnet", image=(1, 20, 24), n_classes=3, routing="star")
+    out = model(torch.rand(2, 1, 20, 24), torch.tensor([0, 2]))
+    tc.ops.margin_loss(out.scores, torch.tensor([0, 2])).backward()
+    assert model.layers["classes"].routing.sharpness.grad.abs() > 0
+    tc.save(model, tmp_path / "star.safetensors")
+    image = torch.rand(2, 1, 20, 24)
+    again = tc.load(tmp_path / "star.safetensors")
+    assert torch.equal(again(image).scores, model.eval()(image).scores)
+
+
+def test_a_concurrent_schedule_asks_it_for_a_step():
+    layer = tc.layers.DenseCapsules(n_in=6, d_in=4, n_out=3, d_out=4, routing="star")
+    with pytest.raises(tc.TorchcapsError, match="StarRouting keeps more than its parents"):
+        layer.step(tc.Capsules(torch.rand(2, 6, 4)), None)
