@@ -66,10 +66,8 @@ def test_any_image_and_every_parameter_learns():
 
 
 def test_an_image_alone_is_the_image_in_a_batch():
-    model, x = (
-        create_model("resnet18", image=(1, 9, 14), n_classes=2).eval(),
-        torch.rand(3, 1, 9, 14),
-    )
+    model = create_model("resnet18", image=(1, 9, 14), n_classes=2).eval()
+    x = torch.rand(3, 1, 9, 14)
     batch = model(x).scores
     torch.testing.assert_close(model(x[1:2]).scores[0], batch[1], rtol=1e-4, atol=1e-5)
 

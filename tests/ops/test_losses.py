@@ -311,12 +311,13 @@ LATER = {
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("autocast", [False, True], ids=["plain", "autocast"])
 @pytest.mark.parametrize("loss", LATER)
-def test_half_precision_is_widened(loss, dtype):
+def test_half_precision_is_widened(loss, autocast, dtype):
     # exact in both: 0.75, 0.5, 0.125
     half = torch.tensor([[0.75, 0.5, 0.125]], dtype=dtype, requires_grad=True)
     wide = half.detach().float().requires_grad_()
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         made = LATER[loss](half, torch.tensor([0]))
     expected = LATER[loss](wide, torch.tensor([0]))
     made.backward()
@@ -324,8 +325,8 @@ def test_half_precision_is_widened(loss, dtype):
     assert made.dtype == torch.float32
     # the ε of the lengths is that of their own dtype
     near = torch.finfo(dtype).eps * (8 if loss == "lengths" else 1)
-    rounding = 1e-6 if loss != "lengths" else near
-    torch.testing.assert_close(made, expected, rtol=rounding, atol=rounding)
+    exact = near if loss == "lengths" else 1e-6
+    torch.testing.assert_close(made, expected, rtol=exact, atol=exact)
     torch.testing.assert_close(half.grad.float(), wide.grad, rtol=near, atol=near)
 
 
