@@ -168,11 +168,14 @@ def test_deconv_draws_any_size(image, start):
     assert decoder.start(torch.zeros(1, D, dtype=torch.float64)).shape == (1, 16, *start)
 
 
-def test_deconv_keeps_a_fifth_of_each_batch():
-    # Keras' momentum 0.8: running mean = 0.8 · 0 + 0.2 · mean
-    decoder, classes, target = deconv().train(), poses(), torch.tensor([2, 0, 3])
-    maps = decoder.start[:3](classes.pose[torch.arange(3), target])
-    decoder(classes, target)
+def test_deconv_normalises_as_keras_does():
+    decoder, classes, target = deconv(), poses(), torch.tensor([2, 0, 3])
+    pose = classes.pose[torch.arange(3), target]
+    maps = decoder.start[:3](pose)
+    # before any training the mean is 0 and the variance 1
+    torch.testing.assert_close(decoder.start(pose), maps / 1.001**0.5, rtol=0, atol=1e-12)
+    # momentum 0.8: running mean = 0.8 · 0 + 0.2 · mean
+    decoder.train()(classes, target)
     mean = decoder.start[3].running_mean
     torch.testing.assert_close(mean, 0.2 * maps.mean((0, 2, 3)), rtol=0, atol=1e-12)
 

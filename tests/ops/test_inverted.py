@@ -166,8 +166,8 @@ def test_routing_is_its_steps(dtype, options, started):
 
 @pytest.mark.parametrize("options", [{}, {"norm": NORM}])
 def test_agreement_decides_the_couplings(options):
-    # Half of what the contract calls meaning, along one axis: LayerNorm is deaf to a vote that is
-    # equal in all components.
+    # What the contract calls meaning, but along one axis: LayerNorm is deaf to a vote that is equal
+    # in all components.
     votes = torch.zeros(6, 3, 4, dtype=torch.float64)
     angle = torch.arange(6) * (2 * torch.pi / 6)
     votes[..., 0], votes[..., 1] = angle.cos()[:, None], angle.sin()[:, None]
@@ -310,12 +310,16 @@ def test_half_precision_computes_in_float32_and_rounds_once(dtype):
             assert torch.equal(x, y.to(dtype))
     for x, y in zip(half.parents, half.steps[-1].parents, strict=True):
         assert torch.equal(x, y)
-    # Steps round every time.
-    parents = None
-    for _ in range(3):
-        step = inverted_step(votes, parents, norm=NORM)
-        parents = step.parents.pose
-        assert parents.dtype == step.coupling.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_step_rounds_what_it_returns_and_nothing_before(dtype):
+    votes, parents = random_votes(2, 5, 3, 4).to(dtype), random_votes(2, 3, 4).to(dtype)
+    half = inverted_step(votes, parents, norm=NORM, **ON)
+    wide = inverted_step(votes.float(), parents.float(), norm=NORM, **ON)
+    for x, y in zip((half.coupling, *half.parents), (wide.coupling, *wide.parents), strict=True):
+        assert x.dtype == dtype
+        assert torch.equal(x, y.to(dtype))
 
 
 def test_autocast_changes_nothing():

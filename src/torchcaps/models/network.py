@@ -52,7 +52,8 @@ class CapsuleNetwork(nn.Module):
     def forward(
         self, image: Tensor, target: Tensor | None = None, *, keep: Keep = "none"
     ) -> Output:
-        """`target` [b] tells the decoder which class to draw; without it the longest is drawn."""
+        """`target` [b] tells the decoder which class to draw, [b, m] which m of them, one by one;
+        without it the class with the highest score is drawn."""
         check_images(image, self.image, next(self.parameters()))
         capsules: Capsules = self.primary(self.backbone(image))
         layers = self._layers()
@@ -81,7 +82,10 @@ class CapsuleNetwork(nn.Module):
                 )
             capsules, grid = routed[name].parents, layer.parent_grid
         scores, scores_are = self._score(capsules)
-        drawn = None if self.decoder is None else self.decoder(capsules, target)
+        drawn = None
+        if self.decoder is not None:
+            # Not left to the decoder, which knows poses alone: those of EM routing have any length.
+            drawn = self.decoder(capsules, scores.argmax(-1) if target is None else target)
         return Output(scores, scores_are, capsules, drawn, tuple(trace))
 
     def _score(self, classes: Capsules) -> tuple[Tensor, ScoresAre]:

@@ -13,6 +13,7 @@ from torchcaps.layers import ROUTINGS
 from torchcaps.models import (
     capsnet,
     convnets,
+    deepcaps,
     efficient,
     gamma,
     inverted_capsnet,
@@ -61,6 +62,7 @@ MODELS: dict[str, Preset] = {
     "capsnet": Preset(capsnet.capsnet, SMALL, 10, "sabour2017; gu2021 §3; renzulli2025 §4.2"),
     "convnet_avg": Preset(convnets.convnet_avg, WIDE, 10, "gu2021 §3.1"),
     "convnet_fc": Preset(convnets.convnet_fc, WIDE, 10, "gu2021 §3"),
+    "deepcaps": Preset(deepcaps.deepcaps, (3, 64, 64), 10, "rajasegaran2019"),
     "efficient_capsnet": Preset(efficient.efficient_capsnet, SMALL, 10, "mazzia2021"),
     "gamma_capsnet": Preset(gamma.gamma_capsnet, SMALL, 10, "peer2018"),
     "matrix_capsnet": Preset(matrix_capsnet.matrix_capsnet, (2, 32, 32), 5, "hinton2018"),
@@ -87,6 +89,7 @@ MODELS: dict[str, Preset] = {
     "peer_sign_dynamic": Preset(peer.peer_sign_dynamic, (1, 1, 1), 2, "peer2022 §5.2"),
     "peer_sign_em": Preset(peer.peer_sign_em, (1, 1, 1), 2, "peer2022 §5.2"),
     # Renzulli et al.
+    "rem_deepcaps": Preset(deepcaps.rem_deepcaps, SMALL, 10, "renzulli2025 §4.2"),
     "rem_dr": Preset(capsnet.rem_dr, SMALL, 10, "renzulli2025 §4.2"),
     "rem_eff_cifar": Preset(efficient.rem_eff, CIFAR, 10, "renzulli2025 §4.3.1"),
     "rem_eff_mnist": Preset(efficient.rem_eff, SMALL, 10, "renzulli2025 §4.3.1"),

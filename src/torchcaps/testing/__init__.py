@@ -68,7 +68,9 @@ def assert_routing_contract(
     normalised_over: the axis on which couplings sum to one; "none" where nothing competes.
     interchangeable: which capsules have no parameters of their own.
     leftover: some of a child's mass may go to nobody.
-    fixed_coupling: couplings do not depend on the votes; exempt from `meaning`.
+    fixed_coupling: couplings do not depend on the votes, or not by how much they agree, as when
+        many iterations of a normalisation enlarge what scattered votes leave; exempt from
+        `meaning`.
     batch_statistics: samples influence each other by design; exempt from `batch_independence`.
     stops_gradient: something is a constant to the gradient by design; exempt from `gradient`, so
         give a `reference` that stops it in the same place.

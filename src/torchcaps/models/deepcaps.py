@@ -1,0 +1,250 @@
+"""DeepCaps [rajasegaran2019], as [renzulli2025] §4.2 uses it.
+
+Conv(128, 3×3) ReLU, batch norm – four cells – n_classes × 32 class capsules by dynamic routing from
+the capsules of cells 4 and 3 – decoder by transposed convolutions.
+
+A cell halves the map and adds two ways through it, each of 32 types:
+    A    = ConvCaps(below), stride 2
+    skip = ConvCaps(A)
+    B    = ConvCaps(ConvCaps(A))
+    out  = B + skip
+Capsules have 4 components in cell 1, 8 in the others. ConvCaps routes once, so it is a 3×3
+convolution without a bias whose capsules are squashed; only the skip of cell 4 routes more often,
+by a 3-D convolution.
+
+deepcaps      as in [rajasegaran2019]
+rem_deepcaps  no decoder: 8,441,600 parameters on MNIST, the 8.4M of [renzulli2025] Table 9
+
+`routing`, `bias` and `detach` are those of the class capsules, `iterations` those of both routed
+layers. With uniform routing the skip of cell 4 keeps its first, even couplings.
+
+The trace has two layers. `cell_4_skip`: a child is a whole map of one type, for so it routes; its
+pose is that of its capsules, one after the other (h, w, d), its activation the root mean square of
+their lengths, so that it stays below one. `classes`: the capsules of cell 4, then those of cell 3,
+each ordered (h, w, type); child i of cell 4 is parent i of the layer before plus B.
+
+Departures:
+1. Maps are padded by one pixel on every side. The code of [rajasegaran2019] pads an even map below
+   and to the right alone where it is halved; sizes agree, positions lie one pixel apart.
+Ambiguities:
+1. Glorot's start needs the numbers of inputs and outputs of a weight. In the code of
+   [rajasegaran2019] a kernel has six axes, for which its Keras took the root of the kernel's size
+   for both, so σ = size^(−1/4), as here. With the usual numbers the lengths of the capsules,
+   squashed seven times on the shortest way, are zero in float32 in cell 4.
+2. The class bias: off, as the printed size of [renzulli2025] says. The code of [rajasegaran2019]
+   has one, 13,359,424 parameters on 64×64×3 without the decoder, and starts it at lengths near 0.6,
+   so that its matrices may start near zero. Here they start as in public code of [renzulli2025],
+   `weight_std` = 0.05; Glorot for every matrix alone, 0.22, saturates the classes of 64×64 pixels.
+3. The text squashes the first map into capsules of one component, its code does not; nor do we.
+4. Batch norm: ε = 1e-3 and 1 % of a new batch, the defaults of the code's Keras. So lengths in
+   evaluation are right after some hundreds of steps, not before.
+5. rem_deepcaps is the network of [rajasegaran2019], as [renzulli2025] B.1 says. Its public code
+   gives the convolutions a bias, squashes each pose where the 3-D routing squashes a map, and holds
+   votes constant in all but the last iteration.
+6. Any image goes through, even one pixel; but where maps are mostly padding lengths vanish, and
+   with sides of less than some 17 pixels little is left in cell 4 to learn from.
+"""
+
+import math
+from functools import partial
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.layers import Conv3dCapsules, DeconvDecoder, DenseCapsules, feature_shape
+from torchcaps.models.images import check_images
+from torchcaps.models.stack import routed_by
+from torchcaps.ops.checks import check_keep
+from torchcaps.ops.routing import Detach
+from torchcaps.ops.routing.common import capsules
+from torchcaps.ops.squash import squash
+from torchcaps.types import Capsules, Grid, Keep, LayerTrace, Output, Routed
+
+__all__ = ["DeepCaps", "deepcaps", "rem_deepcaps"]
+
+WIDTH, TYPES = 128, 32
+D_CELLS, D_CLASS = (4, 8, 8, 8), 32
+
+
+@final
+class DeepCaps(nn.Module):
+    """From images [b, c, h, w] in [0, 1] to lengths of classes, a reconstruction and a trace."""
+
+    def __init__(
+        self,
+        *,
+        image: tuple[int, int, int],
+        n_classes: int,
+        routing: str,
+        iterations: int,
+        bias: bool,
+        detach: Detach,
+        weight_std: float,
+        decoder: DeconvDecoder | None,
+    ):
+        super().__init__()
+        self.image = image
+        *d_below, d_pose = D_CELLS
+        cells, channels = [], WIDTH
+        for d in d_below:
+            cells.append(_Cell(channels, d))
+            channels = TYPES * d
+        self.backbone = nn.Sequential(_stem(image[0]), *cells)
+        self.halved = _ConvCaps(channels, d_pose, stride=2)
+        self.residual = _twice(d_pose)
+        grid_3 = _grid(self.backbone, image)
+        grid_4 = _grid(nn.Sequential(self.backbone, self.halved), image)
+        skip = Conv3dCapsules(
+            child_grid=grid_4,
+            d_in=d_pose,
+            types=TYPES,
+            d_out=d_pose,
+            # One iteration leaves couplings even: the uniform twin routes nowhere.
+            iterations=1 if routing == "uniform" else iterations,
+        )
+        classes = DenseCapsules(
+            n_in=math.prod(grid_4) + math.prod(grid_3),
+            d_in=d_pose,
+            n_out=n_classes,
+            d_out=D_CLASS,
+            weight_std=weight_std,
+            **routed_by(routing, bias=bias, iterations=iterations, detach=detach),
+        )
+        self.layers = nn.ModuleDict({"cell_4_skip": skip, "classes": classes})
+        self.decoder = decoder
+
+    def forward(
+        self, image: Tensor, target: Tensor | None = None, *, keep: Keep = "none"
+    ) -> Output:
+        """`target` [b] tells the decoder which class to draw; without it the longest is drawn."""
+        check_keep(keep)
+        check_images(image, self.image, next(self.parameters()))
+        skip, classes = self.layers["cell_4_skip"], self.layers["classes"]
+        assert isinstance(skip, Conv3dCapsules)
+        assert isinstance(classes, DenseCapsules)
+        cell_3 = self.backbone(image)  # [b, type * d, h, w]
+        halved = self.halved(cell_3)
+        skipped: Routed = skip(capsules(_poses(halved, skip.d_in)), keep=keep)
+        cell_4 = _poses(self.residual(halved), skip.d_out) + skipped.parents.pose
+        children = capsules(torch.cat([cell_4, _poses(cell_3, classes.d_in)], dim=1))
+        routed: Routed = classes(children, keep=keep)
+        scores = routed.parents.activation
+        assert scores is not None
+        trace: tuple[LayerTrace, ...] = ()
+        if keep != "none":
+            maps = _whole_maps(halved)
+            steps = tuple(step._replace(children=maps) for step in skipped.steps)
+            trace = (
+                LayerTrace(
+                    "cell_4_skip",
+                    maps,
+                    skipped._replace(steps=steps),
+                    (1, 1, TYPES),
+                    skip.normalised_over,
+                    skip.weight,
+                    skip.parent_grid,
+                ),
+                # Two grids joined are none.
+                LayerTrace(
+                    "classes",
+                    children,
+                    routed,
+                    None,
+                    classes.routing.normalised_over,
+                    classes.weight,
+                ),
+            )
+        drawn = None if self.decoder is None else self.decoder(routed.parents, target)
+        return Output(scores, "lengths", routed.parents, drawn, trace)
+
+
+def deepcaps(
+    *,
+    image: tuple[int, int, int],
+    n_classes: int,
+    routing: str = "dynamic",
+    iterations: int = 3,
+    bias: bool = False,
+    detach: Detach = "none",
+    weight_std: float = 0.05,
+    decoder: bool = True,
+) -> DeepCaps:
+    return DeepCaps(
+        image=image,
+        n_classes=n_classes,
+        routing=routing,
+        iterations=iterations,
+        bias=bias,
+        detach=detach,
+        weight_std=weight_std,
+        decoder=DeconvDecoder(d_in=D_CLASS, image=image) if decoder else None,
+    )
+
+
+rem_deepcaps = partial(deepcaps, decoder=False)
+
+
+class _ConvCaps(nn.Module):
+    """Maps of `TYPES` types of capsules from any maps [b, c, h, w], routed once."""
+
+    def __init__(self, channels: int, d_out: int, *, stride: int = 1):
+        super().__init__()
+        self.d_out = d_out
+        self.projection = nn.Conv2d(
+            channels, TYPES * d_out, 3, stride=stride, padding=1, bias=False
+        )
+        weight = self.projection.weight
+        bound = math.sqrt(3) * weight.numel() ** -0.25  # of σ = size^(−1/4)
+        nn.init.uniform_(weight, -bound, bound)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        s = self.projection(maps).unflatten(1, (TYPES, self.d_out))  # [b, type, d, h, w]
+        return squash(s.movedim(2, -1)).movedim(-1, 2).flatten(1, 2)
+
+
+class _Cell(nn.Module):
+    """Cells 1 to 3: no skip of theirs routes."""
+
+    def __init__(self, channels: int, d_pose: int):
+        super().__init__()
+        self.halved = _ConvCaps(channels, d_pose, stride=2)
+        self.skip = _ConvCaps(TYPES * d_pose, d_pose)
+        self.residual = _twice(d_pose)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        halved = self.halved(maps)
+        added: Tensor = self.residual(halved) + self.skip(halved)
+        return added
+
+
+def _twice(d_pose: int) -> nn.Sequential:
+    return nn.Sequential(*(_ConvCaps(TYPES * d_pose, d_pose) for _ in range(2)))
+
+
+def _stem(channels: int) -> nn.Sequential:
+    convolution = nn.Conv2d(channels, WIDTH, 3, padding=1)
+    nn.init.xavier_uniform_(convolution.weight)
+    assert convolution.bias is not None
+    nn.init.zeros_(convolution.bias)
+    # Keras' momentum, 0.99, is the share that stays; torch's is the share that comes.
+    norm = nn.BatchNorm2d(WIDTH, eps=1e-3, momentum=0.01)
+    return nn.Sequential(convolution, nn.ReLU(), norm)
+
+
+def _grid(maps: nn.Module, image: tuple[int, int, int]) -> Grid:
+    _, height, width = feature_shape(maps, image)
+    return height, width, TYPES
+
+
+def _poses(maps: Tensor, size: int) -> Tensor:
+    """Poses [b, h * w * type, d] of maps [b, type * d, h, w]."""
+    poses = maps.unflatten(1, (-1, size))
+    return torch.flatten(poses.permute(0, 3, 4, 1, 2), 1, 3)
+
+
+def _whole_maps(maps: Tensor) -> Capsules:
+    """A capsule for every type of maps [b, type * d, h, w]."""
+    pose = maps.unflatten(1, (TYPES, -1)).permute(0, 1, 3, 4, 2).flatten(2)  # [b, type, h * w * d]
+    positions = math.prod(maps.shape[-2:])
+    return Capsules(pose, torch.linalg.vector_norm(pose, dim=-1) / math.sqrt(positions))

@@ -1,0 +1,380 @@
+"""DeepCaps: its size on paper, its cells, how it starts, and what its trace can be asked."""
+
+import io
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from told import text_of
+from torchcaps import create_model
+from torchcaps.analysis import capsule_activity, capsule_layers, routing_dynamics
+from torchcaps.data import ImageSet
+from torchcaps.layers import Conv3dCapsules, DeconvDecoder
+from torchcaps.models import MODELS
+from torchcaps.models.deepcaps import deepcaps, rem_deepcaps
+from torchcaps.ops import margin_loss, reconstruction_loss, squash
+from torchcaps.tasks import dissect
+from torchcaps.types import Capsules, Output
+
+# Not square, and odd: 17 × 19 – 9 × 10 – 5 × 5 – 3 × 3 – 2 × 2.
+IMAGE, CLASSES = (2, 17, 19), 3
+N_4, N_3 = 2 * 2 * 32, 3 * 3 * 32
+
+# Cells without a class layer: 3·3·128·128 of cell 1 four times; 128 → 256 once, 256 → 256 three
+# times; 256 → 256 four times; three times and the routed layer, 8·3·3 · 32·8 and a bias of 32·8.
+CELLS = 4 * 147_456 + (294_912 + 3 * 589_824) + 4 * 589_824 + (3 * 589_824 + 18_432 + 256)
+
+
+def made(seed=7, image=IMAGE, n_classes=CLASSES, **options):
+    torch.manual_seed(seed)
+    return create_model("deepcaps", image=image, n_classes=n_classes, **options)
+
+
+@pytest.fixture(scope="module")
+def net():
+    """In training, where batch norm takes its statistics from the batch."""
+    with torch.random.fork_rng():
+        return made(iterations=2)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A network whose batch norm knows its images, for evaluation."""
+    with torch.random.fork_rng():
+        model = made()
+        model.backbone[0][2].momentum = None  # the mean of all batches
+        for _ in range(3):
+            model(images(8))
+    return model.eval()
+
+
+def images(count=3, image=IMAGE):
+    return torch.rand(count, *image, generator=torch.Generator().manual_seed(5))
+
+
+def size_of(model):
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        # Stem 3·3·1·128 + 128 and norm 2·128; 2·2·32 + 4·4·32 children, 10 × 32 × 8 each.
+        ({"decoder": False, "image": (1, 28, 28)}, 1_536 + CELLS + 640 * 2_560),
+        ({"decoder": False, "image": (1, 28, 28)}, 8_441_600),  # [renzulli2025] Table 9: 8.4M
+        # Three channels: 3·3·3·128 + 128 + 2·128; 4·4·32 + 8·8·32 children and a class bias.
+        ({"decoder": False, "bias": True}, 3_840 + CELLS + 2_560 * 2_560 + 320),
+        ({"decoder": False, "bias": True}, 13_359_424),
+        ({"bias": True}, 13_359_424 + 67_571),  # 13.43 million
+    ],
+)
+def test_parameter_counts(chosen, expected):
+    with torch.device("meta"):
+        assert size_of(create_model("deepcaps", **chosen)) == expected
+
+
+def test_parameters_below_the_classes():
+    with torch.device("meta"):
+        model = create_model("deepcaps")
+    above = size_of(model.layers["classes"]) + size_of(model.decoder)
+    assert size_of(model) - above == 6_805_504
+
+
+def test_presets_are_those_of_the_papers():
+    assert MODELS["deepcaps"].build is deepcaps
+    assert MODELS["rem_deepcaps"].build is rem_deepcaps
+    assert MODELS["deepcaps"].image == (3, 64, 64)
+    assert MODELS["rem_deepcaps"].image == (1, 28, 28)
+    with torch.device("meta"):
+        assert isinstance(create_model("deepcaps").decoder, DeconvDecoder)
+        model = create_model("rem_deepcaps")
+        assert model.decoder is None
+        assert size_of(model) == 8_441_600
+        assert model(torch.rand(2, 1, 28, 28)).reconstruction is None
+
+
+@pytest.mark.parametrize(
+    ("image", "sides"),
+    [
+        ((1, 28, 28), [(28, 28), (14, 14), (7, 7), (4, 4), (2, 2)]),
+        ((3, 64, 64), [(64, 64), (32, 32), (16, 16), (8, 8), (4, 4)]),
+        (IMAGE, [(17, 19), (9, 10), (5, 5), (3, 3), (2, 2)]),
+        ((1, 1, 9), [(1, 9), (1, 5), (1, 3), (1, 2), (1, 1)]),
+        ((1, 1, 1), [(1, 1)] * 5),
+    ],
+    ids=str,
+)
+def test_every_cell_halves_the_map_and_rounds_up(image, sides):
+    with torch.device("meta"):
+        model = create_model("deepcaps", image=image)
+        maps, found = torch.empty(2, *image), []
+        for part in (*model.backbone, model.halved):
+            maps = part(maps)
+            found.append(tuple(maps.shape[1:]))
+        assert model.residual(maps).shape == maps.shape
+    channels = (128, 32 * 4, 32 * 8, 32 * 8, 32 * 8)
+    assert found == [(c, *side) for c, side in zip(channels, sides, strict=True)]
+    skip, classes = model.layers["cell_4_skip"], model.layers["classes"]
+    assert skip.child_grid == skip.parent_grid == (*sides[4], 32)
+    assert classes.n_in == 32 * (math.prod(sides[4]) + math.prod(sides[3]))
+    assert (classes.d_in, classes.d_out) == (8, 32)
+
+
+def test_the_routed_layer_is_that_of_the_code():
+    with torch.device("meta"):
+        skip = create_model("deepcaps").layers["cell_4_skip"]
+    assert isinstance(skip, Conv3dCapsules)
+    assert (skip.iterations, skip.squash_over, skip.d_in, skip.d_out) == (3, "map", 8, 8)
+    assert torch.equal(made().layers["cell_4_skip"].bias, torch.full((32, 8), 0.1))
+
+
+def conv_caps(maps, weight, stride):
+    """ConvCaps by hand: one convolution, and every type's vector squashed at every position."""
+    s = nn.functional.conv2d(maps, weight, stride=stride, padding=1)
+    types = [squash(each.movedim(1, -1)).movedim(-1, 1) for each in s.chunk(32, dim=1)]
+    return torch.cat(types, dim=1)
+
+
+def cell(maps, halved, skip, residual):
+    a = conv_caps(maps, halved, 2)
+    b = conv_caps(conv_caps(a, residual[0], 1), residual[1], 1)
+    return a, b if skip is None else b + conv_caps(a, skip, 1)
+
+
+def poses(maps):
+    """[b, h * w * type, 8], by slices."""
+    height, width = maps.shape[2:]
+    return torch.stack(
+        [
+            maps[:, 8 * k : 8 * k + 8, y, x]
+            for y in range(height)
+            for x in range(width)
+            for k in range(32)
+        ],
+        dim=1,
+    )
+
+
+def test_forward_is_the_cells_by_hand():
+    model = made().double()
+    x = images().double()
+    weights = dict(model.named_parameters())
+    stem, *below = model.backbone
+    maps = stem[2](torch.relu(stem[0](x)))
+    for depth in (1, 2, 3):
+        name = f"backbone.{depth}"
+        twice = [weights[f"{name}.residual.{k}.projection.weight"] for k in (0, 1)]
+        _, maps = cell(
+            maps,
+            weights[f"{name}.halved.projection.weight"],
+            weights[f"{name}.skip.projection.weight"],
+            twice,
+        )
+    twice = [weights[f"residual.{k}.projection.weight"] for k in (0, 1)]
+    a, b = cell(maps, weights["halved.projection.weight"], None, twice)
+    skipped = model.layers["cell_4_skip"](Capsules(poses(a))).parents.pose
+    children = torch.cat([poses(b) + skipped, poses(maps)], dim=1)
+    classes = model.layers["classes"](Capsules(children)).parents
+    out = model(x, keep="last")
+    torch.testing.assert_close(out.classes.pose, classes.pose, rtol=0, atol=1e-12)
+    torch.testing.assert_close(out.trace[1].children.pose, children, rtol=0, atol=1e-12)
+    assert torch.equal(out.scores, out.classes.activation)
+    assert out.scores_are == "lengths"
+    assert len(below) == 3
+
+
+def test_kernels_start_with_the_root_of_their_size():
+    model = made()
+    for name, weight in model.named_parameters():
+        if name.endswith("projection.weight"):
+            expected = weight.numel() ** -0.25
+            assert weight.std().item() == pytest.approx(expected, rel=0.02), name
+            assert weight.abs().max() <= math.sqrt(3) * expected
+    assert model.layers["classes"].weight.std().item() == pytest.approx(0.05, rel=0.02)
+    # 28 × 28: so started, capsules of cell 4 have a length; with Glorot's usual one they have none.
+    model, x = made(image=(1, 28, 28)), images(4, (1, 28, 28))
+    with torch.no_grad():
+        assert 0.1 < model(x, keep="last").trace[0].children.activation.mean() < 0.9
+    for name, weight in model.named_parameters():
+        if name.endswith("projection.weight"):
+            nn.init.xavier_uniform_(weight)
+    with torch.no_grad():
+        assert model(x, keep="last").trace[0].children.activation.max() < 1e-6
+
+
+def test_batch_norm_is_that_of_keras():
+    norm = made().backbone[0][2]
+    assert (norm.eps, norm.momentum) == (1e-3, 0.01)
+
+
+def test_trace(net):
+    skip, classes = net(images(), keep="steps").trace
+    assert [skip.name, classes.name] == ["cell_4_skip", "classes"]
+    assert (skip.child_grid, skip.parent_grid) == ((1, 1, 32), (2, 2, 32))
+    assert (classes.child_grid, classes.parent_grid) == (None, None)
+    assert skip.weight is net.layers["cell_4_skip"].weight
+    assert classes.weight is net.layers["classes"].weight
+    assert (skip.window, classes.window) == (None, None)
+    for layer, shape in ((skip, (3, 32, N_4)), (classes, (3, N_4 + N_3, CLASSES))):
+        assert layer.normalised_over == "parents"
+        assert len(layer.routed.steps) == 2
+        for step in layer.routed.steps:
+            assert step.coupling.shape == shape
+            total = step.coupling.sum(-1)
+            torch.testing.assert_close(total, torch.ones_like(total))
+            assert step.children.pose.shape == layer.children.pose.shape
+            assert torch.equal(step.children.pose, layer.children.pose)
+        assert layer.children.pose.shape[1] == shape[1]
+        assert layer.routed.parents.pose.shape[1] == shape[2]
+
+
+def test_a_child_of_the_skip_is_a_whole_map(net):
+    x = images()
+    children = net(x, keep="last").trace[0].children
+    maps = net.halved(net.backbone(x))
+    assert children.pose.shape == (3, 32, 2 * 2 * 8)
+    k = 5
+    mine = maps[:, 8 * k : 8 * k + 8]  # [b, d, h, w]
+    assert torch.equal(children.pose[:, k], mine.movedim(1, -1).flatten(1))
+    lengths = mine.norm(dim=1)  # [b, h, w]
+    torch.testing.assert_close(children.activation[:, k], lengths.square().mean((1, 2)).sqrt())
+    assert children.activation.max() < 1
+
+
+def test_a_trace_is_a_chain_for_analysis(trained):
+    out = trained(images(6), keep="last")
+    rows = [(name, capsules.pose.shape[1]) for name, capsules in capsule_layers(out.trace)]
+    assert rows == [("primary", 32), ("cell_4_skip", N_4), ("classes", CLASSES)]
+    # The first children of the classes are the parents below and what is added to them.
+    skip, classes = out.trace
+    b = classes.children.pose[:, :N_4] - skip.routed.parents.pose
+    by_hand = poses(trained.residual(trained.halved(trained.backbone(images(6)))))
+    torch.testing.assert_close(b, by_hand, rtol=0, atol=1e-6)
+    activity = capsule_activity(out.trace)
+    assert [layer.n for layer in activity.layers] == [32, N_4, CLASSES]
+    dynamics = routing_dynamics(out.trace, drop_dead_parents=False, drop_dead_children=False)
+    assert [(each.n_children, each.n_parents) for each in dynamics.layers] == [
+        (32, N_4),
+        (N_4 + N_3, CLASSES),
+    ]
+    assert all(each.dyr > 0 for each in dynamics.layers)
+
+
+def test_it_can_be_dissected(trained):
+    shown = ImageSet("noise", images(6), torch.arange(6) % CLASSES, ("a", "b", "c"))
+    dissection = dissect(trained, shown, label="DeepCaps")
+    assert [layer.n for layer in dissection.activity.layers] == [32, N_4, CLASSES]
+    assert len(dissection.pictures) == 3
+
+
+def test_the_uniform_twin_routes_nowhere():
+    dynamic, uniform = made().eval(), made(routing="uniform").eval()
+    for key, tensor in dynamic.state_dict().items():
+        assert torch.equal(tensor, uniform.state_dict()[key])
+    for layer in uniform(images(), keep="steps").trace:
+        (step,) = layer.routed.steps
+        even = 1 / step.coupling.shape[-1]
+        torch.testing.assert_close(step.coupling, torch.full_like(step.coupling, even))
+
+
+def test_keep_changes_no_bit(trained):
+    none, last, steps = (trained(images(), keep=keep) for keep in ("none", "last", "steps"))
+    assert none.trace == ()
+    for other in (last, steps):
+        assert torch.equal(other.scores, none.scores)
+        assert torch.equal(other.classes.pose, none.classes.pose)
+        assert torch.equal(other.reconstruction, none.reconstruction)
+    for a, b in zip(last.trace, steps.trace, strict=True):
+        assert len(a.routed.steps) == 1
+        assert len(b.routed.steps) == 3
+        assert torch.equal(a.routed.steps[-1].coupling, b.routed.steps[-1].coupling)
+
+
+def loss_of(model, x, y):
+    out = model(x, y)
+    return margin_loss(out.scores, y) + 0.0005 * reconstruction_loss(out.reconstruction, x)
+
+
+@pytest.mark.parametrize("detach", ["none", "votes"])
+def test_gradient_reaches_every_parameter(detach):
+    model = made(bias=True, detach=detach)
+    loss_of(model, images(4), torch.arange(4) % CLASSES).backward()
+    starved = [key for key, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    assert starved == []
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_loss_falls_on_eight_images():
+    model, x, y = made(), images(8), torch.arange(8) % CLASSES
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+    losses = []
+    for _ in range(7):
+        loss = loss_of(model, x, y)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_an_image_alone_is_the_image_in_a_batch(trained):
+    x = images()
+    batch = trained(x)
+    for k in range(3):
+        alone = trained(x[k : k + 1])
+        torch.testing.assert_close(alone.scores[0], batch.scores[k], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            alone.reconstruction[0], batch.reconstruction[k], rtol=1e-4, atol=1e-5
+        )
+    assert trained(images(0), keep="last").scores.shape == (0, CLASSES)
+
+
+@pytest.mark.parametrize("image", [(1, 1, 1), (2, 1, 3)], ids=str)
+def test_no_image_is_too_small(image):
+    model, x = made(image=image).eval(), images(1, image)
+    out = model(x, keep="last")
+    assert out.scores.shape == (1, CLASSES)
+    assert out.scores.isfinite().all()
+    assert out.reconstruction.shape == (1, *image)
+
+
+@pytest.mark.parametrize("keep", ["none", "last"])
+def test_an_exported_network_comes_back(trained, keep):
+    x, file = images(2), io.BytesIO()
+    torch.export.save(torch.export.export(trained, (x,), {"keep": keep}), file)
+    file.seek(0)
+    out, expected = torch.export.load(file).module()(x, keep=keep), trained(x, keep=keep)
+    assert isinstance(out, Output)
+    torch.testing.assert_close(out.classes.pose, expected.classes.pose, rtol=0, atol=1e-6)
+    assert [layer.name for layer in out.trace] == [layer.name for layer in expected.trace]
+    for a, b in zip(out.trace, expected.trace, strict=True):
+        torch.testing.assert_close(
+            a.routed.steps[-1].coupling, b.routed.steps[-1].coupling, rtol=0, atol=1e-6
+        )
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda model: model(images(2, (2, 19, 17))),
+            "this network takes images [batch, 2, 17, 19], but came with shape [2, 2, 19, 17]; a "
+            "single image needs image.unsqueeze(0), another size needs create_model(..., "
+            "image=(channels, height, width)).",
+        ),
+        (
+            lambda model: model(images(), keep="all"),
+            "keep='all' is unknown; known: last, none, steps.",
+        ),
+        (
+            lambda _: made(iterations=0),
+            "iterations counts the uniform first pass, so it must be a whole number from 1, but "
+            "came as 0; for no routing at all use uniform_routing.",
+        ),
+    ],
+    ids=["size", "keep", "iterations"],
+)
+def test_what_is_refused(net, call, text):
+    assert text_of(lambda: call(net)) == text
