@@ -292,6 +292,22 @@ def test_keep_changes_no_bit(trained):
         assert torch.equal(a.routed.steps[-1].coupling, b.routed.steps[-1].coupling)
 
 
+def test_the_decoder_draws_the_target_or_the_longest(trained):
+    longest = trained(images())
+    told = trained(images(), longest.scores.argmax(-1))
+    assert torch.equal(told.reconstruction, longest.reconstruction)
+    other = trained(images(), (longest.scores.argmax(-1) + 1) % CLASSES)
+    assert not torch.equal(other.reconstruction, longest.reconstruction)
+    assert torch.equal(other.scores, longest.scores)
+
+
+def test_options_are_those_of_the_class_capsules():
+    model = made(detach="votes", iterations=4, weight_std=0.2)
+    skip, classes = model.layers["cell_4_skip"], model.layers["classes"]
+    assert (classes.routing.detach, classes.routing.iterations, skip.iterations) == ("votes", 4, 4)
+    assert classes.weight.std().item() == pytest.approx(0.2, rel=0.02)
+
+
 def loss_of(model, x, y):
     out = model(x, y)
     return margin_loss(out.scores, y) + 0.0005 * reconstruction_loss(out.reconstruction, x)

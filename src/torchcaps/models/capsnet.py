@@ -40,6 +40,7 @@ from torchcaps.layers import (
 )
 from torchcaps.layers.decoder import Mask
 from torchcaps.layers.dense import Sharing
+from torchcaps.models.balance import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import routed_by
 from torchcaps.ops.routing import Detach, Normalise
@@ -76,6 +77,7 @@ def capsnet(
     primary_squash: Squash = "hinton",
     class_squash: Squash = "hinton",
     weight_std: float = 0.1,
+    init: Init = "paper",
     decoder: bool = True,
     mask: Mask = "class",
 ) -> CapsuleNetwork:
@@ -95,6 +97,7 @@ def capsnet(
         sharing=sharing,
         class_squash=class_squash,
         weight_std=weight_std,
+        init=init,
         decoder=Decoder(n_classes=n_classes, d_in=D_CLASS, image=image, mask=mask)
         if decoder
         else None,
@@ -117,6 +120,7 @@ def tsai_dynamic_resnet(
     iterations: int = 3,
     bias: bool = False,
     weight_std: float = 0.1,
+    init: Init = "paper",
 ) -> CapsuleNetwork:
     return _network(
         image,
@@ -127,6 +131,7 @@ def tsai_dynamic_resnet(
         iterations=iterations,
         bias=bias,
         weight_std=weight_std,
+        init=init,
     )
 
 
@@ -140,6 +145,7 @@ def _network(
     iterations: int,
     bias: bool,
     weight_std: float,
+    init: Init,
     normalise: Normalise = "softmax",
     detach: Detach = "none",
     sharing: Sharing = "none",
@@ -166,7 +172,7 @@ def _network(
         weight_std=weight_std,
         **chosen,
     )
-    return CapsuleNetwork(
+    network = CapsuleNetwork(
         image=image,
         backbone=backbone,
         primary=primary,
@@ -174,3 +180,4 @@ def _network(
         layers={"classes": classes},
         decoder=decoder,
     )
+    return initialised(network, init)

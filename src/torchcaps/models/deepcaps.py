@@ -21,7 +21,8 @@ layers. With uniform routing the skip of cell 4 keeps its first, even couplings.
 The trace has two layers. `cell_4_skip`: a child is a whole map of one type, for so it routes; its
 pose is that of its capsules, one after the other (h, w, d), its activation the root mean square of
 their lengths, so that it stays below one. `classes`: the capsules of cell 4, then those of cell 3,
-each ordered (h, w, type); child i of cell 4 is parent i of the layer before plus B.
+each ordered (h, w, type); child i of cell 4 is parent i of the layer before plus B, and as a sum
+of two may be longer than one.
 
 Departures:
 1. Maps are padded by one pixel on every side. The code of [rajasegaran2019] pads an even map below
@@ -55,7 +56,6 @@ from torch import Tensor, nn
 from torchcaps.layers import Conv3dCapsules, DeconvDecoder, DenseCapsules, feature_shape
 from torchcaps.models.images import check_images
 from torchcaps.models.stack import routed_by
-from torchcaps.ops.checks import check_keep
 from torchcaps.ops.routing import Detach
 from torchcaps.ops.routing.common import capsules
 from torchcaps.ops.squash import squash
@@ -118,7 +118,6 @@ class DeepCaps(nn.Module):
         self, image: Tensor, target: Tensor | None = None, *, keep: Keep = "none"
     ) -> Output:
         """`target` [b] tells the decoder which class to draw; without it the longest is drawn."""
-        check_keep(keep)
         check_images(image, self.image, next(self.parameters()))
         skip, classes = self.layers["cell_4_skip"], self.layers["classes"]
         assert isinstance(skip, Conv3dCapsules)

@@ -35,6 +35,7 @@ from torchcaps.layers import (
     feature_shape,
     whole_map,
 )
+from torchcaps.models.balance import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import routed_by
 
@@ -51,6 +52,7 @@ def efficient_capsnet(
     iterations: int = 3,
     bias: bool = False,
     stereo: bool = False,
+    init: Init = "paper",
     decoder: bool = True,
 ) -> CapsuleNetwork:
     """`iterations` and `bias` are for routings that have them."""
@@ -67,7 +69,7 @@ def efficient_capsnet(
         **routed_by(routing, bias=bias, iterations=iterations, prior="learned", squash="exp"),
     )
     he_normal(backbone, primary)
-    return CapsuleNetwork(
+    network = CapsuleNetwork(
         image=image,
         backbone=backbone,
         primary=primary,
@@ -75,6 +77,7 @@ def efficient_capsnet(
         layers={"classes": classes},
         decoder=Decoder(n_classes=n_classes, d_in=D_CLASS, image=image) if decoder else None,
     )
+    return initialised(network, init)
 
 
 rem_eff = partial(efficient_capsnet, decoder=False)
@@ -89,6 +92,7 @@ def rem_effconv(
     iterations: int = 3,
     bias: bool = False,
     weight_std: float = 0.1,
+    init: Init = "paper",
 ) -> CapsuleNetwork:
     d_pose, types = 16, 16
     backbone = efficient_backbone(image[0], widths=(32, 64, 64, 256), strides=(2, 1, 1, 2))
@@ -117,13 +121,14 @@ def rem_effconv(
         **routed_by(routing, bias=bias, **options),
     )
     he_normal(backbone, primary)
-    return CapsuleNetwork(
+    network = CapsuleNetwork(
         image=image,
         backbone=backbone,
         primary=primary,
         primary_grid=(height, width, types),
         layers={"conv_1": windows, "classes": classes},
     )
+    return initialised(network, init)
 
 
 def he_normal(*modules: nn.Module) -> None:

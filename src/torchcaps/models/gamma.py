@@ -21,6 +21,7 @@ from functools import partial
 from torch import nn
 
 from torchcaps.layers import Decoder, PrimaryCapsules, feature_shape, sabour_backbone
+from torchcaps.models.balance import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import dense_stack
 from torchcaps.ops.routing import DetachVotes, Scale
@@ -41,13 +42,14 @@ def gamma_capsnet(
     bias: bool = True,
     detach: DetachVotes = "none",
     weight_std: float = 0.1,
+    init: Init = "paper",
     decoder: bool = True,
 ) -> CapsuleNetwork:
     backbone = sabour_backbone(image[0])
     primary = PrimaryCapsules(nn.Conv2d(256, 256, 9, stride=2), d_out=D_PRIMARY)
     channels, height, width = feature_shape(nn.Sequential(backbone, primary.projection), image)
     types = channels // D_PRIMARY
-    return CapsuleNetwork(
+    network = CapsuleNetwork(
         image=image,
         backbone=backbone,
         primary=primary,
@@ -67,6 +69,7 @@ def gamma_capsnet(
         if decoder
         else None,
     )
+    return initialised(network, init)
 
 
 rem_gamma = partial(gamma_capsnet, detach="votes", decoder=False)

@@ -35,6 +35,7 @@ from torchcaps.layers import (
     feature_shape,
     whole_map,
 )
+from torchcaps.models.balance import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import dense_stack
 from torchcaps.ops.routing import Detach
@@ -56,6 +57,7 @@ def mitterreiter_grid(
     squash: Squash = "exp",
     detach: Detach = "none",
     weight_std: float = 1.0,
+    init: Init = "paper",
     decoder: bool = True,
 ) -> CapsuleNetwork:
     n_primary, *hidden = _counts(widths)
@@ -65,7 +67,7 @@ def mitterreiter_grid(
     if n_primary * d_pose != channels:
         projection = nn.Sequential(projection, nn.Conv2d(channels, n_primary * d_pose, 1))
     sizes = {f"hidden_{depth}": (n, d_pose) for depth, n in enumerate(hidden, start=2)}
-    return CapsuleNetwork(
+    network = CapsuleNetwork(
         image=image,
         backbone=backbone,
         primary=PrimaryCapsules(projection, d_out=d_pose, squash=squash),
@@ -84,6 +86,7 @@ def mitterreiter_grid(
         ),
         decoder=Decoder(n_classes=n_classes, d_in=d_pose, image=image) if decoder else None,
     )
+    return initialised(network, init)
 
 
 def mitterreiter_5x16(
@@ -94,6 +97,7 @@ def mitterreiter_5x16(
     iterations: int = 3,
     bias: bool = False,
     weight_std: float = 1.0,
+    init: Init = "paper",
     decoder: bool = True,
 ) -> CapsuleNetwork:
     return mitterreiter_grid(
@@ -103,6 +107,7 @@ def mitterreiter_5x16(
         iterations=iterations,
         bias=bias,
         weight_std=weight_std,
+        init=init,
         decoder=decoder,
     )
 

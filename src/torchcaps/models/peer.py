@@ -27,6 +27,7 @@ from torch import nn
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import Decoder, PrimaryCapsules, feature_shape, sabour_backbone
+from torchcaps.models.balance import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import dense_stack
 from torchcaps.ops.checks import check_choice
@@ -47,9 +48,10 @@ def peer_deep_dynamic(
     bias: str = "none",
     squash: str = "hinton",
     weight_std: float = 0.1,
+    init: Init = "paper",
     decoder: bool = True,
 ) -> CapsuleNetwork:
-    return _deep(
+    network = _deep(
         image,
         n_classes,
         n_layers,
@@ -60,6 +62,7 @@ def peer_deep_dynamic(
         squash=squash,
         weight_std=weight_std,
     )
+    return initialised(network, init)
 
 
 def peer_deep_em(

@@ -1,0 +1,145 @@
+"""Balanced initialisation, ours: every routed layer starts with parents of middling length.
+
+[sabour2017] and those who followed draw W ~ N(0, 0.1²) for one routed layer. Stacked, squashed
+lengths then vanish or saturate from layer to layer and nothing is learned, whatever the routing. A
+closed form for the scale drifts with depth, so here it is measured, from the bottom up: each layer
+gets the smallest scale at which its routing gives parents of mean length `target`.
+
+The weights stay as they were drawn; a layer multiplies them by one number.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import cast
+
+import torch
+from torch import nn
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers.capsule_layer import CapsuleLayer
+from torchcaps.layers.routing import DynamicRouting
+from torchcaps.types import Capsules
+
+__all__ = ["TARGET", "balance", "find_scale", "is_squashed", "random_children"]
+
+TARGET = 0.3
+# The mean lengths between which stacks are known to learn begin here.
+LEAST = 0.2
+LARGEST = 2.0**20
+BISECTIONS = 6  # the scale to one per cent
+
+
+def balance(
+    layers: Mapping[str, nn.Module], children: Capsules, *, target: float = TARGET
+) -> Capsules:
+    """Scale the weights of stacked layers, lowest first, for these children; gives the top parents.
+
+    Between batches of children lengths differ, so take many: 64 sets of them, or 32 images. On
+    "meta" nothing is there to scale. What `weight_std` was does not matter, if it was not 0.
+
+    >>> sizes = {"n_in": 16, "d_in": 8, "n_out": 16, "d_out": 8}
+    >>> layers = {f"hidden_{depth}": DenseCapsules(**sizes) for depth in range(2, 11)}
+    >>> balance(layers, random_children(16, 8)).activation.mean()
+    tensor(0.4)
+    """
+    if not LEAST <= target <= 0.6:
+        raise TorchcapsError(f"balance needs a target between {LEAST} and 0.6, but got {target}.")
+    for name, layer in layers.items():
+        routing = getattr(layer, "routing", layer)
+        if not is_squashed(routing):
+            raise TorchcapsError(
+                f'init="balanced" sets squashed lengths, but layer {name!r} has '
+                f"{type(routing).__name__} and no squash to set them by; use dynamic or uniform "
+                f'routing with squash "hinton" or "exp", or init="paper".'
+            )
+    with torch.no_grad():
+        for name, layer in layers.items():
+            layer = cast(CapsuleLayer, layer)
+            if not layer.weight.is_meta:
+                _scale(name, layer, children, target)
+                children = layer(children).parents
+    return children
+
+
+def random_children(n: int, d: int, *, count: int = 64, seed: int = 0) -> Capsules:
+    """`count` sets of `n` poses in random directions, of lengths between 0 and 1, on the CPU.
+
+    They come from a generator of their own.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    direction = torch.randn(count, n, d, generator=generator, device="cpu", dtype=torch.float32)
+    length = torch.rand(count, n, generator=generator, device="cpu", dtype=torch.float32)
+    return Capsules(nn.functional.normalize(direction, dim=-1) * length.unsqueeze(-1), length)
+
+
+def is_squashed(module: nn.Module) -> bool:
+    """Whether it gives poses a length in [0, 1)."""
+    return getattr(module, "squash", None) in ("hinton", "exp")
+
+
+def find_scale(length: Callable[[float], float], target: float) -> float | None:
+    """The smallest scale at which `length`, which first rises, is `target`.
+
+    Routing by agreement saturates: beyond some scale couplings are one-hot and the mean length
+    falls. Where the target is above that peak, go nine tenths of the way up to it, or give up
+    (None) if this is below 0.2.
+    """
+    scales, lengths = [1.0], [length(1.0)]
+    while lengths[-1] < target and scales[-1] < LARGEST:
+        scales.append(2 * scales[-1])
+        lengths.append(length(scales[-1]))
+    if lengths[-1] < target:
+        target = 0.9 * max(lengths)
+        if target < LEAST:
+            return None
+    high = next(s for s, reached in zip(scales, lengths, strict=True) if reached >= target)
+    low = high / 2
+    while length(low) >= target:
+        low, high = low / 2, low
+        if low < 1 / LARGEST:
+            return None
+    for _ in range(BISECTIONS):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if length(middle) >= target else (middle, high)
+    return math.sqrt(low * high)
+
+
+def _scale(name: str, layer: CapsuleLayer, children: Capsules, target: float) -> None:
+    drawn = layer.weight.clone()
+    reached: list[float] = []
+
+    def length(scale: float) -> float:
+        layer.weight.copy_(drawn * scale)
+        activation = layer(children).parents.activation
+        assert activation is not None
+        reached.append(float(activation.mean()))
+        return reached[-1]
+
+    scale = find_scale(length, target)
+    layer.weight.copy_(drawn if scale is None else drawn * scale)
+    if scale is None:
+        raise TorchcapsError(_why(name, layer, target, reached))
+
+
+def _why(name: str, layer: CapsuleLayer, target: float, reached: list[float]) -> str:
+    n_in = layer.n_in
+    if layer.window is not None:
+        n_in = math.prod(layer.window.kernel) * layer.window.child_grid[-1]
+    layer_is = f"layer {name!r} ({n_in} children, {layer.n_out} parents)"
+    if max(reached) >= target:
+        reason = (
+            f"its bias alone gives it mean length {min(reached):.2f}, above {target}; leave out "
+            f'the bias, or use init="paper" with a weight_std of your own.'
+        )
+    elif layer.n_out > 4 * n_in and isinstance(layer.routing, DynamicRouting):
+        reason = (
+            f"its mean length reaches {max(reached):.2f} and never {LEAST}, because agreement "
+            f"leaves each child to few parents; use at most four parents a child, uniform routing, "
+            f'or init="paper" with a weight_std of your own.'
+        )
+    else:
+        reason = (
+            f"its mean length reaches {max(reached):.2f} and never {LEAST}; are its weights "
+            f"(weight_std=0) or its children zero?"
+        )
+    return f'init="balanced" finds no scale for {layer_is}: {reason}'

@@ -1,0 +1,77 @@
+"""Balanced initialisation of a whole network, on children that its own backbone makes."""
+
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.layers.balance import TARGET, balance, find_scale, is_squashed
+from torchcaps.layers.primary import PrimaryCapsules
+from torchcaps.models.network import CapsuleNetwork
+from torchcaps.ops.checks import check_choice
+from torchcaps.ops.squash import squash
+
+__all__ = ["Init", "balance_network", "initialised"]
+
+# How weights start: as the paper or its code has them, or balanced.
+Init = Literal["paper", "balanced"]
+
+IMAGES, CELLS, DARKNESS = 32, 7, 2.0
+
+
+def initialised(network: CapsuleNetwork, init: Init) -> CapsuleNetwork:
+    """The network, balanced if that is asked for."""
+    check_choice("init", init, get_args(Init))
+    if init == "balanced":
+        balance_network(network)
+    return network
+
+
+def balance_network(
+    network: CapsuleNetwork, *, images: Tensor | None = None, target: float = TARGET
+) -> None:
+    """Scale the projection of the primary capsules, if it is one convolution, then the weights of
+    every routed layer, so that all have mean length `target` when training starts.
+
+    Without `images` it looks at seeded smooth noise in [0, 1], between photographs and digits in
+    brightness: on real ones of either sort lengths stay between 0.2 and 0.6. Standardised or very
+    bright images make longer poses in a backbone without batch normalisation; pass some of those.
+    A network on "meta" stays as it is, and so do running statistics and random numbers.
+    """
+    weight = next(network.parameters())
+    if weight.is_meta:
+        return
+    images = _smooth_noise(network.image) if images is None else images
+    with torch.no_grad():
+        features = _untouched(network.backbone, images.to(weight))
+        if is_squashed(network.primary):
+            _scale_primary(network.primary, features, target)
+        children = _untouched(network.primary, features)
+    balance(dict(network.layers.items()), children, target=target)
+
+
+def _smooth_noise(image: tuple[int, int, int]) -> Tensor:
+    """[b, c, h, w]: random cells blown up to the size of the image."""
+    channels, height, width = image
+    generator = torch.Generator().manual_seed(0)
+    shape = (IMAGES, channels, CELLS, CELLS)
+    cells = torch.rand(shape, generator=generator, device="cpu", dtype=torch.float32)
+    return nn.functional.interpolate(cells**DARKNESS, size=(height, width), mode="bilinear")
+
+
+def _untouched(module: nn.Module, value: Tensor) -> Any:
+    """What the module gives; batch normalisation counts in a copy of its statistics."""
+    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    return torch.func.functional_call(module, buffers, value)
+
+
+def _scale_primary(primary: nn.Module, features: Tensor, target: float) -> None:
+    if not isinstance(primary, PrimaryCapsules) or type(primary.projection) is not nn.Conv2d:
+        return
+    maps = primary.projection(features)
+    pose = maps.unflatten(1, (-1, primary.d_out)).movedim(2, -1)
+    kind = primary.squash
+    scale = find_scale(lambda scale: float(squash(scale * pose, kind).norm(dim=-1).mean()), target)
+    assert scale is not None
+    for parameter in primary.projection.parameters():
+        parameter.mul_(scale)
