@@ -3,13 +3,15 @@
 import gzip
 import os
 import struct
+import zlib
 from pathlib import Path
 
 import pytest
 import torch
 
+from damage import assert_survives
 from told import text_of
-from torchcaps.data import load, mnist, read_idx
+from torchcaps.data import fashion_mnist, load, mnist, read_idx
 
 BODY = bytes(range(24))
 
@@ -93,10 +95,10 @@ def test_a_broken_file_is_told_in_one_sentence(lay, content: bytes, words: str) 
 def test_absurd_sizes_are_refused_before_anything_is_read(lay, monkeypatch, axes) -> None:
     path = lay(idx(axes, b""))
     asked = []
-    exactly = read_idx.__globals__["_exactly"]
+    exactly = read_idx.__globals__["exactly"]
     monkeypatch.setitem(
         read_idx.__globals__,
-        "_exactly",
+        "exactly",
         lambda file, count, path: asked.append(count) or exactly(file, count, path),
     )
     claimed = " × ".join(map(str, axes))
@@ -190,14 +192,57 @@ def test_a_missing_folder_and_a_missing_file_are_told(tmp_path: Path) -> None:
     assert "t10k-labels-idx1-ubyte.gz nor" in text_of(lambda: mnist(tmp_path, "test"))
 
 
+def test_files_are_found_where_others_lay_them(tmp_path: Path) -> None:
+    raw = tmp_path / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    assert mnist(folder(raw), "train").labels.tolist() == [7, 0]
+    assert mnist(tmp_path, "train").labels.tolist() == [7, 0]
+
+
+def test_images_and_labels_of_two_copies_are_not_mixed(tmp_path: Path) -> None:
+    raw = tmp_path / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    (folder(raw) / "train-images-idx3-ubyte").rename(tmp_path / "train-images-idx3-ubyte")
+    assert text_of(lambda: mnist(tmp_path, "train")) == (
+        f"neither train-labels-idx1-ubyte.gz nor train-labels-idx1-ubyte is in {tmp_path}; point "
+        f"to the folder that holds the four files of MNIST."
+    )
+
+
+def test_fashion_mnist_has_its_own_name_classes_and_folder(tmp_path: Path) -> None:
+    raw = tmp_path / "FashionMNIST" / "raw"
+    raw.mkdir(parents=True)
+    found = load("fashion-mnist", root=folder(raw).parents[1])
+    assert found.name == "fashion-mnist"
+    assert [found.class_names[label] for label in found.labels] == ["Sneaker", "T-shirt/top"]
+    assert text_of(lambda: load("mnist", root=tmp_path)) == (
+        f"neither train-images-idx3-ubyte.gz nor train-images-idx3-ubyte is in {tmp_path}; point "
+        f"to the folder that holds the four files of MNIST."
+    )
+
+
+def test_the_labels_of_the_other_set_are_told(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(mnist.__globals__["LABELS"], zlib.crc32(b"\x07\x00"), "fashion-mnist")
+    root = folder(tmp_path)
+    assert text_of(lambda: mnist(root, "train")) == (
+        f"{root / 'train-labels-idx1-ubyte.gz'} are the labels of fashion-mnist, not of mnist; "
+        f"load them under their own name."
+    )
+    assert len(fashion_mnist(root, "train")) == 2
+
+
+@pytest.mark.parametrize("name", ["train-images-idx3-ubyte", "train-labels-idx1-ubyte.gz"])
+def test_any_damage_is_a_sentence_or_a_set(tmp_path: Path, name: str) -> None:
+    root = folder(tmp_path)
+    assert_survives(root / name, lambda: mnist(root, "train"))
+
+
 @pytest.mark.data
 def test_mnist_is_the_one_that_everybody_counts() -> None:
     root = os.environ.get("TORCHCAPS_DATA")
     if root is None:
-        pytest.skip("TORCHCAPS_DATA is not set; it names the folder that holds mnist/")
-    train, test = (
-        load("mnist", split=split, root=Path(root) / "mnist") for split in ("train", "test")
-    )
+        pytest.skip("TORCHCAPS_DATA is not set; it names the folder that holds MNIST/raw")
+    train, test = (load("mnist", split=split, root=root) for split in ("train", "test"))
     assert train.images.shape == (60_000, 1, 28, 28)
     assert test.images.shape == (10_000, 1, 28, 28)
     counts = torch.bincount(test.labels).tolist()
@@ -207,3 +252,23 @@ def test_mnist_is_the_one_that_everybody_counts() -> None:
     assert abs(float(pixels.mean()) - 0.1307) < 5e-5
     assert abs(float(pixels.std()) - 0.3081) < 5e-5
     assert train.labels[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
+
+
+@pytest.mark.data
+def test_fashion_mnist_is_the_one_that_everybody_counts() -> None:
+    root = os.environ.get("TORCHCAPS_DATA")
+    if root is None:
+        pytest.skip("TORCHCAPS_DATA is not set; it names the folder that holds FashionMNIST/raw")
+    train, test = (load("fashion-mnist", split=split, root=root) for split in ("train", "test"))
+    assert torch.bincount(train.labels).tolist() == [6000] * 10
+    assert torch.bincount(test.labels).tolist() == [1000] * 10
+    # The mean and standard deviation that everybody normalises by.
+    pixels = train.images.float() / 255
+    assert abs(float(pixels.mean()) - 0.2860) < 5e-5
+    assert abs(float(pixels.std()) - 0.3530) < 5e-5
+    assert train.labels[:10].tolist() == [9, 0, 0, 3, 0, 2, 7, 2, 5, 5]
+    raw = Path(root) / "FashionMNIST" / "raw"
+    wrong = raw if raw.is_dir() else Path(root) / "fashion_mnist"
+    assert "are the labels of fashion-mnist, not of mnist;" in text_of(
+        lambda: load("mnist", root=wrong)
+    )

@@ -81,6 +81,16 @@ def test_a_pixel_that_is_no_share_of_white_is_named_with_its_image(value, span: 
     )
 
 
+def test_facts_of_another_count_are_refused() -> None:
+    images, labels = torch.zeros(2, 1, 3, 3), torch.tensor([0, 1])
+    facts = {"azimuth": torch.zeros(3)}
+    with pytest.raises(TorchcapsError) as error:
+        ImageSet("mine", images, labels, NAMES, facts=facts)
+    assert str(error.value) == (
+        "mine: the fact 'azimuth' must be [2], one an image, but came with shape [3]."
+    )
+
+
 def test_zero_and_one_and_every_byte_are_allowed() -> None:
     assert len(images_of(torch.tensor([0.0, 1.0]).reshape(2, 1, 1, 1))) == 2
     assert len(images_of(torch.arange(256, dtype=torch.uint8).reshape(256, 1, 1, 1))) == 256

@@ -97,11 +97,11 @@ def test_a_recipe_cannot_be_changed() -> None:
         (NAMES | {"validation_share": 1.0}, "validation_share: input should be less than 1"),
         (
             NAMES | {"model": "capsnt"},
-            "model: 'capsnt' is unknown; did you mean 'capsnet'? known: capsnet, mitter",
+            "model: 'capsnt' is unknown; did you mean 'capsnet'? known: gu_capsnet, gamma",
         ),
         (
             NAMES | {"data": "mnst"},
-            "data: 'mnst' is unknown; did you mean 'mnist'? known: mnist, part-whole.",
+            "data: 'mnst' is unknown; did you mean 'mnist'? known: affnist, cifar10, cifar100,",
         ),
         (NAMES | {"options": 3}, "options: input should be a valid dictionary, not 3."),
         ({"data": "mnist"}, "the recipe does not hold: model: field required."),

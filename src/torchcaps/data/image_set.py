@@ -1,7 +1,7 @@
 """What every reader and maker returns: labelled images in memory, checked once at the door."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -25,6 +25,8 @@ class ImageSet:
     class_names: tuple[str, ...]
     # Only made data knows which parts are where.
     truth: PartTruth | None = None
+    # What else a source tells of each image, by name: smallNORB's viewpoints.
+    facts: dict[str, Tensor] = field(default_factory=dict)  # each [n]
 
     def __post_init__(self) -> None:
         images, labels = self.images, self.labels
@@ -44,6 +46,12 @@ class ImageSet:
                 f"{self.name}: labels must be int64 [{len(images)}], one an image, but came as "
                 f"{labels.dtype} with shape {list(labels.shape)}."
             )
+        for name, fact in self.facts.items():
+            if fact.shape != labels.shape:
+                raise TorchcapsError(
+                    f"{self.name}: the fact {name!r} must be [{len(images)}], one an image, but "
+                    f"came with shape {list(fact.shape)}."
+                )
         n_classes = len(self.class_names)
         wrong = ((labels < 0) | (labels >= n_classes)).nonzero()
         if len(wrong):

@@ -1,0 +1,154 @@
+"""Images that are arrays already, in memory or in an .npz file."""
+
+import math
+import os
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from torchcaps.data.image_set import ImageSet
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["from_arrays", "from_npz", "tensor_of"]
+
+# What the images of one set may fill.
+MOST_BYTES = 1 << 32
+# Beyond so many, a last axis holds columns, not channels.
+MOST_CHANNELS = 4
+
+
+def from_arrays(
+    images: ArrayLike | Tensor,
+    labels: ArrayLike | Tensor,
+    class_names: Sequence[str] | None = None,
+    *,
+    name: str = "arrays",
+) -> ImageSet:
+    """Labelled images out of arrays or tensors.
+
+    images: bytes 0 to 255, or floats in [0, 1]: [n, h, w], [n, channels, h, w], or with up to four
+        channels last, [n, h, w, channels].
+    labels: whole numbers from 0, one an image.
+    class_names: by default the numbers themselves.
+
+    >>> from_arrays(torch.rand(6, 5, 4, 3), [0, 1, 2, 0, 1, 2]).image_shape
+    (3, 5, 4)
+    """
+    pixels, answers = tensor_of(images, "images", name), tensor_of(labels, "labels", name)
+    if pixels.ndim == 3:
+        pixels = pixels.unsqueeze(1)
+    elif pixels.ndim == 4 and pixels.shape[3] <= MOST_CHANNELS < pixels.shape[1]:
+        pixels = pixels.permute(0, 3, 1, 2).contiguous()
+    if pixels.dtype == torch.float64:
+        pixels = pixels.float()
+    if answers.ndim == 2 and answers.shape[1] == 1:
+        answers = answers[:, 0]
+    if answers.is_floating_point() or answers.is_complex() or answers.dtype == torch.bool:
+        raise TorchcapsError(
+            f"{name}: labels must be whole numbers from 0, but came as {answers.dtype}; convert "
+            f"them: labels.astype('int64')."
+        )
+    answers = answers.long()
+    if class_names is None:
+        most = int(answers.max()) if answers.numel() else 0
+        if not 1 <= most < 1_000_000:
+            raise TorchcapsError(
+                f"{name}: labels must count two or more classes from 0, but the largest is {most}; "
+                f"give class_names when there are more classes than these images show."
+            )
+        class_names = [str(label) for label in range(most + 1)]
+    if len(class_names) < 2:
+        raise TorchcapsError(
+            f"{name}: there must be two or more classes, but class_names holds {list(class_names)}."
+        )
+    return ImageSet(name, pixels, answers, tuple(class_names))
+
+
+def from_npz(
+    path: str | os.PathLike[str],
+    class_names: Sequence[str] | None = None,
+    *,
+    images: str = "images",
+    labels: str = "labels",
+) -> ImageSet:
+    """The two arrays of these names in an .npz file, as in `from_arrays`; never unpickled."""
+    path = Path(path)
+    if not path.is_file():
+        raise TorchcapsError(f"there is no file {path}; is the path right?")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for wanted in (images, labels):
+                if f"{wanted}.npy" not in archive.namelist():
+                    known = ", ".join(
+                        repr(each.removesuffix(".npy")) for each in archive.namelist()[:12]
+                    )
+                    raise TorchcapsError(
+                        f"{path} holds no array {wanted!r} but {known or 'nothing'}; name the two: "
+                        f"images=, labels=."
+                    )
+            values, answers = (_array(archive, f"{each}.npy", path) for each in (images, labels))
+    except TorchcapsError:
+        raise
+    except Exception as error:
+        # A damaged archive makes zipfile and numpy raise errors of many kinds.
+        why = str(error).replace("\n", " ")
+        raise TorchcapsError(
+            f"{path} could not be read as an .npz file ({why}); it is cut short, damaged or of "
+            f"another format: save it again by numpy.savez."
+        ) from None
+    return from_arrays(values, answers, class_names, name=path.stem)
+
+
+def _array(archive: zipfile.ZipFile, member: str, path: Path) -> NDArray[np.generic]:
+    size = archive.getinfo(member).file_size
+    with archive.open(member) as file:
+        shape, dtype, held = *_header(file), size - file.tell()
+    if dtype.hasobject:
+        raise TorchcapsError(
+            f"{path} holds {member} as Python objects, which only a pickle can carry; nothing of "
+            f"it was run: save it as numbers."
+        )
+    # The archive gives no more bytes than it states, so this bounds the memory.
+    if math.prod(shape) * dtype.itemsize != held or held > MOST_BYTES:
+        raise TorchcapsError(
+            f"{path} claims {' × '.join(map(str, shape))} values of {dtype} in {member}, but has "
+            f"{held} bytes for them (at most {MOST_BYTES} are read); it is damaged."
+        )
+    with archive.open(member) as file:
+        return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+
+
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
+    version = np.lib.format.read_magic(file)
+    read = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }.get(version)
+    if read is None:
+        raise ValueError(f"version {version} of its arrays is unknown")
+    shape, _, dtype = read(file)
+    return shape, dtype
+
+
+def tensor_of(values: ArrayLike | Tensor, what: str, name: str) -> Tensor:
+    """Numbers of any kind that torch knows, as a tensor."""
+    if isinstance(values, Tensor):
+        return values.detach()
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise TorchcapsError(
+            f"{name}: {what} must all have the same shape; bring them to one size first."
+        ) from None
+    if array.dtype.kind not in "buif" or array.dtype.itemsize > 8:
+        raise TorchcapsError(
+            f"{name}: {what} must be numbers, but came as {array.dtype}; convert them first."
+        )
+    # Torch reads neither the other byte order nor arrays that run backwards.
+    return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))

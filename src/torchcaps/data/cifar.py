@@ -1,0 +1,202 @@
+"""CIFAR-10 and CIFAR-100: the binary and the Python version, in a folder or as downloaded.
+
+A record of the binary version is the label (CIFAR-100: the coarse one, then the fine one) and 3072
+bytes: red, green and blue, each 32 rows of 32. The Python version pickles the same rows with a list
+of labels. https://www.cs.toronto.edu/~kriz/cifar.html
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from torchcaps.data.image_set import ImageSet
+from torchcaps.data.packed import tar_members, whole
+from torchcaps.data.plain_pickle import read_pickle
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["cifar10", "cifar100"]
+
+Bytes = NDArray[np.uint8]
+
+PIXELS = 3 * 32 * 32
+# The longest file is CIFAR-100's for training in the Python version: 155 megabytes.
+MOST_BYTES = 1 << 28
+
+
+@dataclass(frozen=True)
+class _Version:
+    """How the authors named one version's archive, folder and files."""
+
+    archive: str
+    folder: str
+    files: dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class _Layout:
+    name: str
+    class_names: tuple[str, ...]
+    # In a record of the binary version the wanted label is the last of so many.
+    label_bytes: int
+    label_key: str
+    binary: _Version
+    python: _Version
+
+
+_BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
+
+_TEN = _Layout(
+    name="cifar10",
+    class_names=(
+        *("airplane", "automobile", "bird", "cat", "deer"),
+        *("dog", "frog", "horse", "ship", "truck"),
+    ),
+    label_bytes=1,
+    label_key="labels",
+    binary=_Version(
+        "cifar-10-binary.tar.gz",
+        "cifar-10-batches-bin",
+        {"train": tuple(f"{batch}.bin" for batch in _BATCHES), "test": ("test_batch.bin",)},
+    ),
+    python=_Version(
+        "cifar-10-python.tar.gz",
+        "cifar-10-batches-py",
+        {"train": _BATCHES, "test": ("test_batch",)},
+    ),
+)
+
+_FINE = """
+apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly
+camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile
+cup dinosaur dolphin elephant flatfish forest fox girl hamster house kangaroo keyboard lamp
+lawn_mower leopard lion lizard lobster man maple_tree motorcycle mountain mouse mushroom oak_tree
+orange orchid otter palm_tree pear pickup_truck pine_tree plain plate poppy porcupine possum
+rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper snail snake spider
+squirrel streetcar sunflower sweet_pepper table tank telephone television tiger tractor train
+trout tulip turtle wardrobe whale willow_tree wolf woman worm
+"""
+
+_HUNDRED = _Layout(
+    name="cifar100",
+    class_names=tuple(_FINE.split()),
+    label_bytes=2,
+    label_key="fine_labels",
+    binary=_Version(
+        "cifar-100-binary.tar.gz",
+        "cifar-100-binary",
+        {"train": ("train.bin",), "test": ("test.bin",)},
+    ),
+    python=_Version(
+        "cifar-100-python.tar.gz",
+        "cifar-100-python",
+        {"train": ("train",), "test": ("test",)},
+    ),
+)
+
+
+def cifar10(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
+    """CIFAR-10 out of its files, the folder above them, or one of its two archives."""
+    return _read(_TEN, Path(root), split)
+
+
+def cifar100(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
+    """CIFAR-100 with its hundred fine classes; root as in `cifar10`."""
+    return _read(_HUNDRED, Path(root), split)
+
+
+def _read(layout: _Layout, root: Path, split: str) -> ImageSet:
+    version, contents = _contents(layout, root, split)
+    parse = _binary if version is layout.binary else _python
+    images, labels = zip(*(parse(layout, path, content) for path, content in contents), strict=True)
+    counts = [len(batch) for batch in labels]
+    if len(set(counts)) > 1:
+        raise TorchcapsError(
+            f"the {len(counts)} batches of {layout.name} in {root} hold {counts} images, which "
+            f"should be equally many; the smaller ones are cut short: fetch them again."
+        )
+    pixels = torch.from_numpy(np.concatenate(images)).reshape(-1, 3, 32, 32)
+    answers = torch.from_numpy(np.concatenate(labels)).long()
+    return ImageSet(layout.name, pixels, answers, layout.class_names)
+
+
+def _contents(
+    layout: _Layout, root: Path, split: str
+) -> tuple[_Version, Iterator[tuple[Path, bytearray]]]:
+    """The version that is there, and its files of this split, read one at a time."""
+    versions = (layout.binary, layout.python)
+    for version in versions:
+        names = version.files[split]
+        for folder in (root, root / version.folder):
+            if (folder / names[0]).is_file():
+                paths = [folder / name for name in names]
+                return version, ((path, whole(path, most=MOST_BYTES)) for path in paths)
+    for archive in (root, *(root / version.archive for version in versions)):
+        if archive.is_file():
+            return _unpacked(versions, archive, split)
+    raise TorchcapsError(
+        f"{layout.name} is not in {root}; point to the folder that holds {layout.binary.archive}, "
+        f"{layout.python.archive}, or the folder unpacked from either."
+    )
+
+
+def _unpacked(
+    versions: tuple[_Version, ...], archive: Path, split: str
+) -> tuple[_Version, Iterator[tuple[Path, bytearray]]]:
+    inside = [[f"{each.folder}/{name}" for name in each.files[split]] for each in versions]
+    wanted = [name for names in inside for name in names]
+    found = tar_members(archive, wanted, most=MOST_BYTES)
+    for version, names in zip(versions, inside, strict=True):
+        if all(name in found for name in names):
+            return version, ((archive / name, found.pop(name)) for name in names)
+    raise TorchcapsError(
+        f"{archive} lacks {' and '.join(names[-1] for names in inside)}, of which it "
+        f"should hold one; it is another archive, or cut short: fetch it again."
+    )
+
+
+def _binary(layout: _Layout, path: Path, content: bytearray) -> tuple[Bytes, Bytes]:
+    record = layout.label_bytes + PIXELS
+    if not content or len(content) % record:
+        raise TorchcapsError(
+            f"{path} holds {len(content)} bytes, which is no whole number of images of {record} "
+            f"bytes; it is cut short, or not of {layout.name}: fetch it again."
+        )
+    rows = np.frombuffer(content, np.uint8).reshape(-1, record)
+    return rows[:, layout.label_bytes :], rows[:, layout.label_bytes - 1]
+
+
+def _python(layout: _Layout, path: Path, content: bytearray) -> tuple[Bytes, NDArray[np.integer]]:
+    found = read_pickle(content, path)
+    batch = found if isinstance(found, dict) else {}
+    data, labels = (_entry(batch, key) for key in ("data", layout.label_key))
+    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape[1:] != (PIXELS,):
+        told = f"bytes of shape {list(data.shape)}" if isinstance(data, np.ndarray) else "no array"
+        raise TorchcapsError(
+            f"{path} should hold 'data', rows of {PIXELS} bytes, but has {told}; it is no batch of "
+            f"{layout.name}."
+        )
+    most = len(layout.class_names)
+    if not isinstance(labels, list) or not all(
+        type(label) is int and 0 <= label < most for label in labels
+    ):
+        raise TorchcapsError(
+            f"{path} should hold {layout.label_key!r}, a list of numbers from 0 to {most - 1}, but "
+            f"has something else there; it is damaged or no batch of {layout.name}."
+        )
+    if len(labels) != len(data):
+        raise TorchcapsError(
+            f"{path} holds {len(data)} images but {len(labels)} labels; it is damaged: fetch it "
+            f"again."
+        )
+    return data, np.array(labels)
+
+
+def _entry(batch: dict[object, object], key: str) -> object:
+    """Python 2 wrote keys as bytes."""
+    return batch.get(key, batch.get(key.encode()))

@@ -1,0 +1,268 @@
+"""A folder of pictures: one folder a class, named after it, with the class's pictures inside.
+
+Needs pillow, the extra [data]. Pictures of every mode become 1 channel or 3; transparent places
+become white, as on a page; photographs stand upright, as their camera noted.
+"""
+
+import hashlib
+import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from torchcaps.data.arrays import MOST_BYTES
+from torchcaps.data.image_set import ImageSet
+from torchcaps.errors import TorchcapsError, nearest
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+__all__ = ["image_folder", "pixels_of"]
+
+Split = Literal["train", "val", "test"]
+Size = tuple[int, int]
+Files = list[tuple[Path, int]]
+
+SPLITS = ("train", "val", "test")
+# Pillow knows many more formats; some of them start other programs to be read.
+FORMATS = {
+    **{".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".bmp": "BMP", ".webp": "WEBP"},
+    **{".tif": "TIFF", ".tiff": "TIFF", ".ppm": "PPM", ".pgm": "PPM"},
+}
+GREY = ("1", "L", "LA", "I;16", "I;16B", "I;16L")
+_TURNED = (5, 6, 7, 8)
+_ORIENTATION = 0x0112
+
+
+def image_folder(
+    root: str | PathLike[str],
+    split: Split = "train",
+    *,
+    size: Size | None = None,
+    channels: Literal[1, 3] | None = None,
+    test_share: float = 0.2,
+    seed: int = 0,
+) -> ImageSet:
+    """The pictures root/class/*.png (jpg, bmp, webp, tiff, ppm), or root/split/class/*.png.
+
+    split: the folder train, val or test below root; a missing test is read from val. Without such
+        folders, test is a share of each class, train is the rest, and there is no val.
+    size: (height, width) to which every picture is stretched; not needed when all have one size.
+    channels: 1 or 3; by default 1 when all pictures are grey.
+    test_share, seed: how much of a class is test, where no folder says it, and which draw; whether
+        a picture is drawn depends on the seed and on the names of the class's pictures alone.
+    """
+    root = Path(root)
+    if size is not None and not (len(size) == 2 and all(1 <= side <= 4096 for side in size)):
+        raise TorchcapsError(f"size must be (height, width), each from 1 to 4096, got {size}.")
+    if channels not in (None, 1, 3):
+        raise TorchcapsError(f"channels must be 1 or 3, got {channels}.")
+    class_names, files = _files(root, split, test_share, seed)
+    measures = [_measure(path) for path, _ in files]
+    height, width = size or _common_size(files, [each for each, _ in measures])
+    if channels is None:
+        channels = 1 if all(mode in GREY for _, mode in measures) else 3
+    shape = (len(files), channels, height, width)
+    if math.prod(shape) > MOST_BYTES:
+        raise TorchcapsError(
+            f"{len(files)} pictures of {height} × {width} would fill "
+            f"{math.prod(shape) / 2**30:.0f} GiB of memory; give a smaller size=(height, width)."
+        )
+    images = torch.empty(shape, dtype=torch.uint8)
+    for at, (path, _) in enumerate(files):
+        images[at] = torch.from_numpy(_pixels(path, channels, (height, width)))
+    labels = torch.tensor([label for _, label in files])
+    return ImageSet(root.resolve().name, images, labels, class_names)
+
+
+def pixels_of(
+    image: "Image.Image", channels: Literal[1, 3] | None = None, size: Size | None = None
+) -> NDArray[np.uint8]:
+    """A picture of any mode as bytes [channels, h, w]; by default grey ones keep one channel."""
+    from PIL import Image
+
+    if channels is None:
+        channels = 1 if image.mode in GREY else 3
+    if image.mode in ("I", "F"):
+        raise TorchcapsError(
+            f"pixels of mode {image.mode} have no known white; save them with 8 or 16 bits."
+        )
+    if image.mode.startswith("I;16"):
+        # Pillow would cut off what is brighter than 255.
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.has_transparency_data:
+        page = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(page, image.convert("RGBA"))
+    # Some modes can only become grey by way of colours.
+    image = image if image.mode == "L" else image.convert("RGB")
+    image = image.convert("L" if channels == 1 else "RGB")
+    if size is not None and image.size != size[::-1]:
+        image = image.resize(size[::-1], Image.Resampling.BILINEAR)
+    pixels = np.array(image)
+    return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)
+
+
+def _files(root: Path, split: str, test_share: float, seed: int) -> tuple[tuple[str, ...], Files]:
+    """The classes, and every picture of the split with its class."""
+    if split not in SPLITS:
+        raise TorchcapsError(f"split={split!r} is unknown; {nearest(split, SPLITS)}.")
+    if not 0 < test_share < 1:
+        raise TorchcapsError(f"test_share must lie between 0 and 1, got {test_share}.")
+    if not root.is_dir():
+        raise TorchcapsError(
+            f"there is no folder {root}; point to the one that holds a folder of pictures for each "
+            f"class."
+        )
+    home = root.resolve()
+    parts = {path.name: path for path in _folders(root, home)}
+    if "train" in parts and set(parts) <= set(SPLITS) and _folders(parts["train"], home):
+        part = parts.get(split, parts.get("val") if split == "test" else None)
+        if part is None:
+            raise TorchcapsError(
+                f"{root} has the folders {', '.join(sorted(parts))} but no {split}; add it, or "
+                f"take the folders of classes out of train for a share of each."
+            )
+        class_names = _classes(parts["train"], home)
+        for name in (path.name for path in _folders(part, home)):
+            if name not in class_names:
+                raise TorchcapsError(
+                    f"{part} has a class {name!r}, which {parts['train']} lacks; "
+                    f"{nearest(name, class_names)}."
+                )
+        chosen = [_pictures(part / name, home) for name in class_names if (part / name).is_dir()]
+    elif split == "val":
+        raise TorchcapsError(
+            f"{root} has no folders train and val; validation images come out of the training "
+            f"ones: data.hold_out."
+        )
+    else:
+        class_names = _classes(root, home)
+        chosen = [
+            _share(_pictures(root / name, home), split, test_share, seed) for name in class_names
+        ]
+    files = [(path, class_names.index(path.parent.name)) for each in chosen for path in each]
+    return class_names, files
+
+
+def _folders(folder: Path, home: Path) -> list[Path]:
+    return [path for path in _inside(folder, home) if path.is_dir()]
+
+
+def _classes(folder: Path, home: Path) -> tuple[str, ...]:
+    names = tuple(path.name for path in _folders(folder, home))
+    if len(names) < 2:
+        told = f"only one, {names[0]!r}" if names else "none"
+        raise TorchcapsError(
+            f"{folder} should hold a folder of pictures for each of two or more classes, but holds "
+            f"{told}; point to the folder above the classes."
+        )
+    return names
+
+
+def _pictures(folder: Path, home: Path) -> list[Path]:
+    found = [path for path in _inside(folder, home) if path.suffix.lower() in FORMATS]
+    if not found:
+        raise TorchcapsError(
+            f"{folder} holds no pictures ({' '.join(FORMATS)}); fill it, or take it away."
+        )
+    return found
+
+
+def _inside(folder: Path, home: Path) -> list[Path]:
+    """What lies in a folder, by name and without hidden things; no link may lead out of home."""
+    found = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    for path in found:
+        if path.is_symlink() and not _stays(path, home):
+            raise TorchcapsError(
+                f"{path} is a link that leaves {home} or goes round in a ring; copy what it points "
+                f"to, or take it away."
+            )
+    return found
+
+
+def _stays(link: Path, home: Path) -> bool:
+    try:
+        return link.resolve().is_relative_to(home)
+    except (OSError, RuntimeError):
+        # A ring: what is raised depends on the version of Python.
+        return False
+
+
+def _share(pictures: list[Path], split: str, test_share: float, seed: int) -> list[Path]:
+    if len(pictures) < 2:
+        raise TorchcapsError(
+            f"{pictures[0].parent} holds one picture; train and test need at least one each."
+        )
+    count = min(max(1, round(test_share * len(pictures))), len(pictures) - 1)
+    drawn = sorted(pictures, key=lambda path: _draw(path, seed))[:count]
+    return sorted(drawn) if split == "test" else sorted(set(pictures) - set(drawn))
+
+
+def _draw(path: Path, seed: int) -> bytes:
+    name = f"{seed}/{path.parent.name}/{path.name}"
+    return hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
+
+
+def _common_size(files: Files, sizes: list[Size]) -> Size:
+    for (path, _), size in zip(files, sizes, strict=True):
+        if size != sizes[0]:
+            raise TorchcapsError(
+                f"{files[0][0]} has {sizes[0][0]} × {sizes[0][1]} pixels and {path} has "
+                f"{size[0]} × {size[1]}; choose one size for all: "
+                f"data.image_folder(root, size=(height, width))."
+            )
+    return sizes[0]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator["Image.Image"]:
+    """A picture whose header alone has been read; its damage is told in one sentence."""
+    try:
+        from PIL import Image
+    except ModuleNotFoundError:
+        raise TorchcapsError(
+            "pictures are read by pillow, which comes with the extra [data]: "
+            "pip install 'torchcaps[data]'."
+        ) from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path, formats=[FORMATS[path.suffix.lower()]]) as image:
+                yield image
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise TorchcapsError(
+            f"{path} claims more than {Image.MAX_IMAGE_PIXELS} pixels, Pillow's limit; it is a "
+            f"bomb, or needs to be made smaller."
+        ) from None
+    except TorchcapsError as error:
+        raise TorchcapsError(f"{path}: {error}") from None
+    except Exception as error:
+        # What a damaged picture makes Pillow raise is not limited to any kind.
+        why = str(error).replace(str(path), "it").replace("\n", " ")
+        raise TorchcapsError(
+            f"{path} could not be read as a picture ({why}); it is cut short, damaged or of "
+            f"another format: save it again."
+        ) from None
+
+
+def _measure(path: Path) -> tuple[Size, str]:
+    with _opened(path) as image:
+        width, height = image.size
+        if image.getexif().get(_ORIENTATION) in _TURNED:
+            width, height = height, width
+        return (height, width), image.mode
+
+
+def _pixels(path: Path, channels: Literal[1, 3], size: Size) -> NDArray[np.uint8]:
+    with _opened(path) as image:
+        from PIL import ImageOps
+
+        return pixels_of(ImageOps.exif_transpose(image), channels, size)

@@ -1,0 +1,346 @@
+"""MATLAB files of level 5, as far as SVHN and affNIST need them: numeric arrays, maybe in a struct.
+
+A file is a header of 128 bytes and a row of elements: a tag (type, number of bytes) and the bytes,
+filled up to a multiple of 8; up to 4 bytes may lie in the tag itself. An array is an element of
+elements: flags, sizes, name, values. An element may be zlib-compressed. Numbers lie column by
+column, often in a narrower type than the array's. MAT-File Format, The MathWorks,
+https://www.mathworks.com/help/pdf_doc/matlab/matfile_format.pdf
+"""
+
+import math
+import os
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from torchcaps.data.idx import DIGITS
+from torchcaps.data.image_set import ImageSet
+from torchcaps.data.packed import CHUNK, Readable, exactly, opened
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["affnist", "read_mat", "svhn"]
+
+# Twice affNIST's test images, which are the largest array of the two sets.
+MOST_BYTES = 1 << 30
+
+_INT8, _INT32, _UINT32, _MATRIX, _COMPRESSED = 1, 5, 6, 14, 15
+_STRUCT = 2
+_NUMERIC = range(6, 16)
+_COMPLEX = 0x0800
+# How values are stored, by the type of their element.
+_STORED = {
+    **{1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4"},
+    **{9: "f8", 12: "i8", 13: "u8"},
+}
+
+
+class _Tag(NamedTuple):
+    kind: int
+    size: int
+    # The bytes of a small element, which lie in the tag.
+    small: bytes | None
+
+
+def read_mat(path: str | os.PathLike[str], wanted: Sequence[str]) -> dict[str, NDArray[np.number]]:
+    """Some numeric arrays of a MATLAB file, in the type that they are stored in.
+
+    wanted: names of variables, or of fields of a struct: `name.field`.
+    """
+    path = Path(path)
+    found: dict[str, NDArray[np.number]] = {}
+    seen: list[str] = []
+    with opened(path) as file:
+        order = _byte_order(bytes(file.read(128)), path)
+        size = os.fstat(file.fileno()).st_size
+        while (start := file.tell()) < size:
+            kind, count = struct.unpack(f"{order}II", exactly(file, 8, path))
+            end = start + 8 + count
+            if end > size:
+                raise TorchcapsError(
+                    f"{path} has {size} bytes, but an element in it ends at byte {end}; it is cut "
+                    f"short: fetch it again."
+                )
+            inflated = _Inflated(file, count, path)
+            source: Readable = inflated if kind == _COMPRESSED else file
+            if kind == _COMPRESSED:
+                kind, count = struct.unpack(f"{order}II", exactly(inflated, 8, path))
+            if kind == _MATRIX:
+                reader = _Reader(source, count, order, path)
+                if reader.variable(wanted, seen, found) and source is inflated:
+                    inflated.finish()
+            # What nobody wants is passed over, packed as it is.
+            file.seek(end)
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        held = ", ".join(seen[:12]) or "nothing"
+        raise TorchcapsError(
+            f"{path} lacks {' and '.join(missing)}; it holds {held}: it is another file."
+        )
+    return found
+
+
+def _byte_order(header: bytes, path: Path) -> Literal["<", ">"]:
+    if header[124:128] == b"\x00\x02IM" or header.startswith(b"\x89HDF"):
+        raise TorchcapsError(
+            f"{path} is a MATLAB 7.3 file, which is HDF5 inside; save it again with -v7."
+        )
+    version = {b"\x00\x01IM": "<", b"\x01\x00MI": ">"}
+    order = version.get(header[124:128])
+    if order == "<":
+        return "<"
+    if order == ">":
+        return ">"
+    raise TorchcapsError(
+        f"{path} should have 00 01 49 4d, the mark of a MATLAB 5 file, at byte 124, but has "
+        f"{header[124:128].hex(' ') or 'nothing'}; it is another format, or damaged."
+    )
+
+
+class _Inflated:
+    """The bytes of a zlib stream in the next `count` of a file, made as they are asked for."""
+
+    def __init__(self, file: IO[bytes], count: int, path: Path) -> None:
+        self.file, self.left, self.path = file, count, path
+        self.stream = zlib.decompressobj()
+
+    def read(self, count: int, /) -> bytes:
+        while not self.stream.eof:
+            packed = self.stream.unconsumed_tail
+            if not packed:
+                packed = self.file.read(min(CHUNK, self.left))
+                self.left -= len(packed)
+            # A count of 0 would lift the limit.
+            values = self.stream.decompress(packed, max(count, 1))
+            if values or not packed:
+                return values
+        return b""
+
+    def finish(self) -> None:
+        """See that the stream ends here; its checksum is compared on the way."""
+        if self.read(1) or not self.stream.eof:
+            raise TorchcapsError(
+                f"{self.path} packs more, or less, than the array that it announces; it is "
+                f"damaged: fetch it again."
+            )
+
+
+class _Reader:
+    """The elements inside one array, which has `left` bytes more."""
+
+    def __init__(self, source: Readable, left: int, order: Literal["<", ">"], path: Path) -> None:
+        self.source, self.left, self.order, self.path = source, left, order, path
+
+    def damaged(self, what: str) -> TorchcapsError:
+        return TorchcapsError(f"{self.path} has {what}; it is damaged: fetch it again.")
+
+    def take(self, count: int) -> bytearray:
+        if count > self.left:
+            raise self.damaged(f"an element of {count} bytes where only {self.left} are left")
+        self.left -= count
+        return exactly(self.source, count, self.path)
+
+    def skip(self, count: int) -> None:
+        while count > 0:
+            count -= len(self.take(min(CHUNK, count)))
+
+    def tag(self) -> _Tag:
+        head = bytes(self.take(8))
+        kind, count = struct.unpack(f"{self.order}II", head)
+        if kind >> 16 > 4:
+            raise self.damaged(f"an element of {kind >> 16} bytes that should fit into its tag")
+        if kind >> 16:
+            return _Tag(kind & 0xFFFF, kind >> 16, head[4 : 4 + (kind >> 16)])
+        return _Tag(kind, count, None)
+
+    def body(self, tag: _Tag) -> bytes | bytearray:
+        if tag.small is not None:
+            return tag.small
+        values = self.take(tag.size)
+        # The last element of all is sometimes left unfilled.
+        self.skip(min(-tag.size % 8, self.left))
+        return values
+
+    def short(self, kind: int, most: int, what: str) -> bytes:
+        """A short element of a stated type: flags, sizes or names."""
+        tag = self.tag()
+        if tag.kind != kind or tag.size > most:
+            raise self.damaged(
+                f"an element of type {tag.kind} with {tag.size} bytes where {what} belong"
+            )
+        return bytes(self.body(tag))
+
+    def head(self) -> tuple[int, tuple[int, ...], str]:
+        """Flags and class, sizes, and name of an array."""
+        flags = self.short(_UINT32, 8, "flags")
+        if len(flags) != 8:
+            raise self.damaged(f"flags of {len(flags)} bytes")
+        sizes = self.short(_INT32, 4 * 8, "sizes")
+        if len(sizes) < 8 or len(sizes) % 4:
+            raise self.damaged(f"sizes of {len(sizes)} bytes")
+        name = self.short(_INT8, 256, "names")
+        (flag,) = struct.unpack(f"{self.order}I", flags[:4])
+        shape = struct.unpack(f"{self.order}{len(sizes) // 4}i", sizes)
+        return flag, shape, name.decode("latin-1")
+
+    def variable(
+        self, wanted: Sequence[str], seen: list[str], found: dict[str, NDArray[np.number]]
+    ) -> bool:
+        """Read a variable when it is wanted, itself or a field of it."""
+        flag, shape, name = self.head()
+        seen.append(name.encode("unicode_escape").decode())
+        if flag & 0xFF == _STRUCT and any(each.startswith(f"{name}.") for each in wanted):
+            self.fields(name, shape, wanted, seen, found)
+            return True
+        if name in wanted:
+            found[name] = self.numbers(name, flag, shape)
+            return True
+        return False
+
+    def fields(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        wanted: Sequence[str],
+        seen: list[str],
+        found: dict[str, NDArray[np.number]],
+    ) -> None:
+        if self.left > MOST_BYTES:
+            raise self.damaged(f"a struct {name} of {self.left} bytes (at most {MOST_BYTES})")
+        if math.prod(shape) != 1:
+            raise self.damaged(f"{' × '.join(map(str, shape))} structs {name} where one belongs")
+        length = self.short(_INT32, 4, "lengths of names")
+        (width,) = struct.unpack(f"{self.order}i", length) if len(length) == 4 else (0,)
+        names = self.short(_INT8, 64 * 64, "names of fields")
+        if not 0 < width <= 64 or len(names) % width:
+            raise self.damaged(f"names of fields of {width} letters in {len(names)} bytes")
+        for at in range(0, len(names), width):
+            field = names[at : at + width].split(b"\0")[0].decode("latin-1")
+            full = f"{name}.{field}"
+            seen.append(full.encode("unicode_escape").decode())
+            tag = self.tag()
+            if tag.kind != _MATRIX or tag.small is not None:
+                raise self.damaged(
+                    f"an element of type {tag.kind} where the field {field!r} belongs"
+                )
+            if full not in wanted:
+                self.skip(tag.size)
+                continue
+            if tag.size > self.left:
+                raise self.damaged(f"a field {field!r} longer than its struct")
+            inner = _Reader(self.source, tag.size, self.order, self.path)
+            self.left -= tag.size
+            flag, sizes, _ = inner.head()
+            found[full] = inner.numbers(full, flag, sizes)
+            inner.skip(inner.left)
+
+    def numbers(self, name: str, flag: int, shape: tuple[int, ...]) -> NDArray[np.number]:
+        if flag & 0xFF not in _NUMERIC or flag & _COMPLEX:
+            raise TorchcapsError(
+                f"{self.path} holds {name} as text, cells or another kind, where plain numbers "
+                f"belong; it is another file."
+            )
+        tag = self.tag()
+        if tag.kind not in _STORED:
+            raise self.damaged(f"values of the unknown type {tag.kind} in {name}")
+        dtype = np.dtype(self.order + _STORED[tag.kind])
+        claimed = math.prod(shape) * dtype.itemsize
+        if min(shape) < 1 or claimed != tag.size or claimed > MOST_BYTES:
+            raise self.damaged(
+                f"{' × '.join(map(str, shape))} values of {dtype.itemsize} bytes in {name}, but "
+                f"{tag.size} bytes for them (at most {MOST_BYTES} are read)"
+            )
+        return np.frombuffer(self.body(tag), dtype).reshape(shape, order="F")
+
+
+def svhn(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
+    """SVHN's cropped digits, out of the folder that holds train_32x32.mat and test_32x32.mat.
+
+    The digit 0 has label 10 there, and 0 here. http://ufldl.stanford.edu/housenumbers/
+    """
+    path = _file(
+        Path(root), (f"{split}_32x32.mat",), ("SVHN", "svhn"), "train_32x32.mat and test_32x32.mat"
+    )
+    found = read_mat(path, ("X", "y"))
+    # [row, column, channel, image], the row running fastest.
+    images = _bytes_of(path, "X", found["X"], (32, 32, 3))
+    labels = _labels_of(path, "y", found["y"], range(1, 11)) % 10
+    return ImageSet("svhn", torch.from_numpy(images.transpose(3, 2, 0, 1).copy()), labels, DIGITS)
+
+
+def affnist(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
+    """affNIST out of the folder that holds test.mat or test_batches, and those for training.
+
+    A column of 1600 numbers is an image, row by row. For training: training_and_validation_batches,
+    else training_batches; the single files `training_and_validation.mat` and `training.mat` of the
+    centred version are read too. https://www.cs.toronto.edu/~tijmen/affNIST/
+    """
+    stems = {"train": ("training_and_validation", "training"), "test": ("test",)}[split]
+    names = [name for stem in stems for name in (f"{stem}.mat", f"{stem}_batches/1.mat")]
+    path = _file(
+        Path(root), names, ("affNIST", "affnist"), "test.mat or training_and_validation_batches"
+    )
+    paths = _batches(path.parent) if path.name == "1.mat" else [path]
+    images, labels = zip(*map(_affnist_batch, paths), strict=True)
+    return ImageSet("affnist", torch.cat(images), torch.cat(labels), DIGITS)
+
+
+def _affnist_batch(path: Path) -> tuple[torch.Tensor, torch.Tensor]:
+    pixels, label = "affNISTdata.image", "affNISTdata.label_int"
+    found = read_mat(path, (pixels, label))
+    images = _bytes_of(path, pixels, found[pixels], (1600,))
+    return (
+        torch.from_numpy(np.ascontiguousarray(images.T)).reshape(-1, 1, 40, 40),
+        _labels_of(path, label, found[label], range(10)),
+    )
+
+
+def _file(root: Path, names: Sequence[str], folders: Sequence[str], holds: str) -> Path:
+    for folder in (root, *(root / each for each in folders)):
+        for name in names:
+            if (folder / name).is_file():
+                return folder / name
+    raise TorchcapsError(
+        f"{' or '.join(names)} is not in {root}; point to the folder that holds {holds}."
+    )
+
+
+def _batches(folder: Path) -> list[Path]:
+    """1.mat, 2.mat and so on, in this order."""
+    numbers = sorted(int(path.stem) for path in folder.glob("*.mat") if path.stem.isdecimal())
+    if numbers != list(range(1, len(numbers) + 1)):
+        missing = min(set(range(1, numbers[-1])) - set(numbers), default=0)
+        raise TorchcapsError(
+            f"{folder} holds batches up to {numbers[-1]}.mat, but lacks {missing}.mat; fetch it."
+        )
+    return [folder / f"{number}.mat" for number in numbers]
+
+
+def _bytes_of(
+    path: Path, name: str, values: NDArray[np.number], shape: tuple[int, ...]
+) -> NDArray[np.uint8]:
+    if values.dtype != np.uint8 or values.shape[:-1] != shape:
+        told = " × ".join(map(str, (*shape, "n")))
+        raise TorchcapsError(
+            f"{path} should hold {name} as {told} bytes, but has {values.dtype.name} of "
+            f"{' × '.join(map(str, values.shape))}; it is another file."
+        )
+    return values.astype(np.uint8, copy=False)
+
+
+def _labels_of(path: Path, name: str, values: NDArray[np.number], known: range) -> torch.Tensor:
+    flat = values.reshape(-1)
+    # NaN is none of them either.
+    wrong = ~np.isin(flat, known)
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise TorchcapsError(
+            f"{path} should hold {name} from {known[0]} to {known[-1]}, but image {at} has "
+            f"{flat[at]}; it is damaged or another file."
+        )
+    return torch.from_numpy(flat.astype(np.int64))

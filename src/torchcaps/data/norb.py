@@ -1,0 +1,109 @@
+"""smallNORB: toys seen by two cameras, from 162 directions, in 6 lightings.
+
+Three files a split, in a little-endian format of their own, gzipped or not: a mark that tells the
+type, the number of axes, their sizes (at least three, the rest filled up with ones), the values
+with the last axis running fastest. https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/
+"""
+
+import math
+import os
+import struct
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from torchcaps.data.image_set import ImageSet
+from torchcaps.data.packed import either, exactly, opened
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["smallnorb"]
+
+CLASSES = ("animal", "human", "airplane", "truck", "car")
+STEMS = {
+    "train": "smallnorb-5x46789x9x18x6x2x96x96-training",
+    "test": "smallnorb-5x01235x9x18x6x2x96x96-testing",
+}
+# The real files hold 24,300 pairs; four times as many are not believed.
+MOST_VALUES = 4 * 24_300 * 2 * 96 * 96
+
+_BYTES, _INTEGERS = 0x1E3D4C55, 0x1E3D4C54
+_STORED = {_BYTES: "<u1", _INTEGERS: "<i4"}
+
+# Each fact's name, how many values it has as written, and what a step of it means.
+_FACTS = (
+    ("instance", range(10), lambda step: step),
+    ("elevation", range(9), lambda step: 30 + 5 * step),
+    ("azimuth", range(0, 36, 2), lambda step: 10 * step),
+    ("lighting", range(6), lambda step: step),
+)
+
+
+def smallnorb(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
+    """smallNORB out of the folder that holds its six files, as published.
+
+    The two cameras are the two channels. `facts` holds the toy's `instance`, the camera's
+    `elevation` (30 to 70) and `azimuth` (0 to 340) in degrees, and the `lighting`.
+    """
+    folders = ("smallNORB", "smallnorb")
+    holds = "the -dat.mat, -cat.mat and -info.mat files of smallNORB"
+    pictures = either(Path(root), f"{STEMS[split]}-dat.mat", folders=folders, holds=holds)
+    answers, info = (
+        either(pictures.parent, f"{STEMS[split]}-{kind}.mat", holds=holds)
+        for kind in ("cat", "info")
+    )
+    images = torch.from_numpy(_matrix(pictures, _BYTES, (2, 96, 96)))
+    labels = torch.from_numpy(_matrix(answers, _INTEGERS, ())).long()
+    facts = _facts(info, _matrix(info, _INTEGERS, (4,)))
+    return ImageSet("smallnorb", images, labels, CLASSES, facts=facts)
+
+
+def _facts(path: Path, written: NDArray[np.integer]) -> dict[str, torch.Tensor]:
+    found = {}
+    for column, (name, known, meaning) in enumerate(_FACTS):
+        steps = written[:, column]
+        wrong = ~np.isin(steps, known)
+        if wrong.any():
+            at = int(wrong.argmax())
+            raise TorchcapsError(
+                f"{path} gives image {at} the {name} {steps[at]}, where {known[0]} to {known[-1]} "
+                f"in steps of {known.step} are known; it is damaged: fetch it again."
+            )
+        found[name] = torch.from_numpy(meaning(steps.astype(np.int64)))
+    return found
+
+
+def _matrix(path: Path, mark: int, shape: tuple[int, ...]) -> NDArray[np.integer]:
+    """One file's values [n, *shape], writable."""
+    axes = 1 + len(shape)
+    with opened(path) as file:
+        begin = file.read(4)
+        if begin != struct.pack("<I", mark):
+            raise TorchcapsError(
+                f"{path} should begin with {struct.pack('<I', mark).hex(' ')}, the mark of a "
+                f"binary matrix of {'bytes' if mark == _BYTES else 'integers'}, but begins with "
+                f"{begin.hex(' ') or 'nothing'}; is it another of the three files, or a MATLAB "
+                f"file?"
+            )
+        (told,) = struct.unpack("<i", exactly(file, 4, path))
+        if told != axes:
+            raise TorchcapsError(f"{path} should have {axes} axes, but tells of {told}.")
+        sizes = struct.unpack(f"<{max(axes, 3)}i", exactly(file, 4 * max(axes, 3), path))
+        known = (*shape, *(1,) * (3 - axes))
+        values = math.prod(sizes)
+        if sizes[0] < 1 or sizes[1:] != known or values > MOST_VALUES:
+            raise TorchcapsError(
+                f"{path} claims sizes {' × '.join(map(str, sizes))}, where "
+                f"{' × '.join(map(str, ('n', *known)))} belong, of at most {MOST_VALUES} values; "
+                f"it is another file, or damaged."
+            )
+        dtype = np.dtype(_STORED[mark])
+        content = exactly(file, values * dtype.itemsize, path)
+        if file.read(1):
+            raise TorchcapsError(
+                f"{path} holds more than the {values} values that its header announces; it is "
+                f"damaged: fetch it again."
+            )
+    return np.frombuffer(content, dtype).reshape(sizes[:axes])

@@ -1,0 +1,148 @@
+"""Bytes of files that may be packed, cut short, or lie about their size.
+
+Nothing is unpacked to disk, and no size is believed before that many bytes have been seen.
+"""
+
+import gzip
+import os
+import zlib
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, Protocol, cast
+
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["Readable", "either", "exactly", "opened", "tar_members", "whole"]
+
+CHUNK = 1 << 20
+# A tar archive is a row of blocks: a header, then the member's bytes, filled up with zeros.
+BLOCK = 512
+
+
+class Readable(Protocol):
+    """Anything that gives its next bytes, fewer at its end."""
+
+    def read(self, count: int, /) -> bytes: ...
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """A file, unpacked as it is read when its name ends in .gz or .tgz."""
+    if not path.is_file():
+        raise TorchcapsError(f"there is no file {path}; is the data folder right?")
+    open_bytes = gzip.open if path.suffix in (".gz", ".tgz") else open
+    try:
+        with cast(IO[bytes], open_bytes(path, "rb")) as file:
+            yield file
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise TorchcapsError(
+            f"{path} could not be unpacked ({error}); it is cut short or damaged: fetch it again."
+        ) from None
+    except OSError as error:
+        raise TorchcapsError(
+            f"{path} could not be read ({error.strerror}); is it yours, and is the disk well?"
+        ) from None
+
+
+def exactly(file: Readable, count: int, path: Path) -> bytearray:
+    """The next `count` bytes, asked for in small pieces: a lying header costs no memory."""
+    values = bytearray()
+    while len(values) < count:
+        piece = file.read(min(CHUNK, count - len(values)))
+        if not piece:
+            raise TorchcapsError(
+                f"{path} ends after {len(values)} of the {count} bytes that its header announces; "
+                f"it is cut short: fetch it again."
+            )
+        values += piece
+    return values
+
+
+def whole(path: Path, *, most: int) -> bytearray:
+    """A whole file of at most `most` bytes, which is looked up before anything is read."""
+    with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise TorchcapsError(
+                f"{path} has {size} bytes; a file of this kind has at most {most}: it is another "
+                f"file."
+            )
+        return exactly(file, size, path)
+
+
+def either(root: Path, name: str, *, folders: Sequence[str] = (), holds: str) -> Path:
+    """The file `name`, plain or gzipped, in root or else in one of these folders of it."""
+    for folder in (root, *(root / each for each in folders)):
+        for path in (folder / name, folder / f"{name}.gz"):
+            if path.is_file():
+                return path
+    raise TorchcapsError(
+        f"neither {name}.gz nor {name} is in {root}; point to the folder that holds {holds}."
+    )
+
+
+def tar_members(path: Path, wanted: Collection[str], *, most: int) -> dict[str, bytearray]:
+    """Those of the wanted files that a tar archive holds, gzipped or not, read into memory.
+
+    most: bytes that the whole archive may unpack to.
+    """
+    found = {}
+    with opened(path) as file:
+        # The first block of zeros is the end.
+        while any(header := exactly(file, BLOCK, path)):
+            name, size = _described(header, path)
+            filled = -(-size // BLOCK) * BLOCK
+            most -= BLOCK + filled
+            if most < 0:
+                raise TorchcapsError(
+                    f"{path} unpacks to far more than the data set it should hold, with "
+                    f"{name!r} of {size} bytes; it is another archive or a bomb."
+                )
+            if name not in wanted:
+                _skip(file, filled, path)
+                continue
+            if header[156] not in b"0\0":
+                raise TorchcapsError(
+                    f"{path} holds {name!r} as a link or folder where a file belongs; fetch it "
+                    f"again from its authors."
+                )
+            found[name] = exactly(file, filled, path)[:size]
+        # The checksum of a packed file comes at its very end.
+        while (rest := len(file.read(CHUNK))) and most >= 0:
+            most -= rest
+    return found
+
+
+def _described(header: bytearray, path: Path) -> tuple[str, int]:
+    """Name and size of a member, when its header is sound and its name stays inside."""
+    summed = sum(header[:148]) + sum(header[156:]) + 8 * ord(" ")
+    if _octal(header[148:156]) != summed:
+        raise TorchcapsError(
+            f"{path} has a member whose header does not add up; it is no tar archive, or damaged: "
+            f"fetch it again."
+        )
+    parts = [header[345:500], header[:100]] if header[257:263] == b"ustar\0" else [header[:100]]
+    texts = [part.split(b"\0")[0].decode("latin-1") for part in parts]
+    name = "/".join(text for text in texts if text).removeprefix("./")
+    if name.startswith("/") or ".." in PurePosixPath(name).parts:
+        raise TorchcapsError(
+            f"{path} holds {name!r}, which would leave its folder; it is not the archive of its "
+            f"authors, and nothing was unpacked."
+        )
+    size = _octal(header[124:136])
+    if size is None:
+        raise TorchcapsError(
+            f"{path} gives {name!r} no readable size; it is damaged: fetch it again."
+        )
+    return name, size
+
+
+def _octal(digits: bytearray) -> int | None:
+    text = digits.strip(b"\0 ")
+    return int(text, 8) if text and all(digit in b"01234567" for digit in text) else None
+
+
+def _skip(file: Readable, count: int, path: Path) -> None:
+    while count > 0:
+        count -= len(exactly(file, min(CHUNK, count), path))

@@ -1,0 +1,248 @@
+"""Arrays and .npz files as sets of images, and a sentence for each thing wrong with them."""
+
+import io
+import pickle
+import struct
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from damage import MEGABYTE, assert_survives, at_most
+from told import text_of
+from torchcaps.data import from_arrays, from_npz
+
+BYTES = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+LABELS = [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ((2, 6, 5), (1, 6, 5)),
+        ((2, 3, 6, 5), (3, 6, 5)),
+        ((2, 6, 5, 3), (3, 6, 5)),
+        ((2, 6, 5, 1), (1, 6, 5)),
+        ((2, 13, 6, 5), (13, 6, 5)),
+        ((2, 4, 6, 4), (4, 6, 4)),
+        ((2, 1, 6, 1), (1, 6, 1)),
+    ],
+)
+def test_channels_are_found(shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    assert from_arrays(np.zeros(shape, np.uint8), LABELS).image_shape == expected
+
+
+def test_pixels_keep_their_places() -> None:
+    last = BYTES.reshape(1, 6, 2, 2).repeat(2, 0)
+    found = from_arrays(last, LABELS)
+    assert found.images[1, 1].tolist() == last[1, :, :, 1].tolist()
+
+
+@pytest.mark.parametrize("kind", [torch.tensor, np.array, lambda values: values])
+def test_tensors_arrays_and_lists_give_the_same(kind) -> None:
+    found = from_arrays(kind([[[0.0, 0.5]], [[1.0, 0.25]]]), kind(LABELS))
+    assert found.images.dtype == torch.float32
+    assert found.images.tolist() == [[[[0.0, 0.5]]], [[[1.0, 0.25]]]]
+    assert found.labels.dtype == torch.int64
+    assert found.class_names == ("0", "1")
+
+
+@pytest.mark.parametrize("code", ["<i2", ">i4", "u1", ">u8", "<i8"])
+def test_labels_of_every_kind_of_whole_number_are_read(code: str) -> None:
+    assert from_arrays(BYTES, np.array([[1], [0]], code)).labels.tolist() == [1, 0]
+
+
+def test_arrays_that_run_backwards_or_the_other_byte_order_are_read() -> None:
+    floats = np.array([[[0.25, 0.5]], [[1.0, 0.0]]], ">f8")
+    assert from_arrays(floats[:, :, ::-1], LABELS).images.flatten().tolist() == [0.5, 0.25, 0, 1]
+
+
+def test_the_callers_array_is_not_shared() -> None:
+    mine = BYTES.copy()
+    found = from_arrays(mine, LABELS)
+    mine[:] = 0
+    assert found.images.flatten().tolist() == list(range(24))
+
+
+def test_class_names_are_kept() -> None:
+    assert from_arrays(BYTES, [1, 1], ("cat", "dog")).class_names == ("cat", "dog")
+
+
+NAN = np.array([[[0.0, float("nan")]], [[1.0, 0.5]]])
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "words"),
+    [
+        (NAN, LABELS, "pixels must be finite and in [0, 1], but image 0 goes from nan to nan;"),
+        (BYTES / 1.0, LABELS, "but image 0 goes from 0 to 11; divide bytes by 255,"),
+        (BYTES - 0.5, LABELS, "but image 0 goes from -0.5 to 10.5;"),
+        (BYTES.astype(np.int64), LABELS, "images must be bytes or floats in [0, 1], but came as t"),
+        (BYTES > 3, LABELS, "images must be bytes or floats in [0, 1], but came as torch.bool."),
+        (BYTES[0], [0, 1, 1], "images must be [n, channels, height, width] with at least one"),
+        (BYTES[:0], [], "labels must be whole numbers from 0, but came as torch.float64;"),
+        (BYTES[:0], np.zeros(0, int), "labels must count two or more classes from 0, but the"),
+        (BYTES.astype(object), LABELS, "images must be numbers, but came as object; convert them"),
+        (BYTES * 1j, LABELS, "images must be numbers, but came as complex128;"),
+        ([[[1]], [[1, 2]]], LABELS, "images must all have the same shape; bring them to one size"),
+        (BYTES, ["cat", "dog"], "labels must be numbers, but came as <U3; convert them first."),
+        (BYTES, [0.0, 1.0], "labels must be whole numbers from 0, but came as torch.float64;"),
+        (BYTES, [True, False], "labels must be whole numbers from 0, but came as torch.bool;"),
+        (BYTES, [0, 1, 1], "labels must be int64 [2], one an image, but came as torch.int64 with"),
+        (BYTES, [[0, 1], [1, 0]], "labels must be int64 [2], one an image, but came as torch.int"),
+        (BYTES, [-1, 1], "labels must be 0 to 1 for 2 classes, but image 0 has label -1;"),
+        (BYTES, [0, 10**6], "must count two or more classes from 0, but the largest is 1000000;"),
+        (
+            BYTES,
+            [0, 0],
+            "labels must count two or more classes from 0, but the largest is 0; give class_names "
+            "when there are more classes than these images show.",
+        ),
+    ],
+)
+def test_bad_arrays_are_told(images, labels, words: str) -> None:
+    text = text_of(lambda: from_arrays(images, labels, name="mine"))
+    assert text.startswith("mine: ")
+    assert words in text
+
+
+def test_bad_class_names_are_told() -> None:
+    assert text_of(lambda: from_arrays(BYTES, [0, 0], ["cat"])) == (
+        "arrays: there must be two or more classes, but class_names holds ['cat']."
+    )
+    assert "image 1 has label 2; count classes from 0, or name them all." in text_of(
+        lambda: from_arrays(BYTES, [0, 2], ["cat", "dog"])
+    )
+
+
+def npy(shape: str, content: bytes, *, code: str = "|u1", version: bytes = b"\1\0") -> bytes:
+    """An array as numpy's format describes it: a mark, a line of text, the values."""
+    text = f"{{'descr': '{code}', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    text = text.ljust(117) + b"\n"
+    return b"\x93NUMPY" + version + struct.pack("<H", len(text)) + text + content
+
+
+GOOD = {
+    "images": npy("(2, 3, 4)", bytes(range(24))),
+    "labels": npy("(2,)", struct.pack("<2q", 1, 0), code="<i8"),
+}
+
+
+def lay(path: Path, members: dict[str, bytes], *, packing: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(path, "w", packing) as archive:
+        for name, content in members.items():
+            archive.writestr(f"{name}.npy", content)
+    return path
+
+
+@pytest.mark.parametrize("packing", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_file_gives_what_was_laid_down(tmp_path: Path, packing: int) -> None:
+    found = from_npz(lay(tmp_path / "pets.npz", GOOD, packing=packing), ("cat", "dog"))
+    assert found.name == "pets"
+    assert found.image_shape == (1, 3, 4)
+    assert found.images.flatten().tolist() == list(range(24))
+    assert found.labels.tolist() == [1, 0]
+
+
+def test_a_file_of_numpys_own_is_read(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "a.npz", x=BYTES / 24, y=np.array([[1], [0]]))
+    found = from_npz(tmp_path / "a.npz", images="x", labels="y")
+    assert found.images.flatten().tolist() == pytest.approx([each / 24 for each in range(24)])
+
+
+class Malice:
+    def __reduce__(self):
+        return eval, ("open('HERE', 'w')",)
+
+
+def objects() -> bytes:
+    content = io.BytesIO()
+    np.save(content, np.array([Malice(), 1], object), allow_pickle=True)
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (
+            {"images": objects()},
+            "holds images.npy as Python objects, which only a pickle can carry; nothing of it was "
+            "run: save it as numbers.",
+        ),
+        (
+            {"images": npy("(2,)", pickle.dumps(Malice()), code="|O")},
+            "images.npy as Python objects",
+        ),
+        ({"images": pickle.dumps(Malice())}, "could not be read as an .npz file (the magic string"),
+        ({"images": b""}, "could not be read as an .npz file ("),
+        (
+            {"images": npy("(2, 3, 4)", bytes(23))},
+            "claims 2 × 3 × 4 values of uint8 in images.npy, but has 23 bytes for them (at most",
+        ),
+        ({"images": npy("(2, 3, 4)", bytes(25))}, "but has 25 bytes for them"),
+        (
+            {"images": npy("(99999999, 99999999)", b"")},
+            "claims 99999999 × 99999999 values of uint8",
+        ),
+        ({"images": npy("(-2, -12)", bytes(24))}, "could not be read as an .npz file ("),
+        ({"images": npy("(2, 3, 'x')", bytes(24))}, "could not be read as an .npz file (shape is"),
+        ({"images": npy("exit()", bytes(24))}, "could not be read as an .npz file ("),
+        (
+            {"images": npy("(2, 3, 4)", bytes(24), version=b"\x09\0")},
+            "version (9, 0) of its arrays",
+        ),
+        ({"images": npy("(2, 3)", bytes(24), code="<f4")}, "images must be [n, channels, height"),
+        (
+            {"images": npy("(2, 1, 1)", struct.pack("<2f", 1, float("nan")), code="<f4")},
+            "pixels must be finite and in [0, 1], but image 1 goes from nan to nan;",
+        ),
+        (
+            {"labels": npy("(2,)", b"\0\xff", code="|i1")},
+            "labels must be 0 to 1 for 2 classes, but",
+        ),
+        ({"labels": npy("(3,)", b"\0\1\1")}, "labels must be int64 [2], one an image, but came as"),
+        ({"labels": npy("(2,)", b"\0\0")}, "labels must count two or more classes from 0"),
+    ],
+)
+def test_a_bad_file_is_told(tmp_path: Path, monkeypatch, other: dict, words: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = lay(tmp_path / "a.npz", GOOD | other)
+    names = None if "labels must count" in words else ("cat", "dog")
+    with at_most(2 * MEGABYTE):
+        assert words in text_of(lambda: from_npz(path, names))
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_bomb_is_refused_by_its_stated_size(tmp_path: Path, monkeypatch) -> None:
+    bomb = npy(f"({32 * MEGABYTE},)", bytes(32 * MEGABYTE))
+    path = lay(tmp_path / "a.npz", GOOD | {"images": bomb})
+    monkeypatch.setitem(from_npz.__globals__, "MOST_BYTES", MEGABYTE)
+    with at_most(MEGABYTE):
+        assert "bytes for them (at most 1048576 are read);" in text_of(lambda: from_npz(path))
+
+
+def test_names_that_are_not_there_are_told_with_those_that_are(tmp_path: Path) -> None:
+    path = lay(tmp_path / "a.npz", {"x": GOOD["images"], "../y\n": GOOD["labels"]})
+    assert text_of(lambda: from_npz(path)) == (
+        f"{path} holds no array 'images' but 'x', '../y\\n'; name the two: images=, labels=."
+    )
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"no archive", GOOD["images"]])
+def test_what_is_no_archive_is_told(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.npz"
+    assert text_of(lambda: from_npz(path)) == f"there is no file {path}; is the path right?"
+    path.write_bytes(content)
+    assert text_of(lambda: from_npz(path)) == (
+        f"{path} could not be read as an .npz file (File is not a zip file); it is cut short, "
+        f"damaged or of another format: save it again by numpy.savez."
+    )
+
+
+@pytest.mark.parametrize("packing", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_any_damage_is_a_sentence_or_a_set(tmp_path: Path, packing: int) -> None:
+    path = lay(tmp_path / "a.npz", GOOD, packing=packing)
+    assert_survives(path, lambda: from_npz(path))

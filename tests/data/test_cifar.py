@@ -1,0 +1,402 @@
+"""CIFAR files laid down by hand: binary, pickled, archived; and a sentence for every damage."""
+
+import gzip
+import os
+import pickle
+import struct
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from damage import MEGABYTE, assert_survives, at_most
+from told import text_of
+from torchcaps.data import cifar10, cifar100, load
+
+# An image whose red, green and blue rise by one from row to row.
+PICTURE = b"".join(bytes([plane + row] * 32) for plane in (0, 64, 128) for row in range(32))
+BLACK = bytes(3072)
+
+TEN_TRAIN = [f"data_batch_{number}" for number in range(1, 6)]
+
+
+def short(text: bytes) -> bytes:
+    """A short string as Python 2 pickles it."""
+    return b"U" + bytes([len(text)]) + text
+
+
+def array(shape: bytes, data: bytes, *, code: bytes = b"u1", order: bytes = b"|") -> bytes:
+    """A numpy array of `shape` (pickled) as numpy 1 under Python 2 pickles it."""
+    return (
+        b"cnumpy.core.multiarray\n_reconstruct\nq\x05cnumpy\nndarray\nq\x06K\x00\x85" + short(b"b")
+        + b"\x87Rq\x07(K\x01" + shape + b"cnumpy\ndtype\nq\x08" + short(code) + b"K\x00K\x01\x87R"
+        + b"(K\x03" + short(order) + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89T"
+        + struct.pack("<i", len(data)) + data + b"tb"
+    )  # fmt: skip
+
+
+def batch(
+    labels: list[int], rows: bytes, *, key: bytes = b"labels", data: bytes | None = None
+) -> bytes:
+    """One file of the Python version: a dict of a label's list and an array of rows."""
+    shape = b"K" + bytes([len(labels)]) + b"M\x00\x0c\x86"
+    listed = b"".join(b"K" + bytes([label]) for label in labels)
+    return (
+        b"\x80\x02}q\x01(" + short(b"batch_label") + b"q\x02" + short(b"testing batch 1 of 1")
+        + short(key) + b"q\x03]q\x04(" + listed + b"e" + short(b"data")
+        + (array(shape, rows) if data is None else data) + b"u."
+    )  # fmt: skip
+
+
+def member(name: str, content: bytes, *, kind: bytes = b"0", size: int | None = None) -> bytes:
+    """A member of a tar archive: a header whose bytes add up, and its filled-up content."""
+    size = len(content) if size is None else size
+    head = name.encode().ljust(100, b"\0") + b"0000644\0" + b"0000000\0" * 2
+    head += b"%011o\0" % size + b"%011o\0" % 0 + b" " * 8 + kind
+    head = (head.ljust(257, b"\0") + b"ustar\x0000").ljust(512, b"\0")
+    head = head[:148] + b"%06o\0 " % sum(head) + head[156:]
+    return head + content + bytes(-len(content) % 512)
+
+
+def archive(path: Path, *members: bytes) -> Path:
+    content = b"".join(members) + bytes(1024)
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def binary_ten(folder: Path) -> Path:
+    """CIFAR-10's binary version: two images in each batch for training, one for the test."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, name in enumerate(TEN_TRAIN):
+        rows = bytes([number]) + PICTURE + bytes([9 - number]) + BLACK
+        (folder / f"{name}.bin").write_bytes(rows)
+    (folder / "test_batch.bin").write_bytes(b"\x03" + PICTURE)
+    return folder
+
+
+def python_ten(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, name in enumerate(TEN_TRAIN):
+        (folder / name).write_bytes(batch([number, 9 - number], PICTURE + BLACK))
+    (folder / "test_batch").write_bytes(batch([3], PICTURE))
+    return folder
+
+
+def test_binary_records_are_label_then_red_green_blue(tmp_path: Path) -> None:
+    train, test = (cifar10(binary_ten(tmp_path), split) for split in ("train", "test"))
+    assert train.labels.tolist() == [0, 9, 1, 8, 2, 7, 3, 6, 4, 5]
+    assert train.image_shape == (3, 32, 32)
+    for plane, first in enumerate((0, 64, 128)):
+        rows = torch.arange(first, first + 32, dtype=torch.uint8)
+        assert torch.equal(train.images[4, plane], rows[:, None].expand(32, 32))
+    assert not train.images[1::2].any()
+    assert test.labels.tolist() == [3]
+    assert test.class_names[3] == "cat"
+
+
+def test_pickles_of_python_2_hold_the_same(tmp_path: Path) -> None:
+    binary, python = binary_ten(tmp_path / "a"), python_ten(tmp_path / "b")
+    for split in ("train", "test"):
+        assert cifar10(python, split).digest() == cifar10(binary, split).digest()
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4])
+def test_pickles_of_python_3_are_read_too(tmp_path: Path, protocol: int) -> None:
+    python_ten(tmp_path)
+    rows = np.frombuffer(PICTURE + BLACK, np.uint8).reshape(2, 3072)
+    content = pickle.dumps({"data": rows, "labels": [3, 4]}, protocol=protocol)
+    (tmp_path / "test_batch").write_bytes(content)
+    found = cifar10(tmp_path, "test")
+    assert found.labels.tolist() == [3, 4]
+    assert found.images[0].flatten().tolist() == list(PICTURE)
+
+
+def test_arrays_of_columns_are_turned(tmp_path: Path) -> None:
+    python_ten(tmp_path)
+    rows = np.asfortranarray(np.frombuffer(PICTURE + BLACK, np.uint8).reshape(2, 3072))
+    content = pickle.dumps({"data": rows, "labels": [3, 4]}, protocol=4)
+    (tmp_path / "test_batch").write_bytes(content)
+    assert cifar10(tmp_path, "test").images[0].flatten().tolist() == list(PICTURE)
+
+
+def test_hundred_has_the_fine_label_in_both_versions(tmp_path: Path) -> None:
+    (tmp_path / "train.bin").write_bytes(b"\x04\x63" + PICTURE + b"\x13\x00" + BLACK)
+    found = cifar100(tmp_path, "train")
+    assert found.labels.tolist() == [99, 0]
+    assert [found.class_names[label] for label in found.labels] == ["worm", "apple"]
+    assert len(set(found.class_names)) == 100
+    assert list(found.class_names) == sorted(found.class_names)
+    (tmp_path / "test").write_bytes(batch([99], PICTURE, key=b"fine_labels"))
+    assert torch.equal(cifar100(tmp_path, "test").images[0], found.images[0])
+
+
+@pytest.mark.parametrize("name", ["cifar-10-binary.tar.gz", "cifar-10-python.tar.gz", "mine.tar"])
+def test_an_archive_is_read_where_it_lies(tmp_path: Path, name: str) -> None:
+    python = "python" in name
+    make, inside = (
+        (python_ten, "cifar-10-batches-py") if python else (binary_ten, "cifar-10-batches-bin")
+    )
+    files = sorted(make(tmp_path / "laid").iterdir())
+    members = [member(f"{inside}/{file.name}", file.read_bytes()) for file in files]
+    path = archive(
+        tmp_path / name, member(f"{inside}/", b"", kind=b"5"), member("a", b"?"), *members
+    )
+    before = sorted(tmp_path.rglob("*"))
+    for split in ("train", "test"):
+        assert cifar10(path, split).digest() == cifar10(tmp_path / "laid", split).digest()
+    if name != "mine.tar":
+        assert len(load("cifar10", root=tmp_path)) == 10
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_folder_above_the_files_is_enough(tmp_path: Path) -> None:
+    binary_ten(tmp_path / "cifar-10-batches-bin")
+    assert len(load("cifar10", root=tmp_path)) == 10
+
+
+def test_a_folder_without_the_files_is_told(tmp_path: Path) -> None:
+    assert text_of(lambda: cifar10(tmp_path, "train")) == (
+        f"cifar10 is not in {tmp_path}; point to the folder that holds cifar-10-binary.tar.gz, "
+        f"cifar-10-python.tar.gz, or the folder unpacked from either."
+    )
+    (binary_ten(tmp_path) / "data_batch_4.bin").unlink()
+    assert text_of(lambda: cifar10(tmp_path, "train")) == (
+        f"there is no file {tmp_path / 'data_batch_4.bin'}; is the data folder right?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "holds 0 bytes, which is no whole number of images of 3073 bytes;"),
+        (b"\x03" + PICTURE[:-1], "holds 3072 bytes, which is no whole number of images of 3073"),
+        (b"\x03" + PICTURE + b"!", "it is cut short, or not of cifar10: fetch it again."),
+        (b"\x13\x63" + PICTURE, "holds 3074 bytes, which is no whole number"),
+        (gzip.compress(b"\x03" + PICTURE), "which is no whole number of images of 3073 bytes"),
+        (b"\x0a" + PICTURE, "cifar10: labels must be 0 to 9 for 10 classes, but image 0 has label"),
+    ],
+    ids=["empty", "cut", "long", "hundred", "packed", "label"],
+)
+def test_a_broken_binary_file_is_told(tmp_path: Path, content: bytes, words: str) -> None:
+    binary_ten(tmp_path)
+    (tmp_path / "test_batch.bin").write_bytes(content)
+    assert words in text_of(lambda: cifar10(tmp_path, "test"))
+
+
+def test_a_batch_cut_between_two_images_is_told(tmp_path: Path) -> None:
+    path = binary_ten(tmp_path) / "data_batch_2.bin"
+    path.write_bytes(path.read_bytes()[:3073])
+    assert text_of(lambda: cifar10(tmp_path, "train")) == (
+        f"the 5 batches of cifar10 in {tmp_path} hold [2, 1, 2, 2, 2] images, which should be "
+        f"equally many; the smaller ones are cut short: fetch them again."
+    )
+
+
+def test_an_absurd_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = binary_ten(tmp_path) / "test_batch.bin"
+    os.truncate(path, 1 << 40)  # a hole, which fills no disk
+    with at_most(MEGABYTE):
+        assert text_of(lambda: cifar10(tmp_path, "test")) == (
+            f"{path} has 1099511627776 bytes; a file of this kind has at most 268435456: it is "
+            f"another file."
+        )
+
+
+class Malice:
+    """What a pickle does when a careless reader opens it."""
+
+    def __init__(self, call, *words) -> None:
+        self.call, self.words = call, words
+
+    def __reduce__(self):
+        return self.call, self.words
+
+
+GOOD = batch([3], PICTURE)
+WISHES = [
+    (pickle.dumps(Malice(os.system, "touch HERE"), protocol=2), "asks for posix.system"),
+    (pickle.dumps(Malice(os.system, "touch HERE"), protocol=4), "asks for posix.system"),
+    (pickle.dumps(Malice(eval, "open('HERE', 'w')"), protocol=3), "asks for builtins.eval"),
+    (pickle.dumps(Malice(exec, "open('HERE', 'w')"), protocol=0), "asks for __builtin__.exec"),
+    (pickle.dumps({"data": Malice(bytearray, 1 << 40)}, protocol=4), "asks for builtins.bytearray"),
+    (b"(S'touch HERE'\nios\nsystem\n.", "asks for instruction 0x53"),
+    (b"cos\nsystem\n(U\x0atouch HEREtR.", "asks for os.system"),
+    (b"cnumpy\nload\n(U\x04HEREtR.", "asks for numpy.load"),
+    (b"cnumpy.core.multiarray\nfromfile\n.", "asks for numpy.core.multiarray.fromfile"),
+    (b"P1\n.", "asks for instruction 0x50"),
+    (b"\x96" + struct.pack("<Q", 1 << 40), "asks for instruction 0x96"),
+]
+
+
+@pytest.mark.parametrize(("content", "words"), WISHES)
+def test_a_malicious_pickle_is_told_and_never_run(
+    tmp_path: Path, monkeypatch, content: bytes, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = python_ten(tmp_path) / "test_batch"
+    path.write_bytes(content)
+    before = sorted(tmp_path.iterdir())
+    text = text_of(lambda: cifar10(tmp_path, "test"))
+    assert text.startswith(f"{path} {words} at byte ")
+    assert text.endswith("nothing of it was run: fetch it from its authors.")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_no_pickle_reaches_pythons_own_machine() -> None:
+    reader = sys.modules["torchcaps.data.plain_pickle"]
+    assert not {"pickle", "getattr", "eval", "__import__"} & set(reader._Machine.run.__globals__)
+
+
+BROKEN = [
+    (GOOD[:-1], "breaks off or makes no sense"),
+    (GOOD[:40], "breaks off or makes no sense"),
+    (b"", "breaks off or makes no sense"),
+    (b".", "breaks off or makes no sense"),
+    (b"\x80\x02}(K\x01u.", "breaks off or makes no sense"),
+    (b"\x80\x02]K\x01K\x02s.", "breaks off or makes no sense"),
+    (b"\x80\x02}]K\x01s.", "breaks off or makes no sense"),
+    (b"\x80\x02h\x09.", "breaks off or makes no sense"),
+    (b"\x80\x02T\xff\xff\xff\x7f.", "breaks off or makes no sense"),
+    (b"\x80\x02T\xff\xff\xff\xff.", "breaks off or makes no sense"),
+    (b"\x80\x02K\x01.", "should hold 'data', rows of 3072 bytes, but has no array;"),
+    (b"\x80\x02}.", "should hold 'data', rows of 3072 bytes, but has no array;"),
+    (
+        batch([3], b"", data=array(b"K\x01M\x00\x04\x86", bytes(1024))),
+        "should hold 'data', rows of 3072 bytes, but has bytes of shape [1, 1024];",
+    ),
+    (batch([3], b"", data=array(b"K\x02M\x00\x0c\x86", PICTURE)), "makes no sense"),
+    (
+        batch([3], b"", data=array(b"J\xff\xff\xff\x7fJ\xff\xff\xff\x7f\x86", b"1")),
+        "makes no sense",
+    ),
+    (batch([3], b"", data=array(b"K\x00J\xff\xff\xff\x7f\x86", b"")), "makes no sense"),
+    (batch([3], b"", data=array(b"K\x01\x85", bytes(8), code=b"O8")), "an array of '|O8'"),
+    (batch([3], b"", data=array(b"K\x01\x85", bytes(8), code=b"f8")), "an array of '|f8'"),
+    (
+        batch([3], PICTURE, key=b"fine_labels"),
+        "should hold 'labels', a list of numbers from 0 to 9, but has something else there;",
+    ),
+    (batch([10], PICTURE), "a list of numbers from 0 to 9, but has something else there;"),
+    (
+        GOOD.replace(b"(K\x03e", b"(K\x03K\x04e"),
+        "holds 1 images but 2 labels; it is damaged: fetch it again.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("content", "words"), BROKEN)
+def test_a_broken_pickle_is_told(tmp_path: Path, content: bytes, words: str) -> None:
+    path = python_ten(tmp_path) / "test_batch"
+    path.write_bytes(content)
+    text = text_of(lambda: cifar10(tmp_path, "test"))
+    assert text.startswith(f"{path} ")
+    assert words in text
+
+
+def test_a_pickle_of_endless_steps_costs_no_memory(tmp_path: Path) -> None:
+    path = python_ten(tmp_path) / "test_batch"
+    path.write_bytes(b"\x80\x02" + b"N0" * 600_000)
+    assert "asks for instruction 0x30" in text_of(lambda: cifar10(tmp_path, "test"))
+    path.write_bytes(b"\x80\x02" + b"N" * 1_200_000)
+    assert "asks for more than 1000000 steps" in text_of(lambda: cifar10(tmp_path, "test"))
+
+
+TEST = "cifar-10-batches-bin/test_batch.bin"
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ([], f"lacks {TEST} and cifar-10-batches-py/test_batch, of which it should hold one;"),
+        (
+            [member("../test_batch.bin", b"\x03" + PICTURE)],
+            "holds '../test_batch.bin', which would leave its folder; it is not the archive of its "
+            "authors, and nothing was unpacked.",
+        ),
+        ([member("/etc/passwd", b"x")], "holds '/etc/passwd', which would leave its folder;"),
+        ([member("a/../../b", b"x")], "holds 'a/../../b', which would leave its folder;"),
+        ([member(TEST, b"", kind=b"2")], f"holds '{TEST}' as a link or folder where a file"),
+        ([member(TEST, b"", kind=b"1")], f"holds '{TEST}' as a link or folder where a file"),
+        ([member(TEST, b"", size=8**11 - 1)], f"'{TEST}' of 8589934591 bytes; it is another"),
+        ([member("zeros", bytes(5 * MEGABYTE))], "unpacks to far more than the data set it should"),
+        ([member(TEST, PICTURE[:700], size=3073)], "it is cut short: fetch it again."),
+        ([member(TEST, b"\x03" + PICTURE).replace(b"test", b"tost", 1)], "does not add up;"),
+        ([b"\x1f" * 512], "has a member whose header does not add up; it is no tar archive,"),
+        ([member(TEST, b"\x03" + PICTURE[:-1])], "holds 3072 bytes, which is no whole number"),
+    ],
+    ids=[
+        *("empty", "escape", "absolute", "winding", "symlink", "hardlink", "absurd", "bomb"),
+        *("short", "flipped", "other", "record"),
+    ],
+)
+def test_a_bad_archive_is_told(
+    tmp_path: Path, monkeypatch, members: list[bytes], words: str
+) -> None:
+    monkeypatch.setitem(cifar10.__globals__, "MOST_BYTES", 4 * MEGABYTE)
+    path = archive(tmp_path / "cifar-10-binary.tar.gz", *members)
+    with at_most(3 * MEGABYTE):
+        assert words in text_of(lambda: cifar10(tmp_path, "test"))
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_tail_of_rubbish_is_not_unpacked_for_ever(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(cifar10.__globals__, "MOST_BYTES", 4 * MEGABYTE)
+    unpacked = []
+    exactly = gzip.GzipFile.read
+    monkeypatch.setattr(
+        gzip.GzipFile,
+        "read",
+        lambda file, size=-1: unpacked.append(size) or exactly(file, size),
+    )
+    content = member(TEST, b"\x03" + PICTURE) + bytes(1024) + bytes(64 * MEGABYTE)
+    path = tmp_path / "bomb.tar.gz"
+    path.write_bytes(gzip.compress(content, compresslevel=1))
+    assert len(cifar10(path, "test")) == 1
+    assert sum(unpacked) < 6 * MEGABYTE
+
+
+@pytest.mark.parametrize("cut", [10, 150, -4])
+def test_a_cut_archive_is_told(tmp_path: Path, cut: int) -> None:
+    path = archive(tmp_path / "cifar-10-binary.tar.gz", member(TEST, b"\x03" + PICTURE))
+    path.write_bytes(path.read_bytes()[:cut])
+    assert "could not be unpacked" in text_of(lambda: cifar10(tmp_path, "test"))
+
+
+def test_a_flipped_byte_of_the_last_checksum_is_told(tmp_path: Path) -> None:
+    path = archive(tmp_path / "cifar-10-binary.tar.gz", member(TEST, b"\x03" + PICTURE))
+    content = path.read_bytes()
+    path.write_bytes(content[:-8] + bytes([content[-8] ^ 1]) + content[-7:])
+    assert "CRC check failed" in text_of(lambda: cifar10(tmp_path, "test"))
+
+
+@pytest.mark.parametrize("kind", ["binary", "python", "tar", "tar.gz"])
+def test_any_damage_is_a_sentence_or_a_set(tmp_path: Path, kind: str) -> None:
+    if kind == "binary":
+        path, root = binary_ten(tmp_path) / "test_batch.bin", tmp_path
+    elif kind == "python":
+        path, root = python_ten(tmp_path) / "test_batch", tmp_path
+    else:
+        path = root = archive(tmp_path / f"a.{kind}", member(TEST, b"\x03" + PICTURE))
+    assert_survives(path, lambda: cifar10(root, "test"))
+
+
+@pytest.mark.data
+def test_cifar_is_the_one_that_everybody_counts() -> None:
+    root = os.environ.get("TORCHCAPS_DATA")
+    if root is None:
+        pytest.skip("TORCHCAPS_DATA is not set; it names the folder of cifar-10-batches-bin")
+    for name, n_classes in (("cifar10", 10), ("cifar100", 100)):
+        train, test = (load(name, split=split, root=root) for split in ("train", "test"))
+        assert torch.bincount(train.labels).tolist() == [50_000 // n_classes] * n_classes
+        assert torch.bincount(test.labels).tolist() == [10_000 // n_classes] * n_classes
+        assert train.image_shape == (3, 32, 32)
+        means = [float(train.images[:, plane].float().mean()) / 255 for plane in range(3)]
+        # The means that everybody normalises by.
+        known = {"cifar10": [0.4914, 0.4822, 0.4465], "cifar100": [0.5071, 0.4865, 0.4409]}[name]
+        assert means == pytest.approx(known, abs=1e-4)
+    ten = load("cifar10", root=root)
+    assert [ten.class_names[label] for label in ten.labels[:4]] == [
+        *("frog", "truck", "truck", "deer"),
+    ]

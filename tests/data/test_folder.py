@@ -1,0 +1,299 @@
+"""A folder of pictures: modes, sizes, splits; and a sentence for each thing wrong with it."""
+
+import struct
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from damage import MEGABYTE, assert_survives, at_most
+from told import text_of
+from torchcaps.data import image_folder, load
+
+
+def chunk(kind: bytes, content: bytes) -> bytes:
+    check = struct.pack(">I", zlib.crc32(kind + content))
+    return struct.pack(">I", len(content)) + kind + content + check
+
+
+def png(width: int, height: int, rows: list[bytes], *, depth: int = 8, colour: int = 0) -> bytes:
+    """A picture as the PNG specification lays it out; colour 0 is grey, 2 is red green blue."""
+    head = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
+    body = zlib.compress(b"".join(b"\0" + row for row in rows))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
+
+
+GREY = png(3, 2, [b"\x01\x02\x03", b"\x04\x05\x06"])
+
+
+def animals(root: Path, count: int = 4, *, names: tuple[str, ...] = ("cat", "dog")) -> Path:
+    """Grey pictures of 3 × 2 whose first pixel tells their class and number."""
+    for label, name in enumerate(names):
+        (root / name).mkdir(parents=True)
+        for number in range(count):
+            rows = [bytes([100 * label + number, 2, 3]), b"\x04\x05\x06"]
+            (root / name / f"{number}.png").write_bytes(png(3, 2, rows))
+    return root
+
+
+def firsts(found) -> list[int]:
+    return found.images[:, 0, 0, 0].tolist()
+
+
+def test_pictures_and_names_are_those_laid_down(tmp_path: Path) -> None:
+    root = animals(tmp_path / "pets")
+    train, test = (load("folder", split=split, root=root) for split in ("train", "test"))
+    assert train.name == "pets"
+    assert train.class_names == ("cat", "dog")
+    assert train.image_shape == (1, 2, 3)
+    assert train.images[0, 0, 1].tolist() == [4, 5, 6]
+    assert sorted(firsts(train) + firsts(test)) == [0, 1, 2, 3, 100, 101, 102, 103]
+    assert train.labels.tolist() == [first // 100 for first in firsts(train)]
+    assert test.labels.tolist() == [0, 1]
+
+
+def test_the_split_depends_on_seed_and_names_alone(tmp_path: Path) -> None:
+    here, there = animals(tmp_path / "a", 20), animals(tmp_path / "b", 20)
+    test = firsts(image_folder(here, "test", test_share=0.3, seed=5))
+    assert len(test) == 12
+    assert test == firsts(image_folder(there, "test", test_share=0.3, seed=5))
+    torch.manual_seed(9)
+    assert test == firsts(image_folder(here, "test", test_share=0.3, seed=5))
+    draws = {str(firsts(image_folder(here, "test", seed=seed))) for seed in range(10)}
+    assert len(draws) == 10
+
+
+def test_folders_train_val_and_test_are_taken_as_they_are(tmp_path: Path) -> None:
+    animals(tmp_path / "train", 3)
+    animals(tmp_path / "val", 2)
+    assert len(image_folder(tmp_path)) == 6
+    assert len(image_folder(tmp_path, "val")) == len(image_folder(tmp_path, "test")) == 4
+    animals(tmp_path / "test", 1, names=("dog",))
+    found = image_folder(tmp_path, "test")
+    assert found.class_names == ("cat", "dog")
+    assert found.labels.tolist() == [1]
+
+
+def test_a_class_may_be_called_train(tmp_path: Path) -> None:
+    root = animals(tmp_path, names=("plane", "train"))
+    assert image_folder(root).class_names == ("plane", "train")
+
+
+def one(tmp_path: Path, image, name: str = "1.png", **options):
+    """Channels of the only picture of the class `a`, beside a black one of the class `b`."""
+    for label in "ab":
+        (tmp_path / "train" / label).mkdir(parents=True, exist_ok=True)
+    image.save(tmp_path / "train" / "a" / name)
+    Image.new("L", image.size).save(tmp_path / "train" / "b" / "1.png")
+    return image_folder(tmp_path, **options).images[0]
+
+
+@pytest.mark.parametrize(
+    ("mode", "colour", "expected"),
+    [
+        ("1", 1, [255]),
+        ("L", 77, [77]),
+        ("I;16", 0x4D12, [0x4D]),
+        ("RGB", (10, 20, 30), [10, 20, 30]),
+        ("RGBA", (10, 20, 30, 255), [10, 20, 30]),
+        ("RGBA", (10, 20, 30, 0), [255, 255, 255]),
+        ("LA", (60, 0), [255]),
+    ],
+)
+def test_every_mode_becomes_one_channel_or_three(tmp_path, mode, colour, expected) -> None:
+    image = Image.new(mode, (3, 2), colour)
+    found = one(tmp_path, image)
+    assert found[:, 1, 1].tolist() == expected
+    coloured = one(tmp_path, image, channels=3)
+    assert coloured[:, 1, 1].tolist() == (expected * 3 if len(expected) == 1 else expected)
+    assert len(one(tmp_path, image, channels=1)) == 1
+
+
+def test_palettes_and_printers_colours_are_colours(tmp_path: Path) -> None:
+    palette = Image.new("P", (3, 2), 1)
+    palette.putpalette([0, 0, 0, 9, 8, 7])
+    assert one(tmp_path, palette)[:, 0, 0].tolist() == [9, 8, 7]
+    cmyk = Image.new("CMYK", (3, 2), (0, 255, 0, 0))
+    assert one(tmp_path, cmyk, "0.tif")[:, 0, 0].tolist() == [255, 0, 255]
+
+
+def test_pictures_stand_as_their_camera_noted(tmp_path: Path) -> None:
+    image = Image.fromarray(np.array([[1, 2, 3], [4, 5, 6]], np.uint8))
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned clockwise
+    for label in "ab":
+        (tmp_path / label).mkdir()
+        for number in range(2):
+            image.save(tmp_path / label / f"{number}.png", exif=exif)
+    assert image_folder(tmp_path).images[0, 0].tolist() == [[4, 1], [5, 2], [6, 3]]
+
+
+def test_sizes_are_brought_to_the_one_asked_for(tmp_path: Path) -> None:
+    root = animals(tmp_path / "train", 1)
+    (root / "dog" / "0.png").write_bytes(png(2, 4, [b"\x09\x09"] * 4))
+    assert text_of(lambda: load("folder", root=tmp_path)) == (
+        f"{root / 'cat' / '0.png'} has 2 × 3 pixels and {root / 'dog' / '0.png'} has 4 × 2; choose "
+        f"one size for all: data.image_folder(root, size=(height, width))."
+    )
+    found = image_folder(tmp_path, size=(5, 7))
+    assert found.image_shape == (1, 5, 7)
+    assert found.images[1].unique().tolist() == [9]
+    # The grey of the cat rises from above to below and stays within its own.
+    assert (found.images[0, 0].long().diff(dim=0)[:, -1] >= 0).all()
+    assert found.images[0].max() == 6
+
+
+def test_hidden_and_other_files_are_passed_over(tmp_path: Path) -> None:
+    root = animals(tmp_path)
+    (root / ".cache").mkdir()
+    (root / "README.txt").write_text("ours")
+    (root / "cat" / ".DS_Store").write_bytes(b"?")
+    (root / "cat" / "notes.txt").write_text("ours")
+    assert image_folder(root).class_names == ("cat", "dog")
+
+
+BAD = {
+    "missing": (lambda root: root.rename(root.parent / "gone"), "there is no folder "),
+    "empty": (
+        lambda root: [root.rename(root.parent / "gone"), root.mkdir()],
+        "should hold a folder of pictures for each of two or more classes, but holds none; point",
+    ),
+    "one class": (
+        lambda root: (root / "dog").rename(root.parent / "gone"),
+        "two or more classes, but holds only one, 'cat'; point to the folder above the classes.",
+    ),
+    "empty class": (lambda root: (root / "eel").mkdir(), "eel holds no pictures (.png .jpg"),
+    "one picture": (
+        lambda root: [(root / "cat" / f"{number}.png").unlink() for number in range(3)],
+        "cat holds one picture; train and test need at least one each.",
+    ),
+    "link to a file": (
+        lambda root: (root / "cat" / "x.png").symlink_to("/etc/hostname"),
+        "x.png is a link that leaves ",
+    ),
+    "link to a folder": (lambda root: (root / "eel").symlink_to("/etc"), "eel is a link that lea"),
+    "link to nothing": (
+        lambda root: (root / "cat" / "x.png").symlink_to("nothing"),
+        "could not be read as a picture (",
+    ),
+    "link to itself": (
+        lambda root: (root / "cat" / "x.png").symlink_to("x.png"),
+        "x.png is a link that leaves ",
+    ),
+    "folder called png": (
+        lambda root: (root / "cat" / "x.png").mkdir(),
+        "could not be read as a picture (",
+    ),
+    "cut": (lambda root: (root / "cat" / "x.png").write_bytes(GREY[:45]), "could not be read as a"),
+    "header cut": (
+        lambda root: (root / "cat" / "x.png").write_bytes(GREY[:20]),
+        "could not be read as a picture (",
+    ),
+    "nothing in it": (
+        lambda root: (root / "cat" / "x.png").write_bytes(b""),
+        "could not be read as a picture (cannot identify image file 'it'); it is cut short, "
+        "damaged or of another format: save it again.",
+    ),
+    "flipped": (
+        lambda root: (root / "cat" / "x.png").write_bytes(GREY[:30] + b"?" + GREY[31:]),
+        "could not be read as a picture (",
+    ),
+    "a program": (
+        lambda root: (root / "cat" / "x.jpg").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n"),
+        "could not be read as a picture (cannot identify image file 'it');",
+    ),
+    "png called jpg": (
+        lambda root: (root / "cat" / "x.jpg").write_bytes(GREY),
+        "could not be read as a picture (cannot identify image file 'it');",
+    ),
+    "bomb": (
+        lambda root: (root / "cat" / "x.png").write_bytes(png(40_000, 40_000, [b""])),
+        "claims more than 89478485 pixels, Pillow's limit; it is a bomb, or needs to be made small",
+    ),
+    "small bomb": (
+        lambda root: (root / "cat" / "x.png").write_bytes(png(10_000, 10_000, [b""])),
+        "claims more than 89478485 pixels, Pillow's limit;",
+    ),
+    "absurd": (
+        lambda root: (root / "cat" / "x.png").write_bytes(png(2**31 - 1, 2**31 - 1, [b""])),
+        "x.png ",
+    ),
+    "deep": (
+        lambda root: Image.new("F", (3, 2), float("nan")).save(root / "cat" / "x.tiff"),
+        "x.tiff: pixels of mode F have no known white; save them with 8 or 16 bits.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_folder_is_told(tmp_path: Path, case: str) -> None:
+    damage, words = BAD[case]
+    root = animals(tmp_path / "pets")
+    damage(root)
+    with at_most(2 * MEGABYTE):
+        assert words in text_of(
+            lambda: [image_folder(root, split, size=(2, 3)) for split in ("train", "test")]
+        )
+
+
+def test_a_split_that_is_not_there_is_told(tmp_path: Path) -> None:
+    root = animals(tmp_path / "flat")
+    assert text_of(lambda: image_folder(root, "val")) == (
+        f"{root} has no folders train and val; validation images come out of the training ones: "
+        f"data.hold_out."
+    )
+    animals(tmp_path / "laid" / "train")
+    assert "laid has the folders train but no test; add it, or" in text_of(
+        lambda: image_folder(tmp_path / "laid", "test")
+    )
+    animals(tmp_path / "laid" / "test", names=("cat", "dgo"))
+    assert "has a class 'dgo', which " in text_of(lambda: image_folder(tmp_path / "laid", "test"))
+    assert "did you mean 'test'?" in text_of(lambda: image_folder(root, "tset"))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"size": (0, 3)}, "size must be (height, width), each from 1 to 4096, got (0, 3)."),
+        ({"size": (5000, 3)}, "each from 1 to 4096, got (5000, 3)."),
+        ({"size": (3,)}, "each from 1 to 4096, got (3,)."),
+        ({"channels": 2}, "channels must be 1 or 3, got 2."),
+        ({"test_share": 0.0}, "test_share must lie between 0 and 1, got 0.0."),
+        ({"test_share": float("nan")}, "test_share must lie between 0 and 1, got nan."),
+    ],
+)
+def test_a_bad_option_is_told(tmp_path: Path, options: dict, words: str) -> None:
+    assert words in text_of(lambda: image_folder(animals(tmp_path), **options))
+
+
+def test_more_than_memory_holds_is_refused_before_it_is_taken(tmp_path, monkeypatch) -> None:
+    root = animals(tmp_path)
+    monkeypatch.setitem(image_folder.__globals__, "MOST_BYTES", 6 * 20)
+    assert len(image_folder(root)) == 6
+    with at_most(2 * MEGABYTE):
+        assert text_of(lambda: image_folder(root, size=(4096, 4096), channels=3)) == (
+            "6 pictures of 4096 × 4096 would fill 0 GiB of memory; give a smaller size=(height, "
+            "width)."
+        )
+
+
+def test_pillow_is_asked_for_only_when_pictures_are_read(tmp_path: Path, monkeypatch) -> None:
+    assert not hasattr(sys.modules["torchcaps.data.folder"], "Image")
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    assert text_of(lambda: load("folder", root=animals(tmp_path))) == (
+        "pictures are read by pillow, which comes with the extra [data]: "
+        "pip install 'torchcaps[data]'."
+    )
+
+
+@pytest.mark.parametrize("kind", ["png", "jpg", "bmp", "webp", "tif", "ppm"])
+def test_any_damage_is_a_sentence_or_a_set(tmp_path: Path, kind: str) -> None:
+    animals(tmp_path / "train", 1)
+    noise = np.random.default_rng(0).integers(0, 256, (6, 6, 3), dtype=np.uint8)
+    path = tmp_path / "train" / "cat" / f"1.{kind}"
+    Image.fromarray(noise).save(path)
+    assert_survives(path, lambda: image_folder(tmp_path, size=(4, 4)), times=60)

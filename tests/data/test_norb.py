@@ -1,0 +1,183 @@
+"""smallNORB files laid down by hand from the format's description, and each way to break them."""
+
+import gzip
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+
+from damage import MEGABYTE, assert_survives, at_most
+from told import text_of
+from torchcaps.data import load, smallnorb
+
+TRAIN = "smallnorb-5x46789x9x18x6x2x96x96-training"
+TEST = "smallnorb-5x01235x9x18x6x2x96x96-testing"
+PAIR = 2 * 96 * 96
+
+# The left camera sees rows that brighten downwards; the right one sees columns.
+LEFT = b"".join(bytes([row] * 96) for row in range(96))
+RIGHT = bytes(range(96)) * 96
+
+
+def words(*numbers: int) -> bytes:
+    return struct.pack(f"<{len(numbers)}i", *numbers)
+
+
+def dat(pairs: bytes) -> bytes:
+    return bytes.fromhex("55 4c 3d 1e") + words(4, len(pairs) // PAIR, 2, 96, 96) + pairs
+
+
+def cat(*labels: int) -> bytes:
+    # One axis, but three sizes.
+    return bytes.fromhex("54 4c 3d 1e") + words(1, len(labels), 1, 1) + words(*labels)
+
+
+def info(*rows: tuple[int, int, int, int]) -> bytes:
+    flat = [number for row in rows for number in row]
+    return bytes.fromhex("54 4c 3d 1e") + words(2, len(rows), 4, 1) + words(*flat)
+
+
+FILES = {
+    "dat": dat(LEFT + RIGHT + bytes(PAIR)),
+    "cat": cat(4, 0),
+    # Toy 8 from 45 degrees above, turned by 340; toy 4 from 30 degrees, not turned.
+    "info": info((8, 3, 34, 5), (4, 0, 0, 0)),
+}
+
+
+def folder(root: Path, stem: str = TRAIN, *, packed: bool = False, **other: bytes) -> Path:
+    for kind, content in (FILES | other).items():
+        name = f"{stem}-{kind}.mat"
+        if packed:
+            (root / f"{name}.gz").write_bytes(gzip.compress(content))
+        else:
+            (root / name).write_bytes(content)
+    return root
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("stem", "split"), [(TRAIN, "train"), (TEST, "test")])
+def test_pairs_labels_and_viewpoints_are_those_laid_down(tmp_path, packed, stem, split) -> None:
+    found = load("smallnorb", split=split, root=folder(tmp_path, stem, packed=packed))
+    assert found.image_shape == (2, 96, 96)
+    assert found.images[0, 0, :, 7].tolist() == list(range(96))
+    assert found.images[0, 1, 7].tolist() == list(range(96))
+    assert not found.images[1].any()
+    assert [found.class_names[label] for label in found.labels] == ["car", "animal"]
+    assert {name: fact.tolist() for name, fact in found.facts.items()} == {
+        "instance": [8, 4],
+        "elevation": [45, 30],
+        "azimuth": [340, 0],
+        "lighting": [5, 0],
+    }
+
+
+def test_a_split_by_viewpoint_is_one_line(tmp_path: Path) -> None:
+    found = smallnorb(folder(tmp_path), "train")
+    familiar = torch.isin(found.facts["azimuth"], torch.tensor([0, 20, 40, 300, 320, 340]))
+    assert familiar.tolist() == [True, True]
+    assert (found.facts["elevation"] <= 40).tolist() == [False, True]
+
+
+def test_a_folder_of_the_sets_name_is_looked_into(tmp_path: Path) -> None:
+    inner = tmp_path / "smallNORB"
+    inner.mkdir()
+    folder(inner)
+    assert len(load("smallnorb", root=tmp_path)) == 2
+
+
+@pytest.mark.parametrize("kind", ["dat", "cat", "info"])
+def test_a_missing_file_is_told(tmp_path: Path, kind: str) -> None:
+    name = f"{TRAIN}-{kind}.mat"
+    (folder(tmp_path) / name).unlink()
+    assert text_of(lambda: smallnorb(tmp_path, "train")) == (
+        f"neither {name}.gz nor {name} is in {tmp_path}; point to the folder that holds the "
+        f"-dat.mat, -cat.mat and -info.mat files of smallNORB."
+    )
+
+
+GOOD = FILES["dat"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "told"),
+    [
+        (
+            "dat",
+            FILES["cat"],
+            "should begin with 55 4c 3d 1e, the mark of a binary matrix of bytes, but begins with "
+            "54 4c 3d 1e; is it another of the three files, or a MATLAB file?",
+        ),
+        ("cat", GOOD, "a binary matrix of integers, but begins with 55 4c 3d 1e;"),
+        ("dat", b"MATLAB 5.0 MAT-file", "but begins with 4d 41 54 4c;"),
+        ("dat", b"", "but begins with nothing;"),
+        ("dat", b"\x1e\x3d\x4c\x55" + GOOD[4:], "but begins with 1e 3d 4c 55;"),
+        ("dat", GOOD[:6], "ends after 2 of the 4 bytes that its header announces; it is cut short"),
+        ("dat", GOOD[:-1], f"ends after {2 * PAIR - 1} of the {2 * PAIR} bytes that its header"),
+        ("dat", GOOD + b"!", f"holds more than the {2 * PAIR} values that its header announces;"),
+        ("dat", GOOD[:4] + words(3) + GOOD[8:], "should have 4 axes, but tells of 3."),
+        ("dat", GOOD[:4] + words(2**31 - 1) + GOOD[8:], "should have 4 axes, but tells of 21474"),
+        (
+            "dat",
+            GOOD[:4] + words(4, 2, 2, 32, 32) + bytes(4096),
+            "claims sizes 2 × 2 × 32 × 32, where n × 2 × 96 × 96 belong, of at most 1791590400 "
+            "values; it is another file, or damaged.",
+        ),
+        ("dat", GOOD[:4] + words(4, 2, 1, 96, 96), "claims sizes 2 × 1 × 96 × 96, where n × 2"),
+        ("dat", GOOD[:4] + words(4, 0, 2, 96, 96), "claims sizes 0 × 2 × 96 × 96, where"),
+        ("dat", GOOD[:4] + words(4, -2, 2, 96, 96), "claims sizes -2 × 2 × 96 × 96, where"),
+        ("dat", GOOD[:4] + words(4, 2**31 - 1, 2, 96, 96), "claims sizes 2147483647 × 2"),
+        ("cat", cat(4, 5), "smallnorb: labels must be 0 to 4 for 5 classes, but image 1 has label"),
+        ("cat", cat(-1, 0), "but image 0 has label -1;"),
+        ("cat", cat(1, 2, 3), "smallnorb: labels must be int64 [2], one an image, but came as"),
+        ("cat", cat(1)[:8] + words(1, 2, 1) + words(1, 2), "claims sizes 1 × 2 × 1, where n × 1"),
+        ("info", info((8, 3, 34, 5)), "the fact 'instance' must be [2], one an image, but came"),
+        (
+            "info",
+            info((8, 3, 34, 5), (4, 9, 0, 0)),
+            "gives image 1 the elevation 9, where 0 to 8 in steps of 1 are known; it is damaged: "
+            "fetch it again.",
+        ),
+        ("info", info((8, 3, 33, 5), (4, 0, 0, 0)), "the azimuth 33, where 0 to 34 in steps of 2"),
+        ("info", info((8, 3, 34, 6), (4, 0, 0, 0)), "the lighting 6, where 0 to 5"),
+        ("info", info((10, 3, 34, 5), (4, 0, 0, 0)), "the instance 10, where 0 to 9"),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_broken_file_is_told(tmp_path, packed: bool, kind: str, content: bytes, told) -> None:
+    folder(tmp_path, packed=packed, **{kind: content})
+    with at_most(MEGABYTE):
+        assert told in text_of(lambda: smallnorb(tmp_path, "train"))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda packed: packed[:-12],
+        lambda packed: b"no" + packed,
+        lambda packed: packed[:-8] + bytes(4) + packed[-4:],
+        lambda packed: packed[:10] + b"\xff" * 20,
+    ],
+    ids=["cut", "other format", "checksum", "stream"],
+)
+def test_a_broken_packing_is_told(tmp_path: Path, damage) -> None:
+    path = folder(tmp_path, packed=True) / f"{TRAIN}-dat.mat.gz"
+    path.write_bytes(damage(path.read_bytes()))
+    text = text_of(lambda: smallnorb(tmp_path, "train"))
+    assert text.startswith(f"{path} could not be unpacked (")
+
+
+def test_a_bomb_is_not_unpacked_further_than_its_header_says(tmp_path: Path) -> None:
+    bomb = FILES["dat"] + bytes(64 * MEGABYTE)
+    folder(tmp_path, packed=True, dat=bomb)
+    with at_most(MEGABYTE):
+        assert "holds more than the" in text_of(lambda: smallnorb(tmp_path, "train"))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("kind", ["dat", "cat", "info"])
+def test_any_damage_is_a_sentence_or_a_set(tmp_path: Path, kind: str, packed: bool) -> None:
+    folder(tmp_path, packed=packed)
+    path = tmp_path / f"{TRAIN}-{kind}.mat{'.gz' if packed else ''}"
+    assert_survives(path, lambda: smallnorb(tmp_path, "train"))
