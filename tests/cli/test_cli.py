@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from torchcaps import list_models
 from torchcaps.cli import main
 from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole
 from torchcaps.train import Run
@@ -82,15 +83,18 @@ def test_models_are_listed_with_their_sizes(call: Call) -> None:
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     assert lines[0] == "capsnet  1×28×28, 10 classes, 8,215,568 parameters"
-    assert lines[2].startswith("    routing=dynamic, iterations=3, bias=False, weight_std=0.1")
-    assert lines[3].startswith("mitterreiter_5x16  1×40×40, 10 classes, ")
+    assert lines[2].startswith("    routing=dynamic, iterations=3, bias=False, normalise=softmax")
+    names = [line.split()[0] for line in lines if not line.startswith(" ")]
+    assert names == list_models()
+    (deep,) = [line for line in lines if line.startswith("mitterreiter_5x16 ")]
+    assert deep == "mitterreiter_5x16  1×40×40, 10 classes, 2,426,720 parameters"
 
 
 def test_models_speak_json_in_a_process_of_their_own() -> None:
     done = subprocess.run([COMMAND, "models", "--json"], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     rows = json.loads(done.stdout)
-    assert list(rows) == ["capsnet", "mitterreiter_5x16"]
+    assert list(rows) == list_models()
     assert rows["capsnet"]["parameters"] == 8_215_568
     assert rows["capsnet"]["image"] == [1, 28, 28]
     assert rows["capsnet"]["options"]["routing"] == "dynamic"
@@ -162,11 +166,11 @@ def test_a_recipe_may_leave_out_what_is_given_beside_it(tmp_path: Path, call: Ca
 
 
 def test_options_are_numbers_truths_and_words(tmp_path: Path, call: Call) -> None:
-    pairs = ["routing=uniform", "weight_std=0.5", "iterations=2", "decoder=false"]
+    pairs = ["routing=dynamic", "weight_std=0.5", "iterations=2", "decoder=false"]
     words = [word for pair in pairs for word in ("--option", pair)]
     assert call("train", *TRAIN, *words, "--out", tmp_path / "run").code == 0
     found = Run(tmp_path / "run").recipe.options
-    assert found == {"routing": "uniform", "weight_std": 0.5, "iterations": 2, "decoder": False}
+    assert found == {"routing": "dynamic", "weight_std": 0.5, "iterations": 2, "decoder": False}
     assert [type(value) for value in found.values()] == [str, float, int, bool]
 
 
@@ -188,7 +192,11 @@ def test_options_are_numbers_truths_and_words(tmp_path: Path, call: Call) -> Non
         ),
         (
             ["--model", "miterreiter"],
-            "model: 'miterreiter' is unknown; did you mean 'mitterreiter_5x16'? known: capsnet,",
+            "model: 'miterreiter' is unknown; did you mean 'mitterreiter_grid'? known: mitterreit",
+        ),
+        (
+            ["--option", "routing=uniform", "--option", "iterations=2"],
+            "uniform routing has no use for iterations=2; leave it out.",
         ),
         (["--data", "part-hole"], "data: 'part-hole' is unknown; did you mean 'part-whole'?"),
         (["--epochs", "0"], "epochs: input should be greater than or equal to 1, not 0."),

@@ -8,6 +8,7 @@ import torch
 from reference.dynamic import dynamic_routing as dynamic_twin
 from reference.uniform import uniform_routing as uniform_twin
 from reference.votes import materialise as votes_twin
+from told import text_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, DynamicRouting, Routing, UniformRouting
 from torchcaps.ops import uniform_routing
@@ -122,3 +123,100 @@ def test_the_routing_sees_the_activations_of_the_children():
 def test_weights_need_a_scale(std):
     with pytest.raises(TorchcapsError, match=r"^DenseCapsules needs a weight_std that is finite"):
         DenseCapsules(**SIZES, weight_std=std)
+
+
+@pytest.mark.parametrize("pose", ["vector", "matrix"])
+@pytest.mark.parametrize("sharing", ["none", "type", "all"])
+def test_whose_matrix_makes_a_vote(sharing, pose):
+    # A grid of 2×3 positions with two types: child i has type i % 2.
+    d_out = 4 if pose == "matrix" else 3
+    layer = DenseCapsules(
+        n_in=12, d_in=4, n_out=2, d_out=d_out, sharing=sharing, child_grid=(2, 3, 2), pose=pose
+    ).double()
+    matrix = (2, 2) if pose == "matrix" else (3, 4)
+    kinds = {"none": (12,), "type": (2,), "all": ()}[sharing]
+    assert layer.weight.shape == (*kinds, 2, *matrix)
+    u = Capsules(torch.randn(2, 12, 4, dtype=torch.float64))
+    votes = layer.votes(u)
+    assert votes.shape == (2, 12, 2, d_out)
+    for b in range(2):
+        for i in range(12):
+            own = {"none": i, "type": i % 2, "all": ...}[sharing]
+            for j in range(2):
+                w = layer.weight[own][j]
+                if pose == "vector":
+                    expected = w @ u.pose[b, i]
+                else:
+                    expected = (u.pose[b, i].reshape(2, 2) @ w).flatten()
+                torch.testing.assert_close(votes[b, i, j], expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("pose", "places"), [("vector", (0, 1)), ("matrix", (1, 3))])
+def test_coordinates_are_shares_of_the_grid(pose, places):
+    # 2 rows and 3 columns, centres of cells: rows 1/4, 3/4; columns 1/6, 3/6, 5/6.
+    options = {"n_in": 12, "d_in": 4, "n_out": 2, "d_out": 4, "child_grid": (2, 3, 2)}
+    layer = DenseCapsules(**options, sharing="type", pose=pose, coordinates=True).double()
+    u = Capsules(torch.randn(2, 12, 4, dtype=torch.float64))
+    added = layer.votes(u)
+    layer.coordinates = False
+    added = (added - layer.votes(u))[0, :, 0].detach()
+    where = [(row, column) for row in (1 / 4, 3 / 4) for column in (1 / 6, 3 / 6, 5 / 6)]
+    expected = torch.zeros(12, 4, dtype=torch.float64)
+    for i in range(12):
+        expected[i, list(places)] = torch.tensor(where[i // 2], dtype=torch.float64)
+    torch.testing.assert_close(added, expected, rtol=0, atol=1e-12)
+
+
+def test_coordinates_are_the_same_for_every_parent_and_image():
+    layer = DenseCapsules(**SIZES, child_grid=(5, 1, 1), coordinates=True).double()
+    zero = Capsules(torch.zeros(3, 5, 3, dtype=torch.float64))
+    votes = layer.votes(zero)
+    assert torch.equal(votes, votes[:1, :, :1].expand_as(votes))
+    assert votes[0, :, 0, 0].tolist() == pytest.approx([0.1, 0.3, 0.5, 0.7, 0.9])
+    assert votes[0, :, 0, 1].tolist() == [0.5] * 5
+
+
+def test_a_vote_bias_belongs_to_a_parent():
+    layer = DenseCapsules(**SIZES, vote_bias=True).double()
+    assert torch.equal(layer.vote_bias, torch.full((4, 2), 0.1).double())
+    with torch.no_grad():
+        layer.vote_bias.copy_(torch.randn(4, 2))
+    bare = DenseCapsules(**SIZES).double()
+    bare.weight = layer.weight
+    u = children(2)
+    difference = layer.votes(u) - bare.votes(u)
+    expected = layer.vote_bias.expand_as(difference)
+    torch.testing.assert_close(difference, expected, rtol=0, atol=1e-12)
+    assert bare.vote_bias is None
+    assert "vote_bias" not in dict(bare.named_parameters())
+
+
+NEEDS_GRID = (
+    'DenseCapsules needs child_grid=(height, width, types) for sharing="type" and for coordinates, '
+    "to know where its children lie."
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"sharing": "type"}, NEEDS_GRID),
+        ({"coordinates": True}, NEEDS_GRID),
+        (
+            {"child_grid": (2, 3, 1)},
+            "child_grid (2, 3, 1) holds 6 children, but n_in is 5.",
+        ),
+        (
+            {"sharing": "typ"},
+            "sharing='typ' is unknown; did you mean 'type'? known: all, none, type.",
+        ),
+        (
+            {"pose": "matrix"},
+            "matrix poses are square and keep their size, but came with d_in=3 and d_out=2; use 4, "
+            '9, 16, … for both, or pose="vector".',
+        ),
+    ],
+    ids=str,
+)
+def test_what_is_refused(options, text):
+    assert text_of(lambda: DenseCapsules(**SIZES, **options)) == text

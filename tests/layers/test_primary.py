@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+from told import text_of
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import PrimaryCapsules
+from torchcaps.layers import EMPrimaryCapsules, LayerNormPrimaryCapsules, PrimaryCapsules
 
 
 def test_order_is_row_column_type():
@@ -68,3 +69,68 @@ def test_a_capsule_needs_a_component():
         TorchcapsError, match=r"^PrimaryCapsules needs d_out of at least 1, but got 0"
     ):
         PrimaryCapsules(nn.Identity(), d_out=0)
+
+
+def test_layer_norm_on_paper():
+    # Two positions: the pose (1, 5), mean 3 and variance 4, and the pose (2, 2), variance 0.
+    features = torch.tensor([1.0, 2.0, 5.0, 2.0], dtype=torch.float64).reshape(1, 2, 1, 2)
+    primary = LayerNormPrimaryCapsules(nn.Identity(), d_out=2).double()
+    found = primary(features)
+    assert found.activation is None
+    one = 2 / math.sqrt(4 + 1e-5)
+    assert found.pose[0, 0].tolist() == pytest.approx([-one, one], abs=1e-12)
+    assert found.pose[0, 1].tolist() == [0.0, 0.0]
+    # One weight and one offset a component, whatever the capsule.
+    with torch.no_grad():
+        primary.norm.weight.copy_(torch.tensor([2.0, 3.0]))
+        primary.norm.bias.copy_(torch.tensor([10.0, 20.0]))
+    assert primary(features).pose[0, 0].tolist() == pytest.approx([10 - 2 * one, 20 + 3 * one])
+    assert primary(features).pose[0, 1].tolist() == [10.0, 20.0]
+
+
+def test_em_capsules_keep_their_poses():
+    # Two types of two components at one row of two positions: channel c at column x holds 10c + x.
+    features = torch.tensor(
+        [[0.0, 1.0], [10.0, 11.0], [20.0, 21.0], [30.0, 31.0]], dtype=torch.float64
+    ).reshape(1, 4, 1, 2)
+    # Activations from the channels 0 and 3 over 10: logistic of 0, 3, 0.1 and 3.1.
+    choose = nn.Conv2d(4, 2, 1, bias=False).double()
+    with torch.no_grad():
+        choose.weight.zero_()
+        choose.weight[0, 0] = choose.weight[1, 3] = 0.1
+    found = EMPrimaryCapsules(nn.Identity(), choose, d_out=2)(features)
+    assert found.pose[0].tolist() == [[0, 10], [20, 30], [1, 11], [21, 31]]
+    expected = [1 / (1 + math.exp(-z)) for z in (0, 3, 0.1, 3.1)]
+    assert found.activation[0].tolist() == pytest.approx(expected)
+
+
+def test_layer_norm_capsules_may_be_given_activations():
+    features = torch.randn(2, 6, 3, 4)
+    projection, active = nn.Conv2d(6, 6, 1), nn.Conv2d(6, 2, 1)
+    bare = LayerNormPrimaryCapsules(projection, d_out=3)(features)
+    given = LayerNormPrimaryCapsules(projection, active, d_out=3)(features)
+    em = EMPrimaryCapsules(projection, active, d_out=3)(features)
+    assert torch.equal(given.pose, bare.pose)
+    assert torch.equal(given.activation, em.activation)
+    assert given.activation.shape == (2, 24)
+
+
+@pytest.mark.parametrize("kind", [LayerNormPrimaryCapsules, EMPrimaryCapsules])
+@pytest.mark.parametrize(
+    "active", [nn.Conv2d(6, 3, 1), nn.Conv2d(6, 2, 2)], ids=["channels", "positions"]
+)
+def test_activations_that_do_not_fit(kind, active):
+    features = torch.randn(1, 6, 3, 4)
+    shape = list(active(features).shape)
+    assert text_of(lambda: kind(nn.Identity(), active, d_out=3)(features)) == (
+        f"every capsule needs one activation, but the projections gave poses [1, 24, 3] and "
+        f"activations {shape}; the activation needs as many channels as there are capsule types, "
+        f"at the same positions."
+    )
+
+
+@pytest.mark.parametrize("kind", [LayerNormPrimaryCapsules, EMPrimaryCapsules])
+def test_every_kind_needs_a_component(kind):
+    assert text_of(lambda: kind(nn.Identity(), nn.Identity(), d_out=0)) == (
+        f"{kind.__name__} needs d_out of at least 1, but got 0."
+    )

@@ -10,15 +10,16 @@ from torchcaps import create_model, list_models
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import ROUTINGS, Routing
 from torchcaps.models import MODELS
+from torchcaps.models.registry import make_model
 from torchcaps.ops import uniform_routing
 
 SMALL = {"image": (1, 17, 17), "n_classes": 2}
 
 
 def test_the_list_is_the_table():
-    assert list_models() == ["capsnet", "mitterreiter_5x16"]
-    assert sorted(MODELS) == list_models()
-    assert all(MODELS[name].build.__name__ == name for name in MODELS)
+    assert list_models() == sorted(MODELS)
+    assert len(MODELS) > 50
+    assert {"capsnet", "mitterreiter_5x16", "resnet18"} <= set(MODELS)
 
 
 @pytest.mark.parametrize("name", list_models())
@@ -27,35 +28,74 @@ def test_a_name_alone_gives_the_network_of_the_paper(name):
         model = create_model(name)
         out = model(torch.rand(2, *MODELS[name].image))
     assert out.scores.shape == (2, MODELS[name].n_classes)
-    assert out.reconstruction.shape == (2, *MODELS[name].image)
+    draws = MODELS[name].options.get("decoder", name in DRAWING)
+    assert (out.reconstruction is not None) == draws
+    if draws:
+        assert out.reconstruction.shape == (2, *MODELS[name].image)
+
+
+# Networks that are nothing without their decoder.
+DRAWING = {"gu_convnet_cr", "gu_convnet_cr_sf", "gu_convnet_r"}
+
+
+def test_a_hundred_classes_are_in_the_name():
+    for name, preset in MODELS.items():
+        assert (preset.n_classes == 100) == name.endswith("c100")
 
 
 def test_presets_are_those_of_the_papers():
     presets = {name: (each.image, each.n_classes) for name, each in MODELS.items()}
-    assert presets == {"capsnet": ((1, 28, 28), 10), "mitterreiter_5x16": ((1, 40, 40), 10)}
+    assert presets["capsnet"] == ((1, 28, 28), 10)
+    assert presets["mitterreiter_5x16"] == ((1, 40, 40), 10)
+    assert presets["matrix_capsnet"] == ((2, 32, 32), 5)
+    assert presets["peer_sign_em"] == ((1, 1, 1), 2)
+    assert presets["rem_eff_norb"] == ((2, 48, 48), 5)
+    assert presets["tsai_dmm_vector"] == ((1, 36, 36), 10)
+    assert presets["tsai_em_resnet_c100"] == ((3, 32, 32), 100)
 
 
-@pytest.mark.parametrize(("name", "weight_std"), [("capsnet", 0.1), ("mitterreiter_5x16", 1.0)])
-def test_options_and_their_defaults(name, weight_std):
-    assert MODELS[name].options == {
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("capsnet", {"primary_relu": False, "sharing": "none", "weight_std": 0.1}),
+        ("gu_capsnet", {"primary_relu": True, "routing": "dynamic"}),
+        ("gu_aff_capsnet", {"primary_relu": True, "routing": "uniform", "normalise": "mean"}),
+        ("gu_aff_capsnet", {"sharing": "all", "decoder": True}),
+        ("gu_aff_capsnet_dr", {"sharing": "all", "routing": "dynamic"}),
+        ("rem_dr", {"detach": "votes", "decoder": False, "primary_relu": False}),
+        ("rem_gamma", {"detach": "votes", "decoder": False, "scale": "batch", "bias": True}),
+        ("rem_multilayer", {"prior": "zero", "squash": "hinton", "widths": "16,16,16,16"}),
+        ("tsai_inverted_simple_c100", {"width": 128, "d_pose": 36, "hidden": 20}),
+        ("tsai_inverted_resnet_c10", {"backbone": "resnet", "schedule": "concurrent"}),
+        ("tsai_em_simple_c10", {"iterations": 2, "variant": "paper", "compete": "window"}),
+    ],
+)
+def test_what_presets_say(name, said):
+    assert said.items() <= MODELS[name].options.items()
+
+
+def test_options_and_their_defaults():
+    assert MODELS["mitterreiter_5x16"].options == {
         "routing": "dynamic",
         "iterations": 3,
         "bias": False,
-        "weight_std": weight_std,
+        "weight_std": 1.0,
+        "init": "paper",
         "decoder": True,
     }
 
 
 def test_config_holds_everything_chosen_and_survives_json():
-    model = create_model("capsnet", **SMALL, iterations=2, decoder=False)
+    model = create_model("mitterreiter_5x16", **SMALL, iterations=2, decoder=False)
     assert model.config == {
-        "name": "capsnet",
+        "name": "mitterreiter_5x16",
         "image": (1, 17, 17),
         "n_classes": 2,
         "routing": "dynamic",
         "iterations": 2,
         "bias": False,
-        "weight_std": 0.1,
+        "weight_std": 1.0,
+        "init": "paper",
         "decoder": False,
     }
     again = create_model(**json.loads(json.dumps(model.config)))
@@ -77,13 +117,46 @@ def test_an_option_reaches_the_network():
         (
             "capsnt",
             {},
-            "model 'capsnt' is unknown; did you mean 'capsnet'? known: capsnet, mitterreiter_5x16.",
+            "model 'capsnt' is unknown; did you mean 'capsnet'? known: gu_capsnet, gamma_capsnet, "
+            "matrix_capsnet, gu_capsnet_nor, ….",
         ),
         (
             "capsnet",
             {"iteration": 3},
-            "capsnet has no option 'iteration'; did you mean 'iterations'? "
-            "known: bias, decoder, iterations, routing, weight_std.",
+            "capsnet has no option 'iteration'; did you mean 'iterations'? known: routing, "
+            "kernel, ….",
+        ),
+        (
+            "mitterreiter_5x16",
+            {"iteration": 3},
+            "mitterreiter_5x16 has no option 'iteration'; did you mean 'iterations'? "
+            "known: bias, decoder, init, iterations, routing, weight_std.",
+        ),
+        ("resnet18", {"depth": 3}, "resnet18 has no option 'depth'; known: ."),
+        (
+            "capsnet",
+            {"routing": "uniform", "iterations": 5},
+            "uniform routing has no use for iterations=5; leave it out.",
+        ),
+        (
+            "gu_capsnet_nor",
+            {"iterations": 3},
+            "uniform routing has no use for iterations=3; leave it out.",
+        ),
+        (
+            "capsnet",
+            {"normalise": "mean"},
+            "dynamic routing has no use for normalise='mean'; leave it out.",
+        ),
+        (
+            "efficient_capsnet",
+            {"bias": True},
+            "self_attention routing has no use for bias=True; leave it out.",
+        ),
+        (
+            "gamma_capsnet",
+            {"routing": "dynamic", "scale": "sample"},
+            "dynamic routing has no use for scale='sample'; leave it out.",
         ),
         (
             "mitterreiter_5x16",
@@ -140,7 +213,29 @@ def test_sizes_of_a_wrong_type(chosen):
         create_model("capsnet", **chosen)
 
 
-def test_every_network_takes_a_routing_that_joins_the_table(monkeypatch):
+@pytest.mark.parametrize("name", ["capsnet", "mitterreiter_5x16", "efficient_capsnet"])
+def test_the_bias_of_em_routing_is_that_of_its_votes(name):
+    with torch.device("meta"):
+        bare, biased = (
+            create_model(name, routing="em", **({"bias": True} if bias else {}))
+            for bias in (False, True)
+        )
+    for layer in bare.layers.values():
+        assert layer.vote_bias is None
+    for layer in biased.layers.values():
+        assert layer.vote_bias.shape == (layer.n_out, layer.d_out)
+        assert not hasattr(layer.routing, "bias")
+
+
+def test_an_option_of_no_use_may_stand_in_a_config():
+    """A config holds every option, and a network that was saved comes back."""
+    config = create_model("mitterreiter_5x16", **SMALL, routing="uniform").config
+    assert config["iterations"] == 3
+    assert make_model(**config).config == config
+
+
+@pytest.mark.parametrize("name", [name for name in list_models() if MODELS[name].routings])
+def test_every_network_takes_a_routing_that_joins_the_table(monkeypatch, name):
     class StarRouting(Routing):
         def __init__(self, *, iterations=1, sharpness=2.0):
             super().__init__()
@@ -153,10 +248,11 @@ def test_every_network_takes_a_routing_that_joins_the_table(monkeypatch):
             return uniform_routing(votes, keep=keep)
 
     monkeypatch.setitem(ROUTINGS, "star", StarRouting)
-    for name in list_models():
-        model = create_model(name, **SMALL, routing="star", iterations=7)
-        routings = [each for each in model.modules() if isinstance(each, StarRouting)]
-        assert routings
-        # Told what it knows, spared what it does not.
-        assert {(each.iterations, each.sharpness) for each in routings} == {(7, 2.0)}
-        assert model(torch.rand(2, *SMALL["image"])).scores.shape == (2, SMALL["n_classes"])
+    with torch.device("meta"):
+        model = create_model(name, routing="star", iterations=7)
+        out = model(torch.empty(2, *MODELS[name].image))
+    routings = [each for each in model.modules() if isinstance(each, StarRouting)]
+    assert routings
+    # Told what it knows, spared what it does not.
+    assert {(each.iterations, each.sharpness) for each in routings} == {(7, 2.0)}
+    assert out.scores.shape == (2, MODELS[name].n_classes)

@@ -53,6 +53,16 @@ def test_weights_statistics_and_options_come_back(model, file):
     assert all(torch.equal(wanted[name], tensor) for name, tensor in state.items())
 
 
+def test_a_uniform_network_comes_back_with_the_iterations_it_does_not_use(tmp_path):
+    model = create_model(NAME, **SMALL, routing="uniform").eval()
+    save(model, tmp_path / "net.safetensors")
+    found = load(tmp_path / "net.safetensors")
+    assert found.config == model.config
+    assert found.config["iterations"] == 3
+    images = torch.rand(2, *SMALL["image"])
+    torch.testing.assert_close(found(images).scores, model(images).scores)
+
+
 def test_a_path_may_be_text_and_nothing_else_is_left_behind(model, tmp_path):
     save(model, str(tmp_path / "net.safetensors"))
     assert load(str(tmp_path / "net.safetensors")).config["name"] == NAME
@@ -196,7 +206,8 @@ def test_a_header_of_an_unknown_network(tmp_path):
     path = with_header(tmp_path / "net.safetensors", {"name": "capsnext"})
     refused(
         path,
-        "model 'capsnext' is unknown; did you mean 'capsnet'? known: capsnet, mitterreiter_5x16.",
+        "model 'capsnext' is unknown; did you mean 'capsnet'? known: gu_capsnet, gamma_capsnet, "
+        "matrix_capsnet, gu_capsnet_nor, ….",
     )
 
 

@@ -133,7 +133,7 @@ def feature_shape(module: nn.Module, image: tuple[int, int, int]) -> tuple[int, 
     try:
         # Two images, because batch normalisation refuses to train on a single value.
         features = torch.func.functional_call(module, shadow, torch.empty(2, *image, device="meta"))
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         raise TorchcapsError(
             f"an image of (channels, height, width) = {image} does not pass through the "
             f"convolutions ({str(error).splitlines()[0]}); use a larger image or "

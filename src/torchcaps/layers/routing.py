@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, nearest
-from torchcaps.ops.checks import check_choice, check_iterations
+from torchcaps.ops.checks import check_choice, check_iterations, widen
 from torchcaps.ops.routing import (
     Compete,
     Detach,
@@ -31,7 +31,7 @@ from torchcaps.ops.routing import (
     self_attention_routing,
     uniform_routing,
 )
-from torchcaps.ops.squash import Squash
+from torchcaps.ops.squash import EPSILON, Squash
 from torchcaps.types import Capsules, Keep, Routed, Step, Window
 
 __all__ = [
@@ -183,7 +183,9 @@ class EMRouting(Routing):
     """`ops.em_routing` with its costs β_a and β_u, one pair a parent (a parent type in windows).
 
     Children need activations: those of `EMPrimaryCapsules`, or lengths. With compete="all" windows
-    share a child, with "window" each has it to itself.
+    share a child, with "window" each has it to itself. `unit_poses` gives parents the pose
+    a_j μ_j / ‖μ_j‖, as public code of [peer2022] does: means of narrow layers shrink from layer to
+    layer, directions do not.
     """
 
     beta_a: nn.Parameter
@@ -197,6 +199,7 @@ class EMRouting(Routing):
         compete: Compete = "window",
         lambda_: float = 0.01,
         variance_floor: float | None = None,
+        unit_poses: bool = False,
     ):
         super().__init__()
         check_iterations(iterations)
@@ -207,6 +210,7 @@ class EMRouting(Routing):
         self.compete: Compete = compete
         self.lambda_ = lambda_
         self.variance_floor = variance_floor
+        self.unit_poses = unit_poses
 
     def create_parameters(self, *, n_in: int, n_out: int, d_out: int) -> None:
         if self.compete == "all":
@@ -226,7 +230,7 @@ class EMRouting(Routing):
         child_id = None
         if self.compete == "all" and self.window is not None:
             child_id = self.window.child_id(votes.device)
-        return em_routing(
+        routed = em_routing(
             votes,
             activation,
             beta_a=self.beta_a,
@@ -239,6 +243,10 @@ class EMRouting(Routing):
             variance_floor=self.variance_floor,
             keep=keep,
         )
+        if not self.unit_poses:
+            return routed
+        steps = tuple(step._replace(parents=_unit(step.parents)) for step in routed.steps)
+        return routed._replace(parents=_unit(routed.parents), steps=steps)
 
     def _check_window(self) -> None:
         if self.window is None:
@@ -404,6 +412,15 @@ class DistanceRouting(Routing):
             with torch.no_grad():
                 self.running_scale.lerp_(routed.scale.to(self.running_scale), self.MOMENTUM)
         return routed
+
+
+def _unit(capsules: Capsules) -> Capsules:
+    """Poses as long as their activations."""
+    mean, activation = capsules
+    assert activation is not None
+    wide = widen(mean)
+    norm = torch.sqrt(wide.square().sum(-1, keepdim=True) + EPSILON)
+    return Capsules((wide / norm).to(mean.dtype) * activation.unsqueeze(-1), activation)
 
 
 # One line an algorithm: the name that layers, models and the command line take.

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from torchcaps.layers.capsule_layer import CapsuleLayer
+from torchcaps.ops.checks import check_keep
 from torchcaps.types import Capsules, Keep, Routed, Step
 
 __all__ = ["route_concurrently", "route_sequentially"]
@@ -37,6 +38,7 @@ def route_concurrently(
     The top of iteration t looks one layer down at t − 1, two layers down at t − 2. What cannot
     reach it is not computed, unless every step is to be kept.
     """
+    check_keep(keep)
     votes: dict[str, Tensor] = {}
     steps: dict[str, list[Step]] = {}
     for name, layer in layers.items():

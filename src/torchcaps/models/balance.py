@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from torchcaps.layers.balance import TARGET, balance, find_scale, is_squashed
+from torchcaps.layers.balance import TARGETS, balance, find_scale, is_squashed
 from torchcaps.layers.primary import PrimaryCapsules
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.ops.checks import check_choice
@@ -16,7 +16,7 @@ __all__ = ["Init", "balance_network", "initialised"]
 # How weights start: as the paper or its code has them, or balanced.
 Init = Literal["paper", "balanced"]
 
-IMAGES, CELLS, DARKNESS = 32, 7, 2.0
+IMAGES, CELLS, DARKNESS = 32, 7, 1.5
 
 
 def initialised(network: CapsuleNetwork, init: Init) -> CapsuleNetwork:
@@ -28,10 +28,10 @@ def initialised(network: CapsuleNetwork, init: Init) -> CapsuleNetwork:
 
 
 def balance_network(
-    network: CapsuleNetwork, *, images: Tensor | None = None, target: float = TARGET
+    network: CapsuleNetwork, *, images: Tensor | None = None, target: float | None = None
 ) -> None:
     """Scale the projection of the primary capsules, if it is one convolution, then the weights of
-    every routed layer, so that all have mean length `target` when training starts.
+    every routed layer, so that all start with mean length `target` (see `balance`).
 
     Without `images` it looks at seeded smooth noise in [0, 1], between photographs and digits in
     brightness: on real ones of either sort lengths stay between 0.2 and 0.6. Standardised or very
@@ -65,13 +65,17 @@ def _untouched(module: nn.Module, value: Tensor) -> Any:
     return torch.func.functional_call(module, buffers, value)
 
 
-def _scale_primary(primary: nn.Module, features: Tensor, target: float) -> None:
+def _scale_primary(primary: nn.Module, features: Tensor, target: float | None) -> None:
     if not isinstance(primary, PrimaryCapsules) or type(primary.projection) is not nn.Conv2d:
         return
     maps = primary.projection(features)
     pose = maps.unflatten(1, (-1, primary.d_out)).movedim(2, -1)
     kind = primary.squash
-    scale = find_scale(lambda scale: float(squash(scale * pose, kind).norm(dim=-1).mean()), target)
+
+    def length(scale: float) -> float:
+        return float(squash(scale * pose, kind).norm(dim=-1).mean())
+
+    scale = find_scale(length, target or TARGETS[kind])
     assert scale is not None
     for parameter in primary.projection.parameters():
         parameter.mul_(scale)

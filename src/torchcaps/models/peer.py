@@ -9,15 +9,15 @@ Their question is `bias`: of dynamic routing in the squashed sum, §4.1; of EM r
 §4.2. bias="odd" is a control of ours for dynamic routing: a bias that keeps the symmetry.
 
 Departures:
-1. EM routing is that of Alg. 2. The adapted version of Gritzman that §5 mentions is not described;
-   its public code has no activation apart from the length of a pose.
+1. EM routing is that of Alg. 2. The adapted version of Gritzman that §5 mentions is not described.
 Ambiguities:
 1. What n layers are: n_layers counts the primary and the class layer, as public code does.
 2. There is no ReLU before the primary squash, as in that code, although §1 argues with one.
 3. Sign nets: one hidden layer of 20, two output capsules, W ~ N(0, 0.5²), from one version of that
    code. Activations of the input capsule are |x|.
-4. λ of EM routing is 1: of layers so narrow, costs are too small for the usual 0.01 to reach an
-   activation.
+4. λ of EM routing is 0.1, of the sign net 1: of layers so narrow, costs are too small for the usual
+   0.01 to reach an activation; at 1 the activations of the deep net are all 1 from the start.
+   Its poses are a_j μ_j / ‖μ_j‖ as in public code: means alone are 1e-5 long after five layers.
 5. The decoder, off or on in the experiments, is on.
 """
 
@@ -72,7 +72,8 @@ def peer_deep_em(
     n_layers: int = 5,
     iterations: int = 3,
     bias: bool = False,
-    lambda_: float = 1.0,
+    unit_poses: bool = True,
+    lambda_: float = 0.1,
     variant: str = "paper",
     weight_std: float = 0.1,
     decoder: bool = True,
@@ -85,6 +86,7 @@ def peer_deep_em(
         routing="em",
         iterations=iterations,
         bias=bias,
+        unit_poses=unit_poses,
         lambda_=lambda_,
         variant=variant,
         weight_std=weight_std,

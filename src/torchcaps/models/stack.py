@@ -11,9 +11,7 @@ __all__ = ["ROUTING_OPTIONS", "dense_stack", "routed_by", "routing_options"]
 
 # What a network may pass on to some routing, if not to every one.
 ROUTING_OPTIONS = frozenset(
-    option
-    for routing in ROUTINGS.values()
-    for option in inspect.signature(routing).parameters
+    option for routing in ROUTINGS.values() for option in inspect.signature(routing).parameters
 )
 
 

@@ -1,0 +1,226 @@
+"""Convolutional capsules: every window by a loop, EM competition over windows, sizes that fail."""
+
+import math
+
+import pytest
+import torch
+
+from told import text_of
+from torchcaps.layers import ConvCapsules, DenseCapsules, EMRouting
+from torchcaps.ops import dynamic_routing, em_routing, inverted_routing
+from torchcaps.types import Capsules
+
+GRID = (5, 4, 2)
+N_IN = 5 * 4 * 2
+# (kernel, stride) -> rows and columns of windows of a grid of 5×4.
+WINDOWS = {((3, 2), (2, 1)): (2, 3), ((2, 2), (1, 2)): (4, 2), ((1, 1), (1, 1)): (5, 4)}
+
+
+def made(routing="dynamic", **options):
+    """A layer in float64 whose parameters are all random, as after training."""
+    sizes = {"child_grid": GRID, "d_in": 4, "types": 3, "d_out": 4} | options
+    layer = ConvCapsules(**sizes, routing=routing).double()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.copy_(torch.randn_like(parameter) / 2)
+    return layer
+
+
+def children(*lead, d=4):
+    pose = torch.randn(*lead, N_IN, d, dtype=torch.float64)
+    return Capsules(pose, torch.rand(*lead, N_IN, dtype=torch.float64))
+
+
+def votes_of(pose, layer):
+    """Votes [b, i, j, d] of the capsules [b, i, d] in one window."""
+    if layer.pose == "vector":
+        votes = torch.einsum("bid,ijod->bijo", pose, layer.weight)
+    else:
+        side = math.isqrt(pose.shape[-1])
+        matrices = pose.reshape(*pose.shape[:2], side, side)
+        votes = torch.einsum("birk,ijkc->bijrc", matrices, layer.weight).flatten(-2)
+    return votes if layer.vote_bias is None else votes + layer.vote_bias
+
+
+def by_window(layer, capsules):
+    """For every window, row after row: its poses [b, i, d] and activations [b, i], sliced."""
+    (height, width, types), (k_h, k_w), (s_h, s_w) = layer.window
+    pose = capsules.pose.reshape(len(capsules.pose), height, width, types, -1)
+    activation = capsules.activation.reshape(len(pose), height, width, types)
+    for top in range(0, height - k_h + 1, s_h):
+        for left in range(0, width - k_w + 1, s_w):
+            seen = slice(top, top + k_h), slice(left, left + k_w)
+            yield pose[:, *seen].flatten(1, 3), activation[:, *seen].flatten(1)
+
+
+@pytest.mark.parametrize(("kernel", "stride"), WINDOWS)
+@pytest.mark.parametrize(("pose", "d_out"), [("vector", 5), ("vector", 4), ("matrix", 4)])
+@pytest.mark.parametrize("vote_bias", [False, True])
+def test_parents_are_those_of_a_loop_over_windows(kernel, stride, pose, d_out, vote_bias):
+    layer = made(kernel=kernel, stride=stride, pose=pose, d_out=d_out, vote_bias=vote_bias)
+    u = children(2)
+    windows = [
+        dynamic_routing(votes_of(each, layer), keep="last") for each, _ in by_window(layer, u)
+    ]
+    expected = torch.cat([each.parents.pose for each in windows], 1)
+    coupling = torch.stack([each.steps[0].coupling for each in windows], 1)
+    routed = layer(u, keep="last")
+    assert layer.parent_grid == (*WINDOWS[kernel, stride], 3)
+    torch.testing.assert_close(routed.parents.pose, expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(routed.steps[0].coupling, coupling, rtol=0, atol=1e-10)
+    lengths = expected.norm(dim=-1)
+    torch.testing.assert_close(routed.parents.activation, lengths, rtol=0, atol=1e-7)
+    assert routed.steps[0].children is u
+    assert torch.equal(routed.steps[0].parents.pose, routed.parents.pose)
+    towards = torch.randn_like(expected)
+    parameters = list(layer.parameters())
+    mine = torch.autograd.grad((routed.parents.pose * towards).sum(), parameters)
+    wanted = torch.autograd.grad((expected * towards).sum(), parameters)
+    torch.testing.assert_close(mine, wanted, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("routing", ["em", "inverted"])
+def test_other_routings_see_windows_and_activations_too(routing):
+    layer = made(routing, kernel=(3, 2), stride=(2, 1), pose="matrix")
+    u = children(2)
+    owned = layer.routing
+    poses, activations = [], []
+    for pose, activation in by_window(layer, u):
+        votes = votes_of(pose, layer)
+        if routing == "em":
+            betas = {"beta_a": owned.beta_a, "beta_u": owned.beta_u}
+            parents = em_routing(votes, activation, **betas).parents
+            activations.append(parents.activation)
+        else:
+            parents = inverted_routing(votes, norm=(owned.norm.weight, owned.norm.bias)).parents
+        poses.append(parents.pose)
+    found = layer(u).parents
+    torch.testing.assert_close(found.pose, torch.cat(poses, 1), rtol=0, atol=1e-10)
+    if activations:
+        expected = torch.cat(activations, 1)
+        torch.testing.assert_close(found.activation, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("routing", ["dynamic", "em", "inverted", "uniform", "self_attention"])
+@pytest.mark.parametrize("pose", ["vector", "matrix"])
+def test_a_kernel_as_large_as_the_grid_is_a_dense_layer(routing, pose):
+    window = made(routing, kernel=(5, 4), pose=pose)
+    dense = DenseCapsules(n_in=N_IN, d_in=4, n_out=3, d_out=4, pose=pose, routing=routing).double()
+    dense.load_state_dict(window.state_dict())
+    u = children(2)
+    a, b = window(u, keep="steps"), dense(u, keep="steps")
+    assert window.parent_grid == (1, 1, 3)
+    torch.testing.assert_close(a.parents.pose, b.parents.pose, rtol=0, atol=1e-10)
+    for one, other in zip(a.steps, b.steps, strict=True):
+        torch.testing.assert_close(one.coupling[:, 0], other.coupling, rtol=0, atol=1e-10)
+        torch.testing.assert_close(one.parents.pose, other.parents.pose, rtol=0, atol=1e-10)
+
+
+def responsibilities(compete):
+    layer = made(EMRouting(compete=compete, lambda_=0.1), kernel=(3, 2), stride=(2, 1))
+    steps = layer(children(2), keep="steps").steps
+    return layer, [step.coupling for step in steps]
+
+
+def per_child(layer, coupling):
+    """What every child gives to all parents of all windows, [b, n]; by loops."""
+    total = torch.zeros(len(coupling), N_IN, dtype=coupling.dtype)
+    names = layer.window.child_id().tolist()
+    for window, slots in enumerate(names):
+        for slot, child in enumerate(slots):
+            total[:, child] += coupling[:, window, slot].sum(-1)
+    return total
+
+
+def test_windows_compete_for_a_child():
+    layer, couplings = responsibilities("all")
+    assert layer.routing.normalised_over == "parents_and_positions"
+    assert len(couplings) == 3
+    for coupling in couplings:
+        # Windows of three rows with stride two see all five, windows of two columns all four.
+        total = per_child(layer, coupling)
+        torch.testing.assert_close(total, torch.ones_like(total), rtol=0, atol=1e-12)
+
+
+def test_without_competition_every_window_has_the_whole_child():
+    layer, couplings = responsibilities("window")
+    assert layer.routing.normalised_over == "parents"
+    seen = torch.bincount(layer.window.child_id().flatten(), minlength=N_IN).double()
+    assert seen.max() == 4
+    for coupling in couplings:
+        total = per_child(layer, coupling)
+        torch.testing.assert_close(total, seen.expand_as(total), rtol=0, atol=1e-12)
+
+
+def test_any_batch_axes_and_none():
+    layer = made(kernel=2)
+    u = children(2, 3)
+    many = layer(u, keep="last")
+    assert many.parents.pose.shape == (2, 3, 4 * 3 * 3, 4)
+    assert many.steps[0].coupling.shape == (2, 3, 12, 8, 3)
+    alone = layer(Capsules(u.pose[1, 2], u.activation[1, 2])).parents
+    torch.testing.assert_close(alone.pose, many.parents.pose[1, 2], rtol=0, atol=1e-12)
+
+
+def test_a_step_is_a_part_of_the_whole():
+    layer = made("inverted", kernel=2, pose="matrix")
+    u = children(2)
+    first = layer.step(u, None)
+    second = layer.step(u, first.parents)
+    for step, kept in zip((first, second), layer(u, keep="steps").steps, strict=True):
+        torch.testing.assert_close(step.parents.pose, kept.parents.pose, rtol=0, atol=1e-12)
+        torch.testing.assert_close(step.coupling, kept.coupling, rtol=0, atol=1e-12)
+
+
+def test_sizes_can_be_read():
+    layer = made(kernel=(3, 2), stride=(2, 1), d_out=5)
+    assert (layer.n_in, layer.d_in, layer.n_out, layer.d_out) == (40, 4, 3, 5)
+    assert layer.weight.shape == (3 * 2 * 2, 3, 5, 4)
+    assert "child_grid=(5, 4, 2), d_in=4, types=3, d_out=5, kernel=(3, 2), stride=(2, 1)" in repr(
+        layer
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (
+            {"kernel": (3, 5)},
+            "a window of 3×5 does not fit into a child grid of 5×4; use a larger image, or a "
+            "smaller kernel or stride below.",
+        ),
+        ({"kernel": 0}, "ConvCapsules needs kernel of at least 1, but got 0."),
+        ({"stride": (1, 0)}, "ConvCapsules needs stride of at least 1, but got 0."),
+        ({"types": 0}, "ConvCapsules needs types of at least 1, but got 0."),
+        ({"child_grid": (5, 0, 2)}, "ConvCapsules needs width of at least 1, but got 0."),
+        (
+            {"pose": "matrix", "d_out": 9},
+            "matrix poses are square and keep their size, but came with d_in=4 and d_out=9; use 4, "
+            '9, 16, … for both, or pose="vector".',
+        ),
+        (
+            {"pose": "matrix", "d_in": 6, "d_out": 6},
+            "matrix poses are square and keep their size, but came with d_in=6 and d_out=6; use 4, "
+            '9, 16, … for both, or pose="vector".',
+        ),
+        (
+            {"pose": "matix"},
+            "pose='matix' is unknown; did you mean 'matrix'? known: matrix, vector.",
+        ),
+        (
+            {"weight_std": -1.0},
+            "ConvCapsules needs a weight_std that is finite and not negative, but got -1.0.",
+        ),
+    ],
+    ids=str,
+)
+def test_what_is_refused(options, text):
+    assert text_of(lambda: made(**options)) == text
+
+
+@pytest.mark.parametrize("shape", [[2, 39, 4], [2, 40, 5], [4]])
+def test_poses_of_another_shape(shape):
+    assert text_of(lambda: made(kernel=2)(Capsules(torch.zeros(shape)))) == (
+        "this layer was built for 40 children of 4 components [*batch, 40, 4], but poses came with "
+        f"shape {shape}; does the image size differ from the one the network was created with?"
+    )

@@ -1,0 +1,130 @@
+"""The order of layers: one after the other, or all at once without what reaches no output."""
+
+import pytest
+import torch
+
+from told import text_of
+from torchcaps.layers import (
+    ROUTINGS,
+    ConvCapsules,
+    DenseCapsules,
+    InvertedRouting,
+    route_concurrently,
+    route_sequentially,
+)
+from torchcaps.types import Capsules
+
+
+def stack(iterations=3, routing=None):
+    def rule():
+        return InvertedRouting(iterations=iterations) if routing is None else routing
+
+    layers = {
+        "windows": ConvCapsules(
+            child_grid=(3, 4, 2), d_in=4, types=3, d_out=4, kernel=2, routing=rule()
+        ),
+        "hidden": DenseCapsules(n_in=18, d_in=4, n_out=5, d_out=3, routing=rule()),
+        "classes": DenseCapsules(n_in=5, d_in=3, n_out=2, d_out=4, routing=rule()),
+    }
+    for layer in layers.values():
+        layer.double()
+    return layers
+
+
+def children():
+    return Capsules(torch.randn(2, 24, 4, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 3, 4, 5])
+def test_what_cannot_reach_the_output_changes_nothing(iterations):
+    layers, u = stack(iterations), children()
+    none, last, steps = (
+        route_concurrently(layers, u, iterations=iterations, keep=keep)
+        for keep in ("none", "last", "steps")
+    )
+    for each in (last, steps):
+        assert torch.equal(each["classes"].parents.pose, none["classes"].parents.pose)
+    for above, name in enumerate(reversed(layers)):
+        assert none[name].steps == ()
+        assert len(last[name].steps) == 1
+        assert len(steps[name].steps) == iterations
+        reached = max(iterations - above, 1)
+        kept = steps[name].steps[reached - 1]
+        assert torch.equal(last[name].steps[0].parents.pose, kept.parents.pose)
+        assert torch.equal(last[name].steps[0].coupling, kept.coupling)
+        assert torch.equal(none[name].parents.pose, kept.parents.pose)
+
+
+def calls(layers, keep, iterations):
+    """How often each layer made a step, and how often votes."""
+    made = {name: [0, 0] for name in layers}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, layer in layers.items():
+            for place, method in enumerate(("step", "votes")):
+                original = getattr(layer, method)
+
+                def counted(*args, _name=name, _place=place, _original=original, **options):
+                    made[_name][_place] += 1
+                    return _original(*args, **options)
+
+                patch.setattr(layer, method, counted, raising=False)
+        route_concurrently(layers, children(), iterations=iterations, keep=keep)
+    return {name: tuple(each) for name, each in made.items()}
+
+
+@pytest.mark.parametrize(
+    ("iterations", "keep", "expected"),
+    [
+        (1, "none", [1, 1, 1]),
+        (2, "none", [1, 1, 2]),
+        (3, "last", [1, 2, 3]),
+        (4, "none", [2, 3, 4]),
+        (3, "steps", [3, 3, 3]),
+    ],
+)
+def test_steps_that_are_made(iterations, keep, expected):
+    made = calls(stack(iterations), keep, iterations)
+    assert [steps for steps, _ in made.values()] == expected
+    # The lowest children never change, so their votes are made once.
+    assert made["windows"][1] == 1
+
+
+def test_votes_are_made_anew_only_for_new_children():
+    # Twice: the classes route at t = 2 on the hidden layer of t = 1, whose votes they have.
+    made = calls(stack(2), "none", 2)
+    assert [votes for _, votes in made.values()] == [1, 1, 1]
+    made = calls(stack(3), "none", 3)
+    assert [votes for _, votes in made.values()] == [1, 1, 2]
+
+
+def test_children_of_a_step_are_those_it_routed():
+    layers, u = stack(3), children()
+    routed = route_concurrently(layers, u, iterations=3, keep="steps")
+    windows, hidden = routed["windows"].steps, routed["hidden"].steps
+    assert all(step.children is u for step in windows)
+    assert hidden[0].children is windows[0].parents
+    # What was below an iteration ago.
+    assert hidden[1].children is windows[0].parents
+    assert hidden[2].children is windows[1].parents
+
+
+@pytest.mark.parametrize("keep", ["none", "last", "steps"])
+def test_one_after_the_other(keep):
+    layers, u = stack(2), children()
+    routed = route_sequentially(layers, u, keep=keep)
+    assert list(routed) == list(layers)
+    for name, layer in layers.items():
+        own = layer(u, keep=keep)
+        assert torch.equal(routed[name].parents.pose, own.parents.pose)
+        assert len(routed[name].steps) == len(own.steps)
+        u = routed[name].parents
+
+
+@pytest.mark.parametrize("name", sorted(set(ROUTINGS) - {"inverted"}))
+def test_other_routings_cannot_route_at_once(name):
+    layers = {"classes": DenseCapsules(n_in=24, d_in=4, n_out=2, d_out=3, routing=name).double()}
+    u = Capsules(children().pose, torch.rand(2, 24, dtype=torch.float64))
+    assert text_of(lambda: route_concurrently(layers, u, iterations=2)) == (
+        f"{ROUTINGS[name].__name__} keeps more than its parents from one iteration to the next, so "
+        f'its layers cannot route at once; use schedule="sequential", or inverted routing.'
+    )

@@ -1,0 +1,384 @@
+"""What the families are made of, worked out by hand: sizes, structure, and what they cannot see."""
+
+import itertools
+
+import pytest
+import torch
+from torch import nn
+
+from told import text_of
+from torchcaps import create_model
+from torchcaps.layers import DenseCapsules, PrimaryCapsules
+from torchcaps.models import CapsuleNetwork
+
+
+def size(module):
+    return sum(p.numel() for p in module.parameters())
+
+
+def count(name, **options):
+    with torch.device("meta"):
+        return size(create_model(name, **options))
+
+
+def made(name, seed=7, **options):
+    torch.manual_seed(seed)
+    return create_model(name, **options)
+
+
+# CapsNet
+
+TINY = {"image": (2, 6, 8), "n_classes": 3, "kernel": 3, "types": 4}
+
+
+@pytest.mark.parametrize("kernel", [3, 5, 7])
+def test_the_kernel_study_is_on_both_convolutions(kernel):
+    with torch.device("meta"):
+        model = create_model("gu_capsnet", kernel=kernel)
+    first, second = (m for m in model.modules() if isinstance(m, nn.Conv2d))
+    assert first.kernel_size == second.kernel_size == (kernel, kernel)
+    assert (first.stride, second.stride) == ((1, 1), (2, 2))
+    side = (40 - kernel + 1 - kernel) // 2 + 1
+    assert model.primary_grid == (side, side, 32)
+
+
+@pytest.mark.parametrize(("types", "d_primary"), [(8, 32), (16, 16), (32, 8), (64, 4)])
+def test_the_group_study_keeps_256_channels(types, d_primary):
+    with torch.device("meta"):
+        model = create_model("gu_aff_capsnet", types=types, d_primary=d_primary)
+    assert model.primary.projection[0].out_channels == 256
+    assert model.primary_grid == (12, 12, types)
+    # One matrix a class for all children.
+    assert model.layers["classes"].weight.shape == (10, 16, d_primary)
+
+
+def test_one_matrix_a_class_where_all_children_share():
+    with torch.device("meta"):
+        model = create_model("gu_aff_capsnet")
+    assert size(model.layers["classes"]) == 10 * 8 * 16 == 1_280
+
+
+def test_a_relu_before_the_primary_squash_leaves_nothing_negative():
+    x = torch.rand(4, 2, 6, 8)
+    with_relu, without = (
+        made("capsnet", **TINY, primary_relu=relu)(x, keep="last").trace[0].children.pose
+        for relu in (True, False)
+    )
+    assert with_relu.min() == 0
+    assert with_relu.max() > 0
+    assert without.min() < 0
+
+
+def test_a_decoder_without_a_mask_sees_all_classes():
+    x = torch.rand(2, 2, 6, 8)
+    one, other = torch.tensor([0, 0]), torch.tensor([1, 2])
+    unmasked = made("capsnet", **TINY, mask="none")
+    assert torch.equal(unmasked(x, one).reconstruction, unmasked(x, other).reconstruction)
+    masked = made("capsnet", **TINY)
+    assert not torch.equal(masked(x, one).reconstruction, masked(x, other).reconstruction)
+
+
+def test_squashes_can_be_taken_away_one_by_one():
+    x = torch.rand(2, 2, 6, 8)
+    for chosen in ({"primary_squash": "none"}, {"class_squash": "none"}):
+        model = made("capsnet", **TINY, **chosen)
+        assert model.primary.squash == chosen.get("primary_squash", "hinton")
+        assert model.layers["classes"].routing.squash == chosen.get("class_squash", "hinton")
+        assert model(x).scores.shape == (2, 3)
+
+
+# Matrix capsules
+
+
+def matrix_size(a, b, c, d, channels=2, n_classes=5):
+    """Weights by hand: convolution with its bias, two projections without, three layers of 4×4
+    matrices, and one pair of costs for a parent type."""
+    body = 25 * channels * a + a + a * b * 16 + a * b
+    matrices = 9 * b * c * 16 + 9 * c * d * 16 + d * n_classes * 16
+    return body + matrices + 2 * (c + d + n_classes)
+
+
+@pytest.mark.parametrize(("sizes", "expected"), [("64-8-16-16", 68_618), ("32-32-32-32", 316_650)])
+def test_sizes_of_matrix_capsules(sizes, expected):
+    assert count("matrix_capsnet", sizes=sizes) == expected
+    assert matrix_size(*map(int, sizes.split("-"))) == expected
+
+
+@pytest.mark.parametrize("sizes", ["64-8-16", "4-8-16-16-16", "64-8-0-16", "a-b-c-d", "", "-1-2"])
+def test_sizes_that_are_no_four_numbers(sizes):
+    assert text_of(lambda: create_model("matrix_capsnet", sizes=sizes)) == (
+        f"sizes must be four numbers A-B-C-D, as in '64-8-16-16', but came as {sizes!r}."
+    )
+
+
+# Inverted attention
+
+
+def test_sizes_of_inverted_attention_without_the_bias_of_the_primary_layer():
+    assert count("tsai_inverted_resnet_c10", primary_bias=False) == 1_828_817
+    assert count("tsai_inverted_resnet_c100", primary_bias=False) == 2_799_629
+    assert count("tsai_inverted_resnet_c10") == 1_828_817 + 32 * 16
+    assert count("tsai_inverted_resnet_c100") == 2_799_629 + 32 * 36
+
+
+INVERTED = {"image": (2, 15, 17), "n_classes": 3, "types": 4, "d_pose": 4}
+
+
+def procedure_2(layers, children, iterations):
+    """All poses of all layers, for every iteration: [tsai2020] Procedure 2, plainly."""
+
+    def one_layer(layer, below, above):
+        votes = layer.votes(below)
+        j = votes.shape[-2]
+        if above is None:
+            r = torch.full(votes.shape[:-1], 1 / j, dtype=votes.dtype)
+        else:
+            p = above.reshape(*votes.shape[:-3], j, votes.shape[-1])
+            r = (votes * p.unsqueeze(-3)).sum(-1).softmax(-1)
+        new = (r.unsqueeze(-1) * votes).sum(-3)
+        norm = layer.routing.norm
+        mean = new.mean(-1, keepdim=True)
+        variance = (new - mean).square().mean(-1, keepdim=True)
+        new = (new - mean) / (variance + 1e-5).sqrt() * norm.weight + norm.bias
+        return new.reshape(len(new), -1, new.shape[-1])
+
+    poses = [children.pose]
+    for layer in layers:
+        poses.append(one_layer(layer, children._replace(pose=poses[-1]), None))
+    for _ in range(2, iterations + 1):
+        old = list(poses)
+        for depth, layer in enumerate(layers):
+            poses[depth + 1] = one_layer(layer, children._replace(pose=old[depth]), old[depth + 1])
+    return poses[1:]
+
+
+@pytest.mark.parametrize("hidden", [0, 5])
+@pytest.mark.parametrize("iterations", [1, 2, 3, 4])
+def test_layers_route_at_once_as_procedure_2_says(iterations, hidden):
+    model = made("tsai_inverted_simple_c10", **INVERTED, iterations=iterations, hidden=hidden)
+    model = model.double().eval()
+    with torch.no_grad():
+        for layer in model.layers.values():
+            layer.routing.norm.weight.uniform_(0.5, 1.5)
+            layer.routing.norm.bias.normal_(0, 0.3)
+    x = torch.rand(2, *INVERTED["image"], dtype=torch.float64)
+    layers = list(model.layers.values())
+    poses = procedure_2(layers, model.primary(model.backbone(x)), iterations)
+    out = model(x)
+    torch.testing.assert_close(out.classes.pose, poses[-1], rtol=0, atol=1e-10)
+    torch.testing.assert_close(out.scores, model.head(poses[-1])[..., 0], rtol=0, atol=1e-10)
+    for layer, pose in zip(model(x, keep="steps").trace, poses, strict=True):
+        torch.testing.assert_close(layer.routed.parents.pose, pose, rtol=0, atol=1e-10)
+
+
+def test_one_after_the_other_every_layer_finishes_first():
+    at_once, sequential = (
+        made("tsai_inverted_simple_c10", **INVERTED, iterations=3, schedule=schedule)
+        .double()
+        .eval()
+        for schedule in ("concurrent", "sequential")
+    )
+    x = torch.rand(2, *INVERTED["image"], dtype=torch.float64)
+    capsules = sequential.primary(sequential.backbone(x))
+    for layer in sequential.layers.values():
+        capsules = layer(capsules).parents
+    found = sequential(x)
+    assert torch.equal(found.classes.pose, capsules.pose)
+    assert (found.scores - at_once(x).scores).abs().max() > 1e-3
+    # A single iteration is the same either way.
+    one, other = (
+        made("tsai_inverted_simple_c10", **INVERTED, iterations=1, schedule=schedule).eval()
+        for schedule in ("concurrent", "sequential")
+    )
+    assert torch.equal(one(x.float()).scores, other(x.float()).scores)
+
+
+def test_other_routings_refuse_to_route_at_once():
+    layers = {"classes": DenseCapsules(n_in=4, d_in=2, n_out=3, d_out=2)}
+
+    def network():
+        model = CapsuleNetwork(
+            image=(2, 2, 2),
+            backbone=nn.Identity(),
+            primary=PrimaryCapsules(nn.Identity(), d_out=2),
+            primary_grid=(2, 2, 1),
+            layers=layers,
+            schedule="concurrent",
+        )
+        return model(torch.rand(1, 2, 2, 2))
+
+    assert text_of(network) == (
+        "DynamicRouting keeps more than its parents from one iteration to the next, so its layers "
+        'cannot route at once; use schedule="sequential", or inverted routing.'
+    )
+
+
+def test_layers_that_route_at_once_share_their_iterations():
+    layers = made("tsai_inverted_simple_c10", **INVERTED).layers
+    layers["classes"].routing.iterations = 5
+    assert (
+        text_of(
+            lambda: CapsuleNetwork(
+                image=(2, 15, 17),
+                backbone=nn.Identity(),
+                primary=nn.Identity(),
+                primary_grid=(1, 1, 1),
+                layers=dict(layers.items()),
+                schedule="concurrent",
+            )
+        )
+        == "layers that route at once need one number of iterations, but have [2, 5]."
+    )
+
+
+@pytest.mark.parametrize("schedule", ["concurrent", "sequential"])
+def test_ablation_c_carries_activations(schedule):
+    model = made("tsai_inverted_simple_c10", **INVERTED, activations=True, schedule=schedule)
+    out = model(torch.rand(2, *INVERTED["image"]), keep="last")
+    assert out.scores_are == "logits"
+    for layer in out.trace:
+        for capsules in (layer.children, layer.routed.parents):
+            assert capsules.activation.shape == capsules.pose.shape[:-1]
+            assert 0 < capsules.activation.min() <= capsules.activation.max() < 1
+    bare = made("tsai_inverted_simple_c10", **INVERTED)(torch.rand(2, *INVERTED["image"]))
+    assert bare.classes.activation is None
+
+
+def test_ablation_a_has_no_layer_norm_and_the_paper_no_scale():
+    model = made("tsai_inverted_simple_c10", **INVERTED, layer_norm=False)
+    assert all(layer.routing.norm is None for layer in model.layers.values())
+    scaled = made("tsai_inverted_simple_c10", **INVERTED, scaled=True)
+    assert {layer.routing.scale for layer in scaled.layers.values()} == {1 / 2}
+    assert {layer.routing.scale for layer in model.layers.values()} == {1.0}
+
+
+# Efficient-CapsNet and γ
+
+
+def test_sizes_of_efficient_capsnet():
+    assert count("rem_eff_norb") == 151_664
+    assert count("rem_eff_mnist") == 161_824
+    # Votes of 16 children for ten classes, and a prior for each pair.
+    with torch.device("meta"):
+        classes = create_model("rem_eff_mnist").layers["classes"]
+    assert size(classes) == 16 * 10 * 8 * 16 + 16 * 10
+
+
+def test_sizes_of_gamma():
+    assert count("rem_gamma") == count("gamma_capsnet", decoder=False) == 7_730_336
+    assert count("gamma_capsnet") == 9_141_680
+    assert count("rem_gamma") - count("rem_gamma", bias=False) == 32 * 8 + 10 * 16 == 416
+
+
+def test_the_scale_of_gamma_runs_in_training_and_stands_in_evaluation():
+    model, x = made("rem_gamma", image=(2, 17, 19), n_classes=3), torch.rand(4, 2, 17, 19)
+
+    def stored():
+        return [layer.routing.running_scale.clone() for layer in model.layers.values()]
+
+    assert all(torch.equal(scale, torch.ones(2)) for scale in stored())
+    model.train()(x)
+    after = stored()
+    assert all((scale != 1).all() for scale in after)
+    model.eval()
+    batch = model(x).scores
+    assert all(torch.equal(one, other) for one, other in zip(stored(), after, strict=True))
+    # Without neighbours an image scores as with them; in training it does not.
+    torch.testing.assert_close(model(x[:1]).scores, batch[:1], rtol=0, atol=1e-6)
+    model.train()
+    assert (model(x[:1]).scores - model(x).scores[:1]).abs().max() > 1e-5
+    # What is stored is used.
+    model.eval()
+    for layer in model.layers.values():
+        layer.routing.running_scale.mul_(3)
+    assert (model(x).scores - batch).abs().max() > 1e-5
+
+
+# Mitterreiter et al.
+
+GRID = {"image": (1, 11, 12), "n_classes": 3}
+
+
+@pytest.mark.parametrize(
+    ("widths", "d_pose"), [("16,15,7,6", 8), ("4", 8), ("5,3", 4), ("16,16,16,16", 6)]
+)
+def test_widths_are_the_capsules_below_the_classes(widths, d_pose):
+    model = made("mitterreiter_grid", **GRID, widths=widths, d_pose=d_pose)
+    trace = model.eval()(torch.rand(2, 1, 11, 12), keep="last").trace
+    expected = [*map(int, widths.split(",")), 3]
+    assert [layer.children.pose.shape for layer in trace] == [(2, n, d_pose) for n in expected[:-1]]
+    assert [layer.routed.parents.pose.shape for layer in trace] == [
+        (2, n, d_pose) for n in expected[1:]
+    ]
+    pairs = sum(n * m for n, m in itertools.pairwise(expected))
+    assert size(model.layers) == pairs * d_pose**2 + pairs  # matrices and priors
+
+
+@pytest.mark.parametrize("widths", ["", "16,,16", "16,0", "16;16", "-1", "a"])
+def test_widths_that_are_no_counts(widths):
+    assert text_of(lambda: create_model("mitterreiter_grid", **GRID, widths=widths)) == (
+        "widths must be the capsules of each layer below the classes, from the primary one up, as "
+        f"in '16,16,16,16', but came as {widths!r}."
+    )
+
+
+# Peer et al.
+
+
+@pytest.mark.parametrize(("n_layers", "pairs"), [(2, 0), (3, 0), (4, 1), (5, 2)])
+@pytest.mark.parametrize("name", ["peer_deep_dynamic", "peer_deep_em"])
+def test_layers_count_the_primary_one_and_the_classes(name, n_layers, pairs):
+    with torch.device("meta"):
+        model = create_model(name, n_layers=n_layers)
+    assert 1 + len(model.layers) == n_layers
+    if n_layers == 2:
+        weights = 1152 * 10 * 8 * 16
+    else:
+        weights = 1152 * 16 * 8 * 12 + pairs * 16 * 16 * 12 * 12 + 16 * 10 * 12 * 16
+    costs = 2 * (16 * (n_layers - 2) + 10) if name == "peer_deep_em" else 0
+    assert size(model.layers) == weights + costs
+
+
+@pytest.mark.parametrize("name", ["peer_deep_dynamic", "peer_deep_em"])
+@pytest.mark.parametrize("n_layers", [1, 0, -3])
+def test_two_layers_are_the_least(name, n_layers):
+    assert text_of(lambda: create_model(name, n_layers=n_layers)) == (
+        "n_layers counts the primary and the class capsules, so it is at least 2, but came as "
+        f"{n_layers}."
+    )
+
+
+def test_kinds_of_bias():
+    assert count("peer_deep_dynamic", bias="none") + 16 * 12 + 10 * 16 == count(
+        "peer_deep_dynamic", bias="added"
+    )
+    assert count("peer_deep_dynamic", bias="odd") == count("peer_deep_dynamic", bias="added")
+    assert text_of(lambda: create_model("peer_sign_dynamic", bias="even")).startswith(
+        "bias='even' is unknown; "
+    )
+
+
+def signs(name, **options):
+    """Scores of numbers and of their negatives, [16, 2] each."""
+    model = made(name, seed=3, **options).eval()
+    x = torch.linspace(0.05, 1, 16).reshape(16, 1, 1, 1)
+    return model(x).scores, model(-x).scores
+
+
+@pytest.mark.parametrize("routing", ["dynamic", "uniform"])
+def test_without_a_bias_dynamic_routing_cannot_tell_a_number_from_its_negative(routing):
+    for chosen in ("none", "odd") if routing == "dynamic" else ("none",):
+        swapped = {} if routing == "dynamic" else {"routing": routing}
+        plus, minus = signs("peer_sign_dynamic", bias=chosen, **swapped)
+        assert torch.equal(plus, minus)
+        assert not torch.equal(plus[0], plus[-1])
+    plus, minus = signs("peer_sign_dynamic", bias="added", **swapped)
+    assert (plus - minus).abs().min() > 1e-5
+
+
+def test_without_a_bias_em_routing_cannot_either():
+    plus, minus = signs("peer_sign_em")
+    assert torch.equal(plus, minus)
+    assert not torch.equal(plus[0], plus[-1])
+    plus, minus = signs("peer_sign_em", bias=True)
+    assert (plus - minus).abs().max() > 1e-4

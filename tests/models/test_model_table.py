@@ -1,0 +1,102 @@
+"""The table of networks in docs/models.md is what the registry says, and the registry keeps it.
+
+To write the table again: python tests/models/test_model_table.py
+"""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from told import text_of
+from torchcaps import create_model, list_models
+from torchcaps.layers import ROUTINGS
+from torchcaps.models import MODELS
+
+PAGE = Path(__file__).parents[2] / "docs" / "models.md"
+AGAIN = "if this is meant, run `python tests/models/test_model_table.py` and commit the page"
+HEAD = """# Networks
+
+Every name that `create_model` knows, with the image and the classes of its paper; both may be
+chosen, `create_model(name, image=(3, 64, 48), n_classes=7)`. Parameters are all
+that is trained, the decoder included where there is one.
+
+`routing=` takes what stands under routings, the network's own first. A dash: the network has no
+routing, or the routing is what the network is.
+
+| model | image | classes | parameters | routings | source |
+|---|---|---|---|---|---|
+"""
+
+
+def own_first(name):
+    own = MODELS[name].options.get("routing")
+    return sorted(MODELS[name].routings, key=lambda routing: routing != own)
+
+
+def row(name):
+    preset = MODELS[name]
+    with torch.device("meta"):
+        parameters = sum(p.numel() for p in create_model(name).parameters())
+    cells = (
+        f"`{name}`",
+        "×".join(map(str, preset.image)),
+        str(preset.n_classes),
+        f"{parameters:,}",
+        ", ".join(own_first(name)) or "–",
+        preset.source,
+    )
+    return f"| {' | '.join(cells)} |\n"
+
+
+def page():
+    return HEAD + "".join(map(row, list_models()))
+
+
+def test_the_page_is_what_the_registry_says():
+    assert PAGE.read_text(encoding="utf-8") == page(), AGAIN
+
+
+ALLOWED = [(name, routing) for name in list_models() for routing in MODELS[name].routings]
+REFUSED = [
+    (name, routing)
+    for name in list_models()
+    for routing in ROUTINGS
+    if routing not in MODELS[name].routings
+]
+
+
+@pytest.mark.parametrize(("name", "routing"), ALLOWED)
+def test_what_the_table_allows_works(name, routing):
+    preset = MODELS[name]
+    with torch.device("meta"):
+        model = create_model(name, routing=routing)
+        out = model(torch.empty(2, *preset.image), keep="last")
+    assert out.scores.shape == (2, preset.n_classes)
+    routed = [getattr(layer, "routing", None) for layer in model.layers.values()]
+    assert type(routed[-1]) is ROUTINGS[routing]
+    assert {type(each) for each in routed} <= {ROUTINGS[routing], type(None)}
+
+
+@pytest.mark.parametrize(("name", "routing"), REFUSED)
+def test_what_the_table_does_not_allow_is_refused(name, routing):
+    text = text_of(lambda: create_model(name, routing=routing))
+    if MODELS[name].routings:
+        assert text == (
+            f"{name} scores by the activations of its classes, and {routing} routing gives none; "
+            f"it takes {', '.join(MODELS[name].routings)}."
+        )
+    else:
+        assert text.startswith(f"{name} has no option 'routing'; ")
+
+
+def test_the_own_routing_is_allowed():
+    for name, preset in MODELS.items():
+        assert ("routing" in preset.options) == bool(preset.routings)
+        if preset.routings:
+            assert preset.options["routing"] in preset.routings
+            assert own_first(name)[0] == preset.options["routing"]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
