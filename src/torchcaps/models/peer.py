@@ -18,6 +18,7 @@ Ambiguities:
 4. λ of EM routing is 0.1, of the sign net 1: of layers so narrow, costs are too small for the usual
    0.01 to reach an activation; at 1 the activations of the deep net are all 1 from the start.
    Its poses are a_j μ_j / ‖μ_j‖ as in public code: means alone are 1e-5 long after five layers.
+   Weights start at N(0, 0.3²) there, since at 0.1 activations hardly depend on the image.
 5. The decoder, off or on in the experiments, is on.
 """
 
@@ -75,7 +76,7 @@ def peer_deep_em(
     unit_poses: bool = True,
     lambda_: float = 0.1,
     variant: str = "paper",
-    weight_std: float = 0.1,
+    weight_std: float = 0.3,
     decoder: bool = True,
 ) -> CapsuleNetwork:
     return _deep(

@@ -1,0 +1,259 @@
+"""Balanced initialisation: middling lengths at any depth, nothing else touched, what it refuses."""
+
+import os
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+
+from told import text_of
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import (
+    AttentionCapsules,
+    ConvCapsules,
+    DenseCapsules,
+    DynamicRouting,
+    EMRouting,
+    UniformRouting,
+)
+from torchcaps.layers.balance import TARGETS, balance, find_scale, random_children
+
+ROUTINGS = {"dynamic": DynamicRouting, "uniform": UniformRouting}
+EVERY_KIND = [(name, squash) for name in ROUTINGS for squash in ("hinton", "exp")]
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "balanced_init.py"
+
+
+def dense(n_in, n_out, routing="dynamic", squash="exp", d_in=8, **options):
+    made = ROUTINGS[routing](squash=squash) if isinstance(routing, str) else routing
+    return DenseCapsules(n_in=n_in, d_in=d_in, n_out=n_out, d_out=8, routing=made, **options)
+
+
+def stack(depth, n, routing="dynamic", squash="exp"):
+    return {f"layer_{k}": dense(n, n, routing, squash) for k in range(depth)}
+
+
+@torch.no_grad()
+def lengths(layers, children):
+    """The mean length of every layer, measured here and not by the layer."""
+    found = []
+    for layer in layers.values():
+        children = layer(children).parents
+        found.append(float(children.pose.square().sum(-1).sqrt().mean()))
+    return found
+
+
+def outside(found):
+    return {depth: length for depth, length in enumerate(found, 2) if not 0.2 <= length <= 0.6}
+
+
+# Layers are calibrated from the bottom up, so a stack of twenty begins with stacks of two and five.
+@pytest.mark.parametrize(
+    ("depth", "n"),
+    [
+        (20, 4),
+        (20, 16),
+        (2, 64),
+        pytest.param(20, 64, marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize(("routing", "squash"), EVERY_KIND)
+def test_lengths_are_middling_at_any_depth(routing, squash, depth, n):
+    layers = stack(depth, n, routing, squash)
+    count = 64 if n < 64 else 32
+    balance(layers, random_children(n, 8, count=count))
+    assert not outside(lengths(layers, random_children(n, 8, count=count, seed=1)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weights", range(5))
+@pytest.mark.parametrize("n", [4, 16])
+@pytest.mark.parametrize(("routing", "squash"), EVERY_KIND)
+def test_lengths_are_middling_whatever_the_weights(routing, squash, n, weights):
+    torch.manual_seed(weights)
+    layers = stack(20, n, routing, squash)
+    balance(layers, random_children(n, 8))
+    assert not outside(lengths(layers, random_children(n, 8, count=256, seed=1)))
+
+
+@pytest.mark.parametrize(("n_in", "n_out"), [(1152, 10), (4, 16), (16, 4), (1, 4), (1, 1)])
+@pytest.mark.parametrize(("routing", "squash"), EVERY_KIND)
+def test_lengths_are_middling_for_layers_of_any_shape(routing, squash, n_in, n_out):
+    layers = {"classes": dense(n_in, n_out, routing, squash)}
+    count = 8 if n_in == 1152 else 64
+    balance(layers, random_children(n_in, 8, count=count))
+    assert not outside(lengths(layers, random_children(n_in, 8, count=count, seed=1)))
+
+
+@pytest.mark.parametrize("target", [0.2, 0.4, 0.6])
+def test_the_target_is_met(target):
+    layers = stack(2, 16)
+    children = random_children(16, 8)
+    top = balance(layers, children, target=target)
+    assert lengths(layers, children) == pytest.approx([target] * 2, abs=0.02)
+    assert float(top.pose.norm(dim=-1).mean()) == pytest.approx(target, abs=0.02)
+
+
+def test_windows_are_balanced_too():
+    layer = ConvCapsules(child_grid=(5, 5, 4), d_in=8, types=6, d_out=8, kernel=3)
+    balance({"conv": layer}, random_children(100, 8, count=8))
+    found = lengths({"conv": layer}, random_children(100, 8, count=8))
+    assert found == pytest.approx([0.4], abs=0.02)
+
+
+def test_without_balance_lengths_vanish():
+    """What it is for: the customary deviation of 0.1 leaves nothing after five layers."""
+    assert lengths(stack(5, 16), random_children(16, 8))[-1] < 1e-3
+
+
+@pytest.mark.parametrize("weight_std", [0.01, 0.1, 3.0])
+def test_only_the_scale_of_the_weights_changes(weight_std):
+    layer = dense(4, 4, DynamicRouting(prior="learned", bias=True), weight_std=weight_std)
+    before = {name: value.clone() for name, value in layer.state_dict().items()}
+    balance({"one": layer}, random_children(4, 8))
+    after = layer.state_dict()
+    ratio = after.pop("weight") / before.pop("weight")
+    torch.testing.assert_close(ratio, ratio.mean().expand_as(ratio))
+    assert abs(float(ratio.mean()) - 1) > 0.1
+    assert all(torch.equal(after[name], before[name]) for name in before)
+    assert layer.weight.requires_grad
+    assert layer.weight.grad_fn is None
+
+
+@pytest.mark.parametrize("n_out", [4, 16])
+def test_the_deviation_that_weights_were_drawn_with_does_not_matter(n_out):
+    made = []
+    for weight_std in (0.1, 30.0):
+        torch.manual_seed(5)
+        layer = dense(4, n_out, "dynamic", "hinton", weight_std=weight_std)
+        balance({"one": layer}, random_children(4, 8))
+        made.append(layer.weight)
+    torch.testing.assert_close(*made)
+
+
+def test_the_same_weights_get_the_same_scale_and_no_random_number_is_spent():
+    made = []
+    for _ in range(2):
+        torch.manual_seed(7)
+        layers = stack(3, 4)
+        state = torch.get_rng_state()
+        balance(layers, random_children(4, 8))
+        assert torch.equal(torch.get_rng_state(), state)
+        made.append([layer.weight for layer in layers.values()])
+    torch.testing.assert_close(made[0], made[1], rtol=0, atol=0)
+
+
+def test_random_children_are_seeded_poses():
+    pose, length = random_children(300, 8, count=5, seed=3)
+    assert pose.shape == (5, 300, 8)
+    torch.testing.assert_close(pose.norm(dim=-1), length)
+    assert 0 <= float(length.min()) < 0.05 < 0.95 < float(length.max()) <= 1
+    assert pose.mean((0, 1)).norm() < 0.1
+    assert torch.equal(pose, random_children(300, 8, count=5, seed=3).pose)
+    assert not torch.equal(pose, random_children(300, 8, count=5, seed=4).pose)
+
+
+def test_on_meta_nothing_is_scaled():
+    with torch.device("meta"):
+        layers = stack(2, 4)
+        balance(layers, random_children(4, 8))
+    assert all(layer.weight.is_meta for layer in layers.values())
+
+
+def test_the_smallest_scale_is_found():
+    assert find_scale(lambda scale: scale / 10, 0.4) == pytest.approx(4, rel=0.02)
+    assert find_scale(lambda scale: 100 * scale, 0.4) == pytest.approx(0.004, rel=0.02)
+    # It rises to 0.3 at scale 8, then falls: nine tenths of the way up is 7.2.
+    assert find_scale(lambda scale: 0.3 * min(scale / 8, 8 / scale), 0.4) == pytest.approx(
+        7.2, rel=0.02
+    )
+    assert find_scale(lambda scale: 0.2 * min(scale / 8, 8 / scale), 0.4) is None
+    assert find_scale(lambda scale: 0.5 + scale, 0.4) is None
+
+
+def test_too_many_parents_a_child_are_told():
+    layer = dense(4, 64, "dynamic", "hinton")
+    drawn = layer.weight.clone()
+    text = text_of(lambda: balance({"hidden": layer}, random_children(4, 8)))
+    reached = text.split("reaches ")[1][:4]
+    assert float(reached) < 0.2
+    assert text == (
+        "init=\"balanced\" finds no scale for layer 'hidden' (4 children, 64 parents): its mean "
+        f"length reaches {reached} and never 0.2, because agreement leaves each child to few "
+        'parents; use at most four parents a child, uniform routing, or init="paper" with a '
+        "weight_std of your own."
+    )
+    assert torch.equal(layer.weight, drawn)
+    balance({"hidden": dense(4, 64, "uniform", "hinton")}, random_children(4, 8))
+
+
+def test_children_of_one_window_count():
+    layer = ConvCapsules(child_grid=(5, 5, 1), d_in=8, types=64, d_out=8, kernel=2)
+    with pytest.raises(TorchcapsError, match=r"layer 'conv' \(4 children, 64 parents\)"):
+        balance({"conv": layer}, random_children(25, 8, count=8))
+
+
+def test_zero_weights_are_told():
+    assert text_of(lambda: balance({"a": dense(4, 4, weight_std=0.0)}, random_children(4, 8))) == (
+        "init=\"balanced\" finds no scale for layer 'a' (4 children, 4 parents): its mean length "
+        "reaches 0.00 and never 0.2; are its weights (weight_std=0) or its children zero?"
+    )
+
+
+def test_a_bias_that_is_too_long_is_told():
+    layer = dense(300, 2, vote_bias=True)
+    assert text_of(lambda: balance({"a": layer}, random_children(300, 8, count=2))) == (
+        "init=\"balanced\" finds no scale for layer 'a' (300 children, 2 parents): its bias alone "
+        'gives it mean length 1.00, above 0.3; leave out the bias, or use init="paper" with a '
+        "weight_std of your own."
+    )
+
+
+@pytest.mark.parametrize(
+    ("layer", "name"),
+    [
+        (dense(4, 4, EMRouting()), "EMRouting"),
+        (dense(4, 4, DynamicRouting(squash="none")), "DynamicRouting"),
+        (AttentionCapsules(n=4, d=8), "AttentionCapsules"),
+    ],
+)
+def test_layers_without_squashed_lengths_are_refused(layer, name):
+    below = dense(4, 4)
+    drawn = below.weight.clone()
+    layers = {"below": below, "top": layer}
+    assert text_of(lambda: balance(layers, random_children(4, 8))) == (
+        f"init=\"balanced\" sets squashed lengths, but layer 'top' has {name} and no squash to set "
+        f'them by; use dynamic or uniform routing with squash "hinton" or "exp", or init="paper".'
+    )
+    assert torch.equal(below.weight, drawn)
+
+
+@pytest.mark.parametrize("target", [0.1, 0.7, float("nan")])
+def test_a_target_out_of_range_is_told(target):
+    assert text_of(lambda: balance(stack(1, 4), random_children(4, 8), target=target)) == (
+        f"balance needs a target between 0.2 and 0.6, but got {target}."
+    )
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    return runpy.run_path(str(BENCHMARK))
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.parametrize("seed", range(3))
+def test_ten_layers_learn_mnist(benchmark, seed):
+    root = os.environ.get("TORCHCAPS_DATA")
+    if root is None:
+        pytest.skip("TORCHCAPS_DATA is not set; it names the folder that holds MNIST/raw")
+    images, labels = benchmark["digits"](root)
+    learn = benchmark["learn"]
+    paper = learn(images, labels, routing="dynamic", squash="exp", target=None, seed=seed)
+    assert paper["lengths"][-1] < 1e-3
+    assert max(paper["accuracy"]) < 0.2
+    balanced = learn(
+        images, labels, routing="dynamic", squash="exp", target=TARGETS["exp"], seed=seed
+    )
+    assert not outside(balanced["lengths"])
+    assert balanced["accuracy"][-1] > 0.8
