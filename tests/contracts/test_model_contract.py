@@ -82,7 +82,7 @@ TABLE = {
         (2, 11, 12), ("hidden_2", "hidden_3", "classes"), {"widths": "5,4,3", "d_pose": 6}
     ),
     "peer_deep_dynamic": TRUNK._replace(layers=("hidden_2", "classes"), steps=8),
-    "peer_deep_em": TRUNK._replace(layers=DEEP),
+    "peer_deep_em": TRUNK._replace(layers=DEEP, rate=0.01, steps=24, left=0.95),
     "peer_sign_dynamic": SIGN._replace(learns={"weight_std": 2.0}),
     "peer_sign_em": SIGN,
     "rem_deepcaps": Line((2, 5, 9), ("cell_4_skip", "classes"), steps=4),
@@ -328,24 +328,7 @@ def test_the_uniform_twin_draws_the_very_same_weights(name):
 
 def learning():
     for name in TABLE:
-        if name != "peer_deep_em":
-            yield pytest.param(name, marks=pytest.mark.slow if is_twin(name) else ())
-
-
-def test_peer_deep_em_starts_where_nothing_learns():
-    """With λ = 1 a class is present for certain, whatever the image: activations of 16 children and
-    12 components round to one. At λ = 0.01 the loss has a gradient."""
-    name = "peer_deep_em"
-    x, y = images(name, 8), targets(8)
-    gradients = []
-    for lambda_ in (1.0, 0.01):
-        model = made(name, lambda_=lambda_)
-        scores = model(x, y).scores
-        margin_loss(scores, y).backward()
-        gradients.append(model.layers["classes"].weight.grad)
-        assert bool((scores == 1).all()) == (lambda_ == 1)
-    assert not gradients[0].any()
-    assert gradients[1].any()
+        yield pytest.param(name, marks=pytest.mark.slow if is_twin(name) else ())
 
 
 @pytest.mark.parametrize("name", list(learning()))
