@@ -31,6 +31,7 @@ from torchcaps.layers.routing import (
     SelfAttentionRouting,
     UniformRouting,
     make_routing,
+    use_backend,
 )
 from torchcaps.layers.schedule import route_concurrently, route_sequentially
 
@@ -63,5 +64,6 @@ __all__ = [
     "route_sequentially",
     "sabour_backbone",
     "simple_backbone",
+    "use_backend",
     "whole_map",
 ]

@@ -69,7 +69,7 @@ class CapsuleLayer(nn.Module, ABC):
         return nn.Parameter(torch.randn(*shared, n_out, *matrix) * std)
 
     def forward(self, children: Capsules, *, keep: Keep = "none") -> Routed:
-        routed: Routed = self.routing(self.votes(children), self._activation(children), keep=keep)
+        routed = self.routing.route(self._map(children), self._activation(children), keep=keep)
         steps = tuple(
             step._replace(children=children, parents=self._flat(step.parents))
             for step in routed.steps
@@ -77,8 +77,13 @@ class CapsuleLayer(nn.Module, ABC):
         return routed._replace(parents=self._flat(routed.parents), steps=steps)
 
     @final
-    def votes(self, children: Capsules) -> Tensor:
-        """[*b, i, j, d], or [*b, p, i, j, d] through windows."""
+    def votes(self, children: Capsules) -> Tensor | VoteMap:
+        """What `step` goes by: [*b, i, j, d], or [*b, p, i, j, d] through windows, or the map of
+        votes that are better not stored."""
+        vote_map = self._map(children)
+        return vote_map if self.routing.fuses(vote_map) else materialise(vote_map)
+
+    def _map(self, children: Capsules) -> VoteMap:
         if children.pose.shape[-2:] != (self.n_in, self.d_in):
             raise TorchcapsError(
                 f"this layer was built for {self.n_in} children of {self.d_in} components "
@@ -86,13 +91,19 @@ class CapsuleLayer(nn.Module, ABC):
                 f"{list(children.pose.shape)}; does the image size differ from the one the network "
                 f"was created with?"
             )
-        return materialise(self.vote_map(children))
+        return self.vote_map(children)
 
     @final
     def step(
-        self, children: Capsules, parents: Capsules | None, *, votes: Tensor | None = None
+        self,
+        children: Capsules,
+        parents: Capsules | None,
+        *,
+        votes: Tensor | VoteMap | None = None,
+        keep: Keep = "none",
     ) -> Step:
-        """One iteration from the present parents, or the first one; `votes` when they are known."""
+        """One iteration from the present parents, or the first one; `votes` when they are known.
+        A step that nobody keeps may come without its coupling."""
         votes = self.votes(children) if votes is None else votes
         if parents is not None:
             pose, activation = parents
@@ -101,7 +112,10 @@ class CapsuleLayer(nn.Module, ABC):
                 pose = torch.unflatten(pose, -2, grid)
                 activation = None if activation is None else torch.unflatten(activation, -1, grid)
             parents = Capsules(pose, activation)
-        step = self.routing.step(votes, self._activation(children), parents)
+        if isinstance(votes, VoteMap):
+            step = self.routing.fused_step(votes, parents, keep=keep)
+        else:
+            step = self.routing.step(votes, self._activation(children), parents)
         return step._replace(children=children, parents=self._flat(step.parents))
 
     def _activation(self, children: Capsules) -> Tensor | None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.ops import fused
 from torchcaps.ops.checks import check_choice, check_iterations, widen
 from torchcaps.ops.routing import (
     Compete,
@@ -32,10 +33,12 @@ from torchcaps.ops.routing import (
     uniform_routing,
 )
 from torchcaps.ops.squash import EPSILON, Squash
-from torchcaps.types import Capsules, Keep, Routed, Step, Window
+from torchcaps.ops.votes import materialise
+from torchcaps.types import Capsules, Keep, Routed, Step, VoteMap, Window
 
 __all__ = [
     "ROUTINGS",
+    "Backend",
     "DistanceRouting",
     "DynamicRouting",
     "EMRouting",
@@ -45,11 +48,21 @@ __all__ = [
     "UniformRouting",
     "as_routing",
     "make_routing",
+    "use_backend",
 ]
+
+
+# How a layer routes. "plain": the votes are made, then routed. "fused": they are made a tile at a
+# time and never stored. "auto": fused where that pays.
+Backend = Literal["auto", "plain", "fused"]
+# So many numbers of votes fit into a cache; below it tiles are a detour.
+FUSED_FROM = 1 << 20
 
 
 class Routing(nn.Module, ABC):
     """From votes [*b, i, j, d] and child activations [*b, i] to `Routed`."""
+
+    backend: Backend = "auto"
 
     # The axis over which the couplings of a trace sum to one.
     normalised_over: str = "parents"
@@ -82,6 +95,38 @@ class Routing(nn.Module, ABC):
         self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none"
     ) -> Routed: ...
 
+    @property
+    def can_fuse(self) -> bool:
+        """Whether `fused` can do what `forward` does, with the options of this routing."""
+        return False
+
+    def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
+        """The same as `forward` without a vote tensor, where an algorithm has such a form."""
+        raise self._no_fused_form()
+
+    @final
+    def fuses(self, vote_map: VoteMap) -> bool:
+        """Whether these votes are better not stored."""
+        if self.backend == "fused" and not self.can_fuse:
+            raise self._no_fused_form()
+        if self.backend != "auto" or not self.can_fuse:
+            return self.backend == "fused"
+        return _count(vote_map) >= FUSED_FROM and not torch.compiler.is_exporting()
+
+    @final
+    def route(self, vote_map: VoteMap, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
+        """From what stands between children and votes; `activation` [*b, i] as parents see it."""
+        if self.fuses(vote_map):
+            return self.fused(vote_map, keep=keep)
+        routed: Routed = self(materialise(vote_map), activation, keep=keep)
+        return routed
+
+    def _no_fused_form(self) -> TorchcapsError:
+        return TorchcapsError(
+            f"{type(self).__name__} has no fused form with these options; use "
+            f'backend="auto", which falls back to the plain one.'
+        )
+
     def step(self, votes: Tensor, activation: Tensor | None, parents: Capsules | None) -> Step:
         """One iteration from the present parents (None: the first), for concurrent schedules.
 
@@ -91,6 +136,12 @@ class Routing(nn.Module, ABC):
             f"{type(self).__name__} keeps more than its parents from one iteration to the next, so "
             f'its layers cannot route at once; use schedule="sequential", or inverted routing.'
         )
+
+    def fused_step(
+        self, vote_map: VoteMap, parents: Capsules | None, *, keep: Keep = "none"
+    ) -> Step:
+        """The same as `step` without a vote tensor."""
+        raise self._no_fused_form()
 
 
 @final
@@ -136,18 +187,26 @@ class DynamicRouting(Routing):
         if self._has_bias:
             self.bias = nn.Parameter(torch.full((n_out, d_out), 0.1))
 
+    @property
+    def can_fuse(self) -> bool:
+        return True
+
     def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
-        return dynamic_routing(
-            votes,
-            iterations=self.iterations,
-            bias=self.bias,
-            prior=self.prior,
-            odd_bias=self.odd_bias,
-            leaky=self.leaky,
-            squash=self.squash,
-            detach=self.detach,
-            keep=keep,
-        )
+        return dynamic_routing(votes, keep=keep, **self._options())
+
+    def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
+        return fused.dynamic_routing(vote_map, keep=keep, **self._options())
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "iterations": self.iterations,
+            "bias": self.bias,
+            "prior": self.prior,
+            "odd_bias": self.odd_bias,
+            "leaky": self.leaky,
+            "squash": self.squash,
+            "detach": self.detach,
+        }
 
 
 @final
@@ -172,10 +231,18 @@ class UniformRouting(Routing):
         if self._has_bias:
             self.bias = nn.Parameter(torch.full((n_out, d_out), 0.1))
 
+    @property
+    def can_fuse(self) -> bool:
+        return True
+
     def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
-        return uniform_routing(
-            votes, normalise=self.normalise, bias=self.bias, squash=self.squash, keep=keep
-        )
+        return uniform_routing(votes, keep=keep, **self._options())
+
+    def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
+        return fused.uniform_routing(vote_map, keep=keep, **self._options())
+
+    def _options(self) -> dict[str, Any]:
+        return {"normalise": self.normalise, "bias": self.bias, "squash": self.squash}
 
 
 @final
@@ -314,8 +381,24 @@ class InvertedRouting(Routing):
         now = self.start if parents is None else parents.pose
         return inverted_step(votes, now, **self._options(activation))
 
+    @property
+    def can_fuse(self) -> bool:
+        return not self.activations
+
+    def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
+        options = self._options(None)
+        return fused.inverted_routing(
+            vote_map, iterations=self.iterations, start=self.start, keep=keep, **options
+        )
+
+    def fused_step(
+        self, vote_map: VoteMap, parents: Capsules | None, *, keep: Keep = "none"
+    ) -> Step:
+        now = self.start if parents is None else parents.pose
+        return fused.inverted_step(vote_map, now, keep=keep, **self._options(None))
+
     def _options(self, activation: Tensor | None) -> dict[str, Any]:
-        options: dict[str, Any] = {"scale": self.scale, "lambda_": self.lambda_}
+        options: dict[str, Any] = {"scale": self.scale}
         if self.norm is not None:
             options["norm"] = (self.norm.weight, self.norm.bias)
         if self.activations:
@@ -323,6 +406,7 @@ class InvertedRouting(Routing):
                 "activation": activation,
                 "beta_a": self.beta_a,
                 "beta_u": self.beta_u,
+                "lambda_": self.lambda_,
             }
         return options
 
@@ -412,6 +496,25 @@ class DistanceRouting(Routing):
             with torch.no_grad():
                 self.running_scale.lerp_(routed.scale.to(self.running_scale), self.MOMENTUM)
         return routed
+
+
+def use_backend(module: nn.Module, backend: Backend) -> None:
+    """Choose how every routing inside a module routes."""
+    check_choice("backend", backend, get_args(Backend))
+    for part in module.modules():
+        if isinstance(part, Routing):
+            part.backend = backend
+
+
+def _count(vote_map: VoteMap) -> int:
+    """How many numbers the vote tensor would hold."""
+    pose, window = vote_map.children.pose, vote_map.window
+    batch, n_out = math.prod(pose.shape[:-2]), vote_map.weight.shape[-3]
+    size = pose.shape[-1] if vote_map.pose == "matrix" else vote_map.weight.shape[-2]
+    slots = pose.shape[-2]
+    if window is not None:
+        slots = math.prod(window.positions) * math.prod(window.kernel) * window.child_grid[-1]
+    return batch * slots * n_out * size
 
 
 def _unit(capsules: Capsules) -> Capsules:

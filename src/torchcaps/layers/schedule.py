@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchcaps.layers.capsule_layer import CapsuleLayer
 from torchcaps.ops.checks import check_keep
-from torchcaps.types import Capsules, Keep, Routed, Step
+from torchcaps.types import Capsules, Keep, Routed, Step, VoteMap
 
 __all__ = ["route_concurrently", "route_sequentially"]
 
@@ -39,11 +39,11 @@ def route_concurrently(
     reach it is not computed, unless every step is to be kept.
     """
     check_keep(keep)
-    votes: dict[str, Tensor] = {}
+    votes: dict[str, Tensor | VoteMap] = {}
     steps: dict[str, list[Step]] = {}
     for name, layer in layers.items():
         votes[name] = layer.votes(children)
-        steps[name] = [layer.step(children, None, votes=votes[name])]
+        steps[name] = [layer.step(children, None, votes=votes[name], keep=keep)]
         children = steps[name][0].parents
     names = list(layers)
     for t in range(2, iterations + 1):
@@ -58,7 +58,7 @@ def route_concurrently(
             assert below is not None
             if below is not last.children:
                 votes[name] = layers[name].votes(below)
-            moved[name] = layers[name].step(below, last.parents, votes=votes[name])
+            moved[name] = layers[name].step(below, last.parents, votes=votes[name], keep=keep)
         for name, step in moved.items():
             steps[name] = [*steps[name], step] if keep == "steps" else [step]
     return {
