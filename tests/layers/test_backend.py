@@ -1,0 +1,107 @@
+"""Which way a layer routes: by itself, or as told; the results are the same."""
+
+import pytest
+import torch
+
+from told import text_of
+from torchcaps import Capsules, create_model
+from torchcaps.layers import (
+    ConvCapsules,
+    DenseCapsules,
+    DynamicRouting,
+    EMRouting,
+    InvertedRouting,
+    UniformRouting,
+    routing,
+    use_backend,
+)
+from torchcaps.types import VoteMap
+
+
+def layers(kind, options):
+    torch.manual_seed(0)
+    dense = DenseCapsules(n_in=40, d_in=4, n_out=3, d_out=4, routing=kind(**options))
+    windows = ConvCapsules(
+        child_grid=(4, 5, 2), d_in=4, types=3, d_out=4, pose="matrix", routing=kind(**options)
+    )
+    return [dense.double(), windows.double()]
+
+
+@pytest.mark.parametrize("keep", ["none", "last", "steps"])
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (DynamicRouting, {"bias": True, "prior": "learned", "squash": "exp"}),
+        (UniformRouting, {"bias": True}),
+        (InvertedRouting, {"iterations": 3}),
+    ],
+    ids=["dynamic", "uniform", "inverted"],
+)
+def test_fused_and_plain_agree_in_values_and_gradients(kind, options, keep):
+    for layer in layers(kind, options):
+        found = []
+        for backend in ("plain", "fused"):
+            use_backend(layer, backend)
+            layer.zero_grad()
+            children = Capsules(torch.linspace(-1, 1, 320).double().view(2, 40, 4))
+            children.pose.requires_grad_()
+            routed = layer(children, keep=keep)
+            routed.parents.pose.square().sum().backward()
+            gradients = [children.pose.grad, *(p.grad for p in layer.parameters())]
+            recorded = [step.coupling for step in routed.steps]
+            assert all(step.children is children for step in routed.steps)
+            found.append([routed.parents.pose, *recorded, *gradients])
+        for plain, fused in zip(*found, strict=True):
+            torch.testing.assert_close(fused, plain, rtol=0, atol=1e-10)
+
+
+def chosen(layer, count):
+    pose = torch.rand(count, layer.n_in, layer.d_in)
+    return "fused" if isinstance(layer.votes(Capsules(pose)), VoteMap) else "plain"
+
+
+def test_auto_fuses_large_votes_of_many_samples_alone(monkeypatch):
+    layer = DenseCapsules(n_in=64, d_in=4, n_out=8, d_out=8)  # 4,096 numbers a sample
+    assert [chosen(layer, count) for count in (15, 16, 255, 256)] == ["plain"] * 3 + ["fused"]
+    monkeypatch.setattr(routing, "FUSED_FROM", 4096)
+    assert [chosen(layer, count) for count in (1, 15, 16)] == ["plain", "plain", "fused"]
+    use_backend(layer, "fused")
+    assert chosen(layer, 1) == "fused"
+    use_backend(layer, "plain")
+    assert chosen(layer, 256) == "plain"
+
+
+def test_what_has_no_fused_form_falls_back_or_says_so():
+    em = DenseCapsules(n_in=6, d_in=4, n_out=3, d_out=4, routing=EMRouting())
+    active = DenseCapsules(
+        n_in=6, d_in=4, n_out=3, d_out=4, routing=InvertedRouting(activations=True)
+    )
+    children = Capsules(torch.rand(2, 6, 4), torch.rand(2, 6))
+    for layer, name in ((em, "EMRouting"), (active, "InvertedRouting")):
+        layer(children)
+        use_backend(layer, "fused")
+        assert text_of(lambda layer=layer: layer(children)) == (
+            f'{name} has no fused form with these options; use backend="auto", which falls back '
+            f"to the plain one."
+        )
+
+
+def test_an_unknown_backend():
+    assert "backend='fast' is unknown" in text_of(
+        lambda: use_backend(create_model("rem_eff_mnist"), "fast")
+    )
+
+
+def test_a_concurrent_network_gives_the_same_either_way():
+    torch.manual_seed(0)
+    model = create_model("tsai_inverted_simple_c10", image=(1, 18, 20), n_classes=3, iterations=3)
+    model.double().eval()
+    image = torch.rand(2, 1, 18, 20).double()
+    outs = []
+    for backend in ("plain", "fused"):
+        use_backend(model, backend)
+        outs.append(model(image, keep="steps"))
+    torch.testing.assert_close(outs[1].scores, outs[0].scores, rtol=0, atol=1e-10)
+    for a, b in zip(outs[0].trace, outs[1].trace, strict=True):
+        for one, other in zip(a.routed.steps, b.routed.steps, strict=True):
+            torch.testing.assert_close(other.coupling, one.coupling, rtol=0, atol=1e-10)
