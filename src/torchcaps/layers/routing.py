@@ -57,7 +57,7 @@ __all__ = [
 Backend = Literal["auto", "plain", "fused"]
 # So many numbers of votes fit into a cache, where tiles are a detour; and what runs along them are
 # the lanes, samples times windows: a few leave it idle. Both measured on CPUs.
-FUSED_FROM, LANES_FROM = 1 << 20, 16
+FUSED_FROM, LANES_FROM = 1 << 21, 16
 
 
 class Routing(nn.Module, ABC):

@@ -111,7 +111,7 @@ def route(
     """Checked arguments routed; `votes` tells shape and dtype, `share` the first couplings."""
     lead, (n_in, n_out, size) = votes.shape[:-3], votes.shape[-3:]
     # Parameters follow the precision of the votes, as in the plain op.
-    wide = widen(votes).dtype
+    wide = widen(votes.new_empty(())).dtype
     vote_bias, coordinates, window = vote_map.bias, vote_map.coordinates, vote_map.window
     _, poses, couplings = _forward(
         vote_map.children.pose,

@@ -1,0 +1,387 @@
+"""Fused dynamic routing is the plain one of the materialised votes: values, gradients, errors."""
+
+import math
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from fused.vote_maps import KINDS, N_OUT, SIZE, WINDOW, both, largest_errors, leaves, named
+from fused.vote_maps import vote_map as map_of
+from torchcaps.errors import TorchcapsError
+from torchcaps.ops import dynamic_routing as plain
+from torchcaps.ops import materialise
+from torchcaps.ops.fused import dynamic_routing, tiles
+from torchcaps.types import Capsules, VoteMap
+
+DENSE = ("none", "vector", None)
+ALL = ("vote_bias", "coordinates", "bias", "prior")
+VOTE_BYTES = N_OUT * SIZE * 8
+# Everything in one tile; several lanes and children with a remainder; one vote a tile.
+BUDGETS = {"one": 2**30, "ragged": 5 * 3 * VOTE_BYTES, "single": 1}
+
+
+@pytest.fixture(params=BUDGETS.values(), ids=BUDGETS)
+def budget(request, monkeypatch):
+    monkeypatch.setattr(tiles, "TILE_BYTES", request.param)
+    monkeypatch.setattr(tiles, "CHILDREN", 5)
+    return request.param
+
+
+def tiled(kind, budget, lead=(2,)):
+    found = tiles.TiledVotes(map_of(kind, leaves(kind, lead=lead)), torch.float64)
+    return found, [tile for lanes in found.lanes() for tile in found.tiles(lanes)]
+
+
+def size(part):
+    return part.stop - part.start
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=named)
+def test_tiles_hold_every_vote_once_and_keep_to_the_budget(kind, budget):
+    votes, every = tiled(kind, budget, lead=(7,))
+    seen = torch.zeros(votes.n_windows, 7, votes.positions, votes.types)
+    for tile in every:
+        lanes = tile.lanes
+        seen[lanes.windows, lanes.batch, tile.positions, tile.types] += 1
+        number = size(tile.types) * size(tile.positions) * votes.count(lanes)
+        assert number * VOTE_BYTES <= max(budget, VOTE_BYTES)
+    assert torch.equal(seen, torch.ones_like(seen))
+    if budget == BUDGETS["ragged"]:
+        sizes = {(size(t.types), size(t.positions), votes.count(t.lanes)) for t in every}
+        assert len(sizes) > 1, "tiles should differ in size, or no remainder is tested"
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=named)
+def test_tiles_are_the_votes(kind, budget):
+    found = leaves(kind, parameters=ALL)
+    vote_map = map_of(kind, found)
+    votes = tiles.TiledVotes(vote_map, torch.float64)
+    expected = materialise(vote_map).reshape(2, -1, votes.n_in, N_OUT, SIZE).transpose(0, 1)
+    for lanes in votes.lanes():
+        total = votes.from_lanes(votes.total(lanes), lanes)
+        torch.testing.assert_close(total, lanes.of(expected).sum(2), rtol=0, atol=1e-12)
+        for tile in votes.tiles(lanes):
+            part = votes.votes(tile, votes.seen(tile)).movedim(2, -1)  # [t, j, p, b, d]
+            part = torch.unflatten(part, 3, (size(lanes.windows), size(lanes.batch)))
+            if kind[1] == "matrix":  # columns before rows
+                part = torch.unflatten(part, -1, (2, 2)).transpose(-1, -2).flatten(-2)
+            theirs = torch.unflatten(lanes.of(expected), 2, (votes.positions, votes.types))
+            theirs = theirs[:, :, tile.positions, tile.types].permute(3, 4, 2, 0, 1, 5)
+            torch.testing.assert_close(part, theirs, rtol=0, atol=1e-12)
+
+
+OPTIONS = [
+    *(
+        pytest.param({"iterations": t, "detach": detach}, id=f"{detach}-{t}")
+        for detach in ("none", "votes", "states", "coupling")
+        for t in (1, 3)
+    ),
+    *(
+        pytest.param({"iterations": 3, "squash": kind}, id=f"squash-{kind}")
+        for kind in ("exp", "none")
+    ),
+    pytest.param({"iterations": 4, "leaky": True}, id="leaky"),
+    pytest.param({"iterations": 1, "leaky": True}, id="leaky-1"),
+    pytest.param({"iterations": 2, "odd_bias": True}, id="odd-bias"),
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("parameters", [(), ("bias",), ALL], ids=len)
+@pytest.mark.parametrize("kind", KINDS, ids=named)
+def test_the_law(kind, parameters, options, dtype, tolerance, monkeypatch):
+    monkeypatch.setattr(tiles, "TILE_BYTES", BUDGETS["ragged"])
+    found = leaves(kind, dtype=dtype, parameters=parameters)
+    errors = largest_errors(plain, dynamic_routing, kind, found, keep="steps", **options)
+    assert max(errors.values()) <= tolerance, errors
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=named)
+def test_the_law_at_every_budget(kind, budget):
+    errors = largest_errors(
+        plain, dynamic_routing, kind, leaves(kind, parameters=ALL), keep="last", iterations=3
+    )
+    assert max(errors.values()) <= 1e-10, errors
+
+
+# no batch axis, a batch of one, two batch axes; one child, one parent, both
+@pytest.mark.parametrize("kind", KINDS, ids=named)
+@pytest.mark.parametrize("lead", [(), (1,), (2, 3), (0,)], ids=str)
+def test_batch_axes(kind, lead):
+    found = leaves(kind, lead=lead, parameters=ALL)
+    errors = largest_errors(plain, dynamic_routing, kind, found, keep="steps")
+    assert max(errors.values()) <= 1e-10, errors
+
+
+@pytest.mark.parametrize("sharing", ["none", "all"])
+@pytest.mark.parametrize("pose", ["vector", "matrix"])
+@pytest.mark.parametrize(("n_in", "n_out"), [(1, 3), (4, 1), (1, 1)])
+def test_one_child_and_one_parent(sharing, pose, n_in, n_out):
+    kind = (sharing, pose, None)
+    found = leaves(kind, n_in=n_in, n_out=n_out, parameters=ALL)
+    errors = largest_errors(plain, dynamic_routing, kind, found, keep="steps")
+    assert max(errors.values()) <= 1e-10, errors
+
+
+@pytest.mark.parametrize("window", [None, WINDOW], ids=["dense", "window"])
+def test_parameters_broadcast_as_in_the_plain_op(window, budget):
+    kind = ("none", "vector", window)
+    slots, lead = (18, (2, 3, 6)) if window else (12, (2, 3))
+    shapes = {
+        "prior": [(5,), (slots, 1), (*lead, slots, 5), (1, *lead[1:], 1, 5)],
+        "bias": [(4,), (5, 1), (*lead, 5, 4), (2, *(1,) * (len(lead) - 1), 5, 4)],
+        "vote_bias": [(4,), (5, 1)],
+        "coordinates": [(4,), (slots, 1), (1, 4)],
+    }
+    for name, every in shapes.items():
+        for shape in every:
+            found = leaves(kind, lead=(2, 3)) | {name: torch.randn(shape, dtype=torch.float64)}
+            errors = largest_errors(plain, dynamic_routing, kind, found, keep="last")
+            assert max(errors.values()) <= 1e-10, (name, shape, errors)
+
+
+@pytest.mark.parametrize("detach", ["none", "votes", "states", "coupling"])
+@pytest.mark.parametrize("wanted", ["pose", "weight", *ALL])
+def test_each_gradient_alone(wanted, detach):
+    found = leaves(DENSE, parameters=ALL)
+    results = []
+    for op in (lambda vm, **rest: plain(materialise(vm), **rest), dynamic_routing):
+        mine = found | {wanted: found[wanted].clone().requires_grad_()}
+        parents = op(
+            map_of(DENSE, mine), bias=mine["bias"], prior=mine["prior"], detach=detach
+        ).parents.pose
+        (gradient,) = (
+            torch.autograd.grad(
+                (parents * torch.linspace(-1, 1, 5 * 4).view(5, 4)).sum(),
+                mine[wanted],
+                materialize_grads=True,
+                allow_unused=True,
+            )
+            if parents.requires_grad
+            else (torch.zeros_like(found[wanted]),)
+        )
+        results.append(gradient)
+    torch.testing.assert_close(*results, rtol=0, atol=1e-10)
+
+
+def test_no_gradient_is_asked_for():
+    found = leaves(DENSE)
+    assert not dynamic_routing(map_of(DENSE, found)).parents.pose.requires_grad
+    with torch.no_grad():
+        found["weight"].requires_grad_()
+        assert not dynamic_routing(map_of(DENSE, found)).parents.pose.requires_grad
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=named)
+def test_keep_changes_no_bit(kind):
+    found = {n: x.requires_grad_() for n, x in leaves(kind, parameters=ALL).items()}
+    results = []
+    for keep in ("none", "last", "steps"):
+        rest = {"bias": found["bias"], "prior": found["prior"]}
+        routed = dynamic_routing(map_of(kind, found), keep=keep, iterations=3, **rest)
+        assert len(routed.steps) == {"none": 0, "last": 1, "steps": 3}[keep]
+        gradients = torch.autograd.grad(routed.parents.pose.sum(), found.values())
+        results.append((routed.parents.pose, *gradients))
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["hinton", "exp"])
+def test_float32_stays_within_its_bounds(kind):
+    """Against the plain op in float64: 2e-6 of the largest value, 2e-5 of the largest gradient."""
+    wide = {
+        "pose": torch.randn(6, 200, 8, dtype=torch.float64),
+        "weight": torch.randn(200, 10, 16, 8, dtype=torch.float64) * 0.1,
+    }
+    found = {name: x.float() for name, x in wide.items()}
+    ((reference, theirs), _), (_, (result, mine)) = (
+        both(plain, dynamic_routing, DENSE, each, squash=kind)
+        for each in ({name: x.double() for name, x in found.items()}, found)
+    )
+    error = (result - reference).abs().max() / reference.abs().max()
+    assert error <= 2e-6
+    for name, gradient in mine.items():
+        error = (gradient - theirs[name]).abs().max() / theirs[name].abs().max()
+        assert error <= 2e-5, name
+
+
+def test_zero_votes_and_huge_ones_are_finite():
+    for scale in (0.0, 1e-20, 1e4):
+        found = {name: (x.float() * scale).requires_grad_() for name, x in leaves(DENSE).items()}
+        routed = dynamic_routing(map_of(DENSE, found), keep="last")
+        gradients = torch.autograd.grad(routed.parents.pose.sum(), found.values())
+        assert all(x.isfinite().all() for x in (routed.parents.pose, *gradients))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kind", KINDS, ids=named)
+def test_half_precision_computes_in_float32(kind, dtype):
+    found = leaves(kind, dtype=dtype)
+    routed, wide = (
+        dynamic_routing(map_of(kind, each), keep="last")
+        for each in (found, {name: x.float() for name, x in found.items()})
+    )
+    assert torch.equal(routed.parents.pose, wide.parents.pose.to(dtype))
+    assert torch.equal(routed.steps[0].coupling, wide.steps[0].coupling.to(dtype))
+    # The vote tensor is rounded before it is routed: a few parts in 2^8 or 2^11.
+    errors = largest_errors(plain, dynamic_routing, kind, found)
+    assert errors["values"] <= 8 * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("parameters", [(), ALL], ids=["plain", "parameters"])
+def test_autocast_gives_the_dtype_and_nearly_the_numbers_of_the_plain_op(parameters):
+    for dtype in (torch.float32, torch.float64):
+        found = leaves(DENSE, dtype=dtype, parameters=parameters)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            errors = largest_errors(plain, dynamic_routing, DENSE, found, keep="last")
+        assert errors["values"] <= 0.05, errors
+        if dtype == torch.float64:
+            assert max(errors.values()) <= 1e-10, errors
+
+
+def test_sizes_can_be_asked_without_computing():
+    pose, weight = (torch.empty(s, device="meta") for s in [(2, 12, 3), (12, 5, 4, 3)])
+    routed = dynamic_routing(VoteMap(Capsules(pose), weight), keep="last")
+    assert routed.parents.pose.shape == (2, 5, 4)
+    assert routed.steps[0].coupling.shape == (2, 12, 5)
+
+
+POSE, WEIGHT = torch.zeros(2, 12, 3), torch.zeros(12, 5, 4, 3)
+VOTES = VoteMap(Capsules(POSE), WEIGHT)
+
+
+@pytest.mark.parametrize(
+    ("vote_map", "options"),
+    [
+        (VOTES._replace(sharing="some"), {}),
+        (VOTES._replace(pose="tensor"), {}),
+        (VOTES._replace(children=Capsules(POSE[0, 0])), {}),
+        (VOTES._replace(weight=WEIGHT[0]), {}),
+        (VOTES._replace(weight=WEIGHT.double()), {}),
+        (VOTES._replace(weight=WEIGHT[1:]), {}),
+        (VOTES._replace(weight=WEIGHT[..., 1:]), {}),
+        (VOTES._replace(pose="matrix"), {}),
+        (VOTES._replace(bias=torch.zeros(4, 4)), {}),
+        (VOTES._replace(coordinates=torch.zeros(5, 4)), {}),
+        (VOTES._replace(window=WINDOW, children=Capsules(torch.zeros(2, 60, 3))), {}),
+        (VOTES._replace(weight=WEIGHT[:, :0]), {}),
+        (VoteMap(Capsules(POSE.long()), WEIGHT.long()), {}),
+        (VOTES, {"iterations": 0}),
+        (VOTES, {"squash": "expo"}),
+        (VOTES, {"detach": "vote"}),
+        (VOTES, {"keep": "step"}),
+        (VOTES, {"prior": torch.zeros(5, 12)}),
+        (VOTES, {"bias": torch.zeros(4, 5)}),
+    ],
+)
+def test_errors_are_those_of_the_plain_op(vote_map, options):
+    with pytest.raises(TorchcapsError) as expected:
+        plain(materialise(vote_map), **options)
+    with pytest.raises(TorchcapsError, match=f"^{re.escape(str(expected.value))}$"):
+        dynamic_routing(vote_map, **options)
+
+
+def test_gradients_of_gradients_are_refused():
+    found = {name: x.requires_grad_() for name, x in leaves(DENSE).items()}
+    parents = dynamic_routing(map_of(DENSE, found)).parents.pose
+    (gradient,) = torch.autograd.grad(parents.sum(), found["pose"], create_graph=True)
+    with pytest.raises(
+        TorchcapsError,
+        match=r"^a fused routing gives gradients, but no gradients of gradients; where these are "
+        r"needed, as by create_graph=True, route ops\.materialise\(vote_map\) with the plain op\.$",
+    ):
+        gradient.sum().backward()
+
+
+@pytest.mark.parametrize("window", [None, WINDOW], ids=["dense", "window"])
+def test_compiles_as_one_graph_for_any_batch(window):
+    kind = ("none", "vector", window)
+
+    def route(pose, weight, bias):
+        routed = dynamic_routing(
+            map_of(kind, {"pose": pose, "weight": weight}), bias=bias, keep="last"
+        )
+        return routed.parents.pose, routed.steps[0].coupling
+
+    compiled = torch.compile(route, fullgraph=True, backend="aot_eager")
+    for batch in (2, 3, 5):
+        found = leaves(kind, lead=(batch,), dtype=torch.float32, parameters=("bias",))
+        mine = [x.requires_grad_() for x in found.values()]
+        results = []
+        for each in (route, compiled):
+            pose, coupling = each(*mine)
+            total = (pose + coupling.square().sum()).sum()
+            results.append((pose, coupling, *torch.autograd.grad(total, mine)))
+        for a, b in zip(*results, strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
+
+
+def test_exports():
+    class Layer(torch.nn.Module):
+        def forward(self, pose, weight):
+            return dynamic_routing(map_of(DENSE, {"pose": pose, "weight": weight})).parents.pose
+
+    found = tuple(leaves(DENSE, dtype=torch.float32).values())
+    exported = torch.export.export(Layer(), found)
+    assert torch.equal(exported.module()(*found), Layer()(*found))
+
+
+# Peak of resident memory that one forward and backward pass adds, less the gradient of the weights.
+PEAK = """
+import resource, sys
+import torch
+from torchcaps.ops import dynamic_routing, fused, materialise
+from torchcaps.types import Capsules, VoteMap
+
+torch.set_num_threads(1)
+way, sharing, *numbers = sys.argv[1:]
+n_in, n_out, iterations, batch = map(int, numbers)
+
+def run(n_in, n_out, batch):
+    pose = torch.randn(batch, n_in, 8, requires_grad=True)
+    shape = (n_out, 16, 8) if sharing == "all" else (n_in, n_out, 16, 8)
+    weight = torch.randn(shape).mul_(0.1).requires_grad_()
+    vote_map = VoteMap(Capsules(pose), weight, sharing)
+    before = peak()
+    if way == "plain":
+        routed = dynamic_routing(materialise(vote_map), iterations=iterations)
+    else:
+        routed = fused.dynamic_routing(vote_map, iterations=iterations)
+    routed.parents.pose.sum().backward()
+    return peak() - before - weight.nbytes / 2**20
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+run(8, 8, 2)
+print(run(n_in, n_out, batch))
+"""
+
+
+def peak(*arguments):
+    """In MB."""
+    command = [sys.executable, "-c", PEAK, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return float(done.stdout)
+
+
+def exponent(way, sharing):
+    """By which memory grows with children × parents, while children + parents stay the same."""
+    few, many = (peak(way, sharing, 512 - n, n, 3, 32) for n in (8, 256))
+    return math.log(max(many, 1) / max(few, 1)) / math.log(256 * 256 / (504 * 8))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharing", ["none", "all"])
+def test_memory_does_not_grow_with_children_times_parents(sharing):
+    assert exponent("plain", sharing) > 0.7
+    assert exponent("fused", sharing) < 0.35
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_iterations():
+    few, many = (peak("fused", "none", 512, 16, t, 64) for t in (2, 10))
+    assert many < 1.25 * few + 2

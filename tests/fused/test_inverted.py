@@ -1,0 +1,491 @@
+"""Inverted routing from a vote map: what it makes of the votes, which it never stores, is what the
+plain op makes of them, in values and gradients."""
+
+import math
+import re
+from typing import ClassVar
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.ops import inverted_routing as plain_routing
+from torchcaps.ops import inverted_step as plain_step
+from torchcaps.ops import materialise
+from torchcaps.ops.fused import inverted as module
+from torchcaps.ops.fused import inverted_routing, inverted_step, tiles
+from torchcaps.types import Capsules, VoteMap, Window
+
+# An odd grid, windows that overlap across and leave a column of children unseen, …
+ODD = Window((5, 4, 2), (3, 2), (2, 1))
+# … that leave rows unseen, one that is the whole grid, one position a window.
+WINDOWS = [None, ODD, Window((6, 3, 2), (2, 2), (3, 1)), Window((2, 3, 2), (2, 3), (1, 1))]
+WINDOWS += [Window((3, 2, 4), (1, 1), (2, 1))]
+
+
+def leaves_of(
+    names="",
+    *,
+    batch=(3,),
+    n_in=6,
+    n_out=3,
+    d_in=4,
+    d_out=5,
+    pose="vector",
+    sharing="none",
+    types=2,
+    window=None,
+):
+    """Random ones in float64, as `names` asks for: b vote bias, x coordinates, n norm, s start."""
+    slots = n_in
+    if window is not None:
+        n_in, slots = math.prod(window.child_grid), slots_of(window)
+    side = math.isqrt(d_in)
+    matrix, size = ((side, side), d_in) if pose == "matrix" else ((d_out, d_in), d_out)
+    shared = {"none": (slots,), "type": (types,), "all": ()}[sharing]
+    made = {
+        "pose": torch.randn(*batch, n_in, d_in),
+        "weight": torch.randn(*shared, n_out, *matrix) / math.sqrt(matrix[1]),
+    }
+    if "b" in names:
+        made["bias"] = torch.randn(n_out, size)
+    if "x" in names:
+        made["coordinates"] = torch.randn(slots, size)
+    if "n" in names:
+        made |= {"norm_weight": torch.randn(size), "norm_bias": torch.randn(size)}
+    if "s" in names:
+        made["start"] = torch.randn(n_out, size)
+    return {name: x.double() for name, x in made.items()}
+
+
+def slots_of(window):
+    return math.prod(window.kernel) * window.child_grid[2]
+
+
+def vote_map_of(leaves, *, pose="vector", sharing="none", window=None, **_):
+    return VoteMap(
+        Capsules(leaves["pose"]),
+        leaves["weight"],
+        sharing,
+        pose,
+        leaves.get("bias"),
+        window,
+        leaves.get("coordinates"),
+    )
+
+
+def parameters_of(leaves):
+    given = {"start": leaves["start"]} if "start" in leaves else {}
+    if "norm_weight" in leaves:
+        given["norm"] = leaves["norm_weight"], leaves["norm_bias"]
+    return given
+
+
+def routed_by(kind, leaves, how, options, keep="steps"):
+    vote_map = vote_map_of(leaves, **how)
+    given = parameters_of(leaves) | options | {"keep": keep}
+    if kind == "fused":
+        return inverted_routing(vote_map, **given)
+    return plain_routing(materialise(vote_map), **given)
+
+
+def results_of(kind, leaves, how, options):
+    """Poses and couplings of all steps, and the gradients of random sums of them."""
+    leaves = {name: x.detach().clone().requires_grad_() for name, x in leaves.items()}
+    routed = routed_by(kind, leaves, how, options)
+    values = [x for step in routed.steps for x in (step.parents.pose, step.coupling)]
+    loss = sum((x * noise_like(x, seed)).sum() for seed, x in enumerate(values))
+    gradients = torch.autograd.grad(loss, leaves.values(), allow_unused=True)
+    return [x.detach() for x in values], dict(zip(leaves, gradients, strict=True))
+
+
+def noise_like(x, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(x.shape, dtype=torch.float64, generator=generator).to(x)
+
+
+def error(mine, theirs, least=0.0):
+    """A share of the largest number, which counts as `least` where all may be rounding alone."""
+    if theirs.numel() == 0:
+        return 0.0
+    return float((mine - theirs).abs().max()) / max(float(theirs.abs().max()), least)
+
+
+def assert_law(leaves, how, device, dtype, bars=None, **options):
+    """`bars` of values and gradients, else those of the dtype whatever the sizes."""
+    usual = 1e-10 if dtype == torch.float64 else 1e-4
+    bar, gradient_bar, least = (*bars, 0.0) if bars else (usual, usual, 1.0)
+    leaves = {name: x.to(device, dtype) for name, x in leaves.items()}
+    values, gradients = results_of("fused", leaves, how, options)
+    true_values, true_gradients = results_of("plain", leaves, how, options)
+    for mine, theirs in zip(values, true_values, strict=True):
+        assert (mine.shape, mine.dtype, mine.device) == (theirs.shape, theirs.dtype, theirs.device)
+        assert error(mine, theirs, least) <= bar
+    for name, theirs in true_gradients.items():
+        assert (gradients[name] is None) == (theirs is None), name
+        if theirs is not None:
+            assert gradients[name].shape == theirs.shape, name
+            assert error(gradients[name], theirs, least) <= gradient_bar, name
+
+
+@pytest.fixture(params=["whole", "ragged", "single"])
+def tile(request, monkeypatch):
+    """All votes in one tile; a few children, some lanes and images; one child and lane."""
+    budget = {"whole": None, "ragged": 1000, "single": 1}[request.param]
+    if budget is not None:
+        monkeypatch.setattr(tiles, "TILE_BYTES", budget)
+        monkeypatch.setattr(module, "CHUNK_BYTES", budget)
+    return request.param
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@pytest.mark.parametrize("sharing", ["none", "type", "all"])
+@pytest.mark.parametrize("pose", ["vector", "matrix"])
+def test_the_law(pose, sharing, window, tile, device, dtype):
+    how = {"pose": pose, "sharing": sharing, "window": window}
+    leaves = leaves_of("bxn", **how)
+    assert_law(leaves, how, device, dtype, iterations=3, scale=0.5)
+
+
+@pytest.mark.parametrize("names", ["", "b", "x", "n", "s", "bxns"])
+@pytest.mark.parametrize("options", [{"iterations": 1}, {}, {"iterations": 4}, {"scale": 0.3}])
+@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
+def test_the_law_with_every_option(window, options, names, device, dtype):
+    for pose in ("vector", "matrix"):
+        how = {"pose": pose, "window": window}
+        assert_law(leaves_of(names, **how), how, device, dtype, **options)
+
+
+SHAPES = [
+    {"batch": ()},
+    {"batch": (1,)},
+    {"batch": (2, 1, 3)},
+    {"batch": (0,)},
+    {"batch": (2, 0)},
+    {"n_in": 1},
+    {"n_out": 1},
+    {"n_in": 1, "n_out": 1, "d_in": 1, "d_out": 1},
+    {"n_in": 7, "n_out": 11, "d_in": 9, "d_out": 2},
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("window", [None, ODD, Window((1, 1, 1), (1, 1), (1, 1))], ids=str)
+@pytest.mark.parametrize("pose", ["vector", "matrix"])
+def test_the_law_in_every_shape(pose, window, shape, device, dtype):
+    how = {"pose": pose, "window": window}
+    # No LayerNorm: of one component it makes nothing but rounding.
+    for names in ("bxs", "bx"):
+        assert_law(leaves_of(names, **how, **shape), how, device, dtype, scale=0.2)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("window", [None, Window((7, 5, 8), (3, 3), (2, 1))], ids=str)
+@pytest.mark.parametrize("pose", ["vector", "matrix"])
+def test_the_law_in_single_precision(pose, window, seed, device, monkeypatch):
+    monkeypatch.setattr(tiles, "TILE_BYTES", 20_000)
+    how = {"pose": pose, "window": window}
+    torch.manual_seed(seed)
+    sizes = {"n_in": 72, "n_out": 10, "d_in": 16, "d_out": 16}
+    leaves = leaves_of("bn", batch=(5,), **sizes, **how)
+    options = {"iterations": 3, "scale": 0.25}
+    assert_law(leaves, how, device, torch.float32, bars=(2e-6, 2e-5), **options)
+
+
+@pytest.mark.parametrize("layout", ["strided", "expanded"])
+@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
+def test_children_may_lie_anyhow_in_memory(window, layout):
+    how = {"pose": "matrix", "window": window}
+    leaves = leaves_of("n", batch=(4,), **how)
+    if layout == "strided":
+        leaves["pose"] = leaves["pose"].mT.contiguous().mT
+    else:
+        leaves["pose"] = leaves["pose"][:1].expand(4, -1, -1)
+    kept = routed_by("fused", leaves, how, {}).parents.pose
+    torch.testing.assert_close(kept, routed_by("plain", leaves, how, {}).parents.pose)
+
+
+@pytest.mark.parametrize("narrow", [(3, 1), (1, 5), (5,), (1,)], ids=str)
+def test_bias_parents_and_norm_of_any_broadcast_shape(narrow):
+    leaves = leaves_of("bn")
+    leaves["bias"], leaves["start"] = torch.randn(narrow).double(), torch.randn(narrow).double()
+    leaves["norm_bias"] = leaves["norm_bias"][:1]
+    assert_law(leaves, {}, "cpu", torch.float64)
+    leaves["start"] = torch.randn(3, 3, 5).double()
+    assert_law(leaves, {}, "cpu", torch.float64)
+
+
+@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
+@pytest.mark.parametrize("started", [False, True])
+def test_a_gradient_does_not_ask_who_else_wants_one(started, window):
+    how = {"pose": "matrix", "window": window}
+    leaves = leaves_of("bxns" if started else "bxn", **how)
+    _, together = results_of("fused", leaves, how, {})
+    for name in leaves:
+        alone = {key: x.clone().requires_grad_(key == name) for key, x in leaves.items()}
+        routed = routed_by("fused", alone, how, {})
+        values = [x for step in routed.steps for x in (step.parents.pose, step.coupling)]
+        loss = sum((x * noise_like(x, seed)).sum() for seed, x in enumerate(values))
+        loss.backward()
+        assert torch.equal(alone[name].grad, together[name]), name
+
+
+def test_the_gradient_of_couplings_alone():
+    leaves = {name: x.requires_grad_() for name, x in leaves_of("bxns").items()}
+    found = []
+    for kind in ("fused", "plain"):
+        coupling = routed_by(kind, leaves, {}, {"iterations": 1}).steps[0].coupling
+        loss = (coupling * noise_like(coupling, 0)).sum()
+        wanted = [leaves[name] for name in ("pose", "weight", "bias", "coordinates", "start")]
+        found.append(torch.autograd.grad(loss, wanted))
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_keep_changes_no_bit(iterations, window, tile):
+    how = {"pose": "matrix", "window": window}
+    leaves = {name: x.float() for name, x in leaves_of("bxn", **how).items()}
+    kept = {
+        keep: routed_by("fused", leaves, how, {"iterations": iterations}, keep)
+        for keep in ("none", "last", "steps")
+    }
+    assert [len(routed.steps) for routed in kept.values()] == [0, 1, iterations]
+    for routed in kept.values():
+        assert torch.equal(routed.parents.pose, kept["none"].parents.pose)
+    assert torch.equal(kept["last"].steps[0].coupling, kept["steps"].steps[-1].coupling)
+
+
+@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
+@pytest.mark.parametrize("started", [False, True])
+def test_routing_is_its_steps(started, window):
+    how = {"pose": "matrix", "window": window}
+    leaves = {x: y.float() for x, y in leaves_of("bxns" if started else "bxn", **how).items()}
+    options = {"norm": (leaves["norm_weight"], leaves["norm_bias"]), "scale": 0.5}
+    vote_map, parents = vote_map_of(leaves, **how), leaves.get("start")
+    routed = routed_by("fused", leaves, how, {"iterations": 4, "scale": 0.5})
+    for kept in routed.steps:
+        step = inverted_step(vote_map, parents, **options, keep="last")
+        quick = inverted_step(vote_map, parents, **options)
+        assert step.children is None
+        assert step.parents.activation is None
+        assert torch.equal(step.coupling, kept.coupling)
+        assert torch.equal(step.parents.pose, kept.parents.pose)
+        assert torch.equal(quick.parents.pose, kept.parents.pose)
+        assert quick.coupling.shape == (0,)
+        parents = step.parents.pose
+    assert torch.equal(parents, routed.parents.pose)
+
+
+@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
+def test_the_first_couplings_are_uniform(window):
+    how = {"window": window}
+    leaves = leaves_of(**how)
+    first = routed_by("fused", leaves, how, {}).steps[0].coupling
+    assert torch.equal(first, torch.full_like(first, 1 / 3))
+
+
+@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
+@pytest.mark.parametrize("pose", ["vector", "matrix"])
+def test_negated_children_negate_the_parents(pose, window):
+    how = {"pose": pose, "window": window}
+    plus = leaves_of("n", **how)
+    plus["norm_bias"].zero_()
+    minus = plus | {"pose": -plus["pose"]}
+    pair = (routed_by("fused", x, how, {"iterations": 4}) for x in (plus, minus))
+    for a, b in zip(*(routed.steps for routed in pair), strict=True):
+        assert torch.equal(a.coupling, b.coupling)
+        assert torch.equal(a.parents.pose, -b.parents.pose)
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
+@pytest.mark.parametrize("names", ["n", "bxns"])
+def test_half_precision_is_rounded_once(names, window, half):
+    how = {"pose": "matrix", "window": window}
+    leaves = {name: x.to(half) for name, x in leaves_of(names, **how).items()}
+    wide = {name: x.float() for name, x in leaves.items()}
+    mine, theirs = results_of("fused", leaves, how, {}), results_of("plain", wide, how, {})
+    for a, b in zip(mine[0], theirs[0], strict=True):
+        assert a.dtype == half
+        torch.testing.assert_close(a.float(), b, rtol=torch.finfo(half).eps, atol=1e-6)
+    for name, gradient in mine[1].items():
+        assert gradient.dtype == half
+        largest = theirs[1][name].abs().max()
+        assert (gradient.float() - theirs[1][name]).abs().max() < 0.03 * largest, name
+
+
+@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
+@pytest.mark.parametrize("names", ["n", "bn", "xn"])
+def test_autocast_gives_the_dtype_of_the_plain_op_and_the_numbers_of_float32(names, window):
+    how = {"pose": "matrix", "window": window}
+    leaves = {name: x.float() for name, x in leaves_of(names, **how).items()}
+    with torch.autocast("cpu", torch.bfloat16):
+        values, gradients = results_of("fused", leaves, how, {})
+        theirs, _ = results_of("plain", leaves, how, {})
+    wide, wide_gradients = results_of("fused", leaves, how, {})
+    for mine, plain, exact in zip(values, theirs, wide, strict=True):
+        assert mine.dtype == plain.dtype
+        assert torch.equal(mine, exact.to(mine.dtype))
+        torch.testing.assert_close(mine, plain, rtol=0.1, atol=0.1)
+    for name, exact in wide_gradients.items():
+        assert gradients[name].dtype == torch.float32
+        assert error(gradients[name], exact) < 0.01, name
+
+
+def test_double_precision_stays_under_autocast():
+    leaves = leaves_of("n")
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(
+            routed_by("fused", leaves, {}, {}).parents.pose,
+            routed_by("fused", leaves, {}, {}).parents.pose.double(),
+        )
+
+
+class Largest(TorchDispatchMode):
+    """Remembers the largest memory that an operation asked for, in bytes, inside ours too."""
+
+    KERNELS: ClassVar = {
+        "torchcaps::inverted_sums": module._sums_kernel,
+        "torchcaps::inverted_sums_backward": module._backward_kernel,
+    }
+
+    def __init__(self):
+        super().__init__()
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kernel = self.KERNELS.get(func.name())
+        if kernel is None:
+            made = func(*args, **(kwargs or {}))
+        else:
+            with self:
+                made = kernel(*args, **(kwargs or {}))
+        for x in tree_leaves(made):
+            if isinstance(x, torch.Tensor):
+                self.bytes = max(self.bytes, x.untyped_storage().nbytes())
+        return made
+
+
+@pytest.mark.parametrize("cast", [False, True], ids=["float32", "autocast"])
+@pytest.mark.parametrize("keep", ["none", "steps"])
+@pytest.mark.parametrize(
+    "window", [None, Window((5, 5, 8), (3, 3), (1, 1))], ids=["dense", "window"]
+)
+def test_nothing_is_as_large_as_votes(window, keep, cast, monkeypatch):
+    monkeypatch.setattr(tiles, "TILE_BYTES", 20_000)
+    monkeypatch.setattr(module, "CHUNK_BYTES", 20_000)
+    how = {"pose": "matrix", "window": window}
+    # Under autocast a vote bias makes votes float32.
+    leaves = leaves_of("n" if cast else "bxn", batch=(8,), n_in=72, n_out=8, d_in=16, **how)
+    leaves = {name: x.float().requires_grad_() for name, x in leaves.items()}
+    with Largest() as largest, torch.autocast("cpu", torch.bfloat16, enabled=cast):
+        routed = routed_by("fused", leaves, how, {"iterations": 3}, keep)
+        routed.parents.pose.float().square().sum().backward()
+    lanes = routed.parents.pose.shape[:-2].numel()
+    allowed = [leaves["pose"], leaves["weight"], routed.parents.pose]
+    allowed = [4 * x.numel() for x in allowed] + [4 * lanes * 72 * 8 * (keep != "none")]
+    assert 20_000 < largest.bytes <= max(allowed)
+    assert largest.bytes < lanes * 72 * 8 * 16
+
+
+def test_the_operator_keeps_the_rules_of_operators():
+    for window in ([], [5, 4, 2, 3, 2, 2, 1]):
+        looks = ODD if window else None
+        leaves = leaves_of("bx", pose="matrix", window=looks, batch=(2,))
+        tensors = [leaves[name].requires_grad_() for name in ("pose", "weight")]
+        tensors += [leaves[name].requires_grad_() for name in ("bias", "coordinates")]
+        parents = torch.randn(2, 6 if window else 1, 3, 4, dtype=torch.float64, requires_grad=True)
+        for given in (None, parents):
+            torch.library.opcheck(
+                torch.ops.torchcaps.inverted_sums.default,
+                (given, *tensors, "none", "matrix", window, torch.float64, 0.5, given is not None),
+                test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
+            )
+
+
+@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
+def test_one_graph_compiles(window):
+    how = {"pose": "matrix", "window": window}
+    leaves = {name: x.requires_grad_() for name, x in leaves_of("bxn", **how).items()}
+    names = list(leaves)
+
+    def pose(*given):
+        return routed_by("fused", dict(zip(names, given, strict=True)), how, {}).parents.pose
+
+    compiled = torch.compile(pose, backend="aot_eager", fullgraph=True)
+    mine, theirs = compiled(*leaves.values()), pose(*leaves.values())
+    torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
+    for a, b in zip(
+        torch.autograd.grad(mine.square().sum(), leaves.values()),
+        torch.autograd.grad(theirs.square().sum(), leaves.values()),
+        strict=True,
+    ):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+
+
+def test_second_derivatives_are_refused():
+    leaves = {name: x.requires_grad_() for name, x in leaves_of("n").items()}
+    pose = routed_by("fused", leaves, {}, {}).parents.pose
+    (gradient,) = torch.autograd.grad(pose.square().sum(), leaves["pose"], create_graph=True)
+    words = "route the materialised votes with ops.inverted_routing where create_graph=True"
+    with pytest.raises(TorchcapsError, match=re.escape(words)):
+        gradient.sum().backward()
+
+
+ERRORS = [
+    ({"norm": torch.ones(5)}, "norm must be the pair (weight, bias) of a LayerNorm"),
+    ({"norm": (torch.ones(4), torch.ones(5))}, "the weight of norm must broadcast to [pose] = [5]"),
+    ({"keep": "all"}, "keep='all' is unknown"),
+    ({"iterations": 0}, "iterations counts the uniform first pass"),
+    ({"start": torch.ones(2, 5)}, "start must broadcast to [*batch, parent, pose] = [3, 3, 5]"),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), ERRORS, ids=lambda x: str(x)[:30])
+def test_routing_says_what_is_wrong(options, words):
+    with pytest.raises(TorchcapsError, match=re.escape(words)):
+        inverted_routing(vote_map_of(leaves_of()), **options)
+
+
+STEP_ERRORS = [
+    (torch.ones(2, 5), {}, "parents must broadcast to [*batch, parent, pose] = [3, 6, 3, 5]"),
+    (None, {"keep": "all"}, "keep='all' is unknown"),
+    (None, {"norm": torch.ones(5)}, "norm must be the pair (weight, bias) of a LayerNorm"),
+]
+
+
+@pytest.mark.parametrize(("parents", "options", "words"), STEP_ERRORS, ids=lambda x: str(x)[:30])
+def test_a_step_says_what_is_wrong(parents, options, words):
+    with pytest.raises(TorchcapsError, match=re.escape(words)):
+        inverted_step(vote_map_of(leaves_of(window=ODD), window=ODD), parents, **options)
+
+
+@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
+def test_a_step_is_the_plain_step(window):
+    how = {"pose": "matrix", "window": window}
+    leaves = leaves_of("bx", **how)
+    vote_map = vote_map_of(leaves, **how)
+    parents = torch.randn_like(plain_step(materialise(vote_map), None).parents.pose)
+    for given in (None, parents):
+        mine = inverted_step(vote_map, given, scale=0.5, keep="steps")
+        theirs = plain_step(materialise(vote_map), given, scale=0.5)
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
+
+
+def test_what_materialise_refuses_is_refused():
+    vote_map = vote_map_of(leaves_of())
+    for wrong in (
+        vote_map._replace(weight=vote_map.weight[:4]),
+        vote_map._replace(weight=vote_map.weight.float()),
+        vote_map._replace(pose="matrix"),
+        vote_map._replace(sharing="some"),
+        vote_map._replace(bias=torch.ones(4, 5)),
+    ):
+        with pytest.raises(TorchcapsError) as theirs:
+            materialise(wrong)
+        with pytest.raises(TorchcapsError, match=re.escape(str(theirs.value))):
+            inverted_routing(wrong)
