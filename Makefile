@@ -10,7 +10,7 @@ demo: .venv/.study
 	$(BIN)/torchcaps demo
 
 test: .venv/.test
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto --dist worksteal
 
 check: .venv/.dev
 	$(BIN)/ruff check
@@ -35,6 +35,6 @@ clean:
 	touch $@
 
 .venv/.all: .venv/.dev
-	$(INSTALL) -e ".[dev,browser]"
+	$(INSTALL) -e ".[dev,browser,export]"
 	test -n "$$CHROMIUM" || command -v chromium || (apt-get update -qq && apt-get install -y -qq chromium)
 	touch $@

@@ -38,6 +38,8 @@ class MatrixCapsNet(nn.Module):
         official: bool = False,
     ):
         super().__init__()
+        # The released code starts from activations that are rather off.
+        self.offset = -1.0 if official else 0.0
         self.conv = nn.Conv2d(image[0], A, 5, stride=2)
         self.poses = nn.Conv2d(A, B * D, 1, bias=False)
         self.activations = nn.Conv2d(A, B, 1, bias=False)
@@ -53,7 +55,7 @@ class MatrixCapsNet(nn.Module):
         features = torch.relu(self.conv(image))
         batch, _, height, width = features.shape
         pose = self.poses(features).view(batch, B, D, height, width).permute(0, 3, 4, 1, 2)
-        active = torch.sigmoid(self.activations(features)).permute(0, 2, 3, 1)
+        active = torch.sigmoid(self.activations(features) + self.offset).permute(0, 2, 3, 1)
         for depth, stride in ((0, 2), (1, 1)):
             pose, active = self.windowed(depth, stride, pose, active)
         # Classes share a matrix among the children of a type; coordinates say where these are.

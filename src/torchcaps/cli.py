@@ -27,7 +27,7 @@ OptionList = Annotated[
     list[str] | None,
     typer.Option("--option", metavar="NAME=VALUE", help="An option of the network; repeatable."),
 ]
-Root = Annotated[Path | None, typer.Option(help="Folder of a data set that is files, as mnist.")]
+Root = Annotated[Path | None, typer.Option(help="Folder of a data set that is files.")]
 
 
 @app.command()
@@ -85,7 +85,10 @@ def train(
         Path | None, typer.Option(help="A recipe in TOML; what is given beside it wins.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="A name that `torchcaps models` lists.")] = None,
-    data: Annotated[str | None, typer.Option(help="part-whole or mnist.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="part-whole, mnist, cifar10, folder, …; a wrong name lists all."),
+    ] = None,
     root: Root = None,
     option: OptionList = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,

@@ -20,8 +20,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """The end of a sentence about an unknown name: the nearest known one, then all of them; of very
     many the nearest few."""
     known = sorted(known)
-    if not known:
-        return "there are none"
     close = difflib.get_close_matches(name, known, n=5, cutoff=0.4)
     if not close:
         return f"known: {', '.join(known)}"

@@ -133,8 +133,9 @@ class Output:
     trace: Trace = ()
 
     def probabilities(self) -> Tensor:
-        """Lengths as they are (each the probability that its class is present; they need not sum to
-        one), logits through a softmax, those of independent classes through a sigmoid."""
+        """Lengths as they are: squashed, each is the probability that its class is present, and
+        they need not sum to one; unsquashed they have no bound. Logits through a softmax, those of
+        independent classes through a sigmoid."""
         if self.scores_are == "lengths":
             return self.scores
         one_class = self.scores_are == "logits"

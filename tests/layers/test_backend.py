@@ -8,6 +8,7 @@ from torchcaps import Capsules, create_model
 from torchcaps.layers import (
     ConvCapsules,
     DenseCapsules,
+    DistanceRouting,
     DynamicRouting,
     EMRouting,
     InvertedRouting,
@@ -34,8 +35,9 @@ def layers(kind, options):
         (DynamicRouting, {"bias": True, "prior": "learned", "squash": "exp"}),
         (UniformRouting, {"bias": True}),
         (InvertedRouting, {"iterations": 3}),
+        (EMRouting, {"unit_poses": True, "lambda_": 1.0}),
     ],
-    ids=["dynamic", "uniform", "inverted"],
+    ids=["dynamic", "uniform", "inverted", "em"],
 )
 def test_fused_and_plain_agree_in_values_and_gradients(kind, options, keep):
     for layer in layers(kind, options):
@@ -43,8 +45,10 @@ def test_fused_and_plain_agree_in_values_and_gradients(kind, options, keep):
         for backend in ("plain", "fused"):
             use_backend(layer, backend)
             layer.zero_grad()
-            children = Capsules(torch.linspace(-1, 1, 320).double().view(2, 40, 4))
-            children.pose.requires_grad_()
+            pose = torch.linspace(-1, 1, 320).double().view(2, 40, 4)
+            children = Capsules(
+                pose.requires_grad_(), torch.linspace(0.1, 1, 80).view(2, 40).double()
+            )
             routed = layer(children, keep=keep)
             routed.parents.pose.square().sum().backward()
             gradients = [children.pose.grad, *(p.grad for p in layer.parameters())]
@@ -72,12 +76,12 @@ def test_auto_fuses_large_votes_of_many_samples_alone(monkeypatch):
 
 
 def test_what_has_no_fused_form_falls_back_or_says_so():
-    em = DenseCapsules(n_in=6, d_in=4, n_out=3, d_out=4, routing=EMRouting())
+    far = DenseCapsules(n_in=6, d_in=4, n_out=3, d_out=4, routing=DistanceRouting())
     active = DenseCapsules(
         n_in=6, d_in=4, n_out=3, d_out=4, routing=InvertedRouting(activations=True)
     )
     children = Capsules(torch.rand(2, 6, 4), torch.rand(2, 6))
-    for layer, name in ((em, "EMRouting"), (active, "InvertedRouting")):
+    for layer, name in ((far, "DistanceRouting"), (active, "InvertedRouting")):
         layer(children)
         use_backend(layer, "fused")
         assert text_of(lambda layer=layer: layer(children)) == (

@@ -220,3 +220,43 @@ NEEDS_GRID = (
 )
 def test_what_is_refused(options, text):
     assert text_of(lambda: DenseCapsules(**SIZES, **options)) == text
+
+
+def test_what_is_no_capsules_is_told():
+    layer = DenseCapsules(n_in=6, d_in=4, n_out=3, d_out=4)
+    assert text_of(lambda: layer(torch.rand(2, 6, 4))) == (
+        "a capsule layer takes Capsules, but got a Tensor; wrap the poses: layer(Capsules(poses))."
+    )
+    assert text_of(lambda: layer(Capsules(torch.rand(2, 6, 4), torch.rand(2, 5)))) == (
+        "every capsule has one activation, [2, 6] for poses [2, 6, 4], but activations came with "
+        "shape [2, 5]."
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"n_in": 6.0}, "DenseCapsules needs n_in as a whole number, but got 6.0."),
+        (
+            {"child_grid": (2, 3)},
+            "DenseCapsules needs child_grid=(height, width, types), but got (2, 3).",
+        ),
+        (
+            {"child_grid": (1, 3, 2), "coordinates": True, "d_out": 1},
+            "coordinates fill two components of a vote, so poses need at least 2, but d_out is 1.",
+        ),
+        (
+            {"routing": DynamicRouting},
+            "a layer takes a routing or its name, but got the class DynamicRouting; call it: "
+            "DynamicRouting().",
+        ),
+        (
+            {"routing": "uniform", "vote_bias": 3, "n_out": 0},
+            "DenseCapsules needs n_out of at least 1, but got 0.",
+        ),
+    ],
+    ids=["float", "grid", "coordinates", "class", "none"],
+)
+def test_what_a_layer_cannot_be_made_of(changed, text):
+    sizes = {"n_in": 6, "d_in": 4, "n_out": 3, "d_out": 4}
+    assert text_of(lambda: DenseCapsules(**(sizes | changed))) == text

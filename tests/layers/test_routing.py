@@ -334,7 +334,7 @@ def test_the_scale_of_a_batch_is_learned_and_used_in_evaluation():
 def test_distance_needs_lengths():
     assert text_of(lambda: bound(DistanceRouting())(torch.randn(VOTES), None)) == (
         "distance routing keeps votes as short as their children, but the children came without "
-        "lengths; give Capsules an activation."
+        "lengths; give them, for example Capsules(pose, pose.norm(dim=-1))."
     )
 
 

@@ -243,7 +243,7 @@ def test_the_smallest_image(name):
 
 @pytest.mark.parametrize("name", ["convnet_fc", "convnet_avg", "gu_convnet_fc_lk"])
 def test_a_kernel_of_nothing(name):
-    expected = "kernel must be a whole number from 1, but came as 0."
+    expected = f"{name} takes kernel from 1 up, but it came as 0."
     with pytest.raises(TorchcapsError, match=f"^{re.escape(expected)}$"):
         create_model(name, image=IMAGE, kernel=0)
 

@@ -382,3 +382,77 @@ def test_without_a_bias_em_routing_cannot_either():
     assert not torch.equal(plus[0], plus[-1])
     plus, minus = signs("peer_sign_em", bias=True)
     assert (plus - minus).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("routing", ["uniform", "distance", "em"])
+def test_an_odd_bias_is_refused_by_other_routings(routing):
+    assert text_of(lambda: create_model("peer_sign_dynamic", routing=routing, bias="odd")) == (
+        f'bias="odd" is a control of dynamic routing alone, but the routing is {routing!r}; use '
+        'routing="dynamic", or bias="added" or "none".'
+    )
+
+
+def test_options_of_other_parts_of_a_network_are_taken():
+    assert create_model("mitterreiter_grid", routing="em", squash="hinton").primary.squash == (
+        "hinton"
+    )
+    skip = create_model("rem_deepcaps", routing="self_attention", iterations=5).layers[
+        "cell_4_skip"
+    ]
+    assert skip.iterations == 5
+    assert text_of(lambda: create_model("capsnet", routing="em", class_squash="none")) == (
+        "em routing has no use for class_squash='none'; leave it out."
+    )
+
+
+def test_the_official_matrix_network_starts_as_its_code():
+    torch.manual_seed(0)
+    model = create_model("matrix_capsnet", sizes="32-32-32-32")
+    stem, primary = model.backbone[0], model.primary
+    assert float(stem.weight.detach().std()) == pytest.approx(
+        0.044, rel=0.1
+    )  # cut at two σ of 0.05
+    assert stem.weight.abs().max() <= 0.1
+    assert torch.equal(stem.bias, torch.full_like(stem.bias, 0.1))
+    assert float(primary.projection.weight.detach().std()) == pytest.approx(0.5, rel=0.05)
+    assert float(primary.activation.weight.detach().std()) == pytest.approx(3.0, rel=0.1)
+    assert primary.offset == -1
+    assert float(model.layers["conv_1"].weight.detach().std()) == pytest.approx(0.3, rel=0.05)
+    assert float(model.layers["classes"].weight.detach().std()) == pytest.approx(0.01, rel=0.05)
+
+
+def test_balancing_leaves_no_trace_in_running_distances():
+    model = create_model("rem_gamma", image=(1, 22, 22), n_classes=3, init="balanced")
+    for name in ("hidden", "classes"):
+        assert torch.equal(model.layers[name].routing.running_scale, torch.ones(2))
+
+
+def test_votes_of_the_rem_networks_are_constant_but_in_the_last_iteration():
+    for name, layer in (
+        ("rem_dr", "classes"),
+        ("rem_gamma", "hidden"),
+        ("rem_deepcaps", "classes"),
+        ("rem_effconv", "conv_1"),
+        ("rem_multilayer", "hidden_2"),
+    ):
+        with torch.device("meta"):
+            assert create_model(name).layers[layer].routing.detach == "votes"
+
+
+def test_deepcaps_draws_the_class_that_scores_highest():
+    torch.manual_seed(1)
+    model = create_model("deepcaps", image=(1, 28, 28), routing="em").eval()
+    image = torch.rand(3, 1, 28, 28)
+    out = model(image)
+    assert torch.equal(out.reconstruction, model(image, out.scores.argmax(-1)).reconstruction)
+
+
+def test_ablation_c_asks_no_gradient_of_what_the_head_never_reads():
+    model = create_model("tsai_inverted_simple_c10", image=(1, 18, 20), activations=True)
+    out = model(torch.rand(2, 1, 18, 20))
+    torch.nn.functional.cross_entropy(out.scores, torch.tensor([1, 2])).backward()
+    for name, parameter in model.named_parameters():
+        if name.startswith("layers.classes.routing.beta"):
+            assert not parameter.requires_grad
+        else:
+            assert parameter.grad is not None, name

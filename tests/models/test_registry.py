@@ -132,7 +132,11 @@ def test_an_option_reaches_the_network():
             "mitterreiter_5x16 has no option 'iteration'; did you mean 'iterations'? "
             "known: bias, decoder, init, iterations, routing, weight_std.",
         ),
-        ("resnet18", {"depth": 3}, "resnet18 has no option 'depth'; known: ."),
+        (
+            "resnet18",
+            {"depth": 3},
+            "resnet18 has no options but image and n_classes; leave 'depth' out.",
+        ),
         (
             "capsnet",
             {"routing": "uniform", "iterations": 5},

@@ -63,7 +63,7 @@ def test_the_loss_is_margin_plus_weighted_reconstruction(step, before, draws) ->
 
 
 # Logits 0.5 and 0.3. One class: −ln softmax = ln(1 + e^∓0.2) = 0.59814 or 0.79814.
-# Each class alone: −ln σ(0.5) − ln(1 − σ(0.3)) = 0.47408 + 0.85436, the other way 0.97408 + 0.55436.
+# Each class alone: −ln σ(0.5) − ln(1 − σ(0.3)) = 0.47408 + 0.85436, or 0.97408 + 0.55436.
 @pytest.mark.parametrize(
     ("scores_are", "zero", "one"),
     [("logits", 0.59814, 0.79814), ("independent_logits", 1.32843, 1.52843)],

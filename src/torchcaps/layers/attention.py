@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers.capsule_layer import check_sizes
+from torchcaps.layers.capsule_layer import check_capsules, check_sizes
 from torchcaps.ops.checks import check_keep
 from torchcaps.ops.routing.common import capsules
 from torchcaps.types import Capsules, Keep, Routed, Step
@@ -60,6 +60,7 @@ class AttentionCapsules(nn.Module):
             nn.init.xavier_uniform_(weight)
 
     def forward(self, children: Capsules, *, keep: Keep = "none") -> Routed:
+        check_capsules(children)
         check_keep(keep)
         u = children.pose
         if u.shape[-2:] != (self.n_in, self.d_in):

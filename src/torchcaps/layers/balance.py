@@ -9,8 +9,8 @@ drawn; a layer multiplies them by one number.
 Which target: on MNIST ten layers with exp squash and dynamic routing learn the faster the shorter
 their poses start, 0.25 before 0.3, 0.4 and 0.55, while N(0, 0.1²) stays at chance; 0.3 keeps clear
 of 0.2. With hinton squash short poses drift apart with depth, since they scale as a square: 0.4.
-Ten uniform layers then learn, while ten of dynamic routing stayed at chance from 0.3 to 0.6
-(benchmarks/records/balanced_init.json).
+Ten uniform layers then learn, while ten of dynamic routing stayed at chance from 0.3 to 0.6, one
+seed each (benchmarks/records/balanced_init.json; three seeds with exp).
 """
 
 import math
@@ -57,12 +57,16 @@ def balance(
                 f"{type(routing).__name__} and no squash to set them by; use dynamic or uniform "
                 f'routing with squash "hinton" or "exp", or init="paper".'
             )
+    # γ's routing averages its distances; the trials of a search should leave no trace in them.
+    before = [(buffer, buffer.clone()) for each in layers.values() for buffer in each.buffers()]
     with torch.no_grad():
         for name, layer in layers.items():
             layer = cast(CapsuleLayer, layer)
             if not layer.weight.is_meta:
                 _scale(name, layer, children, target or TARGETS[str(layer.routing.squash)])
                 children = layer(children).parents
+    for buffer, kept in before:
+        buffer.copy_(kept)
     return children
 
 

@@ -13,7 +13,7 @@ from torchcaps.ops.checks import check_choice
 from torchcaps.ops.votes import materialise
 from torchcaps.types import Capsules, Grid, Keep, Routed, Step, VoteMap, Window
 
-__all__ = ["CapsuleLayer", "Pose", "check_sizes"]
+__all__ = ["CapsuleLayer", "Pose", "check_capsules", "check_grid", "check_sizes"]
 
 Pose = Literal["vector", "matrix"]
 
@@ -84,6 +84,7 @@ class CapsuleLayer(nn.Module, ABC):
         return vote_map if self.routing.fuses(vote_map) else materialise(vote_map)
 
     def _map(self, children: Capsules) -> VoteMap:
+        check_capsules(children)
         if children.pose.shape[-2:] != (self.n_in, self.d_in):
             raise TorchcapsError(
                 f"this layer was built for {self.n_in} children of {self.d_in} components "
@@ -132,7 +133,29 @@ class CapsuleLayer(nn.Module, ABC):
         return Capsules(pose.flatten(-3, -2), flat)
 
 
+def check_capsules(children: Capsules) -> None:
+    if not isinstance(children, Capsules):
+        raise TorchcapsError(
+            f"a capsule layer takes Capsules, but got a {type(children).__name__}; wrap the poses: "
+            f"layer(Capsules(poses))."
+        )
+    pose, activation = children
+    if activation is not None and activation.shape != pose.shape[:-1]:
+        raise TorchcapsError(
+            f"every capsule has one activation, {list(pose.shape[:-1])} for poses "
+            f"{list(pose.shape)}, but activations came with shape {list(activation.shape)}."
+        )
+
+
+def check_grid(layer: str, grid: Grid) -> None:
+    if not isinstance(grid, tuple | list) or len(grid) != 3:
+        raise TorchcapsError(f"{layer} needs child_grid=(height, width, types), but got {grid!r}.")
+    check_sizes(layer, **dict(zip(("height", "width", "types_in"), grid, strict=True)))
+
+
 def check_sizes(layer: str, **sizes: int) -> None:
     for name, size in sizes.items():
+        if not isinstance(size, int):
+            raise TorchcapsError(f"{layer} needs {name} as a whole number, but got {size!r}.")
         if size < 1:
             raise TorchcapsError(f"{layer} needs {name} of at least 1, but got {size}.")

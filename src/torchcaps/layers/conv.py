@@ -7,7 +7,7 @@ A parent at (x, y) sees kernel × kernel positions of every child type; the weig
 from typing import final
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers.capsule_layer import CapsuleLayer, Pose, check_sizes
+from torchcaps.layers.capsule_layer import CapsuleLayer, Pose, check_grid, check_sizes
 from torchcaps.layers.routing import Routing
 from torchcaps.types import Capsules, Grid, VoteMap, Window
 
@@ -48,10 +48,15 @@ class ConvCapsules(CapsuleLayer):
         super().__init__()
         kernel = (kernel, kernel) if isinstance(kernel, int) else kernel
         stride = (stride, stride) if isinstance(stride, int) else stride
-        height, width, types_in = child_grid
         check_sizes("ConvCapsules", d_in=d_in, types=types, d_out=d_out)
-        check_sizes("ConvCapsules", height=height, width=width, types_in=types_in)
-        check_sizes("ConvCapsules", kernel=min(kernel), stride=min(stride))
+        check_grid("ConvCapsules", child_grid)
+        height, width, types_in = child_grid
+        for name, pair in (("kernel", kernel), ("stride", stride)):
+            if len(pair) != 2:
+                raise TorchcapsError(
+                    f"ConvCapsules needs {name} as a number or (down, across), but got {pair!r}."
+                )
+            check_sizes("ConvCapsules", **{name: min(pair)})
         if kernel[0] > height or kernel[1] > width:
             raise TorchcapsError(
                 f"a window of {kernel[0]}×{kernel[1]} does not fit into a child grid of "

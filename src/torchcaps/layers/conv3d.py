@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers.capsule_layer import check_sizes
+from torchcaps.layers.capsule_layer import check_capsules, check_sizes
 from torchcaps.ops.checks import check_choice, check_iterations
 from torchcaps.ops.routing import SquashOver, conv3d_routing
 from torchcaps.types import Capsules, Grid, Keep, Routed
@@ -83,6 +83,7 @@ class Conv3dCapsules(nn.Module):
         return votes.reshape(*lead, types_in, self.n_out, self.d_out)
 
     def forward(self, children: Capsules, *, keep: Keep = "none") -> Routed:
+        check_capsules(children)
         if children.pose.shape[-2:] != (self.n_in, self.d_in):
             raise TorchcapsError(
                 f"this layer was built for the grid {self.child_grid} of children with {self.d_in} "

@@ -112,5 +112,10 @@ def _drawn(pose: Tensor, target: Tensor | None) -> Tensor:
             f"target must be class indices, int64 [{batch}], one an image, or [{batch}, m], m an "
             f"image, but came as {target.dtype} with shape {list(target.shape)}."
         )
+    if several and target.shape[1] == n_classes > 2:
+        raise TorchcapsError(
+            f"target {list(target.shape)} looks like a zero-one matrix, but a decoder draws "
+            f"classes by their indices, [{batch}] or [{batch}, m]; name those that are present."
+        )
     check_classes(target, n_classes)
     return target

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers.capsule_layer import CapsuleLayer, Pose, check_sizes
+from torchcaps.layers.capsule_layer import CapsuleLayer, Pose, check_grid, check_sizes
 from torchcaps.layers.routing import Routing
 from torchcaps.ops.checks import check_choice
 from torchcaps.types import Capsules, Grid, VoteMap
@@ -56,6 +56,13 @@ class DenseCapsules(CapsuleLayer):
         self.sharing: Sharing = sharing
         self.child_grid = child_grid
         self.coordinates = coordinates
+        if child_grid is not None:
+            check_grid("DenseCapsules", child_grid)
+        if coordinates and d_out < (4 if pose == "matrix" else 2):
+            raise TorchcapsError(
+                f"coordinates fill two components of a vote, so poses need at least "
+                f"{4 if pose == 'matrix' else 2}, but d_out is {d_out}."
+            )
         height, width, types = self._grid(needed=coordinates or sharing == "type")
         if height * width * types != n_in:
             raise TorchcapsError(

@@ -64,18 +64,22 @@ class LayerNormPrimaryCapsules(nn.Module):
 @final
 class EMPrimaryCapsules(nn.Module):
     """Poses as they are, and an activation from a projection of its own through a sigmoid
-    [tsai2020] Table 6, from [hinton2018]."""
+    [tsai2020] Table 6, from [hinton2018]. `offset` is added before it: −1 in the code of the
+    latter."""
 
-    def __init__(self, projection: nn.Module, activation: nn.Module, *, d_out: int):
+    def __init__(
+        self, projection: nn.Module, activation: nn.Module, *, d_out: int, offset: float = 0.0
+    ):
         super().__init__()
         _check_size("EMPrimaryCapsules", d_out)
         self.projection = projection
         self.activation = activation
         self.d_out = d_out
+        self.offset = offset
 
     def forward(self, features: Tensor) -> Capsules:
         poses = _poses(self.projection(features), self.d_out)
-        return Capsules(poses, _activations(self.activation(features), poses))
+        return Capsules(poses, _activations(self.activation(features) + self.offset, poses))
 
 
 def _check_size(layer: str, d_out: int) -> None:

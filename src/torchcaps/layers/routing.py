@@ -112,9 +112,11 @@ class Routing(nn.Module, ABC):
             raise self._no_fused_form()
         if self.backend != "auto" or not self.can_fuse:
             return self.backend == "fused"
+        # Before counting: to ask for the batch size binds an exported graph to the answer.
+        if torch.compiler.is_exporting():
+            return False
         lanes, numbers = _count(vote_map)
-        pays = numbers >= FUSED_FROM and lanes >= LANES_FROM
-        return pays and not torch.compiler.is_exporting()
+        return numbers >= FUSED_FROM and lanes >= LANES_FROM
 
     @final
     def route(self, vote_map: VoteMap, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
@@ -174,8 +176,12 @@ class DynamicRouting(Routing):
         check_choice("prior", prior, ("zero", "learned"))
         check_choice("squash", squash, get_args(Squash))
         check_choice("detach", detach, get_args(Detach))
+        if bias not in (False, True, "odd"):
+            raise TorchcapsError(f'bias must be False, True or "odd", but came as {bias!r}.')
         self.iterations = iterations
         self.leaky = leaky
+        if leaky:
+            self.normalised_over = "none"
         self.squash: Squash = squash
         self.detach: Detach = detach
         self.odd_bias = bias == "odd"
@@ -224,6 +230,7 @@ class UniformRouting(Routing):
         super().__init__()
         check_choice("normalise", normalise, get_args(Normalise))
         check_choice("squash", squash, get_args(Squash))
+        _check_bias(bias)
         self.normalise: Normalise = normalise
         self.squash: Squash = squash
         self.normalised_over = "parents" if normalise == "softmax" else "children"
@@ -297,22 +304,32 @@ class EMRouting(Routing):
         self.beta_a, self.beta_u = nn.Parameter(a), nn.Parameter(u)
 
     def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
+        return self._finished(em_routing(votes, activation, keep=keep, **self._options(votes)))
+
+    @property
+    def can_fuse(self) -> bool:
+        return True
+
+    def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
+        options = self._options(vote_map.children.pose)
+        return self._finished(fused.em_routing(vote_map, keep=keep, **options))
+
+    def _options(self, like: Tensor) -> dict[str, Any]:
         child_id = None
         if self.compete == "all" and self.window is not None:
-            child_id = self.window.child_id(votes.device)
-        routed = em_routing(
-            votes,
-            activation,
-            beta_a=self.beta_a,
-            beta_u=self.beta_u,
-            iterations=self.iterations,
-            variant=self.variant,
-            compete=self.compete,
-            child_id=child_id,
-            lambda_=self.lambda_,
-            variance_floor=self.variance_floor,
-            keep=keep,
-        )
+            child_id = self.window.child_id(like.device)
+        return {
+            "beta_a": self.beta_a,
+            "beta_u": self.beta_u,
+            "iterations": self.iterations,
+            "variant": self.variant,
+            "compete": self.compete,
+            "child_id": child_id,
+            "lambda_": self.lambda_,
+            "variance_floor": self.variance_floor,
+        }
+
+    def _finished(self, routed: Routed) -> Routed:
         if not self.unit_poses:
             return routed
         steps = tuple(step._replace(parents=_unit(step.parents)) for step in routed.steps)
@@ -465,6 +482,7 @@ class DistanceRouting(Routing):
         check_choice("scale", scale, get_args(Scale))
         check_choice("squash", squash, get_args(Squash))
         check_choice("detach", detach, get_args(DetachVotes))
+        _check_bias(bias)
         self.iterations = iterations
         self.scale: Scale = scale
         self.squash: Squash = squash
@@ -482,7 +500,7 @@ class DistanceRouting(Routing):
         if activation is None:
             raise TorchcapsError(
                 "distance routing keeps votes as short as their children, but the children came "
-                "without lengths; give Capsules an activation."
+                "without lengths; give them, for example Capsules(pose, pose.norm(dim=-1))."
             )
         stored = self.scale == "batch" and not self.training
         routed = distance_routing(
@@ -499,6 +517,11 @@ class DistanceRouting(Routing):
             with torch.no_grad():
                 self.running_scale.lerp_(routed.scale.to(self.running_scale), self.MOMENTUM)
         return routed
+
+
+def _check_bias(bias: bool) -> None:
+    if not isinstance(bias, bool):
+        raise TorchcapsError(f"bias must be True or False, but came as {bias!r}.")
 
 
 def use_backend(module: nn.Module, backend: Backend) -> None:
@@ -542,6 +565,11 @@ ROUTINGS: dict[str, type[Routing]] = {
 
 def as_routing(routing: str | Routing) -> Routing:
     """A routing by its name, with its defaults; one that is given stays as it is."""
+    if isinstance(routing, type):
+        raise TorchcapsError(
+            f"a layer takes a routing or its name, but got the class {routing.__name__}; call it: "
+            f"{routing.__name__}()."
+        )
     return routing if isinstance(routing, Routing) else make_routing(routing)
 
 

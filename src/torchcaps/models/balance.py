@@ -13,7 +13,9 @@ from torchcaps.ops.squash import squash
 
 __all__ = ["Init", "balance_network", "initialised"]
 
-# How weights start: as the paper or its code has them, or balanced.
+# How weights start. "paper": as the paper or its code has them or, where neither says or learns, as
+# the network's own Ambiguities say. "balanced": as `layers.balance` measures them. Not offered by
+# DeepCaps, whose cells are convolutions, nor by the sign nets, which have twenty parents a child.
 Init = Literal["paper", "balanced"]
 
 IMAGES, CELLS, DARKNESS = 32, 7, 1.5

@@ -154,7 +154,10 @@ class DeepCaps(nn.Module):
                     classes.weight,
                 ),
             )
-        drawn = None if self.decoder is None else self.decoder(routed.parents, target)
+        drawn = None
+        if self.decoder is not None:
+            # As in CapsuleNetwork: poses of EM routing have any length.
+            drawn = self.decoder(routed.parents, scores.argmax(-1) if target is None else target)
         return Output(scores, "lengths", routed.parents, drawn, trace)
 
 
@@ -181,7 +184,7 @@ def deepcaps(
     )
 
 
-rem_deepcaps = partial(deepcaps, decoder=False)
+rem_deepcaps = partial(deepcaps, detach="votes", decoder=False)
 
 
 class _ConvCaps(nn.Module):

@@ -17,7 +17,7 @@ Ambiguities:
 1. Convolutions start as He normal, so do class matrices, whose fan-in is counted as in the code of
    [mazzia2021]: all children and parents.
 2. The convolutions of rem_effconv: ReLU and batch normalisation like the others, no padding; squash
-   exp; three iterations.
+   exp; three iterations; votes constant in all but the last, as other code of [renzulli2025].
 """
 
 import math
@@ -38,6 +38,7 @@ from torchcaps.layers import (
 from torchcaps.models.balance import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import routed_by
+from torchcaps.ops.routing import Detach
 
 __all__ = ["efficient_capsnet", "rem_eff", "rem_eff_norb", "rem_effconv"]
 
@@ -91,6 +92,7 @@ def rem_effconv(
     routing: str = "dynamic",
     iterations: int = 3,
     bias: bool = False,
+    detach: Detach = "votes",
     weight_std: float = 0.1,
     init: Init = "paper",
 ) -> CapsuleNetwork:
@@ -99,7 +101,7 @@ def rem_effconv(
     depthwise = nn.Conv2d(256, 256, 3, groups=256)
     primary = PrimaryCapsules(depthwise, d_out=d_pose, squash="exp")
     _, height, width = feature_shape(nn.Sequential(backbone, depthwise), image)
-    options = {"iterations": iterations, "squash": "exp"}
+    options = {"iterations": iterations, "squash": "exp", "detach": detach}
     windows = ConvCapsules(
         child_grid=(height, width, types),
         d_in=d_pose,

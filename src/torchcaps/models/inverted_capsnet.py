@@ -38,6 +38,7 @@ from torchcaps.layers import (
     simple_backbone,
 )
 from torchcaps.layers.capsule_layer import Pose
+from torchcaps.models.balance import Init, initialised
 from torchcaps.models.network import CapsuleNetwork, Schedule
 from torchcaps.ops.checks import check_choice
 from torchcaps.types import Grid
@@ -86,6 +87,11 @@ def tsai_inverted(
         scaled=scaled,
         activations=activations,
     )
+    if activations:
+        # The head reads poses alone, so nothing would ever teach the activations of the classes.
+        top = layers["classes"].routing
+        for beta in (top.get_parameter("beta_a"), top.get_parameter("beta_u")):
+            beta.requires_grad_(False)
     return CapsuleNetwork(
         image=image,
         backbone=below,
@@ -146,6 +152,7 @@ def tsai_dmm_vector_dynamic(
     d_pose: int = 64,
     routing: str = "dynamic",
     iterations: int = 3,
+    init: Init = "paper",
 ) -> CapsuleNetwork:
     below = simple_backbone(image[0], 1024)
     primary = PrimaryCapsules(nn.Conv2d(1024, types * d_pose, 3, stride=2), d_out=d_pose)
@@ -159,13 +166,14 @@ def tsai_dmm_vector_dynamic(
         pose="vector",
         iterations=iterations,
     )
-    return CapsuleNetwork(
+    network = CapsuleNetwork(
         image=image,
         backbone=below,
         primary=primary,
         primary_grid=(height, width, types),
         layers=layers,
     )
+    return initialised(network, init)
 
 
 def _layers(

@@ -9,8 +9,10 @@ tsai_em_resnet_*     the same on a residual backbone [tsai2020] A.1
 
 Poses are 4×4. Scores are activations.
 
-Departures: none known. matrix_capsnet has the parameters of its code, 316,650 at 32-32-32-32 and
-68,618 at 64-8-16-16, on two channels and five classes.
+Departures: matrix_capsnet has the parameters of its code, 316,650 at 32-32-32-32 and 68,618 at
+64-8-16-16, on two channels and five classes, and with variant="official" its initial values; but
+coordinates are shares of the grid in the right-hand column of a vote, where its code has pixels
+over 100 in the first two components.
 Ambiguities:
 1. [tsai2020] does not say which EM routing: here Alg. 2 of [peer2022], two iterations, their best.
    It counts no β: with one pair a parent type 148 more parameters on CIFAR-10.
@@ -53,13 +55,21 @@ def matrix_capsnet(
     bias: bool = False,
 ) -> CapsuleNetwork:
     a, b, c, d = _four(sizes)
+    stem = nn.Conv2d(image[0], a, 5, stride=2)
+    pose, activation = nn.Conv2d(a, b * D_POSE, 1, bias=False), nn.Conv2d(a, b, 1, bias=False)
+    if variant == "official":
+        nn.init.trunc_normal_(stem.weight, std=0.05, a=-0.1, b=0.1)
+        assert stem.bias is not None
+        nn.init.constant_(stem.bias, 0.1)
+        nn.init.normal_(pose.weight, std=0.5)
+        nn.init.normal_(activation.weight, std=3.0)
     primary = EMPrimaryCapsules(
-        nn.Conv2d(a, b * D_POSE, 1, bias=False), nn.Conv2d(a, b, 1, bias=False), d_out=D_POSE
+        pose, activation, d_out=D_POSE, offset=-1.0 if variant == "official" else 0.0
     )
     return _network(
         image,
         n_classes,
-        nn.Sequential(nn.Conv2d(image[0], a, 5, stride=2), nn.ReLU()),
+        nn.Sequential(stem, nn.ReLU()),
         primary,
         (c, d),
         iterations=iterations,

@@ -35,6 +35,8 @@ class Preset:
     image: tuple[int, int, int]
     n_classes: int
     source: str
+    # Options that the routing may have no use for, but another part of the network has.
+    shared: frozenset[str] = frozenset()
 
     @property
     def options(self) -> dict[str, Any]:
@@ -56,13 +58,17 @@ tsai_inverted_resnet = partial(inverted_capsnet.tsai_inverted, backbone="resnet"
 
 SMALL, WIDE, OVERLAID = (1, 28, 28), (1, 40, 40), (1, 36, 36)
 CIFAR = (3, 32, 32)
+# Whole numbers whose makers say more about them than that they are too small.
+EXPLAINED = {"iterations", "n_layers"}
+# The skip of DeepCaps' last cell iterates too; primary capsules are squashed too.
+ITERATES, SQUASHES = frozenset({"iterations"}), frozenset({"squash"})
 
 MODELS: dict[str, Preset] = {
     # One of a kind
     "capsnet": Preset(capsnet.capsnet, SMALL, 10, "sabour2017; gu2021 §3; renzulli2025 §4.2"),
     "convnet_avg": Preset(convnets.convnet_avg, WIDE, 10, "gu2021 §3.1"),
     "convnet_fc": Preset(convnets.convnet_fc, WIDE, 10, "gu2021 §3"),
-    "deepcaps": Preset(deepcaps.deepcaps, (3, 64, 64), 10, "rajasegaran2019"),
+    "deepcaps": Preset(deepcaps.deepcaps, (3, 64, 64), 10, "rajasegaran2019", ITERATES),
     "efficient_capsnet": Preset(efficient.efficient_capsnet, SMALL, 10, "mazzia2021"),
     "gamma_capsnet": Preset(gamma.gamma_capsnet, SMALL, 10, "peer2018"),
     "matrix_capsnet": Preset(matrix_capsnet.matrix_capsnet, (2, 32, 32), 5, "hinton2018"),
@@ -81,7 +87,7 @@ MODELS: dict[str, Preset] = {
         mitterreiter.mitterreiter_5x16, WIDE, 10, "mitterreiter2023 §4.1; renzulli2025 B.1"
     ),
     "mitterreiter_grid": Preset(
-        mitterreiter.mitterreiter_grid, WIDE, 10, "mitterreiter2023 §4, appendix"
+        mitterreiter.mitterreiter_grid, WIDE, 10, "mitterreiter2023 §4, appendix", SQUASHES
     ),
     # Peer et al.
     "peer_deep_dynamic": Preset(peer.peer_deep_dynamic, SMALL, 10, "peer2022 §5.3"),
@@ -89,7 +95,7 @@ MODELS: dict[str, Preset] = {
     "peer_sign_dynamic": Preset(peer.peer_sign_dynamic, (1, 1, 1), 2, "peer2022 §5.2"),
     "peer_sign_em": Preset(peer.peer_sign_em, (1, 1, 1), 2, "peer2022 §5.2"),
     # Renzulli et al.
-    "rem_deepcaps": Preset(deepcaps.rem_deepcaps, SMALL, 10, "renzulli2025 §4.2"),
+    "rem_deepcaps": Preset(deepcaps.rem_deepcaps, SMALL, 10, "renzulli2025 §4.2", ITERATES),
     "rem_dr": Preset(capsnet.rem_dr, SMALL, 10, "renzulli2025 §4.2"),
     "rem_eff_cifar": Preset(efficient.rem_eff, CIFAR, 10, "renzulli2025 §4.3.1"),
     "rem_eff_mnist": Preset(efficient.rem_eff, SMALL, 10, "renzulli2025 §4.3.1"),
@@ -97,7 +103,7 @@ MODELS: dict[str, Preset] = {
     "rem_eff_svhn": Preset(efficient.rem_eff, CIFAR, 10, "renzulli2025 §4.3.1"),
     "rem_effconv": Preset(efficient.rem_effconv, (3, 128, 128), 10, "renzulli2025 B.1"),
     "rem_gamma": Preset(gamma.rem_gamma, SMALL, 10, "renzulli2025 §4.2"),
-    "rem_multilayer": Preset(mitterreiter.rem_multilayer, SMALL, 10, "renzulli2025 B.1"),
+    "rem_multilayer": Preset(mitterreiter.rem_multilayer, SMALL, 10, "renzulli2025 B.1", SQUASHES),
     # Tsai et al.
     "tsai_cnn_c10": Preset(convnets.tsai_cnn, CIFAR, 10, "tsai2020 Table 2"),
     "tsai_cnn_c100": Preset(convnets.tsai_cnn, CIFAR, 100, "tsai2020 Table 3"),
@@ -173,7 +179,7 @@ def make_model(
 ) -> nn.Module:
     """The same from a config, where every option is there, of use to the routing or not."""
     if name not in MODELS:
-        raise TorchcapsError(f"model {name!r} is unknown; {nearest(name, MODELS)}.")
+        raise TorchcapsError(f"model {name!r} is unknown; {nearest(str(name), MODELS)}.")
     preset = MODELS[name]
     for option, value in options.items():
         _check_option(name, preset, option, value)
@@ -207,11 +213,14 @@ def _check_routing(name: str, preset: Preset, routing: str) -> None:
 
 def _check_use(name: str, options: dict[str, Any]) -> None:
     """Who asks for five iterations of a routing that has none should hear of it."""
-    offered = MODELS[name].options if name in MODELS else {}
-    routing = options.get("routing", offered.get("routing"))
-    if routing not in ROUTINGS:
+    preset = MODELS.get(name)
+    routing = options.get("routing", preset.options.get("routing") if preset else None)
+    if preset is None or not isinstance(routing, str) or routing not in ROUTINGS:
         return
-    for option in set(options) & set(offered) & ROUTING_OPTIONS - routing_options(routing):
+    for option in set(options) & set(preset.options) - preset.shared:
+        what = option.removeprefix("class_")  # class_squash
+        if what not in ROUTING_OPTIONS or what in routing_options(routing):
+            continue
         raise TorchcapsError(
             f"{routing} routing has no use for {option}={options[option]!r}; leave it out."
         )
@@ -222,6 +231,10 @@ def _is_count(value: object) -> bool:
 
 
 def _check_option(name: str, preset: Preset, option: str, value: Any) -> None:
+    if not preset.options:
+        raise TorchcapsError(
+            f"{name} has no options but image and n_classes; leave {option!r} out."
+        )
     if option not in preset.options:
         raise TorchcapsError(f"{name} has no option {option!r}; {nearest(option, preset.options)}.")
     default = preset.options[option]
@@ -232,3 +245,6 @@ def _check_option(name: str, preset: Preset, option: str, value: Any) -> None:
             f"{name} takes {option} as {type(default).__name__}, for example {default!r}, but it "
             f"came as {value!r}."
         )
+    least = 0 if default == 0 else 1
+    if type(default) is int and value < least and option not in EXPLAINED:
+        raise TorchcapsError(f"{name} takes {option} from {least} up, but it came as {value}.")

@@ -2,8 +2,9 @@
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
+from torchcaps.errors import TorchcapsError
 from torchcaps.layers import ROUTINGS, DenseCapsules, make_routing
 
 __all__ = ["ROUTING_OPTIONS", "dense_stack", "routed_by", "routing_options"]
@@ -21,10 +22,15 @@ def routing_options(routing: str) -> frozenset[str]:
     return known | {"bias"} if routing == "em" else known
 
 
-def routed_by(routing: str, *, bias: bool, **options: Any) -> dict[str, Any]:
+def routed_by(routing: str, *, bias: bool | Literal["odd"], **options: Any) -> dict[str, Any]:
     """A layer's `routing`, and the bias where this routing has it: EM in its votes, others in the
     sum that is squashed [peer2022] §4."""
-    vote_bias = bias and routing == "em"
+    if bias == "odd" and routing != "dynamic":
+        raise TorchcapsError(
+            f'bias="odd" is a control of dynamic routing alone, but the routing is {routing!r}; '
+            f'use routing="dynamic", or bias="added" or "none".'
+        )
+    vote_bias = bool(bias) and routing == "em"
     return {"routing": make_routing(routing, bias=bias, **options), "vote_bias": vote_bias}
 
 
@@ -35,7 +41,7 @@ def dense_stack(
     d_in: int,
     weight_std: float,
     routing: str,
-    bias: bool = False,
+    bias: bool | Literal["odd"] = False,
     **options: Any,
 ) -> dict[str, DenseCapsules]:
     """A layer for every name, (capsules, components), each routed by a routing of its own."""

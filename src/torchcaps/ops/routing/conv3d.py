@@ -77,19 +77,22 @@ def conv3d_routing(
     steps = []
     with without_autocast(votes):
         b = votes.new_zeros(votes.shape[:-1])  # [*b, i, j]
+        if bias is not None:
+            # Once, not in the loop: float16 would round the gradient of every iteration.
+            bias = bias.to(votes.dtype)
         for t in range(1, iterations + 1):
             last = t == iterations
             c = b.softmax(-1)
             s = torch.einsum("...ij,...ijd->...jd", c, votes)
             s = s.unflatten(-2, parent_grid)  # [*b, h, w, type, d]
             if bias is not None:
-                s = s + bias.to(s.dtype)
+                s = s + bias
             v = (_squash_maps(s) if squash_over == "map" else g(s)).flatten(-4, -2)  # [*b, j, d]
             if keep == "steps" or (keep == "last" and last):
-                steps.append(Step(None, c.to(dtype), capsules(v.to(dtype))))
+                steps.append(Step(None, c.to(dtype), capsules(v, dtype)))
             if not last:
                 b = b + torch.einsum("...ijd,...jd->...ij", votes, v)
-    return Routed(capsules(v.to(dtype)), tuple(steps))
+    return Routed(capsules(v, dtype), tuple(steps))
 
 
 def _squash_maps(s: Tensor) -> Tensor:

@@ -97,14 +97,17 @@ def distance_routing(
     with without_autocast(votes):
         votes = _no_longer_than(activation.to(votes.dtype), votes)
         b = votes.new_zeros(votes.shape[:-1])  # [*b, i, j]
+        if bias is not None:
+            # Once, not in the loop: float16 would round the gradient of every iteration.
+            bias = bias.to(votes.dtype)
         for t in range(1, iterations + 1):
             last = t == iterations
             seen = votes.detach() if detach == "votes" and not last else votes
             c = b.softmax(-1)
             s = torch.einsum("...ij,...ijd->...jd", c, seen)
-            v = g(s if bias is None else s + bias.to(s.dtype), squash)
+            v = g(s if bias is None else s + bias, squash)
             if keep == "steps" or (keep == "last" and last):
-                steps.append(Step(None, c.to(dtype), capsules(v.to(dtype))))
+                steps.append(Step(None, c.to(dtype), capsules(v, dtype)))
             if not last:
                 gap = v.unsqueeze(-3) - seen
                 d = torch.sqrt((gap * gap).sum(-1) + EPSILON)  # [*b, i, j]
@@ -116,14 +119,15 @@ def distance_routing(
                 b = d * (log_odds / (d_p - d_o))[..., None, None]
                 used.append(d_o)
     distances = torch.stack(used, -1) if used else None
-    return Routed(capsules(v.to(dtype)), tuple(steps), distances)
+    return Routed(capsules(v, dtype), tuple(steps), distances)
 
 
 def _no_longer_than(length: Tensor, votes: Tensor) -> Tensor:
     """Votes [*b, i, j, d] shortened to `length` [*b, i] where they are longer."""
     limit = length.unsqueeze(-1)
     norm = torch.linalg.vector_norm(votes, dim=-1)  # [*b, i, j]
-    longer = norm > limit
+    # Below the smallest normal number 1/norm overflows, and a vote is short enough.
+    longer = norm > limit.clamp(min=torch.finfo(norm.dtype).tiny)
     # The other norms may be zero: what is divided by must not be one of them.
     factor = torch.where(longer, limit / torch.where(longer, norm, 1), 1)
     return votes * factor.unsqueeze(-1)

@@ -83,20 +83,23 @@ def dynamic_routing(
         b = votes.new_zeros(votes.shape[:-1])  # [*b, i, j]
         if prior is not None:
             b = b + prior.to(b.dtype)
+        if bias is not None:
+            # Once, not in the loop: float16 would round the gradient of every iteration.
+            bias = bias.to(votes.dtype)
         for t in range(1, iterations + 1):
             last = t == iterations
             seen = votes.detach() if detach == "votes" and not last else votes
             c = _softmax_over_parents(b.detach() if detach == "coupling" else b, leaky)
             s = torch.einsum("...ij,...ijd->...jd", c, seen)
             if bias is not None:
-                s = s + _side(s, bias.to(s.dtype), odd_bias)
+                s = s + _side(s, bias, odd_bias)
             v = g(s, squash)
             if keep == "steps" or (keep == "last" and last):
-                steps.append(Step(None, c.to(dtype), capsules(v.to(dtype))))
+                steps.append(Step(None, c.to(dtype), capsules(v, dtype)))
             if not last:
                 agreed = v.detach() if detach == "states" else v
                 b = b + torch.einsum("...ijd,...jd->...ij", seen, agreed)
-    return Routed(capsules(v.to(dtype)), tuple(steps))
+    return Routed(capsules(v, dtype), tuple(steps))
 
 
 def _side(s: Tensor, bias: Tensor, odd: bool) -> Tensor:

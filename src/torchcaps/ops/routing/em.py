@@ -195,8 +195,8 @@ def _over_windows(child_id: Tensor) -> Callable[[Tensor], Tensor]:
 def _checked(activation: Tensor | None, votes: Tensor) -> Tensor:
     if activation is None:
         raise TorchcapsError(
-            "EM routing weighs children by their activations, but none came; give Capsules an "
-            "activation, for example the length of the pose."
+            "EM routing weighs children by their activations, but none came; give them, for "
+            "example Capsules(pose, pose.norm(dim=-1).clamp(max=1))."
         )
     if activation.shape != votes.shape[:-2] or not activation.is_floating_point():
         raise TorchcapsError(

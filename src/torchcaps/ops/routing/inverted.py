@@ -114,7 +114,14 @@ def inverted_routing(
     check_keep(keep)
     poses = (*votes.shape[:-3], *votes.shape[-2:])
     check_broadcast("start", start, poses, "[*batch, parent, pose]")
+    _check_norm(norm, votes.shape[-1])
+    _check_activation(votes, activation, beta_a, beta_u)
     dtype, votes = votes.dtype, widen(votes)
+    # Once, not in every step: float16 would round the gradient of each.
+    norm = None if norm is None else (norm[0].to(votes.dtype), norm[1].to(votes.dtype))
+    activation, beta_a, beta_u = (
+        None if x is None else x.to(votes.dtype) for x in (activation, beta_a, beta_u)
+    )
     parents, steps = start, []
     for t in range(1, iterations + 1):
         step = inverted_step(

@@ -59,6 +59,6 @@ def self_attention_routing(
         c = (agreement / math.sqrt(votes.shape[-1])).softmax(-1)
         if bias is not None:
             c = c + bias.to(c.dtype)
-        v = g(torch.einsum("...ij,...ijd->...jd", c, votes), squash).to(dtype)
-    steps = () if keep == "none" else (Step(None, c.to(dtype), capsules(v)),)
-    return Routed(capsules(v), steps)
+        v = g(torch.einsum("...ij,...ijd->...jd", c, votes), squash)
+    steps = () if keep == "none" else (Step(None, c.to(dtype), capsules(v, dtype)),)
+    return Routed(capsules(v, dtype), steps)

@@ -54,9 +54,9 @@ def uniform_routing(
     share = 1 / (n_out if normalise == "softmax" else n_in)
     with without_autocast(votes):
         s = votes.sum(-3) * share  # [*b, j, d]
-        v = g(s if bias is None else s + bias.to(s.dtype), squash).to(dtype)
+        v = g(s if bias is None else s + bias.to(s.dtype), squash)
     steps: tuple[Step, ...] = ()
     if keep != "none":
         coupling = votes.new_full(votes.shape[:-1], share, dtype=dtype)
-        steps = (Step(None, coupling, capsules(v)),)
-    return Routed(capsules(v), steps)
+        steps = (Step(None, coupling, capsules(v, dtype)),)
+    return Routed(capsules(v, dtype), steps)

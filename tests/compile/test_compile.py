@@ -1,0 +1,236 @@
+"""torch.compile makes one graph of every op and network, and that graph gives the same numbers.
+
+The default tier traces only; `compile` makes machine code of it, for which torch needs g++.
+"""
+
+import copy
+import math
+import shutil
+
+import pytest
+import torch
+from torch.utils import _pytree
+
+from torchcaps import create_model
+from torchcaps.ops import (
+    conv3d_routing,
+    distance_routing,
+    dynamic_routing,
+    em_routing,
+    inverted_routing,
+    self_attention_routing,
+    squash,
+    uniform_routing,
+)
+from torchcaps.types import Window
+
+BATCH, CHILDREN, PARENTS, D = 2, 7, 6, 5
+WINDOW = Window((3, 3, 2), (2, 2), (1, 1))
+TWO_DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+# Of torch's own code.
+quiet = pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
+
+
+@pytest.fixture
+def compiler():
+    if not shutil.which("g++"):
+        pytest.skip("torch.compile makes C++, which g++ compiles")
+
+
+def norm(x):
+    return x["norm_weight"], x["norm_bias"]
+
+
+def active(x):
+    return {name: x[name] for name in ("activation", "beta_a", "beta_u")}
+
+
+def em(variant):
+    return lambda x: em_routing(
+        x["votes"], **active(x), variant=variant, iterations=2, keep="steps"
+    )
+
+
+def em_over_windows(variant):
+    def route(x):
+        activation = WINDOW.of(x["of_grid"][..., :1]).squeeze(-1).sigmoid()
+        votes = WINDOW.of(x["of_grid"]).unsqueeze(-2) * x["start"]
+        return em_routing(
+            votes,
+            activation,
+            beta_a=x["beta_a"],
+            beta_u=x["beta_u"],
+            variant=variant,
+            iterations=2,
+            compete="all",
+            child_id=WINDOW.child_id(votes.device),
+            keep="steps",
+        )
+
+    return route
+
+
+def distance(**options):
+    return lambda x: distance_routing(
+        x["votes"], x["activation"], **options, iterations=2, keep="steps"
+    )
+
+
+def conv3d(squash_over):
+    return lambda x: conv3d_routing(
+        x["votes"],
+        parent_grid=(1, PARENTS // 2, 2),
+        bias=x["start"][:2],
+        iterations=2,
+        squash_over=squash_over,
+        keep="steps",
+    )
+
+
+OPS = {
+    "squash-hinton": lambda x: squash(x["votes"]),
+    "squash-exp": lambda x: squash(x["votes"], "exp"),
+    "dynamic": lambda x: dynamic_routing(
+        x["votes"], bias=x["start"], prior=x["prior"], iterations=2, keep="steps"
+    ),
+    "dynamic-leaky": lambda x: dynamic_routing(
+        x["votes"],
+        iterations=2,
+        bias=x["start"],
+        odd_bias=True,
+        leaky=True,
+        squash="exp",
+        detach="votes",
+        keep="steps",
+    ),
+    "uniform": lambda x: uniform_routing(x["votes"], bias=x["start"], keep="steps"),
+    "uniform-mean": lambda x: uniform_routing(x["votes"], normalise="mean", keep="steps"),
+    "em-paper": em("paper"),
+    "em-official": em("official"),
+    "em-gritzman": em("gritzman"),
+    "em-all-paper": em_over_windows("paper"),
+    "em-all-official": em_over_windows("official"),
+    "em-all-gritzman": em_over_windows("gritzman"),
+    "inverted": lambda x: inverted_routing(x["votes"], norm=norm(x), keep="steps"),
+    "inverted-bare": lambda x: inverted_routing(x["votes"], keep="steps"),
+    "inverted-activations": lambda x: inverted_routing(
+        x["votes"], **active(x), norm=norm(x), start=x["start"], keep="steps"
+    ),
+    "self-attention": lambda x: self_attention_routing(x["votes"], bias=x["prior"], keep="last"),
+    "distance-sample": distance(),
+    "distance-batch": distance(scale="batch", squash="exp", detach="votes"),
+    "conv3d-map": conv3d("map"),
+    "conv3d-pose": conv3d("pose"),
+}
+# One setting for each formula: every graph costs the compiler ten seconds.
+COMPILED = [
+    "squash-exp",
+    "dynamic",
+    "dynamic-leaky",
+    "uniform",
+    "em-paper",
+    "em-official",
+    "em-gritzman",
+    "em-all-paper",
+    "inverted",
+    "inverted-activations",
+    "self-attention",
+    "distance-sample",
+    "distance-batch",
+    "conv3d-map",
+]
+
+
+def arguments(dtype):
+    """Every tensor that an op may take, by name; each op takes those that it knows."""
+    return {
+        "votes": torch.randn(BATCH, CHILDREN, PARENTS, D, dtype=dtype),
+        "of_grid": torch.randn(BATCH, math.prod(WINDOW.child_grid), D, dtype=dtype),
+        "activation": torch.rand(BATCH, CHILDREN, dtype=dtype),
+        "prior": torch.randn(CHILDREN, PARENTS, dtype=dtype),
+        "start": torch.randn(PARENTS, D, dtype=dtype),
+        "beta_a": torch.randn(PARENTS, dtype=dtype),
+        "beta_u": torch.randn(PARENTS, dtype=dtype),
+        "norm_weight": torch.randn(D, dtype=dtype),
+        "norm_bias": torch.randn(D, dtype=dtype),
+    }
+
+
+def numbers(function, leaves):
+    """Every value of a function, and its gradients by the leaves for fixed weights."""
+    values = [x for x in _pytree.tree_leaves(function()) if torch.is_tensor(x)]
+    generator = torch.Generator().manual_seed(0)
+    weights = [torch.randn(x.shape, generator=generator).to(x.dtype) for x in values]
+    reached = [(x, w) for x, w in zip(values, weights, strict=True) if x.requires_grad]
+    roots, of_roots = zip(*reached, strict=True)
+    return [*values, *torch.autograd.grad(roots, leaves, of_roots, materialize_grads=True)]
+
+
+def assert_equal_to_eager(compiled, eager, tolerance):
+    assert len(compiled) == len(eager)
+    for mine, theirs in zip(compiled, eager, strict=True):
+        assert mine.shape == theirs.shape
+        assert mine.dtype == theirs.dtype
+        error, largest = (mine - theirs).abs().max(), theirs.abs().max()
+        assert error <= tolerance * largest, f"{error / largest:.1e} at {list(theirs.shape)}"
+
+
+def check_op(name, dtype, backend, tolerance):
+    given = {name: x.requires_grad_() for name, x in arguments(dtype).items()}
+    leaves = list(given.values())
+    torch.compiler.reset()
+    compiled = torch.compile(OPS[name], fullgraph=True, backend=backend)
+    mine = numbers(lambda: compiled(given), leaves)
+    assert_equal_to_eager(mine, numbers(lambda: OPS[name](given), leaves), tolerance)
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_an_op_is_one_graph(name):
+    check_op(name, torch.float64, "eager", 1e-12)
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.compile
+@quiet
+@pytest.mark.parametrize("name", COMPILED)
+@TWO_DTYPES
+def test_a_compiled_op_equals_eager(name, dtype):
+    check_op(name, dtype, "inductor", 5e-6 if dtype == torch.float32 else 1e-12)
+
+
+# An image nearly as small as the network takes, and what else makes it small.
+NETWORKS = {
+    "capsnet": ((1, 17, 18), {"kernel": 3, "types": 2}),
+    "mitterreiter_5x16": ((1, 11, 12), {}),
+    "efficient_capsnet": ((1, 11, 14), {}),
+    "gamma_capsnet": ((1, 17, 19), {}),
+    "matrix_capsnet": ((2, 17, 18), {"sizes": "8-2-4-3"}),
+    "tsai_inverted_simple_c10": ((3, 13, 14), {"types": 4, "d_pose": 4}),
+    "tsai_em_simple_c10": ((3, 14, 16), {}),
+    "deepcaps": ((3, 16, 16), {}),
+}
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.compile
+@quiet
+@pytest.mark.parametrize("name", NETWORKS)
+@TWO_DTYPES
+def test_a_compiled_network_equals_eager(name, dtype):
+    image, options = NETWORKS[name]
+    model = create_model(name, image=image, n_classes=3, **options).to(dtype).train()
+    eager, images = copy.deepcopy(model), torch.rand(4, *image, dtype=dtype)
+    target = torch.tensor([0, 1, 2, 0])
+    torch.compiler.reset()
+    compiled = torch.compile(model, fullgraph=True)
+    mine = network_numbers(compiled, model, images, target)
+    theirs = network_numbers(eager, eager, images, target)
+    assert_equal_to_eager(mine, theirs, 1e-4 if dtype == torch.float32 else 1e-10)
+
+
+def network_numbers(function, model, images, target):
+    """The values, and all gradients as one: of a bias before batch normalisation, for one, the
+    gradient is zero but for rounding."""
+    found = numbers(lambda: function(images, target), list(model.parameters()))
+    n = len(list(model.parameters()))
+    return [*found[:-n], torch.cat([x.flatten() for x in found[-n:]])]
