@@ -20,7 +20,7 @@ check: .venv/.dev
 
 # The default tier and every slower one. Chromium comes from Debian unless CHROMIUM names another.
 test-all: .venv/.all
-	$(BIN)/python -m pytest -q -m "not gpu"
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not gpu"
 
 format: .venv/.dev
 	$(BIN)/ruff check --fix

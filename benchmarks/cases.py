@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 import torchcaps
 from torchcaps.layers import DenseCapsules, DynamicRouting
+from torchcaps.layers import use_backend as tell_layers
 from torchcaps.ops.routing import Detach
 from torchcaps.types import Capsules
 
@@ -65,7 +66,7 @@ CONTESTANTS = {
 
 
 # What torchcaps can choose between today. A new backend is named here and told in use_backend.
-BACKENDS = frozenset({"plain"})
+BACKENDS = frozenset({"plain", "fused"})
 
 
 def absent(contestant: Contestant) -> str | None:
@@ -77,9 +78,10 @@ def absent(contestant: Contestant) -> str | None:
 
 def use_backend(module: nn.Module, backend: str) -> None:
     """The one place where our contestants choose how to compute: every capsule layer is told here,
-    before anything runs. The plain backend needs no word."""
+    before anything runs. "fused" is what users get: where there is such a form, and it pays."""
     if backend not in BACKENDS:
         raise ValueError(f"no capsule layer of {type(module).__name__} knows backend {backend!r}.")
+    tell_layers(module, "auto" if backend == "fused" else "plain")
 
 
 class OurOp(nn.Module):

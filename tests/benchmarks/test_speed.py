@@ -156,7 +156,7 @@ def test_rounds_interleave_and_quartiles_come_of_all_of_them():
     asked = []
     rows = measure(
         CASES["dynamic-full"],
-        [TEXTBOOK, OURS, CONTESTANTS["ours-fused"]],
+        [TEXTBOOK, OURS, CONTESTANTS["ours-native"]],
         ["default", "thp"],
         Settings(rounds=2),
         launch=launcher(asked),
@@ -200,7 +200,7 @@ def recorded(tmp_path_factory):
     """What a tiny run writes, from end to end."""
     out = tmp_path_factory.mktemp("speed") / "speed.json"
     words = ["--tiny", "--rounds", "1", "--seconds", "0.01", "--env", "thp", "--out", str(out)]
-    words += ["--cases", "dynamic-detach", "--contestants", "ours-plain", "ours-fused"]
+    words += ["--cases", "dynamic-detach", "--contestants", "ours-plain", "ours-native"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["speed.py", *words])
         patch.setenv("OMP_NUM_THREADS", "1")
