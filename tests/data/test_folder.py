@@ -244,7 +244,7 @@ def test_a_split_that_is_not_there_is_told(tmp_path: Path) -> None:
     root = animals(tmp_path / "flat")
     assert text_of(lambda: image_folder(root, "val")) == (
         f"{root} has no folders train and val; validation images come out of the training ones: "
-        f"data.hold_out."
+        f"images.hold_out."
     )
     animals(tmp_path / "laid" / "train")
     assert "laid has the folders train but no test; add it, or" in text_of(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from told import text_of
-from torchcaps.data import SOURCES, ImageSet, hold_out, load, take
+from torchcaps.data import SOURCES, ImageSet, load
 
 
 def numbered(count: int) -> ImageSet:
@@ -21,7 +21,7 @@ def numbers(images: ImageSet) -> list[int]:
 @pytest.mark.parametrize(("share", "count"), [(0.1, 10), (0.5, 50), (0.25, 25)])
 def test_hold_out_parts_the_images_without_loss(share: float, count: int) -> None:
     images = numbered(100)
-    rest, held = hold_out(images, share=share, seed=4)
+    rest, held = images.hold_out(share=share, seed=4)
     assert len(held) == count
     assert sorted(numbers(rest) + numbers(held)) == list(range(100))
     for part in (rest, held):
@@ -30,33 +30,33 @@ def test_hold_out_parts_the_images_without_loss(share: float, count: int) -> Non
 
 
 def test_hold_out_depends_on_its_seed_alone() -> None:
-    before = numbers(hold_out(numbered(100), seed=4)[1])
+    before = numbers(numbered(100).hold_out(seed=4)[1])
     torch.manual_seed(99)
     state = torch.get_rng_state()
-    assert numbers(hold_out(numbered(100), seed=4)[1]) == before
+    assert numbers(numbered(100).hold_out(seed=4)[1]) == before
     assert torch.equal(torch.get_rng_state(), state)
-    assert len({str(numbers(hold_out(numbered(100), seed=seed)[1])) for seed in range(20)}) == 20
+    assert len({str(numbers(numbered(100).hold_out(seed=seed)[1])) for seed in range(20)}) == 20
     # Held-out images are a draw of all of them, not the first or the last ones.
     assert max(before) > 50 > min(before)
 
 
 @pytest.mark.parametrize("share", [0.004, 1.0])
 def test_hold_out_leaves_no_part_empty(share: float) -> None:
-    assert text_of(lambda: hold_out(numbered(100), share=share)) == (
+    assert text_of(lambda: numbered(100).hold_out(share=share)) == (
         f"share={share} of 100 images leaves nothing to train on or nothing to validate with; both "
         f"need at least one image."
     )
 
 
 def test_take_keeps_the_order_of_the_index() -> None:
-    found = take(numbered(10), torch.tensor([7, 2, 2]))
+    found = numbered(10).take(torch.tensor([7, 2, 2]))
     assert numbers(found) == [7, 2, 2]
     assert found.labels.tolist() == [0, 2, 2]
 
 
 def test_take_takes_the_facts_of_the_same_images() -> None:
     images = replace(numbered(4), facts={"azimuth": torch.tensor([0, 20, 40, 60])})
-    assert take(images, torch.tensor([3, 0])).facts["azimuth"].tolist() == [60, 0]
+    assert images.take(torch.tensor([3, 0])).facts["azimuth"].tolist() == [60, 0]
 
 
 @pytest.mark.parametrize("name", sorted(set(SOURCES) - {"part-whole"}))
@@ -96,7 +96,7 @@ def test_an_unknown_name_is_told_with_the_nearest() -> None:
 def test_an_unknown_split_is_told_with_the_nearest_and_the_way_to_validation() -> None:
     assert text_of(lambda: load("mnist", split="validation")) == (
         "split='validation' is unknown; did you mean 'train'? known: test, train. Validation "
-        "images come out of the training ones: data.hold_out."
+        "images come out of the training ones: images.hold_out."
     )
     assert "did you mean 'train'?" in text_of(lambda: load("mnist", split="trian"))
 

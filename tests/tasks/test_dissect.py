@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from told import text_of
-from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole, take
+from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole
 from torchcaps.models import create_model, save
 from torchcaps.tasks import dissect, dissect_files, trace_images, write_report
 from torchcaps.train import Run, make_recipe
@@ -82,12 +82,12 @@ def test_right_answers_are_counted_over_all_batches() -> None:
 
 def test_a_trace_of_many_batches_is_that_of_each_image(network: nn.Module) -> None:
     images = tiny("train", None)
-    many = take(images, torch.arange(105) % 96)
+    many = images.take(torch.arange(105) % 96)
     trace, _ = trace_images(network, many)
     assert [layer.name for layer in trace] == ["hidden_2", "hidden_3", "hidden_4", "classes"]
     last = trace[-1].routed
     assert last.steps[-1].coupling.shape == (105, 16, 10)
-    alone, _ = trace_images(network, take(images, torch.tensor([5])))
+    alone, _ = trace_images(network, images.take(torch.tensor([5])))
     found = last.parents.pose[torch.tensor([5, 101])]
     assert torch.allclose(found, alone[-1].routed.parents.pose.expand(2, -1, -1), atol=1e-6)
     assert not last.parents.pose.requires_grad

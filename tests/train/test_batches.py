@@ -18,28 +18,28 @@ def numbered(count: int) -> ImageSet:
 def order(seed: int, epoch: int, count: int = 23) -> list[list[int]]:
     batches = loader(numbered(count), 5, seed=seed, shuffle=True)
     batches.sampler.set_epoch(epoch)
-    return [(pixels[:, 0, 0, 0] * 255).round().int().tolist() for pixels, _ in batches]
+    return [(pixels[:, 0, 0, 0] * 255).round().int().tolist() for pixels, _, _ in batches]
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
 @pytest.mark.parametrize(("count", "sizes"), [(23, [5, 5, 5, 5, 3]), (20, [5] * 4), (2, [2])])
 def test_every_image_comes_once_and_the_last_batch_is_smaller(shuffle, count, sizes) -> None:
     batches = loader(numbered(count), 5, seed=3, shuffle=shuffle)
-    seen = [(pixels * 255).round()[:, 0, 0, 0].long() for pixels, _ in batches]
+    seen = [(pixels * 255).round()[:, 0, 0, 0].long() for pixels, _, _ in batches]
     assert len(batches) == len(sizes)
     assert [len(batch) for batch in seen] == sizes
     assert sorted(torch.cat(seen).tolist()) == list(range(count))
 
 
 def test_pixels_are_floats_and_stay_beside_their_labels() -> None:
-    for pixels, labels in loader(numbered(23), 4, seed=1, shuffle=True):
+    for pixels, labels, _ in loader(numbered(23), 4, seed=1, shuffle=True):
         assert pixels.dtype == torch.float32
         assert pixels.max() <= 22 / 255
         assert torch.equal((pixels[:, 0, 1, 1] * 255).round().long() % 3, labels)
 
 
 def test_without_shuffling_the_order_is_that_of_the_images() -> None:
-    labels = torch.cat([labels for _, labels in loader(numbered(23), 5)])
+    labels = torch.cat([labels for _, labels, _ in loader(numbered(23), 5)])
     assert labels.tolist() == [k % 3 for k in range(23)]
 
 
@@ -59,7 +59,7 @@ def test_an_epoch_looked_at_twice_or_out_of_turn_is_the_same() -> None:
     seen = []
     for epoch in (4, 0, 4, 4):
         batches.sampler.set_epoch(epoch)
-        seen.append([labels.tolist() for _, labels in batches])
+        seen.append([labels.tolist() for _, labels, _ in batches])
     assert seen[0] == seen[2] == seen[3] != seen[1]
 
 

@@ -77,7 +77,7 @@ def talk(label: str, trainer: Trainer) -> None:
     progress.on_train_start(trainer, None)
     progress.on_train_epoch_start(trainer, None)
     for k, size in enumerate((2, 2, 1)):
-        batch = SimpleNamespace(), torch.zeros(size)
+        batch = SimpleNamespace(labels=torch.zeros(size))
         progress.on_train_batch_end(trainer, None, None, batch, k)
     assert progress.bar.tasks[0].completed == 5 * (trainer.current_epoch + 1)
     assert progress.bar.tasks[0].total == 15

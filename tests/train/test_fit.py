@@ -504,7 +504,7 @@ def test_the_images_held_out_depend_on_the_seed_of_the_recipe(
         seeds.append(seed)
         raise Crash
 
-    monkeypatch.setattr(FIT, "hold_out", watch)
+    monkeypatch.setattr(ImageSet, "hold_out", watch)
     for seed in (0, 1):
         with pytest.raises(Crash):
             fit(recipe(seed=seed), tmp_path / str(seed))

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from torchcaps.data import Batch
 from torchcaps.train import Recipe, make_recipe
 from torchcaps.train.module import Training
 from torchcaps.types import Output, ScoresAre
@@ -38,7 +39,7 @@ def logged_by(training: Training, step: str) -> dict[str, tuple[float, int]]:
 
     training.log = log
     # Three images of two grey pixels each; labels 0, 0, 1.
-    batch = torch.full((3, 1, 1, 2), 0.5), torch.tensor([0, 0, 1])
+    batch = Batch(torch.full((3, 1, 1, 2), 0.5), torch.tensor([0, 0, 1]))
     loss = getattr(training, step)(batch, 0)
     assert (loss is None) == (step == "validation_step")
     return found

@@ -1,6 +1,7 @@
 """Readers and makers of labelled images."""
 
 from torchcaps.data.arrays import from_arrays, from_npz
+from torchcaps.data.batch import Batch, Images
 from torchcaps.data.cifar import cifar10, cifar100
 from torchcaps.data.dataset import from_dataset
 from torchcaps.data.folder import image_folder
@@ -10,13 +11,15 @@ from torchcaps.data.mat import affnist, svhn
 from torchcaps.data.norb import smallnorb
 from torchcaps.data.part_truth import PartTruth, part_masks
 from torchcaps.data.part_whole import OBJECTS, CanonicalPart, PartWholeSpec, part_whole
-from torchcaps.data.sources import SOURCES, hold_out, load, take
+from torchcaps.data.sources import SOURCES, load
 
 __all__ = [
     "OBJECTS",
     "SOURCES",
+    "Batch",
     "CanonicalPart",
     "ImageSet",
+    "Images",
     "PartTruth",
     "PartWholeSpec",
     "affnist",
@@ -26,7 +29,6 @@ __all__ = [
     "from_arrays",
     "from_dataset",
     "from_npz",
-    "hold_out",
     "image_folder",
     "load",
     "mnist",
@@ -35,5 +37,4 @@ __all__ = [
     "read_idx",
     "smallnorb",
     "svhn",
-    "take",
 ]

@@ -140,7 +140,7 @@ def _files(root: Path, split: str, test_share: float, seed: int) -> tuple[tuple[
     elif split == "val":
         raise TorchcapsError(
             f"{root} has no folders train and val; validation images come out of the training "
-            f"ones: data.hold_out."
+            f"ones: images.hold_out."
         )
     else:
         class_names = _classes(root, home)

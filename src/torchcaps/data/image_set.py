@@ -1,15 +1,17 @@
 """What every reader and maker returns: labelled images in memory, checked once at the door."""
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import torch
 from torch import Tensor
 
+from torchcaps.data.batch import Batch
 from torchcaps.data.part_truth import PartTruth
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["ImageSet"]
+__all__ = ["ImageSet", "hold_out"]
 
 
 @dataclass(frozen=True)
@@ -95,3 +97,38 @@ class ImageSet:
         """Some images as the floats in [0, 1] that a network takes."""
         chosen = self.images[index]
         return chosen.float() / 255 if chosen.dtype == torch.uint8 else chosen.float()
+
+    def batch(self, index: Tensor | slice, epoch: int = 0) -> Batch:
+        """Some images with their labels, the same in every epoch."""
+        return Batch(self.pixels(index), self.labels[index])
+
+    def take(self, index: Tensor) -> Self:
+        """Some of the images, in the order of `index`."""
+        return replace(
+            self,
+            images=self.images[index],
+            labels=self.labels[index],
+            truth=None if self.truth is None else self.truth[index],
+            facts={name: fact[index] for name, fact in self.facts.items()},
+        )
+
+    def hold_out(self, *, share: float = 0.1, seed: int = 0) -> tuple[Self, Self]:
+        """Split off a random share for validation: (the rest, the held-out)."""
+        rest, held = hold_out(len(self), share=share, seed=seed)
+        return self.take(rest), self.take(held)
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same with its images and labels on a device; truth and facts stay where they are."""
+        return replace(self, images=self.images.to(device), labels=self.labels.to(device))
+
+
+def hold_out(count: int, *, share: float, seed: int) -> tuple[Tensor, Tensor]:
+    """The indices of `count` images, parted at random: (the rest, a share)."""
+    held = round(share * count)
+    if not 0 < held < count:
+        raise TorchcapsError(
+            f"share={share} of {count} images leaves nothing to train on or nothing to "
+            f"validate with; both need at least one image."
+        )
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    return order[held:], order[:held]

@@ -2,10 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Literal, get_args
-
-import torch
 
 from torchcaps.data.cifar import cifar10, cifar100
 from torchcaps.data.folder import image_folder
@@ -16,7 +13,7 @@ from torchcaps.data.norb import smallnorb
 from torchcaps.data.part_whole import part_whole
 from torchcaps.errors import TorchcapsError, nearest
 
-__all__ = ["SOURCES", "Split", "hold_out", "load", "take"]
+__all__ = ["SOURCES", "Split", "load"]
 
 Split = Literal["train", "test"]
 Root = str | os.PathLike[str]
@@ -62,7 +59,8 @@ SOURCES: dict[str, Callable[[Split, Root | None], ImageSet]] = {
 
 
 def load(name: str, *, split: Split = "train", root: Root | None = None) -> ImageSet:
-    """A data set by its name. The test images are for the end; see `hold_out` for validation.
+    """A data set by its name. The test images are for the end; `ImageSet.hold_out` parts off
+    some for validation.
 
     root: the folder of a data set that is files, or the folder above it, laid out as published.
         "folder" is pictures of your own, of one size; `image_folder` brings others to one.
@@ -75,30 +73,6 @@ def load(name: str, *, split: Split = "train", root: Root | None = None) -> Imag
     if split not in get_args(Split):
         raise TorchcapsError(
             f"split={split!r} is unknown; {nearest(split, get_args(Split))}. Validation images "
-            f"come out of the training ones: data.hold_out."
+            f"come out of the training ones: images.hold_out."
         )
     return SOURCES[name](split, root)
-
-
-def take(images: ImageSet, index: torch.Tensor) -> ImageSet:
-    """Some of the images, in the order of `index`."""
-    truth = None if images.truth is None else images.truth[index]
-    return replace(
-        images,
-        images=images.images[index],
-        labels=images.labels[index],
-        truth=truth,
-        facts={name: fact[index] for name, fact in images.facts.items()},
-    )
-
-
-def hold_out(images: ImageSet, *, share: float = 0.1, seed: int = 0) -> tuple[ImageSet, ImageSet]:
-    """Split off a random share for validation: (the rest, the held-out)."""
-    count = round(share * len(images))
-    if not 0 < count < len(images):
-        raise TorchcapsError(
-            f"share={share} of {len(images)} images leaves nothing to train on or nothing to "
-            f"validate with; both need at least one image."
-        )
-    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))
-    return take(images, order[count:]), take(images, order[:count])

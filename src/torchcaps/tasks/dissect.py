@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from torchcaps.analysis import capsule_activity, join, routing_dynamics
-from torchcaps.data import ImageSet, load, take
+from torchcaps.data import ImageSet, load
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import load as load_model
 from torchcaps.report import Dissection, Picture, render
@@ -161,7 +161,7 @@ def dissect_files(
             )
         model = load_model(run.model_file if path.is_dir() else path)
         test = load(source, split="test", root=root)
-        shown = take(test, torch.arange(min(images, len(test))))
+        shown = test.take(torch.arange(min(images, len(test))))
         label = path.resolve().name if path.is_dir() else path.stem
         if label in {each.label for each in found}:
             label = str(path)

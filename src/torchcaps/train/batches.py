@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from torchcaps.data import ImageSet
+from torchcaps.data import Batch, Images
 from torchcaps.train.seeds import ORDER, seed_of
 
 __all__ = ["loader"]
@@ -35,18 +35,18 @@ class _Shuffled(Sampler[Tensor]):
         yield from order.split(self.batch_size)
 
 
-class _Batches(Dataset[tuple[Tensor, Tensor]]):
-    def __init__(self, images: ImageSet):
+class _Batches(Dataset[Batch]):
+    def __init__(self, images: Images):
         self.images = images
 
-    def __getitem__(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        return self.images.pixels(index), self.images.labels[index]
+    def __getitem__(self, index: Tensor) -> Batch:
+        return self.images.batch(index)
 
 
 def loader(
-    images: ImageSet, batch_size: int, *, seed: int = 0, shuffle: bool = False
-) -> DataLoader[tuple[Tensor, Tensor]]:
-    """(pixels, labels) in batches; the last may be smaller."""
+    images: Images, batch_size: int, *, seed: int = 0, shuffle: bool = False
+) -> DataLoader[Batch]:
+    """The images in batches; the last may be smaller."""
     sampler = _Shuffled(len(images), batch_size, seed, shuffle)
     # Its own generator, or making an iterator would draw from the global one and break resuming.
     generator = torch.Generator().manual_seed(0)

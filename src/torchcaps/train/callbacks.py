@@ -70,9 +70,9 @@ class ShowProgress(Callback):
     def on_train_batch_end(
         self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        seen = batch_idx * self.batch_size + len(batch[1])
+        seen = batch_idx * self.batch_size + len(batch.labels)
         rate = seen / (time.perf_counter() - self.started)
-        self.bar.update(self.task, advance=len(batch[1]), rate=rate)
+        self.bar.update(self.task, advance=len(batch.labels), rate=rate)
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
         metrics = trainer.callback_metrics

@@ -12,7 +12,7 @@ import lightning
 import torch
 from torch import nn
 
-from torchcaps.data import ImageSet, hold_out, load
+from torchcaps.data import ImageSet, load
 from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.models import create_model, save
 from torchcaps.train.batches import loader
@@ -42,8 +42,8 @@ def fit(
     if run.is_done:
         return run
     images = load(recipe.data, split="train", root=root)
-    training, validation = hold_out(
-        images, share=recipe.validation_share, seed=seed_of(recipe.seed, HOLD_OUT)
+    training, validation = images.hold_out(
+        share=recipe.validation_share, seed=seed_of(recipe.seed, HOLD_OUT)
     )
     model = initial_model(recipe, images)
     # Only now, so that a recipe that cannot be trained leaves no folder behind.
@@ -82,7 +82,7 @@ def accuracy(model: nn.Module, images: ImageSet, *, batch_size: int = 256) -> fl
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     model.eval()
     right = 0
-    for pixels, labels in loader(images, batch_size):
+    for pixels, labels, _ in loader(images, batch_size):
         scores = model(pixels.to(device)).scores
         right += int((scores.argmax(-1).cpu() == labels).sum())
     return right / len(images)

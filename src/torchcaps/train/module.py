@@ -4,6 +4,7 @@ import lightning
 import torch
 from torch import Tensor, nn
 
+from torchcaps.data import Batch
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops import (
     binary_cross_entropy_loss,
@@ -16,8 +17,6 @@ from torchcaps.train.seeds import STEP, seed_of
 from torchcaps.types import Output
 
 __all__ = ["Training"]
-
-Batch = tuple[Tensor, Tensor]
 
 
 class Training(lightning.LightningModule):
@@ -40,21 +39,21 @@ class Training(lightning.LightningModule):
                 f"the loss became {value} at step {self.global_step}, so training diverged; take a "
                 f"smaller learning rate than {self.recipe.learning_rate:g}, in a new folder."
             )
-        many = len(batch[1])
+        many = len(batch.labels)
         self.log("loss", loss, on_step=False, on_epoch=True, batch_size=many)
         self.log("accuracy", accuracy, on_step=False, on_epoch=True, batch_size=many)
         return loss
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         loss, accuracy = self._measure(batch)
-        self.log("validation_loss", loss, batch_size=len(batch[1]))
-        self.log("validation_accuracy", accuracy, batch_size=len(batch[1]))
+        self.log("validation_loss", loss, batch_size=len(batch.labels))
+        self.log("validation_accuracy", accuracy, batch_size=len(batch.labels))
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.Adam(self.model.parameters(), lr=self.recipe.learning_rate, fused=True)
 
     def _measure(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        image, label = batch
+        image, label, _ = batch
         out = self.model(image, label)
         loss = _classification_loss(out, label)
         if out.reconstruction is not None:
