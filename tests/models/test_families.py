@@ -456,3 +456,16 @@ def test_ablation_c_asks_no_gradient_of_what_the_head_never_reads():
             assert not parameter.requires_grad
         else:
             assert parameter.grad is not None, name
+
+
+# 10 classes: 141,184 in the trunk, then 128 × 148 + 148 + 148 × 10 + 10 where the capsules have
+# 16 × 10 × (8 × 16 + 1).
+@pytest.mark.parametrize(
+    ("image", "n_classes"), [((1, 28, 28), 10), ((3, 32, 48), 43), ((1, 28, 28), 2)]
+)
+def test_the_control_of_efficient_capsnet_is_as_large_as_it(image, n_classes):
+    names = ("rem_eff_mnist", "efficient_convnet")
+    sizes = [count(name, image=image, n_classes=n_classes) for name in names]
+    assert sizes[1] == pytest.approx(sizes[0], rel=1e-3)
+    if image == (1, 28, 28) and n_classes == 10:
+        assert sizes == [161824, 161766]

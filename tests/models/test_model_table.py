@@ -1,6 +1,6 @@
 """The table of networks in docs/models.md is what the registry says, and the registry keeps it.
 
-To write the table again: python tests/models/test_model_table.py
+To write the table again: PYTHONPATH=tests python tests/models/test_model_table.py
 """
 
 from pathlib import Path
@@ -14,7 +14,10 @@ from torchcaps.layers import ROUTINGS
 from torchcaps.models import MODELS
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
-AGAIN = "if this is meant, run `python tests/models/test_model_table.py` and commit the page"
+AGAIN = (
+    "if this is meant, run `PYTHONPATH=tests python tests/models/test_model_table.py` and commit "
+    "the page"
+)
 HEAD = """# Networks
 
 Every name that `create_model` knows, with the image and the classes of its paper; both may be

@@ -4,6 +4,8 @@ efficient_capsnet  four convolutions – a depthwise one over the whole map, 16 
                    n_classes × 16 by self-attention, one pass – decoder
 rem_eff_*          the same without a decoder [renzulli2025] §4.3.1; "norb" has a trunk for stereo
                    pairs
+efficient_convnet  ours: the control of efficient_capsnet without a decoder: its trunk, then FC
+                   ReLU FC with as many weights as its class capsules, logits
 rem_effconv        for larger images [renzulli2025] B.1: Conv(32, 5, 2) Conv(64, 3, 1)
                    Conv(64, 3, 1) Conv(256, 3, 2) – depthwise Conv(256, 3, 1), 16 types × 16 – 16
                    types by 3×3 windows, stride 2 – classes with one matrix for all children;
@@ -36,11 +38,12 @@ from torchcaps.layers import (
     whole_map,
 )
 from torchcaps.models.balance import Init, initialised
+from torchcaps.models.convnets import ConvNet
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import routed_by
 from torchcaps.ops.routing import Detach
 
-__all__ = ["efficient_capsnet", "rem_eff", "rem_eff_norb", "rem_effconv"]
+__all__ = ["efficient_capsnet", "efficient_convnet", "rem_eff", "rem_eff_norb", "rem_effconv"]
 
 D_PRIMARY, D_CLASS = 8, 16
 
@@ -79,6 +82,18 @@ def efficient_capsnet(
         decoder=Decoder(n_classes=n_classes, d_in=D_CLASS, image=image) if decoder else None,
     )
     return initialised(network, init)
+
+
+def efficient_convnet(*, image: tuple[int, int, int], n_classes: int) -> ConvNet:
+    backbone = efficient_backbone(image[0])
+    channels, height, width = feature_shape(backbone, image)
+    features = nn.Sequential(backbone, whole_map(channels, height, width), nn.Flatten())
+    he_normal(features)
+    # Matrices and learned priors of the class capsules, whose place two linear layers take.
+    routed = channels // D_PRIMARY * n_classes * (D_PRIMARY * D_CLASS + 1)
+    hidden = max(1, round((routed - n_classes) / (channels + 1 + n_classes)))
+    head = nn.Sequential(nn.Linear(channels, hidden), nn.ReLU(), nn.Linear(hidden, n_classes))
+    return ConvNet(image=image, features=features, head=head, scores_are="logits")
 
 
 rem_eff = partial(efficient_capsnet, decoder=False)

@@ -70,6 +70,7 @@ MODELS: dict[str, Preset] = {
     "convnet_fc": Preset(convnets.convnet_fc, WIDE, 10, "gu2021 §3"),
     "deepcaps": Preset(deepcaps.deepcaps, (3, 64, 64), 10, "rajasegaran2019", ITERATES),
     "efficient_capsnet": Preset(efficient.efficient_capsnet, SMALL, 10, "mazzia2021"),
+    "efficient_convnet": Preset(efficient.efficient_convnet, SMALL, 10, "ours, a control"),
     "gamma_capsnet": Preset(gamma.gamma_capsnet, SMALL, 10, "peer2018"),
     "matrix_capsnet": Preset(matrix_capsnet.matrix_capsnet, (2, 32, 32), 5, "hinton2018"),
     "resnet18": Preset(resnet.resnet18, CIFAR, 10, "tsai2020 Table 1"),
