@@ -1,0 +1,152 @@
+"""`torchcaps data`: paths, rows and sentences on standard output, everything else beside it."""
+
+import hashlib
+import json
+import sys
+
+import pytest
+
+from loopback import plain, serving, whole
+from torchcaps.cli import main
+from torchcaps.data import PUBLISHED, SOURCES, PartWholeSpec, part_whole
+from torchcaps.data.catalogue import PublishedSet, RemoteFile
+
+CONTENT = bytes(range(256)) * 8
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    """The command line in this process: exit code, standard output, standard error."""
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["torchcaps", "data", *map(str, words)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            main()
+        return (stop.value.code or 0, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """Publishes the set "tiny", of one file."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with serving() as server:
+        sha256 = hashlib.sha256(CONTENT).hexdigest()
+        file = RemoteFile("tiny/a.bin", len(CONTENT), sha256, (server.url("/a.bin"),))
+        monkeypatch.setitem(PUBLISHED, "tiny", PublishedSet("bytes", "free", "here", (file,)))
+        server.answers["/a.bin"] = whole(CONTENT)
+        yield server
+
+
+def test_list_tells_size_and_terms_of_each(call):
+    code, out, err = call("list")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert [line.split()[0] for line in lines if not line.startswith(" ")] == sorted(SOURCES)
+    at = lines.index("mnist  60,000 + 10,000 grey digits, 28 × 28, 12 MB to fetch")
+    assert lines[at + 1] == (
+        "    CC BY-SA 3.0, Yann LeCun and Corinna Cortes; http://yann.lecun.com/exdb/mnist/"
+    )
+    assert "folder  nothing to fetch: made here, or of files that are yours" in lines
+
+
+def test_list_speaks_json(call):
+    code, out, err = call("list", "--json")
+    assert (code, err) == (0, "")
+    rows = json.loads(out)
+    assert list(rows) == sorted(SOURCES)
+    assert rows["part-whole"] is None
+    assert rows["svhn"]["size"] == 182_040_794 + 64_275_384
+    assert rows["svhn"]["files"][0]["mirrors"] == [
+        "http://ufldl.stanford.edu/housenumbers/train_32x32.mat"
+    ]
+
+
+def test_get_prints_the_paths_alone(call, server, tmp_path):
+    assert call("get", "tiny", "--root", tmp_path) == (0, f"{tmp_path}/tiny/a.bin\n", "")
+    assert (tmp_path / "tiny/a.bin").read_bytes() == CONTENT
+
+
+def test_get_speaks_json(call, server, tmp_path):
+    code, out, err = call("get", "tiny", "--root", tmp_path, "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out) == {"name": "tiny", "files": [f"{tmp_path}/tiny/a.bin"]}
+
+
+def test_get_shows_its_progress_to_somebody_who_looks(call, server, tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    code, out, err = call("get", "tiny", "--root", tmp_path)
+    assert (code, out) == (0, f"{tmp_path}/tiny/a.bin\n")
+    assert "a.bin" in err
+    assert "2.0/2.0 kB" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["get", "minst", "--root", "x"], "'minst' is no data set that can be fetched; did you"),
+        (["get", "folder", "--root", "x"], "'folder' is no data set that can be fetched; known: "),
+        (["get", "mnist", "--root", "x", "--timeout", "0"], "timeout must be a number of seconds"),
+        (["check", "mnist"], "mnist needs root, the folder that holds its four files"),
+        (["check", "mnist", "--root", "nowhere"], "train-images-idx3-ubyte is in nowhere;"),
+        (["check", "minst"], "data 'minst' is unknown; did you mean 'mnist'?"),
+    ],
+)
+def test_bad_input_ends_in_one_sentence_and_no_folder(call, tmp_path, monkeypatch, words, sentence):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call(*words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("torchcaps: ")
+    assert sentence in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failing_server_ends_in_one_sentence(call, server, tmp_path):
+    server.answers["/a.bin"] = plain(404)
+    code, out, err = call("get", "tiny", "--root", tmp_path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"{server.url('/a.bin')} answered 404 Not Found; try again later" in err
+
+
+def test_an_interruption_ends_with_130_and_the_same_line_goes_on(
+    call, server, tmp_path, monkeypatch
+):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("torchcaps.data.fetch.os.fsync", interrupted)
+        code, out, err = call("get", "tiny", "--root", tmp_path)
+    assert (code, out) == (130, "")
+    assert err == (
+        "torchcaps: fetching tiny was interrupted; the same command goes on where it stopped.\n"
+    )
+    assert call("get", "tiny", "--root", tmp_path)[0] == 0
+
+
+def tiny(split, root):
+    return part_whole(split, {"train": 40, "test": 12}[split], spec=PartWholeSpec(size=24))
+
+
+def test_check_tells_in_sentences(call, monkeypatch):
+    monkeypatch.setitem(SOURCES, "tiny", tiny)
+    code, out, err = call("check", "tiny")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == (
+        "part-whole: 40 training and 12 test images of 24 × 24 pixels, 1 channel; 10 classes."
+    )
+    assert lines[-1] == "No test image is among the training images."
+
+
+def test_check_speaks_json(call, monkeypatch):
+    monkeypatch.setitem(SOURCES, "tiny", lambda split, root: tiny("test", root))
+    code, out, err = call("check", "tiny", "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert (found["shared"], found["shared_example"]) == (12, [0, 0])
+    assert found["test"]["shape"] == [1, 24, 24]
+    assert sum(found["test"]["class_counts"].values()) == 12
+    assert found["sentences"][-1].startswith("12 of 12 test images are among the training images")

@@ -1,0 +1,623 @@
+"""Fetching from a server on this machine that truncates, stalls, lies, and never ends."""
+
+import hashlib
+import os
+import random
+import re
+import struct
+import subprocess
+import sys
+import threading
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from damage import MEGABYTE, at_most
+from loopback import endless, garbled, mute, plain, serving, whole, without_ranges
+from told import text_of
+from torchcaps.data import PUBLISHED, SOURCES, fetch, fetch_data, load
+from torchcaps.data.catalogue import PublishedSet, RemoteFile
+from torchcaps.errors import Interrupted, TorchcapsError
+
+CONTENT = random.Random(0).randbytes(5_000)
+SIZE = len(CONTENT)
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+OTHER = random.Random(1).randbytes(5_000)
+OTHER_BEGINS = hashlib.sha256(OTHER).hexdigest()[:12]
+AGAIN = "try again later, or put it at"
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _fresh(server, monkeypatch):
+    """Small pieces, no proxy, and a server that knows nothing yet."""
+    server.answers.clear()
+    server.asked.clear()
+    monkeypatch.setattr(fetch, "CHUNK", 1_000)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
+@pytest.fixture
+def publish(server, monkeypatch):
+    """Publish the set "tiny", of one file, by what each of its mirrors answers."""
+
+    def publish(*answers, size=SIZE, sha256=SHA256, **more):
+        paths = [f"/{number}/file.bin" for number in range(len(answers))]
+        server.answers.update(zip(paths, answers, strict=True))
+        file = RemoteFile("tiny/file.bin", size, sha256, tuple(map(server.url, paths)), **more)
+        monkeypatch.setitem(PUBLISHED, "tiny", PublishedSet("bytes", "free", "here", (file,)))
+
+    return publish
+
+
+def get(root, **options):
+    return fetch_data("tiny", root=root, **options)
+
+
+def seen(root):
+    """What lies in the folder of the set, but for the lock."""
+    return sorted(path.name for path in (root / "tiny").iterdir() if path.suffix != ".lock")
+
+
+def assert_fetched(root):
+    assert (root / "tiny/file.bin").read_bytes() == CONTENT
+    assert seen(root) == ["file.bin"]
+
+
+def begun(root, content):
+    (root / "tiny").mkdir(parents=True)
+    (root / "tiny/file.bin.partial").write_bytes(content)
+
+
+def test_a_file_comes_and_lies_where_it_belongs(server, publish, tmp_path):
+    publish(whole(CONTENT))
+    assert get(tmp_path) == [tmp_path / "tiny/file.bin"]
+    assert_fetched(tmp_path)
+    assert server.asked == [("/0/file.bin", None)]
+
+
+def test_a_file_that_is_there_is_checked_and_not_fetched(server, publish, tmp_path):
+    publish()
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny/file.bin").write_bytes(CONTENT)
+    assert get(tmp_path) == [tmp_path / "tiny/file.bin"]
+    # A folder that may only be read will do.
+    assert [path.name for path in (tmp_path / "tiny").iterdir()] == ["file.bin"]
+    assert server.asked == []
+
+
+def test_a_file_of_the_users_own_is_refused_and_left_alone(publish, tmp_path):
+    publish(whole(CONTENT))
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny/file.bin").write_bytes(OTHER)
+    assert text_of(lambda: get(tmp_path)) == (
+        f"{tmp_path}/tiny/file.bin is not the published file: its SHA-256 begins with "
+        f"{OTHER_BEGINS}, where {SHA256[:12]} belongs; move it away, and fetch again."
+    )
+    assert (tmp_path / "tiny/file.bin").read_bytes() == OTHER
+
+
+def test_progress_counts_the_bytes_that_are_here(publish, tmp_path):
+    publish(whole(CONTENT))
+    begun(tmp_path, CONTENT[:1_500])
+    told = []
+    get(tmp_path, progress=lambda *each: told.append(each))
+    assert {(name, size) for name, _, size in told} == {("file.bin", 5_000)}
+    here = [here for _, here, _ in told]
+    assert here == sorted(here)
+    assert here[0] > 1_500
+    assert here[-1] == 5_000
+
+
+def test_a_download_that_was_begun_is_continued(server, publish, tmp_path):
+    publish(whole(CONTENT))
+    begun(tmp_path, CONTENT[:1_234])
+    get(tmp_path)
+    assert_fetched(tmp_path)
+    assert server.asked == [("/0/file.bin", "bytes=1234-")]
+
+
+def test_a_truncated_answer_is_continued_at_once(server, publish, tmp_path):
+    publish(whole(CONTENT, sent=2_000))
+    get(tmp_path)
+    assert_fetched(tmp_path)
+    assert [asked for _, asked in server.asked] == [None, "bytes=2000-", "bytes=4000-"]
+
+
+def test_a_server_is_not_asked_for_ever(server, publish, tmp_path):
+    publish(whole(CONTENT, sent=10))
+    assert text_of(lambda: get(tmp_path)) == (
+        f"file.bin could not be fetched: {server.url('/0/file.bin')} stopped after 50 of 5000 "
+        f"bytes; {AGAIN} {tmp_path}/tiny/file.bin yourself."
+    )
+    assert len(server.asked) == 5
+    # What came is kept.
+    assert (tmp_path / "tiny/file.bin.partial").read_bytes() == CONTENT[:50]
+    publish(whole(CONTENT))
+    get(tmp_path)
+    assert_fetched(tmp_path)
+
+
+@pytest.mark.parametrize("here", [0, 1, 2_500])
+def test_a_server_that_knows_no_ranges_is_listened_to_from_the_start(publish, tmp_path, here):
+    publish(without_ranges(CONTENT))
+    begun(tmp_path, CONTENT[:here])
+    get(tmp_path)
+    assert_fetched(tmp_path)
+
+
+def test_a_server_that_knows_no_ranges_takes_nothing_away(server, publish, tmp_path):
+    publish(without_ranges(CONTENT, sent=1_000))
+    begun(tmp_path, CONTENT[:3_000])
+    assert "/0/file.bin stopped after 3000 of 5000 bytes; " in text_of(lambda: get(tmp_path))
+    assert (tmp_path / "tiny/file.bin.partial").read_bytes() == CONTENT[:3_000]
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "partial",
+    [CONTENT + b"more", OTHER, OTHER + OTHER, OTHER[:777], CONTENT[:100] + bytes(100), CONTENT],
+    ids=["longer", "wrong", "wrong and longer", "wrong begin", "half wrong", "whole"],
+)
+def test_whatever_was_begun_the_right_file_comes(publish, tmp_path, partial):
+    publish(whole(CONTENT))
+    begun(tmp_path, partial)
+    get(tmp_path)
+    assert_fetched(tmp_path)
+
+
+def test_a_whole_partial_file_needs_no_server(server, publish, tmp_path):
+    publish(plain(404))
+    begun(tmp_path, CONTENT)
+    get(tmp_path)
+    assert_fetched(tmp_path)
+    assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (plain(404), "answered 404 Not Found"),
+        (plain(503), "answered 503 Service Unavailable"),
+        (plain(799), "answered 799"),
+        (plain(302), "answered 302 Found"),
+        (
+            whole(OTHER),
+            f"sent other bytes than were published: their SHA-256 begins with {OTHER_BEGINS}",
+        ),
+        (
+            whole(CONTENT[:-1]),
+            "has a file of another size than the 5000 bytes of the published",
+        ),
+        (
+            whole(CONTENT + b"more"),
+            "has a file of another size than the 5000 bytes of the published",
+        ),
+        (without_ranges(CONTENT, sent=0), "stopped after 0 of 5000 bytes"),
+        (plain(206), "sent another part of the file than it was asked for"),
+        (
+            plain(302, Location="file:///etc/passwd"),
+            "sent on to an address of 'file', which is not followed",
+        ),
+        (
+            plain(301, Location="ftp://127.0.0.1/file.bin"),
+            "sent on to an address of 'ftp', which is not followed",
+        ),
+        (plain(302, Location="/0/file.bin"), "sent on 5 times without an end"),
+        (plain(302, Location="http://[bad"), "could not be reached (garbled)"),
+        (garbled, "could not be reached (garbled)"),
+        (lambda _: None, "could not be reached (Remote end closed connection without response)"),
+    ],
+)
+def test_what_a_server_does_instead_is_told(server, publish, tmp_path, answer, told):
+    publish(answer)
+    assert text_of(lambda: get(tmp_path)) == (
+        f"file.bin could not be fetched: {server.url('/0/file.bin')} {told}; {AGAIN} "
+        f"{tmp_path}/tiny/file.bin yourself."
+    )
+    assert seen(tmp_path) == []
+
+
+@pytest.mark.parametrize(("here", "times"), [(0, 1), (1_000, 2)])
+def test_a_server_of_wrong_bytes_is_not_asked_again(server, publish, tmp_path, here, times):
+    publish(whole(OTHER))
+    begun(tmp_path, CONTENT[:here])
+    assert "sent other bytes than were published" in text_of(lambda: get(tmp_path))
+    assert len(server.asked) == times
+    assert seen(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "told", "kept"),
+    [
+        (whole(CONTENT, sent=700, silent=True), "fell silent after 3500 of 5000 bytes", 3500),
+        (mute, "gave no answer in 0.2 seconds", 0),
+    ],
+)
+def test_a_server_that_stalls_is_left(publish, tmp_path, answer, told, kept):
+    publish(answer)
+    assert f"/0/file.bin {told}; {AGAIN}" in text_of(lambda: get(tmp_path, timeout=0.2))
+    partial = tmp_path / "tiny/file.bin.partial"
+    assert (partial.stat().st_size if partial.exists() else 0) == kept
+
+
+def test_a_server_that_is_not_there_is_told(publish, tmp_path, monkeypatch):
+    file = RemoteFile("tiny/file.bin", 5, SHA256, ("http://127.0.0.1:1/file.bin",))
+    monkeypatch.setitem(PUBLISHED, "tiny", PublishedSet("bytes", "free", "here", (file,)))
+    told = "http://127.0.0.1:1/file.bin could not be reached (Connection refused); "
+    assert told in text_of(lambda: get(tmp_path))
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://127.0.0.1/x", "/etc/passwd"])
+def test_a_mirror_is_on_the_web(tmp_path, monkeypatch, url):
+    file = RemoteFile("tiny/file.bin", 5, SHA256, (url,))
+    monkeypatch.setitem(PUBLISHED, "tiny", PublishedSet("bytes", "free", "here", (file,)))
+    scheme = url.partition(":")[0] if ":" in url else ""
+    told = f"{url} sent on to an address of {scheme!r}, which is not followed; "
+    assert told in text_of(lambda: get(tmp_path))
+
+
+def test_a_redirect_is_followed_with_the_wish_for_the_rest(server, publish, tmp_path):
+    publish(plain(302, Location="/elsewhere"))
+    server.answers["/elsewhere"] = whole(CONTENT)
+    begun(tmp_path, CONTENT[:10])
+    get(tmp_path)
+    assert_fetched(tmp_path)
+    assert server.asked == [("/0/file.bin", "bytes=10-"), ("/elsewhere", "bytes=10-")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (endless(), "sent other bytes than were published: their SHA-256 begins with "),
+        (endless(404), "answered 404 Not Found"),
+        (endless(302, Location="/0/file.bin"), "sent on 5 times without an end"),
+    ],
+)
+def test_a_body_without_an_end_fills_neither_disk_nor_memory(
+    publish, tmp_path, monkeypatch, answer, told
+):
+    monkeypatch.setattr(fetch, "CHUNK", 1 << 18)
+    publish(answer, size=3 * MEGABYTE)
+    written = []
+    with at_most(4 * MEGABYTE):
+        text = text_of(lambda: get(tmp_path, progress=lambda *each: written.append(each[1])))
+    assert told in text
+    assert max(written, default=0) <= 3 * MEGABYTE
+    assert seen(tmp_path) == []
+
+
+def test_an_answer_to_a_wish_for_the_rest_begins_there(server, publish, tmp_path):
+    def elsewhere(handler):
+        handler.begin(206, Content_Length=10, Content_Range="bytes 7-16/5000")
+        handler.wfile.write(bytes(10))
+
+    publish(elsewhere)
+    begun(tmp_path, CONTENT[:10])
+    assert "sent another part of the file than it was asked for" in text_of(lambda: get(tmp_path))
+    assert (tmp_path / "tiny/file.bin.partial").read_bytes() == CONTENT[:10]
+
+
+def test_the_next_mirror_goes_on_where_one_stopped(server, publish, tmp_path):
+    publish(plain(404), without_ranges(CONTENT, sent=2_000), whole(CONTENT))
+    get(tmp_path)
+    assert_fetched(tmp_path)
+    assert server.asked == [
+        ("/0/file.bin", None),
+        ("/1/file.bin", None),
+        ("/1/file.bin", "bytes=2000-"),
+        ("/2/file.bin", "bytes=2000-"),
+    ]
+
+
+def test_a_mirror_that_begins_with_wrong_bytes_spoils_nothing(server, publish, tmp_path):
+    publish(without_ranges(OTHER, sent=2_000), whole(CONTENT))
+    get(tmp_path)
+    assert_fetched(tmp_path)
+
+
+def test_all_mirrors_are_told_when_all_fail(server, publish, tmp_path):
+    publish(plain(404), without_ranges(CONTENT, sent=2_000), plain(416))
+    first, second, third = (server.url(f"/{number}/file.bin") for number in range(3))
+    assert text_of(lambda: get(tmp_path)) == (
+        f"file.bin could not be fetched: {first} answered 404 Not Found; {second} stopped after "
+        f"2000 of 5000 bytes; {third} answered 416 Requested Range Not Satisfiable; {AGAIN} "
+        f"{tmp_path}/tiny/file.bin yourself."
+    )
+
+
+# A process that ends closes its files; one that is only stopped here does so late.
+stopped_anywhere = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+class Killed(BaseException):
+    """The end of the process, as far as a test can have it."""
+
+
+def killed_at(number, call):
+    """Call with an end at the line of fetch.py that is run as this one; did it get there?"""
+    count = 0
+
+    def line(frame, event, _):
+        nonlocal count
+        count += event == "line"
+        if event == "line" and count == number:
+            raise Killed
+        return line
+
+    def function(frame, *_):
+        return line if frame.f_code.co_filename == fetch.__file__ else None
+
+    before = sys.gettrace()
+    sys.settrace(function)
+    try:
+        call()
+    except Killed:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@stopped_anywhere
+@pytest.mark.parametrize("answer", [whole, without_ranges])
+def test_killed_between_any_two_lines_the_next_call_finishes(
+    publish, tmp_path, monkeypatch, answer
+):
+    monkeypatch.setattr(fetch, "CHUNK", 2_500)
+    publish(answer(CONTENT))
+    steps = 0
+    while True:
+        steps += 1
+        root = tmp_path / str(steps)
+        alive = not killed_at(steps, lambda root=root: get(root))
+        place = root / "tiny/file.bin"
+        # Never half a file, never a wrong one.
+        assert not place.exists() or place.read_bytes() == CONTENT
+        get(root)
+        assert_fetched(root)
+        if alive:
+            break
+    assert steps > 100
+
+
+@pytest.mark.parametrize("at", ["fsync", "replace", "write"])
+def test_a_full_disk_is_told_and_what_came_is_kept(publish, tmp_path, monkeypatch, at):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    publish(whole(CONTENT))
+    with monkeypatch.context() as patch:
+        if at == "write":
+            patch.setattr(fetch, "_next", lambda *_: full())
+        else:
+            patch.setattr(*{"fsync": (os, "fsync"), "replace": (Path, "replace")}[at], full)
+        assert text_of(lambda: get(tmp_path)) == (
+            f"tiny could not be written to {tmp_path} (No space left on device); is the folder "
+            f"yours, and is there room: what came is kept, and the same command goes on."
+        )
+    assert seen(tmp_path) == ["file.bin.partial"]
+    get(tmp_path)
+    assert_fetched(tmp_path)
+
+
+def test_a_root_that_is_no_folder_is_told(publish, tmp_path):
+    publish(whole(CONTENT))
+    (tmp_path / "file").write_text("years of work")
+    told = f"tiny could not be written to {tmp_path}/file (Not a directory); is the folder yours"
+    assert told in text_of(lambda: get(tmp_path / "file"))
+
+
+def test_an_interruption_says_how_to_go_on(publish, tmp_path):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    publish(whole(CONTENT))
+    with pytest.raises(Interrupted) as error:
+        get(tmp_path, progress=interrupt)
+    assert str(error.value) == (
+        "fetching tiny was interrupted; the same command goes on where it stopped."
+    )
+    get(tmp_path)
+    assert_fetched(tmp_path)
+
+
+def test_two_at_once_fetch_once(server, publish, tmp_path):
+    gate = threading.Barrier(3)
+
+    def slow(handler):
+        handler.server.over.wait(0.05)
+        whole(CONTENT)(handler)
+
+    publish(slow)
+    found = []
+
+    def one():
+        gate.wait()
+        found.append(get(tmp_path))
+
+    threads = [threading.Thread(target=one) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [[tmp_path / "tiny/file.bin"]] * 3
+    assert len(server.asked) == 1
+    assert_fetched(tmp_path)
+
+
+PROCESS = """
+import sys
+from torchcaps.data.catalogue import PUBLISHED, PublishedSet, RemoteFile
+from torchcaps.data.fetch import fetch_data
+root, url, size, sha256 = sys.argv[1:]
+file = RemoteFile("tiny/file.bin", int(size), sha256, (url,))
+PUBLISHED["tiny"] = PublishedSet("bytes", "free", "here", (file,))
+fetch_data("tiny", root=root)
+"""
+
+
+@pytest.mark.cluster
+def test_two_processes_at_once_fetch_once(server, tmp_path):
+    def slow(handler):
+        handler.server.over.wait(10 if len(server.asked) > 1 else 3)
+        whole(CONTENT)(handler)
+
+    server.answers["/file.bin"] = slow
+    words = [str(tmp_path), server.url("/file.bin"), str(SIZE), SHA256]
+    processes = [subprocess.Popen([sys.executable, "-c", PROCESS, *words]) for _ in range(2)]
+    assert [process.wait(60) for process in processes] == [0, 0]
+    assert len(server.asked) == 1
+    assert_fetched(tmp_path)
+
+
+def zipped(path, **members):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name.replace("__", "/"), content)
+    return path.read_bytes()
+
+
+def test_what_a_reader_needs_unpacked_is_unpacked_flat(publish, tmp_path):
+    members = {"a__1.mat": b"one", "a__2.mat": b"two", "__..__..__out.mat": b"three"}
+    content = zipped(tmp_path / "z", **members, **{"a__.3.mat": b"no", "a__run.sh": b"no"})
+    told = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    publish(whole(content), **told, unpack="tiny/held")
+    get(tmp_path / "root")
+    held = tmp_path / "root/tiny/held"
+    found = {path.name: path.read_bytes() for path in held.iterdir()}
+    assert found == {"1.mat": b"one", "2.mat": b"two", "out.mat": b"three"}
+    # What is missing or cut short comes again, the rest is left as it is.
+    (held / "1.mat").unlink()
+    (held / "2.mat").write_bytes(b"t")
+    stamp = (held / "out.mat").stat().st_mtime_ns
+    get(tmp_path / "root")
+    assert {path.name: path.read_bytes() for path in held.iterdir()} == found
+    assert (held / "out.mat").stat().st_mtime_ns == stamp
+
+
+@stopped_anywhere
+def test_unpacking_that_was_killed_is_finished_by_the_next_call(publish, tmp_path):
+    content = zipped(tmp_path / "z", **{"1.mat": b"one", "2.mat": b"two"})
+    told = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    publish(whole(content), **told, unpack="tiny/held")
+    steps = 0
+    while True:
+        steps += 1
+        root = tmp_path / str(steps)
+        (root / "tiny").mkdir(parents=True)
+        (root / "tiny/file.bin").write_bytes(content)
+        alive = not killed_at(steps, lambda root=root: get(root))
+        held = root / "tiny/held"
+        for path in held.glob("*.mat"):
+            assert path.read_bytes() == {"1.mat": b"one", "2.mat": b"two"}[path.name]
+        get(root)
+        assert sorted(path.name for path in held.iterdir()) == ["1.mat", "2.mat"]
+        if alive:
+            break
+    assert steps > 30
+
+
+def test_an_unknown_name_is_told_with_the_nearest(tmp_path):
+    assert text_of(lambda: fetch_data("minst", root=tmp_path)) == (
+        "'minst' is no data set that can be fetched; did you mean 'mnist'? known: affnist, "
+        "cifar10, cifar100, fashion-mnist, mnist, smallnorb, svhn."
+    )
+
+
+@pytest.mark.parametrize("timeout", [0, -1.0, float("nan")])
+def test_a_timeout_is_a_time(tmp_path, timeout):
+    assert text_of(lambda: fetch_data("mnist", root=tmp_path, timeout=timeout)) == (
+        f"timeout must be a number of seconds above 0, got {timeout}."
+    )
+
+
+def test_the_catalogue_tells_of_every_file_what_it_must():
+    assert set(PUBLISHED) == set(SOURCES) & set(PUBLISHED)
+    files = [file for each in PUBLISHED.values() for file in each.files]
+    for file in files:
+        assert re.fullmatch("[0-9a-f]{64}", file.sha256)
+        assert file.size > 0
+        assert file.mirrors
+        for url in file.mirrors:
+            assert url.startswith(("https://", "http://"))
+            assert url.rpartition("/")[2] == Path(file.path).name
+    assert len({file.sha256 for file in files}) == len(files)
+    assert all(each.terms and each.holds and each.home for each in PUBLISHED.values())
+    assert PUBLISHED["mnist"].size == 9_912_422 + 28_881 + 1_648_877 + 4_542
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize("name", sorted(set(PUBLISHED)))
+def test_a_reader_looks_where_the_files_are_laid(tmp_path, name, split):
+    laid = []
+    for file in PUBLISHED[name].files:
+        packed = tmp_path / file.path
+        place = packed if file.unpack is None else tmp_path / file.unpack / "1.mat"
+        if file.unpack == "affNIST":
+            place = tmp_path / "affNIST/test.mat"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(b"no data")
+        laid.append(place)
+    text = text_of(lambda: load(name, split=split, root=tmp_path))
+    assert any(text.startswith(str(place)) for place in laid), text
+
+
+def test_mnist_is_fetched_and_read(server, monkeypatch, tmp_path):
+    """From the mirrors to a tensor, with files of two images."""
+    files = []
+    for file in PUBLISHED["mnist"].files:
+        count = struct.pack(">I", 2)
+        content = b"\0\0\x08\x01" + count + b"\x03\x05"
+        if "images" in file.path:
+            content = b"\0\0\x08\x03" + count + struct.pack(">II", 28, 28) + bytes(2 * 784)
+        path = f"/{Path(file.path).name.removesuffix('.gz')}"
+        server.answers[path] = whole(content)
+        files.append(
+            replace(
+                file,
+                path=file.path.removesuffix(".gz"),
+                size=len(content),
+                sha256=hashlib.sha256(content).hexdigest(),
+                mirrors=(server.url(path),),
+            )
+        )
+    monkeypatch.setitem(PUBLISHED, "mnist", replace(PUBLISHED["mnist"], files=tuple(files)))
+    assert len(fetch_data("mnist", root=tmp_path)) == 4
+    assert load("mnist", split="test", root=tmp_path).labels.tolist() == [3, 5]
+
+
+@pytest.fixture
+def real():
+    root = os.environ.get("TORCHCAPS_DATA")
+    if root is None:
+        pytest.skip("TORCHCAPS_DATA is not set; it names the folder that holds MNIST/raw/*.gz")
+    return Path(root)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
+def test_the_published_sums_are_those_of_the_real_files(real, name):
+    for file in PUBLISHED[name].files:
+        content = (real / file.path).read_bytes()
+        assert (hashlib.sha256(content).hexdigest(), len(content)) == (file.sha256, file.size)
+
+
+def test_nothing_but_errors_of_its_own_comes_out(publish, tmp_path):
+    """Servers that say anything at all."""
+    draw = random.Random(2)
+
+    def anything(handler):
+        handler.wfile.write(b"HTTP/1.1 " * draw.randrange(2) + draw.randbytes(draw.randrange(400)))
+
+    publish(anything)
+    for turn in range(40):
+        with pytest.raises(TorchcapsError):
+            get(tmp_path / str(turn), timeout=1.0)
