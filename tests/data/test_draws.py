@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from torchcaps.data.draws import bits, normal, uniform
+from torchcaps.data.draws import bits, integers, normal, uniform
 
 WORD = 2**64 - 1
 GOLDEN = 0x9E3779B97F4A7C15
@@ -44,6 +44,20 @@ def test_a_number_depends_on_its_sample_alone(draw) -> None:
     assert torch.equal(torch.cat(alone), whole)
     # Asking for fewer numbers gives the first ones.
     assert torch.equal(draw(3, torch.arange(100), 2, 3), whole[:, :3])
+
+
+def test_integers_are_words_modulo_their_bound() -> None:
+    sample = torch.tensor([0, 1, 12345])
+    below = torch.tensor([[1], [6], [60_000]])
+    found = integers(7, sample, stream=3, count=4, below=below)
+    for row, n, bound in zip(found.tolist(), sample.tolist(), below[:, 0].tolist(), strict=True):
+        # A word counts as a signed number; Python's remainder is never negative.
+        words = [word(7, n, 3, k) for k in range(4)]
+        assert row == [(w - 2**64 if w >= 2**63 else w) % bound for w in words]
+    shares = torch.bincount(integers(7, torch.arange(60_000), 3, 1, 6)[:, 0]) / 10_000
+    assert len(shares) == 6
+    # Four standard deviations of a count.
+    assert (shares - 1).abs().max() < 4 * (5 / 6 / 10_000) ** 0.5
 
 
 def test_uniform_fills_the_unit_interval_evenly() -> None:

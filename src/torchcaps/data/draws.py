@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["bits", "normal", "uniform"]
+__all__ = ["bits", "integers", "normal", "uniform"]
 
 
 def _signed(word: int) -> int:
@@ -67,6 +67,14 @@ def uniform(
     # 24 bits fill a float32 mantissa exactly, so no number rounds up to one.
     top = (bits(seed, sample, stream, count, device) >> 40).bitwise_and_(2**24 - 1)
     return top.to(torch.float32).mul_(2.0**-24)
+
+
+def integers(seed: int, sample: Tensor, stream: int, count: int, below: int | Tensor) -> Tensor:
+    """`count` whole numbers from 0 to `below` - 1 for each sample, int64 [n, count].
+
+    below: for all, or for each sample [n, 1]; other arguments as in `bits`.
+    """
+    return bits(seed, sample, stream, count).remainder_(below)
 
 
 def normal(

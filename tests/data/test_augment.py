@@ -1,0 +1,171 @@
+"""Augmentation: the same for any batch, within its limits, anew in every epoch."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from told import text_of
+from torchcaps.data import Batch, ImageSet
+from torchcaps.data.augment import AUGMENTATIONS, Augmented, augmented
+
+NAMES = sorted(AUGMENTATIONS)
+
+
+def noise(count: int, channels: int = 1, side: int = 12) -> ImageSet:
+    images = torch.randint(0, 256, (count, channels, side, side), dtype=torch.uint8)
+    return ImageSet("noise", images, torch.arange(count) % 3, ("a", "b", "c"))
+
+
+def dots(count: int, side: int = 28) -> ImageSet:
+    """Each image one white pixel, in the middle of an odd frame."""
+    images = torch.zeros(count, 1, side + 1, side + 1)
+    images[:, :, side // 2, side // 2] = 1
+    return ImageSet("dots", images, torch.zeros(count, dtype=torch.int64), ("dot",))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("batch_size", [1, 7, 37, 128])
+def test_an_image_is_the_same_for_any_batch(name: str, batch_size: int) -> None:
+    images = augmented(noise(150), name, seed=5)
+    whole = images.batch(slice(None), epoch=2).pixels
+    order = torch.randperm(150)
+    found = torch.empty_like(whole)
+    for index in order.split(batch_size):
+        found[index] = images.batch(index, epoch=2).pixels
+    assert torch.equal(found, whole)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_epochs_and_seeds_differ_and_labels_stay(name: str) -> None:
+    plain = noise(50)
+    one, again = augmented(plain, name, seed=1), augmented(plain, name, seed=1)
+    index = torch.arange(10, 50)
+    first = one.batch(index, epoch=3)
+    assert torch.equal(first.labels, plain.labels[index])
+    assert first.parts is None
+    assert torch.equal(first.pixels, again.batch(index, epoch=3).pixels)
+    for other in (one.batch(index, epoch=4), augmented(plain, name, seed=2).batch(index, epoch=3)):
+        changed = (other.pixels != first.pixels).flatten(1).any(1)
+        assert changed.float().mean() > 0.8
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pixels_stay_in_their_range_and_shape(name: str) -> None:
+    images = augmented(noise(40, channels=3, side=9), name)
+    pixels = images.batch(slice(None)).pixels
+    assert pixels.shape == (40, 3, 9, 9)
+    assert pixels.dtype == torch.float32
+    assert pixels.min() >= 0
+    assert pixels.max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "flips"),
+    [("shift2", 2, False), ("shift2-flip", 2, True), ("crop4-flip", 4, True)],
+)
+def test_shifts_are_whole_even_and_within_their_limit(name: str, most: int, flips: bool) -> None:
+    plain = dots(4000)
+    # A second dot to the right tells a mirrored image.
+    plain.images[:, :, 14, 17] = 0.5
+    pixels = augmented(plain, name).batch(slice(None)).pixels
+    where = (pixels == 1).nonzero()
+    assert len(where) == 4000
+    assert ((pixels != 0).flatten(1).sum(1) == 2).all()
+    rows, columns = where[:, 2] - 14, where[:, 3] - 14
+    mirrored = pixels[torch.arange(4000), 0, where[:, 2], (where[:, 3] - 3).clamp(min=0)] == 0.5
+    assert bool(mirrored.any()) == flips
+    if flips:
+        # Standard deviation 32.
+        assert abs(int(mirrored.sum()) - 2000) < 128
+    shares = torch.zeros(2 * most + 1, 2 * most + 1)
+    shares.index_put_((rows + most, columns + most), torch.ones(()), accumulate=True)
+    expected = 4000 / shares.numel()
+    chi_square = float(((shares - expected) ** 2).sum() / expected)
+    degrees = shares.numel() - 1
+    assert abs(chi_square - degrees) < 4 * (2 * degrees) ** 0.5
+
+
+@pytest.mark.parametrize("side", [56, 84])
+def test_limits_of_the_affine_map_are_found_in_the_pixels(side: int) -> None:
+    """Three spots span the map: centre, right and below; each moved spot's centre is measured."""
+    count, reach = 400, side // 4
+    middle = side // 2
+    x = torch.arange(side + 1, dtype=torch.float32) - middle
+    images = torch.zeros(count, 3, side + 1, side + 1)
+    for channel, (at_x, at_y) in enumerate([(0, 0), (reach, 0), (0, reach)]):
+        spot = torch.exp(-((x - at_x) ** 2 + (x[:, None] - at_y) ** 2) / 8)
+        images[:, channel] = spot
+    plain = ImageSet("spots", images, torch.zeros(count, dtype=torch.int64), ("spot",))
+    moved = augmented(plain, "affine", seed=3).batch(slice(None)).pixels
+    mass = moved.sum((2, 3))
+    centre = torch.stack([(moved * x).sum((2, 3)), (moved * x[:, None]).sum((2, 3))], -1)
+    centre = centre / mass[..., None]
+    shift = centre[:, 0]
+    right, below = ((centre[:, spot] - shift) / reach for spot in (1, 2))
+    rotation = torch.atan2(right[:, 1], right[:, 0]).rad2deg()
+    scale_x = right.norm(dim=-1)
+    along, across = right / scale_x[:, None], right.flip(-1) / scale_x[:, None]
+    scale_y = (below * across * torch.tensor([-1, 1])).sum(-1)
+    shear = (below * along).sum(-1) / scale_y
+    farthest = 2.5 / 28 * (side + 1)
+    slack = 0.02
+    for found, low, high in (
+        (rotation, -15, 15),
+        (shear, -0.1, 0.1),
+        (scale_x, 0.9, 1.1),
+        (scale_y, 0.9, 1.1),
+        (shift[:, 0], -farthest, farthest),
+        (shift[:, 1], -farthest, farthest),
+    ):
+        width = high - low
+        assert low - slack * width < found.min() < low + 0.05 * width
+        assert high - 0.05 * width < found.max() < high + slack * width
+        assert abs(found.mean() - (low + high) / 2) < 4 * width / (12 * count) ** 0.5
+    # The axes are stretched on their own.
+    assert abs(torch.corrcoef(torch.stack([scale_x, scale_y]))[0, 1]) < 0.2
+
+
+@dataclass(frozen=True)
+class Paired(ImageSet):
+    """Images that are the sum of two parts."""
+
+    def batch(self, index, epoch=0):
+        pixels = self.pixels(index)
+        return Batch(pixels, self.labels[index], torch.stack([pixels * 0.25, pixels * 0.75], 1))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parts_move_with_their_image(name: str) -> None:
+    plain = noise(20, channels=2)
+    paired = Paired(plain.name, plain.images, plain.labels, plain.class_names)
+    batch = augmented(paired, name, seed=1).batch(slice(None), epoch=1)
+    assert torch.equal(batch.pixels, augmented(plain, name, seed=1).batch(slice(None), 1).pixels)
+    assert batch.parts.shape == (20, 2, 2, 12, 12)
+    torch.testing.assert_close(batch.parts[:, 0] + batch.parts[:, 1], batch.pixels)
+
+
+def test_what_is_not_pixels_is_that_of_the_images() -> None:
+    plain = noise(30)
+    images = augmented(plain, "shift2", seed=9)
+    assert (images.name, images.class_names, images.image_shape, len(images)) == (
+        plain.name,
+        plain.class_names,
+        plain.image_shape,
+        30,
+    )
+    assert images.digest() == plain.digest()
+    assert images.to("cpu").batch(slice(3)).pixels.shape == (3, 1, 12, 12)
+    rest, held = images.hold_out(share=0.1, seed=4)
+    plain_rest, plain_held = plain.hold_out(share=0.1, seed=4)
+    assert (rest, held) != (plain_rest, plain_held)
+    assert (rest.digest(), held.digest()) == (plain_rest.digest(), plain_held.digest())
+    assert isinstance(rest, Augmented)
+    assert (rest.augmentation, rest.seed) == ("shift2", 9)
+
+
+def test_an_unknown_augmentation_is_told_with_the_nearest() -> None:
+    assert text_of(lambda: augmented(noise(3), "shift")) == (
+        "augmentation 'shift' is unknown; did you mean 'shift2'? known: affine, crop4-flip, "
+        "shift2, shift2-flip."
+    )
