@@ -14,7 +14,6 @@ from torchcaps.data.image_set import ImageSet
 from torchcaps.data.part_shapes import PART_NAMES, cos_sin, part_distance
 from torchcaps.data.part_truth import PartTruth, part_masks
 from torchcaps.data.part_whole import OBJECTS, PartWholeSpec, part_whole
-from torchcaps.data.sources import take
 from torchcaps.errors import TorchcapsError
 
 STILL = {"rotation": 0.0, "shift": 0.0, "scale": (0.5, 0.5), "jitter": 0.0}
@@ -353,7 +352,7 @@ def test_a_small_convnet_learns_it_but_not_to_the_end() -> None:
 
 def test_some_of_the_images_keep_their_truth():
     images = part_whole("train", 6)
-    some = take(images, torch.tensor([4, 1]))
+    some = images.take(torch.tensor([4, 1]))
     assert torch.equal(truth_of(some).pose, truth_of(images).pose[[4, 1]])
     masks = part_masks(truth_of(images), torch.tensor([4, 1]))
     assert torch.equal(part_masks(truth_of(some), torch.tensor([0, 1])), masks)

@@ -1,31 +1,52 @@
 """Readers and makers of labelled images."""
 
+from torchcaps.data.affnist_style import AffineRanges, AffnistStyle
 from torchcaps.data.arrays import from_arrays, from_npz
+from torchcaps.data.augment import AUGMENTATIONS, augmented
 from torchcaps.data.batch import Batch, Images
+from torchcaps.data.catalogue import PUBLISHED
+from torchcaps.data.check import check_images
 from torchcaps.data.cifar import cifar10, cifar100
 from torchcaps.data.dataset import from_dataset
+from torchcaps.data.diverse_multi_mnist import DiverseMultiMnist
+from torchcaps.data.expanded import Expanded
+from torchcaps.data.fetch import fetch_data
 from torchcaps.data.folder import image_folder
 from torchcaps.data.idx import fashion_mnist, mnist, read_idx
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.mat import affnist, svhn
+from torchcaps.data.multi_mnist import MultiMnist
 from torchcaps.data.norb import smallnorb
 from torchcaps.data.part_truth import PartTruth, part_masks
 from torchcaps.data.part_whole import OBJECTS, CanonicalPart, PartWholeSpec, part_whole
+from torchcaps.data.sign import SignSet, sign_set
 from torchcaps.data.sources import SOURCES, load
+from torchcaps.data.viewpoints import viewpoints
 
 __all__ = [
+    "AUGMENTATIONS",
     "OBJECTS",
+    "PUBLISHED",
     "SOURCES",
+    "AffineRanges",
+    "AffnistStyle",
     "Batch",
     "CanonicalPart",
+    "DiverseMultiMnist",
+    "Expanded",
     "ImageSet",
     "Images",
+    "MultiMnist",
     "PartTruth",
     "PartWholeSpec",
+    "SignSet",
     "affnist",
+    "augmented",
+    "check_images",
     "cifar10",
     "cifar100",
     "fashion_mnist",
+    "fetch_data",
     "from_arrays",
     "from_dataset",
     "from_npz",
@@ -35,6 +56,8 @@ __all__ = [
     "part_masks",
     "part_whole",
     "read_idx",
+    "sign_set",
     "smallnorb",
     "svhn",
+    "viewpoints",
 ]

@@ -24,7 +24,7 @@ from torchcaps.errors import TorchcapsError, nearest
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["image_folder", "pixels_of"]
+__all__ = ["FORMATS", "GREY", "image_folder", "measure_picture", "pixels_of", "read_picture"]
 
 Split = Literal["train", "val", "test"]
 Size = tuple[int, int]
@@ -65,7 +65,7 @@ def image_folder(
     if channels not in (None, 1, 3):
         raise TorchcapsError(f"channels must be 1 or 3, got {channels}.")
     class_names, files = _files(root, split, test_share, seed)
-    measures = [_measure(path) for path, _ in files]
+    measures = [measure_picture(path) for path, _ in files]
     height, width = size or _common_size(files, [each for each, _ in measures])
     if channels is None:
         channels = 1 if all(mode in GREY for _, mode in measures) else 3
@@ -77,7 +77,7 @@ def image_folder(
         )
     images = torch.empty(shape, dtype=torch.uint8)
     for at, (path, _) in enumerate(files):
-        images[at] = torch.from_numpy(_pixels(path, channels, (height, width)))
+        images[at] = torch.from_numpy(read_picture(path, channels, (height, width)))
     labels = torch.tensor([label for _, label in files])
     return ImageSet(root.resolve().name, images, labels, class_names)
 
@@ -253,7 +253,8 @@ def _opened(path: Path) -> Iterator["Image.Image"]:
         ) from None
 
 
-def _measure(path: Path) -> tuple[Size, str]:
+def measure_picture(path: Path) -> tuple[Size, str]:
+    """(height, width) of a picture that stands upright, and Pillow's word for its mode."""
     with _opened(path) as image:
         width, height = image.size
         if image.getexif().get(_ORIENTATION) in _TURNED:
@@ -261,7 +262,8 @@ def _measure(path: Path) -> tuple[Size, str]:
         return (height, width), image.mode
 
 
-def _pixels(path: Path, channels: Literal[1, 3], size: Size) -> NDArray[np.uint8]:
+def read_picture(path: Path, channels: Literal[1, 3], size: Size) -> NDArray[np.uint8]:
+    """Bytes [channels, h, w] of a picture, upright and stretched to (height, width)."""
     with _opened(path) as image:
         from PIL import ImageOps
 

@@ -4,13 +4,20 @@ import os
 from collections.abc import Callable
 from typing import Literal, get_args
 
+from torchcaps.data.affnist_style import AffnistStyle
+from torchcaps.data.batch import Images
 from torchcaps.data.cifar import cifar10, cifar100
+from torchcaps.data.diverse_multi_mnist import DiverseMultiMnist
+from torchcaps.data.expanded import Expanded
 from torchcaps.data.folder import image_folder
 from torchcaps.data.idx import fashion_mnist, mnist
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.mat import affnist, svhn
+from torchcaps.data.multi_mnist import MultiMnist
 from torchcaps.data.norb import smallnorb
 from torchcaps.data.part_whole import part_whole
+from torchcaps.data.sign import sign_set
+from torchcaps.data.viewpoints import Angle, Kind, viewpoints
 from torchcaps.errors import TorchcapsError, nearest
 
 __all__ = ["SOURCES", "Split", "load"]
@@ -26,12 +33,30 @@ def _part_whole(split: Split, root: Root | None) -> ImageSet:
     return part_whole(split, PART_WHOLE_SIZES[split])
 
 
+def _sign(split: Split, root: Root | None) -> Images:
+    return sign_set("grid" if split == "train" else "between")
+
+
+def _expanded(root: Root, split: Split) -> Images:
+    return Expanded(mnist(root, split), placement="random" if split == "train" else "centred")
+
+
+def _viewpoints(angle: Angle, tested: Kind) -> Callable[[Root, Split], Images]:
+    """Trained on familiar viewpoints, tested on those of one kind."""
+
+    def read(root: Root, split: Split) -> Images:
+        kind: Kind = "familiar" if split == "train" else tested
+        return viewpoints(smallnorb(root, split), angle, kind)
+
+    return read
+
+
 def _files(
-    name: str, read: Callable[[Root, Split], ImageSet], holds: str
-) -> Callable[[Split, Root | None], ImageSet]:
+    name: str, read: Callable[[Root, Split], Images], holds: str
+) -> Callable[[Split, Root | None], Images]:
     """A source that needs to be told where its files are."""
 
-    def source(split: Split, root: Root | None) -> ImageSet:
+    def source(split: Split, root: Root | None) -> Images:
         if root is None:
             raise TorchcapsError(
                 f"{name} needs root, the folder that holds {holds}; on the command line: --root "
@@ -43,30 +68,47 @@ def _files(
 
 
 _IDX = "its four files (train-images-idx3-ubyte.gz and so on)"
+_MNIST = "the four files of MNIST (train-images-idx3-ubyte.gz and so on)"
+_NORB = "the -dat.mat, -cat.mat and -info.mat files of smallNORB"
 _ARCHIVE = "its archive, as downloaded, or the folder unpacked from it"
 
-SOURCES: dict[str, Callable[[Split, Root | None], ImageSet]] = {
-    "affnist": _files("affnist", affnist, "test.mat or training_and_validation_batches"),
-    "cifar10": _files("cifar10", cifar10, _ARCHIVE),
-    "cifar100": _files("cifar100", cifar100, _ARCHIVE),
-    "fashion-mnist": _files("fashion-mnist", fashion_mnist, _IDX),
-    "folder": _files("folder", image_folder, "a folder of pictures for each class"),
-    "mnist": _files("mnist", mnist, _IDX),
+# Those that read files: how, and what their folder holds.
+_READERS: dict[str, tuple[Callable[[Root, Split], Images], str]] = {
+    "affnist": (affnist, "test.mat or training_and_validation_batches"),
+    "affnist-style": (lambda root, split: AffnistStyle(mnist(root, split)), _MNIST),
+    "affnist-style-gu": (lambda root, split: AffnistStyle(mnist(root, split), ranges="gu"), _MNIST),
+    "cifar10": (cifar10, _ARCHIVE),
+    "cifar100": (cifar100, _ARCHIVE),
+    "diverse-multi-mnist": (lambda root, split: DiverseMultiMnist(mnist(root, split)), _MNIST),
+    "expanded-mnist": (_expanded, _MNIST),
+    "fashion-mnist": (fashion_mnist, _IDX),
+    "folder": (image_folder, "a folder of pictures for each class"),
+    "mnist": (mnist, _IDX),
+    "multi-mnist": (lambda root, split: MultiMnist(mnist(root, split)), _MNIST),
+    "smallnorb": (smallnorb, "its -dat.mat, -cat.mat and -info.mat files"),
+    "smallnorb-azimuth": (_viewpoints("azimuth", "novel"), _NORB),
+    "smallnorb-azimuth-familiar": (_viewpoints("azimuth", "familiar"), _NORB),
+    "smallnorb-elevation": (_viewpoints("elevation", "novel"), _NORB),
+    "smallnorb-elevation-familiar": (_viewpoints("elevation", "familiar"), _NORB),
+    "svhn": (svhn, "train_32x32.mat and test_32x32.mat"),
+}
+
+SOURCES: dict[str, Callable[[Split, Root | None], Images]] = {
     "part-whole": _part_whole,
-    "smallnorb": _files("smallnorb", smallnorb, "its -dat.mat, -cat.mat and -info.mat files"),
-    "svhn": _files("svhn", svhn, "train_32x32.mat and test_32x32.mat"),
+    "sign": _sign,
+    **{name: _files(name, read, holds) for name, (read, holds) in _READERS.items()},
 }
 
 
-def load(name: str, *, split: Split = "train", root: Root | None = None) -> ImageSet:
-    """A data set by its name. The test images are for the end; `ImageSet.hold_out` parts off
-    some for validation.
+def load(name: str, *, split: Split = "train", root: Root | None = None) -> Images:
+    """A data set by its name. The test images are for the end; `hold_out` parts off some for
+    validation. Images made out of others are the same on every machine: their seed is 0.
 
     root: the folder of a data set that is files, or the folder above it, laid out as published.
         "folder" is pictures of your own, of one size; `image_folder` brings others to one.
 
-    >>> load("part-whole", split="test").images.shape
-    torch.Size([2000, 1, 32, 32])
+    >>> load("part-whole", split="test").image_shape
+    (1, 32, 32)
     """
     if name not in SOURCES:
         raise TorchcapsError(f"data {name!r} is unknown; {nearest(name, SOURCES)}.")

@@ -1,0 +1,77 @@
+"""What makers share: images made of those of a base when they are wanted, and never stored."""
+
+import hashlib
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from torchcaps.data.augment import sample_numbers
+from torchcaps.data.batch import Batch
+from torchcaps.data.image_set import ImageSet
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["Made"]
+
+
+@dataclass(frozen=True)
+class Made(ABC):
+    """Images made of a base: MNIST in the papers, but any will do.
+
+    seed: of everything drawn. What is drawn for an image depends on the seed and its number alone.
+    copies: how many images of an epoch come of each image of the base; image n comes of image n
+        modulo the size of the base.
+    fresh: whether images are drawn anew in every epoch. An evaluation asks for epoch 0, so it sees
+        the same images every time.
+    """
+
+    base: ImageSet
+    seed: int = 0
+    copies: int = 1
+    fresh: bool = True
+
+    def __post_init__(self) -> None:
+        if self.copies < 1:
+            raise TorchcapsError(f"copies must be at least 1, but came as {self.copies}.")
+
+    @property
+    @abstractmethod
+    def name(self) -> str: ...
+
+    @property
+    @abstractmethod
+    def image_shape(self) -> tuple[int, int, int]: ...
+
+    @abstractmethod
+    def _make(self, source: Tensor, sample: Tensor) -> Batch:
+        """Images out of images `source` of the base [b], drawn by the sample numbers [b]."""
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return self.base.class_names
+
+    def __len__(self) -> int:
+        return len(self.base) * self.copies
+
+    def batch(self, index: Tensor | slice, epoch: int = 0) -> Batch:
+        sample = sample_numbers(index, len(self), epoch if self.fresh else 0)
+        sample = sample.to(self.base.labels.device)
+        return self._make(sample % len(self.base), sample)
+
+    def hold_out(self, *, share: float = 0.1, seed: int = 0) -> tuple[Self, Self]:
+        """(the rest, a share), made of images of the base that lie in one of both."""
+        rest, held = self.base.hold_out(share=share, seed=seed)
+        return replace(self, base=rest), replace(self, base=held)
+
+    def to(self, device: torch.device | str) -> Self:
+        return replace(self, base=self.base.to(device))
+
+    def digest(self) -> str:
+        """Twelve characters of the base and of all that the images are made by."""
+        knobs = {
+            field.name: getattr(self, field.name) for field in fields(self) if field.name != "base"
+        }
+        seen = f"{type(self).__name__} {self.base.digest()} {knobs}"
+        return hashlib.sha256(seen.encode()).hexdigest()[:12]

@@ -1,0 +1,95 @@
+"""The sign set of [peer2022] §5.2: is a number negative? Without biases a capsule network is odd,
+so on a symmetric set it is right exactly half of the times.
+
+Departures:
+1. Pixels of other sets lie in [0, 1]; these are the numbers themselves, in [-1, 1], as images of
+   one pixel: that is what `peer_sign_dynamic` and `peer_sign_em` take. Brought to [0, 1], no
+   number would be the opposite of another, and the question would be gone.
+Ambiguities:
+1. How the 20,000 numbers are distributed. "grid": ±k/10,000 for k from 1 to 10,000. "between": the
+   numbers ±(k - 1/2)/10,000 between those, to test on. "uniform": drawn evenly from [-1, 1).
+"""
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Literal, Self, get_args
+
+import torch
+from torch import Tensor
+
+from torchcaps.data.batch import Batch
+from torchcaps.data.draws import uniform
+from torchcaps.data.image_set import hold_out
+from torchcaps.errors import TorchcapsError, nearest
+
+__all__ = ["SignSet", "sign_set"]
+
+Distribution = Literal["grid", "between", "uniform"]
+
+
+@dataclass(frozen=True)
+class SignSet:
+    """Numbers as images of one pixel, labelled 0 where negative and 1 elsewhere."""
+
+    numbers: Tensor  # float32 [n]
+
+    @property
+    def name(self) -> str:
+        return "sign"
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return ("negative", "positive")
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        return 1, 1, 1
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def batch(self, index: Tensor | slice, epoch: int = 0) -> Batch:
+        """Some numbers, the same in every epoch."""
+        chosen = self.numbers[index]
+        return Batch(chosen.view(-1, 1, 1, 1), (chosen >= 0).long())
+
+    def hold_out(self, *, share: float = 0.1, seed: int = 0) -> tuple[Self, Self]:
+        """(the rest, a share): a number lies where its opposite does, so both stay symmetric."""
+        sizes, size_of = self.numbers.abs().unique(return_inverse=True)
+        _, held = hold_out(len(sizes), share=share, seed=seed)
+        is_held = torch.zeros(len(sizes), dtype=torch.bool, device=self.numbers.device)
+        is_held[held.to(is_held.device)] = True
+        chosen = is_held[size_of]
+        return (
+            replace(self, numbers=self.numbers[~chosen]),
+            replace(self, numbers=self.numbers[chosen]),
+        )
+
+    def to(self, device: torch.device | str) -> Self:
+        return replace(self, numbers=self.numbers.to(device))
+
+    def digest(self) -> str:
+        return hashlib.sha256(self.numbers.cpu().numpy().tobytes()).hexdigest()[:12]
+
+
+def sign_set(distribution: Distribution = "grid", *, n: int = 20_000, seed: int = 0) -> SignSet:
+    """`n` numbers in [-1, 1] with their signs.
+
+    seed: of the numbers drawn, where distribution="uniform".
+    """
+    if distribution not in get_args(Distribution):
+        raise TorchcapsError(
+            f"distribution={distribution!r} is unknown; "
+            f"{nearest(distribution, get_args(Distribution))}."
+        )
+    if n < 2 or n % 2:
+        raise TorchcapsError(
+            f"n={n} numbers cannot be half negative and half positive; n must be even, from 2 on."
+        )
+    if distribution == "uniform":
+        return SignSet(uniform(seed, torch.arange(n), 0, 1)[:, 0] * 2 - 1)
+    above = torch.arange(1, n // 2 + 1, dtype=torch.float64)
+    if distribution == "between":
+        above -= 0.5
+    above = (above / (n // 2)).float()
+    return SignSet(torch.cat([-above.flip(0), above]))

@@ -1,0 +1,45 @@
+"""smallNORB by viewpoint, [renzulli2025] §4.1 after [hinton2018]: seen from some directions in
+training, asked about from others.
+
+azimuth    learned from 300 to 340 and 0 to 40 degrees, asked about the other 12 azimuths
+elevation  learned from 30, 35 and 40 degrees, asked about the other 6 elevations
+
+Familiar test images show the test toys from the directions of training.
+"""
+
+from dataclasses import replace
+from typing import Literal, get_args
+
+import torch
+
+from torchcaps.data.image_set import ImageSet
+from torchcaps.errors import TorchcapsError, nearest
+
+__all__ = ["viewpoints"]
+
+Angle = Literal["azimuth", "elevation"]
+Kind = Literal["familiar", "novel"]
+
+_FAMILIAR = {"azimuth": (0, 20, 40, 300, 320, 340), "elevation": (30, 35, 40)}
+
+
+def viewpoints(images: ImageSet, angle: Angle, kind: Kind) -> ImageSet:
+    """The images seen from familiar or from novel directions.
+
+    images: of smallNORB, or any whose `facts` hold the angle in degrees.
+    """
+    for argument, value, choices in (("angle", angle, Angle), ("kind", kind, Kind)):
+        if value not in get_args(choices):
+            raise TorchcapsError(
+                f"{argument}={value!r} is unknown; {nearest(value, get_args(choices))}."
+            )
+    if angle not in images.facts:
+        raise TorchcapsError(
+            f"{images.name} does not tell the {angle} of its images, which a split by viewpoints "
+            f"needs in facts; smallnorb reads it from the -info.mat files."
+        )
+    seen = torch.isin(images.facts[angle], torch.tensor(_FAMILIAR[angle]))
+    index = (seen if kind == "familiar" else ~seen).nonzero()[:, 0]
+    if not len(index):
+        raise TorchcapsError(f"{images.name} has no image of a {kind} {angle}.")
+    return replace(images.take(index), name=f"{images.name}-{angle}")
