@@ -1,12 +1,13 @@
 """Between epochs: a row, then the state; and one line of talk on standard error."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 
+from torchcaps.data import ImageSet
 from torchcaps.train import Run
+from torchcaps.train.batches import Batches
 from torchcaps.train.callbacks import SaveState, ShowProgress
 
 
@@ -20,6 +21,11 @@ class Trainer:
             "validation_accuracy": torch.tensor(0.25),
         }
         self.saved_after: list[int] = []
+        self.is_global_zero = True
+        self.strategy = self
+
+    def reduce_boolean_decision(self, decision: bool, all: bool) -> bool:
+        return decision
 
     def save_checkpoint(self, path: Path) -> None:
         self.saved_after = [row["epoch"] for row in Run(path.parent).metrics()]
@@ -73,11 +79,11 @@ def test_a_state_that_cannot_be_saved_leaves_the_old_one(tmp_path: Path) -> None
 
 
 def talk(label: str, trainer: Trainer) -> None:
-    progress = ShowProgress(label, images=5, batch_size=2)
+    batches = five()
+    progress = ShowProgress(label, batches)
     progress.on_train_start(trainer, None)
     progress.on_train_epoch_start(trainer, None)
-    for k, size in enumerate((2, 2, 1)):
-        batch = SimpleNamespace(labels=torch.zeros(size))
+    for k, batch in enumerate(batches):
         progress.on_train_batch_end(trainer, None, None, batch, k)
     assert progress.bar.tasks[0].completed == 5 * (trainer.current_epoch + 1)
     assert progress.bar.tasks[0].total == 15
@@ -97,6 +103,50 @@ def test_a_continued_run_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "twin: continuing after epoch 2"
     assert lines[1].startswith("twin: epoch 3/3  loss 0.500")
+
+
+def five(**how: int) -> Batches:
+    return Batches(
+        ImageSet("five", torch.rand(5, 1, 2, 2), torch.zeros(5).long(), ("a",)), 2, **how
+    )
+
+
+def test_progress_goes_on_within_an_epoch(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("torchcaps.train.callbacks.time.perf_counter", lambda: now)
+    batches = five()
+    batches.load_state_dict({"given": 1})
+    progress, trainer = ShowProgress("twin", batches), Trainer(1)
+    progress.on_train_start(trainer, None)
+    assert capsys.readouterr().err == "twin: continuing in epoch 2 after 2 of 5 images\n"
+    (task,) = progress.bar.tasks
+    assert (task.completed, task.total) == (7, 15)
+    given, rates = iter(batches), []
+    for k in (1, 2):
+        now += 4
+        progress.on_train_batch_end(trainer, None, None, next(given), k)
+        rates.append(task.fields["rate"])
+    # Images of this stretch alone: 2 in 4 seconds, 3 in 8.
+    assert rates == [2 / 4, 3 / 8]
+    assert task.completed == 10
+    progress.on_train_epoch_start(Trainer(2), None)
+    now += 1
+    progress.on_train_batch_end(Trainer(2), None, None, next(iter(batches)), 0)
+    assert (task.completed, task.fields["rate"]) == (12, 2)
+
+
+def test_of_several_devices_one_shows_how_far_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in (0, 1):
+        batches = five(rank=rank, ranks=2)
+        progress = ShowProgress("twin", batches)
+        progress.on_train_start(Trainer(0), None)
+        progress.on_train_batch_end(Trainer(0), None, None, next(iter(batches)), 0)
+        # Images of all ranks.
+        assert progress.bar.tasks[0].completed == 2
+        progress.on_train_epoch_end(Trainer(0), None)
+        assert capsys.readouterr().err.count("\n") == 1 - rank
 
 
 @pytest.mark.parametrize("label", ["a label as long as this one is not a rare thing", "run [b]"])

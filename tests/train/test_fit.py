@@ -1,11 +1,15 @@
 """A stopped run goes on as if nothing had happened, whatever stopped it and whenever."""
 
+import csv
 import importlib
 import json
+import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -14,11 +18,14 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from lightning.pytorch.loggers import CSVLogger
 from torch import Tensor, nn
 
+from told import text_of
 from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, load, part_whole
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.train import Recipe, Run, accuracy, fit, make_recipe
+from torchcaps.train.batches import Batches
 from torchcaps.train.fit import initial_model
 from torchcaps.train.module import Training
 from torchcaps.types import Output
@@ -123,6 +130,10 @@ def test_a_run_holds_what_it_promises(whole: Run) -> None:
     assert whole.recipe == recipe()
     assert [row["epoch"] for row in whole.metrics()] == [1, 2, 3]
     names = {"epoch", "loss", "accuracy", "validation_loss", "validation_accuracy", "seconds"}
+    layers = ("hidden_2", "hidden_3", "hidden_4", "classes")
+    names |= {f"coupling_std/{layer}" for layer in layers}
+    names |= {f"dead_capsules/{layer}" for layer in ("primary", *layers)}
+    names |= {f"gradient_norm/{part}" for part in ("backbone", "primary", *layers)}
     assert all(set(row) == names for row in whole.metrics())
     # round(0.1 × 48) images are held out.
     assert whole.result()["training_images"] == 43
@@ -242,6 +253,133 @@ def test_after_an_interrupt_another_one_is_still_heard(
     with pytest.raises((TorchcapsError, KeyboardInterrupt, SystemExit)):
         fit(recipe(epochs=1), tmp_path)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_run_stopped_after_every_single_step_ends_with_the_same_bits(
+    whole: Run, tmp_path: Path
+) -> None:
+    run = Run(tmp_path)
+    # One step a call, for the budget is used up at once; the last step of an epoch ends it.
+    for step in range(1, EPOCHS * STEPS + 1):
+        with pytest.raises(Interrupted) as stop:
+            fit(recipe(), tmp_path, time_budget=1e-6)
+        assert str(stop.value) == (
+            f"the time budget is used up; the same command continues {tmp_path} from where it is."
+        )
+        assert_readable(tmp_path)
+        assert torch.load(run.state_file, weights_only=True)["global_step"] == step
+        assert len(run.metrics()) == step // STEPS
+    assert_same(fit(recipe(), tmp_path, time_budget=1e-6), whole)
+
+
+def test_a_budget_that_is_not_used_up_changes_nothing(whole: Run, tmp_path: Path) -> None:
+    assert_same(fit(recipe(), tmp_path, time_budget=3600), whole)
+
+
+@pytest.mark.parametrize(("workers", "budget"), [(-1, None), (0, 0), (0, -3.5)])
+def test_less_than_no_workers_and_no_time_are_refused(tmp_path: Path, workers, budget) -> None:
+    out = tmp_path / "run"
+    assert text_of(lambda: fit(recipe(), out, workers=workers, time_budget=budget)) == (
+        f"workers must be 0 or more and time_budget above 0 seconds, but came as {workers} and "
+        f"{budget}."
+    )
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("at", [0, STEPS + 1, 2 * STEPS - 1, EPOCHS * STEPS - 1])
+def test_sigterm_lets_the_step_end_and_saves_it(
+    whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    handler = signal.getsignal(signal.SIGTERM)
+    with monkeypatch.context() as patch:
+        terminate = step_that(lambda: os.kill(os.getpid(), signal.SIGTERM), at)
+        patch.setattr(Training, "training_step", terminate)
+        with pytest.raises(Interrupted, match=r"^training was told to stop; the same command"):
+            fit(recipe(), tmp_path)
+    assert signal.getsignal(signal.SIGTERM) is handler
+    run = Run(tmp_path)
+    assert torch.load(run.state_file, weights_only=True)["global_step"] == at + 1
+    assert_readable(tmp_path)
+    # Elsewhere: the folder holds all there is.
+    moved = tmp_path.rename(tmp_path.with_name(f"{tmp_path.name}-elsewhere"))
+    assert_same(fit(recipe(), moved), whole)
+
+
+def test_seconds_of_an_epoch_are_those_of_all_its_stretches(tmp_path: Path, monkeypatch) -> None:
+    slow = step_that(lambda: time.sleep(0.5), 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "training_step", slow)
+        with pytest.raises(Interrupted):
+            fit(recipe(epochs=2), tmp_path, time_budget=1e-6)
+    fit(recipe(epochs=2), tmp_path)
+    first, second = (row["seconds"] for row in Run(tmp_path).metrics())
+    assert first > 0.5 > second
+
+
+# Torch thinks four too many for two cores.
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_workers_change_no_bit_and_neither_does_a_stop(tmp_path: Path) -> None:
+    """Of images that each epoch draws anew."""
+    changing = recipe(augment="shift2", epochs=2)
+    expected = fit(changing, tmp_path / "here")
+    assert rows(expected)[0]["loss"] != rows(fit(recipe(epochs=1), tmp_path / "as they are"))[0]
+    for workers in (1, 4):
+        assert_same(fit(changing, tmp_path / str(workers), workers=workers), expected)
+    out = tmp_path / "stopped"
+    for budget in (1e-6, 1e-6, 1e-6, 1e-6):
+        with pytest.raises(Interrupted):
+            fit(changing, out, workers=1, time_budget=budget)
+    assert_same(fit(changing, out, workers=1), expected)
+
+
+def test_a_run_may_be_given_more_epochs(whole: Run, short: Run, tmp_path: Path) -> None:
+    shutil.copytree(short.folder, tmp_path, dirs_exist_ok=True)
+    run = fit(recipe(), tmp_path)
+    assert run.recipe == recipe()
+    assert_same(run, whole)
+
+
+def test_of_a_run_with_more_epochs_the_old_result_is_gone_before_the_recipe_is_new(
+    short: Run, whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(short.folder, tmp_path, dirs_exist_ok=True)
+
+    def crash(self: Path, target: Path) -> Path:
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", crash)
+        with pytest.raises(Crash):
+            fit(recipe(), tmp_path)
+    run = Run(tmp_path)
+    assert (run.recipe, run.is_done) == (recipe(epochs=2), False)
+    assert_same(fit(recipe(), tmp_path), whole)
+
+
+def test_fewer_epochs_and_a_rate_that_falls_to_the_last_one_are_refused(
+    short: Run, tmp_path: Path
+) -> None:
+    before = contents(short.folder)
+    assert "(epochs 2 there, 1 here)" in text_of(lambda: fit(recipe(epochs=1), short.folder))
+    assert contents(short.folder) == before
+    Run(tmp_path).begin(recipe(schedule="cosine"), "abc")
+    words = text_of(lambda: fit(recipe(schedule="cosine", epochs=4), tmp_path))
+    assert "(epochs 3 there, 4 here)" in words
+
+
+def test_loggers_get_the_rows_of_the_metrics(whole: Run, tmp_path: Path) -> None:
+    logger = CSVLogger(tmp_path / "log", name="", version="")
+    run = fit(recipe(), tmp_path / "run", loggers=[logger])
+    assert_same(run, whole)
+    with (tmp_path / "log" / "metrics.csv").open() as file:
+        logged = [
+            {name: float(value) for name, value in row.items()} for row in csv.DictReader(file)
+        ]
+    assert logged == [
+        {("step" if name == "epoch" else name): value for name, value in row.items()}
+        for row in run.metrics()
+    ]
+    assert "mitterreiter_5x16" in (tmp_path / "log" / "hparams.yaml").read_text()
 
 
 CHILD = """
@@ -412,12 +550,12 @@ def test_another_recipe_and_a_foreign_folder_are_refused_before_any_data_are_rea
     monkeypatch.setitem(SOURCES, "tiny", lambda split, root: pytest.fail("data were asked for"))
     (tmp_path / "thesis.tex").write_text("years of work")
     for folder, words in (
-        (whole.folder, r"holds a run of another recipe \(epochs 3 there, 4 here\); continue it"),
+        (whole.folder, r"holds a run of another recipe \(epochs 3 there, 2 here\); continue it"),
         (tmp_path, "is not empty and holds no run; nothing was touched: choose a new folder"),
     ):
         before = contents(folder)
         with pytest.raises(TorchcapsError, match=words):
-            fit(recipe(epochs=4), folder)
+            fit(recipe(epochs=2), folder)
         assert contents(folder) == before
 
 
@@ -486,6 +624,15 @@ def test_accuracy_is_the_share_of_right_answers() -> None:
     # The last batch is smaller and counts no more for it.
     assert accuracy(model, images, batch_size=3) == 5 / 7
     assert model.scale.grad is None
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+def test_ranks_count_every_image_once(ranks: int) -> None:
+    # Six in batches of two, then one; all of them are right.
+    pixels = nn.functional.one_hot(torch.arange(7) % 3, 3).float()[:, :, None, None]
+    images = ImageSet("seven", pixels, torch.arange(7) % 3, ("a", "b", "c"))
+    shares = [Batches(images, 2, rank=rank, ranks=ranks) for rank in range(ranks)]
+    assert sum(FIT._right(Brightest(), share) for share in shares) == 7
 
 
 def test_the_result_is_the_accuracy_of_the_saved_network(whole: Run) -> None:

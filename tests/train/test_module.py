@@ -31,13 +31,21 @@ def recipe(**changed: object) -> Recipe:
     return make_recipe(**fields | changed)
 
 
+def training(model: nn.Module, recipe: Recipe) -> Training:
+    return Training(model, recipe, steps_an_epoch=10)
+
+
 def logged_by(training: Training, step: str) -> dict[str, tuple[float, int]]:
     found = {}
 
     def log(name: str, value: Tensor, *, batch_size: int, **how: bool) -> None:
         found[name] = (value.item(), batch_size)
 
-    training.log = log
+    def log_dict(values: dict[str, Tensor], **how: int) -> None:
+        for name, value in values.items():
+            log(name, value, **how)
+
+    training.log_dict = log_dict
     # Three images of two grey pixels each; labels 0, 0, 1.
     batch = Batch(torch.full((3, 1, 1, 2), 0.5), torch.tensor([0, 0, 1]))
     loss = getattr(training, step)(batch, 0)
@@ -55,8 +63,12 @@ def test_the_loss_is_margin_plus_weighted_reconstruction(step, before, draws) ->
     margin = (0.18 + 0.18 + 0.44) / 3
     # Two pixels off by 0.5 each: 0.5.
     expected = margin + (0.01 * 0.5 if draws else 0)
-    logged = logged_by(Training(model, recipe()), step)
-    assert set(logged) == {f"{before}loss", f"{before}accuracy"}
+    logged = logged_by(training(model, recipe()), step)
+    parts = {"classification_loss", "reconstruction_loss"} if draws and not before else set()
+    assert set(logged) == {f"{before}loss", f"{before}accuracy"} | parts
+    if parts:
+        assert logged["classification_loss"] == (pytest.approx(margin, abs=1e-6), 3)
+        assert logged["reconstruction_loss"] == (pytest.approx(0.01 * 0.5), 3)
     assert logged[f"{before}loss"] == (pytest.approx(expected, abs=1e-6), 3)
     assert logged[f"{before}accuracy"] == (pytest.approx(2 / 3), 3)
     # The decoder is told the label: it draws the right class, not the longest.
@@ -70,13 +82,13 @@ def test_the_loss_is_margin_plus_weighted_reconstruction(step, before, draws) ->
     [("logits", 0.59814, 0.79814), ("independent_logits", 1.32843, 1.52843)],
 )
 def test_the_loss_fits_what_the_scores_are(scores_are, zero, one) -> None:
-    logged = logged_by(Training(Fixed(False, scores_are), recipe()), "training_step")
+    logged = logged_by(training(Fixed(False, scores_are), recipe()), "training_step")
     assert logged["loss"] == (pytest.approx((2 * zero + one) / 3, abs=1e-5), 3)
 
 
 def test_the_optimiser_is_adam_at_the_rate_of_the_recipe() -> None:
     model = Fixed(False)
-    optimiser = Training(model, recipe(learning_rate=0.25)).configure_optimizers()
+    optimiser = training(model, recipe(learning_rate=0.25)).configure_optimizers()["optimizer"]
     assert type(optimiser) is torch.optim.Adam
     before = model.lengths.detach().clone()
     model.lengths.grad = torch.tensor([3.0, -0.01])
@@ -92,7 +104,7 @@ def test_each_step_draws_numbers_of_its_own_whatever_was_drawn_before(
     def drawn(seed: int, step: int) -> float:
         monkeypatch.setattr(Training, "global_step", step)
         torch.rand(seed + step + 1)
-        Training(Fixed(False), recipe(seed=seed)).on_train_batch_start((), 0)
+        training(Fixed(False), recipe(seed=seed)).on_train_batch_start((), 0)
         return float(torch.rand(()))
 
     moments = [(seed, step) for seed in range(3) for step in range(4)]

@@ -1,7 +1,17 @@
 """Training: a recipe in, a run folder out. Needs the extra [train]."""
 
 from torchcaps.train.fit import accuracy, fit
+from torchcaps.train.protocols import PROTOCOLS
 from torchcaps.train.recipe import Recipe, make_recipe, read_fields, read_recipe
 from torchcaps.train.run import Run
 
-__all__ = ["Recipe", "Run", "accuracy", "fit", "make_recipe", "read_fields", "read_recipe"]
+__all__ = [
+    "PROTOCOLS",
+    "Recipe",
+    "Run",
+    "accuracy",
+    "fit",
+    "make_recipe",
+    "read_fields",
+    "read_recipe",
+]

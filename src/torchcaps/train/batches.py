@@ -1,6 +1,7 @@
 """Batches in an order that depends on the seed and the epoch alone, so a run can be continued."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,45 +10,127 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from torchcaps.data import Batch, Images
 from torchcaps.train.seeds import ORDER, seed_of
 
-__all__ = ["loader"]
+__all__ = ["Batches", "held_on"]
 
 
-class _Shuffled(Sampler[Tensor]):
-    """Indices of whole batches. Lightning calls `set_epoch`."""
+class _Order(Sampler[tuple[int, Tensor]]):
+    """(epoch, indices) of whole batches. Lightning calls `set_epoch`."""
 
-    def __init__(self, count: int, batch_size: int, seed: int, shuffle: bool):
-        self.count, self.batch_size, self.seed, self.shuffle = count, batch_size, seed, shuffle
+    def __init__(self, count: int, size: int, seed: int | None):
+        self.count, self.size, self.seed = count, size, seed
         self.epoch = 0
+        # How many batches of the next epoch were taken before.
+        self.skip = 0
 
     def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
+        # What is not shuffled is looked at, not trained on: the same images every time.
+        self.epoch = 0 if self.seed is None else epoch
 
     def __len__(self) -> int:
-        return -(-self.count // self.batch_size)
+        return -(-self.count // self.size)
 
-    def __iter__(self) -> Iterator[Tensor]:
-        # A generator looks at the epoch when the first batch is wanted: on resuming, Lightning
-        # makes the iterator before it says which epoch it is.
+    def __iter__(self) -> Iterator[tuple[int, Tensor]]:
         order = torch.arange(self.count)
-        if self.shuffle:
+        if self.seed is not None:
             generator = torch.Generator().manual_seed(seed_of(self.seed, ORDER, self.epoch))
             order = torch.randperm(self.count, generator=generator)
-        yield from order.split(self.batch_size)
+        skip, self.skip = self.skip, 0
+        for index in order.split(self.size)[skip:]:
+            yield self.epoch, index
 
 
-class _Batches(Dataset[Batch]):
-    def __init__(self, images: Images):
-        self.images = images
+class Batches:
+    """The images in batches; the last may be smaller.
 
-    def __getitem__(self, index: Tensor) -> Batch:
-        return self.images.batch(index)
+    Without a seed they are those of epoch 0, in the order of the images; with one, those of the
+    epoch that `sampler.set_epoch` named, in an order that (seed, epoch) alone decides. With workers
+    they are made in so many processes beside this one, else here, where the images lie.
+
+    On several devices rank r takes the r-th slice of every batch. Where a batch has fewer images
+    than there are ranks, a rank without one takes the first as a stand-in, and `share` is 0.
+    """
+
+    # Lightning looks for one beside the sampler.
+    batch_sampler = None
+
+    def __init__(
+        self,
+        images: Images,
+        size: int,
+        *,
+        seed: int | None = None,
+        workers: int = 0,
+        rank: int = 0,
+        ranks: int = 1,
+    ):
+        self.images, self.size, self.workers = images, size, workers
+        self.rank, self.ranks = rank, ranks
+        self.sampler = _Order(len(images), size, seed)
+        # Batches of this epoch given out so far, and which part of the last one is this rank's.
+        self.given = 0
+        self.share = 1.0
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+    def __iter__(self) -> Iterator[Batch]:
+        # Workers start when the first batch is wanted: on resuming, Lightning makes the iterator
+        # before it says which epoch it is.
+        sliced = _Sliced(self.images, self.rank, self.ranks)
+        self.given = self.sampler.skip
+        here = map(sliced.__getitem__, self.sampler)
+        for share, batch in self._by_workers(sliced) if self.workers else here:
+            self.given, self.share = self.given + 1, share
+            yield batch
+
+    def seen(self) -> int:
+        """Images of this epoch in the batches given out so far, on all ranks."""
+        return min(self.given * self.size, len(self.images))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Lightning saves it, and hands it back when it goes on within an epoch."""
+        return {"given": self.given}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.given = self.sampler.skip = state["given"]
+
+    def _by_workers(self, sliced: "_Sliced") -> DataLoader[tuple[float, Batch]]:
+        # Its own generator, or making an iterator would draw from the global one and break
+        # resuming.
+        return DataLoader(
+            sliced,
+            sampler=self.sampler,
+            batch_size=None,
+            num_workers=self.workers,
+            pin_memory=torch.cuda.is_available(),
+            generator=torch.Generator().manual_seed(0),
+        )
 
 
-def loader(
-    images: Images, batch_size: int, *, seed: int = 0, shuffle: bool = False
-) -> DataLoader[Batch]:
-    """The images in batches; the last may be smaller."""
-    sampler = _Shuffled(len(images), batch_size, seed, shuffle)
-    # Its own generator, or making an iterator would draw from the global one and break resuming.
-    generator = torch.Generator().manual_seed(0)
-    return DataLoader(_Batches(images), sampler=sampler, batch_size=None, generator=generator)
+def held_on(images: Images, device: torch.device) -> Images:
+    """The images on a GPU, if at least half of its memory stays free; else where they are."""
+    if device.type != "cuda":
+        return images
+    try:
+        there = images.to(device)
+    except torch.cuda.OutOfMemoryError:
+        return images
+    free, total = torch.cuda.mem_get_info(device)
+    if free >= total / 2:
+        return there
+    del there
+    torch.cuda.empty_cache()
+    return images
+
+
+class _Sliced(Dataset[tuple[float, Batch]]):
+    """What a rank makes of (epoch, indices): its share of the batch, as a number and as images."""
+
+    def __init__(self, images: Images, rank: int, ranks: int):
+        self.images, self.rank, self.ranks = images, rank, ranks
+
+    def __getitem__(self, at: tuple[int, Tensor]) -> tuple[float, Batch]:
+        epoch, index = at
+        own = index.tensor_split(self.ranks)[self.rank]
+        share = len(own) / len(index)
+        return share, self.images.batch(own if len(own) else index[:1], epoch)

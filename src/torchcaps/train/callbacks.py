@@ -1,49 +1,137 @@
-"""What happens between epochs: saving the state, writing metrics, telling how far it is."""
+"""What happens beside the steps: saving the state, writing metrics, telling how far it is."""
 
+import signal
+import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import lightning
 from lightning.pytorch.callbacks import Callback, Checkpoint
+from lightning.pytorch.loggers import Logger
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from torchcaps.errors import Interrupted
+from torchcaps.train.batches import Batches
+from torchcaps.train.partial import Sums, add, over_ranks, put, so_far
 from torchcaps.train.run import Run
 
 __all__ = ["SaveState", "ShowProgress"]
 
 
 class SaveState(Checkpoint):
-    """After every epoch: a row of metrics, then the state, each file replaced whole."""
+    """After every epoch: a row of metrics, then the state, each file replaced whole.
 
-    def __init__(self, run: Run):
-        self.run = run
+    Asked to stop, by SIGTERM or because `until` has come (a moment of `time.monotonic`), it lets
+    the step end, saves the state in the middle of the epoch, with what was measured so far, and
+    raises `Interrupted`. Validation is not cut off: it ends, and the epoch with it.
+    """
+
+    def __init__(self, run: Run, *, until: float | None = None, loggers: Sequence[Logger] = ()):
+        self.run, self.until, self.loggers = run, until, loggers
         self.started = 0.0
+        self.terminated = False
+        # What an earlier stretch saw of this epoch.
+        self.seconds = 0.0
+        self.sums: Sums = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seconds": self.seconds, "sums": self.sums}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.seconds, self.sums = state_dict["seconds"], state_dict["sums"]
+
+    def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
+        self.started = time.perf_counter()
+        for logger in self.loggers:
+            logger.log_hyperparams(self.run.recipe.model_dump())
+        # In place of Lightning's, which ends without saving; it puts back what was there before.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._on_sigterm)
 
     def on_train_epoch_start(self, trainer: lightning.Trainer, module: Any) -> None:
         self.started = time.perf_counter()
 
+    def on_train_batch_end(
+        self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if self.sums:
+            if trainer.is_global_zero:
+                put(trainer, add(so_far(trainer), self.sums))
+            self.sums = {}
+        # The last step of an epoch is followed by its end, and a state is saved there.
+        last = trainer.should_stop or batch_idx + 1 == trainer.num_training_batches
+        if not last and (why := self._why_stop(trainer)):
+            self.sums = over_ranks(trainer)
+            self.seconds += time.perf_counter() - self.started
+            self._save(trainer)
+            raise self._interrupted(why)
+
     def on_train_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
         epoch = trainer.current_epoch + 1
-        # A run killed between the two writes has a row more than its state knows of.
-        rows = [row for row in self.run.metrics() if row["epoch"] < epoch]
         measured = {name: float(value) for name, value in trainer.callback_metrics.items()}
-        seconds = round(time.perf_counter() - self.started, 3)
-        self.run.write_metrics([*rows, {"epoch": epoch, **measured, "seconds": seconds}])
+        seconds = self.seconds + time.perf_counter() - self.started
+        if trainer.is_global_zero:
+            # A run killed between the two writes has a row more than its state knows of.
+            rows = [row for row in self.run.metrics() if row["epoch"] < epoch]
+            row = {**measured, "seconds": round(seconds, 3)}
+            self.run.write_metrics([*rows, {"epoch": epoch, **row}])
+            for logger in self.loggers:
+                logger.log_metrics(row, step=epoch)
+                logger.save()
+        self.seconds = 0.0
+        self._save(trainer)
+        if why := self._why_stop(trainer):
+            raise self._interrupted(why)
+
+    def teardown(self, trainer: lightning.Trainer, module: Any, stage: str) -> None:
+        for logger in self.loggers:
+            logger.finalize("success")
+
+    def on_exception(
+        self, trainer: lightning.Trainer, module: Any, exception: BaseException
+    ) -> None:
+        for logger in self.loggers:
+            logger.finalize("failed")
+
+    def _why_stop(self, trainer: lightning.Trainer) -> str:
+        """Empty, or the reason that any rank has: all of them stop after the same step."""
+        agreed = trainer.strategy.reduce_boolean_decision
+        if agreed(self.terminated, all=False):
+            return "training was told to stop"
+        if self.until is not None and agreed(time.monotonic() >= self.until, all=False):
+            return "the time budget is used up"
+        return ""
+
+    def _interrupted(self, why: str) -> Interrupted:
+        return Interrupted(f"{why}; the same command continues {self.run.folder} from where it is.")
+
+    def _on_sigterm(self, *_: Any) -> None:
+        self.terminated = True
+
+    def _save(self, trainer: lightning.Trainer) -> None:
         partial = self.run.state_file.with_suffix(".partial")
+        # All ranks take part, the first one writes.
         trainer.save_checkpoint(partial)
-        partial.replace(self.run.state_file)
+        if trainer.is_global_zero:
+            partial.replace(self.run.state_file)
 
 
 class ShowProgress(Callback):
     """A bar with images a second and time left, and one line an epoch, all on standard error."""
 
-    def __init__(self, label: str, images: int, batch_size: int):
-        self.label = label
-        self.images = images
-        self.batch_size = batch_size
+    def __init__(self, label: str, batches: Batches):
+        self.label, self.batches = label, batches
         # Plain lines, whatever a label holds.
-        self.console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+        self.console = Console(
+            stderr=True,
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+            # Several devices are one run.
+            quiet=batches.rank > 0,
+        )
         self.bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
@@ -54,25 +142,35 @@ class ShowProgress(Callback):
             transient=True,
             disable=not self.console.is_terminal,
         )
-        self.started = 0.0
+        # When this stretch of the epoch began, and how many of its images were seen before.
+        self.started, self.before = 0.0, 0
 
     def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
-        total = self.images * (trainer.max_epochs or 0)
-        done = self.images * trainer.current_epoch
-        if done:
+        images = len(self.batches.images)
+        total = images * (trainer.max_epochs or 0)
+        self.before = self.batches.seen()
+        done = images * trainer.current_epoch + self.before
+        if self.before:
+            self.console.print(
+                f"{self.label}: continuing in epoch {trainer.current_epoch + 1} after "
+                f"{self.before} of {images} images"
+            )
+        elif done:
             self.console.print(f"{self.label}: continuing after epoch {trainer.current_epoch}")
         self.task = self.bar.add_task(self.label, total=total, completed=done, rate=0.0)
         self.bar.start()
+        self.started = time.perf_counter()
 
     def on_train_epoch_start(self, trainer: lightning.Trainer, module: Any) -> None:
-        self.started = time.perf_counter()
+        self.started, self.before = time.perf_counter(), 0
 
     def on_train_batch_end(
         self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        seen = batch_idx * self.batch_size + len(batch.labels)
-        rate = seen / (time.perf_counter() - self.started)
-        self.bar.update(self.task, advance=len(batch.labels), rate=rate)
+        seen = self.batches.seen()
+        rate = (seen - self.before) / (time.perf_counter() - self.started)
+        done = len(self.batches.images) * trainer.current_epoch + seen
+        self.bar.update(self.task, completed=done, rate=rate)
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
         metrics = trainer.callback_metrics
@@ -84,4 +182,9 @@ class ShowProgress(Callback):
         )
 
     def teardown(self, trainer: lightning.Trainer, module: Any, stage: str) -> None:
+        self.bar.stop()
+
+    def on_exception(
+        self, trainer: lightning.Trainer, module: Any, exception: BaseException
+    ) -> None:
         self.bar.stop()

@@ -6,23 +6,39 @@ import os
 import pickle
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import lightning
 import torch
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.loggers import Logger
 from torch import nn
 
-from torchcaps.data import ImageSet, load
+from torchcaps.data import Images, augmented, load
 from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.models import create_model, save
-from torchcaps.train.batches import loader
+from torchcaps.models import load as load_model
+from torchcaps.train.batches import Batches, held_on
 from torchcaps.train.callbacks import SaveState, ShowProgress
+from torchcaps.train.correct import correct
+from torchcaps.train.measures import Measures
 from torchcaps.train.module import Training
-from torchcaps.train.recipe import Recipe
+from torchcaps.train.ranks import MeanOfAll, Ranks, join
+from torchcaps.train.recipe import Precision, Recipe
 from torchcaps.train.run import Run, write_whole
-from torchcaps.train.seeds import HOLD_OUT, WEIGHTS, seed_of
+from torchcaps.train.seeds import AUGMENT, HOLD_OUT, WEIGHTS, seed_of
+from torchcaps.train.stopping import KeepBest, StopAtAccuracy, StopWithoutProgress
 
 __all__ = ["accuracy", "fit"]
+
+# Lightning's words: weights and sums stay in float32.
+PRECISIONS: dict[Precision, Any] = {
+    "float32": "32-true",
+    "bfloat16": "bf16-mixed",
+    "float16": "16-mixed",
+}
 
 
 def fit(
@@ -31,40 +47,97 @@ def fit(
     *,
     root: str | os.PathLike[str] | None = None,
     label: str | None = None,
+    workers: int = 0,
+    time_budget: float | None = None,
+    loggers: Sequence[Logger] = (),
 ) -> Run:
     """Train, validate on images held out of the training set, test once, and save.
 
-    `root` is where the data lies, for data sets that are files; `label` names the run in the
-    progress. A finished run is returned as it is.
+    A finished run is returned as it is; with more epochs in an otherwise equal recipe it goes on.
+    Started by torchrun or srun, one process a device, all of them train one network: they share
+    every batch and give what one device would give, but for rounding.
+
+    root: where the data lies, for data sets that are files.
+    label: names the run in the progress.
+    workers: processes that make batches. With none they are made on the device itself, where the
+        images lie too if at least half of its memory stays free. The weights are the same.
+    time_budget: seconds, counted from this call. Past them the run saves its state after the step
+        it is at and raises `Interrupted`, as it does at SIGTERM; the same call continues it.
+    loggers: Lightning's; each epoch's row of metrics goes to them too.
     """
+    until = None if time_budget is None else time.monotonic() + time_budget
+    if workers < 0 or (time_budget is not None and time_budget <= 0):
+        raise TorchcapsError(
+            f"workers must be 0 or more and time_budget above 0 seconds, but came as {workers} and "
+            f"{time_budget}."
+        )
+    ranks = join()
     run = Run(Path(out))
-    run.check(recipe)
-    if run.is_done:
+    if ranks.first_does(lambda: run.is_finished(recipe)):
         return run
     images = load(recipe.data, split="train", root=root)
+    training: Images
     training, validation = images.hold_out(
         share=recipe.validation_share, seed=seed_of(recipe.seed, HOLD_OUT)
     )
     model = initial_model(recipe, images)
     # Only now, so that a recipe that cannot be trained leaves no folder behind.
-    run.begin(recipe, images.digest())
+    digest = images.digest()
+    ranks.first_does(lambda: run.begin(recipe, digest))
+    early: list[Callback] = []
+    stop = None
+    if recipe.stop_at is not None:
+        judged = validation
+        if recipe.stop_on == "test":
+            judged = load(recipe.data, split="test", root=root)
+        stop = StopAtAccuracy(recipe, lambda: _judge(model, judged, ranks))
+        early.append(stop)
+    if recipe.patience is not None:
+        early.append(StopWithoutProgress(recipe.patience))
+    if recipe.keep == "best":
+        early.append(KeepBest(run.best_file))
+    if recipe.augment is not None:
+        training = augmented(training, recipe.augment, seed_of(recipe.seed, AUGMENT))
+    training_batches, validation_batches = (
+        Batches(
+            each if workers else held_on(each, ranks.device),
+            recipe.batch_size,
+            seed=seed,
+            workers=workers,
+            rank=ranks.rank,
+            ranks=ranks.count,
+        )
+        for each, seed in ((training, recipe.seed), (validation, None))
+    )
+    callbacks = [
+        ShowProgress(label or recipe.model, training_batches),
+        Measures(validation_batches.images),
+        *early,
+        SaveState(run, until=until, loggers=loggers),
+    ]
     started = time.perf_counter()
-    _train(recipe, run, model, training, validation, label or recipe.model)
+    _train(recipe, run, model, training_batches, validation_batches, ranks, callbacks)
     seconds = time.perf_counter() - started
-    save(model, run.model_file)
+    if recipe.keep == "best":
+        model.load_state_dict(load_model(run.best_file).state_dict())
+    ranks.first_does(lambda: save(model, run.model_file))
     test = load(recipe.data, split="test", root=root)
     result = {
-        "test_accuracy": accuracy(model, test),
+        "test_accuracy": _judge(model.to(ranks.device), test, ranks),
         "test_images": len(test),
         "training_images": len(training),
-        "digests": {"train": images.digest(), "test": test.digest()},
+        "class_names": list(images.class_names),
+        "brightness": _brightness(images),
+        "digests": {"train": digest, "test": test.digest()},
         "seconds_of_last_stretch": round(seconds, 1),
     }
-    write_whole(run.result_file, json.dumps(result, indent=2))
+    if stop is not None:
+        result["stop"] = {"at": recipe.stop_at, "on": recipe.stop_on, **stop.seen}
+    ranks.first_does(lambda: write_whole(run.result_file, json.dumps(result, indent=2)))
     return run
 
 
-def initial_model(recipe: Recipe, images: ImageSet) -> nn.Module:
+def initial_model(recipe: Recipe, images: Images) -> nn.Module:
     """The network before training: a function of the recipe alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of(recipe.seed, WEIGHTS))
@@ -76,16 +149,38 @@ def initial_model(recipe: Recipe, images: ImageSet) -> nn.Module:
         )
 
 
+def accuracy(model: nn.Module, images: Images, *, batch_size: int = 256) -> float:
+    """Share of images that the network gets right; see `correct`."""
+    return _right(model, Batches(images, batch_size)) / len(images)
+
+
+def _judge(model: nn.Module, images: Images, ranks: Ranks) -> float:
+    """The accuracy, found by all ranks together."""
+    batches = Batches(images, 256, rank=ranks.rank, ranks=ranks.count)
+    return ranks.total(_right(model, batches)) / len(images)
+
+
 @torch.no_grad()
-def accuracy(model: nn.Module, images: ImageSet, *, batch_size: int = 256) -> float:
-    """Share of images whose highest score is their label."""
+def _right(model: nn.Module, batches: Batches) -> int:
+    """How many images of this rank's the network gets right."""
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    was_training = model.training
     model.eval()
     right = 0
-    for pixels, labels, _ in loader(images, batch_size):
-        scores = model(pixels.to(device)).scores
-        right += int((scores.argmax(-1).cpu() == labels).sum())
-    return right / len(images)
+    for pixels, labels, _ in batches:
+        if batches.share:
+            right += int(correct(model(pixels.to(device)), labels.to(device)).sum())
+    model.train(was_training)
+    return right
+
+
+def _brightness(images: Images) -> dict[str, float]:
+    """How bright images are on average, and how much that varies, of some from all over the set:
+    a picture far from it is nothing the network knows."""
+    count = min(len(images), 1000)
+    some = torch.linspace(0, len(images) - 1, count).round().long()
+    each = images.batch(some).pixels.flatten(1).double().mean(1)
+    return {"mean": float(each.mean()), "std": float(each.std(correction=0))}
 
 
 def _state_of(run: Run) -> Path | None:
@@ -104,35 +199,41 @@ def _state_of(run: Run) -> Path | None:
 
 
 def _train(
-    recipe: Recipe, run: Run, model: nn.Module, training: ImageSet, validation: ImageSet, label: str
+    recipe: Recipe,
+    run: Run,
+    model: nn.Module,
+    training: Batches,
+    validation: Batches,
+    ranks: Ranks,
+    callbacks: list[Callback],
 ) -> None:
+    if ranks.count > 1:
+        # First, for the others look at the means.
+        callbacks = [MeanOfAll(training, validation), *callbacks]
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    with warnings.catch_warnings(), torch.random.fork_rng():
-        # Images are in memory: workers would only copy them.
-        warnings.filterwarnings("ignore", ".*does not have many workers.*")
+    with warnings.catch_warnings(), torch.random.fork_rng(ranks.generators):
         # Lightning's own, of a torch name it has yet to replace.
         warnings.filterwarnings("ignore", ".*LeafSpec.*", FutureWarning)
+        # `MeanOfAll` does.
+        warnings.filterwarnings("ignore", ".*It is recommended to use .self.log.*sync_dist=True.*")
         trainer = lightning.Trainer(
+            **ranks.devices(),
             max_epochs=recipe.epochs,
-            accelerator="auto",
-            devices=1,
+            precision=PRECISIONS[recipe.precision],
             logger=False,
             enable_checkpointing=True,
             enable_progress_bar=False,
             enable_model_summary=False,
             num_sanity_val_steps=0,
             use_distributed_sampler=False,
-            callbacks=[
-                ShowProgress(label, len(training), recipe.batch_size),
-                SaveState(run),
-            ],
+            callbacks=callbacks,
         )
         state = _state_of(run)
         try:
             trainer.fit(
-                Training(model, recipe),
-                loader(training, recipe.batch_size, seed=recipe.seed, shuffle=True),
-                loader(validation, recipe.batch_size),
+                Training(model, recipe, steps_an_epoch=len(training)),
+                training,
+                validation,
                 ckpt_path=state,
                 weights_only=True,
             )
@@ -141,6 +242,6 @@ def _train(
             if not trainer.interrupted:
                 raise
             raise Interrupted(
-                f"training was interrupted; the same command continues {run.folder} after its last "
-                f"whole epoch."
+                f"training was interrupted; the same command continues {run.folder} from where it "
+                f"was last saved."
             ) from None

@@ -5,23 +5,39 @@ import json
 import math
 import os
 import tomllib
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
-from torchcaps.data import SOURCES
+from torchcaps.data import AUGMENTATIONS, SOURCES
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.models import MODELS
+from torchcaps.train.protocols import PROTOCOLS
 
 __all__ = ["Recipe", "make_recipe", "read_fields", "read_recipe"]
+
+
+# Told by name, so that a recipe says what is meant and a wrong word lists the right ones.
+Loss = Literal["auto", "margin", "spread", "cross_entropy", "binary"]
+Optimiser = Literal["adam", "adamw", "sgd"]
+Schedule = Literal["constant", "steps", "exponential", "cosine"]
+Precision = Literal["float32", "bfloat16", "float16"]
 
 
 class Recipe(BaseModel):
     """One training run, but for where its files lie.
 
-    Training is Adam on the loss that fits the network's scores (margin loss for lengths,
-    cross-entropy for logits) plus reconstruction, validated on a share of the training images.
+    Fields that have no part in what the others choose are taken at their defaults only, so that a
+    recipe never says what is not done.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
@@ -31,8 +47,33 @@ class Recipe(BaseModel):
     options: dict[str, Any] = {}
     epochs: int = Field(3, ge=1)
     batch_size: int = Field(128, ge=1)
-    learning_rate: float = Field(1e-3, gt=0)
+    # What is done to training images, freshly drawn in every epoch; a name of
+    # data.AUGMENTATIONS.
+    augment: str | None = None
+    # "auto" is margin loss for lengths, cross-entropy for logits, binary for independent logits.
+    loss: Loss = "auto"
+    # Updates over which the margin of the spread loss grows from 0.2 to 0.9 and beyond.
+    spread_steps: int = Field(500_000, ge=1)
     reconstruction_weight: float = Field(0.0005, ge=0)
+    optimiser: Optimiser = "adam"
+    learning_rate: float = Field(1e-3, gt=0)
+    momentum: float = Field(0.0, ge=0, lt=1)
+    weight_decay: float = Field(0.0, ge=0)
+    # "steps" multiplies by `decay` after each epoch in `milestones`; "exponential" does so after
+    # every epoch, or after every `decay_every` updates; "cosine" falls to nothing at the end.
+    schedule: Schedule = "constant"
+    decay: float = Field(1.0, gt=0, le=1)
+    decay_every: int | None = Field(None, ge=1)
+    milestones: tuple[int, ...] = ()
+    precision: Precision = "float32"
+    # Stop at the first of the checks, every `stop_every` updates, at which this accuracy is there.
+    stop_at: float | None = Field(None, gt=0, le=1)
+    stop_on: Literal["validation", "test"] = "validation"
+    stop_every: int = Field(100, ge=1)
+    # Stop after so many epochs without a lower validation loss.
+    patience: int | None = Field(None, ge=1)
+    # Which weights are saved: of the last epoch, or of that with the lowest validation loss.
+    keep: Literal["last", "best"] = "last"
     validation_share: float = Field(0.1, gt=0, lt=1)
     seed: int = Field(0, ge=0, lt=2**32)
 
@@ -50,6 +91,13 @@ class Recipe(BaseModel):
             raise ValueError(f"{name!r} is unknown; {nearest(name, SOURCES)}")
         return name
 
+    @field_validator("augment")
+    @classmethod
+    def _known_augmentation(cls, name: str | None) -> str | None:
+        if name is not None and name not in AUGMENTATIONS:
+            raise ValueError(f"{name!r} is unknown; {nearest(name, AUGMENTATIONS)}")
+        return name
+
     @field_validator("options")
     @classmethod
     def _plain_options(cls, options: dict[str, Any]) -> dict[str, Any]:
@@ -61,17 +109,53 @@ class Recipe(BaseModel):
                 )
         return options
 
+    @field_validator("milestones", mode="before")
+    @classmethod
+    def _list_is_fine(cls, milestones: Any) -> Any:
+        return tuple(milestones) if isinstance(milestones, list) else milestones
+
+    @model_validator(mode="after")
+    def _nothing_idle(self) -> Self:
+        """Every field that is set is one that the others make use of."""
+        rules = [
+            ("momentum", self.optimiser == "sgd", 'optimiser = "sgd"'),
+            ("decay", self.schedule in ("steps", "exponential"), "steps or exponential schedule"),
+            ("decay_every", self.schedule == "exponential", 'schedule = "exponential"'),
+            ("milestones", self.schedule == "steps", 'schedule = "steps"'),
+            ("spread_steps", self.loss == "spread", 'loss = "spread"'),
+            ("stop_on", self.stop_at is not None, "stop_at"),
+            ("stop_every", self.stop_at is not None, "stop_at"),
+        ]
+        for name, used, needs in rules:
+            if not used and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name} is of use with {needs} only; leave it out")
+        if self.schedule == "steps" and not self.milestones:
+            raise ValueError('schedule = "steps" needs milestones, the epochs to decay after')
+        if any(b <= a for a, b in pairwise((0, *self.milestones))):
+            raise ValueError("milestones must be epochs from 1 up, each later than the last")
+        if self.schedule in ("steps", "exponential") and self.decay == 1:
+            raise ValueError(f'schedule = "{self.schedule}" needs decay below 1, for example 0.1')
+        return self
+
     def digest(self) -> str:
         """Twelve characters that change when anything in the recipe does."""
         in_order = self.model_copy(update={"options": dict(sorted(self.options.items()))})
         return hashlib.sha256(in_order.model_dump_json().encode()).hexdigest()[:12]
 
 
-def make_recipe(**fields: Any) -> Recipe:
+def make_recipe(*, protocol: str | None = None, **fields: Any) -> Recipe:
     """A recipe of its fields; everything wrong with them in one sentence.
+
+    protocol: a name of PROTOCOLS; it fills in what is not given.
 
     >>> make_recipe(model="mitterreiter_5x16", data="part-whole", epochs=5)
     """
+    if protocol is not None:
+        if protocol not in PROTOCOLS:
+            raise TorchcapsError(
+                f"protocol {protocol!r} is unknown; {nearest(str(protocol), PROTOCOLS)}."
+            )
+        fields = {**PROTOCOLS[protocol], **fields}
     for field in fields:
         if field not in Recipe.model_fields:
             raise TorchcapsError(

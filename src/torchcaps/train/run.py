@@ -4,6 +4,7 @@ recipe.json         what is trained
 environment.json    versions, machine, command
 metrics.jsonl       one line an epoch
 state.ckpt          everything needed to go on
+best.safetensors    the network of the best epoch, where the recipe keeps that
 model.safetensors   the network, once training is done
 result.json         accuracy on the test images, looked at once, at the end
 """
@@ -56,6 +57,11 @@ class Run:
         return self.folder / "model.safetensors"
 
     @property
+    def best_file(self) -> Path:
+        """The network of the best epoch so far, where a recipe keeps it."""
+        return self.folder / "best.safetensors"
+
+    @property
     def metrics_file(self) -> Path:
         return self.folder / "metrics.jsonl"
 
@@ -91,11 +97,17 @@ class Run:
             self.metrics_file, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
         )
 
+    def is_finished(self, recipe: Recipe) -> bool:
+        """Whether nothing is left to do. The folder must be free or hold this recipe, but that the
+        number of epochs may be raised."""
+        self.check(recipe)
+        return self.is_done and self.recipe == recipe
+
     def check(self, recipe: Recipe) -> None:
-        """Make sure that the folder is free, or holds this very recipe."""
+        """Make sure that the folder is free, or holds this recipe for at most as many epochs."""
         if self.recipe_file.is_file():
             old = self.recipe
-            if old != recipe:
+            if old != recipe and not _is_longer(recipe, old):
                 changed = "; ".join(
                     f"{name} {getattr(old, name)!r} there, {getattr(recipe, name)!r} here"
                     for name in Recipe.model_fields
@@ -116,8 +128,9 @@ class Run:
     def begin(self, recipe: Recipe, data: str) -> None:
         """Make the folder, or make sure that `data`, a digest, is what the run saw so far."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        # The recipe first: it is what makes the folder a run.
-        if not self.recipe_file.is_file():
+        # The recipe first: it is what makes the folder a run. A result must be that of its recipe.
+        if not self.recipe_file.is_file() or self.recipe != recipe:
+            self.result_file.unlink(missing_ok=True)
             write_whole(self.recipe_file, recipe.model_dump_json(indent=2))
         if not self.environment_file.is_file():
             seen = {**environment(), "training_images": data}
@@ -128,6 +141,16 @@ class Run:
                 f"{self.folder} was begun on other training images (digest "
                 f"{seen.get('training_images')}, now {data}); is --root another folder now?"
             )
+
+
+def _is_longer(recipe: Recipe, old: Recipe) -> bool:
+    """Whether it is the old one but for more epochs, and its first epochs are those of the old."""
+    return (
+        recipe.epochs > old.epochs
+        and recipe == old.model_copy(update={"epochs": recipe.epochs})
+        # It falls to nothing at the last epoch, whichever that is.
+        and recipe.schedule != "cosine"
+    )
 
 
 def _read_json(path: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,97 @@
+"""What an epoch tells of the capsules: how strongly each layer is pulled, which capsules are dead,
+how much the couplings depend on the image."""
+
+from typing import Any
+
+import lightning
+import torch
+from lightning.pytorch.callbacks import Callback
+from torch import Tensor, nn
+
+from torchcaps.analysis import Thresholds, capsule_layers, lengths
+from torchcaps.analysis.activity import dead_capsules
+from torchcaps.analysis.trace import last_coupling
+from torchcaps.data import Images
+from torchcaps.models.network import CapsuleNetwork
+
+__all__ = ["Measures"]
+
+# Enough for a mean over images; couplings of a convolutional layer fill megabytes an image.
+IMAGES, AT_ONCE = 128, 16
+
+
+class Measures(Callback):
+    """Logs gradient_norm/, dead_capsules/ and coupling_std/ with the name of the layer.
+
+    The norm is the mean over the epoch's updates; the others are of the first validation images.
+    """
+
+    def __init__(self, validation: Images):
+        self.validation = validation
+        self.norms: dict[str, Tensor] = {}
+        self.updates = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"norms": self.norms, "updates": self.updates}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.norms, self.updates = state_dict["norms"], state_dict["updates"]
+
+    def on_before_optimizer_step(
+        self, trainer: lightning.Trainer, module: Any, optimizer: Any
+    ) -> None:
+        self.updates += 1
+        for name, part in parts(module.model).items():
+            gradients = [p.grad for p in part.parameters() if p.grad is not None]
+            if gradients:
+                norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+                before = self.norms.get(name, torch.zeros_like(norm)).to(norm.device)
+                self.norms[name] = before + norm
+
+    def on_validation_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
+        for name, value in of_capsules(module.model, self.validation).items():
+            module.log(name, value, batch_size=1)
+
+    def on_train_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
+        for name, total in self.norms.items():
+            module.log(f"gradient_norm/{name}", total / self.updates, batch_size=1)
+        self.norms, self.updates = {}, 0
+
+
+def parts(model: nn.Module) -> dict[str, nn.Module]:
+    """The pieces of a network that have weights, each routed layer by itself."""
+    pieces = dict(model.named_children())
+    layers = pieces.pop("layers", None)
+    if isinstance(layers, nn.ModuleDict):
+        pieces |= dict(layers.items())
+    return {name: piece for name, piece in pieces.items() if any(True for _ in piece.parameters())}
+
+
+@torch.no_grad()
+def of_capsules(model: nn.Module, images: Images) -> dict[str, float]:
+    """dead_capsules/ and coupling_std/ by layer; nothing for a network without capsules."""
+    if not isinstance(model, CapsuleNetwork):
+        return {}
+    device = next(model.parameters()).device
+    length: dict[str, list[Tensor]] = {}
+    total: dict[str, Tensor] = {}
+    index = torch.arange(min(IMAGES, len(images)))
+    was_training = model.training
+    model.eval()
+    for some in index.split(AT_ONCE):
+        trace = model(images.batch(some).pixels.to(device), keep="last").trace
+        for name, capsules in capsule_layers(trace):
+            length.setdefault(name, []).append(lengths(capsules).float())
+        for layer in trace:
+            coupling = last_coupling(layer).double()  # [b, *p, i, j]
+            sums = torch.stack([coupling.sum(0), coupling.square().sum(0)])
+            total[layer.name] = total.get(layer.name, torch.zeros_like(sums)) + sums
+    model.train(was_training)
+    found = {
+        f"dead_capsules/{name}": float(dead_capsules(torch.cat(each), Thresholds()).sum())
+        for name, each in length.items()
+    }
+    for name, sums in total.items():
+        mean, square = sums / len(index)
+        found[f"coupling_std/{name}"] = float((square - mean.square()).clamp(min=0).sqrt().mean())
+    return found

@@ -1,0 +1,106 @@
+"""When to stop before the last epoch, and which weights to keep. All of it survives a restart."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning
+from lightning.pytorch.callbacks import Callback
+
+from torchcaps.models import save
+from torchcaps.train.recipe import Recipe
+
+__all__ = ["KeepBest", "StopAtAccuracy", "StopWithoutProgress"]
+
+# From this far below the target on, it is looked at between epochs too.
+NEAR = 0.01
+
+
+class StopAtAccuracy(Callback):
+    """Stop at the first check that finds `recipe.stop_at` or more.
+
+    Accuracy is checked after every epoch, and once it has come near the target after every
+    `recipe.stop_every` updates: within an epoch it may rise far above the target.
+    """
+
+    def __init__(self, recipe: Recipe, accuracy: Callable[[], float]):
+        assert recipe.stop_at is not None
+        self.target, self.every = recipe.stop_at, recipe.stop_every
+        self.accuracy = accuracy
+        self.near = False
+        # The last check, and whether it was the one.
+        self.seen: dict[str, Any] = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"near": self.near, "seen": self.seen}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.near, self.seen = state_dict["near"], state_dict["seen"]
+
+    def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
+        # Cut off after the last epoch and before its result was written.
+        trainer.should_stop = trainer.should_stop or bool(self.seen.get("reached"))
+
+    def on_train_batch_end(
+        self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if self.near and trainer.global_step % self.every == 0:
+            self._check(trainer)
+
+    def on_validation_end(self, trainer: lightning.Trainer, module: Any) -> None:
+        if self.seen.get("step") != trainer.global_step:
+            self._check(trainer)
+
+    def _check(self, trainer: lightning.Trainer) -> None:
+        accuracy = self.accuracy()
+        self.near = self.near or accuracy >= self.target - NEAR
+        reached = accuracy >= self.target
+        self.seen = {"accuracy": accuracy, "step": trainer.global_step, "reached": reached}
+        trainer.should_stop = trainer.should_stop or reached
+
+
+class StopWithoutProgress(Callback):
+    """Stop after `patience` epochs in which the validation loss did not fall below its lowest."""
+
+    def __init__(self, patience: int):
+        self.patience = patience
+        self.lowest = float("inf")
+        self.since = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"lowest": self.lowest, "since": self.since}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.lowest, self.since = state_dict["lowest"], state_dict["since"]
+
+    def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
+        trainer.should_stop = trainer.should_stop or self.since >= self.patience
+
+    def on_validation_end(self, trainer: lightning.Trainer, module: Any) -> None:
+        loss = float(trainer.callback_metrics["validation_loss"])
+        self.since = 0 if loss < self.lowest else self.since + 1
+        self.lowest = min(self.lowest, loss)
+        trainer.should_stop = trainer.should_stop or self.since >= self.patience
+
+
+class KeepBest(Callback):
+    """Write the network down whenever its validation loss is the lowest so far."""
+
+    def __init__(self, file: Path):
+        self.file = file
+        self.lowest = float("inf")
+        self.epoch = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"lowest": self.lowest, "epoch": self.epoch}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.lowest, self.epoch = state_dict["lowest"], state_dict["epoch"]
+
+    def on_validation_end(self, trainer: lightning.Trainer, module: Any) -> None:
+        loss = float(trainer.callback_metrics["validation_loss"])
+        if loss < self.lowest:
+            self.lowest, self.epoch = loss, trainer.current_epoch + 1
+            # The state is written later: cut off between the two, the same weights come again.
+            if trainer.is_global_zero:
+                save(module.model, self.file)

@@ -1,0 +1,143 @@
+"""SIGKILL at random moments, within writes too: every file stays readable, no bit is lost."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+
+from torchcaps.data import SOURCES
+from torchcaps.train import Run, make_recipe
+
+EPOCHS, KILLS = 40, 20
+
+# Imports once, then forks a process a line: FOLDER and how many bytes of a state it may write.
+NURSERY = """
+import os, signal, sys
+from pathlib import Path
+import torch
+from torchcaps.data import SOURCES, PartWholeSpec, part_whole
+from torchcaps.train import callbacks, fit, read_recipe
+
+torch.set_num_threads(1)
+SOURCES["tiny"] = lambda split, root: part_whole(
+    split, {"train": 48, "test": 12}[split], spec=PartWholeSpec(size=20)
+)
+recipe = read_recipe(sys.argv[1])
+save = callbacks.lightning.Trainer.save_checkpoint
+
+def train(out, most):
+    def save_and_die(self, path):
+        save(self, path)
+        os.truncate(path, min(most, os.path.getsize(path)))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if most >= 0:
+        callbacks.lightning.Trainer.save_checkpoint = save_and_die
+    fit(recipe, out)
+
+print("ready", flush=True)
+for line in sys.stdin:
+    out, most = line.split()
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            train(out, int(most))
+            code = 0
+        finally:
+            os._exit(code)
+    print(pid, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+"""
+
+
+class Nursery:
+    def __init__(self, folder: Path):
+        script, recipe = folder / "nursery.py", folder / "recipe.json"
+        script.write_text(NURSERY)
+        fields = {"model": "peer_sign_dynamic", "data": "tiny", "batch_size": 16}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(SOURCES, "tiny", lambda split, root: None)
+            recipe.write_text(make_recipe(**fields, epochs=EPOCHS).model_dump_json())
+        self.process = subprocess.Popen(
+            [sys.executable, str(script), str(recipe)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+
+    def read(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def train(self, out: Path, *, kill_after: float | None = None, most: int = -1) -> int:
+        """Train in a process; how it ended."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{out} {most}\n")
+        self.process.stdin.flush()
+        pid = int(self.read())
+        if kill_after is not None:
+            time.sleep(kill_after)
+            os.kill(pid, signal.SIGKILL)
+        return int(self.read())
+
+
+@pytest.fixture
+def nursery(tmp_path: Path) -> Iterator[Nursery]:
+    nursery = Nursery(tmp_path)
+    with nursery.process:
+        assert nursery.read() == "ready"
+        yield nursery
+
+
+def assert_readable(folder: Path) -> None:
+    for file in folder.iterdir():
+        if file.suffix == ".json":
+            json.loads(file.read_text())
+        elif file.suffix == ".jsonl":
+            lines = file.read_text().splitlines()
+            assert [json.loads(line)["epoch"] for line in lines] == list(range(1, len(lines) + 1))
+        elif file.suffix == ".ckpt":
+            torch.load(file, weights_only=True)
+        elif file.suffix == ".safetensors":
+            safetensors.torch.load_file(file)
+        else:
+            assert file.suffix == ".partial", file.name
+
+
+@pytest.mark.slow
+def test_twenty_kills_at_random_moments_change_no_bit(nursery: Nursery, tmp_path: Path) -> None:
+    draw = random.Random(0)
+    whole, run = Run(tmp_path / "whole"), Run(tmp_path / "killed")
+    began = time.perf_counter()
+    assert nursery.train(whole.folder) == 0
+    an_epoch = (time.perf_counter() - began) / EPOCHS
+    size = whole.state_file.stat().st_size
+    for kill in range(KILLS):
+        if kill % 4 == 3:
+            ended = nursery.train(run.folder, most=draw.randrange(size + 1))
+        else:
+            ended = nursery.train(run.folder, kill_after=draw.uniform(0, 3 * an_epoch))
+        assert ended == -signal.SIGKILL
+        if run.folder.exists():
+            assert_readable(run.folder)
+    # It came on, and there was something left to do.
+    assert 0 < len(run.metrics()) < EPOCHS
+    assert not run.is_done
+    assert nursery.train(run.folder) == 0
+    assert run.model_file.read_bytes() == whole.model_file.read_bytes()
+    for rows in zip(run.metrics(), whole.metrics(), strict=True):
+        one, two = ({**row, "seconds": 0} for row in rows)
+        assert one == two
+    assert run.result()["test_accuracy"] == whole.result()["test_accuracy"]

@@ -1,0 +1,107 @@
+"""The terms of a loss added up by hand: which loss the scores get, and which images are drawn."""
+
+import math
+
+import pytest
+import torch
+
+from told import text_of
+from torchcaps.data import Batch
+from torchcaps.train import make_recipe
+from torchcaps.train.loss import loss_parts
+from torchcaps.types import Output
+
+GREY = torch.full((1, 1, 1, 2), 0.5)
+
+
+def recipe(**fields):
+    return make_recipe(**{"model": "capsnet", "data": "mnist"} | fields)
+
+
+def classification(scores, labels, *, scores_are="lengths", step=0, **fields):
+    out = Output(torch.tensor([scores]), scores_are)
+    parts = loss_parts(recipe(**fields), out, Batch(GREY, torch.tensor([labels])), step)
+    assert set(parts) == {"classification_loss"}
+    return parts["classification_loss"].item()
+
+
+def test_margin_loss_of_two_objects():
+    # There: (0.9 − 0.5)² + (0.9 − 0.7)²; not there: 0.5 (0.3 − 0.1)².
+    assert classification([0.5, 0.7, 0.3], [1, 0]) == pytest.approx(0.16 + 0.04 + 0.02)
+
+
+def test_margin_loss_of_a_class_named_twice():
+    expected = 0.16 + 0.5 * (0.6**2 + 0.2**2)
+    assert classification([0.5, 0.7, 0.3], [0, 0]) == pytest.approx(expected)
+
+
+def test_binary_loss_of_two_objects_by_independent_logits():
+    expected = math.log1p(math.exp(-1)) + math.log1p(math.exp(2)) + math.log1p(math.exp(-3))
+    found = classification([1.0, 2.0, 3.0], [0, 2], scores_are="independent_logits")
+    assert found == pytest.approx(expected)
+
+
+def test_binary_loss_asked_for_by_name_takes_logits_one_by_one():
+    expected = math.log1p(math.exp(-1)) + math.log1p(math.exp(2))
+    found = classification([1.0, 2.0], 0, scores_are="logits", loss="binary")
+    assert found == pytest.approx(expected)
+
+
+def test_cross_entropy_asked_for_by_name_takes_lengths_as_logits():
+    found = classification([0.2, 0.2], 1, loss="cross_entropy")
+    assert found == pytest.approx(math.log(2))
+
+
+# The margin is 0.2 + 0.79 σ(min(10, t / 50,000 − 4)) for t of 500,000 updates.
+@pytest.mark.parametrize(
+    ("step", "spread_steps", "margin"),
+    [(0, 500_000, 0.214209), (200, 500, 0.595), (500, 500, 0.988047), (200_000, 500_000, 0.595)],
+)
+def test_the_margin_of_the_spread_loss_grows_with_the_updates(step, spread_steps, margin):
+    # The true class leads by 0.1 and by 0.2.
+    expected = sum(max(0, margin - lead) ** 2 for lead in (0.1, 0.2))
+    found = classification([0.5, 0.4, 0.3], 0, step=step, loss="spread", spread_steps=spread_steps)
+    assert found == pytest.approx(expected, abs=2e-6)
+
+
+@pytest.mark.parametrize("loss", ["margin", "spread"])
+def test_losses_of_lengths_refuse_logits(loss):
+    words = text_of(lambda: classification([1.0, 2.0], 0, scores_are="logits", loss=loss))
+    assert words == (
+        f'loss = "{loss}" judges lengths from 0 to 1, but capsnet scores by logits; leave loss at '
+        f'"auto".'
+    )
+
+
+@pytest.mark.parametrize("loss", ["spread", "cross_entropy"])
+def test_losses_of_one_object_refuse_two(loss):
+    assert text_of(lambda: classification([0.1, 0.2], [0, 1], loss=loss)) == (
+        f'loss = "{loss}" knows one object an image, but mnist labels several; take "margin" or '
+        f'"binary".'
+    )
+
+
+def drawn(reconstruction, batch):
+    out = Output(torch.tensor([[0.9, 0.1]]), "lengths", None, reconstruction)
+    parts = loss_parts(recipe(reconstruction_weight=0.1), out, batch, 0)
+    assert parts["classification_loss"].item() == pytest.approx(0, abs=1e-12)
+    return parts["reconstruction_loss"].item()
+
+
+def test_each_object_is_compared_with_its_own_image():
+    alone = torch.tensor([[0.5, 0.0], [0.0, 1.0]]).reshape(1, 2, 1, 1, 2)
+    batch = Batch(GREY, torch.tensor([[0, 0]]), alone)
+    # Black is off by 0.25 in the first and by 1 in the second image.
+    assert drawn(torch.zeros_like(alone), batch) == pytest.approx(0.1 * 1.25)
+
+
+def test_a_decoder_of_all_classes_is_compared_with_the_whole_image():
+    batch = Batch(GREY, torch.tensor([[0, 0]]), torch.zeros(1, 2, 1, 1, 2))
+    assert drawn(torch.zeros(1, 1, 1, 2), batch) == pytest.approx(0.1 * 0.5)
+
+
+def test_sums_are_taken_in_float32_whatever_the_scores_come_in():
+    out = Output(torch.tensor([[0.9, 0.1]], dtype=torch.bfloat16), "lengths")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        parts = loss_parts(recipe(), out, Batch(GREY, torch.tensor([1])), 0)
+    assert parts["classification_loss"].dtype == torch.float32

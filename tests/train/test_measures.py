@@ -1,0 +1,79 @@
+"""What an epoch tells of the capsules, against numbers made in another way."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from torchcaps import create_model
+from torchcaps.analysis import capsule_activity, routing_dynamics
+from torchcaps.data import ImageSet
+from torchcaps.train.measures import Measures, of_capsules, parts
+
+
+def images(count, side=16):
+    generator = torch.Generator().manual_seed(1)
+    pixels = torch.rand(count, 1, side, side, generator=generator)
+    return ImageSet("tiny", pixels, torch.arange(count) % 3, ("a", "b", "c"))
+
+
+def network():
+    torch.manual_seed(0)
+    return create_model("mitterreiter_5x16", image=(1, 16, 16), n_classes=3, decoder=False)
+
+
+def test_capsules_are_measured_as_analysis_measures_them():
+    # More than one batch of images, and not a multiple of it.
+    data, model = images(37), network().train()
+    found = of_capsules(model, data)
+    assert model.training
+    with torch.no_grad():
+        trace = model.eval()(data.pixels(slice(None)), keep="last").trace
+    for layer in capsule_activity(trace).layers:
+        assert found[f"dead_capsules/{layer.name}"] == layer.cds
+    for layer in routing_dynamics(trace).layers:
+        expected = float(layer.std.mean())
+        assert found[f"coupling_std/{layer.name}"] == pytest.approx(expected, rel=1e-4)
+    assert len(found) == 5 + 4
+
+
+def test_couplings_that_never_change_have_no_deviation():
+    model = create_model(
+        "mitterreiter_5x16", image=(1, 16, 16), n_classes=3, decoder=False, routing="uniform"
+    )
+    found = of_capsules(model, images(20))
+    assert [v for name, v in found.items() if "std" in name] == [0.0] * 4
+
+
+def test_windows_are_measured_too():
+    model = create_model("matrix_capsnet", image=(1, 20, 20), n_classes=3)
+    found = of_capsules(model, images(5, side=20))
+    assert {name.split("/")[0] for name in found} == {"dead_capsules", "coupling_std"}
+
+
+def test_a_network_without_capsules_tells_nothing():
+    model = create_model("convnet_fc", image=(1, 16, 16), n_classes=3)
+    assert of_capsules(model, images(4)) == {}
+
+
+def test_gradients_are_averaged_over_the_updates_and_forgotten_with_the_epoch():
+    model = nn.Sequential(nn.Linear(2, 1, bias=False), nn.ReLU())
+    module = SimpleNamespace(model=model, logged={})
+    module.log = lambda name, value, **how: module.logged.update({name: float(value)})
+    measures = Measures(images(2))
+    for gradient in ([3.0, 4.0], [0.0, 1.0]):
+        model[0].weight.grad = torch.tensor([gradient])
+        measures.on_before_optimizer_step(None, module, None)
+        # Stopped and continued between two updates.
+        again = Measures(images(2))
+        again.load_state_dict(measures.state_dict())
+        measures = again
+    measures.on_train_epoch_end(None, module)
+    assert module.logged == {"gradient_norm/0": 3.0}
+    assert measures.state_dict() == {"norms": {}, "updates": 0}
+
+
+def test_routed_layers_are_parts_of_their_own():
+    model = create_model("capsnet")
+    assert list(parts(model)) == ["backbone", "primary", "decoder", "classes"]

@@ -1,0 +1,51 @@
+"""The papers' protocols, as printed."""
+
+import pytest
+
+from torchcaps.train import PROTOCOLS, make_recipe
+from torchcaps.train.optimiser import rate_factor
+
+MODEL = {"model": "capsnet"}
+
+
+@pytest.mark.parametrize("name", sorted(PROTOCOLS))
+def test_every_protocol_makes_a_recipe(name):
+    recipe = make_recipe(protocol=name, **{"data": "mnist", **PROTOCOLS[name], **MODEL})
+    for field, value in PROTOCOLS[name].items():
+        assert getattr(recipe, field) == value
+
+
+def test_what_is_given_wins_over_the_protocol():
+    recipe = make_recipe(protocol="peer", data="mnist", epochs=2, **MODEL)
+    assert (recipe.epochs, recipe.batch_size, recipe.learning_rate) == (2, 256, 1e-4)
+
+
+def test_a_protocol_may_bring_its_data():
+    assert make_recipe(protocol="tsai_dmm", **MODEL).data == "diverse-multi-mnist"
+
+
+# [tsai2020] A.2: 350 epochs, ten times slower after 150 and after 250.
+@pytest.mark.parametrize(("epoch", "rate"), [(0, 0.1), (149, 0.1), (150, 0.01), (250, 0.001)])
+def test_tsai_lowers_its_rate_twice(epoch, rate):
+    recipe = make_recipe(protocol="tsai_cifar", data="cifar10", **MODEL)
+    assert (recipe.epochs, recipe.optimiser) == (350, "sgd")
+    steps = 391
+    for step in (epoch * steps, epoch * steps + steps - 1):
+        assert recipe.learning_rate * rate_factor(recipe, step, steps) == pytest.approx(rate)
+
+
+def test_rem_decays_by_a_hundredth_an_epoch():
+    recipe = make_recipe(protocol="rem", data="mnist", **MODEL)
+    factors = [rate_factor(recipe, epoch * 10, 10) for epoch in (0, 1, 2)]
+    assert factors == pytest.approx([1, 0.99, 0.9801])
+
+
+def test_em_decays_every_20000_updates_whatever_an_epoch_is():
+    recipe = make_recipe(protocol="hinton_em", data="smallnorb", **MODEL)
+    factors = [rate_factor(recipe, step, 7) for step in (19_999, 20_000, 40_000)]
+    assert factors == pytest.approx([1, 0.96, 0.96**2])
+
+
+def test_who_stops_on_test_images_says_so():
+    on_test = {name for name, fields in PROTOCOLS.items() if fields.get("stop_on") == "test"}
+    assert on_test == {"gu_transfer", "rem_transfer"}

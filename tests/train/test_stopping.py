@@ -1,0 +1,113 @@
+"""Stopping early and keeping the best, by epochs told to the callbacks one by one."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from torchcaps import create_model, load
+from torchcaps.train import make_recipe
+from torchcaps.train.stopping import KeepBest, StopAtAccuracy, StopWithoutProgress
+
+
+def trainer(**fields):
+    first = {"should_stop": False, "global_step": 0, "is_global_zero": True, "current_epoch": 0}
+    return SimpleNamespace(**first | fields)
+
+
+def epochs(callback, losses, module=None):
+    """The state of the trainer after each epoch with one of these validation losses."""
+    run = trainer()
+    for epoch, loss in enumerate(losses):
+        run.current_epoch = epoch
+        run.callback_metrics = {"validation_loss": torch.tensor(loss)}
+        callback.on_validation_end(run, module)
+        yield run
+
+
+def test_patience_counts_epochs_since_the_lowest_loss():
+    losses = [3.0, 2.0, 2.5, 1.9, 1.9, 2.0, 1.0]
+    stopped = [run.should_stop for run in epochs(StopWithoutProgress(2), losses)]
+    # 1.9 again is no progress, so the sixth epoch is the second without.
+    assert stopped == [False, False, False, False, False, True, True]
+
+
+def test_patience_survives_a_restart():
+    before, after = StopWithoutProgress(3), StopWithoutProgress(3)
+    list(epochs(before, [1.0, 2.0, 2.0]))
+    after.load_state_dict(before.state_dict())
+    assert [run.should_stop for run in epochs(after, [1.5])] == [True]
+    run = trainer()
+    after.on_train_start(run, None)
+    assert run.should_stop
+
+
+def accuracy_stop(values, every=10):
+    recipe = make_recipe(model="capsnet", data="mnist", stop_at=0.95, stop_every=every)
+    left = list(values)
+    return StopAtAccuracy(recipe, lambda: left.pop(0)), left
+
+
+def test_accuracy_is_looked_at_between_epochs_once_it_is_near():
+    stop, left = accuracy_stop([0.5, 0.945, 0.94, 0.96])
+    run = trainer()
+
+    def epoch(first, last):
+        for step in range(first, last + 1):
+            run.global_step = step
+            stop.on_train_batch_end(run, None, None, None, 0)
+            if run.should_stop:
+                return step
+        stop.on_validation_end(run, None)
+        return None
+
+    assert epoch(1, 100) is None
+    assert left == [0.945, 0.94, 0.96]
+    # Near now, and at step 210 not there, at step 220 it is.
+    assert epoch(101, 200) is None
+    assert left == [0.94, 0.96]
+    assert epoch(201, 300) == 220
+    assert stop.seen == {"accuracy": 0.96, "step": 220, "reached": True}
+    # The epoch that is cut short ends with a validation: the same step is not looked at again.
+    stop.on_validation_end(run, None)
+    assert left == []
+
+
+def test_a_target_never_reached_says_what_was():
+    stop, _ = accuracy_stop([0.5, 0.94])
+    run = trainer()
+    for run.global_step in (100, 200):
+        stop.on_validation_end(run, None)
+    assert not run.should_stop
+    assert stop.seen == {"accuracy": 0.94, "step": 200, "reached": False}
+
+
+def test_a_run_cut_off_after_it_reached_its_target_does_not_go_on():
+    stop, _ = accuracy_stop([0.95])
+    stop.on_validation_end(trainer(global_step=7), None)
+    again, _ = accuracy_stop([])
+    again.load_state_dict(stop.state_dict())
+    run = trainer()
+    again.on_train_start(run, None)
+    assert run.should_stop
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_the_weights_of_the_lowest_loss_are_kept(tmp_path, writes):
+    model = create_model("peer_sign_dynamic")
+    module = SimpleNamespace(model=model)
+    file = tmp_path / "best.safetensors"
+    best = KeepBest(file)
+    kept = []
+    first = next(model.parameters())
+    for epoch, loss in enumerate([2.0, 1.0, 1.5, 1.0]):
+        with torch.no_grad():
+            first.fill_(epoch)
+        run = trainer(current_epoch=epoch, is_global_zero=writes)
+        run.callback_metrics = {"validation_loss": torch.tensor(loss)}
+        best.on_validation_end(run, module)
+        if writes:
+            kept.append(next(load(file).parameters()).flatten()[0].item())
+    assert kept == ([0.0, 1.0, 1.0, 1.0] if writes else [])
+    assert file.exists() == writes
+    assert best.state_dict() == {"lowest": 1.0, "epoch": 2}
