@@ -5,12 +5,15 @@ Data goes to standard output, talk to standard error. Exit codes: 0 done, 1 a fa
 """
 
 import json
+import re
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from torchcaps import cli_data
 from torchcaps.errors import Interrupted, TorchcapsError
 
 __all__ = ["app", "main"]
@@ -22,6 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.add_typer(cli_data.app, name="data")
 
 OptionList = Annotated[
     list[str] | None,
@@ -95,14 +99,39 @@ def train(
     batch_size: Annotated[int | None, typer.Option(help="Images a step.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Step size of Adam.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of weights and order.")] = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option(help="A paper's: gu, peer, tsai_cifar, rem, …; a wrong name lists all."),
+    ] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="FIELD=VALUE", help="Another field of the recipe; repeatable."
+        ),
+    ] = None,
+    workers: Annotated[
+        int, typer.Option(help="Processes that make batches; 0 makes them on the device itself.")
+    ] = 0,
+    time_budget: Annotated[
+        str | None,
+        typer.Option(help="8m, 90s, 1h30m: then the state is saved, and the same line goes on."),
+    ] = None,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write OUT/tensorboard too.")
+    ] = False,
 ) -> None:
     """Train a network, or continue a run.
 
-    Prints the result as JSON. The same line continues a run that was stopped.
+    Prints the result as JSON. The same line continues a run that was stopped, and one with more
+    --epochs a run that is done. Under torchrun or srun, one process a device, all train one
+    network.
     """
     from torchcaps.train import fit, make_recipe, read_fields
+    from torchcaps.train.loggers import tensorboard as tensorboard_logger
+    from torchcaps.train.ranks import is_first
 
     given = {
+        "protocol": protocol,
         "model": model,
         "data": data,
         "epochs": epochs,
@@ -112,10 +141,19 @@ def train(
     }
     fields = {} if recipe is None else read_fields(recipe)
     fields |= {name: value for name, value in given.items() if value is not None}
+    fields |= _pairs(field, "--set must be FIELD=VALUE, for example schedule=cosine")
     if option:
         fields["options"] = {**fields.get("options", {}), **_options(option)}
-    run = fit(make_recipe(**fields), out, root=root)
-    print(json.dumps({"run": str(run.folder), **run.result()}))
+    run = fit(
+        make_recipe(**fields),
+        out,
+        root=root,
+        workers=workers,
+        time_budget=None if time_budget is None else _seconds(time_budget),
+        loggers=[tensorboard_logger(out)] if tensorboard else [],
+    )
+    if is_first():
+        print(json.dumps({"run": str(run.folder), **run.result()}))
 
 
 @app.command()
@@ -146,21 +184,168 @@ def dissect(
         print(out)
 
 
+@app.command("eval")
+def evaluate(
+    network: Annotated[Path, typer.Argument(help="A run folder, or a saved network.")],
+    data: Annotated[
+        str | None, typer.Option(help="Data set; that of the run if not given.")
+    ] = None,
+    root: Root = None,
+    split: Annotated[
+        str,
+        typer.Option(help="test, validation (what the run held out: choose networks by it), train"),
+    ] = "test",
+    predictions: Annotated[
+        Path | None, typer.Option(help="File for what is said of each image: .csv or .jsonl.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Count what a trained network gets right.
+
+    Prints accuracy with its interval, the loss, and the classes one by one. The test images are
+    for the end: choose between networks by --split validation.
+    """
+    from torchcaps import tasks
+
+    found = tasks.evaluate_file(network, data=data, root=root, split=split, predictions=predictions)
+    print(json.dumps(found.numbers()) if as_json else found.text())
+
+
+@app.command()
+def predict(
+    network: Annotated[Path, typer.Argument(help="A run folder, or a saved network.")],
+    images: Annotated[list[Path], typer.Argument(help="Picture files.")],
+    resize: Annotated[
+        bool, typer.Option("--resize", help="Stretch pictures to the size the network takes.")
+    ] = False,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw images, scores, reconstructions: .svg or .png.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a picture.")] = False,
+) -> None:
+    """Say what is on pictures.
+
+    Prints the class of each, and how sure of it the network is.
+    """
+    from torchcaps import tasks
+
+    found = tasks.predict(network, images, resize=resize, picture=picture)
+    for each in found:
+        for note in each.notes:
+            print(note, file=sys.stderr)
+    for each in found:
+        print(json.dumps(each.numbers()) if as_json else each.text())
+    if not as_json:
+        print(f"scores are {found[0].meaning}", file=sys.stderr)
+
+
+@app.command()
+def doctor(
+    run: Annotated[Path | None, typer.Argument(help="A run folder, finished or not.")] = None,
+    model: Annotated[str | None, typer.Option(help="A name that `torchcaps models` lists.")] = None,
+    data: Annotated[str | None, typer.Option(help="The data set it shall be trained on.")] = None,
+    root: Root = None,
+    option: OptionList = None,
+    seconds: Annotated[
+        float, typer.Option(min=1, help="Time to learn a few images by heart.")
+    ] = 30,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Say why a network does not learn.
+
+    Examines the machine, the images, and the network of a run, or one that is to be trained.
+    Prints a verdict each: fine, look, broken. Exit code 0 means that it could look.
+    """
+    from torchcaps import tasks
+    from torchcaps.train import make_recipe
+
+    if run is not None and (model or data or option):
+        raise TorchcapsError(
+            "a run knows its network and its data; give the run folder alone, or --model and "
+            "--data."
+        )
+    if run is not None:
+        found = tasks.doctor_run(run, root=root, seconds=seconds)
+    elif model is not None and data is not None:
+        recipe = make_recipe(model=model, data=data, options=_options(option))
+        found = tasks.doctor(recipe, root=root, seconds=seconds)
+    else:
+        raise TorchcapsError(
+            "doctor needs a run folder, or --model and --data of a network that is to be trained."
+        )
+    print(json.dumps(found.numbers()) if as_json else found.text())
+
+
+def _seconds(text: str) -> float:
+    """What "1h30m", "8m" or "90s" is."""
+    parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text)
+    if not parts or not any(parts.groups()):
+        raise TorchcapsError(
+            f"--time-budget must be hours, minutes and seconds, for example 8m, 90s or 1h30m, but "
+            f"came as {text!r}."
+        )
+    hours, minutes, seconds = (int(part or 0) for part in parts.groups())
+    return float(3600 * hours + 60 * minutes + seconds)
+
+
+@app.command()
+def estimate(
+    model: Annotated[str, typer.Option(help="A name that `torchcaps models` lists.")],
+    image: Annotated[
+        str | None, typer.Option(metavar="CxHxW", help="Channels, height, width: 3x64x48.")
+    ] = None,
+    classes: Annotated[int | None, typer.Option(help="How many.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Images a step.")] = 128,
+    precision: Annotated[str, typer.Option(help="float32, bfloat16")] = "float32",
+    option: OptionList = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Say what a network would take, before anything is made.
+
+    Prints its parameters, FLOPs, votes, and the peak memory of a training step and of inference on
+    a CPU. Image and classes are those of the paper if not given.
+    """
+    from torchcaps import tasks
+
+    found = tasks.estimate(
+        model,
+        image=None if image is None else _image(image),
+        n_classes=classes,
+        batch_size=batch_size,
+        precision=precision,
+        **_options(option),
+    )
+    print(json.dumps(found.numbers()) if as_json else found.text())
+
+
+def _image(text: str) -> tuple[int, int, int]:
+    numbers = text.lower().replace("×", "x").split("x")
+    if len(numbers) != 3 or not all(number.isdecimal() for number in numbers):
+        raise TorchcapsError(
+            f"--image must be channels, height and width, for example 3x64x48, but came as "
+            f"{text!r}."
+        )
+    channels, height, width = map(int, numbers)
+    return channels, height, width
+
+
 def _options(pairs: list[str] | None) -> dict[str, Any]:
-    """NAME=VALUE pairs; a value is a JSON number or true or false, or else a word."""
-    options = {}
+    return _pairs(pairs, "--option must be NAME=VALUE, for example routing=uniform")
+
+
+def _pairs(pairs: list[str] | None, shape: str) -> dict[str, Any]:
+    """NAME=VALUE pairs; a value is a JSON number or list, true or false, or else a word."""
+    found = {}
     for pair in pairs or []:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise TorchcapsError(
-                f"--option must be NAME=VALUE, for example routing=uniform, but came as {pair!r}."
-            )
+            raise TorchcapsError(f"{shape}, but came as {pair!r}.")
         try:
             # Python's spelling is what `torchcaps models` prints.
-            options[name] = json.loads({"True": "true", "False": "false"}.get(value, value))
+            found[name] = json.loads({"True": "true", "False": "false"}.get(value, value))
         except json.JSONDecodeError:
-            options[name] = value
-    return options
+            found[name] = value
+    return found
 
 
 def main() -> None:
@@ -186,3 +371,20 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(2)
+    except Exception as error:
+        if not _inside(error, "torchvision"):
+            raise
+        # Lightning imports it where it is installed.
+        print(
+            f"torchcaps: torchvision is installed but cannot be imported "
+            f"({str(error).splitlines()[0]}); it was built for another torch: install the one that "
+            f"fits, or pip uninstall torchvision, which torchcaps does not need.",
+            file=sys.stderr,
+        )
+        sys.exit(2)
+
+
+def _inside(error: Exception, package: str) -> bool:
+    """Whether it was raised by code of a package, or by what that called."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_globals.get("__name__", "").split(".")[0] == package for frame, _ in frames)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from torchcaps import list_models
 from torchcaps.cli import main
 from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole
 from torchcaps.train import Run
+from torchcaps.train.callbacks import SaveState
 from torchcaps.train.module import Training
 
 COMMAND = Path(sys.executable).with_name("torchcaps")
@@ -174,9 +176,30 @@ def test_options_are_numbers_truths_and_words(tmp_path: Path, call: Call) -> Non
     assert [type(value) for value in found.values()] == [str, float, int, bool]
 
 
+def test_every_field_of_a_recipe_can_be_set(tmp_path: Path, call: Call) -> None:
+    pairs = ["schedule=steps", "milestones=[1]", "decay=0.5", "keep=best", "optimiser=sgd"]
+    words = [word for pair in pairs for word in ("--set", pair)]
+    assert call("train", *TRAIN, *words, "--out", tmp_path / "run").code == 0
+    found = Run(tmp_path / "run").recipe
+    assert (found.schedule, found.milestones, found.decay) == ("steps", (1,), 0.5)
+    assert (found.keep, found.optimiser) == ("best", "sgd")
+
+
+def test_a_protocol_fills_in_what_is_not_given(tmp_path: Path, call: Call) -> None:
+    assert call("train", *TRAIN, "--protocol", "peer", "--out", tmp_path / "run").code == 0
+    found = Run(tmp_path / "run").recipe
+    assert (found.learning_rate, found.epochs, found.batch_size) == (1e-4, 1, 20)
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
+        (
+            ["--set", "nonsense"],
+            "--set must be FIELD=VALUE, for example schedule=cosine, but came as 'nonsense'.",
+        ),
+        (["--set", "epochz=3"], "a recipe has no field 'epochz'; did you mean 'epochs'?"),
+        (["--protocol", "pear"], "protocol 'pear' is unknown; did you mean 'peer'? known:"),
         (
             ["--option", "nonsense"],
             "--option must be NAME=VALUE, for example routing=uniform, but came as 'nonsense'.",
@@ -199,6 +222,14 @@ def test_options_are_numbers_truths_and_words(tmp_path: Path, call: Call) -> Non
             "uniform routing has no use for iterations=2; leave it out.",
         ),
         (["--data", "part-hole"], "data: 'part-hole' is unknown; did you mean 'part-whole'?"),
+        (
+            ["--time-budget", "8"],
+            "--time-budget must be hours, minutes and seconds, for example 8m, 90s or 1h30m, but "
+            "came as '8'.",
+        ),
+        (["--time-budget", ""], "for example 8m, 90s or 1h30m, but came as ''."),
+        (["--time-budget", "0m"], "time_budget above 0 seconds, but came as 0 and 0.0."),
+        (["--workers", "-1"], "workers must be 0 or more"),
         (["--epochs", "0"], "epochs: input should be greater than or equal to 1, not 0."),
         (["--data", "mnist"], "mnist needs root, the folder that holds its four files"),
         (
@@ -227,6 +258,49 @@ def test_an_interrupted_training_ends_with_130_and_says_how_to_go_on(
     assert (done.code, done.out) == (130, "")
     assert "the same command continues" in done.err
     assert "Traceback" not in done.err
+
+
+def test_a_budgeted_training_ends_with_130_and_the_same_line_goes_on(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch, trained: Path
+) -> None:
+    given = []
+    words = ["train", *TRAIN, "--out", tmp_path / "run", "--time-budget", "1h2m3s"]
+
+    def late(self: SaveState, run: Run, *, until: float, **more: object) -> None:
+        given.append(until - time.monotonic())
+        init(self, run, until=0.0, **more)
+
+    init = SaveState.__init__
+    with monkeypatch.context() as patch:
+        patch.setattr(SaveState, "__init__", late)
+        done = call(*words)
+    assert (done.code, done.out) == (130, "")
+    assert "the time budget is used up; the same command continues" in done.err
+    assert 3600 < given[0] <= 3723
+    done = call(*words)
+    assert done.code == 0
+    assert "continuing in epoch 1 after 20 of 36 images" in done.err
+    one, two = tmp_path / "run" / "model.safetensors", trained / "model.safetensors"
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_more_epochs_go_on_with_a_run_that_is_done(tmp_path: Path, call: Call) -> None:
+    words = ["train", *TRAIN, "--out", tmp_path / "run"]
+    assert call(*words).code == 0
+    done = call(*words, "--epochs", 2)
+    assert done.code == 0
+    assert "continuing after epoch 1" in done.err
+    assert [row["epoch"] for row in Run(tmp_path / "run").metrics()] == [1, 2]
+
+
+def test_writing_for_tensorboard_needs_its_package(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lightning.fabric.loggers.tensorboard._TENSORBOARD_AVAILABLE", False)
+    monkeypatch.setattr("lightning.fabric.loggers.tensorboard._TENSORBOARDX_AVAILABLE", False)
+    done = call("train", *TRAIN, "--tensorboard", "--out", tmp_path / "run")
+    assert_one_sentence(done, "needs the package tensorboard: pip install tensorboard.")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_foreign_folder_is_refused(tmp_path: Path, call: Call) -> None:

@@ -17,7 +17,7 @@ from torchcaps.analysis.dynamics import LayerDynamics
 from torchcaps.report.verdict import FROZEN, PERFECT, WEAK, verdict
 from torchcaps.viz import to_svg
 
-__all__ = ["Dissection", "Picture", "render"]
+__all__ = ["Dissection", "Picture", "render", "wilson"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,11 +65,16 @@ class Dissection:
     @property
     def interval(self) -> tuple[float, float]:
         """95 % Wilson interval of the accuracy: the images vary in it, not the training."""
-        n, z = self.images, 1.959964
-        centre = (self.accuracy + z * z / (2 * n)) / (1 + z * z / n)
-        spread = math.sqrt(self.accuracy * (1 - self.accuracy) / n + (z / (2 * n)) ** 2)
-        half = z / (1 + z * z / n) * spread
-        return max(centre - half, 0.0), min(centre + half, 1.0)
+        return wilson(self.right, self.images)
+
+
+def wilson(right: int, n: int) -> tuple[float, float]:
+    """95 % Wilson interval of a share, `right` of `n`."""
+    share, z = right / n, 1.959964
+    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+    spread = math.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2)
+    half = z / (1 + z * z / n) * spread
+    return max(centre - half, 0.0), min(centre + half, 1.0)
 
 
 def render(dissections: Sequence[Dissection], *, title: str, provenance: Mapping[str, Any]) -> str:

@@ -9,10 +9,11 @@ import torch
 from torch import nn
 
 from torchcaps.analysis import capsule_activity, join, routing_dynamics
-from torchcaps.data import ImageSet, load
+from torchcaps.data import Images, load
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import load as load_model
 from torchcaps.report import Dissection, Picture, render
+from torchcaps.train.correct import correct
 from torchcaps.train.run import Run, environment, write_whole
 from torchcaps.types import Trace
 from torchcaps.viz import draw_activity, draw_mean_couplings, draw_parse_tree
@@ -24,8 +25,12 @@ BATCH = 100
 
 
 @torch.no_grad()
-def trace_images(model: nn.Module, images: ImageSet) -> tuple[Trace, int]:
-    """The trace of a network over images, and how many of them it classified right."""
+def trace_images(
+    model: nn.Module, images: Images, *, first: int | None = None
+) -> tuple[Trace, int]:
+    """The trace of a network over images, or the `first` so many, and how many of them it
+    classified right.
+    """
     expected = getattr(model, "image", images.image_shape)
     if expected != images.image_shape:
         raise TorchcapsError(
@@ -35,15 +40,17 @@ def trace_images(model: nn.Module, images: ImageSet) -> tuple[Trace, int]:
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     model.eval()
     traces, right = [], 0
-    for index in torch.arange(len(images)).split(BATCH):
-        out = model(images.pixels(index).to(device), keep="last")
+    count = len(images) if first is None else min(first, len(images))
+    for index in torch.arange(count).split(BATCH):
+        batch = images.batch(index)
+        out = model(batch.pixels.to(device), keep="last")
         if out.scores.shape[1] != len(images.class_names):
             raise TorchcapsError(
                 f"the network tells {out.scores.shape[1]} classes apart, but {images.name} has "
                 f"{len(images.class_names)}; dissect it on the data it was trained on."
             )
         _refuse_windows(out.trace)
-        right += int((out.scores.argmax(-1).cpu() == images.labels[index]).sum())
+        right += int(correct(out, batch.labels.to(device)).sum())
         traces.append(out.trace)
     return join(traces), right
 
@@ -61,26 +68,29 @@ def _refuse_windows(trace: Trace) -> None:
 
 def dissect(
     model: nn.Module,
-    images: ImageSet,
+    images: Images,
     *,
     label: str,
+    first: int | None = None,
     example: int = 0,
     facts: Mapping[str, str] | None = None,
 ) -> Dissection:
-    """Measure and draw one network. `example` is the image whose tree is drawn; the first, unless
-    told otherwise, so that nobody picks a pretty one.
+    """Measure and draw one network, over all images or the `first` so many. `example` is the image
+    whose tree is drawn; the first, unless told otherwise, so that nobody picks a pretty one.
     """
-    if not 0 <= example < len(images):
-        raise TorchcapsError(f"example must be one of the {len(images)} images, but is {example}.")
-    trace, right = trace_images(model, images)
+    count = len(images) if first is None else min(first, len(images))
+    if not 0 <= example < count:
+        raise TorchcapsError(f"example must be one of the {count} images, but is {example}.")
+    trace, right = trace_images(model, images, first=count)
     size = sum(parameter.numel() for parameter in model.parameters())
-    about = {"parameters": f"{size:,}", "images": f"{len(images):,} of {images.name}"}
+    about = {"parameters": f"{size:,}", "images": f"{count:,} of {images.name}"}
     if not trace:
         dynamics, activity, pictures = None, None, []
     else:
         dynamics, activity = routing_dynamics(trace), capsule_activity(trace)
         names = images.class_names
-        truth = names[int(images.labels[example])]
+        shown = images.batch(slice(example, example + 1))
+        truth = " and ".join(names[label] for label in shown.labels[0].view(-1).unique().tolist())
         pictures = [
             Picture(
                 f"One image and its tree: image {example}, {truth}",
@@ -89,7 +99,7 @@ def dissect(
                 f"Couplings of {label} for one image of class {truth}, layer by layer.",
                 draw_parse_tree(
                     trace,
-                    images.pixels(slice(example, example + 1))[0],
+                    shown.pixels[0],
                     index=example,
                     class_names=names,
                 ),
@@ -98,7 +108,7 @@ def dissect(
                 "All images: mean couplings",
                 "Lines are warm where a coupling changes from image to image, cold where it stays. "
                 "Ticks on the bars are one standard deviation; red crosses are dead capsules.",
-                f"Mean couplings and lengths of {label} over {len(images)} images.",
+                f"Mean couplings and lengths of {label} over {count} images.",
                 draw_mean_couplings(dynamics, activity),
             ),
             Picture(
@@ -112,7 +122,7 @@ def dissect(
         label=label,
         facts={**about, **(facts or {})},
         right=right,
-        images=len(images),
+        images=count,
         n_classes=len(images.class_names),
         dynamics=dynamics,
         activity=activity,
@@ -161,12 +171,11 @@ def dissect_files(
             )
         model = load_model(run.model_file if path.is_dir() else path)
         test = load(source, split="test", root=root)
-        shown = test.take(torch.arange(min(images, len(test))))
         label = path.resolve().name if path.is_dir() else path.stem
         if label in {each.label for each in found}:
             label = str(path)
         facts = facts_of(run) if path.is_dir() else {"network": str(path)}
-        found.append(dissect(model, shown, label=label, example=example, facts=facts))
+        found.append(dissect(model, test, label=label, first=images, example=example, facts=facts))
     return found
 
 

@@ -1,0 +1,150 @@
+"""The doctor: why does it not learn? Looks at machine, images and network, and says so in words."""
+
+import pickle
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from torchcaps.data import Batch, Images, load
+from torchcaps.errors import TorchcapsError
+from torchcaps.models import load as load_model
+from torchcaps.tasks.examine_images import examine_images, some_of
+from torchcaps.tasks.examine_machine import examine_machine
+from torchcaps.tasks.examine_network import examine_network
+from torchcaps.tasks.finding import Finding
+from torchcaps.tasks.trained import check_fit
+from torchcaps.train.fit import initial_model
+from torchcaps.train.recipe import Recipe
+from torchcaps.train.run import Run
+
+__all__ = ["Examination", "doctor", "doctor_run", "examine"]
+
+# Images shown to the network; a quarter of them is what it should learn by heart.
+BATCH = 64
+SECONDS = 30.0
+COLUMNS = 100
+
+
+@dataclass(frozen=True)
+class Examination:
+    """Everything found about one network on one data set."""
+
+    subject: str
+    findings: tuple[Finding, ...]
+
+    def numbers(self) -> dict[str, Any]:
+        """The findings, as JSON can hold them."""
+        return {"subject": self.subject, "findings": [vars(each) for each in self.findings]}
+
+    def text(self) -> str:
+        """The findings for people, and what to read first."""
+        lines = [self.subject, ""]
+        wide = max(len(each.check) for each in self.findings)
+        for each in self.findings:
+            start = f"{each.verdict:6}  {each.check:{wide}}  "
+            told = textwrap.wrap(each.text, COLUMNS - len(start))
+            lines += [start + told[0], *(" " * len(start) + more for more in told[1:])]
+        of = {
+            verdict: [each.check for each in self.findings if each.verdict == verdict]
+            for verdict in ("broken", "look")
+        }
+        marked = [f"{name}: {', '.join(checks)}" for name, checks in of.items() if checks]
+        return "\n".join([*lines, "", "; ".join(marked) or "nothing wrong was found"])
+
+
+def doctor(recipe: Recipe, *, root: Path | None = None, seconds: float = SECONDS) -> Examination:
+    """Examine a network before it is trained: at its first weights, on its training images."""
+    training = load(recipe.data, split="train", root=root)
+    return examine(
+        initial_model(recipe, training),
+        recipe,
+        training,
+        lambda: load(recipe.data, split="test", root=root),
+        stage="before training",
+        seconds=seconds,
+    )
+
+
+def doctor_run(path: Path, *, root: Path | None = None, seconds: float = SECONDS) -> Examination:
+    """Examine the network of a run folder, finished or not."""
+    if not path.exists():
+        raise TorchcapsError(f"there is no run folder at {path}.")
+    run = Run(path)
+    if not run.recipe_file.is_file():
+        raise TorchcapsError(
+            f"{path} is no run folder (recipe.json is missing); for a network that was not trained "
+            f"yet, give --model and --data."
+        )
+    recipe = run.recipe
+    training = load(recipe.data, split="train", root=root)
+    model, stage = _latest(run, recipe, training)
+    return examine(
+        model,
+        recipe,
+        training,
+        lambda: load(recipe.data, split="test", root=root),
+        stage=stage,
+        seconds=seconds,
+    )
+
+
+def _latest(run: Run, recipe: Recipe, training: Images) -> tuple[nn.Module, str]:
+    """The last weights a run has."""
+    if run.is_done:
+        return load_model(run.model_file), "after training"
+    model = initial_model(recipe, training)
+    if not run.state_file.is_file():
+        return model, "before training"
+    try:
+        state = torch.load(run.state_file, weights_only=True, map_location="cpu")
+        weights = state["state_dict"]
+        prefix = "model."
+        model.load_state_dict(
+            {n.removeprefix(prefix): w for n, w in weights.items() if n.startswith(prefix)}
+        )
+    except (OSError, EOFError, RuntimeError, KeyError, pickle.UnpicklingError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0][:100]
+        raise TorchcapsError(
+            f"{run.state_file} cannot be read ({reason}); it is damaged: remove it, and the run "
+            f"begins anew."
+        ) from None
+    return model, f"after epoch {state['epoch'] + 1} of {recipe.epochs}"
+
+
+def examine(
+    model: nn.Module,
+    recipe: Recipe,
+    training: Images,
+    load_test: Callable[[], Images],
+    *,
+    stage: str,
+    seconds: float = SECONDS,
+) -> Examination:
+    """Examine a network on its training images. `stage` is "before training", or when it was."""
+    check_fit(model, training)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    batch = training.batch(some_of(training, BATCH))
+    parts = None if batch.parts is None else batch.parts.to(device)
+    batch = Batch(batch.pixels.to(device), batch.labels.to(device), parts)
+    findings = [
+        *examine_machine(),
+        *examine_images(training, load_test),
+        *examine_network(
+            model.to(device),
+            recipe,
+            batch,
+            trained=stage != "before training",
+            seconds=seconds,
+        ),
+    ]
+    options = ", ".join(f"{name}={value}" for name, value in recipe.options.items())
+    subject = (
+        f"{recipe.model}{f' ({options})' if options else ''} on {len(training):,} training images "
+        f"of {recipe.data}, {stage}"
+    )
+    return Examination(subject, tuple(findings))

@@ -1,0 +1,300 @@
+"""Evaluate a trained network: how many images it gets right, and what it says of each."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.data import Images
+from torchcaps.errors import TorchcapsError
+from torchcaps.ops import binary_cross_entropy_loss, cross_entropy_loss, margin_loss
+from torchcaps.report.page import wilson
+from torchcaps.tasks.overlap import in_training
+from torchcaps.tasks.progress import progress
+from torchcaps.tasks.trained import MEANING, check_fit, open_trained
+from torchcaps.train.correct import correct, present, said
+from torchcaps.train.run import write_whole
+from torchcaps.types import Output, ScoresAre
+
+__all__ = ["Evaluation", "evaluate", "evaluate_file", "write_predictions"]
+
+# The result does not depend on it; the memory does.
+BATCH = 100
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a network says of n images of k classes."""
+
+    data: str
+    class_names: tuple[str, ...]
+    scores: Tensor  # [n, k]
+    scores_are: ScoresAre
+    labels: Tensor  # [n], or [n, m] where m objects share an image
+    said: Tensor  # bool [n, k], the classes it names
+    right: Tensor  # bool [n]
+    loss: float
+    loss_is: str
+    split: str | None = None
+    # bool [n]: the training set holds the same image. None where nobody looked.
+    seen: Tensor | None = None
+
+    @property
+    def accuracy(self) -> float:
+        return float(self.right.double().mean())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % Wilson interval of the accuracy: the images vary in it, not the training."""
+        return wilson(int(self.right.sum()), len(self.right))
+
+    @property
+    def there(self) -> Tensor:
+        """The classes that are there, bool [n, k]."""
+        labels = self.labels if self.labels.ndim == 2 else self.labels.unsqueeze(-1)
+        return present(labels, len(self.class_names))
+
+    @property
+    def confusion(self) -> Tensor | None:
+        """How many images of a class, down, were taken for which, across; [k, k]. None where an
+        image shows several."""
+        if self.labels.ndim == 2:
+            return None
+        k = len(self.class_names)
+        flat = self.labels * k + self.said.long().argmax(-1)
+        return flat.bincount(minlength=k * k).view(k, k)
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything measured, as JSON can hold it."""
+        there, said, confusion = self.there, self.said, self.confusion
+        classes = []
+        for k, name in enumerate(self.class_names):
+            images, hits = int(there[:, k].sum()), int((there & said)[:, k].sum())
+            classes.append(
+                {
+                    "class": name,
+                    "images": images,
+                    "found": hits,
+                    "said": int(said[:, k].sum()),
+                    "mean_score_there": _mean(self.scores[:, k][there[:, k]]),
+                    "mean_score_not_there": _mean(self.scores[:, k][~there[:, k]]),
+                }
+            )
+        found: dict[str, Any] = {
+            "data": self.data,
+            "split": self.split,
+            "images": len(self.right),
+            "right": int(self.right.sum()),
+            "accuracy": self.accuracy,
+            "interval": self.interval,
+            "loss": self.loss,
+            "loss_is": self.loss_is,
+            "scores_are": self.scores_are,
+            "mean_score_there": _mean(self.scores[there]),
+            "mean_score_not_there": _mean(self.scores[~there]),
+            "classes": classes,
+            "confusion": None if confusion is None else confusion.tolist(),
+        }
+        if self.seen is not None:
+            new = self.right[~self.seen]
+            found["in_training"] = int(self.seen.sum())
+            found["accuracy_without_them"] = _mean(new)
+        return found
+
+    def text(self) -> str:
+        """The same for people."""
+        numbers, (low, high) = self.numbers(), self.interval
+        kind = f"{self.split} images" if self.split else "images"
+        lines = [
+            f"accuracy  {self.accuracy:.2%}: {numbers['right']:,} of {numbers['images']:,} {kind} "
+            f"of {self.data} (95 % Wilson interval {low:.2%} to {high:.2%})",
+            f"loss      {self.loss:.4g}, {self.loss_is}",
+            f"scores    {MEANING[self.scores_are]}",
+            f"          mean {_short(numbers['mean_score_there'])} for classes that are there, "
+            f"{_short(numbers['mean_score_not_there'])} for those that are not",
+            "",
+        ]
+        wide = max(len("class"), *(len(name) for name in self.class_names))
+        lines.append(f"{'class':{wide}}   found       of   mistaken most for")
+        for k, row in enumerate(numbers["classes"]):
+            share = f"{row['found'] / row['images']:.1%}" if row["images"] else "–"
+            taken = self._mistaken(k)
+            lines.append(f"{row['class']:{wide}}  {share:>6}  {row['images']:>7,}   {taken}")
+        if numbers.get("in_training"):
+            without = numbers["accuracy_without_them"]
+            lines += [
+                "",
+                f"{numbers['in_training']:,} of these images are among the training images, pixel "
+                f"for pixel; "
+                + (f"accuracy on the others: {without:.2%}" if without is not None else "all are"),
+            ]
+        return "\n".join(line.rstrip() for line in lines)
+
+    def _mistaken(self, k: int) -> str:
+        if self.confusion is None:
+            return ""
+        row = self.confusion[k].clone()
+        row[k] = 0
+        most = int(row.argmax())
+        return f"{self.class_names[most]} ({int(row[most])})" if row[most] else ""
+
+
+def _mean(values: Tensor) -> float | None:
+    return float(values.double().mean()) if len(values) else None
+
+
+def _short(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}"
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, images: Images, *, batch_size: int = BATCH) -> Evaluation:
+    """Show every image to the network once. The result does not depend on the batch size."""
+    check_fit(model, images)
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    model.eval()
+    scores, losses, labels = [], [], []
+    with progress(f"evaluating on {images.name}", len(images)) as told:
+        for index in torch.arange(len(images)).split(batch_size):
+            batch = images.batch(index)
+            out = _plain(model(batch.pixels.to(device)))
+            _check_scores(out, images, int(index[0]))
+            loss_is, loss = _loss(out, batch.labels)
+            losses.append(loss.double() * len(index))
+            scores.append(out.scores)
+            labels.append(batch.labels)
+            told(len(index))
+    # All at once: what counts as right may depend on whether any image shows fewer objects.
+    all_labels, answered = torch.cat(labels), Output(torch.cat(scores), out.scores_are)
+    return Evaluation(
+        data=images.name,
+        class_names=tuple(images.class_names),
+        scores=answered.scores,
+        scores_are=answered.scores_are,
+        labels=all_labels,
+        said=said(answered, all_labels),
+        right=correct(answered, all_labels),
+        loss=float(torch.stack(losses).sum() / len(images)),
+        loss_is=loss_is,
+    )
+
+
+def _plain(out: Output) -> Output:
+    """The scores alone, where the labels are."""
+    return Output(out.scores.float().cpu(), out.scores_are)
+
+
+def _check_scores(out: Output, images: Images, first: int) -> None:
+    if out.scores.shape[1] != len(images.class_names):
+        raise TorchcapsError(
+            f"the network tells {out.scores.shape[1]} classes apart, but {images.name} has "
+            f"{len(images.class_names)}; show it the data it was trained on."
+        )
+    broken = (~out.scores.isfinite()).any(-1).nonzero()
+    if len(broken):
+        raise TorchcapsError(
+            f"the scores of image {first + int(broken[0])} of {images.name} are not finite, so "
+            f"nothing can be said of them; torchcaps doctor tells in which layer it begins."
+        )
+
+
+def _loss(out: Output, labels: Tensor) -> tuple[str, Tensor]:
+    """The loss that fits the scores, whatever the network was trained by: runs can be compared."""
+    if out.scores_are == "logits" and labels.ndim == 1:
+        return "cross-entropy", cross_entropy_loss(out.scores, labels)
+    target = labels if labels.ndim == 1 else present(labels, out.scores.shape[1])
+    if out.scores_are == "lengths":
+        return "margin loss", margin_loss(out.scores, target)
+    loss = binary_cross_entropy_loss(out.scores, target, scores_are="independent_logits")
+    return "binary cross-entropy", loss
+
+
+def evaluate_file(
+    path: Path,
+    *,
+    data: str | None = None,
+    root: Path | None = None,
+    split: str = "test",
+    predictions: Path | None = None,
+) -> Evaluation:
+    """Evaluate a run on its own data, or a saved network on those named.
+
+    Images of the test set that are in the training set too are counted. `predictions` is the file
+    for what it says of each image.
+    """
+    if predictions is not None:
+        _writer(predictions)
+    trained = open_trained(path)
+    images = trained.images(split, data=data, root=root)
+    # As small as the batches it was trained with, which fitted into memory.
+    largest = trained.run.recipe.batch_size if trained.run else BATCH
+    found = evaluate(trained.model, images, batch_size=min(BATCH, largest))
+    seen = None
+    if split == "test":
+        seen = in_training(trained.images("train", data=data, root=root), images)
+    found = replace(found, split=split, seen=seen)
+    if predictions is not None:
+        write_predictions(found, predictions)
+    return found
+
+
+def write_predictions(found: Evaluation, path: Path) -> None:
+    """One line an image: index, label, predicted, right, scores. JSON lines or CSV by the ending.
+
+    Scores stand in the order of the classes; several classes of one image are joined by +.
+    """
+    write_whole(path, _writer(path)(found))
+
+
+def _writer(path: Path) -> Callable[[Evaluation], str]:
+    """How to write this file; a sentence when it could not be written."""
+    writers = {".jsonl": _json_lines, ".csv": _csv}
+    if path.suffix not in writers:
+        raise TorchcapsError(
+            f"the file of predictions must end in .jsonl (JSON lines) or .csv, but is {path}."
+        )
+    if path.is_dir():
+        raise TorchcapsError(f"{path} is a folder; name a file in it, as predictions.csv.")
+    if not path.parent.is_dir():
+        raise TorchcapsError(f"the folder {path.parent} does not exist; make it, or name another.")
+    return writers[path.suffix]
+
+
+def _rows(found: Evaluation) -> list[dict[str, Any]]:
+    def named(classes: Tensor) -> str:
+        return "+".join(found.class_names[k] for k in classes.nonzero()[:, 0].tolist())
+
+    there = found.there
+    return [
+        {
+            "index": at,
+            "label": named(there[at]),
+            "predicted": named(found.said[at]),
+            "right": bool(found.right[at]),
+            # Nine digits tell every float32 from its neighbours.
+            "scores": [float(f"{score:.9g}") for score in found.scores[at].tolist()],
+        }
+        for at in range(len(found.right))
+    ]
+
+
+def _json_lines(found: Evaluation) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in _rows(found))
+
+
+def _csv(found: Evaluation) -> str:
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(
+        ["index", "label", "predicted", "right", *(f"score {name}" for name in found.class_names)]
+    )
+    for row in _rows(found):
+        scores = row.pop("scores")
+        table.writerow([*row.values(), *scores])
+    return text.getvalue()

@@ -1,0 +1,128 @@
+"""What a network is given: the range of pixels, the balance of classes, the test images."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from torchcaps.data import Images
+from torchcaps.errors import TorchcapsError
+from torchcaps.tasks.finding import Finding
+from torchcaps.tasks.overlap import in_training
+from torchcaps.train.correct import present
+
+__all__ = ["examine_images", "some_of"]
+
+PIXELS_OF, LABELS_OF = 1_000, 10_000
+# The most frequent class may have so many times the images of the rarest.
+UNEVEN = 5
+
+
+def examine_images(training: Images, load_test: Callable[[], Images]) -> list[Finding]:
+    """`load_test` reads the test images, which may fail: better now than after training."""
+    pixels = training.batch(some_of(training, PIXELS_OF)).pixels
+    labels = training.batch(some_of(training, LABELS_OF)).labels
+    return [
+        _range(pixels),
+        _balance(labels, training.class_names),
+        _test(training, load_test),
+    ]
+
+
+def some_of(images: Images, most: int) -> Tensor:
+    """Indices of up to `most` images, the same ones every time."""
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
+    return order[:most]
+
+
+def _range(pixels: Tensor) -> Finding:
+    if not bool(pixels.isfinite().all()):
+        text = (
+            "some pixels are NaN or infinite, and nothing can be learnt from them; look for a "
+            "division by zero where the images are prepared."
+        )
+        return Finding("pixels", "broken", text)
+    low, high = float(pixels.min()), float(pixels.max())
+    mean, std = float(pixels.mean()), float(pixels.std(correction=0))
+    numbers = {"low": low, "high": high, "mean": mean, "std": std}
+    told = f"from {low:.3g} to {high:.3g}, mean {mean:.3g}, standard deviation {std:.3g}"
+    if high > 2:
+        text = (
+            f"{told}: the networks take floats in [0, 1], and at this scale poses saturate and "
+            f"the reconstruction drowns all else; divide bytes by 255."
+        )
+        return Finding("pixels", "broken", text, numbers)
+    if len(pixels) > 1 and bool((pixels == pixels[0]).all()):
+        text = f"{told}: every image is the same, so there is nothing to learn; is the path right?"
+        return Finding("pixels", "broken", text, numbers)
+    if low < -1e-3 or high > 1 + 1e-3:
+        text = (
+            f"{told}: the networks take floats in [0, 1], which is all that a decoder can draw; "
+            f"leave out the normalisation by mean and standard deviation."
+        )
+        return Finding("pixels", "look", text, numbers)
+    if high < 0.1:
+        text = f"{told}: all images are nearly black; were they divided by 255 twice?"
+        return Finding("pixels", "look", text, numbers)
+    return Finding("pixels", "fine", f"{told}; in [0, 1], as it should be.", numbers)
+
+
+def _balance(labels: Tensor, class_names: tuple[str, ...]) -> Finding:
+    several = labels if labels.ndim == 2 else labels.unsqueeze(-1)
+    counts = present(several, len(class_names)).sum(0)
+    most, least = int(counts.argmax()), int(counts.argmin())
+    high, low = int(counts[most]), int(counts[least])
+    numbers = {"images": len(labels), "counts": counts.tolist()}
+    there, of = int((counts > 0).sum()), f"of {len(labels):,} images looked at"
+    if there == 1:
+        text = (
+            f"all {of} are {class_names[most]!r}: there is nothing to tell apart; are the labels "
+            f"read right?"
+        )
+        return Finding("classes", "broken", text, numbers)
+    if there < len(class_names):
+        missing = [
+            name for name, count in zip(class_names, counts.tolist(), strict=True) if not count
+        ]
+        shown = ", ".join(map(repr, missing[:3])) + (", …" if len(missing) > 3 else "")
+        text = (
+            f"{len(missing)} of {len(class_names)} classes have no image {of} ({shown}); they "
+            f"cannot be learnt."
+        )
+        return Finding("classes", "look", text, numbers)
+    if low == high:
+        return Finding("classes", "fine", f"{low:,} images of every class {of}.", numbers)
+    told = f"{low:,} ({class_names[least]}) to {high:,} ({class_names[most]}) images a class {of}"
+    if high > UNEVEN * low:
+        text = (
+            f"{told}: uneven, so read accuracy class by class (torchcaps eval), for always saying "
+            f"{class_names[most]!r} is right for {high / len(labels):.0%}."
+        )
+        return Finding("classes", "look", text, numbers)
+    return Finding("classes", "fine", f"{told}.", numbers)
+
+
+def _test(training: Images, load_test: Callable[[], Images]) -> Finding:
+    try:
+        test = load_test()
+    except (TorchcapsError, OSError) as error:
+        text = f"they cannot be read, and training would end with that: {error}"
+        return Finding("test images", "broken", text)
+    if test.image_shape != training.image_shape or test.class_names != training.class_names:
+        text = (
+            f"images {test.image_shape} of {len(test.class_names)} classes, while the training "
+            f"images are {training.image_shape} of {len(training.class_names)}, or their names "
+            f"differ; both must be one data set."
+        )
+        return Finding("test images", "broken", text)
+    seen = int(in_training(training, test).sum())
+    numbers = {"images": len(test), "in_training": seen}
+    if seen:
+        text = (
+            f"{seen:,} of {len(test):,} are among the training images, pixel for pixel; what is "
+            f"right about them proves nothing: take them out of one of the two."
+        )
+        return Finding("test images", "look", text, numbers)
+    return Finding(
+        "test images", "fine", f"none of {len(test):,} is among the training images.", numbers
+    )

@@ -1,0 +1,100 @@
+"""What the machine has: torch, a compiler, memory."""
+
+import importlib
+import importlib.util
+import os
+import platform
+import shutil
+from pathlib import Path
+
+import torch
+
+from torchcaps.tasks.finding import Finding
+
+__all__ = ["examine_machine", "examine_memory"]
+
+COMPILERS = ("c++", "g++", "clang++")
+# Weights, their gradients, and the two moments of Adam.
+COPIES = 4
+
+
+def examine_machine() -> list[Finding]:
+    return [_torch(), _torchvision(), _compiler()]
+
+
+def _torch() -> Finding:
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU, so the CPU"
+    text = (
+        f"torch {torch.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores, "
+        f"{torch.get_num_threads()} threads, {device}."
+    )
+    return Finding("torch", "fine", text, {"torch": torch.__version__})
+
+
+def _torchvision() -> Finding:
+    if importlib.util.find_spec("torchvision") is None:
+        return Finding("torchvision", "fine", "not installed, and not needed.")
+    try:
+        found = importlib.import_module("torchvision")
+    except Exception as error:
+        # A build for another torch fails with an error of any kind.
+        text = (
+            f"installed, but cannot be imported ({str(error).splitlines()[0]}); it was built for "
+            f"another torch: install the one that fits, or pip uninstall torchvision."
+        )
+        return Finding("torchvision", "broken", text)
+    return Finding("torchvision", "fine", f"version {found.__version__}; not needed.")
+
+
+def _compiler() -> Finding:
+    wanted = [os.environ["CXX"]] if os.environ.get("CXX") else list(COMPILERS)
+    found = next((path for name in wanted if (path := shutil.which(name))), None)
+    if found is None:
+        return Finding(
+            "compiler",
+            "fine",
+            f"none of {', '.join(wanted)} is there; only torch.compile needs one.",
+            {"compiler": None},
+        )
+    return Finding("compiler", "fine", f"{found}, for torch.compile.", {"compiler": found})
+
+
+def examine_memory(weights: int, activations: int, *, batch_size: int) -> Finding:
+    """Bytes of the weights, and of what one training step keeps for its backward pass."""
+    needed = COPIES * weights + activations
+    numbers = {"weights": weights, "activations": activations, "free": _free()}
+    text = (
+        f"a step with {batch_size} images keeps {_size(activations)} for its backward pass, and "
+        f"weights, gradients and Adam take {_size(COPIES * weights)}"
+    )
+    free = numbers["free"]
+    if free is None:
+        return Finding("memory", "fine", f"{text}; how much is free cannot be read here.", numbers)
+    text = f"{text}; {_size(free)} are free"
+    if needed > free:
+        remedy = "take a smaller --batch-size or image; torchcaps estimate tells what takes it"
+        return Finding("memory", "broken", f"{text}: it will not fit; {remedy}.", numbers)
+    if 2 * needed > free:
+        return Finding(
+            "memory",
+            "look",
+            f"{text}, and what is only there for a moment comes on top; a smaller --batch-size is "
+            f"safer.",
+            numbers,
+        )
+    return Finding("memory", "fine", f"{text}.", numbers)
+
+
+def _free() -> int | None:
+    """Bytes that may be had, on the accelerator where there is one."""
+    if torch.cuda.is_available():
+        return int(torch.cuda.mem_get_info()[0])
+    about = Path("/proc/meminfo")
+    if not about.is_file():
+        return None
+    lines = dict(line.split(":", 1) for line in about.read_text().splitlines() if ":" in line)
+    return int(lines["MemAvailable"].split()[0]) * 1024
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"

@@ -1,0 +1,362 @@
+"""What a network does with one batch: is everything finite, does it start well, can it learn?
+
+The borders are ours, but for Adam's ε. They are wide: they are crossed by networks that were seen
+not to learn, not by those that were seen to.
+"""
+
+import copy
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree
+
+from torchcaps.analysis import Thresholds, capsule_activity
+from torchcaps.analysis.trace import last_coupling
+from torchcaps.data import Batch
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import UniformRouting
+from torchcaps.tasks.examine_machine import examine_memory
+from torchcaps.tasks.finding import Finding, Verdict
+from torchcaps.tasks.progress import progress
+from torchcaps.train.correct import correct
+from torchcaps.train.loss import loss_parts
+from torchcaps.train.optimiser import make_optimiser
+from torchcaps.train.recipe import Recipe
+from torchcaps.train.seeds import STEP, seed_of
+from torchcaps.types import Output, Trace
+
+__all__ = ["examine_network"]
+
+# Below the first nothing pulls a length up again in reasonable time, below the second ever.
+SHORT, VANISHED = 1e-3, 1e-5
+SATURATED = 0.99
+# Shares of lengths near one: odd, broken. Of two classes one is there, so half of the lengths of a
+# trained network may be; dynamic routing of weights too large lets others vanish.
+TOO_MANY = {"before": (0.2, 0.4), "after": (0.6, 0.99)}
+# Relative to the scores themselves; gamma_capsnet starts to learn from 1e-3.
+UNMOVED = 1e-5
+# Adam divides by the root mean square of a gradient plus this.
+EPSILON = 1e-8
+HUGE = 1e3
+LOGITS = 50.0
+FROZEN = 1e-3
+# Images to learn by heart, and the steps for it.
+LEARNT, STEPS = 16, 100
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def examine_network(
+    model: nn.Module, recipe: Recipe, batch: Batch, *, trained: bool, seconds: float
+) -> list[Finding]:
+    """The model is left as it was. `seconds` limits the overfit."""
+    try:
+        finite, out = _finite(model, recipe, batch)
+        if out is None:
+            return [finite]
+        findings = [finite, _scores(out, trained), *_gradients(model, recipe, batch)]
+        findings += [_capsules(out.trace, trained), _couplings(model, out.trace, trained)]
+        return [*findings, _overfit(model, recipe, batch, seconds)]
+    except TorchcapsError as error:
+        return [Finding("network", "broken", f"it refuses these images: {error}")]
+
+
+def _finite(model: nn.Module, recipe: Recipe, batch: Batch) -> tuple[Finding, Output | None]:
+    """The first value that is not finite, by the name of its layer; the output if all are."""
+    remedy = (
+        "a smaller learning rate, from before it happened, usually mends it"
+        if recipe.precision == "float32"
+        else f'precision = "float32" in the recipe instead of {recipe.precision} may mend it'
+    )
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            many = int((~tensor.isfinite()).sum())
+            text = (
+                f"{name} holds NaN or infinity, in {many:,} of {tensor.numel():,} numbers: its "
+                f"training diverged; {remedy}."
+            )
+            return Finding("finite", "broken", text, {"first": name}), None
+    seen: list[str] = []
+    hooks = [
+        module.register_forward_hook(_watch(name or type(model).__name__, seen))
+        for name, module in model.named_modules()
+    ]
+    try:
+        with torch.no_grad():
+            out: Output = model.eval()(batch.pixels, keep="last")
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not bool(out.scores.isfinite().all()):
+        text = (
+            f"the weights are finite, but the output of {seen[0]} is not, the first to be so: look "
+            f"there for weights that are too large, or for inputs that are; {remedy}."
+        )
+        return Finding("finite", "broken", text, {"first": seen[0]}), None
+    text = "weights, what every layer puts out, and scores are all finite."
+    return Finding("finite", "fine", text, {"first": None}), out
+
+
+def _watch(name: str, seen: list[str]) -> Callable[..., None]:
+    def look(module: nn.Module, given: Any, out: Any) -> None:
+        if not seen and not all(bool(each.isfinite().all()) for each in _floats(out)):
+            seen.append(name)
+
+    return look
+
+
+def _floats(value: Any) -> Iterator[Tensor]:
+    for leaf in _pytree.tree_leaves(value):
+        if isinstance(leaf, Tensor) and leaf.is_floating_point():
+            yield leaf
+
+
+def _scores(out: Output, trained: bool) -> Finding:
+    scores = out.scores.float().cpu()
+    low, high, mean = float(scores.min()), float(scores.max()), float(scores.mean())
+    moves = float(scores.std(0, correction=0).mean() / scores.abs().mean().clamp_min(1e-30))
+    lengths = out.scores_are == "lengths"
+    near_one = float((scores > SATURATED).float().mean()) if lengths and high <= 1.01 else 0.0
+    ends = (0.0, max(1.0, high)) if lengths else (low, max(high, low + 1e-6))
+    counts = scores.histc(10, *ends).int().tolist()
+    numbers = {
+        "scores_are": out.scores_are,
+        "low": low,
+        "high": high,
+        "mean": mean,
+        "share_near_one": near_one,
+        "relative_change_over_images": moves,
+        "histogram": {"from": ends[0], "to": ends[1], "counts": counts},
+    }
+    bars = "".join(BARS[-(-7 * count // max(counts))] for count in counts)
+    what = "lengths" if lengths else "logits"
+    told = (
+        f"class {what} {low:.2g} to {high:.2g}, mean {mean:.2g}, spread from {ends[0]:.2g} to "
+        f"{ends[1]:.2g} as {bars}"
+    )
+
+    def finding(verdict: Verdict, why: str) -> Finding:
+        return Finding("scores", verdict, f"{told}{why}.", numbers)
+
+    if lengths and high < SHORT:
+        return finding(
+            "broken" if high < VANISHED else "look",
+            ": they have vanished, and the gradient nearly with them; what helps is larger weights "
+            "below the classes (--option init=balanced or weight_std=… where `torchcaps models` "
+            "lists it), a bias in the routing, or fewer layers",
+        )
+    odd, broken = TOO_MANY["after" if trained else "before"]
+    if near_one > odd:
+        return finding(
+            "broken" if near_one > broken else "look",
+            f": {near_one:.0%} are saturated near one, where the squash has no gradient; smaller "
+            f"weights below the classes, or inputs in [0, 1]",
+        )
+    if not lengths and max(-low, high) > LOGITS:
+        return finding(
+            "look",
+            ": so far apart that their probabilities are 0 or 1 and learn nothing; smaller "
+            "weights, or inputs in [0, 1]",
+        )
+    if len(scores) > 1 and moves < UNMOVED:
+        return finding(
+            "look",
+            ": they hardly depend on the image; what the lower layers tell is lost on the way",
+        )
+    return finding("fine", "" if trained else ", a start from which it can learn")
+
+
+def _gradients(model: nn.Module, recipe: Recipe, batch: Batch) -> list[Finding]:
+    """Root mean square of the gradient in every module that owns weights; and memory."""
+    model = copy.deepcopy(model).train()
+    own = {each.data_ptr() for each in model.parameters()}
+    kept: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if tensor.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        parts = _loss(model, recipe, batch, 0)[1]
+        loss = torch.stack(list(parts.values())).sum()
+    activations = sum(kept.values()) * recipe.batch_size // len(batch.labels)
+    weights = sum(each.numel() * each.element_size() for each in model.parameters())
+    memory = examine_memory(weights, activations, batch_size=recipe.batch_size)
+    loss.backward()
+    squares: dict[str, list[Tensor]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            gradient = torch.zeros(1) if parameter.grad is None else parameter.grad
+            squares.setdefault(name.rpartition(".")[0] or name, []).append(gradient.flatten().cpu())
+    size = {name: float(torch.cat(all).square().mean().sqrt()) for name, all in squares.items()}
+    finite = {name: value for name, value in size.items() if value < float("inf")}
+    numbers = {"root_mean_square": {name: finite.get(name) for name in size}}
+    return [_judge_gradients(size, finite, parts, numbers), memory]
+
+
+def _judge_gradients(
+    size: dict[str, float], finite: dict[str, float], parts: dict[str, Tensor], numbers: Any
+) -> Finding:
+    # The top of the network is last, and the backward pass begins there.
+    lost = [name for name in size if name not in finite]
+    if lost:
+        text = (
+            f"the gradient of {lost[-1]} is not finite, the first on the way down; its forward "
+            f"pass is, so look there for a root or a division at zero, or for values too large."
+        )
+        return Finding("gradients", "broken", text, {**numbers, "first": lost[-1]})
+    # A decoder is moved by the reconstruction, which weighs little while classes are short.
+    judged = {name: value for name, value in size.items() if not name.startswith("decoder")}
+    low, high = min(judged, key=judged.__getitem__), max(judged, key=judged.__getitem__)
+    told = f"root mean square {judged[low]:.1e} ({low}) to {judged[high]:.1e} ({high})"
+    learnt = float(parts["classification_loss"].detach()) < 0.01
+    if judged[low] < EPSILON and not learnt:
+        short = [name for name, value in judged.items() if value < EPSILON]
+        which = ", ".join(short[:3]) + (", …" if len(short) > 3 else "")
+        nothing = all(not judged[name] for name in short)
+        text = (
+            f"{told}: {'nothing' if nothing else 'next to nothing'} arrives at {which} "
+            f"({len(short)} of {len(judged)} parts), below Adam's ε of 1e-8, so it starts slowly "
+            f"if at all; see the scores above, take fewer layers, or larger weights."
+        )
+        return Finding("gradients", "broken" if nothing else "look", text, numbers)
+    if judged[high] > HUGE:
+        text = f"{told}: so steep that steps overshoot; smaller weights, or inputs in [0, 1]."
+        return Finding("gradients", "look", text, numbers)
+    return Finding("gradients", "fine", f"{told}.", numbers)
+
+
+def _loss(
+    model: nn.Module, recipe: Recipe, batch: Batch, step: int
+) -> tuple[Output, dict[str, Tensor]]:
+    out: Output = model(batch.pixels, batch.labels)
+    return out, loss_parts(recipe, out, batch, step)
+
+
+def _capsules(trace: Trace, trained: bool) -> Finding:
+    if not trace:
+        return Finding("capsules", "fine", "this network has none.")
+    # Lengths start short in networks that learn, so only those at nought count as dead there.
+    limits = Thresholds() if trained else Thresholds(dead_mean=SHORT, dead_std=SHORT)
+    activity = capsule_activity(trace, thresholds=limits)
+    rows = {layer.name: (layer.cds, layer.n, layer.cnm) for layer in activity.layers}
+    numbers = {
+        "dead_below": limits.dead_mean,
+        "layers": {
+            name: {"dead": dead, "capsules": n, "mean_length": mean}
+            for name, (dead, n, mean) in rows.items()
+        },
+    }
+    told = "dead " + ", ".join(f"{dead} of {n} in {name}" for name, (dead, n, _) in rows.items())
+    told = f"{told} (dead: mean length and its spread below {limits.dead_mean:g})"
+    all_dead = [name for name, (dead, n, _) in rows.items() if dead == n]
+    if all_dead:
+        text = (
+            f"{told}: nothing passes {all_dead[0]}, whatever the image; larger weights in that "
+            f"layer (init=balanced where the network has it), or a bias in its routing."
+        )
+        return Finding("capsules", "broken" if trained else "look", text, numbers)
+    half = [name for name, (dead, n, _) in rows.items() if 2 * dead > n]
+    if half:
+        text = (
+            f"{told}: more than half of {', '.join(half)} does nothing; fewer capsules would do, "
+            f"or a bias in the routing wakes them."
+        )
+        return Finding("capsules", "look", text, numbers)
+    return Finding("capsules", "fine", f"{told}.", numbers)
+
+
+def _couplings(model: nn.Module, trace: Trace, trained: bool) -> Finding:
+    if not trace:
+        return Finding("couplings", "fine", "there is no routing.")
+    spread = {
+        layer.name: float(last_coupling(layer).float().std(0, correction=0).mean())
+        for layer in trace
+    }
+    numbers = {"standard_deviation_over_images": spread}
+    told = "change from image to image by " + ", ".join(
+        f"{value:.1e} in {name}" for name, value in spread.items()
+    )
+    layers = getattr(model, "layers", {})
+    routed = [
+        layer.name
+        for layer in trace
+        if last_coupling(layer).shape[-1] > 1
+        and not (
+            layer.name in layers
+            and isinstance(getattr(layers[layer.name], "routing", None), UniformRouting)
+        )
+    ]
+    if not routed:
+        return Finding("couplings", "fine", f"{told}: they are fixed, as this routing is.", numbers)
+    if trained and all(spread[name] < FROZEN for name in routed):
+        text = (
+            f"{told}: the tree is frozen, so routing decides nothing; its uniform twin (option "
+            f"routing=uniform) should do as well. torchcaps dissect shows it."
+        )
+        return Finding("couplings", "look", text, numbers)
+    early = "" if trained else ", which says little before training"
+    return Finding("couplings", "fine", f"{told}{early}.", numbers)
+
+
+def _overfit(model: nn.Module, recipe: Recipe, batch: Batch, seconds: float) -> Finding:
+    """A network that can learn at all can learn a few images by heart."""
+    parts = None if batch.parts is None else batch.parts[:LEARNT]
+    few = Batch(batch.pixels[:LEARNT], batch.labels[:LEARNT], parts)
+    model = copy.deepcopy(model).train()
+    optimiser = make_optimiser(recipe, model.parameters())
+    started, losses, right = time.monotonic(), [], 0.0
+    ran_out = False
+    with (
+        torch.random.fork_rng(devices=[]),
+        progress(f"learning {len(few.labels)} images by heart", STEPS) as told,
+    ):
+        torch.manual_seed(seed_of(recipe.seed, STEP))
+        for step in range(STEPS + 1):
+            out, terms = _loss(model, recipe, few, step)
+            loss = terms["classification_loss"]
+            losses.append(float(loss.detach()))
+            right = float(correct(out, few.labels).float().mean())
+            by_heart = right == 1 and losses[-1] <= losses[0] / 10
+            ran_out = time.monotonic() - started > seconds
+            if by_heart or ran_out or not bool(loss.isfinite()) or step == STEPS:
+                break
+            optimiser.zero_grad()
+            torch.stack(list(terms.values())).sum().backward()
+            optimiser.step()
+            told(1)
+    first, last, steps = losses[0], losses[-1], len(losses) - 1
+    numbers = {
+        "images": len(few.labels),
+        "steps": steps,
+        "seconds": round(time.monotonic() - started, 1),
+        "first_loss": first,
+        "last_loss": last if last == last and abs(last) < float("inf") else None,
+        "right": right,
+    }
+    told_so = (
+        f"{steps} steps at learning rate {recipe.learning_rate:g} on {len(few.labels)} images took "
+        f"the loss from {first:.3g} to {last:.3g}, {right:.0%} right"
+    )
+    if numbers["last_loss"] is None:
+        text = f"{told_so}: it came apart; take a smaller learning rate."
+        return Finding("overfit", "broken", text, numbers)
+    if right == 1 or last <= first / 10:
+        return Finding("overfit", "fine", f"{told_so}: it can learn.", numbers)
+    if ran_out and steps < STEPS:
+        text = (
+            f"{told_so}: {seconds:g} seconds were not enough to tell; give it more with --seconds."
+        )
+        return Finding("overfit", "look", text, numbers)
+    if last <= first / 2:
+        text = f"{told_so}: it learns, but slowly; try another learning rate."
+        return Finding("overfit", "look", text, numbers)
+    text = (
+        f"{told_so}: a network that can learn gets so few by heart; what is marked above says why, "
+        f"or the learning rate does: try ten times more, and less."
+    )
+    return Finding("overfit", "broken", text, numbers)

@@ -1,0 +1,205 @@
+"""Show pictures to a trained network: the class of each, its scores, and what the scores are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from torchcaps.data.folder import FORMATS, GREY, measure_picture, read_picture
+from torchcaps.errors import TorchcapsError
+from torchcaps.tasks.trained import MEANING, Trained, open_trained
+from torchcaps.types import Output, ScoresAre
+from torchcaps.viz import Shown, draw_predictions, to_svg
+
+__all__ = ["Prediction", "predict"]
+
+# A picture so many standard deviations from the mean brightness is nothing that was trained on.
+FAR = 5
+# More rows than this are no picture any more.
+MOST_DRAWN = 50
+DPI = 150
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a network says of one picture."""
+
+    path: Path
+    class_names: tuple[str, ...]
+    pixels: Tensor  # [c, h, w], as the network saw it
+    scores: Tensor  # [k]
+    scores_are: ScoresAre
+    probabilities: Tensor  # [k]
+    reconstruction: Tensor | None  # [c, h, w]
+    # What was done to the picture, and what is odd about it; sentences.
+    notes: tuple[str, ...]
+
+    @property
+    def winner(self) -> int:
+        return int(self.scores.argmax())
+
+    @property
+    def meaning(self) -> str:
+        """What the scores are, in a sentence."""
+        return MEANING[self.scores_are]
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything known, as JSON can hold it; lists stand in the order of `classes`."""
+        return {
+            "path": str(self.path),
+            "class": self.class_names[self.winner],
+            "classes": self.class_names,
+            "scores": self.scores.tolist(),
+            "scores_are": self.scores_are,
+            "probabilities": self.probabilities.tolist(),
+            "notes": self.notes,
+        }
+
+    def text(self) -> str:
+        """One line for people."""
+        first, *rest = self.probabilities.topk(min(2, len(self.scores))).indices.tolist()
+        then = "".join(
+            f"; then {self.class_names[k]}, {float(self.probabilities[k]):.2f}" for k in rest
+        )
+        unsure = self.scores_are != "logits" and float(self.probabilities[first]) < 0.5
+        doubt = "; no class reaches one half" if unsure else ""
+        top = float(self.probabilities[first])
+        return f"{self.path}: {self.class_names[first]}, {top:.2f}{then}{doubt}"
+
+
+@torch.no_grad()
+def predict(
+    path: Path, images: Sequence[Path], *, resize: bool = False, picture: Path | None = None
+) -> tuple[Prediction, ...]:
+    """Predict the class of picture files by a run's network, or a saved one.
+
+    An image is brought to the colours of the network, and with `resize` to its size. `picture` is
+    a file to draw all of it into.
+    """
+    if picture is not None:
+        _check_drawing(picture, len(images))
+    trained = open_trained(path)
+    shape = trained.image
+    if shape[0] not in (1, 3):
+        raise TorchcapsError(
+            f"{path} takes images of {shape[0]} channels, and pictures have one or three; show it "
+            f"arrays from Python: torchcaps.load(path)(pixels)."
+        )
+    read = [_read(each, shape, resize) for each in images]
+    names = trained.class_names
+    found = []
+    for file, (pixels, notes) in zip(images, read, strict=True):
+        # One by one: neither a large picture nor its neighbours can change what is said of it.
+        out: Output = trained.model(pixels.unsqueeze(0).to(trained.device))
+        if not bool(out.scores.isfinite().all()):
+            raise TorchcapsError(
+                f"the scores of {file} are not finite, so nothing can be said of it; torchcaps "
+                f"doctor tells in which layer it begins."
+            )
+        scores = out.scores[0].float().cpu()
+        drawn = out.reconstruction
+        found.append(
+            Prediction(
+                path=file,
+                class_names=names or tuple(map(str, range(len(scores)))),
+                pixels=pixels,
+                scores=scores,
+                scores_are=out.scores_are,
+                probabilities=out.probabilities()[0].float().cpu(),
+                reconstruction=None if drawn is None else drawn[0].float().cpu(),
+                notes=(*notes, *_odd(file, pixels, trained)),
+            )
+        )
+    if picture is not None:
+        _draw(found, picture)
+    return tuple(found)
+
+
+def _read(
+    picture: Path, image: tuple[int, int, int], resize: bool
+) -> tuple[Tensor, tuple[str, ...]]:
+    """The pixels [c, h, w] in [0, 1] that a network takes, and what was done to have them."""
+    if not picture.exists():
+        raise TorchcapsError(f"there is no picture {picture}; is the path right?")
+    if picture.is_dir():
+        raise TorchcapsError(f"{picture} is a folder; name the pictures in it: {picture}/*.png.")
+    if picture.suffix.lower() not in FORMATS:
+        raise TorchcapsError(
+            f"{picture} is none of the kinds that are read ({' '.join(FORMATS)}); save it as .png."
+        )
+    channels: Literal[1, 3] = 1 if image[0] == 1 else 3
+    (height, width), mode = measure_picture(picture)
+    notes = []
+    if (height, width) != image[1:]:
+        there, wanted = f"{width} × {height}", f"{image[2]} × {image[1]}"
+        if not resize:
+            raise TorchcapsError(
+                f"{picture} has {there} pixels and the network takes {wanted}; crop it to what "
+                f"it should look at, or let --resize stretch it."
+            )
+        shape = "" if height * image[2] == width * image[1] else ", which changes its proportions"
+        notes.append(f"stretched from {there} to {wanted} pixels{shape}")
+    if mode.startswith("I;16"):
+        notes.append("16 bits a pixel cut to 8")
+    if mode in ("LA", "La", "PA", "RGBA", "RGBa"):
+        notes.append("transparent places made white")
+    if mode not in GREY and channels == 1:
+        notes.append("colours made grey")
+    if mode in GREY and channels == 3:
+        notes.append("grey repeated in three channels")
+    pixels = torch.from_numpy(read_picture(picture, channels, (image[1], image[2])).copy())
+    told = (f"{picture}: {', '.join(notes)}.",) if notes else ()
+    return pixels.float() / 255, told
+
+
+def _odd(picture: Path, pixels: Tensor, trained: Trained) -> tuple[str, ...]:
+    """A sentence about a picture that is far brighter or darker than any the network was shown."""
+    known = trained.run.result().get("brightness") if trained.run else None
+    if not known or not known["std"]:
+        return ()
+    here = float(pixels.mean())
+    if abs(here - known["mean"]) <= FAR * known["std"]:
+        return ()
+    more = "bright" if here > known["mean"] else "dark"
+    return (
+        f"{picture}: mean brightness {here:.2f}, while the training images have "
+        f"{known['mean']:.2f} ± {known['std']:.2f}; the network was shown nothing as {more}, so "
+        f"its answer means little. Are light and dark swapped?",
+    )
+
+
+def _check_drawing(path: Path, count: int) -> None:
+    """Refuse a drawing that could not be made, before any work is done."""
+    if path.suffix not in (".svg", ".png"):
+        raise TorchcapsError(f"the picture must end in .svg or .png, but is {path}.")
+    if path.is_dir():
+        raise TorchcapsError(f"{path} is a folder; name a file in it, as predictions.png.")
+    if not path.parent.is_dir():
+        raise TorchcapsError(f"the folder {path.parent} does not exist; make it, or name another.")
+    if count > MOST_DRAWN:
+        raise TorchcapsError(
+            f"a picture shows up to {MOST_DRAWN} images, but there are {count}; draw fewer at a "
+            f"time."
+        )
+
+
+def _draw(found: Sequence[Prediction], path: Path) -> None:
+    """Every image with its scores, and its reconstruction where there is one."""
+    rows = [
+        Shown(each.path.name, each.pixels, each.probabilities, each.reconstruction)
+        for each in found
+    ]
+    words = "length" if found[0].scores_are == "lengths" else "probability"
+    figure = draw_predictions(rows, found[0].class_names, measure=words)
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        if path.suffix == ".svg":
+            partial.write_text(to_svg(figure), encoding="utf-8")
+        else:
+            figure.savefig(partial, format="png", dpi=DPI)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

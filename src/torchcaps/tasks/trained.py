@@ -1,0 +1,113 @@
+"""A network that somebody names: a run folder, or a file that `save` wrote."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from torchcaps.data import Images, load
+from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.models import load as load_model
+from torchcaps.train.run import Run
+from torchcaps.train.seeds import HOLD_OUT, seed_of
+from torchcaps.types import ScoresAre
+
+__all__ = ["MEANING", "SPLITS", "Trained", "check_fit", "open_trained"]
+
+SPLITS = ("test", "validation", "train")
+
+MEANING: dict[ScoresAre, str] = {
+    "lengths": "lengths of class capsules: each says how likely its class is there, by itself; "
+    "they are no softmax and need not sum to one",
+    "logits": "logits: only their differences mean something, and a softmax makes them "
+    "probabilities that sum to one",
+    "independent_logits": "logits of each class by itself: a sigmoid makes each a probability, and "
+    "these need not sum to one",
+}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network, ready to look at images, and its run where it has one."""
+
+    model: nn.Module
+    path: Path
+    run: Run | None
+
+    @property
+    def device(self) -> torch.device:
+        return next((p.device for p in self.model.parameters()), torch.device("cpu"))
+
+    @property
+    def image(self) -> tuple[int, int, int]:
+        """(channels, height, width)"""
+        config = self.model.config
+        assert isinstance(config, dict)
+        channels, height, width = config["image"]
+        return channels, height, width
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """What a run wrote down of its data; a saved network knows the number of classes alone."""
+        names = self.run.result().get("class_names") if self.run else None
+        return None if names is None else tuple(names)
+
+    def images(self, split: str, *, data: str | None = None, root: Path | None = None) -> Images:
+        """Images to show to the network: of its own data, or of those named."""
+        if split not in SPLITS:
+            raise TorchcapsError(f"split={split!r} is unknown; {nearest(split, SPLITS)}.")
+        own = self.run.recipe.data if self.run else None
+        source = data or own
+        if source is None:
+            raise TorchcapsError(
+                f"{self.path} is a saved network, which does not know its data; name it with "
+                f"--data."
+            )
+        if split == "test":
+            return load(source, split="test", root=root)
+        images = load(source, split="train", root=root)
+        if self.run is None or source != own:
+            if split == "train":
+                return images
+            raise TorchcapsError(
+                f"which images were held out for validation is known of a run on its own data "
+                f"alone, and {self.path} is none on {source}; name a run folder, or take --split "
+                f"test."
+            )
+        recipe = self.run.recipe
+        rest, held = images.hold_out(
+            share=recipe.validation_share, seed=seed_of(recipe.seed, HOLD_OUT)
+        )
+        return rest if split == "train" else held
+
+
+def open_trained(path: Path) -> Trained:
+    """The network of a finished run, or of a file, on the accelerator where there is one."""
+    if not path.exists():
+        raise TorchcapsError(f"there is no run folder and no saved network at {path}.")
+    run = Run(path) if path.is_dir() else None
+    if run is not None and not run.is_done:
+        raise TorchcapsError(
+            f"{path} holds no finished run (result.json is missing); finish it with torchcaps "
+            f"train."
+        )
+    model = load_model(path if run is None else run.model_file)
+    return Trained(model.to("cuda" if torch.cuda.is_available() else "cpu"), path, run)
+
+
+def check_fit(model: nn.Module, images: Images) -> None:
+    """Refuse images that the network was not made for."""
+    expected = getattr(model, "image", images.image_shape)
+    if tuple(expected) != images.image_shape:
+        raise TorchcapsError(
+            f"the network takes images of (channels, height, width) = {tuple(expected)}, but "
+            f"{images.name} has {images.image_shape}; show it the data it was trained on."
+        )
+    config = getattr(model, "config", None)
+    known = config["n_classes"] if isinstance(config, dict) else len(images.class_names)
+    if known != len(images.class_names):
+        raise TorchcapsError(
+            f"the network tells {known} classes apart, but {images.name} has "
+            f"{len(images.class_names)}; show it the data it was trained on."
+        )

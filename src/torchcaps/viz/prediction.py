@@ -1,0 +1,96 @@
+"""Images, what a network says of them, and what it draws of what it saw."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, WIDTH, new_figure
+
+__all__ = ["Shown", "draw_predictions"]
+
+# More bars than this are no longer told apart; of more classes the highest are drawn.
+MOST_BARS = 10
+# Inches: a bar, what stands above and below the bars, an image.
+BAR, MARGIN, SIDE = 0.15, 0.5, 1.0
+
+
+class Shown(NamedTuple):
+    """One image, and a number from 0 to 1 for each class."""
+
+    title: str
+    pixels: Tensor  # [c, h, w]
+    measure: Tensor  # [k]
+    reconstruction: Tensor | None = None  # [c, h, w]
+
+
+def draw_predictions(rows: Sequence[Shown], class_names: Sequence[str], *, measure: str) -> Figure:
+    """One row an image: the image, a bar for each class, the reconstruction.
+
+    `measure` names what a bar is, "length" say; the highest is marked by a darker bar and its
+    number. Of more than ten classes the ten highest are drawn, in their own order.
+    """
+    bars = min(len(class_names), MOST_BARS)
+    each = max(BAR * bars, SIDE + 0.1) + MARGIN
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(each * len(rows))
+        for at, row in enumerate(rows):
+            low = 1 - (at + 1) / len(rows)
+            high = low + (each - 0.28) / (each * len(rows))
+            figure.text(0.03, high + 0.06 / (each * len(rows)), row.title, color=INK)
+            _draw_image(figure, row.pixels, 0.03, high, each * len(rows), "image")
+            if row.reconstruction is not None:
+                right = 0.97 - SIDE / WIDTH
+                _draw_image(
+                    figure, row.reconstruction, right, high, each * len(rows), "reconstruction"
+                )
+            height = BAR * bars / (each * len(rows))
+            wide = 0.18 if row.reconstruction is not None else 0.44
+            axes = figure.add_axes((0.44, high - height, wide, height))
+            _draw_bars(axes, row.measure, class_names, bars, measure)
+    return figure
+
+
+def _draw_image(
+    figure: Figure, pixels: Tensor, left: float, high: float, tall: float, told: str
+) -> None:
+    axes = figure.add_axes((left, high - SIDE / tall, SIDE / WIDTH, SIDE / tall))
+    pixels = pixels.detach().float().cpu().clamp(0, 1)
+    # Colour is three channels; of any other number, a stereo pair say, the mean is shown.
+    shown = pixels.permute(1, 2, 0) if len(pixels) == 3 else pixels.mean(0)
+    axes.imshow(shown.numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    axes.set(xticks=[], yticks=[])
+    axes.set_xlabel(told, fontsize=7, color=MUTED)
+    for spine in axes.spines.values():
+        spine.set_linewidth(0.5)
+
+
+def _draw_bars(
+    axes: Axes, measure: Tensor, class_names: Sequence[str], bars: int, told: str
+) -> None:
+    values = measure.detach().float().cpu()
+    drawn = values.topk(bars).indices.sort().values.tolist()
+    top = int(values.argmax())
+    for y, k in enumerate(drawn):
+        value = float(values[k])
+        axes.barh(y, 1, height=0.7, color="#eef1f4")
+        axes.barh(y, min(value, 1), height=0.7, color=LENGTH if k == top else "#9dbdd5")
+        if k == top:
+            axes.text(1.04, y, f"{value:.2f}", va="center", fontsize=7, color=INK)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(bars - 0.5, -0.5)
+    names = [_short(class_names[k]) for k in drawn]
+    axes.set_yticks(range(bars), names, fontsize=7)
+    axes.set_xticks([0, 1])
+    axes.tick_params(length=0, labelsize=7)
+    hidden = "" if bars == len(values) else f", {bars} highest of {len(values)}"
+    axes.set_xlabel(f"{told}{hidden}", fontsize=7, color=MUTED, labelpad=-6)
+    for side in axes.spines.values():
+        side.set_visible(False)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 10 else f"{name[:9]}…"

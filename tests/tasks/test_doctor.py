@@ -1,0 +1,472 @@
+"""The doctor finds planted diseases, each in its own check, and nothing wrong with the healthy."""
+
+import copy
+import json
+import sys
+from functools import cache
+
+import pytest
+import torch
+from torch import nn
+
+from told import text_of
+from torchcaps.data import SOURCES, Batch, ImageSet, PartWholeSpec, part_whole
+from torchcaps.errors import TorchcapsError
+from torchcaps.models import save
+from torchcaps.tasks import doctor, doctor_run, examine, examine_machine
+from torchcaps.tasks.examine_images import examine_images
+from torchcaps.tasks.examine_network import examine_network
+from torchcaps.train import Run, make_recipe
+from torchcaps.train.fit import initial_model
+from torchcaps.train.run import write_whole
+from torchcaps.types import Output
+
+RECIPE = make_recipe(model="mitterreiter_5x16", data="part-whole", batch_size=20)
+CHECKS = ["torch", "torchvision", "compiler", "pixels", "classes", "test images", "finite"]
+CHECKS += ["scores", "gradients", "memory", "capsules", "couplings", "overfit"]
+
+
+@cache
+def tiny(split, root=None):
+    sizes, seeds = {"train": 96, "test": 12}, {"train": 0, "test": 1}
+    return part_whole(split, sizes[split], seed=seeds[split], spec=PartWholeSpec(size=24))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _tiny():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SOURCES, "tiny", tiny)
+        yield
+
+
+@pytest.fixture(scope="module")
+def first():
+    return initial_model(RECIPE, tiny("train"))
+
+
+@pytest.fixture
+def network(first):
+    return copy.deepcopy(first)
+
+
+def looked_at(model, *, trained=False, seconds=0, recipe=RECIPE):
+    batch = tiny("train").batch(slice(0, 32))
+    found = examine_network(model, recipe, batch, trained=trained, seconds=seconds)
+    return {each.check: each for each in found}
+
+
+def scaled(model, factor):
+    with torch.no_grad():
+        for layer in model.layers.values():
+            layer.weight.mul_(factor)
+    return model
+
+
+class Shown:
+    """Images that nobody checked at the door."""
+
+    name, class_names, image_shape = "shown", ("a", "b", "c"), (1, 4, 4)
+
+    def __init__(self, pixels, labels):
+        self.held = Batch(pixels, torch.tensor(labels))
+
+    def __len__(self):
+        return len(self.held.labels)
+
+    def batch(self, index, epoch=0):
+        return Batch(self.held.pixels[index], self.held.labels[index])
+
+
+def images_found(pixels=None, labels=None, test=None):
+    pixels = torch.rand(30, 1, 4, 4) if pixels is None else pixels
+    training = Shown(pixels, labels or [k % 3 for k in range(len(pixels))])
+    found = examine_images(training, lambda: test or Shown(torch.rand(6, 1, 4, 4), [0, 1, 2] * 2))
+    return {each.check: each for each in found}
+
+
+def test_nothing_is_wrong_with_the_healthy(network, monkeypatch):
+    before = copy.deepcopy(network.state_dict())
+    found = doctor(make_recipe(model="mitterreiter_5x16", data="tiny", batch_size=20), seconds=500)
+    assert [each.check for each in found.findings] == CHECKS
+    assert {each.verdict for each in found.findings} == {"fine"}, found.text()
+    assert found.subject == "mitterreiter_5x16 on 96 training images of tiny, before training"
+    assert found.text().endswith("\n\nnothing wrong was found")
+    assert max(map(len, found.text().splitlines())) <= 100
+    numbers = json.loads(json.dumps(found.numbers(), allow_nan=False))
+    assert [row["check"] for row in numbers["findings"]] == CHECKS
+    overfit = numbers["findings"][-1]["numbers"]
+    assert overfit["images"] == 16
+    assert overfit["last_loss"] <= overfit["first_loss"] / 10 or overfit["right"] == 1
+    looked_at(network)
+    assert all(torch.equal(before[name], now) for name, now in network.state_dict().items())
+
+
+@pytest.mark.parametrize("name", ["resnet18", "gu_convnet_r", "efficient_capsnet", "gamma_capsnet"])
+def test_other_networks_start_without_an_alarm(name):
+    recipe = make_recipe(model=name, data="tiny", batch_size=20)
+    found = looked_at(initial_model(recipe, tiny("train")), recipe=recipe)
+    marked = {check for check, each in found.items() if each.verdict != "fine"}
+    assert marked <= {"overfit"}
+    assert "seconds were not enough to tell" in found["overfit"].text
+
+
+def test_weights_too_small_let_lengths_vanish(network):
+    found = looked_at(scaled(network, 1e-3))
+    assert found["scores"].verdict == "broken"
+    assert "they have vanished" in found["scores"].text
+    assert found["scores"].numbers["histogram"]["counts"][0] == 320
+    assert found["gradients"].verdict != "fine"
+    assert "nothing" in found["gradients"].text
+    assert found["capsules"].verdict == "look"
+
+
+def test_weights_too_large_saturate_lengths(network):
+    found = looked_at(scaled(network, 1e3))
+    assert found["scores"].verdict == "broken"
+    assert "are saturated near one" in found["scores"].text
+    assert found["scores"].numbers["share_near_one"] > 0.4
+    # One of ten classes would be right.
+    trained = looked_at(scaled(network, 0.01), trained=True)["scores"]
+    assert (trained.verdict, trained.numbers["share_near_one"] > 0.6) == ("look", True)
+
+
+def test_logits_too_large_are_told():
+    recipe = make_recipe(model="gu_convnet_r", data="tiny")
+    model = initial_model(recipe, tiny("train"))
+    with torch.no_grad():
+        model.head.weight.mul_(1e4)
+    found = looked_at(model, recipe=recipe)
+    assert found["scores"].verdict == "look"
+    assert "so far apart that their probabilities are 0 or 1" in found["scores"].text
+
+
+def test_scores_that_do_not_depend_on_the_image_are_told(network):
+    with torch.no_grad():
+        network.backbone[0].weight.zero_()
+        network.backbone[0].bias.fill_(0.5)
+    found = looked_at(network)["scores"]
+    assert found.verdict == "look"
+    assert "they hardly depend on the image" in found.text
+
+
+def test_a_weight_that_is_not_finite_is_named_and_ends_the_examination(network):
+    with torch.no_grad():
+        network.layers["hidden_3"].weight[0, 0, 0, 0] = torch.nan
+    found = looked_at(network)
+    assert list(found) == ["finite"]
+    assert found["finite"].verdict == "broken"
+    assert found["finite"].numbers["first"] == "layers.hidden_3.weight"
+    assert found["finite"].text.startswith("layers.hidden_3.weight holds NaN or infinity, in 1 of ")
+
+
+def test_the_first_layer_whose_output_is_not_finite_is_named(network):
+    with torch.no_grad():
+        network.backbone[2].weight.fill_(1e38)
+        network.backbone[0].weight.fill_(1.0)
+    found = looked_at(network)
+    assert list(found) == ["finite"]
+    assert found["finite"].numbers["first"] == "backbone.2"
+    assert "the output of backbone.2 is not, the first to be so" in found["finite"].text
+
+
+class Rooted(nn.Module):
+    """A network whose gradient alone is broken: the root of nought."""
+
+    def __init__(self):
+        super().__init__()
+        self.below, self.above = nn.Linear(576, 10), nn.Linear(10, 10)
+
+    def forward(self, image, target=None, *, keep="none"):
+        return Output(self.above((0 * self.below(image.flatten(1))).square().sqrt()), "logits")
+
+
+class DeepRooted(Rooted):
+    def __init__(self):
+        nn.Module.__init__(self)
+        self.lowest, self.below, self.above = (
+            nn.Linear(n, m) for n, m in [(576, 8), (8, 10), (10, 10)]
+        )
+
+    def forward(self, image, target=None, *, keep="none"):
+        below = self.below(self.lowest(image.flatten(1)))
+        return Output(self.above((0 * below).square().sqrt()), "logits")
+
+
+@pytest.mark.parametrize("model", [Rooted, DeepRooted])
+def test_the_first_gradient_that_is_not_finite_is_named(model):
+    found = looked_at(model())
+    assert found["finite"].verdict == "fine"
+    assert found["gradients"].verdict == "broken"
+    assert found["gradients"].numbers["first"] == "below"
+    assert found["gradients"].numbers["root_mean_square"]["below"] is None
+    json.dumps(found["gradients"].numbers, allow_nan=False)
+
+
+def test_a_layer_without_gradient_is_named(network):
+    class Cut(Rooted):
+        def forward(self, image, target=None, *, keep="none"):
+            return Output(self.above(self.below(image.flatten(1)).detach()), "logits")
+
+    found = looked_at(Cut())["gradients"]
+    assert found.verdict == "broken"
+    assert "nothing arrives at below (1 of 2 parts)" in found.text
+
+
+def test_a_gradient_too_steep_is_named():
+    class Steep(Rooted):
+        def forward(self, image, target=None, *, keep="none"):
+            return Output(1e6 * self.above(self.below(image.flatten(1))), "logits")
+
+    found = looked_at(Steep())["gradients"]
+    assert found.verdict == "look"
+    assert "so steep that steps overshoot" in found.text
+
+
+@pytest.mark.parametrize(
+    ("dead", "trained", "verdict", "words"),
+    [
+        (16, True, "broken", "nothing passes hidden_3, whatever the image"),
+        (16, False, "look", "nothing passes hidden_3, whatever the image"),
+        (10, True, "look", "more than half of hidden_3"),
+        (4, False, "fine", "dead 0 of 16 in primary, 0 of 16 in hidden_2, 4 of 16 in hidden_3"),
+    ],
+)
+def test_dead_capsules_are_counted(network, dead, trained, verdict, words):
+    # Long enough to be alive after training too.
+    scaled(network, 8)
+    with torch.no_grad():
+        network.layers["hidden_3"].weight[:, :dead].zero_()
+    found = looked_at(network, trained=trained)["capsules"]
+    assert found.numbers["layers"]["hidden_3"]["dead"] == dead
+    assert (found.verdict, words in found.text) == (verdict, True), found.text
+
+
+def test_a_frozen_tree_is_told_after_training_only(network):
+    scaled(network, 0.01)
+    assert looked_at(network)["couplings"].verdict == "fine"
+    found = looked_at(network, trained=True)["couplings"]
+    assert found.verdict == "look"
+    assert "the tree is frozen" in found.text
+
+
+def test_couplings_that_are_meant_to_be_fixed_are_fine():
+    recipe = make_recipe(model="mitterreiter_5x16", data="tiny", options={"routing": "uniform"})
+    found = looked_at(initial_model(recipe, tiny("train")), trained=True, recipe=recipe)
+    assert found["couplings"].verdict == "fine"
+    assert "they are fixed, as this routing is" in found["couplings"].text
+
+
+@pytest.mark.parametrize(
+    ("rate", "verdict", "words"),
+    [
+        (1e-9, "broken", "a network that can learn gets so few by heart"),
+        (1e30, "broken", "it came apart; take a smaller learning rate"),
+    ],
+)
+def test_a_learning_rate_at_which_nothing_is_learnt_is_told(
+    network, monkeypatch, rate, verdict, words
+):
+    monkeypatch.setattr("torchcaps.tasks.examine_network.STEPS", 20)
+    recipe = RECIPE.model_copy(update={"learning_rate": rate})
+    found = looked_at(network, recipe=recipe, seconds=500)["overfit"]
+    assert (found.verdict, words in found.text) == (verdict, True), found.text
+    json.dumps(found.numbers, allow_nan=False)
+
+
+def test_the_overfit_is_the_same_every_time(network):
+    one, two = (looked_at(network, seconds=500)["overfit"].numbers for _ in range(2))
+    assert one["last_loss"] == two["last_loss"]
+    assert one["steps"] > 1
+
+
+@pytest.mark.parametrize(
+    ("pixels", "verdict", "words"),
+    [
+        (lambda x: x * 255, "broken", "the networks take floats in [0, 1], and at this scale"),
+        (lambda x: (x - 0.5) / 0.3, "look", "leave out the normalisation by mean and standard"),
+        (lambda x: x / 255, "look", "were they divided by 255 twice?"),
+        (lambda x: x / (x > 0.01), "broken", "some pixels are NaN or infinite"),
+        (lambda x: x[:1].expand_as(x), "broken", "every image is the same"),
+        (lambda x: x, "fine", "in [0, 1], as it should be"),
+    ],
+)
+def test_the_range_of_pixels(pixels, verdict, words):
+    x = torch.rand(30, 1, 4, 4)
+    x[0, 0, 0, :2] = torch.tensor([0.0, 1.0])
+    found = images_found(pixels(x))["pixels"]
+    assert (found.verdict, words in found.text) == (verdict, True), found.text
+
+
+@pytest.mark.parametrize(
+    ("labels", "verdict", "words"),
+    [
+        ([1] * 30, "broken", "all of 30 images looked at are 'b': there is nothing to tell apart"),
+        ([0, 1] * 15, "look", "1 of 3 classes have no image of 30 images looked at ('c')"),
+        ([0] * 24 + [1] * 4 + [2] * 2, "look", "always saying 'a' is right for 80%"),
+        ([0] * 10 + [1] * 11 + [2] * 9, "fine", "9 (c) to 11 (b) images a class of 30 images"),
+        ([0, 1, 2] * 10, "fine", "10 images of every class of 30 images looked at."),
+    ],
+)
+def test_the_balance_of_classes(labels, verdict, words):
+    found = images_found(labels=labels)["classes"]
+    assert (found.verdict, words in found.text) == (verdict, True), found.text
+    assert sum(found.numbers["counts"]) == 30
+
+
+def test_several_objects_an_image_are_counted_each():
+    found = images_found(labels=[[0, 1], [1, 2], [2, 2]] * 10)["classes"]
+    assert found.numbers["counts"] == [10, 20, 20]
+
+
+def test_test_images_that_are_training_images_are_counted():
+    pixels = torch.rand(30, 1, 4, 4)
+    test = Shown(torch.cat([pixels[3:5], torch.rand(4, 1, 4, 4)]), [0, 1, 2] * 2)
+    found = images_found(pixels, test=test)["test images"]
+    assert found.verdict == "look"
+    assert found.text.startswith("2 of 6 are among the training images, pixel for pixel")
+
+
+def test_test_images_of_another_kind_are_told():
+    test = Shown(torch.rand(6, 1, 4, 4), [0, 1, 2] * 2)
+    test.class_names = ("a", "b")
+    found = images_found(test=test)["test images"]
+    assert found.verdict == "broken"
+    assert "images (1, 4, 4) of 2 classes, while the training images are (1, 4, 4)" in found.text
+
+
+def test_test_images_that_cannot_be_read_are_told_before_training():
+    def missing():
+        raise TorchcapsError("there is no test folder.")
+
+    (*_, found) = examine_images(Shown(torch.rand(6, 1, 4, 4), [0, 1, 2] * 2), missing)
+    assert found.verdict == "broken"
+    assert found.text == (
+        "they cannot be read, and training would end with that: there is no test folder."
+    )
+
+
+def test_images_that_a_network_refuses_are_a_finding(network):
+    batch = Batch(torch.full((4, 1, 24, 24), torch.nan), torch.arange(4))
+    (found,) = examine_network(network, RECIPE, batch, trained=False, seconds=0)
+    assert (found.check, found.verdict) == ("network", "broken")
+    assert found.text.startswith("it refuses these images: the images hold NaN")
+
+
+def test_bytes_are_found_though_the_network_takes_them(network):
+    class Bytes:
+        name, image_shape = "bytes", (1, 24, 24)
+        class_names = tiny("train").class_names
+
+        def __len__(self):
+            return 96
+
+        def batch(self, index, epoch=0):
+            pixels, labels, _ = tiny("train").batch(index)
+            return Batch(pixels * 255, labels)
+
+    found = examine(network, RECIPE, Bytes(), lambda: Bytes(), stage="before training", seconds=0)
+    verdicts = {each.check: each.verdict for each in found.findings}
+    assert verdicts["pixels"] == "broken"
+    assert verdicts["test images"] == "look"
+    assert "broken: pixels" in found.text().splitlines()[-1]
+
+
+def test_another_network_than_the_images_need_is_told(network):
+    images = ImageSet("mine", torch.rand(3, 1, 20, 20), torch.tensor([0, 1, 0]), ("a", "b"))
+    assert text_of(
+        lambda: examine(network, RECIPE, images, lambda: images, stage="before training")
+    ).startswith("the network takes images of (channels, height, width) = (1, 24, 24), but mine")
+
+
+@pytest.mark.parametrize(
+    ("free", "verdict", "words"),
+    [
+        (None, "fine", "how much is free cannot be read here"),
+        (2**30, "fine", "1.0 GiB are free."),
+        (900 * 2**20, "look", "a smaller --batch-size is safer"),
+        (
+            400 * 2**20,
+            "broken",
+            "it will not fit; take a smaller --batch-size or image; torchcaps est",
+        ),
+    ],
+)
+def test_memory(monkeypatch, free, verdict, words):
+    monkeypatch.setattr(examine_machine, "_free", lambda: free)
+    found = examine_machine.examine_memory(100 * 2**20, 100 * 2**20, batch_size=20)
+    assert (found.verdict, words in found.text) == (verdict, True), found.text
+    assert found.text.startswith(
+        "a step with 20 images keeps 100 MiB for its backward pass, and weights, gradients and "
+        "Adam take 400 MiB"
+    )
+
+
+def test_memory_grows_with_the_batch_of_the_recipe(first):
+    small = looked_at(first)["memory"].numbers
+    large = looked_at(first, recipe=RECIPE.model_copy(update={"batch_size": 200}))["memory"].numbers
+    assert large["activations"] == pytest.approx(10 * small["activations"], rel=1e-6)
+    # At least the images, in float32, and what the first convolution makes of them.
+    assert small["activations"] > 20 * 4 * (24 * 24 + 32 * 20 * 20)
+    assert small["weights"] == 4 * sum(each.numel() for each in first.parameters())
+
+
+def test_a_broken_torchvision_is_told(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "torchvision", raising=False)
+    package = tmp_path / "torchvision"
+    package.mkdir()
+    for text, verdict, told in [
+        ('raise RuntimeError("operator nms does not exist")', "broken", "(operator nms does not"),
+        ('__version__ = "9.9"', "fine", "version 9.9; not needed."),
+    ]:
+        (package / "__init__.py").write_text(text)
+        found = {each.check: each for each in examine_machine.examine_machine()}["torchvision"]
+        assert (found.verdict, told in found.text) == (verdict, True), found.text
+    monkeypatch.delitem(sys.modules, "torchvision")
+
+
+def test_a_missing_compiler_is_told(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    found = {each.check: each for each in examine_machine.examine_machine()}["compiler"]
+    assert found.text == "none of no-such-compiler is there; only torch.compile needs one."
+    assert found.verdict == "fine"
+
+
+@pytest.fixture
+def run(tmp_path):
+    run = Run(tmp_path / "mine")
+    run.begin(make_recipe(model="mitterreiter_5x16", data="tiny", epochs=2, seed=7), "abc")
+    return run
+
+
+def test_a_run_is_examined_at_its_last_weights(run, network):
+    assert doctor_run(run.folder, seconds=0).subject.endswith("of tiny, before training")
+    diseased = copy.deepcopy(network)
+    nn.init.constant_(diseased.layers["hidden_2"].weight, torch.nan)
+    state = {f"model.{name}": weight for name, weight in diseased.state_dict().items()}
+    torch.save({"state_dict": state, "epoch": 0}, run.state_file)
+    found = doctor_run(run.folder, seconds=0)
+    assert found.subject.endswith(", after epoch 1 of 2")
+    assert found.findings[-1].numbers["first"] == "layers.hidden_2.weight"
+    save(network, run.model_file)
+    write_whole(run.result_file, "{}")
+    found = doctor_run(run.folder, seconds=0)
+    assert found.subject.endswith(", after training")
+    assert {each.check: each.verdict for each in found.findings}["finite"] == "fine"
+
+
+def test_a_damaged_state_is_told(run):
+    run.state_file.write_bytes(b"nonsense")
+    text = text_of(lambda: doctor_run(run.folder))
+    assert text.startswith(f"{run.state_file} cannot be read (")
+    assert text.endswith("; it is damaged: remove it, and the run begins anew.")
+
+
+def test_what_is_no_run_is_told(tmp_path):
+    assert text_of(lambda: doctor_run(tmp_path / "none")) == (
+        f"there is no run folder at {tmp_path / 'none'}."
+    )
+    assert text_of(lambda: doctor_run(tmp_path)) == (
+        f"{tmp_path} is no run folder (recipe.json is missing); for a network that was not trained "
+        f"yet, give --model and --data."
+    )

@@ -1,0 +1,347 @@
+"""Evaluation: counted by hand, whatever the batch size, with a line for every image."""
+
+import csv
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from told import text_of
+from torchcaps.data import SOURCES, Batch, ImageSet, PartWholeSpec, part_whole
+from torchcaps.models import create_model, save
+from torchcaps.tasks import evaluate, evaluate_file, write_predictions
+from torchcaps.train import Run, make_recipe
+from torchcaps.train.run import write_whole
+from torchcaps.train.seeds import HOLD_OUT, seed_of
+from torchcaps.types import Output
+
+NAMES = ("red", "green", "blue")
+
+
+class Channels(nn.Module):
+    """Scores of the classes are the first pixels of the channels."""
+
+    def __init__(self, scores_are="lengths"):
+        super().__init__()
+        self.scores_are = scores_are
+        self.seen = []
+
+    def forward(self, image):
+        self.seen.append(len(image))
+        return Output(image[:, :, 0, 0], self.scores_are)
+
+
+class Several:
+    """Images that show two objects each."""
+
+    name, class_names, image_shape = "several", NAMES, (3, 1, 1)
+
+    def __init__(self, pixels, labels):
+        self.held = Batch(pixels, labels)
+
+    def __len__(self):
+        return len(self.held.labels)
+
+    def batch(self, index, epoch=0):
+        return Batch(self.held.pixels[index], self.held.labels[index])
+
+
+def painted(scores, labels, names=NAMES):
+    pixels = torch.tensor(scores)[:, :, None, None]
+    return ImageSet("painted", pixels, torch.tensor(labels), names)
+
+
+# Right, right, green taken for blue, blue taken for red.
+FOUR = painted([[0.9, 0.1, 0.0], [0.2, 0.7, 0.1], [0.0, 0.3, 0.6], [0.5, 0.25, 0.25]], [0, 1, 1, 2])
+
+
+@cache
+def tiny(split, root):
+    return part_whole(split, {"train": 40, "test": 12}[split], spec=PartWholeSpec(size=24))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _tiny():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SOURCES, "tiny", tiny)
+        patch.setitem(SOURCES, "leaky", lambda split, root: tiny("train", root).take(LEAK[split]))
+        yield
+
+
+# Two of the four test images are training images.
+LEAK = {"train": torch.arange(20), "test": torch.tensor([3, 25, 30, 7])}
+
+
+@pytest.fixture(scope="module")
+def network():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return create_model("mitterreiter_5x16", image=(1, 24, 24)).eval()
+
+
+@pytest.fixture
+def run(tmp_path, network):
+    """The files of a finished run, laid down without training."""
+    run = Run(tmp_path / "mine")
+    run.begin(make_recipe(model="mitterreiter_5x16", data="tiny", seed=7, batch_size=5), "abc")
+    save(network, run.model_file)
+    write_whole(run.result_file, json.dumps({"training_images": 36}))
+    return run
+
+
+def test_answers_are_counted():
+    numbers = evaluate(Channels().train(), FOUR).numbers()
+    assert (numbers["images"], numbers["right"], numbers["accuracy"]) == (4, 2, 0.5)
+    assert numbers["confusion"] == [[1, 0, 0], [0, 1, 1], [1, 0, 0]]
+    red, green, blue = numbers["classes"]
+    assert (red["images"], red["found"], red["said"]) == (1, 1, 2)
+    assert (green["images"], green["found"], green["said"]) == (2, 1, 1)
+    assert (blue["images"], blue["found"], blue["said"]) == (1, 0, 1)
+    assert green["mean_score_there"] == pytest.approx(0.5)
+    assert green["mean_score_not_there"] == pytest.approx((0.1 + 0.25) / 2)
+    assert numbers["mean_score_there"] == pytest.approx((0.9 + 0.7 + 0.3 + 0.25) / 4)
+    assert numbers["scores_are"] == "lengths"
+    # 2 of 4, by the formula: (0.5 + z²/8 ± z sqrt(1/16 + z²/64)) / (1 + z²/4).
+    assert numbers["interval"] == pytest.approx((0.15004, 0.84996), abs=1e-5)
+
+
+def test_the_margin_loss_is_that_of_the_lengths():
+    # By hand: 0, then 0.2² + 0.5·0.1², 0.6² + 0.5·0.5², 0.65² + 0.5·(0.4² + 0.15²).
+    each = [0.0, 0.04 + 0.005, 0.36 + 0.125, 0.4225 + 0.5 * (0.16 + 0.0225)]
+    found = evaluate(Channels(), FOUR, batch_size=3)
+    assert found.loss == pytest.approx(sum(each) / 4, abs=1e-6)
+    assert found.loss_is == "margin loss"
+
+
+@pytest.mark.parametrize(
+    ("scores_are", "loss_is", "loss"),
+    [
+        ("logits", "cross-entropy", torch.nn.functional.cross_entropy),
+        (
+            "independent_logits",
+            "binary cross-entropy",
+            lambda x, y: (
+                nn.functional.binary_cross_entropy_with_logits(
+                    x, nn.functional.one_hot(y, 3).float(), reduction="sum"
+                )
+                / len(y)
+            ),
+        ),
+    ],
+)
+def test_the_loss_fits_the_scores(scores_are, loss_is, loss):
+    found = evaluate(Channels(scores_are), FOUR)
+    expected = loss(FOUR.images[:, :, 0, 0], FOUR.labels)
+    assert (found.loss_is, found.loss) == (loss_is, pytest.approx(float(expected), abs=1e-6))
+
+
+def test_several_objects_are_right_together_or_not_at_all():
+    pixels = torch.tensor([[0.9, 0.8, 0.1], [0.9, 0.1, 0.8]])[:, :, None, None]
+    found = evaluate(Channels(), Several(pixels, torch.tensor([[1, 0], [0, 1]])))
+    numbers = found.numbers()
+    assert (numbers["right"], numbers["confusion"]) == (1, None)
+    assert [row["found"] for row in numbers["classes"]] == [2, 1, 0]
+
+
+# What counts as right depends on whether any image shows fewer objects, not on its neighbours.
+@pytest.mark.parametrize("batch_size", [1, 2, 3])
+def test_several_objects_do_not_depend_on_the_batch(batch_size):
+    pixels = torch.tensor([[0.4, 0.3, 0.1], [0.9, 0.1, 0.1]])[:, :, None, None]
+    images = Several(pixels, torch.tensor([[0, 1], [0, 0]]))
+    found = evaluate(Channels(), images, batch_size=batch_size)
+    assert found.right.tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    "name", ["mitterreiter_5x16", "gamma_capsnet", "efficient_capsnet", "gu_convnet_cr", "resnet18"]
+)
+def test_the_batch_size_changes_nothing(name):
+    torch.manual_seed(0)
+    model = create_model(name, image=(1, 24, 24)).train()
+    # Running statistics that differ from those of any batch.
+    model(tiny("train", None).pixels(slice(0, 8)))
+    images = tiny("test", None)
+    whole = evaluate(model, images)
+    for batch_size in (1, 5):
+        found = evaluate(model, images, batch_size=batch_size)
+        assert torch.equal(found.right, whole.right)
+        assert torch.allclose(found.scores, whole.scores, atol=1e-5)
+        assert found.loss == pytest.approx(whole.loss, rel=1e-5)
+
+
+def test_every_image_is_shown_once_in_small_batches():
+    model = Channels()
+    evaluate(model, FOUR, batch_size=3)
+    assert model.seen == [3, 1]
+    assert not model.training
+
+
+def test_a_run_is_evaluated_on_the_test_images_of_its_data(run, network):
+    found = evaluate_file(run.folder)
+    assert (found.data, found.split, len(found.right)) == ("part-whole", "test", 12)
+    expected = network(tiny("test", None).pixels(slice(0, 12))).scores
+    assert torch.allclose(found.scores, expected, atol=1e-5)
+    assert found.numbers()["in_training"] == 0
+    saved = evaluate_file(run.model_file, data="tiny")
+    assert torch.allclose(saved.scores, found.scores, atol=1e-5)
+
+
+def test_validation_images_are_those_that_the_run_held_out(run):
+    found = evaluate_file(run.folder, split="validation")
+    rest, held = tiny("train", None).hold_out(share=0.1, seed=seed_of(7, HOLD_OUT))
+    assert torch.equal(found.labels, held.labels)
+    assert found.seen is None
+    assert torch.equal(evaluate_file(run.folder, split="train").labels, rest.labels)
+    assert len(evaluate_file(run.model_file, data="tiny", split="train").right) == 40
+
+
+def test_test_images_that_were_trained_on_are_counted(run):
+    found = evaluate_file(run.model_file, data="leaky")
+    assert found.seen.tolist() == [True, False, False, True]
+    found = replace(evaluate(Channels(), FOUR), seen=torch.tensor([False, True, False, True]))
+    numbers = found.numbers()
+    assert (numbers["in_training"], numbers["accuracy_without_them"]) == (2, 0.5)
+    assert numbers["accuracy"] == 0.5
+    assert found.text().endswith(
+        "2 of these images are among the training images, pixel for pixel; accuracy on the others: "
+        "50.00%"
+    )
+    found = replace(found, seen=torch.tensor([True, False, False, False]))
+    assert found.numbers()["accuracy_without_them"] == pytest.approx(1 / 3)
+    found = replace(found, seen=torch.ones(4, dtype=torch.bool))
+    assert found.numbers()["accuracy_without_them"] is None
+    assert found.text().endswith("pixel for pixel; all are")
+
+
+def test_the_text_says_what_the_numbers_are():
+    text = evaluate(Channels(), FOUR).text()
+    lines = text.splitlines()
+    assert lines[0] == (
+        "accuracy  50.00%: 2 of 4 images of painted (95 % Wilson interval 15.00% to 85.00%)"
+    )
+    assert lines[1].endswith(", margin loss")
+    assert "they are no softmax and need not sum to one" in lines[2]
+    assert "mean 0.537 for classes that are there" in lines[3]
+    assert lines[6].split() == ["red", "100.0%", "1"]
+    assert lines[7].split() == ["green", "50.0%", "2", "blue", "(1)"]
+
+
+def test_a_class_without_images_has_no_share():
+    found = evaluate(Channels(), FOUR.take(torch.tensor([0])))
+    assert found.numbers()["classes"][2]["mean_score_there"] is None
+    assert "–" in found.text()
+    json.dumps(found.numbers(), allow_nan=False)
+
+
+def test_predictions_as_json_lines(tmp_path):
+    write_predictions(evaluate(Channels(), FOUR), tmp_path / "mine.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "mine.jsonl").read_text().splitlines()]
+    assert [row["index"] for row in rows] == [0, 1, 2, 3]
+    assert [row["label"] for row in rows] == ["red", "green", "green", "blue"]
+    assert [row["predicted"] for row in rows] == ["red", "green", "blue", "red"]
+    assert [row["right"] for row in rows] == [True, True, False, False]
+    assert torch.equal(torch.tensor([row["scores"] for row in rows]), FOUR.images[:, :, 0, 0])
+    assert [file.name for file in tmp_path.iterdir()] == ["mine.jsonl"]
+
+
+def test_predictions_as_csv(tmp_path):
+    names = ("red, dark", "green", "blue")
+    images = painted(FOUR.images[:, :, 0, 0].tolist(), FOUR.labels.tolist(), names)
+    write_predictions(evaluate(Channels(), images), tmp_path / "mine.csv")
+    with (tmp_path / "mine.csv").open(newline="") as file:
+        head, *rows = csv.reader(file)
+    assert head == ["index", "label", "predicted", "right", *(f"score {name}" for name in names)]
+    assert rows[3][:4] == ["3", "blue", "red, dark", "False"]
+    assert [float(score) for score in rows[3][4:]] == [0.5, 0.25, 0.25]
+
+
+def test_several_classes_are_joined(tmp_path):
+    pixels = torch.tensor([[0.9, 0.1, 0.8]])[:, :, None, None]
+    found = evaluate(Channels(), Several(pixels, torch.tensor([[1, 0]])))
+    write_predictions(found, tmp_path / "mine.jsonl")
+    row = json.loads((tmp_path / "mine.jsonl").read_text())
+    assert (row["label"], row["predicted"], row["right"]) == ("red+green", "red+blue", False)
+
+
+@pytest.mark.parametrize(
+    ("file", "sentence"),
+    [
+        ("mine.txt", "the file of predictions must end in .jsonl (JSON lines) or .csv, but is {}."),
+        ("none/mine.csv", "the folder {folder} does not exist; make it, or name another."),
+        ("folder.csv", "{} is a folder; name a file in it, as predictions.csv."),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_told_before_the_work(tmp_path, file, sentence):
+    (tmp_path / "folder.csv").mkdir()
+    path = tmp_path / file
+    expected = sentence.format(path, folder=path.parent)
+    assert text_of(lambda: evaluate_file(Path("no-network"), predictions=path)) == expected
+
+
+def test_images_of_another_size_are_told(network):
+    assert text_of(lambda: evaluate(network, FOUR)) == (
+        "the network takes images of (channels, height, width) = (1, 24, 24), but painted has (3, "
+        "1, 1); show it the data it was trained on."
+    )
+
+
+def test_another_number_of_classes_is_told(network):
+    images = ImageSet("mine", torch.rand(3, 1, 24, 24), torch.tensor([0, 1, 0]), ("a", "b"))
+    sentence = "classes apart, but mine has 2; show it the data it was trained on."
+    assert text_of(lambda: evaluate(network, images)) == f"the network tells 10 {sentence}"
+    two = painted([[0.1, 0.2, 0.3]], [1], ("a", "b"))
+    assert text_of(lambda: evaluate(Channels(), two)) == (
+        "the network tells 3 classes apart, but painted has 2; show it the data it was trained on."
+    )
+
+
+def test_scores_that_are_not_finite_are_told():
+    class Broken(Channels):
+        def forward(self, image):
+            out = super().forward(image)
+            return Output(out.scores / (out.scores[:, :1] - 0.5), "lengths")
+
+    assert text_of(lambda: evaluate(Broken(), FOUR, batch_size=3)) == (
+        "the scores of image 3 of painted are not finite, so nothing can be said of them; "
+        "torchcaps doctor tells in which layer it begins."
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "sentence"),
+    [
+        ("none", {}, "there is no run folder and no saved network at {path}."),
+        (
+            "model.safetensors",
+            {},
+            "{path} is a saved network, which does not know its data; name it with --data.",
+        ),
+        ("", {"split": "tset"}, "split='tset' is unknown; did you mean 'test'? known: test,"),
+        (
+            "model.safetensors",
+            {"data": "tiny", "split": "validation"},
+            "which images were held out for validation is known of a run on its own data alone, "
+            "and {path} is none on tiny; name a run folder, or take --split test.",
+        ),
+        (
+            "",
+            {"data": "leaky", "split": "validation"},
+            "which images were held out for validation is known of a run on its own data alone",
+        ),
+    ],
+)
+def test_what_cannot_be_evaluated_is_told(run, path, options, sentence):
+    path = run.folder / path
+    assert text_of(lambda: evaluate_file(path, **options)).startswith(sentence.format(path=path))
+
+
+def test_an_unfinished_run_is_told(run):
+    run.result_file.unlink()
+    assert text_of(lambda: evaluate_file(run.folder)) == (
+        f"{run.folder} holds no finished run (result.json is missing); finish it with torchcaps "
+        f"train."
+    )

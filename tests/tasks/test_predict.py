@@ -1,0 +1,285 @@
+"""Prediction: any picture file, what was done to it, and what is said of it."""
+
+import json
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from told import text_of
+from torchcaps.data import SOURCES, PartWholeSpec, part_whole
+from torchcaps.models import create_model, save
+from torchcaps.tasks import predict
+from torchcaps.train import Run, fit, make_recipe
+from torchcaps.train.run import write_whole
+
+NAMES = ["cat", "dog", "hen", "ant", "bee", "cow", "eel", "fox", "gnu", "owl"]
+
+
+@cache
+def tiny(split, root):
+    return part_whole(split, {"train": 40, "test": 12}[split], spec=PartWholeSpec(size=24))
+
+
+@pytest.fixture(scope="module")
+def network():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return create_model("mitterreiter_5x16", image=(1, 24, 24)).eval()
+
+
+@pytest.fixture(scope="module")
+def colours():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return create_model("gu_convnet_r", image=(3, 24, 20), n_classes=3).eval()
+
+
+def laid_down(folder, model, **result):
+    """The files of a finished run, without training."""
+    run = Run(folder)
+    run.begin(make_recipe(model="mitterreiter_5x16", data="part-whole"), "abc")
+    save(model, run.model_file)
+    write_whole(run.result_file, json.dumps({"training_images": 36, **result}))
+    return run
+
+
+@pytest.fixture
+def run(tmp_path, network):
+    brightness = {"mean": 0.5, "std": 0.05}
+    return laid_down(tmp_path / "mine", network, class_names=NAMES, brightness=brightness)
+
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (24, 24), dtype=np.uint8)
+
+
+@pytest.fixture
+def grey(tmp_path):
+    Image.fromarray(PIXELS).save(tmp_path / "grey.png")
+    return tmp_path / "grey.png"
+
+
+def test_a_picture_is_seen_as_it_is(run, network, grey):
+    (found,) = predict(run.folder, [grey])
+    pixels = torch.from_numpy(PIXELS).float() / 255
+    assert torch.equal(found.pixels, pixels[None])
+    with torch.no_grad():
+        out = network(pixels[None, None])
+    assert torch.allclose(found.scores, out.scores[0], atol=1e-6)
+    assert torch.equal(found.probabilities, found.scores)
+    assert torch.allclose(found.reconstruction, out.reconstruction[0], atol=1e-6)
+    assert found.notes == ()
+    winner = NAMES[int(out.scores.argmax())]
+    numbers = found.numbers()
+    assert (numbers["path"], numbers["class"]) == (str(grey), winner)
+    assert numbers["scores_are"] == "lengths"
+    assert numbers["classes"] == tuple(NAMES)
+    assert numbers["scores"] == found.scores.tolist()
+    json.dumps(numbers, allow_nan=False)
+    assert found.text().startswith(f"{grey}: {winner}, {float(out.scores.max()):.2f}; then ")
+
+
+def test_a_picture_is_the_same_alone_and_among_others(run, grey, tmp_path):
+    Image.fromarray(255 - PIXELS).save(tmp_path / "other.png")
+    (alone,) = predict(run.folder, [grey])
+    _, found, _ = predict(run.folder, [tmp_path / "other.png", grey, tmp_path / "other.png"])
+    assert torch.equal(found.scores, alone.scores)
+
+
+def test_a_saved_network_knows_the_numbers_of_its_classes(run, grey):
+    (named,), (numbered,) = predict(run.folder, [grey]), predict(run.model_file, [grey])
+    assert numbered.class_names == tuple("0123456789")
+    assert NAMES[int(numbered.class_names[numbered.winner])] == named.class_names[named.winner]
+
+
+def test_a_trained_run_knows_the_names_and_the_brightness_of_its_data(tmp_path, grey):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SOURCES, "tiny", tiny)
+        recipe = make_recipe(model="mitterreiter_5x16", data="tiny", epochs=1, batch_size=20)
+        run = fit(recipe, tmp_path / "run")
+    images = tiny("train", None)
+    (found,) = predict(run.folder, [grey])
+    assert found.class_names == images.class_names
+    each = images.pixels(slice(0, 40)).flatten(1).mean(1)
+    assert run.result()["brightness"]["mean"] == pytest.approx(float(each.mean()))
+    assert run.result()["brightness"]["std"] == pytest.approx(float(each.std(correction=0)))
+
+
+def test_logits_become_probabilities_of_a_softmax(tmp_path, colours, grey):
+    save(create_model("resnet18", image=(1, 24, 24), n_classes=3), tmp_path / "m.safetensors")
+    (found,) = predict(tmp_path / "m.safetensors", [grey])
+    assert found.scores_are == "logits"
+    assert torch.allclose(found.probabilities, found.scores.softmax(-1))
+    assert "softmax" in found.meaning
+    assert "one half" not in found.text()
+
+
+def test_doubt_is_told_where_no_class_reaches_one_half(run, grey):
+    (found,) = predict(run.folder, [grey])
+    for scores, doubt in [([0.4, 0.3], True), ([0.6, 0.3], False)]:
+        text = type(found)(
+            **{**vars(found), "scores": torch.tensor(scores), "probabilities": torch.tensor(scores)}
+        ).text()
+        assert text.endswith("; no class reaches one half") == doubt
+        assert ": cat, 0." in text
+
+
+@pytest.mark.parametrize(
+    ("mode", "channels", "note"),
+    [
+        ("RGB", 1, "colours made grey"),
+        ("RGBA", 1, "transparent places made white, colours made grey"),
+        ("P", 1, "colours made grey"),
+        ("LA", 1, "transparent places made white"),
+        ("I;16", 1, "16 bits a pixel cut to 8"),
+        ("L", 1, None),
+        ("1", 1, None),
+        ("L", 3, "grey repeated in three channels"),
+        ("RGB", 3, None),
+    ],
+)
+def test_every_mode_of_picture_is_read(tmp_path, network, colours, mode, channels, note):
+    model = network if channels == 1 else colours
+    save(model, tmp_path / "m.safetensors")
+    size = (24, 24) if channels == 1 else (20, 24)
+    if mode == "I;16":
+        picture = Image.fromarray(PIXELS.astype(np.uint16) * 257)
+    else:
+        picture = Image.fromarray(PIXELS).convert("RGB").convert(mode)
+    file = tmp_path / "x.png"
+    picture.crop((0, 0, *size)).save(file)
+    (found,) = predict(tmp_path / "m.safetensors", [file])
+    assert found.pixels.shape == (channels, 24, size[0])
+    assert found.notes == (() if note is None else (f"{file}: {note}.",))
+    if mode in ("L", "I;16", "RGB"):
+        expected = torch.from_numpy(PIXELS[:, : size[0]].copy()).float() / 255
+        assert torch.allclose(found.pixels, expected.expand(channels, -1, -1), atol=1 / 255)
+
+
+def test_a_photograph_stands_upright(tmp_path, colours):
+    save(colours, tmp_path / "m.safetensors")
+    lying = Image.fromarray(np.repeat(PIXELS[:20, :, None], 3, 2))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    lying.save(tmp_path / "x.png", exif=exif)
+    (found,) = predict(tmp_path / "m.safetensors", [tmp_path / "x.png"])
+    turned = torch.from_numpy(np.rot90(PIXELS[:20], -1).copy()).float() / 255
+    assert torch.equal(found.pixels, turned.expand(3, -1, -1))
+
+
+def test_another_size_is_stretched_only_when_told(run, tmp_path):
+    file = tmp_path / "wide.png"
+    Image.fromarray(PIXELS).resize((60, 30)).save(file)
+    assert text_of(lambda: predict(run.folder, [file])) == (
+        f"{file} has 60 × 30 pixels and the network takes 24 × 24; crop it to what it should look "
+        f"at, or let --resize stretch it."
+    )
+    (found,) = predict(run.folder, [file], resize=True)
+    assert found.pixels.shape == (1, 24, 24)
+    assert found.notes == (
+        f"{file}: stretched from 60 × 30 to 24 × 24 pixels, which changes its proportions.",
+    )
+    Image.fromarray(PIXELS).resize((48, 48)).save(file)
+    (found,) = predict(run.folder, [file], resize=True)
+    assert found.notes == (f"{file}: stretched from 48 × 48 to 24 × 24 pixels.",)
+
+
+def test_proportions_are_those_of_the_network(tmp_path, colours):
+    save(colours, tmp_path / "m.safetensors")
+    file = tmp_path / "x.png"
+    for width, told in [(40, "."), (48, ", which changes its proportions.")]:
+        Image.new("RGB", (width, 48), "red").save(file)
+        (found,) = predict(tmp_path / "m.safetensors", [file], resize=True)
+        assert found.notes == (f"{file}: stretched from {width} × 48 to 20 × 24 pixels{told}",)
+
+
+@pytest.mark.parametrize(("level", "word"), [(255, "bright"), (0, "dark"), (140, None)])
+def test_a_picture_unlike_all_that_was_trained_on_is_told(run, tmp_path, level, word):
+    file = tmp_path / "plain.png"
+    Image.new("L", (24, 24), level).save(file)
+    (found,) = predict(run.folder, [file])
+    if word is None:
+        assert found.notes == ()
+    else:
+        assert found.notes == (
+            f"{file}: mean brightness {level / 255:.2f}, while the training images have 0.50 ± "
+            f"0.05; the network was shown nothing as {word}, so its answer means little. Are light "
+            f"and dark swapped?",
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("none.png", "there is no picture {}; is the path right?"),
+        ("folder", "{} is a folder; name the pictures in it: {}/*.png."),
+        ("text.txt", "{} is none of the kinds that are read (.png .jpg .jpeg .bmp .webp .tif"),
+        ("cut.png", "{} could not be read as a picture ("),
+        ("liar.png", "{} could not be read as a picture (cannot identify image file"),
+        ("bomb.png", "{} claims more than 500 pixels, Pillow's limit; it is a bomb, or needs"),
+    ],
+)
+def test_what_is_no_picture_is_told(run, grey, tmp_path, monkeypatch, name, sentence):
+    if name == "bomb.png":
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 500)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "text.txt").write_text("a cat")
+    (tmp_path / "cut.png").write_bytes(grey.read_bytes()[:200])
+    (tmp_path / "liar.png").write_text("a cat")
+    grey.rename(tmp_path / "bomb.png")
+    file = tmp_path / name
+    assert text_of(lambda: predict(run.folder, [file])).startswith(sentence.format(file, file))
+
+
+def test_images_that_are_no_pictures_are_told(tmp_path, grey):
+    file = tmp_path / "m.safetensors"
+    save(create_model("mitterreiter_5x16", image=(2, 24, 24)), file)
+    assert text_of(lambda: predict(file, [grey])) == (
+        f"{file} takes images of 2 channels, and pictures have one or three; show it arrays from "
+        f"Python: torchcaps.load(path)(pixels)."
+    )
+
+
+def test_scores_that_are_not_finite_are_told(tmp_path, network, grey):
+    broken = create_model("mitterreiter_5x16", image=(1, 24, 24))
+    nn.init.constant_(broken.layers["classes"].weight, torch.nan)
+    save(broken, tmp_path / "m.safetensors")
+    assert text_of(lambda: predict(tmp_path / "m.safetensors", [grey])) == (
+        f"the scores of {grey} are not finite, so nothing can be said of it; torchcaps doctor "
+        f"tells in which layer it begins."
+    )
+
+
+@pytest.mark.parametrize("name", ["all.png", "all.svg"])
+def test_all_of_it_is_drawn(run, grey, tmp_path, name):
+    predict(run.folder, [grey, grey], picture=tmp_path / name)
+    if name == "all.png":
+        with Image.open(tmp_path / name) as drawn:
+            assert drawn.size[0] == 600
+            assert drawn.size[1] > drawn.size[0] / 2
+    else:
+        first = (tmp_path / name).read_bytes()
+        assert first.startswith(b"<?xml")
+        predict(run.folder, [grey, grey], picture=tmp_path / name)
+        assert (tmp_path / name).read_bytes() == first
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "sentence"),
+    [
+        ("all.gif", 1, "the picture must end in .svg or .png, but is {}."),
+        ("none/all.png", 1, "the folder {folder} does not exist; make it, or name another."),
+        ("folder.png", 1, "{} is a folder; name a file in it, as predictions.png."),
+        ("all.png", 51, "a picture shows up to 50 images, but there are 51; draw fewer at a time."),
+    ],
+)
+def test_what_cannot_be_drawn_is_told_before_the_work(tmp_path, name, count, sentence):
+    (tmp_path / "folder.png").mkdir()
+    file = tmp_path / name
+    images = [tmp_path / "none.png"] * count
+    expected = sentence.format(file, folder=file.parent)
+    assert text_of(lambda: predict(tmp_path / "none", images, picture=file)) == expected
