@@ -1,7 +1,8 @@
 """The command line: parse, call one function, print.
 
 Data goes to standard output, talk to standard error. Exit codes: 0 done, 1 a fault of torchcaps
-(with a traceback to report), 2 something given was wrong (one sentence), 130 interrupted.
+(with a traceback to report), 2 something given was wrong (one sentence), 130 stopped before its
+end: interrupted, told to stop, or out of its time budget.
 """
 
 import json
@@ -94,6 +95,9 @@ def train(
         typer.Option(help="part-whole, mnist, cifar10, folder, …; a wrong name lists all."),
     ] = None,
     root: Root = None,
+    image_size: Annotated[
+        str | None, typer.Option(metavar="HxW", help="Stretch a folder's pictures to this: 48x64.")
+    ] = None,
     option: OptionList = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Images a step.")] = None,
@@ -134,6 +138,7 @@ def train(
         "protocol": protocol,
         "model": model,
         "data": data,
+        "image_size": None if image_size is None else _sides("--image-size", image_size, "48x64"),
         "epochs": epochs,
         "batch_size": batch_size,
         "learning_rate": learning_rate,
@@ -307,9 +312,10 @@ def estimate(
     """
     from torchcaps import tasks
 
+    sides = () if image is None else _sides("--image", image, "3x64x48")
     found = tasks.estimate(
         model,
-        image=None if image is None else _image(image),
+        image=(sides[0], sides[1], sides[2]) if sides else None,
         n_classes=classes,
         batch_size=batch_size,
         precision=precision,
@@ -318,15 +324,15 @@ def estimate(
     print(json.dumps(found.numbers()) if as_json else found.text())
 
 
-def _image(text: str) -> tuple[int, int, int]:
+def _sides(option: str, text: str, example: str) -> tuple[int, ...]:
+    """Whole numbers with x between them, as many as the example has."""
     numbers = text.lower().replace("×", "x").split("x")
-    if len(numbers) != 3 or not all(number.isdecimal() for number in numbers):
+    if len(numbers) != len(example.split("x")) or not all(each.isdecimal() for each in numbers):
+        what = "channels, height and width" if example.count("x") == 2 else "height and width"
         raise TorchcapsError(
-            f"--image must be channels, height and width, for example 3x64x48, but came as "
-            f"{text!r}."
+            f"{option} must be {what}, for example {example}, but came as {text!r}."
         )
-    channels, height, width = map(int, numbers)
-    return channels, height, width
+    return tuple(map(int, numbers))
 
 
 def _options(pairs: list[str] | None) -> dict[str, Any]:

@@ -137,7 +137,7 @@ def test_sizes_are_brought_to_the_one_asked_for(tmp_path: Path) -> None:
     (root / "dog" / "0.png").write_bytes(png(2, 4, [b"\x09\x09"] * 4))
     assert text_of(lambda: load("folder", root=tmp_path)) == (
         f"{root / 'cat' / '0.png'} has 2 × 3 pixels and {root / 'dog' / '0.png'} has 4 × 2; choose "
-        f"one size for all: data.image_folder(root, size=(height, width))."
+        f"one size for all, (height, width): size= in Python, --image-size 2x3 on the command line."
     )
     found = image_folder(tmp_path, size=(5, 7))
     assert found.image_shape == (1, 5, 7)

@@ -59,14 +59,14 @@ def test_take_takes_the_facts_of_the_same_images() -> None:
     assert images.take(torch.tensor([3, 0])).facts["azimuth"].tolist() == [60, 0]
 
 
-@pytest.mark.parametrize("name", sorted(set(SOURCES) - {"part-whole", "sign"}))
+@pytest.mark.parametrize("name", sorted(set(SOURCES) - {"own", "part-whole", "sign"}))
 def test_data_of_files_without_a_folder_say_what_is_missing(name: str) -> None:
     text = text_of(lambda: load(name))
     assert text.startswith(f"{name} needs root, the folder that holds ")
     assert text.endswith("; on the command line: --root FOLDER.")
 
 
-@pytest.mark.parametrize("name", sorted(set(SOURCES) - {"part-whole", "sign"}))
+@pytest.mark.parametrize("name", sorted(set(SOURCES) - {"own", "part-whole", "sign"}))
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_an_empty_folder_and_none_are_told(name: str, split, tmp_path) -> None:
     for root in (tmp_path, tmp_path / "nowhere"):
@@ -84,6 +84,28 @@ def test_load_hands_split_and_root_to_the_source(monkeypatch, tmp_path) -> None:
     assert numbers(load("numbered", split="test", root=tmp_path)) == [0, 1, 2]
     load("numbered")
     assert asked == [("test", tmp_path), ("train", None)]
+
+
+def test_pictures_of_a_folder_are_brought_to_a_size(tmp_path) -> None:
+    pillow = pytest.importorskip("PIL.Image")
+    for name, side in (("a", 4), ("b", 9)):
+        (tmp_path / name).mkdir()
+        for k in range(3):
+            pillow.new("L", (side, 5)).save(tmp_path / name / f"{k}.png")
+    assert load("folder", root=tmp_path, size=(6, 7)).image_shape == (1, 6, 7)
+    words = "choose one size for all, (height, width): size= in Python, --image-size 5x4 on the"
+    assert words in text_of(lambda: load("folder", root=tmp_path))
+    assert text_of(lambda: load("mnist", root=tmp_path, size=(6, 7))) == (
+        "size is for pictures of a folder, and mnist is not one; leave it out, its images have one "
+        "size."
+    )
+
+
+def test_own_images_have_no_name_to_load_them_by() -> None:
+    assert text_of(lambda: load("own")) == (
+        "own images are known to the program alone that holds them; it trains on them by "
+        "fit(recipe, out, own=(train, test))."
+    )
 
 
 def test_an_unknown_name_is_told_with_the_nearest() -> None:

@@ -681,3 +681,21 @@ def test_a_damaged_state_is_told_and_not_unpickled(short: Run, tmp_path: Path, d
     (tmp_path / "state.ckpt").write_bytes(damage)
     with pytest.raises(TorchcapsError, match=r"state.ckpt cannot be read \(.+\); it is damaged"):
         fit(recipe(epochs=2), tmp_path)
+
+
+def test_images_of_ones_own_give_the_same_run(whole: Run, tmp_path: Path) -> None:
+    own = tiny("train", None), tiny("test", None)
+    assert_same(fit(recipe(data="own"), tmp_path, own=own), whole)
+
+
+@pytest.mark.parametrize(
+    ("data", "own", "words"),
+    [
+        ("own", None, 'the recipe says "own" and own images were not given.'),
+        ("tiny", (None, None), 'the recipe says "tiny" and own images were given.'),
+    ],
+)
+def test_own_images_and_their_name_belong_together(data, own, words, tmp_path) -> None:
+    expected = f'own=(train, test) and data "own" belong together, but {words}'
+    assert text_of(lambda: fit(recipe(data=data), tmp_path / "run", own=own)) == expected
+    assert not (tmp_path / "run").exists()

@@ -215,8 +215,8 @@ def _common_size(files: Files, sizes: list[Size]) -> Size:
         if size != sizes[0]:
             raise TorchcapsError(
                 f"{files[0][0]} has {sizes[0][0]} × {sizes[0][1]} pixels and {path} has "
-                f"{size[0]} × {size[1]}; choose one size for all: "
-                f"data.image_folder(root, size=(height, width))."
+                f"{size[0]} × {size[1]}; choose one size for all, (height, width): size= in "
+                f"Python, --image-size {sizes[0][0]}x{sizes[0][1]} on the command line."
             )
     return sizes[0]
 

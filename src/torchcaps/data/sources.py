@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, get_args
 
 from torchcaps.data.affnist_style import AffnistStyle
@@ -35,6 +36,13 @@ def _part_whole(split: Split, root: Root | None) -> ImageSet:
 
 def _sign(split: Split, root: Root | None) -> Images:
     return sign_set("grid" if split == "train" else "between")
+
+
+def _own(split: Split, root: Root | None) -> Images:
+    raise TorchcapsError(
+        "own images are known to the program alone that holds them; it trains on them by "
+        "fit(recipe, out, own=(train, test))."
+    )
 
 
 def _expanded(root: Root, split: Split) -> Images:
@@ -94,18 +102,27 @@ _READERS: dict[str, tuple[Callable[[Root, Split], Images], str]] = {
 }
 
 SOURCES: dict[str, Callable[[Split, Root | None], Images]] = {
+    "own": _own,
     "part-whole": _part_whole,
     "sign": _sign,
     **{name: _files(name, read, holds) for name, (read, holds) in _READERS.items()},
 }
 
 
-def load(name: str, *, split: Split = "train", root: Root | None = None) -> Images:
+def load(
+    name: str,
+    *,
+    split: Split = "train",
+    root: Root | None = None,
+    size: tuple[int, int] | None = None,
+) -> Images:
     """A data set by its name. The test images are for the end; `hold_out` parts off some for
     validation. Images made out of others are the same on every machine: their seed is 0.
 
     root: the folder of a data set that is files, or the folder above it, laid out as published.
-        "folder" is pictures of your own, of one size; `image_folder` brings others to one.
+        "folder" is pictures of your own.
+    size: (height, width) to which the pictures of a folder are stretched; not needed when all have
+        one size.
 
     >>> load("part-whole", split="test").image_shape
     (1, 32, 32)
@@ -117,4 +134,11 @@ def load(name: str, *, split: Split = "train", root: Root | None = None) -> Imag
             f"split={split!r} is unknown; {nearest(split, get_args(Split))}. Validation images "
             f"come out of the training ones: images.hold_out."
         )
-    return SOURCES[name](split, root)
+    if size is None:
+        return SOURCES[name](split, root)
+    if name != "folder":
+        raise TorchcapsError(
+            f"size is for pictures of a folder, and {name} is not one; leave it out, its images "
+            f"have one size."
+        )
+    return _files(name, partial(image_folder, size=size), _READERS[name][1])(split, root)

@@ -2,5 +2,24 @@
 
 from torchcaps.tasks.demo import demo
 from torchcaps.tasks.dissect import dissect, dissect_files, trace_images, write_report
+from torchcaps.tasks.doctor import doctor, doctor_run, examine
+from torchcaps.tasks.estimate import Estimate, estimate
+from torchcaps.tasks.evaluate import evaluate, evaluate_file, write_predictions
+from torchcaps.tasks.predict import predict
 
-__all__ = ["demo", "dissect", "dissect_files", "trace_images", "write_report"]
+__all__ = [
+    "Estimate",
+    "demo",
+    "dissect",
+    "dissect_files",
+    "doctor",
+    "doctor_run",
+    "estimate",
+    "evaluate",
+    "evaluate_file",
+    "examine",
+    "predict",
+    "trace_images",
+    "write_predictions",
+    "write_report",
+]

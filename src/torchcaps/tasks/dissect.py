@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from torchcaps.analysis import capsule_activity, join, routing_dynamics
-from torchcaps.data import Images, load
+from torchcaps.data import Images
 from torchcaps.errors import TorchcapsError
-from torchcaps.models import load as load_model
 from torchcaps.report import Dissection, Picture, render
+from torchcaps.tasks.trained import open_trained
 from torchcaps.train.correct import correct
 from torchcaps.train.run import Run, environment, write_whole
 from torchcaps.types import Trace
@@ -156,26 +156,15 @@ def dissect_files(
     """Dissect runs on test images of their own data, saved networks on those of `data`."""
     found: list[Dissection] = []
     for path in paths:
-        if not path.exists():
-            raise TorchcapsError(f"there is no run folder and no saved network at {path}.")
-        run = Run(path)
-        if path.is_dir() and not run.is_done:
-            raise TorchcapsError(
-                f"{path} holds no finished run (result.json is missing); finish it with torchcaps "
-                f"train."
-            )
-        source = data or (run.recipe.data if path.is_dir() else None)
-        if source is None:
-            raise TorchcapsError(
-                f"{path} is a saved network, which does not know its data; name it with --data."
-            )
-        model = load_model(run.model_file if path.is_dir() else path)
-        test = load(source, split="test", root=root)
-        label = path.resolve().name if path.is_dir() else path.stem
+        network = open_trained(path)
+        test = network.images("test", data=data, root=root)
+        label = path.stem if network.run is None else path.resolve().name
         if label in {each.label for each in found}:
             label = str(path)
-        facts = facts_of(run) if path.is_dir() else {"network": str(path)}
-        found.append(dissect(model, test, label=label, first=images, example=example, facts=facts))
+        facts = {"network": str(path)} if network.run is None else facts_of(network.run)
+        found.append(
+            dissect(network.model, test, label=label, first=images, example=example, facts=facts)
+        )
     return found
 
 

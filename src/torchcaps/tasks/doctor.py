@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from torchcaps.data import Batch, Images, load
+from torchcaps.data import Batch, Images
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import load as load_model
 from torchcaps.tasks.examine_images import examine_images, some_of
@@ -59,12 +59,12 @@ class Examination:
 
 def doctor(recipe: Recipe, *, root: Path | None = None, seconds: float = SECONDS) -> Examination:
     """Examine a network before it is trained: at its first weights, on its training images."""
-    training = load(recipe.data, split="train", root=root)
+    training = recipe.images("train", root=root)
     return examine(
         initial_model(recipe, training),
         recipe,
         training,
-        lambda: load(recipe.data, split="test", root=root),
+        lambda: recipe.images("test", root=root),
         stage="before training",
         seconds=seconds,
     )
@@ -81,13 +81,13 @@ def doctor_run(path: Path, *, root: Path | None = None, seconds: float = SECONDS
             f"yet, give --model and --data."
         )
     recipe = run.recipe
-    training = load(recipe.data, split="train", root=root)
+    training = recipe.images("train", root=root)
     model, stage = _latest(run, recipe, training)
     return examine(
         model,
         recipe,
         training,
-        lambda: load(recipe.data, split="test", root=root),
+        lambda: recipe.images("test", root=root),
         stage=stage,
         seconds=seconds,
     )

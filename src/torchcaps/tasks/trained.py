@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from torchcaps.data import Images, load
+from torchcaps.data.sources import Root
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.models import load as load_model
 from torchcaps.train.run import Run
@@ -53,7 +54,7 @@ class Trained:
         names = self.run.result().get("class_names") if self.run else None
         return None if names is None else tuple(names)
 
-    def images(self, split: str, *, data: str | None = None, root: Path | None = None) -> Images:
+    def images(self, split: str, *, data: str | None = None, root: Root | None = None) -> Images:
         """Images to show to the network: of its own data, or of those named."""
         if split not in SPLITS:
             raise TorchcapsError(f"split={split!r} is unknown; {nearest(split, SPLITS)}.")
@@ -64,9 +65,11 @@ class Trained:
                 f"{self.path} is a saved network, which does not know its data; name it with "
                 f"--data."
             )
+        # Pictures of a folder come in any size, and the network takes one.
+        size = self.image[1:] if source == "folder" else None
         if split == "test":
-            return load(source, split="test", root=root)
-        images = load(source, split="train", root=root)
+            return load(source, split="test", root=root, size=size)
+        images = load(source, split="train", root=root, size=size)
         if self.run is None or source != own:
             if split == "train":
                 return images

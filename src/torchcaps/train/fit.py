@@ -16,7 +16,8 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from torch import nn
 
-from torchcaps.data import Images, augmented, load
+from torchcaps.data import Images, augmented
+from torchcaps.data.sources import Split
 from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.models import create_model, save
 from torchcaps.models import load as load_model
@@ -46,6 +47,7 @@ def fit(
     out: str | os.PathLike[str],
     *,
     root: str | os.PathLike[str] | None = None,
+    own: tuple[Images, Images] | None = None,
     label: str | None = None,
     workers: int = 0,
     time_budget: float | None = None,
@@ -58,6 +60,7 @@ def fit(
     every batch and give what one device would give, but for rounding.
 
     root: where the data lies, for data sets that are files.
+    own: training and test images of your own, for a recipe with data "own".
     label: names the run in the progress.
     workers: processes that make batches. With none they are made on the device itself, where the
         images lie too if at least half of its memory stays free. The weights are the same.
@@ -71,11 +74,22 @@ def fit(
             f"workers must be 0 or more and time_budget above 0 seconds, but came as {workers} and "
             f"{time_budget}."
         )
+    if (own is None) == (recipe.data == "own"):
+        raise TorchcapsError(
+            f'own=(train, test) and data "own" belong together, but the recipe says '
+            f'"{recipe.data}" and own images were {"not " if own is None else ""}given.'
+        )
+
+    def images_of(split: Split) -> Images:
+        if own is None:
+            return recipe.images(split, root=root)
+        return own[0 if split == "train" else 1]
+
     ranks = join()
     run = Run(Path(out))
     if ranks.first_does(lambda: run.is_finished(recipe)):
         return run
-    images = load(recipe.data, split="train", root=root)
+    images = images_of("train")
     training: Images
     training, validation = images.hold_out(
         share=recipe.validation_share, seed=seed_of(recipe.seed, HOLD_OUT)
@@ -89,7 +103,7 @@ def fit(
     if recipe.stop_at is not None:
         judged = validation
         if recipe.stop_on == "test":
-            judged = load(recipe.data, split="test", root=root)
+            judged = images_of("test")
         stop = StopAtAccuracy(recipe, lambda: _judge(model, judged, ranks))
         early.append(stop)
     if recipe.patience is not None:
@@ -121,7 +135,7 @@ def fit(
     if recipe.keep == "best":
         model.load_state_dict(load_model(run.best_file).state_dict())
     ranks.first_does(lambda: save(model, run.model_file))
-    test = load(recipe.data, split="test", root=root)
+    test = images_of("test")
     result = {
         "test_accuracy": _judge(model.to(ranks.device), test, ranks),
         "test_images": len(test),

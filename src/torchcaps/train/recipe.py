@@ -18,7 +18,8 @@ from pydantic import (
     model_validator,
 )
 
-from torchcaps.data import AUGMENTATIONS, SOURCES
+from torchcaps.data import AUGMENTATIONS, SOURCES, Images, load
+from torchcaps.data.sources import Split
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.models import MODELS
 from torchcaps.train.protocols import PROTOCOLS
@@ -44,6 +45,8 @@ class Recipe(BaseModel):
 
     model: str
     data: str
+    # (height, width) to which the pictures of a folder are stretched.
+    image_size: tuple[int, int] | None = None
     options: dict[str, Any] = {}
     epochs: int = Field(3, ge=1)
     batch_size: int = Field(128, ge=1)
@@ -109,15 +112,16 @@ class Recipe(BaseModel):
                 )
         return options
 
-    @field_validator("milestones", mode="before")
+    @field_validator("milestones", "image_size", mode="before")
     @classmethod
-    def _list_is_fine(cls, milestones: Any) -> Any:
-        return tuple(milestones) if isinstance(milestones, list) else milestones
+    def _list_is_fine(cls, values: Any) -> Any:
+        return tuple(values) if isinstance(values, list) else values
 
     @model_validator(mode="after")
     def _nothing_idle(self) -> Self:
         """Every field that is set is one that the others make use of."""
         rules = [
+            ("image_size", self.data == "folder", 'data = "folder"'),
             ("momentum", self.optimiser == "sgd", 'optimiser = "sgd"'),
             ("decay", self.schedule in ("steps", "exponential"), "steps or exponential schedule"),
             ("decay_every", self.schedule == "exponential", 'schedule = "exponential"'),
@@ -136,6 +140,10 @@ class Recipe(BaseModel):
         if self.schedule in ("steps", "exponential") and self.decay == 1:
             raise ValueError(f'schedule = "{self.schedule}" needs decay below 1, for example 0.1')
         return self
+
+    def images(self, split: Split, *, root: str | os.PathLike[str] | None = None) -> Images:
+        """The images it names; `root` is where those lie that are files."""
+        return load(self.data, split=split, root=root, size=self.image_size)
 
     def digest(self) -> str:
         """Twelve characters that change when anything in the recipe does."""

@@ -1,0 +1,56 @@
+"""docs/own-pictures.md runs as it stands, on pictures of all sizes."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+PAGE = (Path(__file__).parents[1] / "docs" / "own-pictures.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Cats are bright, dogs are dark; sizes, modes and kinds are mixed."""
+    home = tmp_path_factory.mktemp("home")
+    rng = np.random.default_rng(0)
+    for name, level in (("cat", 190), ("dog", 60)):
+        (home / "pictures" / name).mkdir(parents=True)
+        for k in range(30):
+            height, width = rng.integers(20, 120, 2)
+            noise = rng.integers(-40, 40, (height, width, 3)) + level
+            picture = Image.fromarray(noise.astype(np.uint8))
+            mode, ending = [("RGB", "jpg"), ("L", "png"), ("RGBA", "png"), ("P", "bmp")][k % 4]
+            picture.convert(mode).save(home / "pictures" / name / f"{k}.{ending}")
+    picture.save(home / "new.jpg")
+    return home
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+def run(words, folder):
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+def test_the_commands_run_in_their_order(folder):
+    (script,) = blocks("sh")
+    lines = script.replace("\\\n", " ").splitlines()
+    assert [line.split()[1] for line in lines] == ["train", "eval", "predict", "dissect"]
+    torchcaps = Path(sys.executable).with_name("torchcaps")
+    told = [run([torchcaps, *line.split()[1:]], folder) for line in lines]
+    assert (folder / "pets.csv").read_text().count("\n") == 13
+    assert "dog" in told[2]
+    assert (folder / "pets.html").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("script", blocks("python"), ids=["folder", "arrays"])
+def test_the_same_in_python(folder, script):
+    assert 0 <= float(run([sys.executable, "-c", script], folder).split()[0]) <= 1
