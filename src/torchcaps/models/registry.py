@@ -1,6 +1,7 @@
 """Names of networks, and how one is made of a name."""
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +23,7 @@ from torchcaps.models import (
     peer,
     resnet,
 )
+from torchcaps.models.limits import check_weights
 from torchcaps.models.stack import ROUTING_OPTIONS, routing_options
 
 __all__ = ["MODELS", "Preset", "create_model", "list_models"]
@@ -60,6 +62,8 @@ SMALL, WIDE, OVERLAID = (1, 28, 28), (1, 40, 40), (1, 36, 36)
 CIFAR = (3, 32, 32)
 # Whole numbers whose makers say more about them than that they are too small.
 EXPLAINED = {"iterations", "n_layers"}
+# Windows with a stride and one matrix for all; a convolution over the whole map.
+FOR_LARGE_IMAGES = ("rem_effconv", "efficient_capsnet")
 # The skip of DeepCaps' last cell iterates too; primary capsules are squashed too.
 ITERATES, SQUASHES = frozenset({"iterations"}), frozenset({"squash"})
 
@@ -196,10 +200,20 @@ def make_model(
     if not _is_count(n_classes):
         raise TorchcapsError(f"n_classes must be a whole number from 1, but came as {n_classes!r}.")
     chosen = {"image": tuple(image), "n_classes": n_classes, **options}
+    _check_size(name, preset, chosen)
     model = preset.build(**chosen)
     # nn.Module types every attribute as a tensor or a module.
     model.config = {"name": name, **preset.options, **chosen}  # type: ignore[assignment]
     return model
+
+
+def _check_size(name: str, preset: Preset, chosen: dict[str, Any]) -> None:
+    """Only where it may be larger than in its paper: the look costs some milliseconds."""
+    whole = any(type(value) is int for key, value in chosen.items() if key != "n_classes")
+    size = math.prod(chosen["image"][1:]) * chosen["n_classes"]
+    if whole or size > math.prod(preset.image[1:]) * preset.n_classes:
+        others = {each: MODELS[each].build for each in FOR_LARGE_IMAGES if each != name}
+        check_weights(name, preset.build, others, **chosen)
 
 
 def _check_routing(name: str, preset: Preset, routing: str) -> None:

@@ -1,0 +1,234 @@
+"""What a computation on fake tensors would take: the bytes alive at its fullest, and its FLOPs.
+
+Fake tensors have a size and no memory. Every storage is counted from the operator that makes it
+until nobody holds it, those that autograd saves too. A process holds more than its tensors; these
+rules say how much, measured on Linux with glibc and oneDNN (benchmarks/records/estimate.json):
+
+code         what a first step loads of torch's libraries, whatever the network: LOADED; and of
+             oneDNN with the first convolution: LOADED again
+convolution  works on copies in a layout of its own: forward on its input, weight and output, then
+             copies the output back; backward for the gradient of either the same, and once more
+             the gradient of the input if it has a stride. Channels count in sixteens.
+heap         pieces from MAPPED_FROM bytes go back to the system when they are freed. Smaller ones
+             come from a heap that never fits exactly: it grows to HEAP times what comes and goes in
+             it, and stays. Parameters and the state of the optimiser stay where they are.
+"""
+
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+
+from torchcaps.ops.fused.cost import COSTS
+
+__all__ = ["Footprint", "Piece"]
+
+LOADED = 17 << 20
+MAPPED_FROM = 32 << 20
+HEAP = 1.75
+CHANNELS = 16
+
+aten = torch.ops.aten
+
+
+@dataclass
+class Piece:
+    """A storage, or memory that an operator borrows."""
+
+    name: str
+    shape: tuple[int, ...]
+    size: int  # bytes
+    # Counted in pieces: the last that was added before it went.
+    born: int = 0
+    died: int | None = None
+    stays: bool = False
+
+
+class Footprint(TorchDispatchMode):
+    """Counts while it is entered, inside a FakeTensorMode.
+
+    `tensors` is the peak of what tensors take, exactly; `resident` that of the process above its
+    imports, by the rules above; `flops` those that `torch.utils.flop_counter` counts. What would
+    be looked up in a tensor, as checks do, is taken to be in order.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops = 0
+        self.tensors = 0
+        self.resident = 0
+        self._loaded = LOADED
+        self._alive = 0
+        self._stays = 0
+        self._mapped = 0
+        self._moving = 0
+        self._most_moving = 0
+        self._clock = 0
+        self._fullest = 0
+        self._pieces: list[Piece] = []
+        # By the address of a storage: what it is, and a reference that tells when it goes.
+        self._held: dict[int, tuple[Piece, Any]] = {}
+        self._where: list[str] = []
+        self._are_to_stay = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is aten._local_scalar_dense.default:
+            return True
+        out = func(*args, **kwargs)
+        operator = func._overloadpacket
+        if operator in flop_registry:
+            self.flops += flop_registry[operator](*args, **kwargs, out_val=out)
+        name = self._name(func)
+        if operator is aten.convolution:
+            self._convolve(name, args, out)
+        elif operator is aten.convolution_backward:
+            self._convolve_back(name, args, out)
+        made = [each for each in tree_leaves(out) if isinstance(each, Tensor)]
+        for tensor in made:
+            self.hold(tensor, name)
+        if operator in COSTS:
+            with self._borrowed(name, COSTS[operator](*args).workspace):
+                pass
+        return out
+
+    def hold(self, tensor: Tensor, name: str) -> None:
+        """Count a tensor, unless it is counted."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self._held:
+            return
+        piece = Piece(name, tuple(tensor.shape), storage.nbytes())
+        piece.stays = self._are_to_stay
+
+        def go(_: object) -> None:
+            del self._held[key]
+            self._drop(piece)
+
+        self._held[key] = (piece, weakref.ref(storage, go))
+        self._add(piece)
+
+    def call(self, tensor: Tensor, name: str) -> None:
+        """Give a counted tensor a name of its own."""
+        self._held[tensor.untyped_storage()._cdata][0].name = name
+
+    def largest(self, count: int) -> list[Piece]:
+        """The largest pieces at the fullest moment."""
+        there = [
+            piece
+            for piece in self._pieces
+            if piece.born <= self._fullest and (piece.died is None or piece.died >= self._fullest)
+        ]
+        return sorted(there, key=lambda piece: -piece.size)[:count]
+
+    @contextmanager
+    def naming(self, model: nn.Module) -> Iterator[None]:
+        """Call tensors by the part of the model that makes them."""
+        handles = []
+        for name, part in model.named_modules():
+            if not name:
+                continue
+            handles += [
+                part.register_forward_pre_hook(lambda *_, name=name: self._where.append(name)),
+                part.register_forward_hook(lambda *_: self._leave()),
+            ]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    @contextmanager
+    def staying(self) -> Iterator[None]:
+        """What is made now is there in every step to come."""
+        self._are_to_stay = True
+        try:
+            yield
+        finally:
+            self._are_to_stay = False
+
+    def _leave(self) -> None:
+        self._where.pop()
+
+    def _name(self, func: Any) -> str:
+        operator = func._overloadpacket.__name__
+        if torch._C._current_graph_task_id() != -1:
+            return f"backward pass, {operator}"
+        return f"{self._where[-1] if self._where else 'model'}, {operator}"
+
+    def _add(self, piece: Piece) -> None:
+        self._clock += 1
+        piece.born = self._clock
+        self._pieces.append(piece)
+        self._count(piece, 1)
+        self._most_moving = max(self._most_moving, self._moving)
+        self.tensors = max(self.tensors, self._alive)
+        resident = int(self._loaded + self._stays + self._mapped + HEAP * self._most_moving)
+        if resident > self.resident:
+            self.resident, self._fullest = resident, self._clock
+
+    def _drop(self, piece: Piece) -> None:
+        piece.died = self._clock
+        self._count(piece, -1)
+
+    def _count(self, piece: Piece, sign: int) -> None:
+        size = sign * piece.size
+        self._alive += size
+        if piece.stays:
+            self._stays += size
+        elif piece.size >= MAPPED_FROM:
+            self._mapped += size
+        else:
+            self._moving += size
+
+    @contextmanager
+    def _borrowed(self, name: str, *sizes: int) -> Iterator[None]:
+        """Memory that an operator has for a while."""
+        lent = [Piece(f"{name}, workspace", (), size) for size in sizes if size]
+        for piece in lent:
+            self._add(piece)
+        try:
+            yield
+        finally:
+            for piece in lent:
+                self._drop(piece)
+
+    def _convolve(self, name: str, args: tuple[Any, ...], out: Tensor) -> None:
+        self._loaded = 2 * LOADED
+        image, weight = args[:2]
+        copy = _padded(out)
+        with self._borrowed(name, _padded(image), _padded(weight), copy):
+            pass
+        with self._borrowed(name, copy):
+            self.hold(out, name)
+
+    def _convolve_back(self, name: str, args: tuple[Any, ...], out: tuple[Any, ...]) -> None:
+        gradient, image, weight, _, stride = args[:5]
+        of_image, of_weight, _ = out
+        if of_image is not None:
+            copy = _padded(image)
+            with self._borrowed(name, _padded(gradient), _padded(weight), copy):
+                pass
+            with self._borrowed(name, *(copy,) * (2 if max(stride) > 1 else 1)):
+                self.hold(of_image, name)
+        if of_weight is not None:
+            copy = _padded(weight)
+            with self._borrowed(name, _padded(gradient), _padded(image), copy):
+                pass
+            with self._borrowed(name, copy):
+                self.hold(of_weight, name)
+
+
+def _padded(maps: Tensor) -> int:
+    """Bytes of maps [b, channel, …] or weights in the layout of a convolution."""
+    channels = max(1, maps.shape[1])
+    return maps.nbytes // channels * (-(-channels // CHANNELS) * CHANNELS)

@@ -1,0 +1,125 @@
+"""Networks that would be too large are refused before anything is made of them.
+
+Where every child has a matrix of its own for every parent, weights grow with the pixels times the
+classes. LARGEST is 4 GiB for one tensor, with its gradient and what Adam keeps 16 GiB: a hundred
+times the largest of any paper here, and mostly an image size that was not thought through. Who
+means it makes the layers: they have no limit.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["LARGEST", "check_weights", "heaviest", "in_bytes"]
+
+LARGEST = 4 << 30
+REMEDIES = 3
+
+# A network of its image, its class count and its options.
+Make = Callable[..., nn.Module]
+
+
+def check_weights(name: str, make: Make, others: dict[str, Make], **chosen: Any) -> None:
+    """Refuse a network with a weight beyond `LARGEST`, or beyond the memory of the machine, in a
+    sentence with up to three remedies that were tried. `others` are networks that may be fit for
+    large images."""
+    if torch.get_default_device().type == "meta":
+        return  # Nothing is allocated, so nothing is refused.
+    most = min(LARGEST, _memory())
+    weight, tensor = heaviest(_drawn(make, chosen))
+    if tensor.nbytes <= most:
+        return
+    remedies = _remedies(make, others, chosen, most)
+    shape = "×".join(map(str, tensor.shape))
+    image = "×".join(map(str, chosen["image"]))
+    does = "; ".join(f"({number}) {each}" for number, each in enumerate(remedies, 1))
+    raise TorchcapsError(
+        f"{name} for images of {image} and {chosen['n_classes']} classes would need {weight} of "
+        f"{shape} numbers, {in_bytes(tensor.nbytes)}, four times as much in training, and "
+        f"{in_bytes(most)} is the most that is made"
+        + (f"; each of these helps: {does}." if does else "; take fewer classes.")
+    )
+
+
+def heaviest(network: nn.Module) -> tuple[str, torch.Tensor]:
+    """The largest parameter and its name."""
+    return max(network.named_parameters(), key=lambda named: named[1].nbytes)
+
+
+def in_bytes(size: float) -> str:
+    """A size as people say it.
+
+    >>> in_bytes(35_441_868_800)
+    '35.4 GB'
+    """
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= scale:
+            return f"{size / scale:,.{0 if size >= 100 * scale else 1}f} {unit}"
+    return f"{size:.0f} bytes"
+
+
+def _remedies(make: Make, others: dict[str, Make], chosen: dict[str, Any], most: int) -> list[str]:
+    def fits(make: Make, **changed: Any) -> bool:
+        try:
+            return heaviest(_drawn(make, chosen | changed))[1].nbytes <= most
+        except (TorchcapsError, TypeError):
+            return False  # Too small an image, or no such option.
+
+    found = []
+    if fits(make, sharing="type"):
+        found.append('sharing="type", one matrix for all positions of a capsule type')
+    if fits(make, decoder=False):
+        found.append("decoder=False")
+    _, height, width = chosen["image"]
+    small, large = 1, max(height, width)
+    while large - small > 1:
+        middle = (small + large) // 2
+        image = _scaled(chosen["image"], middle)
+        # Below what passes through the convolutions nothing fits; a larger image may.
+        if fits(make, image=image) or not _passes(make, chosen | {"image": image}):
+            small = middle
+        else:
+            large = middle
+    image = _scaled(chosen["image"], small)
+    if fits(make, image=image):
+        found.append(f"images of {'×'.join(map(str, image))} or smaller")
+    plain = {"image": chosen["image"], "n_classes": chosen["n_classes"]}
+    for name, other in others.items():
+        if heaviest(_drawn(other, plain))[1].nbytes <= most:
+            found.append(f"{name}, made for large images")
+    return found[:REMEDIES]
+
+
+def _scaled(image: tuple[int, int, int], side: int) -> tuple[int, int, int]:
+    """The image with `side` pixels along the longer side."""
+    channels, height, width = image
+    longer = max(height, width)
+    return channels, max(1, height * side // longer), max(1, width * side // longer)
+
+
+def _passes(make: Make, chosen: dict[str, Any]) -> bool:
+    try:
+        _drawn(make, chosen)
+    except TorchcapsError:
+        return False
+    return True
+
+
+def _drawn(make: Make, chosen: dict[str, Any]) -> nn.Module:
+    """The network without its memory."""
+    with torch.device("meta"):
+        return make(**chosen)
+
+
+def _memory() -> int:
+    """Of this machine; without a word from it, no limit."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return sys.maxsize

@@ -1,0 +1,226 @@
+"""What the fused operators cost: FLOPs and memory that nobody outside them can see.
+
+A counter of FLOPs or bytes sees an operator go in and come out, not the votes it makes a tile at a
+time. Counted are, as `torch.utils.flop_counter` counts,
+
+    the products that make votes, each time they are made: 2 b i j d k for poses of k numbers that
+    meet one weight (of a matrix pose, a row); children that share weights are summed before the
+    uniform iteration, which is cheaper by as much
+    the products that make gradients of weights and of poses of them, as many for each
+    2 b i j d for every Σ_i c_ij û_ij and every ⟨û_ij, v_j⟩, products in the plain op
+
+and not squares, exponentials or the moments of EM routing, which the plain op does not count.
+
+The workspace is what an operator holds beside its arguments and its results at its fullest: the
+children once more, lane by lane, their gradient in the same order, and a few tiles.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import register_flop_formula
+
+from torchcaps.ops.fused import dynamic, em, inverted
+from torchcaps.ops.fused.tiles import TiledVotes
+
+__all__ = ["COSTS", "Cost"]
+
+
+class Cost(NamedTuple):
+    """Of one call of an operator."""
+
+    flops: int
+    workspace: int  # bytes
+
+
+class _Sizes(NamedTuple):
+    """What the tiles of a vote map come to."""
+
+    products: int  # FLOPs of making all votes
+    summed: int  # the same after the children that share weights are summed
+    agreement: int  # FLOPs of one multiply-add a number of all votes
+    children: int  # bytes
+    weight: int
+    parents: int  # of the lanes that are done at once
+    tile: int  # votes
+    seen: int  # children of a tile
+    chunk: int  # what one convolution sees and gives
+
+
+def _sizes(
+    pose: Tensor,
+    weight: Tensor,
+    sharing: str,
+    kind: str,
+    window: Sequence[int],
+    dtype: torch.dtype,
+) -> _Sizes:
+    # On "meta" the tiles are laid out and nothing is copied.
+    vote_map = dynamic._vote_map(
+        pose.to("meta"), weight.to("meta"), None, None, sharing, kind, window
+    )
+    votes = TiledVotes(vote_map, dtype)
+    lanes = next(votes.lanes(), None)
+    tile = None if lanes is None else next(votes.tiles(lanes), None)
+    numbers = votes.n_batch * votes.n_windows * votes.n_in * votes.n_out * votes.d_out
+    a_tile = a_part = some = 0
+    if lanes is not None and tile is not None:
+        many = (tile.types.stop - tile.types.start) * (tile.positions.stop - tile.positions.start)
+        a_part = many * votes.count(lanes) * dtype.itemsize
+        a_tile = a_part * votes.n_out * votes.d_out
+        some = votes.count(lanes) * votes.n_out * votes.d_out * dtype.itemsize
+    image = votes.n_children * votes.d_in * dtype.itemsize
+    given = votes.n_windows * votes.n_out * votes.d_out * dtype.itemsize
+    return _Sizes(
+        products=2 * numbers * votes.k,
+        summed=2 * numbers * votes.k // max(1, votes.positions),
+        agreement=2 * numbers,
+        children=votes.n_batch * image,
+        weight=weight.numel() * dtype.itemsize,
+        parents=some,
+        tile=a_tile,
+        seen=a_part * votes.k * votes.rows,
+        chunk=min(votes.n_batch, max(1, inverted.CHUNK_BYTES // max(1, image))) * (image + given),
+    )
+
+
+def _dynamic(pose: Tensor, weight: Tensor, *arguments: Any) -> Cost:
+    _, _, _, prior, sharing, kind, window, dtype, iterations, *_ = arguments
+    size = _sizes(pose, weight, sharing, kind, window, dtype)
+    # Without a prior the first iteration is one product; with one it has yet nothing to agree with.
+    flops = size.summed if prior is None else size.products + size.agreement
+    flops += (iterations - 1) * (size.products + 2 * size.agreement)
+    tiles = 2 * size.tile if iterations > 1 or prior is not None else 0
+    return Cost(flops, size.children + tiles + size.seen + 4 * size.parents)
+
+
+def _dynamic_backward(
+    of_poses: Tensor | None,
+    of_couplings: Tensor | None,
+    sums: Tensor,
+    pose: Tensor,
+    weight: Tensor,
+    *arguments: Any,
+) -> Cost:
+    _, _, _, prior, sharing, kind, window, dtype, *_, detach, needs = arguments
+    size = _sizes(pose, weight, sharing, kind, window, dtype)
+    wanted = needs[0] + needs[1]
+    deep = any(needs[:4]) or any(needs[4:]) if detach == "none" else any(needs[4:])
+    count = len(sums) if deep and detach in ("none", "votes") else 1
+    flops = 0
+    for back in range(count):
+        first = back == len(sums) - 1
+        mixes = back == 0 or detach != "votes"
+        if first and prior is None:
+            flops += size.summed * wanted if mixes else 0
+            continue
+        # c and the gradient of the logits; then that of A, of the votes, and of what they are of.
+        flops += size.products + (1 if first else 2) * size.agreement
+        flops += size.agreement if deep and not first else 0
+        if any(needs[:4]):
+            outer = mixes + (not first and detach in ("none", "states"))
+            flops += outer * size.agreement + (wanted * size.products if outer else 0)
+    tiles = 3 * size.tile if len(sums) > 1 or prior is not None else 0
+    tiles += 2 * size.seen + (len(sums) + 4) * size.parents
+    return Cost(flops, _held(size, needs[0], tiles))
+
+
+def _moments(weight: Tensor, before: Tensor | None, *made_of: Any) -> Cost:
+    size = _sizes_of(made_of)
+    return Cost(2 * size.products, size.children + 3 * size.tile + size.seen + 4 * size.parents)
+
+
+def _moments_backward(
+    of_mean: Tensor | None,
+    of_variance: Tensor | None,
+    means: Tensor,
+    weight: Tensor,
+    before: Tensor | None,
+    *arguments: Any,
+) -> Cost:
+    *made_of, needs = arguments
+    size, damped = _sizes_of(made_of), 0 if before is None else 4 * means.nbytes
+    tiles = 6 * size.tile + 2 * size.seen + 4 * size.parents
+    products = size.products * (1 + needs[2] + needs[3])
+    return Cost(products, _held(size, needs[2], tiles) + damped)
+
+
+def _distances(mean: Tensor, variance: Tensor, *made_of: Any) -> Cost:
+    size = _sizes_of(made_of)
+    return Cost(size.products, size.children + 2 * size.tile + size.seen + 2 * size.parents)
+
+
+def _distances_backward(
+    of_distances: Tensor, mean: Tensor, variance: Tensor, *arguments: Any
+) -> Cost:
+    *made_of, needs = arguments
+    size = _sizes_of(made_of)
+    tiles = 5 * size.tile + 2 * size.seen + 4 * size.parents
+    products = size.products * (1 + needs[2] + needs[3])
+    return Cost(products, _held(size, needs[2], tiles))
+
+
+def _sums(parents: Tensor | None, *arguments: Any) -> Cost:
+    *made_of, _, _ = arguments
+    size, through = _sizes_of(made_of), bool(made_of[6])
+    if parents is not None:
+        held = size.children + 2 * size.tile + size.seen + 2 * size.parents
+        return Cost(size.products + 2 * size.agreement, held)
+    if through:
+        return Cost(size.products, 2 * size.weight + size.chunk)
+    return Cost(size.summed, size.children + size.seen + 2 * size.parents)
+
+
+def _sums_backward(
+    of_sums: Tensor | None, of_couplings: Tensor | None, parents: Tensor | None, *arguments: Any
+) -> Cost:
+    *made_of, _, needs = arguments
+    size, through = _sizes_of(made_of), bool(made_of[6])
+    wanted = needs[1] + needs[2]
+    if parents is not None:
+        flops = size.products * (1 + wanted) + (3 + 2 * any(needs[1:])) * size.agreement
+        tiles = 3 * size.tile + 2 * size.seen + 2 * size.parents
+        return Cost(flops, _held(size, needs[1], tiles))
+    if through:
+        return Cost(size.products * wanted, 4 * size.weight + 2 * size.chunk)
+    tiles = 3 * size.seen + 2 * size.parents
+    return Cost(size.summed * wanted, _held(size, needs[1], tiles))
+
+
+def _sizes_of(made_of: Sequence[Any]) -> _Sizes:
+    """Of the arguments that EM and inverted routing share."""
+    pose, weight, _, _, sharing, kind, window, dtype = made_of
+    return _sizes(pose, weight, sharing, kind, window, dtype)
+
+
+def _held(size: _Sizes, needs_pose: bool, tiles: int) -> int:
+    """Of a backward pass. The gradient of the children is copied out when the tiles are gone."""
+    return size.children + (max(size.children, tiles) if needs_pose else tiles)
+
+
+# One line an operator.
+COSTS: dict[Any, Callable[..., Cost]] = {
+    operator._opoverload.overloadpacket: cost
+    for operator, cost in (
+        (dynamic._forward, _dynamic),
+        (dynamic._backward, _dynamic_backward),
+        (em._moments, _moments),
+        (em._moments_backward, _moments_backward),
+        (em._distances, _distances),
+        (em._distances_backward, _distances_backward),
+        (inverted._sums, _sums),
+        (inverted._backward, _sums_backward),
+    )
+}
+
+
+def _register(operator: Any, cost: Callable[..., Cost]) -> None:
+    @register_flop_formula(operator, get_raw=True)
+    def flops(*arguments: Any, out_val: object = None, **_: object) -> int:
+        return cost(*arguments).flops
+
+
+for _operator, _cost in COSTS.items():
+    _register(_operator, _cost)

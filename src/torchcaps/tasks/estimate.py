@@ -1,0 +1,241 @@
+"""Estimate what a network would take before anything of it is allocated.
+
+The training step of `torchcaps train` runs on fake tensors, which have sizes and no memory, so the
+answer for hundreds of gigabytes comes in seconds. What a process takes beyond its tensors is in
+`models.footprint`: the estimate is for a CPU under Linux and counts above what imports take; the
+data set is not in it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from torchcaps.data import Batch
+from torchcaps.layers import CapsuleLayer, Conv3dCapsules
+from torchcaps.models import create_model
+from torchcaps.models.footprint import Footprint
+from torchcaps.models.limits import in_bytes
+from torchcaps.ops.checks import check_choice
+from torchcaps.ops.fused.tiles import vote_like
+from torchcaps.train.loss import loss_parts
+from torchcaps.train.optimiser import make_optimiser
+from torchcaps.train.recipe import Recipe, make_recipe
+from torchcaps.types import Capsules
+
+__all__ = ["Estimate", "Peak", "Votes", "estimate"]
+
+LISTED = 5
+
+
+@dataclass(frozen=True)
+class Votes:
+    """The votes of a layer: what a textbook stores."""
+
+    layer: str
+    shape: tuple[int, ...]  # [b, i, j, d], or [b, p, i, j, d] through windows
+    size: int  # bytes
+    stored: bool  # or made a tile at a time
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The fullest moment, in bytes."""
+
+    process: int  # resident memory above what imports take
+    tensors: int  # of all tensors that are alive together
+    largest: tuple[tuple[str, tuple[int, ...], int], ...]  # name, shape and bytes at that moment
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a network takes at a batch size."""
+
+    model: str
+    image: tuple[int, int, int]
+    n_classes: int
+    batch_size: int
+    precision: str
+    parameters: int
+    flops_forward: int
+    flops_step: int
+    votes: tuple[Votes, ...]
+    training: Peak
+    inference: Peak
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything, as JSON has it; bytes and FLOPs are whole numbers."""
+        return {
+            **vars(self),
+            "image": list(self.image),
+            "votes": [vars(each) | {"shape": list(each.shape)} for each in self.votes],
+            **{key: _numbers(getattr(self, key)) for key in ("training", "inference")},
+        }
+
+    def text(self) -> str:
+        """The same in sentences."""
+        images = f"{self.batch_size} image{'s' if self.batch_size > 1 else ''}"
+        lines = [
+            f"{self.model} for images of {_by(self.image)}, {self.n_classes} classes: "
+            f"{self.parameters:,} parameters.",
+            f"A training step with {images} in {self.precision} takes "
+            f"{in_bytes(self.training.process)}, {in_bytes(self.training.tensors)} of it tensors, "
+            f"and {_flop(self.flops_step)}.",
+            f"Inference takes {in_bytes(self.inference.process)} and {_flop(self.flops_forward)}.",
+        ]
+        for each in self.votes:
+            lines.append(
+                f"The votes of {each.layer}, {_by(each.shape)}, are {in_bytes(each.size)} and are "
+                f"{'stored' if each.stored else 'never stored'}."
+            )
+        lines.append("Largest when the training step is at its fullest:")
+        for name, shape, size in self.training.largest:
+            lines.append(f"    {in_bytes(size):>9}  {name}{f' {list(shape)}' if shape else ''}")
+        return "\n".join(lines)
+
+
+def estimate(
+    model: str,
+    *,
+    image: tuple[int, int, int] | None = None,
+    n_classes: int | None = None,
+    batch_size: int = 128,
+    precision: str = "float32",
+    **options: Any,
+) -> Estimate:
+    """Parameters, FLOPs, votes and peak memory of a network at a batch size.
+
+    `image`, `n_classes` and `options` are those of `create_model`; no size is refused here.
+    `precision="bfloat16"` trains under autocast. FLOPs are those of products and convolutions,
+    a multiplication and an addition two.
+
+    >>> print(estimate("capsnet", image=(3, 64, 48), n_classes=7, batch_size=128).text())
+    """
+    check_choice("precision", precision, ("float32", "bfloat16"))
+    # Which data it is makes no difference to the step.
+    recipe = make_recipe(
+        model=model, data="part-whole", batch_size=batch_size, options=options, precision=precision
+    )
+    with torch.device("meta"):
+        network = create_model(model, image=image, n_classes=n_classes, **options)
+    chosen: Any = network.config
+    votes = _votes(network, batch_size)
+    step, training = _trained(network, chosen["image"], chosen["n_classes"], recipe)
+    forward, inference = _inferred(network, chosen["image"], recipe)
+    return Estimate(
+        model=model,
+        image=chosen["image"],
+        n_classes=chosen["n_classes"],
+        batch_size=batch_size,
+        precision=precision,
+        parameters=sum(parameter.numel() for parameter in network.parameters()),
+        flops_forward=forward,
+        flops_step=step,
+        votes=votes,
+        training=training,
+        inference=inference,
+    )
+
+
+def _trained(
+    network: nn.Module, image: tuple[int, int, int], n_classes: int, recipe: Recipe
+) -> tuple[int, Peak]:
+    """FLOPs and memory of the second step: the first makes the state of the optimiser."""
+    with FakeTensorMode(), Footprint() as footprint, footprint.naming(network.train()):
+        with footprint.staying():
+            _without_memory(network, footprint)
+        pixels = torch.rand(recipe.batch_size, *image)
+        batch = Batch(pixels, torch.randint(n_classes, (recipe.batch_size,)))
+        optimiser = make_optimiser(recipe, network.parameters())
+        for step in range(2):
+            before = footprint.flops
+            with _autocast(recipe):
+                out = network(*batch[:2])
+                loss = torch.stack(list(loss_parts(recipe, out, batch, step).values())).sum()
+            del out
+            # As Lightning does: the gradients of a step are there until the next one's forward
+            # pass is done.
+            optimiser.zero_grad()
+            loss.backward()
+            for name, parameter in network.named_parameters():
+                if parameter.grad is not None:
+                    footprint.call(parameter.grad, f"gradient of {name}")
+            with footprint.staying():
+                optimiser.step()
+            for name, parameter in network.named_parameters():
+                for moment in optimiser.state[parameter].values():
+                    footprint.call(moment, f"what the optimiser keeps of {name}")
+        peak = _peak(footprint)
+    return footprint.flops - before, peak
+
+
+def _inferred(network: nn.Module, image: tuple[int, int, int], recipe: Recipe) -> tuple[int, Peak]:
+    with FakeTensorMode(), Footprint() as footprint, footprint.naming(network.eval()):
+        with footprint.staying():
+            _without_memory(network, footprint)
+        pixels = torch.rand(recipe.batch_size, *image)
+        with torch.no_grad(), _autocast(recipe):
+            network(pixels)
+        peak = _peak(footprint)
+    return footprint.flops, peak
+
+
+def _without_memory(network: nn.Module, footprint: Footprint) -> None:
+    """Give a network fake tensors of the default device for its own."""
+    for where, module in network.named_modules():
+        for name, old in [*module._parameters.items(), *module._buffers.items()]:
+            if old is None:
+                continue
+            new = torch.empty(old.shape, dtype=old.dtype)
+            if isinstance(old, nn.Parameter):
+                module._parameters[name] = new = nn.Parameter(new, old.requires_grad)
+            else:
+                module._buffers[name] = new
+            footprint.call(new, f"{where}.{name}")
+
+
+def _autocast(recipe: Recipe) -> torch.autocast:
+    return torch.autocast("cpu", torch.bfloat16, enabled=recipe.precision == "bfloat16")
+
+
+def _votes(network: nn.Module, batch_size: int) -> tuple[Votes, ...]:
+    """Of a network without memory."""
+    found = []
+    for name, layer in network.named_modules():
+        if isinstance(layer, CapsuleLayer):
+            pose = torch.empty(batch_size, layer.n_in, layer.d_in, device="meta")
+            vote_map = layer.vote_map(Capsules(pose, pose[..., 0]))
+            like, stored = vote_like(vote_map), not layer.routing.fuses(vote_map)
+        elif isinstance(layer, Conv3dCapsules):
+            shape = (batch_size, layer.child_grid[-1], layer.n_out, layer.d_out)
+            like, stored = torch.empty(shape, device="meta"), True
+        else:
+            continue
+        found.append(Votes(name, tuple(like.shape), like.numel() * like.itemsize, stored))
+    return tuple(found)
+
+
+def _peak(footprint: Footprint) -> Peak:
+    return Peak(
+        footprint.resident,
+        footprint.tensors,
+        tuple((piece.name, piece.shape, piece.size) for piece in footprint.largest(LISTED)),
+    )
+
+
+def _numbers(peak: Peak) -> dict[str, Any]:
+    largest = [
+        {"name": name, "shape": list(shape), "size": size} for name, shape, size in peak.largest
+    ]
+    return {"process": peak.process, "tensors": peak.tensors, "largest": largest}
+
+
+def _by(shape: Sequence[int]) -> str:
+    return "×".join(map(str, shape))
+
+
+def _flop(count: int) -> str:
+    return f"{count / 1e9:,.{0 if count >= 1e11 else 2}f} GFLOP"

@@ -1,0 +1,284 @@
+"""What a network would take: sizes worked out by hand, and processes that are measured."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.flop_counter import FlopCounterMode
+
+from torchcaps import create_model
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import routing
+from torchcaps.models.footprint import HEAP, LOADED, Footprint
+from torchcaps.ops import margin_loss
+from torchcaps.tasks import estimate
+from torchcaps.tasks.estimate import _votes
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def counted(work):
+    with FakeTensorMode(), Footprint() as footprint:
+        work()
+    return footprint
+
+
+def test_tensors_count_from_when_they_are_made_until_nobody_holds_them():
+    def work():
+        a = torch.empty(1000)
+        b = a * 2
+        del a
+        c = b + 1  # a is gone
+        del b, c
+
+    assert counted(work).tensors == 2 * 4000
+
+
+def test_what_autograd_saves_counts():
+    def work():
+        x = torch.empty(1000, requires_grad=True)
+        loss = x.exp().sum()  # the exponentials are saved
+        loss.backward()
+
+    # x, exp x, the loss, the gradient of the loss, the gradient of x.
+    assert counted(work).tensors == 4000 + 4000 + 4 + 4 + 4000
+
+
+def test_views_and_results_in_place_take_nothing():
+    def work():
+        x = torch.empty(10, 100)
+        x.view(1000).mul_(2).t()
+        x.transpose(0, 1).unsqueeze(0)
+
+    assert counted(work).tensors == 4000
+
+
+def test_a_convolution_works_on_copies_of_its_own():
+    def work():
+        image, weight = torch.empty(1, 16, 8, 8), torch.empty(16, 16, 3, 3)
+        torch.conv2d(image, weight)
+
+    image, weight, maps = 4 * 16 * 8 * 8, 4 * 16 * 16 * 3 * 3, 4 * 16 * 6 * 6
+    found = counted(work)
+    assert found.tensors == 2 * image + 2 * weight + maps
+    assert found.flops == 2 * 6 * 6 * 16 * 16 * 3 * 3
+    # The kernels of convolutions are loaded too.
+    assert found.resident == int(2 * LOADED + HEAP * found.tensors)
+
+
+def test_channels_count_in_sixteens():
+    def work():
+        torch.conv2d(torch.empty(1, 3, 8, 8), torch.empty(16, 3, 3, 3))
+
+    image, weight, maps = 4 * 8 * 8, 4 * 16 * 3 * 3, 4 * 16 * 6 * 6
+    assert counted(work).tensors == (3 + 16) * (image + weight) + maps
+
+
+def test_the_backward_pass_of_a_stride_takes_one_more_copy():
+    def peak(stride):
+        def work():
+            image = torch.empty(1, 16, 9, 9, requires_grad=True)
+            torch.conv2d(image, torch.empty(16, 16, 1, 1), stride=stride).sum().backward()
+
+        return counted(work).tensors
+
+    image, weight = 4 * 16 * 9 * 9, 4 * 16 * 16
+    # The image, the weight, the loss and its gradient. Then, without a stride, a copy of the weight
+    # and of either gradient; with one, the gradient of the image and two copies of it.
+    before = image + weight + 8
+    assert peak(1) == before + weight + 2 * image
+    assert peak(3) == before + 3 * image
+
+
+def test_large_pieces_go_back_and_small_ones_stay_in_the_heap():
+    mib = 1 << 20
+
+    def work():
+        small = torch.empty(8 * mib, dtype=torch.uint8)
+        del small
+        large = torch.empty(40 * mib, dtype=torch.uint8)
+        del large
+        torch.empty(48 * mib, dtype=torch.uint8)
+
+    found = counted(work)
+    assert found.tensors == 48 * mib
+    assert found.resident == int(LOADED + 48 * mib + HEAP * 8 * mib)
+
+
+def test_what_stays_needs_no_spare_room():
+    def work(footprint):
+        with footprint.staying():
+            weight = torch.empty(1000)
+        footprint.call(weight, "weight")
+        return weight * 2
+
+    with FakeTensorMode(), Footprint() as footprint:
+        work(footprint)
+    assert footprint.resident == int(LOADED + 4000 + HEAP * 4000)
+    names = [(piece.name, piece.size) for piece in footprint.largest(2)]
+    assert names == [("weight", 4000), ("model, mul", 4000)]
+
+
+def test_checks_of_values_are_taken_to_pass():
+    assert counted(lambda: [][not bool(torch.empty(3).isfinite().all()) :]).tensors > 0
+
+
+SMALL = {"image": (1, 17, 17), "n_classes": 2, "decoder": False}
+
+
+def test_parameters_and_flops_of_a_small_network():
+    found = estimate("capsnet", **SMALL, batch_size=3)
+    # Two 9×9 convolutions, from 17×17 to 9×9 and from there to one position; 32 children.
+    convolutions = (81 + 1) * 256, (256 * 81 + 1) * 256
+    assert found.parameters == sum(convolutions) + 32 * 2 * 16 * 8
+    first, second = 2 * 81 * 256 * 81, 2 * 256 * 81 * 256
+    votes, agreement = 2 * 32 * 2 * 16 * 8, 2 * 32 * 2 * 16
+    # Three iterations: three means and two agreements.
+    assert found.flops_forward == 3 * (first + second + votes + 5 * agreement)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_flops_are_those_of_the_step_itself(monkeypatch, fused):
+    if fused:
+        monkeypatch.setattr(routing, "FUSED_FROM", 1)
+    found = estimate("capsnet", **SMALL, batch_size=16)
+    assert found.votes[0].stored != fused
+    network = create_model("capsnet", **SMALL)
+    target = torch.zeros(16, dtype=torch.int64)
+    with FlopCounterMode(display=False) as counter:
+        margin_loss(network(torch.rand(16, 1, 17, 17)).scores, target).backward()
+    assert found.flops_step == counter.get_total_flops()
+
+
+def votes_of(name, batch_size):
+    with torch.device("meta"):
+        return _votes(create_model(name), batch_size)
+
+
+def test_votes_are_what_a_textbook_stores():
+    (classes,) = votes_of("capsnet", 128)
+    assert (classes.layer, classes.shape) == ("layers.classes", (128, 1152, 10, 16))
+    assert classes.size == 128 * 1152 * 10 * 16 * 4
+    assert not classes.stored
+    assert votes_of("capsnet", 1)[0].stored
+    windows, _ = votes_of("rem_effconv", 8)
+    assert windows.shape == (8, 144, 144, 16, 16)
+    assert votes_of("resnet18", 2) == ()
+
+
+def test_stored_votes_are_in_the_peak_and_others_not(monkeypatch):
+    size = {"image": (1, 28, 28), "n_classes": 100, "batch_size": 16, "decoder": False}
+    tiled = estimate("capsnet", **size)
+    monkeypatch.setattr(routing, "LANES_FROM", 17)
+    stored = estimate("capsnet", **size)
+    assert stored.votes[0].size == tiled.votes[0].size == 16 * 1152 * 100 * 16 * 4
+    assert (stored.votes[0].stored, tiled.votes[0].stored) == (True, False)
+    assert stored.training.tensors > tiled.training.tensors + stored.votes[0].size
+    largest = [size for name, _, size in stored.training.largest if "workspace" not in name]
+    assert largest[0] == stored.votes[0].size
+
+
+def test_half_precision_takes_less():
+    full = estimate("capsnet", batch_size=64)
+    half = estimate("capsnet", batch_size=64, precision="bfloat16")
+    assert half.parameters == full.parameters
+    assert half.flops_step == full.flops_step
+    assert half.training.tensors < 0.9 * full.training.tensors
+
+
+def test_inference_takes_less_than_training():
+    found = estimate("efficient_capsnet", batch_size=64)
+    assert 0 < found.inference.tensors < found.training.tensors / 2
+    assert 2.5 < found.flops_step / found.flops_forward < 3.5
+
+
+@pytest.mark.parametrize("name", ["deepcaps", "matrix_capsnet", "tsai_inverted_simple_c10"])
+def test_other_families_are_estimated(name):
+    found = estimate(name, batch_size=2)
+    assert found.votes
+    assert found.training.process > found.training.tensors > 4 * found.parameters
+    json.dumps(found.numbers())
+
+
+def test_what_is_said():
+    found = estimate("capsnet", image=(3, 64, 48), n_classes=7, batch_size=128)
+    lines = found.text().splitlines()
+    assert lines[0] == "capsnet for images of 3×64×48, 7 classes: 26,410,752 parameters."
+    assert lines[1].startswith("A training step with 128 images in float32 takes 1.")
+    assert lines[3] == (
+        "The votes of layers.classes, 128×12288×7×16, are 705 MB and are never stored."
+    )
+    assert lines[5].split()[:2] == ["294", "MB"]
+    assert len(lines) == 10
+    numbers = json.loads(json.dumps(found.numbers()))
+    assert numbers["votes"][0] == {
+        "layer": "layers.classes",
+        "shape": [128, 12288, 7, 16],
+        "size": 704_643_072,
+        "stored": False,
+    }
+    assert numbers["training"]["process"] == found.training.process
+    assert numbers["training"]["largest"][0]["size"] == 128 * 256 * 56 * 40 * 4
+
+
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(TorchcapsError, match="precision='float8' is unknown; did you mean"):
+        estimate("capsnet", precision="float8")
+
+
+HUGE = """
+import json, time
+from pathlib import Path
+import torch
+from torchcaps.tasks import estimate
+from torchcaps.tasks.estimate import _votes
+def memory():
+    told = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in told if line.startswith("VmHWM:")) / 1024
+estimate("capsnet", batch_size=2)
+before, started = memory(), time.process_time()
+found = estimate("capsnet", image=(3, 224, 224), n_classes=200, batch_size=512)
+print(json.dumps([found.training.process, memory() - before, time.process_time() - started]))
+"""
+
+
+def test_nothing_is_allocated():
+    done = subprocess.run([sys.executable, "-c", HUGE], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    estimated, grown, seconds = json.loads(done.stdout)
+    assert estimated > 200e9
+    assert grown < 50  # MB
+    assert seconds < 20
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(BENCHMARKS)
+        spec = importlib.util.spec_from_file_location("estimates", BENCHMARKS / "estimate.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        yield module
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", ["efficient", "em", "inverted", "effconv", "gamma"])
+def test_an_estimate_is_within_a_quarter_of_what_a_process_takes(benchmark, name, threads):
+    row = benchmark.compare(name, threads=threads)
+    assert abs(row["error"]) <= 0.25, row
+
+
+def test_the_record_spans_two_orders_of_magnitude_and_holds_the_bar():
+    record = json.loads((BENCHMARKS / "records" / "estimate.json").read_text())
+    measured = [row["measured_mb"] for row in record["rows"]]
+    assert len({row["case"] for row in record["rows"]}) == 5
+    assert max(measured) > 100 * min(measured)
+    assert all(abs(row["error"]) <= 0.25 for row in record["rows"])
+    (large,) = {row["measured_mb"] < 4096 for row in record["rows"] if row["case"] == "effconv"}
+    assert large
