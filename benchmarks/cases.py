@@ -16,10 +16,21 @@ from torch import Tensor, nn
 import torchcaps
 from torchcaps.layers import DenseCapsules, DynamicRouting
 from torchcaps.layers import use_backend as tell_layers
+from torchcaps.ops import native
 from torchcaps.ops.routing import Detach
 from torchcaps.types import Capsules
 
-__all__ = ["CASES", "CONTESTANTS", "Case", "Contestant", "Subject", "absent", "build", "tiny"]
+__all__ = [
+    "CASES",
+    "CONTESTANTS",
+    "Case",
+    "Contestant",
+    "Subject",
+    "absent",
+    "build",
+    "environment",
+    "tiny",
+]
 
 Outputs = tuple[Tensor, Tensor | None]
 
@@ -66,22 +77,30 @@ CONTESTANTS = {
 
 
 # What torchcaps can choose between today. A new backend is named here and told in use_backend.
-BACKENDS = frozenset({"plain", "fused"})
+BACKENDS = frozenset({"plain", "fused", "native"})
 
 
 def absent(contestant: Contestant) -> str | None:
     """Why a contestant cannot take part, or None."""
+    if contestant.backend == "native" and not native.available():
+        return "native kernels need a C++ compiler"
     if contestant.backend is None or contestant.backend in BACKENDS:
         return None
     return f"this torchcaps has no backend {contestant.backend!r}"
 
 
+def environment(contestant: Contestant) -> dict[str, str]:
+    """What the process of a contestant is told."""
+    return {"TORCHCAPS_NATIVE": "1" if contestant.backend == "native" else "0"}
+
+
 def use_backend(module: nn.Module, backend: str) -> None:
     """The one place where our contestants choose how to compute: every capsule layer is told here,
-    before anything runs. "fused" is what users get: where there is such a form, and it pays."""
+    before anything runs. "native" is what users get: a fused form where there is one and it pays,
+    by a kernel where there is one. "fused" is the same where no kernel runs, see `environment`."""
     if backend not in BACKENDS:
         raise ValueError(f"no capsule layer of {type(module).__name__} knows backend {backend!r}.")
-    tell_layers(module, "auto" if backend == "fused" else "plain")
+    tell_layers(module, "plain" if backend == "plain" else "auto")
 
 
 class OurOp(nn.Module):

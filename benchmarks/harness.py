@@ -30,10 +30,11 @@ from typing import Any
 
 import torch
 from cases import CONTESTANTS, Case, Contestant, Subject, absent, book_names, build
+from cases import environment as environment_of
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-__all__ = ["Settings", "errors", "judge", "measure", "of_peak", "table"]
+__all__ = ["Settings", "errors", "judge", "measure", "memory_mb", "of_peak", "table"]
 
 Result = dict[str, Any]
 Launch = Callable[[Result, str, "Settings"], Result]
@@ -98,12 +99,13 @@ def measure(
 def in_a_process(task: Result, environment: str, settings: Settings) -> Result:
     """What `main` below answers to a task; a failure is a result."""
     chosen = {key: value for key, value in os.environ.items() if key != "THP_MEM_ALLOC_ENABLE"}
+    contestant = CONTESTANTS[task["contestant"]]
     told = json.dumps(task | {"settings": dataclasses.asdict(settings)})
     try:
         done = subprocess.run(
             [sys.executable, __file__],
             input=told,
-            env=chosen | ENVIRONMENTS[environment],
+            env=chosen | ENVIRONMENTS[environment] | environment_of(contestant),
             capture_output=True,
             text=True,
             timeout=settings.timeout,
@@ -299,9 +301,9 @@ def _gflop(case: Case, contestant: Contestant) -> float:
 
 
 def clock(case: Case, contestant: Contestant, seconds: float) -> Result:
-    after_imports = _memory_mb("VmRSS")
+    after_imports = memory_mb("VmRSS")
     subject = build(case, contestant)
-    before = _memory_mb("VmRSS") if case.task == "op" else after_imports
+    before = memory_mb("VmRSS") if case.task == "op" else after_imports
     load = os.getloadavg()[0]
     for _ in range(2 if contestant.compiled else 1):
         subject.step()
@@ -312,7 +314,7 @@ def clock(case: Case, contestant: Contestant, seconds: float) -> Result:
         subject.step()
         cpu.append(1e3 * (time.process_time() - worked))
         wall.append(1e3 * (time.perf_counter() - started))
-    peak = _memory_mb("VmHWM") - before
+    peak = memory_mb("VmHWM") - before
     rate = gemm_gflops(torch.bfloat16 if case.dtype == "bfloat16" else torch.float32)
     return {"ms": wall, "cpu_ms": cpu, "peak_mb": peak, "gemm_gflops": rate, "load": load}
 
@@ -332,7 +334,7 @@ def gemm_gflops(dtype: torch.dtype) -> float:
     return max(rates)
 
 
-def _memory_mb(entry: str) -> float:
+def memory_mb(entry: str) -> float:
     """VmRSS or its peak, VmHWM. ru_maxrss would not do: a child inherits it from its parent."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{entry}:"):

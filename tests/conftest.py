@@ -11,7 +11,7 @@ import pytest
 import torch
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
-POISONED = {"ops", "contracts", "fused", "theory"}
+POISONED = {"ops", "contracts", "fused", "native", "theory"}
 
 hypothesis.settings.register_profile(
     "default", max_examples=50, deadline=None, derandomize=True, database=None

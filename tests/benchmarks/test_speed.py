@@ -16,6 +16,8 @@ from cases import CASES, CONTESTANTS, Subject, absent, build, tiny
 from harness import Settings, errors, judge, measure, of_peak, table
 
 OURS, TEXTBOOK = CONTESTANTS["ours-plain"], CONTESTANTS["textbook"]
+# Of a backend that does not exist.
+NOBODY = dataclasses.replace(OURS, name="nobody", backend="quantum")
 # Every opponent once, and in evaluation where that is another computation.
 EXACT = [
     CASES[name]
@@ -156,7 +158,7 @@ def test_rounds_interleave_and_quartiles_come_of_all_of_them():
     asked = []
     rows = measure(
         CASES["dynamic-full"],
-        [TEXTBOOK, OURS, CONTESTANTS["ours-native"]],
+        [TEXTBOOK, OURS, NOBODY],
         ["default", "thp"],
         Settings(rounds=2),
         launch=launcher(asked),
@@ -191,8 +193,7 @@ def test_a_failure_is_a_result_and_is_not_tried_again():
 def test_a_backend_that_does_not_exist_is_absent():
     assert absent(TEXTBOOK) is None
     assert absent(OURS) is None
-    nobody = dataclasses.replace(OURS, name="nobody", backend="quantum")
-    assert absent(nobody) == "this torchcaps has no backend 'quantum'"
+    assert absent(NOBODY) == "this torchcaps has no backend 'quantum'"
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, nearest
-from torchcaps.ops import fused
+from torchcaps.ops import fused, native
 from torchcaps.ops.checks import check_choice, check_iterations, widen
 from torchcaps.ops.routing import (
     Compete,
@@ -53,8 +53,9 @@ __all__ = [
 
 
 # How a layer routes. "plain": the votes are made, then routed. "fused": they are made a tile at a
-# time and never stored. "auto": fused where that pays.
-Backend = Literal["auto", "plain", "fused"]
+# time and never stored, by PyTorch. "native": the same by a compiled kernel, and by PyTorch where
+# there is none. "auto": native where not storing pays, else plain.
+Backend = Literal["auto", "plain", "fused", "native"]
 # So many numbers of votes fit into a cache, where tiles are a detour; and what runs along them are
 # the lanes, samples times windows: a few leave it idle. Both measured on CPUs.
 FUSED_FROM, LANES_FROM = 1 << 21, 16
@@ -108,10 +109,11 @@ class Routing(nn.Module, ABC):
     @final
     def fuses(self, vote_map: VoteMap) -> bool:
         """Whether these votes are better not stored."""
-        if self.backend == "fused" and not self.can_fuse:
+        told = self.backend in ("fused", "native")
+        if told and not self.can_fuse:
             raise self._no_fused_form()
         if self.backend != "auto" or not self.can_fuse:
-            return self.backend == "fused"
+            return told
         # Before counting: to ask for the batch size binds an exported graph to the answer.
         if torch.compiler.is_exporting():
             return False
@@ -204,7 +206,9 @@ class DynamicRouting(Routing):
         return dynamic_routing(votes, keep=keep, **self._options())
 
     def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
-        return fused.dynamic_routing(vote_map, keep=keep, **self._options())
+        tiled = self.backend == "fused"
+        route = fused.dynamic_routing if tiled else native.dynamic_routing
+        return route(vote_map, keep=keep, **self._options())
 
     def _options(self) -> dict[str, Any]:
         return {

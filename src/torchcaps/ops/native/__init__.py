@@ -1,0 +1,11 @@
+"""The fused routings in C++: the same parents and gradients, compiled at their first use.
+
+Where no compiler is found, or a call has an option that a kernel lacks, the fused form in PyTorch
+routes instead.
+"""
+
+from torchcaps.ops.native import cost  # noqa: F401
+from torchcaps.ops.native.build import available
+from torchcaps.ops.native.dynamic import dynamic_routing
+
+__all__ = ["available", "dynamic_routing"]

@@ -1,0 +1,238 @@
+"""The native library: one C++ file, compiled at its first use and kept for the next process.
+
+It has a plain C interface, so no header of PyTorch is needed and a build takes seconds. It is kept
+in $TORCHCAPS_CACHE, else in the user's cache folder, under a name that says what it was made of
+(source, compiler, flags, CPU, PyTorch) and what it holds (a digest), so that a file cut short or
+changed is seen and made anew. A build has a name of its own until it is whole, and a lock lets one
+process build while others wait. What others could have written is not loaded.
+
+Without a compiler, or with TORCHCAPS_NATIVE=0, there is no library and PyTorch does the work; one
+line of the log says why.
+"""
+
+import ctypes
+import hashlib
+import logging
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+__all__ = ["available", "library"]
+
+SOURCE = Path(__file__).with_name("dynamic.cpp")
+COMPILERS = ("c++", "g++", "clang++")
+# No -ffast-math: what is not finite must leave as not finite.
+FLAGS = (
+    *("-std=c++17", "-O2", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden"),
+    *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
+)
+# Of a build, and of waiting for another process that builds.
+SECONDS = 120.0
+
+log = logging.getLogger("torchcaps")
+
+
+class Unavailable(Exception):
+    """Why there is no library; never leaves this file."""
+
+
+class _Once:
+    """What this process found, in one thread at a time."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.found: ctypes.CDLL | None = None
+        self.lock = threading.Lock()
+
+    def unlock(self) -> None:
+        """In a forked child, where the thread that held the lock does not exist."""
+        self.lock = threading.Lock()
+
+
+_once = _Once()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _once.unlock())
+
+
+def library() -> ctypes.CDLL | None:
+    """The library, built if need be; None where there is none. Asked once, then remembered."""
+    if os.environ.get("TORCHCAPS_NATIVE") == "0":
+        return None
+    if _once.asked:
+        return _once.found
+    with _once.lock:
+        if not _once.asked:
+            try:
+                _once.found = _library()
+            except (Unavailable, OSError, subprocess.SubprocessError) as error:
+                log.info("no native kernels, PyTorch routes instead: %s", _one_line(error))
+            _once.asked = True
+    return _once.found
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def available() -> bool:
+    """Whether native kernels can run; the first question may take the seconds of a build."""
+    return library() is not None
+
+
+def _library() -> ctypes.CDLL:
+    if os.name != "posix":
+        raise Unavailable(f"they are not made for {platform.system()}")
+    command = _compiler()
+    folder = _folder()
+    key = _key(command)
+    found = _load(folder, key)
+    if found is None:
+        with _alone(folder / f"{key}.lock"):
+            # Another process may have built it while this one waited.
+            found = _load(folder, key)
+            if found is None:
+                _build(command, folder, key)
+                found = _load(folder, key)
+    if found is None:
+        raise Unavailable(f"what was just built in {folder} is gone or not ours")
+    return found
+
+
+def _compiler() -> list[str]:
+    """How the compiler is called, with the flag that asks for the vectors of this CPU."""
+    chosen = os.environ.get("CXX", "").strip()
+    names = [_words(chosen)] if chosen else [[name] for name in COMPILERS]
+    for name, *rest in names:
+        path = shutil.which(name)
+        if path is not None:
+            mine = "-mcpu" if platform.machine() in ("aarch64", "arm64") else "-march"
+            return [path, *rest, *FLAGS, f"{mine}=native"]
+    if chosen:
+        raise Unavailable(f"CXX names {chosen!r}, which is not there")
+    raise Unavailable(
+        f"no C++ compiler is on the PATH ({', '.join(COMPILERS)}); install one, or name it in CXX"
+    )
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:  # a quote without its end
+        return [command]
+
+
+def _folder() -> Path:
+    """Where libraries are kept: a folder that nobody else can write to."""
+    told = os.environ.get("TORCHCAPS_CACHE")
+    try:
+        base = Path(told or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError as error:
+        raise Unavailable("there is no home folder; name a folder in TORCHCAPS_CACHE") from error
+    folder = (base if told else base / "torchcaps").absolute() / "native"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unavailable(
+            f"{folder} cannot be made ({error.strerror}); name a folder in TORCHCAPS_CACHE"
+        ) from error
+    if not _is_private(folder):
+        raise Unavailable(
+            f"others can write to {folder}; make it yours alone (chmod 700), or name another "
+            f"folder in TORCHCAPS_CACHE"
+        )
+    return folder
+
+
+def _is_private(path: Path) -> bool:
+    status = path.stat()
+    return status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o022
+
+
+def _key(command: list[str]) -> str:
+    """Of all that a library depends on."""
+    version = subprocess.run(
+        [*command[: -len(FLAGS) - 1], "--version"], capture_output=True, timeout=SECONDS, check=True
+    )
+    parts = [SOURCE.read_bytes(), "\0".join(command).encode(), version.stdout, _cpu().encode()]
+    parts.append(torch.__version__.encode())
+    return hashlib.sha256(b"\0\0".join(parts)).hexdigest()[:20]
+
+
+def _cpu() -> str:
+    """What the compiler sees when it is asked for the vectors of this CPU."""
+    parts = [platform.machine(), platform.processor()]
+    try:
+        first, _, _ = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")
+        known = ("vendor_id", "model", "flags", "Features", "CPU ")
+        parts += [line for line in first.splitlines() if line.startswith(known)]
+    except OSError:
+        pass
+    return "\n".join(parts)
+
+
+def _load(folder: Path, key: str) -> ctypes.CDLL | None:
+    """A library of this key that is whole, or None; what is not whole is removed."""
+    for path in sorted(folder.glob(f"{key}-*.so")):
+        if not _is_private(path):
+            continue
+        if path.stem != f"{key}-{_digest(path)}":
+            path.unlink(missing_ok=True)
+            continue
+        found = ctypes.CDLL(str(path))
+        found.torchcaps_workspace.restype = ctypes.c_int64
+        return found
+    return None
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
+
+
+def _build(command: list[str], folder: Path, key: str) -> None:
+    """One process at a time does this for a key; what an interrupted one left is removed."""
+    for left in folder.glob(f".{key}.*"):
+        left.unlink(missing_ok=True)
+    whole = folder / f".{key}.{os.getpid()}.so"
+    started = time.perf_counter()
+    try:
+        done = subprocess.run(
+            [*command, str(SOURCE), "-o", str(whole)],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
+        if done.returncode:
+            raise Unavailable(f"{command[0]} failed: {done.stderr.strip() or done.returncode}")
+        whole.chmod(0o600)
+        whole.replace(folder / f"{key}-{_digest(whole)}.so")
+    finally:
+        whole.unlink(missing_ok=True)
+    log.info("built the native kernels in %.1f s, in %s", time.perf_counter() - started, folder)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """One process at a time. A process that ends, however it ends, gives the lock back."""
+    import fcntl  # not on Windows
+
+    until = time.monotonic() + SECONDS
+    with path.open("wb") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise Unavailable(f"another process holds {path}") from None
+                time.sleep(0.05)
+        yield
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:500]

@@ -1,0 +1,900 @@
+// Dynamic routing without a vote tensor, forwards and backwards; the equations are those of
+// ops/fused/dynamic.py.
+//
+//   û_ij = W_ij u_i + e_j + x_i          made when needed, forgotten at once
+//   c_ij = softmax_j(prior_ij + ⟨û_ij, A_tj⟩),   A_t = Σ_{τ<t} v_τ,   s_j = Σ_i c_ij û_ij
+//
+// Samples lie in the lanes of a vector, so that softmax, norms and dot products have no horizontal
+// step; only the gradient of the weights sums lanes up. Threads share out the children: each has
+// sums of its own, and the weights of a child have one owner. No thread waits for another but at
+// the end of a pass, and nothing is allocated here: the caller brings the workspace.
+//
+// IEEE arithmetic throughout, but for fused multiply-add: with -ffast-math a NaN or an infinity
+// might leave as a number.
+
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+namespace {
+
+using Int = int64_t;
+
+// Registers have no index: what runs over an array of them is written out.
+#define UNROLLED _Pragma("GCC unroll 16")
+
+#if defined(__AVX512F__)
+constexpr int LANES = 16;
+#elif defined(__AVX__)
+constexpr int LANES = 8;
+#else
+constexpr int LANES = 4;
+#endif
+
+typedef float V __attribute__((vector_size(4 * LANES)));
+typedef int32_t I __attribute__((vector_size(4 * LANES)));
+
+// Bytes of weights that a tile of children may have: they are read once for every block of lanes.
+constexpr Int TILE_BYTES = 192 << 10;
+// Children that share what is read of parents. The votes of a few are stored up to this size; else
+// they are made a second time, and more children share.
+constexpr Int FEW = 1, MORE = 8, STORED_BYTES = 64 << 10;
+// Children and blocks of lanes whose couplings are held at once when gradients are made. More
+// blocks save sums of lanes, while the couplings fit into a cache.
+constexpr Int HELD = 4, FEWEST = 4, GROUP = 16, HELD_BYTES = 512 << 10;
+constexpr Int MOST_THREADS = 256, MOST_ITERATIONS = 32;
+
+enum Squash : Int { HINTON, EXP, NONE };
+enum Detach : Int { NOTHING, VOTES, STATES, COUPLING };
+
+}  // namespace
+
+extern "C" {
+
+// Everything that a call is given; native/dynamic.py has the same fields in the same order. Poses
+// and parents are [b, …], couplings [t, b, i, j]; what is not wanted is null.
+struct Job {
+  Int batch, children, parents, rows, inner, columns, types, iterations, threads;
+  Int squash, odd_bias, leaky, detach;
+  Int n_poses, n_couplings;  // how many of the last iterations are recorded, or have gradients
+  double share;
+  const float *pose, *weight, *vote_bias, *coordinates, *bias, *prior;
+  float *sums, *poses, *couplings;
+  float *kept;  // couplings of the last iteration, as they lie in lanes
+  const float *of_poses, *of_couplings;
+  float *of_pose, *of_weight, *of_vote_bias, *of_coordinates, *of_bias, *of_prior;
+  float *workspace;
+};
+
+}  // extern "C"
+
+namespace {
+
+// A sum with V{} would lose the sign of zero, and time.
+inline V splat(float x) { return x - V{}; }
+
+// Of x ≤ 0; NaN stays NaN. Error below 2 ulp; what float32 holds only without full precision is 0.
+inline V exponential(V x) {
+  const float shift = 12582912.0f;  // 1.5 · 2²³: adding it rounds to whole numbers
+  V turned = x * 1.44269504f + shift;
+  V n = turned - shift;
+  V r = x - n * 0.693359375f;
+  r = r + n * 2.12194440e-4f;
+  V p = splat(1.9875691500e-4f);
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  I bits;
+  std::memcpy(&bits, &turned, sizeof bits);
+  bits = (bits - 0x4B400000 + 127) << 23;
+  V power;
+  std::memcpy(&power, &bits, sizeof power);
+  return x < splat(-87.0f) ? V{} : p * power;
+}
+
+inline V root(V x) {
+  V y;
+  for (int lane = 0; lane < LANES; ++lane) y[lane] = std::sqrt(x[lane]);
+  return y;
+}
+
+inline V dot(const V *a, const V *b, Int n) {
+  V x{}, y{};
+  Int d = 0;
+  for (; d + 2 <= n; d += 2) {
+    x += a[d] * b[d];
+    y += a[d + 1] * b[d + 1];
+  }
+  if (d < n) x += a[d] * b[d];
+  return x + y;
+}
+
+inline float lane_sum(V x) {
+  float total = 0;
+  for (int lane = 0; lane < LANES; ++lane) total += x[lane];
+  return total;
+}
+
+// Blocks of H lanes: the even ones of a and b, or the odd ones, in turn.
+template <int H, int ODD, size_t... N>
+inline V blocks(V a, V b, std::index_sequence<N...>) {
+#if defined(__clang__) || __GNUC__ >= 12
+  return __builtin_shufflevector(
+      a, b, ((int(N) / H & ~1) + ODD) * H + int(N) % H + ((int(N) / H) & 1) * LANES...);
+#else
+  const I chosen = {((int(N) / H & ~1) + ODD) * H + int(N) % H + ((int(N) / H) & 1) * LANES...};
+  return __builtin_shuffle(a, b, chosen);
+#endif
+}
+
+// The sums of the lanes of N vectors: they are folded into one another, half as many at every step.
+template <int N, int H = LANES / 2, int LEFT = N>
+inline void lane_sums(V *a, float *out) {
+  if constexpr (H == 0) {
+    UNROLLED for (int x = 0; x < N; ++x)
+      out[x] = N < LANES ? a[0][x * (LANES / N)] : a[x % LEFT][x / LEFT];
+  } else {
+    constexpr auto every = std::make_index_sequence<LANES>();
+    constexpr int NEXT = LEFT > 1 ? LEFT / 2 : 1;
+    UNROLLED for (int x = 0; x < NEXT; ++x) {
+      V p = a[x], q = a[LEFT > 1 ? x + NEXT : x];
+      a[x] = blocks<H, 0>(p, q, every) + blocks<H, 1>(p, q, every);
+    }
+    lane_sums<N, H / 2, NEXT>(a, out);
+  }
+}
+
+// v[m] = Σ_k w[m, k] u[k], or added to what is there
+template <int K_, bool ADD, int M>
+inline void votes_block(const float *w, const V *u, V *v, Int k_) {
+  const Int k_all = K_ ? K_ : k_;
+  V a[M];
+  UNROLLED for (int m = 0; m < M; ++m) a[m] = ADD ? v[m] : V{};
+  for (Int k = 0; k < k_all; ++k)
+    UNROLLED for (int m = 0; m < M; ++m) a[m] += w[m * k_all + k] * u[k];
+  UNROLLED for (int m = 0; m < M; ++m) v[m] = a[m];
+}
+
+template <int K_, bool ADD>
+void votes_of(const Job &job, const float *w, const V *u, V *v) {
+  const Int inner = K_ ? K_ : job.inner, columns = job.columns;
+  for (Int row = 0; row < job.rows; ++row, u += inner, v += columns) {
+    Int c = 0;
+    for (; c + 8 <= columns; c += 8) votes_block<K_, ADD, 8>(w + c * inner, u, v + c, inner);
+    if (columns & 4) votes_block<K_, ADD, 4>(w + c * inner, u, v + c, inner), c += 4;
+    if (columns & 2) votes_block<K_, ADD, 2>(w + c * inner, u, v + c, inner), c += 2;
+    if (columns & 1) votes_block<K_, ADD, 1>(w + c * inner, u, v + c, inner);
+  }
+}
+
+// u[m] += Σ_c w[c, m] g[c]
+template <int K_, int M>
+inline void back_block(const float *w, const V *g, V *u, Int inner_, Int columns) {
+  const Int inner = K_ ? K_ : inner_;
+  V a[M];
+  UNROLLED for (int m = 0; m < M; ++m) a[m] = u[m];
+  for (Int c = 0; c < columns; ++c)
+    UNROLLED for (int m = 0; m < M; ++m) a[m] += w[c * inner + m] * g[c];
+  UNROLLED for (int m = 0; m < M; ++m) u[m] = a[m];
+}
+
+template <int K_>
+void back_of(const Job &job, const float *w, const V *g, V *u) {
+  const Int inner = K_ ? K_ : job.inner, columns = job.columns;
+  for (Int row = 0; row < job.rows; ++row, u += inner, g += columns) {
+    Int k = 0;
+    for (; k + 8 <= inner; k += 8) back_block<K_, 8>(w + k, g, u + k, inner, columns);
+    if (inner & 4) back_block<K_, 4>(w + k, g, u + k, inner, columns), k += 4;
+    if (inner & 2) back_block<K_, 2>(w + k, g, u + k, inner, columns), k += 2;
+    if (inner & 1) back_block<K_, 1>(w + k, g, u + k, inner, columns);
+  }
+}
+
+// w[m, n] = Σ_b Σ_r g[b, r, m] u[b, r, n] over `count` blocks of lanes, or added to what is there
+template <int M, int N>
+void weights_block(const Job &job, const V *g, const V *u, float *w, Int count, bool add) {
+  const Int inner = job.inner, columns = job.columns, all = count * job.rows;
+  V a[M * N] = {};
+  for (Int each = 0; each < all; ++each, g += columns, u += inner)
+    UNROLLED for (int m = 0; m < M; ++m)
+      UNROLLED for (int n = 0; n < N; ++n) a[m * N + n] += g[m] * u[n];
+  float sums[M * N];
+  lane_sums<M * N>(a, sums);
+  UNROLLED for (int m = 0; m < M; ++m)
+    UNROLLED for (int n = 0; n < N; ++n)
+      w[m * inner + n] = add ? w[m * inner + n] + sums[m * N + n] : sums[m * N + n];
+}
+
+template <int M>
+inline void weights_rows(const Job &job, const V *g, const V *u, float *w, Int count, bool add) {
+  const Int inner = job.inner;
+  // Sixteen sums and what they are made of need more than 16 registers.
+  constexpr int WIDE = LANES == 8 ? 2 : 4;
+  Int k = 0;
+  for (; k + WIDE <= inner; k += WIDE) weights_block<M, WIDE>(job, g, u + k, w + k, count, add);
+  if (inner % WIDE & 2) weights_block<M, 2>(job, g, u + k, w + k, count, add), k += 2;
+  if (inner & 1) weights_block<M, 1>(job, g, u + k, w + k, count, add);
+}
+
+void weights_of(const Job &job, const V *g, const V *u, float *w, Int count, bool add) {
+  const Int inner = job.inner, columns = job.columns;
+  Int c = 0;
+  for (; c + 4 <= columns; c += 4) weights_rows<4>(job, g + c, u, w + c * inner, count, add);
+  if (columns & 2) weights_rows<2>(job, g + c, u, w + c * inner, count, add), c += 2;
+  if (columns & 1) weights_rows<1>(job, g + c, u, w + c * inner, count, add);
+}
+
+typedef void (*Product)(const Job &, const float *, const V *, V *);
+
+// Rows to columns of a square of numbers: blocks of it change places, ever smaller ones.
+template <int H = LANES / 2>
+inline void transpose(V *a) {
+  if constexpr (H > 0) {
+    constexpr auto every = std::make_index_sequence<LANES>();
+    UNROLLED for (int x = 0; x < LANES; ++x) {
+      if (x & H) continue;
+      V p = a[x], q = a[x + H];
+      a[x] = blocks<H, 0>(p, q, every);
+      a[x + H] = blocks<H, 1>(p, q, every);
+    }
+    transpose<H / 2>(a);
+  }
+}
+
+// `count` numbers of each of some samples, to lanes and back; there are LANES samples but at the
+// end, where the missing ones read as zeros: their gradients are zero then, whatever a bias makes of
+// them.
+void to_lanes(const float *from, Int stride, Int samples, Int count, V *to) {
+  V a[LANES] = {};
+  for (Int x = 0; x < count; x += LANES) {
+    const Int here = count - x < LANES ? count - x : LANES;
+    if (here == LANES) {
+      for (Int lane = 0; lane < samples; ++lane)
+        std::memcpy(a + lane, from + lane * stride + x, sizeof(V));
+    } else {
+      for (Int lane = 0; lane < samples; ++lane)
+        std::memcpy(a + lane, from + lane * stride + x, here * sizeof(float));
+    }
+    V b[LANES];
+    std::memcpy(b, a, sizeof b);
+    transpose(b);
+    for (Int each = 0; each < here; ++each) to[x + each] = b[each];
+  }
+}
+
+void from_lanes(const V *from, Int stride, Int samples, Int count, float *to) {
+  V a[LANES] = {};
+  for (Int x = 0; x < count; x += LANES) {
+    const Int here = count - x < LANES ? count - x : LANES;
+    for (Int each = 0; each < here; ++each) a[each] = from[x + each];
+    transpose(a);
+    if (here == LANES) {
+      for (Int lane = 0; lane < samples; ++lane)
+        std::memcpy(to + lane * stride + x, a + lane, sizeof(V));
+    } else {
+      for (Int lane = 0; lane < samples; ++lane)
+        std::memcpy(to + lane * stride + x, a + lane, here * sizeof(float));
+    }
+  }
+}
+
+// Softmax over `count` parents; `leaky` knows one more, with logit zero.
+void softmax(V *logits, Int count, bool leaky) {
+  V most = leaky ? V{} : logits[0];
+  for (Int j = 0; j < count; ++j) most = logits[j] > most ? logits[j] : most;
+  V total = leaky ? exponential(-most) : V{};
+  for (Int j = 0; j < count; ++j) {
+    logits[j] = exponential(logits[j] - most);
+    total += logits[j];
+  }
+  V part = 1.0f / total;
+  for (Int j = 0; j < count; ++j) logits[j] *= part;
+}
+
+// The gradient of the logits, in place of that of the couplings.
+void softmax_gradient(const V *c, V *h, Int count) {
+  V mean = dot(c, h, count);
+  for (Int j = 0; j < count; ++j) h[j] = c[j] * (h[j] - mean);
+}
+
+// All threads of a call wait here for each other.
+class Barrier {
+ public:
+  explicit Barrier(int count) : count_(count) {}
+  void wait() {
+    const int turn = turn_.load(std::memory_order_acquire);
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) == count_ - 1) {
+      arrived_.store(0, std::memory_order_relaxed);
+      turn_.store(turn + 1, std::memory_order_release);
+      return;
+    }
+    for (int tries = 0; turn_.load(std::memory_order_acquire) == turn; ++tries)
+      if (tries > 2000) std::this_thread::yield();
+  }
+
+ private:
+  const int count_;
+  std::atomic<int> arrived_{0}, turn_{0};
+};
+
+// What iteration t adds to the gradient of the votes.
+struct Term {
+  const V *agreed;      // A_t, or null in the first iteration
+  const V *of_sum;      // γ_t, or null
+  const float *of_c;    // κ_t [b, i, j], or null
+  const float *kept;    // c_t of all blocks and children, or null
+  bool uniform, mixes, agrees, to_logits;
+
+  // Whether votes are needed once more.
+  bool asks() const { return !uniform && (to_logits || !kept); }
+};
+
+// Where everything lies. Sizes count vectors.
+struct Plan {
+  Int blocks, d_in, d_out, row, parents_size;  // row: all parents of one block of lanes
+  Int tile, together;
+  bool stored;
+  Int group, terms;
+  V *children, *parents, *partial;
+  V *scratch;
+  Int scratch_size, total;
+  float *shared_weight, *lane_bias;
+  Product votes, add, back;
+
+  Plan(const Job &job, Int threads, bool backward) {
+    blocks = (job.batch + LANES - 1) / LANES;
+    d_in = job.rows * job.inner;
+    d_out = job.rows * job.columns;
+    row = job.parents * d_out;
+    parents_size = blocks * row;
+    const Int weight_bytes = job.parents * job.columns * job.inner * 4;
+    stored = FEW * row * Int(sizeof(V)) <= STORED_BYTES;
+    together = stored ? FEW : MORE;
+    tile = TILE_BYTES / weight_bytes;
+    tile = tile < together ? together : tile;
+    terms = job.iterations - !job.prior;
+    const Int held = 2 * terms * HELD * job.parents;
+    group = held ? HELD_BYTES / Int(held * sizeof(V)) : GROUP;
+    group = group < FEWEST ? FEWEST : group > GROUP ? GROUP : group;
+    group = group < blocks ? group : blocks;
+    Int at = 0;
+    auto take = [&](Int count) {
+      V *start = reinterpret_cast<V *>(aligned(job)) + at;
+      at += count;
+      return start;
+    };
+    children = take(blocks * job.children * d_in);
+    // Forwards A; backwards A and γ of every iteration, and the gradient of A.
+    parents = take((backward ? 2 * job.iterations + 1 : 1) * parents_size);
+    partial = take(threads * parents_size);
+    const Int routed = row + 2 * together * job.parents + (stored ? together * row : d_out);
+    const Int gradients = held * group + HELD * (2 * group * d_in + d_out) +
+                          (group + 1) * d_out;
+    scratch_size = backward && gradients > routed ? gradients : routed;
+    scratch = take(threads * scratch_size);
+    const bool private_weight = backward && job.of_weight && job.types < job.children;
+    const Int weight_size = job.types * job.parents * job.columns * job.inner;
+    shared_weight = reinterpret_cast<float *>(
+        take(private_weight ? threads * ((weight_size + LANES - 1) / LANES) : 0));
+    lane_bias = reinterpret_cast<float *>(
+        take(backward && job.of_vote_bias ? threads * row : 0));
+    total = at;
+    switch (job.inner) {
+      case 4: votes = votes_of<4, false>; add = votes_of<4, true>; back = back_of<4>; break;
+      case 8: votes = votes_of<8, false>; add = votes_of<8, true>; back = back_of<8>; break;
+      case 16: votes = votes_of<16, false>; add = votes_of<16, true>; back = back_of<16>; break;
+      default: votes = votes_of<0, false>; add = votes_of<0, true>; back = back_of<0>;
+    }
+  }
+
+  static char *aligned(const Job &job) {
+    const auto address = reinterpret_cast<uintptr_t>(job.workspace);
+    return reinterpret_cast<char *>((address + sizeof(V) - 1) / sizeof(V) * sizeof(V));
+  }
+};
+
+// One thread of a call.
+struct Worker {
+  const Job &job;
+  const Plan &plan;
+  Barrier &barrier;
+  const Int index, threads;
+  bool to_votes = job.of_pose || job.of_weight || job.of_vote_bias || job.of_coordinates;
+  const Int first = job.children * index / threads, end = job.children * (index + 1) / threads;
+  V *const mine = plan.partial + index * plan.parents_size;
+  V *const scratch = plan.scratch + index * plan.scratch_size;
+
+  Int samples(Int block) const {
+    const Int left = job.batch - block * LANES;
+    return left < LANES ? left : LANES;
+  }
+
+  const V *child(Int block, Int i) const {
+    return plan.children + (block * job.children + i) * plan.d_in;
+  }
+
+  const float *weight(Int i, Int j) const {
+    return job.weight + ((i % job.types) * job.parents + j) * job.columns * job.inner;
+  }
+
+  // Of couplings that are kept; autograd may have moved them to a place that is not aligned.
+  V vector_at(const float *all, Int row, Int j) const {
+    V x;
+    std::memcpy(&x, all + (row * job.parents + j) * LANES, sizeof x);
+    return x;
+  }
+
+  void read_children() const {
+    const Int stride = job.children * plan.d_in;
+    for (Int block = 0; block < plan.blocks; ++block)
+      to_lanes(job.pose + block * LANES * stride + first * plan.d_in, stride, samples(block),
+               (end - first) * plan.d_in, const_cast<V *>(child(block, first)));
+  }
+
+  void make_votes(Int i, Int j, const V *u, V *v) const {
+    plan.votes(job, weight(i, j), u, v);
+    move(i, j, v);
+  }
+
+  // Adds the vote bias and the coordinates.
+  void move(Int i, Int j, V *v) const {
+    if (const float *e = job.vote_bias)
+      for (Int d = 0; d < plan.d_out; ++d) v[d] += e[j * plan.d_out + d];
+    if (const float *x = job.coordinates)
+      for (Int d = 0; d < plan.d_out; ++d) v[d] += x[i * plan.d_out + d];
+  }
+
+  // The logits that no vote has a part in.
+  V start(Int i, Int j) const {
+    return job.prior ? splat(job.prior[i * job.parents + j]) : V{};
+  }
+
+  float *recorded(float *all, Int count, Int t, Int size) const {
+    const Int place = t - job.iterations + count;
+    return all && place >= 0 ? all + place * job.batch * size : nullptr;
+  }
+
+  const float *given(const float *all, Int count, Int t, Int size) const {
+    return recorded(const_cast<float *>(all), count, t, size);
+  }
+
+  // mine_j = Σ_i û_ij of my children
+  void total() const {
+    V *sum = scratch;
+    std::memset(mine, 0, plan.parents_size * sizeof(V));
+    for (Int from = first; from < end; from += plan.tile) {
+      const Int to = from + plan.tile < end ? from + plan.tile : end;
+      for (Int block = 0; block < plan.blocks; ++block) {
+        std::memset(sum, 0, plan.row * sizeof(V));
+        for (Int i0 = from; i0 < to; i0 += plan.together) {
+          const Int i1 = i0 + plan.together < to ? i0 + plan.together : to;
+          for (Int j = 0; j < job.parents; ++j)
+            for (Int i = i0; i < i1; ++i) {
+              plan.add(job, weight(i, j), child(block, i), sum + j * plan.d_out);
+              move(i, j, sum + j * plan.d_out);
+            }
+        }
+        V *out = mine + block * plan.row;
+        for (Int x = 0; x < plan.row; ++x) out[x] += sum[x];
+      }
+    }
+  }
+
+  // mine_j = Σ_i c_ij û_ij; with γ, Σ_i ∂b_ij û_ij. Couplings are written where `record` is.
+  void routed(const V *agreed, const V *of_sum, const float *of_c, bool gradient,
+              float *record, float *keep) const {
+    const Int n_out = job.parents, size = plan.d_out;
+    V *sum = scratch, *c = sum + plan.row, *h = c + plan.together * n_out;
+    V *made = h + plan.together * n_out;
+    std::memset(mine, 0, plan.parents_size * sizeof(V));
+    for (Int from = first; from < end; from += plan.tile) {
+      const Int to = from + plan.tile < end ? from + plan.tile : end;
+      for (Int block = 0; block < plan.blocks; ++block) {
+        const V *agreed_here = agreed ? agreed + block * plan.row : nullptr;
+        const V *of_here = of_sum ? of_sum + block * plan.row : nullptr;
+        V *out = mine + block * plan.row;
+        // Of a tile first: a long sum in one line loses digits.
+        V *into = plan.tile > plan.together ? sum : out;
+        if (into == sum) std::memset(sum, 0, plan.row * sizeof(V));
+        for (Int i0 = from; i0 < to; i0 += plan.together) {
+          const Int i1 = i0 + plan.together < to ? i0 + plan.together : to;
+          for (Int j = 0; j < n_out; ++j)
+            for (Int i = i0; i < i1; ++i) {
+              V *v = plan.stored ? made + (j * plan.together + i - i0) * size : made;
+              make_votes(i, j, child(block, i), v);
+              const Int at = (i - i0) * n_out + j;
+              c[at] = start(i, j);
+              if (agreed_here) c[at] += dot(agreed_here + j * size, v, size);
+              if (gradient) h[at] = of_here ? dot(of_here + j * size, v, size) : V{};
+            }
+          for (Int i = i0; i < i1; ++i)
+            couple(i, block, c + (i - i0) * n_out, gradient ? h + (i - i0) * n_out : nullptr,
+                   of_c, record);
+          if (keep)
+            std::memcpy(keep + (block * job.children + i0) * n_out * LANES, c,
+                        (i1 - i0) * n_out * sizeof(V));
+          const V *share = gradient ? h : c;
+          for (Int j = 0; j < n_out; ++j) {
+            V *out = into + j * size;
+            for (Int i = i0; i < i1; ++i) {
+              const V *v = made + (j * plan.together + i - i0) * size;
+              if (!plan.stored) make_votes(i, j, child(block, i), made), v = made;
+              const V part = share[(i - i0) * n_out + j];
+              for (Int d = 0; d < size; ++d) out[d] += part * v[d];
+            }
+          }
+        }
+        if (into == sum)
+          for (Int x = 0; x < plan.row; ++x) out[x] += sum[x];
+      }
+    }
+  }
+
+  // Logits to couplings; where h is there, the gradient of c to that of the logits.
+  void couple(Int i, Int block, V *c, V *h, const float *of_c, float *record) const {
+    const Int n_out = job.parents, stride = job.children * n_out;
+    const Int here = block * LANES * stride + i * n_out;
+    softmax(c, n_out, job.leaky);
+    if (record) from_lanes(c, stride, samples(block), n_out, record + here);
+    if (!h) return;
+    if (of_c) {
+      float *numbers = reinterpret_cast<float *>(h);
+      for (Int lane = 0; lane < samples(block); ++lane)
+        for (Int j = 0; j < n_out; ++j)
+          numbers[j * LANES + lane] += of_c[here + lane * stride + j];
+    }
+    softmax_gradient(c, h, n_out);
+  }
+
+  // Σ over the threads, where parent j of a block lies.
+  void gather(Int at, float scale, V *s) const {
+    for (Int d = 0; d < plan.d_out; ++d) s[d] = plan.partial[at + d];
+    for (Int each = 1; each < threads; ++each)
+      for (Int d = 0; d < plan.d_out; ++d) s[d] += plan.partial[each * plan.parents_size + at + d];
+    for (Int d = 0; d < plan.d_out; ++d) s[d] *= scale;
+  }
+
+  // sgn⟨s, bias⟩, or 1
+  V side(Int j, const V *s) const {
+    if (!job.odd_bias) return splat(1);
+    V along{};
+    for (Int d = 0; d < plan.d_out; ++d) along += s[d] * job.bias[j * plan.d_out + d];
+    V sign = along > V{} ? splat(1) : along < V{} ? splat(-1) : along;
+    return sign;
+  }
+
+  void add_bias(Int j, V *s) const {
+    if (!job.bias) return;
+    const V sign = side(j, s);
+    for (Int d = 0; d < plan.d_out; ++d) s[d] += sign * job.bias[j * plan.d_out + d];
+  }
+
+  // f and f′ of g(s) = f(‖s‖²) s
+  void squash_scale(const V *s, V &f, V &slope) const {
+    const V square = dot(s, s, plan.d_out), norm = root(square + 1e-8f);
+    if (job.squash == NONE) {
+      f = splat(1), slope = V{};
+    } else if (job.squash == HINTON) {
+      f = square / (1.0f + square) / norm;
+      slope = (1.0f / ((1.0f + square) * (1.0f + square)) - f / (2.0f * norm)) / norm;
+    } else {
+      V rest, part;
+      for (int lane = 0; lane < LANES; ++lane) {
+        part[lane] = -std::expm1(-norm[lane]);
+        rest[lane] = std::exp(-norm[lane]);
+      }
+      f = part / norm;
+      slope = (rest - f) / (2.0f * norm * norm);
+    }
+  }
+
+  // Parents are shared out by j, so that the gradient of a bias has one owner.
+  template <class F>
+  void for_my_parents(F f) const {
+    const Int from = job.parents * index / threads, to = job.parents * (index + 1) / threads;
+    for (Int j = from; j < to; ++j)
+      for (Int block = 0; block < plan.blocks; ++block)
+        f(j, block, block * plan.row + j * plan.d_out);
+  }
+
+  Int parents_of(Int block, Int j) const { return block * LANES * plan.row + j * plan.d_out; }
+
+  void forward() const {
+    read_children();
+    V *s = scratch;
+    for (Int t = 0; t < job.iterations; ++t) {
+      const bool uniform = t == 0 && !job.prior;
+      if (uniform)
+        total();
+      else
+        routed(t ? plan.parents : nullptr, nullptr, nullptr, false,
+               recorded(job.couplings, job.n_couplings, t, job.children * job.parents),
+               t == job.iterations - 1 ? job.kept : nullptr);
+      barrier.wait();
+      float *sums = job.sums + t * job.batch * plan.row;
+      float *poses = recorded(job.poses, job.n_poses, t, plan.row);
+      for_my_parents([&](Int j, Int block, Int at) {
+        const Int place = parents_of(block, j);
+        gather(at, uniform ? float(job.share) : 1.0f, s);
+        from_lanes(s, plan.row, samples(block), plan.d_out, sums + place);
+        add_bias(j, s);
+        V f, slope;
+        squash_scale(s, f, slope);
+        for (Int d = 0; d < plan.d_out; ++d) {
+          s[d] *= f;
+          plan.parents[at + d] = t ? plan.parents[at + d] + s[d] : s[d];
+        }
+        if (poses) from_lanes(s, plan.row, samples(block), plan.d_out, poses + place);
+      });
+      barrier.wait();
+    }
+  }
+
+  V *agreed(Int t) const { return plan.parents + t * plan.parents_size; }
+  V *of_sum(Int t) const { return plan.parents + (job.iterations + t) * plan.parents_size; }
+  V *later() const { return plan.parents + 2 * job.iterations * plan.parents_size; }
+
+  void backward() const {
+    const Int n = job.iterations;
+    const bool before = job.of_bias || job.of_prior;
+    read_children();
+    for_my_parents([&](Int j, Int block, Int at) {
+      V *s = scratch;
+      for (Int t = 0; t + 1 < n; ++t) {
+        to_lanes(job.sums + t * job.batch * plan.row + parents_of(block, j), plan.row,
+                 samples(block), plan.d_out, s);
+        add_bias(j, s);
+        V f, slope;
+        squash_scale(s, f, slope);
+        for (Int d = 0; d < plan.d_out; ++d)
+          agreed(t + 1)[at + d] = f * s[d] + (t ? agreed(t)[at + d] : V{});
+      }
+    });
+    Term terms[MOST_ITERATIONS];
+    Int count = 0;
+    bool has_later = false;
+    for (Int t = n - 1; t >= 0; --t) {
+      const bool last = t == n - 1, uniform = t == 0 && !job.prior;
+      const float *of_v = given(job.of_poses, job.n_poses, t, plan.row);
+      const float *of_c =
+          given(job.of_couplings, job.n_couplings, t, job.children * job.parents);
+      const bool has_sum = of_v || has_later;
+      if (has_sum) of_sums(t, of_v, has_later);
+      if (!has_sum && (!of_c || uniform)) continue;
+      Term term = {t ? agreed(t) : nullptr, has_sum ? of_sum(t) : nullptr, of_c,
+                   last && !uniform ? job.kept : nullptr, uniform, false, false, false};
+      term.mixes = has_sum && to_votes && (last || job.detach != VOTES);
+      bool goes_back = false;
+      if (!uniform) {
+        term.agrees = t && to_votes && (job.detach == NOTHING || job.detach == STATES);
+        goes_back = t && ((job.detach == NOTHING && (to_votes || before)) ||
+                          (job.detach == VOTES && before));
+        term.to_logits = term.agrees || (job.of_prior && job.detach != COUPLING);
+      }
+      if (term.mixes || term.to_logits) terms[count++] = term;
+      if (!goes_back) continue;
+      barrier.wait();  // γ is whole
+      routed(term.agreed, term.of_sum, of_c, true, nullptr, nullptr);
+      barrier.wait();
+      for_my_parents([&](Int, Int, Int at) {
+        V *s = scratch;
+        gather(at, 1.0f, s);
+        for (Int d = 0; d < plan.d_out; ++d)
+          later()[at + d] = has_later ? later()[at + d] + s[d] : s[d];
+      });
+      has_later = true;
+      barrier.wait();
+    }
+    barrier.wait();
+    gradients(terms, count);
+    barrier.wait();
+    sum_threads();
+  }
+
+  // γ_t from the gradient of v_t; that of the bias is kept.
+  void of_sums(Int t, const float *of_v, bool has_later) const {
+    V *s = scratch, *of = scratch + plan.d_out;
+    for_my_parents([&](Int j, Int block, Int at) {
+      const Int place = parents_of(block, j);
+      to_lanes(job.sums + t * job.batch * plan.row + place, plan.row, samples(block), plan.d_out,
+               s);
+      const V sign = job.bias ? side(j, s) : V{};
+      add_bias(j, s);
+      if (of_v)
+        to_lanes(of_v + place, plan.row, samples(block), plan.d_out, of);
+      else
+        for (Int d = 0; d < plan.d_out; ++d) of[d] = V{};
+      if (has_later)
+        for (Int d = 0; d < plan.d_out; ++d) of[d] += later()[at + d];
+      V f, slope;
+      squash_scale(s, f, slope);
+      slope = 2.0f * slope * dot(s, of, plan.d_out);
+      for (Int d = 0; d < plan.d_out; ++d) of[d] = f * of[d] + slope * s[d];
+      for (Int d = 0; d < plan.d_out; ++d) of_sum(t)[at + d] = of[d];
+      if (job.of_bias)
+        for (Int d = 0; d < plan.d_out; ++d)
+          job.of_bias[j * plan.d_out + d] += lane_sum(sign * of[d]);
+    });
+  }
+
+  // Of pose, weight, vote bias, coordinates and prior, from every iteration at once:
+  // ∂û_ij = Σ_t c_ij γ_j + ∂b_ij A_j.
+  void gradients(const Term *terms, Int count) const {
+    const Int n_out = job.parents, size = plan.d_out, d_in = plan.d_in, group = plan.group;
+    const Int weight_size = job.columns * job.inner, together = HELD;
+    // [term, c or ∂b, child, block, parent]
+    V *held = scratch;
+    V *of_child = held + 2 * plan.terms * together * group * n_out;
+    V *seen = of_child + together * group * d_in, *of_place = seen + together * group * d_in;
+    V *of = of_place + together * size, *v = of + group * size;
+    auto c_of = [&](Int m, Int kind, Int i, Int block) {
+      return held + (((m * 2 + kind) * together + i) * group + block) * n_out;
+    };
+    float *of_weight = nullptr;
+    if (job.of_weight && job.types < job.children) {
+      const Int all = job.types * n_out * weight_size;
+      of_weight = plan.shared_weight + index * ((all + LANES - 1) / LANES * LANES);
+      std::memset(of_weight, 0, all * sizeof(float));
+    }
+    V *of_bias = job.of_vote_bias ? reinterpret_cast<V *>(plan.lane_bias) + index * plan.row
+                                  : nullptr;
+    if (of_bias) std::memset(static_cast<void *>(of_bias), 0, plan.row * sizeof(V));
+    bool asks_votes = false;
+    for (Int m = 0; m < count; ++m) asks_votes |= terms[m].asks();
+    for (Int g0 = 0; g0 < plan.blocks; g0 += group) {
+      const Int n_blocks = g0 + group < plan.blocks ? group : plan.blocks - g0;
+      for (Int i0 = first; i0 < end; i0 += together) {
+        const Int i1 = i0 + together < end ? i0 + together : end;
+        if (asks_votes)
+          for (Int block = 0; block < n_blocks; ++block) {
+            const Int row = (g0 + block) * plan.row;
+            for (Int j = 0; j < n_out; ++j)
+              for (Int i = i0; i < i1; ++i) {
+                make_votes(i, j, child(g0 + block, i), v);
+                for (Int m = 0; m < count; ++m) {
+                  const Term &term = terms[m];
+                  if (!term.asks()) continue;
+                  const Int at = row + j * size;
+                  V b = start(i, j);
+                  if (term.agreed) b += dot(term.agreed + at, v, size);
+                  c_of(m, 0, i - i0, block)[j] = b;
+                  if (term.to_logits)
+                    c_of(m, 1, i - i0, block)[j] =
+                        term.of_sum ? dot(term.of_sum + at, v, size) : V{};
+                }
+              }
+            for (Int i = i0; i < i1; ++i)
+              for (Int m = 0; m < count; ++m) {
+                const Term &term = terms[m];
+                if (!term.asks()) continue;
+                V *of_b = term.to_logits ? c_of(m, 1, i - i0, block) : nullptr;
+                couple(i, g0 + block, c_of(m, 0, i - i0, block), of_b, term.of_c, nullptr);
+                if (job.of_prior && of_b)
+                  for (Int j = 0; j < n_out; ++j)
+                    job.of_prior[i * n_out + j] += lane_sum(of_b[j]);
+              }
+          }
+        if (!to_votes) continue;
+        std::memset(of_child, 0, together * group * d_in * sizeof(V));
+        std::memset(of_place, 0, together * size * sizeof(V));
+        for (Int i = i0; i < i1; ++i)
+          for (Int block = 0; block < n_blocks; ++block)
+            std::memcpy(seen + ((i - i0) * group + block) * d_in, child(g0 + block, i),
+                        d_in * sizeof(V));
+        for (Int j = 0; j < n_out; ++j)
+          for (Int i = i0; i < i1; ++i) {
+            for (Int block = 0; block < n_blocks; ++block) {
+              V *o = of + block * size;
+              const Int at = (g0 + block) * plan.row + j * size;
+              bool more = false;
+              const auto add = [&](V share, const V *x) {
+                if (more)
+                  for (Int d = 0; d < size; ++d) o[d] += share * x[d];
+                else
+                  for (Int d = 0; d < size; ++d) o[d] = share * x[d];
+                more = true;
+              };
+              for (Int m = 0; m < count; ++m) {
+                const Term &term = terms[m];
+                if (term.mixes) {
+                  const V share =
+                      term.uniform  ? splat(float(job.share))
+                      : term.asks() ? c_of(m, 0, i - i0, block)[j]
+                                    : vector_at(term.kept, (g0 + block) * job.children + i, j);
+                  add(share, term.of_sum + at);
+                }
+                if (term.agrees) add(c_of(m, 1, i - i0, block)[j], term.agreed + at);
+              }
+              if (!more) std::memset(o, 0, size * sizeof(V));
+              if (job.of_pose)
+                plan.back(job, weight(i, j), o, of_child + (block * together + i - i0) * d_in);
+              if (of_bias)
+                for (Int d = 0; d < size; ++d) of_bias[j * size + d] += o[d];
+              if (job.of_coordinates)
+                for (Int d = 0; d < size; ++d) of_place[(i - i0) * size + d] += o[d];
+            }
+            if (job.of_weight) {
+              float *w = of_weight ? of_weight : job.of_weight;
+              w += ((i % job.types) * n_out + j) * weight_size;
+              weights_of(job, of, seen + (i - i0) * group * d_in, w, n_blocks, of_weight || g0);
+            }
+          }
+        if (job.of_pose)
+          for (Int block = 0; block < n_blocks; ++block) {
+            const Int stride = job.children * d_in;
+            from_lanes(of_child + block * together * d_in, stride, samples(g0 + block),
+                       (i1 - i0) * d_in,
+                       job.of_pose + (g0 + block) * LANES * stride + i0 * d_in);
+          }
+        if (job.of_coordinates)
+          for (Int x = 0; x < (i1 - i0) * size; ++x)
+            job.of_coordinates[i0 * size + x] += lane_sum(of_place[x]);
+      }
+    }
+  }
+
+  // What every thread has summed by itself.
+  void sum_threads() const {
+    if (job.of_weight && job.types < job.children) {
+      const Int all = job.types * job.parents * job.columns * job.inner;
+      const Int stride = (all + LANES - 1) / LANES * LANES;
+      for (Int x = all * index / threads; x < all * (index + 1) / threads; ++x) {
+        float sum = 0;
+        for (Int each = 0; each < threads; ++each) sum += plan.shared_weight[each * stride + x];
+        job.of_weight[x] = sum;
+      }
+    }
+    if (job.of_vote_bias)
+      for (Int x = plan.row * index / threads; x < plan.row * (index + 1) / threads; ++x) {
+        V sum{};
+        for (Int each = 0; each < threads; ++each)
+          sum += reinterpret_cast<const V *>(plan.lane_bias)[each * plan.row + x];
+        job.of_vote_bias[x] = lane_sum(sum);
+      }
+  }
+};
+
+}  // namespace
+
+extern "C" {
+
+#define SEEN __attribute__((visibility("default")))
+
+SEEN Int torchcaps_job_size() { return sizeof(Job); }
+
+// How many numbers the workspace of a call has.
+SEEN Int torchcaps_workspace(const Job *job, Int backward) {
+  return (Plan(*job, job->threads, backward).total + 1) * LANES;
+}
+
+SEEN void torchcaps_dynamic(const Job *job, Int backward) {
+  const Plan plan(*job, job->threads, backward);
+  // Threads that the system does not give are done without.
+  std::atomic<Int> running{0};
+  std::atomic<Barrier *> gate{nullptr};
+  auto work = [&](Int index) {
+    Barrier *barrier;
+    while (!(barrier = gate.load(std::memory_order_acquire))) std::this_thread::yield();
+    const Worker worker{*job, plan, *barrier, index, running.load()};
+    backward ? worker.backward() : worker.forward();
+  };
+  std::thread others[MOST_THREADS];
+  Int count = 1;
+  try {
+    for (; count < job->threads; ++count) others[count] = std::thread(work, count);
+  } catch (...) {
+  }
+  Barrier barrier(count);
+  running = count;
+  gate.store(&barrier, std::memory_order_release);
+  work(0);
+  for (Int each = 1; each < count; ++each) others[each].join();
+}
+
+}  // extern "C"

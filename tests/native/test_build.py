@@ -1,0 +1,279 @@
+"""A native library is built once, found again when it is whole, and done without where it cannot
+be had. The tests build a small one."""
+
+import contextlib
+import fcntl
+import logging
+import os
+import shutil
+import signal
+import stat
+import sys
+import time
+
+import pytest
+
+from torchcaps.ops.native import build
+
+SOURCE = """
+extern "C" __attribute__((visibility("default"))) long torchcaps_workspace() { return %d; }
+"""
+NEEDS = "native kernels need a C++ compiler, c++, g++ or clang++"
+
+# Calls the real compiler and writes down its process; with $STUCK it leaves half a file and stays.
+COMPILER = """#!{python}
+import os, pathlib, sys, time
+arguments = sys.argv[1:]
+if "-o" in arguments:
+    with open({log!r}, "a") as log:
+        log.write(str(os.getpid()) + "\\n")
+    if os.environ.get("STUCK"):
+        pathlib.Path(arguments[arguments.index("-o") + 1]).write_bytes(b"half")
+        time.sleep(600)
+    time.sleep(0.3)
+os.execv({real!r}, [{real!r}, *arguments])
+"""
+
+
+@pytest.fixture
+def real():
+    found = next(filter(None, map(shutil.which, build.COMPILERS)), None)
+    if os.name != "posix" or found is None:
+        pytest.skip(NEEDS)
+    return found
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch, caplog):
+    """An empty cache, a small source, and a process that has not asked yet."""
+    monkeypatch.setenv("TORCHCAPS_CACHE", str(tmp_path / "cache"))
+    for name in ("TORCHCAPS_NATIVE", "CXX"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "source.cpp").write_text(SOURCE % 7)
+    monkeypatch.setattr(build, "SOURCE", tmp_path / "source.cpp")
+    forget(monkeypatch)
+    caplog.set_level(logging.INFO, logger="torchcaps")
+    return tmp_path / "cache" / "native"
+
+
+def forget(monkeypatch):
+    """As in a new process."""
+    monkeypatch.setattr(build, "_once", build._Once())
+
+
+def answer():
+    found = build.library()
+    return found and found.torchcaps_workspace()
+
+
+def libraries(cache):
+    return sorted(path.name for path in cache.glob("*.so"))
+
+
+def test_it_is_built_once_and_found_again(real, cache, monkeypatch, caplog):
+    assert answer() == 7
+    assert answer() == 7
+    (line,) = caplog.messages
+    assert line.startswith("built the native kernels in ")
+    assert line.endswith(f" s, in {cache}")
+    (name,) = libraries(cache)
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+    assert stat.S_IMODE((cache / name).stat().st_mode) == 0o600
+    forget(monkeypatch)
+    monkeypatch.setattr(build, "_build", None)
+    assert answer() == 7
+    assert build.available()
+    assert len(caplog.messages) == 1
+
+
+def test_the_key_is_of_all_that_a_library_depends_on(real, cache, monkeypatch):
+    command = build._compiler()
+    keys = [build._key(command), build._key([*command[:-1], "-march=x"])]
+    monkeypatch.setattr(build, "_cpu", lambda: "another")
+    keys.append(build._key(command))
+    monkeypatch.setattr(build.torch, "__version__", "0.0")
+    keys.append(build._key(command))
+    build.SOURCE.write_text(SOURCE % 8)
+    keys.append(build._key(command))
+    assert len(set(keys)) == len(keys) == 5
+
+
+def test_a_new_source_is_built_beside_the_old(real, cache, monkeypatch):
+    assert answer() == 7
+    build.SOURCE.write_text(SOURCE % 8)
+    forget(monkeypatch)
+    assert answer() == 8
+    assert len(libraries(cache)) == 2
+
+
+@pytest.mark.parametrize("how", ["short", "empty", "changed"])
+def test_what_is_damaged_is_built_anew(real, cache, monkeypatch, how):
+    assert answer() == 7
+    (name,) = libraries(cache)
+    whole = (cache / name).read_bytes()
+    broken = {"short": whole[:-100], "empty": b"", "changed": whole[:999] + b"x" + whole[1000:]}
+    # A file of its own: this process has the old one open.
+    (cache / name).unlink()
+    (cache / name).write_bytes(broken[how])
+    forget(monkeypatch)
+    assert answer() == 7
+    (again,) = libraries(cache)
+    assert again.startswith(name.partition("-")[0])
+    assert build._digest(cache / again) in again
+
+
+@pytest.fixture
+def compiler(real, cache, tmp_path, monkeypatch):
+    """A slow compiler; gives the file that names the processes in which it was called."""
+    path, log = tmp_path / "compiler", tmp_path / "log"
+    path.write_text(COMPILER.format(python=sys.executable, log=str(log), real=real))
+    path.chmod(0o700)
+    log.touch()
+    monkeypatch.setenv("CXX", str(path))
+    return log
+
+
+def forked(call):
+    """Start a process that ends with 0 if `call` gives true; it may take half a minute."""
+    child = os.fork()
+    if not child:
+        signal.alarm(30)
+        ended = 1
+        with contextlib.suppress(BaseException):
+            ended = not call()
+        os._exit(ended)
+    return child
+
+
+def test_four_processes_at_once_build_one(cache, compiler):
+    children = [forked(lambda: answer() == 7) for _ in range(4)]
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+    assert len(compiler.read_text().splitlines()) == 1
+    assert len(libraries(cache)) == 1
+
+
+def test_an_interrupted_build_leaves_nothing_that_is_loaded(cache, compiler, monkeypatch):
+    monkeypatch.setenv("STUCK", "1")
+    stuck = forked(answer)
+    until = time.monotonic() + 30
+    while not [path for path in cache.glob(".*.so") if path.read_bytes() == b"half"]:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    os.kill(stuck, signal.SIGKILL)
+    os.waitpid(stuck, 0)
+    # It outlives the process that called it.
+    os.kill(int(compiler.read_text()), signal.SIGKILL)
+    (half,) = cache.glob(".*.so")
+    monkeypatch.delenv("STUCK")
+    assert answer() == 7
+    assert not half.exists()
+    assert len(libraries(cache)) == 1
+
+
+def test_a_fork_while_another_thread_builds_does_not_wait_for_it(real, cache):
+    with build._once.lock:
+        child = forked(lambda: answer() == 7)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+WHY = "no native kernels, PyTorch routes instead: "
+
+
+@pytest.mark.parametrize("name", [None, "", "  "])
+def test_without_a_compiler_one_line_says_so(cache, monkeypatch, caplog, tmp_path, name):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if name is not None:
+        monkeypatch.setenv("CXX", name)
+    assert build.library() is None
+    assert build.library() is None
+    assert not build.available()
+    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
+        (
+            "INFO",
+            f"{WHY}no C++ compiler is on the PATH (c++, g++, clang++); install one, or name it "
+            f"in CXX",
+        )
+    ]
+    assert not cache.exists()
+
+
+def test_a_compiler_that_is_not_there(cache, monkeypatch, caplog):
+    monkeypatch.setenv("CXX", "no-such-compiler -O1")
+    assert build.library() is None
+    assert caplog.messages == [f"{WHY}CXX names 'no-such-compiler -O1', which is not there"]
+
+
+def test_a_compiler_that_nobody_can_read(cache, monkeypatch, caplog):
+    monkeypatch.setenv("CXX", 'g++ "-O1')
+    assert build.library() is None
+    assert caplog.messages == [f"{WHY}CXX names 'g++ \"-O1', which is not there"]
+
+
+def test_a_compiler_that_fails(real, cache, caplog):
+    build.SOURCE.write_text("this is no C++")
+    assert build.library() is None
+    (line,) = caplog.messages
+    assert line.startswith(f"{WHY}{real} failed: ")
+    assert "this" in line
+    assert "\n" not in line
+    assert libraries(cache) == []
+    assert not list(cache.glob(".*.so"))
+
+
+def test_the_variable_turns_it_off(cache, monkeypatch, caplog):
+    monkeypatch.setenv("TORCHCAPS_NATIVE", "0")
+    assert build.library() is None
+    assert not build.available()
+    assert caplog.messages == []
+    assert not cache.exists()
+
+
+def test_a_cache_that_cannot_be_written(real, cache, monkeypatch, caplog, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TORCHCAPS_CACHE", str(tmp_path / "file"))
+    assert build.library() is None
+    assert caplog.messages == [
+        f"{WHY}{tmp_path}/file/native cannot be made (Not a directory); name a folder in "
+        f"TORCHCAPS_CACHE"
+    ]
+
+
+def test_a_folder_that_others_can_write_to_is_not_used(real, cache, caplog):
+    cache.mkdir(parents=True)
+    cache.chmod(0o777)
+    assert build.library() is None
+    assert caplog.messages == [
+        f"{WHY}others can write to {cache}; make it yours alone (chmod 700), or name another "
+        f"folder in TORCHCAPS_CACHE"
+    ]
+    assert not any(cache.iterdir())
+
+
+def test_a_library_that_others_could_write_is_not_loaded(real, cache, monkeypatch):
+    assert answer() == 7
+    (name,) = libraries(cache)
+    (cache / name).chmod(0o666)
+    key = name.partition("-")[0]
+    assert build._load(cache, key) is None
+    forget(monkeypatch)
+    assert answer() == 7
+    assert build._is_private(cache / name)
+
+
+def test_who_builds_too_long_is_not_waited_for(real, cache, monkeypatch, caplog):
+    monkeypatch.setattr(build, "_key", lambda command: "key")
+    monkeypatch.setattr(build, "SECONDS", 0.1)
+    cache.mkdir(parents=True, mode=0o700)
+    with (cache / "key.lock").open("wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert build.library() is None
+    assert caplog.messages == [f"{WHY}another process holds {cache}/key.lock"]
+
+
+def test_the_users_cache_folder_is_the_default(cache, monkeypatch, tmp_path):
+    monkeypatch.delenv("TORCHCAPS_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert build._folder() == tmp_path / "xdg" / "torchcaps" / "native"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert build._folder() == tmp_path / "home" / ".cache" / "torchcaps" / "native"

@@ -1,0 +1,409 @@
+"""Native dynamic routing is the plain one of the materialised votes: values, gradients, errors."""
+
+import ctypes
+import re
+import threading
+from unittest import mock
+
+import pytest
+import torch
+
+from fused.vote_maps import KINDS, WINDOW, both, largest_errors, leaves, named
+from fused.vote_maps import vote_map as map_of
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import DenseCapsules, DynamicRouting, use_backend
+from torchcaps.ops import dynamic_routing as plain
+from torchcaps.ops import fused, materialise, native
+from torchcaps.ops.native import dynamic as kernel
+from torchcaps.types import Capsules, VoteMap
+
+DENSE = ("none", "vector", None)
+NO_WINDOW = [kind for kind in KINDS if kind[2] is None]
+ALL = ("vote_bias", "coordinates", "bias", "prior")
+
+
+@pytest.fixture(autouse=True)
+def _library():
+    if not native.available():
+        pytest.skip("there is no C++ compiler, or TORCHCAPS_NATIVE=0")
+
+
+def calls(call):
+    """How often `call` runs a kernel."""
+    run = kernel._run
+    with mock.patch.object(kernel, "_run", side_effect=run) as counted:
+        call()
+    return counted.call_count
+
+
+def errors(kind, found, **options):
+    """Against the plain op in float64: the largest error of values and of each gradient, relative
+    to the largest number of its tensor."""
+    exact = {name: x.double() for name, x in found.items()}
+    (expected, theirs), _ = both(plain, native.dynamic_routing, kind, exact, **options)
+    _, (result, mine) = both(plain, native.dynamic_routing, kind, found, **options)
+    pairs = {"values": (result, expected)} | {n: (mine[n], theirs[n]) for n in mine}
+    largest = max(float(x.abs().max()) for x in theirs.values())
+    found = {}
+    for name, (a, b) in pairs.items():
+        assert a.shape == b.shape
+        scale = float(b.abs().max())
+        # Under some detach a gradient is zero in exact numbers.
+        scale = scale if scale > 1e-6 * largest else max(largest, 1e-30)
+        found[name] = float((a.double() - b).abs().max()) / scale if a.numel() else 0.0
+    return found
+
+
+def assert_law(kind, found, values=2e-6, gradients=2e-5, **options):
+    for name, error in errors(kind, found, **options).items():
+        assert error <= (values if name == "values" else gradients), (name, error)
+
+
+def made(*, batch, n_in, n_out, d_in, d_out):
+    return {
+        "pose": torch.randn(batch, n_in, d_in) / d_in**0.5,
+        "weight": torch.randn(n_in, n_out, d_out, d_in) * 0.3,
+    }
+
+
+OPTIONS = [
+    *(
+        pytest.param({"iterations": t, "detach": detach}, id=f"{detach}-{t}")
+        for detach in ("none", "votes", "states", "coupling")
+        for t in (1, 2, 4)
+    ),
+    *(
+        pytest.param({"iterations": 3, "squash": kind}, id=f"squash-{kind}")
+        for kind in ("exp", "none")
+    ),
+    pytest.param({"iterations": 3, "leaky": True}, id="leaky"),
+    pytest.param({"iterations": 1, "leaky": True}, id="leaky-1"),
+    pytest.param({"iterations": 3, "odd_bias": True}, id="odd-bias"),
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize(("parameters", "keep"), [((), "none"), (ALL, "none"), (ALL, "steps")])
+@pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
+def test_the_law(kind, parameters, keep, options):
+    found = leaves(kind, dtype=torch.float32, parameters=parameters)
+    found = {name: x * 0.5 for name, x in found.items()}
+    assert_law(kind, found, keep=keep, **options)
+
+
+@pytest.mark.parametrize("detach", ["none", "votes"])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        *((batch, 6, 5, 8, 16) for batch in (*range(1, 18), 33)),
+        *((3, 6, 5, d_in, d_out) for d_in in (3, 5, 8, 16, 24) for d_out in (3, 5, 8, 16, 24)),
+        *((5, 6, n_out, 8, 4) for n_out in (1, 2, 7, 33)),
+        *((5, n_in, 4, 4, 8) for n_in in (1, 2, 3, 9)),
+        (1, 1, 1, 1, 1),
+        # more than a group of lanes, than stored votes, than a tile of children
+        (300, 5, 3, 4, 4),
+        (17, 6, 300, 8, 16),
+        (4, 150, 10, 8, 16),
+    ],
+    ids=str,
+)
+def test_ragged_sizes(sizes, detach):
+    names = ("batch", "n_in", "n_out", "d_in", "d_out")
+    assert_law(DENSE, made(**dict(zip(names, sizes, strict=True))), detach=detach, keep="last")
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+@pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
+def test_any_number_of_threads(kind, threads):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = leaves(kind, dtype=torch.float32, parameters=ALL, lead=(19,))
+        assert_law(kind, {name: x * 0.5 for name, x in found.items()}, keep="steps")
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("lead", [(), (2, 3), (0,)], ids=str)
+@pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
+def test_batch_axes(kind, lead):
+    found = leaves(kind, lead=lead, dtype=torch.float32, parameters=ALL)
+    worst = largest_errors(plain, native.dynamic_routing, kind, found, keep="steps")
+    assert max(worst.values()) <= 2e-5, worst
+
+
+@pytest.mark.parametrize("detach", ["none", "votes", "states", "coupling"])
+@pytest.mark.parametrize("wanted", ["pose", "weight", *ALL])
+def test_each_gradient_alone(wanted, detach):
+    found = leaves(DENSE, parameters=ALL, dtype=torch.float32)
+    results = []
+    for op in (lambda vm, **rest: plain(materialise(vm), **rest), native.dynamic_routing):
+        mine = found | {wanted: found[wanted].clone().requires_grad_()}
+        rest = {"bias": mine["bias"], "prior": mine["prior"], "detach": detach}
+        parents = op(map_of(DENSE, mine), **rest).parents.pose
+        total = (parents * torch.linspace(-1, 1, 5 * 4).view(5, 4)).sum()
+        if not parents.requires_grad:
+            results.append(torch.zeros_like(found[wanted]))
+            continue
+        results += torch.autograd.grad(
+            total, mine[wanted], materialize_grads=True, allow_unused=True
+        )
+    torch.testing.assert_close(*results, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", ["hinton", "exp"])
+@pytest.mark.parametrize("detach", ["none", "votes"])
+def test_the_standard_size_stays_within_its_bounds(detach, kind):
+    assert_law(
+        DENSE, made(batch=6, n_in=1152, n_out=10, d_in=8, d_out=16), detach=detach, squash=kind
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
+def test_half_precision_computes_in_float32(kind, dtype):
+    found = leaves(kind, dtype=dtype, parameters=ALL)
+    results = []
+    for each in (found, {name: x.float() for name, x in found.items()}):
+        mine = {name: x.clone().requires_grad_() for name, x in each.items()}
+        rest = {"bias": mine["bias"], "prior": mine["prior"]}
+        routed = native.dynamic_routing(map_of(kind, mine), keep="last", **rest)
+        values = (routed.parents.pose, routed.steps[0].coupling)
+        gradients = torch.autograd.grad(routed.parents.pose.float().sum(), mine.values())
+        results.append((*values, *gradients))
+    for half, wide in zip(*results, strict=True):
+        assert half.dtype == dtype
+        # The gradient of the parents themselves is rounded on its way.
+        torch.testing.assert_close(half.float(), wide, rtol=0.02, atol=0.02)
+    assert torch.equal(results[0][0], results[1][0].to(dtype))
+    # The vote tensor is rounded before it is routed: a few parts in 2^8 or 2^11.
+    worst = largest_errors(plain, native.dynamic_routing, kind, found)
+    assert worst["values"] <= 8 * torch.finfo(dtype).eps
+
+
+def test_autocast_gives_the_dtype_and_nearly_the_numbers_of_the_plain_op():
+    found = leaves(DENSE, dtype=torch.float32, parameters=ALL)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        worst = largest_errors(plain, native.dynamic_routing, DENSE, found, keep="last")
+        rest = {"bias": found["bias"], "prior": found["prior"]}
+        assert calls(lambda: native.dynamic_routing(map_of(DENSE, found), **rest)) == 1
+    assert worst["values"] <= 0.05, worst
+
+
+def test_keep_changes_no_bit():
+    found = {
+        name: x.requires_grad_()
+        for name, x in leaves(DENSE, dtype=torch.float32, parameters=ALL).items()
+    }
+    results = []
+    for keep in ("none", "last", "steps"):
+        rest = {"bias": found["bias"], "prior": found["prior"]}
+        routed = native.dynamic_routing(map_of(DENSE, found), keep=keep, iterations=3, **rest)
+        assert len(routed.steps) == {"none": 0, "last": 1, "steps": 3}[keep]
+        gradients = torch.autograd.grad(routed.parents.pose.sum(), found.values())
+        results.append((routed.parents.pose, *gradients))
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def test_zero_votes_and_huge_ones_are_finite():
+    for scale in (0.0, 1e-20, 1e4):
+        found = leaves(DENSE, dtype=torch.float32)
+        found = {name: (x * scale).requires_grad_() for name, x in found.items()}
+        routed = native.dynamic_routing(map_of(DENSE, found), keep="last")
+        gradients = torch.autograd.grad(routed.parents.pose.sum(), found.values())
+        assert all(x.isfinite().all() for x in (routed.parents.pose, *gradients))
+
+
+@pytest.mark.parametrize("name", ["pose", "weight", "bias", "prior"])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_what_is_not_finite_is_seen_where_the_plain_op_sees_it(name, bad):
+    found = leaves(DENSE, dtype=torch.float32, parameters=("bias", "prior"), lead=(20,))
+    found[name].view(-1)[3] = bad
+    results = []
+    for op in (lambda vm, **rest: plain(materialise(vm), **rest), native.dynamic_routing):
+        mine = {key: x.clone().requires_grad_() for key, x in found.items()}
+        rest = {"bias": mine["bias"], "prior": mine["prior"], "keep": "last"}
+        routed = op(map_of(DENSE, mine), **rest)
+        gradients = torch.autograd.grad(routed.parents.pose.sum(), mine.values())
+        results.append((routed.parents.pose, routed.steps[0].coupling, *gradients))
+    for theirs, ours in zip(*results, strict=True):
+        assert torch.equal(theirs.isfinite(), ours.isfinite())
+
+
+def test_a_prior_of_minus_infinity_closes_a_way():
+    found = leaves(DENSE, dtype=torch.float32, parameters=("prior",))
+    found["prior"][:, 2] = -float("inf")
+    routed = native.dynamic_routing(map_of(DENSE, found), prior=found["prior"], keep="last")
+    coupling = routed.steps[0].coupling
+    assert (coupling[..., 2] == 0).all()
+    torch.testing.assert_close(coupling.sum(-1), torch.ones(2, 12))
+
+
+def test_two_python_threads_at_once():
+    found = made(batch=24, n_in=200, n_out=10, d_in=8, d_out=16)
+
+    def run():
+        mine = {name: x.clone().requires_grad_() for name, x in found.items()}
+        pose = native.dynamic_routing(map_of(DENSE, mine)).parents.pose
+        return (pose.detach(), *torch.autograd.grad(pose.square().sum(), mine.values()))
+
+    expected = run()
+    results = []
+    threads = [
+        threading.Thread(target=lambda: results.extend(run() for _ in range(5))) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 10
+    for each in results:
+        assert all(torch.equal(a, b) for a, b in zip(each, expected, strict=True))
+
+
+def test_what_a_kernel_lacks_goes_the_fused_way(monkeypatch):
+    dense = leaves(DENSE, dtype=torch.float32, parameters=ALL)
+    wide = {name: x.double() for name, x in dense.items()}
+    window = ("none", "vector", WINDOW)
+    through = leaves(window, dtype=torch.float32)
+
+    def route(kind, found, **options):
+        return lambda: native.dynamic_routing(map_of(kind, found), **options)
+
+    assert calls(route(DENSE, dense, bias=dense["bias"], prior=dense["prior"])) == 1
+    assert calls(route(DENSE, dense, bias=torch.ones(1, 1, 4), iterations=32)) == 1
+    for other in (
+        route(DENSE, wide),
+        route(window, through),
+        route(DENSE, dense, bias=torch.ones(2, 5, 4)),
+        route(DENSE, dense, prior=torch.ones(2, 12, 5)),
+        route(DENSE, dense, iterations=33),
+    ):
+        assert calls(other) == 0
+    for name in ("bias", "prior"):
+        own = {name: torch.randn(2, *dense[name].shape)}
+        results = (
+            op.dynamic_routing(map_of(DENSE, dense), **own).parents.pose for op in (native, fused)
+        )
+        assert torch.equal(*results)
+    monkeypatch.setenv("TORCHCAPS_NATIVE", "0")
+    assert calls(route(DENSE, dense)) == 0
+
+
+def test_layers_choose_it():
+    layer = DenseCapsules(
+        n_in=40, d_in=4, n_out=3, d_out=4, routing=DynamicRouting(bias=True, prior="learned")
+    )
+    children = Capsules(torch.randn(20, 40, 4))
+    assert calls(lambda: layer(children)) == 0
+    use_backend(layer, "native")
+    assert calls(lambda: layer(children)) == 1
+    assert calls(lambda: layer.double()(Capsules(children.pose.double()))) == 0
+    use_backend(layer.float(), "fused")
+    assert calls(lambda: layer(children)) == 0
+    large = DenseCapsules(n_in=512, d_in=4, n_out=16, d_out=16)
+    pose = torch.randn(16, 512, 4)
+    assert calls(lambda: large(Capsules(pose))) == 1
+    assert calls(lambda: large(Capsules(pose[1:]))) == 0
+
+
+def test_sizes_can_be_asked_without_computing():
+    with torch._subclasses.FakeTensorMode():
+        pose, weight = torch.empty(2, 12, 3), torch.empty(12, 5, 4, 3)
+        routed = native.dynamic_routing(VoteMap(Capsules(pose), weight), keep="last")
+        assert routed.parents.pose.shape == (2, 5, 4)
+        assert routed.steps[0].coupling.shape == (2, 12, 5)
+
+
+def test_flops_are_counted():
+    batch, n_in, n_out, d_in, d_out = 2, 6, 5, 8, 4
+    found = made(batch=batch, n_in=n_in, n_out=n_out, d_in=d_in, d_out=d_out)
+    agreement = 2 * batch * n_in * n_out * d_out
+    with torch.utils.flop_counter.FlopCounterMode(display=False) as counter:
+        native.dynamic_routing(map_of(DENSE, found), iterations=3)
+    # Votes three times; two iterations with an agreement and a sum.
+    assert counter.get_total_flops() == 3 * agreement * d_in + 4 * agreement
+
+
+def test_both_sides_know_the_same_fields():
+    assert ctypes.sizeof(kernel._Job) == kernel.library().torchcaps_job_size()
+
+
+POSE, WEIGHT = torch.zeros(2, 12, 3), torch.zeros(12, 5, 4, 3)
+VOTES = VoteMap(Capsules(POSE), WEIGHT)
+
+
+@pytest.mark.parametrize(
+    ("vote_map", "options"),
+    [
+        (VOTES._replace(weight=WEIGHT[1:]), {}),
+        (VOTES._replace(weight=WEIGHT[:, :0]), {}),
+        (VOTES, {"iterations": 0}),
+        (VOTES, {"squash": "expo"}),
+        (VOTES, {"detach": "vote"}),
+        (VOTES, {"keep": "step"}),
+        (VOTES, {"prior": torch.zeros(5, 12)}),
+        (VOTES, {"bias": torch.zeros(4, 5)}),
+    ],
+)
+def test_errors_are_those_of_the_plain_op(vote_map, options):
+    with pytest.raises(TorchcapsError) as expected:
+        plain(materialise(vote_map), **options)
+    with pytest.raises(TorchcapsError, match=f"^{re.escape(str(expected.value))}$"):
+        native.dynamic_routing(vote_map, **options)
+
+
+def test_gradients_of_gradients_are_refused():
+    found = {name: x.float().requires_grad_() for name, x in leaves(DENSE).items()}
+    parents = native.dynamic_routing(map_of(DENSE, found)).parents.pose
+    (gradient,) = torch.autograd.grad(parents.sum(), found["pose"], create_graph=True)
+    with pytest.raises(
+        TorchcapsError,
+        match=r"^a native routing gives gradients, but no gradients of gradients; where these are "
+        r"needed, as by create_graph=True, route ops\.materialise\(vote_map\) with the plain op\.$",
+    ):
+        gradient.sum().backward()
+
+
+def route(pose, weight, bias):
+    routed = native.dynamic_routing(
+        map_of(DENSE, {"pose": pose, "weight": weight}), bias=bias, keep="last"
+    )
+    return routed.parents.pose, routed.steps[0].coupling
+
+
+def assert_compiles(backend):
+    compiled = torch.compile(route, fullgraph=True, backend=backend)
+    for batch in (2, 3, 5):
+        found = leaves(DENSE, lead=(batch,), dtype=torch.float32, parameters=("bias",))
+        mine = [x.requires_grad_() for x in found.values()]
+        assert calls(lambda mine=mine: compiled(*mine)) == 1
+        results = []
+        for each in (route, compiled):
+            pose, coupling = each(*mine)
+            total = (pose + coupling.square().sum()).sum()
+            results.append((pose, coupling, *torch.autograd.grad(total, mine)))
+        for a, b in zip(*results, strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
+
+
+def test_compiles_as_one_graph_for_any_batch():
+    assert_compiles("aot_eager")
+
+
+@pytest.mark.compile
+@pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
+def test_compiles_to_machine_code():
+    assert_compiles("inductor")
+
+
+def test_exports():
+    class Layer(torch.nn.Module):
+        def forward(self, pose, weight):
+            vote_map = map_of(DENSE, {"pose": pose, "weight": weight})
+            return native.dynamic_routing(vote_map).parents.pose
+
+    found = tuple(leaves(DENSE, dtype=torch.float32).values())
+    exported = torch.export.export(Layer(), found)
+    assert torch.equal(exported.module()(*found), Layer()(*found))
