@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from harness import _memory_mb
+from harness import memory_mb
 
 from torchcaps import create_model
 from torchcaps.data import Batch
@@ -41,7 +41,7 @@ CASES: dict[str, dict[str, Any]] = {
         "n_classes": 200,
         "batch_size": 32,
     },
-    "gamma": {"model": "gamma_capsnet", "batch_size": 384},
+    "gamma": {"model": "gamma_capsnet", "batch_size": 640},
 }
 
 
@@ -80,7 +80,7 @@ def train(name: str, threads: int) -> list[float]:
     )
     # Optimisers load it at their first step; it is an import, not what a step needs.
     importlib.import_module("torch._dynamo")
-    before = _memory_mb("VmRSS")
+    before = memory_mb("VmRSS")
     network = create_model(recipe.model, **case)
     pixels = torch.rand(recipe.batch_size, *network.config["image"])
     labels = torch.randint(network.config["n_classes"], (recipe.batch_size,))
@@ -93,7 +93,7 @@ def train(name: str, threads: int) -> list[float]:
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-        peaks.append(round(_memory_mb("VmHWM") - before, 1))
+        peaks.append(round(memory_mb("VmHWM") - before, 1))
     return peaks
 
 

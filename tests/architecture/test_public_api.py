@@ -116,7 +116,7 @@ def test_promised_names_are_public(package):
         (tc.create_model, "name, *, image=None, n_classes=None, **options"),
         (tc.save, "model, path"),
         (tc.load, "path"),
-        (tc.data.load, "name, *, split='train', root=None"),
+        (tc.data.load, "name, *, split='train', root=None, size=None"),
         (
             tc.layers.DenseCapsules,
             "*, n_in, d_in, n_out, d_out, routing='dynamic', pose='vector', sharing='none', "

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from PIL import Image
 
 from told import text_of
 from torchcaps.data import SOURCES, ImageSet, load
@@ -87,11 +88,10 @@ def test_load_hands_split_and_root_to_the_source(monkeypatch, tmp_path) -> None:
 
 
 def test_pictures_of_a_folder_are_brought_to_a_size(tmp_path) -> None:
-    pillow = pytest.importorskip("PIL.Image")
     for name, side in (("a", 4), ("b", 9)):
         (tmp_path / name).mkdir()
         for k in range(3):
-            pillow.new("L", (side, 5)).save(tmp_path / name / f"{k}.png")
+            Image.new("L", (side, 5)).save(tmp_path / name / f"{k}.png")
     assert load("folder", root=tmp_path, size=(6, 7)).image_shape == (1, 6, 7)
     words = "choose one size for all, (height, width): size= in Python, --image-size 5x4 on the"
     assert words in text_of(lambda: load("folder", root=tmp_path))
