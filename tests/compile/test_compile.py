@@ -211,6 +211,11 @@ NETWORKS = {
 }
 
 
+# The vectoriser of torch 2.13 writes beyond the buffers of this network's backward pass, routed plain
+# or fused, and the process ends; without vectors the same graph is right. docs/routing/em.md says so.
+WITHOUT_VECTORS = {"tsai_em_simple_c10": {"cpp.simdlen": 1}}
+
+
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.compile
 @quiet
@@ -222,7 +227,7 @@ def test_a_compiled_network_equals_eager(name, dtype):
     eager, images = copy.deepcopy(model), torch.rand(4, *image, dtype=dtype)
     target = torch.tensor([0, 1, 2, 0])
     torch.compiler.reset()
-    compiled = torch.compile(model, fullgraph=True)
+    compiled = torch.compile(model, fullgraph=True, options=WITHOUT_VECTORS.get(name))
     mine = network_numbers(compiled, model, images, target)
     theirs = network_numbers(eager, eager, images, target)
     assert_equal_to_eager(mine, theirs, 1e-4 if dtype == torch.float32 else 1e-10)
