@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from torchcaps import cli_data
+from torchcaps.cli_data import ImageSize, sides
 from torchcaps.errors import Interrupted, TorchcapsError
 
 __all__ = ["app", "main"]
@@ -92,12 +93,10 @@ def train(
     model: Annotated[str | None, typer.Option(help="A name that `torchcaps models` lists.")] = None,
     data: Annotated[
         str | None,
-        typer.Option(help="part-whole, mnist, cifar10, folder, …; a wrong name lists all."),
+        typer.Option(help="part-whole, mnist, folder, …; `torchcaps data list` names all."),
     ] = None,
     root: Root = None,
-    image_size: Annotated[
-        str | None, typer.Option(metavar="HxW", help="Stretch a folder's pictures to this: 48x64.")
-    ] = None,
+    image_size: ImageSize = None,
     option: OptionList = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Images a step.")] = None,
@@ -105,7 +104,10 @@ def train(
     seed: Annotated[int | None, typer.Option(help="Seed of weights and order.")] = None,
     protocol: Annotated[
         str | None,
-        typer.Option(help="A paper's: gu, peer, tsai_cifar, rem, …; a wrong name lists all."),
+        typer.Option(
+            help="A paper's: gu, gu_multi_mnist, gu_transfer, hinton_em, mitterreiter, peer, rem, "
+            "rem_pruned, rem_transfer, tsai_cifar, tsai_cifar_dynamic, tsai_cifar_em, tsai_dmm."
+        ),
     ] = None,
     field: Annotated[
         list[str] | None,
@@ -118,7 +120,10 @@ def train(
     ] = 0,
     time_budget: Annotated[
         str | None,
-        typer.Option(help="8m, 90s, 1h30m: then the state is saved, and the same line goes on."),
+        typer.Option(
+            help="8m, 90s, 1h30m: then the state is saved, and the same line goes on. A step "
+            "or a validation ends first, and saving takes a moment: leave a margin."
+        ),
     ] = None,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write OUT/tensorboard too.")
@@ -138,7 +143,7 @@ def train(
         "protocol": protocol,
         "model": model,
         "data": data,
-        "image_size": None if image_size is None else _sides("--image-size", image_size, "48x64"),
+        "image_size": None if image_size is None else sides("--image-size", image_size, "48x64"),
         "epochs": epochs,
         "batch_size": batch_size,
         "learning_rate": learning_rate,
@@ -250,6 +255,7 @@ def doctor(
     model: Annotated[str | None, typer.Option(help="A name that `torchcaps models` lists.")] = None,
     data: Annotated[str | None, typer.Option(help="The data set it shall be trained on.")] = None,
     root: Root = None,
+    image_size: ImageSize = None,
     option: OptionList = None,
     seconds: Annotated[
         float, typer.Option(min=1, help="Time to learn a few images by heart.")
@@ -272,7 +278,8 @@ def doctor(
     if run is not None:
         found = tasks.doctor_run(run, root=root, seconds=seconds)
     elif model is not None and data is not None:
-        recipe = make_recipe(model=model, data=data, options=_options(option))
+        size = None if image_size is None else sides("--image-size", image_size, "48x64")
+        recipe = make_recipe(model=model, data=data, image_size=size, options=_options(option))
         found = tasks.doctor(recipe, root=root, seconds=seconds)
     else:
         raise TorchcapsError(
@@ -312,27 +319,16 @@ def estimate(
     """
     from torchcaps import tasks
 
-    sides = () if image is None else _sides("--image", image, "3x64x48")
+    size = () if image is None else sides("--image", image, "3x64x48")
     found = tasks.estimate(
         model,
-        image=(sides[0], sides[1], sides[2]) if sides else None,
+        image=(size[0], size[1], size[2]) if size else None,
         n_classes=classes,
         batch_size=batch_size,
         precision=precision,
         **_options(option),
     )
     print(json.dumps(found.numbers()) if as_json else found.text())
-
-
-def _sides(option: str, text: str, example: str) -> tuple[int, ...]:
-    """Whole numbers with x between them, as many as the example has."""
-    numbers = text.lower().replace("×", "x").split("x")
-    if len(numbers) != len(example.split("x")) or not all(each.isdecimal() for each in numbers):
-        what = "channels, height and width" if example.count("x") == 2 else "height and width"
-        raise TorchcapsError(
-            f"{option} must be {what}, for example {example}, but came as {text!r}."
-        )
-    return tuple(map(int, numbers))
 
 
 def _options(pairs: list[str] | None) -> dict[str, Any]:

@@ -8,11 +8,16 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["app"]
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["ImageSize", "app", "sides"]
 
 app = typer.Typer(help="List, fetch and check data sets.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="A name that `torchcaps data list` shows.")]
+ImageSize = Annotated[
+    str | None, typer.Option(metavar="HxW", help="Stretch a folder's pictures to this: 48x64.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 
@@ -36,7 +41,7 @@ def list_data(as_json: AsJson = False) -> None:
             print(f"{name}  {each.holds}, {each.size / 1e6:,.0f} MB to fetch")
             print(f"    {each.terms}; {each.home}")
         else:
-            print(f"{name}  nothing to fetch: made here, or of files that are yours")
+            print(f"{name}  nothing to fetch: made here, of files that are yours or of another set")
 
 
 @app.command()
@@ -81,14 +86,29 @@ def get(
 def check(
     name: Name,
     root: Annotated[Path | None, typer.Option(help="Folder of a data set that is files.")] = None,
+    image_size: ImageSize = None,
     as_json: AsJson = False,
 ) -> None:
     """Look at every image: range, balance, size, and what train and test share."""
     from torchcaps.data import check_images, load
 
-    found = check_images(load(name, root=root), load(name, split="test", root=root))
+    height_width = () if image_size is None else sides("--image-size", image_size, "48x64")
+    size = (height_width[0], height_width[1]) if height_width else None
+    train, test = (load(name, split=each, root=root, size=size) for each in ("train", "test"))
+    found = check_images(train, test)
     if as_json:
         print(json.dumps({**asdict(found), "sentences": found.sentences()}))
         return
     for sentence in found.sentences():
         print(sentence)
+
+
+def sides(option: str, text: str, example: str) -> tuple[int, ...]:
+    """Whole numbers with x between them, as many as the example has."""
+    numbers = text.lower().replace("×", "x").split("x")
+    if len(numbers) != len(example.split("x")) or not all(each.isdecimal() for each in numbers):
+        what = "channels, height and width" if example.count("x") == 2 else "height and width"
+        raise TorchcapsError(
+            f"{option} must be {what}, for example {example}, but came as {text!r}."
+        )
+    return tuple(map(int, numbers))

@@ -23,5 +23,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, known, n=5, cutoff=0.4)
     if not close:
         return f"known: {', '.join(known)}"
-    others = known if len(known) <= MANY else [*close[1:], "…"]
+    few = close[1:] or [each for each in known if each not in close][:3]
+    others = known if len(known) <= MANY else [*few, "…"]
     return f"did you mean {close[0]!r}? known: {', '.join(others)}"

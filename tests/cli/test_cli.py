@@ -1,6 +1,7 @@
 """The command line: data on standard output, talk on standard error, one sentence when it fails."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ import pytest
 from torchcaps import list_models
 from torchcaps.cli import main
 from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole
-from torchcaps.train import Run
+from torchcaps.train import PROTOCOLS, Run
 from torchcaps.train.callbacks import SaveState
 from torchcaps.train.module import Training
 
@@ -185,6 +186,11 @@ def test_every_field_of_a_recipe_can_be_set(tmp_path: Path, call: Call) -> None:
     assert (found.keep, found.optimiser) == ("best", "sgd")
 
 
+def test_help_names_every_protocol(call: Call) -> None:
+    text = " ".join(call("train", "--help").out.split())
+    assert all(re.search(rf"\b{name}\b", text) for name in PROTOCOLS)
+
+
 def test_a_protocol_fills_in_what_is_not_given(tmp_path: Path, call: Call) -> None:
     assert call("train", *TRAIN, "--protocol", "peer", "--out", tmp_path / "run").code == 0
     found = Run(tmp_path / "run").recipe
@@ -228,7 +234,7 @@ def test_a_protocol_fills_in_what_is_not_given(tmp_path: Path, call: Call) -> No
             "came as '8'.",
         ),
         (["--time-budget", ""], "for example 8m, 90s or 1h30m, but came as ''."),
-        (["--time-budget", "0m"], "time_budget above 0 seconds, but came as 0 and 0.0."),
+        (["--time-budget", "0m"], "the time budget must be above 0 seconds, but came as 0."),
         (["--workers", "-1"], "workers must be 0 or more"),
         (["--epochs", "0"], "epochs: input should be greater than or equal to 1, not 0."),
         (["--data", "mnist"], "mnist needs root, the folder that holds its four files"),

@@ -49,7 +49,7 @@ def test_list_tells_size_and_terms_of_each(call):
     assert lines[at + 1] == (
         "    CC BY-SA 3.0, Yann LeCun and Corinna Cortes; http://yann.lecun.com/exdb/mnist/"
     )
-    assert "folder  nothing to fetch: made here, or of files that are yours" in lines
+    assert "folder  nothing to fetch: made here, of files that are yours or of another set" in lines
 
 
 def test_list_speaks_json(call):

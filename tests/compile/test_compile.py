@@ -211,8 +211,8 @@ NETWORKS = {
 }
 
 
-# The vectoriser of torch 2.13 writes beyond the buffers of this network's backward pass, routed plain
-# or fused, and the process ends; without vectors the same graph is right. docs/routing/em.md says so.
+# The vectoriser of torch 2.13 writes beyond the buffers of this network's backward pass, routed
+# plain or fused, and the process ends; without vectors the graph is right. docs/routing/em.md.
 WITHOUT_VECTORS = {"tsai_em_simple_c10": {"cpp.simdlen": 1}}
 
 

@@ -174,13 +174,13 @@ def test_another_size_is_stretched_only_when_told(run, tmp_path):
     file = tmp_path / "wide.png"
     Image.fromarray(PIXELS).resize((60, 30)).save(file)
     assert text_of(lambda: predict(run.folder, [file])) == (
-        f"{file} has 60 × 30 pixels and the network takes 24 × 24; crop it to what it should look "
+        f"{file} has 30 × 60 pixels and the network takes 24 × 24; crop it to what it should look "
         f"at, or let --resize stretch it."
     )
     (found,) = predict(run.folder, [file], resize=True)
     assert found.pixels.shape == (1, 24, 24)
     assert found.notes == (
-        f"{file}: stretched from 60 × 30 to 24 × 24 pixels, which changes its proportions.",
+        f"{file}: stretched from 30 × 60 to 24 × 24 pixels, which changes its proportions.",
     )
     Image.fromarray(PIXELS).resize((48, 48)).save(file)
     (found,) = predict(run.folder, [file], resize=True)
@@ -193,7 +193,7 @@ def test_proportions_are_those_of_the_network(tmp_path, colours):
     for width, told in [(40, "."), (48, ", which changes its proportions.")]:
         Image.new("RGB", (width, 48), "red").save(file)
         (found,) = predict(tmp_path / "m.safetensors", [file], resize=True)
-        assert found.notes == (f"{file}: stretched from {width} × 48 to 20 × 24 pixels{told}",)
+        assert found.notes == (f"{file}: stretched from 48 × {width} to 24 × 20 pixels{told}",)
 
 
 @pytest.mark.parametrize(("level", "word"), [(255, "bright"), (0, "dark"), (140, None)])

@@ -1,5 +1,6 @@
 """Between epochs: a row, then the state; and one line of talk on standard error."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,14 @@ def test_an_epoch_is_one_line_on_standard_error(capsys: pytest.CaptureFixture[st
     out, err = capsys.readouterr()
     assert out == ""
     assert err == "twin: epoch 1/3  loss 0.500  validation accuracy 25.0%  0 s\n"
+
+
+def test_a_log_file_is_told_within_a_long_epoch(capsys, monkeypatch) -> None:
+    monkeypatch.setattr("torchcaps.train.callbacks.QUIET_SECONDS", -1.0)
+    talk("twin", Trainer(0))
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 4
+    assert re.fullmatch(r"twin: epoch 1/3  2 of 5 images  \d+/s  about 0 min left", lines[0])
 
 
 def test_a_continued_run_says_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,6 +28,7 @@ from torchcaps.train import Recipe, Run, accuracy, fit, make_recipe
 from torchcaps.train.batches import Batches
 from torchcaps.train.fit import initial_model
 from torchcaps.train.module import Training
+from torchcaps.train.run import alone
 from torchcaps.types import Output
 
 # The package hides its module `fit` behind the function.
@@ -280,8 +281,9 @@ def test_a_budget_that_is_not_used_up_changes_nothing(whole: Run, tmp_path: Path
 def test_less_than_no_workers_and_no_time_are_refused(tmp_path: Path, workers, budget) -> None:
     out = tmp_path / "run"
     assert text_of(lambda: fit(recipe(), out, workers=workers, time_budget=budget)) == (
-        f"workers must be 0 or more and time_budget above 0 seconds, but came as {workers} and "
-        f"{budget}."
+        f"workers must be 0 or more processes, but came as {workers}."
+        if workers < 0
+        else f"the time budget must be above 0 seconds, but came as {budget:g}."
     )
     assert not out.exists()
 
@@ -699,3 +701,29 @@ def test_own_images_and_their_name_belong_together(data, own, words, tmp_path) -
     expected = f'own=(train, test) and data "own" belong together, but {words}'
     assert text_of(lambda: fit(recipe(data=data), tmp_path / "run", own=own)) == expected
     assert not (tmp_path / "run").exists()
+
+
+def test_two_processes_do_not_train_in_one_folder(whole, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("torchcaps.train.run.LOCK_SECONDS", 0.2)
+    fit(recipe(epochs=1), tmp_path)
+    before = contents(tmp_path)
+    with alone(tmp_path):
+        # A lock belongs to the opened folder, so this process is another one for it.
+        text = text_of(lambda: fit(recipe(), tmp_path))
+    assert text == (
+        f"another process is training in {tmp_path}; wait for it, or choose another folder."
+    )
+    assert contents(tmp_path).keys() >= before.keys() - {"result.json", "recipe.json"}
+    assert_same(fit(recipe(), tmp_path), whole)
+
+
+def test_bfloat16_goes_on_to_the_same_weights_and_to_others_than_float32(whole, tmp_path) -> None:
+    half = recipe(precision="bfloat16")
+    run = fit(half, tmp_path / "whole")
+    fit(recipe(precision="bfloat16", epochs=1), tmp_path / "parts")
+    assert_same(fit(half, tmp_path / "parts"), run)
+    assert run.model_file.read_bytes() != whole.model_file.read_bytes()
+    for row, exact in zip(run.metrics(), whole.metrics(), strict=True):
+        assert row["loss"] == pytest.approx(exact["loss"], rel=0.05)
+    kept = safetensors.torch.load_file(run.model_file)
+    assert {tensor.dtype for tensor in kept.values()} <= {torch.float32, torch.int64}

@@ -134,7 +134,8 @@ def _read(
     (height, width), mode = measure_picture(picture)
     notes = []
     if (height, width) != image[1:]:
-        there, wanted = f"{width} × {height}", f"{image[2]} × {image[1]}"
+        # Height first, as everywhere in torchcaps.
+        there, wanted = f"{height} × {width}", f"{image[1]} × {image[2]}"
         if not resize:
             raise TorchcapsError(
                 f"{picture} has {there} pixels and the network takes {wanted}; crop it to what "

@@ -19,6 +19,9 @@ from torchcaps.train.run import Run
 
 __all__ = ["SaveState", "ShowProgress"]
 
+# How long a log file stays silent within an epoch.
+QUIET_SECONDS = 30.0
+
 
 class SaveState(Checkpoint):
     """After every epoch: a row of metrics, then the state, each file replaced whole.
@@ -144,6 +147,7 @@ class ShowProgress(Callback):
         )
         # When this stretch of the epoch began, and how many of its images were seen before.
         self.started, self.before = 0.0, 0
+        self.told = time.monotonic()
 
     def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
         images = len(self.batches.images)
@@ -171,6 +175,15 @@ class ShowProgress(Callback):
         rate = (seen - self.before) / (time.perf_counter() - self.started)
         done = len(self.batches.images) * trainer.current_epoch + seen
         self.bar.update(self.task, completed=done, rate=rate)
+        # A log file has no bar, but somebody who looks into it.
+        if not self.console.is_terminal and time.monotonic() > self.told + QUIET_SECONDS:
+            self.told = time.monotonic()
+            left = (len(self.batches.images) * (trainer.max_epochs or 0) - done) / rate
+            self.console.print(
+                f"{self.label}: epoch {trainer.current_epoch + 1}/{trainer.max_epochs}  "
+                f"{seen} of {len(self.batches.images)} images  {rate:.0f}/s  "
+                f"about {left / 60:.0f} min left"
+            )
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
         metrics = trainer.callback_metrics

@@ -7,6 +7,7 @@ import pickle
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from torchcaps.train.measures import Measures
 from torchcaps.train.module import Training
 from torchcaps.train.ranks import MeanOfAll, Ranks, join
 from torchcaps.train.recipe import Precision, Recipe
-from torchcaps.train.run import Run, write_whole
+from torchcaps.train.run import Run, alone, write_whole
 from torchcaps.train.seeds import AUGMENT, HOLD_OUT, WEIGHTS, seed_of
 from torchcaps.train.stopping import KeepBest, StopAtAccuracy, StopWithoutProgress
 
@@ -69,10 +70,11 @@ def fit(
     loggers: Lightning's; each epoch's row of metrics goes to them too.
     """
     until = None if time_budget is None else time.monotonic() + time_budget
-    if workers < 0 or (time_budget is not None and time_budget <= 0):
+    if workers < 0:
+        raise TorchcapsError(f"workers must be 0 or more processes, but came as {workers}.")
+    if time_budget is not None and time_budget <= 0:
         raise TorchcapsError(
-            f"workers must be 0 or more and time_budget above 0 seconds, but came as {workers} and "
-            f"{time_budget}."
+            f"the time budget must be above 0 seconds, but came as {time_budget:g}."
         )
     if (own is None) == (recipe.data == "own"):
         raise TorchcapsError(
@@ -98,56 +100,58 @@ def fit(
     # Only now, so that a recipe that cannot be trained leaves no folder behind.
     digest = images.digest()
     ranks.first_does(lambda: run.begin(recipe, digest))
-    early: list[Callback] = []
-    stop = None
-    if recipe.stop_at is not None:
-        judged = validation
-        if recipe.stop_on == "test":
-            judged = images_of("test")
-        stop = StopAtAccuracy(recipe, lambda: _judge(model, judged, ranks))
-        early.append(stop)
-    if recipe.patience is not None:
-        early.append(StopWithoutProgress(recipe.patience))
-    if recipe.keep == "best":
-        early.append(KeepBest(run.best_file))
-    if recipe.augment is not None:
-        training = augmented(training, recipe.augment, seed_of(recipe.seed, AUGMENT))
-    training_batches, validation_batches = (
-        Batches(
-            each if workers else held_on(each, ranks.device),
-            recipe.batch_size,
-            seed=seed,
-            workers=workers,
-            rank=ranks.rank,
-            ranks=ranks.count,
+    with ExitStack() as held:
+        ranks.first_does(lambda: held.enter_context(alone(run.folder)))
+        early: list[Callback] = []
+        stop = None
+        if recipe.stop_at is not None:
+            judged = validation
+            if recipe.stop_on == "test":
+                judged = images_of("test")
+            stop = StopAtAccuracy(recipe, lambda: _judge(model, judged, ranks))
+            early.append(stop)
+        if recipe.patience is not None:
+            early.append(StopWithoutProgress(recipe.patience))
+        if recipe.keep == "best":
+            early.append(KeepBest(run.best_file))
+        if recipe.augment is not None:
+            training = augmented(training, recipe.augment, seed_of(recipe.seed, AUGMENT))
+        training_batches, validation_batches = (
+            Batches(
+                each if workers else held_on(each, ranks.device),
+                recipe.batch_size,
+                seed=seed,
+                workers=workers,
+                rank=ranks.rank,
+                ranks=ranks.count,
+            )
+            for each, seed in ((training, recipe.seed), (validation, None))
         )
-        for each, seed in ((training, recipe.seed), (validation, None))
-    )
-    callbacks = [
-        ShowProgress(label or recipe.model, training_batches),
-        Measures(validation_batches.images),
-        *early,
-        SaveState(run, until=until, loggers=loggers),
-    ]
-    started = time.perf_counter()
-    _train(recipe, run, model, training_batches, validation_batches, ranks, callbacks)
-    seconds = time.perf_counter() - started
-    if recipe.keep == "best":
-        model.load_state_dict(load_model(run.best_file).state_dict())
-    ranks.first_does(lambda: save(model, run.model_file))
-    test = images_of("test")
-    result = {
-        "test_accuracy": _judge(model.to(ranks.device), test, ranks),
-        "test_images": len(test),
-        "training_images": len(training),
-        "class_names": list(images.class_names),
-        "brightness": _brightness(images),
-        "digests": {"train": digest, "test": test.digest()},
-        "seconds_of_last_stretch": round(seconds, 1),
-    }
-    if stop is not None:
-        result["stop"] = {"at": recipe.stop_at, "on": recipe.stop_on, **stop.seen}
-    ranks.first_does(lambda: write_whole(run.result_file, json.dumps(result, indent=2)))
+        callbacks = [
+            ShowProgress(label or recipe.model, training_batches),
+            Measures(validation_batches.images),
+            *early,
+            SaveState(run, until=until, loggers=loggers),
+        ]
+        started = time.perf_counter()
+        _train(recipe, run, model, training_batches, validation_batches, ranks, callbacks)
+        seconds = time.perf_counter() - started
+        if recipe.keep == "best":
+            model.load_state_dict(load_model(run.best_file).state_dict())
+        ranks.first_does(lambda: save(model, run.model_file))
+        test = images_of("test")
+        result = {
+            "test_accuracy": _judge(model.to(ranks.device), test, ranks),
+            "test_images": len(test),
+            "training_images": len(training),
+            "class_names": list(images.class_names),
+            "brightness": _brightness(images),
+            "digests": {"train": digest, "test": test.digest()},
+            "seconds_of_last_stretch": round(seconds, 1),
+        }
+        if stop is not None:
+            result["stop"] = {"at": recipe.stop_at, "on": recipe.stop_on, **stop.seen}
+        ranks.first_does(lambda: write_whole(run.result_file, json.dumps(result, indent=2)))
     return run
 
 

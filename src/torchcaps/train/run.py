@@ -15,6 +15,9 @@ import platform
 import shlex
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -25,7 +28,15 @@ import torch
 from torchcaps.errors import TorchcapsError
 from torchcaps.train.recipe import Recipe, read_recipe
 
-__all__ = ["Run", "environment", "write_whole"]
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["Run", "alone", "environment", "write_whole"]
+
+# How long to wait for another process to leave a run.
+LOCK_SECONDS = 10.0
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -36,6 +47,42 @@ def write_whole(path: Path, text: str) -> None:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Keep other processes from writing to a folder, until the end or the death of this one.
+
+    A lock on the folder itself leaves no file behind. Where the system has none, nothing is kept.
+    """
+    if fcntl is None:
+        yield
+        return
+    folder_number = os.open(folder, os.O_RDONLY)
+    try:
+        _lock(folder_number, folder)
+        yield
+    finally:
+        os.close(folder_number)
+
+
+def _lock(folder_number: int, folder: Path) -> None:
+    until = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(folder_number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            # Workers of a run that was killed hold it until they notice.
+            if time.monotonic() > until:
+                raise TorchcapsError(
+                    f"another process is training in {folder}; wait for it, or choose another "
+                    f"folder."
+                ) from None
+            time.sleep(0.1)
+        except OSError:
+            # A file system without locks.
+            return
 
 
 @dataclass(frozen=True)
