@@ -41,7 +41,7 @@ CASES: dict[str, dict[str, Any]] = {
         "n_classes": 200,
         "batch_size": 32,
     },
-    "gamma": {"model": "gamma_capsnet", "batch_size": 640},
+    "inverted_resnet": {"model": "tsai_inverted_resnet_c10", "batch_size": 800},
 }
 
 

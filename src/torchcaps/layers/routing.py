@@ -459,6 +459,15 @@ class SelfAttentionRouting(Routing):
     def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
         return self_attention_routing(votes, bias=self.prior, squash=self.squash, keep=keep)
 
+    @property
+    def can_fuse(self) -> bool:
+        return True
+
+    def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
+        return fused.self_attention_routing(
+            vote_map, bias=self.prior, squash=self.squash, keep=keep
+        )
+
 
 @final
 class DistanceRouting(Routing):
@@ -506,20 +515,30 @@ class DistanceRouting(Routing):
                 "distance routing keeps votes as short as their children, but the children came "
                 "without lengths; give them, for example Capsules(pose, pose.norm(dim=-1))."
             )
+        return self._measured(distance_routing(votes, activation, keep=keep, **self._options()))
+
+    @property
+    def can_fuse(self) -> bool:
+        return True
+
+    def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
+        return self._measured(fused.distance_routing(vote_map, keep=keep, **self._options()))
+
+    def _options(self) -> dict[str, Any]:
         stored = self.scale == "batch" and not self.training
-        routed = distance_routing(
-            votes,
-            activation,
-            iterations=self.iterations,
-            scale=self.running_scale if stored else self.scale,
-            bias=self.bias,
-            squash=self.squash,
-            detach=self.detach,
-            keep=keep,
-        )
-        if self.scale == "batch" and self.training and routed.scale is not None and votes.numel():
+        return {
+            "iterations": self.iterations,
+            "scale": self.running_scale if stored else self.scale,
+            "bias": self.bias,
+            "squash": self.squash,
+            "detach": self.detach,
+        }
+
+    def _measured(self, routed: Routed) -> Routed:
+        distances, pose = routed.scale, routed.parents.pose
+        if self.scale == "batch" and self.training and distances is not None and pose.numel():
             with torch.no_grad():
-                self.running_scale.lerp_(routed.scale.to(self.running_scale), self.MOMENTUM)
+                self.running_scale.lerp_(distances.to(self.running_scale), self.MOMENTUM)
         return routed
 
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
-from torchcaps.ops.fused import dynamic, em, inverted
+from torchcaps.ops.fused import distance, dynamic, em, inverted, self_attention
 from torchcaps.ops.fused.tiles import TiledVotes
 
 __all__ = ["COSTS", "Cost"]
@@ -42,6 +42,7 @@ class _Sizes(NamedTuple):
     summed: int  # the same after the children that share weights are summed
     agreement: int  # FLOPs of one multiply-add a number of all votes
     children: int  # bytes
+    couplings: int
     weight: int
     parents: int  # of the lanes that are done at once
     tile: int  # votes
@@ -78,6 +79,7 @@ def _sizes(
         summed=2 * numbers * votes.k // max(1, votes.positions),
         agreement=2 * numbers,
         children=votes.n_batch * image,
+        couplings=numbers // votes.d_out * dtype.itemsize,
         weight=weight.numel() * dtype.itemsize,
         parents=some,
         tile=a_tile,
@@ -189,6 +191,69 @@ def _sums_backward(
     return Cost(size.summed * wanted, _held(size, needs[1], tiles))
 
 
+def _measured(pose: Tensor, weight: Tensor, *arguments: Any) -> Cost:
+    *_, sharing, kind, window, dtype, iterations, _, _, with_slopes, _, _, _ = arguments
+    size, updates = _sizes(pose, weight, sharing, kind, window, dtype), iterations - 1
+    # Votes are measured, then mixed; shortened ones in the first iteration too.
+    flops = (1 + 2 * updates) * size.products + (1 + (1 + with_slopes) * updates) * size.agreement
+    # How much a vote is shortened, and how far it lies.
+    held = (2 if updates else 1) * size.couplings
+    return Cost(flops, size.children + held + 2 * size.tile + size.seen + 4 * size.parents)
+
+
+def _measured_backward(
+    of_means: Tensor | None,
+    of_poses: Tensor | None,
+    of_couplings: Tensor | None,
+    sums: Tensor,
+    slopes: Tensor,
+    means: Tensor,
+    pose: Tensor,
+    weight: Tensor,
+    *arguments: Any,
+) -> Cost:
+    *_, sharing, kind, window, dtype, _, _, detach, needs = arguments
+    size = _sizes(pose, weight, sharing, kind, window, dtype)
+    added, wanted = any(needs[:5]), needs[0] + needs[1]
+    every = added and detach == "none"
+    goes_back, flops = every or any(needs[5:]), 0
+    for back in range(len(sums)):
+        first, mixes = back == len(sums) - 1, every or (added and back == 0)
+        if not mixes and (first or not goes_back):
+            continue
+        flops += size.products
+        if of_couplings is not None and back < len(of_couplings) and not first:
+            flops += size.products if goes_back and len(slopes) else 0
+        flops += size.agreement if goes_back and not first else 0
+        if mixes:
+            flops += wanted * size.products + size.agreement
+    return Cost(flops, _held(size, needs[0], 3 * size.tile + 2 * size.seen + 6 * size.parents))
+
+
+def _attended(pose: Tensor, weight: Tensor, *arguments: Any) -> Cost:
+    *_, sharing, kind, window, dtype, _ = arguments
+    size = _sizes(pose, weight, sharing, kind, window, dtype)
+    flops = size.summed + size.products + 2 * size.agreement
+    return Cost(flops, size.children + 2 * size.tile + size.seen + 4 * size.parents)
+
+
+def _attended_backward(
+    of_sums: Tensor | None,
+    of_couplings: Tensor | None,
+    sums: Tensor,
+    pose: Tensor,
+    weight: Tensor,
+    *arguments: Any,
+) -> Cost:
+    *_, sharing, kind, window, dtype, needs = arguments
+    size, wanted = _sizes(pose, weight, sharing, kind, window, dtype), needs[0] + needs[1]
+    flops = size.products + size.agreement
+    if any(needs[:4]):
+        # Couplings, the gradient of T, and two terms of that of the votes.
+        flops += 4 * size.agreement + wanted * (size.products + size.summed)
+    return Cost(flops, _held(size, needs[0], 3 * size.tile + 2 * size.seen + 4 * size.parents))
+
+
 def _sizes_of(made_of: Sequence[Any]) -> _Sizes:
     """Of the arguments that EM and inverted routing share."""
     pose, weight, _, _, sharing, kind, window, dtype = made_of
@@ -206,12 +271,16 @@ COSTS: dict[Any, Callable[..., Cost]] = {
     for operator, cost in (
         (dynamic._forward, _dynamic),
         (dynamic._backward, _dynamic_backward),
+        (distance._forward, _measured),
+        (distance._backward, _measured_backward),
         (em._moments, _moments),
         (em._moments_backward, _moments_backward),
         (em._distances, _distances),
         (em._distances_backward, _distances_backward),
         (inverted._sums, _sums),
         (inverted._backward, _sums_backward),
+        (self_attention._forward, _attended),
+        (self_attention._backward, _attended_backward),
     )
 }
 

@@ -1,0 +1,556 @@
+"""Fused distance routing is the plain one of the materialised votes: values, gradients, errors."""
+
+import re
+from typing import ClassVar
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+from fused.test_cost import Watched, size_of
+from fused.vote_maps import KINDS, N_OUT, SIZE, WINDOW, leaves, named
+from fused.vote_maps import vote_map as map_of
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import DenseCapsules, DistanceRouting, routing, use_backend
+from torchcaps.models.footprint import Footprint
+from torchcaps.ops import distance_routing as plain
+from torchcaps.ops import materialise
+from torchcaps.ops.fused import distance as module
+from torchcaps.ops.fused import distance_routing, tiles
+from torchcaps.ops.fused.cost import COSTS
+from torchcaps.types import Capsules, VoteMap, Window
+
+DENSE, WINDOWS = ("none", "vector", None), ("type", "matrix", WINDOW)
+ALL = ("vote_bias", "coordinates", "bias")
+VOTE_BYTES = N_OUT * SIZE * 8
+# Everything in one tile; several lanes and children with a remainder; one vote a tile.
+BUDGETS = {"one": 2**30, "ragged": 5 * 3 * VOTE_BYTES, "single": 1}
+
+
+@pytest.fixture(params=BUDGETS.values(), ids=BUDGETS)
+def budget(request, monkeypatch):
+    monkeypatch.setattr(tiles, "TILE_BYTES", request.param)
+    monkeypatch.setattr(tiles, "CHILDREN", 5)
+
+
+@pytest.fixture
+def ragged(monkeypatch):
+    monkeypatch.setattr(tiles, "TILE_BYTES", BUDGETS["ragged"])
+
+
+def leaves_of(kind, *, scales=0, **options):
+    """As `leaves`, with lengths below and above those of the votes, and some given distances."""
+    found = leaves(kind, **options)
+    found["length"] = (3 * torch.rand(found["pose"].shape[:-1])).to(found["pose"])
+    if scales:
+        found["scale"] = (0.5 + torch.rand(scales)).to(found["pose"])
+    return found
+
+
+def routed_by(way, kind, found, **options):
+    options |= {name: found[name] for name in ("bias", "scale") if name in found}
+    vote_map = map_of(kind, found)._replace(children=Capsules(found["pose"], found["length"]))
+    if way == "fused":
+        return distance_routing(vote_map, **options)
+    length, window = found["length"], kind[2]
+    if window is not None:
+        length = window.of(length.unsqueeze(-1)).squeeze(-1)
+    return plain(materialise(vote_map), length, **options)
+
+
+def numbers_of(routed):
+    steps = [x for step in routed.steps for x in (step.coupling, *step.parents)]
+    return [*routed.parents, *steps, *([] if routed.scale is None else [routed.scale])]
+
+
+def noise_like(x, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(x.shape, dtype=torch.float64, generator=generator).to(x)
+
+
+def results_of(way, kind, found, **options):
+    """All that a routing gives, and the gradients of a random sum of it."""
+    mine = {name: x.detach().clone().requires_grad_() for name, x in found.items()}
+    values = numbers_of(routed_by(way, kind, mine, **options))
+    loss = sum((x * noise_like(x, seed)).sum() for seed, x in enumerate(values))
+    gradients = torch.autograd.grad(loss, mine.values(), materialize_grads=True)
+    return [x.detach() for x in values], dict(zip(mine, gradients, strict=True))
+
+
+def error(mine, theirs):
+    """Of numbers above one as a share of the largest."""
+    assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
+    if theirs.numel() == 0:
+        return 0.0
+    return float((mine - theirs).abs().max()) / max(float(theirs.abs().max()), 1.0)
+
+
+def assert_law(kind, found, bar=1e-10, **options):
+    values, gradients = results_of("fused", kind, found, **options)
+    true_values, true_gradients = results_of("plain", kind, found, **options)
+    for mine, theirs in zip(values, true_values, strict=True):
+        assert error(mine, theirs) <= bar
+    for name, theirs in true_gradients.items():
+        assert error(gradients[name], theirs) <= bar, name
+
+
+SCALES = ["sample", "batch", "given"]
+OPTIONS = [
+    *(
+        pytest.param({"scale": scale, "detach": detach}, id=f"{scale}-{detach}")
+        for scale in SCALES
+        for detach in ("none", "votes")
+    ),
+    pytest.param({"iterations": 1}, id="1"),
+    pytest.param({"iterations": 1, "scale": torch.ones(0), "detach": "votes"}, id="1-given"),
+    pytest.param({"iterations": 5, "squash": "exp", "scale": "batch"}, id="5"),
+    pytest.param({"iterations": 2, "squash": "none", "p": 0.5}, id="2"),
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("parameters", [(), ALL], ids=len)
+@pytest.mark.parametrize("kind", KINDS, ids=named)
+def test_the_law(kind, parameters, options, dtype, tolerance, ragged):
+    scales = 2 if options.get("scale") == "given" else 0
+    options = {name: x for name, x in options.items() if x != "given"}
+    found = leaves_of(kind, dtype=dtype, parameters=parameters, scales=scales)
+    assert_law(kind, found, tolerance, keep="steps", **options)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=named)
+def test_the_law_at_every_budget(kind, budget):
+    assert_law(kind, leaves_of(kind, parameters=ALL), keep="last", scale="batch")
+
+
+# no batch axis, a batch of one, two batch axes
+@pytest.mark.parametrize("scale", ["sample", "batch"])
+@pytest.mark.parametrize("kind", KINDS, ids=named)
+@pytest.mark.parametrize("lead", [(), (1,), (2, 3)], ids=str)
+def test_batch_axes(kind, lead, scale):
+    assert_law(kind, leaves_of(kind, lead=lead, parameters=ALL), keep="steps", scale=scale)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=named)
+def test_an_empty_batch(kind):
+    found = leaves_of(kind, lead=(0,), parameters=ALL)
+    assert_law(kind, found, keep="steps")
+    mine = {name: x.requires_grad_() for name, x in found.items()}
+    routed = routed_by("fused", kind, mine, scale="batch")
+    theirs = routed_by("plain", kind, mine, scale="batch")
+    assert routed.parents.pose.shape == theirs.parents.pose.shape
+    assert routed.scale.isnan().all()
+    assert theirs.scale.isnan().all()
+    gradients = torch.autograd.grad(routed.parents.pose.sum(), mine.values())
+    assert all(not gradient.any() for gradient in gradients)
+
+
+@pytest.mark.parametrize("scale", ["sample", "batch"])
+@pytest.mark.parametrize("sharing", ["none", "all"])
+@pytest.mark.parametrize("pose", ["vector", "matrix"])
+@pytest.mark.parametrize(("n_in", "n_out"), [(1, 3), (4, 1), (1, 1)])
+def test_one_child_and_one_parent(sharing, pose, n_in, n_out, scale):
+    kind = (sharing, pose, None)
+    found = leaves_of(kind, n_in=n_in, n_out=n_out, parameters=ALL)
+    assert_law(kind, found, keep="steps", scale=scale)
+
+
+@pytest.mark.parametrize("detach", ["none", "votes"])
+@pytest.mark.parametrize("length", [0.0, 1e-3, -1.0, 1e3])
+def test_children_without_length_and_very_long_ones(length, detach):
+    found = leaves_of(DENSE, parameters=ALL)
+    found["length"][:, ::2] = length
+    assert_law(DENSE, found, keep="steps", detach=detach)
+
+
+@pytest.mark.parametrize("window", [None, WINDOW], ids=["dense", "window"])
+def test_parameters_broadcast_as_in_the_plain_op(window, ragged):
+    kind = ("none", "vector", window)
+    slots, lead = (18, (2, 3, 6)) if window else (12, (2, 3))
+    shapes = {
+        "bias": [(4,), (5, 1), (*lead, 5, 4), (2, *(1,) * (len(lead) - 1), 5, 4)],
+        "vote_bias": [(4,), (5, 1)],
+        "coordinates": [(4,), (slots, 1), (1, 4)],
+        "length": [(1,), (3, 1)] if window is None else [],
+    }
+    for name, every in shapes.items():
+        for shape in every:
+            found = leaves_of(kind, lead=(2, 3))
+            found[name] = torch.rand(shape, dtype=torch.float64)
+            assert_law(kind, found, keep="last")
+
+
+@pytest.mark.parametrize("detach", ["none", "votes"])
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("kind", [DENSE, WINDOWS], ids=named)
+def test_a_gradient_does_not_ask_who_else_wants_one(kind, scale, detach, ragged):
+    found = leaves_of(kind, parameters=ALL, scales=2 if scale == "given" else 0)
+    options = {"keep": "steps", "detach": detach}
+    if scale != "given":
+        options["scale"] = scale
+    _, together = results_of("fused", kind, found, **options)
+    for name in found:
+        alone = {key: x.clone().requires_grad_(key == name) for key, x in found.items()}
+        values = numbers_of(routed_by("fused", kind, alone, **options))
+        pairs = [(x, noise_like(x, n)) for n, x in enumerate(values) if x.requires_grad]
+        sum((x * noise).sum() for x, noise in pairs).backward()
+        torch.testing.assert_close(alone[name].grad, together[name], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("what", ["scale", "coupling"])
+@pytest.mark.parametrize("scale", ["sample", "batch"])
+@pytest.mark.parametrize("kind", [DENSE, WINDOWS], ids=named)
+def test_the_gradient_of_one_output_alone(kind, scale, what):
+    results = []
+    found = {n: x.requires_grad_() for n, x in leaves_of(kind, parameters=ALL).items()}
+    for way in ("fused", "plain"):
+        routed = routed_by(way, kind, found, scale=scale, keep="steps")
+        output = routed.scale if what == "scale" else routed.steps[1].coupling
+        loss = (output * noise_like(output, 0)).sum()
+        results.append(torch.autograd.grad(loss, found.values(), materialize_grads=True))
+    torch.testing.assert_close(*results, rtol=0, atol=1e-10)
+
+
+def test_no_gradient_is_asked_for():
+    found = leaves_of(DENSE)
+    assert not routed_by("fused", DENSE, found).parents.pose.requires_grad
+    with torch.no_grad():
+        found["weight"].requires_grad_()
+        assert not routed_by("fused", DENSE, found).parents.pose.requires_grad
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=named)
+def test_keep_changes_no_bit(kind, ragged):
+    found = {n: x.requires_grad_() for n, x in leaves_of(kind, parameters=ALL).items()}
+    results = []
+    for keep in ("none", "last", "steps"):
+        routed = routed_by("fused", kind, found, keep=keep)
+        assert len(routed.steps) == {"none": 0, "last": 1, "steps": 3}[keep]
+        gradients = torch.autograd.grad(routed.parents.pose.sum(), found.values())
+        results.append((routed.parents.pose, routed.scale, *gradients))
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def test_the_distances_of_a_routing_give_the_same_routing():
+    found = leaves_of(DENSE, parameters=ALL)
+    measured = routed_by("fused", DENSE, found, scale="batch")
+    again = routed_by("fused", DENSE, found, scale=measured.scale)
+    assert torch.equal(again.parents.pose, measured.parents.pose)
+    assert torch.equal(again.scale, measured.scale)
+
+
+def test_given_distances_are_not_the_ones_that_come_back():
+    found = leaves_of(DENSE, scales=2)
+    routed = routed_by("fused", DENSE, found)
+    found["scale"].zero_()
+    assert (routed.scale > 0).all()
+
+
+@pytest.mark.parametrize("scale", ["sample", "batch"])
+@pytest.mark.parametrize("kind", ["hinton", "exp"])
+def test_float32_stays_within_its_bounds(kind, scale):
+    """Against the plain op in float64: 2e-6 of the largest value, 2e-5 of the largest gradient."""
+    found = {
+        "pose": torch.randn(6, 200, 8),
+        "weight": torch.randn(200, 10, 16, 8) * 0.1,
+        "length": 2 * torch.rand(6, 200),
+        "bias": torch.full((10, 16), 0.1),
+    }
+    wide = {name: x.double() for name, x in found.items()}
+    options = {"squash": kind, "scale": scale}
+    result, mine = results_of("fused", DENSE, found, **options)
+    reference, theirs = results_of("plain", DENSE, wide, **options)
+    for a, b in zip(result, reference, strict=True):
+        assert (a - b).abs().max() <= 2e-6 * b.abs().max()
+    for name, gradient in mine.items():
+        worst = (gradient - theirs[name]).abs().max() / theirs[name].abs().max()
+        assert worst <= 2e-5, name
+
+
+def test_zero_votes_and_huge_ones_are_finite():
+    for size in (0.0, 1e-20, 1e4):
+        found = leaves_of(DENSE, dtype=torch.float32)
+        found = {name: (x * size).requires_grad_() for name, x in found.items()}
+        routed = routed_by("fused", DENSE, found, keep="last")
+        gradients = torch.autograd.grad(routed.parents.pose.sum(), found.values())
+        assert all(x.isfinite().all() for x in (routed.parents.pose, *gradients))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kind", [DENSE, WINDOWS], ids=named)
+def test_half_precision_computes_in_float32(kind, dtype):
+    found = leaves_of(kind, dtype=dtype, parameters=("bias",))
+    routed, wide = (
+        routed_by("fused", kind, each, keep="last")
+        for each in (found, {name: x.float() for name, x in found.items()})
+    )
+    assert torch.equal(routed.parents.pose, wide.parents.pose.to(dtype))
+    assert torch.equal(routed.steps[0].coupling, wide.steps[0].coupling.to(dtype))
+    assert torch.equal(routed.scale, wide.scale)
+    theirs = routed_by("plain", kind, found, keep="last")
+    for mine, other in zip(numbers_of(routed), numbers_of(theirs), strict=True):
+        # The vote tensor is rounded before it is routed.
+        assert error(mine.float(), other.float()) <= 16 * torch.finfo(dtype).eps
+        assert mine.dtype == other.dtype
+
+
+@pytest.mark.parametrize("parameters", [(), ALL], ids=["plain", "parameters"])
+def test_autocast_gives_the_dtype_and_nearly_the_numbers_of_the_plain_op(parameters):
+    for dtype in (torch.float32, torch.float64):
+        found = leaves_of(DENSE, dtype=dtype, parameters=parameters)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert_law(DENSE, found, 1e-10 if dtype == torch.float64 else 0.5, keep="last")
+            values, theirs = (
+                numbers_of(routed_by(way, DENSE, found, keep="last")) for way in ("fused", "plain")
+            )
+        assert all(error(a, b) <= 0.05 for a, b in zip(values, theirs, strict=True))
+
+
+def test_sizes_can_be_asked_without_computing():
+    shapes = [(2, 12, 3), (2, 12), (12, 5, 4, 3)]
+    pose, length, weight = (torch.empty(shape, device="meta") for shape in shapes)
+    routed = distance_routing(VoteMap(Capsules(pose, length), weight), keep="last")
+    assert routed.parents.pose.shape == (2, 5, 4)
+    assert routed.steps[0].coupling.shape == (2, 12, 5)
+    assert routed.scale.shape == (2, 2)
+
+
+POSE, WEIGHT = torch.zeros(2, 12, 3), torch.zeros(12, 5, 4, 3)
+VOTES = VoteMap(Capsules(POSE, POSE[..., 0]), WEIGHT)
+
+
+@pytest.mark.parametrize(
+    ("vote_map", "options"),
+    [
+        (VOTES._replace(sharing="some"), {}),
+        (VOTES._replace(weight=WEIGHT.double()), {}),
+        (VOTES._replace(weight=WEIGHT[1:]), {}),
+        (VOTES._replace(pose="matrix"), {}),
+        (VOTES._replace(bias=torch.zeros(4, 4)), {}),
+        (VOTES._replace(weight=WEIGHT[:, :0]), {}),
+        (VOTES._replace(children=Capsules(POSE, torch.zeros(2, 5))), {}),
+        (VOTES, {"iterations": 0}),
+        (VOTES, {"scale": "samples"}),
+        (VOTES, {"scale": torch.ones(3)}),
+        (VOTES, {"scale": torch.zeros(2)}),
+        (VOTES, {"p": 0.2}),
+        (VOTES, {"squash": "expo"}),
+        (VOTES, {"detach": "states"}),
+        (VOTES, {"keep": "step"}),
+        (VOTES, {"bias": torch.zeros(4, 5)}),
+    ],
+)
+def test_errors_are_those_of_the_plain_op(vote_map, options):
+    with pytest.raises(TorchcapsError) as expected:
+        plain(materialise(vote_map), vote_map.children.activation, **options)
+    with pytest.raises(TorchcapsError, match=f"^{re.escape(str(expected.value))}$"):
+        distance_routing(vote_map, **options)
+
+
+def test_children_without_lengths_are_refused_by_either_way():
+    words = (
+        "distance routing keeps votes as short as their children, but the children came without "
+        "lengths; give them, for example Capsules(pose, pose.norm(dim=-1))."
+    )
+    with pytest.raises(TorchcapsError, match=f"^{re.escape(words)}$"):
+        distance_routing(VOTES._replace(children=Capsules(POSE)))
+
+
+def test_gradients_of_gradients_are_refused():
+    found = {name: x.requires_grad_() for name, x in leaves_of(DENSE).items()}
+    parents = routed_by("fused", DENSE, found).parents.pose
+    (gradient,) = torch.autograd.grad(parents.sum(), found["pose"], create_graph=True)
+    words = "route the materialised votes with ops.distance_routing where create_graph=True"
+    with pytest.raises(TorchcapsError, match=re.escape(words)):
+        gradient.sum().backward()
+
+
+@pytest.mark.parametrize("scale", ["sample", "batch"])
+@pytest.mark.parametrize("kind", [DENSE, WINDOWS], ids=named)
+def test_compiles_as_one_graph_for_any_batch(kind, scale):
+    def route(pose, weight, length, bias):
+        found = {"pose": pose, "weight": weight, "length": length, "bias": bias}
+        routed = routed_by("fused", kind, found, keep="last", scale=scale)
+        return routed.parents.pose, routed.steps[0].coupling, routed.scale
+
+    torch._dynamo.reset()  # What one kind was compiled for says nothing of the other.
+    compiled = torch.compile(route, fullgraph=True, backend="aot_eager")
+    for batch in (2, 3, 5):
+        found = leaves_of(kind, lead=(batch,), parameters=("bias",))
+        mine = [found[x].requires_grad_() for x in ("pose", "weight", "length", "bias")]
+        results = []
+        for each in (route, compiled):
+            values = each(*mine)
+            total = sum(x.square().sum() for x in values)
+            results.append((*values, *torch.autograd.grad(total, mine)))
+        torch.testing.assert_close(*results, rtol=0, atol=1e-10)
+
+
+def test_exports():
+    class Layer(torch.nn.Module):
+        def forward(self, pose, weight, length):
+            found = {"pose": pose, "weight": weight, "length": length}
+            return routed_by("fused", DENSE, found).parents.pose
+
+    found = tuple(leaves_of(DENSE, dtype=torch.float32).values())
+    exported = torch.export.export(Layer(), found)
+    assert torch.equal(exported.module()(*found), Layer()(*found))
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("window", [[], [4, 5, 3, 2, 3, 1, 2]], ids=["dense", "window"])
+def test_the_operator_keeps_the_rules_of_operators(window, scale):
+    kind = ("none", "vector", WINDOW if window else None)
+    found = leaves_of(kind, parameters=ALL)
+    slots, windows = (18, 6) if window else (12, 1)
+    found["length"] = torch.rand(slots, 1, windows, 2, dtype=torch.float64)
+    found["bias"] = found["bias"].view(1, 1, N_OUT, SIZE)
+    names = ("pose", "weight", "vote_bias", "coordinates", "length", "bias")
+    given = torch.ones(2, dtype=torch.float64).requires_grad_() if scale == "given" else None
+    torch.library.opcheck(
+        torch.ops.torchcaps.distance_routing.default,
+        (
+            *(found[name].detach().requires_grad_() for name in names),
+            given,
+            *("none", "vector", window, torch.float64),
+            *(3, 2.0, scale == "sample", True, "hinton", "none", "last"),
+        ),
+        test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
+    )
+
+
+class Largest(TorchDispatchMode):
+    """Remembers the largest memory that an operation asked for, in bytes, inside ours too."""
+
+    KERNELS: ClassVar = {
+        "torchcaps::distance_routing": module._forward_kernel,
+        "torchcaps::distance_routing_backward": module._backward_kernel,
+    }
+
+    def __init__(self):
+        super().__init__()
+        self.bytes = 0
+        self.called = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kernel = self.KERNELS.get(func.name())
+        if kernel is None:
+            made = func(*args, **(kwargs or {}))
+        else:
+            self.called.add(func.name())
+            with self:
+                made = kernel(*args, **(kwargs or {}))
+        for x in tree_leaves(made):
+            if isinstance(x, torch.Tensor):
+                self.bytes = max(self.bytes, x.untyped_storage().nbytes())
+        return made
+
+
+@pytest.mark.parametrize("scale", ["sample", "batch"])
+def test_nothing_is_as_large_as_votes(scale, monkeypatch):
+    monkeypatch.setattr(tiles, "TILE_BYTES", 20_000)
+    kind = ("none", "matrix", Window((5, 5, 8), (3, 3), (1, 1)))
+    found = {
+        "pose": torch.randn(8, 200, 16),
+        "weight": torch.randn(72, 8, 4, 4),
+        "length": torch.rand(8, 200),
+    }
+    found = {name: x.requires_grad_() for name, x in found.items()}
+    with Largest() as largest:
+        routed_by("fused", kind, found, scale=scale).parents.pose.square().sum().backward()
+    assert largest.called == set(Largest.KERNELS)
+    couplings = 4 * 8 * 9 * 72 * 8
+    assert couplings <= largest.bytes < 2 * couplings
+
+
+def asked_of(count, *, sharing="none", **options):
+    """The calls of the operators in one training step of a dense layer, with fake tensors."""
+    calls = []
+
+    class Calls(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if func.name() in Largest.KERNELS:
+                calls.append((func, args))
+            return func(*args, **(kwargs or {}))
+
+    mode = FakeTensorMode()
+    with mode, Calls():
+        layer = DenseCapsules(
+            n_in=96,
+            d_in=8,
+            n_out=10,
+            d_out=16,
+            sharing=sharing,
+            child_grid=(4, 6, 4) if sharing == "type" else None,
+            routing=DistanceRouting(bias=True, **options),
+        )
+        use_backend(layer, "fused")
+        pose = torch.rand(count, 96, 8).requires_grad_()
+        length = torch.rand(count, 96).requires_grad_()
+        layer(Capsules(pose, length)).parents.pose.sum().backward()
+    assert len(calls) == 2
+    return mode, calls
+
+
+@pytest.mark.parametrize(
+    ("detach", "agreements"), [("none", (5, 5)), ("votes", (5, 3))], ids=["none", "votes"]
+)
+@pytest.mark.parametrize("sharing", ["none", "type"])
+def test_flops_are_those_of_the_kernels(sharing, detach, agreements):
+    mode, calls = asked_of(32, sharing=sharing, detach=detach, scale="batch")
+    for (operator, arguments), count in zip(calls, agreements, strict=True):
+        with mode, torch.no_grad(), Watched() as watched:
+            Largest.KERNELS[operator.name()](*arguments)
+        expected = watched.flops + count * 2 * 32 * 96 * 10 * 16
+        assert COSTS[operator._overloadpacket](*arguments).flops == expected
+
+
+@pytest.mark.parametrize("detach", ["none", "votes"])
+def test_a_workspace_is_near_that_of_the_kernel(detach):
+    mode, calls = asked_of(128, detach=detach)
+    for operator, arguments in calls:
+        with mode, torch.no_grad(), Footprint() as footprint:
+            for tensor in tree_leaves(arguments):
+                if isinstance(tensor, torch.Tensor):
+                    footprint.hold(tensor, "argument")
+            made = Largest.KERNELS[operator.name()](*arguments)
+        found = footprint.tensors - size_of(arguments) - size_of(made)
+        workspace = COSTS[operator._overloadpacket](*arguments).workspace
+        assert 0.6 * found - 1e5 <= workspace <= 1.6 * found + 1e5
+
+
+def test_the_counter_of_torch_knows_it():
+    layer = DenseCapsules(n_in=96, d_in=8, n_out=10, d_out=16, routing="distance")
+    use_backend(layer, "fused")
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        layer(Capsules(torch.rand(32, 96, 8), torch.rand(32, 96)))
+    # Votes are made five times, mixed three times, and twice more for what the rate is owed.
+    assert counter.get_total_flops() == 2 * 32 * 96 * 10 * 16 * (5 * 8 + 3 + 2)
+
+
+@pytest.mark.parametrize("scale", ["sample", "batch"])
+@pytest.mark.parametrize("detach", ["none", "votes"])
+def test_a_layer_learns_and_stores_the_same_either_way(detach, scale):
+    found = []
+    children = Capsules(torch.randn(4, 9, 4).double(), torch.rand(4, 9).double())
+    for backend in ("plain", "fused"):
+        torch.manual_seed(0)
+        routed_by = DistanceRouting(detach=detach, scale=scale, bias=True)
+        layer = DenseCapsules(n_in=9, d_in=4, n_out=3, d_out=5, routing=routed_by).double()
+        use_backend(layer, backend)
+        routed = layer(children, keep="steps")
+        routed.parents.pose.square().sum().backward()
+        numbers = [*numbers_of(routed), *(p.grad for p in layer.parameters()), *layer.buffers()]
+        found.append([*numbers, *numbers_of(layer.eval()(children))])
+    torch.testing.assert_close(*found, rtol=0, atol=1e-10)
+
+
+def test_auto_fuses_large_votes_of_many_samples_alone(monkeypatch):
+    layer = DenseCapsules(n_in=64, d_in=4, n_out=8, d_out=8, routing="distance")
+    monkeypatch.setattr(routing, "FUSED_FROM", 4096)  # the numbers of one sample
+    for count, fuses in ((15, False), (16, True)):
+        assert isinstance(layer.votes(Capsules(torch.rand(count, 64, 4))), VoteMap) is fuses
