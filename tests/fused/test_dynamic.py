@@ -1,6 +1,5 @@
 """Fused dynamic routing is the plain one of the materialised votes: values, gradients, errors."""
 
-import math
 import re
 import subprocess
 import sys
@@ -331,7 +330,7 @@ def test_exports():
 
 # Peak of resident memory that one forward and backward pass adds, less the gradient of the weights.
 PEAK = """
-import resource, sys
+import sys
 import torch
 from torchcaps.ops import dynamic_routing, fused, materialise
 from torchcaps.types import Capsules, VoteMap
@@ -354,7 +353,9 @@ def run(n_in, n_out, batch):
     return peak() - before - weight.nbytes / 2**20
 
 def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    # Not ru_maxrss: a child inherits that of its parent, who runs the other tests.
+    (line,) = (x for x in open("/proc/self/status") if x.startswith("VmHWM:"))
+    return int(line.split()[1]) / 2**10
 
 run(8, 8, 2)
 print(run(n_in, n_out, batch))
@@ -368,17 +369,21 @@ def peak(*arguments):
     return float(done.stdout)
 
 
-def exponent(way, sharing):
-    """By which memory grows with children × parents, while children + parents stay the same."""
-    few, many = (peak(way, sharing, 512 - n, n, 3, 32) for n in (8, 256))
-    return math.log(max(many, 1) / max(few, 1)) / math.log(256 * 256 / (504 * 8))
+def growth(way, sharing):
+    """MB that 2.3 times as many votes add, of as many children and parents together; both times the
+    votes fill more than a tile."""
+    few, many = (peak(way, sharing, 512 - n, n, 3, 32) for n in (64, 256))
+    return many - few
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sharing", ["none", "all"])
-def test_memory_does_not_grow_with_children_times_parents(sharing):
-    assert exponent("plain", sharing) > 0.7
-    assert exponent("fused", sharing) < 0.35
+def test_memory_does_not_grow_with_the_votes(sharing):
+    # Votes of 16 float32, more than once: at least their 75 MB.
+    plain = growth("plain", sharing)
+    assert plain > 75
+    # A peak of resident memory is uncertain by some MB; couplings, one number a vote, are 5.
+    assert growth("fused", sharing) < plain / 15
 
 
 @pytest.mark.slow
