@@ -112,7 +112,7 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("parameters", [(), ALL], ids=len)
+@pytest.mark.parametrize("parameters", [pytest.param((), marks=pytest.mark.slow), ALL], ids=len)
 @pytest.mark.parametrize("kind", KINDS, ids=named)
 def test_the_law(kind, parameters, options, dtype, tolerance, ragged):
     scales = 2 if options.get("scale") == "given" else 0
@@ -298,7 +298,9 @@ def test_half_precision_computes_in_float32(kind, dtype):
         assert mine.dtype == other.dtype
 
 
-@pytest.mark.parametrize("parameters", [(), ALL], ids=["plain", "parameters"])
+@pytest.mark.parametrize(
+    "parameters", [pytest.param((), marks=pytest.mark.slow), ALL], ids=["plain", "parameters"]
+)
 def test_autocast_gives_the_dtype_and_nearly_the_numbers_of_the_plain_op(parameters):
     for dtype in (torch.float32, torch.float64):
         found = leaves_of(DENSE, dtype=dtype, parameters=parameters)
@@ -369,6 +371,7 @@ def test_gradients_of_gradients_are_refused():
         gradient.sum().backward()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", ["sample", "batch"])
 @pytest.mark.parametrize("kind", [DENSE, WINDOWS], ids=named)
 def test_compiles_as_one_graph_for_any_batch(kind, scale):

@@ -230,7 +230,9 @@ def test_half_precision_computes_in_float32(kind, dtype):
     assert errors["values"] <= 8 * torch.finfo(dtype).eps
 
 
-@pytest.mark.parametrize("parameters", [(), ALL], ids=["plain", "parameters"])
+@pytest.mark.parametrize(
+    "parameters", [pytest.param((), marks=pytest.mark.slow), ALL], ids=["plain", "parameters"]
+)
 def test_autocast_gives_the_dtype_and_nearly_the_numbers_of_the_plain_op(parameters):
     for dtype in (torch.float32, torch.float64):
         found = leaves(DENSE, dtype=dtype, parameters=parameters)

@@ -142,6 +142,7 @@ def test_the_law(pose, sharing, window, variant, tile, device, dtype):
     assert_law(leaves_of("bx", **how), how, device, dtype, variant=variant)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("window", WINDOWS[1:], ids=str)
 @pytest.mark.parametrize("iterations", [1, 3])
@@ -161,6 +162,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", ["", "b", "x"])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -183,6 +185,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("window", [None, ODD, Window((1, 1, 1), (1, 1), (1, 1))], ids=str)
@@ -204,6 +207,7 @@ def test_the_law_of_children_that_are_not_there(variant, child, device, dtype):
     assert_law(leaves, {}, device, dtype, variant=variant)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("window", [None, Window((7, 5, 8), (3, 3), (2, 1))], ids=str)
 @pytest.mark.parametrize("pose", ["vector", "matrix"])
@@ -355,6 +359,7 @@ class Largest(TorchDispatchMode):
         return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compete", ["window", "all"])
 @pytest.mark.parametrize("keep", ["none", "steps"])
 @pytest.mark.parametrize("variant", VARIANTS)

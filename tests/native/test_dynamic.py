@@ -83,7 +83,10 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize(("parameters", "keep"), [((), "none"), (ALL, "none"), (ALL, "steps")])
+@pytest.mark.parametrize(
+    ("parameters", "keep"),
+    [pytest.param((), "none", marks=pytest.mark.slow), (ALL, "none"), (ALL, "steps")],
+)
 @pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
 def test_the_law(kind, parameters, keep, options):
     found = leaves(kind, dtype=torch.float32, parameters=parameters)
