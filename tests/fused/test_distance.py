@@ -121,12 +121,14 @@ def test_the_law(kind, parameters, options, dtype, tolerance, ragged):
     assert_law(kind, found, tolerance, keep="steps", **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=named)
 def test_the_law_at_every_budget(kind, budget):
     assert_law(kind, leaves_of(kind, parameters=ALL), keep="last", scale="batch")
 
 
 # no batch axis, a batch of one, two batch axes
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", ["sample", "batch"])
 @pytest.mark.parametrize("kind", KINDS, ids=named)
 @pytest.mark.parametrize("lead", [(), (1,), (2, 3)], ids=str)

@@ -98,6 +98,7 @@ def test_the_law(kind, parameters, options, dtype, tolerance, monkeypatch):
     assert max(errors.values()) <= tolerance, errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=named)
 def test_the_law_at_every_budget(kind, budget):
     errors = largest_errors(
@@ -125,6 +126,7 @@ def test_one_child_and_one_parent(sharing, pose, n_in, n_out):
     assert max(errors.values()) <= 1e-10, errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [None, WINDOW], ids=["dense", "window"])
 def test_parameters_broadcast_as_in_the_plain_op(window, budget):
     kind = ("none", "vector", window)

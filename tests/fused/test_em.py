@@ -397,6 +397,7 @@ def test_the_operators_keep_the_rules_of_operators(window):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
 def test_one_graph_compiles(window, variant):

@@ -60,6 +60,7 @@ def test_the_law(kind, parameters, squash, keep, dtype, tolerance, ragged):
     assert max(errors.values()) <= tolerance, errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=named)
 def test_the_law_at_every_budget(kind, budget):
     errors = largest_errors(plain, fused, kind, leaves(kind, parameters=ALL), keep="last")
@@ -67,6 +68,7 @@ def test_the_law_at_every_budget(kind, budget):
 
 
 # no batch axis, a batch of one, two batch axes, none of a batch
+@pytest.mark.slow
 @pytest.mark.parametrize("lead", [(), (1,), (2, 3), (0,)], ids=str)
 @pytest.mark.parametrize("kind", KINDS, ids=named)
 def test_batch_axes(kind, lead):

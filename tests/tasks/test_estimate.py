@@ -197,6 +197,7 @@ def test_inference_takes_less_than_training():
     assert 2.5 < found.flops_step / found.flops_forward < 3.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["deepcaps", "matrix_capsnet", "tsai_inverted_simple_c10"])
 def test_other_families_are_estimated(name):
     found = estimate(name, batch_size=2)
