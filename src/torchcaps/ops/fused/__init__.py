@@ -1,7 +1,7 @@
 """The routings from a vote map: the same parents and gradients as from the votes, which are never
 stored."""
 
-from torchcaps.ops.fused import cost  # noqa: F401
+from torchcaps.ops.fused import cost  # noqa: F401, it registers what the operators cost
 from torchcaps.ops.fused.distance import distance_routing
 from torchcaps.ops.fused.dynamic import dynamic_routing
 from torchcaps.ops.fused.em import em_routing

@@ -4,7 +4,7 @@ Where no compiler is found, or a call has an option that a kernel lacks, the fus
 routes instead.
 """
 
-from torchcaps.ops.native import cost  # noqa: F401
+from torchcaps.ops.native import cost  # noqa: F401, it registers what the operators cost
 from torchcaps.ops.native.build import available
 from torchcaps.ops.native.dynamic import dynamic_routing
 
