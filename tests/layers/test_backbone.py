@@ -6,10 +6,17 @@ import time
 import pytest
 import torch
 from torch import nn
+from torch.testing import assert_close
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import efficient_backbone, feature_shape, sabour_backbone
+from torchcaps.layers import (
+    efficient_backbone,
+    feature_shape,
+    sabour_backbone,
+    with_channels_last,
+)
 from torchcaps.layers.backbone import residual_backbone, resnet_backbone, simple_backbone
+from torchcaps.models import create_model
 
 
 def simple_256(channels):
@@ -144,3 +151,17 @@ def test_images_that_do_not_pass(backbone, image, why):
     )
     with pytest.raises(TorchcapsError, match=f"^{re.escape(expected)}(?i:.*{why})"):
         feature_shape(backbone, image)
+
+
+def test_channels_last_lies_elsewhere_and_is_the_same_network() -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = create_model("deepcaps", image=(3, 16, 16)).double().eval()
+        images = torch.rand(2, 3, 16, 16, dtype=torch.float64)
+    expected = network(images).scores
+    assert with_channels_last(network) is network
+    for name, part in network.named_modules():
+        if isinstance(part, nn.Conv2d):
+            assert part.weight.is_contiguous(memory_format=torch.channels_last), name
+            assert part(torch.rand(2, part.in_channels, 9, 9).double()).stride()[1] == 1
+    assert_close(network(images).scores, expected, rtol=0, atol=1e-12)

@@ -717,6 +717,15 @@ def test_two_processes_do_not_train_in_one_folder(whole, tmp_path, monkeypatch) 
     assert_same(fit(recipe(), tmp_path), whole)
 
 
+def test_channels_last_goes_on_to_the_same_weights_and_learns_the_same(whole, tmp_path) -> None:
+    last = recipe(channels_last=True)
+    run = fit(last, tmp_path / "whole")
+    fit(recipe(channels_last=True, epochs=1), tmp_path / "parts")
+    assert_same(fit(last, tmp_path / "parts"), run)
+    for row, plain in zip(run.metrics(), whole.metrics(), strict=True):
+        assert row["loss"] == pytest.approx(plain["loss"], rel=1e-3)
+
+
 def test_bfloat16_goes_on_to_the_same_weights_and_to_others_than_float32(whole, tmp_path) -> None:
     half = recipe(precision="bfloat16")
     run = fit(half, tmp_path / "whole")

@@ -10,6 +10,7 @@ from torchcaps.layers.backbone import (
     sabour_backbone,
     simple_backbone,
     whole_map,
+    with_channels_last,
 )
 from torchcaps.layers.capsule_layer import CapsuleLayer
 from torchcaps.layers.conv import ConvCapsules
@@ -66,4 +67,5 @@ __all__ = [
     "simple_backbone",
     "use_backend",
     "whole_map",
+    "with_channels_last",
 ]

@@ -16,6 +16,7 @@ __all__ = [
     "sabour_backbone",
     "simple_backbone",
     "whole_map",
+    "with_channels_last",
 ]
 
 
@@ -58,6 +59,19 @@ def whole_map(channels: int, height: int, width: int) -> nn.Conv2d:
     """A depthwise convolution as large as the map: one value a channel is left, no positions
     [mazzia2021], [renzulli2025] §4.3.1."""
     return nn.Conv2d(channels, channels, (height, width), groups=channels)
+
+
+def with_channels_last(network: nn.Module) -> nn.Module:
+    """Lay the weights of its 2-D convolutions out with the channels last, in place.
+
+    Their outputs then are laid out so too. `network.to(memory_format=torch.channels_last)` would
+    do it to capsule matrices as well and refuse 3-D convolutions.
+    """
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            weight = module.weight
+            weight.data = weight.data.contiguous(memory_format=torch.channels_last)
+    return network
 
 
 def simple_backbone(

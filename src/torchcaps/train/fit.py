@@ -20,6 +20,7 @@ from torch import nn
 from torchcaps.data import Images, augmented
 from torchcaps.data.sources import Split
 from torchcaps.errors import Interrupted, TorchcapsError
+from torchcaps.layers import with_channels_last
 from torchcaps.models import create_model, save
 from torchcaps.models import load as load_model
 from torchcaps.train.batches import Batches, held_on
@@ -159,12 +160,13 @@ def initial_model(recipe: Recipe, images: Images) -> nn.Module:
     """The network before training: a function of the recipe alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of(recipe.seed, WEIGHTS))
-        return create_model(
+        model = create_model(
             recipe.model,
             image=images.image_shape,
             n_classes=len(images.class_names),
             **recipe.options,
         )
+    return with_channels_last(model) if recipe.channels_last else model
 
 
 def accuracy(model: nn.Module, images: Images, *, batch_size: int = 256) -> float:
