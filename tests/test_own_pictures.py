@@ -40,6 +40,7 @@ def run(words, folder):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_commands_run_in_their_order(folder):
     (script,) = blocks("sh")
     lines = script.replace("\\\n", " ").splitlines()
@@ -51,6 +52,15 @@ def test_the_commands_run_in_their_order(folder):
     assert (folder / "pets.html").stat().st_size > 10_000
 
 
-@pytest.mark.parametrize("script", blocks("python"), ids=["folder", "arrays"])
+FROM_FOLDER, FROM_ARRAYS = blocks("python")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(FROM_FOLDER, id="folder"),
+        pytest.param(FROM_ARRAYS, id="arrays", marks=pytest.mark.slow),
+    ],
+)
 def test_the_same_in_python(folder, script):
     assert 0 <= float(run([sys.executable, "-c", script], folder).split()[0]) <= 1

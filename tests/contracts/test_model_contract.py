@@ -328,9 +328,21 @@ def test_the_uniform_twin_draws_the_very_same_weights(name):
     assert all(key.endswith("prior") for key in dynamic.keys() - uniform.keys())
 
 
+# Seconds each, and what they are made of learns in others too.
+LONG_TO_LEARN = {
+    "peer_deep_em",
+    "tsai_cnn_c100",
+    "tsai_dmm_cnn_fcpool",
+    "tsai_em_resnet_c100",
+    "tsai_em_simple_c100",
+    "tsai_inverted_resnet_c100",
+}
+
+
 def learning():
     for name in TABLE:
-        yield pytest.param(name, marks=pytest.mark.slow if is_twin(name) else ())
+        slow = is_twin(name) or name in LONG_TO_LEARN
+        yield pytest.param(name, marks=pytest.mark.slow if slow else ())
 
 
 @pytest.mark.parametrize("name", list(learning()))

@@ -135,6 +135,7 @@ def fits_float16(case):
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("routing", sorted(ROUTINGS))
 def test_values_and_gradients_are_finite_under_autocast(routing):
     @settings(max_examples=200)
