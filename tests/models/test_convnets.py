@@ -9,6 +9,7 @@ from torch import nn
 
 from torchcaps import create_model
 from torchcaps.errors import TorchcapsError
+from torchcaps.layers import LargeConv2d
 from torchcaps.models import MODELS
 from torchcaps.ops import squash, uniform_routing
 
@@ -183,9 +184,9 @@ def test_every_layer_of_convnet_fc_but_the_last_has_a_relu():
     kinds = [
         type(each).__name__
         for each in shared("convnet_fc").modules()
-        if isinstance(each, nn.Conv2d | nn.ReLU | nn.Linear)
+        if isinstance(each, LargeConv2d | nn.ReLU | nn.Linear)
     ]
-    assert kinds == [*["Conv2d", "ReLU"] * 3, *["Linear", "ReLU"] * 2, "Linear"]
+    assert kinds == [*["LargeConv2d", "ReLU"] * 3, *["Linear", "ReLU"] * 2, "Linear"]
 
 
 def test_both_convolutions_of_convnet_avg_have_a_relu():

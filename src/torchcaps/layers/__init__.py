@@ -17,6 +17,7 @@ from torchcaps.layers.conv import ConvCapsules
 from torchcaps.layers.conv3d import Conv3dCapsules
 from torchcaps.layers.decoder import Decoder, DeconvDecoder
 from torchcaps.layers.dense import DenseCapsules
+from torchcaps.layers.large_conv import LargeConv2d
 from torchcaps.layers.primary import (
     EMPrimaryCapsules,
     LayerNormPrimaryCapsules,
@@ -50,6 +51,7 @@ __all__ = [
     "EMPrimaryCapsules",
     "EMRouting",
     "InvertedRouting",
+    "LargeConv2d",
     "LayerNormPrimaryCapsules",
     "PrimaryCapsules",
     "Routing",

@@ -9,13 +9,15 @@ it knows its sizes; the same line therefore reads the same for any layer:
 import inspect
 import math
 from abc import ABC, abstractmethod
+from types import ModuleType
 from typing import Any, Literal, final, get_args
 
 import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, nearest
-from torchcaps.ops import fused, native
+from torchcaps.layers.large_conv import LargeConv2d
+from torchcaps.ops import fused, native, triton
 from torchcaps.ops.checks import check_choice, check_iterations, widen
 from torchcaps.ops.routing import (
     Compete,
@@ -53,9 +55,10 @@ __all__ = [
 
 
 # How a layer routes. "plain": the votes are made, then routed. "fused": they are made a tile at a
-# time and never stored, by PyTorch. "native": the same by a compiled kernel, and by PyTorch where
-# there is none. "auto": native where not storing pays, else plain.
-Backend = Literal["auto", "plain", "fused", "native"]
+# time and never stored, by PyTorch. "native" and "triton": the same by a compiled kernel, for
+# processors and for GPUs, and by PyTorch where a routing has none. "auto": the kernel of the device
+# where not storing pays, else plain.
+Backend = Literal["auto", "plain", "fused", "native", "triton"]
 # So many numbers of votes fit into a cache, where tiles are a detour; and what runs along them are
 # the lanes, samples times windows: a few leave it idle. Both measured on CPUs.
 FUSED_FROM, LANES_FROM = 1 << 21, 16
@@ -109,7 +112,7 @@ class Routing(nn.Module, ABC):
     @final
     def fuses(self, vote_map: VoteMap) -> bool:
         """Whether these votes are better not stored."""
-        told = self.backend in ("fused", "native")
+        told = self.backend in ("fused", "native", "triton")
         if told and not self.can_fuse:
             raise self._no_fused_form()
         if self.backend != "auto" or not self.can_fuse:
@@ -206,9 +209,9 @@ class DynamicRouting(Routing):
         return dynamic_routing(votes, keep=keep, **self._options())
 
     def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
-        tiled = self.backend == "fused"
-        route = fused.dynamic_routing if tiled else native.dynamic_routing
-        return route(vote_map, keep=keep, **self._options())
+        forms = _forms(self.backend, vote_map)
+        routed: Routed = forms.dynamic_routing(vote_map, keep=keep, **self._options())
+        return routed
 
     def _options(self) -> dict[str, Any]:
         return {
@@ -316,7 +319,8 @@ class EMRouting(Routing):
 
     def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
         options = self._options(vote_map.children.pose)
-        return self._finished(fused.em_routing(vote_map, keep=keep, **options))
+        route = fused.em_routing if self.backend == "fused" else native.em_routing
+        return self._finished(route(vote_map, keep=keep, **options))
 
     def _options(self, like: Tensor) -> dict[str, Any]:
         child_id = None
@@ -548,11 +552,21 @@ def _check_bias(bias: bool) -> None:
 
 
 def use_backend(module: nn.Module, backend: Backend) -> None:
-    """Choose how every routing inside a module routes."""
+    """Choose how every routing inside a module routes; "plain" is plain for convolutions too."""
     check_choice("backend", backend, get_args(Backend))
     for part in module.modules():
+        if isinstance(part, LargeConv2d):
+            part.is_direct = backend == "plain"
         if isinstance(part, Routing):
             part.backend = backend
+
+
+def _forms(backend: Backend, vote_map: VoteMap) -> ModuleType:
+    """Where the fused form of a routing is that has more than one."""
+    if backend == "fused":
+        return fused
+    on_gpu = vote_map.children.pose.is_cuda and triton.available()
+    return triton if backend == "triton" or (backend == "auto" and on_gpu) else native
 
 
 def _count(vote_map: VoteMap) -> tuple[int, int]:

@@ -33,6 +33,7 @@ from torch import nn
 from torchcaps.layers import (
     Decoder,
     DenseCapsules,
+    LargeConv2d,
     PrimaryCapsules,
     feature_shape,
     resnet_backbone,
@@ -81,7 +82,7 @@ def capsnet(
     decoder: bool = True,
     mask: Mask = "class",
 ) -> CapsuleNetwork:
-    projection: nn.Module = nn.Conv2d(256, types * d_primary, kernel, stride=2)
+    projection: nn.Module = LargeConv2d(256, types * d_primary, kernel, stride=2)
     if primary_relu:
         projection = nn.Sequential(projection, nn.ReLU())
     return _network(
@@ -126,7 +127,7 @@ def tsai_dynamic_resnet(
         image,
         n_classes,
         resnet_backbone(image[0], width=256),
-        PrimaryCapsules(nn.Conv2d(256, 256, 9, stride=2, padding=4), d_out=8),
+        PrimaryCapsules(LargeConv2d(256, 256, 9, stride=2, padding=4), d_out=8),
         routing=routing,
         iterations=iterations,
         bias=bias,

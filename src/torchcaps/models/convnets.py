@@ -53,7 +53,7 @@ from bisect import bisect_right
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import Decoder, PrimaryCapsules, feature_shape
+from torchcaps.layers import Decoder, LargeConv2d, PrimaryCapsules, feature_shape
 from torchcaps.layers.backbone import simple_backbone
 from torchcaps.models.images import check_images
 from torchcaps.ops.checks import check_keep
@@ -266,7 +266,7 @@ def _stack(channels: int, kernel: int, *layers: tuple[int, int]) -> nn.Sequentia
         raise TorchcapsError(f"kernel must be a whole number from 1, but came as {kernel}.")
     blocks: list[nn.Module] = []
     for width, stride in layers:
-        blocks += [nn.Conv2d(channels, width, kernel, stride), nn.ReLU()]
+        blocks += [LargeConv2d(channels, width, kernel, stride), nn.ReLU()]
         channels = width
     return nn.Sequential(*blocks)
 

@@ -20,7 +20,13 @@ from functools import partial
 
 from torch import nn
 
-from torchcaps.layers import Decoder, PrimaryCapsules, feature_shape, sabour_backbone
+from torchcaps.layers import (
+    Decoder,
+    LargeConv2d,
+    PrimaryCapsules,
+    feature_shape,
+    sabour_backbone,
+)
 from torchcaps.models.balance import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import dense_stack
@@ -46,7 +52,7 @@ def gamma_capsnet(
     decoder: bool = True,
 ) -> CapsuleNetwork:
     backbone = sabour_backbone(image[0])
-    primary = PrimaryCapsules(nn.Conv2d(256, 256, 9, stride=2), d_out=D_PRIMARY)
+    primary = PrimaryCapsules(LargeConv2d(256, 256, 9, stride=2), d_out=D_PRIMARY)
     channels, height, width = feature_shape(nn.Sequential(backbone, primary.projection), image)
     types = channels // D_PRIMARY
     network = CapsuleNetwork(

@@ -27,7 +27,13 @@ from typing import Any
 from torch import nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import Decoder, PrimaryCapsules, feature_shape, sabour_backbone
+from torchcaps.layers import (
+    Decoder,
+    LargeConv2d,
+    PrimaryCapsules,
+    feature_shape,
+    sabour_backbone,
+)
 from torchcaps.models.balance import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import dense_stack
@@ -150,7 +156,7 @@ def _deep(
             f"{n_layers}."
         )
     backbone = sabour_backbone(image[0])
-    primary = PrimaryCapsules(nn.Conv2d(256, 256, 9, stride=2), d_out=D_PRIMARY)
+    primary = PrimaryCapsules(LargeConv2d(256, 256, 9, stride=2), d_out=D_PRIMARY)
     channels, height, width = feature_shape(nn.Sequential(backbone, primary.projection), image)
     types = channels // D_PRIMARY
     sizes = {f"hidden_{depth}": (N_HIDDEN, D_HIDDEN) for depth in range(2, n_layers)}
