@@ -1,0 +1,61 @@
+"""Training takes no more memory the longer it lasts."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+# A network of all that has buffers of its own: a large convolution, native and fused routing.
+STEPS = """
+import json
+import torch
+from pathlib import Path
+from torch import nn
+from torchcaps.layers import (
+    ConvCapsules, DenseCapsules, DynamicRouting, InvertedRouting, LargeConv2d, PrimaryCapsules,
+    large_conv, use_backend,
+)
+from torchcaps.ops import margin_loss
+
+def resident():
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096 / 2**20
+
+large_conv.WORTH = 0.0
+torch.manual_seed(0)
+trunk = nn.Sequential(nn.Conv2d(1, 16, 5), nn.ReLU())
+primary = PrimaryCapsules(LargeConv2d(16, 64, 9, stride=2), d_out=8)
+windows = ConvCapsules(child_grid=(4, 4, 8), d_in=8, types=8, d_out=8, kernel=3,
+                       routing=InvertedRouting(iterations=2))
+classes = DenseCapsules(n_in=32, d_in=8, n_out=10, d_out=16, routing=DynamicRouting())
+network = nn.ModuleList([trunk, primary, windows, classes])
+use_backend(network, "native")
+optimiser = torch.optim.Adam(network.parameters(), fused=True)
+images, target = torch.rand(32, 1, 19, 19), torch.arange(32) % 10
+found = []
+for step in range(2000):
+    poses = classes(windows(primary(trunk(images))).parents).parents.pose
+    loss = margin_loss(poses.norm(dim=-1), target)
+    optimiser.zero_grad()
+    loss.backward()
+    optimiser.step()
+    if step % 100 == 99:
+        found.append(resident())
+print(json.dumps([found, float(loss)]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+def test_two_thousand_steps_are_flat():
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", STEPS], capture_output=True, text=True, timeout=1200, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    found, loss = json.loads(done.stdout)
+    assert loss < 0.1
+    # The first hundreds fill the allocator's bins.
+    assert max(found[5:]) - found[4] < 8, found
