@@ -35,6 +35,6 @@ clean:
 	touch $@
 
 .venv/.all: .venv/.dev
-	$(INSTALL) -e ".[dev,browser,export]"
+	$(INSTALL) -e ".[dev,browser,export,triton]"
 	test -n "$$CHROMIUM" || command -v chromium || (apt-get update -qq && apt-get install -y -qq chromium)
 	touch $@

@@ -1,6 +1,7 @@
 """What every test stands on: device and dtype, a seed of its own, no network, poisoned memory."""
 
 import ipaddress
+import os
 import socket
 import zlib
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
-POISONED = {"ops", "contracts", "fused", "native", "theory"}
+POISONED = {"ops", "contracts", "fused", "native", "theory", "triton_ops"}
 
 hypothesis.settings.register_profile(
     "default", max_examples=50, deadline=None, derandomize=True, database=None
@@ -26,6 +27,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--dtype", default="float64", choices=sorted(DTYPES), help="dtype of the numeric tests"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Triton looks when it is first imported, and torch may import it in any test. On a GPU, with
+    # -m gpu, kernels are compiled.
+    if config.getoption("markexpr") != "gpu":
+        os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 @pytest.fixture(scope="session")

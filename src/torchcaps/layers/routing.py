@@ -56,8 +56,8 @@ __all__ = [
 
 # How a layer routes. "plain": the votes are made, then routed. "fused": they are made a tile at a
 # time and never stored, by PyTorch. "native" and "triton": the same by a compiled kernel, for
-# processors and for GPUs, and by PyTorch where a routing has none. "auto": the kernel of the device
-# where not storing pays, else plain.
+# processors and for GPUs, and by PyTorch where a routing has none. "auto": native where not storing
+# pays, else plain; not triton as long as nobody has measured it on a GPU.
 Backend = Literal["auto", "plain", "fused", "native", "triton"]
 # So many numbers of votes fit into a cache, where tiles are a detour; and what runs along them are
 # the lanes, samples times windows: a few leave it idle. Both measured on CPUs.
@@ -209,7 +209,7 @@ class DynamicRouting(Routing):
         return dynamic_routing(votes, keep=keep, **self._options())
 
     def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
-        forms = _forms(self.backend, vote_map)
+        forms = _forms(self.backend)
         routed: Routed = forms.dynamic_routing(vote_map, keep=keep, **self._options())
         return routed
 
@@ -561,12 +561,9 @@ def use_backend(module: nn.Module, backend: Backend) -> None:
             part.backend = backend
 
 
-def _forms(backend: Backend, vote_map: VoteMap) -> ModuleType:
+def _forms(backend: Backend) -> ModuleType:
     """Where the fused form of a routing is that has more than one."""
-    if backend == "fused":
-        return fused
-    on_gpu = vote_map.children.pose.is_cuda and triton.available()
-    return triton if backend == "triton" or (backend == "auto" and on_gpu) else native
+    return {"fused": fused, "triton": triton}.get(backend, native)
 
 
 def _count(vote_map: VoteMap) -> tuple[int, int]:

@@ -1,0 +1,11 @@
+"""The fused routings as Triton kernels, for GPUs: the same parents and gradients.
+
+Triton is an extra, `pip install "torchcaps[triton]"`. What a kernel lacks, the fused form in
+PyTorch does.
+"""
+
+from torchcaps.ops.triton import cost  # noqa: F401, it registers what the operators cost
+from torchcaps.ops.triton.dynamic import dynamic_routing
+from torchcaps.ops.triton.runtime import available
+
+__all__ = ["available", "dynamic_routing"]

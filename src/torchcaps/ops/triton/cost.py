@@ -1,0 +1,79 @@
+"""What the Triton operators cost, counted as in `ops.fused.cost`: products that make votes each
+time they are made, those of their gradients, and the sums and agreements that are products in the
+plain op.
+
+The workspace is what kernels hand to each other: parents of every iteration, their partial sums,
+and where a tile does not have all parents, three numbers of every child and sample; of gradients,
+the partial sums of weights that several programs share, and those of a vote bias.
+"""
+
+from typing import Any
+
+from torch import Tensor
+
+from torchcaps.ops.fused.cost import COSTS, Cost, _register
+from torchcaps.ops.triton import dynamic
+from torchcaps.ops.triton.dynamic import CHILDREN, _blocks, _shape, _shared_out
+
+__all__ = ["COSTS"]
+
+
+class _Sizes:
+    """FLOPs of all votes, of the same after the children that share weights are summed, and of one
+    multiply-add for each of their numbers; how often votes are made for one softmax; bytes."""
+
+    def __init__(self, pose: Tensor, weight: Tensor, sharing: str, kind: str):
+        shape = _shape(pose, weight, sharing, kind)
+        blocks = _blocks(shape)
+        tiles = -(-shape.parents // blocks.parents)
+        lanes = -(-shape.batch // blocks.lanes)
+        self.agreement = 2 * shape.batch * shape.children * shape.parents * shape.size
+        self.products = self.agreement * shape.inner
+        self.summed = self.products // (shape.children // shape.types)
+        self.made = 1 if tiles == 1 else 2
+        self.parents = 4 * shape.batch * shape.parents * shape.size
+        self.partial = _shared_out(shape.children, lanes * tiles, CHILDREN)[0] * self.parents
+        self.found = 0 if tiles == 1 else 12 * shape.batch * shape.children
+        splits = _shared_out(shape.children // shape.types, shape.types, 1)[0]
+        self.of_weight = 4 * splits * weight.numel() if splits > 1 else 0
+        self.of_vote_bias = 4 * splits * shape.types * shape.parents * shape.size
+
+
+def _forward(pose: Tensor, weight: Tensor, *arguments: Any) -> Cost:
+    _, _, _, prior, sharing, kind, _, iterations, *_ = arguments
+    sizes = _Sizes(pose, weight, sharing, kind)
+    routed = iterations - (prior is None)
+    flops = (iterations - routed) * sizes.summed + routed * sizes.made * sizes.products
+    # Without a vote there is nothing to agree with; what remains is the prior.
+    agreements = (1 + sizes.made) * routed - sizes.made * (prior is not None)
+    return Cost(flops + agreements * sizes.agreement, sizes.parents + sizes.partial + sizes.found)
+
+
+def _backward(
+    of_poses: Tensor | None,
+    of_couplings: Tensor | None,
+    sums: Tensor,
+    pose: Tensor,
+    weight: Tensor,
+    *arguments: Any,
+) -> Cost:
+    *_, sharing, kind, _, _, _, _, detach, needs = arguments
+    sizes = _Sizes(pose, weight, sharing, kind)
+    iterations = len(sums)
+    deep = detach == "none" or (detach == "votes" and any(needs[4:]))
+    # Back through the iterations, each with its couplings and the gradient of its logits.
+    back = iterations - 1 if deep else 0
+    flops = back * (sizes.made * sizes.products + (1 + 2 * sizes.made) * sizes.agreement)
+    if any(needs[:4]):
+        terms = iterations if deep or detach in ("states", "coupling") else 1
+        flops += (1 + needs[0] + needs[1]) * sizes.products + 3 * terms * sizes.agreement
+    held = (2 * iterations + 1) * sizes.parents + (sizes.partial if back else 0)
+    held += iterations * sizes.found
+    held += sizes.of_weight * needs[1] + sizes.of_vote_bias * needs[2]
+    return Cost(flops, held)
+
+
+for _operator, _cost in ((dynamic._forward, _forward), (dynamic._backward, _backward)):
+    _packet = _operator._opoverload.overloadpacket
+    COSTS[_packet] = _cost
+    _register(_packet, _cost)

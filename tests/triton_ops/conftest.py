@@ -1,0 +1,51 @@
+"""Where the kernels run: in Triton's interpreter, or on the GPU for tests that are marked so."""
+
+import importlib.util
+import inspect
+
+import numpy
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def triton_device(request, monkeypatch):
+    """The device of this test. Triton decides at its import whether it interprets."""
+    if importlib.util.find_spec("triton") is None:
+        pytest.skip("there is no Triton: make test-all, or pip install -c constraints.txt triton")
+    import triton
+
+    interprets = not isinstance(triton.language.sum, triton.JITFunction)
+    if request.node.get_closest_marker("gpu"):
+        if interprets or not torch.cuda.is_available():
+            pytest.skip("kernels are compiled where there is a GPU and with pytest -m gpu")
+        yield torch.device("cuda")
+        return
+    if not interprets:
+        pytest.skip("Triton was imported before TRITON_INTERPRET=1 was set, so it compiles")
+    patch_once(monkeypatch)
+    # Like a GPU, which does not warn.
+    with numpy.errstate(all="ignore"):
+        yield torch.device("cpu")
+
+
+def patch_once(monkeypatch):
+    """The interpreter changes the language at every call of a function, which takes half of its
+    time; here once a test for every module that names it."""
+    from triton import language
+    from triton.runtime import interpreter
+
+    patch, scopes = interpreter._patch_lang, {}
+
+    def patched(function):
+        spoken = tuple(
+            value is language
+            for value in function.__globals__.values()
+            if inspect.ismodule(value) and value in (language, language.core)
+        )
+        if spoken not in scopes:
+            scopes[spoken] = patch(function)
+            monkeypatch.setattr(scopes[spoken], "restore", lambda: None)
+        return scopes[spoken]
+
+    monkeypatch.setattr(interpreter, "_patch_lang", patched)

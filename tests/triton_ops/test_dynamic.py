@@ -1,0 +1,481 @@
+"""Dynamic routing by Triton is the plain one of the materialised votes: values, gradients, errors.
+
+The interpreter takes a millisecond for a line of a kernel: sizes are tiny, and constants are
+changed so that they still make several tiles and splits.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import torch
+
+from fused.vote_maps import KINDS, WINDOW, both, largest_errors, leaves, named
+from fused.vote_maps import vote_map as map_of
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import DenseCapsules, DynamicRouting, use_backend
+from torchcaps.ops import dynamic_routing as plain
+from torchcaps.ops import fused, materialise, triton
+from torchcaps.ops.triton import dynamic, runtime
+from torchcaps.types import Capsules, VoteMap
+
+DENSE = ("none", "vector", None)
+NO_WINDOW = [kind for kind in KINDS if kind[2] is None]
+ALL = ("vote_bias", "coordinates", "bias", "prior")
+WHOLE, TILED = 4096, 256  # all parents in one tile of sixteen lanes; four by four components
+
+
+def tell(monkeypatch, tile=WHOLE, children=2):
+    monkeypatch.setattr(dynamic, "TILE", tile)
+    monkeypatch.setattr(dynamic, "CHILDREN", children)
+
+
+def launches(call):
+    """The names of the kernels that `call` starts."""
+    found = []
+
+    def launch(kernel, programs, *arguments, **constants):
+        found.append(kernel.fn.__name__)
+        runtime.launch(kernel, programs, *arguments, **constants)
+
+    with mock.patch.object(dynamic, "launch", side_effect=launch):
+        call()
+    return found
+
+
+def made(*, batch, n_in, n_out, d_in, d_out):
+    return {
+        "pose": torch.randn(batch, n_in, d_in) / d_in**0.5,
+        "weight": torch.randn(n_in, n_out, d_out, d_in) * 0.3,
+    }
+
+
+def small(kind, **options):
+    """Six children, three types of them."""
+    found = leaves(kind, n_in=6, dtype=torch.float32, **options)
+    return {name: x * 0.5 for name, x in found.items()}
+
+
+def errors(kind, found, device, **options):
+    """Against the plain op in float64: the largest error of values and of each gradient, relative
+    to the largest number of its tensor."""
+    exact = {name: x.double() for name, x in found.items()}
+    expected, theirs = next(both(plain, plain, kind, exact, **options))
+    here = {name: x.to(device) for name, x in found.items()}
+    *_, (result, mine) = both(plain, triton.dynamic_routing, kind, here, **options)
+    pairs = {"values": (result, expected)} | {n: (mine[n], theirs[n]) for n in mine}
+    largest = max(float(x.abs().max()) for x in theirs.values())
+    found = {}
+    for name, (a, b) in pairs.items():
+        assert a.shape == b.shape
+        scale = float(b.abs().max())
+        # Under some detach a gradient is zero in exact numbers.
+        scale = scale if scale > 1e-6 * largest else max(largest, 1e-30)
+        found[name] = float((a.cpu().double() - b).abs().max()) / scale if a.numel() else 0.0
+    return found
+
+
+def assert_law(kind, found, device, values=2e-6, gradients=2e-5, **options):
+    for name, error in errors(kind, found, device, **options).items():
+        assert error <= (values if name == "values" else gradients), (name, error)
+
+
+OPTIONS = {
+    **{
+        f"{detach}-{t}": {"iterations": t, "detach": detach}
+        for detach in ("none", "votes", "states", "coupling")
+        for t in (1, 2, 3)
+    },
+    "exp": {"iterations": 2, "squash": "exp"},
+    "linear": {"iterations": 2, "squash": "none"},
+    "leaky": {"iterations": 2, "leaky": True},
+    "leaky-1": {"iterations": 1, "leaky": True},
+    "odd-bias": {"iterations": 2, "odd_bias": True},
+}
+EVERY_OPTION = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+TILES = pytest.mark.parametrize("tile", [WHOLE, TILED], ids=["whole", "tiled"])
+slow = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "tile"),
+    [
+        (DENSE, ALL, TILED),
+        (("type", "vector", None), ALL[:3], WHOLE),
+        (("all", "matrix", None), ALL[:3], TILED),
+        (("type", "matrix", None), ALL, WHOLE),
+    ],
+    ids=str,
+)
+def test_the_law(kind, parameters, tile, monkeypatch, triton_device):
+    tell(monkeypatch, tile)
+    found = small(kind, parameters=parameters)
+    assert_law(kind, found, triton_device, iterations=2, keep="steps")
+
+
+@pytest.mark.parametrize(
+    ("name", "tile"),
+    [
+        *(("none-1", TILED), ("none-3", TILED), ("votes-3", WHOLE), ("states-3", WHOLE)),
+        *(("coupling-3", TILED), ("exp", WHOLE), ("linear", WHOLE), ("leaky", WHOLE)),
+        *(("leaky", TILED), ("leaky-1", WHOLE), ("odd-bias", WHOLE)),
+    ],
+)
+def test_some_options(name, tile, monkeypatch, triton_device):
+    tell(monkeypatch, tile)
+    # Constant votes are another thing to a prior.
+    own = {"odd-bias": ("bias",), "votes-3": ("prior",)}
+    found = small(DENSE, parameters=own.get(name, ()))
+    assert_law(DENSE, found, triton_device, **OPTIONS[name])
+
+
+@slow
+@TILES
+@EVERY_OPTION
+@pytest.mark.parametrize(("parameters", "keep"), [((), "steps"), (ALL, "none"), (ALL, "steps")])
+@pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
+def test_the_law_with_everything(kind, parameters, keep, options, tile, monkeypatch, triton_device):
+    tell(monkeypatch, tile)
+    assert_law(kind, small(kind, parameters=parameters), triton_device, keep=keep, **options)
+
+
+SIZES = [
+    *((batch, 3, 5, 4, 3) for batch in (1, 15, 16, 17, 33)),
+    *((2, 3, 5, d_in, d_out) for d_in in (3, 24) for d_out in (3, 17)),
+    *((2, 3, n_out, 8, 4) for n_out in (1, 2, 9)),
+    *((2, n_in, 4, 4, 8) for n_in in (1, 2, 5)),
+    (1, 1, 1, 1, 1),
+]
+
+
+def assert_size(sizes, detach, device):
+    names = ("batch", "n_in", "n_out", "d_in", "d_out")
+    found = made(**dict(zip(names, sizes, strict=True)))
+    assert_law(DENSE, found, device, detach=detach, iterations=2, keep="last")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tile"),
+    [
+        ((17, 3, 5, 4, 3), WHOLE),
+        ((1, 1, 1, 1, 1), WHOLE),
+        ((2, 3, 9, 8, 4), TILED),
+        ((2, 3, 5, 24, 17), TILED),
+        ((2, 5, 4, 4, 8), TILED),
+        *(pytest.param(sizes, tile, marks=slow) for sizes in SIZES for tile in (WHOLE, TILED)),
+    ],
+    ids=str,
+)
+def test_ragged_sizes(sizes, tile, monkeypatch, triton_device):
+    tell(monkeypatch, tile)
+    assert_size(sizes, "none", triton_device)
+
+
+@pytest.mark.parametrize("lead", [(), (2, 3), (0,)], ids=str)
+@pytest.mark.parametrize("kind", [DENSE, ("type", "matrix", None)], ids=named)
+def test_batch_axes(kind, lead):
+    found = small(kind, lead=lead, parameters=ALL)
+    worst = largest_errors(plain, triton.dynamic_routing, kind, found, keep="steps", iterations=2)
+    assert max(worst.values()) <= 2e-5, worst
+
+
+@pytest.mark.parametrize("tile", [pytest.param(WHOLE, marks=slow), TILED])
+@pytest.mark.parametrize(
+    "detach", ["none", *(pytest.param(x, marks=slow) for x in ("votes", "states", "coupling"))]
+)
+@pytest.mark.parametrize("wanted", ["pose", "weight", *ALL])
+def test_each_gradient_alone(wanted, detach, tile, monkeypatch):
+    tell(monkeypatch, tile)
+    kind = ("type", "vector", None)
+    found = leaves(kind, n_in=3, n_out=5, parameters=ALL, dtype=torch.float32)
+    results = []
+    for op in (lambda vm, **rest: plain(materialise(vm), **rest), triton.dynamic_routing):
+        mine = found | {wanted: found[wanted].clone().requires_grad_()}
+        rest = {"bias": mine["bias"], "prior": mine["prior"], "detach": detach, "iterations": 2}
+        parents = op(map_of(kind, mine), **rest).parents.pose
+        if not parents.requires_grad:
+            results.append(torch.zeros_like(found[wanted]))
+            continue
+        total = (parents * torch.linspace(-1, 1, 5 * 4).view(5, 4)).sum()
+        results += torch.autograd.grad(
+            total, mine[wanted], materialize_grads=True, allow_unused=True
+        )
+    torch.testing.assert_close(*results, rtol=2e-5, atol=2e-5)
+
+
+def assert_half_precision(kind, dtype, device):
+    found = {name: x.to(dtype) for name, x in small(kind, parameters=ALL).items()}
+    results = []
+    for each in (found, {name: x.float() for name, x in found.items()}):
+        mine = {name: x.to(device, copy=True).requires_grad_() for name, x in each.items()}
+        rest = {"bias": mine["bias"], "prior": mine["prior"], "iterations": 2}
+        routed = triton.dynamic_routing(map_of(kind, mine), keep="last", **rest)
+        values = (routed.parents.pose, routed.steps[0].coupling)
+        gradients = torch.autograd.grad(routed.parents.pose.float().sum(), mine.values())
+        results.append((*values, *gradients))
+    for half, wide in zip(*results, strict=True):
+        assert half.dtype == dtype
+        # Gradients of parents and of votes are rounded on their way.
+        torch.testing.assert_close(half.float(), wide, rtol=0.02, atol=0.02)
+    return results
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "kind", [DENSE, *(pytest.param(kind, marks=slow) for kind in NO_WINDOW[1:])]
+)
+def test_half_precision_is_summed_in_float32(kind, dtype, triton_device):
+    half, wide = assert_half_precision(kind, dtype, triton_device)
+    assert torch.equal(half[0], wide[0].to(dtype))
+
+
+def test_autocast_gives_the_dtype_and_nearly_the_numbers_of_the_plain_op():
+    found = small(DENSE, parameters=ALL)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        worst = largest_errors(
+            plain, triton.dynamic_routing, DENSE, found, keep="last", iterations=2
+        )
+    assert worst["values"] <= 0.05, worst
+
+
+def test_results_repeat_and_keep_changes_no_bit(monkeypatch):
+    tell(monkeypatch)
+    found = {name: x.requires_grad_() for name, x in small(DENSE, parameters=ALL).items()}
+    results = []
+    for keep in ("none", "last", "steps"):
+        rest = {"bias": found["bias"], "prior": found["prior"]}
+        routed = triton.dynamic_routing(map_of(DENSE, found), keep=keep, iterations=2, **rest)
+        assert len(routed.steps) == {"none": 0, "last": 1, "steps": 2}[keep]
+        gradients = torch.autograd.grad(routed.parents.pose.sum(), found.values())
+        results.append((routed.parents.pose, *gradients))
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["hinton", pytest.param("exp", marks=slow)])
+def test_zero_votes_and_huge_ones_are_finite(kind):
+    for scale in (0.0, 1e-20, 1e4):
+        found = {name: (x * scale).requires_grad_() for name, x in small(DENSE).items()}
+        routed = triton.dynamic_routing(
+            map_of(DENSE, found), keep="last", squash=kind, iterations=2
+        )
+        gradients = torch.autograd.grad(routed.parents.pose.sum(), found.values())
+        assert all(x.isfinite().all() for x in (routed.parents.pose, *gradients))
+
+
+@slow
+@TILES
+@pytest.mark.parametrize("name", ["pose", "weight", "bias", "prior"])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")], ids=str)
+@pytest.mark.filterwarnings("ignore:All-NaN slice encountered:RuntimeWarning")
+def test_what_is_not_finite_is_seen_where_the_plain_op_sees_it(name, bad, tile, monkeypatch):
+    tell(monkeypatch, tile)
+    found = small(DENSE, parameters=("bias", "prior"), lead=(17,))
+    found[name].view(-1)[3] = bad
+    results = []
+    for op in (lambda vm, **rest: plain(materialise(vm), **rest), triton.dynamic_routing):
+        mine = {key: x.clone().requires_grad_() for key, x in found.items()}
+        rest = {"bias": mine["bias"], "prior": mine["prior"], "keep": "last", "iterations": 2}
+        routed = op(map_of(DENSE, mine), **rest)
+        gradients = torch.autograd.grad(routed.parents.pose.sum(), mine.values())
+        results.append((routed.parents.pose, routed.steps[0].coupling, *gradients))
+    for theirs, ours in zip(*results, strict=True):
+        assert torch.equal(theirs.isfinite(), ours.isfinite())
+
+
+@pytest.mark.parametrize("tile", [WHOLE, TILED])
+def test_a_prior_of_minus_infinity_closes_a_way(tile, monkeypatch):
+    tell(monkeypatch, tile)
+    found = small(DENSE, parameters=("prior",))
+    found["prior"][:, 0] = found["prior"][:, 2] = -float("inf")
+    routed = triton.dynamic_routing(map_of(DENSE, found), prior=found["prior"], keep="last")
+    coupling = routed.steps[0].coupling
+    assert (coupling[..., 2] == 0).all()
+    torch.testing.assert_close(coupling.sum(-1), torch.ones(2, 6))
+
+
+def test_many_parents_are_gone_over_twice(monkeypatch):
+    found = small(DENSE)
+
+    def route():
+        triton.dynamic_routing(map_of(DENSE, found), iterations=2)
+
+    assert launches(route) == ["mix", "finish", "mix", "finish"]
+    tell(monkeypatch, TILED)
+    assert launches(route) == ["mix", "finish", "normalise", "mix", "finish"]
+
+
+def test_what_a_kernel_lacks_goes_the_fused_way():
+    dense = small(DENSE, parameters=ALL)
+    window = ("none", "vector", WINDOW)
+    huge = made(batch=1, n_in=1, n_out=1, d_in=128, d_out=128)
+
+    def route(kind, found, **options):
+        return lambda: triton.dynamic_routing(map_of(kind, found), iterations=1, **options)
+
+    assert launches(route(DENSE, dense, bias=torch.ones(1, 1, 4)))
+    for other in (
+        route(DENSE, {name: x.double() for name, x in dense.items()}),
+        route(window, leaves(window, dtype=torch.float32)),
+        route(DENSE, dense, bias=torch.ones(2, 5, 4)),
+        route(DENSE, dense, prior=torch.ones(2, 6, 5)),
+        route(DENSE, huge),
+        route(DENSE, {name: x.to("meta") for name, x in dense.items()}),
+    ):
+        assert not launches(other)
+    own = {"bias": torch.randn(2, 5, 4)}
+    results = (
+        op.dynamic_routing(map_of(DENSE, dense), **own).parents.pose for op in (triton, fused)
+    )
+    assert torch.equal(*results)
+
+
+def test_layers_choose_it():
+    layer = DenseCapsules(n_in=4, d_in=4, n_out=3, d_out=4, routing=DynamicRouting(iterations=1))
+    children = Capsules(torch.randn(2, 4, 4))
+    use_backend(layer, "triton")
+    assert launches(lambda: layer(children)) == ["mix", "finish"]
+    large = DenseCapsules(n_in=512, d_in=4, n_out=16, d_out=16)
+    assert not launches(lambda: large(Capsules(torch.randn(16, 512, 4))))
+
+
+def test_sizes_can_be_asked_without_computing():
+    with torch._subclasses.FakeTensorMode():
+        pose, weight = torch.empty(2, 6, 3), torch.empty(6, 5, 4, 3)
+        routed = triton.dynamic_routing(VoteMap(Capsules(pose), weight), keep="last")
+        assert routed.parents.pose.shape == (2, 5, 4)
+        assert routed.steps[0].coupling.shape == (2, 6, 5)
+
+
+@pytest.mark.parametrize(("tile", "again"), [(WHOLE, 0), (TILED, 1)], ids=["whole", "tiled"])
+def test_flops_are_counted(tile, again, monkeypatch):
+    tell(monkeypatch, tile)
+    batch, n_in, n_out, d_in, d_out = 2, 3, 5, 8, 4
+    found = made(batch=batch, n_in=n_in, n_out=n_out, d_in=d_in, d_out=d_out)
+    found = {name: x.requires_grad_() for name, x in found.items()}
+    agreement = 2 * batch * n_in * n_out * d_out
+    with torch.utils.flop_counter.FlopCounterMode(display=False) as counter:
+        parents = triton.dynamic_routing(map_of(DENSE, found), iterations=2).parents.pose
+        # Votes twice; one iteration with an agreement and a sum.
+        forward = 2 * agreement * d_in + 2 * agreement + again * agreement * (d_in + 1)
+        assert counter.get_total_flops() == forward
+        parents.sum().backward()
+    assert counter.get_total_flops() > 2 * forward
+
+
+POSE, WEIGHT = torch.zeros(2, 12, 3), torch.zeros(12, 5, 4, 3)
+VOTES = VoteMap(Capsules(POSE), WEIGHT)
+
+
+@pytest.mark.parametrize(
+    ("vote_map", "options"),
+    [
+        (VOTES._replace(weight=WEIGHT[1:]), {}),
+        (VOTES._replace(weight=WEIGHT[:, :0]), {}),
+        (VOTES, {"iterations": 0}),
+        (VOTES, {"squash": "expo"}),
+        (VOTES, {"detach": "vote"}),
+        (VOTES, {"keep": "step"}),
+        (VOTES, {"prior": torch.zeros(5, 12)}),
+        (VOTES, {"bias": torch.zeros(4, 5)}),
+    ],
+)
+def test_errors_are_those_of_the_plain_op(vote_map, options):
+    with pytest.raises(TorchcapsError) as expected:
+        plain(materialise(vote_map), **options)
+    with pytest.raises(TorchcapsError, match=f"^{re.escape(str(expected.value))}$"):
+        triton.dynamic_routing(vote_map, **options)
+
+
+def test_gradients_of_gradients_are_refused():
+    found = {name: x.requires_grad_() for name, x in small(DENSE).items()}
+    parents = triton.dynamic_routing(map_of(DENSE, found), iterations=1).parents.pose
+    (gradient,) = torch.autograd.grad(parents.sum(), found["pose"], create_graph=True)
+    with pytest.raises(
+        TorchcapsError,
+        match=r"^a Triton routing gives gradients, but no gradients of gradients; where these are "
+        r"needed, as by create_graph=True, route ops\.materialise\(vote_map\) with the plain op\.$",
+    ):
+        gradient.sum().backward()
+
+
+def route(pose, weight, bias):
+    found = {"pose": pose, "weight": weight}
+    routed = triton.dynamic_routing(map_of(DENSE, found), bias=bias, keep="last", iterations=2)
+    return routed.parents.pose, routed.steps[0].coupling
+
+
+def test_compiles_as_one_graph_for_any_batch():
+    compiled = torch.compile(route, fullgraph=True, backend="aot_eager")
+    for batch in (2, 3):
+        mine = [
+            x.requires_grad_() for x in small(DENSE, lead=(batch,), parameters=("bias",)).values()
+        ]
+        assert launches(lambda mine=mine: compiled(*mine))
+        results = []
+        for each in (route, compiled):
+            pose, coupling = each(*mine)
+            total = (pose + coupling.square().sum()).sum()
+            results.append((pose, coupling, *torch.autograd.grad(total, mine)))
+        for a, b in zip(*results, strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
+
+
+def test_exports():
+    class Layer(torch.nn.Module):
+        def forward(self, pose, weight):
+            vote_map = map_of(DENSE, {"pose": pose, "weight": weight})
+            return triton.dynamic_routing(vote_map, iterations=1).parents.pose
+
+    found = tuple(small(DENSE).values())
+    exported = torch.export.export(Layer(), found)
+    assert torch.equal(exported.module()(*found), Layer()(*found))
+
+
+@slow
+@pytest.mark.parametrize("architecture", [80, 90])
+def test_gpus_that_are_not_here_would_take_the_kernels(architecture):
+    """The interpreter runs what no compiler takes, and says nothing about registers."""
+    script = Path(__file__).with_name("compile_ahead.py")
+    done = subprocess.run(
+        [sys.executable, str(script), str(architecture)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    compiled = [line.split() for line in done.stdout.splitlines()]
+    names = {"mix", "normalise", "differentiate", "finish", "agree", "unsquash"}
+    assert {name for name, _ in compiled} == names
+    assert max(int(spilled) for _, spilled in compiled) <= 256, done.stdout
+
+
+@pytest.mark.gpu
+@EVERY_OPTION
+@pytest.mark.parametrize(("parameters", "keep"), [((), "steps"), (ALL, "none"), (ALL, "steps")])
+@pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
+def test_the_law_on_a_gpu(kind, parameters, keep, options, triton_device):
+    found = leaves(kind, dtype=torch.float32, parameters=parameters)
+    found = {name: x * 0.5 for name, x in found.items()}
+    assert_law(kind, found, triton_device, keep=keep, **options)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("detach", ["none", "votes"])
+@pytest.mark.parametrize(
+    "sizes",
+    [*SIZES, (128, 1152, 10, 8, 16), (6, 300, 200, 8, 16), (4, 64, 32, 16, 64), (70, 40, 9, 4, 4)],
+    ids=str,
+)
+def test_sizes_on_a_gpu(sizes, detach, triton_device):
+    assert_size(sizes, detach, triton_device)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
+def test_half_precision_on_a_gpu(kind, dtype, triton_device):
+    assert_half_precision(kind, dtype, triton_device)
