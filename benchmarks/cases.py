@@ -16,7 +16,8 @@ from torch import Tensor, nn
 import torchcaps
 from torchcaps.layers import DenseCapsules, DynamicRouting
 from torchcaps.layers import use_backend as tell_layers
-from torchcaps.ops import native
+from torchcaps.layers.routing import Backend
+from torchcaps.ops import native, triton
 from torchcaps.ops.routing import Detach
 from torchcaps.types import Capsules
 
@@ -51,6 +52,7 @@ class Case:
     n_classes: int = 10
     loss: Literal["margin", "cross_entropy", "spread"] = "margin"
     dtype: Literal["float32", "bfloat16"] = "float32"
+    device: Literal["cpu", "cuda"] = "cpu"
     # What elementwise formulas cost in one forward pass, per image: no counter sees them.
     elementwise: float = 0.0
 
@@ -72,18 +74,25 @@ CONTESTANTS = {
         Contestant("ours-plain", backend="plain"),
         Contestant("ours-fused", backend="fused"),
         Contestant("ours-native", backend="native"),
+        Contestant("ours-triton", backend="triton"),
     )
 }
 
 
 # What torchcaps can choose between today. A new backend is named here and told in use_backend.
-BACKENDS = frozenset({"plain", "fused", "native"})
+BACKENDS = frozenset({"plain", "fused", "native", "triton"})
 
 
-def absent(contestant: Contestant) -> str | None:
+def absent(contestant: Contestant, device: str = "cpu") -> str | None:
     """Why a contestant cannot take part, or None."""
+    if contestant.backend == "native" and device == "cuda":
+        return "native kernels are for processors"
     if contestant.backend == "native" and not native.available():
         return "native kernels need a C++ compiler"
+    if contestant.backend == "triton" and device != "cuda":
+        return "Triton kernels need a GPU, and --device cuda"
+    if contestant.backend == "triton" and not triton.available():
+        return 'Triton is not installed (pip install "torchcaps[triton]"), or finds no GPU'
     if contestant.backend is None or contestant.backend in BACKENDS:
         return None
     return f"this torchcaps has no backend {contestant.backend!r}"
@@ -97,10 +106,12 @@ def environment(contestant: Contestant) -> dict[str, str]:
 def use_backend(module: nn.Module, backend: str) -> None:
     """The one place where our contestants choose how to compute: every capsule layer is told here,
     before anything runs. "native" is what users get: a fused form where there is one and it pays,
-    by a kernel where there is one. "fused" is the same where no kernel runs, see `environment`."""
+    by a kernel where there is one. "fused" is the same where no kernel runs, see `environment`.
+    Triton's kernels are asked for by name."""
     if backend not in BACKENDS:
         raise ValueError(f"no capsule layer of {type(module).__name__} knows backend {backend!r}.")
-    tell_layers(module, "plain" if backend == "plain" else "auto")
+    told: dict[str, Backend] = {"plain": "plain", "triton": "triton"}
+    tell_layers(module, told.get(backend, "auto"))
 
 
 class OurOp(nn.Module):
@@ -178,14 +189,14 @@ class Subject:
 
     def __init__(self, case: Case, module: nn.Module, *, compiled: bool, fused_adam: bool):
         self.case = case
-        self.module = module.train(case.task != "infer")
+        self.module = module.train(case.task != "infer").to(case.device)
         self.run = torch.compile(module) if compiled else module
         if case.task != "op":
-            self.image = torch.rand(case.batch, *case.image)
-            self.target = torch.randint(case.n_classes, (case.batch,))
+            self.image = torch.rand(case.batch, *case.image).to(case.device)
+            self.target = torch.randint(case.n_classes, (case.batch,)).to(case.device)
         else:
             like = (case.batch, case.size["n_out"], case.size.get("d_out", 16))
-            self.upstream = torch.randn(like)
+            self.upstream = torch.randn(like).to(case.device)
         self.optimiser = None
         if case.task == "train":
             self.optimiser = torch.optim.Adam(module.parameters(), lr=1e-3, fused=fused_adam)
@@ -206,7 +217,8 @@ class Subject:
         return made
 
     def outputs(self) -> Outputs:
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.case.dtype == "bfloat16"):
+        is_half = self.case.dtype == "bfloat16"
+        with torch.autocast(self.case.device, torch.bfloat16, enabled=is_half):
             if self.case.task == "op":
                 return self.run(), None
             if self.case.task == "infer":
@@ -321,6 +333,9 @@ def _all_cases() -> dict[str, Case]:
         Case(f"{name}-{kind}", "op", 128, "dynamic_op", opponent={"detach": detach}, size=size)
         for name, size in (("dynamic", standard), ("dynamic-heavy", heavy))
         for kind, detach in (("detach", True), ("full", False))
+    ]
+    cases += [
+        dataclasses.replace(case, name=f"{case.name}-bf16", dtype="bfloat16") for case in cases[:2]
     ]
     networks = _networks()
     sizes = {"inverted-simple": (32, 128), "inverted-resnet": (32,)}

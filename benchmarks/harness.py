@@ -6,6 +6,7 @@ check   every contestant against the opponent in float64, values and gradients o
         that is more: some formulas round badly, whoever computes them. Red refuses the timing.
 clock   steps after a warm-up: wall and CPU time, the peak of resident memory over what the imports
         take (for an op: over its inputs too), and the rate of a 1×1 convolution, the GEMM peak.
+        On a GPU: the peak of what PyTorch allocates there, and float32 without TensorFloat-32.
 
 Rounds interleave contestants, so that a busy minute hits all of them. RLIMIT_AS guards the machine:
 what does not fit is a result, "out of memory". Linux only, since memory is read from /proc.
@@ -72,7 +73,7 @@ def measure(
 ) -> list[Result]:
     """A row for every environment and contestant that can take part."""
     launch = launch or in_a_process
-    present = [each for each in contestants if absent(each) is None]
+    present = [each for each in contestants if absent(each, case.device) is None]
     checks = {each.name: _check(case, each, settings, launch) for each in present}
     red = [name for name, check in checks.items() if _is_red(check)]
     if red:
@@ -301,35 +302,52 @@ def _gflop(case: Case, contestant: Contestant) -> float:
 
 
 def clock(case: Case, contestant: Contestant, seconds: float) -> Result:
-    after_imports = memory_mb("VmRSS")
+    after_imports = _held_mb(case)
     subject = build(case, contestant)
-    before = memory_mb("VmRSS") if case.task == "op" else after_imports
+    before = _held_mb(case) if case.task == "op" else after_imports
     load = os.getloadavg()[0]
     for _ in range(2 if contestant.compiled else 1):
         subject.step()
+    _wait(case)
     wall: list[float] = []
     cpu: list[float] = []
     while len(wall) < 2 or sum(wall) < 1e3 * seconds:
         started, worked = time.perf_counter(), time.process_time()
         subject.step()
+        _wait(case)
         cpu.append(1e3 * (time.process_time() - worked))
         wall.append(1e3 * (time.perf_counter() - started))
-    peak = memory_mb("VmHWM") - before
-    rate = gemm_gflops(torch.bfloat16 if case.dtype == "bfloat16" else torch.float32)
+    peak = _held_mb(case, at_most=True) - before
+    rate = gemm_gflops(case)
     return {"ms": wall, "cpu_ms": cpu, "peak_mb": peak, "gemm_gflops": rate, "load": load}
 
 
-def gemm_gflops(dtype: torch.dtype) -> float:
+def _wait(case: Case) -> None:
+    """For what was only started."""
+    if case.device == "cuda":
+        torch.cuda.synchronize()
+
+
+def _held_mb(case: Case, *, at_most: bool = False) -> float:
+    if case.device == "cuda":
+        held = torch.cuda.max_memory_allocated if at_most else torch.cuda.memory_allocated
+        return held() / 2**20
+    return memory_mb("VmHWM" if at_most else "VmRSS")
+
+
+def gemm_gflops(case: Case) -> float:
     """The best rate of a 1×1 convolution: a GEMM by the library that convolutions use."""
-    channels, side, batch = 512, 32, 8
-    maps = torch.randn(batch, channels, side, side, dtype=dtype)
-    weight = torch.randn(channels, channels, 1, 1, dtype=dtype)
+    channels, side, batch = (512, 32, 8) if case.device == "cpu" else (2048, 32, 32)
+    like = torch.zeros((), dtype=getattr(torch, case.dtype), device=case.device)
+    maps = torch.randn(batch, channels, side, side).to(like)
+    weight = torch.randn(channels, channels, 1, 1).to(like)
     work = 2 * batch * side**2 * channels**2
     rates = []
     with torch.no_grad():
         for _ in range(10):
             started = time.perf_counter()
             torch.nn.functional.conv2d(maps, weight)
+            _wait(case)
             rates.append(work / (time.perf_counter() - started) / 1e9)
     return max(rates)
 
@@ -353,8 +371,11 @@ def main() -> None:
     told = task["case"]
     case = Case(**told | {"image": tuple(told["image"])})
     contestant = CONTESTANTS[task["contestant"]]
-    limit = int(settings.guard_gb * 1e9)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    if case.device == "cuda":
+        torch.backends.cudnn.allow_tf32 = False
+    else:  # a GPU's driver reserves more addresses than there is memory
+        limit = int(settings.guard_gb * 1e9)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     if case.task == "train" or contestant.compiled:
         # Optimisers load it at their first step; it is an import, not what a step needs.
         importlib.import_module("torch._dynamo")

@@ -60,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--cases", nargs="+", default=["*"], help="names or patterns")
     made.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=[*CONTESTANTS])
+    made.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     made.add_argument("--env", nargs="+", choices=ENVIRONMENTS, default=[*ENVIRONMENTS])
     made.add_argument("--rounds", type=int, default=default.rounds)
     made.add_argument("--seconds", type=float, default=default.seconds, help="a process times")
@@ -80,7 +81,7 @@ def main() -> None:
         print("\n".join(case.name for case in cases))
         return
     contestants = [CONTESTANTS[name] for name in given.contestants]
-    missing = {each.name: why for each in contestants if (why := absent(each))}
+    missing = {each.name: why for each in contestants if (why := absent(each, given.device))}
     for name, why in missing.items():
         print(f"{name}: absent, {why}")
     load = os.getloadavg()[0]
@@ -96,7 +97,7 @@ def main() -> None:
     )
     rows: list[dict[str, Any]] = []
     for case in cases:
-        sized = tiny(case) if given.tiny else case
+        sized = dataclasses.replace(tiny(case) if given.tiny else case, device=given.device)
         rows += measure(sized, contestants, given.env, settings, tell=_tell)
         # After every case: hours are not lost with the last of them.
         record = record_of(of_peak(rows), settings, missing, is_tiny=given.tiny)
