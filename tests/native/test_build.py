@@ -50,7 +50,7 @@ def cache(tmp_path, monkeypatch, caplog):
     for name in ("TORCHCAPS_NATIVE", "CXX"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "source.cpp").write_text(SOURCE % 7)
-    monkeypatch.setattr(build, "SOURCE", tmp_path / "source.cpp")
+    monkeypatch.setattr(build, "FOLDER", tmp_path)
     forget(monkeypatch)
     caplog.set_level(logging.INFO, logger="torchcaps")
     return tmp_path / "cache" / "native"
@@ -93,14 +93,16 @@ def test_the_key_is_of_all_that_a_library_depends_on(real, cache, monkeypatch):
     keys.append(build._key(command))
     monkeypatch.setattr(build.torch, "__version__", "0.0")
     keys.append(build._key(command))
-    build.SOURCE.write_text(SOURCE % 8)
+    (build.FOLDER / "source.cpp").write_text(SOURCE % 8)
     keys.append(build._key(command))
-    assert len(set(keys)) == len(keys) == 5
+    (build.FOLDER / "header.hpp").write_text("")
+    keys.append(build._key(command))
+    assert len(set(keys)) == len(keys) == 6
 
 
 def test_a_new_source_is_built_beside_the_old(real, cache, monkeypatch):
     assert answer() == 7
-    build.SOURCE.write_text(SOURCE % 8)
+    (build.FOLDER / "source.cpp").write_text(SOURCE % 8)
     forget(monkeypatch)
     assert answer() == 8
     assert len(libraries(cache)) == 2
@@ -210,7 +212,7 @@ def test_a_compiler_that_nobody_can_read(cache, monkeypatch, caplog):
 
 
 def test_a_compiler_that_fails(real, cache, caplog):
-    build.SOURCE.write_text("this is no C++")
+    (build.FOLDER / "source.cpp").write_text("this is no C++")
     assert build.library() is None
     (line,) = caplog.messages
     assert line.startswith(f"{WHY}{real} failed: ")

@@ -129,7 +129,7 @@ def _dynamic_backward(
     return Cost(flops, _held(size, needs[0], tiles))
 
 
-def _moments(weight: Tensor, before: Tensor | None, *made_of: Any) -> Cost:
+def _moments(weight: Tensor, *made_of: Any) -> Cost:
     size = _sizes_of(made_of)
     return Cost(2 * size.products, size.children + 3 * size.tile + size.seen + 4 * size.parents)
 
@@ -138,15 +138,15 @@ def _moments_backward(
     of_mean: Tensor | None,
     of_variance: Tensor | None,
     means: Tensor,
+    rests: Tensor,
     weight: Tensor,
-    before: Tensor | None,
     *arguments: Any,
 ) -> Cost:
     *made_of, needs = arguments
-    size, damped = _sizes_of(made_of), 0 if before is None else 4 * means.nbytes
+    size = _sizes_of(made_of)
     tiles = 6 * size.tile + 2 * size.seen + 4 * size.parents
-    products = size.products * (1 + needs[2] + needs[3])
-    return Cost(products, _held(size, needs[2], tiles) + damped)
+    products = size.products * (1 + needs[1] + needs[2])
+    return Cost(products, _held(size, needs[1], tiles))
 
 
 def _distances(mean: Tensor, variance: Tensor, *made_of: Any) -> Cost:
@@ -256,7 +256,7 @@ def _attended_backward(
 
 def _sizes_of(made_of: Sequence[Any]) -> _Sizes:
     """Of the arguments that EM and inverted routing share."""
-    pose, weight, _, _, sharing, kind, window, dtype = made_of
+    pose, weight, *_, sharing, kind, window, dtype = made_of
     return _sizes(pose, weight, sharing, kind, window, dtype)
 
 

@@ -1,22 +1,28 @@
 """EM routing from a vote map: the votes are made tile by tile, in both passes, never stored.
 
 The algorithm, its papers, its options and its ambiguities are those of `ops.em_routing`. Votes are
-met in two places alone, with weights w_ij of the mean that sum to one over children:
+met in two steps alone: parents are fitted to them, with weights that sum to one over children, and
+children are assigned to parents by them.
 
-μ_j = Σ_i w_ij V_ij,   σ_j² = Σ_i w_ij (V_ij − μ_j)²        two passes: exact where σ is small
-z_ij = Σ_h (V_ij^h − μ_j^h)² / (σ_j^h)²
+w_ij ∝ r_ij a_i,   m_j = Σ_i r_ij a_i,   μ_j = Σ_i w_ij V_ij,   σ_j² = Σ_i w_ij (V_ij − μ_j)²
+r_ij ∝ exp(ℓ_j − ½ z_ij),   z_ij = Σ_h (V_ij^h − μ_j^h)² / (σ_j^h)²,   ℓ_j = ln a_j − Σ_h ln σ_j^h
 
-All else is about couplings or parents, and differentiated as in the plain op. Backwards, with
-e_ij = V_ij − μ_j, from α_j and ν_j, the gradients of μ_j and σ_j², and κ_ij, that of z_ij,
+The sum over children is done twice: exact where σ is small. All else is about parents, or about
+slots: r sums to one over the parents of a window, and where windows share a child, that window's
+part in it is a factor s_i, which joins a_i.
+
+A vote bias shifts a parent and nothing else, so votes are made without it. A damped mean is moved
+after the fit, and the variance about it is larger by the square of the move.
+
+Backwards, with e_ij = V_ij − μ_j, from α_j and ν_j, the gradients of μ_j and σ_j², and κ_ij, that
+of z_ij,
 
     ∂w_ij = ⟨e_ij, α_j + ν_j e_ij⟩,   ∂V_ij = w_ij (α_j + 2 ν_j e_ij)        of the moments
     ∂V_ij = 2 κ_ij e_ij / σ_j²,   ∂μ_j = −Σ_i ∂V_ij,   ∂σ_j² = −Σ_i κ_ij (e_ij / σ_j²)²
 
 A number of a parent, the same for all children, is left out of ∂w: along weights that sum to one it
-is no gradient. A damped mean, μ = (1 − η) Σ_i w_ij V_ij + η μ_before, adds to α_j what σ_j² owes to
-it, −2 ν_j Σ_i w_ij e_ij = −2 ν_j (μ_j − μ_before) η / (1 − η).
-
-A bias is in every vote: its gradient is that of a shift of all of them, and needs no votes.
+is no gradient. δ_j = Σ_i w_ij e_ij is zero but for the rounding of μ_j, and σ_j may be as small: so
+α_j owes −2 ν_j δ_j to σ_j², and an error that all e_ij share leaves no trace.
 
 Departures: half precision votes are not rounded before they are routed, as a vote tensor is; they
 are made in float32, and only parents and couplings are rounded.
@@ -27,8 +33,8 @@ iteration. No gradient of the gradient.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, get_args
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, get_args
 
 import torch
 from torch import Tensor
@@ -85,6 +91,69 @@ def em_routing(
     >>> em_routing(vote_map, beta_a=beta, beta_u=beta).parents.pose.shape
     torch.Size([5, 16])
     """
+    return route(
+        Tiled,
+        vote_map,
+        beta_a=beta_a,
+        beta_u=beta_u,
+        iterations=iterations,
+        variant=variant,
+        compete=compete,
+        child_id=child_id,
+        lambda_=lambda_,
+        variance_floor=variance_floor,
+        keep=keep,
+    )
+
+
+class MadeOf(NamedTuple):
+    """What votes are made of, but for their bias, as operators of the dispatcher take it."""
+
+    pose: Tensor
+    matrices: Tensor
+    coordinates: Tensor | None
+    sharing: str
+    kind: str
+    window: list[int]
+    dtype: torch.dtype
+
+
+class Steps(Protocol):
+    """The two steps that meet votes. Numbers of slots are [b, p, i], of parents [b, p, j]; how
+    couplings lie is known here alone."""
+
+    def __init__(self, made_of: MadeOf) -> None: ...
+
+    def fit(self, log_r: Tensor | None, log_a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """m, μ and σ² from ln r, none for r = 1, and ln a."""
+        ...
+
+    def assign(
+        self, likely: Tensor, mean: Tensor, variance: Tensor, wants_seen: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """ln r, and the logarithm of what it was divided by."""
+        ...
+
+    def laid_out(self, log_r: Tensor) -> Tensor:
+        """Couplings as [b, p, i, j]."""
+        ...
+
+
+def route(
+    kind: type[Steps],
+    vote_map: VoteMap,
+    *,
+    beta_a: Tensor,
+    beta_u: Tensor,
+    iterations: int = 3,
+    variant: EMVariant = "paper",
+    compete: Compete = "window",
+    child_id: Tensor | None = None,
+    lambda_: float = 0.01,
+    variance_floor: float | None = None,
+    keep: Keep = "none",
+) -> Routed:
+    """`em_routing`, whoever does the two steps."""
     votes = vote_like(vote_map)
     check_votes(votes)
     check_iterations(iterations)
@@ -103,118 +172,136 @@ def em_routing(
     # Of one number: `votes` stands for more than there is memory.
     wide = widen(votes.new_empty(()))
     n_batch, n_windows = (math.prod(lead[:-1]), lead[-1]) if window else (math.prod(lead), 1)
-    bias, coordinates = vote_map.bias, vote_map.coordinates
-    made_of = (
-        vote_map.children.pose,
-        vote_map.weight,
-        None if bias is None else bias.to(wide.dtype).expand(n_out, d),
-        None if coordinates is None else coordinates.to(wide.dtype).expand(n_in, d),
-        vote_map.sharing,
-        vote_map.pose,
-        [] if window is None else [*window.child_grid, *window.kernel, *window.stride],
-        wide.dtype,
+    coordinates = vote_map.coordinates
+    bias = wide.new_zeros(()) if vote_map.bias is None else vote_map.bias.to(wide.dtype)
+    meet = kind(
+        MadeOf(
+            vote_map.children.pose,
+            vote_map.weight,
+            None if coordinates is None else coordinates.to(wide.dtype).expand(n_in, d),
+            vote_map.sharing,
+            vote_map.pose,
+            [] if window is None else [*window.child_grid, *window.kernel, *window.stride],
+            wide.dtype,
+        )
     )
     child_id = None if child_id is None else _counted(child_id)
-    normalise = _over_parents if child_id is None else _by_child(child_id)
+    share_out = None if child_id is None else _over_windows(child_id)
     steps = []
     with without_autocast(votes):
         a_in = widen(activation).to(wide.dtype).clamp_min(LEAST_ACTIVATION)
-        a_in = a_in.reshape(n_batch, n_windows, n_in).permute(2, 1, 0).unsqueeze(1)  # [i, 1, p, b]
-        log_a_in = a_in.log()
+        log_a_in = a_in.log().reshape(n_batch, n_windows, n_in)
         beta_a, beta_u = beta_a.to(wide.dtype), beta_u.to(wide.dtype)
-        couplings = (n_in, n_out, n_windows, n_batch)
-        log_r = _first(wide, n_out, child_id, variant).log()  # [i, j, p, b], or 1 for an axis
-        is_damped = variant == "official"
-        before = wide.new_zeros(n_batch, n_windows, n_out, d) if is_damped else None
+        log_r, log_share = None, _first(wide, n_out, child_id, variant)
+        before = -bias
         for t in range(1, iterations + 1):
-            weight = (log_r + log_a_in).softmax(0).expand(couplings)
-            mass = (log_r.exp() * a_in).sum(0).expand(couplings[1:]).permute(2, 1, 0)  # [b, p, j]
-            mean, variance = _moments(weight, before, *made_of)  # [b, p, j, d]
-            before = mean if is_damped else None
+            mass, mean, variance = meet.fit(log_r, log_a_in + log_share)
+            if variant == "official":
+                move = DAMPING * (before - mean)
+                mean, variance = mean + move, variance + move.square()
+                before = mean
             variance = variance + floor
             cost = _cost(variance, mass, beta_u, variant, n_in / n_out)
             reward = -5000 * beta_a if variant == "official" else beta_a
             logit = lambda_ * (1 - ANNEALING**t) * (reward - cost)
-            parents = Capsules(mean.view(*lead, n_out, d), logit.sigmoid().view(*lead, n_out))
+            pose, activation = mean + bias, logit.sigmoid()
+            parents = Capsules(pose.view(*lead, n_out, d), activation.view(*lead, n_out))
             parents = Capsules(*(x.to(votes.dtype) for x in parents if x is not None))
             if keep == "steps" or (keep == "last" and t == iterations):
-                r = log_r.exp().expand(couplings).permute(3, 2, 0, 1)
-                steps.append(Step(None, r.reshape(*lead, n_in, n_out).to(votes.dtype), parents))
+                log_rs = log_share.unsqueeze(-1)
+                log_rs = log_rs if log_r is None else meet.laid_out(log_r) + log_rs
+                r = log_rs.exp().to(votes.dtype).expand(n_batch, n_windows, n_in, n_out)
+                steps.append(Step(None, r.reshape(*lead, n_in, n_out), parents))
             if t < iterations:
                 log_a = torch.nn.functional.logsigmoid(logit)
-                likely = (log_a - variance.log().sum(-1) / 2).permute(2, 1, 0)  # [j, p, b]
-                log_r = normalise(likely - _distances(mean, variance, *made_of) / 2)
+                likely = log_a - variance.log().sum(-1) / 2
+                log_r, seen = meet.assign(likely, mean, variance, share_out is not None)
+                log_share = wide.new_zeros(())
+                if share_out is not None and seen is not None:
+                    log_share = share_out(seen.unsqueeze(-1)).squeeze(-1)
     return Routed(parents, tuple(steps))
 
 
 def _first(wide: Tensor, n_out: int, child_id: Tensor | None, variant: EMVariant) -> Tensor:
-    """The couplings before anything is known, [1, 1, 1, 1] or [i, 1, p, 1]."""
-    first = wide.new_full((1, 1, 1, 1), 1 / n_out)
+    """The logarithms of couplings before anything is known, of one number or [p, i]."""
+    first = wide.new_full((), 1 / n_out)
     if child_id is None or variant == "official":
-        return first
+        return first.log()
     flat = child_id.flatten()
     ones = wide.new_ones(len(flat))
-    windows = torch.zeros_like(ones).scatter_add(0, flat, ones)[child_id]  # [p, i]: that see it
-    return first / windows.t().unsqueeze(1).unsqueeze(-1)
+    windows = torch.zeros_like(ones).scatter_add(0, flat, ones)[child_id]  # that see it
+    return (first / windows).log()
 
 
-def _over_parents(logits: Tensor) -> Tensor:
-    return logits.log_softmax(1)
+class Tiled:
+    """The steps from tiles of votes. Couplings are [i, j, p, b]."""
 
+    def __init__(self, made_of: MadeOf):
+        self.made_of = made_of
 
-def _by_child(child_id: Tensor) -> Callable[[Tensor], Tensor]:
-    """As `_over_windows`, of [i, j, p, b]."""
-    normalise = _over_windows(child_id)
-    return lambda logits: normalise(logits.permute(3, 2, 0, 1)).permute(2, 3, 1, 0)
+    def fit(self, log_r: Tensor | None, log_a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        made_of = self.made_of
+        log_a = log_a.permute(2, 1, 0).unsqueeze(1)
+        n_in, _, n_windows, n_batch = log_a.shape
+        joint = log_a if log_r is None else log_r + log_a
+        weight = joint.softmax(0).expand(n_in, made_of.matrices.shape[-3], n_windows, n_batch)
+        mass = joint.exp().sum(0).expand(weight.shape[1:]).permute(2, 1, 0)
+        mean, variance, _ = _moments(weight, *made_of)
+        return mass, mean, variance
+
+    def assign(
+        self, likely: Tensor, mean: Tensor, variance: Tensor, wants_seen: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        logits = likely.permute(2, 1, 0) - _distances(mean, variance, *self.made_of) / 2
+        seen = logits.logsumexp(1).permute(2, 1, 0) if wants_seen else None
+        return logits.log_softmax(1), seen
+
+    def laid_out(self, log_r: Tensor) -> Tensor:
+        return log_r.permute(3, 2, 0, 1)
 
 
 def _moments_kernel(
     weight: Tensor,
-    before: Tensor | None,
     pose: Tensor,
     matrices: Tensor,
-    bias: Tensor | None,
     coordinates: Tensor | None,
     sharing: str,
     kind: str,
     window: Sequence[int],
     dtype: torch.dtype,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Mean and variance [b, p, j, d] of votes of such weights [i, j, p, b], which sum to one over
-    children. With a mean `before` the mean is damped."""
-    vote_map = _vote_map(pose, matrices, bias, coordinates, sharing, kind, window)
+    children, and what is left of the mean about itself."""
+    vote_map = _vote_map(pose, matrices, None, coordinates, sharing, kind, window)
     with without_autocast(pose):
         votes = TiledVotes(vote_map, dtype)
         means = pose.new_empty(
             (votes.n_batch, votes.n_windows, votes.n_out, votes.d_out), dtype=dtype
         )
-        variances = torch.empty_like(means)
+        variances, rests = torch.empty_like(means), torch.empty_like(means)
         for lanes in votes.lanes():
-            mean, variance = votes.parents(lanes), votes.parents(lanes)
+            mean, variance, rest = (votes.parents(lanes) for _ in range(3))
             for tile in votes.tiles(lanes):
                 v = votes.votes(tile, votes.seen(tile))  # [t, j, d, p, b]
                 mean += v.mul_(_part(votes, weight, tile).unsqueeze(2)).sum((0, 3))
-            if before is not None:
-                old = votes.to_lanes(before.transpose(0, 1)[lanes])
-                mean = (1 - DAMPING) * mean + DAMPING * old
             for tile in votes.tiles(lanes):
                 e = votes.votes(tile, votes.seen(tile)).sub_(mean.unsqueeze(-2))
-                e = e.square_().mul_(_part(votes, weight, tile).unsqueeze(2))
-                variance += e.sum((0, 3))
-            means.transpose(0, 1)[lanes] = votes.from_lanes(mean, lanes)
-            variances.transpose(0, 1)[lanes] = votes.from_lanes(variance, lanes)
-    return means, variances
+                part = e * _part(votes, weight, tile).unsqueeze(2)
+                rest += part.sum((0, 3))
+                variance += part.mul_(e).sum((0, 3))
+            for found, all_of_it in ((mean, means), (variance, variances), (rest, rests)):
+                all_of_it.transpose(0, 1)[lanes] = votes.from_lanes(found, lanes)
+    return means, variances, rests
 
 
 def _moments_backward_kernel(
     of_mean: Tensor | None,
     of_variance: Tensor | None,
     means: Tensor,
+    rests: Tensor,
     weight: Tensor,
-    before: Tensor | None,
     pose: Tensor,
     matrices: Tensor,
-    bias: Tensor | None,
     coordinates: Tensor | None,
     sharing: str,
     kind: str,
@@ -222,20 +309,14 @@ def _moments_backward_kernel(
     dtype: torch.dtype,
     needs: Sequence[bool],
 ) -> list[Tensor]:
-    """Gradients of the six tensors, empty where there is no need."""
-    vote_map = _vote_map(pose, matrices, bias, coordinates, sharing, kind, window)
+    """Gradients of the four tensors, empty where there is no need."""
+    vote_map = _vote_map(pose, matrices, None, coordinates, sharing, kind, window)
     of_mean = torch.zeros_like(means) if of_mean is None else of_mean
     of_variance = torch.zeros_like(means) if of_variance is None else of_variance
-    of_before = None
+    of_mean = of_mean - 2 * of_variance * rests
     with without_autocast(pose):
-        of_votes_in_all = of_mean  # Σ_i ∂V_ij
-        if before is not None:
-            owed = 2 * DAMPING / (1 - DAMPING) * of_variance * (means - before)
-            of_mean = of_mean - owed
-            of_before, of_mean = DAMPING * of_mean, (1 - DAMPING) * of_mean
-            of_votes_in_all = of_mean + owed
         votes = TiledVotes(vote_map, dtype)
-        found = VoteGradients(votes, needs[2], needs[3], False, needs[5])
+        found = VoteGradients(votes, needs[1], needs[2], False, needs[3])
         of_weight = means.new_empty(weight.shape) if needs[0] else None
         for lanes in votes.lanes():
             mean, of_m, of_v = (
@@ -252,10 +333,8 @@ def _moments_backward_kernel(
                 if found.any:
                     of_votes = both.add_(slope).mul_(_part(votes, weight, tile).unsqueeze(2))
                     found.add(tile, seen, of_votes)
-        of_map = found.of(vote_map)
-        of_map[2] = of_votes_in_all.sum((0, 1)) if needs[4] else None
-        gradients = [of_weight, of_before if needs[1] else None, *of_map]
-    return [pose.new_empty(0) if x is None else x for x in gradients]
+        of_pose, of_matrices, _, of_coordinates = found.of(vote_map)
+    return _given(pose, [of_weight, of_pose, of_matrices, of_coordinates])
 
 
 def _distances_kernel(
@@ -263,7 +342,6 @@ def _distances_kernel(
     variance: Tensor,
     pose: Tensor,
     matrices: Tensor,
-    bias: Tensor | None,
     coordinates: Tensor | None,
     sharing: str,
     kind: str,
@@ -271,7 +349,7 @@ def _distances_kernel(
     dtype: torch.dtype,
 ) -> Tensor:
     """Σ_h (V_ij − μ_j)² / σ_j², [i, j, p, b]."""
-    vote_map = _vote_map(pose, matrices, bias, coordinates, sharing, kind, window)
+    vote_map = _vote_map(pose, matrices, None, coordinates, sharing, kind, window)
     with without_autocast(pose):
         votes = TiledVotes(vote_map, dtype)
         shape = (votes.n_in, votes.n_out, votes.n_windows, votes.n_batch)
@@ -292,7 +370,6 @@ def _distances_backward_kernel(
     variance: Tensor,
     pose: Tensor,
     matrices: Tensor,
-    bias: Tensor | None,
     coordinates: Tensor | None,
     sharing: str,
     kind: str,
@@ -300,12 +377,12 @@ def _distances_backward_kernel(
     dtype: torch.dtype,
     needs: Sequence[bool],
 ) -> list[Tensor]:
-    """Gradients of the six tensors, empty where there is no need."""
-    vote_map = _vote_map(pose, matrices, bias, coordinates, sharing, kind, window)
+    """Gradients of the five tensors, empty where there is no need."""
+    vote_map = _vote_map(pose, matrices, None, coordinates, sharing, kind, window)
     of_mean, of_variance = torch.empty_like(mean), torch.empty_like(variance)
     with without_autocast(pose):
         votes = TiledVotes(vote_map, dtype)
-        found = VoteGradients(votes, needs[2], needs[3], False, needs[5])
+        found = VoteGradients(votes, needs[2], needs[3], False, needs[4])
         for lanes in votes.lanes():
             m, spread = (
                 votes.to_lanes(x.transpose(0, 1)[lanes]).unsqueeze(-2) for x in (mean, variance)
@@ -321,10 +398,12 @@ def _distances_backward_kernel(
                     found.add(tile, seen, of_votes)
             of_mean.transpose(0, 1)[lanes] = votes.from_lanes(of_m, lanes)
             of_variance.transpose(0, 1)[lanes] = votes.from_lanes(of_s, lanes)
-        of_map = found.of(vote_map)
-        of_map[2] = -of_mean.sum((0, 1)) if needs[4] else None
-        gradients = [of_mean, of_variance, *of_map]
-    return [pose.new_empty(0) if x is None else x for x in gradients]
+        of_pose, of_matrices, _, of_coordinates = found.of(vote_map)
+    return _given(pose, [of_mean, of_variance, of_pose, of_matrices, of_coordinates])
+
+
+def _given(like: Tensor, gradients: Sequence[Tensor | None]) -> list[Tensor]:
+    return [like.new_empty(0) if x is None else x for x in gradients]
 
 
 def _part(votes: TiledVotes, couplings: Tensor, tile: Tile) -> Tensor:
@@ -358,71 +437,67 @@ def _counts(pose: Tensor, matrices: Tensor, options: Sequence[Any]) -> tuple[int
 
 
 @_moments.register_fake
-def _moments_shapes(*arguments: Any) -> tuple[Tensor, Tensor]:
-    pose, matrices, _, _, *options = arguments[2:]
+def _moments_shapes(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    pose, matrices, _, *options = arguments[1:]
     n_batch, n_windows, _, n_out, d = _counts(pose, matrices, options)
     mean = pose.new_empty((n_batch, n_windows, n_out, d), dtype=options[-1])
-    return mean, torch.empty_like(mean)
+    return mean, torch.empty_like(mean), torch.empty_like(mean)
 
 
 @_distances.register_fake
 def _distances_shapes(*arguments: Any) -> Tensor:
-    pose, matrices, _, _, *options = arguments[2:]
+    pose, matrices, _, *options = arguments[2:]
     n_batch, n_windows, n_in, n_out, _ = _counts(pose, matrices, options)
     made: Tensor = pose.new_empty((n_in, n_out, n_windows, n_batch), dtype=options[-1])
     return made
 
 
 def _gradient_shapes(tensors: Sequence[Tensor | None], needs: Sequence[bool]) -> list[Tensor]:
-    pose = tensors[2]
-    assert pose is not None
-    return [
-        pose.new_empty(0) if x is None or not need else x.new_empty(x.shape)
-        for x, need in zip(tensors, needs, strict=True)
-    ]
+    first = tensors[0]
+    assert first is not None
+    found = zip(tensors, needs, strict=True)
+    return _given(first, [x.new_empty(x.shape) if x is not None and n else None for x, n in found])
 
 
 @_moments_backward.register_fake
 def _moments_backward_shapes(*arguments: Any) -> list[Tensor]:
-    return _gradient_shapes(arguments[3:9], arguments[-1])
+    return _gradient_shapes(arguments[4:8], arguments[-1])
 
 
 @_distances_backward.register_fake
 def _distances_backward_shapes(*arguments: Any) -> list[Tensor]:
     # Means and variances get theirs in any case: they cost nothing.
-    return _gradient_shapes(arguments[1:7], (True, True, *arguments[-1][2:]))
+    return _gradient_shapes(arguments[1:6], (True, True, *arguments[-1][2:]))
 
 
 def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:6])
-    ctx.options = inputs[6:]
+    ctx.save_for_backward(*inputs[:5])
+    ctx.options = inputs[5:]
 
 
-def _keep_inputs_and_mean(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+def _keep_inputs_and_mean(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(output[0], *inputs[:6])
-    ctx.options = inputs[6:]
+    ctx.save_for_backward(output[0], output[2], *inputs[:4])
+    ctx.options = inputs[4:]
 
 
-def _gradients(ctx: Any, found: list[Tensor]) -> tuple[Tensor | None, ...]:
-    needs = ctx.needs_input_grad[:6]
+def _gradients(ctx: Any, found: list[Tensor], needs: Sequence[bool]) -> tuple[Tensor | None, ...]:
     wanted = (x if need else None for x, need in zip(found, needs, strict=True))
     return (*wanted, *(None,) * len(ctx.options))
 
 
 def _differentiate_moments(
-    ctx: Any, of_mean: Tensor | None, of_variance: Tensor | None
+    ctx: Any, of_mean: Tensor | None, of_variance: Tensor | None, _: Tensor | None
 ) -> tuple[Tensor | None, ...]:
-    needs = list(ctx.needs_input_grad[:6])
-    arguments = (*ctx.saved_tensors, *ctx.options, needs)
-    return _gradients(ctx, _moments_backward(of_mean, of_variance, *arguments))
+    needs = list(ctx.needs_input_grad[:4])
+    found = _moments_backward(of_mean, of_variance, *ctx.saved_tensors, *ctx.options, needs)
+    return _gradients(ctx, found, needs)
 
 
 def _differentiate_distances(ctx: Any, of_distances: Tensor) -> tuple[Tensor | None, ...]:
-    needs = list(ctx.needs_input_grad[:6])
-    return _gradients(
-        ctx, _distances_backward(of_distances, *ctx.saved_tensors, *ctx.options, needs)
-    )
+    needs = list(ctx.needs_input_grad[:5])
+    found = _distances_backward(of_distances, *ctx.saved_tensors, *ctx.options, needs)
+    return _gradients(ctx, found, needs)
 
 
 def _refuse(ctx: Any, *_: Any) -> None:

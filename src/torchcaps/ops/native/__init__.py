@@ -7,5 +7,6 @@ routes instead.
 from torchcaps.ops.native import cost  # noqa: F401, it registers what the operators cost
 from torchcaps.ops.native.build import available
 from torchcaps.ops.native.dynamic import dynamic_routing
+from torchcaps.ops.native.em import em_routing
 
-__all__ = ["available", "dynamic_routing"]
+__all__ = ["available", "dynamic_routing", "em_routing"]

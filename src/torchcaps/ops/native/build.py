@@ -1,4 +1,4 @@
-"""The native library: one C++ file, compiled at its first use and kept for the next process.
+"""The native library: a few C++ files, compiled at their first use and kept for the next process.
 
 It has a plain C interface, so no header of PyTorch is needed and a build takes seconds. It is kept
 in $TORCHCAPS_CACHE, else in the user's cache folder, under a name that says what it was made of
@@ -28,7 +28,8 @@ import torch
 
 __all__ = ["available", "library"]
 
-SOURCE = Path(__file__).with_name("dynamic.cpp")
+# All sources and headers in here.
+FOLDER = Path(__file__).parent
 COMPILERS = ("c++", "g++", "clang++")
 # No -ffast-math: what is not finite must leave as not finite.
 FLAGS = (
@@ -159,9 +160,14 @@ def _key(command: list[str]) -> str:
     version = subprocess.run(
         [*command[: -len(FLAGS) - 1], "--version"], capture_output=True, timeout=SECONDS, check=True
     )
-    parts = [SOURCE.read_bytes(), "\0".join(command).encode(), version.stdout, _cpu().encode()]
+    parts = [path.read_bytes() for path in _files("*.[ch]pp")]
+    parts += ["\0".join(command).encode(), version.stdout, _cpu().encode()]
     parts.append(torch.__version__.encode())
     return hashlib.sha256(b"\0\0".join(parts)).hexdigest()[:20]
+
+
+def _files(pattern: str) -> list[Path]:
+    return sorted(FOLDER.glob(pattern))
 
 
 def _cpu() -> str:
@@ -202,7 +208,7 @@ def _build(command: list[str], folder: Path, key: str) -> None:
     started = time.perf_counter()
     try:
         done = subprocess.run(
-            [*command, str(SOURCE), "-o", str(whole)],
+            [*command, *map(str, _files("*.cpp")), "-o", str(whole)],
             capture_output=True,
             text=True,
             timeout=SECONDS,

@@ -2,17 +2,20 @@
 time they are made, those of their gradients, and the sums and agreements that are products in the
 plain op.
 
-The workspace is the children once more, parents of every iteration, those that each thread sums by
-itself, and couplings of a few children.
+The workspace of dynamic routing is the children once more, parents of every iteration, those that
+each thread sums by itself, and couplings of a few children. That of EM routing is what a thread
+holds of the few lanes that it has at once, and gradients that each sums by itself.
 """
 
-from typing import Any
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from torchcaps.ops.fused.cost import COSTS, Cost, _register
-from torchcaps.ops.native import dynamic
+from torchcaps.ops.native import dynamic, em
 
 __all__ = ["COSTS"]
 
@@ -59,7 +62,81 @@ def _backward(
     return Cost(flops, children + held)
 
 
-for _operator, _cost in ((dynamic._forward, _forward), (dynamic._backward, _backward)):
+class _Lanes(NamedTuple):
+    """What EM routing does in all, and bytes of the lanes that a thread has at once."""
+
+    products: int  # FLOPs of making all votes
+    children: int
+    slots: int  # one number of each
+    couplings: int
+    parents: int  # one number of each component
+    window: bool
+
+
+def _lanes(pose: Tensor, weight: Tensor, kind: str, window: Sequence[int]) -> _Lanes:
+    (batch, slots, d_in), n_out, lanes = pose.shape, weight.shape[-3], em.PLACES
+    size, inner = (d_in, weight.shape[-2]) if kind == "matrix" else weight.shape[-2:]
+    count = batch
+    if window:
+        height, width, types, k_h, k_w, s_h, s_w = window
+        slots, count = k_h * k_w * types, batch * ((height - k_h) // s_h + 1)
+        count *= (width - k_w) // s_w + 1
+    return _Lanes(
+        products=2 * count * slots * n_out * size * inner,
+        children=4 * lanes * slots * d_in,
+        slots=4 * lanes * slots,
+        couplings=4 * lanes * slots * n_out,
+        parents=4 * lanes * n_out * size,
+        window=bool(window),
+    )
+
+
+def _fit(log_r: Tensor | None, log_a: Tensor, pose: Tensor, weight: Tensor, *rest: Any) -> Cost:
+    size = _lanes(pose, weight, *rest[2:4])
+    shares = size.couplings if log_r is not None else 0
+    held = size.children + size.slots + shares + 3 * size.parents
+    return Cost(2 * size.products, _threads(log_a) * held)
+
+
+def _assign(likely: Tensor, *arguments: Any) -> Cost:
+    _, _, pose, weight, _, _, kind, window = arguments
+    size = _lanes(pose, weight, kind, window)
+    return Cost(size.products, _threads(likely) * (size.slots + 2 * size.parents))
+
+
+def _fit_backward(*arguments: Any) -> Cost:
+    log_a, pose, weight, _, _, kind, window, needs = arguments[10:]
+    return _em_backward(_lanes(pose, weight, kind, window), log_a, pose, weight, needs[2:])
+
+
+def _assign_backward(*arguments: Any) -> Cost:
+    mean, _, pose, weight, _, _, kind, window, needs = arguments[3:]
+    return _em_backward(_lanes(pose, weight, kind, window), mean, pose, weight, needs[3:])
+
+
+def _em_backward(
+    size: _Lanes, like: Tensor, pose: Tensor, weight: Tensor, needs: Sequence[bool]
+) -> Cost:
+    threads = _threads(like)
+    apart = threads * pose[0].numel() * 4 if needs[0] and size.window and len(pose) else 0
+    apart += (threads - 1) * weight.numel() * 4 if needs[1] else 0
+    held = 2 * size.slots + 4 * size.parents
+    return Cost(size.products * (1 + needs[0] + needs[1]), threads * held + apart)
+
+
+def _threads(like: Tensor) -> int:
+    """That share out lanes, of which `like` has its first two axes."""
+    return max(1, min(torch.get_num_threads(), math.ceil(math.prod(like.shape[:2]) / em.PLACES)))
+
+
+for _operator, _cost in (
+    (dynamic._forward, _forward),
+    (dynamic._backward, _backward),
+    (em._fit, _fit),
+    (em._fit_backward, _fit_backward),
+    (em._assign, _assign),
+    (em._assign_backward, _assign_backward),
+):
     _packet = _operator._opoverload.overloadpacket
     COSTS[_packet] = _cost
     _register(_packet, _cost)

@@ -1,0 +1,296 @@
+// What the kernels share: samples in the lanes of vectors, products of poses and weights, threads.
+//
+// IEEE arithmetic throughout, but for fused multiply-add: with -ffast-math a NaN or an infinity
+// might leave as a number.
+
+#pragma once
+
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#define SEEN __attribute__((visibility("default")))
+
+namespace {
+
+using Int = int64_t;
+
+// Registers have no index: what runs over an array of them is written out.
+#define UNROLLED _Pragma("GCC unroll 16")
+
+#if defined(__AVX512F__)
+constexpr int LANES = 16;
+#elif defined(__AVX__)
+constexpr int LANES = 8;
+#else
+constexpr int LANES = 4;
+#endif
+
+typedef float V __attribute__((vector_size(4 * LANES)));
+typedef int32_t I __attribute__((vector_size(4 * LANES)));
+
+constexpr Int MOST_THREADS = 256;
+
+// Of the matrices: a pose is `rows` rows of `inner` numbers, a vote as many of `columns`.
+struct Shape {
+  Int rows, inner, columns;
+};
+
+// A sum with V{} would lose the sign of zero, and time.
+inline V splat(float x) { return x - V{}; }
+
+// Of x ≤ 0; NaN stays NaN. Error below 2 ulp; what float32 holds only without full precision is 0.
+inline V exponential(V x) {
+  const float shift = 12582912.0f;  // 1.5 · 2²³: adding it rounds to whole numbers
+  V turned = x * 1.44269504f + shift;
+  V n = turned - shift;
+  V r = x - n * 0.693359375f;
+  r = r + n * 2.12194440e-4f;
+  V p = splat(1.9875691500e-4f);
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  I bits;
+  std::memcpy(&bits, &turned, sizeof bits);
+  bits = (bits - 0x4B400000 + 127) << 23;
+  V power;
+  std::memcpy(&power, &bits, sizeof power);
+  return x < splat(-87.0f) ? V{} : p * power;
+}
+
+inline V root(V x) {
+  V y;
+  for (int lane = 0; lane < LANES; ++lane) y[lane] = std::sqrt(x[lane]);
+  return y;
+}
+
+inline V dot(const V *a, const V *b, Int n) {
+  V x{}, y{};
+  Int d = 0;
+  for (; d + 2 <= n; d += 2) {
+    x += a[d] * b[d];
+    y += a[d + 1] * b[d + 1];
+  }
+  if (d < n) x += a[d] * b[d];
+  return x + y;
+}
+
+inline float lane_sum(V x) {
+  float total = 0;
+  for (int lane = 0; lane < LANES; ++lane) total += x[lane];
+  return total;
+}
+
+// Blocks of H lanes: the even ones of a and b, or the odd ones, in turn.
+template <int H, int ODD, size_t... N>
+inline V blocks(V a, V b, std::index_sequence<N...>) {
+#if defined(__clang__) || __GNUC__ >= 12
+  return __builtin_shufflevector(
+      a, b, ((int(N) / H & ~1) + ODD) * H + int(N) % H + ((int(N) / H) & 1) * LANES...);
+#else
+  const I chosen = {((int(N) / H & ~1) + ODD) * H + int(N) % H + ((int(N) / H) & 1) * LANES...};
+  return __builtin_shuffle(a, b, chosen);
+#endif
+}
+
+// The sums of the lanes of N vectors: they are folded into one another, half as many at every step.
+template <int N, int H = LANES / 2, int LEFT = N>
+inline void lane_sums(V *a, float *out) {
+  if constexpr (H == 0) {
+    UNROLLED for (int x = 0; x < N; ++x)
+      out[x] = N < LANES ? a[0][x * (LANES / N)] : a[x % LEFT][x / LEFT];
+  } else {
+    constexpr auto every = std::make_index_sequence<LANES>();
+    constexpr int NEXT = LEFT > 1 ? LEFT / 2 : 1;
+    UNROLLED for (int x = 0; x < NEXT; ++x) {
+      V p = a[x], q = a[LEFT > 1 ? x + NEXT : x];
+      a[x] = blocks<H, 0>(p, q, every) + blocks<H, 1>(p, q, every);
+    }
+    lane_sums<N, H / 2, NEXT>(a, out);
+  }
+}
+
+// v[m] = Σ_k w[m, k] u[k], or added to what is there
+template <int K_, bool ADD, int M>
+inline void votes_block(const float *w, const V *u, V *v, Int k_) {
+  const Int k_all = K_ ? K_ : k_;
+  V a[M];
+  UNROLLED for (int m = 0; m < M; ++m) a[m] = ADD ? v[m] : V{};
+  for (Int k = 0; k < k_all; ++k)
+    UNROLLED for (int m = 0; m < M; ++m) a[m] += w[m * k_all + k] * u[k];
+  UNROLLED for (int m = 0; m < M; ++m) v[m] = a[m];
+}
+
+template <int K_, bool ADD>
+void votes_of(const Shape &shape, const float *w, const V *u, V *v) {
+  const Int inner = K_ ? K_ : shape.inner, columns = shape.columns;
+  for (Int row = 0; row < shape.rows; ++row, u += inner, v += columns) {
+    Int c = 0;
+    for (; c + 8 <= columns; c += 8) votes_block<K_, ADD, 8>(w + c * inner, u, v + c, inner);
+    if (columns & 4) votes_block<K_, ADD, 4>(w + c * inner, u, v + c, inner), c += 4;
+    if (columns & 2) votes_block<K_, ADD, 2>(w + c * inner, u, v + c, inner), c += 2;
+    if (columns & 1) votes_block<K_, ADD, 1>(w + c * inner, u, v + c, inner);
+  }
+}
+
+// u[m] += Σ_c w[c, m] g[c]
+template <int K_, int M>
+inline void back_block(const float *w, const V *g, V *u, Int inner_, Int columns) {
+  const Int inner = K_ ? K_ : inner_;
+  V a[M];
+  UNROLLED for (int m = 0; m < M; ++m) a[m] = u[m];
+  for (Int c = 0; c < columns; ++c)
+    UNROLLED for (int m = 0; m < M; ++m) a[m] += w[c * inner + m] * g[c];
+  UNROLLED for (int m = 0; m < M; ++m) u[m] = a[m];
+}
+
+template <int K_>
+void back_of(const Shape &shape, const float *w, const V *g, V *u) {
+  const Int inner = K_ ? K_ : shape.inner, columns = shape.columns;
+  for (Int row = 0; row < shape.rows; ++row, u += inner, g += columns) {
+    Int k = 0;
+    for (; k + 8 <= inner; k += 8) back_block<K_, 8>(w + k, g, u + k, inner, columns);
+    if (inner & 4) back_block<K_, 4>(w + k, g, u + k, inner, columns), k += 4;
+    if (inner & 2) back_block<K_, 2>(w + k, g, u + k, inner, columns), k += 2;
+    if (inner & 1) back_block<K_, 1>(w + k, g, u + k, inner, columns);
+  }
+}
+
+// w[m, n] = Σ_b Σ_r g[b, r, m] u[b, r, n] over `count` blocks of lanes, or added to what is there
+template <int M, int N>
+void weights_block(const Shape &shape, const V *g, const V *u, float *w, Int count, bool add) {
+  const Int inner = shape.inner, columns = shape.columns, all = count * shape.rows;
+  V a[M * N] = {};
+  for (Int each = 0; each < all; ++each, g += columns, u += inner)
+    UNROLLED for (int m = 0; m < M; ++m)
+      UNROLLED for (int n = 0; n < N; ++n) a[m * N + n] += g[m] * u[n];
+  float sums[M * N];
+  lane_sums<M * N>(a, sums);
+  UNROLLED for (int m = 0; m < M; ++m)
+    UNROLLED for (int n = 0; n < N; ++n)
+      w[m * inner + n] = add ? w[m * inner + n] + sums[m * N + n] : sums[m * N + n];
+}
+
+template <int M>
+inline void weights_rows(const Shape &shape, const V *g, const V *u, float *w, Int count,
+                         bool add) {
+  const Int inner = shape.inner;
+  // Sixteen sums and what they are made of need more than 16 registers.
+  constexpr int WIDE = LANES == 8 ? 2 : 4;
+  Int k = 0;
+  for (; k + WIDE <= inner; k += WIDE) weights_block<M, WIDE>(shape, g, u + k, w + k, count, add);
+  if (inner % WIDE & 2) weights_block<M, 2>(shape, g, u + k, w + k, count, add), k += 2;
+  if (inner & 1) weights_block<M, 1>(shape, g, u + k, w + k, count, add);
+}
+
+void weights_of(const Shape &shape, const V *g, const V *u, float *w, Int count, bool add) {
+  const Int inner = shape.inner, columns = shape.columns;
+  Int c = 0;
+  for (; c + 4 <= columns; c += 4) weights_rows<4>(shape, g + c, u, w + c * inner, count, add);
+  if (columns & 2) weights_rows<2>(shape, g + c, u, w + c * inner, count, add), c += 2;
+  if (columns & 1) weights_rows<1>(shape, g + c, u, w + c * inner, count, add);
+}
+
+// Rows to columns of a square of numbers: blocks of it change places, ever smaller ones.
+template <int H = LANES / 2>
+inline void transpose(V *a) {
+  if constexpr (H > 0) {
+    constexpr auto every = std::make_index_sequence<LANES>();
+    UNROLLED for (int x = 0; x < LANES; ++x) {
+      if (x & H) continue;
+      V p = a[x], q = a[x + H];
+      a[x] = blocks<H, 0>(p, q, every);
+      a[x + H] = blocks<H, 1>(p, q, every);
+    }
+    transpose<H / 2>(a);
+  }
+}
+
+// `count` numbers of each of some samples, to lanes and back; there are LANES samples but at the
+// end, where the missing ones read as zeros: their gradients are zero then, whatever a bias makes of
+// them.
+void to_lanes(const float *from, Int stride, Int samples, Int count, V *to) {
+  V a[LANES] = {};
+  for (Int x = 0; x < count; x += LANES) {
+    const Int here = count - x < LANES ? count - x : LANES;
+    if (here == LANES) {
+      for (Int lane = 0; lane < samples; ++lane)
+        std::memcpy(a + lane, from + lane * stride + x, sizeof(V));
+    } else {
+      for (Int lane = 0; lane < samples; ++lane)
+        std::memcpy(a + lane, from + lane * stride + x, here * sizeof(float));
+    }
+    V b[LANES];
+    std::memcpy(b, a, sizeof b);
+    transpose(b);
+    for (Int each = 0; each < here; ++each) to[x + each] = b[each];
+  }
+}
+
+void from_lanes(const V *from, Int stride, Int samples, Int count, float *to) {
+  V a[LANES] = {};
+  for (Int x = 0; x < count; x += LANES) {
+    const Int here = count - x < LANES ? count - x : LANES;
+    for (Int each = 0; each < here; ++each) a[each] = from[x + each];
+    transpose(a);
+    if (here == LANES) {
+      for (Int lane = 0; lane < samples; ++lane)
+        std::memcpy(to + lane * stride + x, a + lane, sizeof(V));
+    } else {
+      for (Int lane = 0; lane < samples; ++lane)
+        std::memcpy(to + lane * stride + x, a + lane, here * sizeof(float));
+    }
+  }
+}
+
+// All threads of a call wait here for each other.
+class Barrier {
+ public:
+  explicit Barrier(int count) : count_(count) {}
+  void wait() {
+    const int turn = turn_.load(std::memory_order_acquire);
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) == count_ - 1) {
+      arrived_.store(0, std::memory_order_relaxed);
+      turn_.store(turn + 1, std::memory_order_release);
+      return;
+    }
+    for (int tries = 0; turn_.load(std::memory_order_acquire) == turn; ++tries)
+      if (tries > 2000) std::this_thread::yield();
+  }
+
+ private:
+  const int count_;
+  std::atomic<int> arrived_{0}, turn_{0};
+};
+
+// Calls work(barrier, index, threads) in so many threads; those that the system does not give are
+// done without.
+template <class Work>
+void in_threads(Int wanted, Work work) {
+  std::atomic<Int> running{0};
+  std::atomic<Barrier *> gate{nullptr};
+  auto each = [&](Int index) {
+    Barrier *barrier;
+    while (!(barrier = gate.load(std::memory_order_acquire))) std::this_thread::yield();
+    work(*barrier, index, running.load());
+  };
+  std::thread others[MOST_THREADS];
+  Int count = 1;
+  try {
+    for (; count < wanted; ++count) others[count] = std::thread(each, count);
+  } catch (...) {
+  }
+  Barrier barrier(count);
+  running = count;
+  gate.store(&barrier, std::memory_order_release);
+  each(0);
+  for (Int n = 1; n < count; ++n) others[n].join();
+}
+
+}  // namespace

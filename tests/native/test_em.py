@@ -1,0 +1,473 @@
+"""Native EM routing is the plain one of the materialised votes: values, gradients, errors."""
+
+import ctypes
+import re
+import threading
+from unittest import mock
+
+import pytest
+import torch
+
+from fused.em_cases import (
+    ODD,
+    VARIANTS,
+    WINDOWS,
+    leaves_of,
+    noise_like,
+    numbers_of,
+    results_of,
+    routed_by,
+)
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import ConvCapsules, DenseCapsules, EMRouting, use_backend
+from torchcaps.ops import native
+from torchcaps.ops.native import em as kernel
+from torchcaps.ops.native.cost import COSTS
+from torchcaps.types import Capsules, VoteMap, Window
+
+LARGE = Window((7, 5, 8), (3, 3), (2, 1))
+# Relative to the size of a tensor. The costs are few, and so are the errors that even out in one.
+BARS = {"values": 2e-6, "gradients": 2e-5, "beta_a": 1e-4, "beta_u": 1e-4}
+
+
+@pytest.fixture(autouse=True)
+def _library():
+    if not native.available():
+        pytest.skip("there is no C++ compiler, or TORCHCAPS_NATIVE=0")
+
+
+def calls(call):
+    """How often `call` runs a kernel."""
+    run = kernel._run
+    with mock.patch.object(kernel, "_run", side_effect=run) as counted:
+        call()
+    return counted.call_count
+
+
+def narrow(*arguments, **options):
+    return {name: x.float() for name, x in leaves_of(*arguments, **options).items()}
+
+
+def parts(results):
+    """Every tensor by its name, with the bar for it."""
+    values, gradients = results
+    found = {f"value {n}": (x, BARS["values"]) for n, x in enumerate(values)}
+    return found | {name: (x, BARS.get(name, BARS["gradients"])) for name, x in gradients.items()}
+
+
+def in_threads(count, call):
+    """By so many threads of ours: those of PyTorch would wait for each other."""
+    with mock.patch.object(torch, "get_num_threads", return_value=count):
+        return call()
+
+
+def assert_law(leaves, how, threads=1, **options):
+    """Within the bars of float64. Where single precision does not reach them, about as far from it
+    as the plain op is: a single draw says no more than that; the mean over draws is judged below.
+    """
+    exact = parts(results_of("plain", {x: y.double() for x, y in leaves.items()}, how, options))
+    theirs = parts(results_of("plain", leaves, how, options))
+    mine = in_threads(threads, lambda: parts(results_of("native", leaves, how, options)))
+    # What hardly depends on anything has gradients of rounding errors.
+    floor = 1e-6 * max(float(x.norm()) for x, _ in exact.values())
+    for name, (x, bar) in exact.items():
+        found = mine[name][0]
+        assert (found.shape, found.dtype) == (x.shape, torch.float32), name
+        scale = max(float(x.norm()), floor, 1e-30)
+        error, plain = (float((y[name][0] - x).norm()) / scale for y in (mine, theirs))
+        assert error <= max(bar, 4 * plain), (name, error, plain)
+
+
+def competing(window):
+    return ["window"] if window is None else ["window", "all"]
+
+
+KINDS = [(window, compete) for window in (None, ODD, LARGE) for compete in competing(window)]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("window", "compete"), KINDS, ids=str)
+@pytest.mark.parametrize("names", ["", "bx"])
+@pytest.mark.parametrize("pose", ["vector", "matrix"])
+def test_the_law(pose, names, window, compete, variant):
+    how = {"pose": pose, "window": window}
+    leaves = narrow(names, batch=(5,), n_in=24, n_out=5, d_in=16, d_out=16, **how)
+    assert_law(leaves, how, variant=variant, compete=compete)
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@pytest.mark.parametrize("sharing", ["type", "all"])
+@pytest.mark.parametrize("pose", ["vector", "matrix"])
+def test_the_law_of_shared_weights(pose, sharing, window):
+    how = {"pose": pose, "sharing": sharing, "window": window}
+    # One child in a window has no variance but the floor.
+    assert_law(narrow("bx", **how), how, variance_floor=0.05)
+
+
+@pytest.mark.parametrize("options", [{"iterations": 1}, {"iterations": 2}, {"iterations": 5}])
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("window", "compete"), KINDS[:3], ids=str)
+def test_the_law_of_any_number_of_iterations(window, compete, variant, options):
+    how = {"pose": "matrix", "window": window}
+    leaves = narrow("b", n_in=24, d_in=16, **how)
+    assert_law(leaves, how, variant=variant, compete=compete, **options)
+
+
+SHAPES = [
+    *({"batch": batch} for batch in ((), (1,), (2, 1, 3), (0,), (2, 0), (15,), (16,), (17,))),
+    {"n_in": 1},
+    {"n_out": 1},
+    {"n_in": 1, "n_out": 1, "d_in": 1, "d_out": 1},
+    {"n_in": 7, "n_out": 11, "d_in": 9, "d_out": 2},
+    {"n_in": 5, "n_out": 3, "d_in": 25, "d_out": 6},
+    {"n_in": 9, "n_out": 33, "d_in": 4, "d_out": 17},
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("window", [None, ODD, Window((1, 1, 1), (1, 1), (1, 1))], ids=str)
+@pytest.mark.parametrize("pose", ["vector", "matrix"])
+def test_the_law_in_every_shape(pose, window, shape):
+    how = {"pose": pose, "window": window}
+    for compete in competing(window):
+        assert_law(narrow("bx", **how, **shape), how, variance_floor=0.05, compete=compete)
+
+
+@pytest.mark.parametrize("threads", [2, 3, 7])
+@pytest.mark.parametrize("window", [None, ODD, LARGE], ids=str)
+def test_any_number_of_threads(window, threads):
+    """Blocks of lanes end within samples, which several threads then see."""
+    how = {"pose": "matrix", "window": window}
+    for batch in (1, 5, 37):
+        leaves = narrow("x", batch=(batch,), n_in=24, d_in=16, **how)
+        assert_law(leaves, how, threads)
+        first, second = (
+            in_threads(threads, lambda: parts(results_of("native", leaves, how, {})))  # noqa: B023
+            for _ in range(2)
+        )
+        assert all(torch.equal(x, second[name][0]) for name, (x, _) in first.items())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("compete", ["window", "all"])
+def test_the_law_of_large_grids(compete, variant):
+    how = {"pose": "matrix", "window": Window((14, 14, 8), (3, 3), (2, 2))}
+    leaves = narrow("b", batch=(3,), n_out=16, d_in=16, **how)
+    assert_law(leaves, how, variant=variant, compete=compete, iterations=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("window", "compete"), KINDS, ids=str)
+@pytest.mark.parametrize("pose", ["vector", "matrix"])
+def test_errors_are_at_most_twice_those_of_the_plain_op(pose, window, compete, variant):
+    """In the mean over samples, however small they are."""
+    how, options = {"pose": pose, "window": window}, {"variant": variant, "compete": compete}
+    squares = {"native": {}, "plain": {}}
+    for _ in range(6):
+        leaves = narrow("b", batch=(5,), n_in=72, n_out=10, d_in=16, d_out=16, **how)
+        exact = parts(results_of("plain", {x: y.double() for x, y in leaves.items()}, how, options))
+        for kind, sums in squares.items():
+            for name, (x, _) in parts(results_of(kind, leaves, how, options)).items():
+                worse = (x - exact[name][0]).square().sum() / exact[name][0].square().sum()
+                name = "beta" if name in ("beta_a", "beta_u") else name
+                sums[name] = sums.get(name, 0) + float(worse)
+    for name, square in squares["native"].items():
+        least = torch.finfo(torch.float32).eps
+        assert square**0.5 <= 2 * max(squares["plain"][name] ** 0.5, least), name
+
+
+@pytest.mark.parametrize("child", [0, slice(None)], ids=["one", "all"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_law_of_children_that_are_not_there(variant, child):
+    leaves = narrow()
+    leaves["activation"][:, child] = 0.0
+    assert_law(leaves, {}, variant=variant)
+
+
+@pytest.mark.parametrize("layout", ["strided", "expanded"])
+@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
+def test_children_may_lie_anyhow_in_memory(window, layout):
+    how = {"pose": "matrix", "window": window}
+    leaves = narrow(batch=(4,), **how)
+    for name in ("pose", "activation"):
+        if layout == "strided":
+            leaves[name] = leaves[name].mT.contiguous().mT
+        else:
+            leaves[name] = leaves[name][:1].expand(leaves[name].shape)
+    mine, theirs = (routed_by(kind, leaves, how, {}) for kind in ("native", "plain"))
+    torch.testing.assert_close(numbers_of(mine), numbers_of(theirs), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
+def test_a_gradient_does_not_ask_who_else_wants_one(window, variant):
+    how, options = {"pose": "matrix", "window": window}, {"variant": variant}
+    leaves = narrow("bx", **how)
+    _, together = results_of("native", leaves, how, options)
+    for name in leaves:
+        alone = {key: x.clone().requires_grad_(key == name) for key, x in leaves.items()}
+        values = numbers_of(routed_by("native", alone, how, options))
+        values = [(x, seed) for seed, x in enumerate(values) if x.requires_grad]
+        sum((x * noise_like(x, seed)).sum() for x, seed in values).backward()
+        assert torch.equal(alone[name].grad, together[name]), name
+
+
+@pytest.mark.parametrize("what", ["pose", "activation"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_gradient_of_one_output_alone(variant, what):
+    leaves = {name: x.requires_grad_() for name, x in narrow("bx").items()}
+    found = []
+    for kind in ("native", "plain"):
+        parents = routed_by(kind, leaves, {}, {"variant": variant, "iterations": 2}).parents
+        output = getattr(parents, what)
+        loss = (output * noise_like(output, 0)).sum()
+        found.append(torch.autograd.grad(loss, leaves.values(), materialize_grads=True))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_keep_changes_no_bit(iterations, window):
+    how = {"pose": "matrix", "window": window}
+    leaves = narrow("bx", **how)
+    kept = {
+        keep: routed_by("native", leaves, how, {"iterations": iterations}, keep)
+        for keep in ("none", "last", "steps")
+    }
+    assert [len(routed.steps) for routed in kept.values()] == [0, 1, iterations]
+    for routed in kept.values():
+        for mine, theirs in zip(routed.parents, kept["none"].parents, strict=True):
+            assert torch.equal(mine, theirs)
+    assert torch.equal(kept["last"].steps[0].coupling, kept["steps"].steps[-1].coupling)
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
+def test_half_precision_is_rounded_once(window, half):
+    how = {"pose": "matrix", "window": window}
+    leaves = {name: x.to(half) for name, x in leaves_of("b", **how).items()}
+    wide = {name: x.float() for name, x in leaves.items()}
+    assert calls(lambda: routed_by("native", leaves, how, {})) > 0
+    mine, theirs = results_of("native", leaves, how, {}), results_of("plain", wide, how, {})
+    for a, b in zip(mine[0], theirs[0], strict=True):
+        assert a.dtype == half
+        torch.testing.assert_close(a.float(), b, rtol=torch.finfo(half).eps, atol=1e-5)
+    for name, gradient in mine[1].items():
+        assert gradient.dtype == half
+        largest = theirs[1][name].abs().max()
+        assert (gradient.float() - theirs[1][name]).abs().max() < 0.03 * largest, name
+
+
+@pytest.mark.parametrize("names", ["", "b"])
+def test_autocast_gives_the_dtype_of_the_plain_op_and_the_numbers_of_float32(names):
+    how = {"pose": "matrix", "window": ODD}
+    leaves = narrow(names, **how)
+    with torch.autocast("cpu", torch.bfloat16):
+        mine, plain = (numbers_of(routed_by(x, leaves, how, {})) for x in ("native", "plain"))
+    wide = numbers_of(routed_by("native", leaves, how, {}))
+    for a, b, exact in zip(mine, plain, wide, strict=True):
+        assert a.dtype == b.dtype
+        assert torch.equal(a, exact.to(a.dtype))
+
+
+@pytest.mark.parametrize("name", ["pose", "activation"])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
+def test_what_is_not_finite_stays_in_its_sample(window, bad, name):
+    how = {"pose": "matrix", "window": window}
+    leaves = narrow(batch=(5,), **how)
+    leaves[name][4, 7 if window else 3] = bad
+    found = []
+    for kind in ("native", "plain"):
+        mine = {key: x.clone().requires_grad_() for key, x in leaves.items()}
+        parents = routed_by(kind, mine, how, {}).parents
+        of_pose = torch.autograd.grad(sum(x.sum() for x in parents), mine["pose"])[0]
+        found.append((*parents, of_pose))
+    for mine, theirs in zip(*found, strict=True):
+        assert torch.equal(mine.isfinite(), theirs.isfinite())
+        assert mine[:4].isfinite().all()
+        assert not mine[4].isfinite().all()
+
+
+def test_two_python_threads_at_once():
+    how = {"pose": "matrix", "window": LARGE}
+    leaves = narrow("b", batch=(6,), d_in=16, n_out=5, **how)
+
+    def run():
+        return [x for x, _ in parts(results_of("native", leaves, how, {})).values()]
+
+    expected, results = run(), []
+    threads = [
+        threading.Thread(target=lambda: results.extend(run() for _ in range(3))) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 6
+    for each in results:
+        assert all(torch.equal(a, b) for a, b in zip(each, expected, strict=True))
+
+
+def test_what_the_kernels_lack_goes_the_fused_way(monkeypatch):
+    leaves = narrow()
+    wide = {name: x.double() for name, x in leaves.items()}
+    assert calls(lambda: routed_by("native", leaves, {}, {"iterations": 3})) == 5
+    assert calls(lambda: routed_by("native", wide, {}, {})) == 0
+    monkeypatch.setenv("TORCHCAPS_NATIVE", "0")
+    assert calls(lambda: routed_by("native", leaves, {}, {})) == 0
+
+
+def test_layers_choose_it():
+    layer = ConvCapsules(
+        child_grid=(5, 5, 2), d_in=16, types=3, d_out=16, pose="matrix", routing="em"
+    )
+    children = Capsules(torch.randn(2, 50, 16), torch.rand(2, 50))
+    assert calls(lambda: layer(children)) == 0
+    use_backend(layer, "native")
+    assert calls(lambda: layer(children)) == 5
+    use_backend(layer, "fused")
+    assert calls(lambda: layer(children)) == 0
+    large = DenseCapsules(n_in=512, d_in=4, n_out=16, d_out=16, routing=EMRouting(iterations=1))
+    children = Capsules(torch.randn(16, 512, 4), torch.rand(16, 512))
+    assert calls(lambda: large(children)) == 1
+
+
+@pytest.mark.parametrize("window", [[], [*ODD.child_grid, *ODD.kernel, *ODD.stride]], ids=str)
+def test_the_operators_keep_the_rules_of_operators(window):
+    leaves = narrow("x", pose="matrix", window=ODD if window else None, batch=(2,))
+    tensors = [leaves[x].requires_grad_() for x in ("pose", "weight", "coordinates")]
+    p, n_in = (6, 12) if window else (1, 6)
+    log_a, mean, likely = torch.rand(2, p, n_in), torch.rand(2, p, 3, 4), torch.rand(2, p, 3)
+    log_r = torch.rand(1, n_in, 3, 16)
+    operators = torch.ops.torchcaps
+    for operator, given in (
+        (operators.native_em_fit, (None, log_a)),
+        (operators.native_em_fit, (log_r, log_a)),
+        (operators.native_em_assign, (likely, mean, mean + 1)),
+    ):
+        given = [x if x is None else x.detach().clone().requires_grad_() for x in given]
+        torch.library.opcheck(
+            operator.default,
+            (*given, *tensors, "none", "matrix", window),
+            test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
+        )
+
+
+def test_what_they_cost_is_known(monkeypatch):
+    """FLOPs of making votes and of their gradients; memory near what a kernel asks for."""
+    how = {"pose": "matrix", "window": LARGE}
+    leaves = narrow(batch=(7,), d_in=16, n_out=16, **how)
+    leaves = {name: x.requires_grad_() for name, x in leaves.items()}
+    asked, found, plan = [], [], kernel.library().torchcaps_em_plan
+    for name in ("_fit", "_fit_backward", "_assign", "_assign_backward"):
+        operator = getattr(kernel, name)
+
+        def call(*arguments, operator=operator):
+            asked.append(COSTS[operator._opoverload.overloadpacket](*arguments))
+            return operator(*arguments)
+
+        monkeypatch.setattr(kernel, name, call)
+
+    def planned(job):
+        plan(job)
+        found.append(4 * job._obj.workspace_size)
+
+    monkeypatch.setattr(kernel.library(), "torchcaps_em_plan", planned)
+    routed_by("native", leaves, how, {"iterations": 2}).parents.pose.sum().backward()
+    votes = 2 * 7 * 9 * 72 * 16 * 16 * 4
+    assert [cost.flops // votes for cost in asked] == [2, 1, 2, 3, 3, 3]
+    assert all(cost.flops % votes == 0 for cost in asked)
+    for cost, real in zip(asked, found, strict=True):
+        # It is that of the widest vectors; they may be of four numbers.
+        assert 0.6 * real <= cost.workspace <= 7 * real
+
+
+def test_nothing_is_as_large_as_votes():
+    how = {"pose": "matrix", "window": LARGE}
+    leaves = narrow(batch=(64,), d_in=16, n_out=8, **how)
+    leaves = {name: x.requires_grad_() for name, x in leaves.items()}
+    sizes, run = [], kernel._run
+
+    def watched(*arguments, **tensors):
+        sizes.extend(x.numel() for x in tensors.values() if x is not None)
+        return run(*arguments, **tensors)
+
+    with mock.patch.object(kernel, "_run", side_effect=watched):
+        routed_by("native", leaves, how, {}).parents.pose.sum().backward()
+    assert max(sizes) == 64 * 9 * 72 * 8
+
+
+def test_both_sides_know_the_same_fields():
+    assert ctypes.sizeof(kernel._Job) == kernel.library().torchcaps_em_job_size()
+
+
+@pytest.mark.parametrize(
+    ("variant", "window", "compete"),
+    [
+        ("official", ODD, "all"),
+        *(
+            pytest.param(variant, *kind, marks=pytest.mark.slow)
+            for variant in VARIANTS
+            for kind in KINDS[:3]
+        ),
+    ],
+    ids=str,
+)
+def test_one_graph_compiles(variant, window, compete):
+    torch._dynamo.reset()
+    how = {"pose": "matrix", "window": window}
+    leaves = {name: x.requires_grad_() for name, x in narrow("bx", **how).items()}
+    options = {"variant": variant, "compete": compete, "iterations": 2}
+
+    def pose(*given):
+        given = dict(zip(leaves, given, strict=True))
+        return routed_by("native", given, how, options, "none").parents.pose
+
+    compiled = torch.compile(pose, backend="aot_eager", fullgraph=True)
+    found = []
+    for op in (compiled, pose):
+        made = op(*leaves.values())
+        gradients = torch.autograd.grad(
+            made.square().sum(), leaves.values(), materialize_grads=True
+        )
+        found.append((made, *gradients))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+
+
+def test_second_derivatives_are_refused():
+    leaves = {name: x.requires_grad_() for name, x in narrow().items()}
+    pose = routed_by("native", leaves, {}, {}).parents.pose
+    (gradient,) = torch.autograd.grad(pose.square().sum(), leaves["pose"], create_graph=True)
+    words = "route the materialised votes with ops.em_routing where create_graph=True"
+    with pytest.raises(TorchcapsError, match=re.escape(words)):
+        gradient.sum().backward()
+
+
+BAD = [
+    ({}, {"iterations": 0}),
+    ({}, {"variant": "papr"}),
+    ({}, {"compete": "windows"}),
+    ({}, {"child_id": torch.zeros(6, 12, dtype=torch.int64)}),
+    ({"beta_a": torch.ones(4)}, {}),
+    ({"weight": torch.ones(5, 3, 2, 2)}, {}),
+    ({"activation": torch.ones(3, 40, dtype=torch.int64)}, {}),
+]
+
+
+@pytest.mark.parametrize(("given", "options"), BAD, ids=lambda x: str(x)[:30])
+def test_what_the_plain_op_refuses_is_refused_in_its_words(given, options):
+    how = {"pose": "matrix", "window": ODD}
+    leaves = narrow(**how) | given
+    with pytest.raises(TorchcapsError) as theirs:
+        routed_by("plain", leaves, how, options)
+    with pytest.raises(TorchcapsError, match=re.escape(str(theirs.value))):
+        routed_by("native", leaves, how, options)
+
+
+def test_children_without_activations_are_refused():
+    vote_map = VoteMap(Capsules(torch.ones(6, 4)), torch.ones(6, 3, 5, 4))
+    with pytest.raises(TorchcapsError, match="EM routing weighs children by their activations"):
+        native.em_routing(vote_map, beta_a=torch.ones(3), beta_u=torch.ones(3))
