@@ -83,13 +83,13 @@ def main() -> None:
     if not given.data and not given.tiny:
         parser.error("DATA is missing: the folder that holds the four files of MNIST.")
     data = "part-whole" if given.tiny else "mnist"
-    recipe = make_recipe(model="capsnet", data=data, batch_size=4 if given.tiny else 64)
+    recipe = make_recipe(model="capsnet", data=data, batch_size=4 if given.tiny else 32)
     images = (
         recipe.images("train", root=None)
         if given.tiny
         else load(data, split="train", root=given.data)
     )
-    steps = 3 if given.tiny else 150
+    steps = 3 if given.tiny else 100
     curves = {name: curve(recipe, images, *how, steps) for name, *how in WAYS}
     first, *others = curves
     tail = slice(-max(1, steps // 5), None)
