@@ -14,7 +14,7 @@ from textbook import capsnet, deepcaps, dynamic_op, efficient, em, gamma, invert
 from torch import Tensor, nn
 
 import torchcaps
-from torchcaps.layers import DenseCapsules, DynamicRouting
+from torchcaps.layers import DenseCapsules, DynamicRouting, with_channels_last
 from torchcaps.layers import use_backend as tell_layers
 from torchcaps.layers.routing import Backend
 from torchcaps.ops import native, triton
@@ -59,11 +59,13 @@ class Case:
 
 @dataclass(frozen=True)
 class Contestant:
-    """`backend` is None for an opponent; `compiled` puts torch.compile around it."""
+    """`backend` is None for an opponent; `compiled` puts torch.compile around it; `channels_last`
+    is the field of a recipe."""
 
     name: str
     backend: str | None = None
     compiled: bool = False
+    channels_last: bool = False
 
 
 CONTESTANTS = {
@@ -74,6 +76,7 @@ CONTESTANTS = {
         Contestant("ours-plain", backend="plain"),
         Contestant("ours-fused", backend="fused"),
         Contestant("ours-native", backend="native"),
+        Contestant("ours-channels-last", backend="native", channels_last=True),
         Contestant("ours-triton", backend="triton"),
     )
 }
@@ -249,6 +252,8 @@ def build(case: Case, contestant: Contestant) -> Subject:
     else:
         module = ours(case)
         use_backend(module, contestant.backend)
+    if contestant.channels_last:
+        with_channels_last(module)
     # torchcaps.train takes the fused optimiser, a textbook reader the one that needs no word.
     fused = contestant.backend is not None
     return Subject(case, module, compiled=contestant.compiled, fused_adam=fused)

@@ -190,6 +190,14 @@ def test_a_failure_is_a_result_and_is_not_tried_again():
     assert table(rows).splitlines()[1].split("  ")[-1] == "out of memory"
 
 
+def test_channels_are_last_where_a_contestant_says_so():
+    case = tiny(CASES["efficient-train-128"])
+    for name, expected in (("ours-native", False), ("ours-channels-last", True)):
+        convolution = build(case, CONTESTANTS[name]).module.network.backbone[3]
+        assert convolution.weight.is_contiguous(memory_format=torch.channels_last) is expected
+        assert CONTESTANTS[name].channels_last is expected
+
+
 def test_a_backend_that_does_not_exist_is_absent():
     assert absent(TEXTBOOK) is None
     assert absent(OURS) is None
