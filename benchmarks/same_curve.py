@@ -1,11 +1,11 @@
 """Does a network learn the same whichever way its routing is computed?
 
 python benchmarks/same_curve.py DATA       # some minutes
-python benchmarks/same_curve.py --tiny     # that it runs, on made images
+python benchmarks/same_curve.py --tiny --out FILE    # that it runs, on made images
 
-capsnet is trained on MNIST from one seed three times: plain routing and direct convolutions; what
-users get; and in float64, which tells how far two exact ways drift apart by rounding alone. Writes
-benchmarks/records/same_curve.json and a picture beside it.
+capsnet is trained on MNIST from one seed three times: plain routing and direct convolutions; native
+kernels and Fourier convolution; and in float64, which tells how far two exact ways drift apart by
+rounding alone. Writes benchmarks/records/same_curve.json and a picture beside it.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 
 from torchcaps.data import Images, load
 from torchcaps.layers import use_backend
+from torchcaps.ops import native
 from torchcaps.train import Recipe, make_recipe
 from torchcaps.train.batches import Batches
 from torchcaps.train.fit import initial_model
@@ -30,7 +31,7 @@ RECORD = Path(__file__).parent / "records" / "same_curve.json"
 # Name, backend, precision; the first is what others are compared with.
 WAYS: list[tuple[str, Any, torch.dtype]] = [
     ("plain", "plain", torch.float32),
-    ("what users get", "native", torch.float32),
+    ("native kernels, Fourier convolution", "native", torch.float32),
     ("plain, float64", "plain", torch.float64),
 ]
 
@@ -80,16 +81,18 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="three steps on made images")
     parser.add_argument("--out", type=Path, default=RECORD)
     given = parser.parse_args()
+    if given.tiny and given.out == RECORD:
+        parser.error("--tiny needs --out, so that it does not replace the record.")
     if not given.data and not given.tiny:
         parser.error("DATA is missing: the folder that holds the four files of MNIST.")
     data = "part-whole" if given.tiny else "mnist"
-    recipe = make_recipe(model="capsnet", data=data, batch_size=4 if given.tiny else 32)
+    recipe = make_recipe(model="capsnet", data=data, batch_size=4 if given.tiny else 48)
     images = (
         recipe.images("train", root=None)
         if given.tiny
         else load(data, split="train", root=given.data)
     )
-    steps = 3 if given.tiny else 100
+    steps = 3 if given.tiny else 80
     curves = {name: curve(recipe, images, *how, steps) for name, *how in WAYS}
     first, *others = curves
     tail = slice(-max(1, steps // 5), None)
@@ -99,6 +102,7 @@ def main() -> None:
         "tiny": given.tiny,
         "date": datetime.now(UTC).date().isoformat(),
         "environment": environment(),
+        "native": native.available(),
         "recipe": recipe.model_dump(),
         "largest_apart_in_the_first_ten": {
             name: max(apart(curves[name], curves[first])[:10]) for name in others

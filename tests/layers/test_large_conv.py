@@ -90,11 +90,35 @@ def test_autocast_gives_its_own_dtype_and_near_numbers():
     assert ours.weight.grad.dtype == torch.float32
 
 
-def test_capsnet_takes_the_other_way_from_a_batch_of_25():
+def test_capsnet_takes_the_other_way_from_a_batch_of_46_in_training():
     convolution = create_model("capsnet").primary.projection
     assert isinstance(convolution, LargeConv2d)
-    assert not convolution.pays(torch.empty(24, 256, 20, 20))
-    assert convolution.pays(torch.empty(25, 256, 20, 20))
+    assert not convolution.pays(torch.empty(45, 256, 20, 20))
+    assert convolution.pays(torch.empty(46, 256, 20, 20))
+    with torch.no_grad():
+        assert not convolution.pays(torch.empty(46, 256, 20, 20))
+    convolution.requires_grad_(False)
+    assert not convolution.pays(torch.empty(46, 256, 20, 20))
+
+
+DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.uint8]
+
+
+@pytest.mark.usefixtures("cheap")
+@pytest.mark.parametrize("is_cast", [False, True])
+@pytest.mark.parametrize("of_weight", DTYPES[:3])
+@pytest.mark.parametrize("of_maps", DTYPES)
+def test_dtypes_are_those_of_a_direct_convolution(of_maps, of_weight, is_cast):
+    ours, theirs = (each.to(of_weight) for each in pair(stride=2))
+    x = torch.ones(32, 32, 20, 20).to(of_maps)
+    found = []
+    for convolution in (theirs, ours):
+        with torch.autocast("cpu", torch.bfloat16, enabled=is_cast):
+            try:
+                found.append(convolution(x).dtype)
+            except RuntimeError as error:
+                found.append(str(error))
+    assert found[0] == found[1]
 
 
 @pytest.mark.usefixtures("cheap")
@@ -106,6 +130,30 @@ def test_a_backend_for_all_turns_it_off_and_on():
     assert ways(convolution, x)[1] == 0
     use_backend(model, "auto")
     assert ways(convolution, x)[1] == 1
+
+
+# torch.func scripts its own formulas.
+@pytest.mark.filterwarnings("ignore:.torch.jit.:DeprecationWarning")
+@pytest.mark.usefixtures("cheap")
+def test_transforms_and_tracers_see_a_convolution():
+    ours, theirs = pair(stride=2)
+    x = torch.rand(32, 32, 20, 20)
+    weights = dict(ours.named_parameters())
+
+    def sums(weight, convolution=ours):
+        return torch.func.functional_call(convolution, weights | {"weight": weight}, x).sum()
+
+    tangent = torch.rand_like(ours.weight)
+    found = torch.func.jvp(sums, (ours.weight,), (tangent,))[1]
+    of_weight = torch.func.grad(lambda weight: sums(weight, theirs))(ours.weight)
+    assert_close(found, (of_weight * tangent).sum(), rtol=1e-4, atol=0)
+    images = torch.func.vmap(ours)(x.unflatten(0, (2, 16)))
+    assert_close(images.flatten(0, 1), theirs(x), rtol=0, atol=1e-5)
+    traced = torch.jit.trace(ours, x)
+    assert "_Products" not in str(traced.graph)
+    assert_close(traced(x), theirs(x), rtol=0, atol=1e-5)
+    with torch.autograd.forward_ad.dual_level():
+        assert not ways(ours, x)[1]
 
 
 @pytest.mark.usefixtures("cheap")

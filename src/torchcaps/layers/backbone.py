@@ -62,7 +62,7 @@ def whole_map(channels: int, height: int, width: int) -> nn.Conv2d:
 
 
 def with_channels_last(network: nn.Module) -> nn.Module:
-    """Lay the weights of its 2-D convolutions out with the channels last, in place.
+    """Lay the weights of every `nn.Conv2d` in it out with the channels last, in place.
 
     Their outputs then are laid out so too. `network.to(memory_format=torch.channels_last)` would
     do it to capsule matrices as well and refuse 3-D convolutions.

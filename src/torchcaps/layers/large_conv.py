@@ -4,6 +4,7 @@ from typing import cast, final
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from torchcaps.ops.checks import without_autocast
 from torchcaps.ops.fourier import Pair, fourier_convolution, saving
@@ -11,34 +12,42 @@ from torchcaps.ops.fourier import Pair, fourier_convolution, saving
 __all__ = ["LargeConv2d"]
 
 # Multiplications a direct convolution must have to one through Fourier space, which has more to
-# move.
-WORTH = 2.0
+# move: with 32 images a training step of capsnet's took as long either way.
+WORTH = 2.5
+# What autocast casts.
+NARROW = {torch.float32, torch.bfloat16, torch.float16}
 
 
 @final
 class LargeConv2d(nn.Conv2d):
-    """`nn.Conv2d` whose large kernels go through Fourier space on a CPU, where that takes less than
-    half of the multiplications; see `ops.fourier`. Zero padding, no groups, no dilation.
+    """`nn.Conv2d` that trains large kernels through Fourier space on a CPU where that takes far
+    fewer multiplications; see `ops.fourier`. It does so with zero padding, without groups and
+    dilation, and where gradients are wanted: without them a direct convolution is as fast and takes
+    less memory.
 
-    `is_direct = True`, or `use_backend(network, "plain")`, turns it off. So do tracers and
-    compilers, which know convolutions better than what they are made of.
+    `is_direct = True`, or `use_backend(network, "plain")`, turns it off. So do torch.compile,
+    torch.export, torch.jit.trace and torch.func, to which it is an ordinary convolution.
     """
 
     is_direct: bool = False
 
     def forward(self, x: Tensor) -> Tensor:
-        if torch.compiler.is_compiling() or not self.pays(x):
+        if _is_looked_through() or not self.pays(x):
             return super().forward(x)
-        dtype = x.dtype
-        if torch.is_autocast_enabled("cpu"):
-            dtype = torch.get_autocast_dtype("cpu")
+        dtype = torch.get_autocast_dtype("cpu") if _casts() else x.dtype
         with without_autocast(x):
             maps, kernels = x.to(dtype), self.weight.to(dtype)
             return fourier_convolution(maps, kernels, self.bias, **self._how())
 
     def pays(self, x: Tensor) -> bool:
-        """Whether maps [b, c, h, w] go through Fourier space."""
+        """Whether maps [b, c, h, w] go through Fourier space. What does not fit goes directly, and
+        torch says why."""
         if self.is_direct or x.device.type != "cpu" or x.ndim != 4:
+            return False
+        if not (torch.is_grad_enabled() and (x.requires_grad or self.weight.requires_grad)):
+            return False
+        dtypes = {x.dtype, self.weight.dtype}
+        if not (dtypes <= NARROW if _casts() else len(dtypes) == 1 and x.is_floating_point()):
             return False
         if self.groups != 1 or self.dilation != (1, 1) or isinstance(self.padding, str):
             return False
@@ -48,3 +57,17 @@ class LargeConv2d(nn.Conv2d):
 
     def _how(self) -> dict[str, Pair]:
         return {"stride": cast(Pair, self.stride), "padding": cast(Pair, self.padding)}
+
+
+def _casts() -> bool:
+    return torch.is_autocast_enabled("cpu")
+
+
+def _is_looked_through() -> bool:
+    """Whether somebody wants to see a convolution, not what it is made of."""
+    return (
+        torch.compiler.is_compiling()
+        or torch.jit.is_tracing()  # type: ignore[attr-defined]
+        or torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+    )

@@ -319,7 +319,8 @@ class EMRouting(Routing):
 
     def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
         options = self._options(vote_map.children.pose)
-        route = fused.em_routing if self.backend == "fused" else native.em_routing
+        tiled = self.backend in ("fused", "triton")
+        route = fused.em_routing if tiled else native.em_routing
         return self._finished(route(vote_map, keep=keep, **options))
 
     def _options(self, like: Tensor) -> dict[str, Any]:

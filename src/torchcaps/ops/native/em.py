@@ -203,13 +203,14 @@ def _fit_backward_kernel(
 ) -> list[Tensor]:
     """Gradients of the five tensors, empty where there is no need."""
     of_mean, of_variance = (
-        torch.zeros_like(mean) if x is None else x.contiguous() for x in (of_mean, of_variance)
+        mean.new_zeros(mean.shape) if x is None else x.contiguous() for x in (of_mean, of_variance)
     )
     of_mean = of_mean - 2 * of_variance * rest
     shift = -(of_variance * variance + of_mean * rest).sum(-1)
     shift = shift if of_mass is None else shift + of_mass * mass
-    of_log_r = None if log_r is None or not needs[0] else torch.empty_like(log_r)
-    of_log_a = torch.empty_like(log_a)
+    of_log_r = None if log_r is None or not needs[0] else log_r.new_empty(log_r.shape)
+    # Not like it: what a kernel fills is contiguous.
+    of_log_a = log_a.new_empty(log_a.shape)
     of_made = _gradients_of(pose, weight, coordinates, sharing, kind, needs[2:])
     if mass.numel():
         _run(
@@ -274,8 +275,7 @@ def _assign_backward_kernel(
 ) -> list[Tensor]:
     """Gradients of the six tensors, empty where there is no need."""
     of_likely, of_mean, of_variance = (
-        mean.new_empty(mean.shape[:-1]),
-        *map(torch.empty_like, (mean, mean)),
+        mean.new_empty(shape) for shape in (mean.shape[:-1], mean.shape, mean.shape)
     )
     of_made = _gradients_of(pose, weight, coordinates, sharing, kind, needs[3:])
     if mean.numel():
@@ -286,7 +286,7 @@ def _assign_backward_kernel(
             log_r=log_r.contiguous(),
             mean=mean.contiguous(),
             variance=variance.contiguous(),
-            of_log_r=torch.zeros_like(log_r) if of_log_r is None else of_log_r.contiguous(),
+            of_log_r=log_r.new_zeros(log_r.shape) if of_log_r is None else of_log_r.contiguous(),
             of_seen=_contiguous(of_seen),
             to_likely=of_likely,
             to_mean=of_mean,
