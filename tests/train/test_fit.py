@@ -723,7 +723,7 @@ def test_channels_last_goes_on_to_the_same_weights_and_learns_the_same(whole, tm
     fit(recipe(channels_last=True, epochs=1), tmp_path / "parts")
     assert_same(fit(last, tmp_path / "parts"), run)
     for row, plain in zip(run.metrics(), whole.metrics(), strict=True):
-        assert row["loss"] == pytest.approx(plain["loss"], rel=1e-3)
+        assert row["loss"] == pytest.approx(plain["loss"], rel=5e-3)
 
 
 def test_bfloat16_goes_on_to_the_same_weights_and_to_others_than_float32(whole, tmp_path) -> None:

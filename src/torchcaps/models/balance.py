@@ -68,7 +68,7 @@ def _untouched(module: nn.Module, value: Tensor) -> Any:
 
 
 def _scale_primary(primary: nn.Module, features: Tensor, target: float | None) -> None:
-    if not isinstance(primary, PrimaryCapsules) or type(primary.projection) is not nn.Conv2d:
+    if not isinstance(primary, PrimaryCapsules) or not isinstance(primary.projection, nn.Conv2d):
         return
     maps = primary.projection(features)
     pose = maps.unflatten(1, (-1, primary.d_out)).movedim(2, -1)
