@@ -69,8 +69,8 @@ class Recipe(BaseModel):
     decay_every: int | None = Field(None, ge=1)
     milestones: tuple[int, ...] = ()
     precision: Precision = "float32"
-    # How 2-D convolutions hold their weights: with the channels last, 3×3 ones are faster and 9×9 ones
-    # slower on a CPU. Results differ by rounding.
+    # How 2-D convolutions hold their weights: with the channels last, 3×3 ones are faster and 9×9
+    # ones slower on a CPU. Results differ by rounding.
     channels_last: bool = False
     # Stop at the first of the checks, every `stop_every` updates, at which this accuracy is there.
     stop_at: float | None = Field(None, gt=0, le=1)
