@@ -19,7 +19,9 @@ def at_most(most: int) -> Iterator[None]:
     tracemalloc.start()
     try:
         yield
-        assert tracemalloc.get_traced_memory()[1] < most
+        held = tracemalloc.get_traced_memory()[1]
+        largest = tracemalloc.take_snapshot().statistics("lineno")[:3]
+        assert held < most, f"{held:,} bytes at once, {most:,} allowed; still held: {largest}"
     finally:
         tracemalloc.stop()
 
