@@ -10,13 +10,16 @@ import re
 import sys
 import traceback
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from torchcaps import cli_data
 from torchcaps.cli_data import ImageSize, sides
 from torchcaps.errors import Interrupted, TorchcapsError
+
+if TYPE_CHECKING:
+    from torchcaps.train import Recipe
 
 __all__ = ["app", "main"]
 
@@ -34,6 +37,20 @@ OptionList = Annotated[
     typer.Option("--option", metavar="NAME=VALUE", help="An option of the network; repeatable."),
 ]
 Root = Annotated[Path | None, typer.Option(help="Folder of a data set that is files.")]
+RecipeFile = Annotated[
+    Path | None, typer.Option(help="A recipe in TOML; what is given beside it wins.")
+]
+Protocol = Annotated[
+    str | None,
+    typer.Option(
+        help="A paper's: gu, gu_multi_mnist, gu_transfer, hinton_em, mitterreiter, peer, rem, "
+        "rem_pruned, rem_transfer, tsai_cifar, tsai_cifar_dynamic, tsai_cifar_em, tsai_dmm."
+    ),
+]
+FieldList = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="FIELD=VALUE", help="Another field of the recipe; repeatable."),
+]
 
 
 @app.command()
@@ -87,9 +104,7 @@ def models(
 @app.command()
 def train(
     out: Annotated[Path, typer.Option(help="Folder of the run; the same line continues it.")],
-    recipe: Annotated[
-        Path | None, typer.Option(help="A recipe in TOML; what is given beside it wins.")
-    ] = None,
+    recipe: RecipeFile = None,
     model: Annotated[str | None, typer.Option(help="A name that `torchcaps models` lists.")] = None,
     data: Annotated[
         str | None,
@@ -102,19 +117,8 @@ def train(
     batch_size: Annotated[int | None, typer.Option(help="Images a step.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Step size of Adam.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of weights and order.")] = None,
-    protocol: Annotated[
-        str | None,
-        typer.Option(
-            help="A paper's: gu, gu_multi_mnist, gu_transfer, hinton_em, mitterreiter, peer, rem, "
-            "rem_pruned, rem_transfer, tsai_cifar, tsai_cifar_dynamic, tsai_cifar_em, tsai_dmm."
-        ),
-    ] = None,
-    field: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="FIELD=VALUE", help="Another field of the recipe; repeatable."
-        ),
-    ] = None,
+    protocol: Protocol = None,
+    field: FieldList = None,
     workers: Annotated[
         int, typer.Option(help="Processes that make batches; 0 makes them on the device itself.")
     ] = 0,
@@ -135,7 +139,7 @@ def train(
     --epochs a run that is done. Under torchrun or srun, one process a device, all train one
     network.
     """
-    from torchcaps.train import fit, make_recipe, read_fields
+    from torchcaps.train import fit
     from torchcaps.train.loggers import tensorboard as tensorboard_logger
     from torchcaps.train.ranks import is_first
 
@@ -143,19 +147,13 @@ def train(
         "protocol": protocol,
         "model": model,
         "data": data,
-        "image_size": None if image_size is None else sides("--image-size", image_size, "48x64"),
         "epochs": epochs,
         "batch_size": batch_size,
         "learning_rate": learning_rate,
         "seed": seed,
     }
-    fields = {} if recipe is None else read_fields(recipe)
-    fields |= {name: value for name, value in given.items() if value is not None}
-    fields |= _pairs(field, "--set must be FIELD=VALUE, for example schedule=cosine")
-    if option:
-        fields["options"] = {**fields.get("options", {}), **_options(option)}
     run = fit(
-        make_recipe(**fields),
+        _recipe(recipe, given, image_size, field, option),
         out,
         root=root,
         workers=workers,
@@ -257,6 +255,9 @@ def doctor(
     root: Root = None,
     image_size: ImageSize = None,
     option: OptionList = None,
+    recipe: RecipeFile = None,
+    protocol: Protocol = None,
+    field: FieldList = None,
     seconds: Annotated[
         float, typer.Option(min=1, help="Time to learn a few images by heart.")
     ] = 30,
@@ -268,24 +269,44 @@ def doctor(
     Prints a verdict each: fine, look, broken. Exit code 0 means that it could look.
     """
     from torchcaps import tasks
-    from torchcaps.train import make_recipe
 
-    if run is not None and (model or data or option):
+    if run is not None and (model or data or option or recipe or protocol or field):
         raise TorchcapsError(
             "a run knows its network and its data; give the run folder alone, or --model and "
             "--data."
         )
     if run is not None:
         found = tasks.doctor_run(run, root=root, seconds=seconds)
-    elif model is not None and data is not None:
-        size = None if image_size is None else sides("--image-size", image_size, "48x64")
-        recipe = make_recipe(model=model, data=data, image_size=size, options=_options(option))
-        found = tasks.doctor(recipe, root=root, seconds=seconds)
+    elif recipe is not None or (model is not None and data is not None):
+        given = {"protocol": protocol, "model": model, "data": data}
+        patient = _recipe(recipe, given, image_size, field, option)
+        found = tasks.doctor(patient, root=root, seconds=seconds)
     else:
         raise TorchcapsError(
-            "doctor needs a run folder, or --model and --data of a network that is to be trained."
+            "doctor needs a run folder, or --model and --data of a network that is to be trained, "
+            "or its --recipe."
         )
     print(json.dumps(found.numbers()) if as_json else found.text())
+
+
+def _recipe(
+    file: Path | None,
+    given: dict[str, Any],
+    image_size: str | None,
+    field: list[str] | None,
+    option: list[str] | None,
+) -> "Recipe":
+    """What a file says, over it what is given by name, over it what --set and --option say."""
+    from torchcaps.train import make_recipe, read_fields
+
+    fields = {} if file is None else read_fields(file)
+    fields |= {name: value for name, value in given.items() if value is not None}
+    if image_size is not None:
+        fields["image_size"] = sides("--image-size", image_size, "48x64")
+    fields |= _pairs(field, "--set must be FIELD=VALUE, for example schedule=cosine")
+    if option:
+        fields["options"] = {**fields.get("options", {}), **_options(option)}
+    return make_recipe(**fields)
 
 
 def _seconds(text: str) -> float:

@@ -188,6 +188,16 @@ def test_doctor_examines_what_is_to_be_trained(call):
     assert (verdicts["scores"], verdicts["pixels"]) == ("broken", "fine")
 
 
+def test_doctor_takes_a_recipe_as_train_does(call, tmp_path):
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text('model = "mitterreiter_5x16"\ndata = "tiny"\n')
+    done = call("doctor", "--recipe", recipe, "--set", "loss=cross_entropy", "--seconds", 1)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("mitterreiter_5x16 on 40 training images of tiny, before training\n")
+    done = call("doctor", "--recipe", recipe, "--protocol", "nobody")
+    assert_one_sentence(done, "protocol 'nobody' is unknown; ")
+
+
 def test_doctor_examines_a_run(trained, call):
     done = call("doctor", trained, "--seconds", 1)
     assert (done.code, done.err) == (0, "")
@@ -199,6 +209,7 @@ def test_doctor_examines_a_run(trained, call):
     [
         ([], "doctor needs a run folder, or --model and --data of a network that is to be trained"),
         (["--model", "capsnet"], "doctor needs a run folder, or --model and --data of a network"),
+        (["run", "--set", "seed=1"], "a run knows its network and its data; give the run folder"),
         (["run", "--data", "tiny"], "a run knows its network and its data; give the run folder"),
         (["none"], "there is no run folder at none."),
         (["."], ". is no run folder (recipe.json is missing); for a network that was not"),
