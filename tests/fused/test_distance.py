@@ -368,7 +368,7 @@ def test_gradients_of_gradients_are_refused():
     found = {name: x.requires_grad_() for name, x in leaves_of(DENSE).items()}
     parents = routed_by("fused", DENSE, found).parents.pose
     (gradient,) = torch.autograd.grad(parents.sum(), found["pose"], create_graph=True)
-    words = "route the materialised votes with ops.distance_routing where create_graph=True"
+    words = "by create_graph=True, route ops.materialise(vote_map) with ops.distance_routing."
     with pytest.raises(TorchcapsError, match=re.escape(words)):
         gradient.sum().backward()
 

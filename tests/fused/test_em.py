@@ -341,7 +341,7 @@ def test_second_derivatives_are_refused(iterations):
     leaves = {name: x.requires_grad_() for name, x in leaves_of().items()}
     pose = routed_by("fused", leaves, {}, {"iterations": iterations}).parents.pose
     (gradient,) = torch.autograd.grad(pose.square().sum(), leaves["pose"], create_graph=True)
-    words = "route the materialised votes with ops.em_routing where create_graph=True"
+    words = "by create_graph=True, route ops.materialise(vote_map) with ops.em_routing."
     with pytest.raises(TorchcapsError, match=re.escape(words)):
         gradient.sum().backward()
 

@@ -229,7 +229,7 @@ def test_gradients_of_gradients_are_refused():
     found = {name: x.requires_grad_() for name, x in leaves(DENSE).items()}
     parents = fused(map_of(DENSE, found)).parents.pose
     (gradient,) = torch.autograd.grad(parents.sum(), found["pose"], create_graph=True)
-    words = "route the materialised votes with ops.self_attention_routing where create_graph=True"
+    words = "by create_graph=True, route ops.materialise(vote_map) with ops.self_attention_routing."
     with pytest.raises(TorchcapsError, match=re.escape(words)):
         gradient.sum().backward()
 

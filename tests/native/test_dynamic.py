@@ -363,8 +363,9 @@ def test_gradients_of_gradients_are_refused():
     (gradient,) = torch.autograd.grad(parents.sum(), found["pose"], create_graph=True)
     with pytest.raises(
         TorchcapsError,
-        match=r"^a native routing gives gradients, but no gradients of gradients; where these are "
-        r"needed, as by create_graph=True, route ops\.materialise\(vote_map\) with the plain op\.$",
+        match=r"^native dynamic routing gives gradients, but no gradients of gradients; where "
+        r"these are needed, as by create_graph=True, route ops\.materialise\(vote_map\) with "
+        r"ops\.dynamic_routing\.$",
     ):
         gradient.sum().backward()
 

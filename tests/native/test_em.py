@@ -63,10 +63,11 @@ def in_threads(count, call):
 
 def assert_law(leaves, how, threads=1, **options):
     """Within the bars of float64. Where single precision does not reach them, about as far from it
-    as the plain op is: a single draw says no more than that; the mean over draws is judged below.
+    as the plain op or the fused one is: one draw may round well with one of them, and differently
+    on every processor. The mean over draws is judged below, against the plain op alone.
     """
     exact = parts(results_of("plain", {x: y.double() for x, y in leaves.items()}, how, options))
-    theirs = parts(results_of("plain", leaves, how, options))
+    others = [parts(results_of(form, leaves, how, options)) for form in ("plain", "fused")]
     mine = in_threads(threads, lambda: parts(results_of("native", leaves, how, options)))
     # What hardly depends on anything has gradients of rounding errors.
     floor = 1e-6 * max(float(x.norm()) for x, _ in exact.values())
@@ -74,8 +75,8 @@ def assert_law(leaves, how, threads=1, **options):
         found = mine[name][0]
         assert (found.shape, found.dtype) == (x.shape, torch.float32), name
         scale = max(float(x.norm()), floor, 1e-30)
-        error, plain = (float((y[name][0] - x).norm()) / scale for y in (mine, theirs))
-        assert error <= max(bar, 4 * plain), (name, error, plain)
+        error, *theirs = (float((y[name][0] - x).norm()) / scale for y in (mine, *others))
+        assert error <= max(bar, 4 * max(theirs)), (name, error, theirs)
 
 
 def competing(window):
@@ -445,7 +446,7 @@ def test_second_derivatives_are_refused():
     leaves = {name: x.requires_grad_() for name, x in narrow().items()}
     pose = routed_by("native", leaves, {}, {}).parents.pose
     (gradient,) = torch.autograd.grad(pose.square().sum(), leaves["pose"], create_graph=True)
-    words = "route the materialised votes with ops.em_routing where create_graph=True"
+    words = "by create_graph=True, route ops.materialise(vote_map) with ops.em_routing."
     with pytest.raises(TorchcapsError, match=re.escape(words)):
         gradient.sum().backward()
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
 from torchcaps.ops.fused import distance, dynamic, em, inverted, self_attention
-from torchcaps.ops.fused.tiles import TiledVotes
+from torchcaps.ops.fused.tiles import TiledVotes, vote_map_of
 
 __all__ = ["COSTS", "Cost"]
 
@@ -59,9 +59,7 @@ def _sizes(
     dtype: torch.dtype,
 ) -> _Sizes:
     # On "meta" the tiles are laid out and nothing is copied.
-    vote_map = dynamic._vote_map(
-        pose.to("meta"), weight.to("meta"), None, None, sharing, kind, window
-    )
+    vote_map = vote_map_of(pose.to("meta"), weight.to("meta"), None, None, sharing, kind, window)
     votes = TiledVotes(vote_map, dtype)
     lanes = next(votes.lanes(), None)
     tile = None if lanes is None else next(votes.tiles(lanes), None)

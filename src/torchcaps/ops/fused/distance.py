@@ -47,16 +47,16 @@ from torchcaps.ops.checks import (
     without_autocast,
 )
 from torchcaps.ops.fused.dynamic import (
-    _along,
-    _biased,
-    _by_lane,
-    _outputs,
-    _recorded,
-    _squash_gradient,
-    _vote_map,
+    along,
+    biased,
+    by_lane,
+    outputs,
+    recorded,
+    squash_gradient,
 )
-from torchcaps.ops.fused.em import _part, _write
-from torchcaps.ops.fused.tiles import Lanes, Tile, TiledVotes, VoteGradients, vote_like
+from torchcaps.ops.fused.em import of_tile, write_tile
+from torchcaps.ops.fused.tiles import Lanes, Tile, TiledVotes, VoteGradients, vote_like, vote_map_of
+from torchcaps.ops.gradients import listed, once, shapes_listed, wanted
 from torchcaps.ops.routing.common import capsules
 from torchcaps.ops.routing.distance import DetachVotes, Scale, _check_distances, _log_odds
 from torchcaps.ops.squash import EPSILON, Squash
@@ -121,7 +121,7 @@ def distance_routing(
         None if vote_bias is None else vote_bias.to(wide).expand(n_out, size),
         None if coordinates is None else coordinates.to(wide).expand(n_in, size),
         length.permute(2, 1, 0).unsqueeze(1),  # [i, 1, p, b]
-        None if bias is None else _by_lane(bias.to(wide), votes[..., 0, :, :], window),
+        None if bias is None else by_lane(bias.to(wide), votes[..., 0, :, :], window),
         None if given is None else given.to(wide),
         vote_map.sharing,
         vote_map.pose,
@@ -166,7 +166,7 @@ def _forward_kernel(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """s of every iteration and S of those after the first [t, b, p, j, d], d_o [t, b, p] or [t], v
     and c of the iterations kept (of v always the last)."""
-    vote_map = _vote_map(pose, weight, vote_bias, coordinates, sharing, kind, window)
+    vote_map = vote_map_of(pose, weight, vote_bias, coordinates, sharing, kind, window)
     with without_autocast(pose):
         votes = TiledVotes(vote_map, dtype)
         many, counts = (votes.n_batch, votes.n_windows), (votes.n_in, votes.n_out, votes.d_out)
@@ -196,7 +196,7 @@ def _forward_kernel(
                     continue
                 mixed = _mix(votes, lanes, rate, factors, distances, slope, kept)
                 s[lanes] = votes.from_lanes(mixed, lanes)
-            v = g(_biased(s, bias, False), cast(Squash, squash))
+            v = g(biased(s, bias, False), cast(Squash, squash))
             record = t - iterations + len(poses)
             if record >= 0:
                 poses[record] = v.transpose(0, 1)
@@ -213,7 +213,7 @@ def _made(
     keep: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """What the forward pass fills."""
-    sums, poses, couplings = _outputs(like, lanes, counts, iterations, keep)
+    sums, poses, couplings = outputs(like, lanes, counts, iterations, keep)
     slopes = like.new_empty((iterations - 1 if with_slopes else 0, *sums.shape[1:]))
     means = like.new_empty((iterations - 1, *(lanes if by_sample else ())))
     return sums, slopes, means, poses, couplings
@@ -248,8 +248,8 @@ def _begin(
     s = votes.parents(lanes)
     for tile in votes.tiles(lanes):
         part = votes.votes(tile, votes.seen(tile))  # [t, j, d, p, b]
-        _, _, factor = _lengths(part, _part(votes, length, tile))
-        _write(votes, factors, tile, factor)
+        _, _, factor = _lengths(part, of_tile(votes, length, tile))
+        write_tile(votes, factors, tile, factor)
         s += part.mul_(factor.unsqueeze(2)).sum((0, 3))
     if kept is not None:
         kept[lanes].fill_(1 / votes.n_out)
@@ -263,10 +263,10 @@ def _measure(votes: TiledVotes, v: Tensor, factors: Tensor, distances: Tensor) -
         mine, found = votes.to_lanes(v[lanes]), v.new_zeros(votes.count(lanes))
         for tile in votes.tiles(lanes):
             part = votes.votes(tile, votes.seen(tile))
-            gap = part.mul_(_part(votes, factors, tile).unsqueeze(2)).sub_(mine.unsqueeze(-2))
+            gap = part.mul_(of_tile(votes, factors, tile).unsqueeze(2)).sub_(mine.unsqueeze(-2))
             d = gap.square_().sum(2).add_(EPSILON).sqrt_()
             found += d.sum((0, 1, 2))
-            _write(votes, distances, tile, d)
+            write_tile(votes, distances, tile, d)
         total[lanes] = found.view(total[lanes].shape)
     return total
 
@@ -285,11 +285,11 @@ def _mix(
     more = torch.zeros_like(s)
     for tile in votes.tiles(lanes):
         part = votes.votes(tile, votes.seen(tile))  # [t, j, d, p, b]
-        d = _part(votes, distances, tile)
+        d = of_tile(votes, distances, tile)
         c = (d * f).softmax(1)
         if kept is not None:
             votes.of_couplings(kept, tile).copy_(votes.by_lane(c, lanes))
-        share = c * _part(votes, factors, tile)
+        share = c * of_tile(votes, factors, tile)
         if slope is not None:
             more += (part * (share * _from_mean(c, d)).unsqueeze(2)).sum((0, 3))
         s += part.mul_(share.unsqueeze(2)).sum((0, 3))
@@ -327,7 +327,7 @@ def _backward_kernel(
     needs: Sequence[bool],
 ) -> list[Tensor]:
     """Gradients of the seven tensors, empty where there is no need."""
-    vote_map = _vote_map(pose, weight, vote_bias, coordinates, sharing, kind, window)
+    vote_map = vote_map_of(pose, weight, vote_bias, coordinates, sharing, kind, window)
     with without_autocast(pose):
         votes = TiledVotes(vote_map, dtype)
         found = VoteGradients(votes, *needs[:4])
@@ -352,7 +352,7 @@ def _backward_kernel(
             routing.of_bias,
             routing.of_scale,
         ]
-    return [votes.children.new_zeros((0,)) if x is None else x for x in gradients]
+    return listed(gradients, votes.children)
 
 
 @dataclass
@@ -388,10 +388,10 @@ class _Backward:
         for t in reversed(range(count)):
             is_last = t == count - 1
             s = sums[t].transpose(0, 1)
-            of_v = _recorded(of_poses, t - count)
+            of_v = recorded(of_poses, t - count)
             of_v = torch.zeros_like(s) if of_v is None else of_v
             of_v = of_v if later is None else of_v + later
-            of_s = _squash_gradient(_biased(s, self.bias, False), of_v, self.squash)
+            of_s = squash_gradient(biased(s, self.bias, False), of_v, self.squash)
             if self.of_bias is not None:
                 self.of_bias += of_s.sum_to_size(self.of_bias.shape)
             mixes = wants_votes if is_last else every
@@ -400,9 +400,9 @@ class _Backward:
                     for lanes in self.votes.lanes():
                         self._first(lanes, of_s)
             elif mixes or goes_back:
-                of_c = _recorded(of_couplings, t - count)
+                of_c = recorded(of_couplings, t - count)
                 before = sums[t - 1].transpose(0, 1)
-                v = g(_biased(before, self.bias, False), cast(Squash, self.squash))
+                v = g(biased(before, self.bias, False), cast(Squash, self.squash))
                 mean = means[t - 1]
                 f = _rate(mean, self.log_odds)
                 rate = f.expand(s.shape[1], s.shape[0]).t()
@@ -431,7 +431,7 @@ class _Backward:
         for tile in votes.tiles(lanes):
             seen = votes.seen(tile)
             part = votes.votes(tile, seen)  # [t, j, d, p, b]
-            found = _lengths(part, _part(votes, self.length, tile))
+            found = _lengths(part, of_tile(votes, self.length, tile))
             self._add(tile, seen, part, of_votes.expand(part.shape), *found)
 
     def _iteration(
@@ -455,12 +455,12 @@ class _Backward:
         for tile in votes.tiles(lanes):
             seen = votes.seen(tile)
             part = votes.votes(tile, seen)  # [t, j, d, p, b]
-            longer, norm, factor = _lengths(part, _part(votes, self.length, tile))
+            longer, norm, factor = _lengths(part, of_tile(votes, self.length, tile))
             gap = _between(part, factor, v)
             d = _along_itself(gap).add_(EPSILON).sqrt_()
             c = (d * f).softmax(1)
             if of_parents is not None:
-                h = _along(part, of_s).mul_(factor)
+                h = along(part, of_s).mul_(factor)
                 if of_c is not None:
                     h += votes.of_couplings(of_c, tile).flatten(-2)
                 q = (c * _from_mean(c, h)).mul_(f).add_(even).div_(d)
@@ -504,7 +504,7 @@ class _Backward:
             found = torch.zeros_like(f)
             for tile in votes.tiles(lanes):
                 part = votes.votes(tile, votes.seen(tile))
-                _, _, factor = _lengths(part, _part(votes, self.length, tile))
+                _, _, factor = _lengths(part, of_tile(votes, self.length, tile))
                 d = _along_itself(_between(part, factor, v)).add_(EPSILON).sqrt_()
                 c = (d * f).softmax(1)
                 kappa = votes.of_couplings(of_c, tile).flatten(-2)
@@ -522,7 +522,7 @@ _backward = torch.library.custom_op(
 @_forward.register_fake
 def _forward_shapes(pose: Tensor, weight: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
     *_, sharing, kind, window, dtype, iterations, _, by_sample, slopes, _, _, keep = arguments
-    vote_map = _vote_map(pose, weight, None, None, sharing, kind, window)
+    vote_map = vote_map_of(pose, weight, None, None, sharing, kind, window)
     *lead, n_in, n_out, size = vote_like(vote_map).shape
     lanes = (math.prod(lead), 1) if not window else (math.prod(lead[:-1]), lead[-1])
     return _made(pose.to(dtype), lanes, (n_in, n_out, size), iterations, by_sample, slopes, keep)
@@ -530,11 +530,7 @@ def _forward_shapes(pose: Tensor, weight: Tensor, *arguments: Any) -> tuple[Tens
 
 @_backward.register_fake
 def _backward_shapes(*arguments: Any) -> list[Tensor]:
-    sums, tensors, needs = arguments[3], arguments[6:13], arguments[-1]
-    return [
-        sums.new_empty((0,)) if x is None or not need else x.new_empty(x.shape)
-        for x, need in zip(tensors, needs, strict=True)
-    ]
+    return shapes_listed(arguments[6:13], arguments[-1], arguments[3])
 
 
 def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -558,16 +554,8 @@ def _differentiate(ctx: Any, *of_outputs: Tensor | None) -> tuple[Any, ...]:
         detach,
         needs,
     )
-    gradients = [x if need else None for x, need in zip(gradients, needs, strict=True)]
-    return (*gradients, *(None,) * len(ctx.options))
-
-
-def _refuse(ctx: Any, *_: Any) -> None:
-    raise TorchcapsError(
-        "fused distance routing gives gradients, but no gradients of gradients; route the "
-        "materialised votes with ops.distance_routing where create_graph=True is needed."
-    )
+    return wanted(ctx, gradients, needs)
 
 
 _forward.register_autograd(_differentiate, setup_context=_keep_for_backward)
-_backward.register_autograd(_refuse)
+once(_backward, "fused distance routing", "distance_routing")

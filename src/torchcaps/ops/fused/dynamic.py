@@ -25,27 +25,22 @@ gradient.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from torchcaps.errors import TorchcapsError
 from torchcaps.ops.checks import (
-    check_broadcast,
-    check_choice,
-    check_iterations,
-    check_keep,
-    check_votes,
     widen,
     without_autocast,
 )
-from torchcaps.ops.fused.tiles import Lanes, Tile, TiledVotes, VoteGradients, vote_like
+from torchcaps.ops.fused.tiles import Lanes, Tile, TiledVotes, VoteGradients, vote_like, vote_map_of
+from torchcaps.ops.gradients import listed, once, shapes_listed, wanted
 from torchcaps.ops.routing.common import capsules
-from torchcaps.ops.routing.dynamic import Detach
+from torchcaps.ops.routing.dynamic import Detach, check_dynamic
 from torchcaps.ops.squash import EPSILON, Squash
 from torchcaps.ops.squash import squash as g
-from torchcaps.types import Capsules, Keep, Routed, Step, VoteMap, Window
+from torchcaps.types import Keep, Routed, Step, VoteMap, Window
 
 __all__ = ["dynamic_routing", "route"]
 
@@ -71,13 +66,7 @@ def dynamic_routing(
     torch.Size([10, 16])
     """
     votes = vote_like(vote_map)
-    check_votes(votes)
-    check_iterations(iterations)
-    check_choice("detach", detach, get_args(Detach))
-    check_keep(keep)
-    check_broadcast("prior", prior, votes.shape[:-1], "[*batch, child, parent]")
-    check_broadcast("bias", bias, (*votes.shape[:-3], *votes.shape[-2:]), "[*batch, parent, pose]")
-    check_choice("squash", squash, get_args(Squash))
+    check_dynamic(votes, iterations, bias, prior, squash, detach, keep)
     share = 1 / (votes.shape[-2] + leaky)
     return route(
         vote_map,
@@ -109,7 +98,7 @@ def route(
     detach: Detach = "none",
 ) -> Routed:
     """Checked arguments routed; `votes` tells shape and dtype, `share` the first couplings."""
-    lead, (n_in, n_out, size) = votes.shape[:-3], votes.shape[-3:]
+    n_in, n_out, size = votes.shape[-3:]
     # Parameters follow the precision of the votes, as in the plain op.
     wide = widen(votes.new_empty(())).dtype
     vote_bias, coordinates, window = vote_map.bias, vote_map.coordinates, vote_map.window
@@ -118,8 +107,8 @@ def route(
         vote_map.weight,
         None if vote_bias is None else vote_bias.to(wide).expand(n_out, size),
         None if coordinates is None else coordinates.to(wide).expand(n_in, size),
-        None if bias is None else _by_lane(bias.to(wide), votes[..., 0, :, :], window),
-        None if prior is None else _by_lane(prior.to(wide), votes[..., 0], window),
+        None if bias is None else by_lane(bias.to(wide), votes[..., 0, :, :], window),
+        None if prior is None else by_lane(prior.to(wide), votes[..., 0], window),
         vote_map.sharing,
         vote_map.pose,
         [] if window is None else [*window.child_grid, *window.kernel, *window.stride],
@@ -132,6 +121,12 @@ def route(
         detach,
         keep,
     )
+    return routed(votes, poses, couplings, keep)
+
+
+def routed(votes: Tensor, poses: Tensor, couplings: Tensor, keep: Keep) -> Routed:
+    """Parents and steps in shape and precision of the votes, from those of the iterations kept."""
+    *lead, n_in, n_out, size = votes.shape
     poses = poses.reshape(len(poses), *lead, n_out, size).to(votes.dtype)
     couplings = couplings.reshape(len(couplings), *lead, n_in, n_out).to(votes.dtype)
     kept = () if keep == "none" else zip(couplings.unbind(), poses.unbind(), strict=True)
@@ -139,7 +134,14 @@ def route(
     return Routed(capsules(poses[-1]), steps)
 
 
-def _by_lane(value: Tensor, like: Tensor, window: Window | None) -> Tensor:
+def of_all_samples(value: Tensor | None, *shape: int) -> Tensor | None:
+    """A parameter of all samples in float32, with a number for every place."""
+    if value is None:
+        return None
+    return value.float().reshape(value.shape[-2:]).expand(shape)
+
+
+def by_lane(value: Tensor, like: Tensor, window: Window | None) -> Tensor:
     """A parameter that broadcasts to [*b, p, x, y], as [p or 1, b or 1, x, y]."""
     own = like.shape[-2:]
     value = value.expand(*value.shape[:-2], *own)
@@ -148,25 +150,6 @@ def _by_lane(value: Tensor, like: Tensor, window: Window | None) -> Tensor:
     lead = (*like.shape[:-2], 1) if window is None else like.shape[:-2]
     value = value.expand(*like.shape).reshape(math.prod(lead[:-1]), lead[-1], *own)
     return value.transpose(0, 1)
-
-
-def _vote_map(
-    pose: Tensor,
-    weight: Tensor,
-    vote_bias: Tensor | None,
-    coordinates: Tensor | None,
-    sharing: str,
-    kind: str,
-    window: Sequence[int],
-) -> VoteMap:
-    """What an operator of the dispatcher, which knows no tuples, was given."""
-    looks = None
-    if window:
-        height, width, types, *rest = window
-        looks = Window((height, width, types), (rest[0], rest[1]), (rest[2], rest[3]))
-    return VoteMap(
-        Capsules(pose), weight, cast(Any, sharing), cast(Any, kind), vote_bias, looks, coordinates
-    )
 
 
 def _forward_kernel(
@@ -189,11 +172,11 @@ def _forward_kernel(
     keep: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """s of every iteration, v and c of those kept (of v always the last), [t, b, p, …]."""
-    vote_map = _vote_map(pose, weight, vote_bias, coordinates, sharing, kind, window)
+    vote_map = vote_map_of(pose, weight, vote_bias, coordinates, sharing, kind, window)
     with without_autocast(pose):
         votes = TiledVotes(vote_map, dtype)
         counts = (votes.n_in, votes.n_out, votes.d_out)
-        sums, poses, couplings = _outputs(
+        sums, poses, couplings = outputs(
             votes.children, (votes.n_batch, votes.n_windows), counts, iterations, keep
         )
         for lanes in votes.lanes():
@@ -210,7 +193,7 @@ def _forward_kernel(
                 s = votes.from_lanes(s, lanes)  # [p, b, j, d]
                 sums[t].transpose(0, 1)[lanes] = s
                 v = g(
-                    _biased(s, None if bias is None else lanes.of(bias), odd_bias),
+                    biased(s, None if bias is None else lanes.of(bias), odd_bias),
                     cast(Squash, squash),
                 )
                 record = t - iterations + len(poses)
@@ -221,7 +204,7 @@ def _forward_kernel(
     return sums, poses, couplings
 
 
-def _outputs(
+def outputs(
     like: Tensor, lanes: tuple[int, int], counts: tuple[int, int, int], iterations: int, keep: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     n_in, n_out, size = counts
@@ -261,7 +244,7 @@ def _couplings(
     leaky: bool,
 ) -> Tensor:
     """c of a tile of votes, [t, j, p, b]."""
-    logits = part.new_zeros(()) if agreed is None else _along(part, agreed)
+    logits = part.new_zeros(()) if agreed is None else along(part, agreed)
     if prior is not None:
         shape = (*part.shape[:2], *part.shape[3:])
         logits = logits.expand(shape)
@@ -273,19 +256,19 @@ def _couplings(
     return torch.cat([logits, nobody], 1).softmax(1)[:, :-1]
 
 
-def _along(votes: Tensor, parents: Tensor) -> Tensor:
+def along(votes: Tensor, parents: Tensor) -> Tensor:
     """⟨û_ij, x_j⟩ as [t, j, p, b]; parents are [j, d, b]."""
     return (votes * parents.unsqueeze(-2)).sum(2)
 
 
-def _biased(s: Tensor, bias: Tensor | None, odd: bool) -> Tensor:
+def biased(s: Tensor, bias: Tensor | None, odd: bool) -> Tensor:
     """s with the bias, or with the one of bias and −bias that lies on its side."""
     if bias is None:
         return s
     return s + ((s * bias).sum(-1, keepdim=True).sign() * bias if odd else bias)
 
 
-def _squash_gradient(s: Tensor, gradient: Tensor, kind: str) -> Tensor:
+def squash_gradient(s: Tensor, gradient: Tensor, kind: str) -> Tensor:
     """g(s) = f(‖s‖²) s, so the gradient γ of v becomes f γ + 2 f′ ⟨s, γ⟩ s."""
     if kind == "none":
         return gradient
@@ -322,7 +305,7 @@ def _backward_kernel(
     needs: Sequence[bool],
 ) -> list[Tensor]:
     """Gradients of the six tensors, empty where there is no need."""
-    vote_map = _vote_map(pose, weight, vote_bias, coordinates, sharing, kind, window)
+    vote_map = vote_map_of(pose, weight, vote_bias, coordinates, sharing, kind, window)
     with without_autocast(pose):
         votes = TiledVotes(vote_map, dtype)
         found = VoteGradients(votes, *needs[:4])
@@ -344,7 +327,7 @@ def _backward_kernel(
         for lanes in votes.lanes():
             routing.run(lanes, sums, of_poses, of_couplings)
         gradients = [*found.of(vote_map), routing.of_bias, routing.of_prior]
-    return [votes.children.new_zeros((0,)) if x is None else x for x in gradients]
+    return listed(gradients, votes.children)
 
 
 @dataclass
@@ -371,8 +354,8 @@ class _Backward:
         # What later iterations send to v of this one and of every earlier one.
         later: Tensor | None = None
         for t in reversed(range(count)):
-            of_v = _recorded(of_poses, t - count)
-            of_c = _recorded(of_couplings, t - count)
+            of_v = recorded(of_poses, t - count)
+            of_c = recorded(of_couplings, t - count)
             of_v = None if of_v is None else of_v[lanes]
             if later is not None:
                 back = self.votes.from_lanes(later, lanes)
@@ -398,7 +381,7 @@ class _Backward:
         total = self.votes.parents(lanes)
         for each in sums[:-1]:
             s = each.transpose(0, 1)[lanes]
-            v = g(_biased(s, bias, self.odd_bias), cast(Squash, self.squash))
+            v = g(biased(s, bias, self.odd_bias), cast(Squash, self.squash))
             total = total + self.votes.to_lanes(v)
             agreed.append(total)
         return agreed
@@ -406,7 +389,7 @@ class _Backward:
     def _of_sum(self, lanes: Lanes, s: Tensor, of_v: Tensor) -> Tensor:
         """The gradient of s from that of v, [j, d, b]; that of the bias is kept."""
         bias = None if self.bias is None else lanes.of(self.bias)
-        of_s = _squash_gradient(_biased(s, bias, self.odd_bias), of_v, self.squash)
+        of_s = squash_gradient(biased(s, bias, self.odd_bias), of_v, self.squash)
         if self.of_bias is not None:
             of_side = of_s
             if self.odd_bias and bias is not None:
@@ -460,7 +443,7 @@ class _Backward:
     ) -> Tensor:
         """The gradient of b, [t, j, p, b]; that of the prior is kept."""
         votes = self.votes
-        of_b = torch.zeros_like(c) if of_s is None else _along(part, of_s)
+        of_b = torch.zeros_like(c) if of_s is None else along(part, of_s)
         if of_c is not None:
             of_b += votes.of_couplings(of_c, tile).flatten(-2)
         of_b = c * (of_b - (c * of_b).sum(1, keepdim=True))
@@ -470,7 +453,7 @@ class _Backward:
         return of_b
 
 
-def _recorded(gradients: Tensor | None, t: int) -> Tensor | None:
+def recorded(gradients: Tensor | None, t: int) -> Tensor | None:
     """Of what was kept of iteration t, counted from the end, [p, b, …]."""
     kept = gradients is not None and -t <= len(gradients)
     return gradients[t].transpose(0, 1) if gradients is not None and kept else None
@@ -485,21 +468,17 @@ _backward = torch.library.custom_op(
 @_forward.register_fake
 def _forward_shapes(pose: Tensor, weight: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
     *_, sharing, kind, window, dtype, iterations, _, _, _, _, _, keep = arguments
-    vote_map = _vote_map(pose, weight, None, None, sharing, kind, window)
+    vote_map = vote_map_of(pose, weight, None, None, sharing, kind, window)
     *lead, n_in, n_out, size = vote_like(vote_map).shape
     lanes = (math.prod(lead), 1) if not window else (math.prod(lead[:-1]), lead[-1])
-    return _outputs(pose.to(dtype), lanes, (n_in, n_out, size), iterations, keep)
+    return outputs(pose.to(dtype), lanes, (n_in, n_out, size), iterations, keep)
 
 
 @_backward.register_fake
 def _backward_shapes(
     of_poses: Tensor | None, of_couplings: Tensor | None, sums: Tensor, *arguments: Any
 ) -> list[Tensor]:
-    tensors, needs = arguments[:6], arguments[-1]
-    return [
-        sums.new_empty((0,)) if x is None or not need else torch.empty_like(x).contiguous()
-        for x, need in zip(tensors, needs, strict=True)
-    ]
+    return shapes_listed(arguments[:6], arguments[-1], sums)
 
 
 def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -527,16 +506,8 @@ def _differentiate(ctx: Any, _: None, *of_kept: Tensor | None) -> tuple[Any, ...
         detach,
         needs,
     )
-    gradients = [x if need else None for x, need in zip(gradients, needs, strict=True)]
-    return (*gradients, *(None,) * len(ctx.options))
-
-
-def _refuse(ctx: Any, *_: Any) -> None:
-    raise TorchcapsError(
-        "a fused routing gives gradients, but no gradients of gradients; where these are needed, "
-        "as by create_graph=True, route ops.materialise(vote_map) with the plain op."
-    )
+    return wanted(ctx, gradients, needs)
 
 
 _forward.register_autograd(_differentiate, setup_context=_keep_for_backward)
-_backward.register_autograd(_refuse)
+once(_backward, "fused dynamic routing", "dynamic_routing")

@@ -39,7 +39,6 @@ from typing import Any, NamedTuple, Protocol, get_args
 import torch
 from torch import Tensor
 
-from torchcaps.errors import TorchcapsError
 from torchcaps.ops.checks import (
     check_broadcast,
     check_choice,
@@ -49,8 +48,8 @@ from torchcaps.ops.checks import (
     widen,
     without_autocast,
 )
-from torchcaps.ops.fused.dynamic import _vote_map
-from torchcaps.ops.fused.tiles import Tile, TiledVotes, VoteGradients, vote_like
+from torchcaps.ops.fused.tiles import Tile, TiledVotes, VoteGradients, vote_like, vote_map_of
+from torchcaps.ops.gradients import listed, once, shapes_listed, wanted
 from torchcaps.ops.routing.em import (
     ANNEALING,
     DAMPING,
@@ -272,7 +271,7 @@ def _moments_kernel(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Mean and variance [b, p, j, d] of votes of such weights [i, j, p, b], which sum to one over
     children, and what is left of the mean about itself."""
-    vote_map = _vote_map(pose, matrices, None, coordinates, sharing, kind, window)
+    vote_map = vote_map_of(pose, matrices, None, coordinates, sharing, kind, window)
     with without_autocast(pose):
         votes = TiledVotes(vote_map, dtype)
         means = pose.new_empty(
@@ -283,10 +282,10 @@ def _moments_kernel(
             mean, variance, rest = (votes.parents(lanes) for _ in range(3))
             for tile in votes.tiles(lanes):
                 v = votes.votes(tile, votes.seen(tile))  # [t, j, d, p, b]
-                mean += v.mul_(_part(votes, weight, tile).unsqueeze(2)).sum((0, 3))
+                mean += v.mul_(of_tile(votes, weight, tile).unsqueeze(2)).sum((0, 3))
             for tile in votes.tiles(lanes):
                 e = votes.votes(tile, votes.seen(tile)).sub_(mean.unsqueeze(-2))
-                part = e * _part(votes, weight, tile).unsqueeze(2)
+                part = e * of_tile(votes, weight, tile).unsqueeze(2)
                 rest += part.sum((0, 3))
                 variance += part.mul_(e).sum((0, 3))
             for found, all_of_it in ((mean, means), (variance, variances), (rest, rests)):
@@ -310,7 +309,7 @@ def _moments_backward_kernel(
     needs: Sequence[bool],
 ) -> list[Tensor]:
     """Gradients of the four tensors, empty where there is no need."""
-    vote_map = _vote_map(pose, matrices, None, coordinates, sharing, kind, window)
+    vote_map = vote_map_of(pose, matrices, None, coordinates, sharing, kind, window)
     of_mean = torch.zeros_like(means) if of_mean is None else of_mean
     of_variance = torch.zeros_like(means) if of_variance is None else of_variance
     of_mean = of_mean - 2 * of_variance * rests
@@ -329,12 +328,12 @@ def _moments_backward_kernel(
                 slope = e * of_v
                 both = slope + of_m
                 if of_weight is not None:
-                    _write(votes, of_weight, tile, e.mul_(both).sum(2))
+                    write_tile(votes, of_weight, tile, e.mul_(both).sum(2))
                 if found.any:
-                    of_votes = both.add_(slope).mul_(_part(votes, weight, tile).unsqueeze(2))
+                    of_votes = both.add_(slope).mul_(of_tile(votes, weight, tile).unsqueeze(2))
                     found.add(tile, seen, of_votes)
         of_pose, of_matrices, _, of_coordinates = found.of(vote_map)
-    return _given(pose, [of_weight, of_pose, of_matrices, of_coordinates])
+    return listed([of_weight, of_pose, of_matrices, of_coordinates], pose)
 
 
 def _distances_kernel(
@@ -349,7 +348,7 @@ def _distances_kernel(
     dtype: torch.dtype,
 ) -> Tensor:
     """Σ_h (V_ij − μ_j)² / σ_j², [i, j, p, b]."""
-    vote_map = _vote_map(pose, matrices, None, coordinates, sharing, kind, window)
+    vote_map = vote_map_of(pose, matrices, None, coordinates, sharing, kind, window)
     with without_autocast(pose):
         votes = TiledVotes(vote_map, dtype)
         shape = (votes.n_in, votes.n_out, votes.n_windows, votes.n_batch)
@@ -360,7 +359,7 @@ def _distances_kernel(
             )
             for tile in votes.tiles(lanes):
                 e = votes.votes(tile, votes.seen(tile)).sub_(m)  # [t, j, d, p, b]
-                _write(votes, distances, tile, e.square_().div_(spread).sum(2))
+                write_tile(votes, distances, tile, e.square_().div_(spread).sum(2))
     return distances
 
 
@@ -378,7 +377,7 @@ def _distances_backward_kernel(
     needs: Sequence[bool],
 ) -> list[Tensor]:
     """Gradients of the five tensors, empty where there is no need."""
-    vote_map = _vote_map(pose, matrices, None, coordinates, sharing, kind, window)
+    vote_map = vote_map_of(pose, matrices, None, coordinates, sharing, kind, window)
     of_mean, of_variance = torch.empty_like(mean), torch.empty_like(variance)
     with without_autocast(pose):
         votes = TiledVotes(vote_map, dtype)
@@ -391,7 +390,7 @@ def _distances_backward_kernel(
             for tile in votes.tiles(lanes):
                 seen = votes.seen(tile)
                 scaled = votes.votes(tile, seen).sub_(m).div_(spread)  # [t, j, d, p, b]
-                of_votes = scaled * (2 * _part(votes, of_distances, tile)).unsqueeze(2)
+                of_votes = scaled * (2 * of_tile(votes, of_distances, tile)).unsqueeze(2)
                 of_m -= of_votes.sum((0, 3))
                 of_s -= scaled.mul_(of_votes).sum((0, 3)) / 2
                 if found.any:
@@ -399,19 +398,15 @@ def _distances_backward_kernel(
             of_mean.transpose(0, 1)[lanes] = votes.from_lanes(of_m, lanes)
             of_variance.transpose(0, 1)[lanes] = votes.from_lanes(of_s, lanes)
         of_pose, of_matrices, _, of_coordinates = found.of(vote_map)
-    return _given(pose, [of_mean, of_variance, of_pose, of_matrices, of_coordinates])
+    return listed([of_mean, of_variance, of_pose, of_matrices, of_coordinates], pose)
 
 
-def _given(like: Tensor, gradients: Sequence[Tensor | None]) -> list[Tensor]:
-    return [like.new_empty(0) if x is None else x for x in gradients]
-
-
-def _part(votes: TiledVotes, couplings: Tensor, tile: Tile) -> Tensor:
+def of_tile(votes: TiledVotes, couplings: Tensor, tile: Tile) -> Tensor:
     """What a tile has of couplings [i, j, p, b], as [t, j, p, b]."""
     return votes.of_couplings(couplings.permute(2, 3, 0, 1), tile).flatten(-2)
 
 
-def _write(votes: TiledVotes, couplings: Tensor, tile: Tile, part: Tensor) -> None:
+def write_tile(votes: TiledVotes, couplings: Tensor, tile: Tile, part: Tensor) -> None:
     """[t, j, p, b] to where they lie in couplings [i, j, p, b]."""
     there = votes.of_couplings(couplings.permute(2, 3, 0, 1), tile)
     there.copy_(votes.by_lane(part, tile.lanes))
@@ -430,7 +425,7 @@ _distances_backward = torch.library.custom_op(
 def _counts(pose: Tensor, matrices: Tensor, options: Sequence[Any]) -> tuple[int, ...]:
     """Samples, windows, children, parents and pose components of the votes."""
     sharing, kind, window, _ = options
-    like = vote_like(_vote_map(pose, matrices, None, None, sharing, kind, window))
+    like = vote_like(vote_map_of(pose, matrices, None, None, sharing, kind, window))
     *lead, n_in, n_out, d = like.shape
     n_batch, n_windows = (math.prod(lead[:-1]), lead[-1]) if window else (math.prod(lead), 1)
     return n_batch, n_windows, n_in, n_out, d
@@ -452,22 +447,15 @@ def _distances_shapes(*arguments: Any) -> Tensor:
     return made
 
 
-def _gradient_shapes(tensors: Sequence[Tensor | None], needs: Sequence[bool]) -> list[Tensor]:
-    first = tensors[0]
-    assert first is not None
-    found = zip(tensors, needs, strict=True)
-    return _given(first, [x.new_empty(x.shape) if x is not None and n else None for x, n in found])
-
-
 @_moments_backward.register_fake
 def _moments_backward_shapes(*arguments: Any) -> list[Tensor]:
-    return _gradient_shapes(arguments[4:8], arguments[-1])
+    return shapes_listed(arguments[4:8], arguments[-1], arguments[5])
 
 
 @_distances_backward.register_fake
 def _distances_backward_shapes(*arguments: Any) -> list[Tensor]:
     # Means and variances get theirs in any case: they cost nothing.
-    return _gradient_shapes(arguments[1:6], (True, True, *arguments[-1][2:]))
+    return shapes_listed(arguments[1:6], (True, True, *arguments[-1][2:]), arguments[3])
 
 
 def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -481,33 +469,21 @@ def _keep_inputs_and_mean(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tenso
     ctx.options = inputs[4:]
 
 
-def _gradients(ctx: Any, found: list[Tensor], needs: Sequence[bool]) -> tuple[Tensor | None, ...]:
-    wanted = (x if need else None for x, need in zip(found, needs, strict=True))
-    return (*wanted, *(None,) * len(ctx.options))
-
-
 def _differentiate_moments(
     ctx: Any, of_mean: Tensor | None, of_variance: Tensor | None, _: Tensor | None
 ) -> tuple[Tensor | None, ...]:
     needs = list(ctx.needs_input_grad[:4])
     found = _moments_backward(of_mean, of_variance, *ctx.saved_tensors, *ctx.options, needs)
-    return _gradients(ctx, found, needs)
+    return wanted(ctx, found, needs)
 
 
 def _differentiate_distances(ctx: Any, of_distances: Tensor) -> tuple[Tensor | None, ...]:
     needs = list(ctx.needs_input_grad[:5])
     found = _distances_backward(of_distances, *ctx.saved_tensors, *ctx.options, needs)
-    return _gradients(ctx, found, needs)
-
-
-def _refuse(ctx: Any, *_: Any) -> None:
-    raise TorchcapsError(
-        "fused EM routing gives gradients, but no gradients of gradients; route the materialised "
-        "votes with ops.em_routing where create_graph=True is needed."
-    )
+    return wanted(ctx, found, needs)
 
 
 _moments.register_autograd(_differentiate_moments, setup_context=_keep_inputs_and_mean)
 _distances.register_autograd(_differentiate_distances, setup_context=_keep_inputs)
-_moments_backward.register_autograd(_refuse)
-_distances_backward.register_autograd(_refuse)
+once(_moments_backward, "fused EM routing", "em_routing")
+once(_distances_backward, "fused EM routing", "em_routing")

@@ -28,7 +28,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
-from torchcaps.errors import TorchcapsError
 from torchcaps.ops.checks import (
     check_broadcast,
     check_iterations,
@@ -37,8 +36,8 @@ from torchcaps.ops.checks import (
     widen,
     without_autocast,
 )
-from torchcaps.ops.fused.dynamic import _vote_map
-from torchcaps.ops.fused.tiles import TiledVotes, VoteGradients, vote_like
+from torchcaps.ops.fused.tiles import TiledVotes, VoteGradients, vote_like, vote_map_of
+from torchcaps.ops.gradients import once, shapes_listed, wanted
 from torchcaps.ops.routing.inverted import NORM_GUARD, _check_norm
 from torchcaps.types import Capsules, Keep, Routed, Step, VoteMap, Window
 
@@ -164,7 +163,7 @@ def _sums_kernel(
 ) -> tuple[Tensor, Tensor]:
     """Σ_i r_ij v_ij [b, p, j, d] of such parents and, if kept, r [b, p, i, j]; without parents r is
     1."""
-    vote_map = _vote_map(pose, weight, bias, coordinates, sharing, kind, window)
+    vote_map = vote_map_of(pose, weight, bias, coordinates, sharing, kind, window)
     with without_autocast(pose):
         if parents is None and vote_map.window is not None:
             return _Convolution(vote_map, vote_map.window, dtype).sums(), pose.new_empty(0)
@@ -204,7 +203,7 @@ def _backward_kernel(
     needs: Sequence[bool],
 ) -> list[Tensor]:
     """Gradients of the five tensors, empty where there is no need."""
-    vote_map = _vote_map(pose, weight, bias, coordinates, sharing, kind, window)
+    vote_map = vote_map_of(pose, weight, bias, coordinates, sharing, kind, window)
     of_parents = None
     with without_autocast(pose):
         if parents is None and vote_map.window is not None:
@@ -382,7 +381,7 @@ def _sums_shapes(
 ) -> tuple[Tensor, Tensor]:
     *_, sharing, kind, window, dtype, _, kept = arguments
     *lead, n_in, n_out, d = vote_like(
-        _vote_map(pose, weight, None, None, sharing, kind, window)
+        vote_map_of(pose, weight, None, None, sharing, kind, window)
     ).shape
     lead = [math.prod(lead[:-1]), lead[-1]] if window else [math.prod(lead), 1]
     couplings = (*lead, n_in, n_out) if kept else (0,)
@@ -393,11 +392,7 @@ def _sums_shapes(
 def _backward_shapes(
     of_sums: Tensor | None, of_couplings: Tensor | None, *arguments: Any
 ) -> list[Tensor]:
-    tensors, needs = arguments[:5], arguments[-1]
-    return [
-        arguments[1].new_empty(0) if x is None or not need else x.new_empty(x.shape)
-        for x, need in zip(tensors, needs, strict=True)
-    ]
+    return shapes_listed(arguments[:5], arguments[-1], arguments[1])
 
 
 def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -412,16 +407,8 @@ def _differentiate(
     *options, _ = ctx.options
     needs = list(ctx.needs_input_grad[:5])
     gradients = _backward(of_sums, of_couplings, *ctx.saved_tensors, *options, needs)
-    wanted = (x if need else None for x, need in zip(gradients, needs, strict=True))
-    return (*wanted, *(None,) * len(ctx.options))
-
-
-def _refuse(ctx: Any, *_: Any) -> None:
-    raise TorchcapsError(
-        "fused inverted routing gives gradients, but no gradients of gradients; route the "
-        "materialised votes with ops.inverted_routing where create_graph=True is needed."
-    )
+    return wanted(ctx, gradients, needs)
 
 
 _sums.register_autograd(_differentiate, setup_context=_keep_for_backward)
-_backward.register_autograd(_refuse)
+once(_backward, "fused inverted routing", "inverted_routing")

@@ -26,7 +26,6 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from torchcaps.errors import TorchcapsError
 from torchcaps.ops.checks import (
     check_broadcast,
     check_choice,
@@ -35,8 +34,9 @@ from torchcaps.ops.checks import (
     widen,
     without_autocast,
 )
-from torchcaps.ops.fused.dynamic import _along, _by_lane, _outputs, _vote_map
-from torchcaps.ops.fused.tiles import Tile, TiledVotes, VoteGradients, vote_like
+from torchcaps.ops.fused.dynamic import along, by_lane, outputs
+from torchcaps.ops.fused.tiles import Tile, TiledVotes, VoteGradients, vote_like, vote_map_of
+from torchcaps.ops.gradients import listed, once, shapes_listed, wanted
 from torchcaps.ops.routing.common import capsules
 from torchcaps.ops.squash import Squash
 from torchcaps.ops.squash import squash as g
@@ -74,7 +74,7 @@ def self_attention_routing(
         vote_map.weight,
         None if vote_bias is None else vote_bias.to(wide).expand(n_out, size),
         None if coordinates is None else coordinates.to(wide).expand(n_in, size),
-        None if bias is None else _by_lane(bias.to(wide), votes[..., 0], window),
+        None if bias is None else by_lane(bias.to(wide), votes[..., 0], window),
         vote_map.sharing,
         vote_map.pose,
         [] if window is None else [*window.child_grid, *window.kernel, *window.stride],
@@ -103,7 +103,7 @@ def _forward_kernel(
     kept: bool,
 ) -> tuple[Tensor, Tensor]:
     """T and s [2, b, p, j, d] and, if kept, c [1, b, p, i, j]."""
-    vote_map = _vote_map(pose, weight, vote_bias, coordinates, sharing, kind, window)
+    vote_map = vote_map_of(pose, weight, vote_bias, coordinates, sharing, kind, window)
     with without_autocast(pose):
         votes = TiledVotes(vote_map, dtype)
         many, counts = (votes.n_batch, votes.n_windows), (votes.n_in, votes.n_out, votes.d_out)
@@ -126,13 +126,13 @@ def _made(
     like: Tensor, lanes: tuple[int, int], counts: tuple[int, int, int], kept: bool
 ) -> tuple[Tensor, Tensor]:
     """What the forward pass fills."""
-    sums, _, couplings = _outputs(like, lanes, counts, 2, "last" if kept else "none")
+    sums, _, couplings = outputs(like, lanes, counts, 2, "last" if kept else "none")
     return sums, couplings
 
 
 def _shares(part: Tensor, total: Tensor) -> Tensor:
     """softmax_j of ⟨û_ij, T_j⟩ / √D, [t, j, p, b]."""
-    return _along(part, total).div_(math.sqrt(part.shape[2])).softmax(1)
+    return along(part, total).div_(math.sqrt(part.shape[2])).softmax(1)
 
 
 def _biased(votes: TiledVotes, tile: Tile, shares: Tensor, bias: Tensor | None) -> Tensor:
@@ -157,7 +157,7 @@ def _backward_kernel(
     needs: Sequence[bool],
 ) -> list[Tensor]:
     """Gradients of the five tensors, empty where there is no need. Nobody asks for that of T."""
-    vote_map = _vote_map(pose, weight, vote_bias, coordinates, sharing, kind, window)
+    vote_map = vote_map_of(pose, weight, vote_bias, coordinates, sharing, kind, window)
     of_bias = None
     with without_autocast(pose):
         votes = TiledVotes(vote_map, dtype)
@@ -171,7 +171,7 @@ def _backward_kernel(
             for tile in votes.tiles(lanes):
                 seen = votes.seen(tile)
                 part = votes.votes(tile, seen)  # [t, j, d, p, b]
-                of_c = _along(part, of_sum)
+                of_c = along(part, of_sum)
                 if of_couplings is not None:
                     kappa = votes.of_couplings(of_couplings[0].transpose(0, 1), tile)
                     of_c += kappa.flatten(-2)
@@ -191,7 +191,7 @@ def _backward_kernel(
             if found.any:
                 found.add_to_total(lanes, of_total)
         gradients = [*found.of(vote_map), of_bias]
-    return [sums.new_zeros((0,)) if x is None else x for x in gradients]
+    return listed(gradients, sums)
 
 
 _forward = torch.library.custom_op(
@@ -205,7 +205,7 @@ _backward = torch.library.custom_op(
 @_forward.register_fake
 def _forward_shapes(pose: Tensor, weight: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
     *_, sharing, kind, window, dtype, kept = arguments
-    like = vote_like(_vote_map(pose, weight, None, None, sharing, kind, window))
+    like = vote_like(vote_map_of(pose, weight, None, None, sharing, kind, window))
     *lead, n_in, n_out, size = like.shape
     lanes = (math.prod(lead), 1) if not window else (math.prod(lead[:-1]), lead[-1])
     return _made(pose.to(dtype), lanes, (n_in, n_out, size), kept)
@@ -213,11 +213,7 @@ def _forward_shapes(pose: Tensor, weight: Tensor, *arguments: Any) -> tuple[Tens
 
 @_backward.register_fake
 def _backward_shapes(*arguments: Any) -> list[Tensor]:
-    sums, tensors, needs = arguments[2], arguments[3:8], arguments[-1]
-    return [
-        sums.new_empty((0,)) if x is None or not need else x.new_empty(x.shape)
-        for x, need in zip(tensors, needs, strict=True)
-    ]
+    return shapes_listed(arguments[3:8], arguments[-1], arguments[2])
 
 
 def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -229,16 +225,8 @@ def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, 
 def _differentiate(ctx: Any, *of_outputs: Tensor | None) -> tuple[Any, ...]:
     needs = list(ctx.needs_input_grad[:5])
     gradients = _backward(*of_outputs, *ctx.saved_tensors, *ctx.options[:-1], needs)
-    gradients = [x if need else None for x, need in zip(gradients, needs, strict=True)]
-    return (*gradients, *(None,) * len(ctx.options))
-
-
-def _refuse(ctx: Any, *_: Any) -> None:
-    raise TorchcapsError(
-        "fused self-attention routing gives gradients, but no gradients of gradients; route the "
-        "materialised votes with ops.self_attention_routing where create_graph=True is needed."
-    )
+    return wanted(ctx, gradients, needs)
 
 
 _forward.register_autograd(_differentiate, setup_context=_keep_for_backward)
-_backward.register_autograd(_refuse)
+once(_backward, "fused self-attention routing", "self_attention_routing")

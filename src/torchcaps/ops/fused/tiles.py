@@ -14,17 +14,17 @@ a core, and memory that is used again costs no page faults.
 """
 
 import math
-from collections.abc import Iterator
-from typing import NamedTuple, get_args
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, cast, get_args
 
 import torch
 from torch import Tensor
 
 from torchcaps.ops.checks import check_broadcast, check_choice
 from torchcaps.ops.votes import _per_type
-from torchcaps.types import Capsules, VoteMap
+from torchcaps.types import Capsules, VoteMap, Window
 
-__all__ = ["Lanes", "Tile", "TiledVotes", "VoteGradients", "vote_like"]
+__all__ = ["Lanes", "Tile", "TiledVotes", "VoteGradients", "vote_like", "vote_map_of"]
 
 TILE_BYTES = 2 << 20
 # Lanes are cut first, where a tile of all of them would hold fewer children than this.
@@ -52,6 +52,25 @@ class Tile(NamedTuple):
     types: slice
     positions: slice
     lanes: Lanes
+
+
+def vote_map_of(
+    pose: Tensor,
+    weight: Tensor,
+    vote_bias: Tensor | None,
+    coordinates: Tensor | None,
+    sharing: str,
+    kind: str,
+    window: Sequence[int],
+) -> VoteMap:
+    """What an operator of the dispatcher, which knows no tuples, was given."""
+    looks = None
+    if window:
+        height, width, types, *rest = window
+        looks = Window((height, width, types), (rest[0], rest[1]), (rest[2], rest[3]))
+    return VoteMap(
+        Capsules(pose), weight, cast(Any, sharing), cast(Any, kind), vote_bias, looks, coordinates
+    )
 
 
 def vote_like(vote_map: VoteMap) -> Tensor:

@@ -16,21 +16,14 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from torchcaps.errors import TorchcapsError
 from torchcaps.ops import fused
-from torchcaps.ops.checks import (
-    check_broadcast,
-    check_choice,
-    check_iterations,
-    check_keep,
-    check_votes,
-)
+from torchcaps.ops.fused.dynamic import of_all_samples, routed
 from torchcaps.ops.fused.tiles import vote_like
+from torchcaps.ops.gradients import listed, once, shapes_listed, wanted
 from torchcaps.ops.native.build import available, library
-from torchcaps.ops.routing.common import capsules
-from torchcaps.ops.routing.dynamic import Detach
+from torchcaps.ops.routing.dynamic import Detach, check_dynamic
 from torchcaps.ops.squash import Squash
-from torchcaps.types import Keep, Routed, Step, VoteMap
+from torchcaps.types import Keep, Routed, VoteMap
 
 __all__ = ["dynamic_routing"]
 
@@ -56,13 +49,7 @@ def dynamic_routing(
     """Route the votes of a vote map to parents [*b, j, d], with the values and gradients of
     `ops.dynamic_routing` of the materialised votes."""
     votes = vote_like(vote_map)
-    check_votes(votes)
-    check_iterations(iterations)
-    check_choice("detach", detach, get_args(Detach))
-    check_keep(keep)
-    check_broadcast("prior", prior, votes.shape[:-1], "[*batch, child, parent]")
-    check_broadcast("bias", bias, (*votes.shape[:-3], *votes.shape[-2:]), "[*batch, parent, pose]")
-    check_choice("squash", squash, get_args(Squash))
+    check_dynamic(votes, iterations, bias, prior, squash, detach, keep)
     if not _takes(vote_map, votes, bias, prior, iterations):
         return fused.dynamic_routing(
             vote_map,
@@ -75,7 +62,7 @@ def dynamic_routing(
             detach=detach,
             keep=keep,
         )
-    *lead, n_in, n_out, size = votes.shape
+    n_in, n_out, size = votes.shape[-3:]
     pose, (vote_bias, coordinates) = vote_map.children.pose, (vote_map.bias, vote_map.coordinates)
     given = (pose, vote_map.weight, vote_bias, coordinates, bias, prior)
     is_trained = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given)
@@ -83,10 +70,10 @@ def dynamic_routing(
     _, _, poses, couplings = _forward(
         pose.reshape(-1, *pose.shape[-2:]).float(),
         vote_map.weight.float(),
-        _wide(vote_bias, n_out, size),
-        _wide(coordinates, n_in, size),
-        _wide(bias, n_out, size),
-        _wide(prior, n_in, n_out),
+        of_all_samples(vote_bias, n_out, size),
+        of_all_samples(coordinates, n_in, size),
+        of_all_samples(bias, n_out, size),
+        of_all_samples(prior, n_in, n_out),
         vote_map.sharing,
         vote_map.pose,
         iterations,
@@ -97,11 +84,7 @@ def dynamic_routing(
         keep,
         is_trained and routes and detach in ("votes", "coupling"),
     )
-    poses = poses.reshape(len(poses), *lead, n_out, size).to(votes.dtype)
-    couplings = couplings.reshape(len(couplings), *lead, n_in, n_out).to(votes.dtype)
-    kept = () if keep == "none" else zip(couplings.unbind(), poses.unbind(), strict=True)
-    steps = tuple(Step(None, coupling, capsules(each)) for coupling, each in kept)
-    return Routed(capsules(poses[-1]), steps)
+    return routed(votes, poses, couplings, keep)
 
 
 def _takes(
@@ -115,13 +98,6 @@ def _takes(
         and all(x is None or math.prod(x.shape[:-2]) == 1 for x in (bias, prior))
         and available()
     )
-
-
-def _wide(value: Tensor | None, *shape: int) -> Tensor | None:
-    """A parameter of all samples in float32, with a number for every place."""
-    if value is None:
-        return None
-    return value.float().reshape(value.shape[-2:]).expand(shape)
 
 
 class _Job(ctypes.Structure):
@@ -193,7 +169,7 @@ def _numbers(
     }
 
 
-def _laid(weight: Tensor, sharing: str, kind: str) -> Tensor:
+def lay_out(weight: Tensor, sharing: str, kind: str) -> Tensor:
     """Weights as [type, parent, column, inner]."""
     weight = weight.unsqueeze(0) if sharing == "all" else weight
     return (weight.transpose(-1, -2) if kind == "matrix" else weight).contiguous()
@@ -221,7 +197,7 @@ def _forward_kernel(
     sums, kept, poses, couplings = _outputs(pose, weight, kind, iterations, keep, stops)
     if not len(pose):
         return sums, kept, poses, couplings
-    laid = _laid(weight, sharing, kind)
+    laid = lay_out(weight, sharing, kind)
     share = 1 / (laid.shape[1] + leaky)
     if len(couplings) == iterations and prior is None:
         couplings[0] = share
@@ -229,10 +205,10 @@ def _forward_kernel(
     tensors = {
         "pose": pose.contiguous(),
         "weight": laid,
-        "vote_bias": _contiguous(vote_bias),
-        "coordinates": _contiguous(coordinates),
-        "bias": _contiguous(bias),
-        "prior": _contiguous(prior),
+        "vote_bias": contiguous(vote_bias),
+        "coordinates": contiguous(coordinates),
+        "bias": contiguous(bias),
+        "prior": contiguous(prior),
         "sums": sums,
         "poses": poses,
         "couplings": couplings if len(couplings) else None,
@@ -258,7 +234,7 @@ def _outputs(
     )
 
 
-def _contiguous(tensor: Tensor | None) -> Tensor | None:
+def contiguous(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.contiguous()
 
 
@@ -282,7 +258,7 @@ def _backward_kernel(
     needs: list[bool],
 ) -> list[Tensor]:
     """Gradients of the six tensors, empty where there is no need."""
-    laid = _laid(weight, sharing, kind)
+    laid = lay_out(weight, sharing, kind)
     inputs = [pose, laid, vote_bias, coordinates, bias, prior]
     gradients = [
         None if x is None or not need else torch.zeros(x.shape) if n > 1 else torch.empty(x.shape)
@@ -290,13 +266,13 @@ def _backward_kernel(
     ]
     if len(pose):
         names = ("pose", "weight", "vote_bias", "coordinates", "bias", "prior")
-        tensors = dict(zip(names, map(_contiguous, inputs), strict=True))
+        tensors = dict(zip(names, map(contiguous, inputs), strict=True))
         tensors |= {f"of_{name}": x for name, x in zip(names, gradients, strict=True)}
         tensors |= {
             "sums": sums.contiguous(),
             "kept": kept if len(kept) else None,
-            "of_poses": _contiguous(of_poses),
-            "of_couplings": _contiguous(of_couplings),
+            "of_poses": contiguous(of_poses),
+            "of_couplings": contiguous(of_couplings),
         }
         numbers = _numbers(pose, laid, kind, len(sums), odd_bias, leaky, squash, detach)
         counts = {
@@ -309,7 +285,7 @@ def _backward_kernel(
     if gradients[1] is not None:
         turned = gradients[1].transpose(-1, -2) if kind == "matrix" else gradients[1]
         gradients[1] = turned.contiguous().view(weight.shape)
-    return [pose.new_zeros((0,)) if x is None else x for x in gradients]
+    return listed(gradients, pose)
 
 
 _forward = torch.library.custom_op(
@@ -334,11 +310,7 @@ def _backward_shapes(
     kept: Tensor,
     *arguments: Any,
 ) -> list[Tensor]:
-    tensors, needs = arguments[:6], arguments[-1]
-    return [
-        sums.new_empty((0,)) if x is None or not need else sums.new_empty(x.shape)
-        for x, need in zip(tensors, needs, strict=True)
-    ]
+    return shapes_listed(arguments[:6], arguments[-1], sums)
 
 
 def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -353,16 +325,8 @@ def _differentiate(ctx: Any, _: None, __: None, *of_kept: Tensor | None) -> tupl
     gradients = _backward(
         *of_kept, *ctx.saved_tensors, sharing, kind, odd_bias, leaky, squash, detach, needs
     )
-    gradients = [x if need else None for x, need in zip(gradients, needs, strict=True)]
-    return (*gradients, *(None,) * len(ctx.options))
-
-
-def _refuse(ctx: Any, *_: Any) -> None:
-    raise TorchcapsError(
-        "a native routing gives gradients, but no gradients of gradients; where these are needed, "
-        "as by create_graph=True, route ops.materialise(vote_map) with the plain op."
-    )
+    return wanted(ctx, gradients, needs)
 
 
 _forward.register_autograd(_differentiate, setup_context=_keep_for_backward)
-_backward.register_autograd(_refuse)
+once(_backward, "native dynamic routing", "dynamic_routing")

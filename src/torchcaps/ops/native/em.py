@@ -24,13 +24,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.errors import TorchcapsError
 from torchcaps.ops import fused
-from torchcaps.ops.fused.dynamic import _vote_map
 from torchcaps.ops.fused.em import MadeOf, route
-from torchcaps.ops.fused.tiles import vote_like
+from torchcaps.ops.fused.tiles import vote_like, vote_map_of
+from torchcaps.ops.gradients import listed, once, shapes_listed, wanted
 from torchcaps.ops.native.build import available, library
-from torchcaps.ops.native.dynamic import MOST_THREADS, _contiguous, _laid
+from torchcaps.ops.native.dynamic import MOST_THREADS, contiguous, lay_out
 from torchcaps.types import Routed, VoteMap
 
 __all__ = ["em_routing"]
@@ -121,16 +120,16 @@ def _run(
     found = library()
     assert found is not None
     pose, weight, coordinates, sharing, kind, window = made_of
-    looks = _vote_map(pose, weight, None, None, sharing, kind, window).window
+    looks = vote_map_of(pose, weight, None, None, sharing, kind, window).window
     child_id = None if looks is None else looks.child_id()
     windows, slots = (1, pose.shape[1]) if child_id is None else child_id.shape
-    laid, lanes = _laid(weight, sharing, kind), len(pose) * windows
+    laid, lanes = lay_out(weight, sharing, kind), len(pose) * windows
     types, parents, columns, inner = laid.shape
-    floats = {"pose": pose.contiguous(), "weight": laid, "coordinates": _contiguous(coordinates)}
+    floats = {"pose": pose.contiguous(), "weight": laid, "coordinates": contiguous(coordinates)}
     floats |= tensors
     present = [x for x in floats.values() if x is not None]
     assert all(x.is_contiguous() and x.dtype == torch.float32 for x in present)
-    given = floats | {"child_id": _contiguous(child_id)}
+    given = floats | {"child_id": contiguous(child_id)}
     job = _Job(
         pass_=PASSES.index(name),
         lanes=lanes,
@@ -169,7 +168,7 @@ def _fit_kernel(
         _run(
             "fit",
             (pose, weight, coordinates, sharing, kind, window),
-            log_r=_contiguous(log_r),
+            log_r=contiguous(log_r),
             log_a=log_a.contiguous(),
             mass=mass,
             mean=mean,
@@ -217,7 +216,7 @@ def _fit_backward_kernel(
             "fit_backward",
             (pose, weight, coordinates, sharing, kind, window),
             **of_made,
-            log_r=_contiguous(log_r),
+            log_r=contiguous(log_r),
             log_a=log_a.contiguous(),
             mean=mean.contiguous(),
             top=top.contiguous(),
@@ -228,7 +227,7 @@ def _fit_backward_kernel(
             to_log_r=of_log_r,
             to_log_a=of_log_a,
         )
-    return _given(of_log_r, of_log_a, *_laid_back(of_made, weight, kind))
+    return listed([of_log_r, of_log_a, *_laid_back(of_made, weight, kind)], pose)
 
 
 def _assign_kernel(
@@ -287,12 +286,12 @@ def _assign_backward_kernel(
             mean=mean.contiguous(),
             variance=variance.contiguous(),
             of_log_r=log_r.new_zeros(log_r.shape) if of_log_r is None else of_log_r.contiguous(),
-            of_seen=_contiguous(of_seen),
+            of_seen=contiguous(of_seen),
             to_likely=of_likely,
             to_mean=of_mean,
             to_variance=of_variance,
         )
-    return _given(of_likely, of_mean, of_variance, *_laid_back(of_made, weight, kind))
+    return listed([of_likely, of_mean, of_variance, *_laid_back(of_made, weight, kind)], pose)
 
 
 def _gradients_of(
@@ -304,7 +303,7 @@ def _gradients_of(
     needs: Sequence[bool],
 ) -> dict[str, Tensor | None]:
     """Zeros to be added to."""
-    tensors = (pose, _laid(weight, sharing, kind), coordinates)
+    tensors = (pose, lay_out(weight, sharing, kind), coordinates)
     names = ("of_pose", "of_weight", "of_coordinates")
     return {
         name: torch.zeros(x.shape) if x is not None and need else None
@@ -320,10 +319,6 @@ def _laid_back(
         turned = of_weight.transpose(-1, -2) if kind == "matrix" else of_weight
         of_weight = turned.contiguous().view(weight.shape)
     return of_pose, of_weight, of_coordinates
-
-
-def _given(*gradients: Tensor | None) -> list[Tensor]:
-    return [torch.empty(0) if x is None else x for x in gradients]
 
 
 _fit = torch.library.custom_op("torchcaps::native_em_fit", _fit_kernel, mutates_args=())
@@ -366,19 +361,16 @@ def _size(pose: Tensor, weight: Tensor, kind: str) -> int:
 
 @_fit_backward.register_fake
 def _fit_backward_shapes(*arguments: Any) -> list[Tensor]:
-    return _gradient_shapes(arguments[9:14], (arguments[-1][0], True, *arguments[-1][2:]))
+    return shapes_listed(
+        arguments[9:14], (arguments[-1][0], True, *arguments[-1][2:]), arguments[10]
+    )
 
 
 @_assign_backward.register_fake
 def _assign_backward_shapes(*arguments: Any) -> list[Tensor]:
     _, _, _, mean, variance, *made_of = arguments[:8]
     tensors = (mean[..., 0], mean, variance, *made_of)
-    return _gradient_shapes(tensors, (True, True, True, *arguments[-1][3:]))
-
-
-def _gradient_shapes(tensors: Sequence[Tensor | None], needs: Sequence[bool]) -> list[Tensor]:
-    found = zip(tensors, needs, strict=True)
-    return _given(*(x.new_empty(x.shape) if x is not None and need else None for x, need in found))
+    return shapes_listed(tensors, (True, True, True, *arguments[-1][3:]), mean)
 
 
 def _keep_for_fit(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -390,7 +382,7 @@ def _keep_for_fit(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...])
 def _differentiate_fit(ctx: Any, *of_made: Tensor | None) -> tuple[Tensor | None, ...]:
     needs = list(ctx.needs_input_grad[:5])
     found = _fit_backward(*of_made[:3], *ctx.saved_tensors, *ctx.options, needs)
-    return _wanted(ctx, found, needs)
+    return wanted(ctx, found, needs)
 
 
 def _keep_for_assign(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -404,22 +396,10 @@ def _differentiate_assign(
 ) -> tuple[Tensor | None, ...]:
     needs = list(ctx.needs_input_grad[:6])
     found = _assign_backward(of_log_r, of_seen, *ctx.saved_tensors, *ctx.options, needs)
-    return _wanted(ctx, found, needs)
-
-
-def _wanted(ctx: Any, found: list[Tensor], needs: Sequence[bool]) -> tuple[Tensor | None, ...]:
-    wanted = (x if need else None for x, need in zip(found, needs, strict=True))
-    return (*wanted, *(None,) * len(ctx.options))
-
-
-def _refuse(ctx: Any, *_: Any) -> None:
-    raise TorchcapsError(
-        "native EM routing gives gradients, but no gradients of gradients; route the materialised "
-        "votes with ops.em_routing where create_graph=True is needed."
-    )
+    return wanted(ctx, found, needs)
 
 
 _fit.register_autograd(_differentiate_fit, setup_context=_keep_for_fit)
 _assign.register_autograd(_differentiate_assign, setup_context=_keep_for_assign)
-_fit_backward.register_autograd(_refuse)
-_assign_backward.register_autograd(_refuse)
+once(_fit_backward, "native EM routing", "em_routing")
+once(_assign_backward, "native EM routing", "em_routing")

@@ -71,12 +71,7 @@ def dynamic_routing(
     >>> dynamic_routing(torch.ones(1152, 10, 16)).parents.pose.shape
     torch.Size([10, 16])
     """
-    check_votes(votes)
-    check_iterations(iterations)
-    check_choice("detach", detach, get_args(Detach))
-    check_keep(keep)
-    check_broadcast("prior", prior, votes.shape[:-1], "[*batch, child, parent]")
-    check_broadcast("bias", bias, (*votes.shape[:-3], *votes.shape[-2:]), "[*batch, parent, pose]")
+    check_dynamic(votes, iterations, bias, prior, squash, detach, keep)
     dtype, votes = votes.dtype, widen(votes)
     steps = []
     with without_autocast(votes):
@@ -100,6 +95,25 @@ def dynamic_routing(
                 agreed = v.detach() if detach == "states" else v
                 b = b + torch.einsum("...ijd,...jd->...ij", seen, agreed)
     return Routed(capsules(v, dtype), tuple(steps))
+
+
+def check_dynamic(
+    votes: Tensor,
+    iterations: int,
+    bias: Tensor | None,
+    prior: Tensor | None,
+    squash: Squash,
+    detach: Detach,
+    keep: Keep,
+) -> None:
+    """What every form of dynamic routing asks of its arguments."""
+    check_votes(votes)
+    check_iterations(iterations)
+    check_choice("detach", detach, get_args(Detach))
+    check_choice("squash", squash, get_args(Squash))
+    check_keep(keep)
+    check_broadcast("prior", prior, votes.shape[:-1], "[*batch, child, parent]")
+    check_broadcast("bias", bias, (*votes.shape[:-3], *votes.shape[-2:]), "[*batch, parent, pose]")
 
 
 def _side(s: Tensor, bias: Tensor, odd: bool) -> Tensor:

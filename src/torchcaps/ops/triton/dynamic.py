@@ -14,26 +14,19 @@ Ambiguities: none.
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from torchcaps.errors import TorchcapsError
 from torchcaps.ops import fused
-from torchcaps.ops.checks import (
-    check_broadcast,
-    check_choice,
-    check_iterations,
-    check_keep,
-    check_votes,
-)
+from torchcaps.ops.fused.dynamic import of_all_samples, routed
 from torchcaps.ops.fused.tiles import vote_like
-from torchcaps.ops.routing.common import capsules
-from torchcaps.ops.routing.dynamic import Detach
+from torchcaps.ops.gradients import listed, once, shapes_listed, wanted
+from torchcaps.ops.routing.dynamic import Detach, check_dynamic
 from torchcaps.ops.squash import EPSILON, Squash
 from torchcaps.ops.triton.runtime import check_available, interpreted, launch
-from torchcaps.types import Keep, Routed, Step, VoteMap
+from torchcaps.types import Keep, Routed, VoteMap
 
 __all__ = ["dynamic_routing"]
 
@@ -63,13 +56,7 @@ def dynamic_routing(
     """Route the votes of a vote map to parents [*b, j, d], with the values and gradients of
     `ops.dynamic_routing` of the materialised votes."""
     votes = vote_like(vote_map)
-    check_votes(votes)
-    check_iterations(iterations)
-    check_choice("detach", detach, get_args(Detach))
-    check_keep(keep)
-    check_broadcast("prior", prior, votes.shape[:-1], "[*batch, child, parent]")
-    check_broadcast("bias", bias, (*votes.shape[:-3], *votes.shape[-2:]), "[*batch, parent, pose]")
-    check_choice("squash", squash, get_args(Squash))
+    check_dynamic(votes, iterations, bias, prior, squash, detach, keep)
     check_available(votes.device)
     if not _takes(vote_map, votes, bias, prior):
         return fused.dynamic_routing(
@@ -83,15 +70,15 @@ def dynamic_routing(
             detach=detach,
             keep=keep,
         )
-    *lead, n_in, n_out, size = votes.shape
+    n_in, n_out, size = votes.shape[-3:]
     pose, (vote_bias, coordinates) = vote_map.children.pose, (vote_map.bias, vote_map.coordinates)
     _, poses, couplings = _forward(
         pose.reshape(-1, *pose.shape[-2:]),
         vote_map.weight,
-        _wide(vote_bias, n_out, size),
-        _wide(coordinates, n_in, size),
-        _wide(bias, n_out, size),
-        _wide(prior, n_in, n_out),
+        of_all_samples(vote_bias, n_out, size),
+        of_all_samples(coordinates, n_in, size),
+        of_all_samples(bias, n_out, size),
+        of_all_samples(prior, n_in, n_out),
         vote_map.sharing,
         vote_map.pose,
         _multiplied(pose),
@@ -102,11 +89,7 @@ def dynamic_routing(
         detach,
         keep,
     )
-    poses = poses.reshape(len(poses), *lead, n_out, size).to(votes.dtype)
-    couplings = couplings.reshape(len(couplings), *lead, n_in, n_out).to(votes.dtype)
-    kept = () if keep == "none" else zip(couplings.unbind(), poses.unbind(), strict=True)
-    steps = tuple(Step(None, coupling, capsules(each)) for coupling, each in kept)
-    return Routed(capsules(poses[-1]), steps)
+    return routed(votes, poses, couplings, keep)
 
 
 def _takes(vote_map: VoteMap, votes: Tensor, bias: Tensor | None, prior: Tensor | None) -> bool:
@@ -123,13 +106,6 @@ def _takes(vote_map: VoteMap, votes: Tensor, bias: Tensor | None, prior: Tensor 
 def _padded(size: int) -> int:
     """To a power of two."""
     return 1 << max(0, size - 1).bit_length()
-
-
-def _wide(value: Tensor | None, *shape: int) -> Tensor | None:
-    """A parameter of all samples in float32, with a number for every place."""
-    if value is None:
-        return None
-    return value.float().reshape(value.shape[-2:]).expand(shape)
 
 
 def _multiplied(pose: Tensor) -> torch.dtype:
@@ -574,10 +550,11 @@ def _backward_kernel(
         of_poses = None if of_poses is None else of_poses.contiguous()
         of_couplings = None if of_couplings is None else of_couplings.contiguous()
         gradients = _gradients(kernels, detach, needs, sums.contiguous(), of_poses, of_couplings)
-    return [
-        sums.new_zeros((0,)) if mine is None or x is None else mine.to(x.dtype).contiguous()
+    found = (
+        None if mine is None or x is None else mine.to(x.dtype).contiguous()
         for mine, x in zip(gradients, inputs, strict=True)
-    ]
+    )
+    return listed(list(found), sums)
 
 
 def _gradients(
@@ -658,11 +635,7 @@ def _forward_shapes(pose: Tensor, weight: Tensor, *arguments: Any) -> tuple[Tens
 def _backward_shapes(
     of_poses: Tensor | None, of_couplings: Tensor | None, sums: Tensor, *arguments: Any
 ) -> list[Tensor]:
-    tensors, needs = arguments[:6], arguments[-1]
-    return [
-        sums.new_empty((0,)) if x is None or not need else x.new_empty(x.shape)
-        for x, need in zip(tensors, needs, strict=True)
-    ]
+    return shapes_listed(arguments[:6], arguments[-1], sums)
 
 
 def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -676,16 +649,8 @@ def _differentiate(ctx: Any, _: None, *of_kept: Tensor | None) -> tuple[Any, ...
     needs = list(ctx.needs_input_grad[:6])
     options = (sharing, kind, multiplied, odd_bias, leaky, squash, detach)
     gradients = _backward(*of_kept, *ctx.saved_tensors, *options, needs)
-    gradients = [x if need else None for x, need in zip(gradients, needs, strict=True)]
-    return (*gradients, *(None,) * len(ctx.options))
-
-
-def _refuse(ctx: Any, *_: Any) -> None:
-    raise TorchcapsError(
-        "a Triton routing gives gradients, but no gradients of gradients; where these are needed, "
-        "as by create_graph=True, route ops.materialise(vote_map) with the plain op."
-    )
+    return wanted(ctx, gradients, needs)
 
 
 _forward.register_autograd(_differentiate, setup_context=_keep_for_backward)
-_backward.register_autograd(_refuse)
+once(_backward, "Triton dynamic routing", "dynamic_routing")
