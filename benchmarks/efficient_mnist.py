@@ -3,7 +3,7 @@
 python benchmarks/efficient_mnist.py DATA RUNS
 
 The recipe was settled with efficient_capsnet alone, see TRIED, and the ConvNet takes it over. Test
-accuracies of the trials were seen; what was changed was read off training and validation.
+accuracies of the trials were seen but did not choose: affine maps had the lower ones.
 
 DATA holds the four files of MNIST, RUNS gets a run folder for each network and seed. Stopped, the
 same command goes on. Writes benchmarks/records/efficient_mnist.json after every run.
@@ -23,15 +23,17 @@ RECORD = Path(__file__).parent / "records" / "efficient_mnist.json"
 # The same for both networks.
 RECIPE: dict[str, Any] = {
     "data": "mnist",
-    "augment": "shift2",
-    "epochs": 16,
+    "augment": "affine",
+    "epochs": 18,
     "batch_size": 64,
     "learning_rate": 2e-3,
     "schedule": "cosine",
     "precision": "bfloat16",
     "channels_last": True,
 }
-# What led to it, so that nothing is hidden: with affine maps the network was still underfit.
+# What led to it, so that nothing is hidden. In the first trial the network was still underfit: the
+# recipe is the same for half as many epochs more at half the rate. The last trial was cut off before
+# its third seed.
 TRIED = [
     {
         "recipe": {"augment": "affine", "epochs": 12, "learning_rate": 4e-3},
@@ -53,6 +55,11 @@ TRIED = [
         "training_accuracy": [0.9934],
         "validation_accuracy": [0.9940],
         "test_accuracy": [0.9950],
+    },
+    {
+        "recipe": {"augment": "shift2", "epochs": 16, "learning_rate": 2e-3},
+        "seeds": [0, 1],
+        "test_accuracy": [0.9963, 0.9957],
     },
 ]
 NETWORKS: dict[str, dict[str, Any]] = {
