@@ -32,8 +32,8 @@ RECIPE: dict[str, Any] = {
     "channels_last": True,
 }
 # What led to it, so that nothing is hidden. In the first trial the network was still underfit: the
-# recipe is the same for half as many epochs more at half the rate. The last trial was cut off before
-# its third seed.
+# recipe is the same for half as many epochs more at half the rate. The last trial was cut off
+# before its third seed.
 TRIED = [
     {
         "recipe": {"augment": "affine", "epochs": 12, "learning_rate": 4e-3},
