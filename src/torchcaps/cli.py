@@ -395,6 +395,14 @@ def main() -> None:
         )
         sys.exit(2)
     except Exception as error:
+        if _is_out_of_memory(error):
+            told = (str(error) or "no more is known").splitlines()[0][:150]
+            print(
+                f"torchcaps: memory ran out ({told}); take a smaller --batch-size or network: "
+                f"torchcaps estimate says what a step takes.",
+                file=sys.stderr,
+            )
+            sys.exit(2)
         if not _inside(error, "torchvision"):
             raise
         # Lightning imports it where it is installed.
@@ -405,6 +413,12 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(2)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """torch's own kind on a GPU, a RuntimeError on a CPU."""
+    told = type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError)
+    return told or "can't allocate memory" in str(error)
 
 
 def _inside(error: Exception, package: str) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import torch
 
 from torchcaps import list_models
 from torchcaps.cli import main
@@ -264,6 +265,24 @@ def test_an_interrupted_training_ends_with_130_and_says_how_to_go_on(
     assert (done.code, done.out) == (130, "")
     assert "the same command continues" in done.err
     assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to"),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB"),
+        MemoryError(),
+    ],
+    ids=["processor", "GPU", "Python"],
+)
+def test_running_out_of_memory_is_one_sentence(call: Call, tmp_path, monkeypatch, error) -> None:
+    def step(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Training, "training_step", step)
+    done = call("train", *TRAIN, "--out", tmp_path / "run")
+    assert_one_sentence(done, "take a smaller --batch-size or network: torchcaps estimate")
 
 
 def test_a_budgeted_training_ends_with_130_and_the_same_line_goes_on(

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -33,6 +34,7 @@ SOURCES["tiny"] = lambda split, root: part_whole(
 )
 recipe = read_recipe(sys.argv[1])
 save = callbacks.lightning.Trainer.save_checkpoint
+start = callbacks.SaveState.on_train_start
 
 def train(out, most):
     def save_and_die(self, path):
@@ -40,8 +42,13 @@ def train(out, most):
         os.truncate(path, min(most, os.path.getsize(path)))
         os.kill(os.getpid(), signal.SIGKILL)
 
+    def start_and_tell(self, trainer, module):
+        start(self, trainer, module)
+        os.write(1, b"training\\n")
+
     if most >= 0:
         callbacks.lightning.Trainer.save_checkpoint = save_and_die
+    callbacks.SaveState.on_train_start = start_and_tell
     fit(recipe, out)
 
 print("ready", flush=True)
@@ -81,16 +88,28 @@ class Nursery:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
-    def train(self, out: Path, *, kill_after: float | None = None, most: int = -1) -> int:
-        """Train in a process; how it ended."""
+    def train(
+        self,
+        out: Path,
+        *,
+        kill_after: float | None = None,
+        in_training: bool = True,
+        most: int = -1,
+    ) -> int:
+        """Train in a process, killed so long after training began, or after the process did; how it
+        ended."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{out} {most}\n")
         self.process.stdin.flush()
         pid = int(self.read())
         if kill_after is not None:
+            if in_training:
+                assert self.read() == "training"
             time.sleep(kill_after)
             os.kill(pid, signal.SIGKILL)
-        return int(self.read())
+        while (ended := self.read()) == "training":
+            pass
+        return int(ended)
 
 
 @pytest.fixture
@@ -120,20 +139,24 @@ def assert_readable(folder: Path) -> None:
 def test_twenty_kills_at_random_moments_change_no_bit(nursery: Nursery, tmp_path: Path) -> None:
     draw = random.Random(0)
     whole, run = Run(tmp_path / "whole"), Run(tmp_path / "killed")
-    began = time.perf_counter()
     assert nursery.train(whole.folder) == 0
-    an_epoch = (time.perf_counter() - began) / EPOCHS
+    an_epoch = statistics.fmean(row["seconds"] for row in whole.metrics())
+    steps = set()
     size = whole.state_file.stat().st_size
     for kill in range(KILLS):
         if kill % 4 == 3:
             ended = nursery.train(run.folder, most=draw.randrange(size + 1))
         else:
-            ended = nursery.train(run.folder, kill_after=draw.uniform(0, 3 * an_epoch))
+            # Two of three while it trains, one while it begins.
+            wait, begun = draw.uniform(0, 3 * an_epoch), kill % 4 != 1
+            ended = nursery.train(run.folder, kill_after=wait, in_training=begun)
         assert ended == -signal.SIGKILL
         if run.folder.exists():
             assert_readable(run.folder)
-    # It came on, and there was something left to do.
-    assert 0 < len(run.metrics()) < EPOCHS
+        if run.state_file.exists():
+            steps.add(torch.load(run.state_file, weights_only=True)["global_step"])
+    # It came on from kill to kill, and there was something left to do.
+    assert len(steps) >= 5
     assert not run.is_done
     assert nursery.train(run.folder) == 0
     assert run.model_file.read_bytes() == whole.model_file.read_bytes()

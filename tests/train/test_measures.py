@@ -1,5 +1,6 @@
 """What an epoch tells of the capsules, against numbers made in another way."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -62,7 +63,8 @@ def test_gradients_are_averaged_over_the_updates_and_forgotten_with_the_epoch():
     module = SimpleNamespace(model=model, logged={})
     module.log = lambda name, value, **how: module.logged.update({name: float(value)})
     measures = Measures(images(2))
-    for gradient in ([3.0, 4.0], [0.0, 1.0]):
+    # The second overflowed, as in float16 now and then; it is no update.
+    for gradient in ([3.0, 4.0], [math.inf, 1.0], [0.0, 1.0]):
         model[0].weight.grad = torch.tensor([gradient])
         measures.on_before_optimizer_step(None, module, None)
         # Stopped and continued between two updates.
@@ -71,7 +73,7 @@ def test_gradients_are_averaged_over_the_updates_and_forgotten_with_the_epoch():
         measures = again
     measures.on_train_epoch_end(None, module)
     assert module.logged == {"gradient_norm/0": 3.0}
-    assert measures.state_dict() == {"norms": {}, "updates": 0}
+    assert measures.state_dict() == {"norms": {}}
 
 
 def test_routed_layers_are_parts_of_their_own():

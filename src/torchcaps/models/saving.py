@@ -37,6 +37,9 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
     try:
         # Through bytes, because save_file makes files that only their owner may read.
         partial.write_bytes(safetensors.torch.save(state, metadata={HEADER: json.dumps(config)}))
+        # Not even a power cut leaves an empty file.
+        with partial.open("r+b") as file:
+            os.fsync(file.fileno())
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

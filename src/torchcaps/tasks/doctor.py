@@ -107,7 +107,12 @@ def _latest(run: Run, recipe: Recipe, training: Images) -> tuple[nn.Module, str]
         model.load_state_dict(
             {n.removeprefix(prefix): w for n, w in weights.items() if n.startswith(prefix)}
         )
-    except (OSError, EOFError, RuntimeError, KeyError, pickle.UnpicklingError) as error:
+    except OSError as error:
+        raise TorchcapsError(
+            f"{run.state_file} could not be opened ({error.strerror}), which says nothing of what "
+            f"is in it; is it yours, and is the disk well?"
+        ) from None
+    except (EOFError, RuntimeError, KeyError, pickle.UnpicklingError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0][:100]
         raise TorchcapsError(
             f"{run.state_file} cannot be read ({reason}); it is damaged: remove it, and the run "

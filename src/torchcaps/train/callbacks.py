@@ -1,5 +1,6 @@
 """What happens beside the steps: saving the state, writing metrics, telling how far it is."""
 
+import math
 import signal
 import threading
 import time
@@ -12,29 +13,34 @@ from lightning.pytorch.loggers import Logger
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from torchcaps.errors import Interrupted
+from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.train.batches import Batches
 from torchcaps.train.partial import Sums, add, over_ranks, put, so_far
-from torchcaps.train.run import Run
+from torchcaps.train.run import Run, put_in_place
 
 __all__ = ["SaveState", "ShowProgress"]
 
 # How long a log file stays silent within an epoch.
 QUIET_SECONDS = 30.0
+# Within a long epoch the state is saved so often: that much work is lost by a crash, never more.
+SAVE_SECONDS = 600.0
 
 
 class SaveState(Checkpoint):
-    """After every epoch: a row of metrics, then the state, each file replaced whole.
+    """After every epoch: a row of metrics, then the state, each file replaced whole. The state also
+    every ten minutes within an epoch, with what was measured so far.
 
-    Asked to stop, by SIGTERM or because `until` has come (a moment of `time.monotonic`), it lets
-    the step end, saves the state in the middle of the epoch, with what was measured so far, and
-    raises `Interrupted`. Validation is not cut off: it ends, and the epoch with it.
+    Asked to stop, by SIGTERM, by Ctrl-C, or because `until` has come (a moment of
+    `time.monotonic`), it lets the step end, saves the state and raises `Interrupted`. Validation is
+    not cut off: it ends, and the epoch with it. A second Ctrl-C does not wait.
     """
 
     def __init__(self, run: Run, *, until: float | None = None, loggers: Sequence[Logger] = ()):
         self.run, self.until, self.loggers = run, until, loggers
         self.started = 0.0
         self.terminated = False
+        self.due = 0.0
+        self.before_interrupt: Any = None
         # What an earlier stretch saw of this epoch.
         self.seconds = 0.0
         self.sums: Sums = {}
@@ -52,6 +58,10 @@ class SaveState(Checkpoint):
         # In place of Lightning's, which ends without saving; it puts back what was there before.
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._on_sigterm)
+            # Where somebody else answers Ctrl-C, they go on doing so.
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                self.before_interrupt = signal.signal(signal.SIGINT, self._on_sigint)
+        self.due = time.monotonic() + SAVE_SECONDS
 
     def on_train_epoch_start(self, trainer: lightning.Trainer, module: Any) -> None:
         self.started = time.perf_counter()
@@ -65,15 +75,23 @@ class SaveState(Checkpoint):
             self.sums = {}
         # The last step of an epoch is followed by its end, and a state is saved there.
         last = trainer.should_stop or batch_idx + 1 == trainer.num_training_batches
-        if not last and (why := self._why_stop(trainer)):
-            self.sums = over_ranks(trainer)
-            self.seconds += time.perf_counter() - self.started
-            self._save(trainer)
+        if last:
+            return
+        why = self._why_stop(trainer)
+        if why or self._agreed(trainer, time.monotonic() >= self.due):
+            self._save_within(trainer)
+        if why:
             raise self._interrupted(why)
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
         epoch = trainer.current_epoch + 1
         measured = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        for name, value in measured.items():
+            if not math.isfinite(value):
+                raise TorchcapsError(
+                    f"{name} became {value} in epoch {epoch}, so training diverged; take a smaller "
+                    f"learning rate than {self.run.recipe.learning_rate:g}, in a new folder."
+                )
         seconds = self.seconds + time.perf_counter() - self.started
         if trainer.is_global_zero:
             # A run killed between the two writes has a row more than its state knows of.
@@ -89,23 +107,28 @@ class SaveState(Checkpoint):
             raise self._interrupted(why)
 
     def teardown(self, trainer: lightning.Trainer, module: Any, stage: str) -> None:
+        self._give_back()
         for logger in self.loggers:
             logger.finalize("success")
 
     def on_exception(
         self, trainer: lightning.Trainer, module: Any, exception: BaseException
     ) -> None:
+        self._give_back()
         for logger in self.loggers:
             logger.finalize("failed")
 
     def _why_stop(self, trainer: lightning.Trainer) -> str:
         """Empty, or the reason that any rank has: all of them stop after the same step."""
-        agreed = trainer.strategy.reduce_boolean_decision
-        if agreed(self.terminated, all=False):
+        if self._agreed(trainer, self.terminated):
             return "training was told to stop"
-        if self.until is not None and agreed(time.monotonic() >= self.until, all=False):
+        if self.until is not None and self._agreed(trainer, time.monotonic() >= self.until):
             return "the time budget is used up"
         return ""
+
+    def _agreed(self, trainer: lightning.Trainer, mine: bool) -> bool:
+        """Whether any rank says so."""
+        return trainer.strategy.reduce_boolean_decision(mine, all=False)
 
     def _interrupted(self, why: str) -> Interrupted:
         return Interrupted(f"{why}; the same command continues {self.run.folder} from where it is.")
@@ -113,12 +136,31 @@ class SaveState(Checkpoint):
     def _on_sigterm(self, *_: Any) -> None:
         self.terminated = True
 
+    def _on_sigint(self, *_: Any) -> None:
+        self._give_back()
+        self.terminated = True
+
+    def _give_back(self) -> None:
+        """Ctrl-C to who answered it before."""
+        if self.before_interrupt is not None:
+            signal.signal(signal.SIGINT, self.before_interrupt)
+            self.before_interrupt = None
+
+    def _save_within(self, trainer: lightning.Trainer) -> None:
+        """The state in the middle of an epoch, which may go on after it."""
+        before = self.seconds
+        self.sums = over_ranks(trainer)
+        self.seconds += time.perf_counter() - self.started
+        self._save(trainer)
+        self.sums, self.seconds = {}, before
+
     def _save(self, trainer: lightning.Trainer) -> None:
+        self.due = time.monotonic() + SAVE_SECONDS
         partial = self.run.state_file.with_suffix(".partial")
         # All ranks take part, the first one writes.
         trainer.save_checkpoint(partial)
         if trainer.is_global_zero:
-            partial.replace(self.run.state_file)
+            put_in_place(partial, self.run.state_file)
 
 
 class ShowProgress(Callback):

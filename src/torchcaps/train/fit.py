@@ -83,6 +83,14 @@ def fit(
             f'"{recipe.data}" and own images were {"not " if own is None else ""}given.'
         )
 
+    if recipe.precision == "float16" and not torch.cuda.is_available():
+        raise TorchcapsError(
+            "float16 is for a GPU, and there is none here; on a CPU take bfloat16, which needs no "
+            "care for overflow."
+        )
+    if own is not None:
+        _check_alike(*own)
+
     def images_of(split: Split) -> Images:
         if own is None:
             return recipe.images(split, root=root)
@@ -100,16 +108,15 @@ def fit(
     model = initial_model(recipe, images)
     # Only now, so that a recipe that cannot be trained leaves no folder behind.
     digest = images.digest()
-    ranks.first_does(lambda: run.begin(recipe, digest))
     with ExitStack() as held:
-        ranks.first_does(lambda: held.enter_context(alone(run.folder)))
+        ranks.first_does(lambda: _take(run, recipe, digest, held))
         early: list[Callback] = []
         stop = None
         if recipe.stop_at is not None:
             judged = validation
             if recipe.stop_on == "test":
                 judged = images_of("test")
-            stop = StopAtAccuracy(recipe, lambda: _judge(model, judged, ranks))
+            stop = StopAtAccuracy(recipe, lambda: _judge(model, judged, ranks, recipe))
             early.append(stop)
         if recipe.patience is not None:
             early.append(StopWithoutProgress(recipe.patience))
@@ -142,7 +149,7 @@ def fit(
         ranks.first_does(lambda: save(model, run.model_file))
         test = images_of("test")
         result = {
-            "test_accuracy": _judge(model.to(ranks.device), test, ranks),
+            "test_accuracy": _judge(model.to(ranks.device), test, ranks, recipe),
             "test_images": len(test),
             "training_images": len(training),
             "class_names": list(images.class_names),
@@ -154,6 +161,26 @@ def fit(
             result["stop"] = {"at": recipe.stop_at, "on": recipe.stop_on, **stop.seen}
         ranks.first_does(lambda: write_whole(run.result_file, json.dumps(result, indent=2)))
     return run
+
+
+def _check_alike(train: Images, test: Images) -> None:
+    """Now, not after hours."""
+    for what in ("image_shape", "class_names"):
+        there, here = getattr(train, what), getattr(test, what)
+        if there != here:
+            raise TorchcapsError(
+                f"training and test images need one {what}, but came with {there} and {here}; are "
+                f"they of the same set?"
+            )
+
+
+def _take(run: Run, recipe: Recipe, digest: str, held: ExitStack) -> None:
+    """The folder, for this process alone, with this recipe in it."""
+    run.folder.mkdir(parents=True, exist_ok=True)
+    held.enter_context(alone(run.folder))
+    # Somebody else may have been there since it was looked at.
+    run.check(recipe)
+    run.begin(recipe, digest)
 
 
 def initial_model(recipe: Recipe, images: Images) -> nn.Module:
@@ -174,9 +201,9 @@ def accuracy(model: nn.Module, images: Images, *, batch_size: int = 256) -> floa
     return _right(model, Batches(images, batch_size)) / len(images)
 
 
-def _judge(model: nn.Module, images: Images, ranks: Ranks) -> float:
-    """The accuracy, found by all ranks together."""
-    batches = Batches(images, 256, rank=ranks.rank, ranks=ranks.count)
+def _judge(model: nn.Module, images: Images, ranks: Ranks, recipe: Recipe) -> float:
+    """The accuracy, found by all ranks together, in batches no larger than those that fitted."""
+    batches = Batches(images, min(256, recipe.batch_size), rank=ranks.rank, ranks=ranks.count)
     return ranks.total(_right(model, batches)) / len(images)
 
 
@@ -199,7 +226,9 @@ def _brightness(images: Images) -> dict[str, float]:
     a picture far from it is nothing the network knows."""
     count = min(len(images), 1000)
     some = torch.linspace(0, len(images) - 1, count).round().long()
-    each = images.batch(some).pixels.flatten(1).double().mean(1)
+    each = torch.cat(
+        [images.batch(few).pixels.flatten(1).double().mean(1) for few in some.split(50)]
+    )
     return {"mean": float(each.mean()), "std": float(each.std(correction=0))}
 
 
@@ -209,7 +238,12 @@ def _state_of(run: Run) -> Path | None:
         return None
     try:
         torch.load(run.state_file, weights_only=True, map_location="meta")
-    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
+    except OSError as error:
+        raise TorchcapsError(
+            f"{run.state_file} could not be opened ({error.strerror}), which says nothing of what "
+            f"is in it; is it yours, and is the disk well?"
+        ) from None
+    except (EOFError, RuntimeError, pickle.UnpicklingError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0][:100]
         raise TorchcapsError(
             f"{run.state_file} cannot be read ({reason}); it is damaged: remove it, and the run "

@@ -23,39 +23,41 @@ IMAGES, AT_ONCE = 128, 16
 class Measures(Callback):
     """Logs gradient_norm/, dead_capsules/ and coupling_std/ with the name of the layer.
 
-    The norm is the mean over the epoch's updates; the others are of the first validation images.
+    The norm is the mean over the epoch's updates with finite gradients; the others are of the first
+    validation images.
     """
 
     def __init__(self, validation: Images):
         self.validation = validation
+        # By name: the sum of norms, and of how many updates.
         self.norms: dict[str, Tensor] = {}
-        self.updates = 0
 
     def state_dict(self) -> dict[str, Any]:
-        return {"norms": self.norms, "updates": self.updates}
+        return {"norms": self.norms}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.norms, self.updates = state_dict["norms"], state_dict["updates"]
+        self.norms = state_dict["norms"]
 
     def on_before_optimizer_step(
         self, trainer: lightning.Trainer, module: Any, optimizer: Any
     ) -> None:
-        self.updates += 1
         for name, part in parts(module.model).items():
             gradients = [p.grad for p in part.parameters() if p.grad is not None]
             if gradients:
                 norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-                before = self.norms.get(name, torch.zeros_like(norm)).to(norm.device)
-                self.norms[name] = before + norm
+                # An update whose gradients overflow, as in float16 now and then, is left out.
+                counts = torch.stack([norm.nan_to_num(0, 0, 0), norm.isfinite().to(norm.dtype)])
+                before = self.norms.get(name, torch.zeros_like(counts)).to(norm.device)
+                self.norms[name] = before + counts
 
     def on_validation_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
         for name, value in of_capsules(module.model, self.validation).items():
             module.log(name, value, batch_size=1)
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        for name, total in self.norms.items():
-            module.log(f"gradient_norm/{name}", total / self.updates, batch_size=1)
-        self.norms, self.updates = {}, 0
+        for name, (total, updates) in self.norms.items():
+            module.log(f"gradient_norm/{name}", total / updates.clamp(min=1), batch_size=1)
+        self.norms = {}
 
 
 def parts(model: nn.Module) -> dict[str, nn.Module]:

@@ -110,7 +110,8 @@ def join() -> Ranks:
     if cuda and near > torch.cuda.device_count():
         raise TorchcapsError(
             f"{near} processes were started on a machine with {torch.cuda.device_count()} GPUs; "
-            f"start one a GPU."
+            f"start one a GPU, and let each see all of them: srun --gres=gpu:{near} rather than "
+            f"--gpus-per-task."
         )
     if not torch.distributed.is_initialized():
         os.environ["MASTER_ADDR"] = environment.main_address

@@ -33,7 +33,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Run", "alone", "environment", "write_whole"]
+__all__ = ["Run", "alone", "environment", "put_in_place", "write_whole"]
 
 # How long to wait for another process to leave a run.
 LOCK_SECONDS = 10.0
@@ -44,9 +44,16 @@ def write_whole(path: Path, text: str) -> None:
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
+        put_in_place(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def put_in_place(partial: Path, path: Path) -> None:
+    """Rename a file once its bytes are on the disk: not even a power cut leaves an empty one."""
+    with partial.open("r+b") as file:
+        os.fsync(file.fileno())
+    partial.replace(path)
 
 
 @contextmanager
