@@ -147,6 +147,22 @@ def test_sizes_are_brought_to_the_one_asked_for(tmp_path: Path) -> None:
     assert found.images[0].max() == 6
 
 
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_every_split_has_the_size_and_channels_of_all_pictures(tmp_path: Path, split: str) -> None:
+    """Else the end of a training would find that its test images do not fit."""
+    root = animals(tmp_path / "pets", 5)
+    colour = png(3, 2, [b"\x09\x00\x00" * 3] * 2, colour=2)
+    drawn = load("folder", split="test", root=root)
+    (root / "cat" / f"{firsts(drawn)[0]}.png").write_bytes(colour)
+    assert load("folder", split=split, root=root).image_shape == (3, 2, 3)
+    (root / "cat" / f"{firsts(drawn)[0]}.png").write_bytes(png(2, 4, [b"\x09\x09"] * 4))
+    assert "choose one size for all" in text_of(lambda: load("folder", split=split, root=root))
+    for part in ("train", "test"):
+        animals(tmp_path / "parted" / part, 2)
+    (tmp_path / "parted" / "test" / "dog" / "0.png").write_bytes(colour)
+    assert load("folder", split=split, root=tmp_path / "parted").image_shape == (3, 2, 3)
+
+
 def test_hidden_and_other_files_are_passed_over(tmp_path: Path) -> None:
     root = animals(tmp_path)
     (root / ".cache").mkdir()

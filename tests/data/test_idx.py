@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from damage import assert_survives
+from damage import MEGABYTE, assert_survives, at_most
 from told import text_of
 from torchcaps.data import fashion_mnist, load, mnist, read_idx
 
@@ -103,7 +103,7 @@ def test_absurd_sizes_are_refused_before_anything_is_read(lay, monkeypatch, axes
     )
     claimed = " × ".join(map(str, axes))
     assert text_of(lambda: read_idx(path, axes=3)) == (
-        f"{path} claims to hold {claimed} values; known sets of images hold 1 to 1073741824: "
+        f"{path} claims to hold {claimed} values; known files of this kind hold 1 to 1073741824: "
         f"its header is damaged."
     )
     assert asked == [12]
@@ -272,3 +272,17 @@ def test_fashion_mnist_is_the_one_that_everybody_counts() -> None:
     assert "are the labels of fashion-mnist, not of mnist;" in text_of(
         lambda: load("mnist", root=wrong)
     )
+
+
+def test_a_bomb_is_not_unpacked_further_than_its_header_says(tmp_path: Path) -> None:
+    path = tmp_path / "file-idx.gz"
+    path.write_bytes(gzip.compress(GOOD + bytes(64 * MEGABYTE)))
+    with at_most(2 * MEGABYTE):
+        assert "holds more than the 24 bytes" in text_of(lambda: read_idx(path, axes=3))
+
+
+def test_no_set_has_a_gigabyte_of_labels(lay) -> None:
+    path = lay(bytes([0, 0, 8, 1]) + struct.pack(">I", 1 << 25))
+    with at_most(2 * MEGABYTE):
+        text = text_of(lambda: read_idx(path, axes=1))
+    assert "claims to hold 33554432 values; known files of this kind hold 1 to 16777216" in text

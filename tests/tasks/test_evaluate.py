@@ -199,6 +199,27 @@ def test_validation_images_are_those_that_the_run_held_out(run):
     assert len(evaluate_file(run.model_file, data="tiny", split="train").right) == 40
 
 
+def test_images_that_changed_since_training_are_told(run, network):
+    def digests(**other):
+        known = {split: tiny(split, None).digest() for split in ("train", "test")} | other
+        write_whole(run.result_file, json.dumps({"training_images": 36, "digests": known}))
+
+    digests()
+    assert not evaluate_file(run.folder).changed
+    assert len(evaluate_file(run.folder, split="validation").right) == 4
+    digests(train="another", test="another")
+    for split in ("validation", "train"):
+        assert text_of(lambda split=split: evaluate_file(run.folder, split=split)) == (
+            f"{run.folder} was trained on other images of tiny than there are now, so which were "
+            f"held out is not known; put them back as they were, or take --split test."
+        )
+    found = evaluate_file(run.folder)
+    assert found.numbers()["changed_since_training"]
+    assert "these are other images than the run was tested on; some may" in found.text()
+    # Other data are nothing that the run ever had.
+    assert not evaluate_file(run.folder, data="leaky").changed
+
+
 def test_test_images_that_were_trained_on_are_counted(run):
     found = evaluate_file(run.model_file, data="leaky")
     assert found.seen.tolist() == [True, False, False, True]

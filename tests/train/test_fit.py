@@ -777,6 +777,18 @@ def test_a_state_that_cannot_be_opened_is_not_called_damaged(short, tmp_path, mo
     assert text.startswith(f"{tmp_path / 'state.ckpt'} could not be opened (Permission denied),")
 
 
+def test_images_of_one_class_are_nothing_to_learn(tmp_path: Path) -> None:
+    images = tiny("train", None)
+    one = images.take((images.labels == 1).nonzero()[:, 0])
+    out = tmp_path / "run"
+    text = text_of(lambda: fit(recipe(data="own"), out, own=(one, tiny("test", None))))
+    assert text == (
+        f"all {len(one)} training images of part-whole are of one class, "
+        f"{images.class_names[1]!r}, so there is nothing to tell apart; are the labels right?"
+    )
+    assert not out.exists()
+
+
 def test_own_images_of_two_kinds_are_told_before_training(tmp_path: Path) -> None:
     other = part_whole("test", 12, spec=PartWholeSpec(size=24))
     out = tmp_path / "run"

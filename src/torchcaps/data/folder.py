@@ -55,7 +55,8 @@ def image_folder(
     split: the folder train, val or test below root; a missing test is read from val. Without such
         folders, test is a share of each class, train is the rest, and there is no val.
     size: (height, width) to which every picture is stretched; not needed when all have one size.
-    channels: 1 or 3; by default 1 when all pictures are grey.
+    channels: 1 or 3; by default 1 when all pictures are grey. Size and channels are those of all
+        pictures below root, so that every split has the same.
     test_share, seed: how much of a class is test, where no folder says it, and which draw; whether
         a picture is drawn depends on the seed and on the names of the class's pictures alone.
     """
@@ -65,10 +66,7 @@ def image_folder(
     if channels not in (None, 1, 3):
         raise TorchcapsError(f"channels must be 1 or 3, got {channels}.")
     class_names, files = _files(root, split, test_share, seed)
-    measures = [measure_picture(path) for path, _ in files]
-    height, width = size or _common_size(files, [each for each, _ in measures])
-    if channels is None:
-        channels = 1 if all(mode in GREY for _, mode in measures) else 3
+    height, width, channels = _shape(_whole(root), size, channels)
     shape = (len(files), channels, height, width)
     if math.prod(shape) > MOST_BYTES:
         raise TorchcapsError(
@@ -122,7 +120,7 @@ def _files(root: Path, split: str, test_share: float, seed: int) -> tuple[tuple[
         )
     home = root.resolve()
     parts = {path.name: path for path in _folders(root, home)}
-    if "train" in parts and set(parts) <= set(SPLITS) and _folders(parts["train"], home):
+    if _has_splits(parts, home):
         part = parts.get(split, parts.get("val") if split == "test" else None)
         if part is None:
             raise TorchcapsError(
@@ -149,6 +147,32 @@ def _files(root: Path, split: str, test_share: float, seed: int) -> tuple[tuple[
         ]
     files = [(path, class_names.index(path.parent.name)) for each in chosen for path in each]
     return class_names, files
+
+
+def _whole(root: Path) -> list[Path]:
+    """Every picture of every split."""
+    home = root.resolve()
+    classes = _folders(root, home)
+    if _has_splits({path.name: path for path in classes}, home):
+        classes = [each for part in classes for each in _folders(part, home)]
+    return [path for each in classes for path in _pictures(each, home)]
+
+
+def _has_splits(parts: dict[str, Path], home: Path) -> bool:
+    """Whether these folders are splits, not classes."""
+    return "train" in parts and set(parts) <= set(SPLITS) and bool(_folders(parts["train"], home))
+
+
+def _shape(
+    files: list[Path], size: Size | None, channels: Literal[1, 3] | None
+) -> tuple[int, int, Literal[1, 3]]:
+    """Height, width and channels of all these pictures; only what is not given is looked up."""
+    if size is not None and channels is not None:
+        return *size, channels
+    measures = [measure_picture(path) for path in files]
+    if channels is None:
+        channels = 1 if all(mode in GREY for _, mode in measures) else 3
+    return *(size or _common_size(files, [each for each, _ in measures])), channels
 
 
 def _folders(folder: Path, home: Path) -> list[Path]:
@@ -210,11 +234,11 @@ def _draw(path: Path, seed: int) -> bytes:
     return hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
 
 
-def _common_size(files: Files, sizes: list[Size]) -> Size:
-    for (path, _), size in zip(files, sizes, strict=True):
+def _common_size(files: list[Path], sizes: list[Size]) -> Size:
+    for path, size in zip(files, sizes, strict=True):
         if size != sizes[0]:
             raise TorchcapsError(
-                f"{files[0][0]} has {sizes[0][0]} × {sizes[0][1]} pixels and {path} has "
+                f"{files[0]} has {sizes[0][0]} × {sizes[0][1]} pixels and {path} has "
                 f"{size[0]} × {size[1]}; choose one size for all, (height, width): size= in "
                 f"Python, --image-size {sizes[0][0]}x{sizes[0][1]} on the command line."
             )

@@ -21,7 +21,7 @@ from torchcaps.errors import TorchcapsError
 __all__ = ["fashion_mnist", "mnist", "read_idx"]
 
 # Larger than any data set in this format; a header beyond it is damaged, and is not believed.
-MOST_VALUES = 1 << 30
+MOST_VALUES, MOST_LABELS = 1 << 30, 1 << 24
 
 DIGITS = tuple("0123456789")
 CLOTHES = (
@@ -51,10 +51,11 @@ def read_idx(path: str | os.PathLike[str], *, axes: int) -> Tensor:
             )
         sizes = struct.unpack(f">{axes}I", exactly(file, 4 * axes, path))
         count = math.prod(sizes)
-        if not 0 < count <= MOST_VALUES:
+        most = MOST_VALUES if axes > 1 else MOST_LABELS
+        if not 0 < count <= most:
             raise TorchcapsError(
-                f"{path} claims to hold {' × '.join(map(str, sizes))} values; known sets of "
-                f"images hold 1 to {MOST_VALUES}: its header is damaged."
+                f"{path} claims to hold {' × '.join(map(str, sizes))} values; known files of "
+                f"this kind hold 1 to {most}: its header is damaged."
             )
         values = exactly(file, count, path)
         if file.read(1):

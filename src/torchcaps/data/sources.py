@@ -75,6 +75,11 @@ def _files(
     return source
 
 
+def _hundredfold(digits: ImageSet, split: Split) -> Images:
+    """Six million training images [gu2021]; of the test, a partner a digit."""
+    return MultiMnist(digits, copies=100 if split == "train" else 1)
+
+
 _IDX = "its four files (train-images-idx3-ubyte.gz and so on)"
 _MNIST = "the four files of MNIST (train-images-idx3-ubyte.gz and so on)"
 _NORB = "the -dat.mat, -cat.mat and -info.mat files of smallNORB"
@@ -93,6 +98,7 @@ _READERS: dict[str, tuple[Callable[[Root, Split], Images], str]] = {
     "folder": (image_folder, "a folder of pictures for each class"),
     "mnist": (mnist, _IDX),
     "multi-mnist": (lambda root, split: MultiMnist(mnist(root, split)), _MNIST),
+    "multi-mnist-100": (lambda root, split: _hundredfold(mnist(root, split), split), _MNIST),
     "smallnorb": (smallnorb, "its -dat.mat, -cat.mat and -info.mat files"),
     "smallnorb-azimuth": (_viewpoints("azimuth", "novel"), _NORB),
     "smallnorb-azimuth-familiar": (_viewpoints("azimuth", "familiar"), _NORB),

@@ -26,6 +26,8 @@ __all__ = ["Evaluation", "evaluate", "evaluate_file", "write_predictions"]
 
 # The result does not depend on it; the memory does.
 BATCH = 100
+# Of the images made out of others there may be millions.
+MOST_COMPARED = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Evaluation:
     split: str | None = None
     # bool [n]: the training set holds the same image. None where nobody looked.
     seen: Tensor | None = None
+    # The test images of a run are others now than at its end.
+    changed: bool = False
 
     @property
     def accuracy(self) -> float:
@@ -101,6 +105,8 @@ class Evaluation:
             "classes": classes,
             "confusion": None if confusion is None else confusion.tolist(),
         }
+        if self.changed:
+            found["changed_since_training"] = True
         if self.seen is not None:
             new = self.right[~self.seen]
             found["in_training"] = int(self.seen.sum())
@@ -133,6 +139,12 @@ class Evaluation:
                 f"{numbers['in_training']:,} of these images are among the training images, pixel "
                 f"for pixel; "
                 + (f"accuracy on the others: {without:.2%}" if without is not None else "all are"),
+            ]
+        if self.changed:
+            lines += [
+                "",
+                "these are other images than the run was tested on; some may have been training "
+                "images then, and nothing here would show it",
             ]
         return "\n".join(line.rstrip() for line in lines)
 
@@ -235,10 +247,14 @@ def evaluate_file(
     # As small as the batches it was trained with, which fitted into memory.
     largest = trained.run.recipe.batch_size if trained.run else BATCH
     found = evaluate(trained.model, images, batch_size=min(BATCH, largest))
-    seen = None
     if split == "test":
-        seen = in_training(trained.images("train", data=data, root=root), images)
-    found = replace(found, split=split, seen=seen)
+        is_own = trained.run is not None and data in (None, trained.run.recipe.data)
+        changed = is_own and not trained.knows(images, "test")
+        # Whether the run's own images for training are still there is no matter here.
+        training = trained.images_now("train", data=data, root=root)
+        seen = in_training(training, images) if len(training) <= MOST_COMPARED else None
+        found = replace(found, changed=changed, seen=seen)
+    found = replace(found, split=split)
     if predictions is not None:
         write_predictions(found, predictions)
     return found

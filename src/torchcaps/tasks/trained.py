@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import nn
@@ -60,16 +61,9 @@ class Trained:
             raise TorchcapsError(f"split={split!r} is unknown; {nearest(split, SPLITS)}.")
         own = self.run.recipe.data if self.run else None
         source = data or own
-        if source is None:
-            raise TorchcapsError(
-                f"{self.path} is a saved network, which does not know its data; name it with "
-                f"--data."
-            )
-        # Pictures of a folder come in any size, and the network takes one.
-        size = self.image[1:] if source == "folder" else None
+        images = self.images_now("test" if split == "test" else "train", data=data, root=root)
         if split == "test":
-            return load(source, split="test", root=root, size=size)
-        images = load(source, split="train", root=root, size=size)
+            return images
         if self.run is None or source != own:
             if split == "train":
                 return images
@@ -78,11 +72,35 @@ class Trained:
                 f"alone, and {self.path} is none on {source}; name a run folder, or take --split "
                 f"test."
             )
+        if not self.knows(images, "train"):
+            raise TorchcapsError(
+                f"{self.path} was trained on other images of {source} than there are now, so which "
+                f"were held out is not known; put them back as they were, or take --split test."
+            )
         recipe = self.run.recipe
         rest, held = images.hold_out(
             share=recipe.validation_share, seed=seed_of(recipe.seed, HOLD_OUT)
         )
         return rest if split == "train" else held
+
+    def images_now(
+        self, split: Literal["train", "test"], *, data: str | None = None, root: Root | None = None
+    ) -> Images:
+        """A whole split as it is now, with nothing held out."""
+        source = data or (self.run.recipe.data if self.run else None)
+        if source is None:
+            raise TorchcapsError(
+                f"{self.path} is a saved network, which does not know its data; name it with "
+                f"--data."
+            )
+        # Pictures of a folder come in any size, and the network takes one.
+        size = self.image[1:] if source == "folder" else None
+        return load(source, split=split, root=root, size=size)
+
+    def knows(self, images: Images, split: Literal["train", "test"]) -> bool:
+        """Whether these are the images that the run had, as far as it wrote them down."""
+        digests = self.run.result().get("digests", {}) if self.run else {}
+        return split not in digests or bool(digests[split] == images.digest())
 
 
 def open_trained(path: Path) -> Trained:

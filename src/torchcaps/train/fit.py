@@ -15,7 +15,7 @@ import lightning
 import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
-from torch import nn
+from torch import Tensor, nn
 
 from torchcaps.data import Images, augmented
 from torchcaps.data.sources import Split
@@ -101,6 +101,7 @@ def fit(
     if ranks.first_does(lambda: run.is_finished(recipe)):
         return run
     images = images_of("train")
+    _check_classes(images)
     training: Images
     training, validation = images.hold_out(
         share=recipe.validation_share, seed=seed_of(recipe.seed, HOLD_OUT)
@@ -161,6 +162,16 @@ def fit(
             result["stop"] = {"at": recipe.stop_at, "on": recipe.stop_on, **stop.seen}
         ranks.first_does(lambda: write_whole(run.result_file, json.dumps(result, indent=2)))
     return run
+
+
+def _check_classes(images: Images) -> None:
+    labels = getattr(images, "labels", None)
+    if isinstance(labels, Tensor) and labels.ndim == 1 and len(labels.unique()) == 1:
+        name = images.class_names[int(labels[0])]
+        raise TorchcapsError(
+            f"all {len(images)} training images of {images.name} are of one class, {name!r}, so "
+            f"there is nothing to tell apart; are the labels right?"
+        )
 
 
 def _check_alike(train: Images, test: Images) -> None:

@@ -48,7 +48,7 @@ UNDER_TRAINED = {"data": "expanded-mnist", "stop_at": 0.9922, "stop_on": "test"}
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "gu": GU,
     "gu_transfer": {**GU, **UNDER_TRAINED},
-    "gu_multi_mnist": {**GU, "epochs": 1, "data": "multi-mnist"},
+    "gu_multi_mnist": {**GU, "epochs": 1, "data": "multi-mnist-100"},
     "hinton_em": {
         "batch_size": 64,
         "epochs": 300,
