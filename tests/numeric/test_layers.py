@@ -53,7 +53,7 @@ class Case(NamedTuple):
 @st.composite
 def cases(draw, routing):
     dense, grid = draw(st.booleans()), draw(st.tuples(*[st.integers(1, 3)] * 3))
-    options = {name: draw(st.sampled_from(of)) for name, of in OPTIONS[routing].items()}
+    options = {name: draw(st.sampled_from(of)) for name, of in OPTIONS.get(routing, {}).items()}
     if dense and routing == "em":
         options["compete"] = "window"
     weight = st.sampled_from(["zero", "subnormal", "mixture"]) | st.integers(-10, 0)

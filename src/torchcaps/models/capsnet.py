@@ -13,7 +13,7 @@ tsai_dynamic_simple_*    no decoder [tsai2020] Tables 4 and 5
 tsai_dynamic_resnet_*    the same on a residual backbone [tsai2020] A.1
 
 Departures: none from the papers; unlike the code of [sabour2017] there is no division by 32 in the
-primary layer.
+primary layer, and no orphan class for CIFAR: DynamicRouting(leaky=True) in a layer of one's own.
 Ambiguities:
 1. A ReLU before the primary squash: `primary_relu`. [gu2021] has all convolutions followed by one,
    the code of [sabour2017] and of [renzulli2025] has none.

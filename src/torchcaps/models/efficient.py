@@ -14,7 +14,8 @@ rem_effconv        for larger images [renzulli2025] B.1: Conv(32, 5, 2) Conv(64,
 Sizes: 161,824 without the decoder for MNIST and 151,664 for smallNORB, those of its code; the first
 is the 161k of [renzulli2025] Table 9.
 
-Departures: none known.
+Departures: the instance normalisation of rem_eff_norb starts at one and zero, in the code of
+[mazzia2021] at numbers drawn evenly near zero.
 Ambiguities:
 1. Convolutions start as He normal, so do class matrices, whose fan-in is counted as in the code of
    [mazzia2021]: all children and parents.

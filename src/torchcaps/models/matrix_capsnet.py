@@ -12,7 +12,8 @@ Poses are 4×4. Scores are activations.
 Departures: matrix_capsnet has the parameters of its code, 316,650 at 32-32-32-32 and 68,618 at
 64-8-16-16, on two channels and five classes, and with variant="official" its initial values; but
 coordinates are shares of the grid in the right-hand column of a vote, where its code has pixels
-over 100 in the first two components.
+over 100 in the first two components. With variant="gritzman" weights start at `weight_std`, in its
+code at one; tsai_em has one `weight_std` and one λ with every variant.
 Ambiguities:
 1. [tsai2020] does not say which EM routing: here Alg. 2 of [peer2022], two iterations, their best.
    It counts no β: with one pair a parent type 148 more parameters on CIFAR-10.

@@ -18,6 +18,7 @@ Ambiguities:
 4. λ of EM routing is 0.1, of the sign net 1: of layers so narrow, costs are too small for the usual
    0.01 to reach an activation; at 1 the activations of the deep net are all 1 from the start.
    Its poses are a_j μ_j / ‖μ_j‖ as in public code: means alone are 1e-5 long after five layers.
+   With another variant λ is that of its code, 0.0025 for official and 0.01 for gritzman.
    Weights start at N(0, 0.3²) there, since at 0.1 activations hardly depend on the image.
 5. The decoder, off or on in the experiments, is on.
 """
@@ -80,7 +81,7 @@ def peer_deep_em(
     iterations: int = 3,
     bias: bool = False,
     unit_poses: bool = True,
-    lambda_: float = 0.1,
+    lambda_: float | None = None,
     variant: str = "paper",
     weight_std: float = 0.3,
     decoder: bool = True,
@@ -94,7 +95,7 @@ def peer_deep_em(
         iterations=iterations,
         bias=bias,
         unit_poses=unit_poses,
-        lambda_=lambda_,
+        lambda_=_lambda(lambda_, variant, 0.1),
         variant=variant,
         weight_std=weight_std,
     )
@@ -130,7 +131,7 @@ def peer_sign_em(
     n_hidden: int = 20,
     iterations: int = 3,
     bias: bool = False,
-    lambda_: float = 1.0,
+    lambda_: float | None = None,
     variant: str = "paper",
     weight_std: float = 0.5,
 ) -> CapsuleNetwork:
@@ -141,10 +142,18 @@ def peer_sign_em(
         routing="em",
         iterations=iterations,
         bias=bias,
-        lambda_=lambda_,
+        lambda_=_lambda(lambda_, variant, 1.0),
         variant=variant,
         weight_std=weight_std,
     )
+
+
+def _lambda(given: float | None, variant: str, paper: float) -> float:
+    """That of the other variants is their code's, for its layer of classes: their β_a begins so
+    large that with a larger λ all activations and gradients would be zero."""
+    own = {"paper": paper, "official": 0.0025, "gritzman": 0.01}
+    check_choice("variant", variant, list(own))
+    return own[variant] if given is None else given
 
 
 def _deep(
