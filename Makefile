@@ -3,6 +3,8 @@ PYTHON ?= python3
 PIP_FLAGS ?=
 BIN := .venv/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt
+# Else every process that a test starts compiles the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test check test-all format clean
 

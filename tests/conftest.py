@@ -36,6 +36,15 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test that is `drawn(n)` one case in n is in the default tier, drawn by its name."""
+    for item in items:
+        drawn = item.get_closest_marker("drawn")
+        if drawn is not None and zlib.crc32(item.nodeid.encode()) % drawn.args[0]:
+            item.add_marker("slow")
+
+
 @pytest.fixture(scope="session")
 def device(request: pytest.FixtureRequest) -> torch.device:
     return torch.device(request.config.getoption("--device"))

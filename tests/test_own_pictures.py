@@ -58,8 +58,8 @@ FROM_FOLDER, FROM_ARRAYS = blocks("python")
 @pytest.mark.parametrize(
     "script",
     [
-        pytest.param(FROM_FOLDER, id="folder"),
-        pytest.param(FROM_ARRAYS, id="arrays", marks=pytest.mark.slow),
+        pytest.param(FROM_FOLDER, id="folder", marks=pytest.mark.slow),
+        pytest.param(FROM_ARRAYS, id="arrays"),
     ],
 )
 def test_the_same_in_python(folder, script):

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["app", "main"]
 
 app = typer.Typer(
-    help="Capsule networks: build, train, dissect.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -51,6 +50,26 @@ FieldList = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="FIELD=VALUE", help="Another field of the recipe; repeatable."),
 ]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        import torchcaps
+
+        print(f"torchcaps {torchcaps.__version__}, torch {version('torch')}")
+        raise typer.Exit
+
+
+@app.callback()
+def every_command(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print it and end."),
+    ] = False,
+) -> None:
+    """Capsule networks: build, train, dissect."""
 
 
 @app.command()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from torchcaps import list_models
+from torchcaps import __version__, list_models
 from torchcaps.cli import main
 from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole
 from torchcaps.train import PROTOCOLS, Run
@@ -80,6 +80,10 @@ def assert_one_sentence(done: Done, words: str) -> None:
     assert done.err.startswith("torchcaps: ")
     assert done.err.count("\n") == 1
     assert words in done.err
+
+
+def test_version_is_that_of_the_package_and_of_torch(call):
+    assert call("--version") == (0, f"torchcaps {__version__}, torch {torch.__version__}\n", "")
 
 
 def test_models_are_listed_with_their_sizes(call: Call) -> None:

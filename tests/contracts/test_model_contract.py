@@ -255,6 +255,7 @@ def test_couplings_are_as_large_as_the_layer(line):
             assert n_out == rows * columns * types
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(("grown", "n_classes"), [((7, 4), 7), ((0, 11), 1)])
 @pytest.mark.parametrize("name", TABLE)
 def test_other_images_and_class_counts(name, grown, n_classes):
@@ -330,11 +331,21 @@ def test_the_uniform_twin_draws_the_very_same_weights(name):
 
 # Seconds each, and what they are made of learns in others too.
 LONG_TO_LEARN = {
+    "gu_convnet_cr",
+    "gu_convnet_r",
     "peer_deep_em",
+    "rem_deepcaps",
+    "rem_gamma",
+    "tsai_cnn_c10",
     "tsai_cnn_c100",
+    "tsai_dmm_cnn",
     "tsai_dmm_cnn_fcpool",
+    "tsai_dmm_matrix_42m",
+    "tsai_dynamic_resnet_c10",
+    "tsai_em_resnet_c10",
     "tsai_em_resnet_c100",
     "tsai_em_simple_c100",
+    "tsai_inverted_resnet_c10",
     "tsai_inverted_resnet_c100",
 }
 

@@ -235,6 +235,7 @@ ROUTINGS = [
     dynamic("detach-states", detach="states", declared=STOPPED),
     dynamic("detach-coupling", detach="coupling", declared=STOPPED),
     dynamic("bias", bias=BIAS, declared=WITH_BIAS),
+    dynamic("odd-bias", bias=BIAS, odd_bias=True, declared=WITH_BIAS),
     dynamic("prior", prior=PRIOR, declared=WITH_PRIOR),
     dynamic(
         "everything",
@@ -312,7 +313,33 @@ ROUTINGS = [
 ]
 
 
-@pytest.mark.parametrize("entry", ROUTINGS, ids=lambda entry: entry.name)
+# A second or two each, and nearest to another line.
+LONG = {
+    "conv3d-one-position",
+    "conv3d-pose",
+    "distance-bias",
+    "distance-detach-votes",
+    "distance-five-iterations",
+    "distance-lengths",
+    "distance-squash-exp",
+    "distance-stored",
+    "dynamic-five-iterations",
+    "dynamic-leaky-exp",
+    "dynamic-two-iterations",
+    "em-large-lambda-and-floor",
+    "inverted-activations",
+    "inverted-norm-five-iterations",
+    "inverted-three-iterations",
+}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        pytest.param(entry, id=entry.name, marks=pytest.mark.slow if entry.name in LONG else ())
+        for entry in ROUTINGS
+    ],
+)
 def test_routing_keeps_the_contract(entry, device):
     errors = assert_routing_contract(
         entry.routing, reference=entry.reference, device=device, **entry.declared

@@ -111,6 +111,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("parameters", [pytest.param((), marks=pytest.mark.slow), ALL], ids=len)
 @pytest.mark.parametrize("kind", KINDS, ids=named)

@@ -88,6 +88,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("parameters", [(), ("bias",), ALL], ids=len)
 @pytest.mark.parametrize("kind", KINDS, ids=named)

@@ -140,6 +140,7 @@ def tile(request, monkeypatch):
     return request.param
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @pytest.mark.parametrize("sharing", ["none", "type", "all"])
 @pytest.mark.parametrize("pose", ["vector", "matrix"])

@@ -69,6 +69,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(("name", "routing"), ALLOWED)
 def test_what_the_table_allows_works(name, routing):
     preset = MODELS[name]

@@ -82,6 +82,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize(
     ("parameters", "keep"),

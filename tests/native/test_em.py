@@ -86,6 +86,7 @@ def competing(window):
 KINDS = [(window, compete) for window in (None, ODD, LARGE) for compete in competing(window)]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(("window", "compete"), KINDS, ids=str)
 @pytest.mark.parametrize("names", ["", "bx"])
@@ -125,6 +126,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("window", [None, ODD, Window((1, 1, 1), (1, 1), (1, 1))], ids=str)
 @pytest.mark.parametrize("pose", ["vector", "matrix"])
@@ -134,6 +136,7 @@ def test_the_law_in_every_shape(pose, window, shape):
         assert_law(narrow("bx", **how, **shape), how, variance_floor=0.05, compete=compete)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("threads", [2, 3, 7])
 @pytest.mark.parametrize("window", [None, ODD, LARGE], ids=str)
 def test_any_number_of_threads(window, threads):

@@ -215,7 +215,17 @@ def check(name, case):
         assert not broken, f"{broken} in {dtype}"
 
 
-@pytest.mark.parametrize("name", sorted(SUBJECTS))
+# Seconds each; what they have in common with another of their routing is drawn there.
+LONG = {"conv3d-pose", "distance-sample", "em-gritzman", "em-official", "inverted"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in LONG else ())
+        for name in sorted(SUBJECTS)
+    ],
+)
 def test_values_and_gradients_are_finite(name):
     @settings(max_examples=200)
     @given(case=cases(SUBJECTS[name]))

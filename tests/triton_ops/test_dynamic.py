@@ -116,6 +116,7 @@ def test_the_law(kind, parameters, tile, monkeypatch, triton_device):
     assert_law(kind, found, triton_device, iterations=2, keep="steps")
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(
     ("name", "tile"),
     [
@@ -157,6 +158,7 @@ def assert_size(sizes, detach, device):
     assert_law(DENSE, found, device, detach=detach, iterations=2, keep="last")
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     ("sizes", "tile"),
     [
@@ -182,6 +184,7 @@ def test_batch_axes(kind, lead):
     assert max(worst.values()) <= 2e-5, worst
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("tile", [pytest.param(WHOLE, marks=slow), TILED])
 @pytest.mark.parametrize(
     "detach", ["none", *(pytest.param(x, marks=slow) for x in ("votes", "states", "coupling"))]
