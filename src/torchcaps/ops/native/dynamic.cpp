@@ -17,7 +17,7 @@ namespace {
 constexpr Int TILE_BYTES = 192 << 10;
 // Children that share what is read of parents. The votes of a few are stored up to this size; else
 // they are made a second time, and more children share.
-constexpr Int FEW = 1, MORE = 8, STORED_BYTES = 64 << 10;
+constexpr Int FEW = 2, MORE = 8, STORED_BYTES = 64 << 10;
 // Children and blocks of lanes whose couplings are held at once when gradients are made. More
 // blocks save sums of lanes, while the couplings fit into a cache.
 constexpr Int HELD = 4, FEWEST = 4, GROUP = 16, HELD_BYTES = 512 << 10;
@@ -49,7 +49,10 @@ struct Job {
 
 namespace {
 
-typedef void (*Product)(const Shape &, const float *, const V *, V *);
+typedef void (*Votes)(const Shape &, const float *, const V *, V *, Int, Int,
+                      const Agreement *);
+typedef void (*Sum)(const Shape &, const float *, Int, Int, Int, const V *, Int, V *);
+typedef void (*Back)(const Shape &, const float *, const V *, V *);
 
 // Softmax over `count` parents; `leaky` knows one more, with logit zero.
 void softmax(V *logits, Int count, bool leaky) {
@@ -68,6 +71,35 @@ void softmax(V *logits, Int count, bool leaky) {
 void softmax_gradient(const V *c, V *h, Int count) {
   V mean = dot(c, h, count);
   for (Int j = 0; j < count; ++j) h[j] = c[j] * (h[j] - mean);
+}
+
+// out += Σ_i share_i v_i: shares lie `step` apart, votes one after the other.
+void mix(const V *share, Int step, const V *v, Int size, Int count, V *out) {
+  Int i = 0;
+  for (; i + 2 <= count; i += 2, v += 2 * size) {
+    const V p = share[i * step], q = share[(i + 1) * step];
+    for (Int d = 0; d < size; ++d) out[d] = (out[d] + p * v[d]) + q * v[size + d];
+  }
+  if (i == count) return;
+  const V p = share[i * step];
+  for (Int d = 0; d < size; ++d) out[d] += p * v[d];
+}
+
+// A vector of a parent and how much of it there is.
+struct Part {
+  V share;
+  const V *of;
+};
+
+// out = Σ of all parts
+void sum_of_parts(const Part *parts, Int count, Int size, V *out) {
+  in_parts(size, [&](Int d, auto wide) {
+    constexpr int M = decltype(wide)::value;
+    V a[M] = {};
+    for (Int each = 0; each < count; ++each)
+      UNROLLED for (int m = 0; m < M; ++m) a[m] += parts[each].share * parts[each].of[d + m];
+    UNROLLED for (int m = 0; m < M; ++m) out[d + m] = a[m];
+  });
 }
 
 // What iteration t adds to the gradient of the votes.
@@ -93,7 +125,9 @@ struct Plan {
   V *scratch;
   Int scratch_size, total;
   float *shared_weight, *lane_bias;
-  Product votes, add, back;
+  Votes votes[3];  // with as many agreements
+  Sum sum;
+  Back back;
 
   Plan(const Job &job, Int threads, bool backward) : shape{job.rows, job.inner, job.columns} {
     blocks = (job.batch + LANES - 1) / LANES;
@@ -134,11 +168,18 @@ struct Plan {
         take(backward && job.of_vote_bias ? threads * row : 0));
     total = at;
     switch (job.inner) {
-      case 4: votes = votes_of<4, false>; add = votes_of<4, true>; back = back_of<4>; break;
-      case 8: votes = votes_of<8, false>; add = votes_of<8, true>; back = back_of<8>; break;
-      case 16: votes = votes_of<16, false>; add = votes_of<16, true>; back = back_of<16>; break;
-      default: votes = votes_of<0, false>; add = votes_of<0, true>; back = back_of<0>;
+      case 4: choose<4>(); break;
+      case 8: choose<8>(); break;
+      case 16: choose<16>(); break;
+      default: choose<0>();
     }
+  }
+
+  template <int K_>
+  void choose() {
+    votes[0] = votes_of<K_, 0>, votes[1] = votes_of<K_, 1>, votes[2] = votes_of<K_, 2>;
+    sum = sum_of<K_>;
+    back = back_of<K_>;
   }
 
   static char *aligned(const Job &job) {
@@ -167,16 +208,14 @@ struct Worker {
     return plan.children + (block * job.children + i) * plan.d_in;
   }
 
+  Int type(Int i) const { return job.types == job.children ? i : i % job.types; }
+
   const float *weight(Int i, Int j) const {
-    return job.weight + ((i % job.types) * job.parents + j) * job.columns * job.inner;
+    return job.weight + (type(i) * job.parents + j) * job.columns * job.inner;
   }
 
-  // Of couplings that are kept; autograd may have moved them to a place that is not aligned.
-  V vector_at(const float *all, Int row, Int j) const {
-    V x;
-    std::memcpy(&x, all + (row * job.parents + j) * LANES, sizeof x);
-    return x;
-  }
+  // Couplings that are kept lie by children, whose gradients are made one after the other.
+  Int kept_at(Int i, Int block) const { return (i * plan.blocks + block) * job.parents * LANES; }
 
   void read_children() const {
     const Int stride = job.children * plan.d_in;
@@ -185,17 +224,24 @@ struct Worker {
                (end - first) * plan.d_in, const_cast<V *>(child(block, first)));
   }
 
-  void make_votes(Int i, Int j, const V *u, V *v) const {
-    plan.votes(plan.shape, weight(i, j), u, v);
-    move(i, j, v);
-  }
-
-  // Adds the vote bias and the coordinates.
-  void move(Int i, Int j, V *v) const {
-    if (const float *e = job.vote_bias)
-      for (Int d = 0; d < plan.d_out; ++d) v[d] += e[j * plan.d_out + d];
-    if (const float *x = job.coordinates)
-      for (Int d = 0; d < plan.d_out; ++d) v[d] += x[i * plan.d_out + d];
+  // Votes of child i of a block of lanes for parents from j on, `step` apart; what they agree with
+  // begins at parent j too.
+  void make_votes(Int i, Int block, Int j, Int count, V *v, Int step,
+                  const Agreement *agreements = nullptr, int n = 0) const {
+    const Int size = plan.d_out;
+    const bool moved = job.vote_bias || job.coordinates;
+    // As many as are found while votes are in registers.
+    const int at_once = moved ? 0 : n < 2 ? n : 2;
+    plan.votes[at_once](plan.shape, weight(i, j), child(block, i), v, step, count, agreements);
+    if (n == at_once && !moved) return;
+    for (Int at = 0; at < count; ++at, v += step) {
+      if (const float *e = job.vote_bias)
+        for (Int d = 0; d < size; ++d) v[d] += e[(j + at) * size + d];
+      if (const float *x = job.coordinates)
+        for (Int d = 0; d < size; ++d) v[d] += x[i * size + d];
+      for (int each = at_once; each < n; ++each)
+        agreements[each].to[at] += dot(agreements[each].with + at * size, v, size);
+    }
   }
 
   // The logits that no vote has a part in.
@@ -215,18 +261,21 @@ struct Worker {
   // mine_j = Σ_i û_ij of my children
   void total() const {
     V *sum = scratch;
+    const Int weight_step = job.parents * job.columns * job.inner;
     std::memset(mine, 0, plan.parents_size * sizeof(V));
     for (Int from = first; from < end; from += plan.tile) {
       const Int to = from + plan.tile < end ? from + plan.tile : end;
       for (Int block = 0; block < plan.blocks; ++block) {
         std::memset(sum, 0, plan.row * sizeof(V));
-        for (Int i0 = from; i0 < to; i0 += plan.together) {
-          const Int i1 = i0 + plan.together < to ? i0 + plan.together : to;
-          for (Int j = 0; j < job.parents; ++j)
-            for (Int i = i0; i < i1; ++i) {
-              plan.add(plan.shape, weight(i, j), child(block, i), sum + j * plan.d_out);
-              move(i, j, sum + j * plan.d_out);
-            }
+        for (Int j = 0; j < job.parents; ++j) {
+          V *s = sum + j * plan.d_out;
+          plan.sum(plan.shape, weight(0, j), weight_step, type(from), job.types,
+                   child(block, from), to - from, s);
+          if (const float *e = job.vote_bias)
+            for (Int d = 0; d < plan.d_out; ++d) s[d] += float(to - from) * e[j * plan.d_out + d];
+          if (job.coordinates)
+            for (Int i = from; i < to; ++i)
+              for (Int d = 0; d < plan.d_out; ++d) s[d] += job.coordinates[i * plan.d_out + d];
         }
         V *out = mine + block * plan.row;
         for (Int x = 0; x < plan.row; ++x) out[x] += sum[x];
@@ -252,29 +301,40 @@ struct Worker {
         if (into == sum) std::memset(sum, 0, plan.row * sizeof(V));
         for (Int i0 = from; i0 < to; i0 += plan.together) {
           const Int i1 = i0 + plan.together < to ? i0 + plan.together : to;
-          for (Int j = 0; j < n_out; ++j)
-            for (Int i = i0; i < i1; ++i) {
-              V *v = plan.stored ? made + (j * plan.together + i - i0) * size : made;
-              make_votes(i, j, child(block, i), v);
-              const Int at = (i - i0) * n_out + j;
-              c[at] = start(i, j);
-              if (agreed_here) c[at] += dot(agreed_here + j * size, v, size);
-              if (gradient) h[at] = of_here ? dot(of_here + j * size, v, size) : V{};
+          for (Int i = i0; i < i1; ++i)
+            for (Int j = 0; j < n_out; ++j) {
+              c[(i - i0) * n_out + j] = start(i, j);
+              if (gradient) h[(i - i0) * n_out + j] = V{};
             }
+          const auto votes_for = [&](Int i, Int j, Int count, V *v, Int step) {
+            const Int at = (i - i0) * n_out + j;
+            Agreement found[2];
+            int n = 0;
+            if (agreed_here) found[n++] = {agreed_here + j * size, c + at};
+            if (gradient && of_here) found[n++] = {of_here + j * size, h + at};
+            make_votes(i, block, j, count, v, step, found, n);
+          };
+          if (plan.stored)
+            for (Int i = i0; i < i1; ++i)
+              votes_for(i, 0, n_out, made + (i - i0) * size, plan.together * size);
+          else
+            for (Int j = 0; j < n_out; ++j)
+              for (Int i = i0; i < i1; ++i) votes_for(i, j, 1, made, 0);
           for (Int i = i0; i < i1; ++i)
             couple(i, block, c + (i - i0) * n_out, gradient ? h + (i - i0) * n_out : nullptr,
                    of_c, record);
-          if (keep)
-            std::memcpy(keep + (block * job.children + i0) * n_out * LANES, c,
-                        (i1 - i0) * n_out * sizeof(V));
+          for (Int i = i0; keep && i < i1; ++i)
+            std::memcpy(keep + kept_at(i, block), c + (i - i0) * n_out, n_out * sizeof(V));
           const V *share = gradient ? h : c;
           for (Int j = 0; j < n_out; ++j) {
             V *out = into + j * size;
+            if (plan.stored) {
+              mix(share + j, n_out, made + j * plan.together * size, size, i1 - i0, out);
+              continue;
+            }
             for (Int i = i0; i < i1; ++i) {
-              const V *v = made + (j * plan.together + i - i0) * size;
-              if (!plan.stored) make_votes(i, j, child(block, i), made), v = made;
-              const V part = share[(i - i0) * n_out + j];
-              for (Int d = 0; d < size; ++d) out[d] += part * v[d];
+              make_votes(i, block, j, 1, made, 0);
+              mix(share + (i - i0) * n_out + j, n_out, made, size, 1, out);
             }
           }
         }
@@ -504,18 +564,20 @@ struct Worker {
             const Int row = (g0 + block) * plan.row;
             for (Int j = 0; j < n_out; ++j)
               for (Int i = i0; i < i1; ++i) {
-                make_votes(i, j, child(g0 + block, i), v);
+                Agreement found[2 * MOST_ITERATIONS];
+                int n = 0;
                 for (Int m = 0; m < count; ++m) {
                   const Term &term = terms[m];
                   if (!term.asks()) continue;
                   const Int at = row + j * size;
-                  V b = start(i, j);
-                  if (term.agreed) b += dot(term.agreed + at, v, size);
-                  c_of(m, 0, i - i0, block)[j] = b;
-                  if (term.to_logits)
-                    c_of(m, 1, i - i0, block)[j] =
-                        term.of_sum ? dot(term.of_sum + at, v, size) : V{};
+                  V &b = c_of(m, 0, i - i0, block)[j], &of_b = c_of(m, 1, i - i0, block)[j];
+                  b = start(i, j);
+                  if (term.agreed) found[n++] = {term.agreed + at, &b};
+                  if (!term.to_logits) continue;
+                  of_b = V{};
+                  if (term.of_sum) found[n++] = {term.of_sum + at, &of_b};
                 }
+                make_votes(i, g0 + block, j, 1, v, 0, found, n);
               }
             for (Int i = i0; i < i1; ++i)
               for (Int m = 0; m < count; ++m) {
@@ -529,37 +591,37 @@ struct Worker {
               }
           }
         if (!to_votes) continue;
+        for (Int m = 0; m < count; ++m)
+          for (Int i = i0; !terms[m].uniform && !terms[m].asks() && i < i1; ++i)
+            std::memcpy(c_of(m, 0, i - i0, 0), terms[m].kept + kept_at(i, g0),
+                        n_blocks * n_out * sizeof(V));
         std::memset(of_child, 0, together * group * d_in * sizeof(V));
         std::memset(of_place, 0, together * size * sizeof(V));
         for (Int i = i0; i < i1; ++i)
           for (Int block = 0; block < n_blocks; ++block)
             std::memcpy(seen + ((i - i0) * group + block) * d_in, child(g0 + block, i),
                         d_in * sizeof(V));
+        // Those of the next step lie far apart.
+        for (Int block = 0; i1 < end && block < n_blocks; ++block)
+          for (Int x = 0; x < together * d_in; ++x) __builtin_prefetch(child(g0 + block, i1) + x);
         for (Int j = 0; j < n_out; ++j)
           for (Int i = i0; i < i1; ++i) {
             for (Int block = 0; block < n_blocks; ++block) {
               V *o = of + block * size;
               const Int at = (g0 + block) * plan.row + j * size;
-              bool more = false;
-              const auto add = [&](V share, const V *x) {
-                if (more)
-                  for (Int d = 0; d < size; ++d) o[d] += share * x[d];
-                else
-                  for (Int d = 0; d < size; ++d) o[d] = share * x[d];
-                more = true;
-              };
+              Part parts[2 * MOST_ITERATIONS];
+              Int n_parts = 0;
               for (Int m = 0; m < count; ++m) {
                 const Term &term = terms[m];
                 if (term.mixes) {
-                  const V share =
-                      term.uniform  ? splat(float(job.share))
-                      : term.asks() ? c_of(m, 0, i - i0, block)[j]
-                                    : vector_at(term.kept, (g0 + block) * job.children + i, j);
-                  add(share, term.of_sum + at);
+                  const V share = term.uniform ? splat(float(job.share))
+                                               : c_of(m, 0, i - i0, block)[j];
+                  parts[n_parts++] = {share, term.of_sum + at};
                 }
-                if (term.agrees) add(c_of(m, 1, i - i0, block)[j], term.agreed + at);
+                if (term.agrees)
+                  parts[n_parts++] = {c_of(m, 1, i - i0, block)[j], term.agreed + at};
               }
-              if (!more) std::memset(o, 0, size * sizeof(V));
+              sum_of_parts(parts, n_parts, size, o);
               if (job.of_pose)
                 plan.back(plan.shape, weight(i, j), o,
                           of_child + (block * together + i - i0) * d_in);

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 #define SEEN __attribute__((visibility("default")))
@@ -116,50 +117,89 @@ inline void lane_sums(V *a, float *out) {
   }
 }
 
-// v[m] = Σ_k w[m, k] u[k], or added to what is there
-template <int K_, bool ADD, int M>
-inline void votes_block(const float *w, const V *u, V *v, Int k_) {
-  const Int k_all = K_ ? K_ : k_;
-  V a[M];
-  UNROLLED for (int m = 0; m < M; ++m) a[m] = ADD ? v[m] : V{};
-  for (Int k = 0; k < k_all; ++k)
-    UNROLLED for (int m = 0; m < M; ++m) a[m] += w[m * k_all + k] * u[k];
-  UNROLLED for (int m = 0; m < M; ++m) v[m] = a[m];
+// Numbers that are made at once, each in a register: half of the registers there are.
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr int WIDE = 16;
+#else
+constexpr int WIDE = 8;
+#endif
+
+// f(place, M) for parts of a row as wide as they come: M is 16 where that many are left, or 8, 4, …
+template <int M = WIDE, class F>
+inline void in_parts(Int count, F f, Int at = 0) {
+  for (; at + M <= count; at += M) f(at, std::integral_constant<int, M>());
+  if constexpr (M > 1) in_parts<M / 2>(count, f, at);
 }
 
-template <int K_, bool ADD>
-void votes_of(const Shape &shape, const float *w, const V *u, V *v) {
-  const Int inner = K_ ? K_ : shape.inner, columns = shape.columns;
-  for (Int row = 0; row < shape.rows; ++row, u += inner, v += columns) {
-    Int c = 0;
-    for (; c + 8 <= columns; c += 8) votes_block<K_, ADD, 8>(w + c * inner, u, v + c, inner);
-    if (columns & 4) votes_block<K_, ADD, 4>(w + c * inner, u, v + c, inner), c += 4;
-    if (columns & 2) votes_block<K_, ADD, 2>(w + c * inner, u, v + c, inner), c += 2;
-    if (columns & 1) votes_block<K_, ADD, 1>(w + c * inner, u, v + c, inner);
+// a[m] += Σ_k w[m, k] u[k]
+template <int K_, int M>
+inline void product(const float *w, const V *u, V *a, Int k_) {
+  const Int k_all = K_ ? K_ : k_;
+  for (Int k = 0; k < k_all; ++k)
+    UNROLLED for (int m = 0; m < M; ++m) a[m] += w[m * k_all + k] * u[k];
+}
+
+// What votes are compared with, as many numbers as a vote has, and where ⟨v, with⟩ is added.
+struct Agreement {
+  const V *with;
+  V *to;
+};
+
+// v_j = W_j u for parents whose votes lie `step` apart, and N agreements of each.
+template <int K_, int N>
+void votes_of(const Shape &shape, const float *w, const V *u, V *v, Int step, Int parents,
+              const Agreement *agreements) {
+  const Int inner = K_ ? K_ : shape.inner, columns = shape.columns, size = shape.rows * columns;
+  for (Int j = 0; j < parents; ++j, w += columns * inner, v += step) {
+    V x[N ? N : 1][2] = {};
+    for (Int row = 0; row < shape.rows; ++row)
+      in_parts<8>(columns, [&](Int c, auto wide) __attribute__((always_inline)) {
+        constexpr int M = decltype(wide)::value;
+        const Int at = row * columns + c;
+        V a[M] = {};
+        product<K_, M>(w + c * inner, u + row * inner, a, inner);
+        UNROLLED for (int m = 0; m < M; ++m) v[at + m] = a[m];
+        UNROLLED for (int n = 0; n < N; ++n) {
+          const V *with = agreements[n].with + j * size + at;
+          UNROLLED for (int m = 0; m < M; ++m) x[n][m % 2] += a[m] * with[m];
+        }
+      });
+    UNROLLED for (int n = 0; n < N; ++n) agreements[n].to[j] += x[n][0] + x[n][1];
   }
+}
+
+// v += Σ_i W_i u_i over children in a row, whose weights have types in turn.
+template <int K_>
+void sum_of(const Shape &shape, const float *w, Int w_step, Int type, Int types, const V *u,
+            Int children, V *v) {
+  const Int inner = K_ ? K_ : shape.inner, columns = shape.columns;
+  for (Int row = 0; row < shape.rows; ++row)
+    in_parts(columns, [&](Int c, auto wide) {
+      constexpr int M = decltype(wide)::value;
+      V a[M], *to = v + row * columns + c;
+      UNROLLED for (int m = 0; m < M; ++m) a[m] = to[m];
+      Int mine = type;
+      for (Int i = 0; i < children; ++i) {
+        product<K_, M>(w + mine * w_step + c * inner, u + (i * shape.rows + row) * inner, a, inner);
+        mine = mine + 1 == types ? 0 : mine + 1;
+      }
+      UNROLLED for (int m = 0; m < M; ++m) to[m] = a[m];
+    });
 }
 
 // u[m] += Σ_c w[c, m] g[c]
-template <int K_, int M>
-inline void back_block(const float *w, const V *g, V *u, Int inner_, Int columns) {
-  const Int inner = K_ ? K_ : inner_;
-  V a[M];
-  UNROLLED for (int m = 0; m < M; ++m) a[m] = u[m];
-  for (Int c = 0; c < columns; ++c)
-    UNROLLED for (int m = 0; m < M; ++m) a[m] += w[c * inner + m] * g[c];
-  UNROLLED for (int m = 0; m < M; ++m) u[m] = a[m];
-}
-
 template <int K_>
 void back_of(const Shape &shape, const float *w, const V *g, V *u) {
   const Int inner = K_ ? K_ : shape.inner, columns = shape.columns;
-  for (Int row = 0; row < shape.rows; ++row, u += inner, g += columns) {
-    Int k = 0;
-    for (; k + 8 <= inner; k += 8) back_block<K_, 8>(w + k, g, u + k, inner, columns);
-    if (inner & 4) back_block<K_, 4>(w + k, g, u + k, inner, columns), k += 4;
-    if (inner & 2) back_block<K_, 2>(w + k, g, u + k, inner, columns), k += 2;
-    if (inner & 1) back_block<K_, 1>(w + k, g, u + k, inner, columns);
-  }
+  for (Int row = 0; row < shape.rows; ++row, u += inner, g += columns)
+    in_parts(inner, [&](Int k, auto wide) {
+      constexpr int M = decltype(wide)::value;
+      V a[M];
+      UNROLLED for (int m = 0; m < M; ++m) a[m] = u[k + m];
+      for (Int c = 0; c < columns; ++c)
+        UNROLLED for (int m = 0; m < M; ++m) a[m] += w[c * inner + k + m] * g[c];
+      UNROLLED for (int m = 0; m < M; ++m) u[k + m] = a[m];
+    });
 }
 
 // w[m, n] = Σ_b Σ_r g[b, r, m] u[b, r, n] over `count` blocks of lanes, or added to what is there
