@@ -1,9 +1,11 @@
 """No capsule layer makes an infinity or a NaN under autocast, whatever its children and weights.
 
-In bfloat16 always; in float16 wherever votes, results and gradients fit.
+In bfloat16 always; in float16 wherever votes and the exact results fit, each by its name.
 """
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -12,7 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numeric.sizes import SIZES, scaled
-from torchcaps.layers import ROUTINGS, ConvCapsules, DenseCapsules, make_routing
+from torchcaps.layers import (
+    ROUTINGS,
+    AttentionCapsules,
+    Conv3dCapsules,
+    ConvCapsules,
+    DenseCapsules,
+    make_routing,
+)
+from torchcaps.ops import conv3d_routing
+from torchcaps.ops.routing.common import capsules
 from torchcaps.types import Capsules
 
 # Every routing with its parameters, and without where it may lack them.
@@ -101,38 +112,114 @@ def made(case, dtype):
 
 
 def numbers(parents, leaves, seed):
-    """What a layer gave, and its gradients by the leaves for random weights."""
-    values = [x for x in parents if x is not None]
+    """What a layer gave, and its gradients by the named leaves for random weights."""
+    values = {name: x for name, x in parents._asdict().items() if x is not None}
     generator = torch.Generator().manual_seed(seed)
     # Rounded to half precision, so that every dtype has the same.
-    weights = [torch.randn(x.shape, generator=generator).half().to(x.dtype) for x in values]
-    return [*values, *torch.autograd.grad(values, leaves, weights, materialize_grads=True)]
+    weights = [
+        torch.randn(x.shape, generator=generator).half().to(x.dtype) for x in values.values()
+    ]
+    found = torch.autograd.grad(
+        [*values.values()], [*leaves.values()], weights, materialize_grads=True
+    )
+    return values | {f"of {name}": x for name, x in zip(leaves, found, strict=True)}
 
 
-def under_autocast(case, dtype):
-    layer, children = made(case, dtype)
-    children = Capsules(*(x.requires_grad_() for x in children))
+def leaves_of(layer, children):
+    for x in children:
+        if x is not None:
+            x.requires_grad_()
+    named = {f"children's {name}": x for name, x in children._asdict().items() if x is not None}
+    return named | dict(layer.named_parameters())
+
+
+def under_autocast(layer, children, dtype, seed):
+    leaves = leaves_of(layer, children)
     with torch.autocast("cpu", dtype=dtype):
         parents = layer(children).parents
     # Outside, as torch asks: inside, the products of the backward pass would be rounded too.
-    return numbers(parents, [*children, *layer.parameters()], case.seed)
+    return numbers(parents, leaves, seed)
 
 
-def fits_float16(case):
-    """Whether float16 has the votes, all that comes of them, and every gradient, by float32 and by
-    float64: they differ where LayerNorm amplifies the last bits of equal components."""
+class Half(NamedTuple):
+    """What a layer holds in half precision on its way, and what it gives."""
+
+    held: list[torch.Tensor]
+    parents: Capsules
+
+
+def rounded(exact):
+    return exact + (exact.half().to(exact.dtype) - exact).detach()
+
+
+def of_capsule_layer(layer, children):
+    votes = rounded(layer.votes(children))
+    parents = layer.routing(votes, layer._activation(children)).parents
+    return Half([votes], layer._flat(parents))
+
+
+def of_conv3d(layer, children):
+    votes = rounded(layer.votes(children))
+    options = {
+        "parent_grid": layer.parent_grid,
+        "iterations": layer.iterations,
+        "bias": layer.bias,
+        "squash_over": layer.squash_over,
+    }
+    return Half([votes], conv3d_routing(votes, **options).parents)
+
+
+def of_attention(layer, children):
+    q, k, v = (
+        rounded(layer._heads(children.pose @ weight.T))
+        for weight in (layer.query, layer.key, layer.value)
+    )
+    attention = (q @ k.transpose(-1, -2) / (layer.d_in / layer.heads) ** 0.5).softmax(-1)
+    mixed = rounded((attention @ v).transpose(-2, -3).flatten(-2))
+    pose = rounded(mixed @ layer.output.T)
+    return Half([q, k, v, mixed, pose], capsules(pose))
+
+
+def fits_float16(made, through, seed):
+    """By name, where float16 has the exact result, by float32 and by float64: they differ where
+    LayerNorm amplifies the last bits of equal components. What comes of a number that float16 does
+    not have is not asked for."""
     largest = torch.finfo(torch.float16).max
+    fitting = None
     for dtype in (torch.float32, torch.float64):
-        layer, children = made(case, torch.float16)
+        layer, children = made()
         layer.to(dtype)
-        children = Capsules(*(x.to(dtype).requires_grad_() for x in children))
-        exact = layer.votes(children)
-        votes = exact + (exact.half().to(dtype) - exact).detach()
-        parents = layer.routing(votes, layer._activation(children)).parents
-        found = numbers(parents, [votes, *children, *layer.parameters()], case.seed)
-        if not all((x.abs() <= largest).all() for x in (votes, *found)):
-            return False
-    return True
+        children = Capsules(*(None if x is None else x.to(dtype) for x in children))
+        leaves = leaves_of(layer, children)
+        held, parents = through(layer, children)
+        inner = {f"held {n}": x for n, x in enumerate(held)}
+        found = numbers(parents, leaves | inner, seed)
+        if not all((x.abs() <= largest).all() for x in held):
+            return {}
+        # A pose and a weight get theirs through what is held.
+        lost = not all((found.pop(f"of {name}").abs() <= largest).all() for name in inner)
+        here = {
+            name: x.abs() <= largest
+            for name, x in found.items()
+            if not (lost and name.startswith("of "))
+        }
+        fitting = (
+            here
+            if fitting is None
+            else {name: fitting[name] & x for name, x in here.items() if name in fitting}
+        )
+    return fitting
+
+
+def check(made, through, seed):
+    """`made` makes the layer and its children anew, in the dtype that it is given."""
+    found = under_autocast(*made(torch.bfloat16), torch.bfloat16, seed)
+    assert not [name for name, x in found.items() if not x.isfinite().all()]
+    found = under_autocast(*made(torch.float16), torch.float16, seed)
+    if all(x.isfinite().all() for x in found.values()):
+        return
+    where = fits_float16(lambda: made(torch.float16), through, seed)
+    assert not [name for name, fits in where.items() if not found[name][fits].isfinite().all()]
 
 
 @pytest.mark.slow
@@ -140,9 +227,79 @@ def fits_float16(case):
 def test_values_and_gradients_are_finite_under_autocast(routing):
     @settings(max_examples=200)
     @given(case=cases(routing))
-    def check(case):
-        assert all(x.isfinite().all() for x in under_autocast(case, torch.bfloat16))
-        finite = all(x.isfinite().all() for x in under_autocast(case, torch.float16))
-        assert finite or not fits_float16(case)
+    def every(case):
+        check(lambda dtype: made(case, dtype), of_capsule_layer, case.seed)
 
-    check()
+    every()
+
+
+class Other(NamedTuple):
+    """A layer that is no `CapsuleLayer`, and the sizes of its children and weights."""
+
+    create: Callable[[], torch.nn.Module]
+    sizes: tuple[str | int, str | int]
+    identical: bool
+    in_half: bool
+    seed: int
+
+
+@st.composite
+def conv3d_layers(draw):
+    grid = draw(st.tuples(*[st.integers(1, 3)] * 3))
+    return partial(
+        Conv3dCapsules,
+        child_grid=grid,
+        d_in=draw(st.integers(1, 4)),
+        types=draw(st.integers(1, 3)),
+        d_out=draw(st.integers(1, 4)),
+        iterations=draw(st.integers(1, 4)),
+        bias=draw(st.booleans()),
+        squash_over=draw(st.sampled_from(["map", "pose"])),
+    )
+
+
+@st.composite
+def attention_layers(draw):
+    heads = draw(st.integers(1, 3))
+    n, d = draw(st.integers(1, 5)), heads * draw(st.integers(1, 3))
+    return partial(AttentionCapsules, n=n, d=d, heads=heads)
+
+
+@st.composite
+def others(draw, layers):
+    weight = st.sampled_from(["zero", "subnormal", "mixture"]) | st.integers(-10, 0)
+    return Other(
+        draw(layers),
+        (draw(SIZES), draw(weight)),
+        draw(st.booleans()),
+        draw(st.booleans()),
+        draw(st.integers(0, 2**16)),
+    )
+
+
+def made_other(case, dtype):
+    torch.manual_seed(case.seed)
+    layer = case.create()
+    of_poses, of_weights = case.sizes
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            noise = torch.randn_like(parameter, dtype=torch.float64)
+            parameter.copy_(scaled(noise, of_weights, dtype).to(dtype))
+    noise = torch.randn(2, 1 if case.identical else layer.n_in, layer.d_in, dtype=torch.float64)
+    pose = scaled(noise, of_poses, dtype).expand(2, layer.n_in, layer.d_in).to(dtype).clone()
+    return layer, Capsules(pose if case.in_half else pose.float())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("layers", "through"),
+    [(conv3d_layers(), of_conv3d), (attention_layers(), of_attention)],
+    ids=["conv3d", "attention"],
+)
+def test_layers_without_a_vote_map_are_finite_under_autocast(layers, through):
+    @settings(max_examples=200)
+    @given(case=others(layers))
+    def every(case):
+        check(lambda dtype: made_other(case, dtype), through, case.seed)
+
+    every()

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.capsule_layer import check_capsules, check_sizes
-from torchcaps.ops.checks import check_keep
+from torchcaps.ops.checks import check_keep, widen, without_autocast
 from torchcaps.ops.routing.common import capsules
 from torchcaps.types import Capsules, Keep, Routed, Step
 
@@ -70,13 +70,16 @@ class AttentionCapsules(nn.Module):
                 f"does the image size differ from the one the network was created with?"
             )
         q, k, v = (self._heads(u @ weight.T) for weight in (self.query, self.key, self.value))
-        scores = q @ k.transpose(-1, -2) / (self.d_in / self.heads) ** 0.5
-        attention = scores.softmax(-1)  # [*b, head, j, i]
-        mixed = (attention @ v).transpose(-2, -3).flatten(-2)  # [*b, j, d]
+        dtype = q.dtype
+        # In half precision scores would overflow long before parents do.
+        with without_autocast(q):
+            scores = widen(q) @ widen(k).transpose(-1, -2) / (self.d_in / self.heads) ** 0.5
+            attention = scores.softmax(-1)  # [*b, head, j, i]
+            mixed = (attention @ widen(v)).transpose(-2, -3).flatten(-2).to(dtype)  # [*b, j, d]
         parents = capsules(mixed @ self.output.T)
         if keep == "none":
             return Routed(parents)
-        coupling = attention.mean(-3).transpose(-1, -2)  # [*b, i, j]
+        coupling = attention.mean(-3).transpose(-1, -2).to(dtype)  # [*b, i, j]
         return Routed(parents, (Step(children, coupling, parents),))
 
     def _heads(self, pose: Tensor) -> Tensor:
