@@ -147,7 +147,8 @@ def write(runs: list[Mapping[str, object]]) -> None:
         f"on {TRAINED} MNIST digits of 14×14 pixels, Adam 1e-3, batches of {BATCH}: "
         f"mean length of each routed layer at the start, accuracy on {HELD_OUT} held-out digits "
         f"after each of {EPOCHS} epochs",
-        "bar": "balanced to a target all learn; with W ~ N(0, 0.1²) in every layer none does",
+        "bar": "with exp squash all learn that are balanced to a target; "
+        "with W ~ N(0, 0.1²) in every layer none does",
         "date": datetime.now(UTC).date().isoformat(),
         "environment": environment(),
         "runs": runs,

@@ -7,10 +7,12 @@ scale at which its own routing gives parents of mean length `target`. Weights st
 drawn; a layer multiplies them by one number.
 
 Which target: on MNIST ten layers with exp squash and dynamic routing learn the faster the shorter
-their poses start, 0.25 before 0.3, 0.4 and 0.55, while N(0, 0.1²) stays at chance; 0.3 keeps clear
-of 0.2. With hinton squash short poses drift apart with depth, since they scale as a square: 0.4.
-Ten uniform layers then learn, while ten of dynamic routing stayed at chance from 0.3 to 0.6, one
-seed each (benchmarks/records/balanced_init.json; three seeds with exp).
+their poses start. After one epoch of three 0.2 has 76 to 83 % right, 0.3 has 67 to 79 %, 0.55 has
+17 to 24 %, while N(0, 0.1²) stays at chance and N(0, 1), whose poses shorten from 0.64 to 0.12,
+does as well as 0.25; 0.3 keeps clear of 0.2. With hinton squash short poses drift apart with depth,
+since they scale as a square: 0.4. Ten uniform layers then learn, while ten of dynamic routing
+stayed at chance from 0.3 to 0.6, one seed each (benchmarks/records/balanced_init.json; three seeds
+with exp).
 """
 
 import math
