@@ -381,7 +381,7 @@ def test_what_they_cost_is_known(monkeypatch):
 
     def planned(job):
         plan(job)
-        found.append(4 * job._obj.workspace_size)
+        found.append(4 * job._obj.seen_by.workspace_size)
 
     monkeypatch.setattr(kernel.library(), "torchcaps_em_plan", planned)
     routed_by("native", leaves, how, {"iterations": 2}).parents.pose.sum().backward()

@@ -110,6 +110,12 @@ class Routing(nn.Module, ABC):
         raise self._no_fused_form()
 
     @final
+    @property
+    def _tiled(self) -> bool:
+        """Whether PyTorch routes where the backend has no kernel."""
+        return self.backend in ("fused", "triton")
+
+    @final
     def fuses(self, vote_map: VoteMap) -> bool:
         """Whether these votes are better not stored."""
         told = self.backend in ("fused", "native", "triton")
@@ -319,8 +325,7 @@ class EMRouting(Routing):
 
     def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
         options = self._options(vote_map.children.pose)
-        tiled = self.backend in ("fused", "triton")
-        route = fused.em_routing if tiled else native.em_routing
+        route = fused.em_routing if self._tiled else native.em_routing
         return self._finished(route(vote_map, keep=keep, **options))
 
     def _options(self, like: Tensor) -> dict[str, Any]:
@@ -416,15 +421,15 @@ class InvertedRouting(Routing):
 
     def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
         options = self._options(None)
-        return fused.inverted_routing(
-            vote_map, iterations=self.iterations, start=self.start, keep=keep, **options
-        )
+        route = fused.inverted_routing if self._tiled else native.inverted_routing
+        return route(vote_map, iterations=self.iterations, start=self.start, keep=keep, **options)
 
     def fused_step(
         self, vote_map: VoteMap, parents: Capsules | None, *, keep: Keep = "none"
     ) -> Step:
         now = self.start if parents is None else parents.pose
-        return fused.inverted_step(vote_map, now, keep=keep, **self._options(None))
+        step = fused.inverted_step if self._tiled else native.inverted_step
+        return step(vote_map, now, keep=keep, **self._options(None))
 
     def _options(self, activation: Tensor | None) -> dict[str, Any]:
         options: dict[str, Any] = {"scale": self.scale}

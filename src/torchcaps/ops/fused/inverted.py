@@ -21,7 +21,7 @@ Kept are the children, the weights and the parents of every iteration. No gradie
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -43,11 +43,34 @@ from torchcaps.types import Capsules, Keep, Routed, Step, VoteMap, Window
 
 __all__ = ["inverted_routing", "inverted_step"]
 
+# (parents, pose, weight, bias, coordinates, sharing, kind, window, dtype, scale, kept) to sums and
+# couplings, as `_sums_kernel` has them.
+Sums = Callable[..., tuple[Tensor, Tensor]]
 # Copies of children for one convolution; larger ones cost page faults.
 CHUNK_BYTES = 8 << 20
 
 
-def inverted_step(
+def inverted_step(vote_map: VoteMap, parents: Tensor | None, **options: Any) -> Step:
+    """One iteration from the present parent poses [*b, j, d], or [*b, p, j, d] through a window;
+    `None` is the first one. Options are `norm`, `scale` and `keep`; with keep="none" the coupling
+    of the step is an empty tensor.
+    """
+    return step(_sums, vote_map, parents, **options)
+
+
+def inverted_routing(vote_map: VoteMap, **options: Any) -> Routed:
+    """Route the votes of a vote map to parents [*b, j, d], or [*b, p, j, d] through a window, with
+    the options, values and gradients of `ops.inverted_routing` of the materialised votes.
+
+    >>> vote_map = VoteMap(Capsules(torch.ones(1152, 8)), torch.ones(1152, 10, 16, 8))
+    >>> inverted_routing(vote_map).parents.pose.shape
+    torch.Size([10, 16])
+    """
+    return route(_sums, vote_map, **options)
+
+
+def step(
+    sums: Sums,
     vote_map: VoteMap,
     parents: Tensor | None,
     *,
@@ -55,16 +78,16 @@ def inverted_step(
     scale: float = 1.0,
     keep: Keep = "none",
 ) -> Step:
-    """One iteration from the present parent poses [*b, j, d], or [*b, p, j, d] through a window;
-    `None` is the first one. With keep="none" the coupling of the step is an empty tensor.
-    """
+    """One iteration whose sums over children are made by `sums`."""
     votes = _checked(vote_map, norm, keep)
     poses = (*votes.shape[:-3], *votes.shape[-2:])
     check_broadcast("parents", parents, poses, "[*batch, parent, pose]")
-    return _rounded(_step(vote_map, votes, parents, norm, scale, keep != "none"), votes.dtype)
+    found = _step(sums, vote_map, votes, parents, norm, scale, keep != "none")
+    return _rounded(found, votes.dtype)
 
 
-def inverted_routing(
+def route(
+    sums: Sums,
     vote_map: VoteMap,
     *,
     iterations: int = 2,
@@ -73,13 +96,7 @@ def inverted_routing(
     start: Tensor | None = None,
     keep: Keep = "none",
 ) -> Routed:
-    """Route the votes of a vote map to parents [*b, j, d], or [*b, p, j, d] through a window, with
-    the values and gradients of `ops.inverted_routing` of the materialised votes.
-
-    >>> vote_map = VoteMap(Capsules(torch.ones(1152, 8)), torch.ones(1152, 10, 16, 8))
-    >>> inverted_routing(vote_map).parents.pose.shape
-    torch.Size([10, 16])
-    """
+    """All iterations."""
     check_iterations(iterations)
     votes = _checked(vote_map, norm, keep)
     poses = (*votes.shape[:-3], *votes.shape[-2:])
@@ -87,7 +104,7 @@ def inverted_routing(
     parents, steps = start, []
     for t in range(1, iterations + 1):
         kept = keep == "steps" or (keep == "last" and t == iterations)
-        step = _step(vote_map, votes, parents, norm, scale, kept)
+        step = _step(sums, vote_map, votes, parents, norm, scale, kept)
         parents = step.parents.pose
         if kept:
             steps.append(_rounded(step, votes.dtype))
@@ -104,6 +121,7 @@ def _checked(vote_map: VoteMap, norm: tuple[Tensor, Tensor] | None, keep: str) -
 
 
 def _step(
+    sums: Sums,
     vote_map: VoteMap,
     votes: Tensor,
     parents: Tensor | None,
@@ -120,7 +138,7 @@ def _step(
     with without_autocast(votes):
         if parents is not None:
             parents = parents.to(dtype).expand(*lead, n_out, d).reshape(*by_lane, n_out, d)
-        s, r = _sums(
+        s, r = sums(
             parents,
             vote_map.children.pose,
             vote_map.weight,

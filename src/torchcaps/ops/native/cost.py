@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops.fused.cost import COSTS, Cost, _register
-from torchcaps.ops.native import dynamic, em
+from torchcaps.ops.native import dynamic, em, inverted
+from torchcaps.ops.native.windows import PLACES
 
 __all__ = ["COSTS"]
 
@@ -66,6 +67,7 @@ class _Lanes(NamedTuple):
     """What EM routing does in all, and bytes of the lanes that a thread has at once."""
 
     products: int  # FLOPs of making all votes
+    agreements: int  # of comparing each with a vector
     children: int
     slots: int  # one number of each
     couplings: int
@@ -74,7 +76,7 @@ class _Lanes(NamedTuple):
 
 
 def _lanes(pose: Tensor, weight: Tensor, kind: str, window: Sequence[int]) -> _Lanes:
-    (batch, slots, d_in), n_out, lanes = pose.shape, weight.shape[-3], em.PLACES
+    (batch, slots, d_in), n_out, lanes = pose.shape, weight.shape[-3], PLACES
     size, inner = (d_in, weight.shape[-2]) if kind == "matrix" else weight.shape[-2:]
     count = batch
     if window:
@@ -83,6 +85,7 @@ def _lanes(pose: Tensor, weight: Tensor, kind: str, window: Sequence[int]) -> _L
         count *= (width - k_w) // s_w + 1
     return _Lanes(
         products=2 * count * slots * n_out * size * inner,
+        agreements=2 * count * slots * n_out * size,
         children=4 * lanes * slots * d_in,
         slots=4 * lanes * slots,
         couplings=4 * lanes * slots * n_out,
@@ -106,15 +109,30 @@ def _assign(likely: Tensor, *arguments: Any) -> Cost:
 
 def _fit_backward(*arguments: Any) -> Cost:
     log_a, pose, weight, _, _, kind, window, needs = arguments[10:]
-    return _em_backward(_lanes(pose, weight, kind, window), log_a, pose, weight, needs[2:])
+    return _lanes_backward(_lanes(pose, weight, kind, window), log_a, pose, weight, needs[2:])
 
 
 def _assign_backward(*arguments: Any) -> Cost:
     mean, _, pose, weight, _, _, kind, window, needs = arguments[3:]
-    return _em_backward(_lanes(pose, weight, kind, window), mean, pose, weight, needs[3:])
+    return _lanes_backward(_lanes(pose, weight, kind, window), mean, pose, weight, needs[3:])
 
 
-def _em_backward(
+def _sums(parents: Tensor, pose: Tensor, weight: Tensor, *rest: Any) -> Cost:
+    _, _, kind, window, *_ = rest
+    size = _lanes(pose, weight, kind, window)
+    # For agreements, and once more for the sums that they weigh.
+    flops = 2 * size.products + 2 * size.agreements
+    return Cost(flops, _threads(parents) * (2 * size.parents + size.slots))
+
+
+def _sums_backward(*arguments: Any) -> Cost:
+    parents, pose, weight, _, _, kind, window, _, needs = arguments[2:]
+    size = _lanes(pose, weight, kind, window)
+    cost = _lanes_backward(size, parents, pose, weight, needs[1:])
+    return Cost(cost.flops + size.products + 5 * size.agreements, cost.workspace)
+
+
+def _lanes_backward(
     size: _Lanes, like: Tensor, pose: Tensor, weight: Tensor, needs: Sequence[bool]
 ) -> Cost:
     threads = _threads(like)
@@ -126,7 +144,7 @@ def _em_backward(
 
 def _threads(like: Tensor) -> int:
     """That share out lanes, of which `like` has its first two axes."""
-    return max(1, min(torch.get_num_threads(), math.ceil(math.prod(like.shape[:2]) / em.PLACES)))
+    return max(1, min(torch.get_num_threads(), math.ceil(math.prod(like.shape[:2]) / PLACES)))
 
 
 for _operator, _cost in (
@@ -136,6 +154,8 @@ for _operator, _cost in (
     (em._fit_backward, _fit_backward),
     (em._assign, _assign),
     (em._assign_backward, _assign_backward),
+    (inverted._sums, _sums),
+    (inverted._backward, _sums_backward),
 ):
     _packet = _operator._opoverload.overloadpacket
     COSTS[_packet] = _cost

@@ -54,25 +54,6 @@ typedef void (*Votes)(const Shape &, const float *, const V *, V *, Int, Int,
 typedef void (*Sum)(const Shape &, const float *, Int, Int, Int, const V *, Int, V *);
 typedef void (*Back)(const Shape &, const float *, const V *, V *);
 
-// Softmax over `count` parents; `leaky` knows one more, with logit zero.
-void softmax(V *logits, Int count, bool leaky) {
-  V most = leaky ? V{} : logits[0];
-  for (Int j = 0; j < count; ++j) most = logits[j] > most ? logits[j] : most;
-  V total = leaky ? exponential(-most) : V{};
-  for (Int j = 0; j < count; ++j) {
-    logits[j] = exponential(logits[j] - most);
-    total += logits[j];
-  }
-  V part = 1.0f / total;
-  for (Int j = 0; j < count; ++j) logits[j] *= part;
-}
-
-// The gradient of the logits, in place of that of the couplings.
-void softmax_gradient(const V *c, V *h, Int count) {
-  V mean = dot(c, h, count);
-  for (Int j = 0; j < count; ++j) h[j] = c[j] * (h[j] - mean);
-}
-
 // out += Σ_i share_i v_i: shares lie `step` apart, votes one after the other.
 void mix(const V *share, Int step, const V *v, Int size, Int count, V *out) {
   Int i = 0;

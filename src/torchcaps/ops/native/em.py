@@ -18,24 +18,25 @@ Kept are the children, the weights, the parents and one tensor of couplings of e
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from torchcaps.ops import fused
-from torchcaps.ops.fused.em import MadeOf, route
-from torchcaps.ops.fused.tiles import vote_like, vote_map_of
+from torchcaps.ops.fused.em import MadeOf as EMMadeOf
+from torchcaps.ops.fused.em import route
+from torchcaps.ops.fused.tiles import vote_like
 from torchcaps.ops.gradients import listed, once, shapes_listed, wanted
 from torchcaps.ops.native.build import available, library
-from torchcaps.ops.native.dynamic import MOST_THREADS, contiguous, lay_out
+from torchcaps.ops.native.dynamic import contiguous
+from torchcaps.ops.native.windows import PLACES, MadeOf, Seen, filled, gradients_of, laid_back
 from torchcaps.types import Routed, VoteMap
 
 __all__ = ["em_routing"]
 
-# As in the source: of a block of couplings.
-PLACES = 16
 _Fitted = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 PASSES = ("fit", "fit_backward", "assign", "assign_backward")
 
@@ -60,7 +61,7 @@ class Native:
     """The steps by kernels. Couplings are [block of lanes, i, j, lane], a lane is a sample seen
     through a window."""
 
-    def __init__(self, made_of: MadeOf):
+    def __init__(self, made_of: EMMadeOf):
         pose = made_of.pose
         self.made_of = (
             pose.reshape(math.prod(pose.shape[:-2]), *pose.shape[-2:]).float(),
@@ -89,23 +90,15 @@ class _Job(ctypes.Structure):
     """What a call is given: the fields of the source in their order."""
 
     _fields_ = (
-        *(
-            (name, ctypes.c_int64)
-            for name in (
-                *("pass_", "lanes", "windows", "children", "slots", "parents"),
-                *("rows", "inner", "columns", "types", "threads", "workspace_size"),
-            )
-        ),
+        ("seen_by", Seen),
+        ("pass_", ctypes.c_int64),
         *(
             (name, ctypes.c_void_p)
             for name in (
-                *("pose", "weight", "coordinates", "child_id"),
                 *("log_r", "log_a", "mass", "mean", "variance", "top", "total", "rest"),
                 *("likely", "seen"),
                 *("of_mean", "of_variance", "shift", "of_log_r", "of_seen"),
                 *("to_log_r", "to_log_a", "to_likely", "to_mean", "to_variance"),
-                *("of_pose", "of_weight", "of_coordinates"),
-                "workspace",
             )
         ),
     )
@@ -113,40 +106,18 @@ class _Job(ctypes.Structure):
 
 def _run(
     name: str,
-    made_of: tuple[Tensor, Tensor, Tensor | None, str, str, Sequence[int]],
+    made_of: MadeOf,
+    of_made: Mapping[str, Tensor | None] = MappingProxyType({}),
     **tensors: Tensor | None,
 ) -> None:
-    """Fill the tensors that are there to be filled; all are float32 and contiguous."""
+    """Fill the tensors that are there to be filled."""
     found = library()
     assert found is not None
-    pose, weight, coordinates, sharing, kind, window = made_of
-    looks = vote_map_of(pose, weight, None, None, sharing, kind, window).window
-    child_id = None if looks is None else looks.child_id()
-    windows, slots = (1, pose.shape[1]) if child_id is None else child_id.shape
-    laid, lanes = lay_out(weight, sharing, kind), len(pose) * windows
-    types, parents, columns, inner = laid.shape
-    floats = {"pose": pose.contiguous(), "weight": laid, "coordinates": contiguous(coordinates)}
-    floats |= tensors
-    present = [x for x in floats.values() if x is not None]
-    assert all(x.is_contiguous() and x.dtype == torch.float32 for x in present)
-    given = floats | {"child_id": contiguous(child_id)}
-    job = _Job(
-        pass_=PASSES.index(name),
-        lanes=lanes,
-        windows=windows,
-        children=pose.shape[1],
-        slots=slots,
-        parents=parents,
-        rows=pose.shape[2] // inner if kind == "matrix" else 1,
-        inner=inner,
-        columns=columns,
-        types=types,
-        threads=min(torch.get_num_threads(), math.ceil(lanes / PLACES), MOST_THREADS),
-        **{name: None if x is None else x.data_ptr() for name, x in given.items()},
-    )
+    seen, places, _alive = filled(made_of, of_made, tensors)
+    job = _Job(seen_by=seen, pass_=PASSES.index(name), **places)
     found.torchcaps_em_plan(ctypes.byref(job))
-    workspace = torch.empty(job.workspace_size)
-    job.workspace = workspace.data_ptr()
+    workspace = torch.empty(job.seen_by.workspace_size)
+    job.seen_by.workspace = workspace.data_ptr()
     found.torchcaps_em(ctypes.byref(job))
 
 
@@ -210,12 +181,12 @@ def _fit_backward_kernel(
     of_log_r = None if log_r is None or not needs[0] else log_r.new_empty(log_r.shape)
     # Not like it: what a kernel fills is contiguous.
     of_log_a = log_a.new_empty(log_a.shape)
-    of_made = _gradients_of(pose, weight, coordinates, sharing, kind, needs[2:])
+    of_made = gradients_of(pose, weight, coordinates, sharing, kind, needs[2:])
     if mass.numel():
         _run(
             "fit_backward",
             (pose, weight, coordinates, sharing, kind, window),
-            **of_made,
+            of_made,
             log_r=contiguous(log_r),
             log_a=log_a.contiguous(),
             mean=mean.contiguous(),
@@ -227,7 +198,7 @@ def _fit_backward_kernel(
             to_log_r=of_log_r,
             to_log_a=of_log_a,
         )
-    return listed([of_log_r, of_log_a, *_laid_back(of_made, weight, kind)], pose)
+    return listed([of_log_r, of_log_a, *laid_back(of_made, weight, kind)], pose)
 
 
 def _assign_kernel(
@@ -276,12 +247,12 @@ def _assign_backward_kernel(
     of_likely, of_mean, of_variance = (
         mean.new_empty(shape) for shape in (mean.shape[:-1], mean.shape, mean.shape)
     )
-    of_made = _gradients_of(pose, weight, coordinates, sharing, kind, needs[3:])
+    of_made = gradients_of(pose, weight, coordinates, sharing, kind, needs[3:])
     if mean.numel():
         _run(
             "assign_backward",
             (pose, weight, coordinates, sharing, kind, window),
-            **of_made,
+            of_made,
             log_r=log_r.contiguous(),
             mean=mean.contiguous(),
             variance=variance.contiguous(),
@@ -291,34 +262,7 @@ def _assign_backward_kernel(
             to_mean=of_mean,
             to_variance=of_variance,
         )
-    return listed([of_likely, of_mean, of_variance, *_laid_back(of_made, weight, kind)], pose)
-
-
-def _gradients_of(
-    pose: Tensor,
-    weight: Tensor,
-    coordinates: Tensor | None,
-    sharing: str,
-    kind: str,
-    needs: Sequence[bool],
-) -> dict[str, Tensor | None]:
-    """Zeros to be added to."""
-    tensors = (pose, lay_out(weight, sharing, kind), coordinates)
-    names = ("of_pose", "of_weight", "of_coordinates")
-    return {
-        name: torch.zeros(x.shape) if x is not None and need else None
-        for name, x, need in zip(names, tensors, needs, strict=True)
-    }
-
-
-def _laid_back(
-    of_made: dict[str, Tensor | None], weight: Tensor, kind: str
-) -> tuple[Tensor | None, ...]:
-    of_pose, of_weight, of_coordinates = of_made.values()
-    if of_weight is not None:
-        turned = of_weight.transpose(-1, -2) if kind == "matrix" else of_weight
-        of_weight = turned.contiguous().view(weight.shape)
-    return of_pose, of_weight, of_coordinates
+    return listed([of_likely, of_mean, of_variance, *laid_back(of_made, weight, kind)], pose)
 
 
 _fit = torch.library.custom_op("torchcaps::native_em_fit", _fit_kernel, mutates_args=())

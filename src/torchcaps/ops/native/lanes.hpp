@@ -82,6 +82,25 @@ inline V dot(const V *a, const V *b, Int n) {
   return x + y;
 }
 
+// Softmax over `count` parents; `leaky` knows one more, with logit zero.
+inline void softmax(V *logits, Int count, bool leaky) {
+  V most = leaky ? V{} : logits[0];
+  for (Int j = 0; j < count; ++j) most = logits[j] > most ? logits[j] : most;
+  V total = leaky ? exponential(-most) : V{};
+  for (Int j = 0; j < count; ++j) {
+    logits[j] = exponential(logits[j] - most);
+    total += logits[j];
+  }
+  V part = 1.0f / total;
+  for (Int j = 0; j < count; ++j) logits[j] *= part;
+}
+
+// The gradient of the logits, in place of that of the couplings.
+inline void softmax_gradient(const V *c, V *h, Int count) {
+  V mean = dot(c, h, count);
+  for (Int j = 0; j < count; ++j) h[j] = c[j] * (h[j] - mean);
+}
+
 inline float lane_sum(V x) {
   float total = 0;
   for (int lane = 0; lane < LANES; ++lane) total += x[lane];

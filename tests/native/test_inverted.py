@@ -1,0 +1,352 @@
+"""Native inverted routing is the plain one of the materialised votes: values, gradients, errors."""
+
+import ctypes
+import re
+import threading
+from unittest import mock
+
+import pytest
+import torch
+
+from fused.inverted_cases import ODD, WINDOWS, leaves_of, results_of, routed_by, vote_map_of
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import ConvCapsules, InvertedRouting, use_backend
+from torchcaps.ops import fused, native
+from torchcaps.ops.native import inverted as kernel
+from torchcaps.ops.native.cost import COSTS
+from torchcaps.types import Capsules, Window
+
+LARGE = Window((7, 5, 8), (3, 3), (2, 1))
+
+
+@pytest.fixture(autouse=True)
+def _library():
+    if not native.available():
+        pytest.skip("there is no C++ compiler, or TORCHCAPS_NATIVE=0")
+
+
+def calls(call):
+    """How often `call` runs a kernel."""
+    run = kernel._run
+    with mock.patch.object(kernel, "_run", side_effect=run) as counted:
+        call()
+    return counted.call_count
+
+
+def narrow(*arguments, **options):
+    return {name: x.float() for name, x in leaves_of(*arguments, **options).items()}
+
+
+def in_threads(count, call):
+    """By so many threads of ours: those of PyTorch would wait for each other."""
+    with mock.patch.object(torch, "get_num_threads", return_value=count):
+        return call()
+
+
+def assert_law(leaves, how, threads=1, **options):
+    """Within 2e-6 of values and 2e-5 of gradients in float64; where single precision does not reach
+    them, about as far from it as the plain op or the fused one is."""
+    wide = {name: x.double() for name, x in leaves.items()}
+    values, gradients = results_of("plain", wide, how, options)
+    others = [results_of(form, leaves, how, options) for form in ("plain", "fused")]
+    mine = in_threads(threads, lambda: results_of("native", leaves, how, options))
+    pairs = [
+        (f"value {n}", x, 2e-6, [y[0][n] for y in (mine, *others)]) for n, x in enumerate(values)
+    ]
+    pairs += [(n, x, 2e-5, [y[1][n] for y in (mine, *others)]) for n, x in gradients.items()]
+    # What hardly depends on anything has gradients of rounding errors.
+    floor = 1e-6 * max((float(x.norm()) for _, x, _, _ in pairs if x is not None), default=0.0)
+    for name, x, bar, found in pairs:
+        if x is None:
+            assert found[0] is None, name
+            continue
+        assert (found[0].shape, found[0].dtype) == (x.shape, torch.float32), name
+        scale = max(float(x.norm()), floor, 1e-30)
+        error, *theirs = (float((y - x).norm()) / scale for y in found)
+        assert error <= max(bar, 4 * max(theirs)), (name, error, theirs)
+
+
+@pytest.mark.drawn(2)
+@pytest.mark.parametrize("window", [*WINDOWS, LARGE], ids=str)
+@pytest.mark.parametrize("sharing", ["none", "type", "all"])
+@pytest.mark.parametrize("names", ["n", "xns"])
+@pytest.mark.parametrize(("pose", "d_in"), [("vector", 9), ("matrix", 9), ("matrix", 16)])
+def test_the_law(pose, d_in, names, sharing, window):
+    how = {"pose": pose, "sharing": sharing, "window": window}
+    leaves = narrow(names, batch=(5,), d_in=d_in, n_out=5, **how)
+    assert_law(leaves, how, iterations=3, scale=0.5)
+
+
+SHAPES = [
+    *({"batch": batch} for batch in ((), (1,), (2, 1, 3), (0,), (2, 0), (15,), (16,), (17,))),
+    {"n_in": 1},
+    {"n_out": 1},
+    {"n_in": 1, "n_out": 1, "d_in": 1, "d_out": 1},
+    {"n_in": 7, "n_out": 11, "d_in": 9, "d_out": 2},
+    {"n_in": 5, "n_out": 3, "d_in": 25, "d_out": 6},
+    {"n_in": 9, "n_out": 33, "d_in": 4, "d_out": 17},
+]
+
+
+@pytest.mark.drawn(2)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("window", [None, ODD, Window((1, 1, 1), (1, 1), (1, 1))], ids=str)
+@pytest.mark.parametrize("pose", ["vector", "matrix"])
+def test_the_law_in_every_shape(pose, window, shape):
+    how = {"pose": pose, "window": window}
+    # No LayerNorm: of one component it makes nothing but rounding.
+    assert_law(narrow("xs", **how, **shape), how, scale=0.2)
+
+
+@pytest.mark.parametrize("options", [{"iterations": 1}, {}, {"iterations": 4}, {"scale": 0.3}])
+@pytest.mark.parametrize("names", ["", "n", "s", "x"])
+@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
+def test_the_law_with_every_option(window, names, options):
+    how = {"pose": "matrix", "window": window}
+    assert_law(narrow(names, **how), how, **options)
+
+
+@pytest.mark.parametrize("threads", [2, 3, 7])
+@pytest.mark.parametrize("window", [None, ODD, LARGE], ids=str)
+def test_any_number_of_threads(window, threads):
+    """Blocks of lanes end within samples, which several threads then see."""
+    how = {"pose": "matrix", "window": window}
+    for batch in (1, 5, 37):
+        leaves = narrow("xn", batch=(batch,), n_in=24, d_in=16, **how)
+        assert_law(leaves, how, threads)
+        first, second = (
+            in_threads(threads, lambda: results_of("native", leaves, how, {}))  # noqa: B023
+            for _ in range(2)
+        )
+        assert all(torch.equal(a, b) for a, b in zip(first[0], second[0], strict=True))
+        assert all(torch.equal(first[1][name], x) for name, x in second[1].items())
+
+
+def test_threads_of_python_do_not_disturb_each_other():
+    how = {"pose": "matrix", "window": LARGE}
+    leaves = narrow("n", batch=(9,), d_in=16, **how)
+    expected, found = results_of("native", leaves, how, {})[0], {}
+
+    def work(number):
+        found[number] = [results_of("native", leaves, how, {})[0] for _ in range(5)]
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for each in workers:
+        each.start()
+    for each in workers:
+        each.join()
+    assert len(found) == 4
+    for results in found.values():
+        for values in results:
+            assert all(torch.equal(a, b) for a, b in zip(values, expected, strict=True))
+
+
+@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
+def test_a_gradient_does_not_ask_who_else_wants_one(window):
+    how = {"pose": "matrix", "window": window}
+    leaves = narrow("xns", **how)
+    _, together = results_of("native", leaves, how, {})
+    for name in leaves:
+        fixed = {key: x for key, x in leaves.items() if key != name}
+        x = leaves[name].clone().requires_grad_()
+        steps = routed_by("native", fixed | {name: x}, how, {}).steps
+        values = [y for step in steps for y in (step.parents.pose, step.coupling)]
+        # As in results_of.
+        loss = sum(
+            (y * torch.randn(y.shape, dtype=torch.float64, generator=seeded(n)).to(y)).sum()
+            for n, y in enumerate(values)
+        )
+        (alone,) = torch.autograd.grad(loss, x)
+        assert torch.equal(alone, together[name]), name
+
+
+def seeded(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
+def test_keep_changes_no_bit_and_routing_is_its_steps(window):
+    how = {"pose": "matrix", "window": window}
+    leaves = narrow("xns", **how)
+    kept = {
+        keep: routed_by("native", leaves, how, {"iterations": 3}, keep)
+        for keep in ("none", "last", "steps")
+    }
+    for routed in kept.values():
+        assert torch.equal(routed.parents.pose, kept["none"].parents.pose)
+    norm = (leaves["norm_weight"], leaves["norm_bias"])
+    parents = leaves["start"]
+    for step in kept["steps"].steps:
+        again = native.inverted_step(vote_map_of(leaves, **how), parents, norm=norm, keep="last")
+        assert torch.equal(again.coupling, step.coupling)
+        parents = again.parents.pose
+        assert torch.equal(parents, step.parents.pose)
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_is_rounded_once(half):
+    how = {"pose": "matrix", "window": ODD}
+    leaves = {name: x.to(half) for name, x in leaves_of("xn", **how).items()}
+    wide = {name: x.float() for name, x in leaves.items()}
+    mine, theirs = results_of("native", leaves, how, {}), results_of("native", wide, how, {})
+    for a, b in zip(mine[0], theirs[0], strict=True):
+        assert torch.equal(a, b.to(half))
+
+
+def test_a_kernel_routes_all_but_the_first_iteration():
+    how = {"pose": "matrix", "window": ODD}
+    assert calls(lambda: routed_by("native", narrow("xn", **how), how, {"iterations": 3})) == 2
+    assert calls(lambda: results_of("native", narrow("xns", **how), how, {"iterations": 2})) == 4
+
+
+@pytest.mark.parametrize("wide", [True, False], ids=["float64", "vote bias"])
+def test_what_a_kernel_does_not_take_goes_the_fused_way(wide):
+    leaves = leaves_of("n") if wide else narrow("bn")
+    found = []
+    assert calls(lambda: found.append(routed_by("native", leaves, {}, {}).parents.pose)) == 0
+    assert torch.equal(found[0], routed_by("fused", leaves, {}, {}).parents.pose)
+
+
+def test_what_is_not_finite_does_not_become_a_number():
+    for value in (float("nan"), float("inf")):
+        leaves = narrow("n")
+        leaves["pose"][1, 2, 0] = value
+        pose = routed_by("native", leaves, {}, {}).parents.pose
+        assert not pose[1].isfinite().all()
+        assert pose[[0, 2]].isfinite().all()
+
+
+def test_a_layer_takes_the_kernel_by_itself():
+    layer = ConvCapsules(
+        child_grid=(9, 9, 8),
+        d_in=16,
+        types=16,
+        d_out=16,
+        kernel=3,
+        pose="matrix",
+        routing=InvertedRouting(iterations=2),
+    )
+    children = Capsules(torch.randn(8, 648, 16))
+    found = []
+    assert calls(lambda: found.append(layer(children).parents.pose)) == 1
+    use_backend(layer, "fused")
+    assert calls(lambda: found.append(layer(children).parents.pose)) == 0
+    use_backend(layer, "plain")
+    found.append(layer(children).parents.pose)
+    for pose in found[:2]:
+        assert (pose - found[2]).abs().max() <= 2e-6 * found[2].abs().max()
+
+
+def test_nothing_is_as_large_as_votes():
+    how = {"pose": "matrix", "window": LARGE}
+    leaves = narrow("n", batch=(64,), d_in=16, n_out=8, **how)
+    leaves = {name: x.requires_grad_() for name, x in leaves.items()}
+    sizes, run = [], kernel._run
+
+    def watched(*arguments, **tensors):
+        sizes.extend(x.numel() for x in tensors.values() if x is not None)
+        return run(*arguments, **tensors)
+
+    with mock.patch.object(kernel, "_run", side_effect=watched):
+        routed_by("native", leaves, how, {}, "none").parents.pose.sum().backward()
+    # Parents of every window.
+    assert max(sizes) == 64 * 9 * 8 * 16
+
+
+def test_what_they_cost_is_known(monkeypatch):
+    """FLOPs of making votes and of their gradients; memory near what a kernel asks for."""
+    how = {"pose": "matrix", "window": LARGE}
+    leaves = narrow("n", batch=(7,), d_in=16, n_out=16, **how)
+    leaves = {name: x.requires_grad_() for name, x in leaves.items()}
+    asked, found, plan = [], [], kernel.library().torchcaps_inverted_plan
+    for name in ("_sums", "_backward"):
+        operator = getattr(kernel, name)
+
+        def call(*arguments, operator=operator):
+            asked.append(COSTS[operator._opoverload.overloadpacket](*arguments))
+            return operator(*arguments)
+
+        monkeypatch.setattr(kernel, name, call)
+
+    def planned(job, backward):
+        plan(job, backward)
+        found.append(4 * job._obj.seen_by.workspace_size)
+
+    monkeypatch.setattr(kernel.library(), "torchcaps_inverted_plan", planned)
+    routed_by("native", leaves, how, {"iterations": 2}, "none").parents.pose.sum().backward()
+    votes = 2 * 7 * 9 * 72 * 16 * 16 * 4
+    # Votes twice, and an agreement is a quarter of a vote of 4 × 4 matrices.
+    assert [cost.flops / votes for cost in asked] == [2.5, 5.25]
+    for cost, real in zip(asked, found, strict=True):
+        # It is that of the widest vectors; they may be of four numbers.
+        assert 0.6 * real <= cost.workspace <= 7 * real
+
+
+def test_operators_are_what_torch_expects():
+    leaves, window = narrow("xs", d_in=16, pose="matrix", window=ODD), [5, 4, 2, 3, 2, 2, 1]
+    parents = leaves["start"].expand(3, 6, -1, -1).contiguous()
+    given = (parents, leaves["pose"], leaves["weight"], leaves["coordinates"])
+    torch.library.opcheck(
+        kernel._sums._opoverload,
+        (*(x.clone().requires_grad_() for x in given), "none", "matrix", window, 0.5, True),
+        test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
+    )
+
+
+def test_both_sides_know_the_same_fields():
+    assert ctypes.sizeof(kernel._Job) == kernel.library().torchcaps_inverted_job_size()
+
+
+@pytest.mark.parametrize("window", [None, pytest.param(ODD, marks=pytest.mark.slow)], ids=str)
+def test_one_graph_compiles(window):
+    torch._dynamo.reset()
+    how = {"pose": "matrix", "window": window}
+    leaves = {name: x.requires_grad_() for name, x in narrow("xns", **how).items()}
+
+    def pose(*given):
+        given = dict(zip(leaves, given, strict=True))
+        return routed_by("native", given, how, {"iterations": 2}, "none").parents.pose
+
+    compiled = torch.compile(pose, backend="aot_eager", fullgraph=True)
+    found = []
+    for op in (compiled, pose):
+        made = op(*leaves.values())
+        found.append((made, *torch.autograd.grad(made.square().sum(), leaves.values())))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+
+
+def test_second_derivatives_are_refused():
+    leaves = {name: x.requires_grad_() for name, x in narrow("s").items()}
+    pose = routed_by("native", leaves, {}, {}).parents.pose
+    (gradient,) = torch.autograd.grad(pose.square().sum(), leaves["pose"], create_graph=True)
+    words = "by create_graph=True, route ops.materialise(vote_map) with ops.inverted_routing."
+    with pytest.raises(TorchcapsError, match=re.escape(words)):
+        gradient.sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("given", "options"),
+    [
+        ({}, {"iterations": 0}),
+        ({"norm_weight": torch.ones(3)}, {}),
+        ({"start": torch.ones(2, 7)}, {}),
+        ({"weight": torch.ones(5, 3, 2, 2)}, {}),
+    ],
+    ids=lambda x: str(x)[:30],
+)
+def test_what_the_plain_op_refuses_is_refused_in_its_words(given, options):
+    how = {"pose": "matrix", "window": ODD}
+    leaves = narrow("ns", **how) | given
+    with pytest.raises(TorchcapsError) as theirs:
+        routed_by("plain", leaves, how, options)
+    with pytest.raises(TorchcapsError, match=re.escape(str(theirs.value))):
+        routed_by("native", leaves, how, options)
+
+
+def test_without_a_library_the_fused_form_routes(monkeypatch):
+    monkeypatch.setenv("TORCHCAPS_NATIVE", "0")
+    leaves = narrow("n")
+    found = []
+    assert calls(lambda: found.append(native.inverted_routing(vote_map_of(leaves)))) == 0
+    expected = fused.inverted_routing(vote_map_of(leaves))
+    assert torch.equal(found[0].parents.pose, expected.parents.pose)
