@@ -19,7 +19,7 @@ from torchcaps.layers import (
     SelfAttentionRouting,
     UniformRouting,
 )
-from torchcaps.layers.routing import as_routing, make_routing
+from torchcaps.layers.routing import _unit, as_routing, make_routing
 from torchcaps.ops import (
     distance_routing,
     dynamic_routing,
@@ -28,6 +28,7 @@ from torchcaps.ops import (
     self_attention_routing,
     uniform_routing,
 )
+from torchcaps.types import Capsules
 
 N_IN, N_OUT, D = SIZE = (5, 4, 2)
 
@@ -343,3 +344,35 @@ def test_options_that_a_routing_does_not_know_are_left_out():
     assert isinstance(made, UniformRouting)
     assert made.normalise == "mean"
     assert make_routing("inverted", iterations=5, squash="exp").iterations == 5
+
+
+def test_unit_poses_are_as_long_as_their_activations():
+    """By hand: the mean (3, 4) of activation 0.5 becomes (0.3, 0.4); a mean of zero stays zero, and
+    its gradient finite."""
+    mean = torch.tensor([[3.0, 4.0], [0.0, 0.0]], dtype=torch.float64, requires_grad=True)
+    activation = torch.tensor([0.5, 0.9], dtype=torch.float64, requires_grad=True)
+    found = _unit(Capsules(mean, activation))
+    expected = torch.tensor([[0.3, 0.4], [0.0, 0.0]], dtype=torch.float64)
+    torch.testing.assert_close(found.pose, expected, rtol=0, atol=1e-9)
+    assert torch.equal(found.activation, activation)
+    of_mean, of_activation = torch.autograd.grad(found.pose[:, 0].sum(), [mean, activation])
+    # a (1 − x²/n²) / n and −a x y / n³ with n = 5; and x / n.
+    expected = torch.tensor([0.5 * 0.64 / 5, -0.5 * 12 / 125], dtype=torch.float64)
+    torch.testing.assert_close(of_mean[0], expected, rtol=0, atol=1e-9)
+    assert of_mean.isfinite().all()
+    assert float(of_activation[0]) == pytest.approx(0.6)
+
+
+def test_unit_poses_are_those_of_the_routing():
+    votes, activation = torch.randn(N_IN, N_OUT, D).double(), torch.rand(N_IN).double()
+    bare, unit = (bound(EMRouting(unit_poses=asked)).double() for asked in (False, True))
+    unit.load_state_dict(bare.state_dict())
+    with torch.no_grad():
+        mean, a = bare(votes, activation, keep="steps").parents
+        routed = unit(votes, activation, keep="steps")
+    for parent in range(N_OUT):
+        length = math.sqrt(sum(float(x) ** 2 for x in mean[parent]))
+        for d in range(D):
+            by_hand = float(a[parent]) * float(mean[parent, d]) / length
+            assert float(routed.parents.pose[parent, d]) == pytest.approx(by_hand, abs=1e-7)
+    assert torch.equal(routed.steps[-1].parents.pose, routed.parents.pose)

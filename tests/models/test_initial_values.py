@@ -86,7 +86,8 @@ def test_weights_are_drawn_with_the_deviation_of_their_paper(name, options, devi
 
 @pytest.mark.parametrize("variant", ["paper", "official", "gritzman"])
 @pytest.mark.parametrize(
-    ("name", "image"), [("peer_sign_em", (1, 1, 1)), ("peer_deep_em", (1, 20, 20))]
+    ("name", "image"),
+    [("peer_sign_em", (1, 1, 1)), ("peer_deep_em", (1, 20, 20)), ("matrix_capsnet", (1, 20, 20))],
 )
 def test_an_em_network_is_alive_under_every_variant(name, image, variant):
     """β_a of the other variants begins so large that a λ made for the paper's would leave zeros."""

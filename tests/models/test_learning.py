@@ -1,5 +1,6 @@
-"""Initial weights from which a network starts to learn: half of its loss within two epochs of 2,000
-real digits. What was tried and does not is in SLOW_STARTERS with the reason.
+"""Initial weights from which a network starts to learn: within two epochs of 2,000 real digits it
+loses half of its loss and has three tenths right, more than who knows how often each digit comes.
+What was tried and does not is in SLOW_STARTERS with the reason.
 """
 
 import os
@@ -104,16 +105,23 @@ def test_loss_falls_by_half_in_two_epochs(name, options, batch, rate):
     model = create_model(name, image=(1, 28, 28), n_classes=10, **options)
     optimiser = torch.optim.Adam(model.parameters(), lr=rate)
 
-    def loss_of_all():
-        parts = zip(x.split(100), y.split(100), strict=True)
+    def of_all():
+        """The mean loss, and the share that is right."""
+        loss = right = 0.0
         with torch.no_grad():
-            return sum(float(loss_of(model(a, b), b, a)) for a, b in parts) / (IMAGES / 100)
+            for a, b in zip(x.split(100), y.split(100), strict=True):
+                out = model(a, b)
+                loss += float(loss_of(out, b, a)) * len(b)
+                right += int((out.scores.argmax(-1) == b).sum())
+        return loss / IMAGES, right / IMAGES
 
-    start = loss_of_all()
+    start, _ = of_all()
     for _ in range(2):
         for index in torch.randperm(IMAGES).split(batch):
             loss = loss_of(model(x[index], y[index]), y[index], x[index])
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-    assert loss_of_all() < start / 2
+    loss, right = of_all()
+    assert loss < start / 2
+    assert right > 0.3

@@ -260,3 +260,20 @@ def test_every_network_takes_a_routing_that_joins_the_table(monkeypatch, name):
     # Told what it knows, spared what it does not.
     assert {(each.iterations, each.sharpness) for each in routings} == {(7, 2.0)}
     assert out.scores.shape == (2, MODELS[name].n_classes)
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_every_number_and_switch_may_be_set(name):
+    """To another value than its default; what a network makes of it is tested with the network."""
+    refused = []
+    for option, default in MODELS[name].options.items():
+        assert default is not None, f"{option}: of what type?"
+        if not isinstance(default, bool | float):
+            continue
+        value = not default if isinstance(default, bool) else default / 2 or 0.5
+        try:
+            with torch.device("meta"):
+                assert create_model(name, **{option: value}).config[option] == value
+        except TorchcapsError as error:
+            refused.append(str(error))
+    assert all("has no use for" in text for text in refused)

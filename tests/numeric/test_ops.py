@@ -1,8 +1,8 @@
 """No routing makes an infinity or a NaN of votes that are zero, huge, identical or subnormal.
 
 Values and gradients, by the votes and by every parameter, are finite wherever the exact result fits
-the dtype. In float32 and bfloat16 it nearly always does: one cause to the contrary is inverted
-routing without LayerNorm, whose gradients grow by the square of the votes with every iteration.
+the dtype. In float32 and bfloat16 it always does, but for inverted routing without LayerNorm, whose
+gradients grow by the square of the votes with every iteration.
 """
 
 import math
@@ -210,6 +210,9 @@ def check(name, case):
         assert all(x.dtype == dtype for x in found.values())
         if all(x.isfinite().all() for x in found.values()):
             continue
+        # Elsewhere float32 and bfloat16 have every exact result.
+        grows = name.startswith("inverted") and "norm_weight" not in case.parameters
+        assert grows or dtype == torch.float16, f"{name} in {dtype}"
         where = fits(subject, case, given, dtype)
         broken = [what for what, x in found.items() if not x[where[what]].isfinite().all()]
         assert not broken, f"{broken} in {dtype}"

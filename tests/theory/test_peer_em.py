@@ -206,3 +206,18 @@ def test_with_a_floor_the_activation_does_not_depend_on_the_pose_of_one_child(va
     )
     assert (first.parents.activation - second.parents.activation).abs().max() <= 1e-12
     assert (first.parents.pose - second.parents.pose).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.01])
+def test_one_child_is_another_matter_with_the_official_variant(floor):
+    """Its damped mean stays behind the only vote: what is left is a variance, so there is no NaN
+    without a floor, and the activation depends on the pose."""
+    weight, activation = torch.randn(1, 3, 5, 4).double(), torch.ones(1).double()
+    options = {"variant": "official", "iterations": 2, "variance_floor": floor}
+    first, second = (
+        route(Capsules(torch.randn(1, 4).double(), activation), weight, **options).parents
+        for _ in range(2)
+    )
+    assert first.pose.isfinite().all()
+    assert first.activation.isfinite().all()
+    assert (first.activation - second.activation).abs().max() > 1e-3

@@ -12,8 +12,8 @@ Poses are 4×4. Scores are activations.
 Departures: matrix_capsnet has the parameters of its code, 316,650 at 32-32-32-32 and 68,618 at
 64-8-16-16, on two channels and five classes, and with variant="official" its initial values; but
 coordinates are shares of the grid in the right-hand column of a vote, where its code has pixels
-over 100 in the first two components. With variant="gritzman" weights start at `weight_std`, in its
-code at one; tsai_em has one `weight_std` and one λ with every variant.
+over 100 in the first two components. With variant="gritzman" weights start as N(0, 1), which
+its code cuts off at 2; tsai_em has one `weight_std` and one λ with every variant.
 Ambiguities:
 1. [tsai2020] does not say which EM routing: here Alg. 2 of [peer2022], two iterations, their best.
    It counts no β: with one pair a parent type 148 more parameters on CIFAR-10.
@@ -78,7 +78,7 @@ def matrix_capsnet(
         compete=compete,
         # The code cools its class layer four times slower.
         lambdas=(lambda_, lambda_ / 4 if variant == "official" else lambda_),
-        stds=(0.3, 0.01) if variant == "official" else (0.1, 0.1),
+        stds={"official": (0.3, 0.01), "gritzman": (1.0, 1.0)}.get(variant, (0.1, 0.1)),
         vote_bias=bias,
     )
 

@@ -81,7 +81,7 @@ def peer_deep_em(
     iterations: int = 3,
     bias: bool = False,
     unit_poses: bool = True,
-    lambda_: float | None = None,
+    lambda_: float = 0.0,
     variant: str = "paper",
     weight_std: float = 0.3,
     decoder: bool = True,
@@ -131,7 +131,7 @@ def peer_sign_em(
     n_hidden: int = 20,
     iterations: int = 3,
     bias: bool = False,
-    lambda_: float | None = None,
+    lambda_: float = 0.0,
     variant: str = "paper",
     weight_std: float = 0.5,
 ) -> CapsuleNetwork:
@@ -148,12 +148,13 @@ def peer_sign_em(
     )
 
 
-def _lambda(given: float | None, variant: str, paper: float) -> float:
-    """That of the other variants is their code's, for its layer of classes: their β_a begins so
-    large that with a larger λ all activations and gradients would be zero."""
+def _lambda(given: float, variant: str, paper: float) -> float:
+    """0 stands for that of the variant. Of the other variants it is their code's, for its layer of
+    classes: their β_a begins so large that with a larger λ all activations and gradients would be
+    zero."""
     own = {"paper": paper, "official": 0.0025, "gritzman": 0.01}
     check_choice("variant", variant, list(own))
-    return own[variant] if given is None else given
+    return given or own[variant]
 
 
 def _deep(

@@ -241,6 +241,15 @@ def _check_use(name: str, options: dict[str, Any]) -> None:
         )
 
 
+# Options of some networks that others cannot have.
+FIXED = {
+    "routing": "its routing is part of what it is; docs/models.md tells which networks route as "
+    "they are told",
+    "init": "its weights start as those of its paper do; balanced initialisation is for dynamic "
+    "and uniform routing, whose parents have squashed lengths, as in mitterreiter_5x16",
+}
+
+
 def _is_count(value: object) -> bool:
     return type(value) is int and value >= 1
 
@@ -250,6 +259,8 @@ def _check_option(name: str, preset: Preset, option: str, value: Any) -> None:
         raise TorchcapsError(
             f"{name} has no options but image and n_classes; leave {option!r} out."
         )
+    if option in FIXED and option not in preset.options:
+        raise TorchcapsError(f"{name} has no option {option!r}: {FIXED[option]}.")
     if option not in preset.options:
         raise TorchcapsError(f"{name} has no option {option!r}; {nearest(option, preset.options)}.")
     default = preset.options[option]
