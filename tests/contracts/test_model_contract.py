@@ -469,7 +469,11 @@ def test_an_exported_network_comes_back(name, routing):
         out = torch.export.load(file).module()(x, keep=keep)
         assert isinstance(out, Output)
         for a, b in zip(leaves(out), leaves(model(x, keep=keep)), strict=True):
-            torch.testing.assert_close(a, b, rtol=0, atol=1e-6)
+            # Of the largest number of each: scores of small networks are small themselves.
+            atol = (
+                1e-5 * float(b.detach().abs().max()) if b.is_floating_point() and b.numel() else 0.0
+            )
+            torch.testing.assert_close(a, b, rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize(("name", "routing"), list(one_of_each()))
