@@ -262,6 +262,7 @@ def test_every_network_takes_a_routing_that_joins_the_table(monkeypatch, name):
     assert out.scores.shape == (2, MODELS[name].n_classes)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("name", list_models())
 def test_every_number_and_switch_may_be_set(name):
     """To another value than its default; what a network makes of it is tested with the network."""

@@ -66,7 +66,7 @@ def assert_law(leaves, how, threads=1, **options):
         assert error <= max(bar, 4 * max(theirs)), (name, error, theirs)
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("window", [*WINDOWS, LARGE], ids=str)
 @pytest.mark.parametrize("sharing", ["none", "type", "all"])
 @pytest.mark.parametrize("names", ["n", "xns"])
@@ -88,7 +88,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("window", [None, ODD, Window((1, 1, 1), (1, 1), (1, 1))], ids=str)
 @pytest.mark.parametrize("pose", ["vector", "matrix"])
@@ -98,6 +98,7 @@ def test_the_law_in_every_shape(pose, window, shape):
     assert_law(narrow("xs", **how, **shape), how, scale=0.2)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("options", [{"iterations": 1}, {}, {"iterations": 4}, {"scale": 0.3}])
 @pytest.mark.parametrize("names", ["", "n", "s", "x"])
 @pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
@@ -106,6 +107,7 @@ def test_the_law_with_every_option(window, names, options):
     assert_law(narrow(names, **how), how, **options)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("threads", [2, 3, 7])
 @pytest.mark.parametrize("window", [None, ODD, LARGE], ids=str)
 def test_any_number_of_threads(window, threads):
