@@ -6,12 +6,14 @@ In bfloat16 always; in float16 wherever votes and the exact results fit, each by
 import math
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from numeric.sizes import SIZES, scaled
 from torchcaps.layers import (
@@ -20,6 +22,9 @@ from torchcaps.layers import (
     Conv3dCapsules,
     ConvCapsules,
     DenseCapsules,
+    EMPrimaryCapsules,
+    LayerNormPrimaryCapsules,
+    PrimaryCapsules,
     make_routing,
 )
 from torchcaps.ops import conv3d_routing
@@ -180,6 +185,21 @@ def of_attention(layer, children):
     return Half([q, k, v, mixed, pose], capsules(pose))
 
 
+def of_primary(layer, features):
+    """Its projections are what half precision holds."""
+    held = []
+
+    def hold(_module, _given, maps):
+        held.append(rounded(maps))
+        return held[-1]
+
+    hooks = [x.register_forward_hook(hold) for x in layer.modules() if isinstance(x, nn.Conv2d)]
+    parents = layer(features).parents
+    for hook in hooks:
+        hook.remove()
+    return Half(held, parents)
+
+
 def fits_float16(made, through, seed):
     """By name, where float16 has the exact result, by float32 and by float64: they differ where
     LayerNorm amplifies the last bits of equal components. What comes of a number that float16 does
@@ -236,7 +256,7 @@ def test_values_and_gradients_are_finite_under_autocast(routing):
 class Other(NamedTuple):
     """A layer that is no `CapsuleLayer`, and the sizes of its children and weights."""
 
-    create: Callable[[], torch.nn.Module]
+    create: Callable[[], nn.Module]
     sizes: tuple[str | int, str | int]
     identical: bool
     in_half: bool
@@ -263,6 +283,44 @@ def attention_layers(draw):
     heads = draw(st.integers(1, 3))
     n, d = draw(st.integers(1, 5)), heads * draw(st.integers(1, 3))
     return partial(AttentionCapsules, n=n, d=d, heads=heads)
+
+
+class OnMaps(nn.Module):
+    """Primary capsules under the interface of the layers above them: their one child is the feature
+    map."""
+
+    n_in = 1
+
+    def __init__(self, kind, size, kernel, types, d_out, **options):
+        super().__init__()
+        self.size, self.d_in = size, math.prod(size)
+        projection = nn.Conv2d(size[0], types * d_out, kernel)
+        if kind is PrimaryCapsules:
+            self.primary = kind(projection, d_out=d_out, **options)
+        else:
+            active = nn.Conv2d(size[0], types, kernel) if options.pop("active", True) else None
+            self.primary = kind(projection, active, d_out=d_out, **options)
+
+    def forward(self, features):
+        maps = features.pose.unflatten(-1, self.size).squeeze(1)
+        return SimpleNamespace(parents=self.primary(maps))
+
+
+@st.composite
+def primary_layers(draw):
+    kind, options = draw(
+        st.sampled_from(
+            [
+                *((PrimaryCapsules, {"squash": squash}) for squash in ("hinton", "exp", "none")),
+                *((LayerNormPrimaryCapsules, {"active": active}) for active in (False, True)),
+                *((EMPrimaryCapsules, {"offset": offset}) for offset in (0.0, -1.0)),
+            ]
+        )
+    )
+    side = draw(st.integers(1, 3))
+    size = (draw(st.integers(1, 3)), side, draw(st.integers(side, 4)))
+    kernel, types, d_out = (draw(st.integers(1, largest)) for largest in (side, 3, 4))
+    return partial(OnMaps, kind, size, kernel, types, d_out, **options)
 
 
 @st.composite
@@ -293,8 +351,12 @@ def made_other(case, dtype):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("layers", "through"),
-    [(conv3d_layers(), of_conv3d), (attention_layers(), of_attention)],
-    ids=["conv3d", "attention"],
+    [
+        (conv3d_layers(), of_conv3d),
+        (attention_layers(), of_attention),
+        (primary_layers(), of_primary),
+    ],
+    ids=["conv3d", "attention", "primary"],
 )
 def test_layers_without_a_vote_map_are_finite_under_autocast(layers, through):
     @settings(max_examples=200)
