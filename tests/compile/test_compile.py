@@ -166,12 +166,13 @@ def numbers(function, leaves):
     return [*values, *torch.autograd.grad(roots, leaves, of_roots, materialize_grads=True)]
 
 
-def assert_equal_to_eager(compiled, eager, tolerance):
+def assert_equal_to_eager(compiled, eager, tolerance, floor=0.0):
+    """Each tensor within the tolerance of its largest number, or of the floor if that is larger."""
     assert len(compiled) == len(eager)
     for mine, theirs in zip(compiled, eager, strict=True):
         assert mine.shape == theirs.shape
         assert mine.dtype == theirs.dtype
-        error, largest = (mine - theirs).abs().max(), theirs.abs().max()
+        error, largest = (mine - theirs).abs().max(), theirs.abs().max().clamp(min=floor)
         assert error <= tolerance * largest, f"{error / largest:.1e} at {list(theirs.shape)}"
 
 
@@ -202,7 +203,8 @@ def test_a_compiled_op_equals_eager(name, dtype):
 NETWORKS = {
     "capsnet": ((1, 17, 18), {"kernel": 3, "types": 2}),
     "mitterreiter_5x16": ((1, 11, 12), {}),
-    "efficient_capsnet": ((1, 11, 14), {}),
+    # On 11×14 pixels batch normalisation over few positions amplifies the last bits of float32.
+    "efficient_capsnet": ((1, 16, 15), {}),
     "gamma_capsnet": ((1, 17, 19), {}),
     "matrix_capsnet": ((2, 17, 18), {"sizes": "8-2-4-3"}),
     "tsai_inverted_simple_c10": ((3, 13, 14), {"types": 4, "d_pose": 4}),
@@ -211,6 +213,9 @@ NETWORKS = {
 }
 
 
+# A gradient whose numbers are all smaller than this share of the largest is judged as if it had one
+# of that size.
+SMALL = 1e-3
 # The vectoriser of torch 2.13 writes beyond the buffers of this network's backward pass, routed
 # plain or fused, and the process ends; without vectors the graph is right. docs/routing/em.md.
 WITHOUT_VECTORS = {"tsai_em_simple_c10": {"cpp.simdlen": 1}}
@@ -228,14 +233,12 @@ def test_a_compiled_network_equals_eager(name, dtype):
     target = torch.tensor([0, 1, 2, 0])
     torch.compiler.reset()
     compiled = torch.compile(model, fullgraph=True, options=WITHOUT_VECTORS.get(name))
-    mine = network_numbers(compiled, model, images, target)
-    theirs = network_numbers(eager, eager, images, target)
-    assert_equal_to_eager(mine, theirs, 1e-4 if dtype == torch.float32 else 1e-10)
-
-
-def network_numbers(function, model, images, target):
-    """The values, and all gradients as one: of a bias before batch normalisation, for one, the
-    gradient is zero but for rounding."""
-    found = numbers(lambda: function(images, target), list(model.parameters()))
-    n = len(list(model.parameters()))
-    return [*found[:-n], torch.cat([x.flatten() for x in found[-n:]])]
+    mine = numbers(lambda: compiled(images, target), list(model.parameters()))
+    theirs = numbers(lambda: eager(images, target), list(eager.parameters()))
+    tolerance = 1e-4 if dtype == torch.float32 else 1e-10
+    n_values = len(theirs) - len(list(eager.parameters()))
+    assert_equal_to_eager(mine[:n_values], theirs[:n_values], tolerance)
+    # The gradient of a bias before batch normalisation, for one, is zero but for rounding.
+    gradients = theirs[n_values:]
+    floor = SMALL * max(float(x.abs().max()) for x in gradients)
+    assert_equal_to_eager(mine[n_values:], gradients, tolerance, floor)

@@ -1,9 +1,5 @@
 """Balanced initialisation: middling lengths at any depth, nothing else touched, what it refuses."""
 
-import os
-import runpy
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -17,11 +13,10 @@ from torchcaps.layers import (
     EMRouting,
     UniformRouting,
 )
-from torchcaps.layers.balance import TARGETS, balance, find_scale, random_children
+from torchcaps.layers.balance import balance, find_scale, random_children
 
 ROUTINGS = {"dynamic": DynamicRouting, "uniform": UniformRouting}
 EVERY_KIND = [(name, squash) for name in ROUTINGS for squash in ("hinton", "exp")]
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "balanced_init.py"
 
 
 def dense(n_in, n_out, routing="dynamic", squash="exp", d_in=8, d_out=8, **options):
@@ -242,27 +237,3 @@ def test_a_target_out_of_range_is_told(target):
     assert text_of(lambda: balance(stack(1, 4), random_children(4, 8), target=target)) == (
         f"balance needs a target between 0.2 and 0.6, but got {target}."
     )
-
-
-@pytest.fixture(scope="module")
-def benchmark():
-    return runpy.run_path(str(BENCHMARK))
-
-
-@pytest.mark.slow
-@pytest.mark.data
-@pytest.mark.parametrize("seed", range(3))
-def test_ten_layers_learn_mnist(benchmark, seed):
-    root = os.environ.get("TORCHCAPS_DATA")
-    if root is None:
-        pytest.skip("TORCHCAPS_DATA is not set; it names the folder that holds MNIST/raw")
-    images, labels = benchmark["digits"](root)
-    learn = benchmark["learn"]
-    customary = learn(images, labels, routing="dynamic", squash="exp", seed=seed, weight_std=0.1)
-    assert customary["lengths"][-1] < 1e-3
-    assert max(customary["accuracy"]) < 0.2
-    balanced = learn(
-        images, labels, routing="dynamic", squash="exp", target=TARGETS["exp"], seed=seed
-    )
-    assert not outside(balanced["lengths"])
-    assert balanced["accuracy"][-1] > 0.8

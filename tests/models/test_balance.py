@@ -1,21 +1,34 @@
 """Balanced initialisation of whole networks: lengths on images it never saw, and what it leaves."""
 
+import os
+
 import pytest
 import torch
 from torch import nn
 
 from told import text_of
 from torchcaps import create_model
-from torchcaps.data import part_whole
+from torchcaps.data import load, part_whole
 from torchcaps.layers import DenseCapsules, EMRouting, PrimaryCapsules
 from torchcaps.models.balance import balance_network
 from torchcaps.models.network import CapsuleNetwork
+from torchcaps.ops import margin_loss
 
+ROOT = os.environ.get("TORCHCAPS_DATA")
+# What networks are made of, and the pixels around 24×24 ones that some need.
 KINDS = [
-    ("mitterreiter_5x16", "dynamic"),
-    ("mitterreiter_5x16", "uniform"),
-    ("capsnet", "dynamic"),
-    ("capsnet", "uniform"),
+    ("mitterreiter_5x16", {"routing": "dynamic", "decoder": False}, 0),
+    ("mitterreiter_5x16", {"routing": "uniform", "decoder": False}, 0),
+    ("capsnet", {"routing": "dynamic", "decoder": False}, 0),
+    ("capsnet", {"routing": "uniform", "decoder": False}, 0),
+    ("mitterreiter_grid", {"widths": "16,15,7,6", "decoder": False}, 0),
+    ("rem_multilayer", {}, 0),
+    ("peer_deep_dynamic", {"n_layers": 9, "decoder": False}, 0),
+    ("peer_deep_dynamic", {"n_layers": 5, "bias": "added", "decoder": False}, 0),
+    ("gamma_capsnet", {"decoder": False}, 0),
+    ("rem_eff_mnist", {}, 0),
+    ("rem_effconv", {}, 8),
+    pytest.param("tsai_dmm_vector_dynamic", {}, 4, marks=pytest.mark.slow),
 ]
 
 
@@ -47,12 +60,24 @@ def tiny(projection=None, routing="dynamic"):
     )
 
 
-@pytest.mark.parametrize(("name", "routing"), KINDS)
-def test_lengths_are_middling_on_images_it_never_saw(name, routing):
+@pytest.mark.parametrize(("name", "options", "padding"), KINDS)
+def test_lengths_are_middling_on_images_it_never_saw(name, options, padding):
     images = part_whole("test", 16).pixels(slice(None))[..., 4:28, 4:28]
-    network = create_model(name, image=(1, 24, 24), n_classes=10, routing=routing, decoder=False)
+    images = nn.functional.pad(images, (padding,) * 4)
+    network = create_model(name, image=tuple(images.shape[1:]), n_classes=10, **options)
     balance_network(network)
     assert not outside(lengths(network, images))
+
+
+def test_primary_capsules_behind_a_relu_stay():
+    """Their projection is more than one convolution, so only routed layers are balanced."""
+    images = part_whole("test", 16).pixels(slice(None))[..., 4:28, 4:28]
+    network = create_model("gu_aff_capsnet_dr", image=(1, 24, 24), n_classes=10)
+    before = lengths(network, images)
+    balance_network(network)
+    after = lengths(network, images)
+    assert after[0] == before[0] < 0.1
+    assert not outside(after[1:])
 
 
 @pytest.mark.parametrize("image", [(3, 17, 40), (1, 25, 17)])
@@ -125,3 +150,56 @@ def test_on_meta_nothing_happens():
 def test_em_routing_is_refused():
     network = tiny(routing=EMRouting())
     assert "layer 'classes' has EMRouting" in text_of(lambda: balance_network(network))
+
+
+@torch.no_grad()
+def accuracy(network, images, labels):
+    network.eval()
+    return float((network(images).scores.argmax(-1) == labels).float().mean())
+
+
+@pytest.fixture(scope="module")
+def digits():
+    if ROOT is None:
+        pytest.skip("TORCHCAPS_DATA is not set; it names the folder that holds MNIST/raw")
+    data = load("mnist", split="train", root=ROOT)
+    first = torch.arange(3_000)
+    return data.pixels(first), data.labels[first]
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("start", ["customary", "paper", "balanced"])
+def test_ten_layers_learn_mnist(digits, start, seed):
+    """Two epochs of 2,000 digits, nine routed layers without bias. With the customary N(0, 0.1²)
+    their lengths vanish and nothing is learnt; with the preset's N(0, 1), or balanced, it is."""
+    images, labels = digits
+    options = {
+        "customary": {"weight_std": 0.1},
+        "paper": {"init": "paper"},
+        "balanced": {"init": "balanced"},
+    }
+    torch.manual_seed(seed)
+    network = create_model(
+        "mitterreiter_grid",
+        image=(1, 28, 28),
+        n_classes=10,
+        widths=",".join(["16"] * 9),
+        decoder=False,
+        **options[start],
+    )
+    found = lengths(network, images[2000:2064])[1:]
+    assert bool(outside(found)) == (start != "balanced")
+    if start == "customary":
+        assert found[-1] < 1e-6
+    optimiser = torch.optim.Adam(network.parameters(), 1e-3)
+    for _ in range(2):
+        network.train()
+        for index in torch.randperm(2_000).split(32):
+            loss = margin_loss(network(images[index]).scores, labels[index])
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+    right = accuracy(network, images[2000:], labels[2000:])
+    assert right < 0.2 if start == "customary" else right > 0.7
