@@ -207,6 +207,15 @@ def test_options_of_a_wrong_type(option, value, kind, example):
         create_model("capsnet", **{option: value})
 
 
+def test_words_of_a_wrong_type():
+    expected = (
+        "peer_deep_dynamic takes bias as one of none, added, odd, for example 'none', but it came "
+        "as True."
+    )
+    with pytest.raises(TorchcapsError, match=f"^{re.escape(expected)}$"):
+        create_model("peer_deep_dynamic", bias=True)
+
+
 def test_a_whole_number_is_a_fine_float():
     assert create_model("capsnet", **SMALL, weight_std=1).config["weight_std"] == 1
 

@@ -23,7 +23,7 @@ Ambiguities:
 5. The decoder, off or on in the experiments, is on.
 """
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 from torch import nn
 
@@ -39,9 +39,12 @@ from torchcaps.models.balance import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import dense_stack
 from torchcaps.ops.checks import check_choice
+from torchcaps.ops.squash import Squash
 
 __all__ = ["peer_deep_dynamic", "peer_deep_em", "peer_sign_dynamic", "peer_sign_em"]
 
+# Words, since there are three.
+Bias = Literal["none", "added", "odd"]
 N_HIDDEN, D_HIDDEN = 16, 12
 D_PRIMARY, D_CLASS = 8, 16
 
@@ -53,8 +56,8 @@ def peer_deep_dynamic(
     n_layers: int = 3,
     routing: str = "dynamic",
     iterations: int = 3,
-    bias: str = "none",
-    squash: str = "hinton",
+    bias: Bias = "none",
+    squash: Squash = "hinton",
     weight_std: float = 0.1,
     init: Init = "paper",
     decoder: bool = True,
@@ -108,8 +111,8 @@ def peer_sign_dynamic(
     n_hidden: int = 20,
     routing: str = "dynamic",
     iterations: int = 3,
-    bias: str = "none",
-    squash: str = "hinton",
+    bias: Bias = "none",
+    squash: Squash = "hinton",
     weight_std: float = 0.5,
 ) -> CapsuleNetwork:
     return _sign(
@@ -197,5 +200,5 @@ def _sign(
 
 
 def _bias(word: str) -> bool | str:
-    check_choice("bias", word, ("none", "added", "odd"))
+    check_choice("bias", word, get_args(Bias))
     return {"none": False, "added": True}.get(word, word)

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from torch import nn
 
@@ -45,6 +45,11 @@ class Preset:
         """What may be set, with its default."""
         parameters = inspect.signature(self.build).parameters.values()
         return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+
+    def words(self, option: str) -> tuple[str, ...]:
+        """Between which words an option chooses; none where it is no such choice."""
+        annotation = inspect.signature(self.build).parameters[option].annotation
+        return get_args(annotation) if get_origin(annotation) is Literal else ()
 
     @property
     def routings(self) -> list[str]:
@@ -267,9 +272,10 @@ def _check_option(name: str, preset: Preset, option: str, value: Any) -> None:
     # A whole number is a fine float; True is no number here.
     fits = type(value) is type(default) or (type(default) is float and type(value) is int)
     if not fits:
+        words = preset.words(option)
+        what = f"one of {', '.join(words)}" if words else f"{type(default).__name__}"
         raise TorchcapsError(
-            f"{name} takes {option} as {type(default).__name__}, for example {default!r}, but it "
-            f"came as {value!r}."
+            f"{name} takes {option} as {what}, for example {default!r}, but it came as {value!r}."
         )
     least = 0 if default == 0 else 1
     if type(default) is int and value < least and option not in EXPLAINED:
