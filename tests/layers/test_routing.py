@@ -139,6 +139,9 @@ def test_a_routing_belongs_to_one_layer() -> None:
         ),
         (lambda: DynamicRouting(detach="vote"), "detach='vote' is unknown; did you mean 'votes'?"),
         (lambda: DynamicRouting(iterations=0), "iterations counts the uniform first pass"),
+        (lambda: EMRouting(lambda_=-0.5), "lambda_ must be a finite number from 0 up"),
+        (lambda: EMRouting(variance_floor=math.inf), "variance_floor must be a finite number"),
+        (lambda: InvertedRouting(lambda_=math.nan), "lambda_ must be a finite number from 0 up"),
         (
             lambda: UniformRouting(normalise="men"),
             "normalise='men' is unknown; did you mean 'mean'?",
@@ -344,6 +347,12 @@ def test_options_that_a_routing_does_not_know_are_left_out():
     assert isinstance(made, UniformRouting)
     assert made.normalise == "mean"
     assert make_routing("inverted", iterations=5, squash="exp").iterations == 5
+
+
+def test_options_that_no_routing_knows_are_refused():
+    assert text_of(lambda: make_routing("uniform", iteration=9)).startswith(
+        "no routing has an option 'iteration'; did you mean 'iterations'?"
+    )
 
 
 def test_unit_poses_are_as_long_as_their_activations():

@@ -91,10 +91,13 @@ def test_what_the_table_does_not_allow_is_refused(name, routing):
             f"it takes {', '.join(MODELS[name].routings)}."
         )
     else:
-        fixed = (
-            f"{name} has no option 'routing': its routing is part of what it is; docs/models.md "
-            f"tells which networks route as they are told."
+        why = (
+            "its routing is part of what it is; docs/models.md tells which networks route as they "
+            "are told"
+            if MODELS[name].routes
+            else "it routes nothing"
         )
+        fixed = f"{name} has no option 'routing': {why}."
         bare = f"{name} has no options but image and n_classes; leave 'routing' out."
         assert text == (fixed if MODELS[name].options else bare)
 

@@ -216,6 +216,77 @@ def test_words_of_a_wrong_type():
         create_model("peer_deep_dynamic", bias=True)
 
 
+STARTS = 'it starts as init="paper" says and cannot do otherwise: '
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        (
+            "convnet_fc",
+            {"init": "paper"},
+            "convnet_fc has no option 'init': it has no routed layer whose lengths could be "
+            "balanced.",
+        ),
+        (
+            "deepcaps",
+            {"init": "balanced"},
+            f"deepcaps has no option 'init': {STARTS}most of its layers are convolutions, which "
+            f"balanced initialisation does not set.",
+        ),
+        (
+            "peer_sign_dynamic",
+            {"init": "paper"},
+            f"peer_sign_dynamic has no option 'init': {STARTS}with twenty parents to a child no "
+            f"scale brings their lengths to 0.2.",
+        ),
+        (
+            "matrix_capsnet",
+            {"init": "balanced"},
+            f"matrix_capsnet has no option 'init': {STARTS}balanced initialisation sets squashed "
+            f"lengths, which its routing does not give.",
+        ),
+        (
+            "deepcaps",
+            {"routing": "uniform", "iterations": 5},
+            "uniform routing has no use for iterations=5; leave it out.",
+        ),
+        (
+            "capsnet",
+            {"init": "balanced", "weight_std": 3.0},
+            'init="balanced" sets the scale of the weights by itself, so weight_std=3.0 would do '
+            "nothing; leave one of them out.",
+        ),
+        (
+            "rem_dr",
+            {"mask": "none"},
+            "mask='none' says what the decoder sees, but there is none; leave it out, or set "
+            "decoder=True.",
+        ),
+        (
+            "matrix_capsnet",
+            {"lambda_": -1.0},
+            "lambda_ must be a finite number from 0 up, but came as -1.0.",
+        ),
+    ],
+)
+def test_what_would_do_nothing_or_harm_is_refused(name, options, expected):
+    with pytest.raises(TorchcapsError, match=f"^{re.escape(expected)}$"):
+        create_model(name, **options)
+
+
+def test_a_sign_net_has_twenty_parents_a_child():
+    """What its refusal says."""
+    assert create_model("peer_sign_dynamic").layers["hidden_2"].n_out == 20
+
+
+@pytest.mark.parametrize("name", ["tsai_inverted_simple_c10", "tsai_inverted_resnet_c10"])
+def test_width_is_that_of_the_backbone(name):
+    with torch.device("meta"):
+        model = create_model(name, width=64)
+    assert model.primary.projection.in_channels == 64
+
+
 def test_a_whole_number_is_a_fine_float():
     assert create_model("capsnet", **SMALL, weight_std=1).config["weight_std"] == 1
 

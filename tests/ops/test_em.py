@@ -1,6 +1,7 @@
 """EM routing: an example on paper, its laws, every option against the loop twin, error texts."""
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -517,6 +518,8 @@ CHILD_ID = torch.zeros(2, 5, dtype=torch.int64)
         ({"beta_u": torch.zeros(2, 3)}, ["beta_u must broadcast to [parent] = [3]", "[2, 3]"]),
         ({"iterations": 0}, ["iterations", "came as 0"]),
         ({"keep": "step"}, ["keep='step' is unknown"]),
+        ({"lambda_": math.nan}, ["lambda_ must be a finite number from 0 up", "came as nan"]),
+        ({"variance_floor": -1.0}, ["variance_floor must be a finite number", "came as -1.0"]),
     ],
 )
 def test_errors_say_what_to_mend(options, words):

@@ -467,6 +467,8 @@ ERRORS = [
         "beta_u must broadcast to [parent] = [3], but has shape [2, 3]; was it made for a layer of "
         "another size?",
     ),
+    (VOTES, {"scale": math.nan}, "scale must be a finite number from 0 up, but came as nan."),
+    (VOTES, {"lambda_": -1}, "lambda_ must be a finite number from 0 up, but came as -1."),
 ]
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.layers.large_conv import LargeConv2d
 from torchcaps.ops import fused, native, triton
-from torchcaps.ops.checks import check_choice, check_iterations, widen
+from torchcaps.ops.checks import check_choice, check_iterations, check_number, widen
 from torchcaps.ops.routing import (
     Compete,
     Detach,
@@ -34,6 +34,7 @@ from torchcaps.ops.routing import (
     self_attention_routing,
     uniform_routing,
 )
+from torchcaps.ops.routing.em import check_em_numbers
 from torchcaps.ops.squash import EPSILON, Squash
 from torchcaps.ops.votes import materialise
 from torchcaps.types import Capsules, Keep, Routed, Step, VoteMap, Window
@@ -295,6 +296,7 @@ class EMRouting(Routing):
         check_iterations(iterations)
         check_choice("variant", variant, get_args(EMVariant))
         check_choice("compete", compete, get_args(Compete))
+        check_em_numbers(lambda_, variance_floor)
         self.iterations = iterations
         self.variant: EMVariant = variant
         self.compete: Compete = compete
@@ -382,6 +384,7 @@ class InvertedRouting(Routing):
         super().__init__()
         check_iterations(iterations)
         check_choice("start", start, ("none", "learned"))
+        check_number("lambda_", lambda_)
         self.iterations = iterations
         self.layer_norm = layer_norm
         self.scaled = scaled
@@ -616,9 +619,16 @@ def as_routing(routing: str | Routing) -> Routing:
 def make_routing(name: str, **options: Any) -> Routing:
     """A routing by its name with those of the options that it knows.
 
-    So a network can offer every routing: uniform routing, say, has no use for iterations.
+    So a network can offer every routing: uniform routing, say, has no use for iterations. What no
+    routing knows is refused.
     """
     if name not in ROUTINGS:
         raise TorchcapsError(f"routing={name!r} is unknown; {nearest(str(name), ROUTINGS)}.")
-    known = inspect.signature(ROUTINGS[name]).parameters
-    return ROUTINGS[name](**{key: value for key, value in options.items() if key in known})
+    taken = {key: list(inspect.signature(routing).parameters) for key, routing in ROUTINGS.items()}
+    all_taken = {option for options_of_one in taken.values() for option in options_of_one}
+    for option in options:
+        if option not in all_taken:
+            raise TorchcapsError(
+                f"no routing has an option {option!r}; {nearest(option, sorted(all_taken))}."
+            )
+    return ROUTINGS[name](**{key: value for key, value in options.items() if key in taken[name]})

@@ -62,13 +62,13 @@ def tsai_inverted(
     activations: bool = False,
     primary_bias: bool = True,
 ) -> CapsuleNetwork:
-    """`width` is that of the simple backbone; `hidden` capsules save parameters where there are
-    many classes."""
+    """`width` is how many channels the backbone ends with; `hidden` capsules save parameters where
+    there are many classes."""
     check_choice("backbone", backbone, ("simple", "resnet"))
     if backbone == "simple":
         below: nn.Module = simple_backbone(image[0], width)
     else:
-        below, width = resnet_backbone(image[0]), 128
+        below = resnet_backbone(image[0], width=width)
     primary = LayerNormPrimaryCapsules(
         nn.Conv2d(width, types * d_pose, 1, bias=primary_bias),
         nn.Conv2d(width, types, 1) if activations else None,

@@ -23,7 +23,9 @@ from torchcaps.models import (
     peer,
     resnet,
 )
+from torchcaps.models.deepcaps import DeepCaps
 from torchcaps.models.limits import check_weights
+from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import ROUTING_OPTIONS, routing_options
 
 __all__ = ["MODELS", "Preset", "create_model", "list_models"]
@@ -52,6 +54,11 @@ class Preset:
         return get_args(annotation) if get_origin(annotation) is Literal else ()
 
     @property
+    def routes(self) -> bool:
+        """Whether any of its layers is routed."""
+        return issubclass(inspect.signature(self.build).return_annotation, RoutedNetwork)
+
+    @property
     def routings(self) -> list[str]:
         """What its `routing` may be: all that give the activations by which its classes score.
         Empty where the routing is what the network is."""
@@ -61,10 +68,11 @@ class Preset:
 
 
 tsai_em_resnet = partial(matrix_capsnet.tsai_em, backbone="resnet")
-tsai_inverted_resnet = partial(inverted_capsnet.tsai_inverted, backbone="resnet")
+tsai_inverted_resnet = partial(inverted_capsnet.tsai_inverted, backbone="resnet", width=128)
 
 SMALL, WIDE, OVERLAID = (1, 28, 28), (1, 40, 40), (1, 36, 36)
 CIFAR = (3, 32, 32)
+RoutedNetwork = (CapsuleNetwork, DeepCaps)
 # Whole numbers whose makers say more about them than that they are too small.
 EXPLAINED = {"iterations", "n_layers"}
 # Windows with a stride and one matrix for all; a convolution over the whole map.
@@ -234,10 +242,14 @@ def _check_routing(name: str, preset: Preset, routing: str) -> None:
 def _check_use(name: str, options: dict[str, Any]) -> None:
     """Who asks for five iterations of a routing that has none should hear of it."""
     preset = MODELS.get(name)
+    if preset is not None:
+        _check_together(preset, options)
     routing = options.get("routing", preset.options.get("routing") if preset else None)
     if preset is None or not isinstance(routing, str) or routing not in ROUTINGS:
         return
-    for option in set(options) & set(preset.options) - preset.shared:
+    # Where couplings are uniform, the skip of DeepCaps routes nowhere either.
+    shared = preset.shared - ITERATES if routing == "uniform" else preset.shared
+    for option in set(options) & set(preset.options) - shared:
         what = option.removeprefix("class_")  # class_squash
         if what not in ROUTING_OPTIONS or what in routing_options(routing):
             continue
@@ -246,13 +258,46 @@ def _check_use(name: str, options: dict[str, Any]) -> None:
         )
 
 
-# Options of some networks that others cannot have.
-FIXED = {
-    "routing": "its routing is part of what it is; docs/models.md tells which networks route as "
-    "they are told",
-    "init": "its weights start as those of its paper do; balanced initialisation is for dynamic "
-    "and uniform routing, whose parents have squashed lengths, as in mitterreiter_5x16",
+def _check_together(preset: Preset, options: dict[str, Any]) -> None:
+    """Options of which one makes the other idle."""
+    if options.get("init") == "balanced" and "weight_std" in options:
+        raise TorchcapsError(
+            f'init="balanced" sets the scale of the weights by itself, so '
+            f"weight_std={options['weight_std']!r} would do nothing; leave one of them out."
+        )
+    decoder = options.get("decoder", preset.options.get("decoder"))
+    if "mask" in preset.options and "mask" in options and decoder is False:
+        raise TorchcapsError(
+            f"mask={options['mask']!r} says what the decoder sees, but there is none; leave it "
+            f"out, or set decoder=True."
+        )
+
+
+# Why some networks have not the options that others have.
+MANY_PARENTS = "with twenty parents to a child no scale brings their lengths to 0.2"
+NOT_BALANCED = {
+    "deepcaps": "most of its layers are convolutions, which balanced initialisation does not set",
+    "rem_deepcaps": "most of its layers are convolutions, which balanced initialisation does not "
+    "set",
+    "peer_sign_dynamic": MANY_PARENTS,
 }
+NOT_SQUASHED = "balanced initialisation sets squashed lengths, which its routing does not give"
+
+
+def _why_not(name: str, preset: Preset, option: str) -> str | None:
+    if option == "routing":
+        if not preset.routes:
+            return "it routes nothing"
+        return (
+            "its routing is part of what it is; docs/models.md tells which networks route as they "
+            "are told"
+        )
+    if option == "init":
+        if not preset.routes:
+            return "it has no routed layer whose lengths could be balanced"
+        reason = NOT_BALANCED.get(name, NOT_SQUASHED)
+        return f'it starts as init="paper" says and cannot do otherwise: {reason}'
+    return None
 
 
 def _is_count(value: object) -> bool:
@@ -264,10 +309,10 @@ def _check_option(name: str, preset: Preset, option: str, value: Any) -> None:
         raise TorchcapsError(
             f"{name} has no options but image and n_classes; leave {option!r} out."
         )
-    if option in FIXED and option not in preset.options:
-        raise TorchcapsError(f"{name} has no option {option!r}: {FIXED[option]}.")
     if option not in preset.options:
-        raise TorchcapsError(f"{name} has no option {option!r}; {nearest(option, preset.options)}.")
+        reason = _why_not(name, preset, option)
+        told = f": {reason}" if reason else f"; {nearest(option, preset.options)}"
+        raise TorchcapsError(f"{name} has no option {option!r}{told}.")
     default = preset.options[option]
     # A whole number is a fine float; True is no number here.
     fits = type(value) is type(default) or (type(default) is float and type(value) is int)

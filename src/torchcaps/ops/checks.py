@@ -4,6 +4,7 @@ Checks look at shapes and dtypes only, never at values: they cost nothing and ho
 torch.compile.
 """
 
+import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import get_args
@@ -20,6 +21,7 @@ __all__ = [
     "check_classes",
     "check_iterations",
     "check_keep",
+    "check_number",
     "check_votes",
     "may_look",
     "widen",
@@ -61,6 +63,11 @@ def check_iterations(iterations: int) -> None:
             f"iterations counts the uniform first pass, so it must be a whole number from 1, "
             f"but came as {iterations}; for no routing at all use uniform_routing."
         )
+
+
+def check_number(argument: str, value: float) -> None:
+    if not 0 <= value < math.inf:
+        raise TorchcapsError(f"{argument} must be a finite number from 0 up, but came as {value}.")
 
 
 def check_broadcast(argument: str, value: Tensor | None, shape: Sequence[int], axes: str) -> None:

@@ -62,6 +62,7 @@ from torchcaps.ops.routing.em import (
     _cost,
     _counted,
     _over_windows,
+    check_em_numbers,
 )
 from torchcaps.types import Capsules, Keep, Routed, Step, VoteMap
 
@@ -159,6 +160,7 @@ def route(
     check_choice("variant", variant, get_args(EMVariant))
     check_choice("compete", compete, get_args(Compete))
     check_keep(keep)
+    check_em_numbers(lambda_, variance_floor)
     activation, window = vote_map.children.activation, vote_map.window
     if activation is not None and window is not None:
         activation = window.of(activation.unsqueeze(-1)).squeeze(-1)

@@ -32,6 +32,7 @@ from torchcaps.ops.checks import (
     check_broadcast,
     check_iterations,
     check_keep,
+    check_number,
     check_votes,
     widen,
     without_autocast,
@@ -79,7 +80,7 @@ def step(
     keep: Keep = "none",
 ) -> Step:
     """One iteration whose sums over children are made by `sums`."""
-    votes = _checked(vote_map, norm, keep)
+    votes = _checked(vote_map, norm, scale, keep)
     poses = (*votes.shape[:-3], *votes.shape[-2:])
     check_broadcast("parents", parents, poses, "[*batch, parent, pose]")
     found = _step(sums, vote_map, votes, parents, norm, scale, keep != "none")
@@ -98,7 +99,7 @@ def route(
 ) -> Routed:
     """All iterations."""
     check_iterations(iterations)
-    votes = _checked(vote_map, norm, keep)
+    votes = _checked(vote_map, norm, scale, keep)
     poses = (*votes.shape[:-3], *votes.shape[-2:])
     check_broadcast("start", start, poses, "[*batch, parent, pose]")
     parents, steps = start, []
@@ -111,11 +112,14 @@ def route(
     return Routed(_rounded(step, votes.dtype).parents, tuple(steps))
 
 
-def _checked(vote_map: VoteMap, norm: tuple[Tensor, Tensor] | None, keep: str) -> Tensor:
+def _checked(
+    vote_map: VoteMap, norm: tuple[Tensor, Tensor] | None, scale: float, keep: str
+) -> Tensor:
     """A tensor like the votes would be."""
     votes = vote_like(vote_map)
     check_votes(votes)
     check_keep(keep)
+    check_number("scale", scale)
     _check_norm(norm, votes.shape[-1])
     return votes
 

@@ -48,6 +48,7 @@ from torchcaps.ops.checks import (
     check_choice,
     check_iterations,
     check_keep,
+    check_number,
     check_votes,
     widen,
     without_autocast,
@@ -94,6 +95,7 @@ def em_routing(
     check_choice("variant", variant, get_args(EMVariant))
     check_choice("compete", compete, get_args(Compete))
     check_keep(keep)
+    check_em_numbers(lambda_, variance_floor)
     activation = _checked(activation, votes)
     _check_child_id(child_id, votes, compete)
     n_in, n_out, _ = votes.shape[-3:]
@@ -190,6 +192,12 @@ def _over_windows(child_id: Tensor) -> Callable[[Tensor], Tensor]:
         return log_r.reshape(logits.shape)
 
     return normalise
+
+
+def check_em_numbers(lambda_: float, variance_floor: float | None) -> None:
+    check_number("lambda_", lambda_)
+    if variance_floor is not None:
+        check_number("variance_floor", variance_floor)
 
 
 def _checked(activation: Tensor | None, votes: Tensor) -> Tensor:

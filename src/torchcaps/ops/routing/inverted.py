@@ -37,6 +37,7 @@ from torchcaps.ops.checks import (
     check_broadcast,
     check_iterations,
     check_keep,
+    check_number,
     check_votes,
     widen,
     without_autocast,
@@ -67,6 +68,8 @@ def inverted_step(
     poses = (*votes.shape[:-3], *votes.shape[-2:])
     check_broadcast("parents", parents, poses, "[*batch, parent, pose]")
     _check_norm(norm, votes.shape[-1])
+    check_number("scale", scale)
+    check_number("lambda_", lambda_)
     _check_activation(votes, activation, beta_a, beta_u)
     dtype, votes = votes.dtype, widen(votes)
     with without_autocast(votes):
@@ -115,6 +118,8 @@ def inverted_routing(
     poses = (*votes.shape[:-3], *votes.shape[-2:])
     check_broadcast("start", start, poses, "[*batch, parent, pose]")
     _check_norm(norm, votes.shape[-1])
+    check_number("scale", scale)
+    check_number("lambda_", lambda_)
     _check_activation(votes, activation, beta_a, beta_u)
     dtype, votes = votes.dtype, widen(votes)
     # Once, not in every step: float16 would round the gradient of each.
