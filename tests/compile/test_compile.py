@@ -128,16 +128,21 @@ COMPILED = [
     "dynamic",
     "dynamic-leaky",
     "uniform",
+    "uniform-mean",
     "em-paper",
     "em-official",
     "em-gritzman",
     "em-all-paper",
+    "em-all-official",
+    "em-all-gritzman",
     "inverted",
+    "inverted-bare",
     "inverted-activations",
     "self-attention",
     "distance-sample",
     "distance-batch",
     "conv3d-map",
+    "conv3d-pose",
 ]
 
 
@@ -210,6 +215,8 @@ NETWORKS = {
     "tsai_inverted_simple_c10": ((3, 13, 14), {"types": 4, "d_pose": 4}),
     "tsai_em_simple_c10": ((3, 14, 16), {}),
     "deepcaps": ((3, 16, 16), {}),
+    "peer_deep_dynamic": ((1, 17, 18), {"n_layers": 5, "bias": "added"}),
+    "peer_deep_em": ((1, 17, 18), {"bias": True}),
 }
 
 

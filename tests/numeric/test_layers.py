@@ -31,18 +31,40 @@ from torchcaps.ops import conv3d_routing
 from torchcaps.ops.routing.common import capsules
 from torchcaps.types import Capsules
 
+ITERATIONS, SQUASHES = [1, 2, 3], ["hinton", "exp"]
 # Every routing with its parameters, and without where it may lack them.
 OPTIONS = {
-    "distance": {"scale": ["sample", "batch"], "bias": [False, True]},
-    "dynamic": {"prior": ["zero", "learned"], "bias": [False, True, "odd"]},
-    "em": {"variant": ["paper", "official", "gritzman"], "compete": ["window", "all"]},
+    "distance": {
+        "iterations": ITERATIONS,
+        "scale": ["sample", "batch"],
+        "bias": [False, True],
+        "squash": SQUASHES,
+        "detach": ["none", "votes"],
+    },
+    "dynamic": {
+        "iterations": ITERATIONS,
+        "prior": ["zero", "learned"],
+        "bias": [False, True, "odd"],
+        "squash": SQUASHES,
+        "leaky": [False, True],
+        "detach": ["none", "votes", "states", "coupling"],
+    },
+    "em": {
+        "iterations": ITERATIONS,
+        "variant": ["paper", "official", "gritzman"],
+        "compete": ["window", "all"],
+        "lambda_": [0.01, 1.0],
+        "unit_poses": [False, True],
+    },
     "inverted": {
+        "iterations": ITERATIONS,
         "layer_norm": [True, False],
+        "scaled": [False, True],
         "activations": [False, True],
         "start": ["none", "learned"],
     },
     "self_attention": {"prior": ["zero", "learned"]},
-    "uniform": {"normalise": ["softmax", "mean"], "bias": [False, True]},
+    "uniform": {"normalise": ["softmax", "mean"], "bias": [False, True], "squash": SQUASHES},
 }
 
 
@@ -52,10 +74,14 @@ class Case(NamedTuple):
     routing: str
     options: dict[str, Any]
     dense: bool
+    sharing: str
+    vote_bias: bool
+    coordinates: bool
     pose: str
     grid: tuple[int, int, int]
     n_out: int
     kernel: int
+    stride: int
     # Components of children and parents, or side of their matrices.
     sides: tuple[int, int]
     # Of the poses, their activations, the weights.
@@ -77,10 +103,14 @@ def cases(draw, routing):
         routing,
         options,
         dense,
+        draw(st.sampled_from(["none", "type", "all"])),
+        draw(st.booleans()),
+        draw(st.booleans()),
         draw(st.sampled_from(["vector", "matrix"])),
         grid,
         draw(st.integers(1, 4)),
         draw(st.integers(1, min(grid[:2]))),
+        draw(st.integers(1, 2)),
         draw(st.tuples(st.integers(1, 3), st.integers(1, 3))),
         (draw(SIZES), draw(st.sampled_from(["zero", "subnormal", -3, 0])), draw(weight)),
         draw(st.booleans()),
@@ -95,13 +125,24 @@ def made(case, dtype):
     d_in, d_out = case.sides
     if case.pose == "matrix":
         d_in = d_out = d_in**2
-    common = {"d_in": d_in, "d_out": d_out, "pose": case.pose}
-    common["routing"] = make_routing(case.routing, **case.options)
+    common = {
+        "d_in": d_in,
+        "d_out": d_out,
+        "pose": case.pose,
+        "child_grid": case.grid,
+        "vote_bias": case.vote_bias,
+        "routing": make_routing(case.routing, **case.options),
+    }
     n_in = math.prod(case.grid)
     if case.dense:
-        layer = DenseCapsules(n_in=n_in, n_out=case.n_out, **common)
+        # They fill two components of a vote.
+        fit = d_out >= (4 if case.pose == "matrix" else 2)
+        coordinates = case.coordinates and fit
+        shape = {"n_in": n_in, "n_out": case.n_out, "sharing": case.sharing}
+        layer = DenseCapsules(**shape, coordinates=coordinates, **common)
     else:
-        layer = ConvCapsules(child_grid=case.grid, types=case.n_out, kernel=case.kernel, **common)
+        strides = {"kernel": case.kernel, "stride": case.stride}
+        layer = ConvCapsules(types=case.n_out, **strides, **common)
     of_poses, of_activations, of_weights = case.sizes
     noise = torch.randn_like(layer.weight, dtype=torch.float64)
     with torch.no_grad():
