@@ -123,7 +123,8 @@ class ConvNetCR(nn.Module):
     def forward(
         self, image: Tensor, target: Tensor | None = None, *, keep: Keep = "none"
     ) -> Output:
-        """`target` [b] tells the decoder which class to draw; without it the likeliest is drawn."""
+        """`target` [b] tells the decoder which class to draw, [b, m] which m of them, one by one;
+        without it the likeliest is drawn."""
         check_keep(keep)
         check_images(image, self.image, next(self.parameters()))
         pose = self.units(image).unflatten(1, (self.n_classes, D_CLASS))  # [b, k, d]
@@ -147,7 +148,8 @@ class ConvNetCRSF(nn.Module):
     def forward(
         self, image: Tensor, target: Tensor | None = None, *, keep: Keep = "none"
     ) -> Output:
-        """`target` [b] tells the decoder which class to draw; without it the longest is drawn."""
+        """`target` [b] tells the decoder which class to draw, [b, m] which m of them, one by one;
+        without it the longest is drawn."""
         check_keep(keep)
         check_images(image, self.image, next(self.parameters()))
         units = self.units(self.primary(image).pose.flatten(1))

@@ -41,7 +41,7 @@ Ambiguities:
    evaluation are right after some hundreds of steps, not before.
 5. rem_deepcaps is the network of [rajasegaran2019], as [renzulli2025] B.1 says. Its public code
    gives the convolutions a bias, squashes each pose where the 3-D routing squashes a map, and holds
-   votes constant in all but the last iteration.
+   votes constant in all but the last iteration: here `detach` does so for the classes alone.
 6. Any image goes through, even one pixel; but where maps are mostly padding lengths vanish, and
    with sides of less than some 17 pixels little is left in cell 4 to learn from.
 """
@@ -117,7 +117,8 @@ class DeepCaps(nn.Module):
     def forward(
         self, image: Tensor, target: Tensor | None = None, *, keep: Keep = "none"
     ) -> Output:
-        """`target` [b] tells the decoder which class to draw; without it the longest is drawn."""
+        """`target` [b] tells the decoder which class to draw, [b, m] which m of them, one by one;
+        without it the longest is drawn."""
         check_images(image, self.image, next(self.parameters()))
         skip, classes = self.layers["cell_4_skip"], self.layers["classes"]
         assert isinstance(skip, Conv3dCapsules)

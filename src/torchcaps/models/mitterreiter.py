@@ -10,7 +10,7 @@ mitterreiter_grid   the grid of 121 architectures in the missing appendix, as op
                     their components. The narrow twin is uniform with as many capsules in a layer as
                     the other has alive: widths="16,15,7,6".
 rem_multilayer      the network of [renzulli2025] B.1: the same layers, priors zero, hinton squash,
-                    no decoder
+                    votes constant in all but the last iteration, no decoder
 
 Departures: none known; the appendix that would tell is not public.
 Ambiguities:
@@ -18,7 +18,8 @@ Ambiguities:
    map, and a linear map where the capsules do not fill its channels.
 2. Iterations: 3.
 3. Initial weights: N(0, `weight_std`²) with 1.0, at which both twins learn. At 0.1, the custom for
-   one routed layer, lengths vanish from layer to layer and the network stays at chance.
+   one routed layer and what public code of [renzulli2025] has, lengths vanish from layer to layer
+   and the network stays at chance.
 4. [renzulli2025] does not say how its multilayer network is routed; it is their DR-CapsNet, deeper.
 """
 
