@@ -19,7 +19,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, DynamicRouting, use_backend
 from torchcaps.ops import dynamic_routing as plain
 from torchcaps.ops import fused, materialise, triton
-from torchcaps.ops.triton import dynamic, runtime
+from torchcaps.ops.triton import runtime, votes
 from torchcaps.types import Capsules, VoteMap
 
 DENSE = ("none", "vector", None)
@@ -29,8 +29,8 @@ WHOLE, TILED = 4096, 256  # all parents in one tile of sixteen lanes; four by fo
 
 
 def tell(monkeypatch, tile=WHOLE, children=2):
-    monkeypatch.setattr(dynamic, "TILE", tile)
-    monkeypatch.setattr(dynamic, "CHILDREN", children)
+    monkeypatch.setattr(votes, "TILE", tile)
+    monkeypatch.setattr(votes, "CHILDREN", children)
 
 
 def launches(call):
@@ -41,7 +41,7 @@ def launches(call):
         found.append(kernel.fn.__name__)
         runtime.launch(kernel, programs, *arguments, **constants)
 
-    with mock.patch.object(dynamic, "launch", side_effect=launch):
+    with mock.patch.object(votes, "launch", side_effect=launch):
         call()
     return found
 

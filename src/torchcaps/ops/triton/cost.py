@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torchcaps.ops.fused.cost import COSTS, Cost, _register
 from torchcaps.ops.triton import dynamic
-from torchcaps.ops.triton.dynamic import CHILDREN, _blocks, _shape, _shared_out
+from torchcaps.ops.triton.votes import CHILDREN, blocks_of, shape_of, shared_out
 
 __all__ = ["COSTS"]
 
@@ -23,8 +23,8 @@ class _Sizes:
     multiply-add for each of their numbers; how often votes are made for one softmax; bytes."""
 
     def __init__(self, pose: Tensor, weight: Tensor, sharing: str, kind: str):
-        shape = _shape(pose, weight, sharing, kind)
-        blocks = _blocks(shape)
+        shape = shape_of(pose, weight, sharing, kind)
+        blocks = blocks_of(shape)
         tiles = -(-shape.parents // blocks.parents)
         lanes = -(-shape.batch // blocks.lanes)
         self.agreement = 2 * shape.batch * shape.children * shape.parents * shape.size
@@ -32,9 +32,9 @@ class _Sizes:
         self.summed = self.products // (shape.children // shape.types)
         self.made = 1 if tiles == 1 else 2
         self.parents = 4 * shape.batch * shape.parents * shape.size
-        self.partial = _shared_out(shape.children, lanes * tiles, CHILDREN)[0] * self.parents
+        self.partial = shared_out(shape.children, lanes * tiles, CHILDREN)[0] * self.parents
         self.found = 0 if tiles == 1 else 12 * shape.batch * shape.children
-        splits = _shared_out(shape.children // shape.types, shape.types, 1)[0]
+        splits = shared_out(shape.children // shape.types, shape.types, 1)[0]
         self.of_weight = 4 * splits * weight.numel() if splits > 1 else 0
         self.of_vote_bias = 4 * splits * shape.types * shape.parents * shape.size
 

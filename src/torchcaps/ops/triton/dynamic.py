@@ -14,7 +14,7 @@ Ambiguities: none.
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,20 +25,15 @@ from torchcaps.ops.fused.tiles import vote_like
 from torchcaps.ops.gradients import listed, once, shapes_listed, wanted
 from torchcaps.ops.routing.dynamic import Detach, check_dynamic
 from torchcaps.ops.squash import EPSILON, Squash
-from torchcaps.ops.triton.runtime import check_available, interpreted, launch
+from torchcaps.ops.triton.mixing import Found, Mixing, Terms
+from torchcaps.ops.triton.runtime import check_available
+from torchcaps.ops.triton.votes import Votes, fits, padded
 from torchcaps.types import Keep, Routed, VoteMap
 
 __all__ = ["dynamic_routing"]
 
-# Numbers of parents that a program has at once, and of weights; a product has sixteen of every axis
-# at least.
-TILE, WEIGHTS, LEAST = 4096, 8192, 16
-# So many programs keep a large GPU busy; with fewer children each would only load its parents.
-PROGRAMS, CHILDREN = 512, 4
 # Numbers of parents that a program squashes, and of partial sums that it adds at once.
 SQUASHED, TOGETHER = 128, 16
-# Warps of a program. With fewer, differentiation does not fit into registers.
-WARPS = 8
 
 
 def dynamic_routing(
@@ -93,19 +88,11 @@ def dynamic_routing(
 
 
 def _takes(vote_map: VoteMap, votes: Tensor, bias: Tensor | None, prior: Tensor | None) -> bool:
-    *_, columns, inner = vote_map.weight.shape
     return (
-        votes.device.type != "meta"
-        and votes.dtype in (torch.float32, torch.float16, torch.bfloat16)
+        fits(vote_map, votes)
         and vote_map.window is None
-        and _padded(columns) * _padded(inner) <= WEIGHTS
         and all(x is None or math.prod(x.shape[:-2]) == 1 for x in (bias, prior))
     )
-
-
-def _padded(size: int) -> int:
-    """To a power of two."""
-    return 1 << max(0, size - 1).bit_length()
 
 
 def _multiplied(pose: Tensor) -> torch.dtype:
@@ -116,194 +103,21 @@ def _multiplied(pose: Tensor) -> torch.dtype:
     return pose.dtype
 
 
-class _Shape(NamedTuple):
-    """The sizes of a call; a matrix pose has some rows, all of which meet the same weights."""
-
-    batch: int
-    children: int
-    parents: int
-    types: int
-    rows: int
-    columns: int
-    inner: int
-
-    @property
-    def size(self) -> int:
-        return self.rows * self.columns
-
-
-def _shape(pose: Tensor, weight: Tensor, sharing: str, kind: str) -> _Shape:
-    batch, children, d_in = pose.shape
-    types = 1 if sharing == "all" else len(weight)
-    parents, *sizes = weight.shape[-3:]
-    columns, inner = reversed(sizes) if kind == "matrix" else sizes
-    rows = d_in // inner if kind == "matrix" else 1
-    return _Shape(batch, children, parents, types, rows, columns, inner)
-
-
-class _Blocks(NamedTuple):
-    """A tile: samples and parents, and the padded sizes of a pose."""
-
-    lanes: int
-    rows: int
-    parents: int
-    columns: int
-    inner: int
-
-
-def _blocks(shape: _Shape) -> _Blocks:
-    rows, columns = _padded(shape.rows), _padded(shape.columns)
-    inner = max(LEAST, _padded(shape.inner))
-    lanes = max(1, LEAST // rows)
-    least = max(1, LEAST // columns)
-    most = min(TILE // (lanes * rows), WEIGHTS // inner) // columns
-    parents = max(least, min(most, _padded(shape.parents)))
-    return _Blocks(lanes, rows, parents, columns, inner)
-
-
-def _shared_out(children: int, tiles: int, least: int) -> tuple[int, int]:
-    """Into how many splits children are parted where there are so many tiles, and of what size."""
-    splits = max(1, min(-(-PROGRAMS // max(1, tiles)), children // least))
-    size = -(-children // splits)
-    return -(-children // size), size
-
-
-# M, Z and H of the kernels.
-Found = tuple[Tensor | None, ...]
-
-
-class _Terms(NamedTuple):
-    """Of which iterations votes and prior have a gradient."""
-
-    first: int
-    first_mixed: int  # from here on γ reaches the votes
-    first_recorded: int  # from here on couplings have a gradient of their own
-    uniform: float  # the couplings of the first iteration, or none
-    agrees: bool
-    to_logits: bool
-
-
 @dataclass
-class _Kernels:
-    """The kernels with the arguments that all calls for one vote map share."""
+class _Parents:
+    """The kernels that make parents of sums, and back."""
 
-    pose: Tensor
-    weight: Tensor
-    vote_bias: Tensor | None
-    coordinates: Tensor | None
+    votes: Votes
     bias: Tensor | None
-    prior: Tensor | None
-    sharing: str
-    kind: str
-    multiplied: torch.dtype
     odd_bias: bool
-    leaky: bool
     squash: str
 
     def __post_init__(self) -> None:
         # Not before: who has no Triton can import everything else.
-        from triton import language
-
         from torchcaps.ops.triton import dynamic_kernels
 
-        self.kernels, self.language = dynamic_kernels, language
-        self.shape = shape = _shape(self.pose, self.weight, self.sharing, self.kind)
-        self.blocks = _blocks(shape)
-        self.tiles = -(-shape.parents // self.blocks.parents)
-        self.lanes = -(-shape.batch // self.blocks.lanes)
-        self.is_whole = self.tiles == 1
-        self.pose, self.weight = self.pose.contiguous(), self.weight.contiguous()
-        self.vote_bias, self.coordinates, self.bias, self.prior = (
-            None if x is None else x.contiguous()
-            for x in (self.vote_bias, self.coordinates, self.bias, self.prior)
-        )
-
-    def empty(self, *sizes: int) -> Tensor:
-        return torch.empty(sizes, dtype=torch.float32, device=self.pose.device)
-
-    def parents(self, *lead: int) -> Tensor:
-        """[*lead, b, j, d]"""
-        return self.empty(*lead, self.shape.batch, self.shape.parents, self.shape.size)
-
-    def found(self, *lead: int) -> Found:
-        """Places for M, Z and H, [*lead, b, i]; none where every tile has all parents."""
-        if self.is_whole:
-            return None, None, None
-        most, total, mean = self.empty(3, *lead, self.shape.batch, self.shape.children)
-        return most, total, mean
-
-    def total(self) -> Tensor:
-        """Partial sums of Σ_i W_ij u_i; children that share weights are summed first."""
-        types, pose, multiplied = self.shape.types, self.pose, self.multiplied
-        if types < self.shape.children:
-            pose = pose.unflatten(1, (-1, types)).sum(1, dtype=torch.float32)
-            multiplied = torch.float32
-        splits, size = _shared_out(types, self.lanes * self.tiles, CHILDREN)
-        partial = self.parents(splits)
-        self._run(
-            "mix",
-            splits * self.tiles * self.lanes,
-            *(pose, self.weight, *(None,) * 9, partial, None),
-            *self._sizes(children=types),
-            *(size, 0),
-            **self._constants(multiplied),
-            WHOLE=True,
-            UNIFORM=True,
-        )
-        return partial
-
-    def moved(self) -> Tensor | None:
-        """What vote bias and coordinates add to Σ_i û_ij, [j, d]."""
-        moved = None
-        if self.vote_bias is not None:
-            moved = self.shape.children * self.vote_bias
-        if self.coordinates is not None:
-            places = self.coordinates.sum(0).expand(self.shape.parents, -1).contiguous()
-            moved = places if moved is None else moved + places
-        return moved
-
-    def normalise(
-        self,
-        t: int,
-        agreed: Tensor,
-        found: Found,
-        of_sum: Tensor | None = None,
-        of_coupling: Tensor | None = None,
-    ) -> None:
-        """M, Z and with γ also H of an iteration."""
-        if self.is_whole:
-            return
-        splits, size = _shared_out(self.shape.children, self.lanes, 1)
-        self._run(
-            "normalise",
-            splits * self.lanes,
-            *(*self._made_of(), agreed, of_sum, of_coupling, *found),
-            *(*self._sizes(), size, t),
-            **self._constants(),
-        )
-
-    def mix(
-        self,
-        t: int,
-        agreed: Tensor,
-        found: Found,
-        of_sum: Tensor | None = None,
-        of_coupling: Tensor | None = None,
-        coupling: Tensor | None = None,
-    ) -> Tensor:
-        """Partial sums of Σ_i c_ij û_ij; with γ of Σ_i ∂b_ij û_ij."""
-        splits, size = _shared_out(self.shape.children, self.lanes * self.tiles, CHILDREN)
-        partial = self.parents(splits)
-        self._run(
-            "mix",
-            splits * self.tiles * self.lanes,
-            *(*self._made_of(), agreed, of_sum, of_coupling, *found, partial, coupling),
-            *(*self._sizes(), size, t),
-            **self._constants(),
-            WHOLE=self.is_whole,
-            UNIFORM=False,
-        )
-        return partial
+        self.kernels = dynamic_kernels
+        self.bias = None if self.bias is None else self.bias.contiguous()
 
     def finish(
         self,
@@ -316,8 +130,8 @@ class _Kernels:
         first: bool,
     ) -> None:
         """s, v, and A of the next iteration."""
-        self._squash(
-            "finish",
+        self._run(
+            self.kernels.finish,
             *(partial, constant, self.bias, sums, poses, agreed),
             *(len(partial), share),
             TOGETHER=TOGETHER,
@@ -327,7 +141,7 @@ class _Kernels:
     def agree(self, sums: Tensor) -> Tensor:
         """A of every iteration."""
         agreed = torch.empty_like(sums)
-        self._squash("agree", sums, self.bias, agreed, len(sums))
+        self._run(self.kernels.agree, sums, self.bias, agreed, len(sums))
         return agreed
 
     def unsquash(
@@ -340,78 +154,25 @@ class _Kernels:
     ) -> None:
         """γ of an iteration; `later` gains the partial sums."""
         splits = 0 if partial is None else len(partial)
-        self._squash(
-            "unsquash",
+        self._run(
+            self.kernels.unsquash,
             *(of_poses, partial, later, sums, self.bias, of_sum, splits),
             TOGETHER=TOGETHER,
         )
 
-    def differentiate(
-        self,
-        terms: _Terms,
-        agreed: Tensor,
-        of_sums: Tensor,
-        of_couplings: Tensor | None,
-        found: Found,
-        needs: list[bool],
-    ) -> list[Tensor | None]:
-        """Gradients of pose, weight, vote bias, coordinates and prior."""
-        shape = self.shape
-        splits, size = _shared_out(shape.children // shape.types, shape.types, 1)
-        weight = self.weight.shape
-        sizes = (
-            tuple(self.pose.shape),
-            (splits, *weight),
-            (splits * shape.types, shape.parents, shape.size),
-            (shape.children, shape.size),
-        )
-        gradients = [
-            self.empty(*size) if need else None for size, need in zip(sizes, needs, strict=False)
-        ]
-        # Of a term that does not go through couplings nothing is written.
-        of_prior = torch.zeros_like(self.prior) if self.prior is not None and needs[4] else None
-        for tile in range(self.tiles):
-            self._run(
-                "differentiate",
-                splits * shape.types,
-                *(*self._made_of(), agreed, of_sums, of_couplings, *found),
-                *(*gradients, of_prior if terms.to_logits else None),
-                *(*self._sizes(), size, tile * self.blocks.parents),
-                *(terms.first, len(agreed), terms.first_mixed, terms.first_recorded, terms.uniform),
-                **self._constants(),
-                WHOLE=self.is_whole,
-                UNIFORM=terms.uniform != 0,
-                ASKS=terms.first < len(agreed),
-                TO_LOGITS=terms.to_logits,
-                AGREES=terms.agrees,
-                ADDS=tile > 0,
-            )
-        _, of_weight, of_vote_bias, _ = gradients
-        if of_weight is not None:
-            gradients[1] = of_weight.sum(0) if splits > 1 else of_weight.view(weight)
-        if of_vote_bias is not None:
-            gradients[2] = of_vote_bias.sum(0)
-        return [*gradients, of_prior]
-
-    def _made_of(self) -> tuple[Tensor | None, ...]:
-        return self.pose, self.weight, self.vote_bias, self.coordinates, self.prior
-
-    def _sizes(self, children: int | None = None) -> tuple[int, ...]:
-        shape = self.shape
-        return shape.batch, children or shape.children, shape.parents, shape.types
-
-    def _squash(self, name: str, *arguments: Any, **constants: Any) -> None:
-        """A kernel of parents alone: they and their number are told between its tensors and its
+    def _run(self, kernel: Any, *arguments: Any, **constants: Any) -> None:
+        """Their number, of all samples and of one, is told between the tensors of a kernel and its
         numbers."""
         tensors = [x for x in arguments if x is None or isinstance(x, Tensor)]
         numbers = arguments[len(tensors) :]
-        count, size = self.shape.batch * self.shape.parents, _padded(self.shape.size)
+        shape = self.votes.shape
+        count, size = shape.batch * shape.parents, padded(shape.size)
         rows = max(1, SQUASHED // size)
-        self._run(
-            name,
+        self.votes.run(
+            kernel,
             -(-count // rows),
-            *(*tensors, count, self.shape.parents, *numbers),
-            SIZE=self.shape.size,
+            *(*tensors, count, shape.parents, *numbers),
+            SIZE=shape.size,
             DP=size,
             ROWS=rows,
             EPSILON=EPSILON,
@@ -419,37 +180,6 @@ class _Kernels:
             ODD=self.odd_bias,
             **constants,
         )
-
-    def _run(self, name: str, programs: int, *arguments: Any, **constants: Any) -> None:
-        launch(getattr(self.kernels, name), programs, self.pose, *arguments, **constants)
-
-    def _constants(self, multiplied: torch.dtype | None = None) -> dict[str, Any]:
-        shape, blocks, language = self.shape, self.blocks, self.language
-        by_column, by_inner = (1, shape.columns) if self.kind == "matrix" else (shape.inner, 1)
-        rounded = {
-            torch.float32: language.float32,
-            torch.float16: language.float16,
-            torch.bfloat16: language.bfloat16,
-        }[multiplied or self.multiplied]
-        is_exact = torch.get_float32_matmul_precision() == "highest"
-        return {
-            "ROWS": shape.rows,
-            "COLUMNS": shape.columns,
-            "INNER": shape.inner,
-            "BB": blocks.lanes,
-            "RP": blocks.rows,
-            "BJ": blocks.parents,
-            "CP": blocks.columns,
-            "KP": blocks.inner,
-            "BY_COLUMN": by_column,
-            "BY_INNER": by_inner,
-            "ROUND": rounded,
-            # The interpreter would multiply the bits of bfloat16 as if they were whole numbers.
-            "DOT": language.float32 if interpreted() else rounded,
-            "PRECISION": "ieee" if is_exact else "tf32",
-            "LEAKY": self.leaky,
-            "num_warps": WARPS,
-        }
 
 
 def _forward_kernel(
@@ -473,25 +203,23 @@ def _forward_kernel(
     sums, poses, couplings = _outputs(pose, weight, kind, iterations, keep)
     if not len(pose):
         return sums, poses, couplings
-    kernels = _Kernels(
-        *(pose, weight, vote_bias, coordinates, bias, prior, sharing, kind, multiplied),
-        *(odd_bias, leaky, squash),
-    )
-    agreed, found = torch.zeros_like(sums[0]), kernels.found()
-    share = 1 / (kernels.shape.parents + leaky)
+    votes = Votes(pose, weight, vote_bias, coordinates, sharing, kind, multiplied=multiplied)
+    mixing, makes = Mixing(votes, prior, leaky), _Parents(votes, bias, odd_bias, squash)
+    agreed, found = torch.zeros_like(sums[0]), mixing.found()
+    share = 1 / (votes.shape.parents + leaky)
     for t in range(iterations):
         coupling = _recorded(couplings, t - iterations)
         is_uniform = t == 0 and prior is None
         if is_uniform:
-            partial = kernels.total()
+            partial = mixing.total()
             if coupling is not None:
                 coupling.fill_(share)
         else:
-            kernels.normalise(t, agreed, found)
-            partial = kernels.mix(t, agreed, found, coupling=coupling)
-        kernels.finish(
+            mixing.normalise(t, agreed, found)
+            partial = mixing.mix(t, agreed, found, coupling=coupling)
+        makes.finish(
             partial,
-            kernels.moved() if is_uniform else None,
+            mixing.moved() if is_uniform else None,
             sums[t],
             _recorded(poses, t - iterations),
             agreed,
@@ -546,10 +274,13 @@ def _backward_kernel(
             for x, need in zip(inputs, needs, strict=True)
         ]
     else:
-        kernels = _Kernels(*inputs, sharing, kind, multiplied, odd_bias, leaky, squash)
+        votes = Votes(pose, weight, vote_bias, coordinates, sharing, kind, multiplied=multiplied)
+        mixing, makes = Mixing(votes, prior, leaky), _Parents(votes, bias, odd_bias, squash)
         of_poses = None if of_poses is None else of_poses.contiguous()
         of_couplings = None if of_couplings is None else of_couplings.contiguous()
-        gradients = _gradients(kernels, detach, needs, sums.contiguous(), of_poses, of_couplings)
+        gradients = _gradients(
+            mixing, makes, detach, needs, sums.contiguous(), of_poses, of_couplings
+        )
     found = (
         None if mine is None or x is None else mine.to(x.dtype).contiguous()
         for mine, x in zip(gradients, inputs, strict=True)
@@ -558,14 +289,15 @@ def _backward_kernel(
 
 
 def _gradients(
-    kernels: _Kernels,
+    mixing: Mixing,
+    makes: _Parents,
     detach: str,
     needs: list[bool],
     sums: Tensor,
     of_poses: Tensor | None,
     of_couplings: Tensor | None,
 ) -> list[Tensor | None]:
-    count, prior = len(sums), kernels.prior
+    count, prior = len(sums), mixing.prior
     to_votes, to_bias, to_prior = any(needs[:4]), needs[4], needs[5]
     # Under "votes" earlier iterations have a gradient for what is no vote.
     goes_back = {"none": to_votes or to_bias or to_prior, "votes": to_bias or to_prior}
@@ -574,8 +306,8 @@ def _gradients(
     only_last = detach == "votes"
     # The first iteration that the votes or the prior have a gradient of.
     least = count - 1 if only_last and not to_prior else 0
-    agreed, of_sums, later = kernels.agree(sums), torch.zeros_like(sums), torch.zeros_like(sums[0])
-    found = kernels.found(count)
+    agreed, of_sums, later = makes.agree(sums), torch.zeros_like(sums), torch.zeros_like(sums[0])
+    found = mixing.found(count)
     partial, has_later, uniform, first = None, False, 0.0, count
     for t in reversed(range(count)):
         of_v, of_c = _recorded(of_poses, t - count), _recorded(of_couplings, t - count)
@@ -584,35 +316,34 @@ def _gradients(
         if not has_sum and (of_c is None or is_uniform):
             break
         if has_sum:
-            kernels.unsquash(of_v, partial, later, sums[t], of_sums[t])
+            makes.unsquash(of_v, partial, later, sums[t], of_sums[t])
         if is_uniform:
-            uniform = (
-                0.0 if only_last and count > 1 else 1 / (kernels.shape.parents + kernels.leaky)
-            )
+            parents = mixing.votes.shape.parents + mixing.leaky
+            uniform = 0.0 if only_last and count > 1 else 1 / parents
             break
         first = max(t, least)
         is_back = t > 0 and goes_back.get(detach, False)
         here: Found = tuple(None if x is None else x[t] for x in found)
         if is_back or t >= least:
             of_sum = of_sums[t] if is_back or to_logits else None
-            kernels.normalise(t, agreed[t], here, of_sum, of_c)
+            mixing.normalise(t, agreed[t], here, of_sum, of_c)
         if is_back:
-            partial, has_later = kernels.mix(t, agreed[t], here, of_sums[t], of_c), True
+            partial, has_later = mixing.mix(t, agreed[t], here, of_sums[t], of_c), True
     gradients: list[Tensor | None] = [None] * 5
     if to_votes or (to_prior and to_logits):
         recorded = count if of_couplings is None else count - len(of_couplings)
         mixed = count - 1 if only_last else 0
-        terms = _Terms(first, mixed, recorded, uniform, agrees, to_logits)
+        terms = Terms(first, mixed, recorded, 1, uniform, agrees, to_logits)
         wanted = [*needs[:4], to_prior]
-        gradients = kernels.differentiate(terms, agreed, of_sums, of_couplings, found, wanted)
+        gradients = mixing.differentiate(terms, agreed, of_sums, of_couplings, found, wanted)
     elif prior is not None and to_prior:
         gradients[4] = torch.zeros_like(prior)
     *of_votes, of_prior = gradients
     of_bias = None
-    if kernels.bias is not None and to_bias:
+    if makes.bias is not None and to_bias:
         sides = of_sums
-        if kernels.odd_bias:
-            sides = of_sums * (sums * kernels.bias).sum(-1, keepdim=True).sign()
+        if makes.odd_bias:
+            sides = of_sums * (sums * makes.bias).sum(-1, keepdim=True).sign()
         of_bias = sides.sum((0, 1))
     return [*of_votes, of_bias, of_prior]
 
