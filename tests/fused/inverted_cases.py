@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from torchcaps.ops import fused, materialise, native
+from torchcaps.ops import fused, materialise, native, triton
 from torchcaps.ops import inverted_routing as plain_routing
 from torchcaps.types import Capsules, VoteMap, Window
 
@@ -78,7 +78,9 @@ def routed_by(kind, leaves, how, options, keep="steps"):
     given = parameters_of(leaves) | options | {"keep": keep}
     if kind == "plain":
         return plain_routing(materialise(vote_map), **given)
-    return {"fused": fused, "native": native}[kind].inverted_routing(vote_map, **given)
+    return {"fused": fused, "native": native, "triton": triton}[kind].inverted_routing(
+        vote_map, **given
+    )
 
 
 def results_of(kind, leaves, how, options):

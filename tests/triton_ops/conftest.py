@@ -2,6 +2,7 @@
 
 import importlib.util
 import inspect
+from unittest import mock
 
 import numpy
 import pytest
@@ -49,3 +50,22 @@ def patch_once(monkeypatch):
         return scopes[spoken]
 
     monkeypatch.setattr(interpreter, "_patch_lang", patched)
+
+
+@pytest.fixture
+def launches():
+    """The names of the kernels that a call starts."""
+    from torchcaps.ops.triton import runtime, votes
+
+    def names_of(call):
+        found = []
+
+        def launch(kernel, programs, *arguments, **constants):
+            found.append(kernel.fn.__name__)
+            runtime.launch(kernel, programs, *arguments, **constants)
+
+        with mock.patch.object(votes, "launch", side_effect=launch):
+            call()
+        return found
+
+    return names_of

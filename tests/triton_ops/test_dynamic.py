@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from unittest import mock
 
 import pytest
 import torch
@@ -19,7 +18,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, DynamicRouting, use_backend
 from torchcaps.ops import dynamic_routing as plain
 from torchcaps.ops import fused, materialise, triton
-from torchcaps.ops.triton import runtime, votes
+from torchcaps.ops.triton import votes
 from torchcaps.types import Capsules, VoteMap
 
 DENSE = ("none", "vector", None)
@@ -31,19 +30,6 @@ WHOLE, TILED = 4096, 256  # all parents in one tile of sixteen lanes; four by fo
 def tell(monkeypatch, tile=WHOLE, children=2):
     monkeypatch.setattr(votes, "TILE", tile)
     monkeypatch.setattr(votes, "CHILDREN", children)
-
-
-def launches(call):
-    """The names of the kernels that `call` starts."""
-    found = []
-
-    def launch(kernel, programs, *arguments, **constants):
-        found.append(kernel.fn.__name__)
-        runtime.launch(kernel, programs, *arguments, **constants)
-
-    with mock.patch.object(votes, "launch", side_effect=launch):
-        call()
-    return found
 
 
 def made(*, batch, n_in, n_out, d_in, d_out):
@@ -300,7 +286,7 @@ def test_a_prior_of_minus_infinity_closes_a_way(tile, monkeypatch):
     torch.testing.assert_close(coupling.sum(-1), torch.ones(2, 6))
 
 
-def test_many_parents_are_gone_over_twice(monkeypatch):
+def test_many_parents_are_gone_over_twice(launches, monkeypatch):
     found = small(DENSE)
 
     def route():
@@ -311,7 +297,7 @@ def test_many_parents_are_gone_over_twice(monkeypatch):
     assert launches(route) == ["mix", "finish", "normalise", "mix", "finish"]
 
 
-def test_what_a_kernel_lacks_goes_the_fused_way():
+def test_what_a_kernel_lacks_goes_the_fused_way(launches):
     dense = small(DENSE, parameters=ALL)
     window = ("none", "vector", WINDOW)
     huge = made(batch=1, n_in=1, n_out=1, d_in=128, d_out=128)
@@ -336,7 +322,7 @@ def test_what_a_kernel_lacks_goes_the_fused_way():
     assert torch.equal(*results)
 
 
-def test_layers_choose_it():
+def test_layers_choose_it(launches):
     layer = DenseCapsules(n_in=4, d_in=4, n_out=3, d_out=4, routing=DynamicRouting(iterations=1))
     children = Capsules(torch.randn(2, 4, 4))
     use_backend(layer, "triton")
@@ -412,7 +398,7 @@ def route(pose, weight, bias):
     return routed.parents.pose, routed.steps[0].coupling
 
 
-def test_compiles_as_one_graph_for_any_batch():
+def test_compiles_as_one_graph_for_any_batch(launches):
     compiled = torch.compile(route, fullgraph=True, backend="aot_eager")
     for batch in (2, 3):
         mine = [

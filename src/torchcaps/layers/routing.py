@@ -424,15 +424,17 @@ class InvertedRouting(Routing):
 
     def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
         options = self._options(None)
-        route = fused.inverted_routing if self._tiled else native.inverted_routing
-        return route(vote_map, iterations=self.iterations, start=self.start, keep=keep, **options)
+        options |= {"iterations": self.iterations, "start": self.start}
+        routed: Routed = _forms(self.backend).inverted_routing(vote_map, keep=keep, **options)
+        return routed
 
     def fused_step(
         self, vote_map: VoteMap, parents: Capsules | None, *, keep: Keep = "none"
     ) -> Step:
         now = self.start if parents is None else parents.pose
-        step = fused.inverted_step if self._tiled else native.inverted_step
-        return step(vote_map, now, keep=keep, **self._options(None))
+        options = self._options(None)
+        step: Step = _forms(self.backend).inverted_step(vote_map, now, keep=keep, **options)
+        return step
 
     def _options(self, activation: Tensor | None) -> dict[str, Any]:
         options: dict[str, Any] = {"scale": self.scale}

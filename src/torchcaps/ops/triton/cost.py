@@ -4,15 +4,17 @@ plain op.
 
 The workspace is what kernels hand to each other: parents of every iteration, their partial sums,
 and where a tile does not have all parents, three numbers of every child and sample; of gradients,
-the partial sums of weights that several programs share, and those of a vote bias.
+the partial sums of weights that several programs share, those of a vote bias, and of poses one for
+every window that sees them.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
 
 from torchcaps.ops.fused.cost import COSTS, Cost, _register
-from torchcaps.ops.triton import dynamic
+from torchcaps.ops.triton import dynamic, inverted
 from torchcaps.ops.triton.votes import CHILDREN, blocks_of, shape_of, shared_out
 
 __all__ = ["COSTS"]
@@ -22,14 +24,17 @@ class _Sizes:
     """FLOPs of all votes, of the same after the children that share weights are summed, and of one
     multiply-add for each of their numbers; how often votes are made for one softmax; bytes."""
 
-    def __init__(self, pose: Tensor, weight: Tensor, sharing: str, kind: str):
-        shape = shape_of(pose, weight, sharing, kind)
+    def __init__(
+        self, pose: Tensor, weight: Tensor, sharing: str, kind: str, window: Sequence[int] = ()
+    ):
+        shape = shape_of(pose, weight, sharing, kind, window)
         blocks = blocks_of(shape)
         tiles = -(-shape.parents // blocks.parents)
         lanes = -(-shape.batch // blocks.lanes)
         self.agreement = 2 * shape.batch * shape.children * shape.parents * shape.size
         self.products = self.agreement * shape.inner
-        self.summed = self.products // (shape.children // shape.types)
+        alike = 1 if window else shape.children // shape.types
+        self.summed = self.products // alike
         self.made = 1 if tiles == 1 else 2
         self.parents = 4 * shape.batch * shape.parents * shape.size
         self.partial = shared_out(shape.children, lanes * tiles, CHILDREN)[0] * self.parents
@@ -37,6 +42,7 @@ class _Sizes:
         splits = shared_out(shape.children // shape.types, shape.types, 1)[0]
         self.of_weight = 4 * splits * weight.numel() if splits > 1 else 0
         self.of_vote_bias = 4 * splits * shape.types * shape.parents * shape.size
+        self.of_slots = 4 * shape.batch * shape.children * pose.shape[-1] if window else 0
 
 
 def _forward(pose: Tensor, weight: Tensor, *arguments: Any) -> Cost:
@@ -73,7 +79,41 @@ def _backward(
     return Cost(flops, held)
 
 
-for _operator, _cost in ((dynamic._forward, _forward), (dynamic._backward, _backward)):
+def _sums(parents: Tensor | None, pose: Tensor, weight: Tensor, *arguments: Any) -> Cost:
+    _, _, *made_of, _, _ = arguments
+    sizes = _Sizes(pose, weight, *made_of)
+    if parents is None:
+        return Cost(sizes.summed, sizes.partial)
+    flops = sizes.made * sizes.products + (1 + sizes.made) * sizes.agreement
+    return Cost(flops, sizes.parents + sizes.partial + sizes.found)
+
+
+def _sums_backward(
+    of_sums: Tensor | None,
+    of_couplings: Tensor | None,
+    parents: Tensor | None,
+    pose: Tensor,
+    weight: Tensor,
+    *arguments: Any,
+) -> Cost:
+    _, _, *made_of, _, needs = arguments
+    sizes = _Sizes(pose, weight, *made_of)
+    flops, held = (needs[1] + needs[2]) * sizes.products, 0
+    if parents is not None:
+        flops += (sizes.made - 1) * (sizes.products + 2 * sizes.agreement)
+        flops += needs[0] * (sizes.products + 3 * sizes.agreement)
+        flops += any(needs[1:]) * (sizes.products + 4 * sizes.agreement)
+        held = sizes.parents + needs[0] * sizes.partial + sizes.found
+    held += sizes.of_slots * needs[1] + sizes.of_weight * needs[2] + sizes.of_vote_bias * needs[3]
+    return Cost(flops, held)
+
+
+for _operator, _cost in (
+    (dynamic._forward, _forward),
+    (dynamic._backward, _backward),
+    (inverted._sums, _sums),
+    (inverted._backward, _sums_backward),
+):
     _packet = _operator._opoverload.overloadpacket
     COSTS[_packet] = _cost
     _register(_packet, _cost)

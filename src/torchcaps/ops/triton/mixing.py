@@ -155,7 +155,7 @@ class Mixing:
         splits, size = votes.by_child()
         gradients = votes.gradients(needs[:4])
         # Of a term that does not go through couplings nothing is written.
-        of_prior = torch.zeros_like(self.prior) if self.prior is not None and needs[4] else None
+        of_prior = None if self.prior is None or not needs[4] else torch.zeros_like(self.prior)
         numbers: tuple[Any, ...] = (terms.first, len(agreed), *terms[1:5])
         for tile in range(votes.tiles):
             votes.run(
