@@ -5,7 +5,7 @@ import math
 import torch
 
 from torchcaps.ops import em_routing as plain_routing
-from torchcaps.ops import fused, materialise, native
+from torchcaps.ops import fused, materialise, native, triton
 from torchcaps.types import Capsules, VoteMap, Window
 
 # Overlapping windows, a column unseen; rows unseen; one that is the whole grid; one position each.
@@ -66,10 +66,12 @@ def routed_by(kind, leaves, how, options, keep="steps"):
     )
     given = {name: leaves[name] for name in ("beta_a", "beta_u")} | options | {"keep": keep}
     if given.get("compete") == "all" and window is not None:
-        given["child_id"] = window.child_id()
+        given["child_id"] = window.child_id(leaves["pose"].device)
     given.setdefault("lambda_", LAMBDA.get(given.get("variant", "paper")))
     if kind != "plain":
-        return {"fused": fused, "native": native}[kind].em_routing(vote_map, **given)
+        return {"fused": fused, "native": native, "triton": triton}[kind].em_routing(
+            vote_map, **given
+        )
     seen = leaves["activation"]
     seen = seen if window is None else window.of(seen.unsqueeze(-1)).squeeze(-1)
     return plain_routing(materialise(vote_map), seen, **given)

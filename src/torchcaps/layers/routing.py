@@ -111,12 +111,6 @@ class Routing(nn.Module, ABC):
         raise self._no_fused_form()
 
     @final
-    @property
-    def _tiled(self) -> bool:
-        """Whether PyTorch routes where the backend has no kernel."""
-        return self.backend in ("fused", "triton")
-
-    @final
     def fuses(self, vote_map: VoteMap) -> bool:
         """Whether these votes are better not stored."""
         told = self.backend in ("fused", "native", "triton")
@@ -327,8 +321,7 @@ class EMRouting(Routing):
 
     def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
         options = self._options(vote_map.children.pose)
-        route = fused.em_routing if self._tiled else native.em_routing
-        return self._finished(route(vote_map, keep=keep, **options))
+        return self._finished(_forms(self.backend).em_routing(vote_map, keep=keep, **options))
 
     def _options(self, like: Tensor) -> dict[str, Any]:
         child_id = None

@@ -6,7 +6,8 @@ PyTorch does.
 
 from torchcaps.ops.triton import cost  # noqa: F401, it registers what the operators cost
 from torchcaps.ops.triton.dynamic import dynamic_routing
+from torchcaps.ops.triton.em import em_routing
 from torchcaps.ops.triton.inverted import inverted_routing, inverted_step
 from torchcaps.ops.triton.runtime import available
 
-__all__ = ["available", "dynamic_routing", "inverted_routing", "inverted_step"]
+__all__ = ["available", "dynamic_routing", "em_routing", "inverted_routing", "inverted_step"]

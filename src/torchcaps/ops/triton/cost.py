@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from torchcaps.ops.fused.cost import COSTS, Cost, _register
-from torchcaps.ops.triton import dynamic, inverted
+from torchcaps.ops.triton import dynamic, em, inverted
 from torchcaps.ops.triton.votes import CHILDREN, blocks_of, shape_of, shared_out
 
 __all__ = ["COSTS"]
@@ -108,11 +108,43 @@ def _sums_backward(
     return Cost(flops, held)
 
 
+def _moments(share: Tensor, *arguments: Any) -> Cost:
+    pose, weight, _, *made_of = arguments
+    sizes = _Sizes(pose, weight, *made_of)
+    return Cost(2 * sizes.products, 2 * sizes.partial + sizes.parents)
+
+
+def _moments_backward(*arguments: Any) -> Cost:
+    pose, weight, _, *made_of, needs = arguments[5:]
+    sizes = _Sizes(pose, weight, *made_of)
+    held = 2 * sizes.parents + sizes.of_slots * needs[1] + sizes.of_weight * needs[2]
+    return Cost((1 + needs[1] + needs[2]) * sizes.products, held)
+
+
+def _distances(mean: Tensor, variance: Tensor, *arguments: Any) -> Cost:
+    pose, weight, _, *made_of = arguments
+    sizes = _Sizes(pose, weight, *made_of)
+    return Cost(sizes.products, sizes.parents)
+
+
+def _distances_backward(*arguments: Any) -> Cost:
+    pose, weight, _, *made_of, needs = arguments[3:]
+    sizes = _Sizes(pose, weight, *made_of)
+    held = 2 * (sizes.partial + sizes.parents)
+    held += sizes.of_slots * needs[2] + sizes.of_weight * needs[3]
+    again = any(needs[2:])
+    return Cost((1 + again + needs[2] + needs[3]) * sizes.products, held)
+
+
 for _operator, _cost in (
     (dynamic._forward, _forward),
     (dynamic._backward, _backward),
     (inverted._sums, _sums),
     (inverted._backward, _sums_backward),
+    (em._moments, _moments),
+    (em._moments_backward, _moments_backward),
+    (em._distances, _distances),
+    (em._distances_backward, _distances_backward),
 ):
     _packet = _operator._opoverload.overloadpacket
     COSTS[_packet] = _cost

@@ -20,6 +20,9 @@ import triton.language as tl
 
 from torchcaps.ops.triton.vote_kernels import (
     _columns,
+    _give_coordinates,
+    _give_poses,
+    _give_weights,
     _operand,
     _per_pair,
     _poses,
@@ -355,7 +358,6 @@ def differentiate(
     j, c, in_columns = _columns(first_j, parents, COLUMNS, BJ, CP)
     columns = j * SIZE + c
     pair_j = first_j + tl.arange(0, BJ)
-    k = tl.arange(0, KP)
     weights = _weights(
         weight, kind, j, c, in_columns, parents, COLUMNS, INNER, KP, BY_COLUMN, BY_INNER, ROUND, DOT
     )
@@ -416,15 +418,10 @@ def differentiate(
                 of_votes += uniform * tl.load(of_sum + place, mask=inside, other=0.0)
             rounded = _operand(of_votes, ROUND, DOT)
             if of_pose is not None:
-                at = (b * children + i) * (ROWS * INNER) + r * INNER
-                to_pose = of_pose + at[:, None] + k[None, :]
-                component = in_rows[:, None] & (k < INNER)[None, :]
-                # In this order: the other way round half of it would not fit into registers.
-                gradient = tl.dot(weights, tl.trans(rounded), input_precision=PRECISION)
-                gradient = tl.trans(gradient)
-                if ADDS:
-                    gradient += tl.load(to_pose, mask=component, other=0.0)
-                tl.store(to_pose, gradient, mask=component)
+                _give_poses(
+                    of_pose, rounded, weights, i, b, r, in_rows, children, ROWS, INNER, KP,
+                    PRECISION, ADDS,
+                )  # fmt: skip
             if of_weight is not None:
                 to_weight += tl.dot(tl.trans(seen), rounded, input_precision=PRECISION)
             if of_vote_bias is not None:
@@ -432,20 +429,14 @@ def differentiate(
             if of_coordinates is not None:
                 to_place += tl.sum(tl.sum(tl.reshape(of_votes, (BB, RP, BJ, CP)), 2), 0)
         if of_coordinates is not None:
-            row = tl.arange(0, RP)[:, None]
-            column = tl.arange(0, CP)[None, :]
-            spot = of_coordinates + _wide(i) * SIZE + row * COLUMNS + column
-            known = (row < ROWS) & (column < COLUMNS)
-            if ADDS:
-                to_place += tl.load(spot, mask=known, other=0.0)
-            tl.store(spot, to_place, mask=known)
+            _give_coordinates(of_coordinates, to_place, i, ROWS, COLUMNS, RP, CP, ADDS)
         if of_prior is not None:
             tl.store(of_prior + _wide(i) * parents + pair_j, to_prior, mask=pair_j < parents)
     if of_weight is not None:
-        at = (_wide(split) * types + kind) * parents * (COLUMNS * INNER)
-        spot = (j * (COLUMNS * INNER) + c * BY_COLUMN)[None, :] + (k * BY_INNER)[:, None]
-        known = in_columns[None, :] & (k < INNER)[:, None]
-        tl.store(of_weight + at + spot, to_weight, mask=known)
+        _give_weights(
+            of_weight, to_weight, split * types + kind, j, c, in_columns, parents, COLUMNS, INNER,
+            KP, BY_COLUMN, BY_INNER,
+        )  # fmt: skip
     if of_vote_bias is not None:
         row = tl.arange(0, RP)
         at = _wide(tl.program_id(0)) * parents * SIZE

@@ -130,3 +130,74 @@ def _votes(
         at = _wide(i) * (ROWS * COLUMNS)
         votes += tl.load(coordinates + at + place, mask=moved, other=0.0)
     return votes
+
+
+@triton.jit
+def _give_poses(
+    of_pose,
+    of_votes,
+    weights,
+    i,
+    b,
+    r,
+    there,
+    children,
+    ROWS: tl.constexpr,
+    INNER: tl.constexpr,
+    KP: tl.constexpr,
+    PRECISION: tl.constexpr,
+    ADDS: tl.constexpr,
+):
+    """Gradients of the poses of child i, through the parents of a tile."""
+    k = tl.arange(0, KP)
+    at = (b * children + i) * (ROWS * INNER) + r * INNER
+    place = of_pose + at[:, None] + k[None, :]
+    there = there[:, None] & (k < INNER)[None, :]
+    # In this order: the other way round half of it would not fit into registers.
+    gradient = tl.trans(tl.dot(weights, tl.trans(of_votes), input_precision=PRECISION))
+    if ADDS:
+        gradient += tl.load(place, mask=there, other=0.0)
+    tl.store(place, gradient, mask=there)
+
+
+@triton.jit
+def _give_weights(
+    of_weight,
+    gradient,
+    kind,
+    j,
+    c,
+    there,
+    parents,
+    COLUMNS: tl.constexpr,
+    INNER: tl.constexpr,
+    KP: tl.constexpr,
+    BY_COLUMN: tl.constexpr,
+    BY_INNER: tl.constexpr,
+):
+    """Gradients [k, n] of the weights of one kind, in one split."""
+    k = tl.arange(0, KP)
+    at = _wide(kind) * parents * (COLUMNS * INNER)
+    place = (j * (COLUMNS * INNER) + c * BY_COLUMN)[None, :] + (k * BY_INNER)[:, None]
+    tl.store(of_weight + at + place, gradient, mask=there[None, :] & (k < INNER)[:, None])
+
+
+@triton.jit
+def _give_coordinates(
+    of_coordinates,
+    gradient,
+    i,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    RP: tl.constexpr,
+    CP: tl.constexpr,
+    ADDS: tl.constexpr,
+):
+    """Gradients [r, c] of the coordinates of child i, through the parents of a tile."""
+    row = tl.arange(0, RP)[:, None]
+    column = tl.arange(0, CP)[None, :]
+    place = of_coordinates + _wide(i) * (ROWS * COLUMNS) + row * COLUMNS + column
+    there = (row < ROWS) & (column < COLUMNS)
+    if ADDS:
+        gradient += tl.load(place, mask=there, other=0.0)
+    tl.store(place, gradient, mask=there)

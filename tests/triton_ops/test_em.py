@@ -1,0 +1,368 @@
+"""EM routing by Triton is the plain one of the materialised votes: values, gradients, errors.
+
+The interpreter takes a millisecond for a line of a kernel: sizes are tiny, and constants are
+changed so that they still make several tiles and splits.
+"""
+
+import re
+
+import pytest
+import torch
+
+from fused.em_cases import (
+    ODD,
+    VARIANTS,
+    WINDOWS,
+    leaves_of,
+    noise_like,
+    numbers_of,
+    results_of,
+    routed_by,
+)
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import ConvCapsules, EMRouting, use_backend
+from torchcaps.ops.triton import em, votes
+from torchcaps.types import Capsules, Window
+
+WHOLE, TILED = 4096, 256  # all parents in one tile; a few of them
+SMALL = Window((3, 3, 2), (2, 2), (1, 1))
+# Relative to the size of a tensor. The costs are few, and so are the errors that even out in one.
+BARS = {"values": 2e-6, "gradients": 2e-5, "beta_a": 1e-4, "beta_u": 1e-4}
+slow = pytest.mark.slow
+
+
+def tell(monkeypatch, tile=WHOLE):
+    monkeypatch.setattr(votes, "TILE", tile)
+    monkeypatch.setattr(votes, "CHILDREN", 2)
+
+
+def narrow(*arguments, **options):
+    return {name: x.float() for name, x in leaves_of(*arguments, **options).items()}
+
+
+def parts(results):
+    """Every tensor by its name, with the bar for it."""
+    values, gradients = results
+    found = {f"value {n}": (x, BARS["values"]) for n, x in enumerate(values)}
+    return found | {name: (x, BARS.get(name, BARS["gradients"])) for name, x in gradients.items()}
+
+
+def assert_law(leaves, how, device, **options):
+    """Within the bars of float64; where single precision does not reach them, about as far from it
+    as the plain op is."""
+    exact = parts(results_of("plain", {x: y.double() for x, y in leaves.items()}, how, options))
+    plain = parts(results_of("plain", leaves, how, options))
+    here = {name: x.to(device) for name, x in leaves.items()}
+    mine = parts(results_of("triton", here, how, options))
+    # What hardly depends on anything has gradients of rounding errors.
+    floor = 1e-6 * max(float(x.norm()) for x, _ in exact.values())
+    for name, (x, bar) in exact.items():
+        found = mine[name][0]
+        assert (found.shape, found.dtype) == (x.shape, torch.float32), name
+        scale = max(float(x.norm()), floor, 1e-30)
+        error, theirs = (float((y[name][0].cpu() - x).norm()) / scale for y in (mine, plain))
+        assert error <= max(bar, 4 * theirs), (name, error, theirs)
+
+
+def competing(window):
+    return ["window"] if window is None else ["window", "all"]
+
+
+@pytest.mark.parametrize(
+    ("variant", "compete", "how", "tile"),
+    [
+        ("paper", "window", {}, TILED),
+        ("gritzman", "window", {"pose": "matrix", "sharing": "type"}, WHOLE),
+        ("official", "window", {"sharing": "all"}, WHOLE),
+        ("paper", "all", {"window": SMALL}, WHOLE),
+        ("gritzman", "window", {"sharing": "all", "window": SMALL}, WHOLE),
+        ("official", "all", {"pose": "matrix", "sharing": "type", "window": SMALL}, TILED),
+    ],
+    ids=str,
+)
+def test_the_law(variant, compete, how, tile, monkeypatch, triton_device):
+    tell(monkeypatch, tile)
+    leaves = narrow("bx", batch=(2,), n_out=9 if tile == TILED else 3, **how)
+    options = {"variant": variant, "compete": compete, "iterations": 2, "variance_floor": 0.05}
+    assert_law(leaves, how, triton_device, **options)
+
+
+KINDS = [(pose, sharing) for pose in ("vector", "matrix") for sharing in ("none", "type", "all")]
+SEEN = [(window, compete) for window in WINDOWS for compete in competing(window)]
+
+
+@slow
+@pytest.mark.parametrize(("names", "tile"), [("", WHOLE), ("bx", TILED)])
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("window", "compete"), SEEN, ids=str)
+@pytest.mark.parametrize(("pose", "sharing"), KINDS[::2])
+def test_the_law_with_everything(
+    pose, sharing, window, compete, variant, names, tile, monkeypatch, triton_device
+):
+    tell(monkeypatch, tile)
+    how = {"pose": pose, "sharing": sharing, "window": window}
+    leaves = narrow(names, batch=(2,), n_out=9 if tile == TILED else 3, **how)
+    options = {"variant": variant, "compete": compete, "variance_floor": 0.05}
+    assert_law(leaves, how, triton_device, **options)
+
+
+SHAPES = [
+    *({"batch": batch} for batch in ((), (1,), (2, 1, 3), (0,), (2, 0), (15,), (16,), (17,))),
+    {"n_in": 1},
+    {"n_out": 1},
+    {"n_in": 1, "n_out": 1, "d_in": 1, "d_out": 1},
+    {"n_in": 5, "n_out": 11, "d_in": 9, "d_out": 2},
+    {"n_in": 3, "n_out": 5, "d_in": 25, "d_out": 17},
+]
+
+
+@pytest.mark.drawn(4)
+@pytest.mark.parametrize(
+    ("shape", "window", "tile"),
+    [
+        ({"batch": (17,), "n_in": 3}, None, WHOLE),
+        ({"batch": (0,)}, SMALL, WHOLE),
+        ({"batch": (2, 1, 2)}, Window((1, 1, 1), (1, 1), (1, 1)), WHOLE),
+        ({"batch": (3, 0)}, None, WHOLE),
+        ({"n_in": 1, "n_out": 1, "d_in": 1, "d_out": 1}, None, WHOLE),
+        ({"n_in": 3, "n_out": 5, "d_in": 25, "d_out": 17}, None, TILED),
+        *(
+            pytest.param(shape, window, tile, marks=slow)
+            for shape in SHAPES
+            for window in (None, SMALL)
+            for tile in (WHOLE, TILED)
+        ),
+    ],
+    ids=str,
+)
+def test_the_law_in_every_shape(shape, window, tile, monkeypatch, triton_device):
+    tell(monkeypatch, tile)
+    how = {"window": window}
+    leaves = narrow("bx", **({"batch": (2,)} | how | shape))
+    assert_law(leaves, how, triton_device, iterations=2, variance_floor=0.05)
+
+
+@pytest.mark.parametrize(
+    "variant", ["paper", *(pytest.param(x, marks=slow) for x in ("gritzman", "official"))]
+)
+def test_errors_are_those_of_the_plain_op(variant):
+    """In the mean over samples, however small variances are."""
+    squares, how, options = {"triton": {}, "plain": {}}, {"pose": "matrix"}, {"variant": variant}
+    for _ in range(4):
+        leaves = narrow("b", n_in=8, d_in=16, pose="matrix")
+        exact = parts(results_of("plain", {x: y.double() for x, y in leaves.items()}, how, options))
+        for kind, sums in squares.items():
+            for name, (x, bar) in parts(results_of(kind, leaves, how, options)).items():
+                worse = (x - exact[name][0]).square().sum() / exact[name][0].square().sum()
+                sums[bar] = sums.get(bar, 0) + float(worse)
+    for bar, square in squares["triton"].items():
+        assert square**0.5 <= 2 * squares["plain"][bar] ** 0.5, bar
+
+
+def test_a_variance_does_not_feel_where_its_mean_was_rounded_to():
+    """What moves all votes alike has no gradient, however far they are from zero."""
+    pose, weight = torch.randn(2, 5, 4) / 100, torch.randn(5, 3, 4, 4)
+    coordinates = torch.full((5, 4), 1000.0, requires_grad=True)
+    share = torch.rand(2, 1, 5, 3).softmax(2)
+    _, variance, _ = em._moments(share, pose, weight, coordinates, "none", "vector", [])
+    (gradient,) = torch.autograd.grad(variance.sum(), coordinates)
+    assert gradient.abs().max() > 1e-3
+    assert gradient.sum(0).abs().max() <= 1e-7
+
+
+@pytest.mark.parametrize("window", [None, pytest.param(SMALL, marks=slow)], ids=str)
+def test_a_gradient_does_not_ask_who_else_wants_one(window):
+    how, options = {"window": window}, {"iterations": 2, "variance_floor": 0.05}
+    leaves = narrow("bx", batch=(2,), n_in=3, **how)
+    _, together = results_of("triton", leaves, how, options)
+    for name in leaves:
+        fixed = {key: x for key, x in leaves.items() if key != name}
+        x = leaves[name].clone().requires_grad_()
+        made = numbers_of(routed_by("triton", fixed | {name: x}, how, options))
+        loss = sum((y * noise_like(y, n)).sum() for n, y in enumerate(made))
+        (alone,) = torch.autograd.grad(loss, x)
+        assert torch.equal(alone, together[name]), name
+
+
+@pytest.mark.parametrize("window", [None, SMALL], ids=["dense", "window"])
+def test_results_repeat_and_keep_changes_no_bit(window):
+    how, options = {"window": window}, {"iterations": 2}
+    leaves = narrow("bx", batch=(2,), **how)
+    found = [routed_by("triton", leaves, how, options, keep) for keep in ("none", "last", "steps")]
+    assert [len(routed.steps) for routed in found] == [0, 1, 2]
+    for routed in found[1:]:
+        assert all(
+            torch.equal(*pair) for pair in zip(routed.parents, found[0].parents, strict=True)
+        )
+    assert torch.equal(found[1].steps[0].coupling, found[2].steps[1].coupling)
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_is_rounded_once(half):
+    how, options = {"pose": "matrix"}, {"iterations": 2, "variance_floor": 0.05}
+    leaves = {name: x.to(half) for name, x in leaves_of("x", batch=(1,), **how).items()}
+    wide = {name: x.float() for name, x in leaves.items()}
+    mine, theirs = (numbers_of(routed_by("triton", x, how, options)) for x in (leaves, wide))
+    for a, b in zip(mine, theirs, strict=True):
+        assert torch.equal(a, b.to(half))
+
+
+def test_votes_are_made_anew_for_every_moment(launches, monkeypatch):
+    leaves, options = narrow(n_in=2, n_out=9), {"iterations": 2, "variance_floor": 0.05}
+    route = lambda: routed_by("triton", leaves, {}, options, "none")  # noqa: E731
+    fit = ["moments", "moments"]
+    assert launches(route) == [*fit, "slopes", *fit]
+    tell(monkeypatch, TILED)
+    assert launches(route) == [*fit, *["slopes"] * 5, *fit]
+
+
+def test_what_a_kernel_lacks_goes_the_fused_way(launches):
+    wide, huge = leaves_of("b"), narrow(batch=(1,), n_in=1, n_out=1, d_in=128, d_out=128)
+    found = []
+    assert not launches(lambda: found.append(routed_by("triton", wide, {}, {}).parents.pose))
+    assert torch.equal(found[0], routed_by("fused", wide, {}, {}).parents.pose)
+    for leaves in (huge, {name: x.to("meta") for name, x in narrow().items()}):
+        assert not launches(lambda leaves=leaves: routed_by("triton", leaves, {}, {}))
+
+
+def test_float64_is_as_exact_as_the_plain_op():
+    how, options = {"pose": "matrix", "window": ODD}, {"variance_floor": 0.05}
+    leaves = leaves_of("bx", **how)
+    mine, plain = (results_of(kind, leaves, how, options) for kind in ("triton", "plain"))
+    torch.testing.assert_close(mine, plain, rtol=1e-10, atol=1e-10)
+
+
+def test_layers_choose_it(launches):
+    options = {"kernel": 2, "pose": "matrix", "routing": EMRouting(iterations=1)}
+    layer = ConvCapsules(child_grid=SMALL.child_grid, d_in=4, types=3, d_out=4, **options)
+    children, found = Capsules(torch.randn(2, 18, 4), torch.rand(2, 18)), []
+    for backend, expected in (("triton", ["moments", "moments"]), ("plain", [])):
+        use_backend(layer, backend)
+        assert launches(lambda: found.append(layer(children).parents.pose)) == expected
+    assert (found[0] - found[1]).abs().max() <= 2e-6 * found[1].abs().max()
+
+
+def test_what_is_not_finite_does_not_become_a_number():
+    for value in (float("nan"), float("inf")):
+        leaves = narrow()
+        leaves["pose"][1, 2, 0] = value
+        pose = routed_by("triton", leaves, {}, {"iterations": 2}).parents.pose
+        assert not pose[1].isfinite().all()
+        assert pose[[0, 2]].isfinite().all()
+
+
+@pytest.mark.parametrize("child", [0, slice(None)], ids=["one", "all"])
+def test_the_law_of_children_that_are_not_there(child, triton_device):
+    leaves = narrow(batch=(2,))
+    leaves["activation"][:, child] = 0.0
+    assert_law(leaves, {}, triton_device, iterations=2, variance_floor=0.05)
+
+
+def test_nothing_is_as_large_as_votes(monkeypatch):
+    leaves = narrow(batch=(5,), window=SMALL)
+    leaves = {name: x.requires_grad_() for name, x in leaves.items()}
+    sizes, launch = [], votes.launch
+
+    def watched(kernel, programs, like, *arguments, **constants):
+        sizes.extend(x.numel() for x in arguments if isinstance(x, torch.Tensor))
+        launch(kernel, programs, like, *arguments, **constants)
+
+    monkeypatch.setattr(votes, "launch", watched)
+    how, options = {"window": SMALL}, {"iterations": 2}
+    routed_by("triton", leaves, how, options, "none").parents.pose.sum().backward()
+    lanes, slots, d_in = 5 * 4, 8, 4
+    # The gradients of poses, once for every window; votes would have 3 parents of 5 numbers.
+    assert max(sizes) == lanes * slots * d_in
+
+
+def test_flops_are_counted():
+    how, options = {"window": SMALL}, {"iterations": 2}
+    leaves = {name: x.requires_grad_() for name, x in narrow(**how).items()}
+    products = 2 * (3 * 4) * 8 * 3 * 5 * 4
+    with torch.utils.flop_counter.FlopCounterMode(display=False) as counter:
+        pose = routed_by("triton", leaves, how, options, "none").parents.pose
+        # Votes are made for each moment, and for distances.
+        assert counter.get_total_flops() == (2 + 1 + 2) * products
+        pose.sum().backward()
+    # Again, and gradients of weights and of poses; of distances also those of parents.
+    assert counter.get_total_flops() == (5 + 3 + 4 + 3) * products
+
+
+@pytest.mark.parametrize("window", [[], [3, 3, 2, 2, 2, 1, 1]], ids=["dense", "window"])
+def test_operators_are_what_torch_expects(window):
+    looks = SMALL if window else None
+    leaves = narrow("x", batch=(2,), n_in=3, window=looks)
+    slots, windows = (8, 4) if window else (3, 1)
+    made_of = [leaves[x].clone().requires_grad_() for x in ("pose", "weight", "coordinates")]
+    share = torch.full((2, windows, slots, 3), 1 / slots, requires_grad=True)
+    mean, variance = (torch.rand(2, windows, 3, 5) + 0.5 for _ in range(2))
+    parents = (mean.requires_grad_(), variance.requires_grad_())
+    for operator, given in ((em._moments, (share,)), (em._distances, parents)):
+        torch.library.opcheck(
+            operator._opoverload,
+            (*given, *made_of, "none", "vector", window),
+            test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
+        )
+
+
+def test_one_graph_compiles():
+    torch._dynamo.reset()
+    how = {"window": Window((2, 3, 1), (2, 2), (1, 1))}
+    options = {"iterations": 2, "variance_floor": 0.05}
+    leaves = {name: x.requires_grad_() for name, x in narrow("bx", batch=(1,), **how).items()}
+
+    def pose(*given):
+        given = dict(zip(leaves, given, strict=True))
+        return routed_by("triton", given, how, options, "none").parents.pose
+
+    compiled = torch.compile(pose, backend="aot_eager", fullgraph=True)
+    found = []
+    for op in (compiled, pose):
+        made = op(*leaves.values())
+        mine = torch.autograd.grad(made.square().sum(), leaves.values(), materialize_grads=True)
+        found.append((made, *mine))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+
+
+def test_second_derivatives_are_refused():
+    leaves = {name: x.requires_grad_() for name, x in narrow(n_in=2).items()}
+    pose = routed_by("triton", leaves, {}, {"iterations": 1}).parents.pose
+    (gradient,) = torch.autograd.grad(pose.square().sum(), leaves["pose"], create_graph=True)
+    words = "by create_graph=True, route ops.materialise(vote_map) with ops.em_routing."
+    with pytest.raises(TorchcapsError, match=re.escape(words)):
+        gradient.sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("given", "options"),
+    [
+        ({}, {"iterations": 0}),
+        ({}, {"variant": "papers"}),
+        ({"beta_a": torch.ones(7)}, {}),
+        ({"activation": torch.ones(3, 7)}, {}),
+        ({"weight": torch.ones(5, 3, 2, 2)}, {}),
+    ],
+    ids=lambda x: str(x)[:30],
+)
+def test_what_the_plain_op_refuses_is_refused_in_its_words(given, options):
+    how = {"pose": "matrix"}
+    leaves = narrow(**how) | given
+    with pytest.raises(TorchcapsError) as theirs:
+        routed_by("plain", leaves, how, options)
+    with pytest.raises(TorchcapsError, match=re.escape(str(theirs.value))):
+        routed_by("triton", leaves, how, options)
+
+
+LARGE = Window((7, 5, 8), (3, 3), (2, 1))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("window", "compete"), [*SEEN, (LARGE, "window"), (LARGE, "all")], ids=str)
+@pytest.mark.parametrize(("pose", "sharing"), KINDS)
+@pytest.mark.parametrize(("n_out", "d_in"), [(5, 9), (200, 16)])
+def test_the_law_on_a_gpu(n_out, d_in, pose, sharing, window, compete, variant, triton_device):
+    how = {"pose": pose, "sharing": sharing, "window": window}
+    leaves = narrow("bx", batch=(5,), n_in=24, n_out=n_out, d_in=d_in, **how)
+    options = {"variant": variant, "compete": compete, "variance_floor": 0.05}
+    assert_law(leaves, how, triton_device, **options)
