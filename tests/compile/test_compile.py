@@ -134,7 +134,6 @@ COMPILED = [
     "em-gritzman",
     "em-all-paper",
     "em-all-official",
-    "em-all-gritzman",
     "inverted",
     "inverted-bare",
     "inverted-activations",
@@ -144,6 +143,9 @@ COMPILED = [
     "conv3d-map",
     "conv3d-pose",
 ]
+# Costs times a hundred: in seven draws the gradient of activations was off by 6e-7 to 6e-6, once by
+# 1.6e-5; in eager float32 by up to 2e-6. So float64 alone tells whether it is right.
+IN_DOUBLE = ["em-all-gritzman"]
 
 
 def arguments(dtype):
@@ -204,6 +206,14 @@ def test_a_compiled_op_equals_eager(name, dtype):
     check_op(name, dtype, "inductor", 5e-6 if dtype == torch.float32 else 1e-12)
 
 
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.compile
+@quiet
+@pytest.mark.parametrize("name", IN_DOUBLE)
+def test_a_compiled_op_equals_eager_in_float64(name):
+    check_op(name, torch.float64, "inductor", 1e-12)
+
+
 # An image nearly as small as the network takes, and what else makes it small.
 NETWORKS = {
     "capsnet": ((1, 17, 18), {"kernel": 3, "types": 2}),
@@ -216,7 +226,8 @@ NETWORKS = {
     "tsai_em_simple_c10": ((3, 14, 16), {}),
     "deepcaps": ((3, 16, 16), {}),
     "peer_deep_dynamic": ((1, 17, 18), {"n_layers": 5, "bias": "added"}),
-    "peer_deep_em": ((1, 17, 18), {"bias": True}),
+    # Each layer of EM amplifies what float32 rounds: with five the first kernel is off by 1.3e-4.
+    "peer_deep_em": ((1, 17, 18), {"n_layers": 3, "bias": True}),
 }
 
 
