@@ -40,13 +40,27 @@ def narrow(*arguments, **options):
     return {name: x.float() for name, x in leaves_of(*arguments, **options).items()}
 
 
+def far_off(found, exact):
+    """The largest error relative to the largest number."""
+    if not exact.numel():
+        return 0.0
+    return float((found.double() - exact).abs().max() / exact.abs().max().clamp(min=1e-30))
+
+
 def assert_law(leaves, how, device, **options):
-    """Of the plain op in float64; the largest error, relative to the largest number of a tensor."""
+    """Of the plain op in float64; the largest error, relative to the largest number of a tensor.
+
+    LayerNorm of nearly equal numbers enlarges the last bits of any way to compute them: values may
+    be as far off as the plain op's in single precision are at their worst.
+    """
     exact = {name: x.double() for name, x in leaves.items()}
     values, gradients = results_of("plain", exact, how, options)
+    plain, _ = results_of("plain", leaves, how, options)
+    theirs = max((far_off(*both) for both in zip(plain, values, strict=True)), default=0.0)
     here = {name: x.to(device) for name, x in leaves.items()}
     found, of_leaves = results_of("triton", here, how, options)
-    pairs = [(f"value {n}", 2e-6, *both) for n, both in enumerate(zip(found, values, strict=True))]
+    bar = max(2e-6, theirs)
+    pairs = [(f"value {n}", bar, *both) for n, both in enumerate(zip(found, values, strict=True))]
     pairs += [(name, 2e-5, of_leaves[name], x) for name, x in gradients.items()]
     largest = max(float(x.abs().max()) for x in gradients.values() if x is not None and x.numel())
     for name, bar, mine, x in pairs:
