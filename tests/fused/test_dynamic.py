@@ -90,7 +90,7 @@ OPTIONS = [
 
 @pytest.mark.drawn(3)
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("parameters", [(), ("bias",), ALL], ids=len)
+@pytest.mark.parametrize("parameters", [(), ("bias",), ("bias", "prior"), ALL], ids=len)
 @pytest.mark.parametrize("kind", KINDS, ids=named)
 def test_the_law(kind, parameters, options, dtype, tolerance, monkeypatch):
     monkeypatch.setattr(tiles, "TILE_BYTES", BUDGETS["ragged"])
@@ -146,9 +146,14 @@ def test_parameters_broadcast_as_in_the_plain_op(window, budget):
 
 
 @pytest.mark.parametrize("detach", ["none", "votes", "states", "coupling"])
-@pytest.mark.parametrize("wanted", ["pose", "weight", *ALL])
-def test_each_gradient_alone(wanted, detach):
-    found = leaves(DENSE, parameters=ALL)
+@pytest.mark.parametrize(
+    ("wanted", "parameters"),
+    [(name, ALL) for name in ("pose", "weight", *ALL)]
+    + [(name, ("bias", "prior")) for name in ("pose", "weight", "bias", "prior")],
+    ids=lambda value: value if isinstance(value, str) else str(len(value)),
+)
+def test_each_gradient_alone(wanted, parameters, detach):
+    found = leaves(DENSE, parameters=parameters)
     results = []
     for op in (lambda vm, **rest: plain(materialise(vm), **rest), dynamic_routing):
         mine = found | {wanted: found[wanted].clone().requires_grad_()}

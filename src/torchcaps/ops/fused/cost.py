@@ -8,6 +8,8 @@ time. Counted are, as `torch.utils.flop_counter` counts,
     uniform iteration, which is cheaper by as much
     the products that make gradients of weights and of poses of them, as many for each
     2 b i j d for every Σ_i c_ij û_ij and every ⟨û_ij, v_j⟩, products in the plain op
+    where votes are not made but folded (`ops.fused.agreement`), as many for each of the two, and
+    2 b i j k where children are multiplied number by number
 
 and not squares, exponentials or the moments of EM routing, which the plain op does not count.
 
@@ -23,6 +25,7 @@ from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
 from torchcaps.ops.fused import distance, dynamic, em, inverted, self_attention
+from torchcaps.ops.fused.agreement import folds
 from torchcaps.ops.fused.tiles import TiledVotes, vote_map_of
 
 __all__ = ["COSTS", "Cost"]
@@ -48,6 +51,9 @@ class _Sizes(NamedTuple):
     tile: int  # votes
     seen: int  # children of a tile
     chunk: int  # what one convolution sees and gives
+    folds: bool  # in dynamic routing votes are not made
+    met: int  # FLOPs of one multiply-add a number of the children of all parents
+    folded: int  # bytes of those of a tile
 
 
 def _sizes(
@@ -57,9 +63,12 @@ def _sizes(
     kind: str,
     window: Sequence[int],
     dtype: torch.dtype,
+    vote_bias: Tensor | None = None,
+    coordinates: Tensor | None = None,
 ) -> _Sizes:
     # On "meta" the tiles are laid out and nothing is copied.
-    vote_map = vote_map_of(pose.to("meta"), weight.to("meta"), None, None, sharing, kind, window)
+    bias, places = (None if x is None else x.to("meta") for x in (vote_bias, coordinates))
+    vote_map = vote_map_of(pose.to("meta"), weight.to("meta"), bias, places, sharing, kind, window)
     votes = TiledVotes(vote_map, dtype)
     lanes = next(votes.lanes(), None)
     tile = None if lanes is None else next(votes.tiles(lanes), None)
@@ -83,12 +92,17 @@ def _sizes(
         tile=a_tile,
         seen=a_part * votes.k * votes.rows,
         chunk=min(votes.n_batch, max(1, inverted.CHUNK_BYTES // max(1, image))) * (image + given),
+        folds=folds(votes),
+        met=2 * numbers * votes.d_in // max(1, votes.d_out),
+        folded=a_part * votes.n_out * votes.d_in,
     )
 
 
 def _dynamic(pose: Tensor, weight: Tensor, *arguments: Any) -> Cost:
-    _, _, _, prior, sharing, kind, window, dtype, iterations, *_ = arguments
-    size = _sizes(pose, weight, sharing, kind, window, dtype)
+    vote_bias, coordinates, _, prior, sharing, kind, window, dtype, iterations, *_ = arguments
+    size = _sizes(pose, weight, sharing, kind, window, dtype, vote_bias, coordinates)
+    if size.folds:
+        return _folded(size, iterations, prior is not None)
     # Without a prior the first iteration is one product; with one it has yet nothing to agree with.
     flops = size.summed if prior is None else size.products + size.agreement
     flops += (iterations - 1) * (size.products + 2 * size.agreement)
@@ -104,8 +118,10 @@ def _dynamic_backward(
     weight: Tensor,
     *arguments: Any,
 ) -> Cost:
-    _, _, _, prior, sharing, kind, window, dtype, *_, detach, needs = arguments
-    size = _sizes(pose, weight, sharing, kind, window, dtype)
+    vote_bias, coordinates, _, prior, sharing, kind, window, dtype, *_, detach, needs = arguments
+    size = _sizes(pose, weight, sharing, kind, window, dtype, vote_bias, coordinates)
+    if size.folds:
+        return _folded_backward(size, len(sums), prior is not None, detach, needs)
     wanted = needs[0] + needs[1]
     deep = any(needs[:4]) or any(needs[4:]) if detach == "none" else any(needs[4:])
     count = len(sums) if deep and detach in ("none", "votes") else 1
@@ -125,6 +141,40 @@ def _dynamic_backward(
     tiles = 3 * size.tile if len(sums) > 1 or prior is not None else 0
     tiles += 2 * size.seen + (len(sums) + 4) * size.parents
     return Cost(flops, _held(size, needs[0], tiles))
+
+
+def _folded(size: _Sizes, iterations: int, has_prior: bool) -> Cost:
+    # Agreeing and mixing are a product and a multiplication each.
+    often = 2 * (iterations - 1) + has_prior
+    flops = often * (size.summed + size.met) + (0 if has_prior else size.summed)
+    tiles = 2 * size.folded if often else 0
+    return Cost(flops, size.children + tiles + size.seen + 4 * size.parents)
+
+
+def _folded_backward(
+    size: _Sizes, iterations: int, has_prior: bool, detach: str, needs: Sequence[bool]
+) -> Cost:
+    wants_votes, wants_before = needs[0] or needs[1], needs[4] or needs[5]
+    products = met = 0
+    for t in reversed(range(iterations)):
+        last, first = t == iterations - 1, t == 0
+        if first and not has_prior:
+            products += (needs[0] + needs[1]) * (last or detach != "votes")
+            continue
+        mixes = wants_votes and (last or detach != "votes")
+        agrees = wants_votes and not first and detach in ("none", "states")
+        goes_back = {"none": wants_votes or wants_before, "votes": wants_before}.get(detach, False)
+        goes_back = goes_back and not first
+        of_logits = goes_back or agrees or (needs[5] and detach != "coupling")
+        asked = (not first) + of_logits + goes_back
+        terms = mixes + agrees
+        products += asked + needs[1] * terms + (needs[0] and mixes and not of_logits)
+        met += asked + needs[1] * (terms - (goes_back and agrees)) + needs[0] * terms
+        if not goes_back:
+            break
+    tiles = 3 * size.folded if iterations > 1 or has_prior else 0
+    tiles += 2 * size.seen + (iterations + 4) * size.parents
+    return Cost(products * size.summed + met * size.met, _held(size, needs[0], tiles))
 
 
 def _moments(weight: Tensor, *made_of: Any) -> Cost:

@@ -46,8 +46,8 @@ from torchcaps.ops.checks import (
     widen,
     without_autocast,
 )
+from torchcaps.ops.fused.agreement import along
 from torchcaps.ops.fused.dynamic import (
-    along,
     biased,
     by_lane,
     outputs,

@@ -18,8 +18,9 @@ Departures: half precision votes are not rounded before they are routed, as a vo
 are made in float32, and only parents and couplings are rounded.
 Ambiguities: none.
 
-Kept are the children, the weights and s of every iteration, parents only. No gradient of the
-gradient.
+A tile is made, or where children are smaller than votes only its dot products and sums are
+(`ops.fused.agreement`). Kept are the children, the weights and s of every iteration, parents only.
+No gradient of the gradient.
 """
 
 import math
@@ -34,6 +35,7 @@ from torchcaps.ops.checks import (
     widen,
     without_autocast,
 )
+from torchcaps.ops.fused.agreement import AgreementTile, agreement_tile
 from torchcaps.ops.fused.tiles import Lanes, Tile, TiledVotes, VoteGradients, vote_like, vote_map_of
 from torchcaps.ops.gradients import listed, once, shapes_listed, wanted
 from torchcaps.ops.routing.common import capsules
@@ -227,38 +229,34 @@ def _mix(
     """Σ_i c_ij û_ij as [j, d, b]."""
     s = votes.parents(lanes)
     for tile in votes.tiles(lanes):
-        part = votes.votes(tile, votes.seen(tile))  # [t, j, d, p, b]
+        part = agreement_tile(votes, tile)
         c = _couplings(votes, tile, part, agreed, prior, leaky)
         if kept is not None:
             votes.of_couplings(kept, tile).copy_(votes.by_lane(c, lanes))
-        s += part.mul_(c.unsqueeze(2)).sum((0, 3))
+        s += part.mixed(c)
     return s
 
 
 def _couplings(
     votes: TiledVotes,
     tile: Tile,
-    part: Tensor,
+    part: AgreementTile,
     agreed: Tensor | None,
     prior: Tensor | None,
     leaky: bool,
 ) -> Tensor:
     """c of a tile of votes, [t, j, p, b]."""
-    logits = part.new_zeros(()) if agreed is None else along(part, agreed)
+    if agreed is not None:
+        logits = part.along(agreed)
+    else:
+        logits = votes.children.new_zeros(votes.couplings_shape(tile))
     if prior is not None:
-        shape = (*part.shape[:2], *part.shape[3:])
-        logits = logits.expand(shape)
         logits = votes.by_lane(logits, tile.lanes) + votes.of_couplings(prior, tile)
         logits = logits.flatten(-2)
     if not leaky:
         return logits.softmax(1)
     nobody = logits.new_zeros(logits[:, :1].shape)
     return torch.cat([logits, nobody], 1).softmax(1)[:, :-1]
-
-
-def along(votes: Tensor, parents: Tensor) -> Tensor:
-    """⟨û_ij, x_j⟩ as [t, j, p, b]; parents are [j, d, b]."""
-    return (votes * parents.unsqueeze(-2)).sum(2)
 
 
 def biased(s: Tensor, bias: Tensor | None, odd: bool) -> Tensor:
@@ -421,29 +419,23 @@ class _Backward:
             return None
         of_agreed = votes.parents(lanes) if goes_back else None
         for tile in votes.tiles(lanes):
-            seen = votes.seen(tile)
-            part = votes.votes(tile, seen)  # [t, j, d, p, b]
+            part = agreement_tile(votes, tile)
             c = _couplings(votes, tile, part, agreed, self.prior, self.leaky)
             of_b = self._of_logits(tile, part, c, of_s, of_c) if of_logits else c
             if of_agreed is not None:
-                of_agreed += (part * of_b.unsqueeze(2)).sum((0, 3))
-            # The votes have served; their memory takes their gradient.
-            if mixes is not None:
-                torch.mul(c.unsqueeze(2), mixes.unsqueeze(-2), out=part)
-                if agrees is not None:
-                    part.addcmul_(of_b.unsqueeze(2), agrees.unsqueeze(-2))
-            elif agrees is not None:
-                torch.mul(of_b.unsqueeze(2), agrees.unsqueeze(-2), out=part)
-            if mixes is not None or agrees is not None:
-                found.add(tile, seen, part)
+                of_agreed += part.mixed(of_b)
+            pairs = ((c, mixes), (of_b, agrees))
+            terms = [(amount, x) for amount, x in pairs if x is not None]
+            if terms:
+                part.add(found, terms)
         return of_agreed
 
     def _of_logits(
-        self, tile: Tile, part: Tensor, c: Tensor, of_s: Tensor | None, of_c: Tensor | None
+        self, tile: Tile, part: AgreementTile, c: Tensor, of_s: Tensor | None, of_c: Tensor | None
     ) -> Tensor:
         """The gradient of b, [t, j, p, b]; that of the prior is kept."""
         votes = self.votes
-        of_b = torch.zeros_like(c) if of_s is None else along(part, of_s)
+        of_b = torch.zeros_like(c) if of_s is None else part.along(of_s)
         if of_c is not None:
             of_b += votes.of_couplings(of_c, tile).flatten(-2)
         of_b = c * (of_b - (c * of_b).sum(1, keepdim=True))

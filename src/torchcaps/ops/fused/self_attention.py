@@ -34,7 +34,8 @@ from torchcaps.ops.checks import (
     widen,
     without_autocast,
 )
-from torchcaps.ops.fused.dynamic import along, by_lane, outputs
+from torchcaps.ops.fused.agreement import along
+from torchcaps.ops.fused.dynamic import by_lane, outputs
 from torchcaps.ops.fused.tiles import Tile, TiledVotes, VoteGradients, vote_like, vote_map_of
 from torchcaps.ops.gradients import listed, once, shapes_listed, wanted
 from torchcaps.ops.routing.common import capsules

@@ -216,6 +216,10 @@ class TiledVotes:
         grid = torch.unflatten(tile.lanes.of(values), 2, (self.positions, self.types))
         return grid[:, :, tile.positions, tile.types].permute(3, 4, 2, 0, 1)
 
+    def couplings_shape(self, tile: Tile) -> tuple[int, ...]:
+        """[t, j, p, b]"""
+        return _size(tile.types), self.n_out, _size(tile.positions), self.count(tile.lanes)
+
     def by_lane(self, coupling: Tensor, lanes: Lanes) -> Tensor:
         """[t, j, p, b] as [t, j, p, window, batch]."""
         return torch.unflatten(coupling, -1, (_size(lanes.windows), _size(lanes.batch)))
@@ -271,12 +275,19 @@ class VoteGradients:
             self._add_weight(tile, flat, seen.flatten(2))
         if self.pose is not None:
             weight = self.tiled._matrices(tile)
-            self._add_pose(tile, torch.bmm(weight.transpose(1, 2), flat).view(seen.shape))
+            self.add_pose(tile, torch.bmm(weight.transpose(1, 2), flat).view(seen.shape))
         if self.bias is not None:
             self.bias += gradient.sum((0, 3, 4))
         if self.coordinates is not None:
             part = gradient.sum((1, 4)).permute(2, 0, 1)
             self.coordinates[tile.positions, tile.types] += part
+
+    def add_folded(self, tile: Tile, amounts: Tensor, parents: Tensor) -> None:
+        """Of weights alone: x_j [j, d, b] times Σ a_ij u_i [j, t k, b]."""
+        assert self.weight is not None
+        block = self.weight[tile.types].flatten(0, 1)
+        by_parent = torch.unflatten(block, -1, (self.tiled.n_out, -1)).transpose(0, 1)
+        by_parent.baddbmm_(amounts, parents.transpose(1, 2))
 
     def add_to_total(self, lanes: Lanes, gradient: Tensor) -> None:
         """Of Σ_i û_ij, [j, d, b]."""
@@ -290,7 +301,7 @@ class VoteGradients:
                 weight = self.tiled._matrices(tile)
                 same = torch.bmm(weight.transpose(1, 2), every)
                 same = same.view(*seen.shape[:3], 1, seen.shape[-1])
-                self._add_pose(tile, same.expand(seen.shape))
+                self.add_pose(tile, same.expand(seen.shape))
         if self.bias is not None:
             self.bias += self.tiled.n_in * gradient.sum(-1)
         if self.coordinates is not None:
@@ -325,7 +336,7 @@ class VoteGradients:
             laid[types] = block.permute((0, 2, 1, 3) if tiled.is_matrix else (0, 2, 3, 1))
         return laid
 
-    def _add_pose(self, tile: Tile, gradient: Tensor) -> None:
+    def add_pose(self, tile: Tile, gradient: Tensor) -> None:
         """Of children [t, k, r, p, b]."""
         assert self.pose is not None
         types, positions, (windows, batch) = tile

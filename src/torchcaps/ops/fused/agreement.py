@@ -1,0 +1,128 @@
+"""What routing by agreement asks of a tile of votes, in two ways of one interface.
+
+    along(x)     ⟨û_ij, x_j⟩                           [t, j, p, b]
+    mixed(a)     Σ_i a_ij û_ij                         [j, d, b]
+    add(terms)   the gradient Σ a_ij x_j of û_ij, handed on to children and weights
+
+`MadeTile` makes the votes. `FoldedTile` does not: with û_ij = W_ij u_i,
+
+    ⟨û_ij, x_j⟩ = ⟨u_i, W_ijᵀ x_j⟩                 Σ_i a_ij û_ij = Σ_i W_ij (a_ij u_i)
+    ∂u_i = Σ_j a_ij W_ijᵀ x_j                      ∂W_ij = x_j (a_ij u_i)ᵀ
+
+so that number by number only children are multiplied, which are smaller than votes, and the rest
+are products of matrices, two where there was one. Children that share weights share the products.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from torchcaps.ops.fused.tiles import Tile, TiledVotes, VoteGradients
+
+__all__ = ["AgreementTile", "FoldedTile", "MadeTile", "agreement_tile", "along", "folds"]
+
+Term = tuple[Tensor, Tensor]
+
+
+class MadeTile:
+    """By the votes themselves."""
+
+    def __init__(self, votes: TiledVotes, tile: Tile):
+        self._tile = tile
+        self._seen = votes.seen(tile)
+        self._votes = votes.votes(tile, self._seen)  # [t, j, d, p, b]
+
+    def along(self, parents: Tensor) -> Tensor:
+        return along(self._votes, parents)
+
+    def mixed(self, amount: Tensor) -> Tensor:
+        return (self._votes * amount.unsqueeze(2)).sum((0, 3))
+
+    def add(self, found: VoteGradients, terms: Sequence[Term]) -> None:
+        """The last question: the memory of the votes takes their gradient."""
+        (amount, parents), *rest = terms
+        gradient = torch.mul(amount.unsqueeze(2), parents.unsqueeze(-2), out=self._votes)
+        for amount, parents in rest:
+            gradient.addcmul_(amount.unsqueeze(2), parents.unsqueeze(-2))
+        found.add(self._tile, self._seen, gradient)
+
+
+class FoldedTile:
+    """By children [t, k, p, b] and by parents seen from them, W_ijᵀ x_j, [j, t, k, 1, b]."""
+
+    def __init__(self, votes: TiledVotes, tile: Tile):
+        self._tile = tile
+        self._seen = votes.seen(tile).squeeze(2)
+        self._n_out = votes.n_out
+        weight = votes.weight[tile.types].to(votes.dtype)  # [t, j, d, k]
+        self._weight = weight.permute(0, 3, 1, 2).flatten(0, 1).transpose(0, 1)  # [j, t k, d]
+        self._work = self._seen.new_empty(votes.n_out, *self._seen.shape)
+        # What the work space holds the children times of, and what was folded before.
+        self._amount: Tensor | None = None
+        self._folded: list[Term] = []
+
+    def along(self, parents: Tensor) -> Tensor:
+        self._amount = None
+        torch.mul(self._fold(parents), self._seen, out=self._work)
+        types, _, *places = self._seen.shape
+        along = self._seen.new_empty(types, self._n_out, *places)
+        torch.sum(self._work, 2, out=along.transpose(0, 1))
+        return along
+
+    def mixed(self, amount: Tensor) -> Tensor:
+        return torch.bmm(self._weight.transpose(1, 2), self._weigh(amount))
+
+    def add(self, found: VoteGradients, terms: Sequence[Term]) -> None:
+        if found.weight is not None:
+            # What the work space holds already comes first.
+            for amount, parents in sorted(terms, key=lambda term: term[0] is not self._amount):
+                found.add_folded(self._tile, self._weigh(amount), parents)
+        if found.pose is not None:
+            self._amount = None
+            (amount, parents), *rest = terms
+            torch.mul(self._fold(parents), _by_parent(amount), out=self._work)
+            for amount, parents in rest:
+                self._work.addcmul_(self._fold(parents), _by_parent(amount))
+            found.add_pose(self._tile, self._work.sum(0).unsqueeze(2))
+
+    def _fold(self, parents: Tensor) -> Tensor:
+        for known, folded in self._folded:
+            if known is parents:
+                return folded
+        types, k, _, lanes = self._seen.shape
+        folded = torch.bmm(self._weight, parents).view(self._n_out, types, k, 1, lanes)
+        self._folded.append((parents, folded))
+        return folded
+
+    def _weigh(self, amount: Tensor) -> Tensor:
+        """Σ_p a_ij u_i as [j, t k, b]."""
+        if amount is not self._amount:
+            torch.mul(_by_parent(amount), self._seen, out=self._work)
+            self._amount = amount
+        # A sum over one position would copy.
+        summed = self._work.squeeze(3) if self._work.shape[3] == 1 else self._work.sum(3)
+        return summed.flatten(1, 2)
+
+
+AgreementTile = MadeTile | FoldedTile
+
+
+def agreement_tile(votes: TiledVotes, tile: Tile) -> AgreementTile:
+    return FoldedTile(votes, tile) if folds(votes) else MadeTile(votes, tile)
+
+
+def folds(votes: TiledVotes) -> bool:
+    """Unless votes are more than W_ij u_i, or have fewer components than children."""
+    bare = votes.bias is None and votes.coordinates is None and not votes.is_matrix
+    return bare and votes.d_in <= votes.d_out
+
+
+def along(votes: Tensor, parents: Tensor) -> Tensor:
+    """⟨û_ij, x_j⟩ as [t, j, p, b] of votes [t, j, d, p, b] and parents [j, d, b]."""
+    return (votes * parents.unsqueeze(-2)).sum(2)
+
+
+def _by_parent(amount: Tensor) -> Tensor:
+    """[t, j, p, b] as [j, t, 1, p, b]."""
+    return amount.transpose(0, 1).unsqueeze(2)

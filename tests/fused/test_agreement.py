@@ -1,0 +1,86 @@
+"""Folded tiles give the answers of made ones, which the laws of the operators hold to the plain."""
+
+import pytest
+import torch
+
+from fused.vote_maps import KINDS, N_OUT, leaves, named
+from fused.vote_maps import vote_map as map_of
+from torchcaps.ops.fused import tiles
+from torchcaps.ops.fused.agreement import FoldedTile, MadeTile, agreement_tile, along, folds
+from torchcaps.types import Capsules, VoteMap
+
+VECTORS = [kind for kind in KINDS if kind[1] == "vector"]
+
+
+def votes_of(kind, parameters=()):
+    vote_map = map_of(kind, leaves(kind, parameters=parameters))
+    return tiles.TiledVotes(vote_map, torch.float64)
+
+
+@pytest.fixture(params=[2**30, 700], ids=["one", "ragged"])
+def budget(request, monkeypatch):
+    monkeypatch.setattr(tiles, "TILE_BYTES", request.param)
+
+
+@pytest.mark.parametrize("kind", VECTORS, ids=named)
+def test_both_give_one_answer(kind, budget):
+    votes = votes_of(kind)
+    for lanes in votes.lanes():
+        parents, others = (torch.randn_like(votes.parents(lanes)) for _ in range(2))
+        for tile in votes.tiles(lanes):
+            amount, more = (torch.randn(votes.couplings_shape(tile)).double() for _ in range(2))
+            answers = []
+            for make in (MadeTile, FoldedTile):
+                part = make(votes, tile)
+                found = tiles.VoteGradients(votes, True, True, False, False)
+                answer = [part.along(parents), part.mixed(amount), part.along(others)]
+                # The order of what is asked changes nothing.
+                answer.append(part.mixed(more))
+                part.add(found, [(amount, parents), (more, others)])
+                answers.append([*answer, found.pose, found.weight])
+            for mine, theirs in zip(*answers, strict=True):
+                torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
+
+
+def test_one_term_and_one_gradient():
+    votes = votes_of(VECTORS[0])
+    lanes = next(votes.lanes())
+    tile = next(votes.tiles(lanes))
+    amount, parents = torch.randn(votes.couplings_shape(tile)).double(), votes.parents(lanes) + 1.5
+    for pose, weight in ((True, False), (False, True)):
+        gradients = []
+        for make in (MadeTile, FoldedTile):
+            found = tiles.VoteGradients(votes, pose, weight, False, False)
+            make(votes, tile).add(found, [(amount, parents)])
+            gradients.append(found.pose if pose else found.weight)
+        torch.testing.assert_close(*gradients, rtol=0, atol=1e-12)
+
+
+def test_by_hand():
+    # Two children of one component, a parent of two: û = (3u, 4u).
+    weight = torch.tensor([3.0, 4.0]).view(1, 1, 2, 1).repeat(2, 1, 1, 1)
+    votes = tiles.TiledVotes(
+        VoteMap(Capsules(torch.tensor([[1.0], [-2.0]])), weight), torch.float32
+    )
+    (tile,) = votes.tiles(next(votes.lanes()))
+    part = agreement_tile(votes, tile)
+    assert isinstance(part, FoldedTile)
+    parents = torch.tensor([1.0, 10.0]).view(1, 2, 1)
+    assert part.along(parents).flatten().tolist() == [43, -86]
+    amount = torch.tensor([0.5, 2.0]).view(2, 1, 1, 1)
+    assert part.mixed(amount).flatten().tolist() == [(0.5 - 4) * 3, (0.5 - 4) * 4]
+
+
+def test_only_what_is_a_product_of_smaller_children_is_folded():
+    assert all(folds(votes_of(kind)) for kind in VECTORS)
+    assert not any(folds(votes_of(kind)) for kind in KINDS if kind[1] == "matrix")
+    dense = VECTORS[0]
+    assert not folds(votes_of(dense, ("vote_bias",)))
+    assert not folds(votes_of(dense, ("coordinates",)))
+    wide = VoteMap(Capsules(torch.zeros(12, 8)), torch.zeros(12, N_OUT, 4, 8))
+    assert not folds(tiles.TiledVotes(wide, torch.float32))
+
+
+def test_along_meets_vote_by_vote():
+    votes, parents = torch.ones(2, 3, 4, 1, 5), torch.arange(4.0).view(1, 4, 1).expand(3, 4, 5)
+    assert torch.equal(along(votes, parents), torch.full((2, 3, 1, 5), 6.0))
