@@ -36,6 +36,7 @@ from torchcaps.layers.routing import (
     use_backend,
 )
 from torchcaps.layers.schedule import route_concurrently, route_sequentially
+from torchcaps.layers.whole_map import WholeMapConv2d
 
 __all__ = [
     "ROUTINGS",
@@ -57,6 +58,7 @@ __all__ = [
     "Routing",
     "SelfAttentionRouting",
     "UniformRouting",
+    "WholeMapConv2d",
     "efficient_backbone",
     "efficient_norb_backbone",
     "feature_shape",

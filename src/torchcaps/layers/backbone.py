@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.layers.whole_map import WholeMapConv2d
 
 __all__ = [
     "efficient_backbone",
@@ -55,10 +56,10 @@ def efficient_norb_backbone(channels: int) -> nn.Sequential:
     return nn.Sequential(*blocks)
 
 
-def whole_map(channels: int, height: int, width: int) -> nn.Conv2d:
+def whole_map(channels: int, height: int, width: int) -> WholeMapConv2d:
     """A depthwise convolution as large as the map: one value a channel is left, no positions
     [mazzia2021], [renzulli2025] §4.3.1."""
-    return nn.Conv2d(channels, channels, (height, width), groups=channels)
+    return WholeMapConv2d(channels, height, width)
 
 
 def with_channels_last(network: nn.Module) -> nn.Module:

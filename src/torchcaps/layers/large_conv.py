@@ -4,8 +4,8 @@ from typing import cast, final
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
 
+from torchcaps.layers.tracing import is_looked_through
 from torchcaps.ops.checks import without_autocast
 from torchcaps.ops.fourier import Pair, fourier_convolution, saving
 
@@ -32,7 +32,7 @@ class LargeConv2d(nn.Conv2d):
     is_direct: bool = False
 
     def forward(self, x: Tensor) -> Tensor:
-        if _is_looked_through() or not self.pays(x):
+        if is_looked_through() or not self.pays(x):
             return super().forward(x)
         dtype = torch.get_autocast_dtype("cpu") if _casts() else x.dtype
         with without_autocast(x):
@@ -61,13 +61,3 @@ class LargeConv2d(nn.Conv2d):
 
 def _casts() -> bool:
     return torch.is_autocast_enabled("cpu")
-
-
-def _is_looked_through() -> bool:
-    """Whether somebody wants to see a convolution, not what it is made of."""
-    return (
-        torch.compiler.is_compiling()
-        or torch.jit.is_tracing()  # type: ignore[attr-defined]
-        or torch._C._are_functorch_transforms_active()
-        or forward_ad._current_level >= 0
-    )

@@ -1,0 +1,47 @@
+"""A depthwise convolution that is a product: one as large as the map has one position."""
+
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.layers.tracing import is_looked_through
+
+__all__ = ["WholeMapConv2d"]
+
+
+@final
+class WholeMapConv2d(nn.Conv2d):
+    """`nn.Conv2d` of one kernel a channel, as large as the map, which leaves one value a channel.
+    On a CPU it is computed as the products of vectors that it is, several times faster than a
+    convolution is, forwards and backwards.
+
+    `is_direct = True`, or `use_backend(network, "plain")`, turns that off. So do autocast and maps
+    of other sizes, and torch.compile, torch.export, torch.jit.trace and torch.func, to which it is
+    an ordinary convolution.
+    """
+
+    is_direct: bool = False
+
+    def __init__(self, channels: int, height: int, width: int):
+        super().__init__(channels, channels, (height, width), groups=channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if is_looked_through() or not self._fits(x):
+            return super().forward(x)
+        weight = self.weight.flatten(1)  # [c, h w]
+        if x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous():
+            # Channels lie next to each other: all are summed at once.
+            values = (x.permute(0, 2, 3, 1).flatten(1, 2) * weight.t()).sum(1)
+        else:
+            by_channel = x.flatten(2).transpose(0, 1)  # [c, b, h w]
+            values = torch.bmm(by_channel, weight.unsqueeze(-1)).squeeze(-1).t()
+        if self.bias is not None:
+            values = values + self.bias
+        return values[..., None, None]
+
+    def _fits(self, x: Tensor) -> bool:
+        if self.is_direct or x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+            return False
+        shape = (self.in_channels, *self.kernel_size)
+        return x.ndim == 4 and x.shape[1:] == shape and x.dtype == self.weight.dtype
