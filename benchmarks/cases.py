@@ -14,7 +14,7 @@ from textbook import capsnet, deepcaps, dynamic_op, efficient, em, gamma, invert
 from torch import Tensor, nn
 
 import torchcaps
-from torchcaps.layers import DenseCapsules, DynamicRouting, with_channels_last
+from torchcaps.layers import DenseCapsules, DynamicRouting, keep_memory, with_channels_last
 from torchcaps.layers import use_backend as tell_layers
 from torchcaps.layers.routing import Backend
 from torchcaps.ops import native, triton
@@ -60,12 +60,13 @@ class Case:
 @dataclass(frozen=True)
 class Contestant:
     """`backend` is None for an opponent; `compiled` puts torch.compile around it; `channels_last`
-    is the field of a recipe."""
+    is the field of a recipe, `keeps_memory` what `torchcaps train` does."""
 
     name: str
     backend: str | None = None
     compiled: bool = False
     channels_last: bool = False
+    keeps_memory: bool = False
 
 
 CONTESTANTS = {
@@ -77,6 +78,8 @@ CONTESTANTS = {
         Contestant("ours-fused", backend="fused"),
         Contestant("ours-native", backend="native"),
         Contestant("ours-channels-last", backend="native", channels_last=True),
+        Contestant("ours-keeping", backend="native", keeps_memory=True),
+        Contestant("ours-keeping-last", backend="native", channels_last=True, keeps_memory=True),
         Contestant("ours-triton", backend="triton"),
     )
 }
@@ -247,6 +250,8 @@ class Subject:
 
 def build(case: Case, contestant: Contestant) -> Subject:
     torch.manual_seed(0)
+    if contestant.keeps_memory:
+        keep_memory()
     if contestant.backend is None:
         module = opponent(case)
     else:

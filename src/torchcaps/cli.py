@@ -158,6 +158,9 @@ def train(
     --epochs a run that is done. Under torchrun or srun, one process a device, all train one
     network.
     """
+    import torch
+
+    from torchcaps.layers import keep_memory
     from torchcaps.train import fit
     from torchcaps.train.loggers import tensorboard as tensorboard_logger
     from torchcaps.train.ranks import is_first
@@ -171,6 +174,8 @@ def train(
         "learning_rate": learning_rate,
         "seed": seed,
     }
+    if not torch.cuda.is_available():
+        keep_memory()
     run = fit(
         _recipe(recipe, given, image_size, field, option),
         out,

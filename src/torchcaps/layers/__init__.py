@@ -18,6 +18,7 @@ from torchcaps.layers.conv3d import Conv3dCapsules
 from torchcaps.layers.decoder import Decoder, DeconvDecoder
 from torchcaps.layers.dense import DenseCapsules
 from torchcaps.layers.large_conv import LargeConv2d
+from torchcaps.layers.memory import keep_memory
 from torchcaps.layers.primary import (
     EMPrimaryCapsules,
     LayerNormPrimaryCapsules,
@@ -62,6 +63,7 @@ __all__ = [
     "efficient_backbone",
     "efficient_norb_backbone",
     "feature_shape",
+    "keep_memory",
     "make_routing",
     "residual_backbone",
     "resnet_backbone",
