@@ -22,7 +22,6 @@ Ambiguities:
 import math
 from typing import Literal, get_args
 
-import torch
 from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
@@ -83,7 +82,8 @@ def conv3d_routing(
         for t in range(1, iterations + 1):
             last = t == iterations
             c = b.softmax(-1)
-            s = torch.einsum("...ij,...ijd->...jd", c, votes)
+            # As products of matrices these would be thousands of tiny ones.
+            s = (c.unsqueeze(-1) * votes).sum(-3)  # [*b, j, d]
             s = s.unflatten(-2, parent_grid)  # [*b, h, w, type, d]
             if bias is not None:
                 s = s + bias
@@ -91,7 +91,7 @@ def conv3d_routing(
             if keep == "steps" or (keep == "last" and last):
                 steps.append(Step(None, c.to(dtype), capsules(v, dtype)))
             if not last:
-                b = b + torch.einsum("...ijd,...jd->...ij", votes, v)
+                b = b + (votes * v.unsqueeze(-3)).sum(-1)
     return Routed(capsules(v, dtype), tuple(steps))
 
 
