@@ -116,6 +116,20 @@ def test_ragged_sizes(sizes, detach):
     assert_law(DENSE, made(**dict(zip(names, sizes, strict=True))), detach=detach, keep="last")
 
 
+# Parents of whole vectors: weights have gradients without sums over lanes, if they are one product.
+@pytest.mark.parametrize("detach", ["votes", "states", "coupling"])
+@pytest.mark.parametrize("d_in", [1, 3, 8, 17])
+@pytest.mark.parametrize(("sharing", "shared"), [("none", (9,)), ("type", (3,)), ("all", ())])
+def test_poses_that_fill_vectors(sharing, shared, d_in, detach):
+    for batch, d_out in ((1, 16), (17, 32), (300, 16)):
+        found = {
+            "pose": torch.randn(batch, 9, d_in) / d_in**0.5,
+            "weight": torch.randn(*shared, 5, d_out, d_in) * 0.3,
+        }
+        assert_law((sharing, "vector", None), found, detach=detach)
+        assert_law((sharing, "vector", None), found, detach=detach, iterations=1)
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
 @pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
 def test_any_number_of_threads(kind, threads):
