@@ -4,6 +4,7 @@ The interpreter takes a millisecond for a line of a kernel: sizes are tiny, and 
 changed so that they still make several tiles and splits.
 """
 
+import itertools
 import re
 
 import pytest
@@ -91,11 +92,17 @@ KINDS = [(pose, sharing) for pose in ("vector", "matrix") for sharing in ("none"
 SEEN = [(window, compete) for window in WINDOWS for compete in competing(window)]
 
 
+# Every second case has parameters and tiles; the number of variants is odd, so all of them do.
+EVERYTHING = [
+    (*kind, *seen, variant, *(("bx", TILED) if n % 2 else ("", WHOLE)))
+    for n, (kind, seen, variant) in enumerate(itertools.product(KINDS[::2], SEEN, VARIANTS))
+]
+
+
 @slow
-@pytest.mark.parametrize(("names", "tile"), [("", WHOLE), ("bx", TILED)])
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize(("window", "compete"), SEEN, ids=str)
-@pytest.mark.parametrize(("pose", "sharing"), KINDS[::2])
+@pytest.mark.parametrize(
+    ("pose", "sharing", "window", "compete", "variant", "names", "tile"), EVERYTHING, ids=str
+)
 def test_the_law_with_everything(
     pose, sharing, window, compete, variant, names, tile, monkeypatch, triton_device
 ):
