@@ -60,7 +60,7 @@ class Case:
 @dataclass(frozen=True)
 class Contestant:
     """`backend` is None for an opponent; `compiled` puts torch.compile around it; `channels_last`
-    is the field of a recipe, `keeps_memory` what `torchcaps train` does."""
+    is the field of a recipe, `keeps_memory` an option of `torchcaps train`."""
 
     name: str
     backend: str | None = None

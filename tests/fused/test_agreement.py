@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fused.vote_maps import KINDS, N_OUT, leaves, named
+from fused.vote_maps import KINDS, N_OUT, SIZE, leaves, named
 from fused.vote_maps import vote_map as map_of
 from torchcaps.ops.fused import tiles
 from torchcaps.ops.fused.agreement import FoldedTile, MadeTile, agreement_tile, along, folds
@@ -12,9 +12,9 @@ from torchcaps.types import Capsules, VoteMap
 VECTORS = [kind for kind in KINDS if kind[1] == "vector"]
 
 
-def votes_of(kind, parameters=()):
-    vote_map = map_of(kind, leaves(kind, parameters=parameters))
-    return tiles.TiledVotes(vote_map, torch.float64)
+def votes_of(kind, parameters=(), d_out=SIZE):
+    found = leaves(kind, parameters=parameters, d_out=d_out)
+    return tiles.TiledVotes(map_of(kind, found), torch.float64)
 
 
 @pytest.fixture(params=[2**30, 700], ids=["one", "ragged"])
@@ -22,9 +22,10 @@ def budget(request, monkeypatch):
     monkeypatch.setattr(tiles, "TILE_BYTES", request.param)
 
 
+@pytest.mark.parametrize("d_out", [3, 4, 7])
 @pytest.mark.parametrize("kind", VECTORS, ids=named)
-def test_both_give_one_answer(kind, budget):
-    votes = votes_of(kind)
+def test_both_give_one_answer(kind, d_out, budget):
+    votes = votes_of(kind, d_out=d_out)
     for lanes in votes.lanes():
         parents, others = (torch.randn_like(votes.parents(lanes)) for _ in range(2))
         for tile in votes.tiles(lanes):
@@ -72,11 +73,12 @@ def test_by_hand():
 
 
 def test_only_what_is_a_product_of_smaller_children_is_folded():
-    assert all(folds(votes_of(kind)) for kind in VECTORS)
+    assert all(folds(votes_of(kind, d_out=7)) for kind in VECTORS)
+    # Of one size there is nothing to save but what children share.
+    assert [folds(votes_of(kind)) for kind in VECTORS] == [k[0] != "none" for k in VECTORS]
     assert not any(folds(votes_of(kind)) for kind in KINDS if kind[1] == "matrix")
-    dense = VECTORS[0]
-    assert not folds(votes_of(dense, ("vote_bias",)))
-    assert not folds(votes_of(dense, ("coordinates",)))
+    for name in ("vote_bias", "coordinates"):
+        assert not any(folds(votes_of(kind, (name,), d_out=7)) for kind in VECTORS)
     wide = VoteMap(Capsules(torch.zeros(12, 8)), torch.zeros(12, N_OUT, 4, 8))
     assert not folds(tiles.TiledVotes(wide, torch.float32))
 

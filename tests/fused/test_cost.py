@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from torchcaps.layers import ConvCapsules, DenseCapsules, DynamicRouting, use_backend
 from torchcaps.models.footprint import Footprint
-from torchcaps.ops.fused import dynamic, em, inverted
+from torchcaps.ops.fused import dynamic, em, inverted, tiles
 from torchcaps.ops.fused.cost import COSTS
 from torchcaps.types import Capsules
 
@@ -97,6 +97,16 @@ def test_flops_are_those_of_the_kernels(routing, kind):
         with mode, torch.no_grad(), Watched() as watched:
             KERNELS[operator](*arguments)
         assert COSTS[operator](*arguments).flops == watched.flops + agreements * 2 * numbers
+
+
+def test_folding_costs_a_product_a_tile(monkeypatch):
+    monkeypatch.setattr(tiles, "TILE_BYTES", 7 * 4 * B * J * D)
+    mode, asked = calls(LAYERS["shared"]("dynamic"))
+    for (operator, arguments), met in zip(asked, FOLDED, strict=True):
+        with mode, torch.no_grad(), Watched() as watched:
+            KERNELS[operator](*arguments)
+        extra = COSTS[operator](*arguments).flops - watched.flops
+        assert extra == met * 2 * B * N_IN * J * D
 
 
 # Inverted routing through windows begins with a convolution, whose scratch is not its workspace.

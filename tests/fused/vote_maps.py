@@ -20,18 +20,21 @@ def named(kind):
     return f"{sharing}-{pose}{'-window' if window else ''}"
 
 
-def leaves(kind, *, lead=(2,), n_in=12, n_out=N_OUT, dtype=torch.float64, parameters=()):
+def leaves(
+    kind, *, lead=(2,), n_in=12, n_out=N_OUT, d_out=SIZE, dtype=torch.float64, parameters=()
+):
     """Random tensors by name: pose, weight, and those of the parameters that are asked for."""
     sharing, pose, window = kind
     slots, children = (18, 60) if window else (n_in, n_in)
     shared = {"none": (slots,), "type": (3,), "all": ()}[sharing]
-    matrix = (2, 2) if pose == "matrix" else (SIZE, SIZE)
+    d_out = SIZE if pose == "matrix" else d_out
+    matrix = (2, 2) if pose == "matrix" else (d_out, SIZE)
     shapes = {
         "pose": (*lead, children, SIZE),
         "weight": (*shared, n_out, *matrix),
-        "vote_bias": (n_out, SIZE),
-        "coordinates": (slots, SIZE),
-        "bias": (n_out, SIZE),
+        "vote_bias": (n_out, d_out),
+        "coordinates": (slots, d_out),
+        "bias": (n_out, d_out),
         "prior": (slots, n_out),
     }
     return {

@@ -38,6 +38,7 @@ def test_values_and_gradients(layout, count):
     x = torch.randn(count, 6, 3, 5, dtype=torch.float64).contiguous(memory_format=layout)
     y, convolutions = direct(ours, x.requires_grad_())
     assert (y.shape, convolutions) == ((count, 6, 1, 1), 0)
+    assert y.is_contiguous()
     noise = torch.randn_like(y)
     results = []
     for net, made in ((ours, y), (theirs, theirs(x))):
@@ -76,6 +77,7 @@ def test_autocast_backends_and_tracers_see_a_convolution():
     with torch.autocast("cpu", torch.bfloat16):
         y, convolutions = direct(ours, x)
     assert (convolutions, y.dtype) == (1, torch.bfloat16)
+    assert direct(pair()[0].bfloat16(), x.bfloat16())[1] == 1
     use_backend(ours, "plain")
     assert direct(ours, x)[1] == 1
     use_backend(ours, "auto")

@@ -35,7 +35,7 @@ class WholeMapConv2d(nn.Conv2d):
             values = (x.permute(0, 2, 3, 1).flatten(1, 2) * weight.t()).sum(1)
         else:
             by_channel = x.flatten(2).transpose(0, 1)  # [c, b, h w]
-            values = torch.bmm(by_channel, weight.unsqueeze(-1)).squeeze(-1).t()
+            values = torch.bmm(by_channel, weight.unsqueeze(-1)).squeeze(-1).t().contiguous()
         if self.bias is not None:
             values = values + self.bias
         return values[..., None, None]
@@ -44,4 +44,6 @@ class WholeMapConv2d(nn.Conv2d):
         if self.is_direct or x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
             return False
         shape = (self.in_channels, *self.kernel_size)
-        return x.ndim == 4 and x.shape[1:] == shape and x.dtype == self.weight.dtype
+        # Half precision is rounded less often by a convolution.
+        fits = x.ndim == 4 and x.shape[1:] == shape and x.dtype in (torch.float32, torch.float64)
+        return fits and x.dtype == self.weight.dtype

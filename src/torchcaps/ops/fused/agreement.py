@@ -109,13 +109,15 @@ AgreementTile = MadeTile | FoldedTile
 
 
 def agreement_tile(votes: TiledVotes, tile: Tile) -> AgreementTile:
+    """A tile in the cheaper of the two ways."""
     return FoldedTile(votes, tile) if folds(votes) else MadeTile(votes, tile)
 
 
 def folds(votes: TiledVotes) -> bool:
-    """Unless votes are more than W_ij u_i, or have fewer components than children."""
+    """Where votes are no more than W_ij u_i, and there is something to save: numbers that are
+    multiplied one by one, or products that children share."""
     bare = votes.bias is None and votes.coordinates is None and not votes.is_matrix
-    return bare and votes.d_in <= votes.d_out
+    return bare and votes.d_in <= votes.d_out - (votes.positions == 1)
 
 
 def along(votes: Tensor, parents: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ The workspace is what an operator holds beside its arguments and its results at 
 children once more, lane by lane, their gradient in the same order, and a few tiles.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -42,7 +43,7 @@ class _Sizes(NamedTuple):
     """What the tiles of a vote map come to."""
 
     products: int  # FLOPs of making all votes
-    summed: int  # the same after the children that share weights are summed
+    summed: int  # the same after the children of a tile that share weights are summed
     agreement: int  # FLOPs of one multiply-add a number of all votes
     children: int  # bytes
     couplings: int
@@ -74,8 +75,10 @@ def _sizes(
     tile = None if lanes is None else next(votes.tiles(lanes), None)
     numbers = votes.n_batch * votes.n_windows * votes.n_in * votes.n_out * votes.d_out
     a_tile = a_part = some = 0
+    parts = 1
     if lanes is not None and tile is not None:
         many = (tile.types.stop - tile.types.start) * (tile.positions.stop - tile.positions.start)
+        parts = math.ceil(votes.positions / (tile.positions.stop - tile.positions.start))
         a_part = many * votes.count(lanes) * dtype.itemsize
         a_tile = a_part * votes.n_out * votes.d_out
         some = votes.count(lanes) * votes.n_out * votes.d_out * dtype.itemsize
@@ -83,7 +86,7 @@ def _sizes(
     given = votes.n_windows * votes.n_out * votes.d_out * dtype.itemsize
     return _Sizes(
         products=2 * numbers * votes.k,
-        summed=2 * numbers * votes.k // max(1, votes.positions),
+        summed=2 * numbers * votes.k // max(1, votes.positions) * parts,
         agreement=2 * numbers,
         children=votes.n_batch * image,
         couplings=numbers // votes.d_out * dtype.itemsize,
