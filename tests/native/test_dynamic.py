@@ -116,7 +116,7 @@ def test_ragged_sizes(sizes, detach):
     assert_law(DENSE, made(**dict(zip(names, sizes, strict=True))), detach=detach, keep="last")
 
 
-# Parents of whole vectors: weights have gradients without sums over lanes, if they are one product.
+# Parents of whole vectors, whose gradients fold without a rest; more samples than a group has.
 @pytest.mark.parametrize("detach", ["votes", "states", "coupling"])
 @pytest.mark.parametrize("d_in", [1, 3, 8, 17])
 @pytest.mark.parametrize(("sharing", "shared"), [("none", (9,)), ("type", (3,)), ("all", ())])

@@ -59,7 +59,7 @@ def _backward(
         terms = iterations if deep or detach in ("states", "coupling") else 1
         again = not (kept.numel() and not any(needs[4:]))
         flops += (again + needs[0] + needs[1]) * products + (1 + 2 * again) * terms * agreement
-    held = (2 * iterations + 2 + torch.get_num_threads()) * parents
+    held = (2 * iterations + 1 + torch.get_num_threads()) * parents
     return Cost(flops, children + held)
 
 

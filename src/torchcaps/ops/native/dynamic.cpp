@@ -103,7 +103,6 @@ struct Plan {
   bool stored;
   Int group, terms;
   V *children, *parents, *partial;
-  float *by_sample;  // γ [j, b, d] of the only term, or null
   V *scratch;
   Int scratch_size, total;
   float *shared_weight, *lane_bias;
@@ -137,11 +136,9 @@ struct Plan {
     // Forwards A; backwards A and γ of every iteration, and the gradient of A.
     parents = take((backward ? 2 * job.iterations + 1 : 1) * parents_size);
     partial = take(threads * parents_size);
-    const bool by_pose = backward && job.of_weight && job.rows == 1 && d_out % LANES == 0;
-    by_sample = by_pose ? reinterpret_cast<float *>(take(parents_size)) : nullptr;
     const Int routed = row + 2 * together * job.parents + (stored ? together * row : d_out);
     const Int gradients = held * group + HELD * (2 * group * d_in + d_out) +
-                          group * d_in + (group + 1) * d_out;
+                          (group + 1) * d_out;
     scratch_size = backward && gradients > routed ? gradients : routed;
     scratch = take(threads * scratch_size);
     const bool private_weight = backward && job.of_weight && job.types < job.children;
@@ -483,13 +480,8 @@ struct Worker {
       has_later = true;
       barrier.wait();
     }
-    const bool by_pose = plan.by_sample && count == 1 && terms[0].mixes && !terms[0].agrees;
-    if (by_pose)
-      for_my_parents([&](Int j, Int block, Int at) {
-        from_lanes(terms[0].of_sum + at, plan.d_out, LANES, plan.d_out, by_sample(j, block));
-      });
     barrier.wait();
-    gradients(terms, count, by_pose);
+    gradients(terms, count);
     barrier.wait();
     sum_threads();
   }
@@ -520,20 +512,16 @@ struct Worker {
     });
   }
 
-  float *by_sample(Int j, Int block) const {
-    return plan.by_sample + (j * plan.blocks + block) * LANES * plan.d_out;
-  }
-
   // Of pose, weight, vote bias, coordinates and prior, from every iteration at once:
   // ∂û_ij = Σ_t c_ij γ_j + ∂b_ij A_j.
-  void gradients(const Term *terms, Int count, bool by_pose) const {
+  void gradients(const Term *terms, Int count) const {
     const Int n_out = job.parents, size = plan.d_out, d_in = plan.d_in, group = plan.group;
     const Int weight_size = job.columns * job.inner, together = HELD;
     // [term, c or ∂b, child, block, parent]
     V *held = scratch;
     V *of_child = held + 2 * plan.terms * together * group * n_out;
     V *seen = of_child + together * group * d_in, *of_place = seen + together * group * d_in;
-    V *of = of_place + together * size, *v = of + group * size, *shared = v + size;
+    V *of = of_place + together * size, *v = of + group * size;
     auto c_of = [&](Int m, Int kind, Int i, Int block) {
       return held + (((m * 2 + kind) * together + i) * group + block) * n_out;
     };
@@ -618,10 +606,6 @@ struct Worker {
               if (job.of_pose)
                 plan.back(plan.shape, weight(i, j), o,
                           of_child + (block * together + i - i0) * d_in);
-              if (by_pose) {
-                const V *u = seen + ((i - i0) * group + block) * d_in;
-                for (Int k = 0; k < d_in; ++k) shared[block * d_in + k] = parts[0].share * u[k];
-              }
               if (of_bias)
                 for (Int d = 0; d < size; ++d) of_bias[j * size + d] += o[d];
               if (job.of_coordinates)
@@ -630,11 +614,8 @@ struct Worker {
             if (job.of_weight) {
               float *w = of_weight ? of_weight : job.of_weight;
               w += ((i % job.types) * n_out + j) * weight_size;
-              const bool add = of_weight || g0;
-              if (by_pose)
-                weights_by_pose(by_sample(j, g0), shared, w, size, d_in, n_blocks, add);
-              else
-                weights_of(plan.shape, of, seen + (i - i0) * group * d_in, w, n_blocks, add);
+              weights_of(plan.shape, of, seen + (i - i0) * group * d_in, w, n_blocks,
+                         of_weight || g0);
             }
           }
         if (job.of_pose)

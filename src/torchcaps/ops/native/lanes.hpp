@@ -271,33 +271,6 @@ inline void transpose(V *a) {
   }
 }
 
-// Where gradients of votes are what a sample has of a parent, times a share: w[d, k] = Σ_b g[b, d]
-// u[b, k] with the numbers d of a pose in the lanes, so that no sum crosses them. u is times the
-// share and lies by blocks [block, k], g by samples.
-void weights_by_pose(const float *g, const V *u, float *w, Int size, Int inner, Int count,
-                     bool add) {
-  constexpr int MOST = LANES < WIDE ? LANES : WIDE;
-  for (Int d = 0; d < size; d += LANES)
-    in_parts<MOST>(inner, [&](Int k, auto wide) {
-      constexpr int M = decltype(wide)::value;
-      V a[LANES] = {};
-      for (Int block = 0; block < count; ++block) {
-        const float *shares = reinterpret_cast<const float *>(u + block * inner + k);
-        const float *row = g + block * LANES * size + d;
-        for (int lane = 0; lane < LANES; ++lane) {
-          V pose;
-          std::memcpy(&pose, row + lane * size, sizeof pose);
-          UNROLLED for (int m = 0; m < M; ++m) a[m] += pose * shares[m * LANES + lane];
-        }
-      }
-      transpose(a);
-      for (int lane = 0; lane < LANES; ++lane) {
-        float *to = w + (d + lane) * inner + k;
-        UNROLLED for (int m = 0; m < M; ++m) to[m] = add ? to[m] + a[lane][m] : a[lane][m];
-      }
-    });
-}
-
 // `count` numbers of each of some samples, to lanes and back; there are LANES samples but at the
 // end, where the missing ones read as zeros: their gradients are zero then, whatever a bias makes of
 // them.
