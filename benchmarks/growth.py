@@ -34,6 +34,7 @@ from torchcaps.types import Capsules
 
 RECORD = Path(__file__).parent / "records" / "growth.json"
 
+NAMES = ["textbook", "ours-fused", "ours-native"]
 SIZES: dict[str, tuple[int, ...]] = {
     "i": (288, 576, 1152, 2304),
     "j": (5, 10, 20, 40),
@@ -144,7 +145,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=[*CONTESTANTS])
+    parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=NAMES)
     parser.add_argument("--axes", nargs="*", choices=SIZES, default=[*SIZES])
     parser.add_argument("--env", choices=ENVIRONMENTS, default="default")
     parser.add_argument("--seconds", type=float, default=2.0, help="a process times")

@@ -2,6 +2,8 @@
 
 import ctypes
 import re
+import subprocess
+import sys
 import threading
 from unittest import mock
 
@@ -278,6 +280,36 @@ def test_two_python_threads_at_once():
     assert len(results) == 10
     for each in results:
         assert all(torch.equal(a, b) for a, b in zip(each, expected, strict=True))
+
+
+ROUTE = """
+import hashlib, torch
+from torchcaps.ops import native
+from torchcaps.types import Capsules, VoteMap
+
+torch.manual_seed(0)
+pose, weight = torch.randn(33, 40, 8).requires_grad_(), torch.randn(40, 5, 16, 8).requires_grad_()
+torch.set_num_threads(2)
+assert native.available()
+seen = hashlib.sha256()
+for _ in range(50):
+    parents = native.dynamic_routing(VoteMap(Capsules(pose), weight)).parents.pose
+    for x in (parents, *torch.autograd.grad(parents.square().sum(), (pose, weight))):
+        seen.update(x.detach().numpy().tobytes())
+print(seen.hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_four_processes_at_once_route_alike():
+    running = [
+        subprocess.Popen([sys.executable, "-c", ROUTE], stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    said = [each.communicate(timeout=300)[0] for each in running]
+    assert [each.returncode for each in running] == [0] * 4
+    assert len(set(said)) == 1
+    assert len(said[0].strip()) == 64
 
 
 def test_what_a_kernel_lacks_goes_the_fused_way(monkeypatch):

@@ -1,0 +1,38 @@
+"""The growth benchmark runs, and fits exponents."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "growth.py"
+
+
+def test_an_exponent_is_the_slope_of_logarithms():
+    from growth import exponent
+
+    assert exponent([1, 2, 4, 8], [5, 20, 80, 320]) == pytest.approx(2)
+    assert exponent([16, 64], [7, 7]) == pytest.approx(0)
+
+
+@pytest.mark.slow
+def test_a_tiny_run_fits_every_exponent(tmp_path):
+    record = tmp_path / "record.json"
+    words = [sys.executable, SCRIPT, "--tiny", "--out", record, "--seconds", "0.01"]
+    words += ["--axes", "batch", "--contestants", "ours-fused"]
+    subprocess.run(words, check=True, capture_output=True, timeout=300)
+    told = json.loads(record.read_text())
+    assert told["tiny"]
+    (row,) = told["growth"]
+    assert [point["size"] for point in row["points"]] == [16, 32]
+    assert set(row["exponents"]) == {"ms", "peak_mb"}
+    parameters = {
+        (row["layer"], row["axis"]): row["exponents"]["parameters"] for row in told["attention"]
+    }
+    # n² d² of routing and d² of attention, exactly: neither has a bias.
+    assert parameters[("routing", "n")] == pytest.approx(2)
+    assert parameters[("routing", "d")] == pytest.approx(2)
+    assert parameters[("attention", "n")] == pytest.approx(0)
+    assert parameters[("attention", "d")] == pytest.approx(2, abs=0.05)
