@@ -82,6 +82,8 @@ def test_autocast_backends_and_tracers_see_a_convolution():
     assert direct(ours, x)[1] == 1
     use_backend(ours, "auto")
     assert direct(ours, x)[1] == 0
+    whole = torch.compile(ours, fullgraph=True, backend="eager")
+    assert torch.equal(whole(x), ours(x))
     program = torch.export.export(nn.Sequential(ours), (x,))
     assert "conv2d" in program.graph_module.code
 

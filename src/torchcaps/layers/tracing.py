@@ -7,10 +7,12 @@ __all__ = ["is_looked_through"]
 
 
 def is_looked_through() -> bool:
-    """Whether somebody wants to see a convolution, not what it is made of."""
+    """Whether somebody wants to see a convolution, not what it is made of: torch.export,
+    torch.jit.trace, torch.func. torch.compile wants what is fast."""
+    if torch.compiler.is_compiling():
+        return torch.compiler.is_exporting()
     return (
-        torch.compiler.is_compiling()
-        or torch.jit.is_tracing()  # type: ignore[attr-defined]
+        torch.jit.is_tracing()  # type: ignore[attr-defined]
         or torch._C._are_functorch_transforms_active()
         or forward_ad._current_level >= 0
     )

@@ -17,8 +17,8 @@ class WholeMapConv2d(nn.Conv2d):
     convolution is, forwards and backwards.
 
     `is_direct = True`, or `use_backend(network, "plain")`, turns that off. So do autocast and maps
-    of other sizes, and torch.compile, torch.export, torch.jit.trace and torch.func, to which it is
-    an ordinary convolution.
+    of other sizes, and torch.export, torch.jit.trace and torch.func, to which it is an ordinary
+    convolution.
     """
 
     is_direct: bool = False
