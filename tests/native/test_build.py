@@ -16,7 +16,9 @@ import pytest
 from torchcaps.ops.native import build
 
 SOURCE = """
+struct Team { void *run, *index, *size; };
 extern "C" __attribute__((visibility("default"))) long torchcaps_workspace() { return %d; }
+extern "C" __attribute__((visibility("default"))) void torchcaps_use_team(Team) {}
 """
 NEEDS = "native kernels need a C++ compiler, c++, g++ or clang++"
 

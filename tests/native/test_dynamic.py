@@ -16,6 +16,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, DynamicRouting, use_backend
 from torchcaps.ops import dynamic_routing as plain
 from torchcaps.ops import fused, materialise, native
+from torchcaps.ops.native import build
 from torchcaps.ops.native import dynamic as kernel
 from torchcaps.types import Capsules, VoteMap
 
@@ -310,6 +311,43 @@ def test_four_processes_at_once_route_alike():
     assert [each.returncode for each in running] == [0] * 4
     assert len(set(said)) == 1
     assert len(said[0].strip()) == 64
+
+
+# Their OpenMP would wait for threads that a forked child does not have.
+FORK = """
+import os, signal
+import torch
+from torchcaps.ops import native
+from torchcaps.types import Capsules, VoteMap
+torch.set_num_threads(3)
+vote_map = VoteMap(Capsules(torch.randn(37, 50, 8)), torch.randn(50, 6, 16, 8))
+def routed():
+    return native.dynamic_routing(vote_map).parents.pose
+parents = routed()
+assert native.available()
+child = os.fork()
+if not child:
+    signal.alarm(60)
+    os._exit(0 if torch.equal(routed(), parents) else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert torch.equal(routed(), parents)
+"""
+
+
+def test_a_forked_child_routes_as_its_parent_does():
+    subprocess.run([sys.executable, "-c", FORK], timeout=300, check=True)
+
+
+def test_threads_of_their_own_route_alike(monkeypatch):
+    found = leaves(DENSE, dtype=torch.float32)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    mine = native.dynamic_routing(map_of(DENSE, found)).parents.pose
+    build.library().torchcaps_use_team(build._Team())
+    try:
+        own = native.dynamic_routing(map_of(DENSE, found)).parents.pose
+    finally:
+        build.library().torchcaps_use_team(build._team())
+    assert torch.equal(mine, own)
 
 
 def test_what_a_kernel_lacks_goes_the_fused_way(monkeypatch):

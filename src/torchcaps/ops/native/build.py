@@ -54,14 +54,17 @@ class _Once:
         self.found: ctypes.CDLL | None = None
         self.lock = threading.Lock()
 
-    def unlock(self) -> None:
-        """In a forked child, where the thread that held the lock does not exist."""
+    def forked(self) -> None:
+        """In a forked child no thread of the parent exists but one: neither the one that held the
+        lock nor those that OpenMP would wait for."""
         self.lock = threading.Lock()
+        if self.found is not None:
+            self.found.torchcaps_use_team(_Team())
 
 
 _once = _Once()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: _once.unlock())
+    os.register_at_fork(after_in_child=lambda: _once.forked())
 
 
 def library() -> ctypes.CDLL | None:
@@ -192,8 +195,26 @@ def _load(folder: Path, key: str) -> ctypes.CDLL | None:
             continue
         found = ctypes.CDLL(str(path))
         found.torchcaps_workspace.restype = ctypes.c_int64
+        found.torchcaps_use_team(_team())
         return found
     return None
+
+
+class _Team(ctypes.Structure):
+    """How to run something in the threads that PyTorch's operators run in."""
+
+    _fields_ = (("run", ctypes.c_void_p), ("index", ctypes.c_void_p), ("size", ctypes.c_void_p))
+
+
+def _team() -> _Team:
+    """Those of the OpenMP that PyTorch has loaded, if that is GNU's or calls itself so; else none,
+    and a call starts threads of its own."""
+    names = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+    try:
+        loaded = ctypes.CDLL(None)
+        return _Team(*(ctypes.cast(getattr(loaded, name), ctypes.c_void_p) for name in names))
+    except (OSError, AttributeError):
+        return _Team()
 
 
 def _digest(path: Path) -> str:

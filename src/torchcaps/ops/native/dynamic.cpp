@@ -657,6 +657,8 @@ struct Worker {
 
 extern "C" {
 
+SEEN void torchcaps_use_team(Team theirs) { team = theirs; }
+
 SEEN Int torchcaps_job_size() { return sizeof(Job); }
 
 // How many numbers the workspace of a call has.

@@ -311,7 +311,9 @@ void from_lanes(const V *from, Int stride, Int samples, Int count, float *to) {
 // All threads of a call wait here for each other.
 class Barrier {
  public:
-  explicit Barrier(int count) : count_(count) {}
+  explicit Barrier(int count = 0) : count_(count) {}
+  // By one thread, before any waits.
+  void expect(int count) { count_ = count; }
   void wait() {
     const int turn = turn_.load(std::memory_order_acquire);
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) == count_ - 1) {
@@ -324,31 +326,66 @@ class Barrier {
   }
 
  private:
-  const int count_;
+  int count_;
   std::atomic<int> arrived_{0}, turn_{0};
+};
+
+}  // namespace
+
+// The threads of PyTorch's own operators, where they are GNU's: GOMP_parallel, omp_get_thread_num,
+// omp_get_num_threads. They stay awake for milliseconds after an operator, so that any others would
+// share their processors with them.
+struct Team {
+  void (*run)(void (*)(void *), void *, unsigned, unsigned);
+  int (*index)();
+  int (*size)();
+};
+inline Team team{};
+
+namespace {
+
+// What the threads of a call share; they start when they are counted.
+template <class Work>
+struct Call {
+  Work &work;
+  Barrier barrier;
+  std::atomic<Int> count{0};
+
+  void start(Int all) {
+    barrier.expect(all);
+    count.store(all, std::memory_order_release);
+  }
+  void take_part(Int index) {
+    Int all;
+    while (!(all = count.load(std::memory_order_acquire))) std::this_thread::yield();
+    work(barrier, index, all);
+  }
 };
 
 // Calls work(barrier, index, threads) in so many threads; those that the system does not give are
 // done without.
 template <class Work>
 void in_threads(Int wanted, Work work) {
-  std::atomic<Int> running{0};
-  std::atomic<Barrier *> gate{nullptr};
-  auto each = [&](Int index) {
-    Barrier *barrier;
-    while (!(barrier = gate.load(std::memory_order_acquire))) std::this_thread::yield();
-    work(*barrier, index, running.load());
-  };
+  Call<Work> call{work};
+  if (team.run && wanted > 1) {
+    const auto each = [](void *data) {
+      auto &mine = *static_cast<Call<Work> *>(data);
+      const int index = team.index();
+      if (index == 0) mine.start(team.size());
+      mine.take_part(index);
+    };
+    team.run(each, &call, wanted, 0);
+    return;
+  }
   std::thread others[MOST_THREADS];
   Int count = 1;
   try {
-    for (; count < wanted; ++count) others[count] = std::thread(each, count);
+    for (; count < wanted; ++count)
+      others[count] = std::thread([&call, count] { call.take_part(count); });
   } catch (...) {
   }
-  Barrier barrier(count);
-  running = count;
-  gate.store(&barrier, std::memory_order_release);
-  each(0);
+  call.start(count);
+  call.take_part(0);
   for (Int n = 1; n < count; ++n) others[n].join();
 }
 
