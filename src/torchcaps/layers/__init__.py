@@ -37,6 +37,7 @@ from torchcaps.layers.routing import (
     use_backend,
 )
 from torchcaps.layers.schedule import route_concurrently, route_sequentially
+from torchcaps.layers.small_conv import SmallConv2d
 from torchcaps.layers.whole_map import WholeMapConv2d
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "PrimaryCapsules",
     "Routing",
     "SelfAttentionRouting",
+    "SmallConv2d",
     "UniformRouting",
     "WholeMapConv2d",
     "efficient_backbone",

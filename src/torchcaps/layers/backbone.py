@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.layers.small_conv import SmallConv2d
 from torchcaps.layers.whole_map import WholeMapConv2d
 
 __all__ = [
@@ -37,7 +38,7 @@ def efficient_backbone(
     """Convolutions, each with ReLU and batch normalisation, as Efficient-CapsNet [mazzia2021]."""
     blocks: list[nn.Module] = []
     for c_out, kernel, stride in zip(widths, kernels, strides, strict=True):
-        blocks += [nn.Conv2d(channels, c_out, kernel, stride), nn.ReLU(), nn.BatchNorm2d(c_out)]
+        blocks += [SmallConv2d(channels, c_out, kernel, stride), nn.ReLU(), nn.BatchNorm2d(c_out)]
         channels = c_out
     return nn.Sequential(*blocks)
 
@@ -48,7 +49,7 @@ def efficient_norb_backbone(channels: int) -> nn.Sequential:
     blocks: list[nn.Module] = []
     for c_out, kernel, stride in zip((32, 64, 64, 128), (7, 3, 3, 3), (2, 1, 1, 2), strict=True):
         blocks += [
-            nn.Conv2d(channels, c_out, kernel, stride),
+            SmallConv2d(channels, c_out, kernel, stride),
             nn.LeakyReLU(0.3),
             nn.InstanceNorm2d(c_out, affine=True),
         ]
@@ -137,7 +138,7 @@ class _ResidualBlock(nn.Module):
 
 
 def _normalised(c_in: int, c_out: int, kernel: int, stride: int) -> tuple[nn.Module, nn.Module]:
-    convolution = nn.Conv2d(c_in, c_out, kernel, stride, kernel // 2, bias=False)
+    convolution = SmallConv2d(c_in, c_out, kernel, stride, kernel // 2, bias=False)
     return convolution, nn.BatchNorm2d(c_out)
 
 

@@ -53,7 +53,13 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from torchcaps.layers import Conv3dCapsules, DeconvDecoder, DenseCapsules, feature_shape
+from torchcaps.layers import (
+    Conv3dCapsules,
+    DeconvDecoder,
+    DenseCapsules,
+    SmallConv2d,
+    feature_shape,
+)
 from torchcaps.models.images import check_images
 from torchcaps.models.stack import routed_by
 from torchcaps.ops.routing import Detach
@@ -194,7 +200,7 @@ class _ConvCaps(nn.Module):
     def __init__(self, channels: int, d_out: int, *, stride: int = 1):
         super().__init__()
         self.d_out = d_out
-        self.projection = nn.Conv2d(
+        self.projection = SmallConv2d(
             channels, TYPES * d_out, 3, stride=stride, padding=1, bias=False
         )
         weight = self.projection.weight

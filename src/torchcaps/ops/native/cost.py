@@ -4,7 +4,8 @@ plain op.
 
 The workspace of dynamic routing is the children once more, parents of every iteration, those that
 each thread sums by itself, and couplings of a few children. That of EM routing is what a thread
-holds of the few lanes that it has at once, and gradients that each sums by itself.
+holds of the few lanes that it has at once, and gradients that each sums by itself. Convolution asks
+its kernel.
 """
 
 import math
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops.fused.cost import COSTS, Cost, _register
-from torchcaps.ops.native import dynamic, em, inverted
+from torchcaps.ops.native import dynamic, em, inverted, winograd
 from torchcaps.ops.native.windows import PLACES
 
 __all__ = ["COSTS"]
@@ -142,6 +143,23 @@ def _lanes_backward(
     return Cost(size.products * (1 + needs[0] + needs[1]), threads * held + apart)
 
 
+def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None, padding: int, turned: bool) -> Cost:
+    y = winograd._convolve_shapes(x, weight, bias, padding, turned)
+    return _filtered(x, y, 2 - padding if turned else padding, of_kernels=False)
+
+
+def _kernels(x: Tensor, of_y: Tensor, padding: int) -> Cost:
+    return _filtered(x, of_y, padding, of_kernels=True)
+
+
+def _filtered(x: Tensor, y: Tensor, padding: int, *, of_kernels: bool) -> Cost:
+    tiles = len(y) * math.ceil(y.shape[2] / 2) * math.ceil(y.shape[3] / 2)
+    # 16 products of matrices, whichever way round they are.
+    flops = 2 * 16 * tiles * x.shape[1] * y.shape[1]
+    job = winograd.planned(x, y, padding, of_kernels=of_kernels)
+    return Cost(flops, 4 * job.workspace_size)
+
+
 def _threads(like: Tensor) -> int:
     """That share out lanes, of which `like` has its first two axes."""
     return max(1, min(torch.get_num_threads(), math.ceil(math.prod(like.shape[:2]) / PLACES)))
@@ -156,6 +174,8 @@ for _operator, _cost in (
     (em._assign_backward, _assign_backward),
     (inverted._sums, _sums),
     (inverted._backward, _sums_backward),
+    (winograd._convolve, _convolve),
+    (winograd._kernels, _kernels),
 ):
     _packet = _operator._opoverload.overloadpacket
     COSTS[_packet] = _cost

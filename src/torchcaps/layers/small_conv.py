@@ -1,0 +1,49 @@
+"""A convolution with 3×3 kernels that takes fewer products to the same numbers."""
+
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.layers.tracing import is_looked_through
+from torchcaps.ops.native import winograd
+
+__all__ = ["SmallConv2d"]
+
+
+@final
+class SmallConv2d(nn.Conv2d):
+    """`nn.Conv2d` that computes 3×3 kernels with stride 1 by Winograd's minimal filtering, on a CPU
+    with a compiler and in float32; see `ops.native.winograd`. It does so without groups and
+    dilation, with zero padding, and where there are channels and positions enough for it to pay.
+
+    `is_direct = True`, or `use_backend(network, "plain")`, turns it off. So do autocast,
+    torch.compile, torch.export, torch.jit.trace and torch.func, to which it is an ordinary
+    convolution.
+    """
+
+    is_direct: bool = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        if torch.compiler.is_compiling() or is_looked_through() or not self.pays(x):
+            return super().forward(x)
+        return winograd.winograd_convolution(
+            x, self.weight, self.bias, padding=int(self.padding[0])
+        )
+
+    def pays(self, x: Tensor) -> bool:
+        """Whether maps [b, c, h, w] go that way. What does not fit goes directly, and torch says
+        why."""
+        if self.is_direct or x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+            return False
+        if x.ndim != 4 or {x.dtype, self.weight.dtype} != {torch.float32}:
+            return False
+        if (self.kernel_size, self.stride, self.dilation) != ((3, 3), (1, 1), (1, 1)):
+            return False
+        if self.groups != 1 or self.padding_mode != "zeros" or x.shape[1] != self.in_channels:
+            return False
+        if isinstance(self.padding, str) or self.padding[0] != self.padding[1]:
+            return False
+        return (
+            winograd.pays(x.shape, self.weight.shape, int(self.padding[0])) and winograd.available()
+        )
