@@ -10,6 +10,7 @@ from torch.testing import assert_close
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import (
+    SmallConv2d,
     efficient_backbone,
     feature_shape,
     sabour_backbone,
@@ -127,13 +128,13 @@ def test_a_shortcut_is_a_convolution_where_the_shape_changes():
 def test_no_relu_after_the_second_norm_of_a_residual():
     *_, block = residual_backbone(1, (4, 1))
     kinds = [type(each) for each in block.residual]
-    assert kinds == [nn.Conv2d, nn.BatchNorm2d, nn.ReLU, nn.Conv2d, nn.BatchNorm2d]
+    assert kinds == [SmallConv2d, nn.BatchNorm2d, nn.ReLU, SmallConv2d, nn.BatchNorm2d]
     assert (block.residual(torch.randn(2, 4, 5, 6)) < 0).any()
 
 
 def test_batch_normalisation_comes_after_the_relu():
     kinds = [type(block) for block in efficient_backbone(1)]
-    assert kinds == [nn.Conv2d, nn.ReLU, nn.BatchNorm2d] * 4
+    assert kinds == [SmallConv2d, nn.ReLU, nn.BatchNorm2d] * 4
 
 
 @pytest.mark.parametrize(

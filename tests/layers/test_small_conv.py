@@ -180,6 +180,11 @@ def test_networks_take_it(name, image, count):
 def test_a_network_is_the_same_either_way(name):
     torch.manual_seed(0)
     model = create_model(name, image=(1, 40, 40))
+    # Rounding can carry a number over the edge of a ReLU, and with it part of a gradient.
+    for part in [part for part in model.modules() if isinstance(part, nn.Sequential)]:
+        for place, each in enumerate(part):
+            if isinstance(each, nn.ReLU):
+                part[place] = nn.SiLU()
     x = torch.rand(8, 1, 40, 40)
 
     def found():

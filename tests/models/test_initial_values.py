@@ -98,5 +98,6 @@ def test_an_em_network_is_alive_under_every_variant(name, image, variant):
     assert scores.min() > 1e-6
     margin_loss(scores, torch.tensor([0, 1, 0, 1])).backward()
     for path, parameter in model.named_parameters():
-        if path.startswith("layers"):
+        # Moving all votes of a class changes no distance: but for rounding that gradient is zero.
+        if path.startswith("layers") and path != "layers.classes.vote_bias":
             assert parameter.grad.abs().max() > 1e-9, path
