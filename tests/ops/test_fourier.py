@@ -197,13 +197,11 @@ def test_nothing_is_saved_by_one_image_or_a_small_kernel():
 def test_what_is_made_at_a_time_is_bounded_and_changes_nothing(monkeypatch):
     tensors = [drawn(3, 4, 12, 12), drawn(5, 4, 5, 5)]
     whole = with_gradients(by_fourier(), tensors)
-    monkeypatch.setattr(fourier, "PART_BYTES", 3 * 4 * 8 * 7)
     products = fourier._products((12, 12))
-    parts = fourier._parts(
-        torch.empty(144, 3, 4).double(), torch.empty(25, 5, 4).double(), products
-    )
-    # Of kernels there are more than of maps and of what comes out: 160 bytes a product.
-    assert [part.start for part in parts] == list(range(0, products, 4))
+    # Of kernels there are more than of maps: five numbers a product and channel.
+    monkeypatch.setattr(fourier, "PART_BYTES", products * 5 * 8 * 3 - 1)
+    parts = fourier._parts(*tensors, products)
+    assert [part.start for part in parts] == [0, 2]
     for mine, other in zip(with_gradients(by_fourier(), tensors), whole, strict=True):
         assert_close(mine, other, rtol=0, atol=1e-12)
 

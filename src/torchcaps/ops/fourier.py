@@ -13,16 +13,16 @@ so that with constant matrices A, B, C [k products, points]
 
     y[b, o] = C ( Σ_c (A x[b, c]) ⊙ (B w[c, o]) ),
 
-three thin matrix products and k large ones. CapsNet's 9×9 kernels with stride 2 on 20×20 points
-have k = 148 products for 4 phases instead of 36 · 81: a fifth of the multiplications. Gradients are
-the transposes of the same.
+three thin matrix products and k large ones, for some channels at a time. CapsNet's 9×9 kernels with
+stride 2 on 20×20 points have k = 148 products for 4 phases instead of 36 · 81: a fifth of the
+multiplications. Gradients are the transposes of the same.
 
 Departures:
 1. Rounding errors of float32 and float64 are as large as those of a direct convolution, but shared
    by a whole map: relative to its largest value, not to each. So one NaN or infinity makes all of
    its sample NaN.
-2. bfloat16 is rounded between the products, whose sums are float32: from the same rounded numbers
-   it errs three times as much as a direct convolution does. float16 is widened.
+2. bfloat16 is rounded between the products, whose sums over channels are float32: from the same
+   rounded numbers it errs three times as much as a direct convolution does. float16 is widened.
 Ambiguities: none.
 """
 
@@ -61,13 +61,7 @@ def fourier_convolution(
         torch.from_numpy(matrix).to(x.device, widen(maps).dtype)
         for matrix in _matrices(plan.points, plan.taps, plan.outputs)
     )
-    y: Tensor = _Products.apply(
-        _phases(_points_first(maps), plan.points, stride, before=padding),
-        _phases(_points_first(kernels), plan.taps, stride),
-        a,
-        b,
-        c,
-    )
+    y: Tensor = _Products.apply(maps, kernels, a, b, c, plan, stride, padding)
     y = (y if bias is None else y + bias).to(x.dtype)
     y = y.view(*plan.outputs, *y.shape[1:]).permute(2, 3, 0, 1)
     last = torch.channels_last
@@ -110,26 +104,47 @@ def _plan(x: torch.Size, weight: torch.Size, stride: Pair, padding: Pair) -> _Pl
     return _Plan((m_h + r_h - 1, m_w + r_w - 1), (r_h, r_w), (m_h, m_w))
 
 
-def _points_first(maps: Tensor) -> Tensor:
-    """[a, c, h, w] as [h, w, a, c]."""
-    if maps.is_contiguous():
-        # A transposed matrix is copied by blocks, other orders of axes number by number.
-        points = maps.flatten(2).flatten(0, 1).t().contiguous()
-        return points.view(*maps.shape[2:], *maps.shape[:2])
-    return maps.permute(2, 3, 0, 1)
+def _points_first(maps: Tensor, points: Pair, stride: Pair, before: Pair = (0, 0)) -> Tensor:
+    """[a, c, h, w] as [points, phases · c, a], zeros where there is nothing."""
+    maps = F.pad(_as_points(maps), _around(maps, points, stride, before))
+    split = maps.unflatten(0, (points[0], stride[0])).unflatten(2, (points[1], stride[1]))
+    laid: Tensor = split.permute(0, 2, 1, 3, 4, 5).flatten(2, 4).flatten(0, 1)
+    return laid
 
 
-def _phases(maps: Tensor, points: Pair, stride: Pair, before: Pair = (0, 0)) -> Tensor:
-    """[h, w, a, c] as [points, a, phases · c], zeros where there is nothing."""
-    pads = [
+def _put_back(
+    values: Tensor, maps: Tensor, points: Pair, stride: Pair, before: Pair = (0, 0)
+) -> None:
+    """The transpose of `_points_first`, into `maps`."""
+    split = values.view(*points, *stride, maps.shape[1], maps.shape[0]).permute(0, 2, 1, 3, 4, 5)
+    whole = split.flatten(2, 3).flatten(0, 1)  # [h, w, c, a]
+    pads = [-pad for pad in _around(maps, points, stride, before)]
+    maps.copy_(_as_maps(F.pad(whole, pads)))
+
+
+def _around(maps: Tensor, points: Pair, stride: Pair, before: Pair) -> list[int]:
+    """What is missing on every side of [h, w, c, a], as torch pads it."""
+    (top, bottom), (left, right) = (
         (pad, count * step - side - pad)
-        for side, count, step, pad in zip(maps.shape[:2], points, stride, before, strict=True)
-    ]
-    (top, bottom), (left, right) = pads
-    if any((top, bottom, left, right)):
-        maps = F.pad(maps, (0, 0, 0, 0, left, right, top, bottom))
-    split = maps.view(points[0], stride[0], points[1], stride[1], *maps.shape[2:])
-    return split.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(0, 1)
+        for side, count, step, pad in zip(maps.shape[2:], points, stride, before, strict=True)
+    )
+    return [0, 0, 0, 0, left, right, top, bottom]
+
+
+# A matrix is transposed by blocks, what has more axes is copied number by number. So both ways go
+# through a matrix of as many rows as there are samples.
+
+
+def _as_points(maps: Tensor) -> Tensor:
+    """[a, c, h, w] as [h, w, c, a]."""
+    a, c, h, w = maps.shape
+    return maps.reshape(a, c * h * w).t().contiguous().view(c, h, w, a).permute(1, 2, 0, 3)
+
+
+def _as_maps(points: Tensor) -> Tensor:
+    """[h, w, c, a] as [a, c, h, w]."""
+    h, w, c, a = points.shape
+    return points.permute(2, 0, 1, 3).reshape(c * h * w, a).t().contiguous().view(a, c, h, w)
 
 
 def _products(points: Pair) -> int:
@@ -168,25 +183,37 @@ def _grid(sides: Pair) -> Numbers:
 
 
 class _Products(torch.autograd.Function):
-    """[points, b, c], [taps, o, c] → [outputs, b, o]. Some products at a time, made again for the
-    gradient. Sums are in the precision of the matrices."""
+    """[b, c, h, w], [o, c, h, w] → [outputs, b, o]. Some channels at a time, whose transforms are
+    made again for the gradient. Sums over channels are in the precision of the matrices."""
 
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-        y = c.new_zeros(len(c), x.shape[1] * weight.shape[1])
-        for some in _parts(x, weight, len(a)):
-            maps, kernels = _transformed(a[some], x), _transformed(b[some], weight)
-            _add(y, c[:, some], torch.bmm(maps, kernels.transpose(1, 2)))
-        return y.view(len(c), x.shape[1], weight.shape[1])
+    def forward(
+        x: Tensor,
+        weight: Tensor,
+        a: Tensor,
+        b: Tensor,
+        c: Tensor,
+        plan: _Plan,
+        stride: Pair,
+        padding: Pair,
+    ) -> Tensor:
+        y = a.new_zeros(len(a), len(x), len(weight))
+        for some in _parts(x, weight, len(a) * math.prod(stride)):
+            maps = _transformed(a, _points_first(x[:, some], plan.points, stride, padding))
+            kernels = _transformed(b, _points_first(weight[:, some], plan.taps, stride))
+            _add(y, maps.transpose(1, 2), kernels)
+        return _transformed(c, y)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
+        ctx.save_for_backward(*inputs[:5])
+        ctx.how = inputs[5:]
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         with without_autocast(gradient):
-            return *_gradients(ctx.needs_input_grad[:2], gradient, *ctx.saved_tensors), *(None,) * 3
+            of_both = _gradients(ctx.needs_input_grad[:2], gradient, *ctx.saved_tensors, *ctx.how)
+        return *of_both, *(None,) * 6
 
 
 def _gradients(
@@ -197,46 +224,53 @@ def _gradients(
     a: Tensor,
     b: Tensor,
     c: Tensor,
+    plan: _Plan,
+    stride: Pair,
+    padding: Pair,
 ) -> tuple[Tensor | None, Tensor | None]:
-    gradient = gradient.to(x.dtype)
+    of_products = _transformed(c.t(), gradient.to(x.dtype))  # [k, b, o]
     of_x, of_weight = (
-        torch.zeros_like(each.flatten(1), dtype=c.dtype) if needed else None
+        torch.empty_like(each) if needed else None
         for each, needed in zip((x, weight), needs, strict=True)
     )
-    for some in _parts(x, weight, len(a)):
-        of_products = _transformed(c[:, some].t(), gradient)
+    for some in _parts(x, weight, len(a) * math.prod(stride)):
         if of_x is not None:
-            kernels = _transformed(b[some], weight)
-            _add(of_x, a[some].t(), torch.bmm(of_products, kernels))
+            kernels = _transformed(b, _points_first(weight[:, some], plan.taps, stride))
+            of_maps = torch.bmm(kernels, of_products.transpose(1, 2))
+            of_maps = _transformed(a.t(), of_maps)
+            _put_back(of_maps, of_x[:, some], plan.points, stride, padding)
         if of_weight is not None:
-            maps = _transformed(a[some], x)
-            _add(of_weight, b[some].t(), torch.bmm(of_products.transpose(1, 2), maps))
-    return (
-        None if of_x is None else of_x.view_as(x).to(x.dtype),
-        None if of_weight is None else of_weight.view_as(weight).to(weight.dtype),
-    )
+            maps = _transformed(a, _points_first(x[:, some], plan.points, stride, padding))
+            of_kernels = _transformed(b.t(), torch.bmm(maps, of_products))
+            _put_back(of_kernels, of_weight[:, some], plan.taps, stride)
+    return of_x, of_weight
 
 
 def _parts(x: Tensor, weight: Tensor, products: int) -> list[slice]:
-    # Half precision is added up in float32.
-    made = (x[:1].numel(), weight[:1].numel(), x.shape[1] * weight.shape[1])
-    largest = max(made) * max(4, x.itemsize)
-    count = max(1, PART_BYTES // max(largest, 1))
-    return [slice(start, start + count) for start in range(0, products, count)]
+    """Channels whose transforms fit; a channel has so many products."""
+    channels, largest = x.shape[1], products * max(len(x), len(weight)) * x.itemsize
+    most = max(1, PART_BYTES // max(largest, 1))
+    # As many in each, but for what makes whole vectors.
+    count = -(-channels // max(1, -(-channels // most)))
+    count = max(1, min(most, -(-count // 4) * 4))
+    return [slice(start, start + count) for start in range(0, channels, count)]
 
 
 def _transformed(matrix: Tensor, values: Tensor) -> Tensor:
     """The matrix times the first axis."""
-    product = torch.mm(matrix.to(values.dtype), values.flatten(1))
-    return product.view(len(matrix), *values.shape[1:])
+    made: Tensor = torch.mm(matrix.to(values.dtype), values.flatten(1))
+    return made.view(len(matrix), *values.shape[1:])
 
 
-@register_flop_formula(torch.ops.aten.addmm_)
-def _flops_of_adding(sums: Any, matrix: Sequence[int], values: Sequence[int], **_: object) -> int:
-    """Torch counts addmm, but not in place."""
-    return 2 * matrix[0] * matrix[1] * values[1]
+def _add(sums: Tensor, maps: Tensor, kernels: Tensor) -> None:
+    """Add a product for each of the first axis."""
+    if maps.dtype == sums.dtype:
+        sums.baddbmm_(maps, kernels)
+    else:
+        sums += torch.bmm(maps, kernels)
 
 
-def _add(sums: Tensor, matrix: Tensor, values: Tensor) -> None:
-    """Add the matrix times the first axis."""
-    sums.addmm_(matrix, values.flatten(1).to(sums.dtype))
+@register_flop_formula(torch.ops.aten.baddbmm_)
+def _flops_of_adding(sums: Any, maps: Sequence[int], kernels: Sequence[int], **_: object) -> int:
+    """Torch counts baddbmm, but not in place."""
+    return 2 * maps[0] * maps[1] * maps[2] * kernels[2]
