@@ -38,6 +38,7 @@ from torchcaps.layers.routing import (
 )
 from torchcaps.layers.schedule import route_concurrently, route_sequentially
 from torchcaps.layers.small_conv import SmallConv2d
+from torchcaps.layers.squash_maps import SquashMaps
 from torchcaps.layers.whole_map import WholeMapConv2d
 
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "Routing",
     "SelfAttentionRouting",
     "SmallConv2d",
+    "SquashMaps",
     "UniformRouting",
     "WholeMapConv2d",
     "efficient_backbone",

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.layers.large_conv import LargeConv2d
 from torchcaps.layers.small_conv import SmallConv2d
+from torchcaps.layers.squash_maps import SquashMaps
 from torchcaps.layers.whole_map import WholeMapConv2d
 from torchcaps.ops import fused, native, triton
 from torchcaps.ops.checks import check_choice, check_iterations, check_number, widen
@@ -561,7 +562,7 @@ def use_backend(module: nn.Module, backend: Backend) -> None:
     """Choose how every routing inside a module routes; "plain" is plain for convolutions too."""
     check_choice("backend", backend, get_args(Backend))
     for part in module.modules():
-        if isinstance(part, LargeConv2d | SmallConv2d | WholeMapConv2d):
+        if isinstance(part, LargeConv2d | SmallConv2d | SquashMaps | WholeMapConv2d):
             part.is_direct = backend == "plain"
         if isinstance(part, Routing):
             part.backend = backend

@@ -58,13 +58,13 @@ from torchcaps.layers import (
     DeconvDecoder,
     DenseCapsules,
     SmallConv2d,
+    SquashMaps,
     feature_shape,
 )
 from torchcaps.models.images import check_images
 from torchcaps.models.stack import routed_by
 from torchcaps.ops.routing import Detach
 from torchcaps.ops.routing.common import capsules
-from torchcaps.ops.squash import squash
 from torchcaps.types import Capsules, Grid, Keep, LayerTrace, Output, Routed
 
 __all__ = ["DeepCaps", "deepcaps", "rem_deepcaps"]
@@ -199,17 +199,17 @@ class _ConvCaps(nn.Module):
 
     def __init__(self, channels: int, d_out: int, *, stride: int = 1):
         super().__init__()
-        self.d_out = d_out
         self.projection = SmallConv2d(
             channels, TYPES * d_out, 3, stride=stride, padding=1, bias=False
         )
         weight = self.projection.weight
         bound = math.sqrt(3) * weight.numel() ** -0.25  # of σ = size^(−1/4)
         nn.init.uniform_(weight, -bound, bound)
+        self.squash = SquashMaps(d_out)
 
     def forward(self, maps: Tensor) -> Tensor:
-        s = self.projection(maps).unflatten(1, (TYPES, self.d_out))  # [b, type, d, h, w]
-        return squash(s.movedim(2, -1)).movedim(-1, 2).flatten(1, 2)
+        squashed: Tensor = self.squash(self.projection(maps))
+        return squashed
 
 
 class _Cell(nn.Module):

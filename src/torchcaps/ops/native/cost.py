@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops.fused.cost import COSTS, Cost, _register
-from torchcaps.ops.native import dynamic, em, inverted, winograd
+from torchcaps.ops.native import dynamic, em, inverted, squash, winograd
 from torchcaps.ops.native.windows import PLACES
 
 __all__ = ["COSTS"]
@@ -160,6 +160,11 @@ def _filtered(x: Tensor, y: Tensor, padding: int, *, of_kernels: bool) -> Cost:
     return Cost(flops, 4 * job.workspace_size)
 
 
+def _squashed(maps: Tensor, *arguments: Any) -> Cost:
+    """No products, and nothing borrowed but an upstream gradient that lies otherwise."""
+    return Cost(0, 0)
+
+
 def _threads(like: Tensor) -> int:
     """That share out lanes, of which `like` has its first two axes."""
     return max(1, min(torch.get_num_threads(), math.ceil(math.prod(like.shape[:2]) / PLACES)))
@@ -174,6 +179,8 @@ for _operator, _cost in (
     (em._assign_backward, _assign_backward),
     (inverted._sums, _sums),
     (inverted._backward, _sums_backward),
+    (squash._squash, _squashed),
+    (squash._backward, _squashed),
     (winograd._convolve, _convolve),
     (winograd._kernels, _kernels),
 ):
