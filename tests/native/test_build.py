@@ -16,7 +16,7 @@ import pytest
 from torchcaps.ops.native import build
 
 SOURCE = """
-struct Team { void *run, *index, *size; };
+struct Team { void *run, *index, *size, *most; };
 extern "C" __attribute__((visibility("default"))) long torchcaps_workspace() { return %d; }
 extern "C" __attribute__((visibility("default"))) void torchcaps_use_team(Team) {}
 """

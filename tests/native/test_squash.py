@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import SquashMaps, use_backend
+from torchcaps.layers import SquashMaps, squash_maps, use_backend
 from torchcaps.models import create_model
 from torchcaps.ops import native
 from torchcaps.ops.native import squash as kernel
@@ -21,6 +21,12 @@ SHAPES = [(3, 5, 4, 4, 8), (2, 3, 8, 3, 5), (1, 1, 1, 1, 1), (2, 32, 16, 2, 2), 
 def _library():
     if not native.available():
         pytest.skip("there is no C++ compiler, or TORCHCAPS_NATIVE=0")
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    """Small maps go the way of large ones."""
+    monkeypatch.setattr(squash_maps, "FEWEST", 0)
 
 
 def drawn(shape, layout="contiguous", spread=1.0):
@@ -84,12 +90,18 @@ def test_zero_has_a_gradient_and_what_is_not_finite_stays_in_its_capsule():
         (torch.ones(2, 6, 3, 3).contiguous(memory_format=torch.channels_last), 3),
         (torch.ones(2, 6, 1, 1), 3),
         (torch.ones(2, 6, 3, 5).transpose(2, 3), 3),
+        (torch.ones(2, 6, 3, 5, 4), 3),
     ],
-    ids=["double", "half", "last, threes", "one position, threes", "turned"],
+    ids=["double", "half", "last, threes", "one position, threes", "turned", "five axes"],
 )
 def test_what_does_not_fit_is_squashed_as_ever(maps, size):
     assert not kernel.fits(maps, size)
     assert torch.equal(SquashMaps(size)(maps), plain(maps, size))
+
+
+def test_channels_that_make_no_capsules_are_refused_as_ever():
+    with pytest.raises(RuntimeError, match="unflatten"):
+        SquashMaps(4)(torch.ones(2, 6, 3, 3))
 
 
 def test_no_images_are_none():

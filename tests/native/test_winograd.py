@@ -137,6 +137,9 @@ def test_any_strides_are_read():
         (x.transpose(2, 3), weight.transpose(2, 3), bias),
         (x[:1].expand(3, -1, -1, -1), weight[:1].expand(8, -1, -1, -1), bias[:1].expand(8)),
         (x.permute(0, 3, 2, 1).contiguous().permute(0, 3, 2, 1), weight, bias.flip(0)),
+        # Contiguous, but for the stride of its one column.
+        (x[..., :1].permute(0, 3, 2, 1).contiguous().permute(0, 3, 2, 1), weight, bias),
+        (x[:, :1, :6].contiguous().permute(0, 2, 3, 1), weight, bias),
     ]
     for given in every:
         assert torch.equal(ours(*given, 1), direct(*given, 1))
@@ -175,14 +178,11 @@ def test_no_images_and_no_gradients_of_kernels():
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
-def test_what_is_not_finite_leaves_as_not_finite_and_stays_near(wrong):
+def test_what_is_not_finite_leaves_as_not_finite_where_it_would(wrong):
     x, weight, _ = (each.detach() for each in tensors((1, 3, 4, 12, 12, 1)))
     x[0, 1, 5, 6] = wrong
     mine, other = ours(x, weight, None, 1), direct(x, weight, None, 1)
-    assert not mine[~other.isfinite()].isfinite().any()
-    lost = ~mine.isfinite().all(1)[0]
-    assert lost.nonzero().amin(0).tolist() >= [3, 4]
-    assert lost.nonzero().amax(0).tolist() <= [7, 8]
+    assert torch.equal(mine.isfinite(), other.isfinite())
 
 
 def test_a_job_is_what_the_source_takes():
@@ -207,11 +207,12 @@ def test_costs():
     kernels = COSTS[torch.ops.torchcaps.native_winograd_kernels](x, y, 0)
     assert kernels.flops == cost.flops
     for each in (cost, back, kernels):
-        # 16 numbers for each of five by sixteen channels at least; little more is borrowed.
+        # 16 numbers for each of five by eight channels at least; little more is borrowed.
         assert 4 * 16 * 5 * 8 < each.workspace < 4e6
 
 
-def test_large_maps_borrow_no_more():
+def test_large_maps_borrow_no_more(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     small, large = (torch.empty(n, 64, 56, 56, device="meta") for n in (2, 64))
     for of_kernels in (False, True):
         sizes = [

@@ -25,18 +25,23 @@ class SmallConv2d(nn.Conv2d):
     is_direct: bool = False
 
     def forward(self, x: Tensor) -> Tensor:
-        if torch.compiler.is_compiling() or is_looked_through() or not self.pays(x):
-            return super().forward(x)
-        return winograd.winograd_convolution(
-            x, self.weight, self.bias, padding=int(self.padding[0])
-        )
+        # Read once: a parametrization makes it anew each time.
+        weight, bias = self.weight, self.bias
+        if torch.compiler.is_compiling() or is_looked_through() or not self._pays(x, weight, bias):
+            y: Tensor = self._conv_forward(x, weight, bias)
+            return y
+        return winograd.winograd_convolution(x, weight, bias, padding=int(self.padding[0]))
 
     def pays(self, x: Tensor) -> bool:
         """Whether maps [b, c, h, w] go that way. What does not fit goes directly, and torch says
         why."""
-        if self.is_direct or x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+        return self._pays(x, self.weight, self.bias)
+
+    def _pays(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+        given = [x, weight] if bias is None else [x, weight, bias]
+        if any(each.device.type != "cpu" or each.dtype != torch.float32 for each in given):
             return False
-        if x.ndim != 4 or {x.dtype, self.weight.dtype} != {torch.float32}:
+        if self.is_direct or x.ndim != 4 or torch.is_autocast_enabled("cpu"):
             return False
         if (self.kernel_size, self.stride, self.dilation) != ((3, 3), (1, 1), (1, 1)):
             return False
@@ -44,6 +49,4 @@ class SmallConv2d(nn.Conv2d):
             return False
         if isinstance(self.padding, str) or self.padding[0] != self.padding[1]:
             return False
-        return (
-            winograd.pays(x.shape, self.weight.shape, int(self.padding[0])) and winograd.available()
-        )
+        return winograd.pays(x.shape, weight.shape, int(self.padding[0])) and winograd.available()

@@ -44,7 +44,8 @@ __all__ = ["fourier_convolution", "saving"]
 
 Pair = tuple[int, int]
 Numbers = NDArray[np.float64]
-# What is made at a time, so small that malloc reuses it and its pages need no zeros.
+# What is made of maps, or of kernels, at a time: so small that malloc reuses it and its pages need
+# no zeros. Beside it are the sums over channels, a number for every product, sample and output.
 PART_BYTES = 28 << 20
 MOST_POINTS = 32 * 32
 

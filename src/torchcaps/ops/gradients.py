@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["listed", "once", "shapes_listed", "wanted"]
+__all__ = ["listed", "once", "refuse_twice", "shapes_listed", "wanted"]
 
 
 def listed(gradients: Sequence[Tensor | None], like: Tensor) -> list[Tensor]:
@@ -33,12 +33,17 @@ def wanted(ctx: Any, gradients: Sequence[Tensor], needs: Sequence[bool]) -> tupl
 
 
 def once(backward: Any, what: str, plain: str) -> None:
-    """Have an operator that gives gradients refuse in one sentence to be differentiated itself."""
+    """Have a routing that gives gradients refuse in one sentence to be differentiated itself."""
+    refuse_twice(backward, what, f"route ops.materialise(vote_map) with ops.{plain}")
+
+
+def refuse_twice(backward: Any, what: str, instead: str) -> None:
+    """The same of any operator; `instead` is what to do."""
 
     def refuse(ctx: Any, *_: Any) -> None:
         raise TorchcapsError(
             f"{what} gives gradients, but no gradients of gradients; where these are needed, as by "
-            f"create_graph=True, route ops.materialise(vote_map) with ops.{plain}."
+            f"create_graph=True, {instead}."
         )
 
     backward.register_autograd(refuse)

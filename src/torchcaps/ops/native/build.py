@@ -53,11 +53,12 @@ class _Once:
         self.asked = False
         self.found: ctypes.CDLL | None = None
         self.lock = threading.Lock()
+        self.is_fork = False
 
     def forked(self) -> None:
         """In a forked child no thread of the parent exists but one: neither the one that held the
         lock nor those that OpenMP would wait for."""
-        self.lock = threading.Lock()
+        self.lock, self.is_fork = threading.Lock(), True
         if self.found is not None:
             self.found.torchcaps_use_team(_Team())
 
@@ -195,7 +196,7 @@ def _load(folder: Path, key: str) -> ctypes.CDLL | None:
             continue
         found = ctypes.CDLL(str(path))
         found.torchcaps_workspace.restype = ctypes.c_int64
-        found.torchcaps_use_team(_team())
+        found.torchcaps_use_team(_Team() if _once.is_fork else _team())
         return found
     return None
 
@@ -203,13 +204,13 @@ def _load(folder: Path, key: str) -> ctypes.CDLL | None:
 class _Team(ctypes.Structure):
     """How to run something in the threads that PyTorch's operators run in."""
 
-    _fields_ = (("run", ctypes.c_void_p), ("index", ctypes.c_void_p), ("size", ctypes.c_void_p))
+    _fields_ = tuple((name, ctypes.c_void_p) for name in ("run", "index", "size", "most"))
 
 
 def _team() -> _Team:
     """Those of the OpenMP that PyTorch has loaded, if that is GNU's or calls itself so; else none,
     and a call starts threads of its own."""
-    names = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+    names = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads", "omp_get_max_threads")
     try:
         loaded = ctypes.CDLL(None)
         return _Team(*(ctypes.cast(getattr(loaded, name), ctypes.c_void_p) for name in names))

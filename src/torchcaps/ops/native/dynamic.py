@@ -135,7 +135,7 @@ def _run(numbers: dict[str, int], tensors: dict[str, Tensor | None], share: floa
     job = _Job(**numbers, **pointers, share=share)
     backward = ctypes.c_int64("of_pose" in tensors)
     size = found.torchcaps_workspace(ctypes.byref(job), backward)
-    workspace = torch.empty(size)
+    workspace = torch.empty(size, dtype=torch.float32)
     job.workspace = workspace.data_ptr()
     found.torchcaps_dynamic(ctypes.byref(job), backward)
 
@@ -261,7 +261,7 @@ def _backward_kernel(
     laid = lay_out(weight, sharing, kind)
     inputs = [pose, laid, vote_bias, coordinates, bias, prior]
     gradients = [
-        None if x is None or not need else torch.zeros(x.shape) if n > 1 else torch.empty(x.shape)
+        None if x is None or not need else x.new_zeros(x.shape) if n > 1 else x.new_empty(x.shape)
         for n, (x, need) in enumerate(zip(inputs, needs, strict=True))
     ]
     if len(pose):

@@ -116,7 +116,7 @@ def _run(
     seen, places, _alive = filled(made_of, of_made, tensors)
     job = _Job(seen_by=seen, pass_=PASSES.index(name), **places)
     found.torchcaps_em_plan(ctypes.byref(job))
-    workspace = torch.empty(job.seen_by.workspace_size)
+    workspace = torch.empty(job.seen_by.workspace_size, dtype=torch.float32)
     job.seen_by.workspace = workspace.data_ptr()
     found.torchcaps_em(ctypes.byref(job))
 

@@ -99,7 +99,7 @@ def _run(
     seen, places, _alive = filled(made_of, of_made, tensors)
     job, backward = _Job(seen_by=seen, scale=scale, **places), ctypes.c_int64("of_now" in tensors)
     found.torchcaps_inverted_plan(ctypes.byref(job), backward)
-    workspace = torch.empty(job.seen_by.workspace_size)
+    workspace = torch.empty(job.seen_by.workspace_size, dtype=torch.float32)
     job.seen_by.workspace = workspace.data_ptr()
     found.torchcaps_inverted(ctypes.byref(job), backward)
 

@@ -333,12 +333,13 @@ class Barrier {
 }  // namespace
 
 // The threads of PyTorch's own operators, where they are GNU's: GOMP_parallel, omp_get_thread_num,
-// omp_get_num_threads. They stay awake for milliseconds after an operator, so that any others would
-// share their processors with them.
+// omp_get_num_threads, omp_get_max_threads. They stay awake for milliseconds after an operator, so
+// that any others would share their processors with them.
 struct Team {
   void (*run)(void (*)(void *), void *, unsigned, unsigned);
   int (*index)();
   int (*size)();
+  int (*most)();
 };
 inline Team team{};
 
@@ -348,7 +349,8 @@ namespace {
 template <class Work>
 struct Call {
   Work &work;
-  Barrier barrier;
+  Int wanted;
+  Barrier barrier{};
   std::atomic<Int> count{0};
 
   void start(Int all) {
@@ -358,23 +360,24 @@ struct Call {
   void take_part(Int index) {
     Int all;
     while (!(all = count.load(std::memory_order_acquire))) std::this_thread::yield();
-    work(barrier, index, all);
+    if (index < all) work(barrier, index, all);
   }
 };
 
-// Calls work(barrier, index, threads) in so many threads; those that the system does not give are
-// done without.
+// Calls work(barrier, index, threads) in so many threads, or in fewer where these are not given.
 template <class Work>
 void in_threads(Int wanted, Work work) {
-  Call<Work> call{work};
+  Call<Work> call{work, wanted};
   if (team.run && wanted > 1) {
     const auto each = [](void *data) {
       auto &mine = *static_cast<Call<Work> *>(data);
       const int index = team.index();
-      if (index == 0) mine.start(team.size());
+      if (index == 0) mine.start(team.size() < mine.wanted ? team.size() : mine.wanted);
       mine.take_part(index);
     };
-    team.run(each, &call, wanted, 0);
+    // All of them: a team that shrinks ends threads, which the next operator starts again.
+    const Int most = team.most();
+    team.run(each, &call, wanted < most ? most : wanted, 0);
     return;
   }
   std::thread others[MOST_THREADS];

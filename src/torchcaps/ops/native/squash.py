@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.ops.gradients import refuse_twice
 from torchcaps.ops.native.build import available, library
 from torchcaps.ops.native.dynamic import MOST_THREADS
 from torchcaps.ops.squash import EPSILON
@@ -28,6 +28,8 @@ def squash_maps(maps: Tensor, size: int) -> Tensor:
 def fits(maps: Tensor, size: int) -> bool:
     """Whether there is a kernel for such maps."""
     if maps.device.type != "cpu" or maps.dtype != torch.float32 or not available():
+        return False
+    if maps.ndim != 4 or maps.shape[1] % size:
         return False
     if maps.is_contiguous() and _apart(maps) > 1:
         return True
@@ -108,13 +110,4 @@ def _differentiate(ctx: Any, upstream: Tensor) -> tuple[Tensor, None]:
 
 
 _squash.register_autograd(_differentiate, setup_context=_keep)
-
-
-def _refuse(ctx: Any, *_: Any) -> None:
-    raise TorchcapsError(
-        "the native squash gives gradients, but no gradients of gradients; where these are needed, "
-        'as by create_graph=True, call torchcaps.layers.use_backend(network, "plain").'
-    )
-
-
-_backward.register_autograd(_refuse)
+refuse_twice(_backward, "the native squash", 'call torchcaps.layers.use_backend(network, "plain")')

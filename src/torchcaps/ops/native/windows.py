@@ -88,7 +88,7 @@ def gradients_of(
     tensors = (pose, lay_out(weight, sharing, kind), coordinates)
     names = ("of_pose", "of_weight", "of_coordinates")
     return {
-        name: torch.zeros(x.shape) if x is not None and need else None
+        name: torch.zeros(x.shape, dtype=torch.float32) if x is not None and need else None
         for name, x, need in zip(names, tensors, needs, strict=True)
     }
 

@@ -219,7 +219,10 @@ struct WinogradPlan {
     const Int each = PLACES * (in_tile + out_tile) * Int(sizeof(V));
     const Int wanted = of_weights ? SHARED_TILES : NEAR_BYTES / each;
     rows = wanted / across > 1 ? wanted / across : 1;
-    if (rows > job.batch * down) rows = job.batch * down;
+    // Every thread has some. Sums of kernels are shared out otherwise, and keep their order.
+    const Int all = job.batch * down, share = (all + job.threads - 1) / job.threads;
+    const Int most = of_weights ? all : share;
+    if (rows > most) rows = most;
     tiles = up_to(rows * across, ROWS);
     in_step = tiles * in_tile | 1, out_step = tiles * out_tile | 1;
     // As many rows of the gradient as come to a whole number of products.

@@ -6,9 +6,8 @@ float32, with channels or columns next to each other; the result is laid out as
 gradients are convolutions and their kernels' gradients again.
 
 Departures:
-1. Rounding errors are two to three times those of a direct convolution.
-2. One NaN or infinity makes all outputs of its tiles NaN: at most two positions further than a
-   direct convolution would.
+1. Rounding errors are up to three times those of a direct convolution.
+2. Where a direct convolution is infinite this may be NaN; finite it is at the same positions.
 Ambiguities: none.
 """
 
@@ -25,7 +24,7 @@ from torchcaps.ops.native.dynamic import MOST_THREADS
 __all__ = ["available", "pays", "planned", "winograd_convolution"]
 
 # Where transformed maps and kernels cost less than the products that are saved.
-FEWEST_CHANNELS, FEWEST_TILES = 32, 96
+FEWEST_CHANNELS, FEWEST_TILES = 32, 512
 
 
 def winograd_convolution(
@@ -90,6 +89,8 @@ def planned(x: Tensor, y: Tensor, padding: int, *, of_kernels: bool) -> _Job:
     )
     found = library()
     assert found is not None
+    if not y.numel():
+        return job
     found.torchcaps_winograd_plan(ctypes.byref(job), ctypes.c_int64(of_kernels))
     return job
 
@@ -111,7 +112,7 @@ def _run(
     job.bias = None if bias is None else bias.data_ptr()
     job.of_output, job.of_input = weight.stride(outputs), weight.stride(inputs)
     job.of_tap, job.turned = weight.stride(3), turned
-    workspace = torch.empty(job.workspace_size)
+    workspace = torch.empty(job.workspace_size, dtype=torch.float32)
     job.workspace = workspace.data_ptr()
     found = library()
     assert found is not None
@@ -168,7 +169,10 @@ def _is_channels_last(x: Tensor) -> bool:
 
 def _laid_out(maps: Tensor) -> Tensor:
     """With channels or columns next to each other."""
-    return maps if 1 in (maps.stride(1), maps.stride(3)) else maps.contiguous()
+    if 1 in (maps.stride(1), maps.stride(3)):
+        return maps
+    # Not contiguous(), which may leave the stride of an axis of one as it is.
+    return maps.clone(memory_format=torch.contiguous_format)
 
 
 def _in_a_row(weight: Tensor) -> Tensor:
@@ -177,9 +181,8 @@ def _in_a_row(weight: Tensor) -> Tensor:
 
 
 def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, weight, bias, *ctx.how = inputs
+    x, weight, _, *ctx.how = inputs
     ctx.save_for_backward(x, weight)
-    ctx.has_bias = bias is not None
 
 
 def _gradients(ctx: Any, of_y: Tensor) -> tuple[Tensor | None, ...]:
