@@ -13,7 +13,8 @@
 
 namespace {
 
-// Bytes of weights that a tile of children may have: they are read once for every block of lanes.
+// Bytes that a tile of children may have, and their weights: these are read once for every block of
+// lanes.
 constexpr Int TILE_BYTES = 192 << 10;
 // Children that share what is read of parents. The votes of a few are stored up to this size; else
 // they are made a second time, and more children share.
@@ -51,8 +52,8 @@ namespace {
 
 typedef void (*Votes)(const Shape &, const float *, const V *, V *, Int, Int,
                       const Agreement *);
-typedef void (*Sum)(const Shape &, const float *, Int, Int, Int, const V *, Int, V *);
-typedef void (*Back)(const Shape &, const float *, const V *, V *);
+typedef void (*Sum)(const Shape &, const float *, Int, Int, Int, const V *, Int, Int, V *, Int);
+typedef void (*Back)(const Shape &, const float *, const V *, Int, const V *, V *, Int);
 
 // out += Σ_i share_i v_i: shares lie `step` apart, votes one after the other.
 void mix(const V *share, Int step, const V *v, Int size, Int count, V *out) {
@@ -66,19 +67,16 @@ void mix(const V *share, Int step, const V *v, Int size, Int count, V *out) {
   for (Int d = 0; d < size; ++d) out[d] += p * v[d];
 }
 
-// A vector of a parent and how much of it there is.
-struct Part {
-  V share;
-  const V *of;
-};
-
-// out = Σ of all parts
-void sum_of_parts(const Part *parts, Int count, Int size, V *out) {
+// out = Σ of all parts; poses of parents lie `step` apart
+void sum_of_parts(const Part *parts, Int count, Int block, Int step, Int size, V *out) {
+  V share[2 * MOST_ITERATIONS];
+  for (Int each = 0; each < count; ++each) share[each] = parts[each].shared(block);
   in_parts(size, [&](Int d, auto wide) {
     constexpr int M = decltype(wide)::value;
     V a[M] = {};
     for (Int each = 0; each < count; ++each)
-      UNROLLED for (int m = 0; m < M; ++m) a[m] += parts[each].share * parts[each].of[d + m];
+      UNROLLED for (int m = 0; m < M; ++m)
+        a[m] += share[each] * parts[each].of[block * step + d + m];
     UNROLLED for (int m = 0; m < M; ++m) out[d + m] = a[m];
   });
 }
@@ -102,13 +100,15 @@ struct Plan {
   Int tile, together;
   bool stored;
   Int group, terms;
-  V *children, *parents, *partial;
-  V *scratch;
+  V *parents, *partial;
+  bool by_column;  // whether gradients of weights have the numbers of a vote in their lanes
+  V *turned;  // parents as numbers of one sample after the other, for this
+  V *scratch, *children;
   Int scratch_size, total;
   float *shared_weight, *lane_bias;
   Votes votes[3];  // with as many agreements
-  Sum sum;
-  Back back;
+  Sum sum[2];    // of one block of lanes, or of two
+  Back back[2];
 
   Plan(const Job &job, Int threads, bool backward) : shape{job.rows, job.inner, job.columns} {
     blocks = (job.batch + LANES - 1) / LANES;
@@ -117,9 +117,10 @@ struct Plan {
     row = job.parents * d_out;
     parents_size = blocks * row;
     const Int weight_bytes = job.parents * job.columns * job.inner * 4;
+    const Int child_bytes = blocks * d_in * Int(sizeof(V));
     stored = FEW * row * Int(sizeof(V)) <= STORED_BYTES;
     together = stored ? FEW : MORE;
-    tile = TILE_BYTES / weight_bytes;
+    tile = TILE_BYTES / (weight_bytes > child_bytes ? weight_bytes : child_bytes);
     tile = tile < together ? together : tile;
     terms = job.iterations - !job.prior;
     const Int held = 2 * terms * HELD * job.parents;
@@ -132,15 +133,18 @@ struct Plan {
       at += count;
       return start;
     };
-    children = take(blocks * job.children * d_in);
     // Forwards A; backwards A and γ of every iteration, and the gradient of A.
     parents = take((backward ? 2 * job.iterations + 1 : 1) * parents_size);
     partial = take(threads * parents_size);
-    const Int routed = row + 2 * together * job.parents + (stored ? together * row : d_out);
-    const Int gradients = held * group + HELD * (2 * group * d_in + d_out) +
+    by_column = backward && job.of_weight && job.rows == 1 && job.columns % LANES == 0;
+    turned = take(by_column ? 2 * job.iterations * parents_size : 0);
+    const Int made = stored ? together * row : d_out;
+    const Int routed = row + (made > row ? made : row) + 2 * together * job.parents;
+    const Int gradients = held * group + HELD * (group * d_in + d_out) + group * d_in +
                           (group + 1) * d_out;
     scratch_size = backward && gradients > routed ? gradients : routed;
     scratch = take(threads * scratch_size);
+    children = take(threads * blocks * tile * d_in);
     const bool private_weight = backward && job.of_weight && job.types < job.children;
     const Int weight_size = job.types * job.parents * job.columns * job.inner;
     shared_weight = reinterpret_cast<float *>(
@@ -159,8 +163,8 @@ struct Plan {
   template <int K_>
   void choose() {
     votes[0] = votes_of<K_, 0>, votes[1] = votes_of<K_, 1>, votes[2] = votes_of<K_, 2>;
-    sum = sum_of<K_>;
-    back = back_of<K_>;
+    sum[0] = sum_of<K_, 1>, sum[1] = sum_of<K_, 2>;
+    back[0] = back_of<K_, 1>, back[1] = back_of<K_, 2>;
   }
 
   static char *aligned(const Job &job) {
@@ -179,14 +183,16 @@ struct Worker {
   const Int first = job.children * index / threads, end = job.children * (index + 1) / threads;
   V *const mine = plan.partial + index * plan.parents_size;
   V *const scratch = plan.scratch + index * plan.scratch_size;
+  V *const tile = plan.children + index * plan.blocks * plan.tile * plan.d_in;
 
   Int samples(Int block) const {
     const Int left = job.batch - block * LANES;
     return left < LANES ? left : LANES;
   }
 
-  const V *child(Int block, Int i) const {
-    return plan.children + (block * job.children + i) * plan.d_in;
+  // My tile of children, from `from` on.
+  V *child(Int block, Int i, Int from) const {
+    return tile + (block * plan.tile + i - from) * plan.d_in;
   }
 
   Int type(Int i) const { return job.types == job.children ? i : i % job.types; }
@@ -198,22 +204,28 @@ struct Worker {
   // Couplings that are kept lie by children, whose gradients are made one after the other.
   Int kept_at(Int i, Int block) const { return (i * plan.blocks + block) * job.parents * LANES; }
 
-  void read_children() const {
+  // f(from, to) for my tiles of children, once these are in lanes.
+  template <class F>
+  void for_my_tiles(F f) const {
     const Int stride = job.children * plan.d_in;
-    for (Int block = 0; block < plan.blocks; ++block)
-      to_lanes(job.pose + block * LANES * stride + first * plan.d_in, stride, samples(block),
-               (end - first) * plan.d_in, const_cast<V *>(child(block, first)));
+    for (Int from = first; from < end; from += plan.tile) {
+      const Int to = from + plan.tile < end ? from + plan.tile : end;
+      for (Int block = 0; block < plan.blocks; ++block)
+        to_lanes(job.pose + block * LANES * stride + from * plan.d_in, stride, samples(block),
+                 (to - from) * plan.d_in, child(block, from, from));
+      f(from, to);
+    }
   }
 
-  // Votes of child i of a block of lanes for parents from j on, `step` apart; what they agree with
+  // Votes of child i, whose pose is u, for parents from j on, `step` apart; what they agree with
   // begins at parent j too.
-  void make_votes(Int i, Int block, Int j, Int count, V *v, Int step,
+  void make_votes(Int i, const V *u, Int j, Int count, V *v, Int step,
                   const Agreement *agreements = nullptr, int n = 0) const {
     const Int size = plan.d_out;
     const bool moved = job.vote_bias || job.coordinates;
     // As many as are found while votes are in registers.
     const int at_once = moved ? 0 : n < 2 ? n : 2;
-    plan.votes[at_once](plan.shape, weight(i, j), child(block, i), v, step, count, agreements);
+    plan.votes[at_once](plan.shape, weight(i, j), u, v, step, count, agreements);
     if (n == at_once && !moved) return;
     for (Int at = 0; at < count; ++at, v += step) {
       if (const float *e = job.vote_bias)
@@ -244,23 +256,29 @@ struct Worker {
     V *sum = scratch;
     const Int weight_step = job.parents * job.columns * job.inner;
     std::memset(mine, 0, plan.parents_size * sizeof(V));
-    for (Int from = first; from < end; from += plan.tile) {
-      const Int to = from + plan.tile < end ? from + plan.tile : end;
-      for (Int block = 0; block < plan.blocks; ++block) {
-        std::memset(sum, 0, plan.row * sizeof(V));
-        for (Int j = 0; j < job.parents; ++j) {
-          V *s = sum + j * plan.d_out;
-          plan.sum(plan.shape, weight(0, j), weight_step, type(from), job.types,
-                   child(block, from), to - from, s);
-          if (const float *e = job.vote_bias)
-            for (Int d = 0; d < plan.d_out; ++d) s[d] += float(to - from) * e[j * plan.d_out + d];
-          if (job.coordinates)
-            for (Int i = from; i < to; ++i)
-              for (Int d = 0; d < plan.d_out; ++d) s[d] += job.coordinates[i * plan.d_out + d];
-        }
+    for_my_tiles([&](Int from, Int to) {
+      for (Int block = 0, two; block < plan.blocks; block += two) {
+        two = block + 2 <= plan.blocks ? 2 : 1;
+        std::memset(sum, 0, two * plan.row * sizeof(V));
+        for (Int j = 0; j < job.parents; ++j)
+          plan.sum[two - 1](plan.shape, weight(0, j), weight_step, type(from), job.types,
+                            child(block, from, from), plan.tile * plan.d_in, to - from,
+                            sum + j * plan.d_out, plan.row);
+        for (Int each = 0; each < two; ++each) move(from, to, sum + each * plan.row);
         V *out = mine + block * plan.row;
-        for (Int x = 0; x < plan.row; ++x) out[x] += sum[x];
+        for (Int x = 0; x < two * plan.row; ++x) out[x] += sum[x];
       }
+    });
+  }
+
+  // What vote bias and coordinates add to the sum of some children.
+  void move(Int from, Int to, V *sum) const {
+    const Int size = plan.d_out;
+    for (Int j = 0; j < job.parents; ++j, sum += size) {
+      if (const float *e = job.vote_bias)
+        for (Int d = 0; d < size; ++d) sum[d] += float(to - from) * e[j * size + d];
+      for (Int i = from; job.coordinates && i < to; ++i)
+        for (Int d = 0; d < size; ++d) sum[d] += job.coordinates[i * size + d];
     }
   }
 
@@ -271,8 +289,7 @@ struct Worker {
     V *sum = scratch, *c = sum + plan.row, *h = c + plan.together * n_out;
     V *made = h + plan.together * n_out;
     std::memset(mine, 0, plan.parents_size * sizeof(V));
-    for (Int from = first; from < end; from += plan.tile) {
-      const Int to = from + plan.tile < end ? from + plan.tile : end;
+    for_my_tiles([&](Int from, Int to) {
       for (Int block = 0; block < plan.blocks; ++block) {
         const V *agreed_here = agreed ? agreed + block * plan.row : nullptr;
         const V *of_here = of_sum ? of_sum + block * plan.row : nullptr;
@@ -293,7 +310,7 @@ struct Worker {
             int n = 0;
             if (agreed_here) found[n++] = {agreed_here + j * size, c + at};
             if (gradient && of_here) found[n++] = {of_here + j * size, h + at};
-            make_votes(i, block, j, count, v, step, found, n);
+            make_votes(i, child(block, i, from), j, count, v, step, found, n);
           };
           if (plan.stored)
             for (Int i = i0; i < i1; ++i)
@@ -314,7 +331,7 @@ struct Worker {
               continue;
             }
             for (Int i = i0; i < i1; ++i) {
-              make_votes(i, block, j, 1, made, 0);
+              make_votes(i, child(block, i, from), j, 1, made, 0);
               mix(share + (i - i0) * n_out + j, n_out, made, size, 1, out);
             }
           }
@@ -322,7 +339,7 @@ struct Worker {
         if (into == sum)
           for (Int x = 0; x < plan.row; ++x) out[x] += sum[x];
       }
-    }
+    });
   }
 
   // Logits to couplings; where h is there, the gradient of c to that of the logits.
@@ -395,7 +412,6 @@ struct Worker {
   Int parents_of(Int block, Int j) const { return block * LANES * plan.row + j * plan.d_out; }
 
   void forward() const {
-    read_children();
     V *s = scratch;
     for (Int t = 0; t < job.iterations; ++t) {
       const bool uniform = t == 0 && !job.prior;
@@ -432,7 +448,6 @@ struct Worker {
   void backward() const {
     const Int n = job.iterations;
     const bool before = job.of_bias || job.of_prior;
-    read_children();
     for_my_parents([&](Int j, Int block, Int at) {
       V *s = scratch;
       for (Int t = 0; t + 1 < n; ++t) {
@@ -481,6 +496,10 @@ struct Worker {
       barrier.wait();
     }
     barrier.wait();
+    if (plan.by_column) {
+      turn(terms, count);
+      barrier.wait();
+    }
     gradients(terms, count);
     barrier.wait();
     sum_threads();
@@ -512,124 +531,199 @@ struct Worker {
     });
   }
 
+  // Where the poses of parent j lie once more, from a block on.
+  V *turned(const V *of, Int block, Int j) const {
+    return plan.turned + (of - agreed(0)) / plan.parents_size * plan.parents_size +
+           (j * plan.blocks + block) * plan.d_out;
+  }
+
+  void turn(const Term *terms, Int count) const {
+    const auto each = [&](const V *of) {
+      if (!of) return;
+      for_my_parents([&](Int j, Int block, Int at) {
+        from_lanes(of + at, plan.d_out, LANES, plan.d_out,
+                   reinterpret_cast<float *>(turned(of, block, j)));
+      });
+    };
+    for (Int m = 0; m < count; ++m) {
+      each(terms[m].mixes ? terms[m].of_sum : nullptr);
+      each(terms[m].agrees ? terms[m].agreed : nullptr);
+    }
+  }
+
+  // Where gradients of some children are made.
+  struct Bench {
+    V *held;  // [term, c or ∂b, child, block, parent]
+    V *of_child, *seen, *of_place, *of, *vote;
+    float *of_weight;  // mine alone, where children share weights
+    V *of_bias;
+  };
+
+  // Children i0 to i1 of a tile, and blocks of lanes.
+  struct Step {
+    Int from, i0, i1, block, blocks;
+  };
+
+  Bench bench() const {
+    const Int places = HELD * plan.group * plan.d_in;
+    Bench to{};
+    to.held = scratch;
+    to.of_child = to.held + 2 * plan.terms * HELD * plan.group * job.parents;
+    to.seen = to.of_child + places;
+    to.of_place = to.seen + plan.group * plan.d_in;
+    to.of = to.of_place + HELD * plan.d_out;
+    to.vote = to.of + plan.group * plan.d_out;
+    if (job.of_weight && job.types < job.children) {
+      const Int all = job.types * job.parents * job.columns * job.inner;
+      to.of_weight = plan.shared_weight + index * ((all + LANES - 1) / LANES * LANES);
+      std::memset(to.of_weight, 0, all * sizeof(float));
+    }
+    if (job.of_vote_bias) {
+      to.of_bias = reinterpret_cast<V *>(plan.lane_bias) + index * plan.row;
+      std::memset(static_cast<void *>(to.of_bias), 0, plan.row * sizeof(V));
+    }
+    return to;
+  }
+
+  V *held(const Bench &at, Int m, Int kind, Int i, Int block) const {
+    return at.held + (((m * 2 + kind) * HELD + i) * plan.group + block) * job.parents;
+  }
+
   // Of pose, weight, vote bias, coordinates and prior, from every iteration at once:
   // ∂û_ij = Σ_t c_ij γ_j + ∂b_ij A_j.
   void gradients(const Term *terms, Int count) const {
-    const Int n_out = job.parents, size = plan.d_out, d_in = plan.d_in, group = plan.group;
-    const Int weight_size = job.columns * job.inner, together = HELD;
-    // [term, c or ∂b, child, block, parent]
-    V *held = scratch;
-    V *of_child = held + 2 * plan.terms * together * group * n_out;
-    V *seen = of_child + together * group * d_in, *of_place = seen + together * group * d_in;
-    V *of = of_place + together * size, *v = of + group * size;
-    auto c_of = [&](Int m, Int kind, Int i, Int block) {
-      return held + (((m * 2 + kind) * together + i) * group + block) * n_out;
-    };
-    float *of_weight = nullptr;
-    if (job.of_weight && job.types < job.children) {
-      const Int all = job.types * n_out * weight_size;
-      of_weight = plan.shared_weight + index * ((all + LANES - 1) / LANES * LANES);
-      std::memset(of_weight, 0, all * sizeof(float));
-    }
-    V *of_bias = job.of_vote_bias ? reinterpret_cast<V *>(plan.lane_bias) + index * plan.row
-                                  : nullptr;
-    if (of_bias) std::memset(static_cast<void *>(of_bias), 0, plan.row * sizeof(V));
+    const Bench at = bench();
     bool asks_votes = false;
     for (Int m = 0; m < count; ++m) asks_votes |= terms[m].asks();
-    for (Int g0 = 0; g0 < plan.blocks; g0 += group) {
-      const Int n_blocks = g0 + group < plan.blocks ? group : plan.blocks - g0;
-      for (Int i0 = first; i0 < end; i0 += together) {
-        const Int i1 = i0 + together < end ? i0 + together : end;
-        if (asks_votes)
-          for (Int block = 0; block < n_blocks; ++block) {
-            const Int row = (g0 + block) * plan.row;
-            for (Int j = 0; j < n_out; ++j)
-              for (Int i = i0; i < i1; ++i) {
-                Agreement found[2 * MOST_ITERATIONS];
-                int n = 0;
-                for (Int m = 0; m < count; ++m) {
-                  const Term &term = terms[m];
-                  if (!term.asks()) continue;
-                  const Int at = row + j * size;
-                  V &b = c_of(m, 0, i - i0, block)[j], &of_b = c_of(m, 1, i - i0, block)[j];
-                  b = start(i, j);
-                  if (term.agreed) found[n++] = {term.agreed + at, &b};
-                  if (!term.to_logits) continue;
-                  of_b = V{};
-                  if (term.of_sum) found[n++] = {term.of_sum + at, &of_b};
-                }
-                make_votes(i, g0 + block, j, 1, v, 0, found, n);
-              }
-            for (Int i = i0; i < i1; ++i)
-              for (Int m = 0; m < count; ++m) {
-                const Term &term = terms[m];
-                if (!term.asks()) continue;
-                V *of_b = term.to_logits ? c_of(m, 1, i - i0, block) : nullptr;
-                couple(i, g0 + block, c_of(m, 0, i - i0, block), of_b, term.of_c, nullptr);
-                if (job.of_prior && of_b)
-                  for (Int j = 0; j < n_out; ++j)
-                    job.of_prior[i * n_out + j] += lane_sum(of_b[j]);
-              }
+    for_my_tiles([&](Int from, Int to) {
+      for (Int block = 0; block < plan.blocks; block += plan.group)
+        for (Int i = from; i < to; i += HELD) {
+          const Step step = {from, i, i + HELD < to ? i + HELD : to, block,
+                             block + plan.group < plan.blocks ? plan.group : plan.blocks - block};
+          if (asks_votes) couplings_again(at, step, terms, count);
+          if (to_votes) gradients_of(at, step, to, terms, count);
+        }
+    });
+  }
+
+  // c and ∂b of a step; that of the prior is theirs.
+  void couplings_again(const Bench &at, const Step &step, const Term *terms, Int count) const {
+    for (Int block = 0; block < step.blocks; ++block) {
+      for (Int j = 0; j < job.parents; ++j) {
+        const Int parent = (step.block + block) * plan.row + j * plan.d_out;
+        for (Int i = step.i0; i < step.i1; ++i) {
+          Agreement found[2 * MOST_ITERATIONS];
+          int n = 0;
+          for (Int m = 0; m < count; ++m) {
+            const Term &term = terms[m];
+            if (!term.asks()) continue;
+            V &b = held(at, m, 0, i - step.i0, block)[j];
+            V &of_b = held(at, m, 1, i - step.i0, block)[j];
+            b = start(i, j);
+            if (term.agreed) found[n++] = {term.agreed + parent, &b};
+            if (!term.to_logits) continue;
+            of_b = V{};
+            if (term.of_sum) found[n++] = {term.of_sum + parent, &of_b};
           }
-        if (!to_votes) continue;
-        for (Int m = 0; m < count; ++m)
-          for (Int i = i0; !terms[m].uniform && !terms[m].asks() && i < i1; ++i)
-            std::memcpy(c_of(m, 0, i - i0, 0), terms[m].kept + kept_at(i, g0),
-                        n_blocks * n_out * sizeof(V));
-        std::memset(of_child, 0, together * group * d_in * sizeof(V));
-        std::memset(of_place, 0, together * size * sizeof(V));
-        for (Int i = i0; i < i1; ++i)
-          for (Int block = 0; block < n_blocks; ++block)
-            std::memcpy(seen + ((i - i0) * group + block) * d_in, child(g0 + block, i),
-                        d_in * sizeof(V));
-        // Those of the next step lie far apart.
-        for (Int block = 0; i1 < end && block < n_blocks; ++block)
-          for (Int x = 0; x < together * d_in; ++x) __builtin_prefetch(child(g0 + block, i1) + x);
-        for (Int j = 0; j < n_out; ++j)
-          for (Int i = i0; i < i1; ++i) {
-            for (Int block = 0; block < n_blocks; ++block) {
-              V *o = of + block * size;
-              const Int at = (g0 + block) * plan.row + j * size;
-              Part parts[2 * MOST_ITERATIONS];
-              Int n_parts = 0;
-              for (Int m = 0; m < count; ++m) {
-                const Term &term = terms[m];
-                if (term.mixes) {
-                  const V share = term.uniform ? splat(float(job.share))
-                                               : c_of(m, 0, i - i0, block)[j];
-                  parts[n_parts++] = {share, term.of_sum + at};
-                }
-                if (term.agrees)
-                  parts[n_parts++] = {c_of(m, 1, i - i0, block)[j], term.agreed + at};
-              }
-              sum_of_parts(parts, n_parts, size, o);
-              if (job.of_pose)
-                plan.back(plan.shape, weight(i, j), o,
-                          of_child + (block * together + i - i0) * d_in);
-              if (of_bias)
-                for (Int d = 0; d < size; ++d) of_bias[j * size + d] += o[d];
-              if (job.of_coordinates)
-                for (Int d = 0; d < size; ++d) of_place[(i - i0) * size + d] += o[d];
-            }
-            if (job.of_weight) {
-              float *w = of_weight ? of_weight : job.of_weight;
-              w += ((i % job.types) * n_out + j) * weight_size;
-              weights_of(plan.shape, of, seen + (i - i0) * group * d_in, w, n_blocks,
-                         of_weight || g0);
-            }
-          }
-        if (job.of_pose)
-          for (Int block = 0; block < n_blocks; ++block) {
-            const Int stride = job.children * d_in;
-            from_lanes(of_child + block * together * d_in, stride, samples(g0 + block),
-                       (i1 - i0) * d_in,
-                       job.of_pose + (g0 + block) * LANES * stride + i0 * d_in);
-          }
-        if (job.of_coordinates)
-          for (Int x = 0; x < (i1 - i0) * size; ++x)
-            job.of_coordinates[i0 * size + x] += lane_sum(of_place[x]);
+          make_votes(i, child(step.block + block, i, step.from), j, 1, at.vote, 0, found, n);
+        }
       }
+      for (Int i = step.i0; i < step.i1; ++i)
+        for (Int m = 0; m < count; ++m) {
+          const Term &term = terms[m];
+          if (!term.asks()) continue;
+          V *of_b = term.to_logits ? held(at, m, 1, i - step.i0, block) : nullptr;
+          couple(i, step.block + block, held(at, m, 0, i - step.i0, block), of_b, term.of_c,
+                 nullptr);
+          if (job.of_prior && of_b)
+            for (Int j = 0; j < job.parents; ++j)
+              job.of_prior[i * job.parents + j] += lane_sum(of_b[j]);
+        }
     }
+  }
+
+  // What the gradient of the votes of a pair is made of.
+  Int parts_of(const Bench &at, const Step &step, const Term *terms, Int count, Int i, Int j,
+               const V &share, Part *parts) const {
+    const auto part = [&](const float *shares, Int blocks, const V *of) -> Part {
+      return {shares, blocks * job.parents * LANES,
+              of + step.block * plan.row + j * plan.d_out,
+              plan.by_column ? turned(of, step.block, j) : nullptr};
+    };
+    const auto numbers = [](const V *v) { return reinterpret_cast<const float *>(v); };
+    Int n = 0;
+    for (Int m = 0; m < count; ++m) {
+      const Term &term = terms[m];
+      if (term.mixes && term.uniform)
+        parts[n++] = part(numbers(&share), 0, term.of_sum);
+      else if (term.mixes)
+        parts[n++] = part(term.asks() ? numbers(held(at, m, 0, i - step.i0, 0) + j)
+                                      : term.kept + kept_at(i, step.block) + j * LANES,
+                          1, term.of_sum);
+      if (term.agrees)
+        parts[n++] = part(numbers(held(at, m, 1, i - step.i0, 0) + j), 1, term.agreed);
+    }
+    return n;
+  }
+
+  void gradients_of(const Bench &at, const Step &step, Int end_of_tile, const Term *terms,
+                    Int count) const {
+    const Int n_out = job.parents, size = plan.d_out, d_in = plan.d_in;
+    const V share = splat(float(job.share));
+    // Couplings of the next step come from far, in no order that a processor foresees.
+    for (Int m = 0; m < count; ++m)
+      for (Int i = step.i1; terms[m].kept && i < end_of_tile && i < step.i1 + HELD; ++i)
+        for (Int x = 0; x < step.blocks * n_out; ++x)
+          __builtin_prefetch(terms[m].kept + kept_at(i, step.block) + x * LANES, 0, 2);
+    std::memset(at.of_child, 0, HELD * plan.group * d_in * sizeof(V));
+    std::memset(at.of_place, 0, HELD * size * sizeof(V));
+    for (Int j = 0; j < n_out; ++j)
+      for (Int i = step.i0; i < step.i1; ++i) {
+        Part parts[2 * MOST_ITERATIONS];
+        const Int n = parts_of(at, step, terms, count, i, j, share, parts);
+        // Who asks for the sum of the parts themselves.
+        const bool sums = n != 1 || !plan.by_column || at.of_bias || job.of_coordinates;
+        for (Int block = 0; sums && block < step.blocks; ++block) {
+          V *of = at.of + block * size;
+          sum_of_parts(parts, n, block, plan.row, size, of);
+          for (Int d = 0; at.of_bias && d < size; ++d) at.of_bias[j * size + d] += of[d];
+          for (Int d = 0; job.of_coordinates && d < size; ++d)
+            at.of_place[(i - step.i0) * size + d] += of[d];
+        }
+        for (Int block = 0, two; job.of_pose && block < step.blocks; block += two) {
+          two = block + 2 <= step.blocks ? 2 : 1;
+          V shares[2] = {splat(1), splat(1)};
+          for (Int b = 0; !sums && b < two; ++b) shares[b] = parts->shared(block + b);
+          plan.back[two - 1](plan.shape, weight(i, j),
+                             sums ? at.of + block * size : parts->of + block * plan.row,
+                             sums ? size : plan.row, shares,
+                             at.of_child + (block * HELD + i - step.i0) * d_in, HELD * d_in);
+        }
+        if (job.of_weight) weights(at, step, parts, n, i, j);
+      }
+    const Int stride = job.children * d_in;
+    for (Int block = 0; job.of_pose && block < step.blocks; ++block)
+      from_lanes(at.of_child + block * HELD * d_in, stride, samples(step.block + block),
+                 (step.i1 - step.i0) * d_in,
+                 job.of_pose + (step.block + block) * LANES * stride + step.i0 * d_in);
+    for (Int x = 0; job.of_coordinates && x < (step.i1 - step.i0) * size; ++x)
+      job.of_coordinates[step.i0 * size + x] += lane_sum(at.of_place[x]);
+  }
+
+  void weights(const Bench &at, const Step &step, const Part *parts, Int n, Int i, Int j) const {
+    const V *u = child(step.block, i, step.from);
+    const Int u_step = plan.tile * plan.d_in;
+    const bool adds = at.of_weight || step.block;
+    float *w = at.of_weight ? at.of_weight : job.of_weight;
+    w += ((i % job.types) * job.parents + j) * job.columns * job.inner;
+    if (plan.by_column) {
+      (n == 1 ? weights_by_columns<1> : weights_by_columns<0>)(plan.shape, parts, n, u, u_step, w,
+                                                               step.blocks, adds);
+      return;
+    }
+    for (Int block = 0; block < step.blocks; ++block)
+      std::memcpy(at.seen + block * plan.d_in, u + block * u_step, plan.d_in * sizeof(V));
+    weights_of(plan.shape, at.of, at.seen, w, step.blocks, adds);
   }
 
   // What every thread has summed by itself.

@@ -107,16 +107,20 @@ inline float lane_sum(V x) {
   return total;
 }
 
+// The lanes of a, then those of b, numbered from 0 on, as they are asked for.
+template <int... AT>
+inline V lanes_of(V a, V b) {
+#if defined(__clang__) || __GNUC__ >= 12
+  return __builtin_shufflevector(a, b, AT...);
+#else
+  return __builtin_shuffle(a, b, I{AT...});
+#endif
+}
+
 // Blocks of H lanes: the even ones of a and b, or the odd ones, in turn.
 template <int H, int ODD, size_t... N>
 inline V blocks(V a, V b, std::index_sequence<N...>) {
-#if defined(__clang__) || __GNUC__ >= 12
-  return __builtin_shufflevector(
-      a, b, ((int(N) / H & ~1) + ODD) * H + int(N) % H + ((int(N) / H) & 1) * LANES...);
-#else
-  const I chosen = {((int(N) / H & ~1) + ODD) * H + int(N) % H + ((int(N) / H) & 1) * LANES...};
-  return __builtin_shuffle(a, b, chosen);
-#endif
+  return lanes_of<((int(N) / H & ~1) + ODD) * H + int(N) % H + ((int(N) / H) & 1) * LANES...>(a, b);
 }
 
 // The sums of the lanes of N vectors: they are folded into one another, half as many at every step.
@@ -153,9 +157,14 @@ inline void in_parts(Int count, F f, Int at = 0) {
 // a[m] += Σ_k w[m, k] u[k]
 template <int K_, int M>
 inline void product(const float *w, const V *u, V *a, Int k_) {
-  const Int k_all = K_ ? K_ : k_;
-  for (Int k = 0; k < k_all; ++k)
-    UNROLLED for (int m = 0; m < M; ++m) a[m] += w[m * k_all + k] * u[k];
+  // Poses of children stay in registers where there are enough.
+  if constexpr (K_ > 0 && K_ + M < 2 * WIDE) {
+    UNROLLED for (int k = 0; k < K_; ++k)
+      UNROLLED for (int m = 0; m < M; ++m) a[m] += w[m * K_ + k] * u[k];
+    return;
+  }
+  for (Int k = 0; k < k_; ++k)
+    UNROLLED for (int m = 0; m < M; ++m) a[m] += w[m * k_ + k] * u[k];
 }
 
 // What votes are compared with, as many numbers as a vote has, and where ⟨v, with⟩ is added.
@@ -172,7 +181,7 @@ void votes_of(const Shape &shape, const float *w, const V *u, V *v, Int step, In
   for (Int j = 0; j < parents; ++j, w += columns * inner, v += step) {
     V x[N ? N : 1][2] = {};
     for (Int row = 0; row < shape.rows; ++row)
-      in_parts<8>(columns, [&](Int c, auto wide) __attribute__((always_inline)) {
+      in_parts(columns, [&](Int c, auto wide) __attribute__((always_inline)) {
         constexpr int M = decltype(wide)::value;
         const Int at = row * columns + c;
         V a[M] = {};
@@ -187,37 +196,46 @@ void votes_of(const Shape &shape, const float *w, const V *u, V *v, Int step, In
   }
 }
 
-// v += Σ_i W_i u_i over children in a row, whose weights have types in turn.
-template <int K_>
+// v += Σ_i W_i u_i over children in a row, whose weights have types in turn, for B blocks of lanes,
+// which read every weight once
+template <int K_, int B>
 void sum_of(const Shape &shape, const float *w, Int w_step, Int type, Int types, const V *u,
-            Int children, V *v) {
+            Int u_step, Int children, V *v, Int v_step) {
   const Int inner = K_ ? K_ : shape.inner, columns = shape.columns;
   for (Int row = 0; row < shape.rows; ++row)
-    in_parts(columns, [&](Int c, auto wide) {
+    in_parts<WIDE / B>(columns, [&](Int c, auto wide) __attribute__((always_inline)) {
       constexpr int M = decltype(wide)::value;
-      V a[M], *to = v + row * columns + c;
-      UNROLLED for (int m = 0; m < M; ++m) a[m] = to[m];
+      V a[B][M], *to = v + row * columns + c;
+      UNROLLED for (int b = 0; b < B; ++b)
+        UNROLLED for (int m = 0; m < M; ++m) a[b][m] = to[b * v_step + m];
       Int mine = type;
       for (Int i = 0; i < children; ++i) {
-        product<K_, M>(w + mine * w_step + c * inner, u + (i * shape.rows + row) * inner, a, inner);
+        const float *x = w + mine * w_step + c * inner;
+        const V *y = u + (i * shape.rows + row) * inner;
+        for (Int k = 0; k < inner; ++k)
+          UNROLLED for (int m = 0; m < M; ++m)
+            UNROLLED for (int b = 0; b < B; ++b) a[b][m] += x[m * inner + k] * y[b * u_step + k];
         mine = mine + 1 == types ? 0 : mine + 1;
       }
-      UNROLLED for (int m = 0; m < M; ++m) to[m] = a[m];
+      UNROLLED for (int b = 0; b < B; ++b)
+        UNROLLED for (int m = 0; m < M; ++m) to[b * v_step + m] = a[b][m];
     });
 }
 
-// u[m] += Σ_c w[c, m] g[c]
-template <int K_>
-void back_of(const Shape &shape, const float *w, const V *g, V *u) {
+// u[m] += share Σ_c w[c, m] g[c] for B blocks of lanes, which read every weight once
+template <int K_, int B>
+void back_of(const Shape &shape, const float *w, const V *g, Int g_step, const V *share, V *u,
+             Int u_step) {
   const Int inner = K_ ? K_ : shape.inner, columns = shape.columns;
   for (Int row = 0; row < shape.rows; ++row, u += inner, g += columns)
-    in_parts(inner, [&](Int k, auto wide) {
+    in_parts<WIDE / B>(inner, [&](Int k, auto wide) __attribute__((always_inline)) {
       constexpr int M = decltype(wide)::value;
-      V a[M];
-      UNROLLED for (int m = 0; m < M; ++m) a[m] = u[k + m];
+      V a[B][M] = {};
       for (Int c = 0; c < columns; ++c)
-        UNROLLED for (int m = 0; m < M; ++m) a[m] += w[c * inner + k + m] * g[c];
-      UNROLLED for (int m = 0; m < M; ++m) u[k + m] = a[m];
+        UNROLLED for (int m = 0; m < M; ++m)
+          UNROLLED for (int b = 0; b < B; ++b) a[b][m] += w[c * inner + k + m] * g[b * g_step + c];
+      UNROLLED for (int b = 0; b < B; ++b)
+        UNROLLED for (int m = 0; m < M; ++m) u[b * u_step + k + m] += share[b] * a[b][m];
     });
 }
 
@@ -254,6 +272,74 @@ void weights_of(const Shape &shape, const V *g, const V *u, float *w, Int count,
   for (; c + 4 <= columns; c += 4) weights_rows<4>(shape, g + c, u, w + c * inner, count, add);
   if (columns & 2) weights_rows<2>(shape, g + c, u, w + c * inner, count, add), c += 2;
   if (columns & 1) weights_rows<1>(shape, g + c, u, w + c * inner, count, add);
+}
+
+// Vectors of M numbers each, first to last, become LANES rows of M.
+template <int M, size_t... N>
+inline void lanes_to_rows(V *a, std::index_sequence<N...>) {
+  for (int turn = 1; turn < M; turn *= 2) {
+    V b[M];
+    UNROLLED for (int x = 0; x < M / 2; ++x) {
+      V p = a[x], q = a[x + M / 2];
+      b[2 * x] = lanes_of<(int(N) / 2 + int(N) % 2 * LANES)...>(p, q);
+      b[2 * x + 1] = lanes_of<(int(N + LANES) / 2 + int(N) % 2 * LANES)...>(p, q);
+    }
+    UNROLLED for (int x = 0; x < M; ++x) a[x] = b[x];
+  }
+}
+
+// A part of the gradient of the votes of a pair: shares in lanes, `step` numbers from one block to
+// the next, times poses of a parent, in lanes too and as numbers of one sample after the other.
+struct Part {
+  const float *share;
+  Int step;
+  const V *of, *turned;
+
+  V shared(Int block) const {
+    V here;
+    std::memcpy(&here, share + block * step, sizeof here);
+    return here;
+  }
+};
+
+// w[c, k] = Σ_b Σ_parts share_b of_b[c] u_b[k], or added to what is there, for LANES columns from
+// `c` on and M numbers of a child from `k` on. No sum over lanes: columns lie in them.
+template <int M, int N>
+void weights_by_column(const Shape &shape, const Part *parts, Int count, const V *u, Int u_step,
+                       Int c, Int k, float *w, Int blocks, bool add) {
+  const Int inner = shape.inner, wide = shape.columns / LANES, n_parts = N ? N : count;
+  V a[M] = {};
+  for (Int block = 0; block < blocks; ++block) {
+    const float *seen = reinterpret_cast<const float *>(u + block * u_step + k);
+    for (int lane = 0; lane < LANES; ++lane) {
+      V g = {};
+      for (Int n = 0; n < n_parts; ++n) {
+        const Part &part = parts[n];
+        const V some = part.share[block * part.step + lane] *
+                       part.turned[(block * LANES + lane) * wide + c];
+        g = N == 1 ? some : g + some;
+      }
+      UNROLLED for (int m = 0; m < M; ++m) a[m] += g * seen[m * LANES + lane];
+    }
+  }
+  lanes_to_rows<M>(a, std::make_index_sequence<LANES>());
+  const float *numbers = reinterpret_cast<const float *>(a);
+  w += c * LANES * inner + k;
+  for (Int lane = 0; lane < LANES; ++lane)
+    UNROLLED for (int m = 0; m < M; ++m) {
+      float &to = w[lane * inner + m];
+      to = add ? to + numbers[lane * M + m] : numbers[lane * M + m];
+    }
+}
+
+template <int N>
+void weights_by_columns(const Shape &shape, const Part *parts, Int count, const V *u, Int u_step,
+                        float *w, Int blocks, bool add) {
+  for (Int c = 0; c < shape.columns / LANES; ++c)
+    in_parts<8>(shape.inner, [&](Int k, auto wide) {
+      weights_by_column<decltype(wide)::value, N>(shape, parts, count, u, u_step, c, k, w, blocks,
+                                                  add);
+    });
 }
 
 // Rows to columns of a square of numbers: blocks of it change places, ever smaller ones.
