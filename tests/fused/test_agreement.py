@@ -6,7 +6,7 @@ import torch
 from fused.vote_maps import KINDS, N_OUT, SIZE, leaves, named
 from fused.vote_maps import vote_map as map_of
 from torchcaps.ops.fused import tiles
-from torchcaps.ops.fused.agreement import FoldedTile, MadeTile, agreement_tile, along, folds
+from torchcaps.ops.fused.agreement import FoldedTile, MadeTile, agreement_tile, along, folds, tiled
 from torchcaps.types import Capsules, VoteMap
 
 VECTORS = [kind for kind in KINDS if kind[1] == "vector"]
@@ -86,3 +86,20 @@ def test_only_what_is_a_product_of_smaller_children_is_folded():
 def test_along_meets_vote_by_vote():
     votes, parents = torch.ones(2, 3, 4, 1, 5), torch.arange(4.0).view(1, 4, 1).expand(3, 4, 5)
     assert torch.equal(along(votes, parents), torch.full((2, 3, 1, 5), 6.0))
+
+
+def test_tiles_that_fold_cut_children_before_lanes(monkeypatch):
+    children, parents, lanes, d_in, d_out = 12, 10, 64, 4, 8
+    monkeypatch.setattr(tiles, "TILE_BYTES", 4 * parents * lanes * d_in)
+    vote_map = VoteMap(
+        Capsules(torch.zeros(lanes, children, d_in)), torch.zeros(children, parents, d_out, d_in)
+    )
+    folded, made = tiled(vote_map, torch.float32), tiles.TiledVotes(vote_map, torch.float32)
+    # One child of all lanes; votes, twice as large, of four children and an eighth of the lanes.
+    assert [folded.count(lanes) for lanes in folded.lanes()] == [64]
+    assert len(list(folded.tiles(next(folded.lanes())))) == 12
+    assert [made.count(lanes) for lanes in made.lanes()] == [8] * 8
+    assert len(list(made.tiles(next(made.lanes())))) == 3
+    # The sum of all votes makes none: a tile has as many bytes of children, or of weights.
+    wide = [tile.types for tile in folded.wide_tiles(next(folded.lanes()))]
+    assert wide == [slice(0, 6), slice(6, 12)]

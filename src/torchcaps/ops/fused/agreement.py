@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops.fused.tiles import Tile, TiledVotes, VoteGradients
+from torchcaps.types import VoteMap
 
-__all__ = ["AgreementTile", "FoldedTile", "MadeTile", "agreement_tile", "along", "folds"]
+__all__ = ["AgreementTile", "FoldedTile", "MadeTile", "agreement_tile", "along", "folds", "tiled"]
 
 Term = tuple[Tensor, Tensor]
 
@@ -111,6 +112,15 @@ AgreementTile = MadeTile | FoldedTile
 def agreement_tile(votes: TiledVotes, tile: Tile) -> AgreementTile:
     """A tile in the cheaper of the two ways."""
     return FoldedTile(votes, tile) if folds(votes) else MadeTile(votes, tile)
+
+
+def tiled(vote_map: VoteMap, dtype: torch.dtype) -> TiledVotes:
+    """In tiles for the cheaper way. Those that fold read all weights for every part of the lanes,
+    so that these are cut last."""
+    votes = TiledVotes(vote_map, dtype)
+    if folds(votes):
+        votes.pair, votes.least = votes.d_in, 1
+    return votes
 
 
 def folds(votes: TiledVotes) -> bool:

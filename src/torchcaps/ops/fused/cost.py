@@ -26,8 +26,9 @@ from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
 from torchcaps.ops.fused import distance, dynamic, em, inverted, self_attention
-from torchcaps.ops.fused.agreement import folds
-from torchcaps.ops.fused.tiles import TiledVotes, vote_map_of
+from torchcaps.ops.fused.agreement import folds, tiled
+from torchcaps.ops.fused.tiles import TiledVotes, size_of, vote_map_of
+from torchcaps.types import VoteMap
 
 __all__ = ["COSTS", "Cost"]
 
@@ -43,7 +44,8 @@ class _Sizes(NamedTuple):
     """What the tiles of a vote map come to."""
 
     products: int  # FLOPs of making all votes
-    summed: int  # the same after the children of a tile that share weights are summed
+    summed: int  # the same after the children of a wide tile that share weights are summed
+    folding: int  # and where parents are folded onto the children of a tile
     agreement: int  # FLOPs of one multiply-add a number of all votes
     children: int  # bytes
     couplings: int
@@ -51,6 +53,8 @@ class _Sizes(NamedTuple):
     parents: int  # of the lanes that are done at once
     tile: int  # votes
     seen: int  # children of a tile
+    wide: int  # children of a wide tile
+    laid: int  # and its weights, laid out anew
     chunk: int  # what one convolution sees and gives
     folds: bool  # in dynamic routing votes are not made
     met: int  # FLOPs of one multiply-add a number of the children of all parents
@@ -66,27 +70,35 @@ def _sizes(
     dtype: torch.dtype,
     vote_bias: Tensor | None = None,
     coordinates: Tensor | None = None,
+    tiled: Callable[[VoteMap, torch.dtype], TiledVotes] = TiledVotes,
 ) -> _Sizes:
     # On "meta" the tiles are laid out and nothing is copied.
     bias, places = (None if x is None else x.to("meta") for x in (vote_bias, coordinates))
     vote_map = vote_map_of(pose.to("meta"), weight.to("meta"), bias, places, sharing, kind, window)
-    votes = TiledVotes(vote_map, dtype)
+    votes = tiled(vote_map, dtype)
     lanes = next(votes.lanes(), None)
     tile = None if lanes is None else next(votes.tiles(lanes), None)
     numbers = votes.n_batch * votes.n_windows * votes.n_in * votes.n_out * votes.d_out
-    a_tile = a_part = some = 0
-    parts = 1
+    a_tile = a_part = some = a_wide = laid = 0
+    parts = wide_parts = 1
     if lanes is not None and tile is not None:
-        many = (tile.types.stop - tile.types.start) * (tile.positions.stop - tile.positions.start)
-        parts = math.ceil(votes.positions / (tile.positions.stop - tile.positions.start))
+        many = size_of(tile.types) * size_of(tile.positions)
+        parts = math.ceil(votes.positions / size_of(tile.positions))
+        wide = next(votes.wide_tiles(lanes))
+        wide_parts = math.ceil(votes.positions / size_of(wide.positions))
+        laid = size_of(wide.types) * votes.weight[0].numel() * dtype.itemsize
+        a_wide = size_of(wide.types) * size_of(wide.positions) * votes.count(lanes)
+        a_wide *= votes.d_in * dtype.itemsize
         a_part = many * votes.count(lanes) * dtype.itemsize
         a_tile = a_part * votes.n_out * votes.d_out
         some = votes.count(lanes) * votes.n_out * votes.d_out * dtype.itemsize
     image = votes.n_children * votes.d_in * dtype.itemsize
     given = votes.n_windows * votes.n_out * votes.d_out * dtype.itemsize
+    one = 2 * numbers * votes.k // max(1, votes.positions)
     return _Sizes(
         products=2 * numbers * votes.k,
-        summed=2 * numbers * votes.k // max(1, votes.positions) * parts,
+        summed=one * wide_parts,
+        folding=one * parts,
         agreement=2 * numbers,
         children=votes.n_batch * image,
         couplings=numbers // votes.d_out * dtype.itemsize,
@@ -94,6 +106,8 @@ def _sizes(
         parents=some,
         tile=a_tile,
         seen=a_part * votes.k * votes.rows,
+        wide=a_wide,
+        laid=laid,
         chunk=min(votes.n_batch, max(1, inverted.CHUNK_BYTES // max(1, image))) * (image + given),
         folds=folds(votes),
         met=2 * numbers * votes.d_in // max(1, votes.d_out),
@@ -103,7 +117,7 @@ def _sizes(
 
 def _dynamic(pose: Tensor, weight: Tensor, *arguments: Any) -> Cost:
     vote_bias, coordinates, _, prior, sharing, kind, window, dtype, iterations, *_ = arguments
-    size = _sizes(pose, weight, sharing, kind, window, dtype, vote_bias, coordinates)
+    size = _sizes(pose, weight, sharing, kind, window, dtype, vote_bias, coordinates, tiled)
     if size.folds:
         return _folded(size, iterations, prior is not None)
     # Without a prior the first iteration is one product; with one it has yet nothing to agree with.
@@ -122,7 +136,7 @@ def _dynamic_backward(
     *arguments: Any,
 ) -> Cost:
     vote_bias, coordinates, _, prior, sharing, kind, window, dtype, *_, detach, needs = arguments
-    size = _sizes(pose, weight, sharing, kind, window, dtype, vote_bias, coordinates)
+    size = _sizes(pose, weight, sharing, kind, window, dtype, vote_bias, coordinates, tiled)
     if size.folds:
         return _folded_backward(size, len(sums), prior is not None, detach, needs)
     wanted = needs[0] + needs[1]
@@ -149,8 +163,8 @@ def _dynamic_backward(
 def _folded(size: _Sizes, iterations: int, has_prior: bool) -> Cost:
     # Agreeing and mixing are a product and a multiplication each.
     often = 2 * (iterations - 1) + has_prior
-    flops = often * (size.summed + size.met) + (0 if has_prior else size.summed)
-    tiles = 2 * size.folded if often else 0
+    flops = often * (size.folding + size.met) + (0 if has_prior else size.summed)
+    tiles = max(2 * size.folded if often else 0, size.wide + size.laid)
     return Cost(flops, size.children + tiles + size.seen + 4 * size.parents)
 
 
@@ -158,11 +172,11 @@ def _folded_backward(
     size: _Sizes, iterations: int, has_prior: bool, detach: str, needs: Sequence[bool]
 ) -> Cost:
     wants_votes, wants_before = needs[0] or needs[1], needs[4] or needs[5]
-    products = met = 0
+    summed = products = met = 0
     for t in reversed(range(iterations)):
         last, first = t == iterations - 1, t == 0
         if first and not has_prior:
-            products += (needs[0] + needs[1]) * (last or detach != "votes")
+            summed += (needs[0] + needs[1]) * (last or detach != "votes")
             continue
         mixes = wants_votes and (last or detach != "votes")
         agrees = wants_votes and not first and detach in ("none", "states")
@@ -177,7 +191,8 @@ def _folded_backward(
             break
     tiles = 3 * size.folded if iterations > 1 or has_prior else 0
     tiles += 2 * size.seen + (iterations + 4) * size.parents
-    return Cost(products * size.summed + met * size.met, _held(size, needs[0], tiles))
+    flops = summed * size.summed + products * size.folding + met * size.met
+    return Cost(flops, _held(size, needs[0], tiles))
 
 
 def _moments(weight: Tensor, *made_of: Any) -> Cost:
@@ -223,7 +238,7 @@ def _sums(parents: Tensor | None, *arguments: Any) -> Cost:
         return Cost(size.products + 2 * size.agreement, held)
     if through:
         return Cost(size.products, 2 * size.weight + size.chunk)
-    return Cost(size.summed, size.children + size.seen + 2 * size.parents)
+    return Cost(size.summed, size.children + size.wide + size.laid + 2 * size.parents)
 
 
 def _sums_backward(
@@ -238,7 +253,7 @@ def _sums_backward(
         return Cost(flops, _held(size, needs[1], tiles))
     if through:
         return Cost(size.products * wanted, 4 * size.weight + 2 * size.chunk)
-    tiles = 3 * size.seen + 2 * size.parents
+    tiles = 3 * size.wide + 2 * size.parents
     return Cost(size.summed * wanted, _held(size, needs[1], tiles))
 
 

@@ -35,7 +35,7 @@ from torchcaps.ops.checks import (
     widen,
     without_autocast,
 )
-from torchcaps.ops.fused.agreement import AgreementTile, agreement_tile
+from torchcaps.ops.fused.agreement import AgreementTile, agreement_tile, tiled
 from torchcaps.ops.fused.tiles import Lanes, Tile, TiledVotes, VoteGradients, vote_like, vote_map_of
 from torchcaps.ops.gradients import listed, once, shapes_listed, wanted
 from torchcaps.ops.routing.common import capsules
@@ -176,7 +176,7 @@ def _forward_kernel(
     """s of every iteration, v and c of those kept (of v always the last), [t, b, p, …]."""
     vote_map = vote_map_of(pose, weight, vote_bias, coordinates, sharing, kind, window)
     with without_autocast(pose):
-        votes = TiledVotes(vote_map, dtype)
+        votes = tiled(vote_map, dtype)
         counts = (votes.n_in, votes.n_out, votes.d_out)
         sums, poses, couplings = outputs(
             votes.children, (votes.n_batch, votes.n_windows), counts, iterations, keep
@@ -305,7 +305,7 @@ def _backward_kernel(
     """Gradients of the six tensors, empty where there is no need."""
     vote_map = vote_map_of(pose, weight, vote_bias, coordinates, sharing, kind, window)
     with without_autocast(pose):
-        votes = TiledVotes(vote_map, dtype)
+        votes = tiled(vote_map, dtype)
         found = VoteGradients(votes, *needs[:4])
         routing = _Backward(
             votes=votes,

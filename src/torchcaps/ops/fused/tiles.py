@@ -24,7 +24,7 @@ from torchcaps.ops.checks import check_broadcast, check_choice
 from torchcaps.ops.votes import _per_type
 from torchcaps.types import Capsules, VoteMap, Window
 
-__all__ = ["Lanes", "Tile", "TiledVotes", "VoteGradients", "vote_like", "vote_map_of"]
+__all__ = ["Lanes", "Tile", "TiledVotes", "VoteGradients", "size_of", "vote_like", "vote_map_of"]
 
 TILE_BYTES = 2 << 20
 # Lanes are cut first, where a tile of all of them would hold fewer children than this.
@@ -128,6 +128,8 @@ class TiledVotes:
             self.child_id = self.window.child_id(pose.device)
             self.n_windows, self.n_in = self.child_id.shape
         self.positions = self.n_in // self.types
+        # How many numbers a tile has for a child, parent and lane, and children at least.
+        self.pair, self.least = self.d_out, CHILDREN
         # [child, d, batch]
         flat = pose.reshape(self.n_batch, self.n_children * self.d_in).to(dtype)
         self.children = flat.t().contiguous().view(self.n_children, self.d_in, self.n_batch)
@@ -142,7 +144,7 @@ class TiledVotes:
 
     def lanes(self) -> Iterator[Lanes]:
         """All lanes, in parts that let a tile hold some children."""
-        most = max(1, TILE_BYTES // (CHILDREN * self._vote_bytes))
+        most = max(1, TILE_BYTES // (self.least * self._pair_bytes))
         in_batch = min(self.n_batch, most)
         for windows in _parts(self.n_windows, max(1, most // max(1, in_batch))):
             for batch in _parts(self.n_batch, in_batch):
@@ -150,13 +152,22 @@ class TiledVotes:
 
     def tiles(self, lanes: Lanes) -> Iterator[Tile]:
         """All children, for these lanes."""
-        most = max(1, TILE_BYTES // (self._vote_bytes * self.count(lanes)))
+        most = max(1, TILE_BYTES // (self._pair_bytes * self.count(lanes)))
+        for types in _parts(self.types, max(1, most // self.positions)):
+            for positions in _parts(self.positions, most):
+                yield Tile(types, positions, lanes)
+
+    def wide_tiles(self, lanes: Lanes) -> Iterator[Tile]:
+        """The same where no votes are made: tiles of as many bytes of children and weights."""
+        child_bytes = self.d_in * self.count(lanes) * self.dtype.itemsize
+        weight_bytes = self.n_out * self.k * self.columns * self.dtype.itemsize
+        most = max(1, TILE_BYTES // max(child_bytes, weight_bytes))
         for types in _parts(self.types, max(1, most // self.positions)):
             for positions in _parts(self.positions, most):
                 yield Tile(types, positions, lanes)
 
     def count(self, lanes: Lanes) -> int:
-        return _size(lanes.windows) * _size(lanes.batch)
+        return size_of(lanes.windows) * size_of(lanes.batch)
 
     def seen(self, tile: Tile) -> Tensor:
         """The children of a tile, [t, k, r, p, b]."""
@@ -186,7 +197,7 @@ class TiledVotes:
         """Σ_i û_ij as [j, d, b]: children that share weights are summed first, then one product."""
         total = self.parents(lanes)
         flat = total.view(self.n_out * self.columns, -1)
-        for tile in self.tiles(lanes):
+        for tile in self.wide_tiles(lanes):
             seen = self.seen(tile).sum(-2)  # [t, k, r, b]
             if tile.positions.start == 0:
                 weight = self._matrices(tile).transpose(0, 1).flatten(1)  # [j d, t k]
@@ -208,7 +219,7 @@ class TiledVotes:
     def from_lanes(self, parents: Tensor, lanes: Lanes) -> Tensor:
         """Parents [j, d, b] as [window, batch, j, d]."""
         pose = self.turned_back(parents.movedim(-1, 0))
-        return torch.unflatten(pose, 0, (_size(lanes.windows), _size(lanes.batch)))
+        return torch.unflatten(pose, 0, (size_of(lanes.windows), size_of(lanes.batch)))
 
     def of_couplings(self, values: Tensor, tile: Tile) -> Tensor:
         """The part [t, j, p, window, batch] that a tile has of values [window, batch, i, j], a
@@ -218,16 +229,16 @@ class TiledVotes:
 
     def couplings_shape(self, tile: Tile) -> tuple[int, ...]:
         """[t, j, p, b]"""
-        return _size(tile.types), self.n_out, _size(tile.positions), self.count(tile.lanes)
+        return size_of(tile.types), self.n_out, size_of(tile.positions), self.count(tile.lanes)
 
     def by_lane(self, coupling: Tensor, lanes: Lanes) -> Tensor:
         """[t, j, p, b] as [t, j, p, window, batch]."""
-        return torch.unflatten(coupling, -1, (_size(lanes.windows), _size(lanes.batch)))
+        return torch.unflatten(coupling, -1, (size_of(lanes.windows), size_of(lanes.batch)))
 
     @property
-    def _vote_bytes(self) -> int:
+    def _pair_bytes(self) -> int:
         """Of one child and lane, to all parents."""
-        return self.n_out * self.d_out * self.dtype.itemsize
+        return self.n_out * self.pair * self.dtype.itemsize
 
     @property
     def _inner(self) -> tuple[int, int, int]:
@@ -287,12 +298,13 @@ class VoteGradients:
         assert self.weight is not None
         block = self.weight[tile.types].flatten(0, 1)
         by_parent = torch.unflatten(block, -1, (self.tiled.n_out, -1)).transpose(0, 1)
-        by_parent.baddbmm_(amounts, parents.transpose(1, 2))
+        # Not baddbmm: where parents do not lie as it likes, it multiplies them one by one.
+        by_parent += torch.bmm(amounts, parents.transpose(1, 2))
 
     def add_to_total(self, lanes: Lanes, gradient: Tensor) -> None:
         """Of Σ_i û_ij, [j, d, b]."""
         flat = gradient.view(1, self.tiled.n_out * self.tiled.columns, -1)
-        for tile in self.tiled.tiles(lanes):
+        for tile in self.tiled.wide_tiles(lanes):
             seen = self.tiled.seen(tile)  # [t, k, r, p, b]
             every = flat.expand(seen.shape[0], -1, -1)
             if self.weight is not None:
@@ -340,7 +352,7 @@ class VoteGradients:
         """Of children [t, k, r, p, b]."""
         assert self.pose is not None
         types, positions, (windows, batch) = tile
-        parts = torch.unflatten(gradient, -1, (_size(windows), _size(batch)))
+        parts = torch.unflatten(gradient, -1, (size_of(windows), size_of(batch)))
         parts = parts.permute(4, 3, 0, 2, 1, 5)  # [window, p, t, r, k, batch]
         if self.tiled.window is None:
             grid = self.pose.view(self.tiled.positions, self.tiled.types, *self.tiled._inner)
@@ -357,5 +369,5 @@ def _parts(count: int, most: int) -> Iterator[slice]:
         yield slice(count * n // parts, count * (n + 1) // parts)
 
 
-def _size(part: slice) -> int:
+def size_of(part: slice) -> int:
     return int(part.stop - part.start)
