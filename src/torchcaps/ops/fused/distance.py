@@ -52,16 +52,16 @@ from torchcaps.ops.fused.dynamic import (
     by_lane,
     outputs,
     recorded,
+    routed,
     squash_gradient,
 )
 from torchcaps.ops.fused.em import of_tile, write_tile
 from torchcaps.ops.fused.tiles import Lanes, Tile, TiledVotes, VoteGradients, vote_like, vote_map_of
 from torchcaps.ops.gradients import listed, once, shapes_listed, wanted
-from torchcaps.ops.routing.common import capsules
 from torchcaps.ops.routing.distance import DetachVotes, Scale, _check_distances, _log_odds
 from torchcaps.ops.squash import EPSILON, Squash
 from torchcaps.ops.squash import squash as g
-from torchcaps.types import Keep, Routed, Step, VoteMap
+from torchcaps.types import Keep, Routed, VoteMap
 
 __all__ = ["distance_routing"]
 
@@ -88,29 +88,11 @@ def distance_routing(
     (torch.Size([10, 16]), torch.Size([2]))
     """
     votes = vote_like(vote_map)
-    check_votes(votes)
-    check_iterations(iterations)
+    found = checked(vote_map, votes, iterations, scale, bias, p, squash, detach, keep)
+    activation, log_odds = found
     given = scale if isinstance(scale, Tensor) else None
-    if given is not None:
-        _check_distances(given, iterations - 1)
-    else:
-        check_choice("scale", cast(str, scale), get_args(Scale))
-    check_choice("detach", detach, get_args(DetachVotes))
-    check_keep(keep)
-    activation, vote_bias, window = vote_map.children.activation, vote_map.bias, vote_map.window
-    coordinates = vote_map.coordinates
-    if activation is None:
-        raise TorchcapsError(
-            "distance routing keeps votes as short as their children, but the children came "
-            "without lengths; give them, for example Capsules(pose, pose.norm(dim=-1))."
-        )
-    if window is not None:
-        activation = window.of(activation.unsqueeze(-1)).squeeze(-1)
-    check_broadcast("activation", activation, votes.shape[:-2], "[*batch, child]")
-    check_broadcast("bias", bias, (*votes.shape[:-3], *votes.shape[-2:]), "[*batch, parent, pose]")
+    vote_bias, coordinates, window = vote_map.bias, vote_map.coordinates, vote_map.window
     *lead, n_in, n_out, size = votes.shape
-    log_odds = _log_odds(p, n_out)
-    check_choice("squash", squash, get_args(Squash))
     n_batch, n_windows = (math.prod(lead[:-1]), lead[-1]) if window else (math.prod(lead), 1)
     # Of one number: `votes` stands for more than there is memory.
     wide = widen(votes.new_empty(())).dtype
@@ -135,13 +117,45 @@ def distance_routing(
         detach,
         keep,
     )
-    poses = poses.reshape(len(poses), *lead, n_out, size).to(votes.dtype)
-    couplings = couplings.reshape(len(couplings), *lead, n_in, n_out).to(votes.dtype)
-    kept = () if keep == "none" else zip(couplings.unbind(), poses.unbind(), strict=True)
-    steps = tuple(Step(None, coupling, capsules(pose)) for coupling, pose in kept)
     if means.ndim > 1:
         means = means.reshape(iterations - 1, *lead).movedim(0, -1)
-    return Routed(capsules(poses[-1]), steps, means if iterations > 1 else None)
+    return routed(votes, poses, couplings, keep)._replace(scale=means if iterations > 1 else None)
+
+
+def checked(
+    vote_map: VoteMap,
+    votes: Tensor,
+    iterations: int,
+    scale: Scale | Tensor,
+    bias: Tensor | None,
+    p: float,
+    squash: Squash,
+    detach: DetachVotes,
+    keep: Keep,
+) -> tuple[Tensor, float]:
+    """What every form of distance routing asks of its arguments; lengths of children as a window
+    sees them, and the log odds that p stands for."""
+    check_votes(votes)
+    check_iterations(iterations)
+    if isinstance(scale, Tensor):
+        _check_distances(scale, iterations - 1)
+    else:
+        check_choice("scale", scale, get_args(Scale))
+    check_choice("detach", detach, get_args(DetachVotes))
+    check_keep(keep)
+    activation, window = vote_map.children.activation, vote_map.window
+    if activation is None:
+        raise TorchcapsError(
+            "distance routing keeps votes as short as their children, but the children came "
+            "without lengths; give them, for example Capsules(pose, pose.norm(dim=-1))."
+        )
+    if window is not None:
+        activation = window.of(activation.unsqueeze(-1)).squeeze(-1)
+    check_broadcast("activation", activation, votes.shape[:-2], "[*batch, child]")
+    check_broadcast("bias", bias, (*votes.shape[:-3], *votes.shape[-2:]), "[*batch, parent, pose]")
+    log_odds = _log_odds(p, votes.shape[-2])
+    check_choice("squash", squash, get_args(Squash))
+    return activation, log_odds
 
 
 def _forward_kernel(
