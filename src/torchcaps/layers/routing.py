@@ -533,7 +533,8 @@ class DistanceRouting(Routing):
         return True
 
     def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
-        return self._measured(fused.distance_routing(vote_map, keep=keep, **self._options()))
+        forms = fused if self.backend == "triton" else _forms(self.backend)
+        return self._measured(forms.distance_routing(vote_map, keep=keep, **self._options()))
 
     def _options(self) -> dict[str, Any]:
         stored = self.scale == "batch" and not self.training

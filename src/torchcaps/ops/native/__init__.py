@@ -6,8 +6,16 @@ routes instead.
 
 from torchcaps.ops.native import cost  # noqa: F401, it registers what the operators cost
 from torchcaps.ops.native.build import available
+from torchcaps.ops.native.distance import distance_routing
 from torchcaps.ops.native.dynamic import dynamic_routing
 from torchcaps.ops.native.em import em_routing
 from torchcaps.ops.native.inverted import inverted_routing, inverted_step
 
-__all__ = ["available", "dynamic_routing", "em_routing", "inverted_routing", "inverted_step"]
+__all__ = [
+    "available",
+    "distance_routing",
+    "dynamic_routing",
+    "em_routing",
+    "inverted_routing",
+    "inverted_step",
+]

@@ -2,10 +2,10 @@
 time they are made, those of their gradients, and the sums and agreements that are products in the
 plain op.
 
-The workspace of dynamic routing is the children once more, parents of every iteration, those that
-each thread sums by itself, and couplings of a few children. That of EM routing is what a thread
-holds of the few lanes that it has at once, and gradients that each sums by itself. Convolution asks
-its kernel.
+The workspace of dynamic and of distance routing is the children once more, parents of every
+iteration, those that each thread sums by itself, and couplings of a few children. That of EM
+routing is what a thread holds of the few lanes that it has at once, and gradients that each sums by
+itself. Convolution asks its kernel.
 """
 
 import math
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops.fused.cost import COSTS, Cost, _register
-from torchcaps.ops.native import dynamic, em, inverted, squash, winograd
+from torchcaps.ops.native import distance, dynamic, em, inverted, squash, winograd
 from torchcaps.ops.native.windows import PLACES
 
 __all__ = ["COSTS"]
@@ -61,6 +61,46 @@ def _backward(
         again = not (kept.numel() and not any(needs[4:]))
         flops += (again + needs[0] + needs[1]) * products + (1 + 2 * again) * terms * agreement
     held = (2 * iterations + 1 + torch.get_num_threads()) * parents
+    return Cost(flops, children + held)
+
+
+def _measured(pose: Tensor, weight: Tensor, *arguments: Any) -> Cost:
+    *_, scale, _, kind, iterations, _, _, with_slopes, _, _, _ = arguments
+    products, agreement, children, parents = _sizes(pose, weight, kind)
+    updates = iterations - 1
+    # Votes are measured, then mixed; where the mean distance is given, mixed alone.
+    made = 1 + updates * (2 if scale is None else 1)
+    flops = made * products + (1 + (1 + with_slopes) * updates) * agreement
+    return Cost(flops, children + (1 + (1 + with_slopes) * torch.get_num_threads()) * parents)
+
+
+def _measured_backward(
+    of_means: Tensor | None,
+    of_poses: Tensor | None,
+    of_couplings: Tensor | None,
+    sums: Tensor,
+    slopes: Tensor,
+    means: Tensor,
+    pose: Tensor,
+    weight: Tensor,
+    *arguments: Any,
+) -> Cost:
+    *_, kind, _, _, _, detach, needs = arguments
+    products, agreement, children, parents = _sizes(pose, weight, kind)
+    iterations, added = len(sums), any(needs[:5])
+    every = added and detach == "none"
+    # Back through the iterations, each with its couplings and the gradient of its distances.
+    back = iterations - 1 if every or any(needs[5:]) else 0
+    flops = back * (products + agreement)
+    if len(slopes) and of_couplings is not None:
+        flops += min(back, len(of_couplings)) * products
+    if added:
+        terms = iterations if every else 1
+        routed = terms if iterations > terms else iterations - 1
+        # Once for couplings, where these are not equal, and once for gradients.
+        flops += (bool(routed) + 1 + needs[0] + needs[1]) * products
+        flops += (terms + routed * every) * agreement
+    held = (2 * iterations + torch.get_num_threads()) * parents
     return Cost(flops, children + held)
 
 
@@ -173,6 +213,8 @@ def _threads(like: Tensor) -> int:
 for _operator, _cost in (
     (dynamic._forward, _forward),
     (dynamic._backward, _backward),
+    (distance._forward, _measured),
+    (distance._backward, _measured_backward),
     (em._fit, _fit),
     (em._fit_backward, _fit_backward),
     (em._assign, _assign),

@@ -1,0 +1,594 @@
+"""Native distance routing is the plain one of the materialised votes: values, gradients, errors."""
+
+import ctypes
+import re
+import threading
+from unittest import mock
+
+import pytest
+import torch
+
+from fused.distance_cases import (
+    ALL,
+    DENSE,
+    leaves_of,
+    noise_like,
+    numbers_of,
+    results_of,
+    routed_by,
+)
+from fused.vote_maps import KINDS, WINDOW, named
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import DenseCapsules, DistanceRouting, use_backend
+from torchcaps.ops import distance_routing as plain
+from torchcaps.ops import materialise, native
+from torchcaps.ops.fused.cost import COSTS
+from torchcaps.ops.native import distance as kernel
+from torchcaps.types import Capsules, VoteMap
+
+NO_WINDOW = [kind for kind in KINDS if kind[2] is None]
+
+
+@pytest.fixture(autouse=True)
+def _library():
+    if not native.available():
+        pytest.skip("there is no C++ compiler, or TORCHCAPS_NATIVE=0")
+
+
+@pytest.fixture
+def threads():
+    """Sets their number, and puts it back."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def calls(call):
+    """How often `call` runs a kernel."""
+    run = kernel._run
+    with mock.patch.object(kernel, "_run", side_effect=run) as counted:
+        call()
+    return counted.call_count
+
+
+def wide(found):
+    return {name: x.double() for name, x in found.items()}
+
+
+def error(a, b):
+    return (a - b).abs().max() / b.abs().max()
+
+
+def errors(way, kind, found, exact, **options):
+    """The largest error of values, and of each gradient, relative to the largest number of its
+    tensor."""
+    values, gradients = results_of(way, kind, found, **options)
+    true_values, true_gradients = exact
+    assert [x.shape for x in values] == [x.shape for x in true_values]
+    pairs = [(a, b) for a, b in zip(values, true_values, strict=True) if a.numel()]
+    # No max of numbers, which is deaf to NaN.
+    worst = {"values": float(torch.stack([error(a, b) for a, b in pairs]).max())}
+    largest = max(float(x.abs().max()) for x in true_gradients.values() if x.numel())
+    for name, b in true_gradients.items():
+        assert gradients[name].shape == b.shape
+        if b.numel():
+            scale = float(b.abs().max())
+            # That of a mean distance is a sum in which much cancels, all of it with one parent.
+            scale = scale if scale > 0.01 * largest else max(largest, 1e-30)
+            worst[name] = float((gradients[name] - b).abs().max()) / scale
+    return worst
+
+
+def assert_law(kind, found, **options):
+    """Against the plain op in float64: 2e-6 of the largest value, 2e-5 of the largest gradient; or
+    at most three times the error of the plain op in float32: logits are many times a distance."""
+    exact = results_of("plain", kind, wide(found), **options)
+    mine, theirs = (errors(way, kind, found, exact, **options) for way in ("native", "plain"))
+    for name, each in mine.items():
+        bar = 2e-6 if name == "values" else 2e-5
+        assert each <= max(bar, 3 * theirs[name]), name
+
+
+def made(*, batch, n_in, n_out, d_in, d_out):
+    return {
+        "pose": torch.randn(batch, n_in, d_in),
+        "weight": torch.randn(n_in, n_out, d_out, d_in) * 0.3 / d_in**0.5,
+        "length": torch.rand(batch, n_in),
+    }
+
+
+SCALES = ["sample", "batch", "given"]
+OPTIONS = [
+    *(
+        pytest.param(
+            {"scale": scale, "detach": detach, "iterations": t}, id=f"{scale}-{detach}-{t}"
+        )
+        for scale in SCALES
+        for detach in ("none", "votes")
+        for t in (2, 3)
+    ),
+    pytest.param({"iterations": 1}, id="1"),
+    pytest.param({"iterations": 1, "scale": torch.ones(0), "detach": "votes"}, id="1-given"),
+    pytest.param({"iterations": 5, "squash": "exp", "scale": "batch"}, id="5"),
+    pytest.param({"iterations": 3, "squash": "none", "p": 0.5}, id="none"),
+]
+
+
+def of(kind, options, **more):
+    """Leaves for these options, and the options that are no leaf."""
+    scales = options["iterations"] - 1 if options.get("scale") == "given" else 0
+    found = leaves_of(kind, dtype=torch.float32, scales=scales, **more)
+    shrunk = {name: x if name == "scale" else 0.5 * x for name, x in found.items()}
+    return shrunk, {name: x for name, x in options.items() if not (name == "scale" and scales)}
+
+
+@pytest.mark.drawn(2)
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize(
+    ("parameters", "keep"),
+    [
+        pytest.param((), "none", marks=pytest.mark.slow),
+        (ALL, "none"),
+        (ALL, "last"),
+        (ALL, "steps"),
+    ],
+)
+@pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
+def test_the_law(kind, parameters, keep, options):
+    found, options = of(kind, options, parameters=parameters)
+    assert_law(kind, found, keep=keep, **options)
+
+
+@pytest.mark.parametrize("detach", ["none", "votes"])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        *((batch, 6, 5, 8, 16) for batch in (*range(1, 18), 33)),
+        *((3, 6, 5, d_in, d_out) for d_in in (3, 5, 8, 16, 24) for d_out in (3, 5, 8, 16, 24)),
+        *((5, 6, n_out, 8, 4) for n_out in (1, 2, 7, 33)),
+        *((5, n_in, 4, 4, 8) for n_in in (1, 2, 3, 9)),
+        (1, 1, 1, 1, 1),
+        # more than a group of lanes, than a tile of children
+        (300, 5, 3, 4, 4),
+        (17, 6, 300, 8, 16),
+        (4, 150, 10, 8, 16),
+    ],
+    ids=str,
+)
+def test_ragged_sizes(sizes, detach):
+    names = ("batch", "n_in", "n_out", "d_in", "d_out")
+    found = made(**dict(zip(names, sizes, strict=True)))
+    assert_law(DENSE, found, detach=detach, keep="last", scale="batch")
+
+
+@pytest.mark.parametrize("scale", ["sample", "batch"])
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+@pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
+def test_any_number_of_threads(kind, count, scale, threads):
+    threads(count)
+    found, _ = of(kind, {}, parameters=ALL, lead=(19,))
+    assert_law(kind, found, keep="steps", scale=scale)
+
+
+def test_more_threads_move_the_last_digits_alone(threads):
+    found = made(batch=20, n_in=200, n_out=10, d_in=8, d_out=16)
+    results = []
+    for count in (1, 2):
+        threads(count)
+        values, gradients = results_of("native", DENSE, found, keep="last")
+        results.append((*values, *gradients.values()))
+    for one, two in zip(*results, strict=True):
+        assert (one - two).abs().max() <= 1e-5 * one.abs().max()
+
+
+@pytest.mark.parametrize("lead", [(), (1,), (2, 3)], ids=str)
+@pytest.mark.parametrize("scale", ["sample", "batch"])
+@pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
+def test_batch_axes(kind, scale, lead):
+    found, _ = of(kind, {}, parameters=ALL, lead=lead)
+    assert_law(kind, found, keep="steps", scale=scale)
+
+
+@pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
+def test_an_empty_batch(kind):
+    found, _ = of(kind, {}, parameters=ALL, lead=(0,))
+    mine = {name: x.requires_grad_() for name, x in found.items()}
+    for scale in ("sample", "batch", torch.ones(2)):
+        results = []
+        for way in ("native", "plain"):
+            routed = routed_by(way, kind, mine, scale=scale, keep="steps")
+            gradients = torch.autograd.grad(routed.parents.pose.sum(), mine.values())
+            assert not any(gradient.any() for gradient in gradients)
+            results.append(numbers_of(routed))
+        torch.testing.assert_close(*results, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("scale", ["sample", "batch"])
+@pytest.mark.parametrize("sharing", ["none", "all"])
+@pytest.mark.parametrize("pose", ["vector", "matrix"])
+@pytest.mark.parametrize(("n_in", "n_out"), [(1, 3), (4, 1), (1, 1)])
+def test_one_child_and_one_parent(sharing, pose, n_in, n_out, scale):
+    kind = (sharing, pose, None)
+    found, _ = of(kind, {}, n_in=n_in, n_out=n_out, parameters=ALL)
+    assert_law(kind, found, keep="steps", scale=scale)
+
+
+@pytest.mark.parametrize("detach", ["none", "votes"])
+@pytest.mark.parametrize("length", [0.0, 1e-3, -1.0, 1e3])
+def test_children_without_length_and_very_long_ones(length, detach):
+    found, _ = of(DENSE, {}, parameters=ALL)
+    found["length"][:, ::2] = length
+    assert_law(DENSE, found, keep="steps", detach=detach)
+
+
+@pytest.mark.parametrize("scale", ["sample", "batch"])
+@pytest.mark.parametrize("squash", ["hinton", "exp"])
+@pytest.mark.parametrize("detach", ["none", "votes"])
+def test_the_standard_size_stays_within_its_bounds(detach, squash, scale):
+    found = made(batch=6, n_in=1152, n_out=10, d_in=8, d_out=16)
+    assert_law(DENSE, found, detach=detach, squash=squash, scale=scale)
+
+
+def test_parameters_broadcast_as_in_the_plain_op():
+    shapes = {
+        "bias": [(4,), (5, 1), (1, 1, 5, 4)],
+        "vote_bias": [(4,), (5, 1)],
+        "coordinates": [(4,), (12, 1), (1, 4)],
+        "length": [(1,), (3, 1)],
+    }
+    for name, every in shapes.items():
+        for shape in every:
+            found, _ = of(DENSE, {}, lead=(2, 3))
+            found[name] = torch.rand(shape)
+            assert calls(lambda found=found: routed_by("native", DENSE, found)) == 1
+            assert_law(DENSE, found, keep="last")
+
+
+@pytest.mark.parametrize("detach", ["none", "votes"])
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_gradient_does_not_ask_who_else_wants_one(scale, detach):
+    options = {"scale": scale, "detach": detach, "iterations": 3}
+    found, options = of(DENSE, options, parameters=ALL)
+    _, together = results_of("native", DENSE, found, keep="steps", **options)
+    for name in found:
+        alone = {key: x.clone().requires_grad_(key == name) for key, x in found.items()}
+        values = numbers_of(routed_by("native", DENSE, alone, keep="steps", **options))
+        pairs = [(x, noise_like(x, n)) for n, x in enumerate(values) if x.requires_grad]
+        sum((x * noise).sum() for x, noise in pairs).backward()
+        torch.testing.assert_close(alone[name].grad, together[name], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("what", ["scale", "coupling"])
+@pytest.mark.parametrize("scale", ["sample", "batch"])
+def test_the_gradient_of_one_output_alone(scale, what):
+    results = []
+    found = {n: x.requires_grad_() for n, x in of(DENSE, {}, parameters=ALL)[0].items()}
+    for way in ("native", "plain"):
+        routed = routed_by(way, DENSE, found, scale=scale, keep="steps")
+        output = routed.scale if what == "scale" else routed.steps[1].coupling
+        loss = (output * noise_like(output, 0)).sum()
+        results.append(torch.autograd.grad(loss, found.values(), materialize_grads=True))
+    torch.testing.assert_close(*results, rtol=1e-4, atol=2e-5)
+
+
+def test_keep_changes_no_bit():
+    found = {n: x.requires_grad_() for n, x in of(DENSE, {}, parameters=ALL)[0].items()}
+    results = []
+    for keep in ("none", "last", "steps"):
+        routed = routed_by("native", DENSE, found, keep=keep)
+        assert len(routed.steps) == {"none": 0, "last": 1, "steps": 3}[keep]
+        gradients = torch.autograd.grad(routed.parents.pose.sum(), found.values())
+        results.append((routed.parents.pose, routed.scale, *gradients))
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def test_the_distances_of_a_routing_give_the_same_routing():
+    found, _ = of(DENSE, {}, parameters=ALL)
+    measured = routed_by("native", DENSE, found, scale="batch")
+    again = routed_by("native", DENSE, found, scale=measured.scale)
+    assert torch.equal(again.parents.pose, measured.parents.pose)
+    assert torch.equal(again.scale, measured.scale)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
+def test_half_precision_computes_in_float32(kind, dtype):
+    found = leaves_of(kind, dtype=dtype, parameters=ALL)
+    results = []
+    for each in (found, {name: x.float() for name, x in found.items()}):
+        mine = {name: x.clone().requires_grad_() for name, x in each.items()}
+        assert calls(lambda mine=mine: routed_by("native", kind, mine)) == 1
+        routed = routed_by("native", kind, mine, keep="last")
+        gradients = torch.autograd.grad(routed.parents.pose.float().sum(), mine.values())
+        results.append((routed, gradients))
+    (half, own), (full, theirs) = results
+    assert torch.equal(half.parents.pose, full.parents.pose.to(dtype))
+    assert torch.equal(half.steps[0].coupling, full.steps[0].coupling.to(dtype))
+    assert torch.equal(half.scale, full.scale)
+    for a, b in zip(own, theirs, strict=True):
+        assert a.dtype == dtype
+        # The gradient of the parents themselves is rounded on its way.
+        torch.testing.assert_close(a.float(), b, rtol=0.02, atol=0.02)
+
+
+def test_autocast_gives_the_dtype_of_the_plain_op_and_the_numbers_of_float32():
+    found, _ = of(DENSE, {}, parameters=ALL)
+    exact = numbers_of(routed_by("native", DENSE, found, keep="last"))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        theirs = numbers_of(routed_by("plain", DENSE, found, keep="last"))
+        mine = numbers_of(routed_by("native", DENSE, found, keep="last"))
+    for a, b, c in zip(mine, theirs, exact, strict=True):
+        assert a.dtype == b.dtype
+        torch.testing.assert_close(a, c.to(a.dtype), rtol=0, atol=0)
+
+
+def test_zero_votes_and_huge_ones_are_finite():
+    for size in (0.0, 1e-20, 1e4):
+        found, _ = of(DENSE, {})
+        found = {name: (x * size).requires_grad_() for name, x in found.items()}
+        routed = routed_by("native", DENSE, found, keep="last")
+        gradients = torch.autograd.grad(routed.parents.pose.sum(), found.values())
+        assert all(x.isfinite().all() for x in (routed.parents.pose, *gradients))
+
+
+@pytest.mark.parametrize("scale", ["sample", "batch"])
+@pytest.mark.parametrize("name", ["pose", "weight", "length", "bias"])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_what_is_not_finite_is_seen_where_the_fused_form_sees_it(name, bad, scale):
+    found, _ = of(DENSE, {}, parameters=("bias",), lead=(20,))
+    found[name].view(-1)[3] = bad
+    results = []
+    for way in ("fused", "native"):
+        mine = {key: x.clone().requires_grad_() for key, x in found.items()}
+        routed = routed_by(way, DENSE, mine, keep="last", scale=scale)
+        gradients = torch.autograd.grad(routed.parents.pose.sum(), mine.values())
+        results.append((*numbers_of(routed), *gradients))
+    for theirs, ours in zip(*results, strict=True):
+        assert torch.equal(theirs.isfinite(), ours.isfinite())
+
+
+def test_two_python_threads_at_once():
+    found = made(batch=24, n_in=200, n_out=10, d_in=8, d_out=16)
+
+    def run():
+        values, gradients = results_of("native", DENSE, found)
+        return (*values, *gradients.values())
+
+    expected = run()
+    results = []
+    running = [
+        threading.Thread(target=lambda: results.extend(run() for _ in range(5))) for _ in range(2)
+    ]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    assert len(results) == 10
+    for each in results:
+        assert all(torch.equal(a, b) for a, b in zip(each, expected, strict=True))
+
+
+def test_what_the_kernel_lacks_goes_the_fused_way(monkeypatch):
+    dense, _ = of(DENSE, {}, parameters=ALL)
+    window = ("none", "vector", WINDOW)
+
+    def route(kind, found, **options):
+        return lambda: routed_by("native", kind, found, **options)
+
+    own = dense | {"bias": torch.rand(2, 5, 4)}
+    assert calls(route(DENSE, dense, iterations=32)) == 1
+    assert calls(route(DENSE, wide(dense))) == 0
+    assert calls(route(window, leaves_of(window, dtype=torch.float32))) == 0
+    assert calls(route(DENSE, own)) == 0
+    assert calls(route(DENSE, dense, iterations=33)) == 0
+    results = (routed_by(way, DENSE, own).parents.pose for way in ("native", "fused"))
+    assert torch.equal(*results)
+    monkeypatch.setenv("TORCHCAPS_NATIVE", "0")
+    assert calls(route(DENSE, dense)) == 0
+
+
+def test_layers_choose_it():
+    layer = DenseCapsules(n_in=40, d_in=4, n_out=3, d_out=4, routing=DistanceRouting(bias=True))
+    children = Capsules(torch.randn(20, 40, 4), torch.rand(20, 40))
+    assert calls(lambda: layer(children)) == 0
+    use_backend(layer, "native")
+    assert calls(lambda: layer(children)) == 1
+    for other in ("fused", "triton", "plain"):
+        use_backend(layer, other)
+        assert calls(lambda: layer(children)) == 0
+    large = DenseCapsules(n_in=512, d_in=4, n_out=16, d_out=16, routing="distance")
+    pose, length = torch.randn(16, 512, 4), torch.rand(16, 512)
+    assert calls(lambda: large(Capsules(pose, length))) == 1
+    assert calls(lambda: large(Capsules(pose[1:], length[1:]))) == 0
+
+
+@pytest.mark.parametrize("scale", ["sample", "batch"])
+@pytest.mark.parametrize("detach", ["none", "votes"])
+def test_a_layer_learns_and_stores_the_same_either_way(detach, scale):
+    found = []
+    children = Capsules(torch.randn(4, 9, 4), torch.rand(4, 9))
+    for backend in ("plain", "native"):
+        torch.manual_seed(0)
+        routed_in = DistanceRouting(detach=detach, scale=scale, bias=True)
+        layer = DenseCapsules(n_in=9, d_in=4, n_out=3, d_out=5, routing=routed_in)
+        use_backend(layer, backend)
+        routed = layer(children, keep="steps")
+        routed.parents.pose.square().sum().backward()
+        numbers = [*numbers_of(routed), *(p.grad for p in layer.parameters()), *layer.buffers()]
+        found.append([*numbers, *numbers_of(layer.eval()(children))])
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
+def test_sizes_can_be_asked_without_computing():
+    with torch._subclasses.FakeTensorMode():
+        shapes = [(2, 12, 3), (2, 12), (12, 5, 4, 3)]
+        pose, length, weight = (torch.empty(shape) for shape in shapes)
+        vote_map = VoteMap(Capsules(pose, length), weight)
+        routed = native.distance_routing(vote_map, keep="last")
+        assert routed.parents.pose.shape == (2, 5, 4)
+        assert routed.steps[0].coupling.shape == (2, 12, 5)
+        assert routed.scale.shape == (2, 2)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_operator_keeps_the_rules_of_operators(scale):
+    found = {n: x.requires_grad_() for n, x in of(DENSE, {}, parameters=ALL)[0].items()}
+    names = ("pose", "weight", "vote_bias", "coordinates", "length", "bias")
+    given = torch.ones(2).requires_grad_() if scale == "given" else None
+    torch.library.opcheck(
+        torch.ops.torchcaps.native_distance_routing.default,
+        (
+            *(found[name].detach().requires_grad_() for name in names),
+            given,
+            *("none", "vector", 3, 2.0, scale == "sample", True, "hinton", "none", "last"),
+        ),
+        test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
+    )
+
+
+def test_flops_are_counted():
+    batch, n_in, n_out, d_in, d_out = 2, 6, 5, 8, 4
+    found = made(batch=batch, n_in=n_in, n_out=n_out, d_in=d_in, d_out=d_out)
+    agreement = 2 * batch * n_in * n_out * d_out
+
+    def counted(call):
+        with torch.utils.flop_counter.FlopCounterMode(display=False) as counter:
+            result = call()
+        return counter.get_total_flops(), result
+
+    # Votes are made five times, mixed three times, and twice more for what the rate is owed.
+    flops, _ = counted(lambda: routed_by("native", DENSE, found))
+    assert flops == agreement * (5 * d_in + 3 + 2)
+    # Who gives the mean distances has no need of measuring.
+    flops, _ = counted(lambda: routed_by("native", DENSE, found | {"scale": torch.ones(2)}))
+    assert flops == agreement * (3 * d_in + 3)
+    for detach, expected in (
+        # Back through two iterations; couplings and gradients of three.
+        ("none", 2 * (d_in + 1) + 4 * d_in + 3 + 2),
+        # Couplings and gradients of the last iteration.
+        ("votes", 4 * d_in + 1),
+    ):
+        mine = {name: x.requires_grad_() for name, x in found.items()}
+        pose = routed_by("native", DENSE, mine, detach=detach).parents.pose
+        flops, _ = counted(lambda pose=pose: pose.sum().backward())
+        assert flops == agreement * expected
+
+
+def test_a_workspace_is_near_that_of_the_kernel(threads, monkeypatch):
+    threads(2)
+    asked, found, plan = [], [], kernel.library().torchcaps_distance_plan
+    for name in ("_forward", "_backward"):
+        operator = getattr(kernel, name)
+
+        def call(*arguments, operator=operator):
+            asked.append(COSTS[operator._opoverload.overloadpacket](*arguments).workspace)
+            return operator(*arguments)
+
+        monkeypatch.setattr(kernel, name, call)
+
+    def planned(job, backward):
+        plan(job, backward)
+        found.append(4 * job._obj.workspace_size)
+
+    monkeypatch.setattr(kernel.library(), "torchcaps_distance_plan", planned)
+    leaves = made(batch=128, n_in=1152, n_out=10, d_in=8, d_out=16)
+    leaves = {name: x.requires_grad_() for name, x in leaves.items()}
+    routed_by("native", DENSE, leaves).parents.pose.sum().backward()
+    assert len(asked) == len(found) == 2
+    for told, real in zip(asked, found, strict=True):
+        assert 0.6 * real <= told <= 1.6 * real
+        # A tenth of one number for each child and parent would be as much again.
+        assert real < 8e6
+
+
+def test_both_sides_know_the_same_fields():
+    assert ctypes.sizeof(kernel._Job) == kernel.library().torchcaps_distance_job_size()
+
+
+POSE, WEIGHT = torch.zeros(2, 12, 3), torch.zeros(12, 5, 4, 3)
+VOTES = VoteMap(Capsules(POSE, POSE[..., 0]), WEIGHT)
+
+
+@pytest.mark.parametrize(
+    ("vote_map", "options"),
+    [
+        (VOTES._replace(weight=WEIGHT[1:]), {}),
+        (VOTES._replace(weight=WEIGHT[:, :0]), {}),
+        (VOTES._replace(children=Capsules(POSE, torch.zeros(2, 5))), {}),
+        (VOTES, {"iterations": 0}),
+        (VOTES, {"scale": "samples"}),
+        (VOTES, {"scale": torch.ones(3)}),
+        (VOTES, {"scale": torch.zeros(2)}),
+        (VOTES, {"p": 0.2}),
+        (VOTES, {"squash": "expo"}),
+        (VOTES, {"detach": "states"}),
+        (VOTES, {"keep": "step"}),
+        (VOTES, {"bias": torch.zeros(4, 5)}),
+    ],
+)
+def test_errors_are_those_of_the_plain_op(vote_map, options):
+    with pytest.raises(TorchcapsError) as expected:
+        plain(materialise(vote_map), vote_map.children.activation, **options)
+    with pytest.raises(TorchcapsError, match=f"^{re.escape(str(expected.value))}$"):
+        native.distance_routing(vote_map, **options)
+
+
+def test_children_without_lengths_are_refused():
+    with pytest.raises(TorchcapsError, match=r"^distance routing keeps votes as short as their"):
+        native.distance_routing(VOTES._replace(children=Capsules(POSE)))
+
+
+def test_gradients_of_gradients_are_refused():
+    found = {name: x.requires_grad_() for name, x in of(DENSE, {})[0].items()}
+    parents = routed_by("native", DENSE, found).parents.pose
+    (gradient,) = torch.autograd.grad(parents.sum(), found["pose"], create_graph=True)
+    with pytest.raises(
+        TorchcapsError,
+        match=r"^native distance routing gives gradients, but no gradients of gradients; where "
+        r"these are needed, as by create_graph=True, route ops\.materialise\(vote_map\) with "
+        r"ops\.distance_routing\.$",
+    ):
+        gradient.sum().backward()
+
+
+def route(pose, weight, length, bias):
+    found = {"pose": pose, "weight": weight, "length": length, "bias": bias}
+    routed = routed_by("native", DENSE, found, keep="last")
+    return routed.parents.pose, routed.steps[0].coupling, routed.scale
+
+
+def assert_compiles(backend):
+    compiled = torch.compile(route, fullgraph=True, backend=backend)
+    for batch in (2, 3, 5):
+        found, _ = of(DENSE, {}, lead=(batch,), parameters=("bias",))
+        mine = [found[name].requires_grad_() for name in ("pose", "weight", "length", "bias")]
+        assert calls(lambda mine=mine: compiled(*mine)) == 1
+        results = []
+        for each in (route, compiled):
+            values = each(*mine)
+            total = sum(x.square().sum() for x in values)
+            results.append((*values, *torch.autograd.grad(total, mine)))
+        for a, b in zip(*results, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_compiles_as_one_graph_for_any_batch():
+    assert_compiles("aot_eager")
+
+
+@pytest.mark.compile
+@pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
+def test_compiles_to_machine_code():
+    assert_compiles("inductor")
+
+
+def test_exports():
+    class Layer(torch.nn.Module):
+        def forward(self, pose, weight, length):
+            found = {"pose": pose, "weight": weight, "length": length}
+            return routed_by("native", DENSE, found).parents.pose
+
+    found = tuple(of(DENSE, {})[0].values())
+    exported = torch.export.export(Layer(), found)
+    assert torch.equal(exported.module()(*found), Layer()(*found))
