@@ -54,7 +54,7 @@ namespace {
 
 typedef void (*Votes)(const Shape &, const float *, const V *, V *, Int, Int,
                       const Agreement *);
-typedef void (*Back)(const Shape &, const float *, const V *, V *);
+typedef void (*Back)(const Shape &, const float *, const V *, Int, const V *, V *, Int);
 
 inline V eight(const V *x) {
   return ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]));
@@ -142,23 +142,6 @@ void pull(const V *q, const V *v, const V *factor, const V *w, Int parents, Int 
     for (Int d = 0; d < size; ++d) out[d] += q[j] * (v[d] - factor[j] * w[d]);
 }
 
-// A vector and how much of it there is.
-struct Part {
-  V share;
-  const V *of;
-};
-
-// out = Σ of all parts
-void sum_of_parts(const Part *parts, Int count, Int size, V *out) {
-  in_parts(size, [&](Int d, auto wide) {
-    constexpr int M = decltype(wide)::value;
-    V a[M] = {};
-    for (Int each = 0; each < count; ++each)
-      UNROLLED for (int m = 0; m < M; ++m) a[m] += parts[each].share * parts[each].of[d + m];
-    UNROLLED for (int m = 0; m < M; ++m) out[d + m] = a[m];
-  });
-}
-
 // Where everything lies. Sizes count vectors.
 struct DistancePlan {
   Shape shape;
@@ -222,7 +205,7 @@ struct DistancePlan {
   template <int K_>
   void choose() {
     votes[0] = votes_of<K_, 0>, votes[1] = votes_of<K_, 1>, votes[2] = votes_of<K_, 2>;
-    back = back_of<K_>;
+    back = back_of<K_, 1>;
   }
 
   static char *aligned(const DistanceJob &job) {
@@ -777,7 +760,7 @@ struct DistanceWorker {
               const Agreement itself = {v, &square};
               make_votes(i, g0 + block, j, 1, v, &itself, 1);
               const Shortening shortening(length(g0 + block, i), square);
-              Part parts[2 * MOST_ITERATIONS + 1];
+              Amount parts[2 * MOST_ITERATIONS + 1];
               Int n_parts = 0;
               for (Int t = begin; t < n; ++t) {
                 parts[n_parts++] = {held_at(t, 0, i - i0, block)[j], of_sum(t) + at};
@@ -788,13 +771,15 @@ struct DistanceWorker {
               }
               if (!earliest) parts[n_parts++] = {splat(1.0f / float(n_out)), of_sum(0) + at};
               if (measured) parts[n_parts++] = {drawn, v};
-              sum_of_parts(parts, n_parts, size, o);
+              sum_of_amounts(parts, n_parts, size, o);
               const V inward = dot(o, v, size) * shortening.inverse;
               const V excess = inward * shortening.inverse;
               of_length[block * HELD + i - i0] += inward;
               for (Int x = 0; x < size; ++x) o[x] = shortening.factor * (o[x] - excess * v[x]);
+              const V whole = splat(1);
               if (job.of_pose)
-                plan.back(plan.shape, weight(i, j), o, of_child + (block * HELD + i - i0) * d_in);
+                plan.back(plan.shape, weight(i, j), o, 0, &whole,
+                          of_child + (block * HELD + i - i0) * d_in, 0);
               if (of_bias)
                 for (Int x = 0; x < size; ++x) of_bias[j * size + x] += o[x];
               if (job.of_coordinates)

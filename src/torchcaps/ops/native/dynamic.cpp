@@ -69,16 +69,10 @@ void mix(const V *share, Int step, const V *v, Int size, Int count, V *out) {
 
 // out = Σ of all parts; poses of parents lie `step` apart
 void sum_of_parts(const Part *parts, Int count, Int block, Int step, Int size, V *out) {
-  V share[2 * MOST_ITERATIONS];
-  for (Int each = 0; each < count; ++each) share[each] = parts[each].shared(block);
-  in_parts(size, [&](Int d, auto wide) {
-    constexpr int M = decltype(wide)::value;
-    V a[M] = {};
-    for (Int each = 0; each < count; ++each)
-      UNROLLED for (int m = 0; m < M; ++m)
-        a[m] += share[each] * parts[each].of[block * step + d + m];
-    UNROLLED for (int m = 0; m < M; ++m) out[d + m] = a[m];
-  });
+  Amount amounts[2 * MOST_ITERATIONS];
+  for (Int each = 0; each < count; ++each)
+    amounts[each] = {parts[each].shared(block), parts[each].of + block * step};
+  sum_of_amounts(amounts, count, size, out);
 }
 
 // What iteration t adds to the gradient of the votes.

@@ -274,6 +274,23 @@ void weights_of(const Shape &shape, const V *g, const V *u, float *w, Int count,
   if (columns & 1) weights_rows<1>(shape, g + c, u, w + c * inner, count, add);
 }
 
+// A vector and how much of it there is.
+struct Amount {
+  V share;
+  const V *of;
+};
+
+// out = Σ of all amounts
+inline void sum_of_amounts(const Amount *amounts, Int count, Int size, V *out) {
+  in_parts(size, [&](Int d, auto wide) {
+    constexpr int M = decltype(wide)::value;
+    V a[M] = {};
+    for (Int each = 0; each < count; ++each)
+      UNROLLED for (int m = 0; m < M; ++m) a[m] += amounts[each].share * amounts[each].of[d + m];
+    UNROLLED for (int m = 0; m < M; ++m) out[d + m] = a[m];
+  });
+}
+
 // Vectors of M numbers each, first to last, become LANES rows of M.
 template <int M, size_t... N>
 inline void lanes_to_rows(V *a, std::index_sequence<N...>) {
