@@ -475,9 +475,10 @@ class SelfAttentionRouting(Routing):
         return True
 
     def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
-        return fused.self_attention_routing(
+        routed: Routed = _forms(self.backend).self_attention_routing(
             vote_map, bias=self.prior, squash=self.squash, keep=keep
         )
+        return routed
 
 
 @final

@@ -49,6 +49,8 @@ __all__ = ["inverted_routing", "inverted_step"]
 Sums = Callable[..., tuple[Tensor, Tensor]]
 # Copies of children for one convolution; larger ones cost page faults.
 CHUNK_BYTES = 8 << 20
+# What to call instead of the sums, of which `attention_by_sums` makes another routing.
+ITS_PLAIN = "inverted_routing or ops.self_attention_routing"
 
 
 def inverted_step(vote_map: VoteMap, parents: Tensor | None, **options: Any) -> Step:
@@ -433,4 +435,4 @@ def _differentiate(
 
 
 _sums.register_autograd(_differentiate, setup_context=_keep_for_backward)
-once(_backward, "fused inverted routing", "inverted_routing")
+once(_backward, "fused inverted or self-attention routing", ITS_PLAIN)

@@ -61,12 +61,8 @@ def self_attention_routing(
     >>> self_attention_routing(vote_map).parents.pose.shape
     torch.Size([10, 16])
     """
-    votes = vote_like(vote_map)
-    check_votes(votes)
-    check_keep(keep)
-    check_broadcast("bias", bias, votes.shape[:-1], "[*batch, child, parent]")
-    check_choice("squash", squash, get_args(Squash))
-    *lead, n_in, n_out, size = votes.shape
+    votes = _checked(vote_map, bias, squash, keep)
+    *_, n_in, n_out, size = votes.shape
     # Of one number: `votes` stands for more than there is memory.
     wide = widen(votes.new_empty(())).dtype
     vote_bias, coordinates, window = vote_map.bias, vote_map.coordinates, vote_map.window
@@ -82,8 +78,24 @@ def self_attention_routing(
         wide,
         keep != "none",
     )
+    return _finished(votes, sums[1], couplings, squash, keep)
+
+
+def _checked(vote_map: VoteMap, bias: Tensor | None, squash: str, keep: str) -> Tensor:
+    """A tensor like the votes would be."""
+    votes = vote_like(vote_map)
+    check_votes(votes)
+    check_keep(keep)
+    check_broadcast("bias", bias, votes.shape[:-1], "[*batch, child, parent]")
+    check_choice("squash", squash, get_args(Squash))
+    return votes
+
+
+def _finished(votes: Tensor, s: Tensor, couplings: Tensor, squash: Squash, keep: Keep) -> Routed:
+    """From s [b, p, j, d] and, if kept, c [b, p, i, j], or the same with axes of one before."""
+    *lead, n_in, n_out, size = votes.shape
     with without_autocast(votes):
-        v = g(sums[1].reshape(*lead, n_out, size), squash)
+        v = g(s.reshape(*lead, n_out, size), squash)
     parents = capsules(v, votes.dtype)
     if keep == "none":
         return Routed(parents)

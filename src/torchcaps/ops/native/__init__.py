@@ -10,6 +10,7 @@ from torchcaps.ops.native.distance import distance_routing
 from torchcaps.ops.native.dynamic import dynamic_routing
 from torchcaps.ops.native.em import em_routing
 from torchcaps.ops.native.inverted import inverted_routing, inverted_step
+from torchcaps.ops.native.self_attention import self_attention_routing
 
 __all__ = [
     "available",
@@ -18,4 +19,5 @@ __all__ = [
     "em_routing",
     "inverted_routing",
     "inverted_step",
+    "self_attention_routing",
 ]

@@ -199,4 +199,4 @@ def _differentiate(
 
 
 _sums.register_autograd(_differentiate, setup_context=_keep_for_backward)
-once(_backward, "native inverted routing", "inverted_routing")
+once(_backward, "native inverted or self-attention routing", fused.ITS_PLAIN)

@@ -9,5 +9,13 @@ from torchcaps.ops.triton.dynamic import dynamic_routing
 from torchcaps.ops.triton.em import em_routing
 from torchcaps.ops.triton.inverted import inverted_routing, inverted_step
 from torchcaps.ops.triton.runtime import available
+from torchcaps.ops.triton.self_attention import self_attention_routing
 
-__all__ = ["available", "dynamic_routing", "em_routing", "inverted_routing", "inverted_step"]
+__all__ = [
+    "available",
+    "dynamic_routing",
+    "em_routing",
+    "inverted_routing",
+    "inverted_step",
+    "self_attention_routing",
+]

@@ -180,4 +180,4 @@ def _differentiate(
 
 
 _sums.register_autograd(_differentiate, setup_context=_keep_for_backward)
-once(_backward, "Triton inverted routing", "inverted_routing")
+once(_backward, "Triton inverted or self-attention routing", fused.ITS_PLAIN)

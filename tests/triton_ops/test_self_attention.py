@@ -1,0 +1,180 @@
+"""Self-attention routing by Triton is the plain one of the materialised votes: values, gradients,
+errors. Sizes are tiny, as in the tests of inverted routing."""
+
+import re
+
+import pytest
+import torch
+
+from fused.attention_cases import (
+    assert_attention_law,
+    attended_by,
+    attention_leaves,
+    attention_results,
+)
+from fused.inverted_cases import ODD, WINDOWS
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import DenseCapsules, SelfAttentionRouting, use_backend
+from torchcaps.ops.triton import votes
+from torchcaps.types import Capsules, Window
+
+WHOLE, TILED = 4096, 256  # all parents in one tile; a few of them
+SMALL = Window((3, 3, 2), (2, 2), (1, 1))
+KINDS = [(pose, sharing) for pose in ("vector", "matrix") for sharing in ("none", "type", "all")]
+slow = pytest.mark.slow
+
+
+def tell(monkeypatch, tile=WHOLE):
+    monkeypatch.setattr(votes, "TILE", tile)
+    monkeypatch.setattr(votes, "CHILDREN", 2)
+
+
+@pytest.mark.parametrize(
+    ("names", "how", "tile"),
+    [
+        ("bxp", {}, TILED),
+        ("", {"pose": "matrix", "sharing": "all"}, WHOLE),
+        ("p", {"sharing": "type"}, WHOLE),
+        ("bxp", {"window": SMALL}, WHOLE),
+        ("xp", {"pose": "matrix", "sharing": "type", "window": ODD}, TILED),
+        ("b", {"sharing": "all", "window": SMALL}, WHOLE),
+    ],
+    ids=str,
+)
+def test_the_law(names, how, tile, monkeypatch, triton_device):
+    tell(monkeypatch, tile)
+    leaves = attention_leaves(names, batch=(2,), n_out=9 if tile == TILED else 3, **how)
+    assert_attention_law("triton", leaves, how, triton_device)
+
+
+@slow
+@pytest.mark.parametrize(("names", "tile"), [("", WHOLE), ("bxp", TILED)])
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@pytest.mark.parametrize(("pose", "sharing"), KINDS)
+def test_the_law_with_everything(pose, sharing, window, names, tile, monkeypatch, triton_device):
+    tell(monkeypatch, tile)
+    how = {"pose": pose, "sharing": sharing, "window": window}
+    leaves = attention_leaves(names, batch=(2,), n_out=9 if tile == TILED else 3, **how)
+    assert_attention_law("triton", leaves, how, triton_device)
+
+
+@pytest.mark.drawn(2)
+@pytest.mark.parametrize(
+    ("shape", "window", "tile"),
+    [
+        ({"batch": (17,), "n_in": 3}, None, WHOLE),
+        ({"batch": (0,)}, SMALL, WHOLE),
+        ({"batch": ()}, None, WHOLE),
+        ({"batch": (2, 1, 2)}, Window((1, 1, 1), (1, 1), (1, 1)), WHOLE),
+        ({"batch": (3, 0)}, None, WHOLE),
+        ({"n_in": 1}, None, TILED),
+        ({"n_out": 1}, None, WHOLE),
+        ({"n_in": 1, "n_out": 1, "d_in": 1, "d_out": 1}, None, WHOLE),
+        ({"n_in": 3, "n_out": 5, "d_in": 25, "d_out": 17}, None, TILED),
+    ],
+    ids=str,
+)
+def test_the_law_in_every_shape(shape, window, tile, monkeypatch, triton_device):
+    tell(monkeypatch, tile)
+    how = {"window": window}
+    leaves = attention_leaves("xp", **({"batch": (2,)} | how | shape))
+    assert_attention_law("triton", leaves, how, triton_device)
+
+
+def test_keep_changes_no_bit():
+    leaves = attention_leaves("xp", batch=(2,))
+    kept = [attended_by("triton", leaves, {}, keep=keep) for keep in ("none", "last", "steps")]
+    assert [len(routed.steps) for routed in kept] == [0, 1, 1]
+    for routed in kept:
+        assert torch.equal(routed.parents.pose, kept[0].parents.pose)
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_is_rounded_once(half):
+    how = {"pose": "matrix", "window": SMALL}
+    leaves = {n: x.to(half) for n, x in attention_leaves("xp", batch=(1,), **how).items()}
+    wide = {name: x.float() for name, x in leaves.items()}
+    mine, theirs = (attention_results("triton", x, how) for x in (leaves, wide))
+    for name in ("pose", "coupling"):
+        assert torch.equal(mine[name], theirs[name].to(half))
+    for name, x in leaves.items():
+        assert (mine[f"of {name}"].shape, mine[f"of {name}"].dtype) == (x.shape, half)
+
+
+def test_two_sums_are_all_it_starts(launches, monkeypatch):
+    leaves = attention_leaves("p", batch=(2,), n_out=9)
+    route = lambda: attended_by("triton", leaves, {})  # noqa: E731
+    assert launches(route) == ["mix", "mix"]
+    tell(monkeypatch, TILED)
+    assert launches(route) == ["mix", "normalise", "mix"]
+
+
+@pytest.mark.parametrize("what", ["float64", "prior of samples", "huge"])
+def test_what_a_kernel_lacks_goes_the_fused_way(what, launches):
+    leaves = attention_leaves("p", batch=(2,))
+    if what == "float64":
+        leaves = {name: x.double() for name, x in leaves.items()}
+    if what == "prior of samples":
+        leaves["prior"] = torch.randn(2, 6, 3)
+    if what == "huge":
+        leaves = attention_leaves(batch=(1,), n_in=1, n_out=1, d_in=128, d_out=128)
+    found = []
+    assert not launches(lambda: found.append(attention_results("triton", leaves, {})))
+    for name, x in attention_results("fused", leaves, {}).items():
+        assert torch.equal(found[0][name], x), name
+
+
+def test_layers_choose_it(launches):
+    layer = DenseCapsules(n_in=6, d_in=4, n_out=3, d_out=4, routing=SelfAttentionRouting())
+    torch.nn.init.normal_(layer.routing.prior)
+    children, found = Capsules(torch.randn(2, 6, 4)), []
+    for backend, expected in (("triton", ["mix", "mix"]), ("plain", [])):
+        use_backend(layer, backend)
+        assert launches(lambda: found.append(layer(children).parents.pose)) == expected
+    assert (found[0] - found[1]).abs().max() <= 2e-6 * found[1].abs().max()
+
+
+def test_flops_are_those_of_its_sums():
+    leaves = attention_leaves("p", batch=(2,))
+    votes, agreement = 2 * (2 * 6 * 3 * 5) * 4, 2 * (2 * 6 * 3 * 5)
+    with torch.utils.flop_counter.FlopCounterMode(display=False) as counter:
+        attended_by("triton", leaves, {})
+    # T and the biased sum; votes, agreements and the sum.
+    assert counter.get_total_flops() == 2 * votes + votes + 2 * agreement
+
+
+def test_one_graph_compiles():
+    torch._dynamo.reset()
+    how = {"window": SMALL}
+    leaves = attention_leaves("xp", batch=(1,), **how)
+    leaves = {name: x.requires_grad_() for name, x in leaves.items()}
+
+    def pose(*given):
+        given = dict(zip(leaves, given, strict=True))
+        return attended_by("triton", given, how, keep="none").parents.pose
+
+    compiled = torch.compile(pose, backend="aot_eager", fullgraph=True)
+    found = []
+    for op in (compiled, pose):
+        made = op(*leaves.values())
+        found.append((made, *torch.autograd.grad(made.square().sum(), leaves.values())))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+
+
+def test_second_derivatives_are_refused():
+    leaves = {n: x.requires_grad_() for n, x in attention_leaves("p", batch=(2,)).items()}
+    pose = attended_by("triton", leaves, {}).parents.pose
+    (gradient,) = torch.autograd.grad(pose.square().sum(), leaves["pose"], create_graph=True)
+    words = "Triton inverted or self-attention routing gives gradients, but no gradients of"
+    with pytest.raises(TorchcapsError, match=re.escape(words)):
+        gradient.sum().backward()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@pytest.mark.parametrize(("pose", "sharing"), KINDS)
+@pytest.mark.parametrize(("n_out", "d_in"), [(5, 9), (200, 16)])
+def test_the_law_on_a_gpu(n_out, d_in, pose, sharing, window, triton_device):
+    how = {"pose": pose, "sharing": sharing, "window": window}
+    leaves = attention_leaves("bxp", batch=(5,), n_out=n_out, d_in=d_in, **how)
+    assert_attention_law("triton", leaves, how, triton_device)
