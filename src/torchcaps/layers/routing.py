@@ -534,7 +534,7 @@ class DistanceRouting(Routing):
         return True
 
     def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
-        forms = fused if self.backend == "triton" else _forms(self.backend)
+        forms = _forms(self.backend)
         return self._measured(forms.distance_routing(vote_map, keep=keep, **self._options()))
 
     def _options(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ PyTorch does.
 """
 
 from torchcaps.ops.triton import cost  # noqa: F401, it registers what the operators cost
+from torchcaps.ops.triton.distance import distance_routing
 from torchcaps.ops.triton.dynamic import dynamic_routing
 from torchcaps.ops.triton.em import em_routing
 from torchcaps.ops.triton.inverted import inverted_routing, inverted_step
@@ -13,6 +14,7 @@ from torchcaps.ops.triton.self_attention import self_attention_routing
 
 __all__ = [
     "available",
+    "distance_routing",
     "dynamic_routing",
     "em_routing",
     "inverted_routing",
