@@ -4,6 +4,7 @@ The interpreter takes a millisecond for a line of a kernel: sizes are tiny, and 
 changed so that they still make several tiles and splits.
 """
 
+import itertools
 import re
 
 import pytest
@@ -29,19 +30,20 @@ from torchcaps.types import Capsules, VoteMap
 
 WHOLE, TILED = 4096, 64  # all parents in one tile; four of them
 slow = pytest.mark.slow
-EVERY_OPTION = pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"scale": "batch"},
-        {"scale": "given"},
-        {"detach": "votes"},
-        {"detach": "votes", "scale": "batch", "squash": "exp"},
-        {"iterations": 1},
-        {"iterations": 4, "squash": "none", "p": 0.5},
-    ],
-    ids=str,
-)
+OPTIONS = [
+    {},
+    {"scale": "batch"},
+    {"scale": "given"},
+    {"detach": "votes"},
+    {"detach": "votes", "scale": "batch", "squash": "exp"},
+    {"iterations": 1},
+    {"iterations": 4, "squash": "none", "p": 0.5},
+]
+# Every second case has tiles; the number of options is odd, so all of them do.
+EVERYTHING = [
+    (kind, options, TILED if n % 2 else WHOLE)
+    for n, (kind, options) in enumerate(itertools.product(KINDS, OPTIONS))
+]
 
 
 def tell(monkeypatch, tile=WHOLE):
@@ -105,10 +107,8 @@ def test_the_law(kind, options, tile, monkeypatch, triton_device):
 
 
 @slow
-@EVERY_OPTION
-@pytest.mark.parametrize("tile", [WHOLE, TILED])
-@pytest.mark.parametrize("kind", KINDS, ids=named)
-def test_the_law_with_everything(kind, tile, options, monkeypatch, triton_device):
+@pytest.mark.parametrize(("kind", "options", "tile"), EVERYTHING, ids=str)
+def test_the_law_with_everything(kind, options, tile, monkeypatch, triton_device):
     tell(monkeypatch, tile)
     law_of(kind, options, triton_device)
 
@@ -373,7 +373,7 @@ def test_children_without_lengths_are_refused():
 
 
 @pytest.mark.gpu
-@EVERY_OPTION
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("kind", KINDS, ids=named)
 def test_the_law_on_a_gpu(kind, options, triton_device):
     law_of(kind, options, triton_device)
