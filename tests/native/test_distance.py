@@ -221,6 +221,13 @@ def test_children_without_length_and_very_long_ones(length, detach):
     assert_law(DENSE, found, keep="steps", detach=detach)
 
 
+@pytest.mark.parametrize("length", [0.0, -1.0, 1.0])
+def test_a_vote_of_zero_is_short_enough(length):
+    found, _ = of(DENSE, {})
+    found["pose"][:, ::2], found["length"][:, ::2] = 0, length
+    assert_law(DENSE, found, p=0.5)
+
+
 @pytest.mark.parametrize("scale", ["sample", "batch"])
 @pytest.mark.parametrize("squash", ["hinton", "exp"])
 @pytest.mark.parametrize("detach", ["none", "votes"])
