@@ -17,6 +17,7 @@ from torchcaps.layers import (
     routing,
     use_backend,
 )
+from torchcaps.ops import native
 from torchcaps.types import VoteMap
 
 
@@ -63,7 +64,7 @@ def test_fused_and_plain_agree_in_values_and_gradients(kind, options, keep):
 
 
 def chosen(layer, count):
-    pose = torch.rand(count, layer.n_in, layer.d_in)
+    pose = torch.rand(count, layer.n_in, layer.d_in, dtype=layer.weight.dtype)
     return "fused" if isinstance(layer.votes(Capsules(pose)), VoteMap) else "plain"
 
 
@@ -76,6 +77,15 @@ def test_auto_fuses_large_votes_of_many_samples_alone(monkeypatch):
     assert chosen(layer, 1) == "fused"
     use_backend(layer, "plain")
     assert chosen(layer, 512) == "plain"
+
+
+def test_a_native_kernel_predicts_smaller_votes():
+    layer = DenseCapsules(n_in=64, d_in=4, n_out=8, d_out=8)  # 4,096 numbers a sample
+    sooner = "fused" if native.available() else "plain"
+    with torch.no_grad():
+        assert [chosen(layer, count) for count in (31, 32)] == ["plain", sooner]
+        assert chosen(layer.double(), 32) == "plain"
+    assert chosen(layer.float(), 32) == "plain"
 
 
 def test_what_has_no_fused_form_falls_back_or_says_so():

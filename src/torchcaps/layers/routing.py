@@ -19,6 +19,7 @@ from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.layers.large_conv import LargeConv2d
 from torchcaps.layers.small_conv import SmallConv2d
 from torchcaps.layers.squash_maps import SquashMaps
+from torchcaps.layers.tracing import is_looked_through
 from torchcaps.layers.whole_map import WholeMapConv2d
 from torchcaps.ops import fused, native, triton
 from torchcaps.ops.checks import check_choice, check_iterations, check_number, widen
@@ -66,6 +67,8 @@ Backend = Literal["auto", "plain", "fused", "native", "triton"]
 # So many numbers of votes fit into a cache, where tiles are a detour; and what runs along them are
 # the lanes, samples times windows: a few leave it idle. Both measured on CPUs.
 FUSED_FROM, LANES_FROM = 1 << 21, 16
+# A native kernel pays sooner. Left to predictions, for it gives no gradients of gradients.
+KERNEL_FROM = 1 << 17
 
 
 class Routing(nn.Module, ABC):
@@ -109,6 +112,10 @@ class Routing(nn.Module, ABC):
         """Whether `fused` can do what `forward` does, with the options of this routing."""
         return False
 
+    def has_kernel(self, vote_map: VoteMap) -> bool:
+        """Whether a native kernel knows such votes; if not, "native" is the form in PyTorch."""
+        return False
+
     def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
         """The same as `forward` without a vote tensor, where an algorithm has such a form."""
         raise self._no_fused_form()
@@ -124,8 +131,13 @@ class Routing(nn.Module, ABC):
         # Before counting: to ask for the batch size binds an exported graph to the answer.
         if torch.compiler.is_exporting():
             return False
-        lanes, numbers = _count(vote_map)
-        return numbers >= FUSED_FROM and lanes >= LANES_FROM
+        lanes = _lanes(vote_map)
+        if lanes < LANES_FROM:
+            return False
+        numbers = lanes * _numbers(vote_map)
+        return numbers >= FUSED_FROM or (
+            numbers >= KERNEL_FROM and self.has_kernel(vote_map) and _runs_kernels(vote_map)
+        )
 
     @final
     def route(self, vote_map: VoteMap, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
@@ -211,6 +223,9 @@ class DynamicRouting(Routing):
 
     def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
         return dynamic_routing(votes, keep=keep, **self._options())
+
+    def has_kernel(self, vote_map: VoteMap) -> bool:
+        return vote_map.window is None
 
     def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
         forms = _forms(self.backend)
@@ -322,6 +337,9 @@ class EMRouting(Routing):
     def can_fuse(self) -> bool:
         return True
 
+    def has_kernel(self, vote_map: VoteMap) -> bool:
+        return True
+
     def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
         options = self._options(vote_map.children.pose)
         return self._finished(_forms(self.backend).em_routing(vote_map, keep=keep, **options))
@@ -417,6 +435,9 @@ class InvertedRouting(Routing):
     @property
     def can_fuse(self) -> bool:
         return not self.activations
+
+    def has_kernel(self, vote_map: VoteMap) -> bool:
+        return vote_map.bias is None
 
     def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
         options = self._options(None)
@@ -575,15 +596,29 @@ def _forms(backend: Backend) -> ModuleType:
     return {"fused": fused, "triton": triton}.get(backend, native)
 
 
-def _count(vote_map: VoteMap) -> tuple[int, int]:
-    """How many samples, each through every window, and how many numbers their votes would be."""
+def _runs_kernels(vote_map: VoteMap) -> bool:
+    """Whether native kernels run here and now, for numbers that nobody differentiates."""
+    pose = vote_map.children.pose
+    if torch.is_grad_enabled() or pose.device.type != "cpu" or pose.dtype == torch.float64:
+        return False
+    seen = torch.compiler.is_compiling() or is_looked_through()
+    return not seen and native.available()
+
+
+def _lanes(vote_map: VoteMap) -> int:
+    """How many samples there are, each through every window."""
+    samples, window = math.prod(vote_map.children.pose.shape[:-2]), vote_map.window
+    return samples if window is None else samples * math.prod(window.positions)
+
+
+def _numbers(vote_map: VoteMap) -> int:
+    """How many numbers the votes of one lane would be."""
     pose, window = vote_map.children.pose, vote_map.window
-    lanes, slots = math.prod(pose.shape[:-2]), pose.shape[-2]
+    slots = pose.shape[-2]
     size = pose.shape[-1] if vote_map.pose == "matrix" else vote_map.weight.shape[-2]
     if window is not None:
-        lanes *= math.prod(window.positions)
         slots = math.prod(window.kernel) * window.child_grid[-1]
-    return lanes, lanes * slots * vote_map.weight.shape[-3] * size
+    return slots * vote_map.weight.shape[-3] * size
 
 
 def _unit(capsules: Capsules) -> Capsules:
