@@ -89,7 +89,7 @@ def test_a_prior_changes_nothing_before_training():
     votes = torch.randn(3, *SIZE)
     learned = bound(DynamicRouting(prior="learned"))(votes, None)
     zero = bound(DynamicRouting(prior="zero"))(votes, None)
-    assert torch.equal(learned.parents.pose, zero.parents.pose)
+    torch.testing.assert_close(learned.parents.pose, zero.parents.pose)
 
 
 @pytest.mark.parametrize("make", [DynamicRouting, UniformRouting])

@@ -259,7 +259,7 @@ def test_one_parent_takes_everything(scale):
     expected = distance_routing(votes, lengths, iterations=1).parents
     assert all((step.coupling == 1).all() for step in routed.steps)
     assert routed.scale.isfinite().all()
-    assert torch.equal(routed.parents.pose, expected.pose)
+    torch.testing.assert_close(routed.parents.pose, expected.pose, rtol=0, atol=1e-14)
     a, b = (torch.autograd.grad(p.pose.sum(), votes)[0] for p in (routed.parents, expected))
     torch.testing.assert_close(a, b, rtol=0, atol=1e-14)
 

@@ -138,8 +138,8 @@ def test_parameters_and_flops_of_a_small_network():
     assert found.parameters == sum(convolutions) + 32 * 2 * 16 * 8
     first, second = 2 * 81 * 256 * 81, 2 * 256 * 81 * 256
     votes, agreement = 2 * 32 * 2 * 16 * 8, 2 * 32 * 2 * 16
-    # Three iterations: three means and two agreements.
-    assert found.flops_forward == 3 * (first + second + votes + 5 * agreement)
+    # Three iterations: a sum, which is no product, then two means and two agreements.
+    assert found.flops_forward == 3 * (first + second + votes + 4 * agreement)
 
 
 @pytest.mark.parametrize("fused", [False, True])

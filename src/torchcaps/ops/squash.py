@@ -21,9 +21,10 @@ from torch import Tensor
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops.checks import check_choice, widen
 
-__all__ = ["EPSILON", "Squash", "squash"]
+__all__ = ["EPSILON", "Squash", "squash", "squash_over"]
 
 Squash = Literal["hinton", "exp", "none"]
+KINDS = get_args(Squash)
 EPSILON = 1e-8
 
 
@@ -33,13 +34,18 @@ def squash(pose: Tensor, kind: Squash = "hinton") -> Tensor:
     >>> squash(torch.tensor([3.0, 4.0])).norm()
     tensor(0.9615)
     """
-    check_choice("squash", kind, get_args(Squash))
+    return squash_over(-1, pose, kind)
+
+
+def squash_over(axes: int | tuple[int, ...], pose: Tensor, kind: Squash = "hinton") -> Tensor:
+    """The same where the components of a pose lie along other axes."""
+    check_choice("squash", kind, KINDS)
     if not pose.is_floating_point():
         raise TorchcapsError(f"poses must be floating point, but came as {pose.dtype}.")
     if kind == "none":
         return pose
     s = widen(pose)
-    square = (s * s).sum(-1, keepdim=True)  # [*b, 1]
+    square = (s * s).sum(axes, keepdim=True)
     norm = torch.sqrt(square + EPSILON)
     scale = square / (1 + square) / norm if kind == "hinton" else -torch.expm1(-norm) / norm
     return (s * scale).to(pose.dtype)

@@ -24,6 +24,9 @@ from torchcaps.types import VoteMap
 
 __all__ = ["materialise"]
 
+SHARINGS = get_args(VoteMap.__annotations__["sharing"])
+POSES = get_args(VoteMap.__annotations__["pose"])
+
 
 def materialise(vote_map: VoteMap) -> Tensor:
     """The vote tensor of a vote map, [*b, i, j, d], or [*b, p, i, j, d] through a window.
@@ -31,17 +34,22 @@ def materialise(vote_map: VoteMap) -> Tensor:
     With sharing "type" the children are ordered (position, type), so child i has the weights of
     type i % types.
     """
-    check_choice("sharing", vote_map.sharing, get_args(VoteMap.__annotations__["sharing"]))
-    check_choice("pose", vote_map.pose, get_args(VoteMap.__annotations__["pose"]))
+    check_choice("sharing", vote_map.sharing, SHARINGS)
+    check_choice("pose", vote_map.pose, POSES)
     u, weight = _per_type(vote_map)
     # u: [*b, p, t, d], weight: [t, j, ...]; one of p and t is 1 unless the weights are per type.
+    # One product of matrices for each type. einsum would find the same, and look for longer.
+    types, n_out, rows, columns = weight.shape
+    lanes = u.flatten(0, -3).transpose(0, 1)  # [t, b * p, d]
     if vote_map.pose == "vector":
-        votes = torch.einsum("...ptd,tjod->...ptjo", u, weight)
+        votes = torch.bmm(lanes, weight.flatten(1, 2).transpose(1, 2)).transpose(0, 1)
+        size = rows
     else:
-        side = weight.shape[-1]
-        matrices = torch.unflatten(u, -1, (side, side))
-        votes = torch.einsum("...ptrk,tjkc->...ptjrc", matrices, weight).flatten(-2)
-    votes = votes.flatten(-4, -3)  # [*b, i, j, d]
+        matrices = torch.unflatten(lanes, -1, (columns, rows)).flatten(1, 2)  # [t, b * p * r, k]
+        made = torch.bmm(matrices, weight.transpose(1, 2).flatten(2))
+        votes = made.view(types, -1, rows, n_out, columns).permute(1, 0, 3, 2, 4)
+        size = rows * columns
+    votes = votes.reshape(*u.shape[:-3], u.shape[-3] * types, n_out, size)  # [*b, i, j, d]
     if vote_map.bias is not None:
         check_broadcast("bias", vote_map.bias, votes.shape[-2:], "[parent, pose]")
         votes = votes + vote_map.bias

@@ -35,13 +35,15 @@ from torchcaps.ops.checks import (
     without_autocast,
 )
 from torchcaps.ops.routing.common import capsules
-from torchcaps.ops.squash import squash as g
+from torchcaps.ops.squash import squash_over as g
 from torchcaps.types import Grid, Keep, Routed, Step
 
 __all__ = ["SquashOver", "conv3d_routing"]
 
 # Whose norm squashes a parent: that of its type's whole map, or its own.
 SquashOver = Literal["map", "pose"]
+# The axes of [*b, h, w, type, d] over which a type has one norm.
+MAP = (-4, -3, -1)
 
 
 def conv3d_routing(
@@ -75,28 +77,23 @@ def conv3d_routing(
     dtype, votes = votes.dtype, widen(votes)
     steps = []
     with without_autocast(votes):
-        b = votes.new_zeros(votes.shape[:-1])  # [*b, i, j]
+        b: Tensor | None = None  # [*b, i, j]
         if bias is not None:
             # Once, not in the loop: float16 would round the gradient of every iteration.
             bias = bias.to(votes.dtype)
         for t in range(1, iterations + 1):
             last = t == iterations
-            c = b.softmax(-1)
+            c = None if b is None else b.softmax(-1)
             # As products of matrices these would be thousands of tiny ones.
-            s = (c.unsqueeze(-1) * votes).sum(-3)  # [*b, j, d]
+            s = votes.sum(-3) / n_out if c is None else (c.unsqueeze(-1) * votes).sum(-3)
             s = s.unflatten(-2, parent_grid)  # [*b, h, w, type, d]
             if bias is not None:
                 s = s + bias
-            v = (_squash_maps(s) if squash_over == "map" else g(s)).flatten(-4, -2)  # [*b, j, d]
+            v = g(MAP if squash_over == "map" else -1, s).flatten(-4, -2)  # [*b, j, d]
             if keep == "steps" or (keep == "last" and last):
+                c = votes.new_full(votes.shape[:-1], 1 / n_out) if c is None else c
                 steps.append(Step(None, c.to(dtype), capsules(v, dtype)))
             if not last:
-                b = b + (votes * v.unsqueeze(-3)).sum(-1)
+                agreement = (votes * v.unsqueeze(-3)).sum(-1)
+                b = agreement if b is None else b + agreement
     return Routed(capsules(v, dtype), tuple(steps))
-
-
-def _squash_maps(s: Tensor) -> Tensor:
-    """Squash [*b, h, w, type, d] with one norm a type."""
-    maps = s.movedim(-2, -4)  # [*b, type, h, w, d]
-    v = g(maps.flatten(-3)).reshape(maps.shape)
-    return v.movedim(-4, -2)

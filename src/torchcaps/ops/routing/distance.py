@@ -44,7 +44,7 @@ from torchcaps.ops.checks import (
     widen,
     without_autocast,
 )
-from torchcaps.ops.routing.common import capsules
+from torchcaps.ops.routing.common import capsules, weighted
 from torchcaps.ops.squash import EPSILON, Squash
 from torchcaps.ops.squash import squash as g
 from torchcaps.types import Keep, Routed, Step
@@ -96,17 +96,18 @@ def distance_routing(
     steps, used = [], []
     with without_autocast(votes):
         votes = _no_longer_than(activation.to(votes.dtype), votes)
-        b = votes.new_zeros(votes.shape[:-1])  # [*b, i, j]
+        b: Tensor | None = None  # [*b, i, j]; at first nothing is known, and couplings are even
         if bias is not None:
             # Once, not in the loop: float16 would round the gradient of every iteration.
             bias = bias.to(votes.dtype)
         for t in range(1, iterations + 1):
             last = t == iterations
             seen = votes.detach() if detach == "votes" and not last else votes
-            c = b.softmax(-1)
-            s = torch.einsum("...ij,...ijd->...jd", c, seen)
+            c = None if b is None else b.softmax(-1)
+            s = seen.sum(-3) / votes.shape[-2] if c is None else weighted(c, seen)
             v = g(s if bias is None else s + bias, squash)
             if keep == "steps" or (keep == "last" and last):
+                c = votes.new_full(votes.shape[:-1], 1 / votes.shape[-2]) if c is None else c
                 steps.append(Step(None, c.to(dtype), capsules(v, dtype)))
             if not last:
                 gap = v.unsqueeze(-3) - seen

@@ -37,7 +37,7 @@ from torchcaps.ops.checks import (
     widen,
     without_autocast,
 )
-from torchcaps.ops.routing.common import capsules
+from torchcaps.ops.routing.common import agreement, capsules, weighted
 from torchcaps.ops.squash import Squash
 from torchcaps.ops.squash import squash as g
 from torchcaps.types import Keep, Routed, Step
@@ -75,25 +75,30 @@ def dynamic_routing(
     dtype, votes = votes.dtype, widen(votes)
     steps = []
     with without_autocast(votes):
-        b = votes.new_zeros(votes.shape[:-1])  # [*b, i, j]
-        if prior is not None:
-            b = b + prior.to(b.dtype)
+        # [*b, i, j]; without a prior nothing is known at first, and couplings are even.
+        b = None if prior is None else prior.to(votes.dtype).expand(votes.shape[:-1])
+        even = 1 / (votes.shape[-2] + leaky)
         if bias is not None:
             # Once, not in the loop: float16 would round the gradient of every iteration.
             bias = bias.to(votes.dtype)
         for t in range(1, iterations + 1):
             last = t == iterations
             seen = votes.detach() if detach == "votes" and not last else votes
-            c = _softmax_over_parents(b.detach() if detach == "coupling" else b, leaky)
-            s = torch.einsum("...ij,...ijd->...jd", c, seen)
+            if b is None:
+                c, s = None, seen.sum(-3) * even
+            else:
+                c = _softmax_over_parents(b.detach() if detach == "coupling" else b, leaky)
+                s = weighted(c, seen)
             if bias is not None:
                 s = s + _side(s, bias, odd_bias)
             v = g(s, squash)
             if keep == "steps" or (keep == "last" and last):
+                c = votes.new_full(votes.shape[:-1], even) if c is None else c
                 steps.append(Step(None, c.to(dtype), capsules(v, dtype)))
             if not last:
                 agreed = v.detach() if detach == "states" else v
-                b = b + torch.einsum("...ijd,...jd->...ij", seen, agreed)
+                update = agreement(seen, agreed)
+                b = update if b is None else b + update
     return Routed(capsules(v, dtype), tuple(steps))
 
 

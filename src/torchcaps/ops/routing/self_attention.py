@@ -18,7 +18,6 @@ Ambiguities:
 
 import math
 
-import torch
 from torch import Tensor
 
 from torchcaps.ops.checks import (
@@ -28,7 +27,7 @@ from torchcaps.ops.checks import (
     widen,
     without_autocast,
 )
-from torchcaps.ops.routing.common import capsules
+from torchcaps.ops.routing.common import agreement, capsules, weighted
 from torchcaps.ops.squash import Squash
 from torchcaps.ops.squash import squash as g
 from torchcaps.types import Keep, Routed, Step
@@ -55,10 +54,9 @@ def self_attention_routing(
     check_broadcast("bias", bias, votes.shape[:-1], "[*batch, child, parent]")
     dtype, votes = votes.dtype, widen(votes)
     with without_autocast(votes):
-        agreement = torch.einsum("...ijd,...jd->...ij", votes, votes.sum(-3))
-        c = (agreement / math.sqrt(votes.shape[-1])).softmax(-1)
+        c = (agreement(votes, votes.sum(-3)) / math.sqrt(votes.shape[-1])).softmax(-1)
         if bias is not None:
             c = c + bias.to(c.dtype)
-        v = g(torch.einsum("...ij,...ijd->...jd", c, votes), squash)
+        v = g(weighted(c, votes), squash)
     steps = () if keep == "none" else (Step(None, c.to(dtype), capsules(v, dtype)),)
     return Routed(capsules(v, dtype), steps)
