@@ -7,18 +7,19 @@ from torch import Tensor, nn
 
 from torchcaps.layers.tracing import is_looked_through
 from torchcaps.ops.native import squash as native
-from torchcaps.ops.squash import squash
+from torchcaps.ops.squash import squash_over
 
 __all__ = ["SquashMaps"]
 
-# Numbers below which the way to a kernel takes as long as the kernel saves.
+# Numbers below which the way to a kernel takes as long as the kernel saves, where gradients are
+# wanted; without them it is a short one.
 FEWEST = 1 << 16
 
 
 @final
 class SquashMaps(nn.Module):
     """Squash maps [b, type · d, h, w] of capsules with d = `size` components; by a native kernel on
-    a CPU with a compiler, in float32, where they are large.
+    a CPU with a compiler, in float32, where they are large or nobody wants gradients.
 
     `is_direct = True`, or `use_backend(network, "plain")`, turns the kernel off. So do
     torch.compile, torch.export, torch.jit.trace and torch.func.
@@ -32,11 +33,14 @@ class SquashMaps(nn.Module):
 
     def forward(self, maps: Tensor) -> Tensor:
         seen = torch.compiler.is_compiling() or is_looked_through()
-        small = maps.numel() < FEWEST
-        if not (self.is_direct or seen or small) and native.fits(maps, self.size):
+        if not (self.is_direct or seen) and self._pays(maps) and native.fits(maps, self.size):
             return native.squash_maps(maps, self.size)
-        poses = maps.unflatten(1, (-1, self.size)).movedim(2, -1)  # [b, type, h, w, d]
-        return squash(poses).movedim(-1, 2).flatten(1, 2)
+        poses = torch.unflatten(maps, 1, (-1, self.size))  # [b, type, d, h, w]
+        return squash_over(2, poses).flatten(1, 2)
+
+    def _pays(self, maps: Tensor) -> bool:
+        wants_gradients = maps.requires_grad and torch.is_grad_enabled()
+        return not wants_gradients or maps.numel() >= FEWEST
 
     def extra_repr(self) -> str:
         return f"size={self.size}"
