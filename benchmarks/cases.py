@@ -242,7 +242,8 @@ class Subject:
         return outputs
 
     def step(self) -> None:
-        self.module.zero_grad(set_to_none=True)
+        if self.case.task != "infer":
+            self.module.zero_grad(set_to_none=True)
         self.backward()
         if self.optimiser is not None:
             self.optimiser.step()
