@@ -70,6 +70,8 @@ class CapsuleLayer(nn.Module, ABC):
 
     def forward(self, children: Capsules, *, keep: Keep = "none") -> Routed:
         routed = self.routing.route(self._map(children), self._activation(children), keep=keep)
+        if self.window is None and not routed.steps:
+            return routed
         steps = tuple(
             step._replace(children=children, parents=self._flat(step.parents))
             for step in routed.steps

@@ -94,7 +94,7 @@ def _poses(maps: Tensor, size: int) -> Tensor:
             f"height, width] with a multiple of {size} channels, but the projection gave "
             f"shape {list(maps.shape)}."
         )
-    poses = maps.unflatten(1, (-1, size))  # [b, types, d, h, w]
+    poses = torch.unflatten(maps, 1, (-1, size))  # [b, types, d, h, w]
     return torch.flatten(poses.permute(0, 3, 4, 1, 2), 1, 3)  # [b, h * w * types, d]
 
 

@@ -27,7 +27,14 @@ class SmallConv2d(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         # Read once: a parametrization makes it anew each time.
         weight, bias = self.weight, self.bias
-        if torch.compiler.is_compiling() or is_looked_through() or not self._pays(x, weight, bias):
+        # What most often says no comes first: for one image asking takes longer than adding.
+        if (
+            self.kernel_size != (3, 3)
+            or self.stride != (1, 1)
+            or torch.compiler.is_compiling()
+            or is_looked_through()
+            or not self._pays(x, weight, bias)
+        ):
             y: Tensor = self._conv_forward(x, weight, bias)
             return y
         return winograd.winograd_convolution(x, weight, bias, padding=int(self.padding[0]))
@@ -38,15 +45,16 @@ class SmallConv2d(nn.Conv2d):
         return self._pays(x, self.weight, self.bias)
 
     def _pays(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+        if self.kernel_size != (3, 3) or self.stride != (1, 1) or self.is_direct or x.ndim != 4:
+            return False
+        padding, shape = self.padding, x.shape
+        if isinstance(padding, str) or padding[0] != padding[1]:
+            return False
+        if not winograd.pays(shape, weight.shape, padding[0]) or shape[1] != self.in_channels:
+            return False
+        if self.dilation != (1, 1) or self.groups != 1 or self.padding_mode != "zeros":
+            return False
         given = [x, weight] if bias is None else [x, weight, bias]
         if any(each.device.type != "cpu" or each.dtype != torch.float32 for each in given):
             return False
-        if self.is_direct or x.ndim != 4 or torch.is_autocast_enabled("cpu"):
-            return False
-        if (self.kernel_size, self.stride, self.dilation) != ((3, 3), (1, 1), (1, 1)):
-            return False
-        if self.groups != 1 or self.padding_mode != "zeros" or x.shape[1] != self.in_channels:
-            return False
-        if isinstance(self.padding, str) or self.padding[0] != self.padding[1]:
-            return False
-        return winograd.pays(x.shape, weight.shape, int(self.padding[0])) and winograd.available()
+        return not torch.is_autocast_enabled("cpu") and winograd.available()

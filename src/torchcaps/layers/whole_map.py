@@ -33,12 +33,14 @@ class WholeMapConv2d(nn.Conv2d):
         if x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous():
             # Channels lie next to each other: all are summed at once.
             values = (x.permute(0, 2, 3, 1).flatten(1, 2) * weight.t()).sum(1)
+        elif len(x) == 1:
+            values = (x.flatten(2) * weight).sum(-1)
         else:
             by_channel = x.flatten(2).transpose(0, 1)  # [c, b, h w]
             values = torch.bmm(by_channel, weight.unsqueeze(-1)).squeeze(-1).t().contiguous()
         if self.bias is not None:
             values = values + self.bias
-        return values[..., None, None]
+        return values.view(*values.shape, 1, 1)
 
     def _fits(self, x: Tensor) -> bool:
         if self.is_direct or x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):

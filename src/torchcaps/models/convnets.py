@@ -104,7 +104,7 @@ class ConvNet(nn.Module):
     ) -> Output:
         """`target` and `keep` are those of capsule networks; here they change nothing."""
         check_keep(keep)
-        check_images(image, self.image, next(self.parameters()))
+        check_images(image, self.image, self)
         features = self.features(image)  # [b, n]
         # The decoder sees all features, as if they were the pose of one class.
         drawn = None if self.decoder is None else self.decoder(Capsules(features.unsqueeze(1)))
@@ -126,7 +126,7 @@ class ConvNetCR(nn.Module):
         """`target` [b] tells the decoder which class to draw, [b, m] which m of them, one by one;
         without it the likeliest is drawn."""
         check_keep(keep)
-        check_images(image, self.image, next(self.parameters()))
+        check_images(image, self.image, self)
         pose = self.units(image).unflatten(1, (self.n_classes, D_CLASS))  # [b, k, d]
         logits = pose.sum(-1)
         drawn = self.decoder(Capsules(pose), logits.argmax(-1) if target is None else target)
@@ -151,7 +151,7 @@ class ConvNetCRSF(nn.Module):
         """`target` [b] tells the decoder which class to draw, [b, m] which m of them, one by one;
         without it the longest is drawn."""
         check_keep(keep)
-        check_images(image, self.image, next(self.parameters()))
+        check_images(image, self.image, self)
         units = self.units(self.primary(image).pose.flatten(1))
         classes = capsules(squash(units.unflatten(1, (self.n_classes, D_CLASS))))
         assert classes.activation is not None

@@ -125,7 +125,7 @@ class DeepCaps(nn.Module):
     ) -> Output:
         """`target` [b] tells the decoder which class to draw, [b, m] which m of them, one by one;
         without it the longest is drawn."""
-        check_images(image, self.image, next(self.parameters()))
+        check_images(image, self.image, self)
         skip, classes = self.layers["cell_4_skip"], self.layers["classes"]
         assert isinstance(skip, Conv3dCapsules)
         assert isinstance(classes, DenseCapsules)
@@ -248,7 +248,7 @@ def _grid(maps: nn.Module, image: tuple[int, int, int]) -> Grid:
 
 def _poses(maps: Tensor, size: int) -> Tensor:
     """Poses [b, h * w * type, d] of maps [b, type * d, h, w]."""
-    poses = maps.unflatten(1, (-1, size))
+    poses = torch.unflatten(maps, 1, (-1, size))
     return torch.flatten(poses.permute(0, 3, 4, 1, 2), 1, 3)
 
 

@@ -1,7 +1,7 @@
 """The common shape of a capsule network: backbone, primary capsules, layers, head or decoder."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, cast
 
 from torch import Tensor, nn
 
@@ -54,7 +54,7 @@ class CapsuleNetwork(nn.Module):
     ) -> Output:
         """`target` [b] tells the decoder which class to draw, [b, m] which m of them, one by one;
         without it the class with the highest score is drawn."""
-        check_images(image, self.image, next(self.parameters()))
+        check_images(image, self.image, self)
         capsules: Capsules = self.primary(self.backbone(image))
         layers = self._layers()
         if self.iterations is None:
@@ -99,11 +99,7 @@ class CapsuleNetwork(nn.Module):
         return classes.activation, "lengths"
 
     def _layers(self) -> dict[str, CapsuleLayer]:
-        layers = {}
-        for name, layer in self.layers.items():
-            assert isinstance(layer, CapsuleLayer)
-            layers[name] = layer
-        return layers
+        return cast(dict[str, CapsuleLayer], dict(self.layers.items()))
 
     def _common_iterations(self) -> int:
         counts = {getattr(layer.routing, "iterations", 1) for layer in self._layers().values()}

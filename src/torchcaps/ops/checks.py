@@ -23,10 +23,14 @@ __all__ = [
     "check_keep",
     "check_number",
     "check_votes",
+    "is_finite",
     "may_look",
     "widen",
     "without_autocast",
 ]
+
+KEEPS = get_args(Keep)
+AS_IT_IS = nullcontext()
 
 
 def check_votes(votes: Tensor) -> None:
@@ -54,7 +58,7 @@ def check_choice(argument: str, value: str, choices: Sequence[str]) -> None:
 
 
 def check_keep(keep: str) -> None:
-    check_choice("keep", keep, get_args(Keep))
+    check_choice("keep", keep, KEEPS)
 
 
 def check_iterations(iterations: int) -> None:
@@ -90,20 +94,31 @@ def may_look(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
+def is_finite(tensor: Tensor) -> bool:
+    """Whether all values are. Their sum says so in one pass, unless it overflows by itself."""
+    return math.isfinite(tensor.sum().item()) or bool(tensor.isfinite().all())
+
+
 def check_classes(target: Tensor, n_classes: int) -> None:
     """Class indices must name a class; looked at only where that is free."""
-    if may_look(target) and not bool(((target >= 0) & (target < n_classes)).all()):
+    if not may_look(target) or not target.numel():
+        return
+    low, high = (int(end) for end in target.aminmax())
+    if low < 0 or high >= n_classes:
         raise TorchcapsError(
             f"target must be 0 to {n_classes - 1} for {n_classes} classes, but goes from "
-            f"{int(target.min())} to {int(target.max())}; count classes from 0."
+            f"{low} to {high}; count classes from 0."
         )
 
 
 def without_autocast(tensor: Tensor) -> AbstractContextManager[object]:
-    """Iterations keep the precision of their input. The meta device has no autocast to turn off."""
+    """Iterations keep the precision of their input. The meta device has no autocast to turn off; a
+    graph may be run under one, so it gets the context in any case."""
     kind = tensor.device.type
+    if kind == "cpu" and not (torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling()):
+        return AS_IT_IS
     if not torch.amp.is_autocast_available(kind):
-        return nullcontext()
+        return AS_IT_IS
     return torch.autocast(kind, enabled=False)
 
 
