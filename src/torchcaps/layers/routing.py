@@ -554,6 +554,9 @@ class DistanceRouting(Routing):
     def can_fuse(self) -> bool:
         return True
 
+    def has_kernel(self, vote_map: VoteMap) -> bool:
+        return vote_map.window is None
+
     def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
         forms = _forms(self.backend)
         return self._measured(forms.distance_routing(vote_map, keep=keep, **self._options()))
