@@ -210,7 +210,7 @@ def recorded(tmp_path_factory):
     out = tmp_path_factory.mktemp("speed") / "speed.json"
     words = ["--tiny", "--rounds", "1", "--seconds", "0.01", "--env", "thp", "--out", str(out)]
     words += ["--cases", "dynamic-detach", "efficient-train-128"]
-    words += ["--contestants", "ours-plain"]
+    words += ["--contestants", "ours-plain", "ours-native"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["speed.py", *words])
         patch.setenv("OMP_NUM_THREADS", "1")
@@ -231,9 +231,12 @@ def test_a_tiny_run_writes_a_whole_record(recorded):
     assert recorded["tiny"] is True
     assert {"commit", "torch", "python", "machine", "command"} <= set(recorded["environment"])
     assert recorded["settings"]["values"] == 2e-6
-    assert [row["case"] for row in recorded["rows"]] == ["dynamic-detach", "efficient-train-128"]
+    assert {(row["case"], row["contestant"]) for row in recorded["rows"]} == {
+        (case, contestant)
+        for case in ("dynamic-detach", "efficient-train-128")
+        for contestant in ("ours-plain", "ours-native")
+    }
     for row in recorded["rows"]:
-        assert row["contestant"] == "ours-plain"
         assert row["parity"]["green"] is True
         assert row["parity"]["gradients"]["error"] <= row["parity"]["gradients"]["allowed"]
         low, high = row["iqr_ms"]

@@ -88,6 +88,37 @@ def test_a_native_kernel_predicts_smaller_votes():
     assert chosen(layer.float(), 32) == "plain"
 
 
+@pytest.mark.parametrize(
+    ("way", "has_one"),
+    [
+        (EMRouting(variant="gritzman"), True),
+        (InvertedRouting(), True),
+        (DistanceRouting(), True),
+        (DynamicRouting(iterations=33), False),
+        (DistanceRouting(iterations=33), False),
+        ("self_attention", False),
+    ],
+    ids=str,
+)
+def test_which_kernels_predict_smaller_votes(way, has_one):
+    layer = DenseCapsules(n_in=64, d_in=4, n_out=8, d_out=4, pose="matrix", routing=way)
+    with torch.no_grad():
+        found = chosen(layer, 64)  # 2,048 numbers a sample
+    assert found == ("fused" if has_one and native.available() else "plain")
+
+
+def test_kernels_that_know_no_windows_predict_no_smaller_votes():
+    layers = [
+        ConvCapsules(
+            child_grid=(6, 6, 4), types=8, d_in=4, d_out=4, pose="matrix", kernel=3, routing=way
+        )
+        for way in ("dynamic", "distance", "inverted")
+    ]
+    with torch.no_grad():
+        found = [chosen(layer, 16) for layer in layers]
+    assert found == ["plain", "plain", "fused" if native.available() else "plain"]
+
+
 def test_what_has_no_fused_form_falls_back_or_says_so():
     layer = DenseCapsules(
         n_in=6, d_in=4, n_out=3, d_out=4, routing=InvertedRouting(activations=True)

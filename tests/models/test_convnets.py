@@ -379,6 +379,17 @@ def test_targets_that_do_not_fit(name, target):
         shared(name)(images(2), torch.tensor(target))
 
 
+def test_pixels_whose_sum_overflows_are_finite():
+    model = shared("gu_convnet_cr")
+    huge = torch.full((1, 3, 17, 23), torch.finfo(torch.float32).max)
+    assert not huge.sum().isfinite()
+    model(huge)
+    both = torch.zeros(1, 3, 17, 23)
+    both[0, 0, 0, :2] = torch.tensor([float("inf"), -float("inf")])
+    with pytest.raises(TorchcapsError, match=r"^the images hold NaN or infinite values"):
+        model(both)
+
+
 SHAPE = (
     "this network takes images [batch, 3, 17, 23], but came with shape {came}; a single image "
     "needs image.unsqueeze(0), another size needs create_model(..., image=(channels, height, "

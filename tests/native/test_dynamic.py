@@ -18,6 +18,7 @@ from torchcaps.ops import dynamic_routing as plain
 from torchcaps.ops import fused, materialise, native
 from torchcaps.ops.native import build
 from torchcaps.ops.native import dynamic as kernel
+from torchcaps.ops.native.cost import COSTS
 from torchcaps.types import Capsules, VoteMap
 
 DENSE = ("none", "vector", None)
@@ -419,6 +420,36 @@ def test_flops_are_counted():
         native.dynamic_routing(map_of(DENSE, found), iterations=3)
     # Votes three times; two iterations with an agreement and a sum.
     assert counter.get_total_flops() == 3 * agreement * d_in + 4 * agreement
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    "sizes", [(128, 1152, 10, 8, 16), (128, 64, 196, 8, 16), (640, 64, 10, 16, 5)]
+)
+def test_a_workspace_is_near_that_of_the_kernel(sizes, threads, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    asked, found, plan = [], [], kernel.library().torchcaps_workspace
+    for name in ("_forward", "_backward"):
+        operator = getattr(kernel, name)
+
+        def call(*arguments, operator=operator):
+            asked.append(COSTS[operator._opoverload.overloadpacket](*arguments).workspace)
+            return operator(*arguments)
+
+        monkeypatch.setattr(kernel, name, call)
+
+    def planned(job, backward):
+        found.append(4 * plan(job, backward))
+        return found[-1] // 4
+
+    monkeypatch.setattr(kernel.library(), "torchcaps_workspace", planned)
+    leaves = made(**dict(zip(("batch", "n_in", "n_out", "d_in", "d_out"), sizes, strict=True)))
+    leaves = {name: x.requires_grad_() for name, x in leaves.items()}
+    native.dynamic_routing(map_of(DENSE, leaves)).parents.pose.sum().backward()
+    assert len(asked) == len(found) == 2
+    for told, real in zip(asked, found, strict=True):
+        # What a thread keeps of a few children is told by nobody.
+        assert 0.6 * real - 1.5e6 * threads <= told <= 1.6 * real
 
 
 def test_both_sides_know_the_same_fields():

@@ -48,6 +48,19 @@ def test_three_and_four_by_hand():
     torch.testing.assert_close(kernel.squash_maps(maps, 2), expected)
 
 
+def test_small_maps_take_the_kernel_where_nobody_wants_gradients(monkeypatch):
+    monkeypatch.setattr(squash_maps, "FEWEST", 1 << 16)
+    layer, maps, calls = SquashMaps(8), drawn((2, 3, 8, 3, 5)), []
+    squashed = kernel.squash_maps
+    monkeypatch.setattr(kernel, "squash_maps", lambda *x: calls.append(1) or squashed(*x))
+    with_gradient = layer(maps)
+    assert not calls
+    with torch.no_grad():
+        torch.testing.assert_close(layer(maps), with_gradient.detach())
+    layer(maps.detach())
+    assert len(calls) == 2
+
+
 @pytest.mark.parametrize("spread", [1e-6, 1e-3, 1.0, 30.0])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -206,6 +206,10 @@ def test_other_families_are_estimated(name):
     json.dumps(found.numbers())
 
 
+def test_one_class_is_enough():
+    assert estimate("capsnet", image=(1, 17, 17), n_classes=1, batch_size=2).parameters > 0
+
+
 def test_what_is_said():
     found = estimate("capsnet", image=(3, 64, 48), n_classes=7, batch_size=128)
     lines = found.text().splitlines()

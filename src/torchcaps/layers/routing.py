@@ -23,6 +23,7 @@ from torchcaps.layers.tracing import is_looked_through
 from torchcaps.layers.whole_map import WholeMapConv2d
 from torchcaps.ops import fused, native, triton
 from torchcaps.ops.checks import check_choice, check_iterations, check_number, widen
+from torchcaps.ops.native.dynamic import MOST_ITERATIONS
 from torchcaps.ops.routing import (
     Compete,
     Detach,
@@ -113,7 +114,8 @@ class Routing(nn.Module, ABC):
         return False
 
     def has_kernel(self, vote_map: VoteMap) -> bool:
-        """Whether a native kernel knows such votes; if not, "native" is the form in PyTorch."""
+        """Whether a native kernel knows such votes and predicts sooner by them than the plain form
+        does; if not, "native" may be the form in PyTorch."""
         return False
 
     def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
@@ -225,7 +227,7 @@ class DynamicRouting(Routing):
         return dynamic_routing(votes, keep=keep, **self._options())
 
     def has_kernel(self, vote_map: VoteMap) -> bool:
-        return vote_map.window is None
+        return vote_map.window is None and self.iterations <= MOST_ITERATIONS
 
     def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
         forms = _forms(self.backend)
@@ -555,7 +557,7 @@ class DistanceRouting(Routing):
         return True
 
     def has_kernel(self, vote_map: VoteMap) -> bool:
-        return vote_map.window is None
+        return vote_map.window is None and self.iterations <= MOST_ITERATIONS
 
     def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
         forms = _forms(self.backend)

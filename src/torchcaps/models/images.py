@@ -23,7 +23,7 @@ def check_images(image: Tensor, expected: tuple[int, int, int], network: nn.Modu
             f"for bytes use image.float() / 255."
         )
     dtype = _dtype(network)
-    if image.dtype != dtype and not torch.is_autocast_enabled(image.device.type):
+    if dtype not in (None, image.dtype) and not torch.is_autocast_enabled(image.device.type):
         raise TorchcapsError(
             f"images and weights must share a dtype, but are {image.dtype} and {dtype}; "
             f"convert the images, or the network with model.to({image.dtype})."

@@ -89,7 +89,7 @@ class Estimate:
         for each in self.votes:
             lines.append(
                 f"The votes of {each.layer}, {_by(each.shape)}, are {in_bytes(each.size)} and are "
-                f"{'stored' if each.stored else 'never stored'}."
+                f"{'stored in training' if each.stored else 'never stored'}."
             )
         lines.append("Largest when the training step is at its fullest:")
         for name, shape, size in self.training.largest:

@@ -30,8 +30,10 @@ def route(
     keep: Keep = "none",
 ) -> Routed:
     """Route a vote map whose sums over children are made by `sums`; the fused way where these are
-    the fused ones, or where samples have biases of their own."""
-    has_own = bias is not None and any(size != 1 for size in bias.shape[:-2])
+    the fused ones, and where samples, or children that share weights, have biases of their own."""
+    has_own = bias is not None and (
+        vote_map.sharing != "none" or any(size != 1 for size in bias.shape[:-2])
+    )
     if sums is inverted._sums or has_own:
         return self_attention.self_attention_routing(vote_map, bias=bias, squash=squash, keep=keep)
     votes = self_attention._checked(vote_map, bias, squash, keep)
@@ -53,7 +55,7 @@ def route(
         bias = bias.to(wide).view(bias.shape[-2:]).expand(n_in, n_out)
         # T and the sum that is biased together, as twice so many parents: children are read once.
         shares = torch.cat([torch.ones_like(bias), bias], 1)
-        shared = _per_child(weight.to(wide), n_in).repeat(1, 2, 1, 1) * shares[..., None, None]
+        shared = weight.to(wide).repeat(1, 2, 1, 1) * shares[..., None, None]
         both, _ = sums(
             None, pose.to(wide), shared, None, None, "none", kind, looks, wide, 1.0, False
         )
@@ -65,9 +67,3 @@ def route(
         s, couplings = sums(total, *made_of, scale, kept)
         couplings = couplings + bias if kept else couplings
     return self_attention._finished(votes, s + biased, couplings, squash, keep)
-
-
-def _per_child(weight: Tensor, n_in: int) -> Tensor:
-    """[i, j, …], whichever children share weights: they are ordered (position, type)."""
-    weight = weight.unsqueeze(0) if weight.ndim == 3 else weight
-    return weight.repeat(n_in // len(weight), 1, 1, 1)

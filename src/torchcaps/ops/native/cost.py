@@ -2,8 +2,9 @@
 time they are made, those of their gradients, and the sums and agreements that are products in the
 plain op.
 
-The workspace of dynamic and of distance routing is the children once more, parents of every
-iteration, those that each thread sums by itself, and couplings of a few children. That of EM
+The workspace of distance routing is the children once more, parents of every iteration, those that
+each thread sums by itself, and couplings of a few children; that of dynamic routing has tiles of
+children, and where weights have a gradient parents twice. That of EM
 routing is what a thread holds of the few lanes that it has at once, and gradients that each sums by
 itself. Convolution asks its kernel.
 """
@@ -21,6 +22,9 @@ from torchcaps.ops.native.windows import PLACES
 
 __all__ = ["COSTS"]
 
+# Of dynamic.cpp: bytes of a tile of children or of their weights, and how many it has at least.
+TILE_BYTES, FEWEST = 192 << 10, 8
+
 
 def _sizes(pose: Tensor, weight: Tensor, kind: str) -> tuple[int, int, int, int]:
     """FLOPs of all votes and of one multiply-add for each of their numbers; bytes of the children
@@ -33,11 +37,19 @@ def _sizes(pose: Tensor, weight: Tensor, kind: str) -> tuple[int, int, int, int]
 
 def _forward(pose: Tensor, weight: Tensor, *arguments: Any) -> Cost:
     _, _, _, prior, _, kind, iterations, *_ = arguments
-    products, agreement, children, parents = _sizes(pose, weight, kind)
+    products, agreement, _, parents = _sizes(pose, weight, kind)
     routed = iterations - (prior is None)
     threads = torch.get_num_threads()
     flops = iterations * products + (2 * routed - (prior is not None)) * agreement
-    return Cost(flops, children + (1 + threads) * parents)
+    return Cost(flops, _tiles(pose, weight) + (1 + threads) * parents)
+
+
+def _tiles(pose: Tensor, weight: Tensor) -> int:
+    """Bytes of the children that all threads have in lanes at once."""
+    batch, n_in, d_in = pose.shape
+    largest = 4 * max(batch * d_in, weight.shape[-3:].numel(), 1)
+    some = min(n_in, max(FEWEST, TILE_BYTES // largest))
+    return 4 * torch.get_num_threads() * some * batch * d_in
 
 
 def _backward(
@@ -50,7 +62,7 @@ def _backward(
     *arguments: Any,
 ) -> Cost:
     *_, kind, _, _, _, detach, needs = arguments
-    products, agreement, children, parents = _sizes(pose, weight, kind)
+    products, agreement, _, parents = _sizes(pose, weight, kind)
     iterations = len(sums)
     deep = detach == "none" or (detach == "votes" and any(needs[4:]))
     # Back through the iterations, each with its couplings and the gradient of its logits.
@@ -60,8 +72,9 @@ def _backward(
         terms = iterations if deep or detach in ("states", "coupling") else 1
         again = not (kept.numel() and not any(needs[4:]))
         flops += (again + needs[0] + needs[1]) * products + (1 + 2 * again) * terms * agreement
-    held = (2 * iterations + 1 + torch.get_num_threads()) * parents
-    return Cost(flops, children + held)
+    # Twice all parents for the weights, if these may have them in the order of the samples.
+    held = (2 * iterations * (1 + needs[1]) + 1 + torch.get_num_threads()) * parents
+    return Cost(flops, _tiles(pose, weight) + held)
 
 
 def _measured(pose: Tensor, weight: Tensor, *arguments: Any) -> Cost:

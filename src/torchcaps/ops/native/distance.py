@@ -75,7 +75,8 @@ def distance_routing(
         iterations,
         log_odds,
         scale == "sample" if given is None else False,
-        given is None or given.requires_grad,
+        # What the rate f is owed; nobody asks in a prediction.
+        torch.is_grad_enabled() and (given is None or given.requires_grad),
         squash,
         detach,
         keep,

@@ -194,7 +194,11 @@ def _mixed_backward_kernel(
     if not of_sums.numel():
         return _nothing(inputs, needs)
     votes = Votes(pose, weight, vote_bias, coordinates, sharing, kind, window)
-    of_share = None if share is None or not needs[0] else torch.empty_like(share)
+    of_share = (
+        None
+        if share is None or not needs[0]
+        else torch.empty_like(share, memory_format=torch.contiguous_format)
+    )
     given = (length.contiguous(), _laid(share), of_sums.contiguous(), of_share)
     return _listed([of_share, *_compare(votes, *given, False, needs[1:])], inputs)
 
@@ -238,7 +242,8 @@ def _measured_backward_kernel(
     if not distances.numel():
         return _nothing(inputs, needs)
     votes = Votes(pose, weight, vote_bias, coordinates, sharing, kind, window)
-    slopes, length, parents = of_distances / distances, length.contiguous(), parents.contiguous()
+    slopes = (of_distances / distances).contiguous()
+    length, parents = length.contiguous(), parents.contiguous()
     of_parents = -_blend(votes, length, slopes, parents) if needs[0] else None
     of_made: list[Tensor | None] = [None] * 5
     if any(needs[1:]):
