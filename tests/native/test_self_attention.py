@@ -38,7 +38,7 @@ def calls(call):
     return counted.call_count
 
 
-@pytest.mark.drawn(3)
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("window", [*WINDOWS, LARGE], ids=str)
 @pytest.mark.parametrize("names", ["", "p", "x", "xp"])
 @pytest.mark.parametrize(("pose", "sharing"), KINDS)
@@ -61,7 +61,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("window", [None, ODD, Window((1, 1, 1), (1, 1), (1, 1))], ids=str)
 @pytest.mark.parametrize("pose", ["vector", "matrix"])
