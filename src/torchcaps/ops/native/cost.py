@@ -23,7 +23,7 @@ from torchcaps.ops.native.windows import PLACES
 __all__ = ["COSTS"]
 
 # Of dynamic.cpp: bytes of a tile of children or of their weights, and how many it has at least.
-TILE_BYTES, FEWEST = 192 << 10, 8
+TILE_BYTES, FEWEST = 192 << 10, 16
 
 
 def _sizes(pose: Tensor, weight: Tensor, kind: str) -> tuple[int, int, int, int]:

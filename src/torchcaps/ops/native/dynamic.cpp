@@ -14,11 +14,13 @@
 namespace {
 
 // Bytes that a tile of children may have, and their weights: these are read once for every block of
-// lanes.
-constexpr Int TILE_BYTES = 192 << 10;
-// Children that share what is read of parents. The votes of a few are stored up to this size; else
-// they are made a second time, and more children share.
-constexpr Int FEW = 2, MORE = 8, STORED_BYTES = 64 << 10;
+// lanes. Yet so many children at least, which share what is read of parents.
+constexpr Int TILE_BYTES = 192 << 10, FEWEST_CHILDREN = 16;
+// Children whose votes are made together, and stored up to this size; else they are made a second
+// time, and more children share.
+constexpr Int FEW = 2, MORE = 8, STORED_BYTES = 512 << 10;
+// Parents whose stored votes are made at once, and which the next child finds in the first cache.
+constexpr Int PARENTS = 16;
 // Children and blocks of lanes whose couplings are held at once when gradients are made. More
 // blocks save sums of lanes, while the couplings fit into a cache.
 constexpr Int HELD = 4, FEWEST = 4, GROUP = 16, HELD_BYTES = 512 << 10;
@@ -115,7 +117,7 @@ struct Plan {
     stored = FEW * row * Int(sizeof(V)) <= STORED_BYTES;
     together = stored ? FEW : MORE;
     tile = TILE_BYTES / (weight_bytes > child_bytes ? weight_bytes : child_bytes);
-    tile = tile < together ? together : tile;
+    tile = tile < FEWEST_CHILDREN ? FEWEST_CHILDREN : tile;
     terms = job.iterations - !job.prior;
     const Int held = 2 * terms * HELD * job.parents;
     group = held ? HELD_BYTES / Int(held * sizeof(V)) : GROUP;
@@ -289,8 +291,7 @@ struct Worker {
         const V *of_here = of_sum ? of_sum + block * plan.row : nullptr;
         V *out = mine + block * plan.row;
         // Of a tile first: a long sum in one line loses digits.
-        V *into = plan.tile > plan.together ? sum : out;
-        if (into == sum) std::memset(sum, 0, plan.row * sizeof(V));
+        std::memset(sum, 0, plan.row * sizeof(V));
         for (Int i0 = from; i0 < to; i0 += plan.together) {
           const Int i1 = i0 + plan.together < to ? i0 + plan.together : to;
           for (Int i = i0; i < i1; ++i)
@@ -307,8 +308,10 @@ struct Worker {
             make_votes(i, child(block, i, from), j, count, v, step, found, n);
           };
           if (plan.stored)
-            for (Int i = i0; i < i1; ++i)
-              votes_for(i, 0, n_out, made + (i - i0) * size, plan.together * size);
+            for (Int j = 0; j < n_out; j += PARENTS)
+              for (Int i = i0; i < i1; ++i)
+                votes_for(i, j, j + PARENTS < n_out ? PARENTS : n_out - j,
+                          made + (j * plan.together + i - i0) * size, plan.together * size);
           else
             for (Int j = 0; j < n_out; ++j)
               for (Int i = i0; i < i1; ++i) votes_for(i, j, 1, made, 0);
@@ -319,19 +322,18 @@ struct Worker {
             std::memcpy(keep + kept_at(i, block), c + (i - i0) * n_out, n_out * sizeof(V));
           const V *share = gradient ? h : c;
           for (Int j = 0; j < n_out; ++j) {
-            V *out = into + j * size;
+            V *into = sum + j * size;
             if (plan.stored) {
-              mix(share + j, n_out, made + j * plan.together * size, size, i1 - i0, out);
+              mix(share + j, n_out, made + j * plan.together * size, size, i1 - i0, into);
               continue;
             }
             for (Int i = i0; i < i1; ++i) {
               make_votes(i, child(block, i, from), j, 1, made, 0);
-              mix(share + (i - i0) * n_out + j, n_out, made, size, 1, out);
+              mix(share + (i - i0) * n_out + j, n_out, made, size, 1, into);
             }
           }
         }
-        if (into == sum)
-          for (Int x = 0; x < plan.row; ++x) out[x] += sum[x];
+        for (Int x = 0; x < plan.row; ++x) out[x] += sum[x];
       }
     });
   }
