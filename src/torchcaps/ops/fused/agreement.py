@@ -50,24 +50,26 @@ class MadeTile:
 
 
 class FoldedTile:
-    """By children [t, k, p, b] and by parents seen from them, W_ijᵀ x_j, [j, t, k, 1, b]."""
+    """By children [t, k, p, b] and by parents seen from them, W_ijᵀ x_j, [j, t, k, 1, b].
+
+    Whatever is multiplied lies in the same memory, so that a tile of it stays in the cache.
+    """
 
     def __init__(self, votes: TiledVotes, tile: Tile):
         self._tile = tile
+        self._votes = votes
         self._seen = votes.seen(tile).squeeze(2)
-        self._n_out = votes.n_out
         weight = votes.weight[tile.types].to(votes.dtype)  # [t, j, d, k]
         self._weight = weight.permute(0, 3, 1, 2).flatten(0, 1).transpose(0, 1)  # [j, t k, d]
-        self._work = self._seen.new_empty(votes.n_out, *self._seen.shape)
-        # What the work space holds the children times of, and what was folded before.
+        self._work = votes.scratch("work", votes.n_out, *self._seen.shape)
+        # What the work space holds the children times of.
         self._amount: Tensor | None = None
-        self._folded: list[Term] = []
 
     def along(self, parents: Tensor) -> Tensor:
         self._amount = None
-        torch.mul(self._fold(parents), self._seen, out=self._work)
+        self._fold_times(parents, self._seen)
         types, _, *places = self._seen.shape
-        along = self._seen.new_empty(types, self._n_out, *places)
+        along = self._seen.new_empty(types, len(self._work), *places)
         torch.sum(self._work, 2, out=along.transpose(0, 1))
         return along
 
@@ -82,19 +84,23 @@ class FoldedTile:
         if found.pose is not None:
             self._amount = None
             (amount, parents), *rest = terms
-            torch.mul(self._fold(parents), _by_parent(amount), out=self._work)
+            self._fold_times(parents, _by_parent(amount))
             for amount, parents in rest:
                 self._work.addcmul_(self._fold(parents), _by_parent(amount))
             found.add_pose(self._tile, self._work.sum(0).unsqueeze(2))
 
-    def _fold(self, parents: Tensor) -> Tensor:
-        for known, folded in self._folded:
-            if known is parents:
-                return folded
+    def _fold_times(self, parents: Tensor, factor: Tensor) -> None:
+        """To the work space, in place where every child has weights of its own."""
+        alone = self._work.shape[3] == 1
+        folded = self._fold(parents, self._work if alone else None)
+        torch.mul(folded, factor, out=self._work)
+
+    def _fold(self, parents: Tensor, to: Tensor | None = None) -> Tensor:
         types, k, _, lanes = self._seen.shape
-        folded = torch.bmm(self._weight, parents).view(self._n_out, types, k, 1, lanes)
-        self._folded.append((parents, folded))
-        return folded
+        if to is None:
+            to = self._votes.scratch("folded", len(self._work), types, k, 1, lanes)
+        torch.bmm(self._weight, parents, out=to.view(len(to), types * k, lanes))
+        return to
 
     def _weigh(self, amount: Tensor) -> Tensor:
         """Σ_p a_ij u_i as [j, t k, b]."""

@@ -164,7 +164,7 @@ def _folded(size: _Sizes, iterations: int, has_prior: bool) -> Cost:
     # Agreeing and mixing are a product and a multiplication each.
     often = 2 * (iterations - 1) + has_prior
     flops = often * (size.folding + size.met) + (0 if has_prior else size.summed)
-    tiles = max(2 * size.folded if often else 0, size.wide + size.laid)
+    tiles = (size.folded if often else 0) + (0 if has_prior else size.wide + size.laid)
     return Cost(flops, size.children + tiles + size.seen + 4 * size.parents)
 
 
@@ -185,11 +185,12 @@ def _folded_backward(
         of_logits = goes_back or agrees or (needs[5] and detach != "coupling")
         asked = (not first) + of_logits + goes_back
         terms = mixes + agrees
-        products += asked + needs[1] * terms + (needs[0] and mixes and not of_logits)
+        products += asked + (needs[0] + needs[1]) * terms
         met += asked + needs[1] * (terms - (goes_back and agrees)) + needs[0] * terms
         if not goes_back:
             break
-    tiles = 3 * size.folded if iterations > 1 or has_prior else 0
+    tiles = 2 * size.folded if iterations > 1 or has_prior else 0
+    tiles += size.wide + size.laid if summed else 0
     tiles += 2 * size.seen + (iterations + 4) * size.parents
     flops = summed * size.summed + products * size.folding + met * size.met
     return Cost(flops, _held(size, needs[0], tiles))

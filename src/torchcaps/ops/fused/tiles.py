@@ -133,6 +133,7 @@ class TiledVotes:
         # [child, d, batch]
         flat = pose.reshape(self.n_batch, self.n_children * self.d_in).to(dtype)
         self.children = flat.t().contiguous().view(self.n_children, self.d_in, self.n_batch)
+        self._scratch: dict[str, Tensor] = {}
         self.bias, self.coordinates = None, None
         if vote_map.bias is not None:
             wide = vote_map.bias.to(dtype).expand(self.n_out, self.d_out)
@@ -207,6 +208,14 @@ class TiledVotes:
         if self.coordinates is not None:
             total += self.coordinates.sum((0, 3))
         return total
+
+    def scratch(self, name: str, *shape: int) -> Tensor:
+        """Memory that the next tile uses again."""
+        size = math.prod(shape)
+        known = self._scratch.get(name)
+        if known is None or known.numel() < size:
+            known = self._scratch[name] = self.children.new_empty(size)
+        return known[:size].view(shape)
 
     def parents(self, lanes: Lanes) -> Tensor:
         """Zeros [j, d, b]."""
@@ -324,7 +333,8 @@ class VoteGradients:
         pose, weight, bias, coordinates = self.pose, self.weight, self.bias, self.coordinates
         if pose is not None:
             theirs = vote_map.children.pose
-            pose = pose.flatten(0, 1).t().reshape(theirs.shape).to(theirs.dtype).contiguous()
+            # Turned as a matrix: torch is slower by far with more axes.
+            pose = pose.flatten(0, 1).t().contiguous().view(theirs.shape).to(theirs.dtype)
         if weight is not None:
             theirs = vote_map.weight
             weight = self._laid_back(weight).view(theirs.shape).to(theirs.dtype)
