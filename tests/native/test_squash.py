@@ -4,6 +4,7 @@ import ctypes
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import SquashMaps, squash_maps, use_backend
@@ -34,6 +35,18 @@ def drawn(shape, layout="contiguous", spread=1.0):
     generator = torch.Generator().manual_seed(sum(shape))
     maps = spread * torch.randn(b, types * d, h, w, generator=generator)
     return maps.contiguous(memory_format=LAYOUTS[layout]).requires_grad_()
+
+
+class Seen(TorchDispatchMode):
+    """The names of what runs under it."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(str(func))
+        return func(*args, **kwargs or {})
 
 
 def plain(maps, size):
@@ -139,6 +152,22 @@ def test_threads_change_no_bit():
         torch.set_num_threads(before)
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[0], found[2])
+
+
+def test_the_dispatcher_is_asked_where_somebody_watches_or_wants_gradients(monkeypatch):
+    asked, squashed, maps = [], kernel._squash, drawn((2, 3, 8, 3, 5))
+    monkeypatch.setattr(kernel, "_squash", lambda *x: asked.append(1) or squashed(*x))
+    by_itself = kernel.squash_maps(maps.detach(), 8)
+    assert not asked
+    with torch.no_grad():
+        assert torch.equal(kernel.squash_maps(maps, 8), by_itself)
+        assert not asked
+        with Seen() as seen:
+            kernel.squash_maps(maps, 8)
+    assert asked == [1]
+    assert "torchcaps.native_squash.default" in seen.names
+    assert kernel.squash_maps(maps, 8).requires_grad
+    assert asked == [1, 1]
 
 
 def test_fake_tensors_look_like_real_ones():

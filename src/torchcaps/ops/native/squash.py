@@ -21,8 +21,17 @@ __all__ = ["fits", "squash_maps"]
 
 def squash_maps(maps: Tensor, size: int) -> Tensor:
     """Squash maps [b, type · d, h, w] of capsules with d = `size` components, which fit."""
+    if _is_by_itself(maps):
+        return _run(maps, None, size)
     squashed: Tensor = _squash(maps, size)
     return squashed
+
+
+def _is_by_itself(maps: Tensor) -> bool:
+    """Whether nobody wants to know of the operator: the way through the dispatcher takes longer
+    than a small kernel."""
+    wants_gradients = maps.requires_grad and torch.is_grad_enabled()
+    return not wants_gradients and type(maps) is Tensor and not torch._C._len_torch_dispatch_stack()
 
 
 def fits(maps: Tensor, size: int) -> bool:
