@@ -10,22 +10,15 @@
 // each iteration finds what the parents before are owed; one at the end makes the gradients of all
 // iterations at once.
 
-#include "lanes.hpp"
+#include "routing.hpp"
 
 namespace {
 
-// Bytes of weights that a tile of children may have: they are read once for every block of lanes.
-constexpr Int TILE_BYTES = 192 << 10;
 // Children that share what is read of the sums.
 constexpr Int PAIR = 2;
-// Children and blocks of lanes whose couplings are held at once when gradients are made. More
-// blocks save sums of lanes, while the couplings fit into a cache.
-constexpr Int HELD = 4, FEWEST = 4, GROUP = 16, HELD_BYTES = 512 << 10;
-constexpr Int MOST_ITERATIONS = 32;
-// As in ops/squash.py; the smallest normal number.
-constexpr float EPSILON = 1e-8f, TINY = 1.17549435e-38f;
+// The smallest normal number.
+constexpr float TINY = 1.17549435e-38f;
 
-enum Squash : Int { HINTON, EXP, NONE };
 enum Detach : Int { NOTHING, VOTES };
 
 }  // namespace
@@ -51,10 +44,6 @@ struct DistanceJob {
 }  // extern "C"
 
 namespace {
-
-typedef void (*Votes)(const Shape &, const float *, const V *, V *, Int, Int,
-                      const Agreement *);
-typedef void (*Back)(const Shape &, const float *, const V *, Int, const V *, V *, Int);
 
 inline V eight(const V *x) {
   return ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]));
@@ -150,7 +139,8 @@ struct DistancePlan {
   Int tile, group, updates;
   V *children, *lengths, *parents, *partial, *totals, *rates, *scratch;
   Int scratch_size, total;
-  float *shared_weight, *lane_bias;
+  float *shared_weight;
+  V *lane_bias;
   Votes votes[3];  // with as many agreements
   Back back;
 
@@ -166,12 +156,10 @@ struct DistancePlan {
     tile = TILE_BYTES / (job.parents * job.columns * job.inner * 4);
     tile = tile < PAIR ? PAIR : tile;
     const Int held = 2 * updates * HELD * job.parents;
-    group = held ? HELD_BYTES / Int(held * sizeof(V)) : GROUP;
-    group = group < FEWEST ? FEWEST : group > GROUP ? GROUP : group;
-    group = group < blocks ? group : blocks;
+    group = group_of(held, blocks);
     Int at = 0;
     auto take = [&](Int count) {
-      V *start = reinterpret_cast<V *>(aligned(job)) + at;
+      V *start = aligned(job) + at;
       at += count;
       return start;
     };
@@ -188,11 +176,9 @@ struct DistancePlan {
     scratch_size = backward && gradients > routed ? gradients : routed;
     scratch = take(threads * scratch_size);
     const bool private_weight = backward && job.of_weight && job.types < job.children;
-    const Int weight_size = job.types * job.parents * job.columns * job.inner;
     shared_weight = reinterpret_cast<float *>(
-        take(private_weight ? threads * ((weight_size + LANES - 1) / LANES) : 0));
-    lane_bias = reinterpret_cast<float *>(
-        take(backward && job.of_vote_bias ? threads * row : 0));
+        take(private_weight ? threads * shared_weights(job) / LANES : 0));
+    lane_bias = take(backward && job.of_vote_bias ? threads * row : 0);
     total = at;
     switch (job.inner) {
       case 4: choose<4>(); break;
@@ -206,11 +192,6 @@ struct DistancePlan {
   void choose() {
     votes[0] = votes_of<K_, 0>, votes[1] = votes_of<K_, 1>, votes[2] = votes_of<K_, 2>;
     back = back_of<K_, 1>;
-  }
-
-  static char *aligned(const DistanceJob &job) {
-    const auto address = reinterpret_cast<uintptr_t>(job.workspace);
-    return reinterpret_cast<char *>((address + sizeof(V) - 1) / sizeof(V) * sizeof(V));
   }
 };
 
@@ -234,10 +215,7 @@ struct DistanceWorker {
   V *const inverse = d + PAIR * job.parents, *const c = inverse + PAIR * job.parents;
   V *const h = c + PAIR * job.parents;
 
-  Int samples(Int block) const {
-    const Int left = job.batch - block * LANES;
-    return left < LANES ? left : LANES;
-  }
+  Int samples(Int block) const { return samples_of(job, block); }
 
   const V *child(Int block, Int i) const {
     return plan.children + (block * job.children + i) * plan.d_in;
@@ -245,10 +223,7 @@ struct DistanceWorker {
 
   V length(Int block, Int i) const { return plan.lengths[block * job.children + i]; }
 
-  const float *weight(Int i, Int j) const {
-    const Int type = job.types == job.children ? i : i % job.types;
-    return job.weight + (type * job.parents + j) * job.columns * job.inner;
-  }
+  const float *weight(Int i, Int j) const { return weight_of(job, i, j); }
 
   void read_children() const {
     const Int stride = job.children * plan.d_in, count = end - first;
@@ -271,10 +246,7 @@ struct DistanceWorker {
     plan.votes[at_once](plan.shape, weight(i, j), child(block, i), v, size, count, agreements);
     if (n == at_once && !moved) return;
     for (Int at = 0; at < count; ++at, v += size) {
-      if (const float *e = job.vote_bias)
-        for (Int x = 0; x < size; ++x) v[x] += e[(j + at) * size + x];
-      if (const float *x = job.coordinates)
-        for (Int each = 0; each < size; ++each) v[each] += x[i * size + each];
+      move_vote(job, i, j + at, size, v);
       for (int each = at_once; each < n; ++each)
         agreements[each].to[at] += dot(agreements[each].with + at * size, v, size);
     }
@@ -376,13 +348,9 @@ struct DistanceWorker {
     });
   }
 
-  float *recorded(float *all, Int count, Int t, Int size) const {
-    const Int place = t - job.iterations + count;
-    return all && place >= 0 ? all + place * job.batch * size : nullptr;
-  }
-
-  const float *given(const float *all, Int count, Int t, Int size) const {
-    return recorded(const_cast<float *>(all), count, t, size);
+  template <class T>
+  T *recorded(T *all, Int count, Int t, Int size) const {
+    return kept_of(job, all, count, t, size);
   }
 
   // Σ over the threads of what a pass has summed for a parent.
@@ -456,32 +424,13 @@ struct DistanceWorker {
     for (Int x = 0; x < plan.d_out; ++x) s[x] += job.bias[j * plan.d_out + x];
   }
 
-  // f and f′ of g(s) = f(‖s‖²) s
   void squash_scale(const V *s, V &f, V &slope) const {
-    const V square = dot(s, s, plan.d_out), norm = root(square + EPSILON);
-    if (job.squash == NONE) {
-      f = splat(1), slope = V{};
-    } else if (job.squash == HINTON) {
-      f = square / (1.0f + square) / norm;
-      slope = (1.0f / ((1.0f + square) * (1.0f + square)) - f / (2.0f * norm)) / norm;
-    } else {
-      V rest, part;
-      for (int lane = 0; lane < LANES; ++lane) {
-        part[lane] = -std::expm1(-norm[lane]);
-        rest[lane] = std::exp(-norm[lane]);
-      }
-      f = part / norm;
-      slope = (rest - f) / (2.0f * norm * norm);
-    }
+    ::squash_scale(job.squash, s, plan.d_out, f, slope);
   }
 
-  // Parents are shared out by j, so that the gradient of a bias has one owner.
   template <class F>
   void for_my_parents(F f) const {
-    const Int from = job.parents * index / threads, to = job.parents * (index + 1) / threads;
-    for (Int j = from; j < to; ++j)
-      for (Int block = 0; block < plan.blocks; ++block)
-        f(j, block, block * plan.row + j * plan.d_out);
+    for_parents(job, plan, index, threads, f);
   }
 
   // A parent of all samples, in what a call is given.
@@ -571,13 +520,13 @@ struct DistanceWorker {
     barrier.wait();
     if (earliest < n) gradients(earliest, every);
     barrier.wait();
-    sum_threads();
+    sum_threads(job, plan, index, threads);
   }
 
   // γ_t from the gradient of v_t, and Σ_j ⟨γ_j, S_j⟩ of my parents; the gradient of the bias is
   // kept.
   void of_sums(Int t, bool last) const {
-    const float *of_v = given(job.of_poses, job.n_poses, t, plan.row);
+    const float *of_v = recorded(job.of_poses, job.n_poses, t, plan.row);
     V *s = scratch;
     clear(totals, plan.blocks);
     for_my_parents([&](Int j, Int block, Int at) {
@@ -613,7 +562,7 @@ struct DistanceWorker {
   }
 
   const float *of_couplings(Int t) const {
-    return given(job.of_couplings, job.n_couplings, t, job.children * job.parents);
+    return recorded(job.of_couplings, job.n_couplings, t, job.children * job.parents);
   }
 
   // Σ_ij κ_ij c_ij (d_ij − Σ_k c_ik d_ik) of my children, added to the totals
@@ -701,15 +650,8 @@ struct DistanceWorker {
       return held + ((((t - 1) * 2 + kind) * HELD + i) * group + block) * n_out;
     };
     const auto near_at = [&](Int t, Int i) { return near + (i * plan.updates + t - 1) * n_out; };
-    float *of_weight = nullptr;
-    if (job.of_weight && job.types < job.children) {
-      const Int all = job.types * n_out * weight_size;
-      of_weight = plan.shared_weight + index * ((all + LANES - 1) / LANES * LANES);
-      std::memset(of_weight, 0, all * sizeof(float));
-    }
-    V *of_bias = job.of_vote_bias ? reinterpret_cast<V *>(plan.lane_bias) + index * plan.row
-                                  : nullptr;
-    if (of_bias) clear(of_bias, plan.row);
+    float *of_weight = own_weights(job, plan, index);
+    V *of_bias = own_vote_bias(job, plan, index);
     for (Int g0 = 0; g0 < plan.blocks; g0 += group) {
       const Int n_blocks = g0 + group < plan.blocks ? group : plan.blocks - g0;
       for (Int i0 = first; i0 < end; i0 += HELD) {
@@ -806,26 +748,6 @@ struct DistanceWorker {
             job.of_coordinates[i0 * size + x] += lane_sum(of_place[x]);
       }
     }
-  }
-
-  // What every thread has summed by itself.
-  void sum_threads() const {
-    if (job.of_weight && job.types < job.children) {
-      const Int all = job.types * job.parents * job.columns * job.inner;
-      const Int stride = (all + LANES - 1) / LANES * LANES;
-      for (Int x = all * index / threads; x < all * (index + 1) / threads; ++x) {
-        float sum = 0;
-        for (Int each = 0; each < threads; ++each) sum += plan.shared_weight[each * stride + x];
-        job.of_weight[x] = sum;
-      }
-    }
-    if (job.of_vote_bias)
-      for (Int x = plan.row * index / threads; x < plan.row * (index + 1) / threads; ++x) {
-        V sum{};
-        for (Int each = 0; each < threads; ++each)
-          sum += reinterpret_cast<const V *>(plan.lane_bias)[each * plan.row + x];
-        job.of_vote_bias[x] = lane_sum(sum);
-      }
   }
 };
 

@@ -9,24 +9,17 @@
 // sums of its own, and the weights of a child have one owner. No thread waits for another but at
 // the end of a pass, and nothing is allocated here: the caller brings the workspace.
 
-#include "lanes.hpp"
+#include "routing.hpp"
 
 namespace {
 
-// Bytes that a tile of children may have, and their weights: these are read once for every block of
-// lanes. Yet so many children at least, which share what is read of parents.
-constexpr Int TILE_BYTES = 192 << 10, FEWEST_CHILDREN = 16;
+// A tile of children has at least so many, which share what is read of parents.
+constexpr Int FEWEST_CHILDREN = 16;
 // Children whose votes are made together, and stored up to this size; else they are made a second
 // time, and more children share.
 constexpr Int FEW = 2, MORE = 8, STORED_BYTES = 512 << 10;
 // Parents whose stored votes are made at once, and which the next child finds in the first cache.
 constexpr Int PARENTS = 16;
-// Children and blocks of lanes whose couplings are held at once when gradients are made. More
-// blocks save sums of lanes, while the couplings fit into a cache.
-constexpr Int HELD = 4, FEWEST = 4, GROUP = 16, HELD_BYTES = 512 << 10;
-constexpr Int MOST_ITERATIONS = 32;
-
-enum Squash : Int { HINTON, EXP, NONE };
 enum Detach : Int { NOTHING, VOTES, STATES, COUPLING };
 
 }  // namespace
@@ -52,10 +45,7 @@ struct Job {
 
 namespace {
 
-typedef void (*Votes)(const Shape &, const float *, const V *, V *, Int, Int,
-                      const Agreement *);
 typedef void (*Sum)(const Shape &, const float *, Int, Int, Int, const V *, Int, Int, V *, Int);
-typedef void (*Back)(const Shape &, const float *, const V *, Int, const V *, V *, Int);
 
 // out += Σ_i share_i v_i: shares lie `step` apart, votes one after the other.
 void mix(const V *share, Int step, const V *v, Int size, Int count, V *out) {
@@ -101,7 +91,8 @@ struct Plan {
   V *turned;  // parents as numbers of one sample after the other, for this
   V *scratch, *children;
   Int scratch_size, total;
-  float *shared_weight, *lane_bias;
+  float *shared_weight;
+  V *lane_bias;
   Votes votes[3];  // with as many agreements
   Sum sum[2];    // of one block of lanes, or of two
   Back back[2];
@@ -120,12 +111,10 @@ struct Plan {
     tile = tile < FEWEST_CHILDREN ? FEWEST_CHILDREN : tile;
     terms = job.iterations - !job.prior;
     const Int held = 2 * terms * HELD * job.parents;
-    group = held ? HELD_BYTES / Int(held * sizeof(V)) : GROUP;
-    group = group < FEWEST ? FEWEST : group > GROUP ? GROUP : group;
-    group = group < blocks ? group : blocks;
+    group = group_of(held, blocks);
     Int at = 0;
     auto take = [&](Int count) {
-      V *start = reinterpret_cast<V *>(aligned(job)) + at;
+      V *start = aligned(job) + at;
       at += count;
       return start;
     };
@@ -142,11 +131,9 @@ struct Plan {
     scratch = take(threads * scratch_size);
     children = take(threads * blocks * tile * d_in);
     const bool private_weight = backward && job.of_weight && job.types < job.children;
-    const Int weight_size = job.types * job.parents * job.columns * job.inner;
     shared_weight = reinterpret_cast<float *>(
-        take(private_weight ? threads * ((weight_size + LANES - 1) / LANES) : 0));
-    lane_bias = reinterpret_cast<float *>(
-        take(backward && job.of_vote_bias ? threads * row : 0));
+        take(private_weight ? threads * shared_weights(job) / LANES : 0));
+    lane_bias = take(backward && job.of_vote_bias ? threads * row : 0);
     total = at;
     switch (job.inner) {
       case 4: choose<4>(); break;
@@ -162,11 +149,6 @@ struct Plan {
     sum[0] = sum_of<K_, 1>, sum[1] = sum_of<K_, 2>;
     back[0] = back_of<K_, 1>, back[1] = back_of<K_, 2>;
   }
-
-  static char *aligned(const Job &job) {
-    const auto address = reinterpret_cast<uintptr_t>(job.workspace);
-    return reinterpret_cast<char *>((address + sizeof(V) - 1) / sizeof(V) * sizeof(V));
-  }
 };
 
 // One thread of a call.
@@ -181,21 +163,14 @@ struct Worker {
   V *const scratch = plan.scratch + index * plan.scratch_size;
   V *const tile = plan.children + index * plan.blocks * plan.tile * plan.d_in;
 
-  Int samples(Int block) const {
-    const Int left = job.batch - block * LANES;
-    return left < LANES ? left : LANES;
-  }
+  Int samples(Int block) const { return samples_of(job, block); }
 
   // My tile of children, from `from` on.
   V *child(Int block, Int i, Int from) const {
     return tile + (block * plan.tile + i - from) * plan.d_in;
   }
 
-  Int type(Int i) const { return job.types == job.children ? i : i % job.types; }
-
-  const float *weight(Int i, Int j) const {
-    return job.weight + (type(i) * job.parents + j) * job.columns * job.inner;
-  }
+  const float *weight(Int i, Int j) const { return weight_of(job, i, j); }
 
   // Couplings that are kept lie by children, whose gradients are made one after the other.
   Int kept_at(Int i, Int block) const { return (i * plan.blocks + block) * job.parents * LANES; }
@@ -224,10 +199,7 @@ struct Worker {
     plan.votes[at_once](plan.shape, weight(i, j), u, v, step, count, agreements);
     if (n == at_once && !moved) return;
     for (Int at = 0; at < count; ++at, v += step) {
-      if (const float *e = job.vote_bias)
-        for (Int d = 0; d < size; ++d) v[d] += e[(j + at) * size + d];
-      if (const float *x = job.coordinates)
-        for (Int d = 0; d < size; ++d) v[d] += x[i * size + d];
+      move_vote(job, i, j + at, size, v);
       for (int each = at_once; each < n; ++each)
         agreements[each].to[at] += dot(agreements[each].with + at * size, v, size);
     }
@@ -238,13 +210,9 @@ struct Worker {
     return job.prior ? splat(job.prior[i * job.parents + j]) : V{};
   }
 
-  float *recorded(float *all, Int count, Int t, Int size) const {
-    const Int place = t - job.iterations + count;
-    return all && place >= 0 ? all + place * job.batch * size : nullptr;
-  }
-
-  const float *given(const float *all, Int count, Int t, Int size) const {
-    return recorded(const_cast<float *>(all), count, t, size);
+  template <class T>
+  T *recorded(T *all, Int count, Int t, Int size) const {
+    return kept_of(job, all, count, t, size);
   }
 
   // mine_j = Σ_i û_ij of my children
@@ -257,7 +225,7 @@ struct Worker {
         two = block + 2 <= plan.blocks ? 2 : 1;
         std::memset(sum, 0, two * plan.row * sizeof(V));
         for (Int j = 0; j < job.parents; ++j)
-          plan.sum[two - 1](plan.shape, weight(0, j), weight_step, type(from), job.types,
+          plan.sum[two - 1](plan.shape, weight(0, j), weight_step, type_of(job, from), job.types,
                             child(block, from, from), plan.tile * plan.d_in, to - from,
                             sum + j * plan.d_out, plan.row);
         for (Int each = 0; each < two; ++each) move(from, to, sum + each * plan.row);
@@ -377,32 +345,13 @@ struct Worker {
     for (Int d = 0; d < plan.d_out; ++d) s[d] += sign * job.bias[j * plan.d_out + d];
   }
 
-  // f and f′ of g(s) = f(‖s‖²) s
   void squash_scale(const V *s, V &f, V &slope) const {
-    const V square = dot(s, s, plan.d_out), norm = root(square + 1e-8f);
-    if (job.squash == NONE) {
-      f = splat(1), slope = V{};
-    } else if (job.squash == HINTON) {
-      f = square / (1.0f + square) / norm;
-      slope = (1.0f / ((1.0f + square) * (1.0f + square)) - f / (2.0f * norm)) / norm;
-    } else {
-      V rest, part;
-      for (int lane = 0; lane < LANES; ++lane) {
-        part[lane] = -std::expm1(-norm[lane]);
-        rest[lane] = std::exp(-norm[lane]);
-      }
-      f = part / norm;
-      slope = (rest - f) / (2.0f * norm * norm);
-    }
+    ::squash_scale(job.squash, s, plan.d_out, f, slope);
   }
 
-  // Parents are shared out by j, so that the gradient of a bias has one owner.
   template <class F>
   void for_my_parents(F f) const {
-    const Int from = job.parents * index / threads, to = job.parents * (index + 1) / threads;
-    for (Int j = from; j < to; ++j)
-      for (Int block = 0; block < plan.blocks; ++block)
-        f(j, block, block * plan.row + j * plan.d_out);
+    for_parents(job, plan, index, threads, f);
   }
 
   Int parents_of(Int block, Int j) const { return block * LANES * plan.row + j * plan.d_out; }
@@ -461,9 +410,9 @@ struct Worker {
     bool has_later = false;
     for (Int t = n - 1; t >= 0; --t) {
       const bool last = t == n - 1, uniform = t == 0 && !job.prior;
-      const float *of_v = given(job.of_poses, job.n_poses, t, plan.row);
+      const float *of_v = recorded(job.of_poses, job.n_poses, t, plan.row);
       const float *of_c =
-          given(job.of_couplings, job.n_couplings, t, job.children * job.parents);
+          recorded(job.of_couplings, job.n_couplings, t, job.children * job.parents);
       const bool has_sum = of_v || has_later;
       if (has_sum) of_sums(t, of_v, has_later);
       if (!has_sum && (!of_c || uniform)) continue;
@@ -498,7 +447,7 @@ struct Worker {
     }
     gradients(terms, count);
     barrier.wait();
-    sum_threads();
+    sum_threads(job, plan, index, threads);
   }
 
   // γ_t from the gradient of v_t; that of the bias is kept.
@@ -569,15 +518,8 @@ struct Worker {
     to.of_place = to.seen + plan.group * plan.d_in;
     to.of = to.of_place + HELD * plan.d_out;
     to.vote = to.of + plan.group * plan.d_out;
-    if (job.of_weight && job.types < job.children) {
-      const Int all = job.types * job.parents * job.columns * job.inner;
-      to.of_weight = plan.shared_weight + index * ((all + LANES - 1) / LANES * LANES);
-      std::memset(to.of_weight, 0, all * sizeof(float));
-    }
-    if (job.of_vote_bias) {
-      to.of_bias = reinterpret_cast<V *>(plan.lane_bias) + index * plan.row;
-      std::memset(static_cast<void *>(to.of_bias), 0, plan.row * sizeof(V));
-    }
+    to.of_weight = own_weights(job, plan, index);
+    to.of_bias = own_vote_bias(job, plan, index);
     return to;
   }
 
@@ -720,26 +662,6 @@ struct Worker {
     for (Int block = 0; block < step.blocks; ++block)
       std::memcpy(at.seen + block * plan.d_in, u + block * u_step, plan.d_in * sizeof(V));
     weights_of(plan.shape, at.of, at.seen, w, step.blocks, adds);
-  }
-
-  // What every thread has summed by itself.
-  void sum_threads() const {
-    if (job.of_weight && job.types < job.children) {
-      const Int all = job.types * job.parents * job.columns * job.inner;
-      const Int stride = (all + LANES - 1) / LANES * LANES;
-      for (Int x = all * index / threads; x < all * (index + 1) / threads; ++x) {
-        float sum = 0;
-        for (Int each = 0; each < threads; ++each) sum += plan.shared_weight[each * stride + x];
-        job.of_weight[x] = sum;
-      }
-    }
-    if (job.of_vote_bias)
-      for (Int x = plan.row * index / threads; x < plan.row * (index + 1) / threads; ++x) {
-        V sum{};
-        for (Int each = 0; each < threads; ++each)
-          sum += reinterpret_cast<const V *>(plan.lane_bias)[each * plan.row + x];
-        job.of_vote_bias[x] = lane_sum(sum);
-      }
   }
 };
 
