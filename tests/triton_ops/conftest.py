@@ -1,5 +1,7 @@
 """Where the kernels run: in Triton's interpreter, or on the GPU for tests that are marked so."""
 
+import dataclasses
+import functools
 import importlib.util
 import inspect
 from unittest import mock
@@ -25,6 +27,7 @@ def triton_device(request, monkeypatch):
     if not interprets:
         pytest.skip("Triton was imported before TRITON_INTERPRET=1 was set, so it compiles")
     patch_once(monkeypatch)
+    look_for_no_overflow(monkeypatch)
     # Like a GPU, which does not warn.
     with numpy.errstate(all="ignore"):
         yield torch.device("cpu")
@@ -38,18 +41,34 @@ def patch_once(monkeypatch):
 
     patch, scopes = interpreter._patch_lang, {}
 
-    def patched(function):
-        spoken = tuple(
+    @functools.cache
+    def spoken_by(function):
+        return tuple(
             value is language
             for value in function.__globals__.values()
             if inspect.ismodule(value) and value in (language, language.core)
         )
+
+    def patched(function):
+        spoken = spoken_by(function)
         if spoken not in scopes:
             scopes[spoken] = patch(function)
             monkeypatch.setattr(scopes[spoken], "restore", lambda: None)
         return scopes[spoken]
 
     monkeypatch.setattr(interpreter, "_patch_lang", patched)
+
+
+def look_for_no_overflow(monkeypatch):
+    """The interpreter computes every whole number twice, the second time in 64 bits, to see whether
+    the first overflowed; but it throws the answer away where it does not debug. That takes another
+    half of its time."""
+    from triton.runtime import interpreter
+
+    options = interpreter.interpreter_builder.options
+    assert not options.debug
+    quiet = dataclasses.replace(options, sanitize_overflow=False)
+    monkeypatch.setattr(interpreter.interpreter_builder, "options", quiet)
 
 
 @pytest.fixture
