@@ -11,11 +11,12 @@ from torchcaps.layers import keep_memory, memory
 SCRIPT = """
 import json, resource, sys
 import torch
-import pytest
 
-from torchcaps.layers import keep_memory
+told = None
+if sys.argv[1] == "keep":
+    from torchcaps.layers import keep_memory
 
-told = keep_memory() if sys.argv[1] == "keep" else None
+    told = keep_memory()
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -25,7 +26,7 @@ def touch():
     torch.ones(16 << 20)  # 64 MB
     return faults() - started
 
-every = [touch() for _ in range(40)]
+every = [touch() for _ in range(15)]
 print(json.dumps({"told": told, "first": every[0], "later": every[-5:]}))
 """
 
