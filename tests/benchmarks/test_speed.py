@@ -204,21 +204,21 @@ def test_a_backend_that_does_not_exist_is_absent():
     assert absent(NOBODY) == "this torchcaps has no backend 'quantum'"
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
-    """What a tiny run writes, from end to end."""
-    out = tmp_path_factory.mktemp("speed") / "speed.json"
+# Two processes for each, which import torch and find the GEMM peak: seconds.
+@pytest.mark.parametrize(
+    "contestants",
+    [["ours-native"], pytest.param(["ours-plain", "ours-native"], marks=pytest.mark.slow)],
+    ids=" ".join,
+)
+def test_a_tiny_run_writes_a_whole_record(contestants, tmp_path, monkeypatch):
+    """From end to end, of an op and of a network."""
+    out = tmp_path / "speed.json"
     words = ["--tiny", "--rounds", "1", "--seconds", "0.01", "--env", "thp", "--out", str(out)]
-    words += ["--cases", "dynamic-detach", "efficient-train-128"]
-    words += ["--contestants", "ours-plain", "ours-native"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["speed.py", *words])
-        patch.setenv("OMP_NUM_THREADS", "1")
-        speed.main()
-    return json.loads(out.read_text())
-
-
-def test_a_tiny_run_writes_a_whole_record(recorded):
+    words += ["--cases", "dynamic-detach", "efficient-train-128", "--contestants", *contestants]
+    monkeypatch.setattr(sys, "argv", ["speed.py", *words])
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    speed.main()
+    recorded = json.loads(out.read_text())
     assert set(recorded) == {
         "what",
         "tiny",
@@ -234,7 +234,7 @@ def test_a_tiny_run_writes_a_whole_record(recorded):
     assert {(row["case"], row["contestant"]) for row in recorded["rows"]} == {
         (case, contestant)
         for case in ("dynamic-detach", "efficient-train-128")
-        for contestant in ("ours-plain", "ours-native")
+        for contestant in contestants
     }
     for row in recorded["rows"]:
         assert row["parity"]["green"] is True
