@@ -130,16 +130,22 @@ TRACED = {
 }
 
 
+def made_of(name):
+    build = MODELS[name].build
+    return (
+        getattr(build, "func", build),
+        TABLE[name].image,
+        MODELS[name].options | TABLE[name].options,
+    )
+
+
+MADE_OF = {name: made_of(name) for name in TABLE}
+
+
 def is_twin(name):
     """Whether an earlier line makes the very same network."""
-
-    def made_of(each):
-        build = MODELS[each].build
-        chosen = MODELS[each].options | TABLE[each].options
-        return getattr(build, "func", build), TABLE[each].image, chosen
-
     earlier = list(TABLE)[: list(TABLE).index(name)]
-    return any(made_of(each) == made_of(name) for each in earlier)
+    return any(MADE_OF[each] == MADE_OF[name] for each in earlier)
 
 
 def lines():
@@ -276,6 +282,7 @@ def test_one_class_has_nothing_to_choose(name):
     assert starved == idle
 
 
+@pytest.mark.drawn(2)
 def test_saved_and_loaded_gives_the_same_bits(line, tmp_path):
     name, _, model = line
     save(model, tmp_path / "net.safetensors")
@@ -288,6 +295,7 @@ def test_saved_and_loaded_gives_the_same_bits(line, tmp_path):
         assert torch.equal(a, b)
 
 
+@pytest.mark.drawn(2)
 def test_an_image_alone_is_the_image_in_a_batch(line):
     name, _, fixed = line
     model, x = copy.deepcopy(fixed).double(), images(name, 3).double()
@@ -313,6 +321,7 @@ ONE_NUMBER = {
 }
 
 
+@pytest.mark.drawn(2)
 def test_one_image_can_be_trained_on(line):
     name, _, fixed = line
     model, x, y = copy.deepcopy(fixed).train(), images(name, 1), targets(1)
@@ -333,6 +342,7 @@ def test_an_empty_batch(line):
     assert model(images(name, 0)).scores.shape == (0, CLASSES)
 
 
+@pytest.mark.drawn(2)
 def test_a_seed_fixes_the_weights(line):
     name, routing, model = line
     one, same, other = (
@@ -345,6 +355,7 @@ def test_a_seed_fixes_the_weights(line):
 BY_AGREEMENT = [name for name in TABLE if MODELS[name].options.get("routing") == "dynamic"]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("name", BY_AGREEMENT)
 def test_the_uniform_twin_draws_the_very_same_weights(name):
     dynamic, uniform = (made(name, kind).state_dict() for kind in ("dynamic", "uniform"))
@@ -396,6 +407,7 @@ def test_loss_falls_on_eight_fixed_images(name):
         assert float(loss_of(model(x, y), x, y)) < each.left * losses[0]
 
 
+@pytest.mark.drawn(2)
 def test_keep_changes_no_bit(line):
     name, _, model = line
     x = images(name)
@@ -420,6 +432,7 @@ def test_keep_changes_no_bit(line):
         assert torch.equal(a.routed.parents.pose, kept.parents.pose)
 
 
+@pytest.mark.drawn(2)
 def test_trace_names_its_layers_and_couplings_sum_to_one(line):
     name, routing, model = line
     trace = model(images(name), keep="last").trace
@@ -444,6 +457,7 @@ def test_trace_names_its_layers_and_couplings_sum_to_one(line):
             assert torch.equal(coupling, coupling.flatten()[0].expand_as(coupling))
 
 
+@pytest.mark.drawn(2)
 def test_the_decoder_draws_the_target_or_the_class_that_scores_highest(line):
     # Poses far up a bare network are so short that float32 draws all alike.
     name, _, fixed = line
@@ -482,24 +496,22 @@ def one_of_each():
         yield pytest.param(name, routing, id=each.id, marks=pytest.mark.slow if slow else ())
 
 
+@pytest.mark.parametrize("keep", [pytest.param("none", marks=pytest.mark.slow), "last"])
 @pytest.mark.parametrize(("name", "routing"), list(one_of_each()))
-def test_an_exported_network_comes_back(name, routing):
+def test_an_exported_network_comes_back(name, routing, keep):
     model, x = made(name, routing).eval(), images(name, 2)
     # A graph holds the plain form, for it must not depend on the batch it was traced with.
     plain = copy.deepcopy(model)
     use_backend(plain, "plain")
-    for keep in ("none", "last"):
-        file = io.BytesIO()
-        torch.export.save(torch.export.export(model, (x,), {"keep": keep}), file)
-        file.seek(0)
-        out = torch.export.load(file).module()(x, keep=keep)
-        assert isinstance(out, Output)
-        for a, b in zip(leaves(out), leaves(plain(x, keep=keep)), strict=True):
-            # Of the largest number of each: scores of small networks are small themselves.
-            atol = (
-                1e-5 * float(b.detach().abs().max()) if b.is_floating_point() and b.numel() else 0.0
-            )
-            torch.testing.assert_close(a, b, rtol=0, atol=atol)
+    file = io.BytesIO()
+    torch.export.save(torch.export.export(model, (x,), {"keep": keep}), file)
+    file.seek(0)
+    out = torch.export.load(file).module()(x, keep=keep)
+    assert isinstance(out, Output)
+    for a, b in zip(leaves(out), leaves(plain(x, keep=keep)), strict=True):
+        # Of the largest number of each: scores of small networks are small themselves.
+        atol = 1e-5 * float(b.detach().abs().max()) if b.is_floating_point() and b.numel() else 0.0
+        torch.testing.assert_close(a, b, rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize(("name", "routing"), list(one_of_each()))
@@ -566,6 +578,7 @@ def test_images_in_half_precision_are_not_taken_for_broken(name, count):
     assert model(image).scores.isfinite().all()
 
 
+@pytest.mark.drawn(2)
 def test_half_precision_stays_finite(line):
     name, _, fixed = line
     model, x = copy.deepcopy(fixed).bfloat16(), images(name, 2).bfloat16()
