@@ -315,16 +315,19 @@ ROUTINGS = [
 
 # A second or two each, and nearest to another line.
 LONG = {
+    "conv3d-one-map",
     "conv3d-one-position",
     "conv3d-pose",
     "distance-bias",
     "distance-detach-votes",
     "distance-five-iterations",
     "distance-lengths",
+    "distance-one-iteration",
     "distance-squash-exp",
     "distance-stored",
     "dynamic-five-iterations",
     "dynamic-leaky-exp",
+    "dynamic-squash-exp",
     "dynamic-two-iterations",
     "em-large-lambda-and-floor",
     "inverted-activations",
