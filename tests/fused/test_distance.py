@@ -72,7 +72,7 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("parameters", [pytest.param((), marks=pytest.mark.slow), ALL], ids=len)
 @pytest.mark.parametrize("kind", KINDS, ids=named)
@@ -417,7 +417,7 @@ class Largest(TorchDispatchMode):
         return made
 
 
-@pytest.mark.parametrize("scale", ["sample", "batch"])
+@pytest.mark.parametrize("scale", [pytest.param("sample", marks=pytest.mark.slow), "batch"])
 def test_nothing_is_as_large_as_votes(scale, monkeypatch):
     monkeypatch.setattr(tiles, "TILE_BYTES", 20_000)
     kind = ("none", "matrix", Window((5, 5, 8), (3, 3), (1, 1)))

@@ -88,7 +88,7 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.drawn(3)
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("parameters", [(), ("bias",), ("bias", "prior"), ALL], ids=len)
 @pytest.mark.parametrize("kind", KINDS, ids=named)

@@ -50,7 +50,7 @@ def tile(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.drawn(3)
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @pytest.mark.parametrize("sharing", ["none", "type", "all"])

@@ -285,6 +285,7 @@ class Largest(TorchDispatchMode):
         return made
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("cast", [False, True], ids=["float32", "autocast"])
 @pytest.mark.parametrize("keep", ["none", "steps"])
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def ragged(monkeypatch):
     monkeypatch.setattr(tiles, "TILE_BYTES", BUDGETS["ragged"])
 
 
-@pytest.mark.drawn(3)
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("keep", ["none", "last", "steps"])
 @pytest.mark.parametrize("squash", ["exp", "hinton", "none"])
 @pytest.mark.parametrize("parameters", [(), ("prior",), ALL], ids=len)

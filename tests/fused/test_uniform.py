@@ -25,7 +25,7 @@ def test_shared_weights_on_paper():
     assert routed.steps[0].coupling.tolist() == [[0.5, 0.5]] * 2
 
 
-@pytest.mark.drawn(3)
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("normalise", ["softmax", "mean"])
 @pytest.mark.parametrize("parameters", [(), OFFSETS], ids=len)
 @pytest.mark.parametrize("tile_bytes", [2**30, 2400, 1], ids=["one", "ragged", "single"])

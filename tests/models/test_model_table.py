@@ -82,6 +82,7 @@ def test_what_the_table_allows_works(name, routing):
     assert {type(each) for each in routed} <= {ROUTINGS[routing], type(None)}
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(("name", "routing"), REFUSED)
 def test_what_the_table_does_not_allow_is_refused(name, routing):
     text = text_of(lambda: create_model(name, routing=routing))

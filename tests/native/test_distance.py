@@ -139,6 +139,7 @@ def test_the_law(kind, parameters, keep, options):
     assert_law(kind, found, keep=keep, **options)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("detach", ["none", "votes"])
 @pytest.mark.parametrize(
     "sizes",
@@ -161,6 +162,7 @@ def test_ragged_sizes(sizes, detach):
     assert_law(DENSE, found, detach=detach, keep="last", scale="batch")
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("scale", ["sample", "batch"])
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 @pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
@@ -228,6 +230,7 @@ def test_a_vote_of_zero_is_short_enough(length):
     assert_law(DENSE, found, p=0.5)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("scale", ["sample", "batch"])
 @pytest.mark.parametrize("squash", ["hinton", "exp"])
 @pytest.mark.parametrize("detach", ["none", "votes"])

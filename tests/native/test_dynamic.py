@@ -86,7 +86,7 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize(
     ("parameters", "keep"),
@@ -99,6 +99,7 @@ def test_the_law(kind, parameters, keep, options):
     assert_law(kind, found, keep=keep, **options)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("detach", ["none", "votes"])
 @pytest.mark.parametrize(
     "sizes",
@@ -121,6 +122,7 @@ def test_ragged_sizes(sizes, detach):
 
 
 # Parents of whole vectors, whose gradients fold without a rest; more samples than a group has.
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("detach", ["votes", "states", "coupling"])
 @pytest.mark.parametrize("d_in", [1, 3, 8, 17])
 @pytest.mark.parametrize(("sharing", "shared"), [("none", (9,)), ("type", (3,)), ("all", ())])
@@ -134,6 +136,7 @@ def test_poses_that_fill_vectors(sharing, shared, d_in, detach):
         assert_law((sharing, "vector", None), found, detach=detach, iterations=1)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
 @pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
 def test_any_number_of_threads(kind, threads):

@@ -86,7 +86,7 @@ def competing(window):
 KINDS = [(window, compete) for window in (None, ODD, LARGE) for compete in competing(window)]
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(("window", "compete"), KINDS, ids=str)
 @pytest.mark.parametrize("names", ["", "bx"])
@@ -126,7 +126,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.drawn(3)
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("window", [None, ODD, Window((1, 1, 1), (1, 1), (1, 1))], ids=str)
 @pytest.mark.parametrize("pose", ["vector", "matrix"])
