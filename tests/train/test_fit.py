@@ -47,6 +47,11 @@ def recipe(**changed: object) -> Recipe:
     return make_recipe(**{"options": {"decoder": False}} | fields | changed)
 
 
+def slow(*values: object) -> object:
+    """One more moment of what others show already."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 class Crash(BaseException):
     """Nothing catches it, as nothing catches a pulled plug."""
 
@@ -189,7 +194,7 @@ def test_fit_leaves_the_global_generators_alone(tmp_path: Path) -> None:
     assert states() == before
 
 
-@pytest.mark.parametrize("at", [0, STEPS, STEPS + 1, EPOCHS * STEPS - 1])
+@pytest.mark.parametrize("at", [0, slow(STEPS), STEPS + 1, slow(EPOCHS * STEPS - 1)])
 def test_an_error_in_a_step_costs_no_more_than_its_epoch(
     whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
@@ -289,7 +294,7 @@ def test_less_than_no_workers_and_no_time_are_refused(tmp_path: Path, workers, b
     assert not out.exists()
 
 
-@pytest.mark.parametrize("at", [0, STEPS + 1, 2 * STEPS - 1, EPOCHS * STEPS - 1])
+@pytest.mark.parametrize("at", [slow(0), STEPS + 1, slow(2 * STEPS - 1), EPOCHS * STEPS - 1])
 def test_sigterm_lets_the_step_end_and_saves_it(
     whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
@@ -308,7 +313,7 @@ def test_sigterm_lets_the_step_end_and_saves_it(
     assert_same(fit(recipe(), moved), whole)
 
 
-@pytest.mark.parametrize("at", [0, STEPS + 1])
+@pytest.mark.parametrize("at", [0, slow(STEPS + 1)])
 def test_ctrl_c_lets_the_step_end_and_saves_it(whole: Run, tmp_path, monkeypatch, at: int) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with monkeypatch.context() as patch:
@@ -541,7 +546,17 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return fit(recipe(epochs=2), tmp_path_factory.mktemp("short"))
 
 
-@pytest.mark.parametrize("last", [pytest.param(k, id=WRITES[k]) for k in range(8)])
+# By default before the first, within an epoch, between two epochs, and before the last.
+BY_DEFAULT = {"recipe", "state 1", "metrics 2", "result"}
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        pytest.param(k, id=name, marks=() if name in BY_DEFAULT else pytest.mark.slow)
+        for k, name in enumerate(WRITES)
+    ],
+)
 def test_a_crash_between_any_two_writes_leaves_a_run_that_goes_on(
     short: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: int
 ) -> None:
@@ -568,7 +583,7 @@ def test_a_crash_between_any_two_writes_leaves_a_run_that_goes_on(
     ("how", "at", "visible"),
     [
         ("write_text", 2, "environment recipe"),
-        pytest.param("write_text", 3, "environment recipe metrics state"),
+        slow("write_text", 3, "environment recipe metrics state"),
         ("write_bytes", 0, "environment recipe metrics state"),
         ("write_text", 4, "environment recipe metrics state model"),
     ],
