@@ -366,7 +366,9 @@ def test_the_uniform_twin_draws_the_very_same_weights(name):
 # Seconds each, and what they are made of learns in others too.
 LONG_TO_LEARN = {
     "gu_convnet_cr",
+    "gu_convnet_cr_sf",
     "gu_convnet_r",
+    "peer_deep_dynamic",
     "peer_deep_em",
     "rem_deepcaps",
     "rem_gamma",
