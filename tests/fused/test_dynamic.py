@@ -310,7 +310,9 @@ def test_gradients_of_gradients_are_refused():
         gradient.sum().backward()
 
 
-@pytest.mark.parametrize("window", [None, WINDOW], ids=["dense", "window"])
+@pytest.mark.parametrize(
+    "window", [None, pytest.param(WINDOW, marks=pytest.mark.slow)], ids=["dense", "window"]
+)
 def test_compiles_as_one_graph_for_any_batch(window):
     kind = ("none", "vector", window)
 

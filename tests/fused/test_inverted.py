@@ -323,7 +323,9 @@ def test_the_operator_keeps_the_rules_of_operators():
             )
 
 
-@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
+@pytest.mark.parametrize(
+    "window", [pytest.param(None, marks=pytest.mark.slow), ODD], ids=["dense", "window"]
+)
 def test_one_graph_compiles(window):
     how = {"pose": "matrix", "window": window}
     leaves = {name: x.requires_grad_() for name, x in leaves_of("bxn", **how).items()}

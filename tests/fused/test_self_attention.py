@@ -235,7 +235,7 @@ def test_gradients_of_gradients_are_refused():
         gradient.sum().backward()
 
 
-@pytest.mark.parametrize("kind", [DENSE, WINDOWS], ids=named)
+@pytest.mark.parametrize("kind", [pytest.param(DENSE, marks=pytest.mark.slow), WINDOWS], ids=named)
 def test_compiles_as_one_graph_for_any_batch(kind):
     def route(pose, weight, prior):
         vote_map = map_of(kind, {"pose": pose, "weight": weight})

@@ -146,7 +146,9 @@ def test_an_empty_batch(kind, triton_device):
     assert all(not gradient.any() for gradient in gradients)
 
 
-@pytest.mark.parametrize("length", [0.0, 1e-3, -1.0, 1e3])
+@pytest.mark.parametrize(
+    "length", [0.0, pytest.param(1e-3, marks=slow), pytest.param(-1.0, marks=slow), 1e3]
+)
 def test_children_without_length_and_very_long_ones(length, triton_device):
     found = narrow(DENSE, parameters=ALL)
     found["length"][:, ::2] = length
@@ -183,7 +185,7 @@ def test_a_gradient_does_not_ask_who_else_wants_one(detach):
         assert torch.equal(alone[name].grad, together[name]), name
 
 
-@pytest.mark.parametrize("what", ["scale", "coupling"])
+@pytest.mark.parametrize("what", ["scale", pytest.param("coupling", marks=slow)])
 def test_the_gradient_of_one_output_alone(what):
     results = []
     found = {n: x.requires_grad_() for n, x in narrow(DENSE, parameters=ALL).items()}
@@ -195,7 +197,7 @@ def test_the_gradient_of_one_output_alone(what):
     torch.testing.assert_close(*results, rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize("kind", [DENSE, KINDS[8]], ids=named)
+@pytest.mark.parametrize("kind", [DENSE, pytest.param(KINDS[8], marks=slow)], ids=named)
 def test_keep_changes_no_bit(kind):
     found = narrow(kind, parameters=ALL)
     kept = [routed_by("triton", kind, found, keep=keep) for keep in ("none", "last", "steps")]
@@ -206,7 +208,7 @@ def test_keep_changes_no_bit(kind):
     assert torch.equal(kept[1].steps[0].coupling, kept[2].steps[2].coupling)
 
 
-@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("half", [torch.float16, pytest.param(torch.bfloat16, marks=slow)], ids=str)
 def test_half_precision_is_rounded_once(half):
     found = leaves_of(DENSE, n_in=3, dtype=half, parameters=ALL)
     wide = {name: x.float() for name, x in found.items()}
@@ -250,7 +252,7 @@ def test_what_a_kernel_lacks_goes_the_fused_way(launches):
     )
 
 
-@pytest.mark.parametrize("scale", ["sample", "batch"])
+@pytest.mark.parametrize("scale", [pytest.param("sample", marks=slow), "batch"])
 def test_a_layer_learns_and_stores_the_same_by_triton(scale):
     results = []
     for backend in ("plain", "triton"):

@@ -204,7 +204,7 @@ def test_results_repeat_and_keep_changes_no_bit(window):
     assert torch.equal(found[1].steps[0].coupling, found[2].steps[1].coupling)
 
 
-@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("half", [torch.float16, pytest.param(torch.bfloat16, marks=slow)], ids=str)
 def test_half_precision_is_rounded_once(half):
     how, options = {"pose": "matrix"}, {"iterations": 2, "variance_floor": 0.05}
     leaves = {name: x.to(half) for name, x in leaves_of("x", batch=(1,), **how).items()}

@@ -183,7 +183,7 @@ def test_keep_changes_no_bit_and_routing_is_its_steps(window):
         assert torch.equal(parents, step.parents.pose)
 
 
-@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("half", [pytest.param(torch.float16, marks=slow), torch.bfloat16], ids=str)
 def test_half_precision_is_rounded_once(half):
     how = {"pose": "matrix", "window": SMALL}
     leaves = {name: x.to(half) for name, x in leaves_of("xn", batch=(1,), **how).items()}

@@ -89,7 +89,7 @@ def test_keep_changes_no_bit():
         assert torch.equal(routed.parents.pose, kept[0].parents.pose)
 
 
-@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("half", [pytest.param(torch.float16, marks=slow), torch.bfloat16], ids=str)
 def test_half_precision_is_rounded_once(half):
     how = {"pose": "matrix", "window": SMALL}
     leaves = {n: x.to(half) for n, x in attention_leaves("xp", batch=(1,), **how).items()}
