@@ -131,7 +131,7 @@ class Routing(nn.Module, ABC):
         if self.backend != "auto" or not self.can_fuse:
             return told
         # Before counting: to ask for the batch size binds an exported graph to the answer.
-        if torch.compiler.is_exporting():
+        if torch.compiler.is_exporting() or is_looked_through():
             return False
         lanes = _lanes(vote_map)
         if lanes < LANES_FROM:

@@ -6,11 +6,37 @@ The dispatcher's lists hold tensors alone, so a gradient that nobody wants trave
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["listed", "once", "refuse_twice", "shapes_listed", "wanted"]
+__all__ = ["check_derivatives", "listed", "once", "refuse_twice", "shapes_listed", "wanted"]
+
+
+def check_derivatives() -> None:
+    """Refuse the derivatives that an operator with a backward pass of its own does not have:
+    forward mode would take it for a constant, and say zero."""
+    if torch.compiler.is_compiling() or not differentiates_functions():
+        return
+    raise TorchcapsError(
+        "routing without stored votes has gradients by backward(), but none in forward mode or "
+        'through torch.func; for these call use_backend(model, "plain"), or route '
+        "ops.materialise(vote_map)."
+    )
+
+
+def differentiates_functions() -> bool:
+    """Whether a derivative of torch.func is under way, or one in forward mode."""
+    if forward_ad._current_level >= 0:
+        return True
+    if not torch._C._are_functorch_transforms_active():
+        return False
+    functorch = torch._C._functorch
+    kinds = functorch.TransformType
+    stack = functorch.get_interpreter_stack() or ()
+    return any(each.key() in (kinds.Grad, kinds.Jvp) for each in stack)
 
 
 def listed(gradients: Sequence[Tensor | None], like: Tensor) -> list[Tensor]:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops.checks import check_broadcast, check_choice
+from torchcaps.ops.gradients import check_derivatives
 from torchcaps.ops.votes import _per_type
 from torchcaps.types import Capsules, VoteMap, Window
 
@@ -75,7 +76,8 @@ def vote_map_of(
 
 def vote_like(vote_map: VoteMap) -> Tensor:
     """A tensor of one number with the shape and dtype that the votes would have. What `materialise`
-    refuses is refused in the same words."""
+    refuses is refused in the same words; derivatives that no form without votes has are too."""
+    check_derivatives()
     check_choice("sharing", vote_map.sharing, get_args(VoteMap.__annotations__["sharing"]))
     check_choice("pose", vote_map.pose, get_args(VoteMap.__annotations__["pose"]))
     pose, weight = vote_map.children.pose, vote_map.weight

@@ -77,7 +77,7 @@ def dynamic_routing(
     with without_autocast(votes):
         # [*b, i, j]; without a prior nothing is known at first, and couplings are even.
         b = None if prior is None else prior.to(votes.dtype).expand(votes.shape[:-1])
-        even = 1 / (votes.shape[-2] + leaky)
+        even = 1 / (votes.shape[-2] + int(leaky))
         if bias is not None:
             # Once, not in the loop: float16 would round the gradient of every iteration.
             bias = bias.to(votes.dtype)
