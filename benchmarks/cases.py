@@ -5,7 +5,8 @@ drawing), so that loss, optimiser and measurement are the same lines for all.
 """
 
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -14,9 +15,17 @@ from textbook import capsnet, deepcaps, dynamic_op, efficient, em, gamma, invert
 from torch import Tensor, nn
 
 import torchcaps
-from torchcaps.layers import DenseCapsules, DynamicRouting, keep_memory, with_channels_last
+from torchcaps.layers import (
+    DenseCapsules,
+    DynamicRouting,
+    LargeConv2d,
+    SmallConv2d,
+    SquashMaps,
+    keep_memory,
+    with_channels_last,
+)
 from torchcaps.layers import use_backend as tell_layers
-from torchcaps.layers.routing import Backend
+from torchcaps.layers.routing import Backend, Routing
 from torchcaps.ops import native, triton
 from torchcaps.ops.routing import Detach
 from torchcaps.types import Capsules
@@ -30,7 +39,9 @@ __all__ = [
     "absent",
     "build",
     "environment",
+    "take",
     "tiny",
+    "ways",
 ]
 
 Outputs = tuple[Tensor, Tensor | None]
@@ -281,6 +292,51 @@ def loss(case: Case, outputs: Outputs, image: Tensor, target: Tensor) -> Tensor:
     if drawn is not None:
         total = total + 0.0005 * (drawn - image).square().flatten(1).sum(1).mean()
     return total
+
+
+# How a layer asks itself whether to take what pays for large batches.
+QUESTIONS: dict[type[nn.Module], str] = {
+    Routing: "fuses",
+    LargeConv2d: "pays",
+    SmallConv2d: "_pays",
+    SquashMaps: "_pays",
+}
+
+
+def ways(case: Case, contestant: Contestant) -> dict[str, bool]:
+    """What each layer that has a choice takes for the whole batch, by its name."""
+    taken: dict[str, bool] = {}
+
+    def noting(name: str, ask: Callable[..., bool]) -> Callable[..., bool]:
+        def note(*given: Any) -> bool:
+            taken[name] = ask(*given)
+            return taken[name]
+
+        return note
+
+    subject = build(case, dataclasses.replace(contestant, compiled=False))
+    for name, layer, question in _with_a_choice(subject.module):
+        setattr(layer, question, noting(name, getattr(layer, question)))
+    subject.outputs()
+    return taken
+
+
+def take(subject: Subject, taken: dict[str, bool]) -> None:
+    """Have the layers of a smaller case take the same."""
+    for name, layer, question in _with_a_choice(subject.module):
+        if name in taken:
+            setattr(layer, question, functools.partial(_answer, taken[name]))
+
+
+def _answer(told: bool, *_: Any) -> bool:
+    return told
+
+
+def _with_a_choice(module: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
+    for name, layer in module.named_modules():
+        for kind, question in QUESTIONS.items():
+            if isinstance(layer, kind):
+                yield name, layer, question
 
 
 def _networks() -> dict[str, Case]:

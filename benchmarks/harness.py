@@ -1,9 +1,11 @@
 """How the table is measured: parity first, then time, each in a process of its own.
 
 check   every contestant against the opponent in float64, values and gradients of every parameter,
-        on a small batch with the same weights; and the FLOPs of a step. An error is red above the
-        tolerance, or above four times the opponent's own error in the precision of the case where
-        that is more: some formulas round badly, whoever computes them. Red refuses the timing.
+        with the same weights; and the FLOPs of a step. Networks on fewer images, for which layers
+        take what they take for all of them: the kernels that are timed are those that are checked.
+        An error is red above the tolerance, or above four times the opponent's own error in the
+        precision of the case where that is more: some formulas round badly, whoever computes them.
+        Red refuses the timing.
 clock   steps after a warm-up: wall and CPU time, the peak of resident memory over what the imports
         take (for an op: over its inputs too), and the rate of a 1×1 convolution, the GEMM peak.
         On a GPU: the peak of what PyTorch allocates there, and float32 without TensorFloat-32.
@@ -30,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cases import CONTESTANTS, Case, Contestant, Subject, absent, book_names, build
+from cases import CONTESTANTS, Case, Contestant, Subject, absent, book_names, build, take, ways
 from cases import environment as environment_of
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
@@ -47,6 +49,7 @@ ENVIRONMENTS: dict[str, dict[str, str]] = {
 NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "bad_alloc", "out of memory")
 # A child that the kernel ends has run out of memory; one that aborts says why on stderr.
 KILLED = -9
+FEW_IMAGES = 20
 
 
 @dataclass(frozen=True)
@@ -227,11 +230,15 @@ def table(rows: list[Result]) -> str:
 
 def check(case: Case, contestant: Contestant, settings: Settings) -> Result:
     """Errors against the opponent in float64, and the FLOPs of a step."""
-    small = _small(case)
-    subject = build(small, contestant)
+    taken = ways(case, contestant)
+    subject = build(_small(case), contestant)
+    take(subject, taken)
     found = errors(subject)
     rounding = errors(Subject.of_opponent(subject))
-    return {"parity": judge(found, rounding, settings), "gflop": _gflop(case, contestant)}
+    parity = judge(found, rounding, settings)
+    # Of layers that have a choice, those that took what pays for many images.
+    parity["fast"] = [name for name, is_taken in taken.items() if is_taken]
+    return {"parity": parity, "gflop": _gflop(case, contestant)}
 
 
 def errors(subject: Subject) -> dict[str, dict[str, float]]:
@@ -281,11 +288,12 @@ def _error(found: Tensor, right: Tensor, scale: Tensor) -> float:
 
 
 def _small(case: Case) -> Case:
-    """Sizes at which the opponent in float64 is no burden."""
+    """Sizes at which the opponent in float64 is no burden; samples are more than one vector of
+    them."""
     if case.task != "op":
-        return dataclasses.replace(case, batch=min(case.batch, 2))
+        return dataclasses.replace(case, batch=min(case.batch, FEW_IMAGES))
     n_in = case.size["n_in"] if case.size["n_out"] < 100 else min(case.size["n_in"], 40)
-    return dataclasses.replace(case, batch=min(case.batch, 8), size=case.size | {"n_in": n_in})
+    return dataclasses.replace(case, size=case.size | {"n_in": n_in})
 
 
 def _gflop(case: Case, contestant: Contestant) -> float:

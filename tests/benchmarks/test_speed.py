@@ -15,6 +15,9 @@ import torch
 from cases import CASES, CONTESTANTS, Subject, absent, build, tiny
 from harness import Settings, errors, judge, measure, of_peak, table
 
+from torchcaps.layers import large_conv
+from torchcaps.ops import native
+
 OURS, TEXTBOOK = CONTESTANTS["ours-plain"], CONTESTANTS["textbook"]
 # Of a backend that does not exist.
 NOBODY = dataclasses.replace(OURS, name="nobody", backend="quantum")
@@ -104,6 +107,47 @@ def test_a_wrong_gradient_alone_is_red():
     assert told["green"] is False
     assert told["values"]["error"] <= told["values"]["allowed"]
     assert told["gradients"]["error"] > 100 * told["gradients"]["allowed"]
+
+
+@pytest.mark.skipif(not native.available(), reason="no C++ compiler: nothing native to check")
+def test_a_kernel_that_is_timed_is_checked(monkeypatch):
+    """A gradient that is wrong in the native kernel alone is red."""
+    case = dataclasses.replace(CASES["dynamic-full"], batch=32)
+    case = dataclasses.replace(case, size=case.size | {"n_in": 450})
+    taken = ["layer.routing"]
+    right = harness.check(case, CONTESTANTS["ours-native"], Settings())["parity"]
+    assert right["green"] is True
+    assert right["fast"] == taken
+    run = native.dynamic._run
+
+    def wrong(numbers, tensors, share):
+        run(numbers, tensors, share)
+        if tensors.get("of_weight") is not None:
+            tensors["of_weight"].mul_(1.001)
+
+    monkeypatch.setattr(native.dynamic, "_run", wrong)
+    told = harness.check(case, CONTESTANTS["ours-native"], Settings())["parity"]
+    assert told["green"] is False
+    assert told["gradients"]["of"] == "weight"
+
+
+@pytest.mark.slow
+def test_fewer_images_are_convolved_as_all_are(monkeypatch):
+    """Large kernels of many images go through Fourier space, of a few not by themselves."""
+    monkeypatch.setattr(harness, "FEW_IMAGES", 2)
+    case = dataclasses.replace(CASES["capsnet-train-128"], batch=64)
+    projection = "network.primary.projection"
+    assert cases.ways(case, OURS)[projection] is False
+    told = harness.check(case, CONTESTANTS["ours-fused"], Settings())["parity"]
+    assert told["green"] is True
+    assert projection in told["fast"]
+    convolve = large_conv.fourier_convolution
+    wrong = lambda *given, **how: 1.001 * convolve(*given, **how)  # noqa: E731
+    monkeypatch.setattr(large_conv, "fourier_convolution", wrong)
+    few = dataclasses.replace(case, batch=2)
+    assert harness.check(few, CONTESTANTS["ours-fused"], Settings())["parity"]["green"] is True
+    told = harness.check(case, CONTESTANTS["ours-fused"], Settings())["parity"]
+    assert told["green"] is False
 
 
 def test_an_error_may_be_four_times_the_rounding_of_the_formula():
