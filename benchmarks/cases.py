@@ -17,11 +17,11 @@ from torch import Tensor, nn
 import torchcaps
 from torchcaps.layers import (
     DenseCapsules,
-    DynamicRouting,
     LargeConv2d,
     SmallConv2d,
     SquashMaps,
     keep_memory,
+    make_routing,
     with_channels_last,
 )
 from torchcaps.layers import use_backend as tell_layers
@@ -132,23 +132,26 @@ def use_backend(module: nn.Module, backend: str) -> None:
 
 
 class OurOp(nn.Module):
-    """Our layer on the tensors of the opponent's op."""
+    """Our layer on the tensors of the opponent's op, which routes dynamically; `routing` names
+    another, without an opponent."""
 
-    def __init__(self, theirs: dynamic_op.DynamicOp):
+    def __init__(self, theirs: dynamic_op.DynamicOp, routing: str = "dynamic"):
         super().__init__()
         self.poses = theirs.poses
         n_in, n_out, d_out, d_in = theirs.weight.shape
         detach: Detach = "votes" if theirs.detach else "none"
-        routing = DynamicRouting(iterations=theirs.iterations, detach=detach)
+        chosen = make_routing(routing, iterations=theirs.iterations, detach=detach)
         # Without weights of its own, which may be as large as theirs.
         with torch.device("meta"):
-            self.layer = DenseCapsules(
-                n_in=n_in, d_in=d_in, n_out=n_out, d_out=d_out, routing=routing
-            )
+            self.layer = DenseCapsules(n_in=n_in, d_in=d_in, n_out=n_out, d_out=d_out)
         self.layer.weight = theirs.weight
+        chosen.bind(n_in=n_in, n_out=n_out, d_out=d_out)
+        self.layer.routing = chosen
+        # Of children that are as long as they are active.
+        self.activation = None if routing == "dynamic" else self.poses.detach().norm(dim=-1)
 
     def forward(self) -> Tensor:
-        return self.layer(Capsules(self.poses)).parents.pose
+        return self.layer(Capsules(self.poses, self.activation)).parents.pose
 
 
 class OurNetwork(nn.Module):
@@ -184,7 +187,7 @@ def ours(case: Case) -> nn.Module:
     if case.task == "op":
         theirs = opponent(case)
         assert isinstance(theirs, dynamic_op.DynamicOp)
-        return OurOp(theirs)
+        return OurOp(theirs, **case.options)
     network = torchcaps.create_model(
         case.preset, image=case.image, n_classes=case.n_classes, **case.options
     )

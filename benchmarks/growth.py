@@ -35,21 +35,25 @@ from torchcaps.types import Capsules
 RECORD = Path(__file__).parent / "records" / "growth.json"
 
 NAMES = ["textbook", "ours-fused", "ours-native"]
+# Votes of fewer children would be made, since they are few.
 SIZES: dict[str, tuple[int, ...]] = {
-    "i": (288, 576, 1152, 2304),
+    "i": (576, 1152, 2304, 4608),
     "j": (5, 10, 20, 40),
     "batch": (16, 32, 64, 128),
     "iterations": (1, 2, 4, 8),
     "resolution": (24, 32, 48, 64),
 }
+# Of the other routings, which have no opponent here; self-attention has one pass.
+OTHERS = ("distance", "em", "inverted", "self_attention")
+OTHER_AXES = ("i", "j", "iterations")
 
 
-def case_at(axis: str, size: int) -> Case:
-    """Dynamic routing with full gradients; for the resolution, a network of windows."""
+def case_at(axis: str, size: int, routing: str = "dynamic") -> Case:
+    """A routing with full gradients; for the resolution, a network of windows."""
     if axis == "resolution":
         network = CASES["inverted-simple-train-32"]
         return dataclasses.replace(network, batch=4, image=(3, size, size))
-    base = dataclasses.replace(CASES["dynamic-full"], batch=32)
+    base = dataclasses.replace(CASES["dynamic-full"], batch=32, options={"routing": routing})
     if axis == "batch":
         return dataclasses.replace(base, batch=size)
     named = {"i": "n_in", "j": "n_out", "iterations": "iterations"}[axis]
@@ -66,13 +70,15 @@ def exponent(sizes: Sequence[float], amounts: Sequence[float]) -> float:
     return statistics.linear_regression(*logs).slope
 
 
-def grow(axis: str, sizes: Sequence[int], name: str, chosen: str, settings: Settings) -> Any:
+def grow(
+    routing: str, axis: str, sizes: Sequence[int], name: str, chosen: str, settings: Settings
+) -> Any:
     """Points and exponents of one contestant along one axis."""
     points = []
     for size in sizes:
         task = {
             "task": "clock",
-            "case": dataclasses.asdict(case_at(axis, size)),
+            "case": dataclasses.asdict(case_at(axis, size, routing)),
             "contestant": name,
         }
         clock = in_a_process(task, chosen, settings)
@@ -90,12 +96,25 @@ def grow(axis: str, sizes: Sequence[int], name: str, chosen: str, settings: Sett
             x = [point["size"] for point in good]
             fits[amount] = exponent(x, [point[amount] for point in good])
     return {
+        "routing": "inverted" if axis == "resolution" else routing,
         "axis": axis,
         "contestant": name,
         "environment": chosen,
         "points": points,
         "exponents": fits,
     }
+
+
+def runs(
+    axes: Sequence[str], routings: Sequence[str], names: Sequence[str]
+) -> list[tuple[str, str, str]]:
+    """Dynamic routing along every axis by everybody, the others by ours."""
+    ours = [name for name in names if CONTESTANTS[name].backend is not None]
+    made = [("dynamic", axis, name) for axis in axes for name in names]
+    for routing in routings:
+        passes = OTHER_AXES if routing != "self_attention" else OTHER_AXES[:-1]
+        made += [(routing, axis, name) for axis in passes if axis in axes for name in ours]
+    return made
 
 
 def against_attention(*, n: Sequence[int], d: Sequence[int]) -> list[dict[str, Any]]:
@@ -147,6 +166,7 @@ def main() -> None:
     )
     parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=NAMES)
     parser.add_argument("--axes", nargs="*", choices=SIZES, default=[*SIZES])
+    parser.add_argument("--routings", nargs="*", choices=OTHERS, default=OTHERS)
     parser.add_argument("--env", choices=ENVIRONMENTS, default="default")
     parser.add_argument("--seconds", type=float, default=2.0, help="a process times")
     parser.add_argument("--tiny", action="store_true", help="the two smallest sizes of every axis")
@@ -154,15 +174,14 @@ def main() -> None:
     given = parser.parse_args()
     settings = Settings(seconds=given.seconds)
     names = [name for name in given.contestants if absent(CONTESTANTS[name]) is None]
-    print("axis        contestant           time  memory   (exponents)")
+    print("routing         axis        contestant           time  memory   (exponents)")
     growth = []
-    for axis in given.axes:
+    for routing, axis, name in runs(given.axes, given.routings, names):
         sizes = SIZES[axis][:2] if given.tiny else SIZES[axis]
-        for name in names:
-            row = grow(axis, sizes, name, given.env, settings)
-            growth.append(row)
-            ms, mb = (row["exponents"].get(amount, math.nan) for amount in ("ms", "peak_mb"))
-            print(f"{axis:10}  {name:18}  {ms:5.2f}   {mb:5.2f}", flush=True)
+        row = grow(routing, axis, sizes, name, given.env, settings)
+        growth.append(row)
+        ms, mb = (row["exponents"].get(amount, math.nan) for amount in ("ms", "peak_mb"))
+        print(f"{row['routing']:14}  {axis:10}  {name:18}  {ms:5.2f}   {mb:5.2f}", flush=True)
     n, d = ((16, 32), (8, 16)) if given.tiny else ((32, 64, 128, 256), (16, 32, 64, 128))
     attention = against_attention(n=n, d=d)
     print("\naxis  layer       parameters  FLOPs   time   (exponents)")

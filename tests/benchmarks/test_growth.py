@@ -21,13 +21,16 @@ def test_an_exponent_is_the_slope_of_logarithms():
 def test_a_tiny_run_fits_every_exponent(tmp_path):
     record = tmp_path / "record.json"
     words = [sys.executable, SCRIPT, "--tiny", "--out", record, "--seconds", "0.01"]
-    words += ["--axes", "batch", "--contestants", "ours-fused"]
+    words += ["--axes", "batch", "i", "--routings", "em", "--contestants", "ours-fused"]
     subprocess.run(words, check=True, capture_output=True, timeout=300)
     told = json.loads(record.read_text())
     assert told["tiny"]
-    (row,) = told["growth"]
-    assert [point["size"] for point in row["points"]] == [16, 32]
-    assert set(row["exponents"]) == {"ms", "peak_mb"}
+    rows = {(row["routing"], row["axis"]): row for row in told["growth"]}
+    assert set(rows) == {("dynamic", "batch"), ("dynamic", "i"), ("em", "i")}
+    assert [point["size"] for point in rows["dynamic", "batch"]["points"]] == [16, 32]
+    assert [point["size"] for point in rows["em", "i"]["points"]] == [576, 1152]
+    for row in rows.values():
+        assert set(row["exponents"]) == {"ms", "peak_mb"}
     parameters = {
         (row["layer"], row["axis"]): row["exponents"]["parameters"] for row in told["attention"]
     }

@@ -134,7 +134,6 @@ def test_a_kernel_that_is_timed_is_checked(monkeypatch):
 @pytest.mark.slow
 def test_fewer_images_are_convolved_as_all_are(monkeypatch):
     """Large kernels of many images go through Fourier space, of a few not by themselves."""
-    monkeypatch.setattr(harness, "FEW_IMAGES", 2)
     case = dataclasses.replace(CASES["capsnet-train-128"], batch=64)
     projection = "network.primary.projection"
     assert cases.ways(case, OURS)[projection] is False
