@@ -408,6 +408,25 @@ def test_nothing_is_as_large_as_votes():
     assert max(sizes) == 64 * 9 * 72 * 8
 
 
+@pytest.mark.parametrize("way", ["fused", "native"])
+@pytest.mark.parametrize(("window", "compete"), [(None, "window"), (ODD, "all")], ids=str)
+def test_couplings_of_one_iteration_are_kept(window, compete, way):
+    how = {"pose": "matrix", "window": window}
+    leaves = {name: x.requires_grad_() for name, x in narrow(batch=(24,), **how).items()}
+    couplings = routed_by(way, leaves, how, {"compete": compete}, "last").steps[0].coupling
+
+    def kept(iterations, keep="none"):
+        sizes = []
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda x: sizes.append(x.numel()) or x, lambda x: x
+        ):
+            routed_by(way, leaves, how, {"compete": compete, "iterations": iterations}, keep)
+        return sum(size >= couplings.numel() for size in sizes)
+
+    assert 0 < kept(3) == kept(7)
+    assert kept(3) < kept(7, "steps")
+
+
 def test_both_sides_know_the_same_fields():
     assert ctypes.sizeof(kernel._Job) == kernel.library().torchcaps_em_job_size()
 

@@ -28,8 +28,9 @@ Departures: half precision votes are not rounded before they are routed, as a vo
 are made in float32, and only parents and couplings are rounded.
 Ambiguities: none.
 
-Kept are the children, the weights, the parents and three tensors of couplings [b, i, j] of every
-iteration. No gradient of the gradient.
+Kept are the children, the weights, the parents of every iteration and three tensors of couplings
+[b, i, j] of the last: those of the others are made once more backwards, one iteration at a time,
+unless torch.compile decides what is kept. No gradient of the gradient.
 """
 
 import math
@@ -38,6 +39,7 @@ from typing import Any, NamedTuple, Protocol, get_args
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from torchcaps.ops.checks import (
     check_broadcast,
@@ -195,8 +197,30 @@ def route(
         beta_a, beta_u = beta_a.to(wide.dtype), beta_u.to(wide.dtype)
         log_r, log_share = None, _first(wide, n_out, child_id, variant)
         before = -bias
+
+        def share(likely: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+            """ln r and ln s of parents that were found."""
+            log_r, seen = meet.assign(likely, mean, variance, share_out is not None)
+            if share_out is None or seen is None:
+                return log_r, wide.new_zeros(())
+            return log_r, share_out(seen.unsqueeze(-1)).squeeze(-1)
+
+        def refit(*found: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            log_r, log_share = share(*found)
+            return meet.fit(log_r, log_a_in + log_share)
+
+        found: tuple[Tensor, Tensor, Tensor] | None = None
         for t in range(1, iterations + 1):
-            mass, mean, variance = meet.fit(log_r, log_a_in + log_share)
+            if found is None:
+                mass, mean, variance = meet.fit(None, log_a_in + log_share)
+            elif t < iterations and keep != "steps" and _may_repeat():
+                # Backwards their couplings are made once more: those of one iteration at a time.
+                mass, mean, variance = checkpoint(
+                    refit, *found, use_reentrant=False, preserve_rng_state=False
+                )
+            else:
+                log_r, log_share = share(*found)
+                mass, mean, variance = meet.fit(log_r, log_a_in + log_share)
             if variant == "official":
                 move = DAMPING * (before - mean)
                 mean, variance = mean + move, variance + move.square()
@@ -215,12 +239,13 @@ def route(
                 steps.append(Step(None, r.reshape(*lead, n_in, n_out), parents))
             if t < iterations:
                 log_a = torch.nn.functional.logsigmoid(logit)
-                likely = log_a - variance.log().sum(-1) / 2
-                log_r, seen = meet.assign(likely, mean, variance, share_out is not None)
-                log_share = wide.new_zeros(())
-                if share_out is not None and seen is not None:
-                    log_share = share_out(seen.unsqueeze(-1)).squeeze(-1)
+                found = log_a - variance.log().sum(-1) / 2, mean, variance
     return Routed(parents, tuple(steps))
+
+
+def _may_repeat() -> bool:
+    """Whether a backward pass may ask for what was forgotten; a compiler decides by itself."""
+    return torch.is_grad_enabled() and not torch.compiler.is_compiling()
 
 
 def _first(wide: Tensor, n_out: int, child_id: Tensor | None, variant: EMVariant) -> Tensor:

@@ -13,7 +13,8 @@ Departures: half precision is computed in float32, as in the fused form. Numbers
 float64 goes the fused way, as do other devices, and every call where there is no native library.
 Ambiguities: none.
 
-Kept are the children, the weights, the parents and one tensor of couplings of every iteration.
+Kept are the children, the weights, the parents of every iteration and one tensor of couplings:
+those of the last, as in the fused form.
 """
 
 import ctypes

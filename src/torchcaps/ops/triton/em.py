@@ -9,7 +9,8 @@ precision, unless torch.set_float32_matmul_precision allows TensorFloat-32. floa
 way, as do poses so large that the weights of one pair have more than 8192 numbers.
 Ambiguities: none.
 
-Kept are the children, the weights, the parents and three tensors of couplings of every iteration.
+Kept are the children, the weights, the parents of every iteration and three tensors of couplings:
+those of the last, as in the fused form.
 Backwards through windows, the gradients of poses lie in memory once for every window that sees
 them.
 """
