@@ -289,18 +289,23 @@ def test_two_python_threads_at_once():
 
 ROUTE = """
 import hashlib, torch
+from torchcaps.layers import DenseCapsules, use_backend
 from torchcaps.ops import native
-from torchcaps.types import Capsules, VoteMap
+from torchcaps.types import Capsules
 
 torch.manual_seed(0)
-pose, weight = torch.randn(33, 40, 8).requires_grad_(), torch.randn(40, 5, 16, 8).requires_grad_()
+pose = torch.randn(33, 40, 8)
+children = Capsules(pose.requires_grad_(), pose.detach().norm(dim=-1))
 torch.set_num_threads(2)
 assert native.available()
 seen = hashlib.sha256()
-for _ in range(50):
-    parents = native.dynamic_routing(VoteMap(Capsules(pose), weight)).parents.pose
-    for x in (parents, *torch.autograd.grad(parents.square().sum(), (pose, weight))):
-        seen.update(x.detach().numpy().tobytes())
+for name in ("distance", "dynamic", "em", "inverted", "self_attention"):
+    layer = DenseCapsules(n_in=40, d_in=8, n_out=5, d_out=16, routing=name)
+    use_backend(layer, "native")
+    for _ in range(8):
+        parents = layer(children).parents.pose
+        for x in (parents, *torch.autograd.grad(parents.square().sum(), (pose, layer.weight))):
+            seen.update(x.detach().numpy().tobytes())
 print(seen.hexdigest())
 """
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-# A network of all that has buffers of its own: a large convolution, native and fused routing.
+# A network of all that has buffers of its own: a large convolution, every routing with a kernel.
 STEPS = """
 import json
 import torch
@@ -18,6 +18,7 @@ from torchcaps.layers import (
     large_conv, use_backend,
 )
 from torchcaps.ops import margin_loss
+from torchcaps.types import Capsules
 
 def resident():
     pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -30,16 +31,19 @@ primary = PrimaryCapsules(LargeConv2d(16, 64, 9, stride=2), d_out=8)
 windows = ConvCapsules(child_grid=(4, 4, 8), d_in=8, types=8, d_out=8, kernel=3,
                        routing=InvertedRouting(iterations=2))
 classes = DenseCapsules(n_in=32, d_in=8, n_out=10, d_out=16, routing=DynamicRouting())
-network = nn.ModuleList([trunk, primary, windows, classes])
+beside = [DenseCapsules(n_in=32, d_in=8, n_out=6, d_out=8, routing=name)
+          for name in ("distance", "em", "self_attention")]
+network = nn.ModuleList([trunk, primary, windows, classes, *beside])
 use_backend(network, "native")
 optimiser = torch.optim.Adam(network.parameters(), fused=True)
 images, target = torch.rand(32, 1, 19, 19), torch.arange(32) % 10
 found = []
 for step in range(2000):
-    poses = classes(windows(primary(trunk(images))).parents).parents.pose
-    loss = margin_loss(poses.norm(dim=-1), target)
+    seen = windows(primary(trunk(images))).parents
+    loss = margin_loss(classes(seen).parents.pose.norm(dim=-1), target)
+    seen = Capsules(seen.pose.detach(), seen.pose.detach().norm(dim=-1))
     optimiser.zero_grad()
-    loss.backward()
+    (loss + sum(layer(seen).parents.pose.square().mean() for layer in beside)).backward()
     optimiser.step()
     if step % 100 == 99:
         found.append(resident())
@@ -49,8 +53,9 @@ print(json.dumps([found, float(loss)]))
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
-def test_two_thousand_steps_are_flat():
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+@pytest.mark.parametrize("threads", [1, 2])
+def test_two_thousand_steps_are_flat(threads):
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
     done = subprocess.run(
         [sys.executable, "-c", STEPS], capture_output=True, text=True, timeout=1200, env=environment
     )
