@@ -7,8 +7,9 @@ check   every contestant against the opponent in float64, values and gradients o
         precision of the case where that is more: some formulas round badly, whoever computes them.
         Red refuses the timing.
 clock   steps after a warm-up: wall and CPU time, the peak of resident memory over what the imports
-        take (for an op: over its inputs too), and the rate of a 1×1 convolution, the GEMM peak.
-        On a GPU: the peak of what PyTorch allocates there, and float32 without TensorFloat-32.
+        take (for an op: over its inputs too), the rate of a 1×1 convolution, the GEMM peak, and
+        of a copy, against which stands what a step cannot but read and write. On a GPU: the
+        peak of what PyTorch allocates there, and float32 without TensorFloat-32.
 
 Rounds interleave contestants, so that a busy minute hits all of them. RLIMIT_AS guards the machine:
 what does not fit is a result, "out of memory". Linux only, since memory is read from /proc.
@@ -157,22 +158,28 @@ def _row(case: Case, environment: str, name: str, check: Result, clocks: list[Re
         "samples_ms": wall,
         "peak_mb": max(each["peak_mb"] for each in clocks),
         "gemm_gflops": max(each["gemm_gflops"] for each in clocks),
+        "copy_gbs": max(each["copy_gbs"] for each in clocks),
+        "least_mb": clocks[0]["least_mb"],
         "load": [each["load"] for each in clocks],
     }
 
 
 def of_peak(rows: list[Result]) -> list[Result]:
     """The rows with their rates as shares of the best 1×1 convolution that the run saw in the same
-    precision."""
+    precision, and of its best copy."""
     best: dict[str, float] = {}
-    for row in rows:
-        if "ms" in row:
-            best[row["dtype"]] = max(best.get(row["dtype"], 0.0), row["gemm_gflops"])
+    timed = [row for row in rows if "ms" in row]
+    for row in timed:
+        best[row["dtype"]] = max(best.get(row["dtype"], 0.0), row["gemm_gflops"])
+    copy = max((row["copy_gbs"] for row in timed), default=0.0)
     made = []
     for row in rows:
         if "ms" in row:
-            rate = row["gflop"] / row["ms"] * 1e3
-            row = row | {"percent_of_peak": 100 * rate / best[row["dtype"]]}
+            rate, bandwidth = row["gflop"] / row["ms"] * 1e3, row["least_mb"] / row["ms"]
+            row = row | {
+                "percent_of_peak": 100 * rate / best[row["dtype"]],
+                "percent_of_bandwidth": 100 * bandwidth / copy,
+            }
         made.append(row)
     return made
 
@@ -188,7 +195,19 @@ def _plain(case: Case) -> Result:
 
 def table(rows: list[Result]) -> str:
     """What is printed: a line for every row."""
-    heads = ("case", "env", "contestant", "ms", "IQR", "CPU ms", "MB", "GFLOP", "% peak", "faster")
+    heads = (
+        "case",
+        "env",
+        "contestant",
+        "ms",
+        "IQR",
+        "CPU ms",
+        "MB",
+        "GFLOP",
+        "% peak",
+        "% copy",
+        "faster",
+    )
     textbook = {
         (row["case"], row["environment"]): row.get("ms")
         for row in rows
@@ -211,6 +230,7 @@ def table(rows: list[Result]) -> str:
                 f"{row['peak_mb']:.0f}",
                 f"{row['gflop']:.3g}",
                 f"{row['percent_of_peak']:.2g}",
+                f"{row['percent_of_bandwidth']:.2g}",
                 f"{against / row['ms']:.2f}×" if against else "–",
             )
         )
@@ -327,8 +347,15 @@ def clock(case: Case, contestant: Contestant, seconds: float) -> Result:
         cpu.append(1e3 * (time.process_time() - worked))
         wall.append(1e3 * (time.perf_counter() - started))
     peak = _held_mb(case, at_most=True) - before
-    rate = gemm_gflops(case)
-    return {"ms": wall, "cpu_ms": cpu, "peak_mb": peak, "gemm_gflops": rate, "load": load}
+    return {
+        "ms": wall,
+        "cpu_ms": cpu,
+        "peak_mb": peak,
+        "gemm_gflops": gemm_gflops(case),
+        "copy_gbs": copy_gbs(case),
+        "least_mb": _least_mb(subject),
+        "load": load,
+    }
 
 
 def _wait(case: Case) -> None:
@@ -359,6 +386,28 @@ def gemm_gflops(case: Case) -> float:
             _wait(case)
             rates.append(work / (time.perf_counter() - started) / 1e9)
     return max(rates)
+
+
+def copy_gbs(case: Case) -> float:
+    """The best rate of a copy that fits into no cache, reads and writes counted."""
+    source = torch.ones(1 << 26 if case.device == "cpu" else 1 << 29, device=case.device)
+    target = torch.empty_like(source)
+    rates = []
+    for _ in range(5):
+        _wait(case)
+        started = time.perf_counter()
+        target.copy_(source)
+        _wait(case)
+        rates.append(2 * source.nbytes / (time.perf_counter() - started) / 1e9)
+    return max(rates)
+
+
+def _least_mb(subject: Subject) -> float:
+    """What no step can do without: parameters read in each pass, their gradients, the images."""
+    passes = 1 if subject.case.task == "infer" else 3
+    image = getattr(subject, "image", None)
+    least = passes * sum(parameter.nbytes for parameter in subject.module.parameters())
+    return (least + (0 if image is None else image.nbytes)) / 1e6
 
 
 def memory_mb(entry: str) -> float:

@@ -174,7 +174,7 @@ def launcher(asked, *, red=()):
         if task["task"] == "check":
             green = task["contestant"] not in red
             return {"parity": {"green": green}, "gflop": 2.0}
-        return SLOW_STEP | {"gemm_gflops": 400.0}
+        return SLOW_STEP | {"gemm_gflops": 400.0, "copy_gbs": 20.0, "least_mb": 40.0}
 
     return launch
 
@@ -213,6 +213,8 @@ def test_rounds_interleave_and_quartiles_come_of_all_of_them():
     assert (row["ms"], row["iqr_ms"], row["cpu_ms"]) == (20.0, [12.5, 27.5], 8.0)
     # 2 GFLOP in 20 ms are 100 GFLOP/s, of 400.
     assert row["percent_of_peak"] == 25.0
+    # 40 MB in 20 ms are 2 GB/s, of 20.
+    assert row["percent_of_bandwidth"] == 10.0
     assert "12.5–27.5" in table([row])
     assert table([row]).splitlines()[1].endswith("1.00×")
 
@@ -291,7 +293,15 @@ def test_a_tiny_run_writes_a_whole_record(cases, contestants, tmp_path, monkeypa
         assert 0 < low <= row["ms"] <= high
         assert len(row["samples_ms"]) >= 2
         assert 0 < row["percent_of_peak"] < 100
+        assert 0 < row["percent_of_bandwidth"] < 100
         assert row["environment"] == "thp"
+
+
+def test_a_step_reads_parameters_twice_and_writes_their_gradients():
+    case = tiny(CASES["dynamic-full"])
+    i, j, o, d = (case.size[name] for name in ("n_in", "n_out", "d_out", "d_in"))
+    numbers = case.batch * i * d + i * j * o * d
+    assert harness._least_mb(build(case, OURS)) == pytest.approx(3 * 4 * numbers / 1e6)
 
 
 def test_flops_of_a_routing_are_counted():
