@@ -43,8 +43,8 @@ def record_of(
     return {
         "what": "one step (forward, loss, backward, optimiser; an op without the last; inference "
         "the first alone): median wall time with quartiles, CPU time of all threads, peak resident "
-        "memory over the imports, FLOPs, share of the best 1x1 convolution and, for what cannot but "
-        "be read and written, of the best copy of the same run",
+        "memory over the imports, FLOPs, share of the best 1x1 convolution and, for what must be "
+        "read and written, of the best copy of the same run",
         "tiny": is_tiny,
         "date": datetime.now(UTC).date().isoformat(),
         "environment": environment(),
