@@ -307,8 +307,11 @@ QUESTIONS: dict[type[nn.Module], str] = {
 
 
 def ways(case: Case, contestant: Contestant) -> dict[str, bool]:
-    """What each layer that has a choice takes for the whole batch, by its name."""
+    """What each layer that has a choice takes for the whole batch, by its name. Opponents have
+    none, and a step of theirs may take minutes."""
     taken: dict[str, bool] = {}
+    if contestant.backend is None:
+        return taken
 
     def noting(name: str, ask: Callable[..., bool]) -> Callable[..., bool]:
         def note(*given: Any) -> bool:

@@ -3,10 +3,11 @@
 python benchmarks/growth.py            # on a quiet machine
 python benchmarks/growth.py --tiny     # that it runs
 
-One axis is varied at a time; an exponent is the slope of a straight line through the logarithms, so
-1 is linear. Fixed costs pull it down: read it with the points beside it. The second part measures
-[mitterreiter2023] Table 3, n capsules of d components to as many: dynamic routing, which it gives
-n² d² parameters and operations, and multi-head self-attention, d² and n² d + n d².
+One axis is varied at a time, for dynamic routing and its opponent, then for the other routings by
+the last of our contestants alone; an exponent is the slope of a straight line through the
+logarithms, so 1 is linear. Fixed costs pull it down: read it with the points beside it. The second
+part measures [mitterreiter2023] Table 3, n capsules of d components to as many: dynamic routing,
+which it gives n² d² parameters and operations, and multi-head self-attention, d² and n² d + n d².
 
 Prints both tables and writes benchmarks/records/growth.json.
 """

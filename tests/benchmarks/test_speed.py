@@ -141,12 +141,19 @@ def test_fewer_images_are_convolved_as_all_are(monkeypatch):
     assert told["green"] is True
     assert projection in told["fast"]
     convolve = large_conv.fourier_convolution
-    wrong = lambda *given, **how: 1.001 * convolve(*given, **how)  # noqa: E731
+
+    def wrong(*given, **how):
+        return 1.001 * convolve(*given, **how)
+
     monkeypatch.setattr(large_conv, "fourier_convolution", wrong)
     few = dataclasses.replace(case, batch=2)
     assert harness.check(few, CONTESTANTS["ours-fused"], Settings())["parity"]["green"] is True
     told = harness.check(case, CONTESTANTS["ours-fused"], Settings())["parity"]
     assert told["green"] is False
+
+
+def test_an_opponent_is_not_run_to_be_asked():
+    assert cases.ways(CASES["dynamic-heavy-full"], TEXTBOOK) == {}
 
 
 def test_an_error_may_be_four_times_the_rounding_of_the_formula():
