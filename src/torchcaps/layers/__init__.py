@@ -12,6 +12,7 @@ from torchcaps.layers.backbone import (
     whole_map,
     with_channels_last,
 )
+from torchcaps.layers.backend_switch import use_backend
 from torchcaps.layers.capsule_layer import CapsuleLayer
 from torchcaps.layers.conv import ConvCapsules
 from torchcaps.layers.conv3d import Conv3dCapsules
@@ -34,7 +35,6 @@ from torchcaps.layers.routing import (
     SelfAttentionRouting,
     UniformRouting,
     make_routing,
-    use_backend,
 )
 from torchcaps.layers.schedule import route_concurrently, route_sequentially
 from torchcaps.layers.small_conv import SmallConv2d

@@ -1,4 +1,4 @@
-"""Which way a layer routes: by itself, or as told; the results are the same."""
+"""Which way a layer routes: by itself, or as a user chose; the results are the same."""
 
 import pytest
 import torch
@@ -14,9 +14,9 @@ from torchcaps.layers import (
     InvertedRouting,
     SelfAttentionRouting,
     UniformRouting,
-    routing,
     use_backend,
 )
+from torchcaps.layers.routing import backend
 from torchcaps.ops import native
 from torchcaps.types import VoteMap
 
@@ -46,8 +46,8 @@ def layers(kind, options):
 def test_fused_and_plain_agree_in_values_and_gradients(kind, options, keep):
     for layer in layers(kind, options):
         found = []
-        for backend in ("plain", "fused"):
-            use_backend(layer, backend)
+        for way in ("plain", "fused"):
+            use_backend(layer, way)
             layer.zero_grad()
             pose = torch.linspace(-1, 1, 320).double().view(2, 40, 4)
             children = Capsules(
@@ -71,7 +71,7 @@ def chosen(layer, count):
 def test_auto_fuses_large_votes_of_many_samples_alone(monkeypatch):
     layer = DenseCapsules(n_in=64, d_in=4, n_out=8, d_out=8)  # 4,096 numbers a sample
     assert [chosen(layer, count) for count in (15, 16, 511, 512)] == ["plain"] * 3 + ["fused"]
-    monkeypatch.setattr(routing, "FUSED_FROM", 4096)
+    monkeypatch.setattr(backend, "FUSED_FROM", 4096)
     assert [chosen(layer, count) for count in (1, 15, 16)] == ["plain", "plain", "fused"]
     use_backend(layer, "fused")
     assert chosen(layer, 1) == "fused"
@@ -144,8 +144,8 @@ def test_a_concurrent_network_gives_the_same_either_way():
     model.double().eval()
     image = torch.rand(2, 1, 18, 20).double()
     outs = []
-    for backend in ("plain", "fused"):
-        use_backend(model, backend)
+    for way in ("plain", "fused"):
+        use_backend(model, way)
         outs.append(model(image, keep="steps"))
     torch.testing.assert_close(outs[1].scores, outs[0].scores, rtol=0, atol=1e-10)
     for a, b in zip(outs[0].trace, outs[1].trace, strict=True):

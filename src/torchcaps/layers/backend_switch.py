@@ -1,0 +1,24 @@
+"""One switch for every part of a network that can be computed in several ways."""
+
+from typing import get_args
+
+from torch import nn
+
+from torchcaps.layers.large_conv import LargeConv2d
+from torchcaps.layers.routing import Backend, Routing
+from torchcaps.layers.small_conv import SmallConv2d
+from torchcaps.layers.squash_maps import SquashMaps
+from torchcaps.layers.whole_map import WholeMapConv2d
+from torchcaps.ops.checks import check_choice
+
+__all__ = ["use_backend"]
+
+
+def use_backend(module: nn.Module, backend: Backend) -> None:
+    """Choose how every routing inside a module routes; "plain" is plain for convolutions too."""
+    check_choice("backend", backend, get_args(Backend))
+    for part in module.modules():
+        if isinstance(part, LargeConv2d | SmallConv2d | SquashMaps | WholeMapConv2d):
+            part.is_direct = backend == "plain"
+        if isinstance(part, Routing):
+            part.backend = backend

@@ -1,0 +1,70 @@
+"""Which backend computes a routing, and when votes are better not stored."""
+
+import math
+from types import ModuleType
+from typing import Literal
+
+import torch
+
+from torchcaps.layers.tracing import is_looked_through
+from torchcaps.ops import fused, native, triton
+from torchcaps.types import VoteMap
+
+__all__ = ["Backend", "backend_module", "is_worth_fusing"]
+
+
+# How a layer routes. "plain": the votes are made, then routed. "fused": they are made a tile at a
+# time and never stored, by PyTorch. "native" and "triton": the same by a compiled kernel, for
+# processors and for GPUs, and by PyTorch where a routing has none. "auto": native where not storing
+# pays, else plain; not triton as long as nobody has measured it on a GPU.
+Backend = Literal["auto", "plain", "fused", "native", "triton"]
+# So many numbers of votes fit into a cache, where tiles are a detour; and what runs along them are
+# the lanes, samples times windows: a few leave it idle. Both measured on CPUs.
+FUSED_FROM, LANES_FROM = 1 << 21, 16
+# A native kernel pays sooner. Left to predictions, for it gives no gradients of gradients.
+KERNEL_FROM = 1 << 17
+
+
+def is_worth_fusing(vote_map: VoteMap, *, has_kernel: bool) -> bool:
+    """Whether "auto" leaves these votes unstored; `has_kernel` says whether a native kernel of the
+    routing knows them."""
+    # Before counting: to ask for the batch size binds an exported graph to the answer.
+    if torch.compiler.is_exporting() or is_looked_through():
+        return False
+    lanes = _lane_count(vote_map)
+    if lanes < LANES_FROM:
+        return False
+    numbers = lanes * _numbers_per_lane(vote_map)
+    return numbers >= FUSED_FROM or (
+        numbers >= KERNEL_FROM and has_kernel and _runs_kernels(vote_map)
+    )
+
+
+def backend_module(backend: Backend) -> ModuleType:
+    """The module of the fused form, for a routing that has several."""
+    return {"fused": fused, "triton": triton}.get(backend, native)
+
+
+def _runs_kernels(vote_map: VoteMap) -> bool:
+    """Whether native kernels run here and now, for numbers that nobody differentiates."""
+    pose = vote_map.children.pose
+    if torch.is_grad_enabled() or pose.device.type != "cpu" or pose.dtype == torch.float64:
+        return False
+    seen = torch.compiler.is_compiling() or is_looked_through()
+    return not seen and native.available()
+
+
+def _lane_count(vote_map: VoteMap) -> int:
+    """How many samples there are, each through every window."""
+    samples, window = math.prod(vote_map.children.pose.shape[:-2]), vote_map.window
+    return samples if window is None else samples * math.prod(window.positions)
+
+
+def _numbers_per_lane(vote_map: VoteMap) -> int:
+    """How many numbers the votes of one lane would be."""
+    pose, window = vote_map.children.pose, vote_map.window
+    slots = pose.shape[-2]
+    size = pose.shape[-1] if vote_map.pose == "matrix" else vote_map.weight.shape[-2]
+    if window is not None:
+        slots = math.prod(window.kernel) * window.child_grid[-1]
+    return slots * vote_map.weight.shape[-3] * size

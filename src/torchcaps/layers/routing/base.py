@@ -1,0 +1,109 @@
+"""What every routing module is: an abstract class that owns parameters and calls an op."""
+
+from abc import ABC, abstractmethod
+from typing import final
+
+from torch import Tensor, nn
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers.routing.backend import Backend, is_worth_fusing
+from torchcaps.ops.votes import materialise
+from torchcaps.types import Capsules, Keep, Routed, Step, VoteMap, Window
+
+__all__ = ["Routing", "check_bias"]
+
+
+class Routing(nn.Module, ABC):
+    """From votes [*b, i, j, d] and child activations [*b, i] to `Routed`."""
+
+    backend: Backend = "auto"
+
+    # The axis over which the couplings of a trace sum to one.
+    normalised_over: str = "parents"
+    # Whether parents come with an activation, by which classes can score.
+    gives_activations: bool = True
+    # How the layer looks at its children; votes are then [*b, p, i, j, d].
+    window: Window | None = None
+
+    _is_bound: bool = False
+
+    @final
+    def bind(self, *, n_in: int, n_out: int, d_out: int, window: Window | None = None) -> None:
+        """Give the routing its sizes; the layer calls this once. `n_in` counts the children that
+        one parent sees."""
+        if self._is_bound:
+            raise TorchcapsError(
+                f"this {type(self).__name__} belongs to a layer already; every layer needs "
+                f"a routing of its own."
+            )
+        self._is_bound = True
+        self.window = window
+        self.create_parameters(n_in=n_in, n_out=n_out, d_out=d_out)
+
+    @abstractmethod
+    def create_parameters(self, *, n_in: int, n_out: int, d_out: int) -> None:
+        """Create the parameters, if any, for a layer of this size."""
+
+    @abstractmethod
+    def forward(
+        self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none"
+    ) -> Routed: ...
+
+    @property
+    def can_fuse(self) -> bool:
+        """Whether `fused` can do what `forward` does, with the options of this routing."""
+        return False
+
+    def has_kernel(self, vote_map: VoteMap) -> bool:
+        """Whether a native kernel knows such votes and predicts sooner by them than the plain form
+        does; if not, "native" may be the form in PyTorch."""
+        return False
+
+    def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
+        """The same as `forward` without a vote tensor, where an algorithm has such a form."""
+        raise self._no_fused_form()
+
+    @final
+    def fuses(self, vote_map: VoteMap) -> bool:
+        """Whether these votes are better not stored."""
+        wants_fused = self.backend in ("fused", "native", "triton")
+        if wants_fused and not self.can_fuse:
+            raise self._no_fused_form()
+        if self.backend != "auto" or not self.can_fuse:
+            return wants_fused
+        return is_worth_fusing(vote_map, has_kernel=self.has_kernel(vote_map))
+
+    @final
+    def route(self, vote_map: VoteMap, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
+        """From what stands between children and votes; `activation` [*b, i] as parents see it."""
+        if self.fuses(vote_map):
+            return self.fused(vote_map, keep=keep)
+        routed: Routed = self(materialise(vote_map), activation, keep=keep)
+        return routed
+
+    def _no_fused_form(self) -> TorchcapsError:
+        return TorchcapsError(
+            f"{type(self).__name__} has no fused form with these options; use "
+            f'backend="auto", which falls back to the plain one.'
+        )
+
+    def step(self, votes: Tensor, activation: Tensor | None, parents: Capsules | None) -> Step:
+        """One iteration from the present parents (None: the first), for concurrent schedules.
+
+        Only a routing whose whole state is its parents can offer it.
+        """
+        raise TorchcapsError(
+            f"{type(self).__name__} keeps more than its parents from one iteration to the next, so "
+            f'its layers cannot route at once; use schedule="sequential", or inverted routing.'
+        )
+
+    def fused_step(
+        self, vote_map: VoteMap, parents: Capsules | None, *, keep: Keep = "none"
+    ) -> Step:
+        """The same as `step` without a vote tensor."""
+        raise self._no_fused_form()
+
+
+def check_bias(bias: bool) -> None:
+    if not isinstance(bias, bool):
+        raise TorchcapsError(f"bias must be True or False, but came as {bias!r}.")

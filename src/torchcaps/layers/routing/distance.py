@@ -1,0 +1,94 @@
+"""Distance routing of γ-capsules as a module."""
+
+from typing import Any, final, get_args
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers.routing.backend import backend_module
+from torchcaps.layers.routing.base import Routing, check_bias
+from torchcaps.ops.checks import check_choice, check_iterations
+from torchcaps.ops.native.dynamic import MOST_ITERATIONS
+from torchcaps.ops.routing import DetachVotes, Scale, distance_routing
+from torchcaps.ops.squash import Squash
+from torchcaps.types import Keep, Routed, VoteMap
+
+__all__ = ["DistanceRouting"]
+
+
+@final
+class DistanceRouting(Routing):
+    """`ops.distance_routing` of γ-capsules, with its bias.
+
+    scale="batch" measures distances over the batch, as public code does. In evaluation it goes by
+    their running mean, so that an image's result does not depend on its neighbours.
+    """
+
+    bias: nn.Parameter | None
+    running_scale: Tensor
+    MOMENTUM = 0.1
+
+    def __init__(
+        self,
+        *,
+        iterations: int = 3,
+        scale: Scale = "sample",
+        bias: bool = False,
+        squash: Squash = "hinton",
+        detach: DetachVotes = "none",
+    ):
+        super().__init__()
+        check_iterations(iterations)
+        check_choice("scale", scale, get_args(Scale))
+        check_choice("squash", squash, get_args(Squash))
+        check_choice("detach", detach, get_args(DetachVotes))
+        check_bias(bias)
+        self.iterations = iterations
+        self.scale: Scale = scale
+        self.squash: Squash = squash
+        self.detach: DetachVotes = detach
+        self._has_bias = bias
+        self.register_parameter("bias", None)
+
+    def create_parameters(self, *, n_in: int, n_out: int, d_out: int) -> None:
+        if self._has_bias:
+            self.bias = nn.Parameter(torch.full((n_out, d_out), 0.1))
+        if self.scale == "batch":
+            self.register_buffer("running_scale", torch.ones(self.iterations - 1))
+
+    def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
+        if activation is None:
+            raise TorchcapsError(
+                "distance routing keeps votes as short as their children, but the children came "
+                "without lengths; give them, for example Capsules(pose, pose.norm(dim=-1))."
+            )
+        return self._measured(distance_routing(votes, activation, keep=keep, **self._options()))
+
+    @property
+    def can_fuse(self) -> bool:
+        return True
+
+    def has_kernel(self, vote_map: VoteMap) -> bool:
+        return vote_map.window is None and self.iterations <= MOST_ITERATIONS
+
+    def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
+        forms = backend_module(self.backend)
+        return self._measured(forms.distance_routing(vote_map, keep=keep, **self._options()))
+
+    def _options(self) -> dict[str, Any]:
+        stored = self.scale == "batch" and not self.training
+        return {
+            "iterations": self.iterations,
+            "scale": self.running_scale if stored else self.scale,
+            "bias": self.bias,
+            "squash": self.squash,
+            "detach": self.detach,
+        }
+
+    def _measured(self, routed: Routed) -> Routed:
+        distances, pose = routed.scale, routed.parents.pose
+        if self.scale == "batch" and self.training and distances is not None and pose.numel():
+            with torch.no_grad():
+                self.running_scale.lerp_(distances.to(self.running_scale), self.MOMENTUM)
+        return routed

@@ -1,0 +1,91 @@
+"""Dynamic routing as a module."""
+
+from typing import Any, Literal, final, get_args
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers.routing.backend import backend_module
+from torchcaps.layers.routing.base import Routing
+from torchcaps.ops.checks import check_choice, check_iterations
+from torchcaps.ops.native.dynamic import MOST_ITERATIONS
+from torchcaps.ops.routing import Detach, dynamic_routing
+from torchcaps.ops.squash import Squash
+from torchcaps.types import Keep, Routed, VoteMap
+
+__all__ = ["DynamicRouting"]
+
+
+@final
+class DynamicRouting(Routing):
+    """`ops.dynamic_routing` with its prior and bias.
+
+    `prior="learned"` starts at zero and is shared by the batch [mitterreiter2023] §3.3; `bias=True`
+    is one vector a parent, started at 0.1, without which x and −x cannot be told apart [peer2022]
+    §4.1; bias="odd" is its control, which cannot either.
+    """
+
+    prior: nn.Parameter | None
+    bias: nn.Parameter | None
+
+    def __init__(
+        self,
+        *,
+        iterations: int = 3,
+        prior: Literal["zero", "learned"] = "zero",
+        bias: bool | Literal["odd"] = False,
+        leaky: bool = False,
+        squash: Squash = "hinton",
+        detach: Detach = "none",
+    ):
+        super().__init__()
+        check_iterations(iterations)
+        check_choice("prior", prior, ("zero", "learned"))
+        check_choice("squash", squash, get_args(Squash))
+        check_choice("detach", detach, get_args(Detach))
+        if bias not in (False, True, "odd"):
+            raise TorchcapsError(f'bias must be False, True or "odd", but came as {bias!r}.')
+        self.iterations = iterations
+        self.leaky = leaky
+        if leaky:
+            self.normalised_over = "none"
+        self.squash: Squash = squash
+        self.detach: Detach = detach
+        self.odd_bias = bias == "odd"
+        self._learns_prior = prior == "learned"
+        self._has_bias = bool(bias)
+        self.register_parameter("prior", None)
+        self.register_parameter("bias", None)
+
+    def create_parameters(self, *, n_in: int, n_out: int, d_out: int) -> None:
+        if self._learns_prior:
+            self.prior = nn.Parameter(torch.zeros(n_in, n_out))
+        if self._has_bias:
+            self.bias = nn.Parameter(torch.full((n_out, d_out), 0.1))
+
+    @property
+    def can_fuse(self) -> bool:
+        return True
+
+    def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
+        return dynamic_routing(votes, keep=keep, **self._options())
+
+    def has_kernel(self, vote_map: VoteMap) -> bool:
+        return vote_map.window is None and self.iterations <= MOST_ITERATIONS
+
+    def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
+        forms = backend_module(self.backend)
+        routed: Routed = forms.dynamic_routing(vote_map, keep=keep, **self._options())
+        return routed
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "iterations": self.iterations,
+            "bias": self.bias,
+            "prior": self.prior,
+            "odd_bias": self.odd_bias,
+            "leaky": self.leaky,
+            "squash": self.squash,
+            "detach": self.detach,
+        }

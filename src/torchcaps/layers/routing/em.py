@@ -1,0 +1,121 @@
+"""EM routing as a module."""
+
+import math
+from typing import Any, final, get_args
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers.routing.backend import backend_module
+from torchcaps.layers.routing.base import Routing
+from torchcaps.ops.checks import check_choice, check_iterations, widen
+from torchcaps.ops.routing import Compete, EMVariant, em_routing
+from torchcaps.ops.routing.em import check_em_numbers
+from torchcaps.ops.squash import EPSILON
+from torchcaps.types import Capsules, Keep, Routed, VoteMap
+
+__all__ = ["EMRouting"]
+
+
+@final
+class EMRouting(Routing):
+    """`ops.em_routing` with its costs β_a and β_u, one pair a parent (a parent type in windows).
+
+    Children need activations: those of `EMPrimaryCapsules`, or lengths. With compete="all" windows
+    share a child, with "window" each has it to itself. `unit_poses` gives parents the pose
+    a_j μ_j / ‖μ_j‖, as public code of [peer2022] does: means of narrow layers shrink from layer to
+    layer, directions do not.
+    """
+
+    beta_a: nn.Parameter
+    beta_u: nn.Parameter
+
+    def __init__(
+        self,
+        *,
+        iterations: int = 3,
+        variant: EMVariant = "paper",
+        compete: Compete = "window",
+        lambda_: float = 0.01,
+        variance_floor: float | None = None,
+        unit_poses: bool = False,
+    ):
+        super().__init__()
+        check_iterations(iterations)
+        check_choice("variant", variant, get_args(EMVariant))
+        check_choice("compete", compete, get_args(Compete))
+        check_em_numbers(lambda_, variance_floor)
+        self.iterations = iterations
+        self.variant: EMVariant = variant
+        self.compete: Compete = compete
+        self.lambda_ = lambda_
+        self.variance_floor = variance_floor
+        self.unit_poses = unit_poses
+
+    def create_parameters(self, *, n_in: int, n_out: int, d_out: int) -> None:
+        if self.compete == "all":
+            self._check_window()
+            self.normalised_over = "parents_and_positions"
+        a, u = torch.zeros(n_out), torch.zeros(n_out)
+        if self.variant == "paper":  # as public code of [peer2022]
+            a, u = a.normal_(0, 0.1), u.normal_(0, 0.1)
+        elif self.variant == "official":  # as its code, for windows and for classes
+            a, u = (a + 1.0, u + 2.0) if self.window is None else (a + 0.5, u + 0.5)
+        else:  # as its code
+            a = nn.init.trunc_normal_(a, -1000, 500, -2000, 0)
+            u = u.uniform_(-1, 1) * math.sqrt(6 / (n_out + d_out))
+        self.beta_a, self.beta_u = nn.Parameter(a), nn.Parameter(u)
+
+    def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
+        return self._finished(em_routing(votes, activation, keep=keep, **self._options(votes)))
+
+    @property
+    def can_fuse(self) -> bool:
+        return True
+
+    def has_kernel(self, vote_map: VoteMap) -> bool:
+        return True
+
+    def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
+        options = self._options(vote_map.children.pose)
+        return self._finished(
+            backend_module(self.backend).em_routing(vote_map, keep=keep, **options)
+        )
+
+    def _options(self, like: Tensor) -> dict[str, Any]:
+        child_id = None
+        if self.compete == "all" and self.window is not None:
+            child_id = self.window.child_id(like.device)
+        return {
+            "beta_a": self.beta_a,
+            "beta_u": self.beta_u,
+            "iterations": self.iterations,
+            "variant": self.variant,
+            "compete": self.compete,
+            "child_id": child_id,
+            "lambda_": self.lambda_,
+            "variance_floor": self.variance_floor,
+        }
+
+    def _finished(self, routed: Routed) -> Routed:
+        if not self.unit_poses:
+            return routed
+        steps = tuple(step._replace(parents=_unit(step.parents)) for step in routed.steps)
+        return routed._replace(parents=_unit(routed.parents), steps=steps)
+
+    def _check_window(self) -> None:
+        if self.window is None:
+            raise TorchcapsError(
+                'compete="all" is for convolutional capsules, where several windows see a child; '
+                'a dense layer has one window: use compete="window".'
+            )
+
+
+def _unit(capsules: Capsules) -> Capsules:
+    """Poses as long as their activations."""
+    mean, activation = capsules
+    assert activation is not None
+    wide = widen(mean)
+    norm = torch.sqrt(wide.square().sum(-1, keepdim=True) + EPSILON)
+    return Capsules((wide / norm).to(mean.dtype) * activation.unsqueeze(-1), activation)

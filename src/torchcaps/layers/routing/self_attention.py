@@ -1,0 +1,50 @@
+"""Self-attention routing as a module."""
+
+from typing import Literal, final, get_args
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.layers.routing.backend import backend_module
+from torchcaps.layers.routing.base import Routing
+from torchcaps.ops.checks import check_choice
+from torchcaps.ops.routing import self_attention_routing
+from torchcaps.ops.squash import Squash
+from torchcaps.types import Keep, Routed, VoteMap
+
+__all__ = ["SelfAttentionRouting"]
+
+
+@final
+class SelfAttentionRouting(Routing):
+    """`ops.self_attention_routing`, one pass; `prior` is added to the couplings, and starts at
+    zero."""
+
+    prior: nn.Parameter | None
+
+    def __init__(self, *, prior: Literal["zero", "learned"] = "learned", squash: Squash = "exp"):
+        super().__init__()
+        check_choice("prior", prior, ("zero", "learned"))
+        check_choice("squash", squash, get_args(Squash))
+        self.squash: Squash = squash
+        self._learns_prior = prior == "learned"
+        if self._learns_prior:
+            self.normalised_over = "none"
+        self.register_parameter("prior", None)
+
+    def create_parameters(self, *, n_in: int, n_out: int, d_out: int) -> None:
+        if self._learns_prior:
+            self.prior = nn.Parameter(torch.zeros(n_in, n_out))
+
+    def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
+        return self_attention_routing(votes, bias=self.prior, squash=self.squash, keep=keep)
+
+    @property
+    def can_fuse(self) -> bool:
+        return True
+
+    def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
+        routed: Routed = backend_module(self.backend).self_attention_routing(
+            vote_map, bias=self.prior, squash=self.squash, keep=keep
+        )
+        return routed

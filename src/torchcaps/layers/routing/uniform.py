@@ -1,0 +1,52 @@
+"""Uniform routing as a module."""
+
+from typing import Any, final, get_args
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.layers.routing.base import Routing, check_bias
+from torchcaps.ops import fused
+from torchcaps.ops.checks import check_choice
+from torchcaps.ops.routing import Normalise, uniform_routing
+from torchcaps.ops.squash import Squash
+from torchcaps.types import Keep, Routed, VoteMap
+
+__all__ = ["UniformRouting"]
+
+
+@final
+class UniformRouting(Routing):
+    """`ops.uniform_routing` with its bias: the twin in which couplings carry no information."""
+
+    bias: nn.Parameter | None
+
+    def __init__(
+        self, *, normalise: Normalise = "softmax", bias: bool = False, squash: Squash = "hinton"
+    ):
+        super().__init__()
+        check_choice("normalise", normalise, get_args(Normalise))
+        check_choice("squash", squash, get_args(Squash))
+        check_bias(bias)
+        self.normalise: Normalise = normalise
+        self.squash: Squash = squash
+        self.normalised_over = "parents" if normalise == "softmax" else "children"
+        self._has_bias = bias
+        self.register_parameter("bias", None)
+
+    def create_parameters(self, *, n_in: int, n_out: int, d_out: int) -> None:
+        if self._has_bias:
+            self.bias = nn.Parameter(torch.full((n_out, d_out), 0.1))
+
+    @property
+    def can_fuse(self) -> bool:
+        return True
+
+    def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
+        return uniform_routing(votes, keep=keep, **self._options())
+
+    def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
+        return fused.uniform_routing(vote_map, keep=keep, **self._options())
+
+    def _options(self) -> dict[str, Any]:
+        return {"normalise": self.normalise, "bias": self.bias, "squash": self.squash}

@@ -1,0 +1,31 @@
+"""Routings that have their sizes, and how their results are compared with those of an op."""
+
+import torch
+
+__all__ = ["N_IN", "N_OUT", "SIZE", "VOTES", "D", "assert_equal", "bound", "random_parameters"]
+
+N_IN, N_OUT, D = SIZE = (5, 4, 2)
+VOTES = (3, *SIZE)
+
+
+def bound(routing):
+    routing.bind(n_in=N_IN, n_out=N_OUT, d_out=D)
+    return routing
+
+
+def random_parameters(routing):
+    """As after training."""
+    with torch.no_grad():
+        for parameter in routing.parameters():
+            parameter.copy_(torch.randn_like(parameter) / 3)
+    return routing
+
+
+def assert_equal(mine, op):
+    assert torch.equal(mine.parents.pose, op.parents.pose)
+    assert (mine.parents.activation is None) == (op.parents.activation is None)
+    if op.parents.activation is not None:
+        assert torch.equal(mine.parents.activation, op.parents.activation)
+    assert len(mine.steps) == len(op.steps) > 0
+    for a, b in zip(mine.steps, op.steps, strict=True):
+        assert torch.equal(a.coupling, b.coupling)

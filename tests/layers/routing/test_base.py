@@ -1,0 +1,83 @@
+"""What holds for every routing module: one layer, checked options, its own parameters."""
+
+import math
+import re
+
+import pytest
+import torch
+
+from layers.routing.bound import SIZE, bound
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import (
+    DenseCapsules,
+    DynamicRouting,
+    EMRouting,
+    InvertedRouting,
+    UniformRouting,
+)
+
+
+def test_a_routing_belongs_to_one_layer() -> None:
+    routing = DynamicRouting(prior="learned")
+    DenseCapsules(n_in=3, d_in=2, n_out=2, d_out=2, routing=routing)
+    with pytest.raises(TorchcapsError, match=r"^this DynamicRouting belongs to a layer already; "):
+        DenseCapsules(n_in=5, d_in=2, n_out=2, d_out=2, routing=routing)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (
+            lambda: DynamicRouting(prior="learnt"),
+            "prior='learnt' is unknown; did you mean 'learned'?",
+        ),
+        (
+            lambda: DynamicRouting(squash="hintn"),
+            "squash='hintn' is unknown; did you mean 'hinton'?",
+        ),
+        (lambda: DynamicRouting(detach="vote"), "detach='vote' is unknown; did you mean 'votes'?"),
+        (lambda: DynamicRouting(iterations=0), "iterations counts the uniform first pass"),
+        (lambda: EMRouting(lambda_=-0.5), "lambda_ must be a finite number from 0 up"),
+        (lambda: EMRouting(variance_floor=math.inf), "variance_floor must be a finite number"),
+        (lambda: InvertedRouting(lambda_=math.nan), "lambda_ must be a finite number from 0 up"),
+        (
+            lambda: UniformRouting(normalise="men"),
+            "normalise='men' is unknown; did you mean 'mean'?",
+        ),
+    ],
+)
+def test_a_wrong_option_is_refused_when_it_is_given(make, text) -> None:
+    with pytest.raises(TorchcapsError, match=f"^{re.escape(text)}"):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("routing", "parameters"),
+    [
+        (DynamicRouting(), {}),
+        (DynamicRouting(prior="learned"), {"prior": (5, 4)}),
+        (DynamicRouting(bias=True), {"bias": (4, 2)}),
+        (DynamicRouting(prior="learned", bias=True), {"prior": (5, 4), "bias": (4, 2)}),
+        (UniformRouting(), {}),
+        (UniformRouting(bias=True), {"bias": (4, 2)}),
+    ],
+    ids=["dynamic", "prior", "bias", "prior-bias", "uniform", "uniform-bias"],
+)
+def test_parameters_exist_exactly_when_asked(routing, parameters):
+    found = dict(bound(routing).named_parameters())
+    assert {name: tuple(p.shape) for name, p in found.items()} == parameters
+    starts = {"prior": 0.0, "bias": 0.1}
+    for name, parameter in found.items():
+        assert torch.equal(parameter, torch.full_like(parameter, starts[name]))
+
+
+@pytest.mark.parametrize("make", [DynamicRouting, UniformRouting])
+def test_without_a_bias_minus_x_gives_minus_y(make):
+    votes = torch.randn(3, *SIZE)
+    blind, seeing = bound(make()), bound(make(bias=True))
+    assert torch.equal(blind(-votes, None).parents.pose, -blind(votes, None).parents.pose)
+    assert torch.equal(
+        blind(-votes, None).parents.activation, blind(votes, None).parents.activation
+    )
+    gap = seeing(-votes, None).parents.activation - seeing(votes, None).parents.activation
+    assert gap.abs().max() > 0.01
