@@ -173,6 +173,44 @@ def test_whatever_was_begun_the_right_file_comes(publish, tmp_path, partial):
     assert_fetched(tmp_path)
 
 
+@pytest.mark.parametrize("kind", ["link", "hard link", "pipe", "folder"])
+def test_a_planted_partial_file_is_not_written_through(publish, tmp_path, kind):
+    """In a folder that others may write to, the name of the partial file may be taken."""
+    publish(whole(CONTENT))
+    (tmp_path / "tiny").mkdir()
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"not to be touched")
+    planted = tmp_path / "tiny/file.bin.partial"
+    if kind == "link":
+        planted.symlink_to(victim)
+    elif kind == "hard link":
+        planted.hardlink_to(victim)
+    elif kind == "pipe":
+        os.mkfifo(planted)
+    else:
+        planted.mkdir()
+    assert text_of(lambda: get(tmp_path)) == (
+        f"{planted} should be a file that was begun, but is a link or no ordinary file; somebody "
+        f"else may have put it there: look at it, remove it, and fetch again."
+    )
+    assert victim.read_bytes() == b"not to be touched"
+    assert not (tmp_path / "tiny/file.bin").exists()
+
+
+def test_unpacking_does_not_write_through_a_planted_link(publish, tmp_path):
+    content = zipped(tmp_path / "z", **{"1.mat": b"one"})
+    digest = hashlib.sha256(content).hexdigest()
+    publish(whole(content), size=len(content), sha256=digest, unpack="tiny/held")
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"not to be touched")
+    held = tmp_path / "root/tiny/held"
+    held.mkdir(parents=True)
+    (held / "1.mat.partial").symlink_to(victim)
+    get(tmp_path / "root")
+    assert victim.read_bytes() == b"not to be touched"
+    assert (held / "1.mat").read_bytes() == b"one"
+
+
 def test_a_whole_partial_file_needs_no_server(server, publish, tmp_path):
     publish(plain(404))
     begun(tmp_path, CONTENT)

@@ -9,7 +9,9 @@ import shutil
 import signal
 import stat
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -251,6 +253,40 @@ def test_a_folder_that_others_can_write_to_is_not_used(real, cache, caplog):
         f"folder in TORCHCAPS_CACHE"
     ]
     assert not any(cache.iterdir())
+
+
+@pytest.fixture
+def reachable():
+    """A folder that others may look into; those of pytest are closed to them."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.mark.parametrize(
+    ("above", "home", "is_used"),
+    [(0o777, 0o755, False), (0o775, 0o755, False), (0o1777, 0o755, True), (0o777, 0o700, True)],
+    ids=["others", "group", "sticky", "below a closed folder"],
+)
+def test_a_folder_that_others_could_swap_is_not_used(
+    real, cache, monkeypatch, caplog, reachable, above, home, is_used
+):
+    """Who may write to a folder above the cache may rename it, and put another in its place between
+    the check of a library and its load."""
+    shared = reachable / "home" / "shared"
+    shared.mkdir(parents=True)
+    shared.chmod(above)
+    shared.parent.chmod(home)
+    monkeypatch.setenv("TORCHCAPS_CACHE", str(shared / "cache"))
+    assert answer() == (7 if is_used else None)
+    assert is_used or f"others can write to {shared};" in caplog.messages[-1]
+
+
+def test_a_link_to_the_cache_is_followed_once(real, cache, monkeypatch, tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    monkeypatch.setenv("TORCHCAPS_CACHE", str(tmp_path / "link"))
+    assert build._folder() == (tmp_path / "real" / "native").resolve()
 
 
 def test_a_library_that_others_could_write_is_not_loaded(real, cache, monkeypatch):

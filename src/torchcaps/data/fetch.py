@@ -10,13 +10,14 @@ import http.client
 import os
 import re
 import shutil
+import stat
 import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path, PurePosixPath
-from typing import cast
+from typing import BinaryIO, cast
 from urllib.parse import urljoin, urlsplit
 
 from filelock import FileLock
@@ -158,14 +159,39 @@ def _from_mirror(
 
 
 def _length(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+    return path.lstat().st_size if path.is_file() else 0
+
+
+def _appendable(partial: Path) -> BinaryIO:
+    """A partial file to read and to append to. In a folder that others may write to, its name may
+    be taken by a link to a file that is not to be written, or by a pipe that never answers."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        number = os.open(partial, flags, 0o666)
+    except OSError as error:
+        if partial.is_symlink() or (partial.exists() and not partial.is_file()):
+            raise _not_ours(partial) from error
+        raise
+    status = os.fstat(number)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        os.close(number)
+        raise _not_ours(partial)
+    return os.fdopen(number, "a+b")
+
+
+def _not_ours(partial: Path) -> TorchcapsError:
+    return TorchcapsError(
+        f"{partial} should be a file that was begun, but is a link or no ordinary file; somebody "
+        f"else may have put it there: look at it, remove it, and fetch again."
+    )
 
 
 def _complete(
     url: str, partial: Path, file: RemoteFile, timeout: float, progress: Progress | None
 ) -> str:
     """Append what a partial file lacks; the SHA-256 of the whole."""
-    with partial.open("a+b") as out:
+    with _appendable(partial) as out:
         out.seek(0)
         seen, have = hashlib.sha256(), 0
         while piece := out.read(CHUNK):
@@ -271,7 +297,9 @@ def _unpack(archive: Path, folder: Path) -> None:
             if place.exists() and place.stat().st_size == member.file_size:
                 continue
             partial = place.with_name(f"{place.name}.partial")
-            with packed.open(member) as source, partial.open("wb") as out:
+            # What a killed call left, or a link that somebody planted: neither is written through.
+            partial.unlink(missing_ok=True)
+            with packed.open(member) as source, partial.open("xb") as out:
                 shutil.copyfileobj(source, out, CHUNK)
                 out.flush()
                 os.fsync(out.fileno())

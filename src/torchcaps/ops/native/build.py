@@ -17,6 +17,7 @@ import os
 import platform
 import shlex
 import shutil
+import stat
 import subprocess
 import threading
 import time
@@ -146,10 +147,14 @@ def _folder() -> Path:
         raise Unavailable(
             f"{folder} cannot be made ({error.strerror}); name a folder in TORCHCAPS_CACHE"
         ) from error
-    if not _is_private(folder):
+    # Links are followed once, here: nobody can point them elsewhere between a check and a load.
+    folder = folder.resolve()
+    open_to_others = None if _is_private(folder) else folder
+    open_to_others = open_to_others or _swappable(folder)
+    if open_to_others is not None:
         raise Unavailable(
-            f"others can write to {folder}; make it yours alone (chmod 700), or name another "
-            f"folder in TORCHCAPS_CACHE"
+            f"others can write to {open_to_others}; make it yours alone (chmod 700), or name "
+            f"another folder in TORCHCAPS_CACHE"
         )
     return folder
 
@@ -157,6 +162,24 @@ def _folder() -> Path:
 def _is_private(path: Path) -> bool:
     status = path.stat()
     return status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o022
+
+
+def _swappable(folder: Path) -> Path | None:
+    """A folder above this one in which somebody else could put another in its place, or None.
+
+    Nobody renames what is not theirs in a sticky folder, and nobody else reaches what lies below a
+    folder that is closed to them.
+    """
+    found: Path | None = None
+    for above in folder.parents:
+        status = above.stat()
+        if status.st_uid not in (0, os.geteuid()):
+            return above
+        if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
+            found = above
+        elif not status.st_mode & 0o011:
+            found = None
+    return found
 
 
 def _key(command: list[str]) -> str:
