@@ -8,17 +8,13 @@ from typing import Annotated
 
 import typer
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.cli.arguments import AsJson, ImageSize, Root, sides
 
-__all__ = ["ImageSize", "app", "sides"]
+__all__ = ["app"]
 
 app = typer.Typer(help="List, fetch and check data sets.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="A name that `torchcaps data list` shows.")]
-ImageSize = Annotated[
-    str | None, typer.Option(metavar="HxW", help="Stretch a folder's pictures to this: 48x64.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 
 @app.command("list")
@@ -85,7 +81,7 @@ def get(
 @app.command()
 def check(
     name: Name,
-    root: Annotated[Path | None, typer.Option(help="Folder of a data set that is files.")] = None,
+    root: Root = None,
     image_size: ImageSize = None,
     as_json: AsJson = False,
 ) -> None:
@@ -101,14 +97,3 @@ def check(
         return
     for sentence in found.sentences():
         print(sentence)
-
-
-def sides(option: str, text: str, example: str) -> tuple[int, ...]:
-    """Whole numbers with x between them, as many as the example has."""
-    numbers = text.lower().replace("×", "x").split("x")
-    if len(numbers) != len(example.split("x")) or not all(each.isdecimal() for each in numbers):
-        what = "channels, height and width" if example.count("x") == 2 else "height and width"
-        raise TorchcapsError(
-            f"{option} must be {what}, for example {example}, but came as {text!r}."
-        )
-    return tuple(map(int, numbers))

@@ -1,0 +1,73 @@
+"""The command line: parse, call one function, print.
+
+Each command is a file of this folder. Data goes to standard output, talk to standard error. Exit
+codes: 0 done, 1 a fault of torchcaps (with a traceback to report), 2 something given was wrong (one
+sentence), 130 stopped before its end: interrupted, told to stop, or out of its time budget.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from torchcaps.cli import data
+from torchcaps.cli.demo import demo
+from torchcaps.cli.dissect import dissect
+from torchcaps.cli.doctor import doctor
+from torchcaps.cli.estimate import estimate
+from torchcaps.cli.evaluate import evaluate
+from torchcaps.cli.failures import failure_of
+from torchcaps.cli.models import models
+from torchcaps.cli.predict import predict
+from torchcaps.cli.train import train
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+# The order in which --help lists them.
+app.command()(demo)
+app.command()(models)
+app.command()(train)
+app.command()(dissect)
+app.command("eval")(evaluate)
+app.command()(predict)
+app.command()(doctor)
+app.command()(estimate)
+app.add_typer(data.app, name="data")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        import torchcaps
+
+        print(f"torchcaps {torchcaps.__version__}, torch {version('torch')}")
+        raise typer.Exit
+
+
+@app.callback()
+def every_command(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print it and end."),
+    ] = False,
+) -> None:
+    """Capsule networks: build, train, dissect."""
+
+
+def main() -> None:
+    """Run the command line; bad input ends in one sentence, never in a traceback."""
+    try:
+        app(prog_name="torchcaps")
+    except Exception as error:
+        failure = failure_of(error)
+        if failure is None:
+            raise
+        print(f"torchcaps: {failure.sentence}", file=sys.stderr)
+        sys.exit(failure.code)

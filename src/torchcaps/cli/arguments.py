@@ -1,0 +1,100 @@
+"""Arguments that several commands take, and how their text is read."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from torchcaps.errors import TorchcapsError
+
+if TYPE_CHECKING:
+    from torchcaps.train import Recipe
+
+__all__ = [
+    "AsJson",
+    "FieldList",
+    "ImageSize",
+    "OptionList",
+    "Protocol",
+    "RecipeFile",
+    "Root",
+    "options_from",
+    "recipe_from",
+    "sides",
+]
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+ImageSize = Annotated[
+    str | None, typer.Option(metavar="HxW", help="Stretch a folder's pictures to this: 48x64.")
+]
+OptionList = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="NAME=VALUE", help="An option of the network; repeatable."),
+]
+Root = Annotated[Path | None, typer.Option(help="Folder of a data set that is files.")]
+RecipeFile = Annotated[
+    Path | None, typer.Option(help="A recipe in TOML; what is given beside it wins.")
+]
+Protocol = Annotated[
+    str | None,
+    typer.Option(
+        help="A paper's: gu, gu_multi_mnist, gu_transfer, hinton_em, mitterreiter, peer, rem, "
+        "rem_pruned, rem_transfer, tsai_cifar, tsai_cifar_dynamic, tsai_cifar_em, tsai_dmm."
+    ),
+]
+FieldList = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="FIELD=VALUE", help="Another field of the recipe; repeatable."),
+]
+
+
+def recipe_from(
+    file: Path | None,
+    given: dict[str, Any],
+    image_size: str | None,
+    field: list[str] | None,
+    option: list[str] | None,
+) -> "Recipe":
+    """What a file says, over it what is given by name, over it what --set and --option say."""
+    from torchcaps.train import make_recipe, read_fields
+
+    fields = {} if file is None else read_fields(file)
+    fields |= {name: value for name, value in given.items() if value is not None}
+    if image_size is not None:
+        fields["image_size"] = sides("--image-size", image_size, "48x64")
+    fields |= _pairs(field, "--set must be FIELD=VALUE, for example schedule=cosine")
+    if option:
+        fields["options"] = {**fields.get("options", {}), **options_from(option)}
+    return make_recipe(**fields)
+
+
+def options_from(pairs: list[str] | None) -> dict[str, Any]:
+    """The options of a network."""
+    return _pairs(pairs, "--option must be NAME=VALUE, for example routing=uniform")
+
+
+def _pairs(pairs: list[str] | None, shape: str) -> dict[str, Any]:
+    """NAME=VALUE pairs; a value is a JSON number or list, true or false, or else a word."""
+    found = {}
+    for pair in pairs or []:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise TorchcapsError(f"{shape}, but came as {pair!r}.")
+        try:
+            # Python's spelling is what `torchcaps models` prints.
+            found[name] = json.loads({"True": "true", "False": "false"}.get(value, value))
+        except json.JSONDecodeError:
+            found[name] = value
+    return found
+
+
+def sides(option: str, text: str, example: str) -> tuple[int, ...]:
+    """Whole numbers with x between them, as many as the example has."""
+    numbers = text.lower().replace("×", "x").split("x")
+    if len(numbers) != len(example.split("x")) or not all(each.isdecimal() for each in numbers):
+        what = "channels, height and width" if example.count("x") == 2 else "height and width"
+        raise TorchcapsError(
+            f"{option} must be {what}, for example {example}, but came as {text!r}."
+        )
+    return tuple(map(int, numbers))

@@ -1,0 +1,38 @@
+"""`torchcaps dissect`: look inside trained networks."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from torchcaps.cli.arguments import Root
+
+__all__ = ["dissect"]
+
+
+def dissect(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or saved networks.")],
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    data: Annotated[
+        str | None, typer.Option(help="Data set; that of the run if not given.")
+    ] = None,
+    root: Root = None,
+    images: Annotated[int, typer.Option(min=2, help="How many held-out images.")] = 1000,
+    example: Annotated[int, typer.Option(help="The image whose tree is drawn.")] = 0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the numbers instead of the path.")
+    ] = False,
+) -> None:
+    """Look inside trained networks, write a page.
+
+    Prints the path of the page, or with --json every number on it.
+    """
+    from torchcaps import tasks
+
+    found = tasks.dissect_files(runs, data=data, root=root, images=images, example=example)
+    tasks.write_report(found, out)
+    if as_json:
+        print(json.dumps({each.label: each.numbers() for each in found}))
+    else:
+        print(out)

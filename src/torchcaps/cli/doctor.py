@@ -1,0 +1,62 @@
+"""`torchcaps doctor`: say why a network does not learn."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from torchcaps.cli.arguments import (
+    AsJson,
+    FieldList,
+    ImageSize,
+    OptionList,
+    Protocol,
+    RecipeFile,
+    Root,
+    recipe_from,
+)
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["doctor"]
+
+
+def doctor(
+    run: Annotated[Path | None, typer.Argument(help="A run folder, finished or not.")] = None,
+    model: Annotated[str | None, typer.Option(help="A name that `torchcaps models` lists.")] = None,
+    data: Annotated[str | None, typer.Option(help="The data set it shall be trained on.")] = None,
+    root: Root = None,
+    image_size: ImageSize = None,
+    option: OptionList = None,
+    recipe: RecipeFile = None,
+    protocol: Protocol = None,
+    field: FieldList = None,
+    seconds: Annotated[
+        float, typer.Option(min=1, help="Time to learn a few images by heart.")
+    ] = 30,
+    as_json: AsJson = False,
+) -> None:
+    """Say why a network does not learn.
+
+    Examines the machine, the images, and the network of a run, or one that is to be trained.
+    Prints a verdict each: fine, look, broken. Exit code 0 means that it could look.
+    """
+    from torchcaps import tasks
+
+    if run is not None and (model or data or option or recipe or protocol or field):
+        raise TorchcapsError(
+            "a run knows its network and its data; give the run folder alone, or --model and "
+            "--data."
+        )
+    if run is not None:
+        found = tasks.doctor_run(run, root=root, seconds=seconds)
+    elif recipe is not None or (model is not None and data is not None):
+        given = {"protocol": protocol, "model": model, "data": data}
+        patient = recipe_from(recipe, given, image_size, field, option)
+        found = tasks.doctor(patient, root=root, seconds=seconds)
+    else:
+        raise TorchcapsError(
+            "doctor needs a run folder, or --model and --data of a network that is to be trained, "
+            "or its --recipe."
+        )
+    print(json.dumps(found.numbers()) if as_json else found.text())

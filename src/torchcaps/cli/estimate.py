@@ -1,0 +1,40 @@
+"""`torchcaps estimate`: what a network would take."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from torchcaps.cli.arguments import AsJson, OptionList, options_from, sides
+
+__all__ = ["estimate"]
+
+
+def estimate(
+    model: Annotated[str, typer.Option(help="A name that `torchcaps models` lists.")],
+    image: Annotated[
+        str | None, typer.Option(metavar="CxHxW", help="Channels, height, width: 3x64x48.")
+    ] = None,
+    classes: Annotated[int | None, typer.Option(help="How many.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Images a step.")] = 128,
+    precision: Annotated[str, typer.Option(help="float32, bfloat16")] = "float32",
+    option: OptionList = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a network would take, before anything is made.
+
+    Prints its parameters, FLOPs, votes, and the peak memory of a training step and of inference on
+    a CPU. Image and classes are those of the paper if not given.
+    """
+    from torchcaps import tasks
+
+    size = () if image is None else sides("--image", image, "3x64x48")
+    found = tasks.estimate(
+        model,
+        image=(size[0], size[1], size[2]) if size else None,
+        n_classes=classes,
+        batch_size=batch_size,
+        precision=precision,
+        **options_from(option),
+    )
+    print(json.dumps(found.numbers()) if as_json else found.text())

@@ -1,0 +1,37 @@
+"""`torchcaps eval`: count what a trained network gets right."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from torchcaps.cli.arguments import AsJson, Root
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    network: Annotated[Path, typer.Argument(help="A run folder, or a saved network.")],
+    data: Annotated[
+        str | None, typer.Option(help="Data set; that of the run if not given.")
+    ] = None,
+    root: Root = None,
+    split: Annotated[
+        str,
+        typer.Option(help="test, validation (what the run held out: choose networks by it), train"),
+    ] = "test",
+    predictions: Annotated[
+        Path | None, typer.Option(help="File for what is said of each image: .csv or .jsonl.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count what a trained network gets right.
+
+    Prints accuracy with its interval, the loss, and the classes one by one. The test images are
+    for the end: choose between networks by --split validation.
+    """
+    from torchcaps import tasks
+
+    found = tasks.evaluate_file(network, data=data, root=root, split=split, predictions=predictions)
+    print(json.dumps(found.numbers()) if as_json else found.text())

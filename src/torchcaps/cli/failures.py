@@ -1,0 +1,68 @@
+"""How a command ends that failed: one sentence and an exit code, or a traceback to report."""
+
+import traceback
+from typing import NamedTuple
+
+from torchcaps.errors import Interrupted, TorchcapsError
+
+__all__ = ["Failure", "failure_of"]
+
+# What a command can do without until it is called, and the extra of the package that brings it.
+EXTRAS = {"lightning": "study", "matplotlib": "study"}
+
+
+class Failure(NamedTuple):
+    code: int
+    sentence: str
+
+
+def failure_of(error: Exception) -> Failure | None:
+    """How a command ends that raised an error; None for a fault of torchcaps."""
+    if isinstance(error, TorchcapsError):
+        return Failure(130 if isinstance(error, Interrupted) else 2, str(error))
+    if isinstance(error, OSError):
+        return Failure(2, f"{error}; is the path right, may it be written, is there room?")
+    if isinstance(error, ModuleNotFoundError):
+        return _missing_package(error)
+    if _is_out_of_memory(error):
+        reason = (str(error) or "no more is known").splitlines()[0][:150]
+        return Failure(
+            2,
+            f"memory ran out ({reason}); take a smaller --batch-size or network: "
+            f"torchcaps estimate says what a step takes.",
+        )
+    # Lightning imports torchvision where it is installed.
+    if _is_raised_inside(error, "torchvision"):
+        return Failure(
+            2,
+            f"torchvision is installed but cannot be imported "
+            f"({str(error).splitlines()[0]}); it was built for another torch: install the one that "
+            f"fits, or pip uninstall torchvision, which torchcaps does not need.",
+        )
+    return None
+
+
+def _missing_package(error: ModuleNotFoundError) -> Failure | None:
+    extra = EXTRAS.get((error.name or "").split(".")[0])
+    if extra is None:
+        return None
+    return Failure(
+        2,
+        f"this command needs {error.name}, which comes with the extra [{extra}]: "
+        f"pip install 'torchcaps[{extra}]'.",
+    )
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """torch's own kind on a GPU, a RuntimeError on a CPU."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "can't allocate memory" in str(error)
+    )
+
+
+def _is_raised_inside(error: Exception, package: str) -> bool:
+    """Whether it was raised by code of a package, or by what that called."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_globals.get("__name__", "").split(".")[0] == package for frame, _ in frames)

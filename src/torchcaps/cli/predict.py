@@ -1,0 +1,37 @@
+"""`torchcaps predict`: say what is on pictures."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["predict"]
+
+
+def predict(
+    network: Annotated[Path, typer.Argument(help="A run folder, or a saved network.")],
+    images: Annotated[list[Path], typer.Argument(help="Picture files.")],
+    resize: Annotated[
+        bool, typer.Option("--resize", help="Stretch pictures to the size the network takes.")
+    ] = False,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw images, scores, reconstructions: .svg or .png.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a picture.")] = False,
+) -> None:
+    """Say what is on pictures.
+
+    Prints the class of each, and how sure of it the network is.
+    """
+    from torchcaps import tasks
+
+    found = tasks.predict(network, images, resize=resize, picture=picture)
+    for each in found:
+        for note in each.notes:
+            print(note, file=sys.stderr)
+    for each in found:
+        print(json.dumps(each.numbers()) if as_json else each.text())
+    if not as_json:
+        print(f"scores are {found[0].meaning}", file=sys.stderr)

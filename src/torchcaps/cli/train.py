@@ -1,0 +1,110 @@
+"""`torchcaps train`: train a network, or continue a run."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from torchcaps.cli.arguments import (
+    FieldList,
+    ImageSize,
+    OptionList,
+    Protocol,
+    RecipeFile,
+    Root,
+    recipe_from,
+)
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["train"]
+
+
+def train(
+    out: Annotated[Path, typer.Option(help="Folder of the run; the same line continues it.")],
+    recipe: RecipeFile = None,
+    model: Annotated[str | None, typer.Option(help="A name that `torchcaps models` lists.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="part-whole, mnist, folder, …; `torchcaps data list` names all."),
+    ] = None,
+    root: Root = None,
+    image_size: ImageSize = None,
+    option: OptionList = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Images a step.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Step size of Adam.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of weights and order.")] = None,
+    protocol: Protocol = None,
+    field: FieldList = None,
+    workers: Annotated[
+        int, typer.Option(help="Processes that make batches; 0 makes them on the device itself.")
+    ] = 0,
+    time_budget: Annotated[
+        str | None,
+        typer.Option(
+            help="8m, 90s, 1h30m: then the state is saved, and the same line goes on. A step "
+            "or a validation ends first, and saving takes a moment: leave a margin."
+        ),
+    ] = None,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write OUT/tensorboard too.")
+    ] = False,
+    keep_memory: Annotated[
+        bool,
+        typer.Option(
+            "--keep-memory",
+            help="Use freed memory again instead of giving it back: the same numbers, faster on a "
+            "CPU where tensors have tens of megabytes (Linux).",
+        ),
+    ] = False,
+) -> None:
+    """Train a network, or continue a run.
+
+    Prints the result as JSON. The same line continues a run that was stopped, and one with more
+    --epochs a run that is done. Under torchrun or srun, one process a device, all train one
+    network.
+    """
+    from torchcaps import layers
+    from torchcaps.train import fit
+    from torchcaps.train.loggers import tensorboard as tensorboard_logger
+    from torchcaps.train.ranks import is_first
+
+    given = {
+        "protocol": protocol,
+        "model": model,
+        "data": data,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "seed": seed,
+    }
+    if keep_memory and not layers.keep_memory():
+        print(
+            "--keep-memory does nothing here: it needs Linux and the GNU C library.",
+            file=sys.stderr,
+        )
+    run = fit(
+        recipe_from(recipe, given, image_size, field, option),
+        out,
+        root=root,
+        workers=workers,
+        time_budget=None if time_budget is None else _seconds(time_budget),
+        loggers=[tensorboard_logger(out)] if tensorboard else [],
+    )
+    if is_first():
+        print(json.dumps({"run": str(run.folder), **run.result()}))
+
+
+def _seconds(text: str) -> float:
+    """What "1h30m", "8m" or "90s" is."""
+    parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text)
+    if not parts or not any(parts.groups()):
+        raise TorchcapsError(
+            f"--time-budget must be hours, minutes and seconds, for example 8m, 90s or 1h30m, but "
+            f"came as {text!r}."
+        )
+    hours, minutes, seconds = (int(part or 0) for part in parts.groups())
+    return float(3600 * hours + 60 * minutes + seconds)
