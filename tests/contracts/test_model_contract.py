@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch.utils import _pytree
 
-from told import text_of
+from error_text import text_of
 from torchcaps import Capsules, LayerTrace, Output, create_model, list_models, load, save
 from torchcaps.layers import use_backend
 from torchcaps.models import MODELS, CapsuleNetwork

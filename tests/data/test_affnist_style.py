@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from told import text_of
+from error_text import text_of
 from torchcaps.data import ImageSet, affnist_style
 from torchcaps.data.affnist_style import AffineRanges, AffnistStyle
 from torchcaps.data.warp import warp

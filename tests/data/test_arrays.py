@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from damage import MEGABYTE, assert_survives, at_most
-from told import text_of
+from error_text import text_of
 from torchcaps.data import from_arrays, from_npz
 
 BYTES = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)

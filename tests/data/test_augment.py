@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from told import text_of
+from error_text import text_of
 from torchcaps.data import Batch, ImageSet
 from torchcaps.data.augment import AUGMENTATIONS, Augmented, augmented
 

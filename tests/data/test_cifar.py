@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from damage import MEGABYTE, assert_survives, at_most
-from told import text_of
+from error_text import text_of
 from torchcaps.data import cifar10, cifar100, load
 
 # An image whose red, green and blue rise by one from row to row.

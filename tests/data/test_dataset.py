@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 from torch.utils.data import IterableDataset, Subset, TensorDataset
 
-from told import text_of
+from error_text import text_of
 from torchcaps.data import from_dataset
 
 GREY = torch.arange(12, dtype=torch.uint8).reshape(3, 4)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from told import text_of
+from error_text import text_of
 from torchcaps.data import ImageSet
 from torchcaps.data.expanded import Expanded
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from damage import MEGABYTE, at_most
+from error_text import text_of
 from loopback import endless, garbled, mute, plain, serving, whole, without_ranges
-from told import text_of
 from torchcaps.data import PUBLISHED, SOURCES, fetch, fetch_data, load
 from torchcaps.data.catalogue import PublishedSet, RemoteFile
 from torchcaps.errors import Interrupted, TorchcapsError

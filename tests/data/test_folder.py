@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from damage import MEGABYTE, assert_survives, at_most
-from told import text_of
+from error_text import text_of
 from torchcaps.data import image_folder, load
 
 

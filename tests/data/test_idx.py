@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from damage import MEGABYTE, assert_survives, at_most
-from told import text_of
+from error_text import text_of
 from torchcaps.data import fashion_mnist, load, mnist, read_idx
 
 BODY = bytes(range(24))

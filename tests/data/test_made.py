@@ -5,7 +5,7 @@ import hashlib
 import pytest
 import torch
 
-from told import text_of
+from error_text import text_of
 from torchcaps.data import ImageSet
 from torchcaps.data.affnist_style import AffnistStyle
 from torchcaps.data.diverse_multi_mnist import DiverseMultiMnist

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from damage import MEGABYTE, assert_survives, at_most
-from told import text_of
+from error_text import text_of
 from torchcaps.data import load, smallnorb
 
 TRAIN = "smallnorb-5x46789x9x18x6x2x96x96-training"

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from told import text_of
+from error_text import text_of
 from torchcaps.data import load
 from torchcaps.data.sign import SignSet, sign_set
 from torchcaps.models import create_model

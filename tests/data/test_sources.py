@@ -6,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from told import text_of
+from error_text import text_of
 from torchcaps.data import SOURCES, ImageSet, load
 
 

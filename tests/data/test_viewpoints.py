@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from told import text_of
+from error_text import text_of
 from torchcaps.data import ImageSet, load, sources
 from torchcaps.data.viewpoints import viewpoints
 

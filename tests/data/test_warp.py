@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from told import text_of
+from error_text import text_of
 from torchcaps.data.warp import linear_maps, place, warp
 
 SIZES = [(1, 1, 1, 1), (2, 3, 5, 8), (3, 1, 9, 4), (4, 2, 12, 12)]

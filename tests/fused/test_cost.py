@@ -8,9 +8,9 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from torchcaps.layers import ConvCapsules, DenseCapsules, DynamicRouting, use_backend
-from torchcaps.models.footprint import Footprint
 from torchcaps.ops.fused import dynamic, em, inverted, tiles
 from torchcaps.ops.fused.cost import COSTS
+from torchcaps.tasks.footprint import Footprint
 from torchcaps.types import Capsules
 
 aten = torch.ops.aten

@@ -23,13 +23,13 @@ from fused.distance_cases import (
 from fused.test_cost import Watched, size_of
 from fused.vote_maps import KINDS, N_OUT, SIZE, WINDOW, named
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import DenseCapsules, DistanceRouting, routing, use_backend
-from torchcaps.models.footprint import Footprint
+from torchcaps.layers import DenseCapsules, DistanceRouting, use_backend
 from torchcaps.ops import distance_routing as plain
 from torchcaps.ops import materialise
 from torchcaps.ops.fused import distance as module
 from torchcaps.ops.fused import distance_routing, tiles
 from torchcaps.ops.fused.cost import COSTS
+from torchcaps.tasks.footprint import Footprint
 from torchcaps.types import Capsules, VoteMap, Window
 
 WINDOWS = ("type", "matrix", WINDOW)
@@ -518,6 +518,7 @@ def test_a_layer_learns_and_stores_the_same_either_way(detach, scale):
 
 def test_auto_fuses_large_votes_of_many_samples_alone(monkeypatch):
     layer = DenseCapsules(n_in=64, d_in=4, n_out=8, d_out=8, routing="distance")
-    monkeypatch.setattr(routing, "FUSED_FROM", 4096)  # the numbers of one sample
+    # The numbers of one sample.
+    monkeypatch.setattr("torchcaps.layers.routing.backend.FUSED_FROM", 4096)
     for count, fuses in ((15, False), (16, True)):
         assert isinstance(layer.votes(Capsules(torch.rand(count, 64, 4))), VoteMap) is fuses

@@ -15,13 +15,13 @@ from fused.test_cost import Watched, size_of
 from fused.vote_maps import KINDS, N_OUT, SIZE, WINDOW, both, largest_errors, leaves, named
 from fused.vote_maps import vote_map as map_of
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import DenseCapsules, SelfAttentionRouting, routing, use_backend
-from torchcaps.models.footprint import Footprint
+from torchcaps.layers import DenseCapsules, SelfAttentionRouting, use_backend
 from torchcaps.ops import fused as ops
 from torchcaps.ops import materialise, self_attention_routing
 from torchcaps.ops.fused import self_attention as module
 from torchcaps.ops.fused import tiles
 from torchcaps.ops.fused.cost import COSTS
+from torchcaps.tasks.footprint import Footprint
 from torchcaps.types import Capsules, VoteMap, Window
 
 DENSE, WINDOWS = ("none", "vector", None), ("type", "matrix", WINDOW)
@@ -395,6 +395,7 @@ def test_a_layer_is_the_same_either_way(prior):
 
 def test_auto_fuses_large_votes_of_many_samples_alone(monkeypatch):
     layer = DenseCapsules(n_in=64, d_in=4, n_out=8, d_out=8, routing="self_attention")
-    monkeypatch.setattr(routing, "FUSED_FROM", 4096)  # the numbers of one sample
+    # The numbers of one sample.
+    monkeypatch.setattr("torchcaps.layers.routing.backend.FUSED_FROM", 4096)
     for count, fuses in ((15, False), (16, True)):
         assert isinstance(layer.votes(Capsules(torch.rand(count, 64, 4))), VoteMap) is fuses

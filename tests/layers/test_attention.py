@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from told import text_of
+from error_text import text_of
 from torchcaps.layers import AttentionCapsules, DenseCapsules
 from torchcaps.types import Capsules
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from told import text_of
+from error_text import text_of
 from torchcaps.layers import ConvCapsules, DenseCapsules, EMRouting
 from torchcaps.ops import dynamic_routing, em_routing, inverted_routing
 from torchcaps.types import Capsules

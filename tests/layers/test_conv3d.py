@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
+from error_text import text_of
 from reference.conv3d import conv3d_routing as twin
-from told import text_of
 from torchcaps.layers import Conv3dCapsules
 from torchcaps.types import Capsules
 

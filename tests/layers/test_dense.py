@@ -5,10 +5,10 @@ import re
 import pytest
 import torch
 
+from error_text import text_of
 from reference.dynamic import dynamic_routing as dynamic_twin
 from reference.uniform import uniform_routing as uniform_twin
 from reference.votes import materialise as votes_twin
-from told import text_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, DynamicRouting, Routing, UniformRouting
 from torchcaps.ops import uniform_routing

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from told import text_of
+from error_text import text_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import EMPrimaryCapsules, LayerNormPrimaryCapsules, PrimaryCapsules
 

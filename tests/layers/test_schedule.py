@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from told import text_of
+from error_text import text_of
 from torchcaps.layers import (
     ROUTINGS,
     ConvCapsules,

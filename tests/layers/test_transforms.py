@@ -8,11 +8,11 @@ from torch.autograd import forward_ad
 from torch.testing import assert_close
 
 from torchcaps import Capsules, TorchcapsError
-from torchcaps.layers import DenseCapsules, routing, use_backend
+from torchcaps.layers import ROUTINGS, DenseCapsules, use_backend
 from torchcaps.ops import native
 from torchcaps.types import VoteMap
 
-ROUTINGS = sorted(routing.ROUTINGS)
+NAMES = sorted(ROUTINGS)
 NONE = r"has gradients by backward\(\), but none in forward mode or through torch.func; for these"
 # torch.func scripts its own formulas.
 pytestmark = [
@@ -23,8 +23,8 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def votes_are_many(monkeypatch):
-    monkeypatch.setattr(routing, "FUSED_FROM", 0)
-    monkeypatch.setattr(routing, "LANES_FROM", 0)
+    monkeypatch.setattr("torchcaps.layers.routing.backend.FUSED_FROM", 0)
+    monkeypatch.setattr("torchcaps.layers.routing.backend.LANES_FROM", 0)
 
 
 class Sums(nn.Module):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from told import text_of
+from error_text import text_of
 from torchcaps import create_model
 from torchcaps.data import load, part_whole
 from torchcaps.layers import DenseCapsules, EMRouting, PrimaryCapsules

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from told import text_of
+from error_text import text_of
 from torchcaps import create_model
 from torchcaps.analysis import capsule_activity, capsule_layers, routing_dynamics
 from torchcaps.data import ImageSet

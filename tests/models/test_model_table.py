@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from told import text_of
+from error_text import text_of
 from torchcaps import create_model, list_models
 from torchcaps.layers import ROUTINGS
 from torchcaps.models import MODELS

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from error_text import text_of
 from reference.em import em_routing as twin
-from told import text_of
 from torchcaps.ops import em_routing
 from torchcaps.types import Window
 

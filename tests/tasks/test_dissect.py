@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from told import text_of
+from error_text import text_of
 from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole
 from torchcaps.models import create_model, save
 from torchcaps.tasks import dissect, dissect_files, trace_images, write_report

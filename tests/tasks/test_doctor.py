@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from told import text_of
+from error_text import text_of
 from torchcaps.data import SOURCES, Batch, ImageSet, PartWholeSpec, part_whole
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import save

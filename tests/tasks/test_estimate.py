@@ -8,124 +8,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from torchcaps import create_model
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import routing
-from torchcaps.models.footprint import HEAP, LOADED, Footprint
+from torchcaps.layers.routing import backend
 from torchcaps.ops import margin_loss
 from torchcaps.tasks import estimate
 from torchcaps.tasks.estimate import _votes
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-def counted(work):
-    with FakeTensorMode(), Footprint() as footprint:
-        work()
-    return footprint
-
-
-def test_tensors_count_from_when_they_are_made_until_nobody_holds_them():
-    def work():
-        a = torch.empty(1000)
-        b = a * 2
-        del a
-        c = b + 1  # a is gone
-        del b, c
-
-    assert counted(work).tensors == 2 * 4000
-
-
-def test_what_autograd_saves_counts():
-    def work():
-        x = torch.empty(1000, requires_grad=True)
-        loss = x.exp().sum()  # the exponentials are saved
-        loss.backward()
-
-    # x, exp x, the loss, the gradient of the loss, the gradient of x.
-    assert counted(work).tensors == 4000 + 4000 + 4 + 4 + 4000
-
-
-def test_views_and_results_in_place_take_nothing():
-    def work():
-        x = torch.empty(10, 100)
-        x.view(1000).mul_(2).t()
-        x.transpose(0, 1).unsqueeze(0)
-
-    assert counted(work).tensors == 4000
-
-
-def test_a_convolution_works_on_copies_of_its_own():
-    def work():
-        image, weight = torch.empty(1, 16, 8, 8), torch.empty(16, 16, 3, 3)
-        torch.conv2d(image, weight)
-
-    image, weight, maps = 4 * 16 * 8 * 8, 4 * 16 * 16 * 3 * 3, 4 * 16 * 6 * 6
-    found = counted(work)
-    assert found.tensors == 2 * image + 2 * weight + maps
-    assert found.flops == 2 * 6 * 6 * 16 * 16 * 3 * 3
-    # The kernels of convolutions are loaded too.
-    assert found.resident == int(2 * LOADED + HEAP * found.tensors)
-
-
-def test_channels_count_in_sixteens():
-    def work():
-        torch.conv2d(torch.empty(1, 3, 8, 8), torch.empty(16, 3, 3, 3))
-
-    image, weight, maps = 4 * 8 * 8, 4 * 16 * 3 * 3, 4 * 16 * 6 * 6
-    assert counted(work).tensors == (3 + 16) * (image + weight) + maps
-
-
-def test_the_backward_pass_of_a_stride_takes_one_more_copy():
-    def peak(stride):
-        def work():
-            image = torch.empty(1, 16, 9, 9, requires_grad=True)
-            torch.conv2d(image, torch.empty(16, 16, 1, 1), stride=stride).sum().backward()
-
-        return counted(work).tensors
-
-    image, weight = 4 * 16 * 9 * 9, 4 * 16 * 16
-    # The image, the weight, the loss and its gradient. Then, without a stride, a copy of the weight
-    # and of either gradient; with one, the gradient of the image and two copies of it.
-    before = image + weight + 8
-    assert peak(1) == before + weight + 2 * image
-    assert peak(3) == before + 3 * image
-
-
-def test_large_pieces_go_back_and_small_ones_stay_in_the_heap():
-    mib = 1 << 20
-
-    def work():
-        small = torch.empty(8 * mib, dtype=torch.uint8)
-        del small
-        large = torch.empty(40 * mib, dtype=torch.uint8)
-        del large
-        torch.empty(48 * mib, dtype=torch.uint8)
-
-    found = counted(work)
-    assert found.tensors == 48 * mib
-    assert found.resident == int(LOADED + 48 * mib + HEAP * 8 * mib)
-
-
-def test_what_stays_needs_no_spare_room():
-    def work(footprint):
-        with footprint.staying():
-            weight = torch.empty(1000)
-        footprint.call(weight, "weight")
-        return weight * 2
-
-    with FakeTensorMode(), Footprint() as footprint:
-        work(footprint)
-    assert footprint.resident == int(LOADED + 4000 + HEAP * 4000)
-    names = [(piece.name, piece.size) for piece in footprint.largest(2)]
-    assert names == [("weight", 4000), ("model, mul", 4000)]
-
-
-def test_checks_of_values_are_taken_to_pass():
-    assert counted(lambda: [][not bool(torch.empty(3).isfinite().all()) :]).tensors > 0
 
 
 SMALL = {"image": (1, 17, 17), "n_classes": 2, "decoder": False}
@@ -145,7 +37,7 @@ def test_parameters_and_flops_of_a_small_network():
 @pytest.mark.parametrize("fused", [False, True])
 def test_flops_are_those_of_the_step_itself(monkeypatch, fused):
     if fused:
-        monkeypatch.setattr(routing, "FUSED_FROM", 1)
+        monkeypatch.setattr(backend, "FUSED_FROM", 1)
     found = estimate("capsnet", **SMALL, batch_size=16)
     assert found.votes[0].stored != fused
     network = create_model("capsnet", **SMALL)
@@ -174,7 +66,7 @@ def test_votes_are_what_a_textbook_stores():
 def test_stored_votes_are_in_the_peak_and_others_not(monkeypatch):
     size = {"image": (1, 28, 28), "n_classes": 100, "batch_size": 16, "decoder": False}
     tiled = estimate("capsnet", **size)
-    monkeypatch.setattr(routing, "LANES_FROM", 17)
+    monkeypatch.setattr(backend, "LANES_FROM", 17)
     stored = estimate("capsnet", **size)
     assert stored.votes[0].size == tiled.votes[0].size == 16 * 1152 * 100 * 16 * 4
     assert (stored.votes[0].stored, tiled.votes[0].stored) == (True, False)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from told import text_of
+from error_text import text_of
 from torchcaps.data import SOURCES, Batch, ImageSet, PartWholeSpec, part_whole
 from torchcaps.models import create_model, save
 from torchcaps.tasks import evaluate, evaluate_file, write_predictions

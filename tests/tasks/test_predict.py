@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from told import text_of
+from error_text import text_of
 from torchcaps.data import SOURCES, PartWholeSpec, part_whole
 from torchcaps.models import create_model, save
 from torchcaps.tasks import predict

@@ -21,7 +21,7 @@ import torch
 from lightning.pytorch.loggers import CSVLogger
 from torch import Tensor, nn
 
-from told import text_of
+from error_text import text_of
 from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, load, part_whole
 from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.train import Recipe, Run, accuracy, fit, make_recipe

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from told import text_of
+from error_text import text_of
 from torchcaps.data import Batch
 from torchcaps.train import make_recipe
 from torchcaps.train.loss import loss_parts

@@ -12,7 +12,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from told import text_of
+from error_text import text_of
 from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole
 from torchcaps.train import Recipe, Run, fit, make_recipe
 from torchcaps.train.ranks import Ranks, join

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from told import text_of
+from error_text import text_of
 from torchcaps.train import Recipe, make_recipe, read_recipe
 
 NAMES = {"model": "capsnet", "data": "mnist"}

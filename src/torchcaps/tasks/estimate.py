@@ -2,7 +2,7 @@
 
 The training step of `torchcaps train` runs on fake tensors, which have sizes and no memory, so the
 answer for hundreds of gigabytes comes in seconds. What a process takes beyond its tensors is in
-`models.footprint`: the estimate is for a CPU under Linux and counts above what imports take; the
+`tasks.footprint`: the estimate is for a CPU under Linux and counts above what imports take; the
 data set is not in it.
 """
 
@@ -17,10 +17,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torchcaps.data import Batch
 from torchcaps.layers import CapsuleLayer, Conv3dCapsules
 from torchcaps.models import create_model
-from torchcaps.models.footprint import Footprint
 from torchcaps.models.limits import in_bytes
 from torchcaps.ops.checks import check_choice
 from torchcaps.ops.fused.tiles import vote_like
+from torchcaps.tasks.footprint import Footprint
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser
 from torchcaps.train.recipe import Recipe, make_recipe

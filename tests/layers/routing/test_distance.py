@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from error_text import text_of
 from layers.routing.bound import N_IN, VOTES, assert_equal, bound, random_parameters
-from told import text_of
 from torchcaps.layers import DistanceRouting
 from torchcaps.ops import distance_routing
 

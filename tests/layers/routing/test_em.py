@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
+from error_text import text_of
 from layers.routing.bound import N_IN, N_OUT, VOTES, D, assert_equal, bound, random_parameters
-from told import text_of
 from torchcaps.layers import ConvCapsules, EMRouting
 from torchcaps.layers.routing.em import _unit
 from torchcaps.ops import em_routing

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from told import text_of
+from error_text import text_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import ROUTINGS, DynamicRouting, UniformRouting
 from torchcaps.layers.routing import as_routing, make_routing

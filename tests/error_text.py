@@ -1,4 +1,4 @@
-"""What a user is told: the sentence of an error."""
+"""The sentence of an error, as a user reads it."""
 
 from collections.abc import Callable
 
