@@ -186,14 +186,18 @@ def objects() -> bytes:
             {"images": npy("(99999999, 99999999)", b"")},
             "claims 99999999 × 99999999 values of uint8",
         ),
-        ({"images": npy("(-2, -12)", bytes(24))}, "could not be read as an .npz file ("),
+        ({"images": npy("(-2, -12)", bytes(24))}, "but came as [-2, -12] with labels [2];"),
         ({"images": npy("(2, 3, 'x')", bytes(24))}, "could not be read as an .npz file (shape is"),
         ({"images": npy("exit()", bytes(24))}, "could not be read as an .npz file ("),
         (
             {"images": npy("(2, 3, 4)", bytes(24), version=b"\x09\0")},
             "version (9, 0) of its arrays",
         ),
-        ({"images": npy("(2, 3)", bytes(24), code="<f4")}, "images must be [n, channels, height"),
+        (
+            {"images": npy("(2, 3)", bytes(24), code="<f4")},
+            "a.npz: images must be [n, height, width] or [n, channels, height, width], with n "
+            "labels, but came as [2, 3] with labels [2]; are the two arrays the right ones?",
+        ),
         (
             {"images": npy("(2, 1, 1)", struct.pack("<2f", 1, float("nan")), code="<f4")},
             "pixels must be finite and in [0, 1], but image 1 goes from nan to nan;",
@@ -202,7 +206,7 @@ def objects() -> bytes:
             {"labels": npy("(2,)", b"\0\xff", code="|i1")},
             "labels must be 0 to 1 for 2 classes, but",
         ),
-        ({"labels": npy("(3,)", b"\0\1\1")}, "labels must be int64 [2], one an image, but came as"),
+        ({"labels": npy("(3,)", b"\0\1\1")}, "came as [2, 3, 4] with labels [3]; are the two"),
         ({"labels": npy("(2,)", b"\0\0")}, "labels must count two or more classes from 0"),
     ],
 )
@@ -221,6 +225,22 @@ def test_a_bomb_is_refused_by_its_stated_size(tmp_path: Path, monkeypatch) -> No
     monkeypatch.setitem(from_npz.__globals__, "MOST_BYTES", MEGABYTE)
     with at_most(MEGABYTE):
         assert "bytes for them (at most 1048576 are read);" in text_of(lambda: from_npz(path))
+
+
+@pytest.mark.parametrize("labels", ["(3,)", "(2, 2)"])
+def test_what_does_not_fit_together_is_refused_by_its_headers(tmp_path: Path, labels: str) -> None:
+    large = npy(f"(2, {8 * MEGABYTE}, 2)", bytes(32 * MEGABYTE))
+    few = npy(labels, bytes(3 if labels == "(3,)" else 4))
+    path = lay(tmp_path / "a.npz", {"images": large, "labels": few})
+    with at_most(MEGABYTE):
+        assert "with labels [" in text_of(lambda: from_npz(path))
+
+
+def test_a_file_is_held_in_memory_once(tmp_path: Path) -> None:
+    pixels = npy(f"(2, {8 * MEGABYTE}, 2)", bytes(32 * MEGABYTE))
+    path = lay(tmp_path / "a.npz", GOOD | {"images": pixels})
+    with at_most(48 * MEGABYTE):
+        assert from_npz(path, ("cat", "dog")).image_shape == (1, 8 * MEGABYTE, 2)
 
 
 def test_names_that_are_not_there_are_told_with_those_that_are(tmp_path: Path) -> None:

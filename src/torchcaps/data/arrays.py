@@ -9,7 +9,7 @@ from typing import IO
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from torchcaps.data.image_set import ImageSet
@@ -92,7 +92,10 @@ def from_npz(
                         f"{path} holds no array {wanted!r} but {known or 'nothing'}; name the two: "
                         f"images=, labels=."
                     )
-            values, answers = (_array(archive, f"{each}.npy", path) for each in (images, labels))
+            members = (f"{images}.npy", f"{labels}.npy")
+            # Both headers before any value: an archive of some megabytes may unpack to gigabytes.
+            _check_alike(path, *(_shape_of(archive, member, path) for member in members))
+            values, answers = (_values(archive, member) for member in members)
     except TorchcapsError:
         raise
     except Exception as error:
@@ -105,7 +108,8 @@ def from_npz(
     return from_arrays(values, answers, class_names, name=path.stem)
 
 
-def _array(archive: zipfile.ZipFile, member: str, path: Path) -> NDArray[np.generic]:
+def _shape_of(archive: zipfile.ZipFile, member: str, path: Path) -> tuple[int, ...]:
+    """The shape that an array's header states, where the archive holds as many bytes."""
     size = archive.getinfo(member).file_size
     with archive.open(member) as file:
         shape, dtype, held = *_header(file), size - file.tell()
@@ -120,8 +124,24 @@ def _array(archive: zipfile.ZipFile, member: str, path: Path) -> NDArray[np.gene
             f"{path} claims {' × '.join(map(str, shape))} values of {dtype} in {member}, but has "
             f"{held} bytes for them (at most {MOST_BYTES} are read); it is damaged."
         )
+    return shape
+
+
+def _check_alike(path: Path, images: tuple[int, ...], labels: tuple[int, ...]) -> None:
+    """Refuse what cannot be images with one label each, by its shapes alone."""
+    if len(images) not in (3, 4) or math.prod(labels) != images[0]:
+        raise TorchcapsError(
+            f"{path}: images must be [n, height, width] or [n, channels, height, width], with n "
+            f"labels, but came as {list(images)} with labels {list(labels)}; are the two arrays "
+            f"the right ones?"
+        )
+
+
+def _values(archive: zipfile.ZipFile, member: str) -> Tensor:
     with archive.open(member) as file:
-        return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+        read = np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+    # Read anew, so that it is nobody else's: no copy is needed but for torch's sake.
+    return torch.from_numpy(np.require(read, read.dtype.newbyteorder("="), ("C", "W")))
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
