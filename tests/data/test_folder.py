@@ -1,5 +1,6 @@
 """A folder of pictures: modes, sizes, splits; and a sentence for each thing wrong with it."""
 
+import os
 import struct
 import sys
 import zlib
@@ -203,6 +204,11 @@ BAD = {
     "folder called png": (
         lambda root: (root / "cat" / "x.png").mkdir(),
         "could not be read as a picture (",
+    ),
+    "pipe": (
+        lambda root: os.mkfifo(root / "cat" / "x.png"),
+        "x.png could not be read as a picture (it is no ordinary file, but a folder, a pipe or a "
+        "device); take it away.",
     ),
     "cut": (lambda root: (root / "cat" / "x.png").write_bytes(GREY[:45]), "could not be read as a"),
     "header cut": (

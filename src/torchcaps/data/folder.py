@@ -255,6 +255,12 @@ def _opened(path: Path) -> Iterator["Image.Image"]:
             "pictures are read by pillow, which comes with the extra [data]: "
             "pip install 'torchcaps[data]'."
         ) from None
+    # To open a pipe waits for somebody to write into it, for ever.
+    if path.exists() and not path.is_file():
+        raise TorchcapsError(
+            f"{path} could not be read as a picture (it is no ordinary file, but a folder, a pipe "
+            f"or a device); take it away."
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
