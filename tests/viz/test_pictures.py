@@ -1,5 +1,7 @@
 """Pictures, read back from the figure: bars, crosses and lines are the numbers."""
 
+from xml.etree import ElementTree
+
 import pytest
 import torch
 from matplotlib.collections import LineCollection
@@ -178,3 +180,13 @@ def test_a_line_runs_from_its_child_to_its_parent():
     # The second of three children, the second of two parents, in bars spread evenly over [0, 1].
     assert start.tolist() == pytest.approx([1.5 / 3, BAR])
     assert end.tolist() == pytest.approx([1.5 / 2, 1])
+
+
+@pytest.mark.parametrize(
+    "name", ["$x^{$", "$$", "a_b^c", "\\frac{", "\x1b[31m", "\x00", "<&>", "\ud800"]
+)
+def test_a_name_is_text(name):
+    """Neither a formula, nor markup, nor a command to a terminal."""
+    svg = to_svg(tree(class_names=[name, "dog"]))
+    assert ElementTree.fromstring(svg).tag.endswith("svg")
+    assert svg.isprintable() or set(filter(lambda c: not c.isprintable(), svg)) == {"\n"}

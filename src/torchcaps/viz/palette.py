@@ -7,6 +7,8 @@ import matplotlib
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
+from torchcaps.printable import printable
+
 __all__ = [
     "DEAD",
     "INK",
@@ -42,6 +44,8 @@ STYLE: dict[Any, Any] = {
     "ytick.color": INK,
     "svg.hashsalt": "torchcaps",
     "svg.fonttype": "path",
+    # Names of classes and files are text: a dollar sign is no formula.
+    "text.parse_math": False,
 }
 
 
@@ -55,4 +59,5 @@ def to_svg(figure: Figure) -> str:
     buffer = io.StringIO()
     with matplotlib.rc_context(STYLE):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
-    return buffer.getvalue()
+    # Labels are repeated in comments, where XML takes no control characters either.
+    return printable(buffer.getvalue())

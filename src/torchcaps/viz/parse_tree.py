@@ -8,6 +8,7 @@ from torch import Tensor
 
 from torchcaps.analysis import capsule_layers, lengths
 from torchcaps.analysis.trace import last_coupling
+from torchcaps.printable import printable
 from torchcaps.types import Trace
 from torchcaps.viz.layered import Row, draw_couplings, draw_legend, draw_rows, longest
 from torchcaps.viz.palette import INK, MUTED, STYLE, WIDTH, new_figure
@@ -23,6 +24,7 @@ def draw_parse_tree(
 
     Of a layer with more capsules than fit, the longest are shown.
     """
+    class_names = [printable(name, keep="") for name in class_names]
     rows = []
     for name, capsules in capsule_layers(trace):
         length = lengths(capsules)[index].detach().float().cpu()

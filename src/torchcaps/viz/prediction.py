@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from torchcaps.printable import printable
 from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, WIDTH, new_figure
 
 __all__ = ["Shown", "draw_predictions"]
@@ -40,7 +41,9 @@ def draw_predictions(rows: Sequence[Shown], class_names: Sequence[str], *, measu
         for at, row in enumerate(rows):
             low = 1 - (at + 1) / len(rows)
             high = low + (each - 0.28) / (each * len(rows))
-            figure.text(0.03, high + 0.06 / (each * len(rows)), row.title, color=INK)
+            figure.text(
+                0.03, high + 0.06 / (each * len(rows)), printable(row.title, keep=""), color=INK
+            )
             _draw_image(figure, row.pixels, 0.03, high, each * len(rows), "image")
             if row.reconstruction is not None:
                 right = 0.97 - SIDE / WIDTH
@@ -93,4 +96,5 @@ def _draw_bars(
 
 
 def _short(name: str) -> str:
+    name = printable(name, keep="")
     return name if len(name) <= 10 else f"{name[:9]}…"
