@@ -2,7 +2,7 @@
 
 import pytest
 
-from torchcaps.printable import printable
+from torchcaps._printable import printable
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,9 @@ AGAIN = "if this is meant, run `python tests/architecture/test_public_api.py` an
 
 
 def packages():
-    """torchcaps, its packages, and its modules of one file."""
-    return ["torchcaps", *(f"torchcaps.{each.name}" for each in pkgutil.iter_modules(tc.__path__))]
+    """torchcaps, its packages, and its modules of one file; an underscore makes one private."""
+    inside = [each.name for each in pkgutil.iter_modules(tc.__path__)]
+    return ["torchcaps", *(f"torchcaps.{name}" for name in inside if not name.startswith("_"))]
 
 
 def names():

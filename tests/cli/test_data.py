@@ -5,6 +5,7 @@ import json
 import sys
 
 import pytest
+from PIL import Image
 
 from loopback import plain, serving, whole
 from torchcaps.cli import main
@@ -150,3 +151,22 @@ def test_check_speaks_json(call, monkeypatch):
     assert found["test"]["shape"] == [1, 24, 24]
     assert sum(found["test"]["class_counts"].values()) == 12
     assert found["sentences"][-1].startswith("12 of 12 test images are among the training images")
+
+
+def test_a_class_name_does_not_steer_the_terminal(call, tmp_path):
+    """Folders of pictures are other people's; so are their names."""
+    for name, count in (("cat\x1b[2J", 4), ("dog", 8)):
+        (tmp_path / name).mkdir()
+        for number in range(count):
+            Image.new("L", (3, 2), number).save(tmp_path / name / f"{number}.png")
+    code, told, beside = call("check", "folder", "--root", tmp_path)
+    assert code == 0
+    assert "cat\\x1b[2J" in told
+    assert "\x1b" not in told + beside
+
+
+def test_an_error_does_not_steer_the_terminal(call, tmp_path):
+    code, told, beside = call("check", "folder", "--root", tmp_path / "cat\x1b[2J")
+    assert code == 2
+    assert "cat\\x1b[2J" in beside
+    assert "\x1b" not in told + beside

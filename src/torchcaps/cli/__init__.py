@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from torchcaps._printable import printable
 from torchcaps.cli import data
 from torchcaps.cli.demo import demo
 from torchcaps.cli.dissect import dissect
@@ -69,5 +70,5 @@ def main() -> None:
         failure = failure_of(error)
         if failure is None:
             raise
-        print(f"torchcaps: {failure.sentence}", file=sys.stderr)
+        print(f"torchcaps: {printable(failure.sentence)}", file=sys.stderr)
         sys.exit(failure.code)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson, ImageSize, Root, sides
 
 __all__ = ["app"]
@@ -96,4 +97,4 @@ def check(
         print(json.dumps({**asdict(found), "sentences": found.sentences()}))
         return
     for sentence in found.sentences():
-        print(sentence)
+        print(printable(sentence))

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from torchcaps._printable import printable
 from torchcaps.cli.arguments import (
     AsJson,
     FieldList,
@@ -59,4 +60,4 @@ def doctor(
             "doctor needs a run folder, or --model and --data of a network that is to be trained, "
             "or its --recipe."
         )
-    print(json.dumps(found.numbers()) if as_json else found.text())
+    print(json.dumps(found.numbers()) if as_json else printable(found.text()))

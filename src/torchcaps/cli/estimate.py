@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson, OptionList, options_from, sides
 
 __all__ = ["estimate"]
@@ -37,4 +38,4 @@ def estimate(
         precision=precision,
         **options_from(option),
     )
-    print(json.dumps(found.numbers()) if as_json else found.text())
+    print(json.dumps(found.numbers()) if as_json else printable(found.text()))

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson, Root
 
 __all__ = ["evaluate"]
@@ -34,4 +35,4 @@ def evaluate(
     from torchcaps import tasks
 
     found = tasks.evaluate_file(network, data=data, root=root, split=split, predictions=predictions)
-    print(json.dumps(found.numbers()) if as_json else found.text())
+    print(json.dumps(found.numbers()) if as_json else printable(found.text()))

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from torchcaps._printable import printable
+
 __all__ = ["predict"]
 
 
@@ -30,8 +32,8 @@ def predict(
     found = tasks.predict(network, images, resize=resize, picture=picture)
     for each in found:
         for note in each.notes:
-            print(note, file=sys.stderr)
+            print(printable(note), file=sys.stderr)
     for each in found:
-        print(json.dumps(each.numbers()) if as_json else each.text())
+        print(json.dumps(each.numbers()) if as_json else printable(each.text()))
     if not as_json:
         print(f"scores are {found[0].meaning}", file=sys.stderr)

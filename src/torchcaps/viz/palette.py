@@ -7,7 +7,7 @@ import matplotlib
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from torchcaps.printable import printable
+from torchcaps._printable import printable
 
 __all__ = [
     "DEAD",

@@ -6,9 +6,9 @@ import matplotlib
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from torchcaps._printable import printable
 from torchcaps.analysis import capsule_layers, lengths
 from torchcaps.analysis.trace import last_coupling
-from torchcaps.printable import printable
 from torchcaps.types import Trace
 from torchcaps.viz.layered import Row, draw_couplings, draw_legend, draw_rows, longest
 from torchcaps.viz.palette import INK, MUTED, STYLE, WIDTH, new_figure

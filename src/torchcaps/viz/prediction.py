@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from torchcaps.printable import printable
+from torchcaps._printable import printable
 from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, WIDTH, new_figure
 
 __all__ = ["Shown", "draw_predictions"]
