@@ -90,7 +90,8 @@ def test_promised_names_are_public(package):
         (
             tc.ops.em_routing,
             "votes, activation, *, beta_a, beta_u, iterations=3, variant='paper', "
-            "compete='window', child_id=None, lambda_=0.01, variance_floor=None, keep='none'",
+            "compete='window', child_id=None, lambda_=0.01, lambda_schedule='growing', "
+            "variance_floor=None, keep='none'",
         ),
         (
             tc.ops.inverted_routing,

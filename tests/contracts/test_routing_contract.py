@@ -256,6 +256,7 @@ ROUTINGS = [
     em("gritzman", variant="gritzman"),
     em("one-iteration", iterations=1, declared={"fixed_coupling": True}),
     em("large-lambda-and-floor", lambda_=1.0, variance_floor=0.5, iterations=4),
+    em("constant-lambda", lambda_=0.1, lambda_schedule="constant"),
     em("betas", beta_a=BIAS[:, 0], beta_u=BIAS[:, 1], lambda_=1.0, declared=WITH_BIAS),
     uniform("softmax", declared={"first_iteration": over_parents}),
     uniform("softmax-exp", squash="exp"),

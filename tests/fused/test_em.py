@@ -77,6 +77,7 @@ OPTIONS = [
     {"variance_floor": 0.1},
     {"lambda_": 0.0},
     {"lambda_": 2.0},
+    {"lambda_": 0.1, "lambda_schedule": "constant"},
 ]
 
 

@@ -106,7 +106,11 @@ def test_the_law_of_shared_weights(pose, sharing, window):
     assert_law(narrow("bx", **how), how, variance_floor=0.05)
 
 
-@pytest.mark.parametrize("options", [{"iterations": 1}, {"iterations": 2}, {"iterations": 5}])
+@pytest.mark.parametrize(
+    "options",
+    [{"iterations": 1}, {"iterations": 2}, {"iterations": 5}, {"lambda_schedule": "constant"}],
+    ids=str,
+)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(("window", "compete"), KINDS[:3], ids=str)
 def test_the_law_of_any_number_of_iterations(window, compete, variant, options):

@@ -93,6 +93,23 @@ def test_two_iterations_on_paper():
     assert routed.parents.activation.tolist() == pytest.approx([0.0163197, 0.5872679], abs=1e-7)
 
 
+def test_constant_lambda_on_paper():
+    # The example above with λ_1 = λ_2 = 1.6: only the last line differs, by the factor 1.6 / 3.12.
+    #   logit_0 = 1.6 · (0.5 − 1.8986123 · 0.9553076) = −2.1020140
+    #   logit_1 = 1.6 · (1.0 − 3.0097857 · 0.2946924) = 0.1808624
+    routed = em_routing(
+        **ON_PAPER,
+        beta_a=tensor([0.5, 1.0]),
+        beta_u=tensor([0.8, 1.6]),
+        iterations=2,
+        lambda_=1.6,
+        lambda_schedule="constant",
+        variance_floor=9.0,
+    )
+    assert routed.parents.pose.flatten().tolist() == pytest.approx([5.0, 0.8490556], abs=1e-7)
+    assert routed.parents.activation.tolist() == pytest.approx([0.1089012, 0.5450928], abs=1e-7)
+
+
 def test_gritzman_on_paper():
     # The moments of t = 1 above. 100 J / I = 100 and λ_1 = 0.016, so λ_1 · 100 · 5/8 = 1:
     # logit = 0.016 β_a − (β_u + ln σ) = −ln σ again
@@ -333,6 +350,7 @@ OPTIONS = [
     {"iterations": 1},
     {"iterations": 2, "lambda_": 1.0},
     {"variance_floor": 0.3, "lambda_": 0.1},
+    {"iterations": 2, "lambda_": 0.3, "lambda_schedule": "constant"},
 ]
 
 
@@ -517,6 +535,7 @@ CHILD_ID = torch.zeros(2, 5, dtype=torch.int64)
         ({"beta_a": torch.zeros(4)}, ["beta_a must broadcast to [parent] = [3]", "[4]"]),
         ({"beta_u": torch.zeros(2, 3)}, ["beta_u must broadcast to [parent] = [3]", "[2, 3]"]),
         ({"iterations": 0}, ["iterations", "came as 0"]),
+        ({"lambda_schedule": "fixed"}, ["lambda_schedule='fixed' is unknown", "constant"]),
         ({"keep": "step"}, ["keep='step' is unknown"]),
         ({"lambda_": math.nan}, ["lambda_ must be a finite number from 0 up", "came as nan"]),
         ({"variance_floor": -1.0}, ["variance_floor must be a finite number", "came as -1.0"]),

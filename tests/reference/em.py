@@ -26,6 +26,7 @@ def em_routing(
     compete="window",
     child_id=None,
     lambda_=0.01,
+    lambda_schedule="growing",
     variance_floor=None,
 ):
     """Parents [*b, j, d], their activations [*b, j] and a list of couplings [*b, i, j].
@@ -52,9 +53,11 @@ def em_routing(
             scalars(sample_activation),
             names,
             *betas,
-            iterations,
             variant,
-            lambda_,
+            [
+                lambda_ if lambda_schedule == "constant" else lambda_ * (1 - 0.95**t)
+                for t in range(1, iterations + 1)
+            ],
             floor,
         )
         poses.append(_tensor(mu))
@@ -73,7 +76,7 @@ def _tensor(numbers):
     return torch.stack([_tensor(x) for x in numbers]) if isinstance(numbers, list) else numbers
 
 
-def _route(votes, activation, names, beta_a, beta_u, iterations, variant, lambda_, floor):
+def _route(votes, activation, names, beta_a, beta_u, variant, lambdas, floor):
     n_out = len(beta_a)
     slots = {}  # child -> every (window, slot) that sees it
     for p, row in enumerate(names):
@@ -85,8 +88,7 @@ def _route(votes, activation, names, beta_a, beta_u, iterations, variant, lambda
         coupling.append([[beta_a[0].new_tensor(1 / (n_out * k))] * n_out for k in shares])
     mu = [[[0.0] * len(votes[0][0][0])] * n_out for _ in votes]
     steps = []
-    for t in range(1, iterations + 1):
-        inverse_temperature = lambda_ * (1 - 0.95**t)
+    for t, inverse_temperature in enumerate(lambdas, start=1):
         moments = [
             _m_step(
                 votes[p],
@@ -103,7 +105,7 @@ def _route(votes, activation, names, beta_a, beta_u, iterations, variant, lambda
         ]
         mu, var, logit = ([m[k] for m in moments] for k in range(3))
         steps.append(coupling)
-        if t < iterations:
+        if t < len(lambdas):
             coupling = _e_step(votes, mu, var, logit, slots)
     return mu, [[torch.sigmoid(x) for x in row] for row in logit], steps
 

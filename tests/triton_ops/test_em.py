@@ -99,6 +99,12 @@ EVERYTHING = [
 ]
 
 
+def test_the_law_of_a_constant_lambda(triton_device):
+    leaves, how = narrow("bx", pose="matrix", window=SMALL), {"pose": "matrix", "window": SMALL}
+    options = {"iterations": 2, "lambda_": 0.1, "lambda_schedule": "constant"}
+    assert_law(leaves, how, triton_device, variance_floor=0.05, **options)
+
+
 @slow
 @pytest.mark.parametrize(
     ("pose", "sharing", "window", "compete", "variant", "names", "tile"), EVERYTHING, ids=str

@@ -10,7 +10,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers.routing.backend import backend_module
 from torchcaps.layers.routing.base import Routing
 from torchcaps.ops.checks import check_choice, check_iterations, widen
-from torchcaps.ops.routing import Compete, EMVariant, em_routing
+from torchcaps.ops.routing import Compete, EMVariant, LambdaSchedule, em_routing
 from torchcaps.ops.routing.em import check_em_numbers
 from torchcaps.ops.squash import EPSILON
 from torchcaps.types import Capsules, Keep, Routed, VoteMap
@@ -38,6 +38,7 @@ class EMRouting(Routing):
         variant: EMVariant = "paper",
         compete: Compete = "window",
         lambda_: float = 0.01,
+        lambda_schedule: LambdaSchedule = "growing",
         variance_floor: float | None = None,
         unit_poses: bool = False,
     ):
@@ -45,11 +46,13 @@ class EMRouting(Routing):
         check_iterations(iterations)
         check_choice("variant", variant, get_args(EMVariant))
         check_choice("compete", compete, get_args(Compete))
+        check_choice("lambda_schedule", lambda_schedule, get_args(LambdaSchedule))
         check_em_numbers(lambda_, variance_floor)
         self.iterations = iterations
         self.variant: EMVariant = variant
         self.compete: Compete = compete
         self.lambda_ = lambda_
+        self.lambda_schedule: LambdaSchedule = lambda_schedule
         self.variance_floor = variance_floor
         self.unit_poses = unit_poses
 
@@ -95,6 +98,7 @@ class EMRouting(Routing):
             "compete": self.compete,
             "child_id": child_id,
             "lambda_": self.lambda_,
+            "lambda_schedule": self.lambda_schedule,
             "variance_floor": self.variance_floor,
         }
 

@@ -53,18 +53,19 @@ from torchcaps.ops.checks import (
 from torchcaps.ops.fused.tiles import Tile, TiledVotes, VoteGradients, vote_like, vote_map_of
 from torchcaps.ops.gradients import listed, once, shapes_listed, wanted
 from torchcaps.ops.routing.em import (
-    ANNEALING,
     DAMPING,
     FLOOR,
     LEAST_ACTIVATION,
     Compete,
     EMVariant,
+    LambdaSchedule,
     _check_child_id,
     _checked,
     _cost,
     _counted,
     _over_windows,
     check_em_numbers,
+    lambda_at,
 )
 from torchcaps.types import Capsules, Keep, Routed, Step, VoteMap
 
@@ -81,6 +82,7 @@ def em_routing(
     compete: Compete = "window",
     child_id: Tensor | None = None,
     lambda_: float = 0.01,
+    lambda_schedule: LambdaSchedule = "growing",
     variance_floor: float | None = None,
     keep: Keep = "none",
 ) -> Routed:
@@ -103,6 +105,7 @@ def em_routing(
         compete=compete,
         child_id=child_id,
         lambda_=lambda_,
+        lambda_schedule=lambda_schedule,
         variance_floor=variance_floor,
         keep=keep,
     )
@@ -152,6 +155,7 @@ def route(
     compete: Compete = "window",
     child_id: Tensor | None = None,
     lambda_: float = 0.01,
+    lambda_schedule: LambdaSchedule = "growing",
     variance_floor: float | None = None,
     keep: Keep = "none",
 ) -> Routed:
@@ -161,6 +165,7 @@ def route(
     check_iterations(iterations)
     check_choice("variant", variant, get_args(EMVariant))
     check_choice("compete", compete, get_args(Compete))
+    check_choice("lambda_schedule", lambda_schedule, get_args(LambdaSchedule))
     check_keep(keep)
     check_em_numbers(lambda_, variance_floor)
     activation, window = vote_map.children.activation, vote_map.window
@@ -228,7 +233,7 @@ def route(
             variance = variance + floor
             cost = _cost(variance, mass, beta_u, variant, n_in / n_out)
             reward = -5000 * beta_a if variant == "official" else beta_a
-            logit = lambda_ * (1 - ANNEALING**t) * (reward - cost)
+            logit = lambda_at(t, lambda_, lambda_schedule) * (reward - cost)
             pose, activation = mean + bias, logit.sigmoid()
             parents = Capsules(pose.view(*lead, n_out, d), activation.view(*lead, n_out))
             parents = Capsules(*(x.to(votes.dtype) for x in parents if x is not None))

@@ -8,7 +8,7 @@ for t = 1 … iterations:
     r_ij = R_ij a_i,   m_j = Σ_i r_ij                                        M-step
     μ_j  = Σ_i r_ij V_ij / m_j
     σ_j² = Σ_i r_ij (V_ij − μ_j)² / m_j + floor
-    a_j  = logistic(λ_t (β_a − Σ_h (β_u + ln σ_j^h) m_j)),   λ_t = λ (1 − 0.95^t)
+    a_j  = logistic(λ_t (β_a − Σ_h (β_u + ln σ_j^h) m_j))
     ln q_ij = ln a_j − Σ_h [½ ln 2π(σ_j^h)² + (V_ij^h − μ_j^h)² / 2(σ_j^h)²]   E-step
     R_ij = q_ij / Σ_k q_ik
 
@@ -18,6 +18,9 @@ gritzman  the cost counts children as if each parent had a hundred [gritzman2019
           Σ_h (β_u + ln σ^h) m_j · 100 J / I, floor 1e-9.
 official  the released code of [hinton2018]: the mean is damped, μ ← 0.9 μ + 0.1 μ_before (zero at
           first), floor 5e-4, a_j = logistic(λ_t (−m_j (Σ_h ln σ² + β_u D (ln 2π + 1)) − 5000 β_a)).
+
+`lambda_schedule` says how λ_t grows over the iterations: "growing" is λ (1 − 0.95^t), 0.05 λ to
+begin with; "constant" is λ in all of them, as in much public code.
 
 `compete` says who else may claim a child that several windows see: the parents of one "window", or
 those of "all" windows [hinton2018].
@@ -59,6 +62,7 @@ __all__ = ["Compete", "EMVariant", "em_routing"]
 
 EMVariant = Literal["paper", "official", "gritzman"]
 Compete = Literal["window", "all"]
+LambdaSchedule = Literal["growing", "constant"]
 
 FLOOR: dict[EMVariant, float] = {"paper": 1e-4, "official": 5e-4, "gritzman": 1e-9}
 LEAST_ACTIVATION = 1e-12
@@ -77,6 +81,7 @@ def em_routing(
     compete: Compete = "window",
     child_id: Tensor | None = None,
     lambda_: float = 0.01,
+    lambda_schedule: LambdaSchedule = "growing",
     variance_floor: float | None = None,
     keep: Keep = "none",
 ) -> Routed:
@@ -94,6 +99,7 @@ def em_routing(
     check_iterations(iterations)
     check_choice("variant", variant, get_args(EMVariant))
     check_choice("compete", compete, get_args(Compete))
+    check_choice("lambda_schedule", lambda_schedule, get_args(LambdaSchedule))
     check_keep(keep)
     check_em_numbers(lambda_, variance_floor)
     activation = _checked(activation, votes)
@@ -119,7 +125,7 @@ def em_routing(
             variance = (weight * residual).sum(-3) + floor  # [*b, j, d]
             cost = _cost(variance, mass, beta_u, variant, n_in / n_out)
             reward = -5000 * beta_a if variant == "official" else beta_a
-            logit = lambda_ * (1 - ANNEALING**t) * (reward - cost)
+            logit = lambda_at(t, lambda_, lambda_schedule) * (reward - cost)
             parents = Capsules(mean.to(dtype), logit.sigmoid().to(dtype))
             if keep == "steps" or (keep == "last" and t == iterations):
                 steps.append(Step(None, log_r.exp().to(dtype), parents))
@@ -129,6 +135,11 @@ def em_routing(
                 log_a = torch.nn.functional.logsigmoid(logit)
                 log_r = normalise((log_a - spread / 2).unsqueeze(-2) - scaled / 2)
     return Routed(parents, tuple(steps))
+
+
+def lambda_at(t: int, lambda_: float, schedule: LambdaSchedule) -> float:
+    """What the logit of iteration t, from 1, is multiplied by."""
+    return lambda_ if schedule == "constant" else lambda_ * (1 - ANNEALING**t)
 
 
 def _mean(votes: Tensor, weight: Tensor, before: Tensor | None, variant: EMVariant) -> Tensor:
