@@ -5,7 +5,7 @@ import torch
 from fused.vote_maps import leaves
 from fused.vote_maps import vote_map as map_of
 from torchcaps.ops import distance_routing as plain
-from torchcaps.ops import fused, materialise, native, triton
+from torchcaps.ops import fused, materialise, native
 from torchcaps.types import Capsules
 
 DENSE = ("none", "vector", None)
@@ -25,7 +25,7 @@ def routed_by(way, kind, found, **options):
     options |= {name: found[name] for name in ("bias", "scale") if name in found}
     vote_map = map_of(kind, found)._replace(children=Capsules(found["pose"], found["length"]))
     if way != "plain":
-        form = {"fused": fused, "native": native, "triton": triton}[way]
+        form = {"fused": fused, "native": native}[way]
         return form.distance_routing(vote_map, **options)
     length, window = found["length"], kind[2]
     if window is not None:

@@ -17,7 +17,7 @@ import torch
 import triton
 from triton.backends.compiler import GPUTarget
 
-from torchcaps.ops.triton import distance, dynamic, em, inverted, votes
+from torchcaps.ops.triton import dynamic, em, inverted, votes
 from torchcaps.types import Capsules, VoteMap, Window
 
 TOOL = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
@@ -77,22 +77,10 @@ def route_windows(*, n_out, dtype):
     em.em_routing(vote_map, beta_a=beta, beta_u=beta).parents.pose.sum().backward()
 
 
-def route_by_distance(
-    *, batch, n_in, n_out, pose, weight, dtype, kind="vector", sharing="none", moved=(), **options
-):
-    """Forward and backward, with gradients of couplings too."""
-    length = torch.empty(batch, n_in, dtype=dtype, requires_grad=True)
-    children = Capsules(torch.empty(batch, n_in, pose, dtype=dtype, requires_grad=True), length)
-    weight = torch.empty(weight, dtype=dtype, requires_grad=True)
-    vote_map = VoteMap(children, weight, sharing, kind, *moved)
-    routed = distance.distance_routing(vote_map, iterations=2, **options)
-    (routed.parents.pose.sum() + sum(step.coupling.sum() for step in routed.steps)).backward()
-
-
 def main():
     triton.runtime.driver.set_active(Absent(int(sys.argv[1])))
     votes.launch = compile_only
-    for module in (distance, dynamic, em, inverted):
+    for module in (dynamic, em, inverted):
         module.check_available = lambda device: None
     # Triton compiles an argument of one as a constant.
     ones = {"batch": 1, "n_in": 1, "n_out": 1, "pose": 1, "dtype": torch.float16}
@@ -100,24 +88,17 @@ def main():
     moved = (torch.zeros(1, 1, requires_grad=True), None, torch.zeros(1, 1, requires_grad=True))
     rest = {"moved": moved, "prior": prior, "bias": bias, "keep": "steps"}
     route(**ones, weight=(1, 1, 1), sharing="all", **rest)
-    route_by_distance(**ones, weight=(1, 1, 1), sharing="all", moved=moved, keep="steps")
     for dtype in (torch.float32, torch.bfloat16):
         for n_out in (10, 196):
             weight = (40, n_out, 16, 8)
             sizes = {"batch": 20, "n_in": 40, "n_out": n_out, "pose": 8, "weight": weight}
             route(**sizes, dtype=dtype)
-            route_by_distance(**sizes, dtype=dtype)
         prior = torch.zeros(36, 32, requires_grad=True)
         bias = torch.zeros(32, 16, requires_grad=True)
         route(
             **{"batch": 20, "n_in": 36, "n_out": 32, "pose": 16, "weight": (4, 32, 4, 4)},
             **{"dtype": dtype, "kind": "matrix", "sharing": "type"},
             **{"prior": prior, "bias": bias, "leaky": True, "odd_bias": True, "squash": "exp"},
-        )
-        route_by_distance(
-            **{"batch": 20, "n_in": 36, "n_out": 32, "pose": 16, "weight": (4, 32, 4, 4)},
-            **{"dtype": dtype, "kind": "matrix", "sharing": "type", "detach": "votes"},
-            **{"moved": (torch.zeros(32, 16, requires_grad=True),)},
         )
         for n_out in (16, 200) if dtype is torch.float32 else (16,):
             route_windows(n_out=n_out, dtype=dtype)

@@ -1,11 +1,11 @@
 """The fused routings as Triton kernels, for GPUs: the same parents and gradients.
 
 Triton is an extra, `pip install "torchcaps[triton]"`. What a kernel lacks, the fused form in
-PyTorch does.
+PyTorch does; distance routing has no kernels of its own here.
 """
 
+from torchcaps.ops.fused import distance_routing
 from torchcaps.ops.triton import cost  # noqa: F401, it registers what the operators cost
-from torchcaps.ops.triton.distance import distance_routing
 from torchcaps.ops.triton.dynamic import dynamic_routing
 from torchcaps.ops.triton.em import em_routing
 from torchcaps.ops.triton.inverted import inverted_routing, inverted_step

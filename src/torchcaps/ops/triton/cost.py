@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from torchcaps.ops.fused.cost import COSTS, Cost, _register
-from torchcaps.ops.triton import distance, dynamic, em, inverted
+from torchcaps.ops.triton import dynamic, em, inverted
 from torchcaps.ops.triton.votes import CHILDREN, blocks_of, shape_of, shared_out
 
 __all__ = ["COSTS"]
@@ -140,34 +140,6 @@ def _distances_backward(*arguments: Any) -> Cost:
     return Cost((1 + again + needs[2] + needs[3]) * sizes.products, held)
 
 
-def _mixed(share: Tensor | None, length: Tensor, *arguments: Any) -> Cost:
-    pose, weight, _, _, *made_of = arguments
-    sizes = _Sizes(pose, weight, *made_of)
-    return Cost(sizes.products + sizes.agreement, sizes.partial)
-
-
-def _mixed_backward(*arguments: Any) -> Cost:
-    pose, weight, _, _, *made_of, needs = arguments[3:]
-    sizes = _Sizes(pose, weight, *made_of)
-    flops = (1 + needs[2] + needs[3]) * sizes.products
-    flops += (needs[0] + any(needs[1:])) * sizes.agreement
-    return Cost(flops, sizes.gradients(needs[2:5]))
-
-
-def _measured(parents: Tensor, length: Tensor, *arguments: Any) -> Cost:
-    pose, weight, _, _, *made_of = arguments
-    return Cost(_Sizes(pose, weight, *made_of).products, 0)
-
-
-def _measured_backward(*arguments: Any) -> Cost:
-    parents, _, pose, weight, _, _, *made_of, needs = arguments[2:]
-    sizes = _Sizes(pose, weight, *made_of)
-    flops = (needs[0] + any(needs[1:]) + needs[2] + needs[3]) * sizes.products
-    # Slopes are as many as distances.
-    slopes = 4 * sizes.agreement // (2 * parents.shape[-1])
-    return Cost(flops, slopes + needs[0] * sizes.partial + sizes.gradients(needs[2:5]))
-
-
 for _operator, _cost in (
     (dynamic._forward, _forward),
     (dynamic._backward, _backward),
@@ -177,10 +149,6 @@ for _operator, _cost in (
     (em._moments_backward, _moments_backward),
     (em._distances, _distances),
     (em._distances_backward, _distances_backward),
-    (distance._mixed, _mixed),
-    (distance._mixed_backward, _mixed_backward),
-    (distance._measured, _measured),
-    (distance._measured_backward, _measured_backward),
 ):
     _packet = _operator._opoverload.overloadpacket
     COSTS[_packet] = _cost
