@@ -19,14 +19,13 @@ KERNELS = {
     for operator, kernel in (
         (dynamic._forward, dynamic._forward_kernel),
         (dynamic._backward, dynamic._backward_kernel),
-        (em._moments, em._moments_kernel),
-        (em._moments_backward, em._moments_backward_kernel),
-        (em._distances, em._distances_kernel),
-        (em._distances_backward, em._distances_backward_kernel),
         (inverted._sums, inverted._sums_kernel),
         (inverted._backward, inverted._backward_kernel),
     )
 }
+for operator in (em.moments, em.distances):
+    KERNELS[operator.forward.overloadpacket] = operator.run_flat
+    KERNELS[operator.backward.overloadpacket] = operator.run_backward_flat
 B, N_IN, J, D = 32, 96, 10, 16
 
 

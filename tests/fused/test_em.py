@@ -253,10 +253,10 @@ class Largest(TorchDispatchMode):
     """Remembers the largest memory that an operation asked for, in bytes, inside ours too."""
 
     KERNELS: ClassVar = {
-        "torchcaps::em_moments": module._moments_kernel,
-        "torchcaps::em_moments_backward": module._moments_backward_kernel,
-        "torchcaps::em_distances": module._distances_kernel,
-        "torchcaps::em_distances_backward": module._distances_backward_kernel,
+        "torchcaps::em_moments": module.moments.run_flat,
+        "torchcaps::em_moments_backward": module.moments.run_backward_flat,
+        "torchcaps::em_distances": module.distances.run_flat,
+        "torchcaps::em_distances_backward": module.distances.run_backward_flat,
     }
 
     def __init__(self):
@@ -299,7 +299,7 @@ def test_nothing_is_as_large_as_votes(variant, keep, compete, monkeypatch):
 def test_the_operators_keep_the_rules_of_operators(window):
     leaves = leaves_of("x", pose="matrix", window=ODD if window else None, batch=(2,))
     tensors = [leaves[x].requires_grad_() for x in ("pose", "weight", "coordinates")]
-    rest = (*tensors, "none", "matrix", window, torch.float64)
+    rest = (*tensors[:2], None, tensors[2], "none", "matrix", window, torch.float64)
     p, n_in = (6, 12) if window else (1, 6)
     weight = torch.rand(n_in, 3, p, 2, dtype=torch.float64, requires_grad=True)
     mean = torch.rand(2, p, 3, 4, dtype=torch.float64, requires_grad=True)

@@ -3,6 +3,7 @@
 import ctypes
 import re
 import threading
+from itertools import product
 from unittest import mock
 
 import pytest
@@ -363,7 +364,7 @@ def test_the_operators_keep_the_rules_of_operators(window):
         given = [x if x is None else x.detach().clone().requires_grad_() for x in given]
         torch.library.opcheck(
             operator.default,
-            (*given, *tensors, "none", "matrix", window),
+            (*given, *tensors[:2], None, tensors[2], "none", "matrix", window, torch.float32),
             test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
         )
 
@@ -374,14 +375,14 @@ def test_what_they_cost_is_known(monkeypatch):
     leaves = narrow(batch=(7,), d_in=16, n_out=16, **how)
     leaves = {name: x.requires_grad_() for name, x in leaves.items()}
     asked, found, plan = [], [], kernel.library().torchcaps_em_plan
-    for name in ("_fit", "_fit_backward", "_assign", "_assign_backward"):
-        operator = getattr(kernel, name)
+    for operator, name in product((kernel.fit, kernel.assign), ("forward", "backward")):
+        called = getattr(operator, name)
 
-        def call(*arguments, operator=operator):
-            asked.append(COSTS[operator._opoverload.overloadpacket](*arguments))
-            return operator(*arguments)
+        def call(*arguments, called=called):
+            asked.append(COSTS[called.overloadpacket](*arguments))
+            return called(*arguments)
 
-        monkeypatch.setattr(kernel, name, call)
+        monkeypatch.setattr(operator, name, call)
 
     def planned(job):
         plan(job)

@@ -22,6 +22,8 @@ from fused.em_cases import (
 )
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import ConvCapsules, EMRouting, use_backend
+from torchcaps.ops.fused.em import Shared
+from torchcaps.ops.fused.tiles import MadeOf
 from torchcaps.ops.triton import em, votes
 from torchcaps.types import Capsules, Window
 
@@ -177,7 +179,8 @@ def test_a_variance_does_not_feel_where_its_mean_was_rounded_to():
     pose, weight = torch.randn(2, 5, 4) / 100, torch.randn(5, 3, 4, 4)
     coordinates = torch.full((5, 4), 1000.0, requires_grad=True)
     share = torch.rand(2, 1, 5, 3).softmax(2)
-    _, variance, _ = em._moments(share, pose, weight, coordinates, "none", "vector", [])
+    votes = MadeOf(pose, weight, None, coordinates, "none", "vector", [], torch.float32)
+    variance = em.moments(Shared(share, votes)).variance
     (gradient,) = torch.autograd.grad(variance.sum(), coordinates)
     assert gradient.abs().max() > 1e-3
     assert gradient.sum(0).abs().max() <= 1e-7
@@ -310,10 +313,10 @@ def test_operators_are_what_torch_expects(window):
     share = torch.full((2, windows, slots, 3), 1 / slots, requires_grad=True)
     mean, variance = (torch.rand(2, windows, 3, 5) + 0.5 for _ in range(2))
     parents = (mean.requires_grad_(), variance.requires_grad_())
-    for operator, given in ((em._moments, (share,)), (em._distances, parents)):
+    for operator, given in ((em.moments, (share,)), (em.distances, parents)):
         torch.library.opcheck(
-            operator._opoverload,
-            (*given, *made_of, "none", "vector", window),
+            operator.forward,
+            (*given, *made_of[:2], None, made_of[2], "none", "vector", window, torch.float32),
             test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
         )
 

@@ -28,9 +28,10 @@ from torch.utils.flop_counter import register_flop_formula
 from torchcaps.ops.fused import distance, dynamic, em, inverted, self_attention
 from torchcaps.ops.fused.agreement import folds, tiled
 from torchcaps.ops.fused.tiles import TiledVotes, size_of, vote_map_of
+from torchcaps.ops.operators import Asked, Operator
 from torchcaps.types import VoteMap
 
-__all__ = ["COSTS", "Cost"]
+__all__ = ["COSTS", "Cost", "register"]
 
 
 class Cost(NamedTuple):
@@ -196,36 +197,25 @@ def _folded_backward(
     return Cost(flops, _held(size, needs[0], tiles))
 
 
-def _moments(weight: Tensor, *made_of: Any) -> Cost:
-    size = _sizes_of(made_of)
+def _moments(given: em.Shared) -> Cost:
+    size = _sizes_of(given.votes)
     return Cost(2 * size.products, size.children + 3 * size.tile + size.seen + 4 * size.parents)
 
 
-def _moments_backward(
-    of_mean: Tensor | None,
-    of_variance: Tensor | None,
-    means: Tensor,
-    rests: Tensor,
-    weight: Tensor,
-    *arguments: Any,
-) -> Cost:
-    *made_of, needs = arguments
-    size = _sizes_of(made_of)
+def _moments_backward(asked: Asked[em.Shared]) -> Cost:
+    size, needs = _sizes_of(asked.given.votes), asked.needs
     tiles = 6 * size.tile + 2 * size.seen + 4 * size.parents
     products = size.products * (1 + needs[1] + needs[2])
     return Cost(products, _held(size, needs[1], tiles))
 
 
-def _distances(mean: Tensor, variance: Tensor, *made_of: Any) -> Cost:
-    size = _sizes_of(made_of)
+def _distances(given: em.Met) -> Cost:
+    size = _sizes_of(given.votes)
     return Cost(size.products, size.children + 2 * size.tile + size.seen + 2 * size.parents)
 
 
-def _distances_backward(
-    of_distances: Tensor, mean: Tensor, variance: Tensor, *arguments: Any
-) -> Cost:
-    *made_of, needs = arguments
-    size = _sizes_of(made_of)
+def _distances_backward(asked: Asked[em.Met]) -> Cost:
+    size, needs = _sizes_of(asked.given.votes), asked.needs
     tiles = 5 * size.tile + 2 * size.seen + 4 * size.parents
     products = size.products * (1 + needs[2] + needs[3])
     return Cost(products, _held(size, needs[2], tiles))
@@ -340,10 +330,6 @@ COSTS: dict[Any, Callable[..., Cost]] = {
         (dynamic._backward, _dynamic_backward),
         (distance._forward, _measured),
         (distance._backward, _measured_backward),
-        (em._moments, _moments),
-        (em._moments_backward, _moments_backward),
-        (em._distances, _distances),
-        (em._distances_backward, _distances_backward),
         (inverted._sums, _sums),
         (inverted._backward, _sums_backward),
         (self_attention._forward, _attended),
@@ -360,3 +346,25 @@ def _register(operator: Any, cost: Callable[..., Cost]) -> None:
 
 for _operator, _cost in COSTS.items():
     _register(_operator, _cost)
+
+
+def register(
+    operator: Operator[Any, Any],
+    forward: Callable[[Any], Cost],
+    backward: Callable[[Asked[Any]], Cost],
+) -> None:
+    """Have an operator and its backward pass cost so much."""
+    for packet, unpacked, cost in (
+        (operator.forward.overloadpacket, operator.given, forward),
+        (operator.backward.overloadpacket, operator.asked, backward),
+    ):
+        COSTS[packet] = _of_flat(unpacked, cost)
+        _register(packet, COSTS[packet])
+
+
+def _of_flat(unpacked: Callable[..., Any], cost: Callable[[Any], Cost]) -> Callable[..., Cost]:
+    return lambda *flat: cost(unpacked(*flat))
+
+
+register(em.moments, _moments, _moments_backward)
+register(em.distances, _distances, _distances_backward)

@@ -34,8 +34,7 @@ unless torch.compile decides what is kept. No gradient of the gradient.
 """
 
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, get_args
+from typing import NamedTuple, Protocol, get_args
 
 import torch
 from torch import Tensor
@@ -50,8 +49,16 @@ from torchcaps.ops.checks import (
     widen,
     without_autocast,
 )
-from torchcaps.ops.fused.tiles import Tile, TiledVotes, VoteGradients, vote_like, vote_map_of
-from torchcaps.ops.gradients import listed, once, shapes_listed, wanted
+from torchcaps.ops.fused.tiles import (
+    Lanes,
+    MadeOf,
+    Tile,
+    TiledVotes,
+    VoteGradients,
+    made_of,
+    vote_like,
+)
+from torchcaps.ops.operators import Asked, Gradients, Operator, by_stored_votes
 from torchcaps.ops.routing.em import (
     DAMPING,
     FLOOR,
@@ -111,23 +118,11 @@ def em_routing(
     )
 
 
-class MadeOf(NamedTuple):
-    """What votes are made of, but for their bias, as operators of the dispatcher take it."""
-
-    pose: Tensor
-    matrices: Tensor
-    coordinates: Tensor | None
-    sharing: str
-    kind: str
-    window: list[int]
-    dtype: torch.dtype
-
-
 class Steps(Protocol):
     """The two steps that meet votes. Numbers of slots are [b, p, i], of parents [b, p, j]; how
     couplings lie is known here alone."""
 
-    def __init__(self, made_of: MadeOf) -> None: ...
+    def __init__(self, votes: MadeOf) -> None: ...
 
     def fit(self, log_r: Tensor | None, log_a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """m, μ and σ² from ln r, none for r = 1, and ln a."""
@@ -177,22 +172,10 @@ def route(
     for name, beta in (("beta_a", beta_a), ("beta_u", beta_u)):
         check_broadcast(name, beta, (n_out,), "[parent]")
     floor = FLOOR[variant] if variance_floor is None else variance_floor
-    # Of one number: `votes` stands for more than there is memory.
     wide = widen(votes.new_empty(()))
     n_batch, n_windows = (math.prod(lead[:-1]), lead[-1]) if window else (math.prod(lead), 1)
-    coordinates = vote_map.coordinates
     bias = wide.new_zeros(()) if vote_map.bias is None else vote_map.bias.to(wide.dtype)
-    meet = kind(
-        MadeOf(
-            vote_map.children.pose,
-            vote_map.weight,
-            None if coordinates is None else coordinates.to(wide.dtype).expand(n_in, d),
-            vote_map.sharing,
-            vote_map.pose,
-            [] if window is None else [*window.child_grid, *window.kernel, *window.stride],
-            wide.dtype,
-        )
-    )
+    meet = kind(made_of(vote_map._replace(bias=None), votes))
     child_id = None if child_id is None else _counted(child_id)
     share_out = None if child_id is None else _over_windows(child_id)
     steps = []
@@ -267,23 +250,22 @@ def _first(wide: Tensor, n_out: int, child_id: Tensor | None, variant: EMVariant
 class Tiled:
     """The steps from tiles of votes. Couplings are [i, j, p, b]."""
 
-    def __init__(self, made_of: MadeOf):
-        self.made_of = made_of
+    def __init__(self, votes: MadeOf):
+        self.votes = votes
 
     def fit(self, log_r: Tensor | None, log_a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        made_of = self.made_of
         log_a = log_a.permute(2, 1, 0).unsqueeze(1)
         n_in, _, n_windows, n_batch = log_a.shape
         joint = log_a if log_r is None else log_r + log_a
-        weight = joint.softmax(0).expand(n_in, made_of.matrices.shape[-3], n_windows, n_batch)
-        mass = joint.exp().sum(0).expand(weight.shape[1:]).permute(2, 1, 0)
-        mean, variance, _ = _moments(weight, *made_of)
+        share = joint.softmax(0).expand(n_in, self.votes.weight.shape[-3], n_windows, n_batch)
+        mass = joint.exp().sum(0).expand(share.shape[1:]).permute(2, 1, 0)
+        mean, variance, _ = moments(Shared(share, self.votes))
         return mass, mean, variance
 
     def assign(
         self, likely: Tensor, mean: Tensor, variance: Tensor, wants_seen: bool
     ) -> tuple[Tensor, Tensor | None]:
-        logits = likely.permute(2, 1, 0) - _distances(mean, variance, *self.made_of) / 2
+        logits = likely.permute(2, 1, 0) - distances(Met(mean, variance, self.votes)) / 2
         seen = logits.logsumexp(1).permute(2, 1, 0) if wants_seen else None
         return logits.log_softmax(1), seen
 
@@ -291,64 +273,67 @@ class Tiled:
         return log_r.permute(3, 2, 0, 1)
 
 
-def _moments_kernel(
-    weight: Tensor,
-    pose: Tensor,
-    matrices: Tensor,
-    coordinates: Tensor | None,
-    sharing: str,
-    kind: str,
-    window: Sequence[int],
-    dtype: torch.dtype,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and variance [b, p, j, d] of votes of such weights [i, j, p, b], which sum to one over
-    children, and what is left of the mean about itself."""
-    vote_map = vote_map_of(pose, matrices, None, coordinates, sharing, kind, window)
-    with without_autocast(pose):
-        votes = TiledVotes(vote_map, dtype)
-        means = pose.new_empty(
-            (votes.n_batch, votes.n_windows, votes.n_out, votes.d_out), dtype=dtype
-        )
-        variances, rests = torch.empty_like(means), torch.empty_like(means)
+class Shared(NamedTuple):
+    """Votes and their weights w, which sum to one over children."""
+
+    share: Tensor
+    votes: MadeOf
+
+
+class Moments(NamedTuple):
+    """Mean and variance [b, p, j, d] of weighted votes, and what is left of the mean about
+    itself."""
+
+    mean: Tensor
+    variance: Tensor
+    rest: Tensor
+
+
+class Met(NamedTuple):
+    """Votes and the parents [b, p, j, d] that they are compared with."""
+
+    mean: Tensor
+    variance: Tensor
+    votes: MadeOf
+
+
+def _moments(given: Shared) -> Moments:
+    """Of weights [i, j, p, b]."""
+    found = _moments_shapes(given)
+    with without_autocast(given.votes.pose):
+        votes = TiledVotes(given.votes.vote_map, given.votes.dtype)
         for lanes in votes.lanes():
             mean, variance, rest = (votes.parents(lanes) for _ in range(3))
             for tile in votes.tiles(lanes):
                 v = votes.votes(tile, votes.seen(tile))  # [t, j, d, p, b]
-                mean += v.mul_(of_tile(votes, weight, tile).unsqueeze(2)).sum((0, 3))
+                mean += v.mul_(of_tile(votes, given.share, tile).unsqueeze(2)).sum((0, 3))
             for tile in votes.tiles(lanes):
                 e = votes.votes(tile, votes.seen(tile)).sub_(mean.unsqueeze(-2))
-                part = e * of_tile(votes, weight, tile).unsqueeze(2)
+                part = e * of_tile(votes, given.share, tile).unsqueeze(2)
                 rest += part.sum((0, 3))
                 variance += part.mul_(e).sum((0, 3))
-            for found, all_of_it in ((mean, means), (variance, variances), (rest, rests)):
-                all_of_it.transpose(0, 1)[lanes] = votes.from_lanes(found, lanes)
-    return means, variances, rests
+            for part, whole in zip((mean, variance, rest), found, strict=True):
+                whole.transpose(0, 1)[lanes] = votes.from_lanes(part, lanes)
+    return found
 
 
-def _moments_backward_kernel(
-    of_mean: Tensor | None,
-    of_variance: Tensor | None,
-    means: Tensor,
-    rests: Tensor,
-    weight: Tensor,
-    pose: Tensor,
-    matrices: Tensor,
-    coordinates: Tensor | None,
-    sharing: str,
-    kind: str,
-    window: Sequence[int],
-    dtype: torch.dtype,
-    needs: Sequence[bool],
-) -> list[Tensor]:
-    """Gradients of the four tensors, empty where there is no need."""
-    vote_map = vote_map_of(pose, matrices, None, coordinates, sharing, kind, window)
-    of_mean = torch.zeros_like(means) if of_mean is None else of_mean
-    of_variance = torch.zeros_like(means) if of_variance is None else of_variance
+def _moments_shapes(given: Shared) -> Moments:
+    samples, windows, _, parents, size = given.votes.counts()
+    shape, dtype = (samples, windows, parents, size), given.votes.dtype
+    return Moments(*(given.votes.pose.new_empty(shape, dtype=dtype) for _ in range(3)))
+
+
+def _moments_backward(asked: Asked[Shared]) -> Gradients:
+    given, (means, rests), needs = asked.given, asked.saved, asked.needs
+    share = given.share
+    of_mean, of_variance = (
+        torch.zeros_like(means) if x is None else x for x in asked.gradients[:2]
+    )
     of_mean = of_mean - 2 * of_variance * rests
-    with without_autocast(pose):
-        votes = TiledVotes(vote_map, dtype)
-        found = VoteGradients(votes, needs[1], needs[2], False, needs[3])
-        of_weight = means.new_empty(weight.shape) if needs[0] else None
+    with without_autocast(given.votes.pose):
+        votes = TiledVotes(given.votes.vote_map, given.votes.dtype)
+        found = VoteGradients(votes, *needs[1:])
+        of_share = means.new_empty(share.shape) if needs[0] else None
         for lanes in votes.lanes():
             mean, of_m, of_v = (
                 votes.to_lanes(x.transpose(0, 1)[lanes]).unsqueeze(-2)
@@ -359,78 +344,62 @@ def _moments_backward_kernel(
                 e = votes.votes(tile, seen).sub_(mean)  # [t, j, d, p, b]
                 slope = e * of_v
                 both = slope + of_m
-                if of_weight is not None:
-                    write_tile(votes, of_weight, tile, e.mul_(both).sum(2))
+                if of_share is not None:
+                    write_tile(votes, of_share, tile, e.mul_(both).sum(2))
                 if found.any:
-                    of_votes = both.add_(slope).mul_(of_tile(votes, weight, tile).unsqueeze(2))
+                    of_votes = both.add_(slope).mul_(of_tile(votes, share, tile).unsqueeze(2))
                     found.add(tile, seen, of_votes)
-        of_pose, of_matrices, _, of_coordinates = found.of(vote_map)
-    return listed([of_weight, of_pose, of_matrices, of_coordinates], pose)
+        return [of_share, *found.of(given.votes.vote_map)]
 
 
-def _distances_kernel(
-    mean: Tensor,
-    variance: Tensor,
-    pose: Tensor,
-    matrices: Tensor,
-    coordinates: Tensor | None,
-    sharing: str,
-    kind: str,
-    window: Sequence[int],
-    dtype: torch.dtype,
-) -> Tensor:
+def _distances(given: Met) -> Tensor:
     """Σ_h (V_ij − μ_j)² / σ_j², [i, j, p, b]."""
-    vote_map = vote_map_of(pose, matrices, None, coordinates, sharing, kind, window)
-    with without_autocast(pose):
-        votes = TiledVotes(vote_map, dtype)
-        shape = (votes.n_in, votes.n_out, votes.n_windows, votes.n_batch)
-        distances = pose.new_empty(shape, dtype=dtype)
+    distances = _distances_shapes(given)
+    with without_autocast(given.votes.pose):
+        votes = TiledVotes(given.votes.vote_map, given.votes.dtype)
         for lanes in votes.lanes():
-            m, spread = (
-                votes.to_lanes(x.transpose(0, 1)[lanes]).unsqueeze(-2) for x in (mean, variance)
-            )
+            mean, variance = _by_lane(given, votes, lanes)
             for tile in votes.tiles(lanes):
-                e = votes.votes(tile, votes.seen(tile)).sub_(m)  # [t, j, d, p, b]
-                write_tile(votes, distances, tile, e.square_().div_(spread).sum(2))
+                e = votes.votes(tile, votes.seen(tile)).sub_(mean)  # [t, j, d, p, b]
+                write_tile(votes, distances, tile, e.square_().div_(variance).sum(2))
     return distances
 
 
-def _distances_backward_kernel(
-    of_distances: Tensor,
-    mean: Tensor,
-    variance: Tensor,
-    pose: Tensor,
-    matrices: Tensor,
-    coordinates: Tensor | None,
-    sharing: str,
-    kind: str,
-    window: Sequence[int],
-    dtype: torch.dtype,
-    needs: Sequence[bool],
-) -> list[Tensor]:
-    """Gradients of the five tensors, empty where there is no need."""
-    vote_map = vote_map_of(pose, matrices, None, coordinates, sharing, kind, window)
-    of_mean, of_variance = torch.empty_like(mean), torch.empty_like(variance)
-    with without_autocast(pose):
-        votes = TiledVotes(vote_map, dtype)
-        found = VoteGradients(votes, needs[2], needs[3], False, needs[4])
+def _distances_shapes(given: Met) -> Tensor:
+    samples, windows, children, parents, _ = given.votes.counts()
+    shape = (children, parents, windows, samples)
+    return given.votes.pose.new_empty(shape, dtype=given.votes.dtype)
+
+
+def _distances_backward(asked: Asked[Met]) -> Gradients:
+    given, (of_distances,) = asked.given, asked.gradients
+    assert of_distances is not None
+    of_mean, of_variance = (given.mean.new_empty(given.mean.shape) for _ in range(2))
+    with without_autocast(given.votes.pose):
+        votes = TiledVotes(given.votes.vote_map, given.votes.dtype)
+        found = VoteGradients(votes, *asked.needs[2:])
         for lanes in votes.lanes():
-            m, spread = (
-                votes.to_lanes(x.transpose(0, 1)[lanes]).unsqueeze(-2) for x in (mean, variance)
-            )
-            of_m, of_s = votes.parents(lanes), votes.parents(lanes)
+            mean, variance = _by_lane(given, votes, lanes)
+            of_m, of_v = votes.parents(lanes), votes.parents(lanes)
             for tile in votes.tiles(lanes):
                 seen = votes.seen(tile)
-                scaled = votes.votes(tile, seen).sub_(m).div_(spread)  # [t, j, d, p, b]
+                scaled = votes.votes(tile, seen).sub_(mean).div_(variance)  # [t, j, d, p, b]
                 of_votes = scaled * (2 * of_tile(votes, of_distances, tile)).unsqueeze(2)
                 of_m -= of_votes.sum((0, 3))
-                of_s -= scaled.mul_(of_votes).sum((0, 3)) / 2
+                of_v -= scaled.mul_(of_votes).sum((0, 3)) / 2
                 if found.any:
                     found.add(tile, seen, of_votes)
             of_mean.transpose(0, 1)[lanes] = votes.from_lanes(of_m, lanes)
-            of_variance.transpose(0, 1)[lanes] = votes.from_lanes(of_s, lanes)
-        of_pose, of_matrices, _, of_coordinates = found.of(vote_map)
-    return listed([of_mean, of_variance, of_pose, of_matrices, of_coordinates], pose)
+            of_variance.transpose(0, 1)[lanes] = votes.from_lanes(of_v, lanes)
+        return [of_mean, of_variance, *found.of(given.votes.vote_map)]
+
+
+def _by_lane(given: Met, votes: TiledVotes, lanes: Lanes) -> tuple[Tensor, Tensor]:
+    """Means and variances of these lanes, [j, d, 1, b]."""
+    mean, variance = (
+        votes.to_lanes(x.transpose(0, 1)[lanes]).unsqueeze(-2) for x in (given.mean, given.variance)
+    )
+    return mean, variance
 
 
 def of_tile(votes: TiledVotes, couplings: Tensor, tile: Tile) -> Tensor:
@@ -444,78 +413,20 @@ def write_tile(votes: TiledVotes, couplings: Tensor, tile: Tile, part: Tensor) -
     there.copy_(votes.by_lane(part, tile.lanes))
 
 
-_moments = torch.library.custom_op("torchcaps::em_moments", _moments_kernel, mutates_args=())
-_moments_backward = torch.library.custom_op(
-    "torchcaps::em_moments_backward", _moments_backward_kernel, mutates_args=()
+moments = Operator(
+    "torchcaps::em_moments",
+    forward=_moments,
+    shapes=_moments_shapes,
+    backward=_moments_backward,
+    saves=[0, 2],
+    what="fused EM routing",
+    instead=by_stored_votes("em_routing"),
 )
-_distances = torch.library.custom_op("torchcaps::em_distances", _distances_kernel, mutates_args=())
-_distances_backward = torch.library.custom_op(
-    "torchcaps::em_distances_backward", _distances_backward_kernel, mutates_args=()
+distances = Operator(
+    "torchcaps::em_distances",
+    forward=_distances,
+    shapes=_distances_shapes,
+    backward=_distances_backward,
+    what="fused EM routing",
+    instead=by_stored_votes("em_routing"),
 )
-
-
-def _counts(pose: Tensor, matrices: Tensor, options: Sequence[Any]) -> tuple[int, ...]:
-    """Samples, windows, children, parents and pose components of the votes."""
-    sharing, kind, window, _ = options
-    like = vote_like(vote_map_of(pose, matrices, None, None, sharing, kind, window))
-    *lead, n_in, n_out, d = like.shape
-    n_batch, n_windows = (math.prod(lead[:-1]), lead[-1]) if window else (math.prod(lead), 1)
-    return n_batch, n_windows, n_in, n_out, d
-
-
-@_moments.register_fake
-def _moments_shapes(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-    pose, matrices, _, *options = arguments[1:]
-    n_batch, n_windows, _, n_out, d = _counts(pose, matrices, options)
-    mean = pose.new_empty((n_batch, n_windows, n_out, d), dtype=options[-1])
-    return mean, torch.empty_like(mean), torch.empty_like(mean)
-
-
-@_distances.register_fake
-def _distances_shapes(*arguments: Any) -> Tensor:
-    pose, matrices, _, *options = arguments[2:]
-    n_batch, n_windows, n_in, n_out, _ = _counts(pose, matrices, options)
-    made: Tensor = pose.new_empty((n_in, n_out, n_windows, n_batch), dtype=options[-1])
-    return made
-
-
-@_moments_backward.register_fake
-def _moments_backward_shapes(*arguments: Any) -> list[Tensor]:
-    return shapes_listed(arguments[4:8], arguments[-1], arguments[5])
-
-
-@_distances_backward.register_fake
-def _distances_backward_shapes(*arguments: Any) -> list[Tensor]:
-    # Means and variances get theirs in any case: they cost nothing.
-    return shapes_listed(arguments[1:6], (True, True, *arguments[-1][2:]), arguments[3])
-
-
-def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:5])
-    ctx.options = inputs[5:]
-
-
-def _keep_inputs_and_mean(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(output[0], output[2], *inputs[:4])
-    ctx.options = inputs[4:]
-
-
-def _differentiate_moments(
-    ctx: Any, of_mean: Tensor | None, of_variance: Tensor | None, _: Tensor | None
-) -> tuple[Tensor | None, ...]:
-    needs = list(ctx.needs_input_grad[:4])
-    found = _moments_backward(of_mean, of_variance, *ctx.saved_tensors, *ctx.options, needs)
-    return wanted(ctx, found, needs)
-
-
-def _differentiate_distances(ctx: Any, of_distances: Tensor) -> tuple[Tensor | None, ...]:
-    needs = list(ctx.needs_input_grad[:5])
-    found = _distances_backward(of_distances, *ctx.saved_tensors, *ctx.options, needs)
-    return wanted(ctx, found, needs)
-
-
-_moments.register_autograd(_differentiate_moments, setup_context=_keep_inputs_and_mean)
-_distances.register_autograd(_differentiate_distances, setup_context=_keep_inputs)
-once(_moments_backward, "fused EM routing", "em_routing")
-once(_distances_backward, "fused EM routing", "em_routing")

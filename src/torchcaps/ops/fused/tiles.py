@@ -20,12 +20,23 @@ from typing import Any, NamedTuple, cast, get_args
 import torch
 from torch import Tensor
 
-from torchcaps.ops.checks import check_broadcast, check_choice
+from torchcaps.ops.checks import check_broadcast, check_choice, widen
 from torchcaps.ops.gradients import check_derivatives
 from torchcaps.ops.votes import _per_type
 from torchcaps.types import Capsules, VoteMap, Window
 
-__all__ = ["Lanes", "Tile", "TiledVotes", "VoteGradients", "size_of", "vote_like", "vote_map_of"]
+__all__ = [
+    "Counts",
+    "Lanes",
+    "MadeOf",
+    "Tile",
+    "TiledVotes",
+    "VoteGradients",
+    "made_of",
+    "size_of",
+    "vote_like",
+    "vote_map_of",
+]
 
 TILE_BYTES = 2 << 20
 # Lanes are cut first, where a tile of all of them would hold fewer children than this.
@@ -53,6 +64,68 @@ class Tile(NamedTuple):
     types: slice
     positions: slice
     lanes: Lanes
+
+
+class Counts(NamedTuple):
+    """Sizes of the votes of a vote map, in the order of their axes."""
+
+    samples: int
+    windows: int
+    children: int
+    parents: int
+    size: int
+
+
+class MadeOf(NamedTuple):
+    """A vote map as an operator takes it (`ops.operators`), without the activations of children."""
+
+    pose: Tensor
+    weight: Tensor
+    bias: Tensor | None  # [j, d]
+    coordinates: Tensor | None  # [i, d]
+    sharing: str
+    kind: str
+    # The numbers of a `Window` one after the other; without a window there are none.
+    window: Sequence[int]
+    # Votes are made in this precision.
+    dtype: torch.dtype
+
+    @property
+    def vote_map(self) -> VoteMap:
+        """The vote map again."""
+        return vote_map_of(*self[:7])
+
+    def in_one_batch(self) -> "MadeOf":
+        """The same with samples along one axis."""
+        pose = self.pose
+        return self._replace(pose=pose.reshape(math.prod(pose.shape[:-2]), *pose.shape[-2:]))
+
+    def widened(self) -> "MadeOf":
+        """The same with children and weights in the precision of votes."""
+        return self._replace(pose=self.pose.to(self.dtype), weight=self.weight.to(self.dtype))
+
+    def counts(self) -> Counts:
+        *lead, children, parents, size = vote_like(self.vote_map).shape
+        windows = lead.pop() if self.window else 1
+        return Counts(math.prod(lead), windows, children, parents, size)
+
+
+def made_of(vote_map: VoteMap, votes: Tensor) -> MadeOf:
+    """What an operator is given of a vote map with votes like these."""
+    n_in, n_out, size = votes.shape[-3:]
+    # Of one number: `votes` stands for more than there is memory.
+    dtype = widen(votes.new_empty(())).dtype
+    bias, coordinates, window = vote_map.bias, vote_map.coordinates, vote_map.window
+    return MadeOf(
+        vote_map.children.pose,
+        vote_map.weight,
+        None if bias is None else bias.to(dtype).expand(n_out, size),
+        None if coordinates is None else coordinates.to(dtype).expand(n_in, size),
+        vote_map.sharing,
+        vote_map.pose,
+        [] if window is None else [*window.child_grid, *window.kernel, *window.stride],
+        dtype,
+    )
 
 
 def vote_map_of(

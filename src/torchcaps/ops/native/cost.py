@@ -16,9 +16,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torchcaps.ops.fused.cost import COSTS, Cost, _register
+from torchcaps.ops.fused.cost import COSTS, Cost, _register, register
+from torchcaps.ops.fused.tiles import MadeOf
 from torchcaps.ops.native import distance, dynamic, em, inverted, squash, winograd
 from torchcaps.ops.native.windows import PLACES
+from torchcaps.ops.operators import Asked
 
 __all__ = ["COSTS"]
 
@@ -148,27 +150,30 @@ def _lanes(pose: Tensor, weight: Tensor, kind: str, window: Sequence[int]) -> _L
     )
 
 
-def _fit(log_r: Tensor | None, log_a: Tensor, pose: Tensor, weight: Tensor, *rest: Any) -> Cost:
-    size = _lanes(pose, weight, *rest[2:4])
-    shares = size.couplings if log_r is not None else 0
+def _fit(given: em.Weighed) -> Cost:
+    size = _lanes_of(given.votes)
+    shares = size.couplings if given.log_r is not None else 0
     held = size.children + size.slots + shares + 3 * size.parents
-    return Cost(2 * size.products, _threads(log_a) * held)
+    return Cost(2 * size.products, _threads(given.log_a) * held)
 
 
-def _assign(likely: Tensor, *arguments: Any) -> Cost:
-    _, _, pose, weight, _, _, kind, window = arguments
-    size = _lanes(pose, weight, kind, window)
-    return Cost(size.products, _threads(likely) * (size.slots + 2 * size.parents))
+def _assign(given: em.Compared) -> Cost:
+    size = _lanes_of(given.met.votes)
+    return Cost(size.products, _threads(given.likely) * (size.slots + 2 * size.parents))
 
 
-def _fit_backward(*arguments: Any) -> Cost:
-    log_a, pose, weight, _, _, kind, window, needs = arguments[10:]
-    return _lanes_backward(_lanes(pose, weight, kind, window), log_a, pose, weight, needs[2:])
+def _fit_backward(asked: Asked[em.Weighed]) -> Cost:
+    votes, size = asked.given.votes, _lanes_of(asked.given.votes)
+    return _lanes_backward(size, asked.given.log_a, votes.pose, votes.weight, asked.needs[2:])
 
 
-def _assign_backward(*arguments: Any) -> Cost:
-    mean, _, pose, weight, _, _, kind, window, needs = arguments[3:]
-    return _lanes_backward(_lanes(pose, weight, kind, window), mean, pose, weight, needs[3:])
+def _assign_backward(asked: Asked[em.Compared]) -> Cost:
+    votes, size = asked.given.met.votes, _lanes_of(asked.given.met.votes)
+    return _lanes_backward(size, asked.given.likely, votes.pose, votes.weight, asked.needs[3:])
+
+
+def _lanes_of(votes: MadeOf) -> _Lanes:
+    return _lanes(votes.pose, votes.weight, votes.kind, votes.window)
 
 
 def _sums(parents: Tensor, pose: Tensor, weight: Tensor, *rest: Any) -> Cost:
@@ -228,10 +233,6 @@ for _operator, _cost in (
     (dynamic._backward, _backward),
     (distance._forward, _measured),
     (distance._backward, _measured_backward),
-    (em._fit, _fit),
-    (em._fit_backward, _fit_backward),
-    (em._assign, _assign),
-    (em._assign_backward, _assign_backward),
     (inverted._sums, _sums),
     (inverted._backward, _sums_backward),
     (squash._squash, _squashed),
@@ -242,3 +243,5 @@ for _operator, _cost in (
     _packet = _operator._opoverload.overloadpacket
     COSTS[_packet] = _cost
     _register(_packet, _cost)
+register(em.fit, _fit, _fit_backward)
+register(em.assign, _assign, _assign_backward)

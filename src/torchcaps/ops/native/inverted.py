@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops.fused import inverted as fused
-from torchcaps.ops.fused.tiles import vote_like, vote_map_of
+from torchcaps.ops.fused.tiles import MadeOf, vote_like, vote_map_of
 from torchcaps.ops.gradients import listed, once, shapes_listed, wanted
 from torchcaps.ops.native.build import available, library
 from torchcaps.ops.native.dynamic import contiguous
-from torchcaps.ops.native.windows import MadeOf, Seen, filled, gradients_of, laid_back
+from torchcaps.ops.native.windows import Seen, filled, gradients_of, laid_back
 from torchcaps.types import Routed, Step, VoteMap
 
 __all__ = ["inverted_routing", "inverted_step"]
@@ -120,8 +120,9 @@ def _sums_kernel(
         parents, pose, weight, coordinates, sharing, kind, window, scale, kept
     )
     if sums.numel():
+        votes = MadeOf(pose, weight, None, coordinates, sharing, kind, window, torch.float32)
         _run(
-            (pose, weight, coordinates, sharing, kind, window),
+            votes,
             scale,
             now=parents.contiguous(),
             sums=sums,
@@ -145,10 +146,11 @@ def _backward_kernel(
 ) -> list[Tensor]:
     """Gradients of the four tensors, empty where there is no need."""
     of_parents = parents.new_empty(parents.shape)
-    of_made = gradients_of(pose, weight, coordinates, sharing, kind, needs[1:])
+    votes = MadeOf(pose, weight, None, coordinates, sharing, kind, window, torch.float32)
+    of_made = gradients_of(votes, (*needs[1:3], False, needs[3]))
     if parents.numel():
         _run(
-            (pose, weight, coordinates, sharing, kind, window),
+            votes,
             scale,
             of_made,
             now=parents.contiguous(),
@@ -156,7 +158,8 @@ def _backward_kernel(
             of_couplings=contiguous(of_couplings),
             of_now=of_parents,
         )
-    return listed([of_parents, *laid_back(of_made, weight, kind)], pose)
+    of_pose, of_weight, _, of_coordinates = laid_back(of_made, votes)
+    return listed([of_parents, of_pose, of_weight, of_coordinates], pose)
 
 
 _sums = torch.library.custom_op("torchcaps::native_inverted_sums", _sums_kernel, mutates_args=())

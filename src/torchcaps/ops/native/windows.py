@@ -7,15 +7,13 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from torchcaps.ops.fused.tiles import vote_map_of
+from torchcaps.ops.fused.tiles import MadeOf
 from torchcaps.ops.native.dynamic import MOST_THREADS, contiguous, lay_out
 
-__all__ = ["PLACES", "MadeOf", "Seen", "filled", "gradients_of", "laid_back"]
+__all__ = ["PLACES", "Seen", "filled", "gradients_of", "laid_back"]
 
 # As in the source: of a block of lanes, on any machine.
 PLACES = 16
-# Pose, weight, coordinates, sharing, kind, window.
-MadeOf = tuple[Tensor, Tensor, Tensor | None, str, str, Sequence[int]]
 
 
 class Seen(ctypes.Structure):
@@ -40,18 +38,17 @@ class Seen(ctypes.Structure):
 
 
 def filled(
-    made_of: MadeOf, of_made: Mapping[str, Tensor | None], others: Mapping[str, Tensor | None]
+    votes: MadeOf, of_made: Mapping[str, Tensor | None], others: Mapping[str, Tensor | None]
 ) -> tuple[Seen, dict[str, int | None], list[Tensor]]:
     """What votes are made of as a call is given it, where the other tensors lie, and all that must
     live until the call is over. All are float32 and contiguous."""
-    pose, weight, coordinates, sharing, kind, window = made_of
-    looks = vote_map_of(pose, weight, None, None, sharing, kind, window).window
-    child_id = None if looks is None else looks.child_id()
+    pose, window = votes.pose, votes.vote_map.window
+    child_id = None if window is None else window.child_id()
     windows, slots = (1, pose.shape[1]) if child_id is None else child_id.shape
-    laid, lanes = lay_out(weight, sharing, kind), len(pose) * windows
+    laid, lanes = lay_out(votes.weight, votes.sharing, votes.kind), len(pose) * windows
     types, parents, columns, inner = laid.shape
-    floats = {"pose": pose.contiguous(), "weight": laid, "coordinates": contiguous(coordinates)}
-    floats |= of_made
+    coordinates = contiguous(votes.coordinates)
+    floats = {"pose": pose.contiguous(), "weight": laid, "coordinates": coordinates, **of_made}
     present = [x for x in (*floats.values(), *others.values()) if x is not None]
     assert all(x.is_contiguous() and x.dtype == torch.float32 for x in present)
     given = floats | {"child_id": contiguous(child_id)}
@@ -61,7 +58,7 @@ def filled(
         children=pose.shape[1],
         slots=slots,
         parents=parents,
-        rows=pose.shape[2] // inner if kind == "matrix" else 1,
+        rows=pose.shape[2] // inner if votes.kind == "matrix" else 1,
         inner=inner,
         columns=columns,
         types=types,
@@ -76,28 +73,20 @@ def _places(tensors: Mapping[str, Tensor | None]) -> dict[str, int | None]:
     return {name: None if x is None else x.data_ptr() for name, x in tensors.items()}
 
 
-def gradients_of(
-    pose: Tensor,
-    weight: Tensor,
-    coordinates: Tensor | None,
-    sharing: str,
-    kind: str,
-    needs: Sequence[bool],
-) -> dict[str, Tensor | None]:
+def gradients_of(votes: MadeOf, needs: Sequence[bool]) -> dict[str, Tensor | None]:
     """Zeros to be added to."""
-    tensors = (pose, lay_out(weight, sharing, kind), coordinates)
-    names = ("of_pose", "of_weight", "of_coordinates")
+    laid = lay_out(votes.weight, votes.sharing, votes.kind)
+    tensors = {"of_pose": votes.pose, "of_weight": laid, "of_coordinates": votes.coordinates}
     return {
         name: torch.zeros(x.shape, dtype=torch.float32) if x is not None and need else None
-        for name, x, need in zip(names, tensors, needs, strict=True)
+        for (name, x), need in zip(tensors.items(), (*needs[:2], needs[3]), strict=True)
     }
 
 
-def laid_back(
-    of_made: dict[str, Tensor | None], weight: Tensor, kind: str
-) -> tuple[Tensor | None, ...]:
-    of_pose, of_weight, of_coordinates = of_made.values()
+def laid_back(of_made: Mapping[str, Tensor | None], votes: MadeOf) -> list[Tensor | None]:
+    """Those of pose, weight, bias and coordinates."""
+    of_weight = of_made["of_weight"]
     if of_weight is not None:
-        turned = of_weight.transpose(-1, -2) if kind == "matrix" else of_weight
-        of_weight = turned.contiguous().view(weight.shape)
-    return of_pose, of_weight, of_coordinates
+        turned = of_weight.transpose(-1, -2) if votes.kind == "matrix" else of_weight
+        of_weight = turned.contiguous().view(votes.weight.shape)
+    return [of_made["of_pose"], of_weight, None, of_made["of_coordinates"]]

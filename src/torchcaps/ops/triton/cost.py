@@ -13,7 +13,10 @@ from typing import Any
 
 from torch import Tensor
 
-from torchcaps.ops.fused.cost import COSTS, Cost, _register
+from torchcaps.ops.fused.cost import COSTS, Cost, _register, register
+from torchcaps.ops.fused.em import Met, Shared
+from torchcaps.ops.fused.tiles import MadeOf
+from torchcaps.ops.operators import Asked
 from torchcaps.ops.triton import dynamic, em, inverted
 from torchcaps.ops.triton.votes import CHILDREN, blocks_of, shape_of, shared_out
 
@@ -112,32 +115,32 @@ def _sums_backward(
     return Cost(flops, held + sizes.gradients(needs[1:4]))
 
 
-def _moments(share: Tensor, *arguments: Any) -> Cost:
-    pose, weight, _, *made_of = arguments
-    sizes = _Sizes(pose, weight, *made_of)
+def _moments(given: Shared) -> Cost:
+    sizes = _sizes_of(given.votes)
     return Cost(2 * sizes.products, 2 * sizes.partial + sizes.parents)
 
 
-def _moments_backward(*arguments: Any) -> Cost:
-    pose, weight, _, *made_of, needs = arguments[5:]
-    sizes = _Sizes(pose, weight, *made_of)
+def _moments_backward(asked: Asked[Shared]) -> Cost:
+    sizes, needs = _sizes_of(asked.given.votes), asked.needs
     held = 2 * sizes.parents + sizes.of_slots * needs[1] + sizes.of_weight * needs[2]
     return Cost((1 + needs[1] + needs[2]) * sizes.products, held)
 
 
-def _distances(mean: Tensor, variance: Tensor, *arguments: Any) -> Cost:
-    pose, weight, _, *made_of = arguments
-    sizes = _Sizes(pose, weight, *made_of)
+def _distances(given: Met) -> Cost:
+    sizes = _sizes_of(given.votes)
     return Cost(sizes.products, sizes.parents)
 
 
-def _distances_backward(*arguments: Any) -> Cost:
-    pose, weight, _, *made_of, needs = arguments[3:]
-    sizes = _Sizes(pose, weight, *made_of)
+def _distances_backward(asked: Asked[Met]) -> Cost:
+    sizes, needs = _sizes_of(asked.given.votes), asked.needs
     held = 2 * (sizes.partial + sizes.parents)
     held += sizes.of_slots * needs[2] + sizes.of_weight * needs[3]
     again = any(needs[2:])
     return Cost((1 + again + needs[2] + needs[3]) * sizes.products, held)
+
+
+def _sizes_of(votes: MadeOf) -> _Sizes:
+    return _Sizes(votes.pose, votes.weight, votes.sharing, votes.kind, votes.window)
 
 
 for _operator, _cost in (
@@ -145,11 +148,9 @@ for _operator, _cost in (
     (dynamic._backward, _backward),
     (inverted._sums, _sums),
     (inverted._backward, _sums_backward),
-    (em._moments, _moments),
-    (em._moments_backward, _moments_backward),
-    (em._distances, _distances),
-    (em._distances_backward, _distances_backward),
 ):
     _packet = _operator._opoverload.overloadpacket
     COSTS[_packet] = _cost
     _register(_packet, _cost)
+register(em.moments, _moments, _moments_backward)
+register(em.distances, _distances, _distances_backward)

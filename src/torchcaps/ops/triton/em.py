@@ -15,7 +15,6 @@ Backwards through windows, the gradients of poses lie in memory once for every w
 them.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,12 +22,12 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops import fused
-from torchcaps.ops.fused.em import MadeOf, route
-from torchcaps.ops.fused.tiles import vote_like
-from torchcaps.ops.gradients import listed, once, shapes_listed, wanted
+from torchcaps.ops.fused.em import Met, Moments, Shared, route
+from torchcaps.ops.fused.tiles import MadeOf, vote_like
+from torchcaps.ops.operators import Asked, Gradients, Operator, by_stored_votes
 from torchcaps.ops.triton import votes as tiles
 from torchcaps.ops.triton.runtime import check_available
-from torchcaps.ops.triton.votes import Votes, fits, shape_of, shared_out
+from torchcaps.ops.triton.votes import Votes, fits, shared_out
 from torchcaps.types import Routed, VoteMap
 
 __all__ = ["em_routing"]
@@ -47,24 +46,22 @@ def em_routing(vote_map: VoteMap, **options: Any) -> Routed:
 class Kernels:
     """The steps by kernels."""
 
-    def __init__(self, made_of: MadeOf):
-        pose = made_of.pose
-        flat = pose.reshape(math.prod(pose.shape[:-2]), *pose.shape[-2:])
-        self.made_of = (flat, *made_of[1:6])
-        self.n_out = made_of.matrices.shape[-3]
+    def __init__(self, votes: MadeOf):
+        self.votes = votes.in_one_batch()
+        self.n_out = votes.weight.shape[-3]
 
     def fit(self, log_r: Tensor | None, log_a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         joint = log_a.unsqueeze(-1)
         joint = joint if log_r is None else log_r + joint
         share, mass = joint.softmax(2), joint.exp().sum(2)
         share, mass = (x.expand(*x.shape[:-1], self.n_out) for x in (share, mass))
-        mean, variance, _ = _moments(share, *self.made_of)
+        mean, variance, _ = moments(Shared(share, self.votes))
         return mass, mean, variance
 
     def assign(
         self, likely: Tensor, mean: Tensor, variance: Tensor, wants_seen: bool
     ) -> tuple[Tensor, Tensor | None]:
-        logits = likely.unsqueeze(2) - _distances(mean, variance, *self.made_of) / 2
+        logits = likely.unsqueeze(2) - distances(Met(mean, variance, self.votes)) / 2
         seen = logits.logsumexp(-1) if wants_seen else None
         return logits.log_softmax(-1), seen
 
@@ -101,11 +98,12 @@ def _slopes(
     of_share: Tensor | None,
     needs: Sequence[bool],
 ) -> list[Tensor | None]:
-    """∂w to `of_share`, and the gradients of pose, weight and coordinates."""
+    """∂w to `of_share`, and the gradients of pose, weight, bias and coordinates; a bias moves
+    parents and nothing else."""
     from torchcaps.ops.triton import em_kernels
 
     splits, size = votes.by_child()
-    gradients = votes.gradients([*needs[:2], False, needs[2]])
+    gradients = votes.gradients([*needs[:2], False, needs[3]])
     of_pose, of_weight, _, of_coordinates = gradients
     programs = splits * votes.shape.types
     # Gradients are summed over samples, each by one program.
@@ -120,198 +118,83 @@ def _slopes(
             **votes.constants(),
             ADDS=tile > 0,
         )
-    of_pose, of_weight, _, of_coordinates = votes.gathered(gradients)
-    return [of_pose, of_weight, of_coordinates]
+    return votes.gathered(gradients)
 
 
-def _votes_of(
-    pose: Tensor,
-    weight: Tensor,
-    coordinates: Tensor | None,
-    sharing: str,
-    kind: str,
-    window: Sequence[int],
-) -> Votes:
-    """Without their bias, which moves parents and nothing else."""
-    return Votes(pose, weight, None, coordinates, sharing, kind, window)
-
-
-def _moments_kernel(
-    share: Tensor,
-    pose: Tensor,
-    weight: Tensor,
-    coordinates: Tensor | None,
-    sharing: str,
-    kind: str,
-    window: Sequence[int],
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and variance [b, p, j, d] of votes of such weights [b, p, i, j], which sum to one over
-    children, and what is left of the mean about itself."""
-    made_of = (pose, weight, coordinates, sharing, kind, window)
-    like: tuple[Tensor, Tensor, Tensor] = _moments_shapes(share, *made_of)
-    if not share.numel():
-        return like
-    votes, share = _votes_of(*made_of), share.contiguous()
+def _moments(given: Shared) -> Moments:
+    """Of weights [b, p, i, j]."""
+    found = _moments_shapes(given)
+    if not given.share.numel():
+        return found
+    votes, share = Votes.of(given.votes), given.share.contiguous()
     mean, _ = _moments_of(votes, share, None, None)
     rest, variance = _moments_of(votes, share, mean, None)
-    lead = like[0].shape
-    return mean.view(lead), variance.view(lead), rest.view(lead)
+    return Moments(*(x.view(found.mean.shape) for x in (mean, variance, rest)))
 
 
-def _moments_backward_kernel(
-    of_mean: Tensor | None,
-    of_variance: Tensor | None,
-    mean: Tensor,
-    rest: Tensor,
-    share: Tensor,
-    pose: Tensor,
-    weight: Tensor,
-    coordinates: Tensor | None,
-    sharing: str,
-    kind: str,
-    window: Sequence[int],
-    needs: Sequence[bool],
-) -> list[Tensor]:
-    """Gradients of the four tensors, empty where there is no need."""
-    inputs = (share, pose, weight, coordinates)
+def _moments_shapes(given: Shared) -> Moments:
+    samples, windows, _, parents, size = given.votes.counts()
+    return Moments(*(given.share.new_empty((samples, windows, parents, size)) for _ in range(3)))
+
+
+def _moments_backward(asked: Asked[Shared]) -> Gradients:
+    (share, made_of), (mean, rest), needs = asked.given, asked.saved, asked.needs
+    of_mean, of_variance, _ = asked.gradients
     if not share.numel():
-        return _nothing(inputs, needs)
+        return [None] * len(needs)
     of_variance = torch.zeros_like(mean) if of_variance is None else of_variance.contiguous()
     alpha = -2 * of_variance * rest
     alpha = alpha if of_mean is None else of_mean + alpha
-    votes = _votes_of(pose, weight, coordinates, sharing, kind, window)
+    votes = Votes.of(made_of)
     of_share = votes.empty(*share.shape) if needs[0] else None
-    given = (share.contiguous(), mean.contiguous(), alpha.contiguous(), of_variance)
-    return _listed([of_share, *_slopes(votes, *given, of_share, needs[1:])], inputs)
+    numbers = (share.contiguous(), mean.contiguous(), alpha.contiguous(), of_variance)
+    return [of_share, *_slopes(votes, *numbers, of_share, needs[1:])]
 
 
-def _distances_kernel(
-    mean: Tensor,
-    variance: Tensor,
-    pose: Tensor,
-    weight: Tensor,
-    coordinates: Tensor | None,
-    sharing: str,
-    kind: str,
-    window: Sequence[int],
-) -> Tensor:
+def _distances(given: Met) -> Tensor:
     """Σ_h (V_ij − μ_j)² / σ_j², [b, p, i, j]."""
-    made_of = (pose, weight, coordinates, sharing, kind, window)
-    distances: Tensor = _distances_shapes(mean, variance, *made_of)
+    distances = _distances_shapes(given)
     if distances.numel():
-        nu = variance.reciprocal().contiguous()
-        given = (None, mean.contiguous(), None, nu, distances)
-        _slopes(_votes_of(*made_of), *given, (False,) * 3)
+        nu = given.variance.reciprocal().contiguous()
+        numbers = (None, given.mean.contiguous(), None, nu, distances)
+        _slopes(Votes.of(given.votes), *numbers, (False,) * 4)
     return distances
 
 
-def _distances_backward_kernel(
-    of_distances: Tensor,
-    mean: Tensor,
-    variance: Tensor,
-    pose: Tensor,
-    weight: Tensor,
-    coordinates: Tensor | None,
-    sharing: str,
-    kind: str,
-    window: Sequence[int],
-    needs: Sequence[bool],
-) -> list[Tensor]:
-    """Gradients of the five tensors, empty where there is no need."""
-    inputs = (mean, variance, pose, weight, coordinates)
+def _distances_shapes(given: Met) -> Tensor:
+    samples, windows, children, parents, _ = given.votes.counts()
+    return given.mean.new_empty((samples, windows, children, parents))
+
+
+def _distances_backward(asked: Asked[Met]) -> Gradients:
+    (of_distances,), needs = asked.gradients, asked.needs
+    assert of_distances is not None
     if not of_distances.numel():
-        return _nothing(inputs, (True, True, *needs[2:]))
-    votes = _votes_of(pose, weight, coordinates, sharing, kind, window)
-    mean, variance, of_distances = (x.contiguous() for x in (mean, variance, of_distances))
+        return [None] * len(needs)
+    votes = Votes.of(asked.given.votes)
+    mean, variance, of_distances = (x.contiguous() for x in (*asked.given[:2], of_distances))
     first, second = _moments_of(votes, of_distances, mean, variance)
-    of_made: list[Tensor | None] = [None] * 3
+    of_made: Gradients = [None] * 4
     if any(needs[2:]):
         nu = variance.reciprocal()
         of_made = _slopes(votes, of_distances, mean, None, nu, None, needs[2:])
-    return _listed([-2 * first, -second, *of_made], inputs)
+    return [-2 * first, -second, *of_made]
 
 
-def _nothing(inputs: Sequence[Tensor | None], needs: Sequence[bool]) -> list[Tensor]:
-    """Gradients where nobody routes."""
-    pairs = zip(inputs, needs, strict=True)
-    return _listed([torch.zeros_like(x) if x is not None and n else None for x, n in pairs], inputs)
-
-
-def _listed(gradients: Sequence[Tensor | None], inputs: Sequence[Tensor | None]) -> list[Tensor]:
-    """As tensors like these."""
-    found = (
-        None if mine is None or x is None else mine.to(x.dtype).view(x.shape)
-        for mine, x in zip(gradients, inputs, strict=True)
-    )
-    like = next(x for x in inputs if x is not None)
-    return listed(list(found), like)
-
-
-_moments = torch.library.custom_op("torchcaps::triton_em_moments", _moments_kernel, mutates_args=())
-_moments_backward = torch.library.custom_op(
-    "torchcaps::triton_em_moments_backward", _moments_backward_kernel, mutates_args=()
+moments = Operator(
+    "torchcaps::triton_em_moments",
+    forward=_moments,
+    shapes=_moments_shapes,
+    backward=_moments_backward,
+    saves=[0, 2],
+    what="Triton EM routing",
+    instead=by_stored_votes("em_routing"),
 )
-_distances = torch.library.custom_op(
-    "torchcaps::triton_em_distances", _distances_kernel, mutates_args=()
+distances = Operator(
+    "torchcaps::triton_em_distances",
+    forward=_distances,
+    shapes=_distances_shapes,
+    backward=_distances_backward,
+    what="Triton EM routing",
+    instead=by_stored_votes("em_routing"),
 )
-_distances_backward = torch.library.custom_op(
-    "torchcaps::triton_em_distances_backward", _distances_backward_kernel, mutates_args=()
-)
-
-
-@_moments.register_fake
-def _moments_shapes(
-    share: Tensor, pose: Tensor, weight: Tensor, *arguments: Any
-) -> tuple[Tensor, Tensor, Tensor]:
-    shape = shape_of(pose, weight, *arguments[1:])
-    mean = share.new_empty((*share.shape[:2], shape.parents, shape.size))
-    return mean, torch.empty_like(mean), torch.empty_like(mean)
-
-
-@_distances.register_fake
-def _distances_shapes(mean: Tensor, _: Tensor, pose: Tensor, *arguments: Any) -> Tensor:
-    weight, _, *rest = arguments
-    shape = shape_of(pose, weight, *rest)
-    return mean.new_empty((*mean.shape[:2], shape.children, shape.parents))
-
-
-@_moments_backward.register_fake
-def _moments_backward_shapes(*arguments: Any) -> list[Tensor]:
-    return shapes_listed(arguments[4:8], arguments[-1], arguments[4])
-
-
-@_distances_backward.register_fake
-def _distances_backward_shapes(*arguments: Any) -> list[Tensor]:
-    # Means and variances get theirs in any case: they cost nothing.
-    return shapes_listed(arguments[1:6], (True, True, *arguments[-1][2:]), arguments[1])
-
-
-def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:5])
-    ctx.options = inputs[5:]
-
-
-def _keep_inputs_and_mean(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(output[0], output[2], *inputs[:4])
-    ctx.options = inputs[4:]
-
-
-def _differentiate_moments(
-    ctx: Any, of_mean: Tensor | None, of_variance: Tensor | None, _: Tensor | None
-) -> tuple[Tensor | None, ...]:
-    needs = list(ctx.needs_input_grad[:4])
-    found = _moments_backward(of_mean, of_variance, *ctx.saved_tensors, *ctx.options, needs)
-    return wanted(ctx, found, needs)
-
-
-def _differentiate_distances(ctx: Any, of_distances: Tensor) -> tuple[Tensor | None, ...]:
-    needs = list(ctx.needs_input_grad[:5])
-    found = _distances_backward(of_distances, *ctx.saved_tensors, *ctx.options, needs)
-    return wanted(ctx, found, needs)
-
-
-_moments.register_autograd(_differentiate_moments, setup_context=_keep_inputs_and_mean)
-_distances.register_autograd(_differentiate_distances, setup_context=_keep_inputs)
-once(_moments_backward, "Triton EM routing", "em_routing")
-once(_distances_backward, "Triton EM routing", "em_routing")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torchcaps.ops.fused.tiles import vote_map_of
+from torchcaps.ops.fused.tiles import MadeOf, vote_map_of
 from torchcaps.ops.triton.runtime import interpreted, launch
 from torchcaps.types import VoteMap, Window
 
@@ -134,6 +134,10 @@ class Votes:
         self.child_id = None
         if self.window is not None:
             self.child_id = self.window.child_id(pose.device).contiguous()
+
+    @classmethod
+    def of(cls, votes: MadeOf) -> "Votes":
+        return cls(*votes[:7])
 
     def empty(self, *sizes: int) -> Tensor:
         return torch.empty(sizes, dtype=torch.float32, device=self.pose.device)
