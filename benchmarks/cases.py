@@ -6,26 +6,24 @@ drawing), so that loss, optimiser and measurement are the same lines for all.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
+from parts import PARTS, switch_off, with_a_choice
 from textbook import capsnet, deepcaps, dynamic_op, efficient, em, gamma, inverted
 from torch import Tensor, nn
 
 import torchcaps
 from torchcaps.layers import (
     DenseCapsules,
-    LargeConv2d,
-    SmallConv2d,
-    SquashMaps,
     keep_memory,
     make_routing,
     with_channels_last,
 )
 from torchcaps.layers import use_backend as tell_layers
-from torchcaps.layers.routing import Backend, Routing
+from torchcaps.layers.routing import Backend
 from torchcaps.ops import native, triton
 from torchcaps.ops.routing import Detach
 from torchcaps.types import Capsules
@@ -39,6 +37,7 @@ __all__ = [
     "absent",
     "build",
     "environment",
+    "leaving_out",
     "take",
     "tiny",
     "ways",
@@ -49,7 +48,8 @@ Outputs = tuple[Tensor, Tensor | None]
 
 @dataclass(frozen=True)
 class Case:
-    """`book` names an opponent, `preset` and `options` our network, `size` the numbers of an op."""
+    """`book` names an opponent, `preset` and `options` our network, `size` the numbers of an op.
+    Without a book the opponent is our network in its plain form."""
 
     name: str
     task: Literal["op", "train", "infer"]
@@ -71,13 +71,22 @@ class Case:
 @dataclass(frozen=True)
 class Contestant:
     """`backend` is None for an opponent; `compiled` puts torch.compile around it; `channels_last`
-    is the field of a recipe, `keeps_memory` an option of `torchcaps train`."""
+    is the field of a recipe, `keeps_memory` an option of `torchcaps train`; `without` names a fast
+    part that is switched off."""
 
     name: str
     backend: str | None = None
     compiled: bool = False
     channels_last: bool = False
     keeps_memory: bool = False
+    without: str = ""
+
+
+def leaving_out(contestant: Contestant, part: str) -> Contestant:
+    """The same contestant without a fast part."""
+    if part not in PARTS:
+        raise ValueError(f"no fast part is called {part!r}; there are {', '.join(PARTS)}.")
+    return dataclasses.replace(contestant, name=f"{contestant.name}-without-{part}", without=part)
 
 
 CONTESTANTS = {
@@ -176,6 +185,10 @@ BOOKS: dict[str, tuple[type[nn.Module], Callable[[nn.Module], dict[str, Tensor]]
 
 
 def opponent(case: Case) -> nn.Module:
+    if not case.book:
+        plain = ours(case)
+        use_backend(plain, "plain")
+        return plain
     make, _ = BOOKS[case.book]
     if case.task == "op":
         return make(batch=case.batch, **case.size, **case.opponent)
@@ -196,7 +209,7 @@ def ours(case: Case) -> nn.Module:
 
 def book_names(module: nn.Module) -> dict[str, Tensor]:
     """The live tensors of a contestant under the names of its opponent."""
-    if isinstance(module, OurNetwork):
+    if isinstance(module, OurNetwork) and module.book:
         _, weights_from = BOOKS[module.book]
         return weights_from(module.network)
     if isinstance(module, OurOp):
@@ -272,6 +285,8 @@ def build(case: Case, contestant: Contestant) -> Subject:
     else:
         module = ours(case)
         use_backend(module, contestant.backend)
+    if contestant.without:
+        switch_off(contestant.without, module)
     if contestant.channels_last:
         with_channels_last(module)
     # torchcaps.train takes the fused optimiser, a textbook reader the one that needs no word.
@@ -297,15 +312,6 @@ def loss(case: Case, outputs: Outputs, image: Tensor, target: Tensor) -> Tensor:
     return total
 
 
-# How a layer asks itself whether to take what pays for large batches.
-QUESTIONS: dict[type[nn.Module], str] = {
-    Routing: "fuses",
-    LargeConv2d: "pays",
-    SmallConv2d: "_pays",
-    SquashMaps: "_pays",
-}
-
-
 def ways(case: Case, contestant: Contestant) -> dict[str, bool]:
     """What each layer that has a choice takes for the whole batch, by its name. Opponents have
     none, and a step of theirs may take minutes."""
@@ -321,7 +327,7 @@ def ways(case: Case, contestant: Contestant) -> dict[str, bool]:
         return note
 
     subject = build(case, dataclasses.replace(contestant, compiled=False))
-    for name, layer, question in _with_a_choice(subject.module):
+    for name, layer, question in with_a_choice(subject.module):
         setattr(layer, question, noting(name, getattr(layer, question)))
     subject.outputs()
     return taken
@@ -329,20 +335,13 @@ def ways(case: Case, contestant: Contestant) -> dict[str, bool]:
 
 def take(subject: Subject, taken: dict[str, bool]) -> None:
     """Have the layers of a smaller case take the same."""
-    for name, layer, question in _with_a_choice(subject.module):
+    for name, layer, question in with_a_choice(subject.module):
         if name in taken:
             setattr(layer, question, functools.partial(_answer, taken[name]))
 
 
 def _answer(told: bool, *_: Any) -> bool:
     return told
-
-
-def _with_a_choice(module: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
-    for name, layer in module.named_modules():
-        for kind, question in QUESTIONS.items():
-            if isinstance(layer, kind):
-                yield name, layer, question
 
 
 def _networks() -> dict[str, Case]:
@@ -395,6 +394,7 @@ def _networks() -> dict[str, Case]:
                 image=cifar,
             ),
             Case("efficient", "train", 128, "efficient", "efficient_capsnet"),
+            Case("resnet18", "train", 128, "", "resnet18", image=cifar, loss="cross_entropy"),
         )
     }
 

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cases import CONTESTANTS, Case, Contestant, Subject, absent, book_names, build, take, ways
+from cases import Case, Contestant, Subject, absent, book_names, build, take, ways
 from cases import environment as environment_of
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
@@ -95,7 +95,7 @@ def measure(
             made = clocks[environment, each.name]
             if "failure" in checks[each.name] or (made and "failure" in made[-1]):
                 continue
-            task = {"task": "clock", "case": _plain(case), "contestant": each.name}
+            task = {"task": "clock", "case": _plain(case), "contestant": _plain(each)}
             made.append(launch(task, environment, settings))
             tell(f"{case.name}, {environment}, {each.name}, round {number + 1}")
     return [
@@ -107,7 +107,7 @@ def measure(
 def in_a_process(task: Result, environment: str, settings: Settings) -> Result:
     """What `main` below answers to a task; a failure is a result."""
     chosen = {key: value for key, value in os.environ.items() if key != "THP_MEM_ALLOC_ENABLE"}
-    contestant = CONTESTANTS[task["contestant"]]
+    contestant = Contestant(**task["contestant"])
     told = json.dumps(task | {"settings": dataclasses.asdict(settings)})
     try:
         done = subprocess.run(
@@ -129,7 +129,7 @@ def in_a_process(task: Result, environment: str, settings: Settings) -> Result:
 
 
 def _check(case: Case, contestant: Contestant, settings: Settings, launch: Launch) -> Result:
-    task = {"task": "check", "case": _plain(case), "contestant": contestant.name}
+    task = {"task": "check", "case": _plain(case), "contestant": _plain(contestant)}
     return launch(task, "default", settings)
 
 
@@ -190,7 +190,7 @@ def _quartiles(values: list[float]) -> tuple[float, float, float]:
     return low, middle, high
 
 
-def _plain(case: Case) -> Result:
+def _plain(case: Case | Contestant) -> Result:
     return dataclasses.asdict(case)
 
 
@@ -424,7 +424,7 @@ def main() -> None:
     settings = Settings(**task["settings"])
     told = task["case"]
     case = Case(**told | {"image": tuple(told["image"])})
-    contestant = CONTESTANTS[task["contestant"]]
+    contestant = Contestant(**task["contestant"])
     if case.device == "cuda":
         torch.backends.cudnn.allow_tf32 = False
     else:  # a GPU's driver reserves more addresses than there is memory

@@ -2,6 +2,7 @@
 
 python benchmarks/speed.py                         # everything, hours; on a quiet machine
 python benchmarks/speed.py --cases "dynamic*"      # some cases
+python benchmarks/speed.py --without winograd      # ours also without a fast part
 python benchmarks/speed.py --tiny --rounds 1       # that it runs: sizes a hundredth, no threshold
 
 Prints the table and writes benchmarks/records/speed.json. Ends with 1 when a parity is red.
@@ -17,8 +18,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cases import CASES, CONTESTANTS, Case, absent, tiny
+import torch
+from cases import CASES, CONTESTANTS, Case, Contestant, absent, leaving_out, ours, tiny
 from harness import ENVIRONMENTS, Settings, measure, of_peak, table
+from parts import PARTS, is_in
 
 from torchcaps.train.run import environment, write_whole
 
@@ -34,6 +37,21 @@ def chosen(patterns: list[str]) -> list[Case]:
         case
         for name, case in CASES.items()
         if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+    ]
+
+
+def without(parts: list[str], contestants: list[Contestant], case: Case) -> list[Contestant]:
+    """Our contestants again, each without one of the parts that this case has."""
+    if not parts:
+        return []
+    with torch.device("meta"):
+        module = ours(case)
+    return [
+        leaving_out(each, part)
+        for part in parts
+        if is_in(part, module)
+        for each in contestants
+        if each.backend is not None
     ]
 
 
@@ -61,6 +79,14 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--cases", nargs="+", default=["*"], help="names or patterns")
     made.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=[*CONTESTANTS])
+    made.add_argument(
+        "--without",
+        nargs="+",
+        choices=PARTS,
+        default=[],
+        help="time each of our contestants without these fast parts too, one part at a time, in "
+        "the cases that have it",
+    )
     made.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     made.add_argument("--env", nargs="+", choices=ENVIRONMENTS, default=[*ENVIRONMENTS])
     made.add_argument("--rounds", type=int, default=default.rounds)
@@ -99,7 +125,8 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for case in cases:
         sized = dataclasses.replace(tiny(case) if given.tiny else case, device=given.device)
-        rows += measure(sized, contestants, given.env, settings, tell=_tell)
+        taking_part = [*contestants, *without(given.without, contestants, sized)]
+        rows += measure(sized, taking_part, given.env, settings, tell=_tell)
         # After every case: hours are not lost with the last of them.
         record = record_of(of_peak(rows), settings, missing, is_tiny=given.tiny)
         write_whole(given.out, json.dumps(record, indent=2, allow_nan=False) + "\n")
