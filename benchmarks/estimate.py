@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from harness import memory_mb
+from process import memory_mb
 
 from torchcaps import create_model
 from torchcaps.data import Batch

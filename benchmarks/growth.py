@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cases import CASES, CONTESTANTS, Case, absent
+from cases import CASES, Case
+from contestants import CONTESTANTS, absent
 from harness import ENVIRONMENTS, Settings, in_a_process
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -80,7 +81,7 @@ def grow(
         task = {
             "task": "clock",
             "case": dataclasses.asdict(case_at(axis, size, routing)),
-            "contestant": name,
+            "contestant": dataclasses.asdict(CONTESTANTS[name]),
         }
         clock = in_a_process(task, chosen, settings)
         point: dict[str, Any] = {"size": size}

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from harness import memory_mb
+from process import memory_mb
 
 from torchcaps.data import Images, ImageSet, augmented
 from torchcaps.data.affnist_style import AffnistStyle

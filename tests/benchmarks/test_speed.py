@@ -6,14 +6,18 @@ import math
 import sys
 from pathlib import Path
 
-import cases
 import growth
 import harness
+import process
 import pytest
 import speed
+import subjects
 import torch
-from cases import CASES, CONTESTANTS, Subject, absent, build, tiny
-from harness import Settings, errors, judge, measure, of_peak, table
+from cases import CASES, tiny
+from contestants import CONTESTANTS, absent
+from harness import Settings, measure, of_peak, table
+from process import errors, judge
+from subjects import Subject, build
 
 from torchcaps.layers import large_conv
 from torchcaps.ops import native
@@ -44,7 +48,7 @@ SLOW_STEP = {"ms": [30.0, 10.0, 20.0], "cpu_ms": [8.0, 9.0, 7.0], "peak_mb": 5.0
 
 
 def in_float64(case):
-    case = harness._small(tiny(case))
+    case = process._small(tiny(case))
     subject = build(case, OURS)
     subject.module.double()
     for name in vars(subject).keys() & {"image", "upstream"}:
@@ -72,9 +76,9 @@ def test_dead_iterations_change_nothing():
 
 
 def test_every_opponent_stands_on_torch_alone():
-    folder = Path(cases.__file__).parent / "textbook"
+    folder = Path(subjects.__file__).parent / "textbook"
     books = sorted(folder.glob("*.py"))
-    assert {book.stem for book in books} == set(cases.BOOKS)
+    assert {book.stem for book in books} == set(subjects.BOOKS)
     for book in books:
         lines = book.read_text().splitlines()
         imported = {line.split()[1] for line in lines if line.startswith(("import ", "from "))}
@@ -83,7 +87,7 @@ def test_every_opponent_stands_on_torch_alone():
 
 def judged(**planted):
     """What is said of our dynamic routing with some of its options changed."""
-    case = harness._small(tiny(CASES["dynamic-full"]))
+    case = process._small(tiny(CASES["dynamic-full"]))
     rounding = errors(Subject.of_opponent(build(case, OURS)))
     subject = build(case, OURS)
     for name, value in planted.items():
@@ -115,7 +119,7 @@ def test_a_kernel_that_is_timed_is_checked(monkeypatch):
     case = dataclasses.replace(CASES["dynamic-full"], batch=32)
     case = dataclasses.replace(case, size=case.size | {"n_in": 450})
     taken = ["layer.routing"]
-    right = harness.check(case, CONTESTANTS["ours-native"], Settings())["parity"]
+    right = process.check(case, CONTESTANTS["ours-native"], Settings())["parity"]
     assert right["green"] is True
     assert right["fast"] == taken
     run = native.dynamic._run
@@ -126,7 +130,7 @@ def test_a_kernel_that_is_timed_is_checked(monkeypatch):
             tensors["of_weight"].mul_(1.001)
 
     monkeypatch.setattr(native.dynamic, "_run", wrong)
-    told = harness.check(case, CONTESTANTS["ours-native"], Settings())["parity"]
+    told = process.check(case, CONTESTANTS["ours-native"], Settings())["parity"]
     assert told["green"] is False
     assert told["gradients"]["of"] == "weight"
 
@@ -136,8 +140,8 @@ def test_fewer_images_are_convolved_as_all_are(monkeypatch):
     """Large kernels of many images go through Fourier space, of a few not by themselves."""
     case = dataclasses.replace(CASES["capsnet-train-128"], batch=64)
     projection = "network.primary.projection"
-    assert cases.ways(case, OURS)[projection] is False
-    told = harness.check(case, CONTESTANTS["ours-fused"], Settings())["parity"]
+    assert subjects.ways(case, OURS)[projection] is False
+    told = process.check(case, CONTESTANTS["ours-fused"], Settings())["parity"]
     assert told["green"] is True
     assert projection in told["fast"]
     convolve = large_conv.fourier_convolution
@@ -147,13 +151,13 @@ def test_fewer_images_are_convolved_as_all_are(monkeypatch):
 
     monkeypatch.setattr(large_conv, "fourier_convolution", wrong)
     few = dataclasses.replace(case, batch=2)
-    assert harness.check(few, CONTESTANTS["ours-fused"], Settings())["parity"]["green"] is True
-    told = harness.check(case, CONTESTANTS["ours-fused"], Settings())["parity"]
+    assert process.check(few, CONTESTANTS["ours-fused"], Settings())["parity"]["green"] is True
+    told = process.check(case, CONTESTANTS["ours-fused"], Settings())["parity"]
     assert told["green"] is False
 
 
 def test_an_opponent_is_not_run_to_be_asked():
-    assert cases.ways(CASES["dynamic-heavy-full"], TEXTBOOK) == {}
+    assert subjects.ways(CASES["dynamic-heavy-full"], TEXTBOOK) == {}
 
 
 def test_an_error_may_be_four_times_the_rounding_of_the_formula():
@@ -172,14 +176,14 @@ def test_an_error_may_be_four_times_the_rounding_of_the_formula():
 
 def test_nan_is_red():
     nan, one = torch.tensor([math.nan]), torch.ones(1, dtype=torch.float64)
-    assert harness._error(nan, one, one.max()) == 1e30
+    assert process._error(nan, one, one.max()) == 1e30
 
 
 def launcher(asked, *, red=()):
     def launch(task, environment, settings):
-        asked.append((task["task"], environment, task["contestant"]))
+        asked.append((task["task"], environment, task["contestant"]["name"]))
         if task["task"] == "check":
-            green = task["contestant"] not in red
+            green = task["contestant"]["name"] not in red
             return {"parity": {"green": green}, "gflop": 2.0}
         return SLOW_STEP | {"gemm_gflops": 400.0, "copy_gbs": 20.0, "least_mb": 40.0}
 
@@ -278,15 +282,8 @@ def test_a_tiny_run_writes_a_whole_record(cases, contestants, tmp_path, monkeypa
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     speed.main()
     recorded = json.loads(out.read_text())
-    assert set(recorded) == {
-        "what",
-        "tiny",
-        "date",
-        "environment",
-        "settings",
-        "absent",
-        "rows",
-    }
+    assert set(recorded) == {*("what", "tiny", "date", "environment", "settings", "absent", "rows")}
+    assert recorded["environment"]["processor"].endswith(torch.backends.cpu.get_cpu_capability())
     assert recorded["tiny"] is True
     assert {"commit", "torch", "python", "machine", "command"} <= set(recorded["environment"])
     assert recorded["settings"]["values"] == 2e-6
@@ -308,7 +305,7 @@ def test_a_step_reads_parameters_twice_and_writes_their_gradients():
     case = tiny(CASES["dynamic-full"])
     i, j, o, d = (case.size[name] for name in ("n_in", "n_out", "d_out", "d_in"))
     numbers = case.batch * i * d + i * j * o * d
-    assert harness._least_mb(build(case, OURS)) == pytest.approx(3 * 4 * numbers / 1e6)
+    assert process._least_mb(build(case, OURS)) == pytest.approx(3 * 4 * numbers / 1e6)
 
 
 def test_flops_of_a_routing_are_counted():
@@ -319,7 +316,7 @@ def test_flops_of_a_routing_are_counted():
     votes, pass_over = 2 * i * j * o * d, 2 * i * j * o
     forward = votes + 5 * pass_over
     backward = 2 * votes + 2 * 5 * pass_over - pass_over
-    assert harness._gflop(case, TEXTBOOK) == pytest.approx(
+    assert process._gflop(case, TEXTBOOK) == pytest.approx(
         case.batch * (forward + backward) / 1e9, rel=1e-12
     )
 
@@ -328,7 +325,11 @@ def test_memory_beyond_the_guard_is_a_result():
     case = CASES["dynamic-heavy-full"]
     # Votes of 20 GB, of small children and small matrices.
     case = dataclasses.replace(case, batch=4096, size=case.size | {"n_in": 400})
-    task = {"task": "clock", "case": dataclasses.asdict(case), "contestant": "textbook"}
+    task = {
+        "task": "clock",
+        "case": dataclasses.asdict(case),
+        "contestant": dataclasses.asdict(TEXTBOOK),
+    }
     answer = harness.in_a_process(task, "default", Settings(guard_gb=8.0))
     assert answer == {"failure": "out of memory"}
 
