@@ -25,7 +25,7 @@ from torchcaps.layers import (
     feature_shape,
     make_routing,
 )
-from torchcaps.models.balance import balance_network
+from torchcaps.models.initialise import balance_network
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.ops import margin_loss
 from torchcaps.ops.squash import Squash

@@ -12,7 +12,6 @@ from torchcaps.layers import ROUTINGS, DenseCapsules, use_backend
 from torchcaps.ops import native
 from torchcaps.types import VoteMap
 
-NAMES = sorted(ROUTINGS)
 NONE = r"has gradients by backward\(\), but none in forward mode or through torch.func; for these"
 # torch.func scripts its own formulas.
 pytestmark = [

@@ -30,8 +30,8 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.batch import Batch
+from torchcaps.data.derived_images import DerivedImages
 from torchcaps.data.draws import uniform
-from torchcaps.data.made import Made
 from torchcaps.data.warp import linear_maps, warp
 from torchcaps.errors import TorchcapsError, nearest
 
@@ -56,7 +56,7 @@ RANGES: Mapping[str, AffineRanges] = MappingProxyType(
 
 
 @dataclass(frozen=True, kw_only=True)
-class AffnistStyle(Made):
+class AffnistStyle(DerivedImages):
     """Images under random affine maps, their ink inside the frame.
 
     ranges: a name in `RANGES`, or limits of your own.

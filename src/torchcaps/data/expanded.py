@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.batch import Batch
+from torchcaps.data.derived_images import DerivedImages
 from torchcaps.data.draws import integers
-from torchcaps.data.made import Made
 from torchcaps.data.warp import place
 from torchcaps.errors import TorchcapsError, nearest
 
@@ -25,7 +25,7 @@ Placement = Literal["random", "centred"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expanded(Made):
+class Expanded(DerivedImages):
     """Images on a larger black frame, moved by whole pixels and not otherwise changed.
 
     placement: anywhere inside the frame, all places alike; or in its centre.

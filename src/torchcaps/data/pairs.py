@@ -8,8 +8,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from torchcaps.data.derived_images import DerivedImages
 from torchcaps.data.draws import integers
-from torchcaps.data.made import Made
 from torchcaps.data.warp import place
 from torchcaps.errors import TorchcapsError, nearest
 
@@ -22,7 +22,7 @@ PARTNER, CORNERS, FIRST, ALONE = range(4)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pairs(Made, ABC):
+class Pairs(DerivedImages, ABC):
     """Two images of a base, each shifted by whole pixels, on one larger frame.
 
     shift: each is shifted by up to so many pixels along each axis, all shifts alike; the frame is

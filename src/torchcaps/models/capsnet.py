@@ -41,7 +41,7 @@ from torchcaps.layers import (
 )
 from torchcaps.layers.decoder import Mask
 from torchcaps.layers.dense import Sharing
-from torchcaps.models.balance import Init, initialised
+from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import routed_by
 from torchcaps.ops.routing import Detach, Normalise

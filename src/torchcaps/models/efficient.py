@@ -38,8 +38,8 @@ from torchcaps.layers import (
     feature_shape,
     whole_map,
 )
-from torchcaps.models.balance import Init, initialised
 from torchcaps.models.convnets import ConvNet
+from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import routed_by
 from torchcaps.ops.routing import Detach

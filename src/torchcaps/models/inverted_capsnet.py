@@ -38,7 +38,7 @@ from torchcaps.layers import (
     simple_backbone,
 )
 from torchcaps.layers.capsule_layer import Pose
-from torchcaps.models.balance import Init, initialised
+from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork, Schedule
 from torchcaps.ops.checks import check_choice
 from torchcaps.types import Grid

@@ -37,7 +37,7 @@ from torchcaps.layers import (
     feature_shape,
     sabour_backbone,
 )
-from torchcaps.models.balance import Init, initialised
+from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import dense_stack
 from torchcaps.ops.checks import check_choice

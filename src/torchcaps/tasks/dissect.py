@@ -13,7 +13,7 @@ from torchcaps.data import Images
 from torchcaps.errors import TorchcapsError
 from torchcaps.report import Dissection, Picture, render
 from torchcaps.tasks.trained import open_trained
-from torchcaps.train.correct import correct
+from torchcaps.train.answers import is_correct
 from torchcaps.train.run import Run, environment, write_whole
 from torchcaps.types import Trace
 from torchcaps.viz import draw_activity, draw_mean_couplings, draw_parse_tree
@@ -50,7 +50,7 @@ def trace_images(
                 f"{len(images.class_names)}; dissect it on the data it was trained on."
             )
         _refuse_windows(out.trace)
-        right += int(correct(out, batch.labels.to(device)).sum())
+        right += int(is_correct(out, batch.labels.to(device)).sum())
         traces.append(out.trace)
     return join(traces), right
 

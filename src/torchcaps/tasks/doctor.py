@@ -13,10 +13,10 @@ from torch import nn
 from torchcaps.data import Batch, Images
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import load as load_model
+from torchcaps.tasks.diagnosis import Diagnosis
 from torchcaps.tasks.examine_images import examine_images, some_of
 from torchcaps.tasks.examine_machine import examine_machine
 from torchcaps.tasks.examine_network import examine_network
-from torchcaps.tasks.finding import Finding
 from torchcaps.tasks.trained import check_fit
 from torchcaps.train.fit import initial_model
 from torchcaps.train.recipe import Recipe
@@ -35,7 +35,7 @@ class Examination:
     """Everything found about one network on one data set."""
 
     subject: str
-    findings: tuple[Finding, ...]
+    findings: tuple[Diagnosis, ...]
 
     def numbers(self) -> dict[str, Any]:
         """The findings, as JSON can hold them."""

@@ -18,7 +18,7 @@ from torchcaps.report.page import wilson
 from torchcaps.tasks.overlap import in_training
 from torchcaps.tasks.progress import progress
 from torchcaps.tasks.trained import MEANING, check_fit, open_trained
-from torchcaps.train.correct import correct, present, said
+from torchcaps.train.answers import is_correct, named_classes, present_classes
 from torchcaps.train.run import write_whole
 from torchcaps.types import Output, ScoresAre
 
@@ -62,7 +62,7 @@ class Evaluation:
     def there(self) -> Tensor:
         """The classes that are there, bool [n, k]."""
         labels = self.labels if self.labels.ndim == 2 else self.labels.unsqueeze(-1)
-        return present(labels, len(self.class_names))
+        return present_classes(labels, len(self.class_names))
 
     @property
     def confusion(self) -> Tensor | None:
@@ -190,8 +190,8 @@ def evaluate(model: nn.Module, images: Images, *, batch_size: int = BATCH) -> Ev
         scores=answered.scores,
         scores_are=answered.scores_are,
         labels=all_labels,
-        said=said(answered, all_labels),
-        right=correct(answered, all_labels),
+        said=named_classes(answered, all_labels),
+        right=is_correct(answered, all_labels),
         loss=float(torch.stack(losses).sum() / len(images)),
         loss_is=loss_is,
     )
@@ -220,7 +220,7 @@ def _loss(out: Output, labels: Tensor) -> tuple[str, Tensor]:
     """The loss that fits the scores, whatever the network was trained by: runs can be compared."""
     if out.scores_are == "logits" and labels.ndim == 1:
         return "cross-entropy", cross_entropy_loss(out.scores, labels)
-    target = labels if labels.ndim == 1 else present(labels, out.scores.shape[1])
+    target = labels if labels.ndim == 1 else present_classes(labels, out.scores.shape[1])
     if out.scores_are == "lengths":
         return "margin loss", margin_loss(out.scores, target)
     loss = binary_cross_entropy_loss(out.scores, target, scores_are="independent_logits")

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from torchcaps.data import Images
 from torchcaps.errors import TorchcapsError
-from torchcaps.tasks.finding import Finding
+from torchcaps.tasks.diagnosis import Diagnosis
 from torchcaps.tasks.overlap import in_training
-from torchcaps.train.correct import present
+from torchcaps.train.answers import present_classes
 
 __all__ = ["examine_images", "some_of"]
 
@@ -18,7 +18,7 @@ PIXELS_OF, LABELS_OF = 1_000, 10_000
 UNEVEN = 5
 
 
-def examine_images(training: Images, load_test: Callable[[], Images]) -> list[Finding]:
+def examine_images(training: Images, load_test: Callable[[], Images]) -> list[Diagnosis]:
     """`load_test` reads the test images, which may fail: better now than after training."""
     pixels = training.batch(some_of(training, PIXELS_OF)).pixels
     labels = training.batch(some_of(training, LABELS_OF)).labels
@@ -35,13 +35,13 @@ def some_of(images: Images, most: int) -> Tensor:
     return order[:most]
 
 
-def _range(pixels: Tensor) -> Finding:
+def _range(pixels: Tensor) -> Diagnosis:
     if not bool(pixels.isfinite().all()):
         text = (
             "some pixels are NaN or infinite, and nothing can be learnt from them; look for a "
             "division by zero where the images are prepared."
         )
-        return Finding("pixels", "broken", text)
+        return Diagnosis("pixels", "broken", text)
     low, high = float(pixels.min()), float(pixels.max())
     mean, std = float(pixels.mean()), float(pixels.std(correction=0))
     numbers = {"low": low, "high": high, "mean": mean, "std": std}
@@ -51,25 +51,25 @@ def _range(pixels: Tensor) -> Finding:
             f"{told}: the networks take floats in [0, 1], and at this scale poses saturate and "
             f"the reconstruction drowns all else; divide bytes by 255."
         )
-        return Finding("pixels", "broken", text, numbers)
+        return Diagnosis("pixels", "broken", text, numbers)
     if len(pixels) > 1 and bool((pixels == pixels[0]).all()):
         text = f"{told}: every image is the same, so there is nothing to learn; is the path right?"
-        return Finding("pixels", "broken", text, numbers)
+        return Diagnosis("pixels", "broken", text, numbers)
     if low < -1e-3 or high > 1 + 1e-3:
         text = (
             f"{told}: the networks take floats in [0, 1], which is all that a decoder can draw; "
             f"leave out the normalisation by mean and standard deviation."
         )
-        return Finding("pixels", "look", text, numbers)
+        return Diagnosis("pixels", "look", text, numbers)
     if high < 0.1:
         text = f"{told}: all images are nearly black; were they divided by 255 twice?"
-        return Finding("pixels", "look", text, numbers)
-    return Finding("pixels", "fine", f"{told}; in [0, 1], as it should be.", numbers)
+        return Diagnosis("pixels", "look", text, numbers)
+    return Diagnosis("pixels", "fine", f"{told}; in [0, 1], as it should be.", numbers)
 
 
-def _balance(labels: Tensor, class_names: tuple[str, ...]) -> Finding:
+def _balance(labels: Tensor, class_names: tuple[str, ...]) -> Diagnosis:
     several = labels if labels.ndim == 2 else labels.unsqueeze(-1)
-    counts = present(several, len(class_names)).sum(0)
+    counts = present_classes(several, len(class_names)).sum(0)
     most, least = int(counts.argmax()), int(counts.argmin())
     high, low = int(counts[most]), int(counts[least])
     numbers = {"images": len(labels), "counts": counts.tolist()}
@@ -79,7 +79,7 @@ def _balance(labels: Tensor, class_names: tuple[str, ...]) -> Finding:
             f"all {of} are {class_names[most]!r}: there is nothing to tell apart; are the labels "
             f"read right?"
         )
-        return Finding("classes", "broken", text, numbers)
+        return Diagnosis("classes", "broken", text, numbers)
     if there < len(class_names):
         missing = [
             name for name, count in zip(class_names, counts.tolist(), strict=True) if not count
@@ -89,32 +89,32 @@ def _balance(labels: Tensor, class_names: tuple[str, ...]) -> Finding:
             f"{len(missing)} of {len(class_names)} classes have no image {of} ({shown}); they "
             f"cannot be learnt."
         )
-        return Finding("classes", "look", text, numbers)
+        return Diagnosis("classes", "look", text, numbers)
     if low == high:
-        return Finding("classes", "fine", f"{low:,} images of every class {of}.", numbers)
+        return Diagnosis("classes", "fine", f"{low:,} images of every class {of}.", numbers)
     told = f"{low:,} ({class_names[least]}) to {high:,} ({class_names[most]}) images a class {of}"
     if high > UNEVEN * low:
         text = (
             f"{told}: uneven, so read accuracy class by class (torchcaps eval), for always saying "
             f"{class_names[most]!r} is right for {high / len(labels):.0%}."
         )
-        return Finding("classes", "look", text, numbers)
-    return Finding("classes", "fine", f"{told}.", numbers)
+        return Diagnosis("classes", "look", text, numbers)
+    return Diagnosis("classes", "fine", f"{told}.", numbers)
 
 
-def _test(training: Images, load_test: Callable[[], Images]) -> Finding:
+def _test(training: Images, load_test: Callable[[], Images]) -> Diagnosis:
     try:
         test = load_test()
     except (TorchcapsError, OSError) as error:
         text = f"they cannot be read, and training would end with that: {error}"
-        return Finding("test images", "broken", text)
+        return Diagnosis("test images", "broken", text)
     if test.image_shape != training.image_shape or test.class_names != training.class_names:
         text = (
             f"images {test.image_shape} of {len(test.class_names)} classes, while the training "
             f"images are {training.image_shape} of {len(training.class_names)}, or their names "
             f"differ; both must be one data set."
         )
-        return Finding("test images", "broken", text)
+        return Diagnosis("test images", "broken", text)
     seen = int(in_training(training, test).sum())
     numbers = {"images": len(test), "in_training": seen}
     if seen:
@@ -122,7 +122,7 @@ def _test(training: Images, load_test: Callable[[], Images]) -> Finding:
             f"{seen:,} of {len(test):,} are among the training images, pixel for pixel; what is "
             f"right about them proves nothing: take them out of one of the two."
         )
-        return Finding("test images", "look", text, numbers)
-    return Finding(
+        return Diagnosis("test images", "look", text, numbers)
+    return Diagnosis(
         "test images", "fine", f"none of {len(test):,} is among the training images.", numbers
     )

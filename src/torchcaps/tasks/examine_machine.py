@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from torchcaps.tasks.finding import Finding
+from torchcaps.tasks.diagnosis import Diagnosis
 
 __all__ = ["examine_machine", "examine_memory"]
 
@@ -18,22 +18,22 @@ COMPILERS = ("c++", "g++", "clang++")
 COPIES = 4
 
 
-def examine_machine() -> list[Finding]:
+def examine_machine() -> list[Diagnosis]:
     return [_torch(), _torchvision(), _compiler()]
 
 
-def _torch() -> Finding:
+def _torch() -> Diagnosis:
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU, so the CPU"
     text = (
         f"torch {torch.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores, "
         f"{torch.get_num_threads()} threads, {device}."
     )
-    return Finding("torch", "fine", text, {"torch": torch.__version__})
+    return Diagnosis("torch", "fine", text, {"torch": torch.__version__})
 
 
-def _torchvision() -> Finding:
+def _torchvision() -> Diagnosis:
     if importlib.util.find_spec("torchvision") is None:
-        return Finding("torchvision", "fine", "not installed, and not needed.")
+        return Diagnosis("torchvision", "fine", "not installed, and not needed.")
     try:
         found = importlib.import_module("torchvision")
     except Exception as error:
@@ -42,24 +42,24 @@ def _torchvision() -> Finding:
             f"installed, but cannot be imported ({str(error).splitlines()[0]}); it was built for "
             f"another torch: install the one that fits, or pip uninstall torchvision."
         )
-        return Finding("torchvision", "broken", text)
-    return Finding("torchvision", "fine", f"version {found.__version__}; not needed.")
+        return Diagnosis("torchvision", "broken", text)
+    return Diagnosis("torchvision", "fine", f"version {found.__version__}; not needed.")
 
 
-def _compiler() -> Finding:
+def _compiler() -> Diagnosis:
     wanted = [os.environ["CXX"]] if os.environ.get("CXX") else list(COMPILERS)
     found = next((path for name in wanted if (path := shutil.which(name))), None)
     if found is None:
-        return Finding(
+        return Diagnosis(
             "compiler",
             "fine",
             f"none of {', '.join(wanted)} is there; only torch.compile needs one.",
             {"compiler": None},
         )
-    return Finding("compiler", "fine", f"{found}, for torch.compile.", {"compiler": found})
+    return Diagnosis("compiler", "fine", f"{found}, for torch.compile.", {"compiler": found})
 
 
-def examine_memory(weights: int, activations: int, *, batch_size: int) -> Finding:
+def examine_memory(weights: int, activations: int, *, batch_size: int) -> Diagnosis:
     """Bytes of the weights, and of what one training step keeps for its backward pass."""
     needed = COPIES * weights + activations
     numbers = {"weights": weights, "activations": activations, "free": _free()}
@@ -69,20 +69,22 @@ def examine_memory(weights: int, activations: int, *, batch_size: int) -> Findin
     )
     free = numbers["free"]
     if free is None:
-        return Finding("memory", "fine", f"{text}; how much is free cannot be read here.", numbers)
+        return Diagnosis(
+            "memory", "fine", f"{text}; how much is free cannot be read here.", numbers
+        )
     text = f"{text}; {_size(free)} are free"
     if needed > free:
         remedy = "take a smaller --batch-size or image; torchcaps estimate tells what takes it"
-        return Finding("memory", "broken", f"{text}: it will not fit; {remedy}.", numbers)
+        return Diagnosis("memory", "broken", f"{text}: it will not fit; {remedy}.", numbers)
     if 2 * needed > free:
-        return Finding(
+        return Diagnosis(
             "memory",
             "look",
             f"{text}, and what is only there for a moment comes on top; a smaller --batch-size is "
             f"safer.",
             numbers,
         )
-    return Finding("memory", "fine", f"{text}.", numbers)
+    return Diagnosis("memory", "fine", f"{text}.", numbers)
 
 
 def _free() -> int | None:

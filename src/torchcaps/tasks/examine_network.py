@@ -18,10 +18,10 @@ from torchcaps.analysis.trace import last_coupling
 from torchcaps.data import Batch
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import UniformRouting
+from torchcaps.tasks.diagnosis import Diagnosis, Verdict
 from torchcaps.tasks.examine_machine import examine_memory
-from torchcaps.tasks.finding import Finding, Verdict
 from torchcaps.tasks.progress import progress
-from torchcaps.train.correct import correct
+from torchcaps.train.answers import is_correct
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser
 from torchcaps.train.recipe import Recipe
@@ -50,7 +50,7 @@ BARS = "▁▂▃▄▅▆▇█"
 
 def examine_network(
     model: nn.Module, recipe: Recipe, batch: Batch, *, trained: bool, seconds: float
-) -> list[Finding]:
+) -> list[Diagnosis]:
     """The model is left as it was. `seconds` limits the overfit."""
     try:
         finite, out = _finite(model, recipe, batch)
@@ -60,10 +60,10 @@ def examine_network(
         findings += [_capsules(out.trace, trained), _couplings(model, out.trace, trained)]
         return [*findings, _overfit(model, recipe, batch, seconds)]
     except TorchcapsError as error:
-        return [Finding("network", "broken", f"it refuses these images: {error}")]
+        return [Diagnosis("network", "broken", f"it refuses these images: {error}")]
 
 
-def _finite(model: nn.Module, recipe: Recipe, batch: Batch) -> tuple[Finding, Output | None]:
+def _finite(model: nn.Module, recipe: Recipe, batch: Batch) -> tuple[Diagnosis, Output | None]:
     """The first value that is not finite, by the name of its layer; the output if all are."""
     remedy = (
         "a smaller learning rate, from before it happened, usually mends it"
@@ -77,7 +77,7 @@ def _finite(model: nn.Module, recipe: Recipe, batch: Batch) -> tuple[Finding, Ou
                 f"{name} holds NaN or infinity, in {many:,} of {tensor.numel():,} numbers: its "
                 f"training diverged; {remedy}."
             )
-            return Finding("finite", "broken", text, {"first": name}), None
+            return Diagnosis("finite", "broken", text, {"first": name}), None
     seen: list[str] = []
     hooks = [
         module.register_forward_hook(_watch(name or type(model).__name__, seen))
@@ -94,9 +94,9 @@ def _finite(model: nn.Module, recipe: Recipe, batch: Batch) -> tuple[Finding, Ou
             f"the weights are finite, but the output of {seen[0]} is not, the first to be so: look "
             f"there for weights that are too large, or for inputs that are; {remedy}."
         )
-        return Finding("finite", "broken", text, {"first": seen[0]}), None
+        return Diagnosis("finite", "broken", text, {"first": seen[0]}), None
     text = "weights, what every layer puts out, and scores are all finite."
-    return Finding("finite", "fine", text, {"first": None}), out
+    return Diagnosis("finite", "fine", text, {"first": None}), out
 
 
 def _watch(name: str, seen: list[str]) -> Callable[..., None]:
@@ -113,7 +113,7 @@ def _floats(value: Any) -> Iterator[Tensor]:
             yield leaf
 
 
-def _scores(out: Output, trained: bool) -> Finding:
+def _scores(out: Output, trained: bool) -> Diagnosis:
     scores = out.scores.float().cpu()
     low, high, mean = float(scores.min()), float(scores.max()), float(scores.mean())
     moves = float(scores.std(0, correction=0).mean() / scores.abs().mean().clamp_min(1e-30))
@@ -137,8 +137,8 @@ def _scores(out: Output, trained: bool) -> Finding:
         f"{ends[1]:.2g} as {bars}"
     )
 
-    def finding(verdict: Verdict, why: str) -> Finding:
-        return Finding("scores", verdict, f"{told}{why}.", numbers)
+    def finding(verdict: Verdict, why: str) -> Diagnosis:
+        return Diagnosis("scores", verdict, f"{told}{why}.", numbers)
 
     if lengths and high < SHORT:
         return finding(
@@ -168,7 +168,7 @@ def _scores(out: Output, trained: bool) -> Finding:
     return finding("fine", "" if trained else ", a start from which it can learn")
 
 
-def _gradients(model: nn.Module, recipe: Recipe, batch: Batch) -> list[Finding]:
+def _gradients(model: nn.Module, recipe: Recipe, batch: Batch) -> list[Diagnosis]:
     """Root mean square of the gradient in every module that owns weights; and memory."""
     model = copy.deepcopy(model).train()
     own = {each.data_ptr() for each in model.parameters()}
@@ -200,7 +200,7 @@ def _gradients(model: nn.Module, recipe: Recipe, batch: Batch) -> list[Finding]:
 
 def _judge_gradients(
     size: dict[str, float], finite: dict[str, float], parts: dict[str, Tensor], numbers: Any
-) -> Finding:
+) -> Diagnosis:
     # The top of the network is last, and the backward pass begins there.
     lost = [name for name in size if name not in finite]
     if lost:
@@ -208,7 +208,7 @@ def _judge_gradients(
             f"the gradient of {lost[-1]} is not finite, the first on the way down; its forward "
             f"pass is, so look there for a root or a division at zero, or for values too large."
         )
-        return Finding("gradients", "broken", text, {**numbers, "first": lost[-1]})
+        return Diagnosis("gradients", "broken", text, {**numbers, "first": lost[-1]})
     # A decoder is moved by the reconstruction, which weighs little while classes are short.
     judged = {name: value for name, value in size.items() if not name.startswith("decoder")}
     low, high = min(judged, key=judged.__getitem__), max(judged, key=judged.__getitem__)
@@ -223,11 +223,11 @@ def _judge_gradients(
             f"({len(short)} of {len(judged)} parts), below Adam's ε of 1e-8, so it starts slowly "
             f"if at all; see the scores above, take fewer layers, or larger weights."
         )
-        return Finding("gradients", "broken" if nothing else "look", text, numbers)
+        return Diagnosis("gradients", "broken" if nothing else "look", text, numbers)
     if judged[high] > HUGE:
         text = f"{told}: so steep that steps overshoot; smaller weights, or inputs in [0, 1]."
-        return Finding("gradients", "look", text, numbers)
-    return Finding("gradients", "fine", f"{told}.", numbers)
+        return Diagnosis("gradients", "look", text, numbers)
+    return Diagnosis("gradients", "fine", f"{told}.", numbers)
 
 
 def _loss(
@@ -237,9 +237,9 @@ def _loss(
     return out, loss_parts(recipe, out, batch, step)
 
 
-def _capsules(trace: Trace, trained: bool) -> Finding:
+def _capsules(trace: Trace, trained: bool) -> Diagnosis:
     if not trace:
-        return Finding("capsules", "fine", "this network has none.")
+        return Diagnosis("capsules", "fine", "this network has none.")
     # Lengths start short in networks that learn, so only those at nought count as dead there.
     limits = Thresholds() if trained else Thresholds(dead_mean=SHORT, dead_std=SHORT)
     activity = capsule_activity(trace, thresholds=limits)
@@ -259,20 +259,20 @@ def _capsules(trace: Trace, trained: bool) -> Finding:
             f"{told}: nothing passes {all_dead[0]}, whatever the image; larger weights in that "
             f"layer (init=balanced where the network has it), or a bias in its routing."
         )
-        return Finding("capsules", "broken" if trained else "look", text, numbers)
+        return Diagnosis("capsules", "broken" if trained else "look", text, numbers)
     half = [name for name, (dead, n, _) in rows.items() if 2 * dead > n]
     if half:
         text = (
             f"{told}: more than half of {', '.join(half)} does nothing; fewer capsules would do, "
             f"or a bias in the routing wakes them."
         )
-        return Finding("capsules", "look", text, numbers)
-    return Finding("capsules", "fine", f"{told}.", numbers)
+        return Diagnosis("capsules", "look", text, numbers)
+    return Diagnosis("capsules", "fine", f"{told}.", numbers)
 
 
-def _couplings(model: nn.Module, trace: Trace, trained: bool) -> Finding:
+def _couplings(model: nn.Module, trace: Trace, trained: bool) -> Diagnosis:
     if not trace:
-        return Finding("couplings", "fine", "there is no routing.")
+        return Diagnosis("couplings", "fine", "there is no routing.")
     spread = {
         layer.name: float(last_coupling(layer).float().std(0, correction=0).mean())
         for layer in trace
@@ -292,18 +292,20 @@ def _couplings(model: nn.Module, trace: Trace, trained: bool) -> Finding:
         )
     ]
     if not routed:
-        return Finding("couplings", "fine", f"{told}: they are fixed, as this routing is.", numbers)
+        return Diagnosis(
+            "couplings", "fine", f"{told}: they are fixed, as this routing is.", numbers
+        )
     if trained and all(spread[name] < FROZEN for name in routed):
         text = (
             f"{told}: the tree is frozen, so routing decides nothing; its uniform twin (option "
             f"routing=uniform) should do as well. torchcaps dissect shows it."
         )
-        return Finding("couplings", "look", text, numbers)
+        return Diagnosis("couplings", "look", text, numbers)
     early = "" if trained else ", which says little before training"
-    return Finding("couplings", "fine", f"{told}{early}.", numbers)
+    return Diagnosis("couplings", "fine", f"{told}{early}.", numbers)
 
 
-def _overfit(model: nn.Module, recipe: Recipe, batch: Batch, seconds: float) -> Finding:
+def _overfit(model: nn.Module, recipe: Recipe, batch: Batch, seconds: float) -> Diagnosis:
     """A network that can learn at all can learn a few images by heart."""
     parts = None if batch.parts is None else batch.parts[:LEARNT]
     few = Batch(batch.pixels[:LEARNT], batch.labels[:LEARNT], parts)
@@ -320,7 +322,7 @@ def _overfit(model: nn.Module, recipe: Recipe, batch: Batch, seconds: float) -> 
             out, terms = _loss(model, recipe, few, step)
             loss = terms["classification_loss"]
             losses.append(float(loss.detach()))
-            right = float(correct(out, few.labels).float().mean())
+            right = float(is_correct(out, few.labels).float().mean())
             by_heart = right == 1 and losses[-1] <= losses[0] / 10
             ran_out = time.monotonic() - started > seconds
             if by_heart or ran_out or not bool(loss.isfinite()) or step == STEPS:
@@ -344,19 +346,19 @@ def _overfit(model: nn.Module, recipe: Recipe, batch: Batch, seconds: float) -> 
     )
     if numbers["last_loss"] is None:
         text = f"{told_so}: it came apart; take a smaller learning rate."
-        return Finding("overfit", "broken", text, numbers)
+        return Diagnosis("overfit", "broken", text, numbers)
     if right == 1 or last <= first / 10:
-        return Finding("overfit", "fine", f"{told_so}: it can learn.", numbers)
+        return Diagnosis("overfit", "fine", f"{told_so}: it can learn.", numbers)
     if ran_out and steps < STEPS:
         text = (
             f"{told_so}: {seconds:g} seconds were not enough to tell; give it more with --seconds."
         )
-        return Finding("overfit", "look", text, numbers)
+        return Diagnosis("overfit", "look", text, numbers)
     if last <= first / 2:
         text = f"{told_so}: it learns, but slowly; try another learning rate."
-        return Finding("overfit", "look", text, numbers)
+        return Diagnosis("overfit", "look", text, numbers)
     text = (
         f"{told_so}: a network that can learn gets so few by heart; what is marked above says why, "
         f"or the learning rate does: try ten times more, and less."
     )
-    return Finding("overfit", "broken", text, numbers)
+    return Diagnosis("overfit", "broken", text, numbers)

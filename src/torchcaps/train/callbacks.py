@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.train.batches import Batches
-from torchcaps.train.partial import Sums, add, over_ranks, put, so_far
+from torchcaps.train.epoch_sums import Sums, add, over_ranks, put, so_far
 from torchcaps.train.run import Run, put_in_place
 
 __all__ = ["SaveState", "ShowProgress"]

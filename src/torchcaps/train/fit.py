@@ -23,9 +23,9 @@ from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.layers import with_channels_last
 from torchcaps.models import create_model, save
 from torchcaps.models import load as load_model
+from torchcaps.train.answers import is_correct
 from torchcaps.train.batches import Batches, held_on
 from torchcaps.train.callbacks import SaveState, ShowProgress
-from torchcaps.train.correct import correct
 from torchcaps.train.measures import Measures
 from torchcaps.train.module import Training
 from torchcaps.train.ranks import MeanOfAll, Ranks, join
@@ -208,7 +208,7 @@ def initial_model(recipe: Recipe, images: Images) -> nn.Module:
 
 
 def accuracy(model: nn.Module, images: Images, *, batch_size: int = 256) -> float:
-    """Share of images that the network gets right; see `correct`."""
+    """Share of images that the network gets right; see `is_correct`."""
     return _right(model, Batches(images, batch_size)) / len(images)
 
 
@@ -227,7 +227,7 @@ def _right(model: nn.Module, batches: Batches) -> int:
     right = 0
     for pixels, labels, _ in batches:
         if batches.share:
-            right += int(correct(model(pixels.to(device)), labels.to(device)).sum())
+            right += int(is_correct(model(pixels.to(device)), labels.to(device)).sum())
     model.train(was_training)
     return right
 

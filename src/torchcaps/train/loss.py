@@ -13,7 +13,7 @@ from torchcaps.ops import (
     spread_loss,
     spread_margin,
 )
-from torchcaps.train.correct import present
+from torchcaps.train.answers import present_classes
 from torchcaps.train.recipe import Loss, Recipe
 from torchcaps.types import Output, ScoresAre
 
@@ -63,7 +63,7 @@ def _classification(recipe: Recipe, out: Output, labels: Tensor, step: int) -> T
             return cross_entropy_loss(scores, labels)
         margin = spread_margin(round(step * SPREAD_STEPS / recipe.spread_steps))
         return spread_loss(scores, labels, margin=margin)
-    target = labels if labels.ndim == 1 else present(labels, scores.shape[-1])
+    target = labels if labels.ndim == 1 else present_classes(labels, scores.shape[-1])
     if loss == "margin":
         return margin_loss(scores, target)
     # Asked for by name, logits are taken as those of classes that are each there or not.

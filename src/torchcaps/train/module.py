@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from torchcaps.data import Batch
 from torchcaps.errors import TorchcapsError
-from torchcaps.train.correct import correct
+from torchcaps.train.answers import is_correct
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser, rate_factor
 from torchcaps.train.recipe import Recipe
@@ -62,4 +62,4 @@ class Training(lightning.LightningModule):
     def _measure(self, batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
         out = self.model(batch.pixels, batch.labels)
         parts = loss_parts(self.recipe, out, batch, self.global_step)
-        return parts, correct(out, batch.labels).float().mean()
+        return parts, is_correct(out, batch.labels).float().mean()

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.train.batches import Batches
-from torchcaps.train.partial import Sums, over_ranks, put, so_far
+from torchcaps.train.epoch_sums import Sums, over_ranks, put, so_far
 
 __all__ = ["MeanOfAll", "Ranks", "is_first", "join"]
 

@@ -10,7 +10,7 @@ from error_text import text_of
 from torchcaps import create_model
 from torchcaps.data import load, part_whole
 from torchcaps.layers import DenseCapsules, EMRouting, PrimaryCapsules
-from torchcaps.models.balance import balance_network
+from torchcaps.models.initialise import balance_network
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.ops import margin_loss
 

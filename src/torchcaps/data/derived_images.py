@@ -13,11 +13,11 @@ from torchcaps.data.batch import Batch
 from torchcaps.data.image_set import ImageSet
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["Made"]
+__all__ = ["DerivedImages"]
 
 
 @dataclass(frozen=True)
-class Made(ABC):
+class DerivedImages(ABC):
     """Images made of a base: MNIST in the papers, but any will do.
 
     seed: of everything drawn. What is drawn for an image depends on the seed and its number alone.

@@ -6,13 +6,13 @@ from torch import Tensor
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Output
 
-__all__ = ["correct", "present", "said"]
+__all__ = ["is_correct", "named_classes", "present_classes"]
 
 # A class is said to be there when its probability is at least this. [tsai2020] leaves it open.
 THERE = 0.5
 
 
-def correct(out: Output, labels: Tensor) -> Tensor:
+def is_correct(out: Output, labels: Tensor) -> Tensor:
     """Which images are right, bool [b].
 
     Labels [b]: the class of the highest score is the label.
@@ -24,14 +24,14 @@ def correct(out: Output, labels: Tensor) -> Tensor:
     """
     if labels.ndim == 1:
         return out.scores.argmax(-1) == labels
-    return (said(out, labels) == present(labels, out.scores.shape[-1])).all(-1)
+    return (named_classes(out, labels) == present_classes(labels, out.scores.shape[-1])).all(-1)
 
 
-def said(out: Output, labels: Tensor) -> Tensor:
+def named_classes(out: Output, labels: Tensor) -> Tensor:
     """The classes that an answer to images with these labels names, bool [b, n_classes]."""
     if labels.ndim == 1:
-        return present(out.scores.argmax(-1, keepdim=True), out.scores.shape[-1])
-    there = present(labels, out.scores.shape[-1])
+        return present_classes(out.scores.argmax(-1, keepdim=True), out.scores.shape[-1])
+    there = present_classes(labels, out.scores.shape[-1])
     several = labels.shape[-1]
     fewer = there.sum(-1, keepdim=True) < several
     if out.scores_are == "logits" and bool(fewer.any()):
@@ -43,11 +43,11 @@ def said(out: Output, labels: Tensor) -> Tensor:
     likely = out.probabilities() >= THERE
     if out.scores_are == "independent_logits":
         return likely
-    top = present(out.scores.topk(several, dim=-1).indices, out.scores.shape[-1])
+    top = present_classes(out.scores.topk(several, dim=-1).indices, out.scores.shape[-1])
     return torch.where(fewer, likely, top)
 
 
-def present(labels: Tensor, n_classes: int) -> Tensor:
+def present_classes(labels: Tensor, n_classes: int) -> Tensor:
     """The classes that are there, bool [b, n_classes], of labels [b, m]."""
     there = torch.zeros(len(labels), n_classes, dtype=torch.bool, device=labels.device)
     return there.scatter(-1, labels, True)
