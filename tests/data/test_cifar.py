@@ -303,6 +303,21 @@ def test_a_pickle_of_endless_steps_costs_no_memory(tmp_path: Path) -> None:
     assert "asks for more than 1000000 steps" in text_of(lambda: cifar10(tmp_path, "test"))
 
 
+def test_a_memo_of_an_absurd_number_costs_no_memory(tmp_path: Path) -> None:
+    """Python's own reader makes room for every number below."""
+    path = python_ten(tmp_path) / "test_batch"
+    path.write_bytes(b"\x80\x02K\x01r" + struct.pack("<I", 1 << 27) + b".")
+    with at_most(MEGABYTE):
+        assert "but has no array;" in text_of(lambda: cifar10(tmp_path, "test"))
+
+
+def test_a_key_of_endless_depth_is_told(tmp_path: Path) -> None:
+    """Python's own reader hashes the key, tuple within tuple, until the stack overflows."""
+    path = python_ten(tmp_path) / "test_batch"
+    path.write_bytes(b"\x80\x02})" + b"\x85" * 200_000 + b"K\x01s.")
+    assert "breaks off or makes no sense" in text_of(lambda: cifar10(tmp_path, "test"))
+
+
 TEST = "cifar-10-batches-bin/test_batch.bin"
 
 
