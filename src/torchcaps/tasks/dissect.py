@@ -6,9 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 from torch import nn
 
-from torchcaps.analysis import capsule_activity, join, routing_dynamics
+from torchcaps.analysis import (
+    Activity,
+    RoutingDynamics,
+    capsule_activity,
+    join,
+    routing_dynamics,
+)
 from torchcaps.data import Images
 from torchcaps.errors import TorchcapsError
 from torchcaps.report import Dissection, Picture, render
@@ -84,39 +91,17 @@ def dissect(
     trace, right = trace_images(model, images, first=count)
     size = sum(parameter.numel() for parameter in model.parameters())
     about = {"parameters": f"{size:,}", "images": f"{count:,} of {images.name}"}
-    if not trace:
-        dynamics, activity, pictures = None, None, []
-    else:
-        dynamics, activity = routing_dynamics(trace), capsule_activity(trace)
+    dynamics = routing_dynamics(trace) if trace else None
+    activity = capsule_activity(trace) if trace else None
+    pictures: list[Picture] = []
+    if dynamics is not None and activity is not None:
         names = images.class_names
         shown = images.batch(slice(example, example + 1))
         truth = " and ".join(names[label] for label in shown.labels[0].view(-1).unique().tolist())
+        tree = draw_parse_tree(trace, shown.pixels[0], index=example, class_names=names)
         pictures = [
-            Picture(
-                f"One image and its tree: image {example}, {truth}",
-                "Bars are lengths of capsules, lines are couplings. In a tree, every capsule would "
-                "have one dark line upwards.",
-                f"Couplings of {label} for one image of class {truth}, layer by layer.",
-                draw_parse_tree(
-                    trace,
-                    shown.pixels[0],
-                    index=example,
-                    class_names=names,
-                ),
-            ),
-            Picture(
-                "All images: mean couplings",
-                "Lines are warm where a coupling changes from image to image, cold where it stays. "
-                "Ticks on the bars are one standard deviation; red crosses are dead capsules.",
-                f"Mean couplings and lengths of {label} over {count} images.",
-                draw_mean_couplings(dynamics, activity),
-            ),
-            Picture(
-                "All images: which capsules answer",
-                "One mark a capsule. Right of the dashed line it counts as active.",
-                f"Mean length of every capsule of {label}, layer by layer.",
-                draw_activity(activity),
-            ),
+            _picture_of_tree(tree, label, f"image {example}, {truth}", truth),
+            *_pictures_of_all(dynamics, activity, label, count),
         ]
     return Dissection(
         label=label,
@@ -128,6 +113,36 @@ def dissect(
         activity=activity,
         pictures=pictures,
     )
+
+
+def _picture_of_tree(tree: Figure, label: str, title: str, truth: str) -> Picture:
+    return Picture(
+        f"One image and its tree: {title}",
+        "Bars are lengths of capsules, lines are couplings. In a tree, every capsule would have "
+        "one dark line upwards.",
+        f"Couplings of {label} for one image of class {truth}, layer by layer.",
+        tree,
+    )
+
+
+def _pictures_of_all(
+    dynamics: RoutingDynamics, activity: Activity, label: str, count: int
+) -> list[Picture]:
+    return [
+        Picture(
+            "All images: mean couplings",
+            "Lines are warm where a coupling changes from image to image, cold where it stays. "
+            "Ticks on the bars are one standard deviation; red crosses are dead capsules.",
+            f"Mean couplings and lengths of {label} over {count} images.",
+            draw_mean_couplings(dynamics, activity),
+        ),
+        Picture(
+            "All images: which capsules answer",
+            "One mark a capsule. Right of the dashed line it counts as active.",
+            f"Mean length of every capsule of {label}, layer by layer.",
+            draw_activity(activity),
+        ),
+    ]
 
 
 def write_report(

@@ -5,8 +5,10 @@ not to learn, not by those that were seen to.
 """
 
 import copy
+import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -113,10 +115,23 @@ def _floats(value: Any) -> Iterator[Tensor]:
             yield leaf
 
 
-def _scores(out: Output, trained: bool) -> Diagnosis:
+@dataclass(frozen=True)
+class _Scores:
+    """Scores of the classes, measured over images."""
+
+    are_lengths: bool
+    low: float
+    high: float
+    near_one: float  # share of lengths
+    change: float  # over images, relative to their size
+    numbers: dict[str, Any]
+    text: str
+
+
+def _measured(out: Output) -> _Scores:
     scores = out.scores.float().cpu()
     low, high, mean = float(scores.min()), float(scores.max()), float(scores.mean())
-    moves = float(scores.std(0, correction=0).mean() / scores.abs().mean().clamp_min(1e-30))
+    change = float(scores.std(0, correction=0).mean() / scores.abs().mean().clamp_min(1e-30))
     lengths = out.scores_are == "lengths"
     near_one = float((scores > SATURATED).float().mean()) if lengths and high <= 1.01 else 0.0
     ends = (0.0, max(1.0, high)) if lengths else (low, max(high, low + 1e-6))
@@ -127,45 +142,49 @@ def _scores(out: Output, trained: bool) -> Diagnosis:
         "high": high,
         "mean": mean,
         "share_near_one": near_one,
-        "relative_change_over_images": moves,
+        "relative_change_over_images": change,
         "histogram": {"from": ends[0], "to": ends[1], "counts": counts},
     }
     bars = "".join(BARS[-(-7 * count // max(counts))] for count in counts)
-    what = "lengths" if lengths else "logits"
-    told = (
-        f"class {what} {low:.2g} to {high:.2g}, mean {mean:.2g}, spread from {ends[0]:.2g} to "
-        f"{ends[1]:.2g} as {bars}"
+    text = (
+        f"class {'lengths' if lengths else 'logits'} {low:.2g} to {high:.2g}, mean {mean:.2g}, "
+        f"spread from {ends[0]:.2g} to {ends[1]:.2g} as {bars}"
     )
+    return _Scores(lengths, low, high, near_one, change, numbers, text)
 
-    def finding(verdict: Verdict, why: str) -> Diagnosis:
-        return Diagnosis("scores", verdict, f"{told}{why}.", numbers)
 
-    if lengths and high < SHORT:
-        return finding(
-            "broken" if high < VANISHED else "look",
+def _scores(out: Output, trained: bool) -> Diagnosis:
+    found = _measured(out)
+
+    def diagnosis(verdict: Verdict, why: str) -> Diagnosis:
+        return Diagnosis("scores", verdict, f"{found.text}{why}.", found.numbers)
+
+    if found.are_lengths and found.high < SHORT:
+        return diagnosis(
+            "broken" if found.high < VANISHED else "look",
             ": they have vanished, and the gradient nearly with them; what helps is larger weights "
             "below the classes (--option init=balanced or weight_std=… where `torchcaps models` "
             "lists it), a bias in the routing, or fewer layers",
         )
     odd, broken = TOO_MANY["after" if trained else "before"]
-    if near_one > odd:
-        return finding(
-            "broken" if near_one > broken else "look",
-            f": {near_one:.0%} are saturated near one, where the squash has no gradient; smaller "
-            f"weights below the classes, or inputs in [0, 1]",
+    if found.near_one > odd:
+        return diagnosis(
+            "broken" if found.near_one > broken else "look",
+            f": {found.near_one:.0%} are saturated near one, where the squash has no gradient; "
+            f"smaller weights below the classes, or inputs in [0, 1]",
         )
-    if not lengths and max(-low, high) > LOGITS:
-        return finding(
+    if not found.are_lengths and max(-found.low, found.high) > LOGITS:
+        return diagnosis(
             "look",
             ": so far apart that their probabilities are 0 or 1 and learn nothing; smaller "
             "weights, or inputs in [0, 1]",
         )
-    if len(scores) > 1 and moves < UNMOVED:
-        return finding(
+    if len(out.scores) > 1 and found.change < UNMOVED:
+        return diagnosis(
             "look",
             ": they hardly depend on the image; what the lower layers tell is lost on the way",
         )
-    return finding("fine", "" if trained else ", a start from which it can learn")
+    return diagnosis("fine", "" if trained else ", a start from which it can learn")
 
 
 def _gradients(model: nn.Module, recipe: Recipe, batch: Batch) -> list[Diagnosis]:
@@ -305,8 +324,18 @@ def _couplings(model: nn.Module, trace: Trace, trained: bool) -> Diagnosis:
     return Diagnosis("couplings", "fine", f"{told}{early}.", numbers)
 
 
-def _overfit(model: nn.Module, recipe: Recipe, batch: Batch, seconds: float) -> Diagnosis:
-    """A network that can learn at all can learn a few images by heart."""
+@dataclass(frozen=True)
+class _Lesson:
+    """A few images, learnt by heart as far as it went."""
+
+    images: int
+    losses: list[float]
+    right: float
+    seconds: float
+    ran_out: bool
+
+
+def _learn_by_heart(model: nn.Module, recipe: Recipe, batch: Batch, seconds: float) -> _Lesson:
     parts = None if batch.parts is None else batch.parts[:LEARNT]
     few = Batch(batch.pixels[:LEARNT], batch.labels[:LEARNT], parts)
     model = copy.deepcopy(model).train()
@@ -315,7 +344,7 @@ def _overfit(model: nn.Module, recipe: Recipe, batch: Batch, seconds: float) -> 
     ran_out = False
     with (
         torch.random.fork_rng(devices=[]),
-        progress(f"learning {len(few.labels)} images by heart", STEPS) as told,
+        progress(f"learning {len(few.labels)} images by heart", STEPS) as advance,
     ):
         torch.manual_seed(seed_of(recipe.seed, STEP))
         for step in range(STEPS + 1):
@@ -330,35 +359,41 @@ def _overfit(model: nn.Module, recipe: Recipe, batch: Batch, seconds: float) -> 
             optimiser.zero_grad()
             torch.stack(list(terms.values())).sum().backward()
             optimiser.step()
-            told(1)
-    first, last, steps = losses[0], losses[-1], len(losses) - 1
+            advance(1)
+    return _Lesson(len(few.labels), losses, right, time.monotonic() - started, ran_out)
+
+
+def _overfit(model: nn.Module, recipe: Recipe, batch: Batch, seconds: float) -> Diagnosis:
+    """A network that can learn at all can learn a few images by heart."""
+    lesson = _learn_by_heart(model, recipe, batch, seconds)
+    first, last, steps = lesson.losses[0], lesson.losses[-1], len(lesson.losses) - 1
     numbers = {
-        "images": len(few.labels),
+        "images": lesson.images,
         "steps": steps,
-        "seconds": round(time.monotonic() - started, 1),
+        "seconds": round(lesson.seconds, 1),
         "first_loss": first,
-        "last_loss": last if last == last and abs(last) < float("inf") else None,
-        "right": right,
+        "last_loss": last if math.isfinite(last) else None,
+        "right": lesson.right,
     }
-    told_so = (
-        f"{steps} steps at learning rate {recipe.learning_rate:g} on {len(few.labels)} images took "
-        f"the loss from {first:.3g} to {last:.3g}, {right:.0%} right"
+    summary = (
+        f"{steps} steps at learning rate {recipe.learning_rate:g} on {lesson.images} images took "
+        f"the loss from {first:.3g} to {last:.3g}, {lesson.right:.0%} right"
     )
     if numbers["last_loss"] is None:
-        text = f"{told_so}: it came apart; take a smaller learning rate."
+        text = f"{summary}: it came apart; take a smaller learning rate."
         return Diagnosis("overfit", "broken", text, numbers)
-    if right == 1 or last <= first / 10:
-        return Diagnosis("overfit", "fine", f"{told_so}: it can learn.", numbers)
-    if ran_out and steps < STEPS:
+    if lesson.right == 1 or last <= first / 10:
+        return Diagnosis("overfit", "fine", f"{summary}: it can learn.", numbers)
+    if lesson.ran_out and steps < STEPS:
         text = (
-            f"{told_so}: {seconds:g} seconds were not enough to tell; give it more with --seconds."
+            f"{summary}: {seconds:g} seconds were not enough to tell; give it more with --seconds."
         )
         return Diagnosis("overfit", "look", text, numbers)
     if last <= first / 2:
-        text = f"{told_so}: it learns, but slowly; try another learning rate."
+        text = f"{summary}: it learns, but slowly; try another learning rate."
         return Diagnosis("overfit", "look", text, numbers)
     text = (
-        f"{told_so}: a network that can learn gets so few by heart; what is marked above says why, "
+        f"{summary}: a network that can learn gets so few by heart; what is marked above says why, "
         f"or the learning rate does: try ten times more, and less."
     )
     return Diagnosis("overfit", "broken", text, numbers)

@@ -71,25 +71,7 @@ def fit(
     loggers: Lightning's; each epoch's row of metrics goes to them too.
     """
     until = None if time_budget is None else time.monotonic() + time_budget
-    if workers < 0:
-        raise TorchcapsError(f"workers must be 0 or more processes, but came as {workers}.")
-    if time_budget is not None and time_budget <= 0:
-        raise TorchcapsError(
-            f"the time budget must be above 0 seconds, but came as {time_budget:g}."
-        )
-    if (own is None) == (recipe.data == "own"):
-        raise TorchcapsError(
-            f'own=(train, test) and data "own" belong together, but the recipe says '
-            f'"{recipe.data}" and own images were {"not " if own is None else ""}given.'
-        )
-
-    if recipe.precision == "float16" and not torch.cuda.is_available():
-        raise TorchcapsError(
-            "float16 is for a GPU, and there is none here; on a CPU take bfloat16, which needs no "
-            "care for overflow."
-        )
-    if own is not None:
-        _check_alike(*own)
+    _check_call(recipe, own, workers, time_budget)
 
     def images_of(split: Split) -> Images:
         if own is None:
@@ -162,6 +144,32 @@ def fit(
             result["stop"] = {"at": recipe.stop_at, "on": recipe.stop_on, **stop.seen}
         ranks.first_does(lambda: write_whole(run.result_file, json.dumps(result, indent=2)))
     return run
+
+
+def _check_call(
+    recipe: Recipe,
+    own: tuple[Images, Images] | None,
+    workers: int,
+    time_budget: float | None,
+) -> None:
+    if workers < 0:
+        raise TorchcapsError(f"workers must be 0 or more processes, but came as {workers}.")
+    if time_budget is not None and time_budget <= 0:
+        raise TorchcapsError(
+            f"the time budget must be above 0 seconds, but came as {time_budget:g}."
+        )
+    if (own is None) == (recipe.data == "own"):
+        raise TorchcapsError(
+            f'own=(train, test) and data "own" belong together, but the recipe says '
+            f'"{recipe.data}" and own images were {"not " if own is None else ""}given.'
+        )
+    if recipe.precision == "float16" and not torch.cuda.is_available():
+        raise TorchcapsError(
+            "float16 is for a GPU, and there is none here; on a CPU take bfloat16, which needs no "
+            "care for overflow."
+        )
+    if own is not None:
+        _check_alike(*own)
 
 
 def _check_classes(images: Images) -> None:
