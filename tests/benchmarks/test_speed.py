@@ -19,7 +19,7 @@ from harness import Settings, measure, of_peak, table
 from process import errors, judge
 from subjects import Subject, build
 
-from torchcaps.layers import large_conv
+from torchcaps.layers.convolution import large
 from torchcaps.ops import native
 
 OURS, TEXTBOOK = CONTESTANTS["ours-plain"], CONTESTANTS["textbook"]
@@ -144,12 +144,12 @@ def test_fewer_images_are_convolved_as_all_are(monkeypatch):
     told = process.check(case, CONTESTANTS["ours-fused"], Settings())["parity"]
     assert told["green"] is True
     assert projection in told["fast"]
-    convolve = large_conv.fourier_convolution
+    convolve = large.fourier_convolution
 
     def wrong(*given, **how):
         return 1.001 * convolve(*given, **how)
 
-    monkeypatch.setattr(large_conv, "fourier_convolution", wrong)
+    monkeypatch.setattr(large, "fourier_convolution", wrong)
     few = dataclasses.replace(case, batch=2)
     assert process.check(few, CONTESTANTS["ours-fused"], Settings())["parity"]["green"] is True
     told = process.check(case, CONTESTANTS["ours-fused"], Settings())["parity"]

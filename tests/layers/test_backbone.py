@@ -10,13 +10,13 @@ from torch.testing import assert_close
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import (
-    SmallConv2d,
     efficient_backbone,
     feature_shape,
     sabour_backbone,
     with_channels_last,
 )
 from torchcaps.layers.backbone import residual_backbone, resnet_backbone, simple_backbone
+from torchcaps.layers.convolution import SmallConv2d
 from torchcaps.models import create_model
 
 

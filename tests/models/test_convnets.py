@@ -9,7 +9,7 @@ from torch import nn
 
 from torchcaps import create_model
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import LargeConv2d
+from torchcaps.layers.convolution import LargeConv2d
 from torchcaps.models import MODELS
 from torchcaps.ops import squash, uniform_routing
 

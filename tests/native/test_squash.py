@@ -7,7 +7,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import SquashMaps, squash_maps, use_backend
+from torchcaps.layers import (
+    squash_maps,
+    use_backend,
+)
+from torchcaps.layers.squash_maps import SquashMaps
 from torchcaps.models import create_model
 from torchcaps.ops import native
 from torchcaps.ops.native import squash as kernel

@@ -15,9 +15,9 @@ import torch
 from pathlib import Path
 from torch import nn
 from torchcaps.layers import (
-    ConvCapsules, DenseCapsules, DynamicRouting, InvertedRouting, LargeConv2d, PrimaryCapsules,
-    large_conv, use_backend,
+    ConvCapsules, DenseCapsules, DynamicRouting, InvertedRouting, PrimaryCapsules, use_backend,
 )
+from torchcaps.layers.convolution import LargeConv2d, large
 from torchcaps.ops import margin_loss
 from torchcaps.types import Capsules
 
@@ -25,7 +25,7 @@ def resident():
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096 / 2**20
 
-large_conv.WORTH = 0.0
+large.WORTH = 0.0
 torch.manual_seed(0)
 trunk = nn.Sequential(nn.Conv2d(1, 16, 5), nn.ReLU())
 primary = PrimaryCapsules(LargeConv2d(16, 64, 9, stride=2), d_out=8)

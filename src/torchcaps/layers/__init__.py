@@ -18,7 +18,6 @@ from torchcaps.layers.conv import ConvCapsules
 from torchcaps.layers.conv3d import Conv3dCapsules
 from torchcaps.layers.decoder import Decoder, DeconvDecoder
 from torchcaps.layers.dense import DenseCapsules
-from torchcaps.layers.large_conv import LargeConv2d
 from torchcaps.layers.memory import keep_memory
 from torchcaps.layers.primary import (
     EMPrimaryCapsules,
@@ -37,9 +36,6 @@ from torchcaps.layers.routing import (
     make_routing,
 )
 from torchcaps.layers.schedule import route_concurrently, route_sequentially
-from torchcaps.layers.small_conv import SmallConv2d
-from torchcaps.layers.squash_maps import SquashMaps
-from torchcaps.layers.whole_map import WholeMapConv2d
 
 __all__ = [
     "ROUTINGS",
@@ -55,15 +51,11 @@ __all__ = [
     "EMPrimaryCapsules",
     "EMRouting",
     "InvertedRouting",
-    "LargeConv2d",
     "LayerNormPrimaryCapsules",
     "PrimaryCapsules",
     "Routing",
     "SelfAttentionRouting",
-    "SmallConv2d",
-    "SquashMaps",
     "UniformRouting",
-    "WholeMapConv2d",
     "efficient_backbone",
     "efficient_norb_backbone",
     "feature_shape",

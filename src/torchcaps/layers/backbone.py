@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers.small_conv import SmallConv2d
-from torchcaps.layers.whole_map import WholeMapConv2d
+from torchcaps.layers.convolution import SmallConv2d, WholeMapConv2d
 
 __all__ = [
     "efficient_backbone",

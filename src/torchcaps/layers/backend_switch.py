@@ -4,11 +4,9 @@ from typing import get_args
 
 from torch import nn
 
-from torchcaps.layers.large_conv import LargeConv2d
+from torchcaps.layers.convolution import LargeConv2d, SmallConv2d, WholeMapConv2d
 from torchcaps.layers.routing import Backend, Routing
-from torchcaps.layers.small_conv import SmallConv2d
 from torchcaps.layers.squash_maps import SquashMaps
-from torchcaps.layers.whole_map import WholeMapConv2d
 from torchcaps.ops.checks import check_choice
 
 __all__ = ["use_backend"]

@@ -33,12 +33,12 @@ from torch import nn
 from torchcaps.layers import (
     Decoder,
     DenseCapsules,
-    LargeConv2d,
     PrimaryCapsules,
     feature_shape,
     resnet_backbone,
     sabour_backbone,
 )
+from torchcaps.layers.convolution import LargeConv2d
 from torchcaps.layers.decoder import Mask
 from torchcaps.layers.dense import Sharing
 from torchcaps.models.initialise import Init, initialised

@@ -53,8 +53,13 @@ from bisect import bisect_right
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import Decoder, LargeConv2d, PrimaryCapsules, feature_shape
+from torchcaps.layers import (
+    Decoder,
+    PrimaryCapsules,
+    feature_shape,
+)
 from torchcaps.layers.backbone import simple_backbone
+from torchcaps.layers.convolution import LargeConv2d
 from torchcaps.models.images import check_images
 from torchcaps.ops.checks import check_keep
 from torchcaps.ops.routing.common import capsules

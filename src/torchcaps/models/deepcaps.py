@@ -57,10 +57,10 @@ from torchcaps.layers import (
     Conv3dCapsules,
     DeconvDecoder,
     DenseCapsules,
-    SmallConv2d,
-    SquashMaps,
     feature_shape,
 )
+from torchcaps.layers.convolution import SmallConv2d
+from torchcaps.layers.squash_maps import SquashMaps
 from torchcaps.models.images import check_images
 from torchcaps.models.stack import routed_by
 from torchcaps.ops.routing import Detach

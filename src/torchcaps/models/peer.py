@@ -32,11 +32,11 @@ from torch import nn
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import (
     Decoder,
-    LargeConv2d,
     PrimaryCapsules,
     feature_shape,
     sabour_backbone,
 )
+from torchcaps.layers.convolution import LargeConv2d
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import dense_stack

@@ -351,13 +351,14 @@ for _operator, _cost in COSTS.items():
 def register(
     operator: Operator[Any, Any],
     forward: Callable[[Any], Cost],
-    backward: Callable[[Asked[Any]], Cost],
+    backward: Callable[[Asked[Any]], Cost] | None = None,
 ) -> None:
-    """Have an operator and its backward pass cost so much."""
-    for packet, unpacked, cost in (
-        (operator.forward.overloadpacket, operator.given, forward),
-        (operator.backward.overloadpacket, operator.asked, backward),
-    ):
+    """Have an operator and its backward pass, where that is an operator too, cost so much."""
+    calls = [(operator.forward, operator.given, forward)]
+    if backward is not None:
+        calls.append((operator.backward, operator.asked, backward))
+    for overload, unpacked, cost in calls:
+        packet = overload.overloadpacket
         COSTS[packet] = _of_flat(unpacked, cost)
         _register(packet, COSTS[packet])
 

@@ -6,7 +6,7 @@ The workspace of distance routing is the children once more, parents of every it
 each thread sums by itself, and couplings of a few children; that of dynamic routing has tiles of
 children, and where weights have a gradient parents twice. That of EM
 routing is what a thread holds of the few lanes that it has at once, and gradients that each sums by
-itself. Convolution asks its kernel.
+itself.
 """
 
 import math
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from torchcaps.ops.fused.cost import COSTS, Cost, _register, register
 from torchcaps.ops.fused.tiles import MadeOf
-from torchcaps.ops.native import distance, dynamic, em, inverted, squash, winograd
+from torchcaps.ops.native import distance, dynamic, em, inverted, squash
 from torchcaps.ops.native.windows import PLACES
 from torchcaps.ops.operators import Asked
 
@@ -201,23 +201,6 @@ def _lanes_backward(
     return Cost(size.products * (1 + needs[0] + needs[1]), threads * held + apart)
 
 
-def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None, padding: int, turned: bool) -> Cost:
-    y = winograd._convolve_shapes(x, weight, bias, padding, turned)
-    return _filtered(x, y, 2 - padding if turned else padding, of_kernels=False)
-
-
-def _kernels(x: Tensor, of_y: Tensor, padding: int) -> Cost:
-    return _filtered(x, of_y, padding, of_kernels=True)
-
-
-def _filtered(x: Tensor, y: Tensor, padding: int, *, of_kernels: bool) -> Cost:
-    tiles = len(y) * math.ceil(y.shape[2] / 2) * math.ceil(y.shape[3] / 2)
-    # 16 products of matrices, whichever way round they are.
-    flops = 2 * 16 * tiles * x.shape[1] * y.shape[1]
-    job = winograd.planned(x, y, padding, of_kernels=of_kernels)
-    return Cost(flops, 4 * job.workspace_size)
-
-
 def _squashed(maps: Tensor, *arguments: Any) -> Cost:
     """No products, and nothing borrowed but an upstream gradient that lies otherwise."""
     return Cost(0, 0)
@@ -237,8 +220,6 @@ for _operator, _cost in (
     (inverted._backward, _sums_backward),
     (squash._squash, _squashed),
     (squash._backward, _squashed),
-    (winograd._convolve, _convolve),
-    (winograd._kernels, _kernels),
 ):
     _packet = _operator._opoverload.overloadpacket
     COSTS[_packet] = _cost

@@ -1,7 +1,7 @@
 """Convolution with 3×3 kernels and stride 1 by Winograd's minimal filtering, in a native kernel.
 
-Four outputs take 16 products instead of 36; the source, winograd.cpp, has the equations. Maps are
-float32, with channels or columns next to each other; the result is laid out as
+Four outputs take 16 products instead of 36; the source, ops/native/winograd.cpp, has the equations.
+Maps are float32, with channels or columns next to each other; the result is laid out as
 `torch.nn.functional.conv2d` would lay it out. It can be differentiated any number of times:
 gradients are convolutions and their kernels' gradients again.
 
@@ -13,15 +13,16 @@ Ambiguities: none.
 
 import ctypes
 import math
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from torchcaps.ops.native.build import available, library
 from torchcaps.ops.native.dynamic import MOST_THREADS
+from torchcaps.ops.operators import Asked, Gradients, Operator
 
-__all__ = ["available", "pays", "planned", "winograd_convolution"]
+__all__ = ["available", "convolve", "kernels", "pays", "planned", "winograd_convolution"]
 
 # Where transformed maps and kernels cost less than the products that are saved.
 FEWEST_CHANNELS, FEWEST_TILES = 32, 512
@@ -32,8 +33,7 @@ def winograd_convolution(
 ) -> Tensor:
     """`torch.nn.functional.conv2d` of float32 maps [b, c, h, w] and kernels [o, c, 3, 3], with a
     padding of 0, 1 or 2 on every side."""
-    y: Tensor = _convolve(x, weight, bias, padding, False)
-    return y
+    return convolve(Convolution(x, weight, bias, padding, False))
 
 
 def pays(x: torch.Size, weight: torch.Size, padding: int) -> bool:
@@ -119,11 +119,27 @@ def _run(
     found.torchcaps_winograd(ctypes.byref(job), ctypes.c_int64(of_kernels))
 
 
-def _convolve_kernel(
-    x: Tensor, weight: Tensor, bias: Tensor | None, padding: int, turned: bool
-) -> Tensor:
-    """The convolution or, turned, the gradient of what goes into one with such a padding."""
-    y: Tensor = _convolve_shapes(x, weight, bias, padding, turned)
+class Convolution(NamedTuple):
+    """A convolution or, turned, the gradient of what goes into one with such a padding."""
+
+    x: Tensor
+    weight: Tensor
+    bias: Tensor | None
+    padding: int
+    turned: bool
+
+
+class Kernels(NamedTuple):
+    """What the gradient of the kernels is made of: what goes in, the gradient of what comes out."""
+
+    x: Tensor
+    of_y: Tensor
+    padding: int
+
+
+def _convolved(given: Convolution) -> Tensor:
+    x, weight, bias, padding, turned = given
+    y = convolved_shapes(given)
     if y.numel():
         bias = None if bias is None else bias.contiguous()
         around = 2 - padding if turned else padding
@@ -131,26 +147,8 @@ def _convolve_kernel(
     return y
 
 
-def _kernels_kernel(x: Tensor, of_y: Tensor, padding: int) -> Tensor:
-    """The gradient of the kernels, of what goes in and the gradient of what comes out."""
-    weight: Tensor = _kernels_shapes(x, of_y, padding)
-    if x.numel() and of_y.numel():
-        _run(_laid_out(x), _laid_out(of_y), weight, None, padding, of_kernels=True)
-    else:
-        weight.zero_()
-    return weight
-
-
-_convolve = torch.library.custom_op("torchcaps::native_winograd", _convolve_kernel, mutates_args=())
-_kernels = torch.library.custom_op(
-    "torchcaps::native_winograd_kernels", _kernels_kernel, mutates_args=()
-)
-
-
-@_convolve.register_fake
-def _convolve_shapes(
-    x: Tensor, weight: Tensor, bias: Tensor | None, padding: int, turned: bool
-) -> Tensor:
+def convolved_shapes(given: Convolution) -> Tensor:
+    x, weight, _, padding, turned = given
     grows = 2 - 2 * padding if turned else 2 * padding - 2
     shape = (len(x), weight.shape[1 if turned else 0], x.shape[2] + grows, x.shape[3] + grows)
     last = any(_is_channels_last(each) for each in (x, weight))
@@ -158,9 +156,41 @@ def _convolve_shapes(
     return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=form)
 
 
-@_kernels.register_fake
-def _kernels_shapes(x: Tensor, of_y: Tensor, padding: int) -> Tensor:
-    return x.new_empty(of_y.shape[1], x.shape[1], 3, 3)
+def _gradients(asked: Asked[Convolution]) -> Gradients:
+    (x, weight, _, padding, turned), (of_y,) = asked.given, asked.gradients
+    if of_y is None:
+        return [None, None, None]
+    of_x, of_weight, of_bias = asked.needs
+    pair = (of_y, x) if turned else (x, of_y)
+    return [
+        convolve(Convolution(of_y, weight, None, padding, not turned)) if of_x else None,
+        kernels(Kernels(*pair, padding)) if of_weight else None,
+        of_y.sum((0, 2, 3)) if of_bias else None,
+    ]
+
+
+def _of_kernels(given: Kernels) -> Tensor:
+    x, of_y, padding = given
+    weight = _kernels_shapes(given)
+    if x.numel() and of_y.numel():
+        _run(_laid_out(x), _laid_out(of_y), weight, None, padding, of_kernels=True)
+    else:
+        weight.zero_()
+    return weight
+
+
+def _kernels_shapes(given: Kernels) -> Tensor:
+    return given.x.new_empty(given.of_y.shape[1], given.x.shape[1], 3, 3)
+
+
+def _gradients_of_kernels(asked: Asked[Kernels]) -> Gradients:
+    (x, of_y, padding), (of_weight,) = asked.given, asked.gradients
+    if of_weight is None:
+        return [None, None]
+    return [
+        convolve(Convolution(of_y, of_weight, None, padding, True)) if asked.needs[0] else None,
+        convolve(Convolution(x, of_weight, None, padding, False)) if asked.needs[1] else None,
+    ]
 
 
 def _is_channels_last(x: Tensor) -> bool:
@@ -180,40 +210,14 @@ def _in_a_row(weight: Tensor) -> Tensor:
     return weight if weight.stride(2) == 3 * weight.stride(3) else weight.contiguous()
 
 
-def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, weight, _, *ctx.how = inputs
-    ctx.save_for_backward(x, weight)
-
-
-def _gradients(ctx: Any, of_y: Tensor) -> tuple[Tensor | None, ...]:
-    (x, weight), (padding, turned) = ctx.saved_tensors, ctx.how
-    of_x, of_weight, of_bias = ctx.needs_input_grad[:3]
-    return (
-        _convolve(of_y, weight, None, padding, not turned) if of_x else None,
-        (_kernels(of_y, x, padding) if turned else _kernels(x, of_y, padding))
-        if of_weight
-        else None,
-        of_y.sum((0, 2, 3)) if of_bias else None,
-        None,
-        None,
-    )
-
-
-_convolve.register_autograd(_gradients, setup_context=_keep_inputs)
-
-
-def _keep_both(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, of_y, ctx.padding = inputs
-    ctx.save_for_backward(x, of_y)
-
-
-def _gradients_of_kernels(ctx: Any, of_weight: Tensor) -> tuple[Tensor | None, ...]:
-    x, of_y = ctx.saved_tensors
-    return (
-        _convolve(of_y, of_weight, None, ctx.padding, True) if ctx.needs_input_grad[0] else None,
-        _convolve(x, of_weight, None, ctx.padding, False) if ctx.needs_input_grad[1] else None,
-        None,
-    )
-
-
-_kernels.register_autograd(_gradients_of_kernels, setup_context=_keep_both)
+# The gradients of either are convolutions and kernels again, so both can be differentiated any
+# number of times.
+convolve: Operator[Convolution, Tensor] = Operator(
+    "torchcaps::native_winograd", forward=_convolved, shapes=convolved_shapes, backward=_gradients
+)
+kernels: Operator[Kernels, Tensor] = Operator(
+    "torchcaps::native_winograd_kernels",
+    forward=_of_kernels,
+    shapes=_kernels_shapes,
+    backward=_gradients_of_kernels,
+)

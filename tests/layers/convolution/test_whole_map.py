@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from torchcaps.layers import WholeMapConv2d, use_backend
+from torchcaps.layers import use_backend
+from torchcaps.layers.convolution import WholeMapConv2d
 from torchcaps.models import create_model
 
 

@@ -8,8 +8,8 @@ import torch
 from torch.nn import functional as F
 
 from torchcaps.ops import native
+from torchcaps.ops.convolution import winograd as kernel
 from torchcaps.ops.fused.cost import COSTS
-from torchcaps.ops.native import winograd as kernel
 
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 # Images, channels in and out, height, width, padding: whole lanes, ragged ones, one of each, odd
@@ -192,8 +192,8 @@ def test_a_job_is_what_the_source_takes():
 @pytest.mark.parametrize("turned", [False, True])
 def test_fake_tensors_look_like_real_ones(turned):
     x, weight, bias = (each.detach() for each in tensors((2, 5, 5, 6, 7, 1), "channels_last"))
-    torch.library.opcheck(kernel._convolve, (x, weight, None if turned else bias, 1, turned))
-    torch.library.opcheck(kernel._kernels, (x, torch.randn(2, 4, 6, 7), 1))
+    torch.library.opcheck(kernel.convolve.forward, (x, weight, None if turned else bias, 1, turned))
+    torch.library.opcheck(kernel.kernels.forward, (x, torch.randn(2, 4, 6, 7), 1))
 
 
 def test_costs():

@@ -11,8 +11,8 @@ from torch.nn.functional import conv2d
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from torchcaps.ops import fourier
-from torchcaps.ops.fourier import fourier_convolution, saving
+from torchcaps.ops.convolution import fourier
+from torchcaps.ops.convolution.fourier import fourier_convolution, saving
 
 CAPSNET = (torch.Size([128, 256, 20, 20]), torch.Size([256, 256, 9, 9]))
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from torchcaps.layers.tracing import is_looked_through
 from torchcaps.ops.checks import without_autocast
-from torchcaps.ops.fourier import Pair, fourier_convolution, saving
+from torchcaps.ops.convolution.fourier import Pair, fourier_convolution, saving
 
 __all__ = ["LargeConv2d"]
 
@@ -21,7 +21,8 @@ NARROW = {torch.float32, torch.bfloat16, torch.float16}
 @final
 class LargeConv2d(nn.Conv2d):
     """`nn.Conv2d` that trains large kernels through Fourier space on a CPU where that takes far
-    fewer multiplications; see `ops.fourier`. It does so with zero padding, without groups and
+    fewer multiplications; see
+    `ops.convolution.fourier`. It does so with zero padding, without groups and
     dilation, and where gradients are wanted: without them a direct convolution is as fast and takes
     less memory.
 

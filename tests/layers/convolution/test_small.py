@@ -7,10 +7,11 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from torchcaps.layers import SmallConv2d, use_backend
+from torchcaps.layers import use_backend
+from torchcaps.layers.convolution import SmallConv2d
 from torchcaps.models import create_model
 from torchcaps.ops import native
-from torchcaps.ops.native import winograd
+from torchcaps.ops.convolution import winograd
 
 IMAGES = (24, 32, 12, 14)
 

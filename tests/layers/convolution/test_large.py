@@ -7,14 +7,15 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from torchcaps.layers import LargeConv2d, large_conv, use_backend
+from torchcaps.layers import use_backend
+from torchcaps.layers.convolution import LargeConv2d, large
 from torchcaps.models import create_model
 
 
 def ways(convolution, x):
     """What comes out, and how often it went through Fourier space."""
     with mock.patch.object(
-        large_conv, "fourier_convolution", wraps=large_conv.fourier_convolution
+        large, "fourier_convolution", wraps=large.fourier_convolution
     ) as counted:
         y = convolution(x)
     return y, counted.call_count
@@ -30,7 +31,7 @@ def pair(**options):
 @pytest.fixture
 def cheap(monkeypatch):
     """Small convolutions go the way of large ones."""
-    monkeypatch.setattr(large_conv, "WORTH", 0.5)
+    monkeypatch.setattr(large, "WORTH", 0.5)
 
 
 @pytest.mark.usefixtures("cheap")
@@ -180,7 +181,7 @@ def test_a_network_is_the_same_either_way(name):
         scores.square().sum().backward()
         return [scores.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
 
-    with mock.patch.object(large_conv, "WORTH", 0.1):
+    with mock.patch.object(large, "WORTH", 0.1):
         ours = found()
     use_backend(model, "plain")
     for mine, other in zip(ours, found(), strict=True):

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.layers.tracing import is_looked_through
+from torchcaps.ops.convolution import whole_map_convolution
 
 __all__ = ["WholeMapConv2d"]
 
@@ -13,8 +14,7 @@ __all__ = ["WholeMapConv2d"]
 @final
 class WholeMapConv2d(nn.Conv2d):
     """`nn.Conv2d` of one kernel a channel, as large as the map, which leaves one value a channel.
-    On a CPU it is computed as the products of vectors that it is, several times faster than a
-    convolution is, forwards and backwards.
+    On a CPU it is computed as products of vectors, see `ops.convolution.whole_map`.
 
     `is_direct = True`, or `use_backend(network, "plain")`, turns that off. So do autocast and maps
     of other sizes, and torch.export, torch.jit.trace and torch.func, to which it is an ordinary
@@ -29,18 +29,7 @@ class WholeMapConv2d(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         if is_looked_through() or not self._fits(x):
             return super().forward(x)
-        weight = self.weight.flatten(1)  # [c, h w]
-        if x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous():
-            # Channels lie next to each other: all are summed at once.
-            values = (x.permute(0, 2, 3, 1).flatten(1, 2) * weight.t()).sum(1)
-        elif len(x) == 1:
-            values = (x.flatten(2) * weight).sum(-1)
-        else:
-            by_channel = x.flatten(2).transpose(0, 1)  # [c, b, h w]
-            values = torch.bmm(by_channel, weight.unsqueeze(-1)).squeeze(-1).t().contiguous()
-        if self.bias is not None:
-            values = values + self.bias
-        return values.view(*values.shape, 1, 1)
+        return whole_map_convolution(x, self.weight, self.bias)
 
     def _fits(self, x: Tensor) -> bool:
         if self.is_direct or x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):

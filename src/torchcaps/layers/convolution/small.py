@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.layers.tracing import is_looked_through
-from torchcaps.ops.native import winograd
+from torchcaps.ops.convolution import winograd
 
 __all__ = ["SmallConv2d"]
 
@@ -14,7 +14,7 @@ __all__ = ["SmallConv2d"]
 @final
 class SmallConv2d(nn.Conv2d):
     """`nn.Conv2d` that computes 3×3 kernels with stride 1 by Winograd's minimal filtering, on a CPU
-    with a compiler and in float32; see `ops.native.winograd`. It does so without groups and
+    with a compiler and in float32; see `ops.convolution.winograd`. It does so without groups and
     dilation, with zero padding, and where there are channels and positions enough for it to pay.
 
     `is_direct = True`, or `use_backend(network, "plain")`, turns it off. So do autocast,
