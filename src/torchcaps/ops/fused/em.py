@@ -63,16 +63,18 @@ from torchcaps.ops.routing.em import (
     DAMPING,
     FLOOR,
     LEAST_ACTIVATION,
-    Compete,
     EMVariant,
     LambdaSchedule,
-    _check_child_id,
     _checked,
     _cost,
-    _counted,
-    _over_windows,
     check_em_numbers,
     lambda_at,
+)
+from torchcaps.ops.routing.shared_children import (
+    Compete,
+    check_child_id,
+    number_children,
+    softmax_over_windows,
 )
 from torchcaps.types import Capsules, Keep, Routed, Step, VoteMap
 
@@ -167,7 +169,7 @@ def route(
     if activation is not None and window is not None:
         activation = window.of(activation.unsqueeze(-1)).squeeze(-1)
     activation = _checked(activation, votes)
-    _check_child_id(child_id, votes, compete)
+    check_child_id(child_id, votes, compete)
     *lead, n_in, n_out, d = votes.shape
     for name, beta in (("beta_a", beta_a), ("beta_u", beta_u)):
         check_broadcast(name, beta, (n_out,), "[parent]")
@@ -176,8 +178,8 @@ def route(
     n_batch, n_windows = (math.prod(lead[:-1]), lead[-1]) if window else (math.prod(lead), 1)
     bias = wide.new_zeros(()) if vote_map.bias is None else vote_map.bias.to(wide.dtype)
     meet = kind(made_of(vote_map._replace(bias=None), votes))
-    child_id = None if child_id is None else _counted(child_id)
-    share_out = None if child_id is None else _over_windows(child_id)
+    child_id = None if child_id is None else number_children(child_id)
+    share_out = None if child_id is None else softmax_over_windows(child_id)
     steps = []
     with without_autocast(votes):
         a_in = widen(activation).to(wide.dtype).clamp_min(LEAST_ACTIVATION)

@@ -3,9 +3,10 @@
 from torchcaps.ops.routing.conv3d import SquashOver, conv3d_routing
 from torchcaps.ops.routing.distance import DetachVotes, Scale, distance_routing
 from torchcaps.ops.routing.dynamic import Detach, dynamic_routing
-from torchcaps.ops.routing.em import Compete, EMVariant, LambdaSchedule, em_routing
+from torchcaps.ops.routing.em import EMVariant, LambdaSchedule, em_routing
 from torchcaps.ops.routing.inverted import inverted_routing, inverted_step
 from torchcaps.ops.routing.self_attention import self_attention_routing
+from torchcaps.ops.routing.shared_children import Compete
 from torchcaps.ops.routing.uniform import Normalise, uniform_routing
 
 __all__ = [

@@ -39,7 +39,6 @@ Ambiguities:
 """
 
 import math
-from collections.abc import Callable
 from typing import Literal, get_args
 
 import torch
@@ -56,12 +55,18 @@ from torchcaps.ops.checks import (
     widen,
     without_autocast,
 )
+from torchcaps.ops.routing.shared_children import (
+    Compete,
+    check_child_id,
+    number_children,
+    softmax_over_windows,
+    windows_of_children,
+)
 from torchcaps.types import Capsules, Keep, Routed, Step
 
-__all__ = ["Compete", "EMVariant", "em_routing"]
+__all__ = ["EMVariant", "LambdaSchedule", "em_routing"]
 
 EMVariant = Literal["paper", "official", "gritzman"]
-Compete = Literal["window", "all"]
 LambdaSchedule = Literal["growing", "constant"]
 
 FLOOR: dict[EMVariant, float] = {"paper": 1e-4, "official": 5e-4, "gritzman": 1e-9}
@@ -103,14 +108,14 @@ def em_routing(
     check_keep(keep)
     check_em_numbers(lambda_, variance_floor)
     activation = _checked(activation, votes)
-    _check_child_id(child_id, votes, compete)
+    check_child_id(child_id, votes, compete)
     n_in, n_out, _ = votes.shape[-3:]
     for name, beta in (("beta_a", beta_a), ("beta_u", beta_u)):
         check_broadcast(name, beta, (n_out,), "[parent]")
     floor = FLOOR[variant] if variance_floor is None else variance_floor
     dtype, votes = votes.dtype, widen(votes)
-    child_id = None if child_id is None else _counted(child_id)
-    normalise = _over_parents if child_id is None else _over_windows(child_id)
+    child_id = None if child_id is None else number_children(child_id)
+    normalise = _over_parents if child_id is None else softmax_over_windows(child_id)
     steps = []
     with without_autocast(votes):
         a_in = widen(activation).to(votes.dtype).clamp_min(LEAST_ACTIVATION).unsqueeze(-1)
@@ -162,47 +167,16 @@ def _cost(
     return cost * 100 / children_per_parent if variant == "gritzman" else cost
 
 
-def _counted(child_id: Tensor) -> Tensor:
-    """The same children numbered 0, 1, … without gaps, fewer than there are slots: windows with a
-    stride beyond their kernel do not see every child."""
-    names, order = child_id.flatten().sort()
-    number = (names.diff(prepend=names[:1]) != 0).cumsum(0)
-    return torch.empty_like(number).scatter(0, order, number).view_as(child_id)
-
-
 def _first(votes: Tensor, child_id: Tensor | None, variant: EMVariant) -> Tensor:
     """The couplings before anything is known, [*b, i, j]."""
     first = votes.new_full(votes.shape[:-1], 1 / votes.shape[-2])
     if child_id is None or variant == "official":
         return first
-    flat = child_id.flatten()
-    ones = first.new_ones(len(flat))
-    windows = torch.zeros_like(ones).scatter_add(0, flat, ones)[child_id]  # [p, i]: that see it
-    return first / windows.unsqueeze(-1)
+    return first / windows_of_children(child_id, first).unsqueeze(-1)
 
 
 def _over_parents(logits: Tensor) -> Tensor:
     return logits.log_softmax(-1)
-
-
-def _over_windows(child_id: Tensor) -> Callable[[Tensor], Tensor]:
-    """Log-softmax of [*b, p, i, j] over every parent of every window that sees the child."""
-    flat = child_id.flatten()  # [p * i]
-
-    def normalise(logits: Tensor) -> Tensor:
-        rows = logits.flatten(-3, -2)  # [*b, p * i, j]
-        lead = rows.shape[:-2]
-        index = flat.expand(*lead, len(flat))
-        # The greatest logit of a child is a shift: it cancels, so it needs no gradient.
-        top = rows.detach().amax(-1)
-        # Children are fewer than slots, so a row as long as the slots has room for all of them.
-        top = torch.full_like(top, -math.inf).scatter_reduce(-1, index, top, "amax")[..., flat]
-        mass = (rows - top.unsqueeze(-1)).exp().sum(-1)
-        total = torch.zeros_like(mass).scatter_add(-1, index, mass)[..., flat]
-        log_r = rows - (top + total.log()).unsqueeze(-1)
-        return log_r.reshape(logits.shape)
-
-    return normalise
 
 
 def check_em_numbers(lambda_: float, variance_floor: float | None) -> None:
@@ -223,19 +197,3 @@ def _checked(activation: Tensor | None, votes: Tensor) -> Tensor:
             f"as {activation.dtype} with shape {list(activation.shape)}."
         )
     return activation
-
-
-def _check_child_id(child_id: Tensor | None, votes: Tensor, compete: Compete) -> None:
-    if (child_id is None) == (compete == "all"):
-        raise TorchcapsError(
-            'compete="all" needs child_id [window, slot] to know which slots hold one child, and '
-            'compete="window" has no use for it.'
-        )
-    if child_id is None:
-        return
-    if child_id.dtype != torch.int64 or votes.ndim < 4 or child_id.shape != votes.shape[-4:-2]:
-        raise TorchcapsError(
-            f"child_id must be int64 [window, slot] for votes [*batch, window, slot, parent, "
-            f"pose], but came as {child_id.dtype} {list(child_id.shape)} with votes "
-            f"{list(votes.shape)}."
-        )
