@@ -18,7 +18,13 @@ from torchcaps.types import Capsules
 CLAIMS = sorted((Path(__file__).parents[2] / "claims").glob("*.json"))
 EVERY = [row for path in CLAIMS for row in json.loads(path.read_text(encoding="utf-8"))]
 SIZES = [row for row in EVERY if row["kind"] == "params" or row["metric"] == "output_shape"]
-JUDGED = [row for row in SIZES if not row.get("needs_trained") and row.get("configuration") is None]
+# Networks that are evaluated with quantised couplings, for which there is no quantiser yet.
+QUANTISED = [row for row in SIZES if row["kind"] == "params" and row["system"].endswith("+Q")]
+JUDGED = [
+    row
+    for row in SIZES
+    if not row.get("needs_trained") and row.get("configuration") is None and row not in QUANTISED
+]
 
 MNIST, PADDED, OVERLAID, CIFAR = (1, 28, 28), (1, 40, 40), (1, 36, 36), (3, 32, 32)
 
@@ -55,16 +61,14 @@ COUNTED = {
         OVERLAID,
         10,
     ),
-    # Evaluation with quantised couplings ("+Q") has the same parameters.
     **{
-        (f"{system}{mode}", "MNIST", None): (name, MNIST, 10)
+        (system, "MNIST", None): (name, MNIST, 10)
         for system, name in (
             ("DR-CapsNet", "rem_dr"),
             ("γ-CapsNet", "rem_gamma"),
             ("DeepCaps", "rem_deepcaps"),
             ("Eff-CapsNet", "rem_eff_mnist"),
         )
-        for mode in ("", "+Q")
     },
 }
 
@@ -109,10 +113,6 @@ EXCEPTIONS = {
         "[gu2021] Table 3 prints 5.30M; the 5.3M of its Table 1 is met (13, row 11).",
     ),
     "rem-t9-eff-capsnet-params": (
-        161_824,
-        "[renzulli2025] Table 9 prints 161k, cut off and not rounded (3.9, R Eff).",
-    ),
-    "rem-t9-eff-capsnet-q-params": (
         161_824,
         "[renzulli2025] Table 9 prints 161k, cut off and not rounded (3.9, R Eff).",
     ),
@@ -306,9 +306,10 @@ def test_a_published_size(row):
     """Parameters after rounding to the printed digits, and exactly where the note has the sum of
     the layers; shapes as printed.
 
-    Two kinds of rows are left out. `needs_trained`: six rows count what is left of a network after
-    pruning, which only training can tell. `configuration` "unspecified": the matrix capsules of 42M
-    parameters in [tsai2020] §6, for which no layer is given.
+    Three kinds of rows are left out. `needs_trained`: six rows count what is left of a network
+    after pruning, which only training can tell. `configuration` "unspecified": the matrix capsules
+    of 42M parameters in [tsai2020] §6, for which no layer is given. "+Q": four networks with
+    quantised couplings, which nothing here makes yet; the map of the claims calls them open.
     """
     if row["metric"] == "output_shape":
         check_shape(row)
@@ -321,7 +322,8 @@ def test_which_sizes_are_judged():
     left_out = [row for row in SIZES if row not in JUDGED]
     assert sum(row.get("needs_trained", False) for row in left_out) == 6
     assert sum("configuration" in row for row in left_out) == 1
-    assert len(left_out) == 7
+    assert len(QUANTISED) == 4
+    assert len(left_out) == 11
 
 
 def test_no_line_of_the_tables_is_idle():
