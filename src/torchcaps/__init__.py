@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Any
 from torchcaps.errors import TorchcapsError
 
 if TYPE_CHECKING:
-    from torchcaps import analysis, data, layers, models, ops, report, tasks, testing, train, viz
+    from torchcaps import (
+        analysis,
+        data,
+        layers,
+        models,
+        ops,
+        report,
+        study,
+        tasks,
+        testing,
+        train,
+        viz,
+    )
     from torchcaps.models import create_model, list_models, load, save
     from torchcaps.types import Capsules, LayerTrace, Output, Routed, Step, VoteMap
 
@@ -23,6 +35,7 @@ _ROOMS = (
     "models",
     "ops",
     "report",
+    "study",
     "tasks",
     "testing",
     "train",
@@ -52,6 +65,7 @@ __all__ = [
     "ops",
     "report",
     "save",
+    "study",
     "tasks",
     "testing",
     "train",

@@ -18,6 +18,9 @@ assert pathlib.Path(torchcaps.__file__).with_name("py.typed").is_file()
 assert "Verdict" in render([], title="empty", provenance={})
 from torchcaps.train.run import environment
 assert environment()["commit"] is None
+from torchcaps.study import claim, claims
+assert len(claims()) == 947
+assert not claim.PLACES[1].exists()
 print("complete")
 """
 

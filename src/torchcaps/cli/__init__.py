@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from torchcaps._printable import printable
-from torchcaps.cli import data
+from torchcaps.cli import data, study
 from torchcaps.cli.demo import demo
 from torchcaps.cli.dissect import dissect
 from torchcaps.cli.doctor import doctor
@@ -40,6 +40,7 @@ app.command()(predict)
 app.command()(doctor)
 app.command()(estimate)
 app.add_typer(data.app, name="data")
+app.add_typer(study.app, name="study")
 
 
 def _version(asked: bool) -> None:
@@ -59,7 +60,7 @@ def every_command(
         typer.Option("--version", callback=_version, is_eager=True, help="Print it and end."),
     ] = False,
 ) -> None:
-    """Capsule networks: build, train, dissect."""
+    """Capsule networks: build, train, dissect, judge."""
 
 
 def main() -> None:

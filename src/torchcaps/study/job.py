@@ -1,0 +1,176 @@
+"""A job: what has to be trained and looked at for a claim. Nothing is run here."""
+
+import dataclasses
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from torchcaps.models import create_model
+from torchcaps.study.gaps import gaps_of_measuring, gaps_of_training
+from torchcaps.study.sets import data_set
+from torchcaps.study.statistics import STATISTICS
+from torchcaps.train import make_recipe
+from torchcaps.train.recipe import Recipe
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["Job", "Reduced", "Split"]
+
+Split = Literal["test", "train", "validation"]
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """A smaller form of the same question, and in words what is smaller."""
+
+    says: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    train: str | None = None
+    test: str | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """One trained system, seed by seed, and what is measured of it.
+
+    `train` and `test` are data sets, `split` the images of `test` that are looked at. `at` says
+    where in the network, or when: {"layer": 4}. `after` are steps after training, names of STEPS.
+    """
+
+    model: str
+    train: str
+    test: str
+    protocol: str
+    metrics: tuple[str, ...]
+    seeds: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    split: Split = "test"
+    at: Mapping[str, Any] = field(default_factory=dict)
+    after: tuple[str, ...] = ()
+    reduced: Reduced | None = None
+    departures: tuple[str, ...] = ()
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What torchcaps lacks to run it, one word each; empty when it can be run today."""
+        lacking = (*gaps_of_training(self), *gaps_of_measuring(self))
+        return tuple(dict.fromkeys(lacking))
+
+    @property
+    def lacks_to_train(self) -> tuple[str, ...]:
+        """What torchcaps lacks to train it; whether it could be measured is another question."""
+        return gaps_of_training(self)
+
+    @property
+    def steps_of_training(self) -> tuple[str, ...]:
+        """Steps that change what is trained; quantising looks at a trained network."""
+        return tuple(step for step in self.after if step != "quantise")
+
+    def recipe(self, *, seed: int = 0) -> Recipe:
+        """The recipe of one seed; refused while the job needs something to be trained."""
+        return make_recipe(
+            protocol=self.protocol,
+            model=self.model,
+            options=dict(self.options),
+            seed=seed,
+            **{"data": self.train, **self.fields},
+        )
+
+    @property
+    def image(self) -> tuple[int, int, int]:
+        """Channels, height and width of what the network sees."""
+        channels, *sides = data_set(self.train).image
+        height, width = self.fields.get("image_size", sides)
+        return channels, height, width
+
+    def network(self) -> "nn.Module":
+        """The untrained network for the images of its training set."""
+        n_classes = data_set(self.train).n_classes
+        return create_model(self.model, image=self.image, n_classes=n_classes, **dict(self.options))
+
+    @property
+    def key(self) -> str:
+        """Eight characters that two jobs share which train the same networks."""
+        told = [self.model, self.train, self.protocol, dict(self.options), dict(self.fields)]
+        # How much is pruned is decided in training.
+        pruned = [*self.steps_of_training, self.at.get("sparsity")]
+        text = json.dumps([*told, pruned], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+    def commands(self, *, seed: int = 0, root: str = "data") -> tuple[str, ...]:
+        """The `torchcaps` commands of one seed, as far as commands exist: train, then measure."""
+        run = f"runs/{self.model}-{self.key}-s{seed}"
+        commands = [self._train_command(run, seed, root)]
+        told = {STATISTICS[name].command for name in self.metrics}
+        where = ["--data", self.test, *_root(root, self.test)]
+        # The result of a run is its accuracy on the test images of its own data.
+        elsewhere = self.test != self.train or self.split != "test"
+        if "eval" in told and elsewhere:
+            commands.append(["torchcaps", "eval", run, *where, "--split", self.split, "--json"])
+        if "dissect" in told:
+            page = f"{run}.html"
+            commands.append(["torchcaps", "dissect", run, *where, "--out", page, "--json"])
+        if "estimate" in told:
+            commands.append(self._estimate_command())
+        return tuple(map(shlex.join, commands))
+
+    def _estimate_command(self) -> list[str]:
+        sides = "x".join(map(str, self.image))
+        classes = str(data_set(self.train).n_classes)
+        words = ["torchcaps", "estimate", "--model", self.model, "--image", sides]
+        return [*words, "--classes", classes, *self._option_words(), "--json"]
+
+    def _option_words(self) -> list[str]:
+        told = [f"{name}={_word(value)}" for name, value in self.options.items()]
+        return [word for pair in told for word in ("--option", pair)]
+
+    def _train_command(self, run: str, seed: int, root: str) -> list[str]:
+        words = ["torchcaps", "train", "--protocol", self.protocol, "--model", self.model]
+        words += ["--data", self.train, *_root(root, self.train), *self._option_words()]
+        for name, value in self.fields.items():
+            if name == "image_size":
+                words += ["--image-size", "x".join(map(str, value))]
+            else:
+                words += ["--set", f"{name}={_word(value)}"]
+        return [*words, "--seed", str(seed), "--out", run]
+
+    def smaller(self) -> "Job":
+        """The reduced form as a job of its own; the job itself where nothing is to be reduced."""
+        if self.reduced is None:
+            return self
+        train = self.reduced.train or self.train
+        test = self.reduced.test or (train if self.test == self.train else self.test)
+        return dataclasses.replace(
+            self,
+            train=train,
+            test=test,
+            fields={**self.fields, **self.reduced.fields},
+            reduced=None,
+            departures=(*self.departures, f"reduced: {self.reduced.says}"),
+        )
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything, as JSON has it."""
+        told = dataclasses.asdict(dataclasses.replace(self, reduced=None))
+        reduced = None if self.reduced is None else dataclasses.asdict(self.reduced)
+        return {**told, "reduced": reduced, "key": self.key, "needs": list(self.needs)}
+
+
+def _root(root: str, data: str) -> list[str]:
+    return ["--root", root] if data_set(data).has_files else []
+
+
+def _word(value: Any) -> str:
+    """A value as --option and --set read it: a word that looks like a number needs its quotes."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    try:
+        json.loads(value)
+    except json.JSONDecodeError:
+        return value
+    return json.dumps(value)

@@ -1,0 +1,109 @@
+"""The rows of [renzulli2025]: what is trained for each, or why nothing is."""
+
+from torchcaps.study.claim import Claim
+from torchcaps.study.job import Job
+from torchcaps.study.papers.renzulli_statements import SHOWN, STATEMENTS
+from torchcaps.study.papers.renzulli_systems import system_for
+from torchcaps.study.papers.statements import plan_statement
+from torchcaps.study.plan import Plan, no_run, runs
+from torchcaps.study.sets import sets_in
+from torchcaps.study.setups import SETUPS
+
+__all__ = ["plan"]
+
+SEEDS = 5  # the paper's
+SIZES = "tests/claims/test_sizes.py::test_a_published_size"
+METRICS = {
+    "accuracy": "accuracy",
+    "entropy": "entropy",
+    "sparsity": "sparsity",
+    "params": "nonzero_parameters",
+    "metric": "keys",
+}
+# "+Q" quantises the couplings of a trained network, "+REM" prunes it while it trains, too.
+STEPS = {"": "", "Q": "+quantise", "REM": "+prune +quantise"}
+UNDER_TRAINED = "under-trained (early stop at 99.22%)"
+# What of a row's conditions says where or when is looked.
+PLACES = {"K": "K", "predicted_class": "class", "epoch": "epoch", "best_seed": "best_seed"}
+
+
+def plan(claim: Claim) -> Plan:
+    """What becomes of a row of this paper."""
+    name = claim.id.partition("-")[2]
+    if name in SHOWN:
+        word, shown_by = SHOWN[name]
+        return no_run(claim, word, shown_by=shown_by)
+    if claim.states:
+        return plan_statement(claim, name, STATEMENTS, adapt=_adapt)
+    if name.startswith("text-k-"):
+        return no_run(claim, "setting")
+    assert claim.system is not None
+    if claim.kind == "params" and not claim.needs_trained:
+        # A quantised network is another one, which nothing here makes yet.
+        if claim.system.endswith("+Q"):
+            return no_run(claim, "count", lacks=("quantise",))
+        return no_run(claim, "count", shown_by=SIZES)
+    return _measured(claim)
+
+
+def _measured(claim: Claim) -> Plan:
+    """A number of a trained network."""
+    assert claim.system is not None
+    assert claim.dataset is not None
+    conditions = claim.conditions
+    family, _, variant = claim.system.partition("+")
+    words = [STEPS[variant]]
+    if conditions.get("pruned") or conditions.get("pruning") == "iterative":
+        words = ["+prune", *words] if "+prune" not in words[0] else words
+    if conditions.get("pruning") == "single-shot":
+        words = ["+snip +quantise"]
+    if conditions.get("decoder"):
+        words.append("decoder=true")
+    if family.endswith("with one routing iteration"):
+        family, words = "DR-CapsNet", ["iterations=1 +quantise"]
+    steps = " ".join(words)
+    metric = METRICS[claim.kind]
+    jobs: list[Job] = []
+    for test in _images(claim):
+        system = f"{system_for(family, test)} {steps}"
+        jobs += SETUPS[_setup(test, steps, conditions.get("regime"))].jobs(
+            system,
+            metrics=metric,
+            seeds=SEEDS,
+            data=(test,),
+            at={
+                ours: conditions[theirs] for theirs, ours in PLACES.items() if theirs in conditions
+            },
+        )
+    return runs(claim, tuple(jobs))
+
+
+def _images(claim: Claim) -> tuple[str, ...]:
+    """The test images of a number."""
+    axis = claim.conditions.get("axis")
+    if axis is not None:
+        familiar = "-familiar" if claim.conditions.get("viewpoint") == "familiar" else ""
+        return (f"smallnorb-{axis}{familiar}",)
+    assert claim.dataset is not None
+    return sets_in(claim.dataset)
+
+
+def _setup(test: str, steps: str, regime: str | None) -> str:
+    setup = "rem-transfer" if regime == UNDER_TRAINED else "rem"
+    pruned = "+prune" in steps
+    return f"{setup}-pruned" if pruned else setup
+
+
+def _adapt(setup: str, system: str, data: str) -> tuple[str, str] | None:
+    """A family as the paper builds it for a data set, stopped early where its line says so."""
+    family, *words = system.split()
+    if "stopped" in words:
+        words.remove("stopped")
+        regime: str | None = UNDER_TRAINED
+    else:
+        regime = None
+    steps = " ".join(words)
+    found = system_for(family, data)
+    if found is None:
+        return None
+    return _setup(data, steps, regime), f"{found} {steps}"

@@ -1,0 +1,112 @@
+"""The statements of [renzulli2025], and what shows those that need no training."""
+
+from torchcaps.study.papers.statements import Statements
+from torchcaps.study.plan import Word
+
+__all__ = ["SHOWN", "STATEMENTS"]
+
+Q, REM = "+quantise", "+prune +quantise"
+DR, EFF = "DR-CapsNet", "Eff-CapsNet"
+FOUR = (DR, "γ-CapsNet", "DeepCaps", EFF)
+AT_HAND = ("mnist", "fashion-mnist", "cifar10")
+MNIST_LIKE = ("mnist", "cifar10")
+NOVEL = ("smallnorb-elevation", "smallnorb-azimuth")
+# The sets of the tables that are named by their numbers alone.
+EVERYWHERE = (*AT_HAND, "svhn", "affnist", *NOVEL, "dogs-vs-cats", "folder", "tiny-imagenet")
+
+
+def each(families: tuple[str, ...], *steps: str) -> str:
+    """Lines of families, each with each of several ends."""
+    return "; ".join(f"{family} {step}" for family in families for step in steps)
+
+
+STATEMENTS: Statements = {
+    "q-entropy-lower-everywhere": (
+        each((*FOUR, "Eff-ConvCapsNet"), Q, REM),
+        "entropy",
+        EVERYWHERE,
+    ),
+    "q-negligible-loss": (each((*FOUR, "Eff-ConvCapsNet"), "", REM), "accuracy sparsity"),
+    "q-keys-lower": (each((DR,), Q, REM), "keys"),
+    "q-eff-low-entropy": (each(FOUR, Q, REM), "entropy"),
+    "q-selfattention-collapse": (
+        f"{EFF} {Q}",
+        "coupling_std entropy",
+        (*AT_HAND, "svhn"),
+    ),
+    "q-low-pruning-noisy": (
+        f"{DR} {Q}; {DR} @sparsity=10|20|30|60|80|90 {REM}",
+        "entropy",
+    ),
+    "q-undertrained-high-entropy": (
+        f"{each((DR,), Q, REM)}; {each((DR,), f'stopped {Q}', f'stopped {REM}')}",
+        "entropy",
+    ),
+    "q-rem-affine-robust": (
+        f"{each((DR,), Q, REM)}; {each((DR,), f'stopped {Q}', f'stopped {REM}')}",
+        "accuracy",
+    ),
+    "q-rem-novel-viewpoint": (each((EFF,), Q, REM), "accuracy entropy"),
+    "q-entropy-starts-low": (f"{DR} @K=11 {REM}", "entropy"),
+    "q-k-affects-performance": (
+        each((DR,), f"@K=2|3|4|6|11|21|41|129 {Q}", f"@K=2|3|4|6|11|21|41|129 {REM}"),
+        "accuracy entropy",
+    ),
+    "q-snip-worse": (
+        f"{DR} {Q}; {each((DR,), f'@sparsity=50|60|70|80|90 {REM}')}; "
+        f"{DR} @sparsity=50|60|70|80|90 +snip {Q}",
+        "accuracy entropy",
+    ),
+    "q-decoder-limits": (
+        each((DR,), f"decoder=true|false {Q}", f"decoder=true|false {REM}"),
+        "sparsity entropy",
+    ),
+    "q-still-equivariant": (
+        f"{DR} +frozen_decoder; {DR} +prune +frozen_decoder",
+        "perturbation_range",
+    ),
+    "q-saliency-focus": (each(("Eff-ConvCapsNet",), Q, REM), "saliency"),
+    "q-fewer-capsules-in-tree": (each(("multilayer",), Q, REM), "tree_size"),
+    "q-sparser-couplings": (each((DR,), Q, REM), "coupling_inequality"),
+    "q-epoch1-uniform": (f"{DR} @epoch=1 @K=11", "coupling_levels"),
+    "q-gamma-lowest": (each(FOUR, Q, REM), "entropy"),
+    "q-norb-saliency-less": (
+        each((DR,), Q, REM),
+        "saliency",
+        (*NOVEL, "fashion-mnist", "cifar10"),
+    ),
+    "q-iterations-polarise": (f"{DR} iterations=1..10", "polarisation"),
+    "q-sparse-votes-not-couplings": (
+        each((DR,), Q, REM),
+        "coupling_inequality zero_blocks",
+        MNIST_LIKE,
+    ),
+    "q-pruning-zeroes-whole-votes": (each(FOUR, "+prune"), "zero_blocks"),
+    "q-entropy-falls-by-pruning": (
+        f"{each((DR,), Q, REM)}; {DR} :keep=last {Q}; {DR} +random_masks {Q}; "
+        f"{DR} +mask_at_the_end {Q}",
+        "entropy",
+    ),
+    "q-any-pruning": (
+        f"{DR} {Q}; "
+        + each(
+            (DR,),
+            *(f"@sparsity=80 +{how} {Q}" for how in ("prune", "magnitude", "snip", "random_masks")),
+        ),
+        "entropy accuracy",
+    ),
+}
+THEORY = "tests/theory/test_renzulli.py::"
+SHOWN: dict[str, tuple[Word, str | None]] = {
+    "eq-6-ideal": ("theory", None),
+    "eq-7-closed-form": (
+        "theory",
+        "tests/ops/test_dynamic.py::test_logits_are_the_prior_plus_all_agreements",
+    ),
+    "eq-8-init": ("theory", None),
+    "eq-9-gradient": ("theory", f"{THEORY}test_equation_9_misses_terms_of_the_full_graph"),
+    "eq-12-pruned": ("theory", f"{THEORY}test_equation_12_one_pruned_vote"),
+    "eq-14-entropy": ("theory", None),
+    "q-r1-zero-entropy": ("theory", None),
+    "q-quantiser-inference-only": ("configuration", None),
+}

@@ -1,0 +1,145 @@
+"""The protocols that claims name, as ours: a protocol of `train`, its data, and what departs.
+
+Every reduced form keeps the question and fixes its epochs beforehand. Departures are written where
+we do something else than the paper, not where the paper leaves something open.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.study.cells import Cell, cells
+from torchcaps.study.job import Job, Reduced, Split
+
+__all__ = ["SETUPS", "WITHOUT_TRAINING", "Setup", "setups_in"]
+
+BY_VALIDATION = "chosen on validation images, where the paper chooses on test images"
+NO_STOP = {"stop_at": None}
+# Trained without moving, and looked at on moved images of the same digits.
+TRANSFER = {"affnist": "expanded-mnist"}
+SOFTMAX = ("convnet_avg", "convnet_fc", "gu_convnet_fc_lk", "gu_convnet_r")
+MADE_AFFNIST = "generated images in place of affNIST's own test set"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How a paper trains: everything of a job but the system and what is measured."""
+
+    protocol: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    departures: tuple[str, ...] = ()
+    reduced: Mapping[str, Any] = field(default_factory=dict)
+    # Fields that go with a data set.
+    by_data: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    smaller_data: Mapping[str, str] = field(default_factory=dict)
+
+    def jobs(
+        self,
+        systems: str,
+        *,
+        metrics: str,
+        seeds: int,
+        data: tuple[str, ...],
+        split: Split = "test",
+        at: Mapping[str, Any] | None = None,
+    ) -> tuple[Job, ...]:
+        """One job for every cell of `systems` on every data set."""
+        return tuple(
+            Job(
+                model=cell.model,
+                options=cell.options,
+                train=TRANSFER.get(test, test.removesuffix("-familiar")),
+                test=test,
+                split=split,
+                protocol=self.protocol,
+                fields={**self._fields_of(cell, TRANSFER.get(test, test)), **cell.fields},
+                metrics=tuple(metrics.split()),
+                seeds=seeds,
+                at={**(at or {}), **cell.at},
+                after=cell.after,
+                reduced=self._smaller(test),
+                departures=self.departures,
+            )
+            for test in data
+            for cell in cells(systems)
+        )
+
+    def _fields_of(self, cell: Cell, train: str) -> dict[str, Any]:
+        fields = {**self.fields, **self.by_data.get(train, {})}
+        # A softmax names one class; where images show several, each class is there or not.
+        if train.startswith("multi-mnist") and cell.model in SOFTMAX:
+            fields |= {} if cell.options.get("margin") else {"loss": "binary"}
+        return fields
+
+    def _smaller(self, test: str) -> Reduced | None:
+        """The reduced form on the images of one test set."""
+        if not self.reduced:
+            return None
+        epochs = self.reduced["epochs"]
+        says = [f"{epochs} epoch{'s' if epochs > 1 else ''}, fixed beforehand"]
+        if test == "affnist":
+            return Reduced(f"{says[0]}; {MADE_AFFNIST}", self.reduced, test="affnist-style")
+        smaller = self.smaller_data.get(test)
+        if smaller is not None:
+            says.append(f"{smaller} in place of {test}")
+        return Reduced("; ".join(says), self.reduced, train=smaller)
+
+
+TSAI_REDUCED = {"epochs": 10, "milestones": (5, 8)}
+REM_REDUCED = {"epochs": 10, "patience": None}
+REM_DATA = {
+    # The augmentations of the paper's public code.
+    "mnist": {"augment": "shift2"},
+    "fashion-mnist": {"augment": "shift2-flip"},
+}
+
+SETUPS: dict[str, Setup] = {
+    "mitt-affnist": Setup("mitterreiter", reduced={"epochs": 5, "stop_at": None}),
+    "mitt-fixed-epochs": Setup("mitterreiter", NO_STOP, reduced={"epochs": 5}),
+    "mitt-cifar10": Setup("mitterreiter", NO_STOP, reduced={"epochs": 5}),
+    "mitt-part-whole": Setup("mitterreiter", NO_STOP, reduced={"epochs": 5}),
+    "peer-sign": Setup("peer"),
+    "peer-depth": Setup("peer", reduced={"epochs": 5}),
+    "gu-earlystop": Setup("gu_transfer", reduced={"epochs": 5}),
+    "gu-full": Setup("gu", reduced={"epochs": 5}),
+    "gu-multimnist": Setup(
+        "gu_multi_mnist",
+        reduced={"epochs": 3},
+        smaller_data={f"multi-mnist{copies}": "multi-mnist" for copies in ("-10", "-100", "-1000")},
+    ),
+    "gu-compact": Setup("gu", reduced={"epochs": 5}),
+    "gu-toy": Setup("gu"),
+    "tsai-cifar": Setup("tsai_cifar", departures=(BY_VALIDATION,), reduced=TSAI_REDUCED),
+    "tsai-cifar-dynamic": Setup(
+        "tsai_cifar_dynamic", departures=(BY_VALIDATION,), reduced=TSAI_REDUCED
+    ),
+    "tsai-cifar-em": Setup("tsai_cifar_em", departures=(BY_VALIDATION,), reduced=TSAI_REDUCED),
+    "tsai-dmm": Setup("tsai_dmm", departures=(BY_VALIDATION,), reduced=TSAI_REDUCED),
+    "rem": Setup("rem", reduced=REM_REDUCED, by_data=REM_DATA),
+    # Pruned networks are those of the last epoch.
+    "rem-pruned": Setup("rem", {"keep": "last"}, reduced=REM_REDUCED, by_data=REM_DATA),
+    "rem-transfer": Setup("rem_transfer", reduced=REM_REDUCED),
+    "rem-transfer-pruned": Setup("rem_transfer", {"keep": "last"}, reduced=REM_REDUCED),
+}
+WITHOUT_TRAINING = ("numeric float64", "count", "configuration", "benchmark", "untrained")
+
+
+def setups_in(text: str) -> tuple[str, ...]:
+    """The names of the setups that a claim's protocol lists, in its order; those that need no
+    training are left out.
+
+    >>> setups_in("gu-full (shared), gu-earlystop (non-shared)")
+    ('gu-full', 'gu-earlystop')
+    """
+    words = re.findall(r"numeric float64|[a-z][\w-]+", re.sub(r"\([^)]*\)", "", text))
+    found = []
+    for word in words:
+        if word in SETUPS:
+            found.append(word)
+        elif word.split("-")[0] in {"mitt", "peer", "gu", "tsai", "rem"}:
+            raise TorchcapsError(
+                f"protocol {word!r} of a claim is unknown; {nearest(word, SETUPS)}."
+            )
+    return tuple(found)

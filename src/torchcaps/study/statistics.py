@@ -1,0 +1,65 @@
+"""What claims measure, by the names that the papers and our analysis use, and who measures it.
+
+A statistic without a command is one that no command of torchcaps prints yet; a job that asks for it
+says so in `needs`.
+"""
+
+from typing import Literal, NamedTuple
+
+__all__ = ["STATISTICS", "Statistic"]
+
+Command = Literal["eval", "dissect", "estimate"]
+
+
+class Statistic(NamedTuple):
+    """One number of a trained network."""
+
+    says: str
+    command: Command | None = None
+
+
+STATISTICS: dict[str, Statistic] = {
+    # Of answers
+    "accuracy": Statistic("share of images that are right, in percent", "eval"),
+    "confidence": Statistic("mean probability of the likeliest class"),
+    # Of couplings
+    "dyr": Statistic("routing dynamics, rate", "dissect"),
+    "dys": Statistic("routing dynamics, sum", "dissect"),
+    "coupling_std": Statistic("standard deviation of a coupling over images"),
+    "coupling_levels": Statistic("share of couplings on the quantiser's level of 1/J"),
+    "coupling_inequality": Statistic("share of couplings below 1/(2J), and their Gini coefficient"),
+    "polarisation": Statistic("1 - H(c_i)/log J, mean over children and images"),
+    "entropy": Statistic("entropy of the dictionary of quantised couplings, in bits"),
+    "keys": Statistic("distinct keys of the dictionary, a class"),
+    "tree_size": Statistic("capsules with an in-degree of one or more on the backtracked tree"),
+    "parse_tree_distance": Statistic("weighted distance between the trees of two images"),
+    "saliency": Statistic("saliency maps of two networks, and the share inside a mask"),
+    # Of capsules
+    "capsules_alive": Statistic("capsules of a layer that are not dead", "dissect"),
+    "cnm": Statistic("mean norm", "dissect"),
+    "cns": Statistic("sum of norms", "dissect"),
+    "car": Statistic("rate of active capsules", "dissect"),
+    "cas": Statistic("active capsules", "dissect"),
+    "cdr": Statistic("rate of dead capsules", "dissect"),
+    "cds": Statistic("dead capsules", "dissect"),
+    "revivals": Statistic("dead capsules that live at the end of a later epoch"),
+    "activation_correlation": Statistic("norms on original and transformed images, correlated"),
+    "entity_selectivity": Statistic("share of living capsules dedicated to one part"),
+    "compactness": Statistic("semantic compactness score, in nats"),
+    "perturbation_range": Statistic("change of the drawing for a change of one pose component"),
+    "class_separation": Statistic("silhouette by class of what the decoder sees"),
+    "antipodal_share": Statistic("share of image pairs whose layer inputs are near opposites"),
+    "fixed_point_distance": Statistic("relative change of poses from one iteration to the next"),
+    # Of weights and gradients
+    "parameters": Statistic("trained numbers of the network", "estimate"),
+    "nonzero_parameters": Statistic("trained numbers that are not zero"),
+    "sparsity": Statistic("share of weights that are zero, in percent"),
+    "zero_blocks": Statistic("shares of matrices and of votes that are zero in every entry"),
+    "gradient_norms": Statistic("gradient norms of capsules and of their weights"),
+    "gradient_cancellation": Statistic("cosine and cancellation of the gradients of opposites"),
+    # Of training curves
+    "onset": Statistic("first step with training accuracy 10 points above chance"),
+    "time_to": Statistic("steps to the first validation accuracy above a level"),
+    "area": Statistic("mean of the accuracy curve over all steps"),
+    "jitter": Statistic("mean |second difference| of the validation accuracy per epoch"),
+}

@@ -1,0 +1,107 @@
+"""The published claims as Python sees them."""
+
+import json
+from collections import Counter
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+import torchcaps as tc
+from error_text import text_of
+from torchcaps.study import claim as module
+from torchcaps.study import claims, claims_of_table, find_claim
+
+
+def test_every_row_is_read():
+    assert len(claims()) == 947
+    counts = Counter(claim.paper for claim in claims())
+    assert counts == {
+        "mitterreiter2023": 85,
+        "peer2022": 73,
+        "gu2021": 184,
+        "tsai2020": 159,
+        "renzulli2025": 446,
+    }
+
+
+def test_a_row_is_what_its_file_says():
+    path = module.PLACES[1] / "gu2021.json"
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    for claim, row in zip(claims(paper="gu2021"), rows, strict=True):
+        found = claim.numbers()
+        assert {name: found[name] for name in row} == row
+        assert all(found[name] is None for name in found.keys() - row.keys())
+
+
+def test_the_number_of_a_table_is_found():
+    claim = find_claim("gu2021-t1-capsnet-affnist")
+    assert (claim.value, claim.unit, claim.table, claim.states) == (79, "%", 1, False)
+    assert find_claim("gu2021-q-margin-beats-bce").states
+    assert find_claim("gu2021-q-margin-beats-bce").table is None
+
+
+def test_kinds_are_chosen():
+    accuracies = claims(paper="peer2022", kind="accuracy")
+    assert [claim.value for claim in accuracies][:2] == [49.61, 99.7]
+    assert len(accuracies) == 40
+    assert len(claims(kind="theorem")) == 28
+
+
+def test_a_table_has_its_cells():
+    assert [claim.value for claim in claims_of_table("peer2022", 1)] == [49.61, 99.7, 49.42, 99.81]
+
+
+def test_a_claim_cannot_be_changed():
+    claim = find_claim("gu2021-t1-capsnet-affnist")
+    with pytest.raises(FrozenInstanceError):
+        claim.value = 80.0
+    with pytest.raises(TypeError):
+        claim.conditions["runs"] = 1
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: claims(paper="gu"),
+            "paper 'gu' has no claims; did you mean 'gu2021'? known: gu2021, mitterreiter2023, "
+            "peer2022, renzulli2025, tsai2020. A new paper is a new file in claims/.",
+        ),
+        (
+            lambda: claims(kind="accuracies"),
+            "no claim is of the kind 'accuracies'; did you mean 'accuracy'? known: accuracy, "
+            "entropy, metric, params, qualitative, sparsity, theorem.",
+        ),
+        (
+            lambda: claims_of_table("peer2022", 7),
+            "no claim is a cell of Table 7 of peer2022; there are claims of its tables 1, 2, 3. "
+            "Numbers of the text and statements are in `torchcaps study claims --paper peer2022`.",
+        ),
+    ],
+)
+def test_errors_say_what_to_mend(call, message):
+    assert text_of(call) == message
+
+
+def test_an_unknown_id_is_told_its_nearest():
+    said = text_of(lambda: find_claim("gu2021-t1-capsnet-affnst"))
+    assert said.startswith("no claim has the id 'gu2021-t1-capsnet-affnst'; did you mean")
+    assert "gu2021-t1-capsnet-affnist" in said
+
+
+def test_missing_and_broken_files(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "PLACES", (tmp_path,))
+    module._read.cache_clear()
+    try:
+        assert text_of(lambda: claims(paper="gu2021")) == (
+            f"the claims of gu2021 are not there: no gu2021.json in {tmp_path}; was the package "
+            f"copied without its data? Install torchcaps again."
+        )
+        (tmp_path / "gu2021.json").write_text('[{"id": 1, "conditions": {}}]')
+        assert "does not hold claims (TypeError" in text_of(lambda: claims(paper="gu2021"))
+    finally:
+        module._read.cache_clear()
+
+
+def test_it_is_a_room_of_the_package():
+    assert tc.study.find_claim("gu2021-t1-capsnet-affnist").value == 79

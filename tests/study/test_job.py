@@ -1,0 +1,125 @@
+"""Jobs: what they lack, the commands that run them, their smaller form."""
+
+import shlex
+
+import pytest
+
+from torchcaps.cli.arguments import options_from
+from torchcaps.study import Job, Reduced, find_claim, plan_of
+from torchcaps.study.gaps import _takes_loss
+
+
+def job(**changes):
+    fields = {
+        "model": "capsnet",
+        "train": "mnist",
+        "test": "mnist",
+        "protocol": "peer",
+        "metrics": ("accuracy",),
+        "seeds": 5,
+        **changes,
+    }
+    return Job(**fields)
+
+
+@pytest.mark.parametrize(
+    ("changes", "needs"),
+    [
+        ({}, ()),
+        ({"model": "nothing_yet"}, ("preset:nothing_yet",)),
+        ({"options": {"nothing_yet": 1}}, ("nothing_yet",)),
+        ({"train": "toy-2d", "test": "toy-2d"}, ("data:toy-2d",)),
+        ({"protocol": "nothing"}, ("protocol:nothing",)),
+        ({"fields": {"nothing": 1}}, ("nothing",)),
+        ({"after": ("prune", "quantise")}, ("prune", "quantise")),
+        ({"metrics": ("accuracy", "jitter")}, ("metric:jitter",)),
+        ({"model": "gu_convnet_r", "metrics": ("compactness",)}, None),
+    ],
+)
+def test_needs_are_what_torchcaps_lacks(changes, needs):
+    found = job(**changes).needs
+    if needs is None:
+        assert "class_vectors" in found
+    else:
+        assert found == needs
+
+
+def test_quantising_is_no_training():
+    assert job(after=("quantise",)).lacks_to_train == ()
+    assert job(after=("prune", "quantise")).lacks_to_train == ("prune",)
+    assert job(after=("quantise",)).key == job().key != job(after=("prune",)).key
+    assert job(after=("prune",), at={"sparsity": 50}).key != job(after=("prune",)).key
+
+
+@pytest.mark.parametrize(
+    ("model", "loss", "several", "taken"),
+    [
+        ("capsnet", "binary", True, True),
+        ("capsnet", "margin", False, True),
+        ("capsnet", "cross_entropy", True, False),
+        ("convnet_avg", "binary", True, True),
+        ("convnet_avg", "auto", True, False),
+    ],
+)
+def test_which_losses_a_network_takes(model, loss, several, taken):
+    assert _takes_loss(model, (1, 36, 36), (), loss, several) is taken
+
+
+def test_commands_train_and_look():
+    (found,) = plan_of(find_claim("gu2021-t4-squash-no-train")).jobs
+    run = f"runs/gu_capsnet-{found.key}-s2"
+    assert found.commands(seed=2, root="sets") == (
+        "torchcaps train --protocol gu_multi_mnist --model gu_capsnet --data multi-mnist-100 "
+        "--root sets --option primary_squash=none --option class_squash=none --seed 2 "
+        f"--out {run}",
+        f"torchcaps eval {run} --data multi-mnist-100 --root sets --split train --json",
+    )
+
+
+def test_images_of_the_run_itself_need_no_second_command():
+    (found,) = plan_of(find_claim("gu2021-t1-capsnet-mnist")).jobs
+    assert [command.split()[1] for command in found.commands()] == ["train"]
+    (found,) = plan_of(find_claim("gu2021-t1-capsnet-affnist")).jobs
+    assert [command.split()[1] for command in found.commands()] == ["train", "eval"]
+    (found,) = plan_of(find_claim("mitt2023-t1-layer1-dyr")).jobs
+    assert [command.split()[1] for command in found.commands()] == ["train", "dissect"]
+
+
+def test_made_images_need_no_root():
+    (found,) = plan_of(find_claim("peer2022-t1-rba-bias")).jobs
+    assert "--root" not in " ".join(found.commands())
+
+
+@pytest.mark.parametrize("value", [True, False, None, 3, 0.5, "none", "16", "16,16", [5, 8]])
+def test_a_command_line_reads_what_was_meant(value):
+    text = job(options={"x": value}).commands()[0]
+    words = shlex.split(text)
+    assert options_from([words[words.index("--option") + 1]]) == {"x": value}
+
+
+def test_a_size_of_images_is_an_argument_of_its_own():
+    text = job(fields={"image_size": (24, 32), "epochs": 2}).commands()[0]
+    assert "--image-size 24x32 --set epochs=2" in text
+
+
+def test_the_smaller_form_says_so():
+    full = job(test="affnist", train="expanded-mnist")
+    assert full.smaller() == full
+    smaller = Reduced("5 epochs", {"epochs": 5}, test="affnist-style")
+    small = job(test="affnist", train="expanded-mnist", reduced=smaller).smaller()
+    assert (small.train, small.test, small.fields) == (
+        "expanded-mnist",
+        "affnist-style",
+        {"epochs": 5},
+    )
+    assert small.departures == ("reduced: 5 epochs",)
+    assert small.recipe().epochs == 5
+    # A smaller training set is tested on its own test images.
+    other = job(reduced=Reduced("other", train="fashion-mnist")).smaller()
+    assert (other.train, other.test) == ("fashion-mnist", "fashion-mnist")
+
+
+def test_seeds_are_the_only_difference():
+    first, second = job().recipe(seed=0), job().recipe(seed=1)
+    assert first.model_copy(update={"seed": 1}) == second
+    assert job().numbers()["key"] == job().key

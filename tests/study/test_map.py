@@ -1,0 +1,373 @@
+"""The map of the claims: all 947 rows have jobs, or one word why nothing is trained for them."""
+
+import ast
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+from error_text import text_of
+from torchcaps.study import claims, find_claim, listed_claims, plan_of
+from torchcaps.study.gaps import STEPS
+from torchcaps.study.papers import RULES, gu, mitterreiter, peer, renzulli_statements, tsai
+from torchcaps.study.plan import WORDS, Plan
+from torchcaps.study.setups import SETUPS, setups_in
+from torchcaps.study.statistics import STATISTICS
+
+ROOT = Path(__file__).parents[2]
+PLANS = [plan_of(claim) for claim in claims()]
+JOBS = [job for plan in PLANS for job in plan.jobs]
+
+# How many rows of a paper are trained for, and how many are not for which reason.
+COVERED = {
+    "gu2021": {"jobs": 145, "cited": 8, "count": 21, "setting": 8, "theory": 2},
+    "mitterreiter2023": {
+        "jobs": 67,
+        "benchmark": 5,
+        "cited": 3,
+        "count": 1,
+        "setting": 1,
+        "theory": 7,
+        "unspecified": 1,
+    },
+    "peer2022": {"jobs": 53, "setting": 2, "survey": 2, "theory": 16},
+    "renzulli2025": {"jobs": 423, "configuration": 1, "count": 8, "setting": 7, "theory": 7},
+    "tsai2020": {
+        "jobs": 44,
+        "benchmark": 1,
+        "cited": 2,
+        "configuration": 1,
+        "count": 20,
+        "setting": 4,
+        "shape": 84,
+        "theory": 1,
+        "unspecified": 2,
+    },
+}
+
+
+def test_every_row_has_a_plan():
+    assert len(PLANS) == 947
+    found = {paper: Counter() for paper in RULES}
+    for plan in PLANS:
+        found[plan.claim.paper][plan.word or "jobs"] += 1
+    assert {paper: dict(counts) for paper, counts in found.items()} == COVERED
+
+
+def test_a_plan_is_jobs_or_a_word():
+    claim = find_claim("gu2021-t1-capsnet-affnist")
+    neither = "gu2021-t1-capsnet-affnist must have jobs, or a word why nothing is trained for it; "
+    assert text_of(lambda: Plan(claim)) == f"{neither}it has neither."
+    jobs = plan_of(claim).jobs
+    assert text_of(lambda: Plan(claim, jobs=jobs, word="cited")) == f"{neither}it has both."
+    assert {plan.word for plan in PLANS} == {None, *WORDS}
+
+
+# By hand from the tables: (id, the first job in words, how many jobs).
+BY_HAND = [
+    (
+        "gu2021-t1-convnet-avg-affnist",
+        "convnet_avg {} {} gu_transfer expanded-mnist>affnist:test accuracy 5",
+        1,
+    ),
+    (
+        "gu2021-t2-routing-base-train-mnist",
+        "gu_aff_capsnet {} {} gu expanded-mnist>expanded-mnist:train accuracy 5",
+        1,
+    ),
+    (
+        "gu2021-t3-convnet-fc-k7-aff",
+        "convnet_fc {'kernel': 7} {} gu expanded-mnist>affnist:test accuracy 5",
+        1,
+    ),
+    (
+        "gu2021-t4-squash-no-test",
+        "gu_capsnet {'primary_squash': 'none', 'class_squash': 'none'} {} gu_multi_mnist "
+        "multi-mnist-100>multi-mnist-100:test accuracy 5",
+        1,
+    ),
+    (
+        "gu2021-t4-loss-bce-train",
+        "gu_capsnet {} {'loss': 'binary'} gu_multi_mnist multi-mnist-100>multi-mnist-100:train "
+        "accuracy 5",
+        1,
+    ),
+    (
+        "gu2021-text-lk-multimnist",
+        "gu_convnet_fc_lk {} {'loss': 'binary'} gu_multi_mnist "
+        "multi-mnist-1000>multi-mnist-1000:test accuracy 5",
+        1,
+    ),
+    (
+        "mitt2023-t1-layer1-dyr",
+        "mitterreiter_5x16 {} {} mitterreiter expanded-mnist>affnist:test dyr 10",
+        1,
+    ),
+    (
+        "mitt2023-q-uniform-routing-better",
+        "mitterreiter_5x16 {'routing': 'uniform'} {'stop_at': None} mitterreiter "
+        "expanded-mnist>affnist:test accuracy 5",
+        4,
+    ),
+    (
+        "peer2022-t1-em-bias",
+        "peer_sign_em {'bias': True} {} peer sign>sign:train accuracy 5",
+        1,
+    ),
+    (
+        "peer2022-t2-fashion-mnist-bias-n4",
+        "peer_deep_dynamic {'n_layers': 4, 'bias': 'added'} {} peer "
+        "fashion-mnist>fashion-mnist:test accuracy 5",
+        1,
+    ),
+    (
+        "peer2022-q-gradient-cancellation",
+        "peer_sign_dynamic {'bias': 'none'} {} peer sign>sign:test gradient_cancellation 5",
+        4,
+    ),
+    (
+        "tsai2020-t1-em-routing-resnet-cifar-100-acc",
+        "tsai_em_resnet_c100 {'iterations': 1} {} tsai_cifar_em cifar100>cifar100:test accuracy 5",
+        5,
+    ),
+    (
+        "tsai2020-t1-resnet-18-none-cifar-10-acc",
+        "resnet18 {} {} tsai_cifar cifar10>cifar10:test accuracy 5",
+        1,
+    ),
+    (
+        "tsai2020-f5-dr-vector",
+        "tsai_dmm_vector_dynamic {} {} tsai_dmm diverse-multi-mnist>diverse-multi-mnist:test "
+        "accuracy 5",
+        1,
+    ),
+    # Three routings with two backbones, on two sets.
+    (
+        "tsai2020-q-inv-gt-dr-gt-em",
+        "tsai_inverted_simple_c10 {} {} tsai_cifar cifar10>cifar10:test accuracy 5",
+        12,
+    ),
+    (
+        "rem-t1-cifar-10-deepcaps-rem-entropy",
+        "rem_deepcaps {} {'keep': 'last', 'image_size': (64, 64)} rem cifar10>cifar10:test "
+        "entropy 5 +prune +quantise",
+        1,
+    ),
+    (
+        "rem-t3-eff-capsnet-q-azimuth-familiar-acc",
+        "rem_eff_norb {} {'image_size': (48, 48)} rem "
+        "smallnorb-azimuth>smallnorb-azimuth-familiar:test accuracy 5 +quantise",
+        1,
+    ),
+    (
+        "rem-t2-dr-capsnet-rem-under-affnist-acc",
+        "rem_dr {} {'keep': 'last'} rem_transfer expanded-mnist>affnist:test accuracy 5 +prune "
+        "+quantise",
+        1,
+    ),
+    (
+        "rem-t7-dr-capsnet-q-mnist",
+        "rem_dr {'decoder': True} {'augment': 'shift2'} rem mnist>mnist:test accuracy 5 +quantise",
+        1,
+    ),
+    (
+        "rem-t12-single-shot-entropy",
+        "rem_dr {'types': 64} {'image_size': (24, 24)} rem cifar10>cifar10:test entropy 5 +snip "
+        "+quantise",
+        1,
+    ),
+]
+
+
+def in_words(job):
+    steps = "".join(f" +{step}" for step in job.after)
+    return (
+        f"{job.model} {dict(job.options)} {dict(job.fields)} {job.protocol} "
+        f"{job.train}>{job.test}:{job.split} {' '.join(job.metrics)} {job.seeds}{steps}"
+    )
+
+
+@pytest.mark.parametrize(("name", "expected", "count"), BY_HAND, ids=lambda x: str(x)[:50])
+def test_rows_by_hand(name, expected, count):
+    jobs = plan_of(find_claim(name)).jobs
+    assert (in_words(jobs[0]), len(jobs)) == (expected, count)
+
+
+def test_where_is_looked():
+    assert plan_of(find_claim("mitt2023-t1-layer3-dys")).jobs[0].at == {"layers": [3]}
+    assert plan_of(find_claim("mitt2023-t1-layeroutput-capsules-alive")).jobs[0].at == {
+        "layers": [5]
+    }
+    assert plan_of(find_claim("mitt2023-text-dys-below-two")).jobs[0].at == {"layers": [2, 3]}
+    assert plan_of(find_claim("rem-t11-f-mnist-q-class3")).jobs[0].at == {"class": 3, "K": 11}
+    assert plan_of(find_claim("gu2021-t5-capsnet-shear-y")).jobs[0].at == {"factor": "Shear-Y"}
+
+
+@cache
+def functions_in(path):
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_test_that_shows_a_claim_exists():
+    shown = {plan.shown_by for plan in PLANS} - {None}
+    assert len(shown) > 20
+    for name in shown:
+        path, _, test = name.partition("::")
+        assert test.startswith("test_"), name
+        assert test in functions_in(path), name
+
+
+def test_rows_about_a_quantised_network_are_open():
+    quantised = [p for p in PLANS if p.claim.kind == "params" and p.claim.id.endswith("-q-params")]
+    assert [(plan.word, plan.status, plan.needs) for plan in quantised] == 4 * [
+        ("count", "not run", ("quantise",))
+    ]
+
+
+def test_what_needs_no_training_and_is_open():
+    """A name leaves this list when a test of the repository shows it."""
+    open_rows = {
+        plan.claim.id
+        for plan in PLANS
+        if plan.word in ("theory", "shape", "configuration", "count") and plan.shown_by is None
+    }
+    assert open_rows == {
+        "mitt2023-text-architectures",
+        "rem-eq-14-entropy",
+        "rem-eq-6-ideal",
+        "rem-eq-8-init",
+        "rem-q-quantiser-inference-only",
+        "rem-q-r1-zero-entropy",
+        "rem-t9-deepcaps-q-params",
+        "rem-t9-dr-capsnet-q-params",
+        "rem-t9-eff-capsnet-q-params",
+        "rem-t9-gamma-capsnet-q-params",
+        "tsai2020-q-comparison-table",
+        "tsai2020-text-4x-fewer",
+    }
+
+
+TABLES = {
+    "gu2021": gu.STATEMENTS,
+    "mitt2023": mitterreiter.STATEMENTS,
+    "peer2022": peer.STATEMENTS,
+    "rem": renzulli_statements.STATEMENTS,
+    "tsai2020": tsai.STATEMENTS,
+}
+SHOWN = {
+    "gu2021": gu.SHOWN,
+    "mitt2023": mitterreiter.SHOWN,
+    "peer2022": peer.SHOWN,
+    "rem": renzulli_statements.SHOWN,
+    "tsai2020": tsai.SHOWN,
+}
+
+
+@pytest.mark.parametrize("prefix", TABLES)
+def test_no_line_of_the_tables_is_idle(prefix):
+    used = {claim.id for claim in claims()}
+    assert {f"{prefix}-{name}" for name in (*TABLES[prefix], *SHOWN[prefix])} <= used
+    assert not set(TABLES[prefix]) & set(SHOWN[prefix])
+
+
+def test_every_statement_names_its_systems():
+    """A statement compares, so the systems it names must all be there."""
+    for plan in PLANS:
+        conditions = plan.claim.conditions
+        if not plan.claim.states or plan.word is not None:
+            continue
+        assert {job.seeds for job in plan.jobs} == {conditions["n_seeds_min"]}, plan.claim.id
+        known = {SETUPS[name].protocol for name in setups_in(conditions["protocol"])}
+        used = {re.sub("_(dynamic|em|transfer)$", "", job.protocol) for job in plan.jobs}
+        assert used <= {re.sub("_transfer$", "", name) for name in known}, plan.claim.id
+
+
+def test_every_protocol_of_the_claims_is_known():
+    stated = {c.conditions["protocol"] for c in claims() if c.states}
+    assert {name for text in stated for name in setups_in(text)} >= {
+        "gu-earlystop",
+        "gu-full",
+        "gu-multimnist",
+        "mitt-affnist",
+        "peer-depth",
+        "rem",
+        "tsai-cifar",
+    }
+    said = text_of(lambda: setups_in("gu-fulll"))
+    assert said.startswith("protocol 'gu-fulll' of a claim is unknown; did you mean 'gu-full'?")
+
+
+def test_every_statistic_and_step_is_known():
+    assert {metric for job in JOBS for metric in job.metrics} <= STATISTICS.keys()
+    assert {step for job in JOBS for step in job.after} == STEPS.keys()
+    assert {metric for job in JOBS for metric in job.metrics} == STATISTICS.keys()
+
+
+def test_gaps_are_words():
+    gaps = {gap for plan in PLANS for gap in plan.needs}
+    assert [gap for gap in gaps if not re.fullmatch(r"[\w:-]+", gap)] == []
+
+
+def trainable():
+    """Jobs whose gaps are steps that change no network before it is trained."""
+    for plan in PLANS:
+        for job in plan.jobs:
+            for each in (job, job.smaller()):
+                if set(each.lacks_to_train) <= STEPS.keys():
+                    yield each
+
+
+def networks():
+    found = {}
+    for job in trainable():
+        key = (job.model, tuple(job.options.items()), job.image)
+        found.setdefault(job.model, {}).setdefault(key, job)
+    return {model: list(jobs.values()) for model, jobs in sorted(found.items())}
+
+
+NETWORKS = networks()
+
+
+@pytest.mark.parametrize("model", NETWORKS)
+def test_every_network_can_be_made(model):
+    for job in NETWORKS[model]:
+        with torch.device("meta"):
+            network = job.network()
+        assert network.config["name"] == model
+        assert {name: network.config[name] for name in job.options} == dict(job.options)
+
+
+def test_every_job_makes_a_recipe():
+    for job in trainable():
+        recipe = job.recipe(seed=3)
+        assert (recipe.model, recipe.data, recipe.seed) == (job.model, job.train, 3)
+        for name, value in job.fields.items():
+            assert getattr(recipe, name) == value
+
+
+def test_listed_rows_say_where_they_stand():
+    rows = listed_claims()
+    assert [row["id"] for row in rows] == [claim.id for claim in claims()]
+    counts = Counter(row["status"] for row in rows)
+    page = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\| ([a-z ]+) \| (\d+) \|$", page, flags=re.M)
+    assert counts == {status: int(count) for status, count in told}
+    cited = listed_claims(paper="gu2021", status="cited")
+    assert {row["word"] for row in cited} == {"cited"}
+    assert len(cited) == 8
+    assert text_of(lambda: listed_claims(status="judged")).startswith(
+        "no claim has the status 'judged'; "
+    )
+
+
+def test_the_example_of_the_page_runs_as_written(capsys):
+    page = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.S)
+    exec(compile(block, "block", "exec"), {})
+    said = capsys.readouterr().out.splitlines()
+    assert said[:2] == ["91.19 % Table 4", "gu_capsnet {'loss': 'binary'} multi-mnist-100 5"]
+    assert said[3] == "29.5 PFLOP, 137 h on two cores"

@@ -1,0 +1,69 @@
+"""Tables as the commands that run them."""
+
+import json
+
+import pytest
+
+from torchcaps.study import Cost, cost_of, plan_of, table
+from torchcaps.study.claim import find_claim
+from torchcaps.study.cost import RATE
+from torchcaps.tasks import estimate
+
+
+def test_the_cost_of_a_job_on_paper():
+    # Nine tenths of 60,000 digits in batches of 256 are 211 steps, times 50 epochs and 5 seeds.
+    (job,) = plan_of(find_claim("peer2022-t2-mnist-nobias-n2")).jobs
+    step = estimate("peer_deep_dynamic", n_layers=2, bias="none", batch_size=256).flops_step
+    assert cost_of(job) == Cost(52_750 * step, 52_750 * step / RATE / 3600)
+
+
+def test_a_network_of_nothing_still_takes_its_steps():
+    # 18,000 numbers in batches of 256: 71 steps, 50 epochs, 5 seeds, 5 ms each.
+    (job,) = plan_of(find_claim("peer2022-t1-rba-bias")).jobs
+    assert cost_of(job).hours == pytest.approx(17_750 * 0.005 / 3600)
+
+
+def test_what_cannot_be_trained_has_no_cost():
+    (job,) = plan_of(find_claim("rem-t9-dr-capsnet-rem-acc")).jobs
+    assert cost_of(job) is None
+
+
+@pytest.mark.parametrize(
+    ("cost", "text"),
+    [
+        (Cost(29_460 * 10**12, 136.6), "29.5 PFLOP, 137 h on two cores"),
+        (Cost(10**12, 0.5, True), "at most 1.0 TFLOP, 30 min on two cores"),
+        (Cost(10**9, 12.34), "1.0 GFLOP, 12.3 h on two cores"),
+    ],
+)
+def test_costs_in_words(cost, text):
+    assert cost.text() == text
+
+
+def test_a_table_trains_every_network_once():
+    found = table("peer2022", 1)
+    assert len(found.rows) == len(found.trainings()) == 4
+    told = json.loads(json.dumps(found.numbers()))
+    assert (told["trainings"], told["trainings_that_need_something"]) == (4, 0)
+    costs = [row["jobs"][0]["cost"]["flops"] for row in told["rows"]]
+    assert told["cost"]["flops"] == sum(costs)
+    assert [len(row["jobs"][0]["commands"]) for row in told["rows"]] == [5, 5, 5, 5]
+    assert found.text().splitlines()[-1].startswith("# 4 rows, 4 networks, 20 runs with all seeds:")
+
+
+def test_the_smaller_form_costs_less():
+    (job,) = plan_of(find_claim("peer2022-t2-mnist-nobias-n2")).jobs
+    assert cost_of(job.smaller()).flops * 10 == cost_of(job).flops
+
+
+def test_rows_that_are_not_trained_name_what_shows_them():
+    text = table("tsai2020", 4).text()
+    assert "# shape: the size of a map or a layer, on untrained networks" in text
+    assert "python -m pytest tests/claims/test_sizes.py::test_a_published_size" in text
+    assert text.endswith("# 5 rows, nothing to train.")
+
+
+def test_gaps_are_printed():
+    found = table("renzulli2025", 12)
+    assert "# needs image_size, prune, quantise" in found.text()
+    assert found.text().endswith("all need something that is not there yet.")
