@@ -83,13 +83,13 @@ def from_npz(
         raise TorchcapsError(f"there is no file {path}; is the path right?")
     try:
         with zipfile.ZipFile(path) as archive:
-            for wanted in (images, labels):
-                if f"{wanted}.npy" not in archive.namelist():
+            for array in (images, labels):
+                if f"{array}.npy" not in archive.namelist():
                     known = ", ".join(
                         repr(each.removesuffix(".npy")) for each in archive.namelist()[:12]
                     )
                     raise TorchcapsError(
-                        f"{path} holds no array {wanted!r} but {known or 'nothing'}; name the two: "
+                        f"{path} holds no array {array!r} but {known or 'nothing'}; name the two: "
                         f"images=, labels=."
                     )
             members = (f"{images}.npy", f"{labels}.npy")

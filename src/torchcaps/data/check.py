@@ -62,13 +62,13 @@ class Findings:
 
     def _size(self) -> str:
         train, test = self.train, self.test
-        told = f"{self.name}: {train.count} training and {test.count} test images"
+        summary = f"{self.name}: {train.count} training and {test.count} test images"
         if train.shape != test.shape:
             return (
-                f"{told}, but those are {_shape(train)} and these {_shape(test)}: no network takes "
-                f"both."
+                f"{summary}, but those are {_shape(train)} and these {_shape(test)}: no network "
+                f"takes both."
             )
-        return f"{told} of {_shape(train)}; {len(train.class_counts)} classes."
+        return f"{summary} of {_shape(train)}; {len(train.class_counts)} classes."
 
     def _classes(self) -> list[str]:
         counts = self.train.class_counts

@@ -149,8 +149,8 @@ def _unpacked(
     versions: tuple[_Version, ...], archive: Path, split: str
 ) -> tuple[_Version, Iterator[tuple[Path, bytearray]]]:
     inside = [[f"{each.folder}/{name}" for name in each.files[split]] for each in versions]
-    wanted = [name for names in inside for name in names]
-    found = tar_members(archive, wanted, most=MOST_BYTES)
+    member_names = [name for names in inside for name in names]
+    found = tar_members(archive, member_names, most=MOST_BYTES)
     for version, names in zip(versions, inside, strict=True):
         if all(name in found for name in names):
             return version, ((archive / name, found.pop(name)) for name in names)
@@ -176,9 +176,9 @@ def _python(layout: _Layout, path: Path, content: bytearray) -> tuple[Bytes, NDA
     batch = found if isinstance(found, dict) else {}
     data, labels = (_entry(batch, key) for key in ("data", layout.label_key))
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape[1:] != (PIXELS,):
-        told = f"bytes of shape {list(data.shape)}" if isinstance(data, np.ndarray) else "no array"
+        kind = f"bytes of shape {list(data.shape)}" if isinstance(data, np.ndarray) else "no array"
         raise TorchcapsError(
-            f"{path} should hold 'data', rows of {PIXELS} bytes, but has {told}; it is no batch of "
+            f"{path} should hold 'data', rows of {PIXELS} bytes, but has {kind}; it is no batch of "
             f"{layout.name}."
         )
     most = len(layout.class_names)

@@ -243,8 +243,8 @@ def _opened(url: str, start: int, timeout: float) -> http.client.HTTPResponse:
                 answer.close()
                 onward = answer.headers.get("Location")
                 if answer.code not in _MOVED or onward is None:
-                    told = http.client.responses.get(answer.code, "")
-                    raise _RefusedError(f"answered {answer.code} {told}".rstrip()) from None
+                    phrase = http.client.responses.get(answer.code, "")
+                    raise _RefusedError(f"answered {answer.code} {phrase}".rstrip()) from None
                 url = urljoin(url, onward)
         raise _RefusedError(f"sent on {REDIRECTS} times without an end")
     except TimeoutError:
@@ -266,10 +266,10 @@ def _first_byte(response: http.client.HTTPResponse, start: int, size: int) -> in
         found = _PART.fullmatch(response.headers.get("Content-Range", ""))
         if found is None or int(found[1]) != start:
             raise _RefusedError("sent another part of the file than it was asked for")
-        first, told = start, found[2]
+        first, announced = start, found[2]
     else:
-        first, told = 0, response.headers.get("Content-Length", "*")
-    if told not in ("*", str(size)):
+        first, announced = 0, response.headers.get("Content-Length", "*")
+    if announced not in ("*", str(size)):
         raise _RefusedError(f"has a file of another size than the {size} bytes of the published")
     return first
 

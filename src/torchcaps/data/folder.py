@@ -182,10 +182,10 @@ def _folders(folder: Path, home: Path) -> list[Path]:
 def _classes(folder: Path, home: Path) -> tuple[str, ...]:
     names = tuple(path.name for path in _folders(folder, home))
     if len(names) < 2:
-        told = f"only one, {names[0]!r}" if names else "none"
+        present = f"only one, {names[0]!r}" if names else "none"
         raise TorchcapsError(
             f"{folder} should hold a folder of pictures for each of two or more classes, but holds "
-            f"{told}; point to the folder above the classes."
+            f"{present}; point to the folder above the classes."
         )
     return names
 

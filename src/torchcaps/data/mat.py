@@ -51,10 +51,12 @@ class _Tag(NamedTuple):
     small: bytes | None
 
 
-def read_mat(path: str | os.PathLike[str], wanted: Sequence[str]) -> dict[str, NDArray[np.number]]:
+def read_mat(
+    path: str | os.PathLike[str], requested: Sequence[str]
+) -> dict[str, NDArray[np.number]]:
     """Some numeric arrays of a MATLAB file, in the type that they are stored in.
 
-    wanted: names of variables, or of fields of a struct: `name.field`.
+    requested: names of variables, or of fields of a struct: `name.field`.
     """
     path = Path(path)
     found: dict[str, NDArray[np.number]] = {}
@@ -76,11 +78,11 @@ def read_mat(path: str | os.PathLike[str], wanted: Sequence[str]) -> dict[str, N
                 kind, count = struct.unpack(f"{order}II", exactly(inflated, 8, path))
             if kind == _MATRIX:
                 reader = _Reader(source, count, order, path)
-                if reader.variable(wanted, seen, found) and source is inflated:
+                if reader.variable(requested, seen, found) and source is inflated:
                     inflated.finish()
             # What nobody wants is passed over, packed as it is.
             file.seek(end)
-    missing = [name for name in wanted if name not in found]
+    missing = [name for name in requested if name not in found]
     if missing:
         held = ", ".join(seen[:12]) or "nothing"
         raise TorchcapsError(
@@ -193,15 +195,15 @@ class _Reader:
         return flag, shape, name.decode("latin-1")
 
     def variable(
-        self, wanted: Sequence[str], seen: list[str], found: dict[str, NDArray[np.number]]
+        self, requested: Sequence[str], seen: list[str], found: dict[str, NDArray[np.number]]
     ) -> bool:
-        """Read a variable when it is wanted, itself or a field of it."""
+        """Read a variable when it is requested, itself or a field of it."""
         flag, shape, name = self.head()
         seen.append(name.encode("unicode_escape").decode())
-        if flag & 0xFF == _STRUCT and any(each.startswith(f"{name}.") for each in wanted):
-            self.fields(name, shape, wanted, seen, found)
+        if flag & 0xFF == _STRUCT and any(each.startswith(f"{name}.") for each in requested):
+            self.fields(name, shape, requested, seen, found)
             return True
-        if name in wanted:
+        if name in requested:
             found[name] = self.numbers(name, flag, shape)
             return True
         return False
@@ -210,7 +212,7 @@ class _Reader:
         self,
         name: str,
         shape: tuple[int, ...],
-        wanted: Sequence[str],
+        requested: Sequence[str],
         seen: list[str],
         found: dict[str, NDArray[np.number]],
     ) -> None:
@@ -232,7 +234,7 @@ class _Reader:
                 raise self.damaged(
                     f"an element of type {tag.kind} where the field {field!r} belongs"
                 )
-            if full not in wanted:
+            if full not in requested:
                 self.skip(tag.size)
                 continue
             if tag.size > self.left:
@@ -329,9 +331,9 @@ def _bytes_of(
     path: Path, name: str, values: NDArray[np.number], shape: tuple[int, ...]
 ) -> NDArray[np.uint8]:
     if values.dtype != np.uint8 or values.shape[:-1] != shape:
-        told = " × ".join(map(str, (*shape, "n")))
+        expected = " × ".join(map(str, (*shape, "n")))
         raise TorchcapsError(
-            f"{path} should hold {name} as {told} bytes, but has {values.dtype.name} of "
+            f"{path} should hold {name} as {expected} bytes, but has {values.dtype.name} of "
             f"{' × '.join(map(str, values.shape))}; it is another file."
         )
     return values.astype(np.uint8, copy=False)

@@ -87,9 +87,9 @@ def _matrix(path: Path, mark: int, shape: tuple[int, ...]) -> NDArray[np.integer
                 f"{begin.hex(' ') or 'nothing'}; is it another of the three files, or a MATLAB "
                 f"file?"
             )
-        (told,) = struct.unpack("<i", exactly(file, 4, path))
-        if told != axes:
-            raise TorchcapsError(f"{path} should have {axes} axes, but tells of {told}.")
+        (stored,) = struct.unpack("<i", exactly(file, 4, path))
+        if stored != axes:
+            raise TorchcapsError(f"{path} should have {axes} axes, but tells of {stored}.")
         sizes = struct.unpack(f"<{max(axes, 3)}i", exactly(file, 4 * max(axes, 3), path))
         known = (*shape, *(1,) * (3 - axes))
         values = math.prod(sizes)

@@ -82,8 +82,8 @@ def either(root: Path, name: str, *, folders: Sequence[str] = (), holds: str) ->
     )
 
 
-def tar_members(path: Path, wanted: Collection[str], *, most: int) -> dict[str, bytearray]:
-    """Those of the wanted files that a tar archive holds, gzipped or not, read into memory.
+def tar_members(path: Path, requested: Collection[str], *, most: int) -> dict[str, bytearray]:
+    """Those of the requested files that a tar archive holds, gzipped or not, read into memory.
 
     most: bytes that the whole archive may unpack to.
     """
@@ -99,7 +99,7 @@ def tar_members(path: Path, wanted: Collection[str], *, most: int) -> dict[str, 
                     f"{path} unpacks to far more than the data set it should hold, with "
                     f"{name!r} of {size} bytes; it is another archive or a bomb."
                 )
-            if name not in wanted:
+            if name not in requested:
                 _skip(file, filled, path)
                 continue
             if header[156] not in b"0\0":

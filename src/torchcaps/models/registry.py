@@ -311,8 +311,8 @@ def _check_option(name: str, preset: Preset, option: str, value: Any) -> None:
         )
     if option not in preset.options:
         reason = _why_not(name, preset, option)
-        told = f": {reason}" if reason else f"; {nearest(option, preset.options)}"
-        raise TorchcapsError(f"{name} has no option {option!r}{told}.")
+        explanation = f": {reason}" if reason else f"; {nearest(option, preset.options)}"
+        raise TorchcapsError(f"{name} has no option {option!r}{explanation}.")
     default = preset.options[option]
     # A whole number is a fine float; True is no number here.
     fits = type(value) is type(default) or (type(default) is float and type(value) is int)

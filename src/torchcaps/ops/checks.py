@@ -80,7 +80,8 @@ def check_broadcast(argument: str, value: Tensor | None, shape: Sequence[int], a
         return
     sizes = list(value.shape)
     fits = len(sizes) <= len(shape) and all(
-        mine in (1, theirs) for mine, theirs in zip(reversed(sizes), reversed(shape), strict=False)
+        size in (1, allowed)
+        for size, allowed in zip(reversed(sizes), reversed(shape), strict=False)
     )
     if not fits:
         raise TorchcapsError(

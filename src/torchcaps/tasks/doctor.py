@@ -47,8 +47,8 @@ class Examination:
         wide = max(len(each.check) for each in self.findings)
         for each in self.findings:
             start = f"{each.verdict:6}  {each.check:{wide}}  "
-            told = textwrap.wrap(each.text, COLUMNS - len(start))
-            lines += [start + told[0], *(" " * len(start) + more for more in told[1:])]
+            wrapped = textwrap.wrap(each.text, COLUMNS - len(start))
+            lines += [start + wrapped[0], *(" " * len(start) + more for more in wrapped[1:])]
         of = {
             verdict: [each.check for each in self.findings if each.verdict == verdict]
             for verdict in ("broken", "look")

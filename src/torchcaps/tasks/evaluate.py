@@ -172,7 +172,7 @@ def evaluate(model: nn.Module, images: Images, *, batch_size: int = BATCH) -> Ev
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     model.eval()
     scores, losses, labels = [], [], []
-    with progress(f"evaluating on {images.name}", len(images)) as told:
+    with progress(f"evaluating on {images.name}", len(images)) as advance:
         for index in torch.arange(len(images)).split(batch_size):
             batch = images.batch(index)
             out = _plain(model(batch.pixels.to(device)))
@@ -181,7 +181,7 @@ def evaluate(model: nn.Module, images: Images, *, batch_size: int = BATCH) -> Ev
             losses.append(loss.double() * len(index))
             scores.append(out.scores)
             labels.append(batch.labels)
-            told(len(index))
+            advance(len(index))
     # All at once: what counts as right may depend on whether any image shows fewer objects.
     all_labels, answered = torch.cat(labels), Output(torch.cat(scores), out.scores_are)
     return Evaluation(

@@ -45,26 +45,26 @@ def _range(pixels: Tensor) -> Diagnosis:
     low, high = float(pixels.min()), float(pixels.max())
     mean, std = float(pixels.mean()), float(pixels.std(correction=0))
     numbers = {"low": low, "high": high, "mean": mean, "std": std}
-    told = f"from {low:.3g} to {high:.3g}, mean {mean:.3g}, standard deviation {std:.3g}"
+    facts = f"from {low:.3g} to {high:.3g}, mean {mean:.3g}, standard deviation {std:.3g}"
     if high > 2:
         text = (
-            f"{told}: the networks take floats in [0, 1], and at this scale poses saturate and "
+            f"{facts}: the networks take floats in [0, 1], and at this scale poses saturate and "
             f"the reconstruction drowns all else; divide bytes by 255."
         )
         return Diagnosis("pixels", "broken", text, numbers)
     if len(pixels) > 1 and bool((pixels == pixels[0]).all()):
-        text = f"{told}: every image is the same, so there is nothing to learn; is the path right?"
+        text = f"{facts}: every image is the same, so there is nothing to learn; is the path right?"
         return Diagnosis("pixels", "broken", text, numbers)
     if low < -1e-3 or high > 1 + 1e-3:
         text = (
-            f"{told}: the networks take floats in [0, 1], which is all that a decoder can draw; "
+            f"{facts}: the networks take floats in [0, 1], which is all that a decoder can draw; "
             f"leave out the normalisation by mean and standard deviation."
         )
         return Diagnosis("pixels", "look", text, numbers)
     if high < 0.1:
-        text = f"{told}: all images are nearly black; were they divided by 255 twice?"
+        text = f"{facts}: all images are nearly black; were they divided by 255 twice?"
         return Diagnosis("pixels", "look", text, numbers)
-    return Diagnosis("pixels", "fine", f"{told}; in [0, 1], as it should be.", numbers)
+    return Diagnosis("pixels", "fine", f"{facts}; in [0, 1], as it should be.", numbers)
 
 
 def _balance(labels: Tensor, class_names: tuple[str, ...]) -> Diagnosis:
@@ -92,14 +92,14 @@ def _balance(labels: Tensor, class_names: tuple[str, ...]) -> Diagnosis:
         return Diagnosis("classes", "look", text, numbers)
     if low == high:
         return Diagnosis("classes", "fine", f"{low:,} images of every class {of}.", numbers)
-    told = f"{low:,} ({class_names[least]}) to {high:,} ({class_names[most]}) images a class {of}"
+    facts = f"{low:,} ({class_names[least]}) to {high:,} ({class_names[most]}) images a class {of}"
     if high > UNEVEN * low:
         text = (
-            f"{told}: uneven, so read accuracy class by class (torchcaps eval), for always saying "
+            f"{facts}: uneven, so read accuracy class by class (torchcaps eval), for always saying "
             f"{class_names[most]!r} is right for {high / len(labels):.0%}."
         )
         return Diagnosis("classes", "look", text, numbers)
-    return Diagnosis("classes", "fine", f"{told}.", numbers)
+    return Diagnosis("classes", "fine", f"{facts}.", numbers)
 
 
 def _test(training: Images, load_test: Callable[[], Images]) -> Diagnosis:

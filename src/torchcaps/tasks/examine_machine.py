@@ -47,13 +47,13 @@ def _torchvision() -> Diagnosis:
 
 
 def _compiler() -> Diagnosis:
-    wanted = [os.environ["CXX"]] if os.environ.get("CXX") else list(COMPILERS)
-    found = next((path for name in wanted if (path := shutil.which(name))), None)
+    candidates = [os.environ["CXX"]] if os.environ.get("CXX") else list(COMPILERS)
+    found = next((path for name in candidates if (path := shutil.which(name))), None)
     if found is None:
         return Diagnosis(
             "compiler",
             "fine",
-            f"none of {', '.join(wanted)} is there; only torch.compile needs one.",
+            f"none of {', '.join(candidates)} is there; only torch.compile needs one.",
             {"compiler": None},
         )
     return Diagnosis("compiler", "fine", f"{found}, for torch.compile.", {"compiler": found})

@@ -231,22 +231,22 @@ def _judge_gradients(
     # A decoder is moved by the reconstruction, which weighs little while classes are short.
     judged = {name: value for name, value in size.items() if not name.startswith("decoder")}
     low, high = min(judged, key=judged.__getitem__), max(judged, key=judged.__getitem__)
-    told = f"root mean square {judged[low]:.1e} ({low}) to {judged[high]:.1e} ({high})"
+    facts = f"root mean square {judged[low]:.1e} ({low}) to {judged[high]:.1e} ({high})"
     learnt = float(parts["classification_loss"].detach()) < 0.01
     if judged[low] < EPSILON and not learnt:
         short = [name for name, value in judged.items() if value < EPSILON]
         which = ", ".join(short[:3]) + (", …" if len(short) > 3 else "")
         nothing = all(not judged[name] for name in short)
         text = (
-            f"{told}: {'nothing' if nothing else 'next to nothing'} arrives at {which} "
+            f"{facts}: {'nothing' if nothing else 'next to nothing'} arrives at {which} "
             f"({len(short)} of {len(judged)} parts), below Adam's ε of 1e-8, so it starts slowly "
             f"if at all; see the scores above, take fewer layers, or larger weights."
         )
         return Diagnosis("gradients", "broken" if nothing else "look", text, numbers)
     if judged[high] > HUGE:
-        text = f"{told}: so steep that steps overshoot; smaller weights, or inputs in [0, 1]."
+        text = f"{facts}: so steep that steps overshoot; smaller weights, or inputs in [0, 1]."
         return Diagnosis("gradients", "look", text, numbers)
-    return Diagnosis("gradients", "fine", f"{told}.", numbers)
+    return Diagnosis("gradients", "fine", f"{facts}.", numbers)
 
 
 def _loss(
@@ -270,23 +270,23 @@ def _capsules(trace: Trace, trained: bool) -> Diagnosis:
             for name, (dead, n, mean) in rows.items()
         },
     }
-    told = "dead " + ", ".join(f"{dead} of {n} in {name}" for name, (dead, n, _) in rows.items())
-    told = f"{told} (dead: mean length and its spread below {limits.dead_mean:g})"
+    facts = "dead " + ", ".join(f"{dead} of {n} in {name}" for name, (dead, n, _) in rows.items())
+    facts = f"{facts} (dead: mean length and its spread below {limits.dead_mean:g})"
     all_dead = [name for name, (dead, n, _) in rows.items() if dead == n]
     if all_dead:
         text = (
-            f"{told}: nothing passes {all_dead[0]}, whatever the image; larger weights in that "
+            f"{facts}: nothing passes {all_dead[0]}, whatever the image; larger weights in that "
             f"layer (init=balanced where the network has it), or a bias in its routing."
         )
         return Diagnosis("capsules", "broken" if trained else "look", text, numbers)
     half = [name for name, (dead, n, _) in rows.items() if 2 * dead > n]
     if half:
         text = (
-            f"{told}: more than half of {', '.join(half)} does nothing; fewer capsules would do, "
+            f"{facts}: more than half of {', '.join(half)} does nothing; fewer capsules would do, "
             f"or a bias in the routing wakes them."
         )
         return Diagnosis("capsules", "look", text, numbers)
-    return Diagnosis("capsules", "fine", f"{told}.", numbers)
+    return Diagnosis("capsules", "fine", f"{facts}.", numbers)
 
 
 def _couplings(model: nn.Module, trace: Trace, trained: bool) -> Diagnosis:
@@ -297,7 +297,7 @@ def _couplings(model: nn.Module, trace: Trace, trained: bool) -> Diagnosis:
         for layer in trace
     }
     numbers = {"standard_deviation_over_images": spread}
-    told = "change from image to image by " + ", ".join(
+    facts = "change from image to image by " + ", ".join(
         f"{value:.1e} in {name}" for name, value in spread.items()
     )
     layers = getattr(model, "layers", {})
@@ -312,16 +312,16 @@ def _couplings(model: nn.Module, trace: Trace, trained: bool) -> Diagnosis:
     ]
     if not routed:
         return Diagnosis(
-            "couplings", "fine", f"{told}: they are fixed, as this routing is.", numbers
+            "couplings", "fine", f"{facts}: they are fixed, as this routing is.", numbers
         )
     if trained and all(spread[name] < FROZEN for name in routed):
         text = (
-            f"{told}: the tree is frozen, so routing decides nothing; its uniform twin (option "
+            f"{facts}: the tree is frozen, so routing decides nothing; its uniform twin (option "
             f"routing=uniform) should do as well. torchcaps dissect shows it."
         )
         return Diagnosis("couplings", "look", text, numbers)
     early = "" if trained else ", which says little before training"
-    return Diagnosis("couplings", "fine", f"{told}{early}.", numbers)
+    return Diagnosis("couplings", "fine", f"{facts}{early}.", numbers)
 
 
 @dataclass(frozen=True)
@@ -375,25 +375,23 @@ def _overfit(model: nn.Module, recipe: Recipe, batch: Batch, seconds: float) -> 
         "last_loss": last if math.isfinite(last) else None,
         "right": lesson.right,
     }
-    summary = (
+    facts = (
         f"{steps} steps at learning rate {recipe.learning_rate:g} on {lesson.images} images took "
         f"the loss from {first:.3g} to {last:.3g}, {lesson.right:.0%} right"
     )
     if numbers["last_loss"] is None:
-        text = f"{summary}: it came apart; take a smaller learning rate."
+        text = f"{facts}: it came apart; take a smaller learning rate."
         return Diagnosis("overfit", "broken", text, numbers)
     if lesson.right == 1 or last <= first / 10:
-        return Diagnosis("overfit", "fine", f"{summary}: it can learn.", numbers)
+        return Diagnosis("overfit", "fine", f"{facts}: it can learn.", numbers)
     if lesson.ran_out and steps < STEPS:
-        text = (
-            f"{summary}: {seconds:g} seconds were not enough to tell; give it more with --seconds."
-        )
+        text = f"{facts}: {seconds:g} seconds were not enough to tell; give it more with --seconds."
         return Diagnosis("overfit", "look", text, numbers)
     if last <= first / 2:
-        text = f"{summary}: it learns, but slowly; try another learning rate."
+        text = f"{facts}: it learns, but slowly; try another learning rate."
         return Diagnosis("overfit", "look", text, numbers)
     text = (
-        f"{summary}: a network that can learn gets so few by heart; what is marked above says why, "
+        f"{facts}: a network that can learn gets so few by heart; what is marked above says why, "
         f"or the learning rate does: try ten times more, and less."
     )
     return Diagnosis("overfit", "broken", text, numbers)

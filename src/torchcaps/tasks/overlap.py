@@ -16,13 +16,13 @@ MANY = 1000
 
 def in_training(training: Images, test: Images) -> Tensor:
     """Which test images are there among the training images, pixel for pixel: bool [n]."""
-    with progress("comparing test and training images", len(training) + len(test)) as told:
-        known = set(_marks(training, told))
-        return torch.tensor([mark in known for mark in _marks(test, told)])
+    with progress("comparing test and training images", len(training) + len(test)) as advance:
+        known = set(_marks(training, advance))
+        return torch.tensor([mark in known for mark in _marks(test, advance)])
 
 
-def _marks(images: Images, told: Callable[[int], None]) -> Iterator[bytes]:
+def _marks(images: Images, advance: Callable[[int], None]) -> Iterator[bytes]:
     for index in torch.arange(len(images)).split(MANY):
         pixels = images.batch(index).pixels.cpu().contiguous().numpy()
         yield from (hashlib.blake2b(each.tobytes(), digest_size=16).digest() for each in pixels)
-        told(len(index))
+        advance(len(index))

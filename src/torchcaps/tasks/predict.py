@@ -135,14 +135,14 @@ def _read(
     notes = []
     if (height, width) != image[1:]:
         # Height first, as everywhere in torchcaps.
-        there, wanted = f"{height} × {width}", f"{image[1]} × {image[2]}"
+        size, taken_size = f"{height} × {width}", f"{image[1]} × {image[2]}"
         if not resize:
             raise TorchcapsError(
-                f"{picture} has {there} pixels and the network takes {wanted}; crop it to what "
+                f"{picture} has {size} pixels and the network takes {taken_size}; crop it to what "
                 f"it should look at, or let --resize stretch it."
             )
         shape = "" if height * image[2] == width * image[1] else ", which changes its proportions"
-        notes.append(f"stretched from {there} to {wanted} pixels{shape}")
+        notes.append(f"stretched from {size} to {taken_size} pixels{shape}")
     if mode.startswith("I;16"):
         notes.append("16 bits a pixel cut to 8")
     if mode in ("LA", "La", "PA", "RGBA", "RGBa"):
@@ -152,8 +152,8 @@ def _read(
     if mode in GREY and channels == 3:
         notes.append("grey repeated in three channels")
     pixels = torch.from_numpy(read_picture(picture, channels, (image[1], image[2])).copy())
-    told = (f"{picture}: {', '.join(notes)}.",) if notes else ()
-    return pixels.float() / 255, told
+    sentences = (f"{picture}: {', '.join(notes)}.",) if notes else ()
+    return pixels.float() / 255, sentences
 
 
 def _odd(picture: Path, pixels: Tensor, trained: Trained) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The laws every routing keeps, as one function: check your own routing against them.
 
-    def mine(votes, *, keep="none"): ...
-    assert_routing_contract(mine)
+    def my_routing(votes, *, keep="none"): ...
+    assert_routing_contract(my_routing)
 
 Clauses, in the order in which they run; an error begins with the name of the broken one:
 

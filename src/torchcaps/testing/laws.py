@@ -213,8 +213,8 @@ def _parity(subject: Subject) -> float:
 
     def pairs() -> Iterator[tuple[Tensor, Tensor]]:
         for votes in subject.few_cases():
-            mine, theirs = votes.clone().requires_grad_(), votes.clone().requires_grad_()
-            routed = subject.route(mine)
+            ours, theirs = votes.clone().requires_grad_(), votes.clone().requires_grad_()
+            routed = subject.route(ours)
             results = [routed.parents.pose, routed.steps[-1].coupling]
             expected = list(reference(theirs))
             if routed.parents.activation is not None:
@@ -224,7 +224,7 @@ def _parity(subject: Subject) -> float:
             for result, twin in zip(results, expected, strict=True):
                 yield result.detach(), twin.detach()
             yield (
-                _gradient_of(_weighted_sum(*results), mine),
+                _gradient_of(_weighted_sum(*results), ours),
                 _gradient_of(_weighted_sum(*expected), theirs),
             )
 
@@ -262,14 +262,14 @@ def _gradient(subject: Subject) -> float:
         for k, step in enumerate(steps):
             high, low = (_weighted_sum(*subject.route(votes + s * step).parents) for s in (1, -1))
             slope = ((high - low) / (2 * STEP)).item()
-            mine = exact.flatten()[k].item()
-            error = abs(slope - mine) / max(1.0, abs(slope))
+            derivative = exact.flatten()[k].item()
+            error = abs(slope - derivative) / max(1.0, abs(slope))
             worst = max(worst, error)
             if not error <= GRADIENT_TOLERANCE:
                 raise RoutingContractError(
                     "gradient",
                     f"autograd to give the slope of finite differences, {slope:.6g}",
-                    f"{mine:.6g} came",
+                    f"{derivative:.6g} came",
                     "a detach() or no_grad() on the way (declare stops_gradient if it is meant), "
                     "or a wrong hand-written backward",
                 )

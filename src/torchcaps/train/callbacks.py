@@ -126,9 +126,9 @@ class SaveState(Checkpoint):
             return "the time budget is used up"
         return ""
 
-    def _agreed(self, trainer: lightning.Trainer, mine: bool) -> bool:
+    def _agreed(self, trainer: lightning.Trainer, here: bool) -> bool:
         """Whether any rank says so."""
-        return trainer.strategy.reduce_boolean_decision(mine, all=False)
+        return trainer.strategy.reduce_boolean_decision(here, all=False)
 
     def _interrupted(self, why: str) -> Interrupted:
         return Interrupted(f"{why}; the same command continues {self.run.folder} from where it is.")
@@ -189,7 +189,7 @@ class ShowProgress(Callback):
         )
         # When this stretch of the epoch began, and how many of its images were seen before.
         self.started, self.before = 0.0, 0
-        self.told = time.monotonic()
+        self.last_line_at = time.monotonic()
 
     def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
         images = len(self.batches.images)
@@ -218,8 +218,8 @@ class ShowProgress(Callback):
         done = len(self.batches.images) * trainer.current_epoch + seen
         self.bar.update(self.task, completed=done, rate=rate)
         # A log file has no bar, but somebody who looks into it.
-        if not self.console.is_terminal and time.monotonic() > self.told + QUIET_SECONDS:
-            self.told = time.monotonic()
+        if not self.console.is_terminal and time.monotonic() > self.last_line_at + QUIET_SECONDS:
+            self.last_line_at = time.monotonic()
             left = (len(self.batches.images) * (trainer.max_epochs or 0) - done) / rate
             self.console.print(
                 f"{self.label}: epoch {trainer.current_epoch + 1}/{trainer.max_epochs}  "

@@ -55,16 +55,16 @@ class Ranks:
         """Rank 0 acts, the others wait; all return what it returned, or raise what it raised."""
         if self.count == 1:
             return act()
-        told: list[Any] = [None, None]
+        outcome: list[Any] = [None, None]
         if self.rank == 0:
             try:
-                told[0] = act()
+                outcome[0] = act()
             except Exception as error:
-                told[1] = error
-        torch.distributed.broadcast_object_list(told)
-        if told[1] is not None:
-            raise told[1]
-        result: T = told[0]
+                outcome[1] = error
+        torch.distributed.broadcast_object_list(outcome)
+        if outcome[1] is not None:
+            raise outcome[1]
+        result: T = outcome[0]
         return result
 
     def total(self, number: int) -> int:

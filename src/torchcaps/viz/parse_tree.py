@@ -55,8 +55,8 @@ def draw_parse_tree(
         notes.axis("off")
         notes.set(xlim=(0, 1), ylim=(0, 1))
         winner = int(rows[-1].shown[rows[-1].length.argmax()])
-        told = class_names[winner] if class_names else str(winner)
-        notes.text(0.0, 0.75, f"longest class capsule: {told}", va="center", color=INK)
+        winner_name = class_names[winner] if class_names else str(winner)
+        notes.text(0.0, 0.75, f"longest class capsule: {winner_name}", va="center", color=INK)
         notes.text(0.0, 0.5, "bar: length, full is 1", va="center", color=MUTED, fontsize=7.5)
         draw_legend(notes, 0.25)
     return figure

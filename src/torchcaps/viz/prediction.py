@@ -13,7 +13,7 @@ from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, WIDTH, new_figure
 
 __all__ = ["Shown", "draw_predictions"]
 
-# More bars than this are no longer told apart; of more classes the highest are drawn.
+# More bars than this are no longer caption apart; of more classes the highest are drawn.
 MOST_BARS = 10
 # Inches: a bar, what stands above and below the bars, an image.
 BAR, MARGIN, SIDE = 0.15, 0.5, 1.0
@@ -58,7 +58,7 @@ def draw_predictions(rows: Sequence[Shown], class_names: Sequence[str], *, measu
 
 
 def _draw_image(
-    figure: Figure, pixels: Tensor, left: float, high: float, tall: float, told: str
+    figure: Figure, pixels: Tensor, left: float, high: float, tall: float, caption: str
 ) -> None:
     axes = figure.add_axes((left, high - SIDE / tall, SIDE / WIDTH, SIDE / tall))
     pixels = pixels.detach().float().cpu().clamp(0, 1)
@@ -66,13 +66,13 @@ def _draw_image(
     shown = pixels.permute(1, 2, 0) if len(pixels) == 3 else pixels.mean(0)
     axes.imshow(shown.numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     axes.set(xticks=[], yticks=[])
-    axes.set_xlabel(told, fontsize=7, color=MUTED)
+    axes.set_xlabel(caption, fontsize=7, color=MUTED)
     for spine in axes.spines.values():
         spine.set_linewidth(0.5)
 
 
 def _draw_bars(
-    axes: Axes, measure: Tensor, class_names: Sequence[str], bars: int, told: str
+    axes: Axes, measure: Tensor, class_names: Sequence[str], bars: int, caption: str
 ) -> None:
     values = measure.detach().float().cpu()
     drawn = values.topk(bars).indices.sort().values.tolist()
@@ -90,7 +90,7 @@ def _draw_bars(
     axes.set_xticks([0, 1])
     axes.tick_params(length=0, labelsize=7)
     hidden = "" if bars == len(values) else f", {bars} highest of {len(values)}"
-    axes.set_xlabel(f"{told}{hidden}", fontsize=7, color=MUTED, labelpad=-6)
+    axes.set_xlabel(f"{caption}{hidden}", fontsize=7, color=MUTED, labelpad=-6)
     for side in axes.spines.values():
         side.set_visible(False)
 
