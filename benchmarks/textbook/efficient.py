@@ -1,5 +1,5 @@
 """Efficient-CapsNet [mazzia2021] with its decoder: 16 capsules from one depthwise convolution,
-self-attention over all pairs of votes.
+self-attention over all pairs of votes, summed before they are multiplied.
 """
 
 import torch
@@ -52,9 +52,9 @@ class EfficientCapsNet(nn.Module):
         """Lengths [b, k] and the drawing of the target, or of the longest class."""
         children = squash(self.primary(self.backbone(image)).view(len(image), 16, 8))
         votes = torch.einsum("bid,ijod->bijo", children, self.weight)
-        pairs = torch.einsum("bijo,bkjo->bijk", votes, votes)
-        c = (pairs.sum(dim=-1) / 16**0.5).softmax(dim=-1) + self.bias
-        classes = squash(torch.einsum("bij,bijo->bjo", c, votes))
+        agreement = torch.einsum("bijo,bjo->bij", votes, votes.sum(dim=1))
+        c = (agreement / 16**0.5).softmax(dim=-1) + self.bias
+        classes = squash((c.unsqueeze(-1) * votes).sum(dim=1))
         lengths = classes.norm(dim=-1)
         shown = lengths.argmax(dim=-1) if target is None else target
         mask = nn.functional.one_hot(shown, self.n_classes).to(classes.dtype)

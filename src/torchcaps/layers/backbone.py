@@ -1,4 +1,8 @@
-"""Backbones: the plain convolutions below the capsules."""
+"""Backbones: the plain convolutions below the capsules.
+
+A ReLU writes over its input, which the convolution or the normalisation before it does not need in
+its backward pass: one map less in memory, with the same numbers.
+"""
 
 from collections.abc import Sequence
 
@@ -24,7 +28,7 @@ __all__ = [
 def sabour_backbone(channels: int, *, kernel: int = 9) -> nn.Sequential:
     """One 9×9 convolution with 256 channels and a ReLU [gu2021] §3, from [sabour2017]; other
     kernels in [gu2021] Table 3."""
-    return nn.Sequential(nn.Conv2d(channels, 256, kernel), nn.ReLU())
+    return nn.Sequential(nn.Conv2d(channels, 256, kernel), nn.ReLU(inplace=True))
 
 
 def efficient_backbone(
@@ -37,7 +41,11 @@ def efficient_backbone(
     """Convolutions, each with ReLU and batch normalisation, as Efficient-CapsNet [mazzia2021]."""
     blocks: list[nn.Module] = []
     for c_out, kernel, stride in zip(widths, kernels, strides, strict=True):
-        blocks += [SmallConv2d(channels, c_out, kernel, stride), nn.ReLU(), nn.BatchNorm2d(c_out)]
+        blocks += [
+            SmallConv2d(channels, c_out, kernel, stride),
+            nn.ReLU(inplace=True),
+            nn.BatchNorm2d(c_out),
+        ]
         channels = c_out
     return nn.Sequential(*blocks)
 
@@ -49,7 +57,7 @@ def efficient_norb_backbone(channels: int) -> nn.Sequential:
     for c_out, kernel, stride in zip((32, 64, 64, 128), (7, 3, 3, 3), (2, 1, 1, 2), strict=True):
         blocks += [
             SmallConv2d(channels, c_out, kernel, stride),
-            nn.LeakyReLU(0.3),
+            nn.LeakyReLU(0.3, inplace=True),
             nn.InstanceNorm2d(c_out, affine=True),
         ]
         channels = c_out
@@ -88,7 +96,7 @@ def simple_backbone(
     Table 6."""
     normalised = (nn.BatchNorm2d(width),) if norm else ()
     return nn.Sequential(
-        nn.Conv2d(channels, width, kernel, stride, padding), *normalised, nn.ReLU()
+        nn.Conv2d(channels, width, kernel, stride, padding), *normalised, nn.ReLU(inplace=True)
     )
 
 
@@ -112,7 +120,7 @@ def residual_backbone(channels: int, *stages: tuple[int, int]) -> nn.Sequential:
     Convolutions have no bias, since batch normalisation follows each of them.
     """
     width = stages[0][0]
-    blocks: list[nn.Module] = [*_normalised(channels, width, 3, 1), nn.ReLU()]
+    blocks: list[nn.Module] = [*_normalised(channels, width, 3, 1), nn.ReLU(inplace=True)]
     for stage, (c_out, many) in enumerate(stages):
         for block in range(many):
             blocks.append(_ResidualBlock(width, c_out, stride=2 if stage and not block else 1))
@@ -127,13 +135,15 @@ class _ResidualBlock(nn.Module):
     def __init__(self, c_in: int, c_out: int, *, stride: int):
         super().__init__()
         self.residual = nn.Sequential(
-            *_normalised(c_in, c_out, 3, stride), nn.ReLU(), *_normalised(c_out, c_out, 3, 1)
+            *_normalised(c_in, c_out, 3, stride),
+            nn.ReLU(inplace=True),
+            *_normalised(c_out, c_out, 3, 1),
         )
         same = stride == 1 and c_in == c_out
         self.shortcut = nn.Sequential(*(() if same else _normalised(c_in, c_out, 1, stride)))
 
     def forward(self, features: Tensor) -> Tensor:
-        return torch.relu(self.residual(features) + self.shortcut(features))
+        return torch.relu_(self.residual(features).add_(self.shortcut(features)))
 
 
 def _normalised(c_in: int, c_out: int, kernel: int, stride: int) -> tuple[nn.Module, nn.Module]:

@@ -84,7 +84,7 @@ def capsnet(
 ) -> CapsuleNetwork:
     projection: nn.Module = LargeConv2d(256, types * d_primary, kernel, stride=2)
     if primary_relu:
-        projection = nn.Sequential(projection, nn.ReLU())
+        projection = nn.Sequential(projection, nn.ReLU(inplace=True))
     return _network(
         image,
         n_classes,

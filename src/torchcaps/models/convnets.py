@@ -273,7 +273,7 @@ def _stack(channels: int, kernel: int, *layers: tuple[int, int]) -> nn.Sequentia
         raise TorchcapsError(f"kernel must be a whole number from 1, but came as {kernel}.")
     blocks: list[nn.Module] = []
     for width, stride in layers:
-        blocks += [LargeConv2d(channels, width, kernel, stride), nn.ReLU()]
+        blocks += [LargeConv2d(channels, width, kernel, stride), nn.ReLU(inplace=True)]
         channels = width
     return nn.Sequential(*blocks)
 
@@ -330,7 +330,7 @@ def _mean_over_map(maps: nn.Module, image: tuple[int, int, int]) -> nn.Sequentia
 
 def _normed(*, stride: int, padding: int) -> tuple[nn.Module, ...]:
     convolution = nn.Conv2d(1024, 1024, 3, stride, padding)
-    return convolution, nn.ReLU(), nn.BatchNorm2d(1024)
+    return convolution, nn.ReLU(inplace=True), nn.BatchNorm2d(1024)
 
 
 def _dmm_maps(channels: int) -> nn.Sequential:

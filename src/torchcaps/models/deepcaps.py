@@ -238,7 +238,7 @@ def _stem(channels: int) -> nn.Sequential:
     nn.init.zeros_(convolution.bias)
     # Keras' momentum, 0.99, is the share that stays; torch's is the share that comes.
     norm = nn.BatchNorm2d(WIDTH, eps=1e-3, momentum=0.01)
-    return nn.Sequential(convolution, nn.ReLU(), norm)
+    return nn.Sequential(convolution, nn.ReLU(inplace=True), norm)
 
 
 def _grid(maps: nn.Module, image: tuple[int, int, int]) -> Grid:

@@ -70,7 +70,7 @@ def matrix_capsnet(
     return _network(
         image,
         n_classes,
-        nn.Sequential(stem, nn.ReLU()),
+        nn.Sequential(stem, nn.ReLU(inplace=True)),
         primary,
         (c, d),
         iterations=iterations,
