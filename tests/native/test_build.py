@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import stat
+import subprocess
 import sys
 import tempfile
 import time
@@ -22,6 +23,7 @@ struct Team { void *run, *index, *size, *most; };
 extern "C" __attribute__((visibility("default"))) long torchcaps_workspace() { return %d; }
 extern "C" __attribute__((visibility("default"))) void torchcaps_use_team(Team) {}
 """
+ANNOUNCED = "building the native kernels, once, which takes some ten seconds; see {}"
 NEEDS = "native kernels need a C++ compiler, c++, g++ or clang++"
 
 # Calls the real compiler and writes down its process; with $STUCK it leaves half a file and stays.
@@ -77,7 +79,9 @@ def libraries(cache):
 def test_it_is_built_once_and_found_again(real, cache, monkeypatch, caplog):
     assert answer() == 7
     assert answer() == 7
-    (line,) = caplog.messages
+    announced, line = caplog.records[0], caplog.messages[1]
+    assert announced.levelname == "WARNING"
+    assert announced.getMessage() == ANNOUNCED.format(cache)
     assert line.startswith("built the native kernels in ")
     assert line.endswith(f" s, in {cache}")
     (name,) = libraries(cache)
@@ -87,7 +91,28 @@ def test_it_is_built_once_and_found_again(real, cache, monkeypatch, caplog):
     monkeypatch.setattr(build, "_build", None)
     assert answer() == 7
     assert build.available()
-    assert len(caplog.messages) == 1
+    assert len(caplog.messages) == 2
+
+
+@pytest.mark.parametrize("ask", ["library()", "through_the_command_line()"])
+def test_a_build_is_announced_on_stderr_and_only_when_there_is_one(real, cache, ask):
+    program = f"""
+import pathlib
+from torchcaps.ops.native.build import library
+from torchcaps.ops.native import build
+build.FOLDER = pathlib.Path({str(build.FOLDER)!r})
+def through_the_command_line():
+    from torchcaps.cli import app
+    app.command("build")(lambda: print(library().torchcaps_workspace()))
+    app(["build"])
+{ask}
+"""
+    told = [
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
+    assert [each.stderr for each in told] == [ANNOUNCED.format(cache) + "\n", ""]
+    assert {each.stdout for each in told} == {"" if ask == "library()" else "7\n"}
 
 
 def test_the_key_is_of_all_that_a_library_depends_on(real, cache, monkeypatch):
@@ -218,7 +243,8 @@ def test_a_compiler_that_nobody_can_read(cache, monkeypatch, caplog):
 def test_a_compiler_that_fails(real, cache, caplog):
     (build.FOLDER / "source.cpp").write_text("this is no C++")
     assert build.library() is None
-    (line,) = caplog.messages
+    _, line = caplog.messages
+    assert caplog.records[-1].levelname == "WARNING"
     assert line.startswith(f"{WHY}{real} failed: ")
     assert "this" in line
     assert "\n" not in line

@@ -8,6 +8,9 @@ process build while others wait. What others could have written is not loaded.
 
 Without a compiler, or with TORCHCAPS_NATIVE=0, there is no library and PyTorch does the work; one
 line of the log says why.
+
+A build is announced by one warning of the logger "torchcaps", which Python prints to stderr unless
+somebody configures it: a process that is silent for seconds looks as if it hung.
 """
 
 import ctypes
@@ -47,6 +50,10 @@ class Unavailable(Exception):
     """Why there is no library; never leaves this file."""
 
 
+class BuildFailed(Unavailable):
+    """The user was told of a build, and waited for it."""
+
+
 class _Once:
     """What this process found, in one thread at a time."""
 
@@ -80,7 +87,8 @@ def library() -> ctypes.CDLL | None:
             try:
                 _once.found = _library()
             except (Unavailable, OSError, subprocess.SubprocessError) as error:
-                log.info("no native kernels, PyTorch routes instead: %s", _one_line(error))
+                level = logging.WARNING if isinstance(error, BuildFailed) else logging.INFO
+                log.log(level, "no native kernels, PyTorch routes instead: %s", _one_line(error))
             _once.asked = True
     return _once.found
 
@@ -251,6 +259,7 @@ def _build(command: list[str], folder: Path, key: str) -> None:
         left.unlink(missing_ok=True)
     whole = folder / f".{key}.{os.getpid()}.so"
     started = time.perf_counter()
+    log.warning("building the native kernels, once, which takes some ten seconds; see %s", folder)
     try:
         done = subprocess.run(
             [*command, *map(str, _files("*.cpp")), "-o", str(whole)],
@@ -259,7 +268,7 @@ def _build(command: list[str], folder: Path, key: str) -> None:
             timeout=SECONDS,
         )
         if done.returncode:
-            raise Unavailable(f"{command[0]} failed: {done.stderr.strip() or done.returncode}")
+            raise BuildFailed(f"{command[0]} failed: {done.stderr.strip() or done.returncode}")
         whole.chmod(0o600)
         whole.replace(folder / f"{key}-{_digest(whole)}.so")
     finally:
