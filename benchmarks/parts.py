@@ -17,7 +17,6 @@ __all__ = ["PARTS", "QUESTIONS", "is_in", "switch_off", "with_a_choice"]
 LAYERS = {
     "fourier": "LargeConv2d",
     "winograd": "SmallConv2d",
-    "squash-maps": "SquashMaps",
     "whole-map": "WholeMapConv2d",
 }
 # Native kernels of a routing, which the fused form in PyTorch replaces.
@@ -29,7 +28,6 @@ QUESTIONS = {
     "Routing": "fuses",
     "LargeConv2d": "pays",
     "SmallConv2d": "_pays",
-    "SquashMaps": "_pays",
 }
 
 

@@ -19,7 +19,6 @@ NATIVE, TEXTBOOK = CONTESTANTS["ours-native"], CONTESTANTS["textbook"]
 CASE_OF = {
     "fourier": "capsnet-train-128",
     "winograd": "resnet18-train-128",
-    "squash-maps": "deepcaps-train-128",
     "whole-map": "efficient-train-128",
     "native-inverted": "inverted-simple-train-32",
     "native-distance": "gamma-train-128",

@@ -6,7 +6,6 @@ from torch import nn
 
 from torchcaps.layers.convolution import LargeConv2d, SmallConv2d, WholeMapConv2d
 from torchcaps.layers.routing import Backend, Routing
-from torchcaps.layers.squash_maps import SquashMaps
 from torchcaps.ops.checks import check_choice
 
 __all__ = ["use_backend"]
@@ -16,7 +15,7 @@ def use_backend(module: nn.Module, backend: Backend) -> None:
     """Choose how every routing inside a module routes; "plain" is plain for convolutions too."""
     check_choice("backend", backend, get_args(Backend))
     for part in module.modules():
-        if isinstance(part, LargeConv2d | SmallConv2d | SquashMaps | WholeMapConv2d):
+        if isinstance(part, LargeConv2d | SmallConv2d | WholeMapConv2d):
             part.is_direct = backend == "plain"
         if isinstance(part, Routing):
             part.backend = backend

@@ -60,11 +60,11 @@ from torchcaps.layers import (
     feature_shape,
 )
 from torchcaps.layers.convolution import SmallConv2d
-from torchcaps.layers.squash_maps import SquashMaps
 from torchcaps.models.images import check_images
 from torchcaps.models.stack import routed_by
 from torchcaps.ops.routing import Detach
 from torchcaps.ops.routing.common import capsules
+from torchcaps.ops.squash import squash_over
 from torchcaps.types import Capsules, Grid, Keep, LayerTrace, Output, Routed
 
 __all__ = ["DeepCaps", "deepcaps", "rem_deepcaps"]
@@ -205,11 +205,11 @@ class _ConvCaps(nn.Module):
         weight = self.projection.weight
         bound = math.sqrt(3) * weight.numel() ** -0.25  # of σ = size^(−1/4)
         nn.init.uniform_(weight, -bound, bound)
-        self.squash = SquashMaps(d_out)
+        self.d_out = d_out
 
     def forward(self, maps: Tensor) -> Tensor:
-        squashed: Tensor = self.squash(self.projection(maps))
-        return squashed
+        poses = torch.unflatten(self.projection(maps), 1, (-1, self.d_out))  # [b, type, d, h, w]
+        return squash_over(2, poses).flatten(1, 2)
 
 
 class _Cell(nn.Module):

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from torchcaps.ops.fused.cost import COSTS, Cost, _register, register
 from torchcaps.ops.fused.tiles import MadeOf
-from torchcaps.ops.native import distance, dynamic, em, inverted, squash
+from torchcaps.ops.native import distance, dynamic, em, inverted
 from torchcaps.ops.native.windows import PLACES
 from torchcaps.ops.operators import Asked
 
@@ -201,11 +201,6 @@ def _lanes_backward(
     return Cost(size.products * (1 + needs[0] + needs[1]), threads * held + apart)
 
 
-def _squashed(maps: Tensor, *arguments: Any) -> Cost:
-    """No products, and nothing borrowed but an upstream gradient that lies otherwise."""
-    return Cost(0, 0)
-
-
 def _threads(like: Tensor) -> int:
     """That share out lanes, of which `like` has its first two axes."""
     return max(1, min(torch.get_num_threads(), math.ceil(math.prod(like.shape[:2]) / PLACES)))
@@ -218,8 +213,6 @@ for _operator, _cost in (
     (distance._backward, _measured_backward),
     (inverted._sums, _sums),
     (inverted._backward, _sums_backward),
-    (squash._squash, _squashed),
-    (squash._backward, _squashed),
 ):
     _packet = _operator._opoverload.overloadpacket
     COSTS[_packet] = _cost
