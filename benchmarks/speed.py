@@ -114,7 +114,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     made.add_argument("--env", nargs="+", choices=ENVIRONMENTS, default=[*ENVIRONMENTS])
     made.add_argument("--rounds", type=int, default=default.rounds)
-    made.add_argument("--seconds", type=float, default=default.seconds, help="a process times")
+    made.add_argument(
+        "--seconds",
+        type=float,
+        help="a process times: 5, or 3 against a commit",
+    )
     made.add_argument("--values", type=float, default=default.values, help="parity of outputs")
     made.add_argument("--gradients", type=float, default=default.gradients, help="of gradients")
     made.add_argument("--guard", type=float, default=default.guard_gb, help="GB a process may have")
@@ -145,7 +149,7 @@ def main() -> None:
 def settings_of(given: argparse.Namespace) -> Settings:
     return Settings(
         rounds=given.rounds,
-        seconds=given.seconds,
+        seconds=given.seconds or (3.0 if given.against else Settings.seconds),
         values=given.values,
         gradients=given.gradients,
         guard_gb=given.guard,
