@@ -1,7 +1,9 @@
 """The published claims, what runs them, and what our runs say about them.
 
 A claim is what a paper printed. A plan says which jobs measure the claim, or in one word why
-nothing is trained for it. Claims need no extra; plans need the extra [study].
+nothing is trained for it. A record is what the runs of a job gave, written once, and a verdict
+compares records with the claim. Claims, records and verdicts need no extra; plans need the extra
+[study].
 """
 
 import importlib
@@ -9,12 +11,29 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torchcaps.study.claim import Claim, claims, claims_of_table, find_claim
+    from torchcaps.study.collect import record_of_runs
     from torchcaps.study.cost import Cost, cost_of
+    from torchcaps.study.intervals import Interval, mean_interval
     from torchcaps.study.job import Job, Reduced
     from torchcaps.study.listing import listed_claims
     from torchcaps.study.papers import plan_of
     from torchcaps.study.plan import Plan
+    from torchcaps.study.record import (
+        Record,
+        Seed,
+        make_record,
+        read_record,
+        read_records,
+        write_record,
+    )
     from torchcaps.study.tables import Table, table
+    from torchcaps.study.verdict import (
+        NumberVerdict,
+        StatementVerdict,
+        in_every_cell,
+        judge,
+        judge_statistic,
+    )
 
 # Fetched when first used: plans load training and with it Lightning.
 _NAMES = {
@@ -22,6 +41,12 @@ _NAMES = {
     **dict.fromkeys(("Cost", "cost_of"), "cost"),
     **dict.fromkeys(("Job", "Reduced"), "job"),
     "Plan": "plan",
+    "record_of_runs": "collect",
+    **dict.fromkeys(("Interval", "mean_interval"), "intervals"),
+    **dict.fromkeys(("Record", "Seed", "make_record"), "record"),
+    **dict.fromkeys(("read_record", "read_records", "write_record"), "record"),
+    **dict.fromkeys(("NumberVerdict", "StatementVerdict", "judge"), "verdict"),
+    **dict.fromkeys(("in_every_cell", "judge_statistic"), "verdict"),
     "listed_claims": "listing",
     "plan_of": "papers",
     **dict.fromkeys(("Table", "table"), "tables"),
@@ -30,17 +55,31 @@ _NAMES = {
 __all__ = [
     "Claim",
     "Cost",
+    "Interval",
     "Job",
+    "NumberVerdict",
     "Plan",
+    "Record",
     "Reduced",
+    "Seed",
+    "StatementVerdict",
     "Table",
     "claims",
     "claims_of_table",
     "cost_of",
     "find_claim",
+    "in_every_cell",
+    "judge",
+    "judge_statistic",
     "listed_claims",
+    "make_record",
+    "mean_interval",
     "plan_of",
+    "read_record",
+    "read_records",
+    "record_of_runs",
     "table",
+    "write_record",
 ]
 
 

@@ -1,0 +1,116 @@
+"""A record out of finished runs, one a seed: everything is read from their folders.
+
+Whether code was changed is what each run wrote down when it began, so a record cannot be made clean
+by committing afterwards.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.study.record import Record, Seed, make_record
+from torchcaps.train import Run
+
+__all__ = ["record_of_runs"]
+
+CHANGED = "+changes"
+# What of a run's environment is a version.
+VERSIONS = ("torchcaps", "torch", "python")
+
+
+def record_of_runs(
+    folders: Sequence[str | os.PathLike[str]],
+    *,
+    study: str,
+    claims: Sequence[str],
+    measured: Mapping[int, Mapping[str, float]] | None = None,
+    reduced: str | None = None,
+    departures: Sequence[str] = (),
+    supersedes: str | None = None,
+) -> Record:
+    """The record of runs that differ in nothing but their seed.
+
+    Arguments:
+        folders: run folders, finished.
+        study: the folder below evidence/, such as "gu2021/table4".
+        claims: ids of the claims that the runs judge.
+        measured: statistics by seed beside the accuracy on test images, which runs know.
+        reduced: in words, how the protocol is smaller than the paper's.
+        departures: what is done otherwise than in the paper.
+        supersedes: the hash of the record that this one replaces.
+    """
+    runs = [Run(Path(folder)) for folder in folders]
+    measured = measured or {}
+    _check(runs, measured)
+    first = runs[0].recipe
+    environments: list[dict[str, Any]] = [
+        json.loads(run.environment_file.read_text(encoding="utf-8")) for run in runs
+    ]
+    digests = runs[0].result()["digests"]
+    return make_record(
+        study=study,
+        claims=tuple(claims),
+        recipe=first.model_dump(mode="json"),
+        recipe_hash=first.digest(),
+        data={f"{first.data}/{split}": digest for split, digest in digests.items()},
+        seeds=tuple(_seed(run, measured.get(run.recipe.seed, {})) for run in runs),
+        commit=_one([_commit(each) for each in environments]),
+        dirty=any(CHANGED in (each["commit"] or "") for each in environments),
+        versions={name: _one([each[name] for each in environments]) or "" for name in VERSIONS},
+        device=_one([f"{e['machine']}, {e['threads']} threads" for e in environments]) or "",
+        command=environments[0]["command"],
+        made=datetime.now(UTC),
+        reduced=reduced,
+        departures=tuple(departures),
+        supersedes=supersedes,
+    )
+
+
+def _check(runs: Sequence[Run], measured: Mapping[int, Mapping[str, float]]) -> None:
+    """Make sure that runs are finished and belong together."""
+    if not runs:
+        raise TorchcapsError("a record needs at least one run, but came none.")
+    waiting = [str(run.folder) for run in runs if not run.is_done]
+    if waiting:
+        raise TorchcapsError(
+            f"{', '.join(waiting)} has no result yet; finish the run with its own line first."
+        )
+    first = runs[0].recipe
+    for run in runs[1:]:
+        if run.recipe.model_copy(update={"seed": first.seed}) != first:
+            raise TorchcapsError(
+                f"{run.folder} has another recipe than {runs[0].folder}; the seeds of one record "
+                f"differ in nothing but their seed."
+            )
+    seeds = sorted(run.recipe.seed for run in runs)
+    if not set(measured) <= set(seeds):
+        raise TorchcapsError(
+            f"values came for seeds {sorted(set(measured) - set(seeds))}, but the runs have "
+            f"{seeds}."
+        )
+
+
+def _seed(run: Run, measured: Mapping[str, float]) -> Seed:
+    rows = run.metrics()
+    return Seed(
+        seed=run.recipe.seed,
+        values={"accuracy": 100 * run.result()["test_accuracy"], **measured},
+        per_epoch=tuple(rows),
+        wall_seconds=sum(row["seconds"] for row in rows),
+    )
+
+
+def _commit(environment: Mapping[str, Any]) -> str | None:
+    commit = environment["commit"]
+    return None if commit is None else commit.removesuffix(CHANGED)
+
+
+def _one(values: Sequence[str | None]) -> str | None:
+    """What all runs have in common, or all of it where they differ; None where one has none, so
+    that a run of no commit makes a draft of them all."""
+    known = {value for value in values if value is not None}
+    return None if None in values else ", ".join(sorted(known))

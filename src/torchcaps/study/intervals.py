@@ -1,0 +1,86 @@
+"""The t-interval of a mean over few seeds.
+
+Quantiles of Student's t distribution are found by bisection on its distribution function, which has
+a closed form for whole degrees of freedom: a finite sum of powers of the cosine of
+arctan(t / sqrt(n)).
+"""
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["Interval", "mean_interval", "t_quantile"]
+
+
+class Interval(NamedTuple):
+    """A mean, and the ends of its interval; without two values there are no ends."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    n: int
+
+
+def mean_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval:
+    """The mean of one value a seed, with its t-interval; the deviation is of the sample (n - 1).
+
+    >>> mean_interval([1.0, 2.0, 3.0]).low.__round__(3)
+    -0.484
+    """
+    n = len(values)
+    if n == 0 or not all(map(math.isfinite, values)):
+        raise TorchcapsError(
+            f"an interval needs finite values, one a seed, but came {list(values)}; a run that "
+            f"diverged has no accuracy to average and belongs into the record as failed."
+        )
+    mean = math.fsum(values) / n
+    if n == 1:
+        return Interval(mean, None, None, 1)
+    variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
+    half = t_quantile((1 + confidence) / 2, n - 1) * math.sqrt(variance / n)
+    return Interval(mean, mean - half, mean + half, n)
+
+
+@cache
+def t_quantile(probability: float, freedom: int) -> float:
+    """Where Student's t distribution with whole degrees of freedom reaches a probability.
+
+    >>> round(t_quantile(0.975, 4), 3)
+    2.776
+    """
+    if not 0 < probability < 1 or freedom < 1:
+        raise TorchcapsError(
+            f"a quantile needs a probability between 0 and 1 and degrees of freedom from 1, but "
+            f"came {probability} and {freedom}."
+        )
+    if probability < 0.5:
+        return -t_quantile(1 - probability, freedom)
+    low, high = 0.0, 1.0
+    while _below(high, freedom) < probability:
+        high *= 2
+    # Halved until no number lies between.
+    while low < (middle := (low + high) / 2) < high:
+        if _below(middle, freedom) < probability:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _below(t: float, freedom: int) -> float:
+    """The probability of values below t, for t from 0 up (Abramowitz and Stegun 26.7.3, 26.7.4)."""
+    angle = math.atan(t / math.sqrt(freedom))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = freedom % 2
+    term = cosine if odd else 1.0
+    total = 0.0
+    for k in range((freedom - odd) // 2):
+        total += term
+        # Odd: cos·(2/3)·(4/5)…, even: (1/2)·(3/4)…, times cos² each.
+        factor = (2 * k + 2) / (2 * k + 3) if odd else (2 * k + 1) / (2 * k + 2)
+        term *= cosine * cosine * factor
+    within = 2 / math.pi * (angle + sine * total) if odd else sine * total
+    return (1 + within) / 2

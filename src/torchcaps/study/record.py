@@ -1,0 +1,230 @@
+"""Records of what was run: one file a cell, written once and never edited.
+
+A record lies at `evidence/<study>/<hash>.json`, where the hash is that of its own content, so an
+edited file gives itself away. Who measures again writes another record that names the one it
+supersedes. A record of changed code is a draft: it is kept, and no table shows it.
+"""
+
+import hashlib
+import json
+import math
+import os
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["SCHEMA", "Record", "Seed", "make_record", "read_record", "read_records", "write_record"]
+
+# Raised when a field is added, removed or means something else.
+SCHEMA = 1
+STUDY = re.compile(r"[a-z0-9][a-z0-9_-]*(?:/[a-z0-9][a-z0-9_-]*)*")
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Seed(_Frozen):
+    """What one seed gave. A seed that failed says how, and stays in the record."""
+
+    seed: int = Field(ge=0, lt=2**32)
+    values: dict[str, float] = {}
+    # One row an epoch: {"epoch": 1, "accuracy": …}.
+    per_epoch: tuple[dict[str, float], ...] = ()
+    wall_seconds: float = Field(ge=0)
+    failed: str | None = None
+
+    @model_validator(mode="after")
+    def _values_or_a_reason(self) -> Self:
+        if bool(self.values) == (self.failed is not None):
+            raise ValueError("a seed has values, or says in `failed` why it has none")
+        return self
+
+
+class Record(_Frozen):
+    """One cell of a study: a recipe, all of its seeds, and everything that a number depends on."""
+
+    schema_version: Literal[1] = 1
+    study: str
+    claims: tuple[str, ...] = Field(min_length=1)
+    # The recipe of the first seed, resolved, and its digest; only `seed` differs in the others.
+    recipe: dict[str, Any]
+    recipe_hash: str = Field(min_length=1)
+    # Digest of the images by the name of their set and split, "mnist/train".
+    data: dict[str, str] = Field(min_length=1)
+    seeds: tuple[Seed, ...] = Field(min_length=1)
+    commit: str | None
+    dirty: bool
+    versions: dict[str, str]
+    device: str
+    command: str
+    made: datetime
+    # How a shrunk protocol is smaller; None for the paper's own.
+    reduced: str | None = None
+    departures: tuple[str, ...] = ()
+    # The hash of the record that this one replaces.
+    supersedes: str | None = None
+
+    @field_validator("study")
+    @classmethod
+    def _is_a_folder_name(cls, study: str) -> str:
+        if not STUDY.fullmatch(study):
+            raise ValueError(
+                f"study must be lower-case words with slashes between, gu2021/table4, not {study!r}"
+            )
+        return study
+
+    @field_validator("made")
+    @classmethod
+    def _knows_its_zone(cls, made: datetime) -> datetime:
+        if made.tzinfo is None:
+            raise ValueError("made must name its time zone; datetime.now(UTC) does")
+        return made
+
+    @model_validator(mode="after")
+    def _every_seed_once(self) -> Self:
+        seeds = [each.seed for each in self.seeds]
+        if len(set(seeds)) < len(seeds):
+            raise ValueError(f"every seed may be there once, but seeds are {seeds}")
+        return self
+
+    @property
+    def wall_seconds(self) -> float:
+        """Of all seeds together."""
+        return math.fsum(each.wall_seconds for each in self.seeds)
+
+    @property
+    def is_draft(self) -> bool:
+        """Whether the code that made it is no commit; drafts are shown in no table."""
+        return self.dirty or self.commit is None
+
+    def values(self, statistic: str) -> list[float]:
+        """One value a seed, of the seeds that did not fail."""
+        known = {name for each in self.seeds for name in each.values}
+        if known and statistic not in known:
+            raise TorchcapsError(
+                f"the record of {self.study} has no {statistic!r}; it has "
+                f"{', '.join(sorted(known))}."
+            )
+        return [each.values[statistic] for each in self.seeds if statistic in each.values]
+
+    def text(self) -> str:
+        """The file as it is written: fields in order, keys of tables sorted."""
+        told = self.model_dump(mode="json")
+        told["recipe"] = dict(sorted(told["recipe"].items()))
+        return json.dumps(told, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+
+    def digest(self) -> str:
+        """Twelve characters that change when anything in the record does."""
+        return _digest(self.text())
+
+
+def make_record(**fields: Any) -> Record:
+    """A record of its fields; everything wrong with them in one sentence."""
+    try:
+        return Record(**fields)
+    except ValidationError as error:
+        raise TorchcapsError(f"the record does not hold: {_in_words(error)}.") from None
+
+
+def write_record(record: Record, root: str | os.PathLike[str] = "evidence") -> Path:
+    """Write a record to its place, and return the path. The same record again changes nothing.
+
+    A record that supersedes another needs that one beside it, in the same study.
+    """
+    folder = Path(root) / record.study
+    path = folder / f"{record.digest()}.json"
+    if record.supersedes is not None:
+        _check_link(record, folder)
+    if path.exists():
+        read_record(path)
+        return path
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(f".{os.getpid()}.partial")
+    try:
+        partial.write_text(record.text(), encoding="utf-8")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return path
+
+
+def read_record(path: str | os.PathLike[str]) -> Record:
+    """A record, as it was written."""
+    path = Path(path)
+    if not path.is_file():
+        raise TorchcapsError(f"there is no record at {path}.")
+    text = path.read_text(encoding="utf-8")
+    try:
+        told = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise TorchcapsError(
+            f"{path} is no record: it cannot be read as JSON ({error}); was its copy cut short?"
+        ) from None
+    schema = told.get("schema_version") if isinstance(told, dict) else None
+    if schema != SCHEMA:
+        raise TorchcapsError(
+            f"{path} is a record of schema {schema}, and this torchcaps reads schema {SCHEMA}; "
+            f"read it with the version of torchcaps that its `versions` name."
+        )
+    if path.stem != _digest(text):
+        raise TorchcapsError(
+            f"{path} was edited: its content has the hash {_digest(text)}. Records are never "
+            f"edited; restore the file, and write a new record that supersedes it."
+        )
+    try:
+        return Record.model_validate_json(text)
+    except ValidationError as error:
+        raise TorchcapsError(
+            f"{path} is no record of schema {SCHEMA} ({_in_words(error)})."
+        ) from None
+
+
+def read_records(
+    root: str | os.PathLike[str] = "evidence", *, study: str | None = None, drafts: bool = False
+) -> dict[str, Record]:
+    """The records that stand, by their hash: neither superseded nor, unless asked for, drafts.
+
+    A draft supersedes nothing but drafts, so that changed code cannot take a result away.
+    """
+    folder = Path(root) if study is None else Path(root) / study
+    every = {path.stem: read_record(path) for path in sorted(folder.rglob("*.json"))}
+    chosen = {name: record for name, record in every.items() if drafts or not record.is_draft}
+    replaced = {
+        record.supersedes
+        for record in every.values()
+        if record.supersedes in every and (not record.is_draft or every[record.supersedes].is_draft)
+    }
+    return {name: record for name, record in chosen.items() if name not in replaced}
+
+
+def _check_link(record: Record, folder: Path) -> None:
+    assert record.supersedes is not None
+    old = folder / f"{record.supersedes}.json"
+    if not old.is_file():
+        raise TorchcapsError(
+            f"the record supersedes {record.supersedes}, but {folder} holds no such record; write "
+            f"it beside the one that it replaces."
+        )
+    if set(read_record(old).claims) != set(record.claims):
+        raise TorchcapsError(
+            f"the record supersedes {record.supersedes}, which judges other claims; a record is "
+            f"replaced by one of the same claims."
+        )
+
+
+def _in_words(error: ValidationError) -> str:
+    faults = []
+    for fault in error.errors():
+        where, what = ".".join(map(str, fault["loc"])), fault["msg"].removeprefix("Value error, ")
+        faults.append(f"{where}: {what[0].lower()}{what[1:]}" if where else what)
+    return "; ".join(faults)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

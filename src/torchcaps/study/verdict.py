@@ -1,0 +1,172 @@
+"""What records say about a claim: a function of values, with its tolerances in code.
+
+A number is `reproduced` when the whole t-interval of the mean over seeds lies inside the printed
+value plus and minus the tolerance, `better` or `worse` when the whole interval lies outside, and
+`undecided` otherwise; always below three seeds. The tolerance is the larger of twice the printed
+standard deviation and what its kind allows.
+
+A statement about a statistic `holds` when the whole interval is on its side of the threshold,
+`fails` when the whole interval is on the other side, and is `undecided` otherwise; always below the
+number of seeds that its row asks for.
+
+Changing a tolerance changes verdicts and no record.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.study.claim import Claim
+from torchcaps.study.intervals import Interval, mean_interval
+
+__all__ = ["NumberVerdict", "StatementVerdict", "in_every_cell", "judge", "judge_statistic"]
+
+NumberWord = Literal["reproduced", "better", "worse", "undecided"]
+StatementWord = Literal["holds", "fails", "undecided"]
+Side = Literal["greater", "less", "within"]
+
+LEAST_SEEDS = 3
+CONFIDENCE = 0.95
+# Accuracies are in percent.
+HIGH_ACCURACY, TOLERANCE_OF_HIGH, TOLERANCE_OF_ACCURACY = 98.0, 0.3, 1.0
+TOLERANCE_OF_OTHERS = 0.1  # of the value
+# Everything else is the better the higher; the papers praise what is lower of these.
+LOWER_IS_BETTER_KINDS = {"entropy", "params"}
+LOWER_IS_BETTER = {
+    "cdr",
+    "cdr max over experiments",
+    "cds",
+    "number of dictionary keys (parse trees)",
+    "steps before learning starts (at least)",
+}
+
+
+@dataclass(frozen=True)
+class NumberVerdict:
+    """A printed number against ours."""
+
+    word: NumberWord
+    claim: Claim
+    ours: Interval
+    tolerance: float
+
+    def text(self) -> str:
+        """The same in one line."""
+        unit = {None: "", "%": " %"}.get(self.claim.unit, f" {self.claim.unit}")
+        seeds = f"{self.ours.n} seed{'s' if self.ours.n > 1 else ''}"
+        ends = "" if self.ours.low is None else f" [{self.ours.low:.4g}, {self.ours.high:.4g}]"
+        return (
+            f"{self.word}: printed {self.claim.value}{unit}, ours {self.ours.mean:.4g}{ends} over "
+            f"{seeds}, tolerance {self.tolerance:.3g}"
+        )
+
+
+@dataclass(frozen=True)
+class StatementVerdict:
+    """A statistic against the threshold of a statement."""
+
+    word: StatementWord
+    ours: Interval
+    side: Side
+    threshold: float
+
+
+def judge(claim: Claim, values: Sequence[float]) -> NumberVerdict:
+    """The verdict on a printed number by one value a seed, in the unit of the claim.
+
+    >>> judge(find_claim("gu2021-t1-capsnet-affnist"), [78.9, 79.1, 79.0]).word
+    'reproduced'
+    """
+    printed = claim.value
+    if claim.states or not isinstance(printed, int | float):
+        raise TorchcapsError(
+            f"{claim.id} is no number that could be reproduced; a statement is judged by "
+            f"judge_statistic, a shape by a test."
+        )
+    ours = mean_interval(values, confidence=CONFIDENCE)
+    tolerance = tolerance_of(claim)
+    return NumberVerdict(_word(claim, float(printed), ours, tolerance), claim, ours, tolerance)
+
+
+def tolerance_of(claim: Claim) -> float:
+    """How far our mean may be from a printed number that counts as reproduced."""
+    value = claim.value
+    assert isinstance(value, int | float)
+    if claim.kind == "accuracy":
+        least = TOLERANCE_OF_HIGH if value > HIGH_ACCURACY else TOLERANCE_OF_ACCURACY
+    else:
+        least = TOLERANCE_OF_OTHERS * abs(value)
+    return max(2 * (claim.std or 0.0), least)
+
+
+def _word(claim: Claim, printed: float, ours: Interval, tolerance: float) -> NumberWord:
+    if ours.n < LEAST_SEEDS or ours.low is None or ours.high is None:
+        return "undecided"
+    below, above = printed - tolerance, printed + tolerance
+    if below <= ours.low and ours.high <= above:
+        return "reproduced"
+    lower_is_better = claim.kind in LOWER_IS_BETTER_KINDS or claim.metric in LOWER_IS_BETTER
+    if ours.low > above:
+        return "worse" if lower_is_better else "better"
+    if ours.high < below:
+        return "better" if lower_is_better else "worse"
+    return "undecided"
+
+
+def judge_statistic(
+    values: Sequence[float],
+    *,
+    side: Side,
+    threshold: float,
+    n_seeds_min: int,
+    cells: int = 1,
+) -> StatementVerdict:
+    """The verdict on a statement by one value of its statistic a seed.
+
+    Arguments:
+        values: one value a seed, paired differences included.
+        side: "greater" or "less" than the threshold, or "within" plus and minus the threshold.
+        threshold: the row's.
+        n_seeds_min: the row's; below that many seeds nothing is decided.
+        cells: how many cells the statement speaks of; the interval is that of Bonferroni.
+
+    >>> judge_statistic([1.0, 1.2, 1.1], side="greater", threshold=0.0, n_seeds_min=3).word
+    'holds'
+    """
+    if side not in ("greater", "less", "within"):
+        raise TorchcapsError(
+            f"side {side!r} is unknown; {nearest(side, ('greater', 'less', 'within'))}."
+        )
+    if not math.isfinite(threshold) or (side == "within" and threshold < 0):
+        raise TorchcapsError(
+            f"the threshold must be finite, and from 0 up where values are to lie within, but came "
+            f"as {threshold!r}."
+        )
+    ours = mean_interval(values, confidence=1 - (1 - CONFIDENCE) / cells)
+    return StatementVerdict(_side(ours, side, threshold, n_seeds_min), ours, side, threshold)
+
+
+def _side(ours: Interval, side: Side, threshold: float, least: int) -> StatementWord:
+    if ours.n < least or ours.low is None or ours.high is None:
+        return "undecided"
+    low, high = ours.low, ours.high
+    if side == "within":
+        inside = -threshold <= low and high <= threshold
+        outside = low > threshold or high < -threshold
+    elif side == "greater":
+        inside, outside = low > threshold, high < threshold
+    else:
+        inside, outside = high < threshold, low > threshold
+    return "holds" if inside else "fails" if outside else "undecided"
+
+
+def in_every_cell(words: Iterable[StatementWord]) -> StatementWord:
+    """A statement about every cell holds where all cells hold, and fails where one fails."""
+    found = list(words)
+    if not found:
+        raise TorchcapsError("a statement about every cell needs at least one cell, but came none.")
+    if "fails" in found:
+        return "fails"
+    return "holds" if set(found) == {"holds"} else "undecided"
