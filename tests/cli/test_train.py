@@ -1,121 +1,16 @@
-"""The command line: data on standard output, talk on standard error, one sentence when it fails."""
+"""`torchcaps train`: data on standard output, talk on standard error, and the same line goes on."""
 
 import json
 import re
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-import torch
 
-from torchcaps import __version__, list_models
-from torchcaps.cli import main
-from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole
+from cli.command_line import TRAIN, Call, assert_one_sentence
 from torchcaps.train import PROTOCOLS, Run
 from torchcaps.train.callbacks import SaveState
 from torchcaps.train.module import Training
-
-COMMAND = Path(sys.executable).with_name("torchcaps")
-
-
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Call = Callable[..., Done]
-
-
-@cache
-def tiny(split: str, root: object) -> ImageSet:
-    return part_whole(split, {"train": 40, "test": 12}[split], spec=PartWholeSpec(size=24))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _tiny() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(SOURCES, "tiny", tiny)
-        yield
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """The command line in this process, where the tiny data are known."""
-
-    def call(*words: object) -> Done:
-        monkeypatch.setattr(sys, "argv", ["torchcaps", *map(str, words)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            main()
-        return Done(stop.value.code or 0, *capsys.readouterr())
-
-    return call
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run, made by the command line."""
-    out = tmp_path_factory.mktemp("cli") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["torchcaps", "train", *TRAIN, "--out", str(out)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-    assert not stop.value.code
-    return out
-
-
-TRAIN = ["--model", "mitterreiter_5x16", "--data", "tiny", "--epochs", "1"]
-TRAIN += ["--batch-size", "20", "--seed", "5"]
-
-
-def assert_one_sentence(done: Done, words: str) -> None:
-    assert done.code == 2
-    assert done.out == ""
-    assert done.err.startswith("torchcaps: ")
-    assert done.err.count("\n") == 1
-    assert words in done.err
-
-
-def test_version_is_that_of_the_package_and_of_torch(call):
-    assert call("--version") == (0, f"torchcaps {__version__}, torch {torch.__version__}\n", "")
-
-
-def test_models_are_listed_with_their_sizes(call: Call) -> None:
-    done = call("models")
-    assert (done.code, done.err) == (0, "")
-    lines = done.out.splitlines()
-    assert lines[0] == "capsnet  1×28×28, 10 classes, 8,215,568 parameters"
-    assert lines[2].startswith("    routing=dynamic, iterations=3, bias=False, normalise=softmax")
-    names = [line.split()[0] for line in lines if not line.startswith(" ")]
-    assert names == list_models()
-    (deep,) = [line for line in lines if line.startswith("mitterreiter_5x16 ")]
-    assert deep == "mitterreiter_5x16  1×40×40, 10 classes, 2,426,720 parameters"
-
-
-def test_models_speak_json_in_a_process_of_their_own() -> None:
-    done = subprocess.run([COMMAND, "models", "--json"], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
-    rows = json.loads(done.stdout)
-    assert list(rows) == list_models()
-    assert rows["capsnet"]["parameters"] == 8_215_568
-    assert rows["capsnet"]["image"] == [1, 28, 28]
-    assert rows["capsnet"]["options"]["routing"] == "dynamic"
-
-
-def test_a_failing_process_leaves_one_sentence_and_no_traceback(tmp_path: Path) -> None:
-    words = ["train", "--model", "capsnt", "--data", "mnist", "--out", "run"]
-    ended = subprocess.run(
-        [COMMAND, *words], capture_output=True, text=True, timeout=60, cwd=tmp_path
-    )
-    done = Done(ended.returncode, ended.stdout, ended.stderr)
-    assert_one_sentence(done, "model: 'capsnt' is unknown; did you mean 'capsnet'?")
-    assert not list(tmp_path.iterdir())
 
 
 def test_train_prints_its_result_as_json_and_talks_beside_it(trained: Path, call: Call) -> None:
@@ -271,24 +166,6 @@ def test_an_interrupted_training_ends_with_130_and_says_how_to_go_on(
     assert "Traceback" not in done.err
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to"),
-        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB"),
-        MemoryError(),
-    ],
-    ids=["processor", "GPU", "Python"],
-)
-def test_running_out_of_memory_is_one_sentence(call: Call, tmp_path, monkeypatch, error) -> None:
-    def step(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(Training, "training_step", step)
-    done = call("train", *TRAIN, "--out", tmp_path / "run")
-    assert_one_sentence(done, "take a smaller --batch-size or network: torchcaps estimate")
-
-
 def test_a_budgeted_training_ends_with_130_and_the_same_line_goes_on(
     tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch, trained: Path
 ) -> None:
@@ -338,86 +215,6 @@ def test_a_foreign_folder_is_refused(tmp_path: Path, call: Call) -> None:
     assert_one_sentence(done, f"{tmp_path} is not empty and holds no run; nothing was touched")
 
 
-def test_dissect_prints_the_path_of_the_page_alone(
-    trained: Path, tmp_path: Path, call: Call
-) -> None:
-    page = tmp_path / "page.html"
-    done = call("dissect", trained, "--out", page)
-    assert done == Done(0, f"{page}\n", "")
-    assert "12 of part-whole" in page.read_text()
-
-
-def test_dissect_prints_every_number_as_json(trained: Path, tmp_path: Path, call: Call) -> None:
-    page = tmp_path / "page.html"
-    done = call("dissect", trained, "--out", page, "--json", "--images", 8)
-    assert (done.code, done.err) == (0, "")
-    numbers = json.loads(done.out)["run"]
-    assert numbers["images"] == 8
-    assert len(numbers["dynamics"]["layers"]) == 4
-    assert page.is_file()
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["none"], "there is no run folder and no saved network at none."),
-        ([".", "--images", "5"], ". holds no finished run (result.json is missing); finish it"),
-    ],
-)
-def test_dissecting_nothing_ends_in_one_sentence(
-    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch, words: list[str], sentence: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert_one_sentence(call("dissect", *words), sentence)
-    assert not list(tmp_path.iterdir())
-
-
-def test_dissecting_a_saved_network_needs_the_name_of_its_data(trained: Path, call: Call) -> None:
-    sentence = "is a saved network, which does not know its data; name it with --data."
-    assert_one_sentence(call("dissect", trained / "model.safetensors"), sentence)
-
-
-def test_dissecting_an_example_that_is_not_there_ends_in_one_sentence(
-    trained: Path, tmp_path: Path, call: Call
-) -> None:
-    done = call("dissect", trained, "--example", 12, "--out", tmp_path / "page.html")
-    assert_one_sentence(done, "example must be one of the 12 images, but is 12.")
-    assert not (tmp_path / "page.html").exists()
-
-
-def test_two_runs_of_one_name_keep_their_numbers_apart(
-    trained: Path, tmp_path: Path, call: Call
-) -> None:
-    other = tmp_path / "other" / "run"
-    assert call("train", *TRAIN, "--seed", 6, "--out", other).code == 0
-    done = call("dissect", trained, other, "--out", tmp_path / "page.html", "--json")
-    assert len(json.loads(done.out)) == 2
-
-
-@pytest.mark.parametrize("words", [[], ["--help"], ["train", "--help"]])
-def test_help_is_data(call: Call, words: list[str]) -> None:
-    done = call(*words)
-    assert "Usage: torchcaps" in done.out + done.err
-    assert "Traceback" not in done.err
-    assert done.code == (0 if words else 2)
-
-
-def test_an_unknown_command_ends_with_2(call: Call) -> None:
-    done = call("trian")
-    assert (done.code, done.out) == (2, "")
-    assert "No such command 'trian'" in done.err
-
-
-def test_a_missing_extra_is_named(
-    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    for name in [name for name in sys.modules if name.startswith("torchcaps.train")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "lightning", None)
-    done = call("train", *TRAIN, "--out", tmp_path / "run")
-    assert_one_sentence(done, "this command needs lightning, which comes with the extra [study]:")
-
-
 def test_a_flag_may_be_spelled_as_it_is_listed(call: Call, tmp_path: Path) -> None:
     options = ["--option", "bias=False", "--option", "decoder=false", "--epochs", "1"]
     done = call(
@@ -425,43 +222,3 @@ def test_a_flag_may_be_spelled_as_it_is_listed(call: Call, tmp_path: Path) -> No
     )
     assert done.code == 0
     assert Run(tmp_path / "r").recipe.options == {"bias": False, "decoder": False}
-
-
-@pytest.mark.parametrize("out", ["/dev/null/run", "/proc/run"])
-def test_a_place_that_cannot_be_written_is_told_in_one_line(call: Call, out: str) -> None:
-    done = call(
-        "train", "--model", "mitterreiter_5x16", "--data", "tiny", "--epochs", "1", "--out", out
-    )
-    assert (done.code, done.out) == (2, "")
-    assert done.err.splitlines()[-1].startswith("torchcaps: ")
-    assert "Traceback" not in done.err
-
-
-def test_the_page_is_no_folder(call: Call, trained: Path, tmp_path: Path) -> None:
-    done = call("dissect", trained, "--out", tmp_path, "--images", 2)
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "is a folder; name the page itself" in done.err
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_run_is_called_by_its_folder_from_inside_too(
-    call: Call, trained: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(trained)
-    done = call("dissect", ".", "--json", "--out", tmp_path / "page.html", "--images", 2)
-    assert list(json.loads(done.out)) == [trained.name]
-
-
-def test_estimate_speaks_in_sentences_and_json(call: Call) -> None:
-    words = ["estimate", "--model", "capsnet", "--image", "3x64x48", "--classes", "7"]
-    done = call(*words, "--batch-size", 128)
-    assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("capsnet for images of 3×64×48, 7 classes: 26,410,752 parameters.")
-    numbers = json.loads(call(*words, "--batch-size", 1, "--option", "decoder=false", "--json").out)
-    assert (numbers["batch_size"], numbers["image"]) == (1, [3, 64, 48])
-    assert numbers["parameters"] < 26_410_752
-
-
-def test_an_image_that_is_no_size_is_told_in_one_sentence(call: Call) -> None:
-    done = call("estimate", "--model", "capsnet", "--image", "64x48")
-    assert_one_sentence(done, "--image must be channels, height and width, for example 3x64x48, ")

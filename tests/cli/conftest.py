@@ -1,0 +1,71 @@
+"""The command line in this process, and runs for it to look at."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cli.command_line import TRAIN, Call, Done, tiny
+from torchcaps.cli import main
+from torchcaps.data import SOURCES
+from torchcaps.models import save
+from torchcaps.train import Run, make_recipe
+from torchcaps.train.fit import initial_model
+from torchcaps.train.run import write_whole
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _tiny() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SOURCES, "tiny", tiny)
+        yield
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """The command line in this process, where the tiny data are known."""
+
+    def call(*words: object) -> Done:
+        monkeypatch.setattr(sys, "argv", ["torchcaps", *map(str, words)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            main()
+        return Done(stop.value.code or 0, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, made by the command line."""
+    out = tmp_path_factory.mktemp("cli") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SOURCES, "tiny", tiny)
+        patch.setattr(sys, "argv", ["torchcaps", "train", *TRAIN, "--out", str(out)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+    assert not stop.value.code
+    return out
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a finished run, laid down without training."""
+    run = Run(tmp_path_factory.mktemp("runs") / "run")
+    recipe = make_recipe(model="mitterreiter_5x16", data="tiny", seed=3)
+    run.begin(recipe, "abc")
+    save(initial_model(recipe, tiny("train", None)), run.model_file)
+    names = list(tiny("train", None).class_names)
+    write_whole(run.result_file, json.dumps({"class_names": names}))
+    return run.folder
+
+
+@pytest.fixture
+def picture(tmp_path):
+    pixels = np.arange(576, dtype=np.uint8).reshape(24, 24)
+    Image.fromarray(pixels).save(tmp_path / "x.png")
+    return tmp_path / "x.png"

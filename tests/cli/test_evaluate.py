@@ -1,0 +1,60 @@
+"""`torchcaps eval`: what a network gets right, on standard output."""
+
+import json
+
+import pytest
+
+from cli.command_line import assert_one_sentence
+
+
+def test_eval_prints_numbers_for_people_and_for_programs(run_folder, call):
+    done = call("eval", run_folder)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("accuracy  ")
+    assert " of 12 test images of part-whole (95 % Wilson interval " in done.out
+    done = call("eval", run_folder, "--json")
+    assert (done.code, done.err, done.out.count("\n")) == (0, "", 1)
+    found = json.loads(done.out)
+    assert (found["images"], found["split"], found["in_training"]) == (12, "test", 0)
+    assert len(found["confusion"]) == 10
+
+
+def test_eval_writes_a_line_for_every_image(run_folder, call, tmp_path):
+    file = tmp_path / "said.jsonl"
+    done = call("eval", run_folder, "--predictions", file, "--split", "validation", "--json")
+    found, rows = json.loads(done.out), list(map(json.loads, file.read_text().splitlines()))
+    assert len(rows) == found["images"] == 4
+    assert sum(row["right"] for row in rows) == found["right"]
+
+
+def test_a_saved_network_is_evaluated_on_data_that_are_named(run_folder, call):
+    file = run_folder / "model.safetensors"
+    assert_one_sentence(call("eval", file), "which does not know its data; name it with --data.")
+    named = json.loads(call("eval", file, "--data", "tiny", "--json").out)
+    own = json.loads(call("eval", run_folder, "--json").out)
+    assert named == own
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["none"], "there is no run folder and no saved network at none."),
+        (["{run}", "--split", "tset"], "split='tset' is unknown; did you mean 'test'?"),
+        (["{run}", "--predictions", "no/p.csv"], "the folder no does not exist; make it, or"),
+        (["{run}", "--data", "tny"], "data 'tny' is unknown; did you mean 'tiny'?"),
+        (["."], ". holds no finished run (result.json is missing); finish it with torchcaps"),
+    ],
+)
+def test_bad_evaluation_ends_in_one_sentence(
+    run_folder, call, tmp_path, monkeypatch, words, sentence
+):
+    monkeypatch.chdir(tmp_path)
+    assert_one_sentence(call("eval", *(word.format(run=run_folder) for word in words)), sentence)
+    assert not list(tmp_path.iterdir())
+
+
+def test_eval_refuses_to_guess_the_network(call, run_folder, monkeypatch):
+    monkeypatch.chdir(run_folder)
+    done = call("eval")
+    assert (done.code, done.out) == (2, "")
+    assert "Missing argument" in done.err

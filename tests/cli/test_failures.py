@@ -1,0 +1,84 @@
+"""How a command ends that failed: one sentence, an exit code and no traceback."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from cli.command_line import COMMAND, TRAIN, Call, Done, assert_one_sentence
+from torchcaps.train.module import Training
+
+
+def test_a_failing_process_leaves_one_sentence_and_no_traceback(tmp_path: Path) -> None:
+    words = ["train", "--model", "capsnt", "--data", "mnist", "--out", "run"]
+    ended = subprocess.run(
+        [COMMAND, *words], capture_output=True, text=True, timeout=60, cwd=tmp_path
+    )
+    done = Done(ended.returncode, ended.stdout, ended.stderr)
+    assert_one_sentence(done, "model: 'capsnt' is unknown; did you mean 'capsnet'?")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to"),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB"),
+        MemoryError(),
+    ],
+    ids=["processor", "GPU", "Python"],
+)
+def test_running_out_of_memory_is_one_sentence(call: Call, tmp_path, monkeypatch, error) -> None:
+    def step(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Training, "training_step", step)
+    done = call("train", *TRAIN, "--out", tmp_path / "run")
+    assert_one_sentence(done, "take a smaller --batch-size or network: torchcaps estimate")
+
+
+def test_a_missing_extra_is_named(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("torchcaps.train")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "lightning", None)
+    done = call("train", *TRAIN, "--out", tmp_path / "run")
+    assert_one_sentence(done, "this command needs lightning, which comes with the extra [study]:")
+
+
+@pytest.mark.parametrize("out", ["/dev/null/run", "/proc/run"])
+def test_a_place_that_cannot_be_written_is_told_in_one_line(call: Call, out: str) -> None:
+    done = call(
+        "train", "--model", "mitterreiter_5x16", "--data", "tiny", "--epochs", "1", "--out", out
+    )
+    assert (done.code, done.out) == (2, "")
+    assert done.err.splitlines()[-1].startswith("torchcaps: ")
+    assert "Traceback" not in done.err
+
+
+def test_a_torchvision_of_another_torch_is_told_in_a_process_of_its_own(tmp_path):
+    package = tmp_path / "torchvision"
+    about = tmp_path / "torchvision-0.20.0.dist-info"
+    package.mkdir()
+    about.mkdir()
+    fault = 'raise RuntimeError("operator torchvision::nms does not exist")'
+    (package / "__init__.py").write_text(fault)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: torchvision\nVersion: 0.20.0\n")
+    ended = subprocess.run(
+        [COMMAND, "doctor", "run"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+    )
+    done = Done(ended.returncode, ended.stdout, ended.stderr)
+    assert_one_sentence(
+        done,
+        "torchvision is installed but cannot be imported (operator torchvision::nms does not "
+        "exist); it was built for another torch: install the one that fits, or pip uninstall",
+    )

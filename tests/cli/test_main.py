@@ -1,0 +1,33 @@
+"""What holds for every command: version, help, and names that are unknown."""
+
+import pytest
+import torch
+
+from cli.command_line import Call
+from torchcaps import __version__
+
+
+def test_version_is_that_of_the_package_and_of_torch(call):
+    assert call("--version") == (0, f"torchcaps {__version__}, torch {torch.__version__}\n", "")
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["train", "--help"]])
+def test_help_is_data(call: Call, words: list[str]) -> None:
+    done = call(*words)
+    assert "Usage: torchcaps" in done.out + done.err
+    assert "Traceback" not in done.err
+    assert done.code == (0 if words else 2)
+
+
+def test_an_unknown_command_ends_with_2(call: Call) -> None:
+    done = call("trian")
+    assert (done.code, done.out) == (2, "")
+    assert "No such command 'trian'" in done.err
+
+
+@pytest.mark.parametrize("command", ["eval", "predict", "doctor"])
+def test_help_says_what_is_printed(call, command):
+    done = call(command, "--help")
+    assert done.code == 0
+    assert f"Usage: torchcaps {command}" in done.out
+    assert "Prints" in done.out

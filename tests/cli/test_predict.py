@@ -1,0 +1,50 @@
+"""`torchcaps predict`: a line a picture."""
+
+import json
+
+import torch
+from PIL import Image
+
+from cli.command_line import assert_one_sentence, tiny
+
+
+def test_predict_prints_a_line_a_picture(run_folder, call, picture):
+    done = call("predict", run_folder, picture, picture)
+    assert done.code == 0
+    first, second = done.out.splitlines()
+    assert first == second
+    assert first.startswith(f"{picture}: ")
+    assert done.err == (
+        "scores are lengths of class capsules: each says how likely its class is there, by itself; "
+        "they are no softmax and need not sum to one\n"
+    )
+
+
+def test_predict_speaks_json_and_draws(run_folder, call, picture, tmp_path):
+    drawn = tmp_path / "drawn.svg"
+    done = call("predict", run_folder, picture, "--json", "--picture", drawn)
+    assert (done.code, done.err) == (0, "")
+    found = json.loads(done.out)
+    assert found["path"] == str(picture)
+    assert found["class"] in tiny("train", None).class_names
+    assert found["class"] == found["classes"][int(torch.tensor(found["scores"]).argmax())]
+    assert drawn.read_text().startswith("<?xml")
+
+
+def test_predict_says_what_it_did_to_a_picture(run_folder, call, tmp_path):
+    file = tmp_path / "wide.png"
+    Image.new("RGB", (48, 24), "red").save(file)
+    assert_one_sentence(call("predict", run_folder, file), "or let --resize stretch it.")
+    done = call("predict", run_folder, file, "--resize", "--json")
+    assert done.code == 0
+    told = f"{file}: stretched from 24 × 48 to 24 × 24 pixels, which changes its proportions"
+    assert done.err == f"{told}, colours made grey.\n"
+    assert json.loads(done.out)["notes"] == [done.err.rstrip("\n")]
+
+
+def test_a_picture_that_cannot_be_read_ends_in_one_sentence(run_folder, call, picture, tmp_path):
+    picture.write_bytes(picture.read_bytes()[:60])
+    drawn = tmp_path / "drawn.png"
+    done = call("predict", run_folder, picture, "--picture", drawn)
+    assert_one_sentence(done, "could not be read as a picture (")
+    assert not drawn.exists()
