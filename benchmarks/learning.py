@@ -75,13 +75,14 @@ TRIALS = [
     Trial("tsai_dmm_matrix"),
     Trial("tsai_dmm_vector", rate=3e-4),
     *(
-        Trial("peer_deep_em", {"n_layers": n, "bias": True}, batch=10, rate=rate)
+        # Three iterations are one too many.
+        Trial("peer_deep_em", {"n_layers": n, "bias": True, "iterations": 3}, batch=10, rate=rate)
         for n, rate in ((5, 2e-3), (5, 5e-3), (9, 2e-3))
     ),
     # Where others start it.
     Trial(
         "peer_deep_em",
-        {"n_layers": 5, "bias": True, "weight_std": 0.1, "lambda_": 0.01},
+        {"n_layers": 5, "bias": True, "weight_std": 0.1, "lambda_": 0.01, "iterations": 3},
         batch=10,
         rate=2e-3,
     ),

@@ -77,6 +77,7 @@ TABLE = {
     "gu_convnet_fc_lk": Line((2, 7, 8), NONE, {"kernel": 3}, steps=10, left=0.95),
     "gu_convnet_r": TRUNK._replace(layers=NONE),
     "matrix_capsnet": Line((3, 17, 19), WINDOWS, {"sizes": "8-2-4-3"}, rate=0.1),
+    "matrix_capsnet_mnist": Line((3, 17, 19), WINDOWS, {"sizes": "8-2-4-3"}, rate=0.1),
     "mitterreiter_5x16": Line((2, 11, 12), DEEP),
     "mitterreiter_grid": Line(
         (2, 11, 12), ("hidden_2", "hidden_3", "classes"), {"widths": "5,4,3", "d_pose": 6}

@@ -104,6 +104,25 @@ def test_sizes_of_matrix_capsules(sizes, expected):
     assert matrix_size(*map(int, sizes.split("-"))) == expected
 
 
+def test_matrix_capsules_for_mnist_are_the_same_with_other_routing():
+    model = create_model("matrix_capsnet_mnist")
+    # The image and classes of MNIST, and one scale and offset for each of 64 channels.
+    assert sum(p.numel() for p in model.parameters()) == matrix_size(64, 8, 16, 16, 1, 10) + 128
+    assert isinstance(model.backbone[1], nn.BatchNorm2d)
+    for layer in model.layers.values():
+        routing = layer.routing
+        assert (routing.iterations, routing.variant, routing.compete) == (2, "gritzman", "window")
+        assert (routing.lambda_, routing.lambda_schedule) == (0.001, "constant")
+
+
+@pytest.mark.parametrize("name", ["peer_deep_em", "peer_deep_dynamic"])
+def test_a_narrow_trunk(name):
+    model = create_model(name, width=3)
+    assert model.backbone[0].weight.shape == (3, 1, 9, 9)
+    assert model.primary.projection.weight.shape == (256, 3, 9, 9)
+    assert model(torch.rand(2, 1, 28, 28)).scores.shape == (2, 10)
+
+
 @pytest.mark.parametrize("sizes", ["64-8-16", "4-8-16-16-16", "64-8-0-16", "a-b-c-d", "", "-1-2"])
 def test_sizes_that_are_no_four_numbers(sizes):
     assert text_of(lambda: create_model("matrix_capsnet", sizes=sizes)) == (

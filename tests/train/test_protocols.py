@@ -46,6 +46,14 @@ def test_em_decays_every_20000_updates_whatever_an_epoch_is():
     assert factors == pytest.approx([1, 0.96, 0.96**2])
 
 
+def test_the_courses_of_em_networks():
+    deep = make_recipe(protocol="em_deep_mnist", data="mnist", **MODEL)
+    assert (deep.loss, deep.batch_size, deep.learning_rate, deep.epochs) == ("auto", 64, 1e-3, 2)
+    matrix = make_recipe(protocol="em_matrix_mnist", data="mnist", **MODEL)
+    assert (matrix.loss, matrix.spread_steps, matrix.learning_rate) == ("spread", 600, 1e-2)
+    assert deep.schedule == matrix.schedule == "cosine"
+
+
 def test_who_stops_on_test_images_says_so():
     on_test = {name for name, fields in PROTOCOLS.items() if fields.get("stop_on") == "test"}
     assert on_test == {"gu_transfer", "rem_transfer"}

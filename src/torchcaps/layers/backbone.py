@@ -25,10 +25,10 @@ __all__ = [
 ]
 
 
-def sabour_backbone(channels: int, *, kernel: int = 9) -> nn.Sequential:
+def sabour_backbone(channels: int, *, kernel: int = 9, width: int = 256) -> nn.Sequential:
     """One 9×9 convolution with 256 channels and a ReLU [gu2021] §3, from [sabour2017]; other
-    kernels in [gu2021] Table 3."""
-    return nn.Sequential(nn.Conv2d(channels, 256, kernel), nn.ReLU(inplace=True))
+    kernels in [gu2021] Table 3; a smaller width is ours, for a quick trunk."""
+    return nn.Sequential(nn.Conv2d(channels, width, kernel), nn.ReLU(inplace=True))
 
 
 def efficient_backbone(

@@ -67,6 +67,15 @@ class Preset:
         return [name for name, routing in sorted(ROUTINGS.items()) if routing.gives_activations]
 
 
+matrix_capsnet_mnist = partial(
+    matrix_capsnet.matrix_capsnet,
+    iterations=2,
+    variant="gritzman",
+    compete="window",
+    lambda_=0.001,
+    lambda_schedule="constant",
+    norm=True,
+)
 tsai_em_resnet = partial(matrix_capsnet.tsai_em, backbone="resnet")
 tsai_inverted_resnet = partial(inverted_capsnet.tsai_inverted, backbone="resnet", width=128)
 
@@ -90,6 +99,7 @@ MODELS: dict[str, Preset] = {
     "efficient_convnet": Preset(efficient.efficient_convnet, SMALL, 10, "ours, a control"),
     "gamma_capsnet": Preset(gamma.gamma_capsnet, SMALL, 10, "peer2018"),
     "matrix_capsnet": Preset(matrix_capsnet.matrix_capsnet, (2, 32, 32), 5, "hinton2018"),
+    "matrix_capsnet_mnist": Preset(matrix_capsnet_mnist, SMALL, 10, "hinton2018, gritzman2019"),
     "resnet18": Preset(resnet.resnet18, CIFAR, 10, "tsai2020 Table 1"),
     # Gu et al.
     "gu_aff_capsnet": Preset(capsnet.gu_aff_capsnet, WIDE, 10, "gu2021 §3.1"),

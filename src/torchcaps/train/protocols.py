@@ -3,6 +3,9 @@
 What a paper leaves open is filled with what its public code does, or with the defaults of a recipe;
 the comments say where. A protocol names no network, and no data unless it is made for them.
 
+em_deep_mnist and em_matrix_mnist are ours: short courses in which networks with EM routing learn
+MNIST, for peer_deep_em and matrix_capsnet_mnist (benchmarks/records/learning_em.json).
+
 Ambiguities:
 1. [gu2021] decays its learning rate and does not say how: constant here. Its tables with affNIST
    stop at 99.22 % of expanded MNIST's test images; the others train without stopping: 50 epochs.
@@ -46,6 +49,15 @@ REM = {
 UNDER_TRAINED = {"data": "expanded-mnist", "stop_at": 0.9922, "stop_on": "test"}
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
+    "em_deep_mnist": {"batch_size": 64, "epochs": 2, "schedule": "cosine"},
+    "em_matrix_mnist": {
+        "batch_size": 64,
+        "epochs": 3,
+        "loss": "spread",
+        "spread_steps": 600,
+        "learning_rate": 1e-2,
+        "schedule": "cosine",
+    },
     "gu": GU,
     "gu_transfer": {**GU, **UNDER_TRAINED},
     "gu_multi_mnist": {**GU, "epochs": 1, "data": "multi-mnist-100"},
