@@ -374,16 +374,15 @@ def test_the_operator_keeps_the_rules_of_operators(window, scale):
     kind = ("none", "vector", WINDOW if window else None)
     found = leaves_of(kind, parameters=ALL)
     slots, windows = (18, 6) if window else (12, 1)
-    found["length"] = torch.rand(slots, 1, windows, 2, dtype=torch.float64)
+    found["length"] = torch.rand(2, windows, slots, dtype=torch.float64)
     found["bias"] = found["bias"].view(1, 1, N_OUT, SIZE)
     names = ("pose", "weight", "vote_bias", "coordinates", "length", "bias")
+    tensors = [found[name].detach().requires_grad_() for name in names]
     given = torch.ones(2, dtype=torch.float64).requires_grad_() if scale == "given" else None
     torch.library.opcheck(
         torch.ops.torchcaps.distance_routing.default,
         (
-            *(found[name].detach().requires_grad_() for name in names),
-            given,
-            *("none", "vector", window, torch.float64),
+            *(*tensors[:4], "none", "vector", window, torch.float64, *tensors[4:], given),
             *(3, 2.0, scale == "sample", True, "hinton", "none", "last"),
         ),
         test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
@@ -394,8 +393,8 @@ class Largest(TorchDispatchMode):
     """Remembers the largest memory that an operation asked for, in bytes, inside ours too."""
 
     KERNELS: ClassVar = {
-        "torchcaps::distance_routing": module._forward_kernel,
-        "torchcaps::distance_routing_backward": module._backward_kernel,
+        "torchcaps::distance_routing": module.measured.run_flat,
+        "torchcaps::distance_routing_backward": module.measured.run_backward_flat,
     }
 
     def __init__(self):

@@ -444,14 +444,15 @@ def test_sizes_can_be_asked_without_computing():
 @pytest.mark.parametrize("scale", SCALES)
 def test_the_operator_keeps_the_rules_of_operators(scale):
     found = {n: x.requires_grad_() for n, x in of(DENSE, {}, parameters=ALL)[0].items()}
+    found["length"], found["bias"] = found["length"].unsqueeze(1), found["bias"][None, None]
     names = ("pose", "weight", "vote_bias", "coordinates", "length", "bias")
+    tensors = [found[name].detach().requires_grad_() for name in names]
     given = torch.ones(2).requires_grad_() if scale == "given" else None
     torch.library.opcheck(
         torch.ops.torchcaps.native_distance_routing.default,
         (
-            *(found[name].detach().requires_grad_() for name in names),
-            given,
-            *("none", "vector", 3, 2.0, scale == "sample", True, "hinton", "none", "last"),
+            *(*tensors[:4], "none", "vector", [], torch.float32, *tensors[4:], given),
+            *(3, 2.0, scale == "sample", True, "hinton", "none", "last"),
         ),
         test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
     )
@@ -488,14 +489,14 @@ def test_flops_are_counted():
 def test_a_workspace_is_near_that_of_the_kernel(threads, monkeypatch):
     threads(2)
     asked, found, plan = [], [], kernel.library().torchcaps_distance_plan
-    for name in ("_forward", "_backward"):
-        operator = getattr(kernel, name)
+    for name in ("forward", "backward"):
+        operator = getattr(kernel.measured, name)
 
         def call(*arguments, operator=operator):
-            asked.append(COSTS[operator._opoverload.overloadpacket](*arguments).workspace)
+            asked.append(COSTS[operator.overloadpacket](*arguments).workspace)
             return operator(*arguments)
 
-        monkeypatch.setattr(kernel, name, call)
+        monkeypatch.setattr(kernel.measured, name, call)
 
     def planned(job, backward):
         plan(job, backward)

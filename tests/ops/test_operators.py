@@ -77,7 +77,10 @@ def numbers(count):
 
 
 def test_the_schema_is_that_of_the_fields():
-    inner = "Tensor x, str how, Tensor? y, SymInt[] powers, ScalarType dtype"
+    inner = (
+        "Tensor inner_x, str inner_how, Tensor? inner_y, SymInt[] inner_powers, "
+        "ScalarType inner_dtype"
+    )
     assert str(once.forward._schema) == (
         f"torchcaps::test_once(float scale, {inner}, Tensor z) -> (Tensor, Tensor)"
     )

@@ -251,13 +251,14 @@ def _built(kind: Any, flat: Iterator[Any]) -> Any:
     )
 
 
-def _leaves(kind: Any) -> Iterator[tuple[str, Any]]:
-    """Names and annotations of the values in the order of `_flat`."""
+def _leaves(kind: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Names and annotations of the values in the order of `_flat`; the name of a field inside
+    another begins with that of the other."""
     for field, hint in _fields(kind):
         if hasattr(hint, "_fields"):
-            yield from _leaves(hint)
+            yield from _leaves(hint, f"{path}{field}_")
         else:
-            yield field, hint
+            yield f"{path}{field}", hint
 
 
 @cache

@@ -27,6 +27,7 @@ from torch.utils.flop_counter import register_flop_formula
 
 from torchcaps.ops.fused import distance, dynamic, em, inverted, self_attention
 from torchcaps.ops.fused.agreement import folds, tiled
+from torchcaps.ops.fused.distance_tiles import Given
 from torchcaps.ops.fused.tiles import TiledVotes, size_of, vote_map_of
 from torchcaps.ops.operators import Asked, Operator
 from torchcaps.types import VoteMap
@@ -248,31 +249,21 @@ def _sums_backward(
     return Cost(size.summed * wanted, _held(size, needs[1], tiles))
 
 
-def _measured(pose: Tensor, weight: Tensor, *arguments: Any) -> Cost:
-    *_, sharing, kind, window, dtype, iterations, _, _, with_slopes, _, _, _ = arguments
-    size, updates = _sizes(pose, weight, sharing, kind, window, dtype), iterations - 1
+def _measured(given: Given) -> Cost:
+    size, updates = _sizes_of(given.votes), given.how.iterations - 1
     # Votes are measured, then mixed; shortened ones in the first iteration too.
-    flops = (1 + 2 * updates) * size.products + (1 + (1 + with_slopes) * updates) * size.agreement
+    agreements = 1 + (1 + given.how.with_slopes) * updates
+    flops = (1 + 2 * updates) * size.products + agreements * size.agreement
     # How much a vote is shortened, and how far it lies.
     held = (2 if updates else 1) * size.couplings
     return Cost(flops, size.children + held + 2 * size.tile + size.seen + 4 * size.parents)
 
 
-def _measured_backward(
-    of_means: Tensor | None,
-    of_poses: Tensor | None,
-    of_couplings: Tensor | None,
-    sums: Tensor,
-    slopes: Tensor,
-    means: Tensor,
-    pose: Tensor,
-    weight: Tensor,
-    *arguments: Any,
-) -> Cost:
-    *_, sharing, kind, window, dtype, _, _, detach, needs = arguments
-    size = _sizes(pose, weight, sharing, kind, window, dtype)
+def _measured_backward(asked: Asked[Given]) -> Cost:
+    size, needs, (sums, slopes, _) = _sizes_of(asked.given.votes), asked.needs, asked.saved
+    of_couplings = asked.gradients[-1]
     added, wanted = any(needs[:5]), needs[0] + needs[1]
-    every = added and detach == "none"
+    every = added and asked.given.how.detach == "none"
     goes_back, flops = every or any(needs[5:]), 0
     for back in range(len(sums)):
         first, mixes = back == len(sums) - 1, every or (added and back == 0)
@@ -328,8 +319,6 @@ COSTS: dict[Any, Callable[..., Cost]] = {
     for operator, cost in (
         (dynamic._forward, _dynamic),
         (dynamic._backward, _dynamic_backward),
-        (distance._forward, _measured),
-        (distance._backward, _measured_backward),
         (inverted._sums, _sums),
         (inverted._backward, _sums_backward),
         (self_attention._forward, _attended),
@@ -367,5 +356,6 @@ def _of_flat(unpacked: Callable[..., Any], cost: Callable[[Any], Cost]) -> Calla
     return lambda *flat: cost(unpacked(*flat))
 
 
+register(distance.measured, _measured, _measured_backward)
 register(em.moments, _moments, _moments_backward)
 register(em.distances, _distances, _distances_backward)

@@ -34,21 +34,13 @@ unless torch.compile decides what is kept. No gradient of the gradient.
 """
 
 import math
-from typing import NamedTuple, Protocol, get_args
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from torchcaps.ops.checks import (
-    check_broadcast,
-    check_choice,
-    check_iterations,
-    check_keep,
-    check_votes,
-    widen,
-    without_autocast,
-)
+from torchcaps.ops.checks import widen, without_autocast
 from torchcaps.ops.fused.tiles import (
     Lanes,
     MadeOf,
@@ -61,63 +53,30 @@ from torchcaps.ops.fused.tiles import (
 from torchcaps.ops.operators import Asked, Gradients, Operator, by_stored_votes
 from torchcaps.ops.routing.em import (
     DAMPING,
-    FLOOR,
     LEAST_ACTIVATION,
-    EMVariant,
-    LambdaSchedule,
-    _checked,
-    _cost,
-    check_em_numbers,
-    lambda_at,
+    EMOptions,
+    check_em,
+    first_couplings,
+    likelihood_of,
+    logit_of,
 )
-from torchcaps.ops.routing.shared_children import (
-    Compete,
-    check_child_id,
-    number_children,
-    softmax_over_windows,
-)
-from torchcaps.types import Capsules, Keep, Routed, Step, VoteMap
+from torchcaps.ops.routing.shared_children import softmax_over_windows
+from torchcaps.types import Capsules, Routed, Step, VoteMap
 
 __all__ = ["em_routing"]
 
 
-def em_routing(
-    vote_map: VoteMap,
-    *,
-    beta_a: Tensor,
-    beta_u: Tensor,
-    iterations: int = 3,
-    variant: EMVariant = "paper",
-    compete: Compete = "window",
-    child_id: Tensor | None = None,
-    lambda_: float = 0.01,
-    lambda_schedule: LambdaSchedule = "growing",
-    variance_floor: float | None = None,
-    keep: Keep = "none",
-) -> Routed:
+def em_routing(vote_map: VoteMap, **options: Any) -> Routed:
     """Route the votes of a vote map, by the activations of its children, to parents [*b, j, d], or
-    [*b, p, j, d] through a window, with the values and gradients of `ops.em_routing` of the
-    materialised votes.
+    [*b, p, j, d] through a window, with the options, values and gradients of `ops.em_routing` of
+    the materialised votes.
 
     >>> children, beta = Capsules(torch.rand(18, 16), torch.ones(18)), torch.zeros(5)
     >>> vote_map = VoteMap(children, torch.rand(18, 5, 4, 4), pose="matrix")
     >>> em_routing(vote_map, beta_a=beta, beta_u=beta).parents.pose.shape
     torch.Size([5, 16])
     """
-    return route(
-        Tiled,
-        vote_map,
-        beta_a=beta_a,
-        beta_u=beta_u,
-        iterations=iterations,
-        variant=variant,
-        compete=compete,
-        child_id=child_id,
-        lambda_=lambda_,
-        lambda_schedule=lambda_schedule,
-        variance_floor=variance_floor,
-        keep=keep,
-    )
+    return route(Tiled, vote_map, **options)
 
 
 class Steps(Protocol):
@@ -141,51 +100,26 @@ class Steps(Protocol):
         ...
 
 
-def route(
-    kind: type[Steps],
-    vote_map: VoteMap,
-    *,
-    beta_a: Tensor,
-    beta_u: Tensor,
-    iterations: int = 3,
-    variant: EMVariant = "paper",
-    compete: Compete = "window",
-    child_id: Tensor | None = None,
-    lambda_: float = 0.01,
-    lambda_schedule: LambdaSchedule = "growing",
-    variance_floor: float | None = None,
-    keep: Keep = "none",
-) -> Routed:
+def route(kind: type[Steps], vote_map: VoteMap, **options: Any) -> Routed:
     """`em_routing`, whoever does the two steps."""
-    votes = vote_like(vote_map)
-    check_votes(votes)
-    check_iterations(iterations)
-    check_choice("variant", variant, get_args(EMVariant))
-    check_choice("compete", compete, get_args(Compete))
-    check_choice("lambda_schedule", lambda_schedule, get_args(LambdaSchedule))
-    check_keep(keep)
-    check_em_numbers(lambda_, variance_floor)
+    votes, asked = vote_like(vote_map), EMOptions(**options)
     activation, window = vote_map.children.activation, vote_map.window
     if activation is not None and window is not None:
         activation = window.of(activation.unsqueeze(-1)).squeeze(-1)
-    activation = _checked(activation, votes)
-    check_child_id(child_id, votes, compete)
+    activation = check_em(votes, activation, asked)
     *lead, n_in, n_out, d = votes.shape
-    for name, beta in (("beta_a", beta_a), ("beta_u", beta_u)):
-        check_broadcast(name, beta, (n_out,), "[parent]")
-    floor = FLOOR[variant] if variance_floor is None else variance_floor
     wide = widen(votes.new_empty(()))
     n_batch, n_windows = (math.prod(lead[:-1]), lead[-1]) if window else (math.prod(lead), 1)
     bias = wide.new_zeros(()) if vote_map.bias is None else vote_map.bias.to(wide.dtype)
     meet = kind(made_of(vote_map._replace(bias=None), votes))
-    child_id = None if child_id is None else number_children(child_id)
-    share_out = None if child_id is None else softmax_over_windows(child_id)
+    asked = asked.in_precision_of(wide)
+    share_out = None if asked.child_id is None else softmax_over_windows(asked.child_id)
     steps = []
     with without_autocast(votes):
         a_in = widen(activation).to(wide.dtype).clamp_min(LEAST_ACTIVATION)
         log_a_in = a_in.log().reshape(n_batch, n_windows, n_in)
-        beta_a, beta_u = beta_a.to(wide.dtype), beta_u.to(wide.dtype)
-        log_r, log_share = None, _first(wide, n_out, child_id, variant)
+        first = first_couplings(wide, n_out, asked).log()
+        log_r, log_share = None, first.squeeze(-1) if first.ndim else first
         before = -bias
 
         def share(likely: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
@@ -200,10 +134,11 @@ def route(
             return meet.fit(log_r, log_a_in + log_share)
 
         found: tuple[Tensor, Tensor, Tensor] | None = None
-        for t in range(1, iterations + 1):
+        for t in range(1, asked.iterations + 1):
+            last = t == asked.iterations
             if found is None:
                 mass, mean, variance = meet.fit(None, log_a_in + log_share)
-            elif t < iterations and keep != "steps" and _may_repeat():
+            elif not last and asked.keep != "steps" and _may_repeat():
                 # Backwards their couplings are made once more: those of one iteration at a time.
                 mass, mean, variance = checkpoint(
                     refit, *found, use_reentrant=False, preserve_rng_state=False
@@ -211,42 +146,28 @@ def route(
             else:
                 log_r, log_share = share(*found)
                 mass, mean, variance = meet.fit(log_r, log_a_in + log_share)
-            if variant == "official":
+            if asked.variant == "official":
                 move = DAMPING * (before - mean)
                 mean, variance = mean + move, variance + move.square()
                 before = mean
-            variance = variance + floor
-            cost = _cost(variance, mass, beta_u, variant, n_in / n_out)
-            reward = -5000 * beta_a if variant == "official" else beta_a
-            logit = lambda_at(t, lambda_, lambda_schedule) * (reward - cost)
+            variance = variance + asked.floor
+            logit = logit_of(t, variance, mass, asked, n_in / n_out)
             pose, activation = mean + bias, logit.sigmoid()
             parents = Capsules(pose.view(*lead, n_out, d), activation.view(*lead, n_out))
             parents = Capsules(*(x.to(votes.dtype) for x in parents if x is not None))
-            if keep == "steps" or (keep == "last" and t == iterations):
+            if asked.keep == "steps" or (asked.keep == "last" and last):
                 log_rs = log_share.unsqueeze(-1)
                 log_rs = log_rs if log_r is None else meet.laid_out(log_r) + log_rs
                 r = log_rs.exp().to(votes.dtype).expand(n_batch, n_windows, n_in, n_out)
                 steps.append(Step(None, r.reshape(*lead, n_in, n_out), parents))
-            if t < iterations:
-                log_a = torch.nn.functional.logsigmoid(logit)
-                found = log_a - variance.log().sum(-1) / 2, mean, variance
+            if not last:
+                found = likelihood_of(logit, variance), mean, variance
     return Routed(parents, tuple(steps))
 
 
 def _may_repeat() -> bool:
     """Whether a backward pass may ask for what was forgotten; a compiler decides by itself."""
     return torch.is_grad_enabled() and not torch.compiler.is_compiling()
-
-
-def _first(wide: Tensor, n_out: int, child_id: Tensor | None, variant: EMVariant) -> Tensor:
-    """The logarithms of couplings before anything is known, of one number or [p, i]."""
-    first = wide.new_full((), 1 / n_out)
-    if child_id is None or variant == "official":
-        return first.log()
-    flat = child_id.flatten()
-    ones = wide.new_ones(len(flat))
-    windows = torch.zeros_like(ones).scatter_add(0, flat, ones)[child_id]  # that see it
-    return (first / windows).log()
 
 
 class Tiled:

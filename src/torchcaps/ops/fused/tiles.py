@@ -34,6 +34,7 @@ __all__ = [
     "VoteGradients",
     "made_of",
     "size_of",
+    "vote_dtype",
     "vote_like",
     "vote_map_of",
 ]
@@ -162,16 +163,23 @@ def vote_like(vote_map: VoteMap) -> Tensor:
     lead = [*pose.shape[:-2]]
     if vote_map.window is not None:
         lead.append(math.prod(vote_map.window.positions))
+    if vote_map.bias is not None:
+        check_broadcast("bias", vote_map.bias, (n_out, size), "[parent, pose]")
+    if vote_map.coordinates is not None:
+        check_broadcast("coordinates", vote_map.coordinates, (n_in, size), "[child, pose]")
+    return pose.new_empty((), dtype=vote_dtype(vote_map)).expand(*lead, n_in, n_out, size)
+
+
+def vote_dtype(vote_map: VoteMap) -> torch.dtype:
+    """The dtype that the votes would have."""
+    pose = vote_map.children.pose
     dtype, kind = pose.dtype, pose.device.type
     if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         dtype = dtype if dtype == torch.float64 else torch.get_autocast_dtype(kind)
-    if vote_map.bias is not None:
-        check_broadcast("bias", vote_map.bias, (n_out, size), "[parent, pose]")
-        dtype = torch.promote_types(dtype, vote_map.bias.dtype)
-    if vote_map.coordinates is not None:
-        check_broadcast("coordinates", vote_map.coordinates, (n_in, size), "[child, pose]")
-        dtype = torch.promote_types(dtype, vote_map.coordinates.dtype)
-    return pose.new_empty((), dtype=dtype).expand(*lead, n_in, n_out, size)
+    for moved_by in (vote_map.bias, vote_map.coordinates):
+        if moved_by is not None:
+            dtype = torch.promote_types(dtype, moved_by.dtype)
+    return dtype
 
 
 def _few(vote_map: VoteMap) -> Tensor:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops.fused.cost import COSTS, Cost, _register, register
+from torchcaps.ops.fused.distance_tiles import Given
 from torchcaps.ops.fused.tiles import MadeOf
 from torchcaps.ops.native import distance, dynamic, em, inverted
 from torchcaps.ops.native.windows import PLACES
@@ -79,31 +80,22 @@ def _backward(
     return Cost(flops, _tiles(pose, weight) + held)
 
 
-def _measured(pose: Tensor, weight: Tensor, *arguments: Any) -> Cost:
-    *_, scale, _, kind, iterations, _, _, with_slopes, _, _, _ = arguments
-    products, agreement, children, parents = _sizes(pose, weight, kind)
-    updates = iterations - 1
+def _measured(given: Given) -> Cost:
+    votes, how = given.votes, given.how
+    products, agreement, children, parents = _sizes(votes.pose, votes.weight, votes.kind)
+    updates = how.iterations - 1
     # Votes are measured, then mixed; where the mean distance is given, mixed alone.
-    made = 1 + updates * (2 if scale is None else 1)
-    flops = made * products + (1 + (1 + with_slopes) * updates) * agreement
-    return Cost(flops, children + (1 + (1 + with_slopes) * torch.get_num_threads()) * parents)
+    made = 1 + updates * (2 if given.scale is None else 1)
+    flops = made * products + (1 + (1 + how.with_slopes) * updates) * agreement
+    return Cost(flops, children + (1 + (1 + how.with_slopes) * torch.get_num_threads()) * parents)
 
 
-def _measured_backward(
-    of_means: Tensor | None,
-    of_poses: Tensor | None,
-    of_couplings: Tensor | None,
-    sums: Tensor,
-    slopes: Tensor,
-    means: Tensor,
-    pose: Tensor,
-    weight: Tensor,
-    *arguments: Any,
-) -> Cost:
-    *_, kind, _, _, _, detach, needs = arguments
-    products, agreement, children, parents = _sizes(pose, weight, kind)
+def _measured_backward(asked: Asked[Given]) -> Cost:
+    votes, needs, (sums, slopes, _) = asked.given.votes, asked.needs, asked.saved
+    of_couplings = asked.gradients[-1]
+    products, agreement, children, parents = _sizes(votes.pose, votes.weight, votes.kind)
     iterations, added = len(sums), any(needs[:5])
-    every = added and detach == "none"
+    every = added and asked.given.how.detach == "none"
     # Back through the iterations, each with its couplings and the gradient of its distances.
     back = iterations - 1 if every or any(needs[5:]) else 0
     flops = back * (products + agreement)
@@ -209,13 +201,12 @@ def _threads(like: Tensor) -> int:
 for _operator, _cost in (
     (dynamic._forward, _forward),
     (dynamic._backward, _backward),
-    (distance._forward, _measured),
-    (distance._backward, _measured_backward),
     (inverted._sums, _sums),
     (inverted._backward, _sums_backward),
 ):
     _packet = _operator._opoverload.overloadpacket
     COSTS[_packet] = _cost
     _register(_packet, _cost)
+register(distance.measured, _measured, _measured_backward)
 register(em.fit, _fit, _fit_backward)
 register(em.assign, _assign, _assign_backward)

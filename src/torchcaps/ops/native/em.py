@@ -25,16 +25,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torchcaps.ops import fused
-from torchcaps.ops.fused.em import Met, route
-from torchcaps.ops.fused.tiles import MadeOf, vote_like
-from torchcaps.ops.native.build import available, library
+from torchcaps.ops.fused.em import Met, Tiled, route
+from torchcaps.ops.fused.tiles import MadeOf
+from torchcaps.ops.native.build import library
 from torchcaps.ops.native.dynamic import contiguous
+from torchcaps.ops.native.reach import reaches
 from torchcaps.ops.native.windows import PLACES, Seen, filled, gradients_of, laid_back
 from torchcaps.ops.operators import Asked, Gradients, Operator, by_stored_votes
 from torchcaps.types import Routed, VoteMap
 
-__all__ = ["em_routing"]
+__all__ = ["em_routing", "takes"]
 
 PASSES = ("fit", "fit_backward", "assign", "assign_backward")
 
@@ -42,17 +42,12 @@ PASSES = ("fit", "fit_backward", "assign", "assign_backward")
 def em_routing(vote_map: VoteMap, **options: Any) -> Routed:
     """Route the votes of a vote map to parents, with the options, values and gradients of
     `ops.fused.em_routing`."""
-    if not _takes(vote_like(vote_map)):
-        return fused.em_routing(vote_map, **options)
-    return route(Native, vote_map, **options)
+    return route(Native if takes(vote_map, options) else Tiled, vote_map, **options)
 
 
-def _takes(votes: Tensor) -> bool:
-    return (
-        votes.device.type == "cpu"
-        and votes.dtype in (torch.float32, torch.float16, torch.bfloat16)
-        and available()
-    )
+def takes(vote_map: VoteMap, options: Mapping[str, Any]) -> bool:
+    """Whether the kernels route these votes, as they do with all options."""
+    return reaches(vote_map)
 
 
 class Native:

@@ -28,7 +28,7 @@ Ambiguities:
 """
 
 import math
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -49,7 +49,7 @@ from torchcaps.ops.squash import EPSILON, Squash
 from torchcaps.ops.squash import squash as g
 from torchcaps.types import Keep, Routed, Step
 
-__all__ = ["DetachVotes", "Scale", "distance_routing"]
+__all__ = ["DetachVotes", "DistanceOptions", "Scale", "check_distance", "distance_routing"]
 
 # Whose distances d_o is the mean of: one sample's, or those of the batch.
 Scale = Literal["sample", "batch"]
@@ -81,17 +81,8 @@ def distance_routing(
     >>> routed.parents.pose.shape, routed.scale.shape
     (torch.Size([10, 16]), torch.Size([2]))
     """
-    check_votes(votes)
-    check_iterations(iterations)
-    if isinstance(scale, Tensor):
-        _check_distances(scale, iterations - 1)
-    else:
-        check_choice("scale", scale, get_args(Scale))
-    check_choice("detach", detach, get_args(DetachVotes))
-    check_keep(keep)
-    check_broadcast("activation", activation, votes.shape[:-2], "[*batch, child]")
-    check_broadcast("bias", bias, (*votes.shape[:-3], *votes.shape[-2:]), "[*batch, parent, pose]")
-    log_odds = _log_odds(p, votes.shape[-2])
+    options = DistanceOptions(iterations, scale, bias, p, squash, detach, keep)
+    log_odds = check_distance(votes, activation, options)
     dtype, votes = votes.dtype, widen(votes)
     steps, used = [], []
     with without_autocast(votes):
@@ -121,6 +112,41 @@ def distance_routing(
                 used.append(d_o)
     distances = torch.stack(used, -1) if used else None
     return Routed(capsules(v, dtype), tuple(steps), distances)
+
+
+class DistanceOptions(NamedTuple):
+    """What every form of distance routing is asked, with the defaults of `distance_routing`."""
+
+    iterations: int = 3
+    scale: Scale | Tensor = "sample"
+    bias: Tensor | None = None
+    p: float = 0.9
+    squash: Squash = "hinton"
+    detach: DetachVotes = "none"
+    keep: Keep = "none"
+
+
+def check_distance(votes: Tensor, activation: Tensor | None, options: DistanceOptions) -> float:
+    """What every form asks of its arguments; returned are the log odds that p stands for."""
+    check_votes(votes)
+    check_iterations(options.iterations)
+    if isinstance(options.scale, Tensor):
+        _check_distances(options.scale, options.iterations - 1)
+    else:
+        check_choice("scale", options.scale, get_args(Scale))
+    check_choice("detach", options.detach, get_args(DetachVotes))
+    check_keep(options.keep)
+    if activation is None:
+        raise TorchcapsError(
+            "distance routing keeps votes as short as their children, but the children came "
+            "without lengths; give them, for example Capsules(pose, pose.norm(dim=-1))."
+        )
+    check_broadcast("activation", activation, votes.shape[:-2], "[*batch, child]")
+    parents = (*votes.shape[:-3], *votes.shape[-2:])
+    check_broadcast("bias", options.bias, parents, "[*batch, parent, pose]")
+    log_odds = _log_odds(options.p, votes.shape[-2])
+    check_choice("squash", options.squash, get_args(Squash))
+    return log_odds
 
 
 def _no_longer_than(length: Tensor, votes: Tensor) -> Tensor:

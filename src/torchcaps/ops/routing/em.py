@@ -39,7 +39,7 @@ Ambiguities:
 """
 
 import math
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -64,7 +64,7 @@ from torchcaps.ops.routing.shared_children import (
 )
 from torchcaps.types import Capsules, Keep, Routed, Step
 
-__all__ = ["EMVariant", "LambdaSchedule", "em_routing"]
+__all__ = ["EMOptions", "EMVariant", "LambdaSchedule", "check_em", "em_routing"]
 
 EMVariant = Literal["paper", "official", "gritzman"]
 LambdaSchedule = Literal["growing", "constant"]
@@ -100,46 +100,98 @@ def em_routing(
     >>> em_routing(torch.rand(18, 5, 16), a, beta_a=beta, beta_u=beta).parents.activation.shape
     torch.Size([5])
     """
-    check_votes(votes)
-    check_iterations(iterations)
-    check_choice("variant", variant, get_args(EMVariant))
-    check_choice("compete", compete, get_args(Compete))
-    check_choice("lambda_schedule", lambda_schedule, get_args(LambdaSchedule))
-    check_keep(keep)
-    check_em_numbers(lambda_, variance_floor)
-    activation = _checked(activation, votes)
-    check_child_id(child_id, votes, compete)
+    asked = EMOptions(
+        beta_a,
+        beta_u,
+        iterations,
+        variant,
+        compete,
+        child_id,
+        lambda_,
+        lambda_schedule,
+        variance_floor,
+        keep,
+    )
+    activation = check_em(votes, activation, asked)
     n_in, n_out, _ = votes.shape[-3:]
-    for name, beta in (("beta_a", beta_a), ("beta_u", beta_u)):
-        check_broadcast(name, beta, (n_out,), "[parent]")
-    floor = FLOOR[variant] if variance_floor is None else variance_floor
     dtype, votes = votes.dtype, widen(votes)
-    child_id = None if child_id is None else number_children(child_id)
-    normalise = _over_parents if child_id is None else softmax_over_windows(child_id)
+    asked = asked.in_precision_of(votes)
+    normalise = _over_parents if asked.child_id is None else softmax_over_windows(asked.child_id)
     steps = []
     with without_autocast(votes):
         a_in = widen(activation).to(votes.dtype).clamp_min(LEAST_ACTIVATION).unsqueeze(-1)
-        beta_a, beta_u = beta_a.to(votes.dtype), beta_u.to(votes.dtype)
-        log_r = _first(votes, child_id, variant).log()
+        log_r = first_couplings(votes, n_out, asked).expand(votes.shape[:-1]).log()
         mean: Tensor | None = None
         for t in range(1, iterations + 1):
             weight = (log_r + a_in.log()).softmax(-2).unsqueeze(-1)  # [*b, i, j, 1]
             mass = (log_r.exp() * a_in).sum(-2)  # [*b, j]
             mean = _mean(votes, weight, mean, variant)
             residual = (votes - mean.unsqueeze(-3)).square()  # [*b, i, j, d]
-            variance = (weight * residual).sum(-3) + floor  # [*b, j, d]
-            cost = _cost(variance, mass, beta_u, variant, n_in / n_out)
-            reward = -5000 * beta_a if variant == "official" else beta_a
-            logit = lambda_at(t, lambda_, lambda_schedule) * (reward - cost)
+            variance = (weight * residual).sum(-3) + asked.floor  # [*b, j, d]
+            logit = logit_of(t, variance, mass, asked, n_in / n_out)
             parents = Capsules(mean.to(dtype), logit.sigmoid().to(dtype))
             if keep == "steps" or (keep == "last" and t == iterations):
                 steps.append(Step(None, log_r.exp().to(dtype), parents))
             if t < iterations:
                 scaled = (residual / variance.unsqueeze(-3)).sum(-1)  # [*b, i, j]
-                spread = variance.log().sum(-1)  # [*b, j]
-                log_a = torch.nn.functional.logsigmoid(logit)
-                log_r = normalise((log_a - spread / 2).unsqueeze(-2) - scaled / 2)
+                log_r = normalise(likelihood_of(logit, variance).unsqueeze(-2) - scaled / 2)
     return Routed(parents, tuple(steps))
+
+
+class EMOptions(NamedTuple):
+    """What every form of EM routing is asked, with the defaults of `em_routing`."""
+
+    beta_a: Tensor
+    beta_u: Tensor
+    iterations: int = 3
+    variant: EMVariant = "paper"
+    compete: Compete = "window"
+    child_id: Tensor | None = None
+    lambda_: float = 0.01
+    lambda_schedule: LambdaSchedule = "growing"
+    variance_floor: float | None = None
+    keep: Keep = "none"
+
+    @property
+    def floor(self) -> float:
+        return FLOOR[self.variant] if self.variance_floor is None else self.variance_floor
+
+    def in_precision_of(self, votes: Tensor) -> "EMOptions":
+        """The same with costs in the precision of wide votes, and with children numbered anew."""
+        # Once, not in every iteration: float16 would round the gradient of each.
+        beta_a, beta_u = self.beta_a.to(votes.dtype), self.beta_u.to(votes.dtype)
+        child_id = None if self.child_id is None else number_children(self.child_id)
+        return self._replace(beta_a=beta_a, beta_u=beta_u, child_id=child_id)
+
+
+def check_em(votes: Tensor, activation: Tensor | None, asked: EMOptions) -> Tensor:
+    """What every form asks of its arguments; returned are the activations."""
+    check_votes(votes)
+    check_iterations(asked.iterations)
+    check_choice("variant", asked.variant, get_args(EMVariant))
+    check_choice("compete", asked.compete, get_args(Compete))
+    check_choice("lambda_schedule", asked.lambda_schedule, get_args(LambdaSchedule))
+    check_keep(asked.keep)
+    check_em_numbers(asked.lambda_, asked.variance_floor)
+    activation = _checked(activation, votes)
+    check_child_id(asked.child_id, votes, asked.compete)
+    for name, beta in (("beta_a", asked.beta_a), ("beta_u", asked.beta_u)):
+        check_broadcast(name, beta, votes.shape[-2:-1], "[parent]")
+    return activation
+
+
+def logit_of(
+    t: int, variance: Tensor, mass: Tensor, asked: EMOptions, children_per_parent: float
+) -> Tensor:
+    """The logit of a parent's activation after iteration t, from 1; [*b, j]."""
+    cost = _cost(variance, mass, asked.beta_u, asked.variant, children_per_parent)
+    reward = -5000 * asked.beta_a if asked.variant == "official" else asked.beta_a
+    return lambda_at(t, asked.lambda_, asked.lambda_schedule) * (reward - cost)
+
+
+def likelihood_of(logit: Tensor, variance: Tensor) -> Tensor:
+    """ln a_j − Σ_h ln σ_j^h, [*b, j]."""
+    return torch.nn.functional.logsigmoid(logit) - variance.log().sum(-1) / 2
 
 
 def lambda_at(t: int, lambda_: float, schedule: LambdaSchedule) -> float:
@@ -167,12 +219,12 @@ def _cost(
     return cost * 100 / children_per_parent if variant == "gritzman" else cost
 
 
-def _first(votes: Tensor, child_id: Tensor | None, variant: EMVariant) -> Tensor:
-    """The couplings before anything is known, [*b, i, j]."""
-    first = votes.new_full(votes.shape[:-1], 1 / votes.shape[-2])
-    if child_id is None or variant == "official":
+def first_couplings(votes: Tensor, n_out: int, asked: EMOptions) -> Tensor:
+    """The couplings before anything is known, of one number or [p, i, 1]."""
+    first = votes.new_full((), 1 / n_out)
+    if asked.child_id is None or asked.variant == "official":
         return first
-    return first / windows_of_children(child_id, first).unsqueeze(-1)
+    return (first / windows_of_children(asked.child_id, votes)).unsqueeze(-1)
 
 
 def _over_parents(logits: Tensor) -> Tensor:
