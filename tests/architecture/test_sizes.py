@@ -15,9 +15,7 @@ TILES = "one pass over tiles; its steps share a dozen tensors, which functions w
 KERNEL = "a kernel is one function to its compiler, and its loops share what registers hold"
 
 LONG_FILES = {
-    "ops/fused/distance.py": "forward and backward of one algorithm, which check each other",
     "ops/fused/dynamic.py": "forward and backward of one algorithm, which check each other",
-    "ops/fused/em.py": "forward and backward of one algorithm, which check each other",
     "ops/fused/inverted.py": "forward and backward of one algorithm, which check each other",
     "ops/fused/tiles.py": "every view of votes that a tile can be made from, dense and windowed",
     "ops/native/distance.cpp": "one library: forward and backward share how lanes are laid out",
@@ -30,10 +28,7 @@ LONG_FUNCTIONS = {
     "cli/train.py:train": "its arguments are the options of the command, each with its help",
     "models/inverted_capsnet.py:tsai_inverted": "its arguments are the options of the network",
     "ops/fused/cost.py:_sizes": "one formula after the other, a line each",
-    "ops/fused/distance.py:_forward_kernel": TILES,
-    "ops/fused/distance.py:run": TILES,
     "ops/fused/em.py:route": "the loop of all backends, whose steps it defines beside it",
-    "ops/routing/distance.py:distance_routing": "the algorithm from first to last line, as printed",
     "ops/routing/em.py:em_routing": "the algorithm from first to last line, as printed",
     "ops/triton/dynamic.py:_gradients": TILES,
     "ops/triton/em_kernels.py:moments": KERNEL,

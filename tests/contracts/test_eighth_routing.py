@@ -7,6 +7,7 @@ its contract; its paper and its page would be the other two. Nothing else of tor
 
 import pytest
 import torch
+from torch.utils._pytree import tree_map
 
 import torchcaps as tc
 from torchcaps.testing import assert_routing_contract
@@ -84,6 +85,48 @@ def test_a_network_trains_with_it_and_comes_back_from_disk(tmp_path):
     image = torch.rand(2, 1, 20, 24)
     again = tc.load(tmp_path / "star.safetensors")
     assert torch.equal(again(image).scores, model.eval()(image).scores)
+
+
+def star_by_sample(vote_map, *, sharpness, keep="none"):
+    """The form without stored votes, one sample at a time."""
+    samples = []
+    for pose in vote_map.children.pose:
+        votes = tc.ops.materialise(vote_map._replace(children=tc.Capsules(pose)))
+        samples.append(star_routing(votes, sharpness=sharpness, keep=keep))
+    return tree_map(lambda *x: None if x[0] is None else torch.stack(x), *samples)
+
+
+class FusedStarRouting(tc.layers.Routing):
+    algorithm = "star"
+
+    def create_parameters(self, *, n_in, n_out, d_out):
+        self.sharpness = torch.nn.Parameter(torch.tensor(2.0))
+
+    def options(self):
+        return {"sharpness": self.sharpness}
+
+    def forward(self, votes, activation, *, keep="none"):
+        return star_routing(votes, keep=keep, **self.options())
+
+
+def test_a_form_without_stored_votes_is_one_line_more(monkeypatch):
+    monkeypatch.setitem(tc.ops.fused.ROUTINGS, "star", star_by_sample)
+    layer = tc.layers.DenseCapsules(n_in=6, d_in=4, n_out=3, d_out=4, routing=FusedStarRouting())
+    children = tc.Capsules(torch.rand(2, 6, 4))
+    found = []
+    for backend in ("plain", "fused", "native", "triton"):
+        tc.layers.use_backend(layer, backend)
+        assert isinstance(layer.votes(children), torch.Tensor) == (backend == "plain")
+        layer.zero_grad()
+        routed = layer(children, keep="last")
+        routed.parents.pose.square().sum().backward()
+        found.append((routed.parents.pose, routed.steps[0].coupling, layer.weight.grad.clone()))
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], rtol=0, atol=1e-6)
+    # Who has no such line is told so.
+    layer.routing.algorithm = ""
+    with pytest.raises(tc.TorchcapsError, match="FusedStarRouting has no fused form"):
+        layer(children)
 
 
 def test_a_concurrent_schedule_asks_it_for_a_step():

@@ -1,16 +1,17 @@
 """Which backend computes a routing, and when votes are better not stored."""
 
 import math
+from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
 from torchcaps.layers.tracing import is_looked_through
 from torchcaps.ops import fused, native, triton
-from torchcaps.types import VoteMap
+from torchcaps.types import Routed, VoteMap
 
-__all__ = ["Backend", "backend_module", "is_worth_fusing"]
+__all__ = ["Backend", "backend_module", "fused_form", "is_worth_fusing"]
 
 
 # How a layer routes. "plain": the votes are made, then routed. "fused": they are made a tile at a
@@ -21,13 +22,15 @@ Backend = Literal["auto", "plain", "fused", "native", "triton"]
 # So many numbers of votes fit into a cache, where tiles are a detour; and what runs along them are
 # the lanes, samples times windows: a few leave it idle. Both measured on CPUs.
 FUSED_FROM, LANES_FROM = 1 << 21, 16
-# A native kernel pays sooner. Left to predictions, for it gives no gradients of gradients.
-KERNEL_FROM = 1 << 17
+# So many numbers of votes a native kernel of these routings predicts sooner. It is left to
+# predictions, for it gives no gradients of gradients.
+KERNEL_FROM = dict.fromkeys(("distance", "dynamic", "em", "inverted"), 1 << 17)
 
 
-def is_worth_fusing(vote_map: VoteMap, *, has_kernel: bool) -> bool:
-    """Whether "auto" leaves these votes unstored; `has_kernel` says whether a native kernel of the
-    routing knows them."""
+def is_worth_fusing(
+    algorithm: str, vote_map: VoteMap, options: Callable[[], Mapping[str, Any]]
+) -> bool:
+    """Whether "auto" leaves these votes unstored, which can be."""
     # Before counting: to ask for the batch size binds an exported graph to the answer.
     if torch.compiler.is_exporting() or is_looked_through():
         return False
@@ -35,9 +38,11 @@ def is_worth_fusing(vote_map: VoteMap, *, has_kernel: bool) -> bool:
     if lanes < LANES_FROM:
         return False
     numbers = lanes * _numbers_per_lane(vote_map)
-    return numbers >= FUSED_FROM or (
-        numbers >= KERNEL_FROM and has_kernel and _runs_kernels(vote_map)
-    )
+    if numbers >= FUSED_FROM or numbers < KERNEL_FROM.get(algorithm, FUSED_FROM):
+        return numbers >= FUSED_FROM
+    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return False
+    return native.takes(algorithm, vote_map, options())
 
 
 def backend_module(backend: Backend) -> ModuleType:
@@ -45,13 +50,12 @@ def backend_module(backend: Backend) -> ModuleType:
     return {"fused": fused, "triton": triton}.get(backend, native)
 
 
-def _runs_kernels(vote_map: VoteMap) -> bool:
-    """Whether native kernels run here and now, for numbers that nobody differentiates."""
-    pose = vote_map.children.pose
-    if torch.is_grad_enabled() or pose.device.type != "cpu" or pose.dtype == torch.float64:
-        return False
-    seen = torch.compiler.is_compiling() or is_looked_through()
-    return not seen and native.available()
+def fused_form(backend: Backend, algorithm: str) -> Callable[..., Routed]:
+    """What routes without stored votes; the form in PyTorch where a backend has none of its own."""
+    form: Callable[..., Routed] = backend_module(backend).ROUTINGS.get(
+        algorithm, fused.ROUTINGS[algorithm]
+    )
+    return form
 
 
 def _lane_count(vote_map: VoteMap) -> int:

@@ -1,12 +1,13 @@
 """What every routing module is: an abstract class that owns parameters and calls an op."""
 
 from abc import ABC, abstractmethod
-from typing import final
+from typing import Any, final
 
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers.routing.backend import Backend, is_worth_fusing
+from torchcaps.layers.routing.backend import Backend, fused_form, is_worth_fusing
+from torchcaps.ops import fused
 from torchcaps.ops.votes import materialise
 from torchcaps.types import Capsules, Keep, Routed, Step, VoteMap, Window
 
@@ -17,6 +18,8 @@ class Routing(nn.Module, ABC):
     """From votes [*b, i, j, d] and child activations [*b, i] to `Routed`."""
 
     backend: Backend = "auto"
+    # The name by which the backends of `ops` know the algorithm, if they do.
+    algorithm: str = ""
 
     # The axis over which the couplings of a trace sum to one.
     normalised_over: str = "parents"
@@ -49,29 +52,34 @@ class Routing(nn.Module, ABC):
         self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none"
     ) -> Routed: ...
 
-    @property
-    def can_fuse(self) -> bool:
-        """Whether `fused` can do what `forward` does, with the options of this routing."""
-        return False
+    def options(self) -> dict[str, Any]:
+        """What the op is asked beside votes, activations and `keep`."""
+        return {}
 
-    def has_kernel(self, vote_map: VoteMap) -> bool:
-        """Whether a native kernel knows such votes and predicts sooner by them than the plain form
-        does; if not, "native" may be the form in PyTorch."""
-        return False
+    def takes(self, vote_map: VoteMap) -> bool:
+        """Whether `fused` can do what `forward` does with these votes; the backends are asked."""
+        return fused.takes(self.algorithm, vote_map, self.options())
 
     def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
         """The same as `forward` without a vote tensor, where an algorithm has such a form."""
-        raise self._no_fused_form()
+        route = fused_form(self.backend, self.algorithm)
+        return self.finished(route(vote_map, keep=keep, **self.options()))
+
+    def finished(self, routed: Routed) -> Routed:
+        """What the op gave as the module gives it."""
+        return routed
 
     @final
     def fuses(self, vote_map: VoteMap) -> bool:
         """Whether these votes are better not stored."""
-        wants_fused = self.backend in ("fused", "native", "triton")
-        if wants_fused and not self.can_fuse:
+        if self.backend == "plain":
+            return False
+        takes = self.takes(vote_map)
+        if self.backend == "auto":
+            return takes and is_worth_fusing(self.algorithm, vote_map, self.options)
+        if not takes:
             raise self._no_fused_form()
-        if self.backend != "auto" or not self.can_fuse:
-            return wants_fused
-        return is_worth_fusing(vote_map, has_kernel=self.has_kernel(vote_map))
+        return True
 
     @final
     def route(self, vote_map: VoteMap, activation: Tensor | None, *, keep: Keep = "none") -> Routed:

@@ -5,14 +5,11 @@ from typing import Any, final, get_args
 import torch
 from torch import Tensor, nn
 
-from torchcaps.errors import TorchcapsError
-from torchcaps.layers.routing.backend import backend_module
 from torchcaps.layers.routing.base import Routing, check_bias
 from torchcaps.ops.checks import check_choice, check_iterations
-from torchcaps.ops.native.dynamic import MOST_ITERATIONS
 from torchcaps.ops.routing import DetachVotes, Scale, distance_routing
 from torchcaps.ops.squash import Squash
-from torchcaps.types import Keep, Routed, VoteMap
+from torchcaps.types import Keep, Routed
 
 __all__ = ["DistanceRouting"]
 
@@ -25,6 +22,7 @@ class DistanceRouting(Routing):
     their running mean, so that an image's result does not depend on its neighbours.
     """
 
+    algorithm = "distance"
     bias: nn.Parameter | None
     running_scale: Tensor
     MOMENTUM = 0.1
@@ -58,25 +56,9 @@ class DistanceRouting(Routing):
             self.register_buffer("running_scale", torch.ones(self.iterations - 1))
 
     def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
-        if activation is None:
-            raise TorchcapsError(
-                "distance routing keeps votes as short as their children, but the children came "
-                "without lengths; give them, for example Capsules(pose, pose.norm(dim=-1))."
-            )
-        return self._measured(distance_routing(votes, activation, keep=keep, **self._options()))
+        return self.finished(distance_routing(votes, activation, keep=keep, **self.options()))
 
-    @property
-    def can_fuse(self) -> bool:
-        return True
-
-    def has_kernel(self, vote_map: VoteMap) -> bool:
-        return vote_map.window is None and self.iterations <= MOST_ITERATIONS
-
-    def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
-        forms = backend_module(self.backend)
-        return self._measured(forms.distance_routing(vote_map, keep=keep, **self._options()))
-
-    def _options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         stored = self.scale == "batch" and not self.training
         return {
             "iterations": self.iterations,
@@ -86,7 +68,7 @@ class DistanceRouting(Routing):
             "detach": self.detach,
         }
 
-    def _measured(self, routed: Routed) -> Routed:
+    def finished(self, routed: Routed) -> Routed:
         distances, pose = routed.scale, routed.parents.pose
         if self.scale == "batch" and self.training and distances is not None and pose.numel():
             with torch.no_grad():

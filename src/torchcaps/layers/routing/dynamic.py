@@ -6,13 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers.routing.backend import backend_module
 from torchcaps.layers.routing.base import Routing
 from torchcaps.ops.checks import check_choice, check_iterations
-from torchcaps.ops.native.dynamic import MOST_ITERATIONS
 from torchcaps.ops.routing import Detach, dynamic_routing
 from torchcaps.ops.squash import Squash
-from torchcaps.types import Keep, Routed, VoteMap
+from torchcaps.types import Keep, Routed
 
 __all__ = ["DynamicRouting"]
 
@@ -26,6 +24,7 @@ class DynamicRouting(Routing):
     §4.1; bias="odd" is its control, which cannot either.
     """
 
+    algorithm = "dynamic"
     prior: nn.Parameter | None
     bias: nn.Parameter | None
 
@@ -64,22 +63,10 @@ class DynamicRouting(Routing):
         if self._has_bias:
             self.bias = nn.Parameter(torch.full((n_out, d_out), 0.1))
 
-    @property
-    def can_fuse(self) -> bool:
-        return True
-
     def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
-        return dynamic_routing(votes, keep=keep, **self._options())
+        return dynamic_routing(votes, keep=keep, **self.options())
 
-    def has_kernel(self, vote_map: VoteMap) -> bool:
-        return vote_map.window is None and self.iterations <= MOST_ITERATIONS
-
-    def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
-        forms = backend_module(self.backend)
-        routed: Routed = forms.dynamic_routing(vote_map, keep=keep, **self._options())
-        return routed
-
-    def _options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         return {
             "iterations": self.iterations,
             "bias": self.bias,

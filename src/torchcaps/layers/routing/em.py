@@ -7,13 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers.routing.backend import backend_module
 from torchcaps.layers.routing.base import Routing
 from torchcaps.ops.checks import check_choice, check_iterations, widen
 from torchcaps.ops.routing import Compete, EMVariant, LambdaSchedule, em_routing
 from torchcaps.ops.routing.em import check_em_numbers
 from torchcaps.ops.squash import EPSILON
-from torchcaps.types import Capsules, Keep, Routed, VoteMap
+from torchcaps.types import Capsules, Keep, Routed
 
 __all__ = ["EMRouting"]
 
@@ -28,6 +27,7 @@ class EMRouting(Routing):
     layer, directions do not.
     """
 
+    algorithm = "em"
     beta_a: nn.Parameter
     beta_u: nn.Parameter
 
@@ -71,25 +71,12 @@ class EMRouting(Routing):
         self.beta_a, self.beta_u = nn.Parameter(a), nn.Parameter(u)
 
     def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
-        return self._finished(em_routing(votes, activation, keep=keep, **self._options(votes)))
+        return self.finished(em_routing(votes, activation, keep=keep, **self.options()))
 
-    @property
-    def can_fuse(self) -> bool:
-        return True
-
-    def has_kernel(self, vote_map: VoteMap) -> bool:
-        return True
-
-    def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
-        options = self._options(vote_map.children.pose)
-        return self._finished(
-            backend_module(self.backend).em_routing(vote_map, keep=keep, **options)
-        )
-
-    def _options(self, like: Tensor) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         child_id = None
         if self.compete == "all" and self.window is not None:
-            child_id = self.window.child_id(like.device)
+            child_id = self.window.child_id(self.beta_a.device)
         return {
             "beta_a": self.beta_a,
             "beta_u": self.beta_u,
@@ -102,7 +89,7 @@ class EMRouting(Routing):
             "variance_floor": self.variance_floor,
         }
 
-    def _finished(self, routed: Routed) -> Routed:
+    def finished(self, routed: Routed) -> Routed:
         if not self.unit_poses:
             return routed
         steps = tuple(step._replace(parents=_unit(step.parents)) for step in routed.steps)

@@ -23,6 +23,7 @@ class InvertedRouting(Routing):
     `activations` is ablation C: children need them, and parents get them as EM routing has them.
     """
 
+    algorithm = "inverted"
     gives_activations = False
     norm: nn.LayerNorm | None
     start: nn.Parameter | None
@@ -63,49 +64,32 @@ class InvertedRouting(Routing):
 
     def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
         return inverted_routing(
-            votes,
-            iterations=self.iterations,
-            start=self.start,
-            keep=keep,
-            **self._options(activation),
+            votes, activation=activation if self.activations else None, keep=keep, **self.options()
         )
 
     def step(self, votes: Tensor, activation: Tensor | None, parents: Capsules | None) -> Step:
         now = self.start if parents is None else parents.pose
-        return inverted_step(votes, now, **self._options(activation))
-
-    @property
-    def can_fuse(self) -> bool:
-        return not self.activations
-
-    def has_kernel(self, vote_map: VoteMap) -> bool:
-        return vote_map.bias is None
-
-    def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
-        options = self._options(None)
-        options |= {"iterations": self.iterations, "start": self.start}
-        routed: Routed = backend_module(self.backend).inverted_routing(
-            vote_map, keep=keep, **options
+        return inverted_step(
+            votes, now, activation=activation if self.activations else None, **self._of_a_step()
         )
-        return routed
 
     def fused_step(
         self, vote_map: VoteMap, parents: Capsules | None, *, keep: Keep = "none"
     ) -> Step:
         now = self.start if parents is None else parents.pose
-        options = self._options(None)
-        step: Step = backend_module(self.backend).inverted_step(vote_map, now, keep=keep, **options)
+        step: Step = backend_module(self.backend).inverted_step(
+            vote_map, now, keep=keep, **self._of_a_step()
+        )
         return step
 
-    def _options(self, activation: Tensor | None) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
+        return {"iterations": self.iterations, "start": self.start, **self._of_a_step()}
+
+    def _of_a_step(self) -> dict[str, Any]:
+        """What every iteration is asked."""
         options: dict[str, Any] = {"scale": self.scale}
         if self.norm is not None:
             options["norm"] = (self.norm.weight, self.norm.bias)
         if self.activations:
-            options |= {
-                "activation": activation,
-                "beta_a": self.beta_a,
-                "beta_u": self.beta_u,
-                "lambda_": self.lambda_,
-            }
+            options |= {"beta_a": self.beta_a, "beta_u": self.beta_u, "lambda_": self.lambda_}
         return options

@@ -1,6 +1,6 @@
 """Self-attention routing as a module."""
 
-from typing import Literal, final, get_args
+from typing import Any, Literal, final, get_args
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ class SelfAttentionRouting(Routing):
     """`ops.self_attention_routing`, one pass; `prior` is added to the couplings, and starts at
     zero."""
 
+    algorithm = "self_attention"
     prior: nn.Parameter | None
 
     def __init__(self, *, prior: Literal["zero", "learned"] = "learned", squash: Squash = "exp"):
@@ -37,14 +38,13 @@ class SelfAttentionRouting(Routing):
             self.prior = nn.Parameter(torch.zeros(n_in, n_out))
 
     def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
-        return self_attention_routing(votes, bias=self.prior, squash=self.squash, keep=keep)
-
-    @property
-    def can_fuse(self) -> bool:
-        return True
+        return self_attention_routing(votes, keep=keep, **self.options())
 
     def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
         routed: Routed = backend_module(self.backend).self_attention_routing(
             vote_map, bias=self.prior, squash=self.squash, keep=keep
         )
         return routed
+
+    def options(self) -> dict[str, Any]:
+        return {"bias": self.prior, "squash": self.squash}

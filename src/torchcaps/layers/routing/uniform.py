@@ -6,11 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.layers.routing.base import Routing, check_bias
-from torchcaps.ops import fused
 from torchcaps.ops.checks import check_choice
 from torchcaps.ops.routing import Normalise, uniform_routing
 from torchcaps.ops.squash import Squash
-from torchcaps.types import Keep, Routed, VoteMap
+from torchcaps.types import Keep, Routed
 
 __all__ = ["UniformRouting"]
 
@@ -19,6 +18,7 @@ __all__ = ["UniformRouting"]
 class UniformRouting(Routing):
     """`ops.uniform_routing` with its bias: the twin in which couplings carry no information."""
 
+    algorithm = "uniform"
     bias: nn.Parameter | None
 
     def __init__(
@@ -38,15 +38,8 @@ class UniformRouting(Routing):
         if self._has_bias:
             self.bias = nn.Parameter(torch.full((n_out, d_out), 0.1))
 
-    @property
-    def can_fuse(self) -> bool:
-        return True
-
     def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
-        return uniform_routing(votes, keep=keep, **self._options())
+        return uniform_routing(votes, keep=keep, **self.options())
 
-    def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
-        return fused.uniform_routing(vote_map, keep=keep, **self._options())
-
-    def _options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         return {"normalise": self.normalise, "bias": self.bias, "squash": self.squash}

@@ -1,6 +1,9 @@
 """The routings from a vote map: the same parents and gradients as from the votes, which are never
 stored."""
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from torchcaps.ops.fused import cost  # noqa: F401, it registers what the operators cost
 from torchcaps.ops.fused.distance import distance_routing
 from torchcaps.ops.fused.dynamic import dynamic_routing
@@ -8,13 +11,33 @@ from torchcaps.ops.fused.em import em_routing
 from torchcaps.ops.fused.inverted import inverted_routing, inverted_step
 from torchcaps.ops.fused.self_attention import self_attention_routing
 from torchcaps.ops.fused.uniform import uniform_routing
+from torchcaps.types import Routed, VoteMap
 
 __all__ = [
+    "ROUTINGS",
     "distance_routing",
     "dynamic_routing",
     "em_routing",
     "inverted_routing",
     "inverted_step",
     "self_attention_routing",
+    "takes",
     "uniform_routing",
 ]
+
+# By the names that layers know.
+ROUTINGS: dict[str, Callable[..., Routed]] = {
+    "distance": distance_routing,
+    "dynamic": dynamic_routing,
+    "em": em_routing,
+    "inverted": inverted_routing,
+    "self_attention": self_attention_routing,
+    "uniform": uniform_routing,
+}
+
+
+def takes(algorithm: str, vote_map: VoteMap, options: Mapping[str, Any]) -> bool:
+    """Whether a routing of this name has a form without stored votes that knows these options."""
+    if algorithm == "inverted" and options.get("beta_a") is not None:
+        return False  # ablation C
+    return algorithm in ROUTINGS

@@ -66,8 +66,7 @@ def route(operator: Callable[[Given], Measured], vote_map: VoteMap, **options: A
     activation, window = vote_map.children.activation, vote_map.window
     if activation is not None and window is not None:
         activation = window.of(activation.unsqueeze(-1)).squeeze(-1)
-    log_odds = check_distance(votes, activation, asked)
-    assert activation is not None
+    activation, log_odds = check_distance(votes, activation, asked)
     *lead, n_in, _, _ = votes.shape
     lanes = (math.prod(lead[:-1]), lead[-1]) if window else (math.prod(lead), 1)
     parts = made_of(vote_map, votes)

@@ -4,15 +4,27 @@ Where no compiler is found, or a call has an option that a kernel lacks, the fus
 routes instead.
 """
 
-from torchcaps.ops.native import cost  # noqa: F401, it registers what the operators cost
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torchcaps.ops.native import (
+    cost,  # noqa: F401, it registers what the operators cost
+    distance,
+    dynamic,
+    em,
+    inverted,
+    self_attention,
+)
 from torchcaps.ops.native.build import available
 from torchcaps.ops.native.distance import distance_routing
 from torchcaps.ops.native.dynamic import dynamic_routing
 from torchcaps.ops.native.em import em_routing
 from torchcaps.ops.native.inverted import inverted_routing, inverted_step
 from torchcaps.ops.native.self_attention import self_attention_routing
+from torchcaps.types import Routed, VoteMap
 
 __all__ = [
+    "ROUTINGS",
     "available",
     "distance_routing",
     "dynamic_routing",
@@ -20,4 +32,25 @@ __all__ = [
     "inverted_routing",
     "inverted_step",
     "self_attention_routing",
+    "takes",
 ]
+
+ROUTINGS: dict[str, Callable[..., Routed]] = {
+    "distance": distance_routing,
+    "dynamic": dynamic_routing,
+    "em": em_routing,
+    "inverted": inverted_routing,
+    "self_attention": self_attention_routing,
+}
+_TAKES: dict[str, Callable[[VoteMap, Mapping[str, Any]], bool]] = {
+    "distance": distance.takes,
+    "dynamic": dynamic.takes,
+    "em": em.takes,
+    "inverted": inverted.takes,
+    "self_attention": self_attention.takes,
+}
+
+
+def takes(algorithm: str, vote_map: VoteMap, options: Mapping[str, Any]) -> bool:
+    """Whether a kernel routes these votes with these options; the fused form routes all others."""
+    return algorithm in _TAKES and _TAKES[algorithm](vote_map, options)

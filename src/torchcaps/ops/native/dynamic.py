@@ -13,6 +13,7 @@ Ambiguities: none.
 
 import ctypes
 import math
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import torch
@@ -22,7 +23,8 @@ from torchcaps.ops import fused
 from torchcaps.ops.fused.dynamic import of_all_samples, routed
 from torchcaps.ops.fused.tiles import vote_like
 from torchcaps.ops.gradients import listed, once, shapes_listed, wanted
-from torchcaps.ops.native.build import available, library
+from torchcaps.ops.native.build import library
+from torchcaps.ops.native.reach import reaches
 from torchcaps.ops.routing.dynamic import Detach, check_dynamic
 from torchcaps.ops.squash import Squash
 from torchcaps.types import Keep, Routed, VoteMap
@@ -52,7 +54,7 @@ def dynamic_routing(
     `ops.dynamic_routing` of the materialised votes."""
     votes = vote_like(vote_map)
     check_dynamic(votes, iterations, bias, prior, squash, detach, keep)
-    if not _takes(vote_map, votes, bias, prior, iterations):
+    if not takes(vote_map, {"bias": bias, "prior": prior, "iterations": iterations}):
         return fused.dynamic_routing(
             vote_map,
             iterations=iterations,
@@ -89,16 +91,14 @@ def dynamic_routing(
     return routed(votes, poses, couplings, keep)
 
 
-def _takes(
-    vote_map: VoteMap, votes: Tensor, bias: Tensor | None, prior: Tensor | None, iterations: int
-) -> bool:
+def takes(vote_map: VoteMap, options: Mapping[str, Any]) -> bool:
+    """Whether the kernel routes these votes with these options."""
+    parameters = (options.get("bias"), options.get("prior"))
     return (
-        votes.device.type == "cpu"
-        and votes.dtype in (torch.float32, torch.float16, torch.bfloat16)
-        and vote_map.window is None
-        and iterations <= MOST_ITERATIONS
-        and all(x is None or math.prod(x.shape[:-2]) == 1 for x in (bias, prior))
-        and available()
+        vote_map.window is None
+        and options.get("iterations", 1) <= MOST_ITERATIONS
+        and all(x is None or math.prod(x.shape[:-2]) == 1 for x in parameters)
+        and reaches(vote_map)
     )
 
 

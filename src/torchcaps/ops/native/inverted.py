@@ -20,8 +20,9 @@ from torch import Tensor
 from torchcaps.ops.fused import inverted as fused
 from torchcaps.ops.fused.tiles import MadeOf, vote_like, vote_map_of
 from torchcaps.ops.gradients import listed, once, shapes_listed, wanted
-from torchcaps.ops.native.build import available, library
+from torchcaps.ops.native.build import library
 from torchcaps.ops.native.dynamic import contiguous
+from torchcaps.ops.native.reach import reaches
 from torchcaps.ops.native.windows import Seen, filled, gradients_of, laid_back
 from torchcaps.types import Routed, Step, VoteMap
 
@@ -40,14 +41,12 @@ def inverted_step(vote_map: VoteMap, parents: Tensor | None, **options: Any) -> 
 
 
 def _sums_of(vote_map: VoteMap) -> fused.Sums:
-    votes = vote_like(vote_map)
-    takes = (
-        votes.device.type == "cpu"
-        and votes.dtype in (torch.float32, torch.float16, torch.bfloat16)
-        and vote_map.bias is None
-        and available()
-    )
-    return _by_kernel if takes else fused._sums
+    return _by_kernel if takes(vote_map, {}) else fused._sums
+
+
+def takes(vote_map: VoteMap, options: Mapping[str, Any]) -> bool:
+    """Whether the kernel sums these votes, whatever the options."""
+    return vote_map.bias is None and reaches(vote_map)
 
 
 def _by_kernel(

@@ -11,10 +11,10 @@ Ambiguities: none.
 from typing import Any
 
 from torchcaps.ops.fused import attention_by_sums
-from torchcaps.ops.native.inverted import _sums_of
+from torchcaps.ops.native.inverted import _sums_of, takes
 from torchcaps.types import Routed, VoteMap
 
-__all__ = ["self_attention_routing"]
+__all__ = ["self_attention_routing", "takes"]
 
 
 def self_attention_routing(vote_map: VoteMap, **options: Any) -> Routed:

@@ -59,7 +59,7 @@ DetachVotes = Literal["none", "votes"]
 
 def distance_routing(
     votes: Tensor,
-    activation: Tensor,
+    activation: Tensor | None,
     *,
     iterations: int = 3,
     scale: Scale | Tensor = "sample",
@@ -82,7 +82,7 @@ def distance_routing(
     (torch.Size([10, 16]), torch.Size([2]))
     """
     options = DistanceOptions(iterations, scale, bias, p, squash, detach, keep)
-    log_odds = check_distance(votes, activation, options)
+    activation, log_odds = check_distance(votes, activation, options)
     dtype, votes = votes.dtype, widen(votes)
     steps, used = [], []
     with without_autocast(votes):
@@ -126,8 +126,11 @@ class DistanceOptions(NamedTuple):
     keep: Keep = "none"
 
 
-def check_distance(votes: Tensor, activation: Tensor | None, options: DistanceOptions) -> float:
-    """What every form asks of its arguments; returned are the log odds that p stands for."""
+def check_distance(
+    votes: Tensor, activation: Tensor | None, options: DistanceOptions
+) -> tuple[Tensor, float]:
+    """What every form asks of its arguments; returned are the lengths of children, and the log odds
+    that p stands for."""
     check_votes(votes)
     check_iterations(options.iterations)
     if isinstance(options.scale, Tensor):
@@ -146,7 +149,7 @@ def check_distance(votes: Tensor, activation: Tensor | None, options: DistanceOp
     check_broadcast("bias", options.bias, parents, "[*batch, parent, pose]")
     log_odds = _log_odds(options.p, votes.shape[-2])
     check_choice("squash", options.squash, get_args(Squash))
-    return log_odds
+    return activation, log_odds
 
 
 def _no_longer_than(length: Tensor, votes: Tensor) -> Tensor:

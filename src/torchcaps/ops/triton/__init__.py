@@ -4,20 +4,37 @@ Triton is an extra, `pip install "torchcaps[triton]"`. What a kernel lacks, the 
 PyTorch does; distance routing has no kernels of its own here.
 """
 
-from torchcaps.ops.fused import distance_routing
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from torchcaps.ops.triton import cost  # noqa: F401, it registers what the operators cost
 from torchcaps.ops.triton.dynamic import dynamic_routing
 from torchcaps.ops.triton.em import em_routing
 from torchcaps.ops.triton.inverted import inverted_routing, inverted_step
 from torchcaps.ops.triton.runtime import available
 from torchcaps.ops.triton.self_attention import self_attention_routing
+from torchcaps.ops.triton.votes import fits
+from torchcaps.types import Routed, VoteMap
 
 __all__ = [
+    "ROUTINGS",
     "available",
-    "distance_routing",
     "dynamic_routing",
     "em_routing",
     "inverted_routing",
     "inverted_step",
     "self_attention_routing",
+    "takes",
 ]
+
+ROUTINGS: dict[str, Callable[..., Routed]] = {
+    "dynamic": dynamic_routing,
+    "em": em_routing,
+    "inverted": inverted_routing,
+    "self_attention": self_attention_routing,
+}
+
+
+def takes(algorithm: str, vote_map: VoteMap, options: Mapping[str, Any]) -> bool:
+    """Whether a kernel routes such votes, on a GPU; the fused form routes all others."""
+    return algorithm in ROUTINGS and fits(vote_map)

@@ -89,7 +89,7 @@ def dynamic_routing(
 
 def _takes(vote_map: VoteMap, votes: Tensor, bias: Tensor | None, prior: Tensor | None) -> bool:
     return (
-        fits(vote_map, votes)
+        fits(vote_map)
         and vote_map.window is None
         and all(x is None or math.prod(x.shape[:-2]) == 1 for x in (bias, prior))
     )

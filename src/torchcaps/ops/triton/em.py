@@ -38,7 +38,7 @@ def em_routing(vote_map: VoteMap, **options: Any) -> Routed:
     `ops.fused.em_routing`."""
     votes = vote_like(vote_map)
     check_available(votes.device)
-    if not fits(vote_map, votes):
+    if not fits(vote_map):
         return fused.em_routing(vote_map, **options)
     return route(Kernels, vote_map, **options)
 

@@ -46,7 +46,7 @@ def inverted_step(vote_map: VoteMap, parents: Tensor | None, **options: Any) -> 
 def _sums_of(vote_map: VoteMap) -> fused.Sums:
     votes = vote_like(vote_map)
     check_available(votes.device)
-    return _by_kernel if fits(vote_map, votes) else fused._sums
+    return _by_kernel if fits(vote_map) else fused._sums
 
 
 def _by_kernel(

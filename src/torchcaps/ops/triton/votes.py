@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torchcaps.ops.fused.tiles import MadeOf, vote_map_of
+from torchcaps.ops.fused.tiles import MadeOf, vote_dtype, vote_map_of
 from torchcaps.ops.triton.runtime import interpreted, launch
 from torchcaps.types import VoteMap, Window
 
@@ -26,12 +26,12 @@ PROGRAMS, CHILDREN = 512, 4
 WARPS = 8
 
 
-def fits(vote_map: VoteMap, votes: Tensor) -> bool:
+def fits(vote_map: VoteMap) -> bool:
     """Whether kernels can make votes like these."""
     *_, columns, inner = vote_map.weight.shape
     return (
-        votes.device.type != "meta"
-        and votes.dtype in (torch.float32, torch.float16, torch.bfloat16)
+        vote_map.children.pose.device.type != "meta"
+        and vote_dtype(vote_map) in (torch.float32, torch.float16, torch.bfloat16)
         and padded(columns) * padded(inner) <= WEIGHTS
     )
 
