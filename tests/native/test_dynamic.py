@@ -439,14 +439,14 @@ def test_flops_are_counted():
 def test_a_workspace_is_near_that_of_the_kernel(sizes, threads, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     asked, found, plan = [], [], kernel.library().torchcaps_workspace
-    for name in ("_forward", "_backward"):
-        operator = getattr(kernel, name)
+    for name in ("forward", "backward"):
+        operator = getattr(kernel.mixed, name)
 
         def call(*arguments, operator=operator):
-            asked.append(COSTS[operator._opoverload.overloadpacket](*arguments).workspace)
+            asked.append(COSTS[operator.overloadpacket](*arguments).workspace)
             return operator(*arguments)
 
-        monkeypatch.setattr(kernel, name, call)
+        monkeypatch.setattr(kernel.mixed, name, call)
 
     def planned(job, backward):
         found.append(4 * plan(job, backward))

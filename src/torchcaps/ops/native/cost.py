@@ -38,13 +38,13 @@ def _sizes(pose: Tensor, weight: Tensor, kind: str) -> tuple[int, int, int, int]
     return agreement * inner, agreement, 4 * pose.numel(), 4 * batch * n_out * size
 
 
-def _forward(pose: Tensor, weight: Tensor, *arguments: Any) -> Cost:
-    _, _, _, prior, _, kind, iterations, *_ = arguments
-    products, agreement, _, parents = _sizes(pose, weight, kind)
+def _forward(given: dynamic.Given) -> Cost:
+    votes, iterations, prior = given.votes, given.how.iterations, given.prior
+    products, agreement, _, parents = _sizes(votes.pose, votes.weight, votes.kind)
     routed = iterations - (prior is None)
     threads = torch.get_num_threads()
     flops = iterations * products + (2 * routed - (prior is not None)) * agreement
-    return Cost(flops, _tiles(pose, weight) + (1 + threads) * parents)
+    return Cost(flops, _tiles(votes.pose, votes.weight) + (1 + threads) * parents)
 
 
 def _tiles(pose: Tensor, weight: Tensor) -> int:
@@ -55,17 +55,10 @@ def _tiles(pose: Tensor, weight: Tensor) -> int:
     return 4 * torch.get_num_threads() * some * batch * d_in
 
 
-def _backward(
-    of_poses: Tensor | None,
-    of_couplings: Tensor | None,
-    sums: Tensor,
-    kept: Tensor,
-    pose: Tensor,
-    weight: Tensor,
-    *arguments: Any,
-) -> Cost:
-    *_, kind, _, _, _, detach, needs = arguments
-    products, agreement, _, parents = _sizes(pose, weight, kind)
+def _backward(asked: Asked[dynamic.Given]) -> Cost:
+    votes, needs, (sums, kept) = asked.given.votes, asked.needs, asked.saved
+    pose, weight, detach = votes.pose, votes.weight, asked.given.how.detach
+    products, agreement, _, parents = _sizes(pose, weight, votes.kind)
     iterations = len(sums)
     deep = detach == "none" or (detach == "votes" and any(needs[4:]))
     # Back through the iterations, each with its couplings and the gradient of its logits.
@@ -199,14 +192,13 @@ def _threads(like: Tensor) -> int:
 
 
 for _operator, _cost in (
-    (dynamic._forward, _forward),
-    (dynamic._backward, _backward),
     (inverted._sums, _sums),
     (inverted._backward, _sums_backward),
 ):
     _packet = _operator._opoverload.overloadpacket
     COSTS[_packet] = _cost
     _register(_packet, _cost)
+register(dynamic.mixed, _forward, _backward)
 register(distance.measured, _measured, _measured_backward)
 register(em.fit, _fit, _fit_backward)
 register(em.assign, _assign, _assign_backward)

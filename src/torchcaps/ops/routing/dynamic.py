@@ -23,7 +23,7 @@ Ambiguities:
    keeps v(−u) = −v(u), so it tells the symmetry from other effects of a bias.
 """
 
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -42,7 +42,7 @@ from torchcaps.ops.squash import Squash
 from torchcaps.ops.squash import squash as g
 from torchcaps.types import Keep, Routed, Step
 
-__all__ = ["Detach", "dynamic_routing"]
+__all__ = ["Detach", "DynamicOptions", "dynamic_routing"]
 
 # What is a constant to the gradient. "none": nothing. "votes": the votes, in all but the last
 # iteration. "states": the v_j of all but the last iteration. "coupling": c, in every iteration.
@@ -100,6 +100,19 @@ def dynamic_routing(
                 update = agreement(seen, agreed)
                 b = update if b is None else b + update
     return Routed(capsules(v, dtype), tuple(steps))
+
+
+class DynamicOptions(NamedTuple):
+    """What every form of dynamic routing is asked, with the defaults of `dynamic_routing`."""
+
+    iterations: int = 3
+    bias: Tensor | None = None
+    prior: Tensor | None = None
+    odd_bias: bool = False
+    leaky: bool = False
+    squash: Squash = "hinton"
+    detach: Detach = "none"
+    keep: Keep = "none"
 
 
 def check_dynamic(
