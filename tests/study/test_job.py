@@ -51,6 +51,20 @@ def test_quantising_is_no_training():
     assert job(after=("prune",), at={"sparsity": 50}).key != job(after=("prune",)).key
 
 
+def test_what_is_written_out_trains_no_other_network():
+    assert job(options={"iterations": 3}, fields={"loss": "auto"}).key == job().key
+    for changes in (
+        {"options": {"iterations": 2}},
+        {"fields": {"loss": "binary"}},
+        {"fields": {"stop_at": 0.5}},
+        {"train": "fashion-mnist"},
+        {"protocol": "gu"},
+        {"model": "rem_dr"},
+    ):
+        assert job(**changes).key != job().key
+    assert job(test="fashion-mnist", metrics=("dyr",), seeds=3).key == job().key
+
+
 @pytest.mark.parametrize(
     ("model", "loss", "several", "taken"),
     [

@@ -129,6 +129,18 @@ BY_HAND = [
         4,
     ),
     (
+        "peer2022-q-sign-not-learnable",
+        "peer_sign_dynamic {} {} peer sign>sign:train accuracy 5",
+        2,
+    ),
+    # Four squashes, on moved test images and on training images.
+    (
+        "gu2021-q-squash-helps-affine",
+        "gu_aff_capsnet {'primary_squash': 'hinton', 'class_squash': 'hinton'} {} gu "
+        "expanded-mnist>affnist:test accuracy 5",
+        8,
+    ),
+    (
         "tsai2020-t1-em-routing-resnet-cifar-100-acc",
         "tsai_em_resnet_c100 {'iterations': 1} {} tsai_cifar_em cifar100>cifar100:test accuracy 5",
         5,
@@ -175,8 +187,8 @@ BY_HAND = [
     ),
     (
         "rem-t12-single-shot-entropy",
-        "rem_dr {'types': 64} {'image_size': (24, 24)} rem cifar10>cifar10:test entropy 5 +snip "
-        "+quantise",
+        "rem_dr {'types': 64} {'keep': 'last', 'image_size': (24, 24)} rem cifar10>cifar10:test "
+        "entropy 5 +snip +quantise",
         1,
     ),
 ]

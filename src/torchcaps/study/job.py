@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from torchcaps.models import create_model
+from torchcaps.models import MODELS, create_model
 from torchcaps.study.gaps import gaps_of_measuring, gaps_of_training
 from torchcaps.study.sets import data_set
 from torchcaps.study.statistics import STATISTICS
-from torchcaps.train import make_recipe
+from torchcaps.train import PROTOCOLS, make_recipe
 from torchcaps.train.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -95,12 +95,22 @@ class Job:
 
     @property
     def key(self) -> str:
-        """Eight characters that two jobs share which train the same networks."""
-        told = [self.model, self.train, self.protocol, dict(self.options), dict(self.fields)]
+        """Eight characters that two jobs share which train the same networks, whether a default is
+        written out or not."""
         # How much is pruned is decided in training.
         pruned = [*self.steps_of_training, self.at.get("sparsity")]
-        text = json.dumps([*told, pruned], sort_keys=True)
+        text = json.dumps([self.protocol, self._told(), pruned], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+    def _told(self) -> dict[str, Any]:
+        """The fields of the recipe that are no defaults, and all options of the network."""
+        known = MODELS[self.model].options if self.model in MODELS else {}
+        given = {**PROTOCOLS.get(self.protocol, {}), "data": self.train, **self.fields}
+        plain = {
+            name: field.default for name, field in Recipe.model_fields.items() if name in given
+        }
+        fields = {name: value for name, value in given.items() if value != plain.get(name, ...)}
+        return {"model": self.model, "options": {**known, **self.options}, **fields}
 
     def commands(self, *, seed: int = 0, root: str = "data") -> tuple[str, ...]:
         """The `torchcaps` commands of one seed, as far as commands exist: train, then measure."""

@@ -45,16 +45,17 @@ class Setup:
         split: Split = "test",
         at: Mapping[str, Any] | None = None,
     ) -> tuple[Job, ...]:
-        """One job for every cell of `systems` on every data set."""
+        """One job for every cell of `systems` on every data set. `split="train"` looks at the
+        images that were trained on, whatever `data` is tested on."""
         return tuple(
             Job(
                 model=cell.model,
                 options=cell.options,
-                train=TRANSFER.get(test, test.removesuffix("-familiar")),
-                test=test,
+                train=_trained_on(test),
+                test=_trained_on(test) if split == "train" else test,
                 split=split,
                 protocol=self.protocol,
-                fields={**self._fields_of(cell, TRANSFER.get(test, test)), **cell.fields},
+                fields={**self._fields_of(cell, _trained_on(test)), **cell.fields},
                 metrics=tuple(metrics.split()),
                 seeds=seeds,
                 at={**(at or {}), **cell.at},
@@ -124,6 +125,11 @@ SETUPS: dict[str, Setup] = {
     "rem-transfer-pruned": Setup("rem_transfer", {"keep": "last"}, reduced=REM_REDUCED),
 }
 WITHOUT_TRAINING = ("numeric float64", "count", "configuration", "benchmark", "untrained")
+
+
+def _trained_on(test: str) -> str:
+    """The data set that networks are trained on which are tested on another."""
+    return TRANSFER.get(test, test.removesuffix("-familiar"))
 
 
 def setups_in(text: str) -> tuple[str, ...]:

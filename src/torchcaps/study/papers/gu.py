@@ -55,7 +55,7 @@ STATEMENTS: Statements = {
         "accuracy",
     ),
     "q-recon-neutral-affine": (f"{AFF} mask=class|none; {AFF} decoder=false", "accuracy"),
-    "q-margin-slightly-harms": (f"{AFF} :loss=margin|cross_entropy", "accuracy"),
+    "q-margin-slightly-harms": (f"{AFF} :loss=auto|cross_entropy", "accuracy"),
     "q-large-kernels-help": (f"{CAPSNET} {KERNELS}; {FC} {KERNELS}; {AVG} {KERNELS}", "accuracy"),
     "q-convnet-avg-every-kernel": (
         f"{AVG} {KERNELS}; {CAPSNET} {KERNELS}; {FC} {KERNELS}",
@@ -75,7 +75,7 @@ STATEMENTS: Statements = {
         f"{CAPSNET} mask=class|none; {CAPSNET} decoder=false",
         "accuracy",
     ),
-    "q-margin-beats-bce": (f"{CAPSNET} :loss=margin|binary", "accuracy"),
+    "q-margin-beats-bce": (f"{CAPSNET} :loss=auto|binary", "accuracy"),
     "q-avg-bad-for-overlap": (f"{CAPSNET}; {AVG}", "accuracy"),
     "q-fc-lk-beats-capsnet": (
         f"{LK}; {CAPSNET}; {LK} {KERNELS}; {CAPSNET} {KERNELS}",

@@ -22,6 +22,8 @@ METRICS = {
 }
 # "+Q" quantises the couplings of a trained network, "+REM" prunes it while it trains, too.
 STEPS = {"": "", "Q": "+quantise", "REM": "+prune +quantise"}
+# Ways of pruning before or in training; their networks are those of the last epoch.
+PRUNED = {"+prune", "+snip", "+magnitude", "+random_masks"}
 UNDER_TRAINED = "under-trained (early stop at 99.22%)"
 # What of a row's conditions says where or when is looked.
 PLACES = {"K": "K", "predicted_class": "class", "epoch": "epoch", "best_seed": "best_seed"}
@@ -90,8 +92,8 @@ def _images(claim: Claim) -> tuple[str, ...]:
 
 def _setup(test: str, steps: str, regime: str | None) -> str:
     setup = "rem-transfer" if regime == UNDER_TRAINED else "rem"
-    pruned = "+prune" in steps
-    return f"{setup}-pruned" if pruned else setup
+    is_pruned = not PRUNED.isdisjoint(steps.split())
+    return f"{setup}-pruned" if is_pruned else setup
 
 
 def _adapt(setup: str, system: str, data: str) -> tuple[str, str] | None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.claim import Claim
-from torchcaps.study.job import Job
+from torchcaps.study.job import Job, Split
 from torchcaps.study.plan import Plan, runs
 from torchcaps.study.sets import sets_in
 from torchcaps.study.setups import SETUPS, setups_in
@@ -38,7 +38,26 @@ def plan_statement(
                 found = adapt(setup, system.strip(), test) if adapt else (setup, system)
                 if found is None:
                     continue
-                jobs += SETUPS[found[0]].jobs(
-                    found[1], metrics=metrics, seeds=conditions["n_seeds_min"], data=(test,)
-                )
+                for split in _splits(conditions["statistic"], metrics):
+                    jobs += SETUPS[found[0]].jobs(
+                        found[1],
+                        metrics=_metrics_of(setup, metrics),
+                        seeds=conditions["n_seeds_min"],
+                        data=(test,),
+                        split=split,
+                    )
     return runs(claim, tuple(jobs))
+
+
+def _metrics_of(setup: str, metrics: str) -> str:
+    """Where a statement has several protocols, compactness is read off by its own alone."""
+    if metrics != "accuracy compactness":
+        return metrics
+    return "compactness" if setup == "gu-compact" else "accuracy"
+
+
+def _splits(statistic: str, metrics: str) -> tuple[Split, ...]:
+    """Whose accuracy a statement is about: that of test images, of training images, or both."""
+    if "accuracy" not in metrics.split() or "training accuracy" not in statistic:
+        return ("test",)
+    return ("train",) if statistic == "training accuracy" else ("test", "train")
