@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import random
 import re
 
 import pytest
@@ -226,3 +227,30 @@ def test_a_header_with_wrong_values(tmp_path, wrong):
 def test_a_folder_is_no_file(tmp_path):
     with pytest.raises(TorchcapsError, match="is a folder; name a file in it"):
         save(create_model("mitterreiter_5x16", image=(1, 20, 20)), tmp_path)
+
+
+def test_a_flipped_bit_is_found(tmp_path):
+    """Of the tensors, and of the configuration: safetensors has no checksum."""
+    path = tmp_path / "model.safetensors"
+    save(create_model("peer_sign_dynamic"), path)
+    content = path.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    draw = random.Random(0)
+    for at in [start, len(content) - 1, *(draw.randrange(start, len(content)) for _ in range(20))]:
+        flipped = bytearray(content)
+        flipped[at] ^= 1 << draw.randrange(8)
+        path.write_bytes(flipped)
+        with pytest.raises(TorchcapsError, match="is damaged: its tensors or its configuration"):
+            load(path)
+    edited = content.replace(b'iterations\\": 3', b'iterations\\": 2')
+    assert edited != content
+    path.write_bytes(edited)
+    with pytest.raises(TorchcapsError, match="is damaged: its tensors or its configuration"):
+        load(path)
+
+
+def test_a_file_of_an_earlier_version_has_no_digest(tmp_path):
+    model = create_model("peer_sign_dynamic")
+    header = {"torchcaps": json.dumps(model.config)}
+    safetensors.torch.save_file(model.state_dict(), tmp_path / "old.safetensors", metadata=header)
+    assert load(tmp_path / "old.safetensors").config == model.config

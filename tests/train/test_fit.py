@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -126,6 +127,7 @@ def raising(error: BaseException):
 
 def test_a_run_holds_what_it_promises(whole: Run) -> None:
     assert sorted(file.name for file in whole.folder.iterdir()) == [
+        "digests.json",
         "environment.json",
         "metrics.jsonl",
         "model.safetensors",
@@ -528,16 +530,13 @@ def test_what_a_step_draws_is_the_same_after_a_stop(
     assert [len(drawn[step]) for step in range(EPOCHS * STEPS)] == [2] * 3 + [3, 3] + [2] * 4
 
 
-# The files that two epochs replace, in their order.
+# The files that two epochs replace, in their order; but for the network, whose digest is in it,
+# the digest of each comes before it.
 WRITES = [
-    "recipe",
-    "environment",
-    "metrics 1",
-    "state 1",
-    "metrics 2",
-    "state 2",
-    "model",
-    "result",
+    *("digest of recipe", "recipe", "digest of environment", "environment"),
+    *("digest of metrics 1", "metrics 1", "digest of state 1", "state 1"),
+    *("digest of metrics 2", "metrics 2", "digest of state 2", "state 2"),
+    *("model", "digest of result", "result"),
 ]
 
 
@@ -547,7 +546,7 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 # By default before the first, within an epoch, between two epochs, and before the last.
-BY_DEFAULT = {"recipe", "state 1", "metrics 2", "result"}
+BY_DEFAULT = {"recipe", "digest of state 1", "state 1", "metrics 2", "result"}
 
 
 @pytest.mark.parametrize(
@@ -582,10 +581,12 @@ def test_a_crash_between_any_two_writes_leaves_a_run_that_goes_on(
 @pytest.mark.parametrize(
     ("how", "at", "visible"),
     [
-        ("write_text", 2, "environment recipe"),
-        slow("write_text", 3, "environment recipe metrics state"),
-        ("write_bytes", 0, "environment recipe metrics state"),
-        ("write_text", 4, "environment recipe metrics state model"),
+        slow("write_text", 1, ""),
+        ("write_text", 4, "environment recipe digests"),
+        slow("write_text", 6, "environment recipe digests metrics"),
+        slow("write_text", 7, "environment recipe digests metrics state"),
+        ("write_bytes", 0, "environment recipe digests metrics state"),
+        ("write_text", 10, "environment recipe digests metrics state model"),
     ],
 )
 def test_a_file_half_written_is_never_seen(
@@ -828,6 +829,87 @@ def test_a_damaged_state_is_told_and_not_unpickled(short: Run, tmp_path: Path, d
     (tmp_path / "state.ckpt").write_bytes(damage)
     with pytest.raises(TorchcapsError, match=r"state.ckpt cannot be read \(.+\); it is damaged"):
         fit(recipe(epochs=2), tmp_path)
+
+
+def copied(run: Run, to: Path) -> Run:
+    shutil.copytree(run.folder, to)
+    return Run(to)
+
+
+def unfinished(run: Run, to: Path) -> Run:
+    """A copy that was stopped before its end was written down."""
+    found = copied(run, to)
+    found.result_file.unlink()
+    found.model_file.unlink()
+    return found
+
+
+def test_a_state_of_flipped_bits_is_never_used(short: Run, tmp_path: Path) -> None:
+    """torch.load does not look at the checksums of the archive it reads."""
+    run = unfinished(short, tmp_path / "run")
+    content = run.state_file.read_bytes()
+    draw = random.Random(0)
+    for at in (draw.randrange(len(content)) for _ in range(20)):
+        flipped = bytearray(content)
+        flipped[at] ^= 1 << draw.randrange(8)
+        run.state_file.write_bytes(flipped)
+        assert "state.ckpt is damaged or was edited: its SHA-256" in text_of(
+            lambda: fit(recipe(epochs=2), run.folder)
+        )
+    run.state_file.write_bytes(content)
+    assert_same(fit(recipe(epochs=2), run.folder), short)
+
+
+def test_without_digests_the_archive_says_what_is_damaged(short: Run, tmp_path: Path) -> None:
+    """Runs of earlier versions have none."""
+    run = unfinished(short, tmp_path / "run")
+    (run.folder / "digests.json").unlink()
+    content = bytearray(run.state_file.read_bytes())
+    with zipfile.ZipFile(run.state_file) as archive:
+        largest = max(archive.infolist(), key=lambda member: member.file_size)
+    content[largest.header_offset + 200] ^= 1
+    run.state_file.write_bytes(content)
+    assert "does not fit); it is damaged: remove it" in text_of(
+        lambda: fit(recipe(epochs=2), run.folder)
+    )
+
+
+def test_a_state_that_is_a_folder_is_told(short: Run, tmp_path: Path) -> None:
+    run = unfinished(short, tmp_path / "run")
+    run.state_file.unlink()
+    run.state_file.mkdir()
+    assert "state.ckpt should be a file, but is a folder" in text_of(
+        lambda: fit(recipe(epochs=2), run.folder)
+    )
+
+
+@pytest.mark.parametrize("part", ["loops", "callbacks", "state_dict", "optimizer_states"])
+def test_a_state_that_lacks_a_part_is_not_gone_on_from(short: Run, tmp_path: Path, part) -> None:
+    run = unfinished(short, tmp_path / "run")
+    (run.folder / "digests.json").unlink()
+    state = torch.load(run.state_file, weights_only=True)
+    del state[part]
+    torch.save(state, run.state_file)
+    assert f"cannot be read (it holds no {part!r}); it is damaged" in text_of(
+        lambda: fit(recipe(epochs=2), run.folder)
+    )
+
+
+def test_a_state_knows_its_recipe(short: Run, tmp_path: Path) -> None:
+    """recipe.json was edited, and the same value is given in the call."""
+    run = unfinished(short, tmp_path / "run")
+    (run.folder / "digests.json").unlink()
+    other = recipe(epochs=2, learning_rate=0.5)
+    run.recipe_file.write_text(other.model_dump_json())
+    said = text_of(lambda: fit(other, run.folder))
+    assert "state.ckpt is the state of another recipe (learning_rate 0.00" in said
+    assert "there, 0.5 here); was recipe.json edited?" in said
+
+
+def test_a_finished_run_without_its_network_is_finished_again(short: Run, tmp_path: Path) -> None:
+    run = copied(short, tmp_path / "run")
+    run.model_file.unlink()
+    assert_same(fit(recipe(epochs=2), run.folder), short)
 
 
 def test_images_of_ones_own_give_the_same_run(whole: Run, tmp_path: Path) -> None:

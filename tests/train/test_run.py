@@ -1,5 +1,6 @@
 """A run folder: made once, never for another recipe, every file old or new and never half."""
 
+import importlib
 import json
 import os
 import subprocess
@@ -8,10 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from error_text import text_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import Run, make_recipe
 from torchcaps.train.run import _commit, environment, write_whole
 
+RUN = importlib.import_module("torchcaps.train.run")
 RECIPE = make_recipe(model="capsnet", data="mnist", epochs=2)
 
 
@@ -26,7 +29,8 @@ def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
 def test_begin_makes_the_folder_and_writes_what_will_be_trained(tmp_path: Path) -> None:
     run = Run(tmp_path / "a" / "run")
     run.begin(RECIPE, "abc")
-    assert sorted(file.name for file in run.folder.iterdir()) == ["environment.json", "recipe.json"]
+    names = sorted(file.name for file in run.folder.iterdir())
+    assert names == ["digests.json", "environment.json", "recipe.json"]
     assert run.recipe == RECIPE
     assert run.metrics() == []
     assert not run.is_done
@@ -97,8 +101,80 @@ def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
 def test_a_recipe_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     Run(tmp_path).begin(RECIPE, "abc")
     (tmp_path / "recipe.json").write_text('{"model"')
+    with pytest.raises(TorchcapsError, match=r"recipe\.json is damaged or was edited: its SHA-256"):
+        Run(tmp_path).check(RECIPE)
+    # As runs of earlier versions are.
+    (tmp_path / "digests.json").unlink()
     with pytest.raises(TorchcapsError, match=r"recipe\.json cannot be read as JSON"):
         Run(tmp_path).check(RECIPE)
+
+
+BROKEN = {
+    "null": b"null",
+    "list": b"[]",
+    "empty": b"",
+    "object without keys": b"{}",
+    "number": b"1",
+    "cut": b'{"epoch"',
+    "not text": b"\xff\xfe",
+    "deep": b"[" * 100_000,
+    "long": b"9" * 5_000,
+}
+
+
+@pytest.mark.parametrize("damage", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("with_digests", [True, False])
+@pytest.mark.parametrize("name", ["result", "metrics", "environment", "digests"])
+def test_a_broken_piece_is_a_sentence(tmp_path: Path, damage, with_digests: bool, name) -> None:
+    run = Run(tmp_path)
+    run.begin(RECIPE, "abc")
+    run.write_metrics([{"epoch": 1}])
+    run.write(run.result_file, json.dumps({"test_accuracy": 0.5, "training_images": 3}))
+    file = next(tmp_path.glob(f"{name}.json*"))
+    if not with_digests:
+        (tmp_path / "digests.json").unlink()
+    file.write_bytes(damage)
+    read = {
+        "result": run.result,
+        "metrics": run.metrics,
+        "environment": lambda: run.begin(RECIPE, "abc"),
+        "digests": run.result,
+    }[name]
+    if name == "metrics" and not with_digests and not damage:
+        assert read() == []
+        return
+    if name == "digests" and damage == b"{}":
+        assert read()["test_accuracy"] == 0.5
+        return
+    said = text_of(read)
+    assert f"{file} " in said or "was begun on other training images" in said
+
+
+def test_a_digest_is_there_before_its_file(tmp_path: Path, monkeypatch) -> None:
+    """A process that is killed between the two leaves the old file, whose digest is kept."""
+    run, file = Run(tmp_path), tmp_path / "result.json"
+    old = {"test_accuracy": 0.5, "training_images": 3}
+    run.write(file, json.dumps(old))
+    for number in range(3):
+        with monkeypatch.context() as patch:
+            patch.setattr(RUN, "put_in_place", lambda *_: (_ for _ in ()).throw(OSError("killed")))
+            with pytest.raises(OSError, match="killed"):
+                run.write(file, json.dumps({**old, "number": number}))
+        assert run.result() == old
+    run.write(file, json.dumps({**old, "number": 3}))
+    assert run.result()["number"] == 3
+    assert len(json.loads((tmp_path / "digests.json").read_text())["result.json"]) == 2
+
+
+def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.begin(RECIPE, "abc")
+    (tmp_path / ".result.json.123.partial").write_text("half")
+    (tmp_path / "state.partial").write_text("half")
+    run.remove_partial_files()
+    assert not list(tmp_path.glob("*.partial"))
+    assert not list(tmp_path.glob(".*.partial"))
+    assert run.recipe == RECIPE
 
 
 def test_rows_of_metrics_come_back_as_they_went(tmp_path: Path) -> None:
@@ -134,9 +210,12 @@ def test_done_means_that_the_result_is_written(tmp_path: Path) -> None:
     run.begin(RECIPE, "abc")
     run.model_file.write_bytes(b"")
     assert not run.is_done
-    write_whole(run.result_file, json.dumps({"test_accuracy": 0.5}))
+    result = {"test_accuracy": 0.5, "training_images": 3}
+    run.write(run.result_file, json.dumps(result))
     assert run.is_done
-    assert run.result() == {"test_accuracy": 0.5}
+    assert run.result() == result
+    run.model_file.unlink()
+    assert not run.is_done
 
 
 def test_the_environment_says_what_numbers_depend_on(monkeypatch) -> None:

@@ -1,13 +1,15 @@
 """Networks on disk: one safetensors file, the configuration in its header; nothing is unpickled."""
 
+import hashlib
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import safetensors
 import safetensors.torch
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.models.registry import make_model
@@ -15,6 +17,9 @@ from torchcaps.models.registry import make_model
 __all__ = ["load", "save"]
 
 HEADER = "torchcaps"
+# The digest of the tensors and of the configuration: safetensors itself has no checksum. It stands
+# among the configuration, since two keys of metadata have no order of their own.
+DIGEST = "sha256"
 
 
 def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
@@ -35,8 +40,10 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
     state = {name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
+        header = {**config, DIGEST: _digest(state, config)}
+        metadata = {HEADER: json.dumps(header)}
         # Through bytes, because save_file makes files that only their owner may read.
-        partial.write_bytes(safetensors.torch.save(state, metadata={HEADER: json.dumps(config)}))
+        partial.write_bytes(safetensors.torch.save(state, metadata=metadata))
         # Not even a power cut leaves an empty file.
         with partial.open("r+b") as file:
             os.fsync(file.fileno())
@@ -61,12 +68,19 @@ def load(path: str | os.PathLike[str]) -> nn.Module:
         ) from None
     try:
         config = json.loads(metadata[HEADER])
+        # Files of earlier versions have none.
+        is_whole = DIGEST not in config or config.pop(DIGEST) == _digest(state, config)
         name = str(config.pop("name"))
     except (KeyError, TypeError, AttributeError, ValueError):
         raise TorchcapsError(
             f"{path} holds tensors but no torchcaps configuration; it was not written by "
             f"torchcaps.save."
         ) from None
+    if not is_whole:
+        raise TorchcapsError(
+            f"{path} is damaged: its tensors or its configuration are not those that were saved; "
+            f"copy it once more from where it is whole."
+        )
     # Made without memory or random numbers, then given the tensors of the file as they are.
     with torch.device("meta"):
         model = make_model(name, **config)
@@ -78,3 +92,13 @@ def load(path: str | os.PathLike[str]) -> nn.Module:
             f"({str(error).splitlines()[-1].strip()})."
         ) from None
     return model.eval()
+
+
+def _digest(state: dict[str, Tensor], config: dict[str, Any]) -> str:
+    """The SHA-256 of every tensor with its name, and of the configuration."""
+    seen = hashlib.sha256(json.dumps(config).encode())
+    for name in sorted(state):
+        tensor = state[name].detach().cpu().contiguous()
+        seen.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        seen.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return seen.hexdigest()

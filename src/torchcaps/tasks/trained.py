@@ -109,8 +109,9 @@ def open_trained(path: Path) -> Trained:
         raise TorchcapsError(f"there is no run folder and no saved network at {path}.")
     run = Run(path) if path.is_dir() else None
     if run is not None and not run.is_done:
+        missing = next(file for file in (run.result_file, run.model_file) if not file.is_file())
         raise TorchcapsError(
-            f"{path} holds no finished run (result.json is missing); finish it with torchcaps "
+            f"{path} holds no finished run ({missing.name} is missing); finish it with torchcaps "
             f"train."
         )
     model = load_model(path if run is None else run.model_file)

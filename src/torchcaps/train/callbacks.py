@@ -16,7 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.train.batches import Batches
 from torchcaps.train.epoch_sums import Sums, add, over_ranks, put, so_far
-from torchcaps.train.run import Run, put_in_place
+from torchcaps.train.run import Run
+from torchcaps.train.state import RECIPE
 
 __all__ = ["SaveState", "ShowProgress"]
 
@@ -50,6 +51,11 @@ class SaveState(Checkpoint):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.seconds, self.sums = state_dict["seconds"], state_dict["sums"]
+
+    def on_save_checkpoint(
+        self, trainer: lightning.Trainer, module: Any, checkpoint: dict[str, Any]
+    ) -> None:
+        checkpoint[RECIPE] = self.run.recipe.model_dump_json()
 
     def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
         self.started = time.perf_counter()
@@ -160,7 +166,7 @@ class SaveState(Checkpoint):
         # All ranks take part, the first one writes.
         trainer.save_checkpoint(partial)
         if trainer.is_global_zero:
-            put_in_place(partial, self.run.state_file)
+            self.run.put(partial, self.run.state_file)
 
 
 class ShowProgress(Callback):

@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import pickle
 import time
 import warnings
 from collections.abc import Sequence
@@ -30,8 +29,9 @@ from torchcaps.train.measures import Measures
 from torchcaps.train.module import Training
 from torchcaps.train.ranks import MeanOfAll, Ranks, join
 from torchcaps.train.recipe import Precision, Recipe
-from torchcaps.train.run import Run, alone, write_whole
+from torchcaps.train.run import Run, alone
 from torchcaps.train.seeds import AUGMENT, HOLD_OUT, WEIGHTS, seed_of
+from torchcaps.train.state import state_of
 from torchcaps.train.stopping import KeepBest, StopAtAccuracy, StopWithoutProgress
 
 __all__ = ["accuracy", "fit"]
@@ -142,7 +142,7 @@ def fit(
         }
         if stop is not None:
             result["stop"] = {"at": recipe.stop_at, "on": recipe.stop_on, **stop.seen}
-        ranks.first_does(lambda: write_whole(run.result_file, json.dumps(result, indent=2)))
+        ranks.first_does(lambda: run.write(run.result_file, json.dumps(result, indent=2)))
     return run
 
 
@@ -199,6 +199,7 @@ def _take(run: Run, recipe: Recipe, digest: str, held: ExitStack) -> None:
     held.enter_context(alone(run.folder))
     # Somebody else may have been there since it was looked at.
     run.check(recipe)
+    run.remove_partial_files()
     run.begin(recipe, digest)
 
 
@@ -251,26 +252,6 @@ def _brightness(images: Images) -> dict[str, float]:
     return {"mean": float(each.mean()), "std": float(each.std(correction=0))}
 
 
-def _state_of(run: Run) -> Path | None:
-    """The file to go on from, known to be readable."""
-    if not run.state_file.is_file():
-        return None
-    try:
-        torch.load(run.state_file, weights_only=True, map_location="meta")
-    except OSError as error:
-        raise TorchcapsError(
-            f"{run.state_file} could not be opened ({error.strerror}), which says nothing of what "
-            f"is in it; is it yours, and is the disk well?"
-        ) from None
-    except (EOFError, RuntimeError, pickle.UnpicklingError) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0][:100]
-        raise TorchcapsError(
-            f"{run.state_file} cannot be read ({reason}); it is damaged: remove it, and the run "
-            f"begins anew."
-        ) from None
-    return run.state_file
-
-
 def _train(
     recipe: Recipe,
     run: Run,
@@ -301,7 +282,7 @@ def _train(
             use_distributed_sampler=False,
             callbacks=callbacks,
         )
-        state = _state_of(run)
+        state = state_of(run, recipe)
         try:
             trainer.fit(
                 Training(model, recipe, steps_an_epoch=len(training)),

@@ -7,6 +7,7 @@ state.ckpt          everything needed to go on
 best.safetensors    the network of the best epoch, where the recipe keeps that
 model.safetensors   the network, once training is done
 result.json         accuracy on the test images, looked at once, at the end
+digests.json        of every file above, so that a damaged one is not used
 """
 
 import json
@@ -26,6 +27,7 @@ from typing import Any
 import torch
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.train.digests import NAME, check_digest, expect, put_in_place, write_whole
 from torchcaps.train.recipe import Recipe, read_recipe
 
 try:
@@ -33,27 +35,10 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Run", "alone", "environment", "put_in_place", "write_whole"]
+__all__ = ["Run", "alone", "environment", "write_whole"]
 
 # How long to wait for another process to leave a run.
 LOCK_SECONDS = 10.0
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file in one step: a reader sees the old one or the new one."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        put_in_place(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def put_in_place(partial: Path, path: Path) -> None:
-    """Rename a file once its bytes are on the disk: not even a power cut leaves an empty one."""
-    with partial.open("r+b") as file:
-        os.fsync(file.fileno())
-    partial.replace(path)
 
 
 @contextmanager
@@ -129,27 +114,47 @@ class Run:
 
     @property
     def recipe(self) -> Recipe:
+        check_digest(self.recipe_file)
         return read_recipe(self.recipe_file)
 
     @property
     def is_done(self) -> bool:
-        return self.result_file.is_file()
+        return self.result_file.is_file() and self.model_file.is_file()
 
     def result(self) -> dict[str, Any]:
         """Accuracy on the test images and the time it took."""
-        result: dict[str, Any] = _read_json(self.result_file)[0]
-        return result
+        return _read_json(self.result_file, needs=("test_accuracy", "training_images"))[0]
 
     def metrics(self) -> list[dict[str, Any]]:
         """One row an epoch."""
         if not self.metrics_file.is_file():
             return []
-        return _read_json(self.metrics_file)
+        return _read_json(self.metrics_file, needs=("epoch",))
 
     def write_metrics(self, rows: list[dict[str, Any]]) -> None:
-        write_whole(
+        self.write(
             self.metrics_file, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
         )
+
+    def write(self, path: Path, text: str) -> None:
+        """Replace one of the files, whose digest is written down first."""
+        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        try:
+            partial.write_text(text, encoding="utf-8")
+            self.put(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def put(self, partial: Path, path: Path) -> None:
+        """The same of a file that has been written beside it."""
+        expect(partial, path)
+        put_in_place(partial, path)
+
+    def remove_partial_files(self) -> None:
+        """Of processes that were killed; only who holds the folder alone may."""
+        for file in self.folder.iterdir():
+            if _is_partial(file):
+                file.unlink(missing_ok=True)
 
     def is_finished(self, recipe: Recipe) -> bool:
         """Whether nothing is left to do. The folder must be free or hold this recipe, but that the
@@ -171,7 +176,7 @@ class Run:
                     f"{self.folder} holds a run of another recipe ({changed}); continue it with "
                     f"its own recipe, or choose another folder."
                 )
-        elif self.folder.is_dir() and any(not _is_partial(file) for file in self.folder.iterdir()):
+        elif self.folder.is_dir() and any(not _is_begun(file) for file in self.folder.iterdir()):
             raise TorchcapsError(
                 f"{self.folder} is not empty and holds no run; nothing was touched: choose a new "
                 f"folder."
@@ -185,10 +190,10 @@ class Run:
         # The recipe first: it is what makes the folder a run. A result must be that of its recipe.
         if not self.recipe_file.is_file() or self.recipe != recipe:
             self.result_file.unlink(missing_ok=True)
-            write_whole(self.recipe_file, recipe.model_dump_json(indent=2))
+            self.write(self.recipe_file, recipe.model_dump_json(indent=2))
         if not self.environment_file.is_file():
             seen = {**environment(), "training_images": data}
-            write_whole(self.environment_file, json.dumps(seen, indent=2))
+            self.write(self.environment_file, json.dumps(seen, indent=2))
         seen = _read_json(self.environment_file)[0]
         if seen.get("training_images") != data:
             raise TorchcapsError(
@@ -207,20 +212,29 @@ def _is_longer(recipe: Recipe, old: Recipe) -> bool:
     )
 
 
-def _read_json(path: Path) -> list[dict[str, Any]]:
-    """JSON objects, one or one a line."""
-    text = path.read_text(encoding="utf-8")
+def _read_json(path: Path, needs: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    """JSON objects with these keys, one or one a line."""
+    check_digest(path)
     try:
-        return (
-            [json.loads(text)]
-            if path.suffix == ".json"
-            else list(map(json.loads, text.splitlines()))
-        )
-    except json.JSONDecodeError as error:
+        text = path.read_text(encoding="utf-8")
+        pieces = [text] if path.suffix == ".json" else text.splitlines()
+        found = [json.loads(piece) for piece in pieces]
+        for each in found:
+            if not isinstance(each, dict):
+                raise ValueError(f"a JSON object belongs where {str(each)[:20]!r} is")
+            if lacking := [key for key in needs if key not in each]:
+                raise ValueError(f"{lacking[0]!r} is missing")
+    except (ValueError, RecursionError) as error:
         raise TorchcapsError(
             f"{path} cannot be read ({error}); was it edited, or its copy cut short? Remove it, "
             f"and the run makes it anew."
         ) from None
+    return found
+
+
+def _is_begun(file: Path) -> bool:
+    """Left behind by a process that was killed before it wrote its recipe."""
+    return _is_partial(file) or file.name == NAME
 
 
 def _is_partial(file: Path) -> bool:

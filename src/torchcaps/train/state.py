@@ -1,0 +1,90 @@
+"""The state of a run: whole, and of its recipe, before anything is taken out of it."""
+
+import json
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.train.digests import check_digest
+from torchcaps.train.recipe import Recipe, make_recipe
+from torchcaps.train.run import Run
+
+__all__ = ["RECIPE", "state_of"]
+
+# Where a state says of which recipe it is.
+RECIPE = "torchcaps_recipe"
+# What Lightning goes on from: it takes a state that lacks some of it, and trains other weights.
+PARTS = ("epoch", "global_step", "state_dict", "loops", "callbacks", "optimizer_states")
+
+
+def state_of(run: Run, recipe: Recipe) -> Path | None:
+    """The file to go on from, or None where the run begins."""
+    path = run.state_file
+    if not path.exists():
+        return None
+    if not path.is_file():
+        raise TorchcapsError(
+            f"{path} should be a file, but is a folder or a device; remove it, and the run begins "
+            f"anew."
+        )
+    try:
+        check_digest(path)
+        state = _read(path)
+    except OSError as error:
+        raise TorchcapsError(
+            f"{path} could not be opened ({error.strerror}), which says nothing of what is in it; "
+            f"is it yours, and is the disk well?"
+        ) from None
+    except TorchcapsError:
+        raise
+    except Exception as error:
+        # A garbled pickle makes torch raise errors of any kind.
+        reason = (str(error) or type(error).__name__).splitlines()[0][:100]
+        raise TorchcapsError(
+            f"{path} cannot be read ({reason}); it is damaged: remove it, and the run begins anew."
+        ) from None
+    _check_recipe(path, state, recipe)
+    return path
+
+
+def _read(path: Path) -> dict[str, Any]:
+    # torch itself reads on where a checksum of the archive does not fit.
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            broken = archive.testzip()
+        if broken is not None:
+            raise pickle.UnpicklingError(f"the checksum of {broken} does not fit")
+    state = torch.load(path, weights_only=True, map_location="meta")
+    lacking = [part for part in PARTS if not isinstance(state, dict) or part not in state]
+    if lacking:
+        raise pickle.UnpicklingError(f"it holds no {lacking[0]!r}")
+    return dict(state)
+
+
+def _check_recipe(path: Path, state: dict[str, Any], recipe: Recipe) -> None:
+    """Refuse the state of another recipe, but for fewer epochs. Those of earlier versions do not
+    say of which recipe they are."""
+    if RECIPE not in state:
+        return
+    try:
+        fields = json.loads(state[RECIPE])
+        there = make_recipe(**fields)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise TorchcapsError(
+            f"{path} does not say of which recipe it is ({error}); remove it, and the run begins "
+            f"anew."
+        ) from None
+    changed = "; ".join(
+        f"{name} {getattr(there, name)!r} there, {getattr(recipe, name)!r} here"
+        for name in Recipe.model_fields
+        if name != "epochs" and getattr(there, name) != getattr(recipe, name)
+    )
+    if changed:
+        raise TorchcapsError(
+            f"{path} is the state of another recipe ({changed}); was recipe.json edited? Put it "
+            f"back, or train the new recipe in a folder of its own."
+        )
