@@ -208,6 +208,18 @@ def test_rows_by_hand(name, expected, count):
     assert (in_words(jobs[0]), len(jobs)) == (expected, count)
 
 
+def test_networks_of_em_routing_have_a_course_of_their_own():
+    (job,) = plan_of(find_claim("peer2022-t3-mnist-bias-n9")).jobs
+    assert job.recipe().learning_rate == 1e-4
+    small = job.smaller()
+    recipe = small.recipe()
+    assert (recipe.epochs, recipe.batch_size, recipe.learning_rate) == (5, 64, 1e-3)
+    assert small.departures == (
+        "EM as in Alg. 2 of the paper, which trains an adapted version that it does not describe",
+        "reduced: 5 epochs, fixed beforehand; batch_size 64, learning_rate 0.001, schedule cosine",
+    )
+
+
 def test_where_is_looked():
     assert plan_of(find_claim("mitt2023-t1-layer3-dys")).jobs[0].at == {"layers": [3]}
     assert plan_of(find_claim("mitt2023-t1-layeroutput-capsules-alive")).jobs[0].at == {

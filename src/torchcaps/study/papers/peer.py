@@ -89,7 +89,7 @@ def plan(claim: Claim) -> Plan:
     if name == "text-em-nobias-start":
         system, metric, data = f"{EM} n_layers=5", "onset", ("mnist",)
         return runs(
-            claim, SETUPS["peer-depth"].jobs(system, metrics=metric, seeds=SEEDS, data=data)
+            claim, SETUPS["peer-depth-em"].jobs(system, metrics=metric, seeds=SEEDS, data=data)
         )
     return _accuracy(claim)
 
@@ -109,7 +109,7 @@ def _accuracy(claim: Claim) -> Plan:
         )
     else:
         assert claim.dataset is not None
-        jobs = SETUPS["peer-depth"].jobs(
+        jobs = SETUPS["peer-depth-em" if is_em else "peer-depth"].jobs(
             f"{EM if is_em else DYNAMIC} n_layers={conditions['layers']} bias={bias}",
             metrics="accuracy",
             seeds=SEEDS,
@@ -119,7 +119,8 @@ def _accuracy(claim: Claim) -> Plan:
 
 
 def _adapt(setup: str, system: str, data: str) -> tuple[str, str] | None:
-    """Sign networks on signs, deep ones on pictures."""
+    """Sign networks on signs, deep ones on pictures; EM networks by a setup of their own."""
     is_sign = system.startswith("peer_sign")
-    fits = is_sign == (data == "sign") == (setup == "peer-sign")
-    return (setup, system) if fits else None
+    if not is_sign == (data == "sign") == (setup == "peer-sign"):
+        return None
+    return ("peer-depth-em" if system.startswith(EM) else setup), system
