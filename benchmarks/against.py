@@ -63,7 +63,7 @@ def _git(*words: str) -> bytes:
 
 def pairs(commit: str, sources: Path) -> tuple[Contestant, Contestant]:
     """What users get of either commit: this one's, then the other's."""
-    ours = CONTESTANTS["ours-native"]
+    ours = CONTESTANTS["ours-by-default"]
     return ours, dataclasses.replace(ours, name=f"{ours.name}@{commit}", sources=str(sources))
 
 

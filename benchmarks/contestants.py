@@ -14,7 +14,8 @@ __all__ = ["CONTESTANTS", "Contestant", "absent", "environment", "leaving_out"]
 class Contestant:
     """`backend` is None for an opponent; `compiled` puts torch.compile around it; `channels_last`
     is the field of a recipe, `keeps_memory` an option of `torchcaps train`; `without` names a fast
-    part that is switched off, `sources` the folder of another torchcaps."""
+    part that is switched off, `sources` the folder of another torchcaps; `as_fit` sets
+    what `fit` of that torchcaps sets by itself."""
 
     name: str
     backend: str | None = None
@@ -23,6 +24,7 @@ class Contestant:
     keeps_memory: bool = False
     without: str = ""
     sources: str = ""
+    as_fit: bool = False
 
 
 def leaving_out(contestant: Contestant, part: str) -> Contestant:
@@ -43,6 +45,7 @@ CONTESTANTS = {
         Contestant("ours-channels-last", backend="native", channels_last=True),
         Contestant("ours-keeping", backend="native", keeps_memory=True),
         Contestant("ours-keeping-last", backend="native", channels_last=True, keeps_memory=True),
+        Contestant("ours-by-default", backend="native", as_fit=True),
         Contestant("ours-triton", backend="triton"),
     )
 }

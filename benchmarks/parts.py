@@ -41,8 +41,8 @@ def switch_off(part: str, module: nn.Module) -> None:
     for name in vars(fused).keys() & vars(native).keys():
         if name.startswith(f"{stem}_"):
             setattr(native, name, getattr(fused, name))
-    for layer in _named(module, KERNELS[part]):
-        layer.has_kernel = lambda *_: False
+    native.ROUTINGS.pop(stem)
+    native._TAKES.pop(stem)
 
 
 def is_in(part: str, module: nn.Module) -> bool:

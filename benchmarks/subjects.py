@@ -6,6 +6,7 @@ drawing), so that loss, optimiser and measurement are the same lines for all.
 
 import dataclasses
 import functools
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -174,7 +175,7 @@ class Subject:
 
 def build(case: Case, contestant: Contestant) -> Subject:
     torch.manual_seed(0)
-    if contestant.keeps_memory:
+    if contestant.keeps_memory or (contestant.as_fit and _fit_keeps_memory(case)):
         keep_memory()
     if contestant.backend is None:
         module = opponent(case)
@@ -183,11 +184,26 @@ def build(case: Case, contestant: Contestant) -> Subject:
         use_backend(module, contestant.backend)
     if contestant.without:
         switch_off(contestant.without, module)
-    if contestant.channels_last:
+    if contestant.channels_last or (contestant.as_fit and _fit_puts_channels_last(case)):
         with_channels_last(module)
     # torchcaps.train takes the fused optimiser, a textbook reader the one that needs no word.
     fused = contestant.backend is not None
     return Subject(case, module, compiled=contestant.compiled, fused_adam=fused)
+
+
+def _fit_keeps_memory(case: Case) -> bool:
+    """Whether this torchcaps keeps memory by itself: since it can say whether it could."""
+    return case.task != "op" and hasattr(torchcaps.layers, "can_keep_memory")
+
+
+def _fit_puts_channels_last(case: Case) -> bool:
+    """What this torchcaps' own table says of the network, if there is one."""
+    try:
+        layout = importlib.import_module("torchcaps.models.layout")
+    except ModuleNotFoundError:
+        return False
+    answer: bool = layout.is_faster_with_channels_last(case.preset, case.dtype)
+    return case.task != "op" and answer
 
 
 def loss(case: Case, outputs: Outputs, image: Tensor, target: Tensor) -> Tensor:

@@ -2,14 +2,18 @@
 
 import json
 import sys
+import types
 from pathlib import Path
 
 import against
 import pytest
 import speed
-from cases import CASES
-from contestants import environment
+import subjects
+import torch
+from cases import CASES, tiny
+from contestants import CONTESTANTS, environment
 from harness import Settings
+from subjects import build
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,7 +37,7 @@ def row_of(now, before, *, name="dynamic-full", rounds=2):
 
 def test_both_commits_take_turns_and_no_parity_is_asked():
     row, asked = row_of(clock(10.0, 50.0), clock(12.0, 40.0))
-    turn = [("clock", "ours-native"), ("clock", "ours-native@abc")]
+    turn = [("clock", "ours-by-default"), ("clock", "ours-by-default@abc")]
     assert asked == turn * 2
     assert (row["speed"], row["memory"], row["rounds"]) == (1.2, 1.25, 2)
 
@@ -98,6 +102,20 @@ def test_a_tiny_run_writes_a_whole_record(tmp_path, monkeypatch):
     assert record["against"] == against.named("HEAD")
     (row,) = record["rows"]
     assert row["flags"] == []
-    assert row["now"]["contestant"] == "ours-native"
-    assert row["before"]["contestant"] == f"ours-native@{record['against']}"
+    assert row["now"]["contestant"] == "ours-by-default"
+    assert row["before"]["contestant"] == f"ours-by-default@{record['against']}"
     assert row["speed"] == pytest.approx(row["before"]["ms"] / row["now"]["ms"])
+
+
+def test_each_commit_sets_what_its_own_fit_sets(monkeypatch):
+    """By the table of layouts of that torchcaps, if it has one."""
+    case = tiny(CASES["efficient-infer-1"])
+    layout = types.ModuleType("torchcaps.models.layout")
+    for faster in (True, False):
+        layout.is_faster_with_channels_last = lambda model, precision, faster=faster: faster
+        monkeypatch.setitem(sys.modules, "torchcaps.models.layout", layout)
+        monkeypatch.setattr(subjects, "keep_memory", lambda: None)
+        first = build(case, CONTESTANTS["ours-by-default"]).module.network.backbone[3].weight
+        assert first.is_contiguous(memory_format=torch.channels_last) is faster
+    monkeypatch.setitem(sys.modules, "torchcaps.models.layout", None)
+    assert subjects._fit_puts_channels_last(case) is False

@@ -12,6 +12,7 @@ from parts import PARTS, is_in, switch_off
 from process import errors
 from subjects import build, ours
 
+from torchcaps.layers.routing.backend import fused_form
 from torchcaps.ops import fused, native
 
 NATIVE, TEXTBOOK = CONTESTANTS["ours-native"], CONTESTANTS["textbook"]
@@ -31,6 +32,8 @@ def own_kernels(monkeypatch):
     for name in vars(fused).keys() & vars(native).keys():
         if not name.startswith("_"):
             monkeypatch.setattr(native, name, getattr(native, name))
+    for table in ("ROUTINGS", "_TAKES"):
+        monkeypatch.setattr(native, table, dict(getattr(native, table)))
 
 
 def test_every_part_has_a_case():
@@ -58,6 +61,7 @@ def test_a_routing_is_that_of_pytorch_without_its_kernel(part, own_kernels):
     assert getattr(native, name) is not getattr(fused, name)
     switch_off(part, ours(tiny(CASES[CASE_OF[part]])))
     assert getattr(native, name) is getattr(fused, name)
+    assert fused_form("native", stem) is fused.ROUTINGS[stem]
     assert native.dynamic_routing is not fused.dynamic_routing
 
 
