@@ -15,8 +15,6 @@ TILES = "one pass over tiles; its steps share a dozen tensors, which functions w
 KERNEL = "a kernel is one function to its compiler, and its loops share what registers hold"
 
 LONG_FILES = {
-    "ops/fused/dynamic.py": "forward and backward of one algorithm, which check each other",
-    "ops/fused/inverted.py": "forward and backward of one algorithm, which check each other",
     "ops/fused/tiles.py": "every view of votes that a tile can be made from, dense and windowed",
     "ops/native/distance.cpp": "one library: forward and backward share how lanes are laid out",
     "ops/native/dynamic.cpp": "one library: forward and backward share how lanes are laid out",
@@ -30,7 +28,6 @@ LONG_FUNCTIONS = {
     "ops/fused/cost.py:_sizes": "one formula after the other, a line each",
     "ops/fused/em.py:route": "the loop of all backends, whose steps it defines beside it",
     "ops/routing/em.py:em_routing": "the algorithm from first to last line, as printed",
-    "ops/triton/dynamic.py:_gradients": TILES,
     "ops/triton/em_kernels.py:moments": KERNEL,
     "ops/triton/em_kernels.py:slopes": KERNEL,
     "ops/triton/mixing_kernels.py:differentiate": KERNEL,

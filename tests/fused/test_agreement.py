@@ -17,6 +17,12 @@ def votes_of(kind, parameters=(), d_out=SIZE):
     return tiles.TiledVotes(map_of(kind, found), torch.float64)
 
 
+def mixed(part, votes, lanes, amount):
+    sums = votes.parents(lanes)
+    part.add_mixed(sums, amount)
+    return sums
+
+
 @pytest.fixture(params=[2**30, 700], ids=["one", "ragged"])
 def budget(request, monkeypatch):
     monkeypatch.setattr(tiles, "TILE_BYTES", request.param)
@@ -34,9 +40,13 @@ def test_both_give_one_answer(kind, d_out, budget):
             for make in (MadeTile, FoldedTile):
                 part = make(votes, tile)
                 found = tiles.VoteGradients(votes, True, True, False, False)
-                answer = [part.along(parents), part.mixed(amount), part.along(others)]
+                answer = [
+                    part.along(parents),
+                    mixed(part, votes, lanes, amount),
+                    part.along(others),
+                ]
                 # The order of what is asked changes nothing.
-                answer.append(part.mixed(more))
+                answer.append(mixed(part, votes, lanes, more))
                 part.add(found, [(amount, parents), (more, others)])
                 answers.append([*answer, found.pose, found.weight])
             for mine, theirs in zip(*answers, strict=True):
@@ -63,13 +73,14 @@ def test_by_hand():
     votes = tiles.TiledVotes(
         VoteMap(Capsules(torch.tensor([[1.0], [-2.0]])), weight), torch.float32
     )
-    (tile,) = votes.tiles(next(votes.lanes()))
+    lanes = next(votes.lanes())
+    (tile,) = votes.tiles(lanes)
     part = agreement_tile(votes, tile)
     assert isinstance(part, FoldedTile)
     parents = torch.tensor([1.0, 10.0]).view(1, 2, 1)
     assert part.along(parents).flatten().tolist() == [43, -86]
     amount = torch.tensor([0.5, 2.0]).view(2, 1, 1, 1)
-    assert part.mixed(amount).flatten().tolist() == [(0.5 - 4) * 3, (0.5 - 4) * 4]
+    assert mixed(part, votes, lanes, amount).flatten().tolist() == [(0.5 - 4) * 3, (0.5 - 4) * 4]
 
 
 def test_only_what_is_a_product_of_smaller_children_is_folded():

@@ -303,9 +303,9 @@ def test_gradients_of_gradients_are_refused():
     (gradient,) = torch.autograd.grad(parents.sum(), found["pose"], create_graph=True)
     with pytest.raises(
         TorchcapsError,
-        match=r"^fused dynamic routing gives gradients, but no gradients of gradients; where "
+        match=r"^fused routing gives gradients, but no gradients of gradients; where "
         r"these are needed, as by create_graph=True, route ops\.materialise\(vote_map\) with "
-        r"ops\.dynamic_routing\.$",
+        r"the routing of torchcaps\.ops\.$",
     ):
         gradient.sum().backward()
 

@@ -22,8 +22,7 @@ from fused.inverted_cases import (
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops import inverted_step as plain_step
 from torchcaps.ops import materialise
-from torchcaps.ops.fused import inverted as module
-from torchcaps.ops.fused import inverted_routing, inverted_step, tiles
+from torchcaps.ops.fused import inverted_routing, inverted_step, mixing, tiles, window_sums
 from torchcaps.types import Window
 
 
@@ -50,7 +49,7 @@ def tile(request, monkeypatch):
     budget = {"whole": None, "ragged": 1000, "single": 1}[request.param]
     if budget is not None:
         monkeypatch.setattr(tiles, "TILE_BYTES", budget)
-        monkeypatch.setattr(module, "CHUNK_BYTES", budget)
+        monkeypatch.setattr(window_sums, "CHUNK_BYTES", budget)
     return request.param
 
 
@@ -264,8 +263,8 @@ class Largest(TorchDispatchMode):
     """Remembers the largest memory that an operation asked for, in bytes, inside ours too."""
 
     KERNELS: ClassVar = {
-        "torchcaps::inverted_sums": module._sums_kernel,
-        "torchcaps::inverted_sums_backward": module._backward_kernel,
+        "torchcaps::mixing": mixing.mix.run_flat,
+        "torchcaps::mixing_backward": mixing.mix.run_backward_flat,
     }
 
     def __init__(self):
@@ -293,7 +292,7 @@ class Largest(TorchDispatchMode):
 )
 def test_nothing_is_as_large_as_votes(window, keep, cast, monkeypatch):
     monkeypatch.setattr(tiles, "TILE_BYTES", 20_000)
-    monkeypatch.setattr(module, "CHUNK_BYTES", 20_000)
+    monkeypatch.setattr(window_sums, "CHUNK_BYTES", 20_000)
     how = {"pose": "matrix", "window": window}
     # Under autocast a vote bias makes votes float32.
     leaves = leaves_of("n" if cast else "bxn", batch=(8,), n_in=72, n_out=8, d_in=16, **how)
@@ -303,7 +302,7 @@ def test_nothing_is_as_large_as_votes(window, keep, cast, monkeypatch):
         routed.parents.pose.float().square().sum().backward()
     lanes = routed.parents.pose.shape[:-2].numel()
     allowed = [leaves["pose"], leaves["weight"], routed.parents.pose]
-    allowed = [4 * x.numel() for x in allowed] + [4 * lanes * 72 * 8 * (keep != "none")]
+    allowed = [4 * x.numel() for x in allowed] + [4 * 3 * lanes * 72 * 8 * (keep != "none")]
     assert 20_000 < largest.bytes <= max(allowed)
     assert largest.bytes < lanes * 72 * 8 * 16
 
@@ -316,9 +315,12 @@ def test_the_operator_keeps_the_rules_of_operators():
         tensors += [leaves[name].requires_grad_() for name in ("bias", "coordinates")]
         parents = torch.randn(2, 6 if window else 1, 3, 4, dtype=torch.float64, requires_grad=True)
         for given in (None, parents):
+            norm = [torch.randn(4, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+            made_of = (*tensors, "none", "matrix", window, torch.float64)
+            loop = ("present", "none", False, 0.5, 2, 1 / 3, False, "none", 1)
             torch.library.opcheck(
-                torch.ops.torchcaps.inverted_sums.default,
-                (given, *tensors, "none", "matrix", window, torch.float64, 0.5, given is not None),
+                torch.ops.torchcaps.mixing.default,
+                (*made_of, None, None, given, *norm, *loop),
                 test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
             )
 
@@ -349,7 +351,9 @@ def test_second_derivatives_are_refused():
     leaves = {name: x.requires_grad_() for name, x in leaves_of("n").items()}
     pose = routed_by("fused", leaves, {}, {}).parents.pose
     (gradient,) = torch.autograd.grad(pose.square().sum(), leaves["pose"], create_graph=True)
-    words = "by create_graph=True, route ops.materialise(vote_map) with ops.inverted_routing or"
+    words = (
+        "by create_graph=True, route ops.materialise(vote_map) with the routing of torchcaps.ops"
+    )
     with pytest.raises(TorchcapsError, match=re.escape(words)):
         gradient.sum().backward()
 

@@ -18,8 +18,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, SelfAttentionRouting, use_backend
 from torchcaps.ops import fused as ops
 from torchcaps.ops import materialise, self_attention_routing
-from torchcaps.ops.fused import self_attention as module
-from torchcaps.ops.fused import tiles
+from torchcaps.ops.fused import mixing, tiles
 from torchcaps.ops.fused.cost import COSTS
 from torchcaps.tasks.footprint import Footprint
 from torchcaps.types import Capsules, VoteMap, Window
@@ -230,7 +229,9 @@ def test_gradients_of_gradients_are_refused():
     found = {name: x.requires_grad_() for name, x in leaves(DENSE).items()}
     parents = fused(map_of(DENSE, found)).parents.pose
     (gradient,) = torch.autograd.grad(parents.sum(), found["pose"], create_graph=True)
-    words = "by create_graph=True, route ops.materialise(vote_map) with ops.self_attention_routing."
+    words = (
+        "by create_graph=True, route ops.materialise(vote_map) with the routing of torchcaps.ops"
+    )
     with pytest.raises(TorchcapsError, match=re.escape(words)):
         gradient.sum().backward()
 
@@ -269,9 +270,11 @@ def test_the_operator_keeps_the_rules_of_operators(window):
     found = leaves(("none", "vector", WINDOW if window else None), parameters=ALL)
     tensors = [found[x].requires_grad_() for x in ("pose", "weight", "vote_bias", "coordinates")]
     prior = found["prior"].view(1, 1, -1, N_OUT).requires_grad_()
+    made_of = (*tensors, "none", "vector", window, torch.float64)
+    loop = ("present", "none", False, 0.5, 2, 1.0, False, "none", 1)
     torch.library.opcheck(
-        torch.ops.torchcaps.self_attention_routing.default,
-        (*tensors, prior, "none", "vector", window, torch.float64, True),
+        torch.ops.torchcaps.mixing.default,
+        (*made_of, None, prior, None, None, None, *loop),
         test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
     )
 
@@ -280,8 +283,8 @@ class Largest(TorchDispatchMode):
     """Remembers the largest memory that an operation asked for, in bytes, inside ours too."""
 
     KERNELS: ClassVar = {
-        "torchcaps::self_attention_routing": module._forward_kernel,
-        "torchcaps::self_attention_routing_backward": module._backward_kernel,
+        "torchcaps::mixing": mixing.mix.run_flat,
+        "torchcaps::mixing_backward": mixing.mix.run_backward_flat,
     }
 
     def __init__(self):
@@ -346,7 +349,7 @@ def asked_of(count, **options):
 def test_flops_are_those_of_the_kernels(sharing):
     grid = (4, 6, 4) if sharing == "type" else None
     mode, calls = asked_of(32, sharing=sharing, child_grid=grid)
-    for (operator, arguments), count in zip(calls, (2, 5), strict=True):
+    for (operator, arguments), count in zip(calls, (1, 3), strict=True):
         with mode, torch.no_grad(), Watched() as watched:
             Largest.KERNELS[operator.name()](*arguments)
         expected = watched.flops + count * 2 * 32 * 96 * 10 * 16
@@ -371,8 +374,8 @@ def test_the_counter_of_torch_knows_it():
     use_backend(layer, "fused")
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         layer(Capsules(torch.rand(32, 96, 8)))
-    # Votes are made twice, compared with their sum once and mixed once.
-    assert counter.get_total_flops() == 2 * 32 * 96 * 10 * 16 * (2 * 8 + 2)
+    # All are summed; then parents are folded and met, and children weighed and mixed.
+    assert counter.get_total_flops() == 2 * 32 * 96 * 10 * 8 * (16 + (16 + 1) + (1 + 16))
 
 
 @pytest.mark.parametrize("prior", ["zero", "learned"])

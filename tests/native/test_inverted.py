@@ -12,7 +12,7 @@ from fused.inverted_cases import ODD, WINDOWS, leaves_of, results_of, routed_by,
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import ConvCapsules, InvertedRouting, use_backend
 from torchcaps.ops import fused, native
-from torchcaps.ops.native import inverted as kernel
+from torchcaps.ops.native import mixing as kernel
 from torchcaps.ops.native.cost import COSTS
 from torchcaps.types import Capsules, Window
 
@@ -260,25 +260,26 @@ def test_what_they_cost_is_known(monkeypatch):
     how = {"pose": "matrix", "window": LARGE}
     leaves = narrow("n", batch=(7,), d_in=16, n_out=16, **how)
     leaves = {name: x.requires_grad_() for name, x in leaves.items()}
-    asked, found, plan = [], [], kernel.library().torchcaps_inverted_plan
-    for name in ("_sums", "_backward"):
-        operator = getattr(kernel, name)
+    asked, found, plan = [], [], kernel.library().torchcaps_mixing_plan
+    for name in ("forward", "backward"):
+        operator = getattr(kernel.by_kernel, name)
 
         def call(*arguments, operator=operator):
-            asked.append(COSTS[operator._opoverload.overloadpacket](*arguments))
+            asked.append(COSTS[operator.overloadpacket](*arguments))
             return operator(*arguments)
 
-        monkeypatch.setattr(kernel, name, call)
+        monkeypatch.setattr(kernel.by_kernel, name, call)
 
     def planned(job, backward):
         plan(job, backward)
         found.append(4 * job._obj.seen_by.workspace_size)
 
-    monkeypatch.setattr(kernel.library(), "torchcaps_inverted_plan", planned)
+    monkeypatch.setattr(kernel.library(), "torchcaps_mixing_plan", planned)
     routed_by("native", leaves, how, {"iterations": 2}, "none").parents.pose.sum().backward()
     votes = 2 * 7 * 9 * 72 * 16 * 16 * 4
-    # Votes twice, and an agreement is a quarter of a vote of 4 × 4 matrices.
-    assert [cost.flops / votes for cost in asked] == [2.5, 5.25]
+    # Their sum, then votes twice, and an agreement is a quarter of a vote of 4 × 4 matrices. Back,
+    # the sum has two gradients.
+    assert [cost.flops / votes for cost in asked] == [1 + 2.5, 5.25 + 2]
     for cost, real in zip(asked, found, strict=True):
         # It is that of the widest vectors; they may be of four numbers.
         assert 0.6 * real <= cost.workspace <= 7 * real
@@ -286,17 +287,20 @@ def test_what_they_cost_is_known(monkeypatch):
 
 def test_operators_are_what_torch_expects():
     leaves, window = narrow("xs", d_in=16, pose="matrix", window=ODD), [5, 4, 2, 3, 2, 2, 1]
-    parents = leaves["start"].expand(3, 6, -1, -1).contiguous()
-    given = (parents, leaves["pose"], leaves["weight"], leaves["coordinates"])
+    parents = leaves["start"].expand(3, 6, -1, -1).contiguous().requires_grad_()
+    given = (leaves[name].clone().requires_grad_() for name in ("pose", "weight", "coordinates"))
+    pose, weight, coordinates = given
+    made_of = (pose, weight, None, coordinates, "none", "matrix", window, torch.float32)
+    loop = ("present", "none", False, 0.5, 2, 0.2, False, "none", 1)
     torch.library.opcheck(
-        kernel._sums._opoverload,
-        (*(x.clone().requires_grad_() for x in given), "none", "matrix", window, 0.5, True),
+        kernel.by_kernel.forward,
+        (*made_of, None, None, parents, None, None, *loop),
         test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
     )
 
 
 def test_both_sides_know_the_same_fields():
-    assert ctypes.sizeof(kernel._Job) == kernel.library().torchcaps_inverted_job_size()
+    assert ctypes.sizeof(kernel._Job) == kernel.library().torchcaps_mixing_job_size()
 
 
 @pytest.mark.parametrize("window", [None, pytest.param(ODD, marks=pytest.mark.slow)], ids=str)
@@ -321,7 +325,9 @@ def test_second_derivatives_are_refused():
     leaves = {name: x.requires_grad_() for name, x in narrow("s").items()}
     pose = routed_by("native", leaves, {}, {}).parents.pose
     (gradient,) = torch.autograd.grad(pose.square().sum(), leaves["pose"], create_graph=True)
-    words = "by create_graph=True, route ops.materialise(vote_map) with ops.inverted_routing or"
+    words = (
+        "by create_graph=True, route ops.materialise(vote_map) with the routing of torchcaps.ops"
+    )
     with pytest.raises(TorchcapsError, match=re.escape(words)):
         gradient.sum().backward()
 

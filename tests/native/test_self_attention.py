@@ -18,7 +18,7 @@ from fused.inverted_cases import ODD, WINDOWS, noise_like
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, SelfAttentionRouting, use_backend
 from torchcaps.ops import native
-from torchcaps.ops.native import inverted
+from torchcaps.ops.native import mixing
 from torchcaps.types import Capsules, Window
 
 LARGE = Window((7, 5, 8), (3, 3), (2, 1))
@@ -33,7 +33,7 @@ def _library():
 
 def calls(call):
     """How often `call` runs a kernel."""
-    with mock.patch.object(inverted, "_run", side_effect=inverted._run) as counted:
+    with mock.patch.object(mixing, "_run", side_effect=mixing._run) as counted:
         call()
     return counted.call_count
 
@@ -45,9 +45,7 @@ def calls(call):
 def test_the_law(pose, sharing, names, window):
     how = {"pose": pose, "sharing": sharing, "window": window}
     leaves = attention_leaves(names, batch=(5,), d_in=9, n_out=5, **how)
-    # A prior of children that share weights would take weights of each: the fused form asks none.
-    expected = 0 if "p" in names and sharing != "none" else 2
-    assert calls(lambda: assert_attention_law("native", leaves, how)) == expected
+    assert calls(lambda: assert_attention_law("native", leaves, how)) == 2
 
 
 SHAPES = [
@@ -163,13 +161,13 @@ def test_nothing_is_as_large_as_votes():
     how = {"pose": "matrix", "window": LARGE}
     leaves = attention_leaves("p", batch=(64,), d_in=16, n_out=8, **how)
     leaves = {name: x.requires_grad_() for name, x in leaves.items()}
-    sizes, run = [], inverted._run
+    sizes, run = [], mixing._run
 
     def watched(*arguments, **tensors):
         sizes.extend(x.numel() for x in tensors.values() if x is not None)
         return run(*arguments, **tensors)
 
-    with mock.patch.object(inverted, "_run", side_effect=watched):
+    with mock.patch.object(mixing, "_run", side_effect=watched):
         attended_by("native", leaves, how, keep="none").parents.pose.sum().backward()
     # Parents of every window.
     assert max(sizes) == 64 * 9 * 8 * 16
@@ -181,11 +179,11 @@ def test_flops_are_those_of_its_sums():
     votes, agreement = 2 * 7 * 16 * 10 * 16 * 8, 2 * 7 * 16 * 10 * 16
     with FlopCounterMode(display=False) as counter:
         pose = attended_by("native", leaves, {}, keep="none").parents.pose
-        # T and the biased sum; votes for agreements and for the sum.
-        assert counter.get_total_flops() == 2 * votes + 2 * votes + 2 * agreement
+        # T; votes for agreements and for the sum.
+        assert counter.get_total_flops() == votes + 2 * votes + 2 * agreement
         pose.sum().backward()
-    # Gradients of children and weights, for the first two and for the last.
-    assert counter.get_total_flops() >= 4 * votes + 2 * 2 * votes + 3 * votes
+    # Gradients of children and weights, for the first one and for the last.
+    assert counter.get_total_flops() >= 3 * votes + 2 * votes + 4 * votes
 
 
 @pytest.mark.parametrize("window", [None, pytest.param(ODD, marks=pytest.mark.slow)], ids=str)
@@ -212,9 +210,7 @@ def test_second_derivatives_are_refused(names):
     pose = attended_by("native", leaves, {}).parents.pose
     (gradient,) = torch.autograd.grad(pose.square().sum(), leaves["pose"], create_graph=True)
     words = (
-        "inverted or self-attention routing gives gradients, but no gradients of gradients; where "
-        "these are needed, as by create_graph=True, route ops.materialise(vote_map) with "
-        "ops.inverted_routing or ops.self_attention_routing."
+        "by create_graph=True, route ops.materialise(vote_map) with the routing of torchcaps.ops"
     )
     with pytest.raises(TorchcapsError, match=re.escape(words)):
         gradient.sum().backward()

@@ -23,7 +23,7 @@ from fused.inverted_cases import (
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import ConvCapsules, InvertedRouting, use_backend
 from torchcaps.ops import triton
-from torchcaps.ops.triton import inverted, votes
+from torchcaps.ops.triton import mixing, votes
 from torchcaps.types import Capsules, Window
 
 WHOLE, TILED = 4096, 256  # all parents in one tile; a few of them
@@ -274,10 +274,13 @@ def test_operators_are_what_torch_expects(window):
     looks = SMALL if window else None
     leaves = narrow("bxs", batch=(2,), n_in=3, window=looks)
     parents = leaves["start"].expand(2, 4 if window else 1, -1, -1).contiguous()
-    given = (parents, *(leaves[x] for x in ("pose", "weight", "bias", "coordinates")))
+    given = (*(leaves[x] for x in ("pose", "weight", "bias", "coordinates")), parents)
+    *votes_of, parents = (x.clone().requires_grad_() for x in given)
+    made_of = (*votes_of, "none", "vector", window, torch.float32)
+    loop = ("present", "none", False, 0.5, 1, 0.2, False, "none", 1)
     torch.library.opcheck(
-        inverted._sums._opoverload,
-        (*(x.clone().requires_grad_() for x in given), "none", "vector", window, 0.5, True),
+        mixing.by_kernels.forward,
+        (*made_of, None, None, parents, None, None, *loop),
         test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
     )
 
@@ -303,7 +306,9 @@ def test_second_derivatives_are_refused():
     leaves = {name: x.requires_grad_() for name, x in narrow("s", n_in=2).items()}
     pose = routed_by("triton", leaves, {}, {"iterations": 1}).parents.pose
     (gradient,) = torch.autograd.grad(pose.square().sum(), leaves["pose"], create_graph=True)
-    words = "by create_graph=True, route ops.materialise(vote_map) with ops.inverted_routing or"
+    words = (
+        "by create_graph=True, route ops.materialise(vote_map) with the routing of torchcaps.ops"
+    )
     with pytest.raises(TorchcapsError, match=re.escape(words)):
         gradient.sum().backward()
 

@@ -139,8 +139,8 @@ def test_flops_are_those_of_its_sums():
     votes, agreement = 2 * (2 * 6 * 3 * 5) * 4, 2 * (2 * 6 * 3 * 5)
     with torch.utils.flop_counter.FlopCounterMode(display=False) as counter:
         attended_by("triton", leaves, {})
-    # T and the biased sum; votes, agreements and the sum.
-    assert counter.get_total_flops() == 2 * votes + votes + 2 * agreement
+    # T; votes, agreements and the sum.
+    assert counter.get_total_flops() == votes + votes + 2 * agreement
 
 
 def test_one_graph_compiles():
@@ -165,7 +165,7 @@ def test_second_derivatives_are_refused():
     leaves = {n: x.requires_grad_() for n, x in attention_leaves("p", batch=(2,)).items()}
     pose = attended_by("triton", leaves, {}).parents.pose
     (gradient,) = torch.autograd.grad(pose.square().sum(), leaves["pose"], create_graph=True)
-    words = "Triton inverted or self-attention routing gives gradients, but no gradients of"
+    words = "routing by Triton gives gradients, but no gradients of"
     with pytest.raises(TorchcapsError, match=re.escape(words)):
         gradient.sum().backward()
 

@@ -11,6 +11,7 @@ from torchcaps.ops.fused.em import em_routing
 from torchcaps.ops.fused.inverted import inverted_routing, inverted_step
 from torchcaps.ops.fused.self_attention import self_attention_routing
 from torchcaps.ops.fused.uniform import uniform_routing
+from torchcaps.ops.fused.weighted import weighted_sums
 from torchcaps.types import Routed, VoteMap
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "self_attention_routing",
     "takes",
     "uniform_routing",
+    "weighted_sums",
 ]
 
 # By the names that layers know.

@@ -1,7 +1,7 @@
 """What routing by agreement asks of a tile of votes, in two ways of one interface.
 
     along(x)     ⟨û_ij, x_j⟩                           [t, j, p, b]
-    mixed(a)     Σ_i a_ij û_ij                         [j, d, b]
+    add_mixed(a) Σ_i a_ij û_ij                         to [j, d, b]
     add(terms)   the gradient Σ a_ij x_j of û_ij, handed on to children and weights
 
 `MadeTile` makes the votes. `FoldedTile` does not: with û_ij = W_ij u_i,
@@ -37,8 +37,11 @@ class MadeTile:
     def along(self, parents: Tensor) -> Tensor:
         return along(self._votes, parents)
 
-    def mixed(self, amount: Tensor) -> Tensor:
-        return (self._votes * amount.unsqueeze(2)).sum((0, 3))
+    def add_mixed(self, to: Tensor, amount: Tensor) -> None:
+        if self._votes.shape[0] == self._votes.shape[3] == 1:  # One child: in one pass, not three.
+            to.addcmul_(amount[0], self._votes[0, :, :, 0])
+        else:
+            to += (self._votes * amount.unsqueeze(2)).sum((0, 3))
 
     def add(self, found: VoteGradients, terms: Sequence[Term]) -> None:
         """The last question: the memory of the votes takes their gradient."""
@@ -73,8 +76,9 @@ class FoldedTile:
         torch.sum(self._work, 2, out=along.transpose(0, 1))
         return along
 
-    def mixed(self, amount: Tensor) -> Tensor:
-        return torch.bmm(self._weight.transpose(1, 2), self._weigh(amount))
+    def add_mixed(self, to: Tensor, amount: Tensor) -> None:
+        # Not baddbmm: where parents do not lie as it likes, it multiplies them one by one.
+        to += torch.bmm(self._weight.transpose(1, 2), self._weigh(amount))
 
     def add(self, found: VoteGradients, terms: Sequence[Term]) -> None:
         if found.weight is not None:

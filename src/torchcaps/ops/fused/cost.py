@@ -18,21 +18,23 @@ children once more, lane by lane, their gradient in the same order, and a few ti
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
-from torchcaps.ops.fused import distance, dynamic, em, inverted, self_attention
+from torchcaps.ops.fused import distance, em, mixing, window_sums
 from torchcaps.ops.fused.agreement import folds, tiled
 from torchcaps.ops.fused.distance_tiles import Given
+from torchcaps.ops.fused.loop import Given as Looped
+from torchcaps.ops.fused.loop import visits
 from torchcaps.ops.fused.tiles import TiledVotes, size_of, vote_map_of
 from torchcaps.ops.operators import Asked, Operator
 from torchcaps.types import VoteMap
 
-__all__ = ["COSTS", "Cost", "register"]
+__all__ = ["COSTS", "Cost", "iterations", "loop_backward_flops", "loop_flops", "register"]
 
 
 class Cost(NamedTuple):
@@ -61,6 +63,30 @@ class _Sizes(NamedTuple):
     folds: bool  # in dynamic routing votes are not made
     met: int  # FLOPs of one multiply-add a number of the children of all parents
     folded: int  # bytes of those of a tile
+    sums: int  # bytes of all parents
+    through: bool  # windows
+
+    @property
+    def total(self) -> int:
+        # Through windows by a convolution.
+        return self.products if self.through else self.summed
+
+    @property
+    def held_by_total(self) -> int:
+        return 2 * self.weight + self.chunk if self.through else self.wide + self.laid
+
+    def asked(self, times: int) -> int:
+        if self.folds:
+            return times * (self.folding + self.met)
+        return self.products + times * self.agreement
+
+    def handed_on(self, terms: int, needs: Sequence[bool], known: bool) -> int:
+        made = needs[0] + needs[1]
+        if self.folds:
+            met = needs[1] * (terms - known) + needs[0] * terms
+            return made * terms * self.folding + met * self.met
+        some = any(needs[:4]) and terms > 0
+        return some * (terms * self.agreement + made * self.products)
 
 
 def _sizes(
@@ -110,92 +136,87 @@ def _sizes(
         seen=a_part * votes.k * votes.rows,
         wide=a_wide,
         laid=laid,
-        chunk=min(votes.n_batch, max(1, inverted.CHUNK_BYTES // max(1, image))) * (image + given),
+        chunk=min(votes.n_batch, max(1, window_sums.CHUNK_BYTES // max(1, image)))
+        * (image + given),
         folds=folds(votes),
         met=2 * numbers * votes.d_in // max(1, votes.d_out),
         folded=a_part * votes.n_out * votes.d_in,
+        sums=votes.n_batch * given,
+        through=votes.window is not None,
     )
 
 
-def _dynamic(pose: Tensor, weight: Tensor, *arguments: Any) -> Cost:
-    vote_bias, coordinates, _, prior, sharing, kind, window, dtype, iterations, *_ = arguments
-    size = _sizes(pose, weight, sharing, kind, window, dtype, vote_bias, coordinates, tiled)
-    if size.folds:
-        return _folded(size, iterations, prior is not None)
-    # Without a prior the first iteration is one product; with one it has yet nothing to agree with.
-    flops = size.summed if prior is None else size.products + size.agreement
-    flops += (iterations - 1) * (size.products + 2 * size.agreement)
-    tiles = 2 * size.tile if iterations > 1 or prior is not None else 0
-    return Cost(flops, size.children + tiles + size.seen + 4 * size.parents)
+class LoopSizes(Protocol):
+    """FLOPs of what a backend does in an iteration of `ops.fused.loop`."""
+
+    @property
+    def total(self) -> int:
+        """The sum of all votes."""
+        ...
+
+    def asked(self, times: int) -> int:
+        """Some questions to the votes: what they agree with, or their weighed sum."""
+        ...
+
+    def handed_on(self, terms: int, needs: Sequence[bool], known: bool) -> int:
+        """A gradient of some terms, from votes to poses and weights; `known` where children have
+        been weighed by one of the terms."""
+        ...
 
 
-def _dynamic_backward(
-    of_poses: Tensor | None,
-    of_couplings: Tensor | None,
-    sums: Tensor,
-    pose: Tensor,
-    weight: Tensor,
-    *arguments: Any,
-) -> Cost:
-    vote_bias, coordinates, _, prior, sharing, kind, window, dtype, *_, detach, needs = arguments
-    size = _sizes(pose, weight, sharing, kind, window, dtype, vote_bias, coordinates, tiled)
-    if size.folds:
-        return _folded_backward(size, len(sums), prior is not None, detach, needs)
-    wanted = needs[0] + needs[1]
-    deep = any(needs[:4]) or any(needs[4:]) if detach == "none" else any(needs[4:])
-    count = len(sums) if deep and detach in ("none", "votes") else 1
-    flops = 0
-    for back in range(count):
-        first = back == len(sums) - 1
-        mixes = back == 0 or detach != "votes"
-        if first and prior is None:
-            flops += size.summed * wanted if mixes else 0
-            continue
-        # c and the gradient of the logits; then that of A, of the votes, and of what they are of.
-        flops += size.products + (1 if first else 2) * size.agreement
-        flops += size.agreement if deep and not first else 0
-        if any(needs[:4]):
-            outer = mixes + (not first and detach in ("none", "states"))
-            flops += outer * size.agreement + (wanted * size.products if outer else 0)
-    tiles = 3 * size.tile if len(sums) > 1 or prior is not None else 0
-    tiles += 2 * size.seen + (len(sums) + 4) * size.parents
-    return Cost(flops, _held(size, needs[0], tiles))
+def loop_flops(given: Looped, size: LoopSizes) -> int:
+    return sum(
+        size.total if is_uniform else size.asked(has_query + 1)
+        for is_uniform, has_query in iterations(given)
+    )
 
 
-def _folded(size: _Sizes, iterations: int, has_prior: bool) -> Cost:
-    # Agreeing and mixing are a product and a multiplication each.
-    often = 2 * (iterations - 1) + has_prior
-    flops = often * (size.folding + size.met) + (0 if has_prior else size.summed)
-    tiles = (size.folded if often else 0) + (0 if has_prior else size.wide + size.laid)
-    return Cost(flops, size.children + tiles + size.seen + 4 * size.parents)
+def iterations(given: Looped) -> Iterator[tuple[bool, bool]]:
+    """Of each, whether couplings are known before, and whether votes agree with a query."""
+    for t in range(given.loop.iterations):
+        has_query, is_last = t > 0 or given.start is not None, t == given.loop.iterations - 1
+        adds = is_last and given.added is not None
+        yield not (has_query or adds or given.prior is not None), has_query
 
 
-def _folded_backward(
-    size: _Sizes, iterations: int, has_prior: bool, detach: str, needs: Sequence[bool]
-) -> Cost:
-    wants_votes, wants_before = needs[0] or needs[1], needs[4] or needs[5]
-    summed = products = met = 0
-    for t in reversed(range(iterations)):
-        last, first = t == iterations - 1, t == 0
-        if first and not has_prior:
-            summed += (needs[0] + needs[1]) * (last or detach != "votes")
-            continue
-        mixes = wants_votes and (last or detach != "votes")
-        agrees = wants_votes and not first and detach in ("none", "states")
-        goes_back = {"none": wants_votes or wants_before, "votes": wants_before}.get(detach, False)
-        goes_back = goes_back and not first
-        of_logits = goes_back or agrees or (needs[5] and detach != "coupling")
-        asked = (not first) + of_logits + goes_back
-        terms = mixes + agrees
-        products += asked + (needs[0] + needs[1]) * terms
-        met += asked + needs[1] * (terms - (goes_back and agrees)) + needs[0] * terms
-        if not goes_back:
-            break
-    tiles = 2 * size.folded if iterations > 1 or has_prior else 0
-    tiles += size.wide + size.laid if summed else 0
-    tiles += 2 * size.seen + (iterations + 4) * size.parents
-    flops = summed * size.summed + products * size.folding + met * size.met
-    return Cost(flops, _held(size, needs[0], tiles))
+def loop_backward_flops(asked: Asked[Looped], size: LoopSizes) -> int:
+    needs, flops = asked.needs, 0
+    for visit in visits(asked):
+        if visit.is_uniform:
+            flops += visit.mixes * (needs[0] + needs[1]) * size.total
+        elif visit.goes_on:
+            asks_h = visit.has_sum and (visit.to_logits or visit.to_added)
+            flops += size.asked(visit.has_query + asks_h + visit.to_query)
+            terms = visit.mixes + visit.agrees
+            flops += size.handed_on(terms, needs, visit.to_query and visit.agrees)
+    return flops
+
+
+def _mixed(given: Looped) -> Cost:
+    size = _sizes_of_loop(given)
+    held = max(
+        size.held_by_total if is_uniform else size.folded if size.folds else 2 * size.tile
+        for is_uniform, _ in iterations(given)
+    )
+    held += size.children + size.seen + 4 * size.parents + size.sums
+    return Cost(loop_flops(given, size), held)
+
+
+def _mixed_backward(asked: Asked[Looped]) -> Cost:
+    size, held = _sizes_of_loop(asked.given), 0
+    for visit in visits(asked):
+        if visit.is_uniform:
+            held = max(held, visit.mixes * (1 + size.through) * size.held_by_total)
+        elif visit.goes_on:
+            held = max(held, 2 * size.folded if size.folds else 3 * size.tile)
+    held += 2 * size.seen + 2 * size.parents + (2 * asked.given.loop.iterations - 1) * size.sums
+    return Cost(loop_backward_flops(asked, size), _held(size, asked.needs[0], held))
+
+
+def _sizes_of_loop(given: Looped) -> _Sizes:
+    votes = given.made_of
+    made_of = (votes.pose, votes.weight, votes.sharing, votes.kind, votes.window, votes.dtype)
+    return _sizes(*made_of, votes.bias, votes.coordinates, tiled)
 
 
 def _moments(given: em.Shared) -> Cost:
@@ -220,33 +241,6 @@ def _distances_backward(asked: Asked[em.Met]) -> Cost:
     tiles = 5 * size.tile + 2 * size.seen + 4 * size.parents
     products = size.products * (1 + needs[2] + needs[3])
     return Cost(products, _held(size, needs[2], tiles))
-
-
-def _sums(parents: Tensor | None, *arguments: Any) -> Cost:
-    *made_of, _, _ = arguments
-    size, through = _sizes_of(made_of), bool(made_of[6])
-    if parents is not None:
-        held = size.children + 2 * size.tile + size.seen + 2 * size.parents
-        return Cost(size.products + 2 * size.agreement, held)
-    if through:
-        return Cost(size.products, 2 * size.weight + size.chunk)
-    return Cost(size.summed, size.children + size.wide + size.laid + 2 * size.parents)
-
-
-def _sums_backward(
-    of_sums: Tensor | None, of_couplings: Tensor | None, parents: Tensor | None, *arguments: Any
-) -> Cost:
-    *made_of, _, needs = arguments
-    size, through = _sizes_of(made_of), bool(made_of[6])
-    wanted = needs[1] + needs[2]
-    if parents is not None:
-        flops = size.products * (1 + wanted) + (3 + 2 * any(needs[1:])) * size.agreement
-        tiles = 3 * size.tile + 2 * size.seen + 2 * size.parents
-        return Cost(flops, _held(size, needs[1], tiles))
-    if through:
-        return Cost(size.products * wanted, 4 * size.weight + 2 * size.chunk)
-    tiles = 3 * size.wide + 2 * size.parents
-    return Cost(size.summed * wanted, _held(size, needs[1], tiles))
 
 
 def _measured(given: Given) -> Cost:
@@ -278,30 +272,6 @@ def _measured_backward(asked: Asked[Given]) -> Cost:
     return Cost(flops, _held(size, needs[0], 3 * size.tile + 2 * size.seen + 6 * size.parents))
 
 
-def _attended(pose: Tensor, weight: Tensor, *arguments: Any) -> Cost:
-    *_, sharing, kind, window, dtype, _ = arguments
-    size = _sizes(pose, weight, sharing, kind, window, dtype)
-    flops = size.summed + size.products + 2 * size.agreement
-    return Cost(flops, size.children + 2 * size.tile + size.seen + 4 * size.parents)
-
-
-def _attended_backward(
-    of_sums: Tensor | None,
-    of_couplings: Tensor | None,
-    sums: Tensor,
-    pose: Tensor,
-    weight: Tensor,
-    *arguments: Any,
-) -> Cost:
-    *_, sharing, kind, window, dtype, needs = arguments
-    size, wanted = _sizes(pose, weight, sharing, kind, window, dtype), needs[0] + needs[1]
-    flops = size.products + size.agreement
-    if any(needs[:4]):
-        # Couplings, the gradient of T, and two terms of that of the votes.
-        flops += 4 * size.agreement + wanted * (size.products + size.summed)
-    return Cost(flops, _held(size, needs[0], 3 * size.tile + 2 * size.seen + 4 * size.parents))
-
-
 def _sizes_of(made_of: Sequence[Any]) -> _Sizes:
     """Of the arguments that EM and inverted routing share."""
     pose, weight, *_, sharing, kind, window, dtype = made_of
@@ -313,28 +283,14 @@ def _held(size: _Sizes, needs_pose: bool, tiles: int) -> int:
     return size.children + (max(size.children, tiles) if needs_pose else tiles)
 
 
-# One line an operator.
-COSTS: dict[Any, Callable[..., Cost]] = {
-    operator._opoverload.overloadpacket: cost
-    for operator, cost in (
-        (dynamic._forward, _dynamic),
-        (dynamic._backward, _dynamic_backward),
-        (inverted._sums, _sums),
-        (inverted._backward, _sums_backward),
-        (self_attention._forward, _attended),
-        (self_attention._backward, _attended_backward),
-    )
-}
+# By operator; `register` fills them in.
+COSTS: dict[Any, Callable[..., Cost]] = {}
 
 
 def _register(operator: Any, cost: Callable[..., Cost]) -> None:
     @register_flop_formula(operator, get_raw=True)
     def flops(*arguments: Any, out_val: object = None, **_: object) -> int:
         return cost(*arguments).flops
-
-
-for _operator, _cost in COSTS.items():
-    _register(_operator, _cost)
 
 
 def register(
@@ -357,5 +313,6 @@ def _of_flat(unpacked: Callable[..., Any], cost: Callable[[Any], Cost]) -> Calla
 
 
 register(distance.measured, _measured, _measured_backward)
+register(mixing.mix, _mixed, _mixed_backward)
 register(em.moments, _moments, _moments_backward)
 register(em.distances, _distances, _distances_backward)

@@ -37,7 +37,7 @@ from torch import Tensor
 
 from torchcaps.ops.fused.distance_gradients import gradients
 from torchcaps.ops.fused.distance_tiles import Given, How, Measured, forward, shapes
-from torchcaps.ops.fused.dynamic import by_lane, routed
+from torchcaps.ops.fused.results import by_lane, routed
 from torchcaps.ops.fused.tiles import made_of, vote_like
 from torchcaps.ops.operators import Operator, by_stored_votes
 from torchcaps.ops.routing.distance import DistanceOptions, check_distance

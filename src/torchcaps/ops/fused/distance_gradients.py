@@ -14,8 +14,9 @@ from torchcaps.ops.fused.distance_tiles import (
     lengths_of,
     rate_of,
 )
-from torchcaps.ops.fused.dynamic import biased, recorded, squash_gradient
 from torchcaps.ops.fused.em import of_tile
+from torchcaps.ops.fused.results import recorded
+from torchcaps.ops.fused.rules import biased, squash_gradient
 from torchcaps.ops.fused.tiles import Lanes, Tile, TiledVotes, VoteGradients
 from torchcaps.ops.operators import Asked, Gradients
 from torchcaps.ops.squash import EPSILON

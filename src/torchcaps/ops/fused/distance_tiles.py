@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops.checks import without_autocast
-from torchcaps.ops.fused.dynamic import biased, outputs
 from torchcaps.ops.fused.em import of_tile, write_tile
+from torchcaps.ops.fused.results import outputs
+from torchcaps.ops.fused.rules import biased
 from torchcaps.ops.fused.tiles import Lanes, MadeOf, TiledVotes
 from torchcaps.ops.routing.distance import DetachVotes
 from torchcaps.ops.squash import EPSILON, Squash

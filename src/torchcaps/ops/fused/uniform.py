@@ -14,6 +14,8 @@ from torch import Tensor
 
 from torchcaps.ops.checks import check_broadcast, check_choice, check_keep, check_votes
 from torchcaps.ops.fused.dynamic import route
+from torchcaps.ops.fused.loop import Loop
+from torchcaps.ops.fused.mixing import mix
 from torchcaps.ops.fused.tiles import vote_like
 from torchcaps.ops.routing.uniform import Normalise
 from torchcaps.ops.squash import Squash
@@ -40,4 +42,5 @@ def uniform_routing(
     check_choice("squash", squash, get_args(Squash))
     *_, n_in, n_out, _ = votes.shape
     share = 1 / (n_out if normalise == "softmax" else n_in)
-    return route(vote_map, votes, bias=bias, share=share, squash=squash, keep=keep)
+    loop = Loop("agreement", squash, share=share)
+    return route(mix, vote_map, votes, loop, bias=bias, keep=keep)

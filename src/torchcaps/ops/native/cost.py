@@ -11,15 +11,22 @@ itself.
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from torchcaps.ops.fused.cost import COSTS, Cost, _register, register
+from torchcaps.ops.fused.cost import (
+    COSTS,
+    Cost,
+    loop_backward_flops,
+    loop_flops,
+    register,
+)
 from torchcaps.ops.fused.distance_tiles import Given
+from torchcaps.ops.fused.loop import Given as Looped
 from torchcaps.ops.fused.tiles import MadeOf
-from torchcaps.ops.native import distance, dynamic, em, inverted
+from torchcaps.ops.native import distance, dynamic, em, mixing
 from torchcaps.ops.native.windows import PLACES
 from torchcaps.ops.operators import Asked
 
@@ -114,12 +121,24 @@ class _Lanes(NamedTuple):
     couplings: int
     parents: int  # one number of each component
     window: bool
+    summed: int  # FLOPs of the sum of all votes
+
+    @property
+    def total(self) -> int:
+        return self.summed
+
+    def asked(self, times: int) -> int:
+        # For what they agree with, and once more for what weighs them.
+        return 2 * self.products + times * self.agreements
+
+    def handed_on(self, terms: int, needs: Sequence[bool], known: bool) -> int:
+        return terms * self.agreements + (needs[0] + needs[1]) * self.products
 
 
 def _lanes(pose: Tensor, weight: Tensor, kind: str, window: Sequence[int]) -> _Lanes:
     (batch, slots, d_in), n_out, lanes = pose.shape, weight.shape[-3], PLACES
     size, inner = (d_in, weight.shape[-2]) if kind == "matrix" else weight.shape[-2:]
-    count = batch
+    count, kinds = batch, 1 if weight.ndim == 3 else len(weight)
     if window:
         height, width, types, k_h, k_w, s_h, s_w = window
         slots, count = k_h * k_w * types, batch * ((height - k_h) // s_h + 1)
@@ -132,6 +151,7 @@ def _lanes(pose: Tensor, weight: Tensor, kind: str, window: Sequence[int]) -> _L
         couplings=4 * lanes * slots * n_out,
         parents=4 * lanes * n_out * size,
         window=bool(window),
+        summed=2 * count * n_out * size * inner * (slots if window else min(slots, kinds)),
     )
 
 
@@ -149,37 +169,49 @@ def _assign(given: em.Compared) -> Cost:
 
 def _fit_backward(asked: Asked[em.Weighed]) -> Cost:
     votes, size = asked.given.votes, _lanes_of(asked.given.votes)
-    return _lanes_backward(size, asked.given.log_a, votes.pose, votes.weight, asked.needs[2:])
+    return _lanes_backward(
+        size, _threads(asked.given.log_a), votes.pose, votes.weight, asked.needs[2:]
+    )
 
 
 def _assign_backward(asked: Asked[em.Compared]) -> Cost:
     votes, size = asked.given.met.votes, _lanes_of(asked.given.met.votes)
-    return _lanes_backward(size, asked.given.likely, votes.pose, votes.weight, asked.needs[3:])
+    return _lanes_backward(
+        size, _threads(asked.given.likely), votes.pose, votes.weight, asked.needs[3:]
+    )
 
 
 def _lanes_of(votes: MadeOf) -> _Lanes:
     return _lanes(votes.pose, votes.weight, votes.kind, votes.window)
 
 
-def _sums(parents: Tensor, pose: Tensor, weight: Tensor, *rest: Any) -> Cost:
-    _, _, kind, window, *_ = rest
-    size = _lanes(pose, weight, kind, window)
-    # For agreements, and once more for the sums that they weigh.
-    flops = 2 * size.products + 2 * size.agreements
-    return Cost(flops, _threads(parents) * (2 * size.parents + size.slots))
+def _mixed(given: Looped) -> Cost:
+    size = _lanes_of(given.made_of)
+    held = _lane_threads(given.made_of) * (2 * size.parents + size.slots)
+    return Cost(loop_flops(given, size), held + _first(given, 1))
 
 
-def _sums_backward(*arguments: Any) -> Cost:
-    parents, pose, weight, _, _, kind, window, _, needs = arguments[2:]
-    size = _lanes(pose, weight, kind, window)
-    cost = _lanes_backward(size, parents, pose, weight, needs[1:])
-    return Cost(cost.flops + size.products + 5 * size.agreements, cost.workspace)
+def _mixed_backward(asked: Asked[Looped]) -> Cost:
+    votes, size = asked.given.made_of, _lanes_of(asked.given.made_of)
+    cost = _lanes_backward(size, _lane_threads(votes), votes.pose, votes.weight, asked.needs)
+    parents = asked.given.loop.iterations * size.parents // PLACES * math.prod(votes.counts()[:2])
+    held = cost.workspace + parents + _first(asked.given, 2)
+    return Cost(loop_backward_flops(asked, size), held)
+
+
+def _first(given: Looped, times: int) -> int:
+    """Bytes of children that the sum of all votes holds once more; a convolution copies few."""
+    return 0 if given.made_of.window else times * 4 * given.made_of.pose.numel()
+
+
+def _lane_threads(votes: MadeOf) -> int:
+    lanes = math.prod(votes.counts()[:2])
+    return max(1, min(torch.get_num_threads(), math.ceil(lanes / PLACES)))
 
 
 def _lanes_backward(
-    size: _Lanes, like: Tensor, pose: Tensor, weight: Tensor, needs: Sequence[bool]
+    size: _Lanes, threads: int, pose: Tensor, weight: Tensor, needs: Sequence[bool]
 ) -> Cost:
-    threads = _threads(like)
     apart = threads * pose[0].numel() * 4 if needs[0] and size.window and len(pose) else 0
     apart += (threads - 1) * weight.numel() * 4 if needs[1] else 0
     held = 2 * size.slots + 4 * size.parents
@@ -191,14 +223,8 @@ def _threads(like: Tensor) -> int:
     return max(1, min(torch.get_num_threads(), math.ceil(math.prod(like.shape[:2]) / PLACES)))
 
 
-for _operator, _cost in (
-    (inverted._sums, _sums),
-    (inverted._backward, _sums_backward),
-):
-    _packet = _operator._opoverload.overloadpacket
-    COSTS[_packet] = _cost
-    _register(_packet, _cost)
 register(dynamic.mixed, _forward, _backward)
 register(distance.measured, _measured, _measured_backward)
+register(mixing.by_kernel, _mixed, _mixed_backward)
 register(em.fit, _fit, _fit_backward)
 register(em.assign, _assign, _assign_backward)

@@ -1,5 +1,5 @@
 // Dynamic routing without a vote tensor, forwards and backwards; the equations are those of
-// ops/fused/dynamic.py.
+// ops/fused/loop.py.
 //
 //   û_ij = W_ij u_i + e_j + x_i          made when needed, forgotten at once
 //   c_ij = softmax_j(prior_ij + ⟨û_ij, A_tj⟩),   A_t = Σ_{τ<t} v_τ,   s_j = Σ_i c_ij û_ij

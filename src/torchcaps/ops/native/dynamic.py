@@ -1,7 +1,7 @@
 """Dynamic routing from a vote map by a native kernel: votes live in registers and a core's cache.
 
 The algorithm, its papers and its options are those of `ops.dynamic_routing`; the equations of both
-passes are those of `ops.fused.dynamic_routing`, and so is what is kept for the backward pass.
+passes are those of `ops.fused.loop`, and so is what is kept for the backward pass.
 
 Departures: half precision is computed in float32, as in the fused form. Numbers are float32, so
 float64 goes the fused way, as do windows, priors and biases that differ between samples, other
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops import fused
-from torchcaps.ops.fused.dynamic import of_all_samples, routed
+from torchcaps.ops.fused.results import of_all_samples, routed
 from torchcaps.ops.fused.tiles import MadeOf, made_of, vote_like
 from torchcaps.ops.native.build import library
 from torchcaps.ops.native.reach import reaches

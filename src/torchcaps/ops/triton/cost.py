@@ -9,15 +9,15 @@ every window that sees them.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from torch import Tensor
 
-from torchcaps.ops.fused.cost import COSTS, Cost, _register, register
+from torchcaps.ops.fused.cost import COSTS, Cost, loop_flops, register
 from torchcaps.ops.fused.em import Met, Shared
+from torchcaps.ops.fused.loop import Given, visits
 from torchcaps.ops.fused.tiles import MadeOf
 from torchcaps.ops.operators import Asked
-from torchcaps.ops.triton import dynamic, em, inverted
+from torchcaps.ops.triton import em, mixing
 from torchcaps.ops.triton.votes import CHILDREN, blocks_of, shape_of, shared_out
 
 __all__ = ["COSTS"]
@@ -47,72 +47,41 @@ class _Sizes:
         self.of_vote_bias = 4 * splits * shape.types * shape.parents * shape.size
         self.of_slots = 4 * shape.batch * shape.children * pose.shape[-1] if window else 0
 
+    @property
+    def total(self) -> int:
+        return self.summed
+
+    def asked(self, times: int) -> int:
+        return self.made * self.products + (times + self.made - 1) * self.agreement
+
+    def handed_on(self, terms: int, needs: Sequence[bool], known: bool) -> int:
+        return terms * self.agreement + (needs[0] + needs[1]) * self.products
+
     def gradients(self, needs: Sequence[bool]) -> int:
         """Bytes held for those of pose, weight and vote bias."""
         held = (self.of_slots, self.of_weight, self.of_vote_bias)
         return sum(size for size, need in zip(held, needs, strict=True) if need)
 
 
-def _forward(pose: Tensor, weight: Tensor, *arguments: Any) -> Cost:
-    _, _, _, prior, sharing, kind, _, iterations, *_ = arguments
-    sizes = _Sizes(pose, weight, sharing, kind)
-    routed = iterations - (prior is None)
-    flops = (iterations - routed) * sizes.summed + routed * sizes.made * sizes.products
-    # Without a vote there is nothing to agree with; what remains is the prior.
-    agreements = (1 + sizes.made) * routed - sizes.made * (prior is not None)
-    return Cost(flops + agreements * sizes.agreement, sizes.parents + sizes.partial + sizes.found)
+def _mixed(given: Given) -> Cost:
+    sizes = _sizes_of(given.made_of)
+    return Cost(loop_flops(given, sizes), 2 * sizes.parents + sizes.partial + sizes.found)
 
 
-def _backward(
-    of_poses: Tensor | None,
-    of_couplings: Tensor | None,
-    sums: Tensor,
-    pose: Tensor,
-    weight: Tensor,
-    *arguments: Any,
-) -> Cost:
-    *_, sharing, kind, _, _, _, _, detach, needs = arguments
-    sizes = _Sizes(pose, weight, sharing, kind)
-    iterations = len(sums)
-    deep = detach == "none" or (detach == "votes" and any(needs[4:]))
-    # Back through the iterations, each with its couplings and the gradient of its logits.
-    back = iterations - 1 if deep else 0
-    flops = back * (sizes.made * sizes.products + (1 + 2 * sizes.made) * sizes.agreement)
-    if any(needs[:4]):
-        terms = iterations if deep or detach in ("states", "coupling") else 1
-        flops += (1 + needs[0] + needs[1]) * sizes.products + 3 * terms * sizes.agreement
-    held = (2 * iterations + 1) * sizes.parents + (sizes.partial if back else 0)
-    held += iterations * sizes.found
-    held += sizes.of_weight * needs[1] + sizes.of_vote_bias * needs[2]
-    return Cost(flops, held)
-
-
-def _sums(parents: Tensor | None, pose: Tensor, weight: Tensor, *arguments: Any) -> Cost:
-    _, _, *made_of, _, _ = arguments
-    sizes = _Sizes(pose, weight, *made_of)
-    if parents is None:
-        return Cost(sizes.summed, sizes.partial)
-    flops = sizes.made * sizes.products + (1 + sizes.made) * sizes.agreement
-    return Cost(flops, sizes.parents + sizes.partial + sizes.found)
-
-
-def _sums_backward(
-    of_sums: Tensor | None,
-    of_couplings: Tensor | None,
-    parents: Tensor | None,
-    pose: Tensor,
-    weight: Tensor,
-    *arguments: Any,
-) -> Cost:
-    _, _, *made_of, _, needs = arguments
-    sizes = _Sizes(pose, weight, *made_of)
-    flops, held = (needs[1] + needs[2]) * sizes.products, 0
-    if parents is not None:
-        flops += (sizes.made - 1) * (sizes.products + 2 * sizes.agreement)
-        flops += needs[0] * (sizes.products + 3 * sizes.agreement)
-        flops += any(needs[1:]) * (sizes.products + 4 * sizes.agreement)
-        held = sizes.parents + needs[0] * sizes.partial + sizes.found
-    return Cost(flops, held + sizes.gradients(needs[1:4]))
+def _mixed_backward(asked: Asked[Given]) -> Cost:
+    sizes, needs = _sizes_of(asked.given.made_of), asked.needs
+    flops = held = noted = terms = 0
+    for visit in visits(asked):
+        # Queries have their gradient first.
+        if visit.to_query:
+            flops += sizes.asked(3) + (sizes.made - 1) * sizes.agreement
+            held = sizes.partial
+        noted += visit.mixes or visit.agrees or visit.to_prior or visit.to_added
+        terms += (visit.has_query + visit.to_logits + visit.mixes + visit.agrees) * visit.goes_on
+    if noted:
+        flops += (1 + needs[0] + needs[1]) * sizes.products + terms * sizes.agreement
+    held += 2 * (noted + asked.given.loop.iterations) * sizes.parents + 2 * noted * sizes.found
+    return Cost(flops, held + sizes.gradients(needs[:3]))
 
 
 def _moments(given: Shared) -> Cost:
@@ -143,14 +112,6 @@ def _sizes_of(votes: MadeOf) -> _Sizes:
     return _Sizes(votes.pose, votes.weight, votes.sharing, votes.kind, votes.window)
 
 
-for _operator, _cost in (
-    (dynamic._forward, _forward),
-    (dynamic._backward, _backward),
-    (inverted._sums, _sums),
-    (inverted._backward, _sums_backward),
-):
-    _packet = _operator._opoverload.overloadpacket
-    COSTS[_packet] = _cost
-    _register(_packet, _cost)
+register(mixing.by_kernels, _mixed, _mixed_backward)
 register(em.moments, _moments, _moments_backward)
 register(em.distances, _distances, _distances_backward)

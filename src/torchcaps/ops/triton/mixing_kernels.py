@@ -35,6 +35,12 @@ from torchcaps.ops.triton.vote_kernels import (
 
 
 @triton.jit
+def _of_child(parameter, i, j, parents):
+    """The row [1, j] of a parameter [i, j]."""
+    return tl.load(parameter + _wide(i) * parents + j, mask=j < parents, other=0.0)[None, :]
+
+
+@triton.jit
 def _logits(
     votes,
     agreed,
@@ -52,8 +58,7 @@ def _logits(
     that is infinite."""
     logits = tl.where(has_agreed, _per_pair(votes * agreed, BB, RP, BJ, CP), 0.0)
     if prior is not None:
-        at = _wide(i) * parents
-        logits += tl.load(prior + at + j, mask=j < parents, other=0.0)[None, :]
+        logits += _of_child(prior, i, j, parents)
     return tl.where((j < parents)[None, :], logits, -float("inf"))
 
 
@@ -109,6 +114,7 @@ def mix(
     coordinates,
     child_id,
     prior,
+    added,
     agreed,
     of_sum,
     of_coupling,
@@ -142,7 +148,8 @@ def mix(
     WHOLE: tl.constexpr,
     UNIFORM: tl.constexpr,
 ):
-    """partial [split, b, j, d] = Σ_i c_ij û_ij; with γ, Σ_i ∂b_ij û_ij; UNIFORM: Σ_i û_ij."""
+    """partial [split, b, j, d] = Σ_i (c_ij + added_ij) û_ij; with γ, Σ_i ∂b_ij û_ij; UNIFORM:
+    Σ_i û_ij."""
     SIZE: tl.constexpr = ROWS * COLUMNS
     lanes = tl.cdiv(batch, BB)
     tiles = tl.cdiv(parents, BJ)
@@ -184,6 +191,8 @@ def mix(
             per_pair = (per_child * parents)[:, None] + pair_j[None, :]
             logits = _logits(votes, agreement, prior, i, pair_j, parents, t > 0, BB, RP, BJ, CP)
             share = _softmax(logits, most, total, per_child, is_sample, WHOLE, LEAKY)
+            if added is not None:
+                share += _of_child(added, i, pair_j, parents)
             if coupling is not None:
                 tl.store(coupling + per_pair, share, mask=is_pair)
             if of_sum is not None:
@@ -292,6 +301,7 @@ def differentiate(
     coordinates,
     child_id,
     prior,
+    added,
     agreed,
     of_sum,
     of_coupling,
@@ -303,6 +313,7 @@ def differentiate(
     of_vote_bias,
     of_coordinates,
     of_prior,
+    of_added,
     batch,
     children,
     parents,
@@ -316,7 +327,7 @@ def differentiate(
     first_mixed,
     first_recorded,
     first_agreed,
-    uniform,
+    first_added,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     INNER: tl.constexpr,
@@ -340,7 +351,7 @@ def differentiate(
 ):
     """Gradients of all iterations through one tile of parents,
 
-        ∂û_ij = Σ_t c_ij γ_j + ∂b_ij A_j
+        ∂û_ij = Σ_t (c_ij + added_ij) γ_j + ∂b_ij A_j
 
     A program has some children that share weights, and every sample of them. A and γ are
     [t, b, j, d], M, Z and H [t, b, i]. Tiles follow each other: what has no parent's axis is added
@@ -372,6 +383,8 @@ def differentiate(
             to_place = tl.zeros((RP, CP), tl.float32)
         if of_prior is not None:
             to_prior = tl.zeros((BJ,), tl.float32)
+        if of_added is not None:
+            to_added = tl.zeros((BJ,), tl.float32)
         for first_b in range(0, batch, BB):
             b, r, in_rows = _rows(first_b, batch, ROWS, BB, RP)
             place = (b * parents * SIZE + r * COLUMNS)[:, None] + columns[None, :]
@@ -406,16 +419,21 @@ def differentiate(
                         h = _of_couplings(
                             votes, gamma, of_coupling, recorded, is_recorded, BB, RP, BJ, CP
                         )
+                        if of_added is not None:
+                            to_added += tl.sum(tl.where(t >= first_added, h, 0.0), 0)
                         of_b = _of_logits(share, h, mean, per_child, is_sample, WHOLE)
                         if of_prior is not None:
                             to_prior += tl.sum(of_b, 0)
                         if AGREES:
                             of_votes += _spread(of_b, BB, RP, BJ, CP) * agreement
                     if TO_VOTES:
+                        if added is not None:
+                            more = _of_child(added, i, pair_j, parents)
+                            share += tl.where(t >= first_added, more, 0.0)
                         mixed = _spread(share, BB, RP, BJ, CP) * gamma
                         of_votes += tl.where(t >= first_mixed, mixed, 0.0)
             if UNIFORM:
-                of_votes += uniform * tl.load(of_sum + place, mask=inside, other=0.0)
+                of_votes += tl.load(of_sum + place, mask=inside, other=0.0)
             rounded = _operand(of_votes, ROUND, DOT)
             if of_pose is not None:
                 _give_poses(
@@ -432,6 +450,8 @@ def differentiate(
             _give_coordinates(of_coordinates, to_place, i, ROWS, COLUMNS, RP, CP, ADDS)
         if of_prior is not None:
             tl.store(of_prior + _wide(i) * parents + pair_j, to_prior, mask=pair_j < parents)
+        if of_added is not None:
+            tl.store(of_added + _wide(i) * parents + pair_j, to_added, mask=pair_j < parents)
     if of_weight is not None:
         _give_weights(
             of_weight, to_weight, split * types + kind, j, c, in_columns, parents, COLUMNS, INNER,

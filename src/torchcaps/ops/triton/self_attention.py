@@ -1,17 +1,15 @@
-"""Self-attention routing from a vote map by Triton kernels: votes live in the registers of a GPU.
+"""Self-attention routing from a vote map by Triton kernels, those of `ops.triton.mixing`.
 
-The algorithm, its papers and its options are those of `ops.self_attention_routing`. It is made of
-the sums of inverted routing by Triton, as `ops.fused.attention_by_sums` has it.
+The algorithm, its papers and its options are those of `ops.self_attention_routing`.
 
-Departures: those of `ops.triton.inverted`. What has no kernel there goes the fused way, as do
-biases that differ between samples.
+Departures: those of `ops.triton.dynamic`.
 Ambiguities: none.
 """
 
 from typing import Any
 
-from torchcaps.ops.fused import attention_by_sums
-from torchcaps.ops.triton.inverted import _sums_of
+from torchcaps.ops.fused import self_attention
+from torchcaps.ops.triton.mixing import mix
 from torchcaps.types import Routed, VoteMap
 
 __all__ = ["self_attention_routing"]
@@ -20,4 +18,4 @@ __all__ = ["self_attention_routing"]
 def self_attention_routing(vote_map: VoteMap, **options: Any) -> Routed:
     """Route the votes of a vote map to parents, with the options, values and gradients of
     `ops.fused.self_attention_routing`."""
-    return attention_by_sums.route(_sums_of(vote_map), vote_map, **options)
+    return self_attention.route_by(mix, vote_map, **options)

@@ -1,0 +1,281 @@
+"""Routings whose couplings are a softmax over parents of how far votes agree with a query: one
+loop, one derivation of its gradient, one operator a backend.
+
+    q_1 = start, or none
+    for t = 1 … T:
+        c_ij = softmax_j(⟨û_ij, q_tj⟩ + prior_ij)      `share` without query and prior
+        s_tj = Σ_i (c_ij + added_ij) û_ij              added in the last iteration alone
+        q_{t+1} = rule(q_t, s_t)                       of parents alone, `ops.fused.rules`
+
+so between iterations only parents live. Backwards, from γ_j, the gradient of s_j, and κ_ij, that of
+the coupling where it was recorded,
+
+    h_ij  = ⟨û_ij, γ_j⟩ + κ_ij = ∂added_ij     ∂b_ij = c_ij (h_ij − Σ_k c_ik h_ik) = ∂prior_ij
+    ∂û_ij = (c_ij + added_ij) γ_j + ∂b_ij q_j  ∂q_j  = Σ_i ∂b_ij û_ij
+
+and the rule hands ∂q on to the sums before. `detach` leaves some of these terms out.
+
+A backend knows how to sum over children (`Mixing`), and adds the gradients of all iterations into
+one tensor for each of its inputs. Kept are the inputs and all sums but the last. No gradient of the
+gradient.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from torchcaps.ops.checks import without_autocast
+from torchcaps.ops.fused.results import by_sample
+from torchcaps.ops.fused.rules import Rule, rule_of
+from torchcaps.ops.fused.tiles import MadeOf, made_of
+from torchcaps.ops.operators import Asked, Gradients, Operator
+from torchcaps.types import Keep, VoteMap
+
+__all__ = ["Given", "Loop", "Mix", "Mixed", "Mixing", "Visit", "given", "loop_of", "visits"]
+
+
+class Loop(NamedTuple):
+    """What is done with the votes."""
+
+    rule: str = "present"
+    squash: str = "none"
+    odd_bias: bool = False
+    scale: float = 1.0
+    iterations: int = 1
+    share: float = 0.0
+    leaky: bool = False
+    detach: str = "none"
+    kept: int = 0  # of how many of the last iterations couplings are recorded
+
+
+class Given(NamedTuple):
+    """What an operator is given. Parameters of parents are [b, p, j, d], of couplings [b, p, i, j];
+    axes b and p of one stand for all samples and windows."""
+
+    made_of: MadeOf
+    prior: Tensor | None
+    added: Tensor | None
+    start: Tensor | None
+    rule_weight: Tensor | None
+    rule_bias: Tensor | None
+    loop: Loop
+
+    @property
+    def rule(self) -> Rule:
+        loop = self.loop
+        return rule_of(
+            loop.rule, loop.squash, loop.odd_bias, loop.scale, self.rule_weight, self.rule_bias
+        )
+
+
+class Mixed(NamedTuple):
+    """What a loop gives: sums [b, p, j, d] and couplings [t, b, p, i, j]."""
+
+    last: Tensor
+    earlier: Tensor  # [t, b, p, j, d]
+    couplings: Tensor
+
+    def sums(self, keep: Keep) -> list[Tensor]:
+        """Of the iterations kept, and always the last."""
+        return [*self.earlier.unbind(), self.last] if keep == "steps" else [self.last]
+
+
+# The operator of a backend.
+Mix = Callable[[Given], Mixed]
+
+
+class Visit(NamedTuple):
+    """Of an iteration, backwards: what comes to it, and which terms go on."""
+
+    t: int
+    is_uniform: bool
+    has_query: bool
+    adds: bool  # `added`
+    has_sum: bool  # γ comes
+    has_coupling: bool  # κ comes
+    mixes: bool  # (c + added) γ goes to the votes
+    agrees: bool  # ∂b q goes to the votes
+    to_query: bool
+    to_prior: bool
+    to_added: bool
+
+    @property
+    def to_logits(self) -> bool:
+        return self.agrees or self.to_query or self.to_prior
+
+    @property
+    def goes_on(self) -> bool:
+        return self.mixes or self.to_logits or self.to_added
+
+
+class Mixing(Protocol):
+    """Sums over the children of one vote map. Parents are [b, p, j, d], couplings [b, p, i, j]."""
+
+    def total(self) -> Tensor:
+        """Σ_i û_ij"""
+        ...
+
+    def mix(self, query: Tensor | None, adds: bool, record: Tensor | None) -> Tensor:
+        """s of a query; the couplings are written to `record`."""
+        ...
+
+    def add_total(self, of_total: Tensor) -> None:
+        """Keep the gradients that `total` has."""
+        ...
+
+    def back(
+        self, visit: Visit, query: Tensor | None, of_sum: Tensor | None, of_coupling: Tensor | None
+    ) -> Tensor | None:
+        """Keep the gradients that `mix` has, and return that of the query, if wanted."""
+        ...
+
+    def gradients(self) -> Gradients:
+        """Of pose, weight, vote bias, coordinates, prior and added, all that was kept."""
+        ...
+
+
+# Of what is given, and which of the gradients will be asked for.
+Make = Callable[[Given, Sequence[bool]], Mixing]
+
+
+def given(
+    vote_map: VoteMap,
+    votes: Tensor,
+    loop: Loop,
+    *,
+    prior: Tensor | None = None,
+    added: Tensor | None = None,
+    start: Tensor | None = None,
+    rule_weight: Tensor | None = None,
+    rule_bias: Tensor | None = None,
+) -> Given:
+    """What an operator is given of checked arguments; `votes` tells shape and dtype. Parameters
+    follow the precision of the votes, as in the plain op; those of the rule do so already."""
+    window, like, votes_of = vote_map.window, votes[..., 0, :, :], made_of(vote_map, votes)
+    wide = votes_of.dtype
+    return Given(
+        votes_of,
+        None if prior is None else by_sample(prior.to(wide), votes[..., 0], window),
+        None if added is None else by_sample(added.to(wide), votes[..., 0], window),
+        None if start is None else by_sample(start.to(wide).expand_as(like), like, window),
+        rule_weight,
+        rule_bias,
+        loop,
+    )
+
+
+def visits(asked: Asked[Given]) -> Iterator[Visit]:
+    """The iterations that a gradient reaches, from the last to the first."""
+    given, loop = asked.given, asked.given.loop
+    of_last, of_earlier, of_couplings = asked.gradients
+    *of_votes, for_prior, for_added, for_start, for_weight, for_bias = asked.needs
+    to_votes, to_before = any(of_votes), for_prior or for_start or for_weight or for_bias
+    # Under "votes" earlier iterations have a gradient for what is no vote.
+    goes_back = {"none": to_votes or to_before, "votes": to_before}.get(loop.detach, False)
+    first_recorded = loop.iterations - (0 if of_couplings is None else loop.kept)
+    reached = False
+    for t in reversed(range(loop.iterations)):
+        last, has_query = t == loop.iterations - 1, t > 0 or given.start is not None
+        adds = last and given.added is not None
+        is_uniform = not (has_query or adds or given.prior is not None)
+        has_sum = reached or (of_last if last else of_earlier) is not None
+        has_coupling = t >= first_recorded and not is_uniform
+        if not has_sum and not has_coupling:
+            continue
+        visit = Visit(
+            t,
+            is_uniform,
+            has_query,
+            adds,
+            has_sum,
+            has_coupling,
+            mixes=has_sum and to_votes and (last or loop.detach != "votes"),
+            agrees=has_query and to_votes and loop.detach in ("none", "states"),
+            to_query=has_query and goes_back and (t > 0 or for_start),
+            to_prior=for_prior and loop.detach != "coupling",
+            to_added=for_added and adds,
+        )
+        reached = reached or visit.to_query
+        yield visit
+
+
+def loop_of(name: str, make: Make, what: str) -> Operator[Given, Mixed]:
+    """The operator `torchcaps::{name}`, which runs the loop and its gradient by the sums of a
+    backend; `what` refuses to be differentiated twice."""
+
+    def forward(given: Given) -> Mixed:
+        mixed, loop, rule = _shapes(given), given.loop, given.rule
+        with without_autocast(mixed.last):
+            mixing = make(given, [False] * 6)
+            query = given.start
+            for t in range(loop.iterations):
+                last = t == loop.iterations - 1
+                kept = t - loop.iterations + loop.kept
+                record = mixed.couplings[kept] if kept >= 0 else None
+                adds = last and given.added is not None
+                if query is None and given.prior is None and not adds:
+                    s = mixing.total() * loop.share
+                    if record is not None:
+                        record.fill_(loop.share)
+                else:
+                    s = mixing.mix(query, adds, record)
+                (mixed.last if last else mixed.earlier[t]).copy_(s)
+                query = None if last else rule.query(query, s)
+        return mixed
+
+    def backward(asked: Asked[Given]) -> Gradients:
+        with without_autocast(asked.saved[0]):
+            return _gradients(make(asked.given, asked.needs[:6]), asked)
+
+    return Operator(
+        f"torchcaps::{name}",
+        forward=forward,
+        shapes=_shapes,
+        backward=backward,
+        saves=[1],
+        what=what,
+        instead="route ops.materialise(vote_map) with the routing of torchcaps.ops",
+    )
+
+
+def _shapes(given: Given) -> Mixed:
+    pose, loop, counts = given.made_of.pose, given.loop, given.made_of.counts()
+    lanes, parents = counts[:2], counts[3:]
+    dtype = torch.promote_types(given.made_of.dtype, torch.float32)
+    return Mixed(
+        pose.new_empty(*lanes, *parents, dtype=dtype),
+        pose.new_empty(loop.iterations - 1, *lanes, *parents, dtype=dtype),
+        pose.new_empty(loop.kept, *lanes, *counts[2:4], dtype=dtype),
+    )
+
+
+def _gradients(mixing: Mixing, asked: Asked[Given]) -> Gradients:
+    """From the last iteration to the first; the query of each is made of the sums before."""
+    given, loop, rule = asked.given, asked.given.loop, asked.given.rule
+    (sums,), (of_last, of_earlier, of_couplings) = asked.saved, asked.gradients
+    queries = [given.start]
+    for s in sums:
+        queries.append(rule.query(queries[-1], s))
+    of_rule: list[Tensor | None] = [None, None]
+    of_query: Tensor | None = None
+    for visit in visits(asked):
+        t, last = visit.t, visit.t == loop.iterations - 1
+        of_sum = of_last if last else None if of_earlier is None else of_earlier[t]
+        if of_query is not None and t < len(sums):
+            of_query, of_before, *found = rule.back(sums[t], of_query)
+            of_sum = _added(of_sum, of_before)
+            of_rule = [_added(x, y) for x, y in zip(of_rule, found, strict=True)]
+        if visit.is_uniform:
+            if visit.mixes and of_sum is not None:
+                mixing.add_total(of_sum * loop.share)
+            continue
+        kept = t - loop.iterations + loop.kept
+        of_coupling = None if of_couplings is None or kept < 0 else of_couplings[kept]
+        of_query = _added(of_query, mixing.back(visit, queries[t], of_sum, of_coupling))
+    return [*mixing.gradients(), of_query, *of_rule]
+
+
+def _added(x: Tensor | None, y: Tensor | None) -> Tensor | None:
+    return y if x is None else x if y is None else x + y

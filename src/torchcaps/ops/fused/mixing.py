@@ -1,0 +1,190 @@
+"""Sums over the children of a vote map, a tile of votes at a time, and their gradients; the
+equations are those of `ops.fused.loop`.
+
+A tile is made, or where children are smaller than votes only its dot products and sums are
+(`ops.fused.agreement`). The sum of all votes is one product, or through windows one convolution.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from torchcaps.ops.fused.agreement import AgreementTile, agreement_tile, tiled
+from torchcaps.ops.fused.loop import Given, Visit, loop_of
+from torchcaps.ops.fused.tiles import Lanes, Tile, TiledVotes, VoteGradients
+from torchcaps.ops.fused.window_sums import WindowSums
+from torchcaps.ops.operators import Gradients
+
+__all__ = ["TiledMixing", "mix"]
+
+
+class TiledMixing:
+    """`loop.Mixing` by PyTorch."""
+
+    def __init__(self, given: Given, needs: Sequence[bool]):
+        self.vote_map, self.dtype = given.made_of.vote_map, given.made_of.dtype
+        self.share, self.leaky = given.loop.share, given.loop.leaky
+        self.needs = needs[:4]
+        # [p, b, i, j], as lanes are cut
+        self.prior, self.added = (
+            None if x is None else x.transpose(0, 1) for x in (given.prior, given.added)
+        )
+        self.of_prior, self.of_added = (
+            torch.zeros_like(x, memory_format=torch.contiguous_format)
+            if x is not None and need
+            else None
+            for x, need in zip((given.prior, given.added), needs[4:], strict=True)
+        )
+        # Gradients of pose, weight, vote bias and coordinates that were found window by window.
+        self._through_windows: Gradients = [None] * 4
+
+    @cached_property
+    def votes(self) -> TiledVotes:
+        return tiled(self.vote_map, self.dtype)
+
+    @cached_property
+    def found(self) -> VoteGradients:
+        return VoteGradients(self.votes, *self.needs)
+
+    def total(self) -> Tensor:
+        if self.vote_map.window is not None:
+            return WindowSums(self.vote_map, self.vote_map.window, self.dtype).sums()
+        s = self._parents()
+        for lanes in self.votes.lanes():
+            self._put(s, lanes, self.votes.total(lanes))
+        return s
+
+    def mix(self, query: Tensor | None, adds: bool, record: Tensor | None) -> Tensor:
+        votes, sums = self.votes, self._parents()
+        for lanes in votes.lanes():
+            q, s = self._lanes(query, lanes), votes.parents(lanes)
+            for tile in votes.tiles(lanes):
+                part = agreement_tile(votes, tile)
+                _, c = self._couplings(tile, part, q, adds)
+                if record is not None:
+                    there = votes.of_couplings(record.transpose(0, 1), tile)
+                    there.copy_(votes.by_lane(c, lanes))
+                part.add_mixed(s, c)
+            self._put(sums, lanes, s)
+        return sums
+
+    def add_total(self, of_total: Tensor) -> None:
+        if self.vote_map.window is not None:
+            sums = WindowSums(self.vote_map, self.vote_map.window, self.dtype)
+            self._through_windows = sums.gradients(of_total, *self.needs)
+            return
+        for lanes in self.votes.lanes():
+            of_s = self.votes.to_lanes(of_total.transpose(0, 1)[lanes])
+            self.found.add_to_total(lanes, of_s)
+
+    def back(
+        self, visit: Visit, query: Tensor | None, of_sum: Tensor | None, of_coupling: Tensor | None
+    ) -> Tensor | None:
+        if not visit.goes_on:
+            return None
+        votes = self.votes
+        of_query = self._parents() if visit.to_query else None
+        for lanes in votes.lanes():
+            q, gamma = self._lanes(query, lanes), self._lanes(of_sum, lanes)
+            of_q = votes.parents(lanes) if visit.to_query else None
+            for tile in votes.tiles(lanes):
+                part = agreement_tile(votes, tile)
+                soft, c = self._couplings(tile, part, q, visit.adds)
+                of_b = self._of_logits(visit, tile, part, soft, gamma, of_coupling)
+                if of_q is not None and of_b is not None:
+                    part.add_mixed(of_q, of_b)
+                pairs = ((c, gamma if visit.mixes else None), (of_b, q if visit.agrees else None))
+                terms = [(x, y) for x, y in pairs if x is not None and y is not None]
+                if terms:
+                    part.add(self.found, terms)
+            if of_query is not None and of_q is not None:
+                self._put(of_query, lanes, of_q)
+        return of_query
+
+    def gradients(self) -> Gradients:
+        made = self.found.of(self.vote_map) if "found" in self.__dict__ else [None] * 4
+        of_votes = [
+            y if x is None else x if y is None else x.add_(y)
+            for x, y in zip(made, self._through_windows, strict=True)
+        ]
+        return [*of_votes, self.of_prior, self.of_added]
+
+    def _couplings(
+        self, tile: Tile, part: AgreementTile, query: Tensor | None, adds: bool
+    ) -> tuple[Tensor | None, Tensor]:
+        """The softmax of a tile, where there is one, and c with what is added, [t, j, p, b]."""
+        votes, soft = self.votes, None
+        if query is None and self.prior is None:
+            c = votes.children.new_full(votes.couplings_shape(tile), self.share)
+        else:
+            logits = None if query is None else part.along(query)
+            if logits is None:
+                logits = votes.children.new_zeros(votes.couplings_shape(tile))
+            if self.prior is not None:
+                logits = self._plus(logits, self.prior, tile)
+            c = soft = self._softmax(logits)
+        if adds and self.added is not None:
+            c = self._plus(c, self.added, tile)
+        return soft, c
+
+    def _softmax(self, logits: Tensor) -> Tensor:
+        if not self.leaky:
+            return logits.softmax(1)
+        nobody = logits.new_zeros(logits[:, :1].shape)
+        return torch.cat([logits, nobody], 1).softmax(1)[:, :-1]
+
+    def _plus(self, values: Tensor, parameter: Tensor, tile: Tile) -> Tensor:
+        votes = self.votes
+        return (votes.by_lane(values, tile.lanes) + votes.of_couplings(parameter, tile)).flatten(-2)
+
+    def _of_logits(
+        self,
+        visit: Visit,
+        tile: Tile,
+        part: AgreementTile,
+        soft: Tensor | None,
+        gamma: Tensor | None,
+        of_coupling: Tensor | None,
+    ) -> Tensor | None:
+        """∂b of a tile, [t, j, p, b]; those of prior and added are kept."""
+        votes = self.votes
+        if not (visit.to_logits or visit.to_added):
+            return None
+        if gamma is not None:
+            h = part.along(gamma)
+        else:
+            h = votes.children.new_zeros(votes.couplings_shape(tile))
+        if of_coupling is not None:
+            h += votes.of_couplings(of_coupling.transpose(0, 1), tile).flatten(-2)
+        if visit.to_added:
+            self._add(self.of_added, h, tile)
+        if soft is None or not visit.to_logits:
+            return None
+        of_b = soft * (h - (soft * h).sum(1, keepdim=True))
+        if visit.to_prior:
+            self._add(self.of_prior, of_b, tile)
+        return of_b
+
+    def _add(self, gradient: Tensor | None, values: Tensor, tile: Tile) -> None:
+        assert gradient is not None
+        there = self.votes.of_couplings(gradient.transpose(0, 1), tile)
+        there += self.votes.by_lane(values, tile.lanes).sum_to_size(there.shape)
+
+    def _parents(self) -> Tensor:
+        votes = self.votes
+        lanes = (votes.n_batch, votes.n_windows)
+        return votes.children.new_empty(*lanes, votes.n_out, votes.d_out)
+
+    def _lanes(self, parents: Tensor | None, lanes: Lanes) -> Tensor | None:
+        """Parents [b, p, j, d] of some lanes as [j, d, lane]."""
+        if parents is None:
+            return None
+        return self.votes.to_lanes(lanes.of(parents.transpose(0, 1)))
+
+    def _put(self, parents: Tensor, lanes: Lanes, values: Tensor) -> None:
+        parents.transpose(0, 1)[lanes] = self.votes.from_lanes(values, lanes)
+
+
+mix = loop_of("mixing", TiledMixing, "fused routing")

@@ -1,0 +1,94 @@
+"""How what operators give becomes `Routed`, and parameters become their arguments."""
+
+import math
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from torchcaps.ops.routing.common import capsules
+from torchcaps.types import Capsules, Keep, Routed, Step, Window
+
+__all__ = [
+    "by_lane",
+    "by_sample",
+    "kept_of",
+    "lanes_of",
+    "of_all_samples",
+    "outputs",
+    "recorded",
+    "routed",
+]
+
+
+def kept_of(keep: str, iterations: int) -> int:
+    """Of how many of the last iterations something is kept."""
+    return {"none": 0, "last": 1, "steps": iterations}[keep]
+
+
+def routed(
+    votes: Tensor,
+    poses: Sequence[Tensor] | Tensor,
+    couplings: Tensor,
+    keep: Keep,
+    *,
+    activations: bool = True,
+) -> Routed:
+    """Parents and steps in shape and precision of the votes, from those of the iterations kept, of
+    poses always the last; with activations, these are the lengths of the poses."""
+    *lead, n_in, n_out, size = votes.shape
+    parents = [_parents(pose.reshape(*lead, n_out, size), votes, activations) for pose in poses]
+    couplings = couplings.reshape(len(couplings), *lead, n_in, n_out).to(votes.dtype)
+    kept = () if keep == "none" else zip(couplings.unbind(), parents, strict=True)
+    steps = tuple(Step(None, coupling, each) for coupling, each in kept)
+    return Routed(parents[-1], steps)
+
+
+def _parents(pose: Tensor, votes: Tensor, activations: bool) -> Capsules:
+    return capsules(pose, votes.dtype) if activations else Capsules(pose.to(votes.dtype))
+
+
+def by_sample(value: Tensor, like: Tensor, window: Window | None) -> Tensor:
+    """A parameter that broadcasts to [*b, p, x, y], as [b or 1, p or 1, x, y]."""
+    own = like.shape[-2:]
+    value = value.expand(*value.shape[:-2], *own)
+    if math.prod(value.shape[:-2]) == 1:
+        return value.reshape(1, 1, *own)
+    return value.expand(like.shape).reshape(*lanes_of(like.shape[:-2], window), *own)
+
+
+def by_lane(value: Tensor, like: Tensor, window: Window | None) -> Tensor:
+    """The same as [p or 1, b or 1, x, y]."""
+    return by_sample(value, like, window).transpose(0, 1)
+
+
+def lanes_of(lead: Sequence[int], window: Window | Sequence[int] | None) -> tuple[int, int]:
+    """How many samples and windows the axes before the children count."""
+    if window:
+        return math.prod(lead[:-1]), lead[-1]
+    return math.prod(lead), 1
+
+
+def of_all_samples(value: Tensor | None, *shape: int) -> Tensor | None:
+    """A parameter of all samples in float32, with a number for every place."""
+    if value is None:
+        return None
+    return value.float().reshape(value.shape[-2:]).expand(shape)
+
+
+def outputs(
+    like: Tensor, lanes: tuple[int, int], counts: tuple[int, int, int], iterations: int, keep: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Places for sums, poses and couplings."""
+    n_in, n_out, size = counts
+    kept = kept_of(keep, iterations)
+    return (
+        like.new_empty(iterations, *lanes, n_out, size),
+        like.new_empty(max(1, kept), *lanes, n_out, size),
+        like.new_empty(kept, *lanes, n_in, n_out),
+    )
+
+
+def recorded(gradients: Tensor | None, t: int) -> Tensor | None:
+    """Of what was kept of iteration t, counted from the end, [p, b, …]."""
+    kept = gradients is not None and -t <= len(gradients)
+    return gradients[t].transpose(0, 1) if gradients is not None and kept else None

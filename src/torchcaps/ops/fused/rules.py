@@ -1,0 +1,116 @@
+"""How the sums of one iteration lead to the query of the next, of parents alone, and back.
+
+    agreement   q_{t+1} = q_t + g(s_t + bias)         dynamic routing, A: all parents so far
+    present     q_{t+1} = scale LayerNorm(s_t)        inverted and self-attention routing
+
+`back` is the transpose of the derivative of `query`. It is written out because an operator of the
+dispatcher cannot ask autograd.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import torch
+from torch import Tensor
+
+from torchcaps.ops.routing.inverted import NORM_GUARD
+from torchcaps.ops.squash import EPSILON, Squash
+from torchcaps.ops.squash import squash as g
+
+__all__ = ["Agreement", "Present", "Rule", "biased", "rule_of"]
+
+
+# Gradients of the query before, of the sums, and of the weight and the bias of a rule.
+Back = tuple[Tensor | None, Tensor, Tensor | None, Tensor | None]
+
+
+class Rule(Protocol):
+    """All tensors are [b, p, j, d]; of parameters each axis may be one."""
+
+    def query(self, before: Tensor | None, sums: Tensor) -> Tensor: ...
+
+    def back(self, sums: Tensor, of_query: Tensor) -> Back: ...
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """A_{t+1} = A_t + v_t, with v_t = g(s_t + bias), the bias perhaps on the side of s_t."""
+
+    squash: str
+    odd_bias: bool
+    bias: Tensor | None
+
+    def query(self, before: Tensor | None, sums: Tensor) -> Tensor:
+        v = g(biased(sums, self.bias, self.odd_bias), cast(Squash, self.squash))
+        return v if before is None else before + v
+
+    def back(self, sums: Tensor, of_query: Tensor) -> Back:
+        of_sums = squash_gradient(biased(sums, self.bias, self.odd_bias), of_query, self.squash)
+        of_bias = None
+        if self.bias is not None:
+            of_bias = of_sums
+            if self.odd_bias:
+                of_bias = of_sums * (sums * self.bias).sum(-1, keepdim=True).sign()
+            of_bias = of_bias.sum_to_size(self.bias.shape)
+        return of_query, of_sums, None, of_bias
+
+
+@dataclass(frozen=True)
+class Present:
+    """scale LayerNorm(s), or scale s where there is no norm: only the present parents count."""
+
+    scale: float
+    weight: Tensor | None
+    bias: Tensor | None
+
+    def query(self, before: Tensor | None, sums: Tensor) -> Tensor:
+        if self.weight is None or self.bias is None:
+            return self.scale * sums
+        size = sums.shape[-1:]
+        return self.scale * torch.layer_norm(sums, size, self.weight, self.bias, NORM_GUARD)
+
+    def back(self, sums: Tensor, of_query: Tensor) -> Back:
+        of_query = self.scale * of_query
+        if self.weight is None or self.bias is None:
+            return None, of_query, None, None
+        size, norm = sums.shape[-1:], (self.weight, self.bias)
+        _, mean, rstd = torch.native_layer_norm(sums, size, *norm, NORM_GUARD)
+        of_sums, of_weight, of_bias = torch.ops.aten.native_layer_norm_backward(
+            of_query, sums, size, mean, rstd, *norm, [True, True, True]
+        )
+        return None, of_sums, of_weight, of_bias
+
+
+def rule_of(
+    name: str,
+    squash: str,
+    odd_bias: bool,
+    scale: float,
+    weight: Tensor | None,
+    bias: Tensor | None,
+) -> Rule:
+    if name == "agreement":
+        return Agreement(squash, odd_bias, bias)
+    return Present(scale, weight, bias)
+
+
+def biased(s: Tensor, bias: Tensor | None, odd: bool) -> Tensor:
+    """s with the bias, or with the one of bias and −bias that lies on its side."""
+    if bias is None:
+        return s
+    return s + ((s * bias).sum(-1, keepdim=True).sign() * bias if odd else bias)
+
+
+def squash_gradient(s: Tensor, gradient: Tensor, kind: str) -> Tensor:
+    """g(s) = f(‖s‖²) s, so the gradient γ of v becomes f γ + 2 f′ ⟨s, γ⟩ s."""
+    if kind == "none":
+        return gradient
+    square = (s * s).sum(-1, keepdim=True)
+    norm = torch.sqrt(square + EPSILON)
+    if kind == "hinton":
+        f = square / (1 + square) / norm
+        slope = (1 / (1 + square) ** 2 - f / (2 * norm)) / norm
+    else:
+        f = -torch.expm1(-norm) / norm
+        slope = (torch.exp(-norm) - f) / (2 * norm**2)
+    return f * gradient + 2 * slope * (s * gradient).sum(-1, keepdim=True) * s

@@ -1,0 +1,37 @@
+"""Sums of votes for couplings that are given, from a vote map: the votes are never stored.
+
+    s_j = Σ_i c_ij û_ij
+
+with gradients of what votes are made of and of couplings: the last iteration of any routing once
+more, with couplings that somebody changed.
+"""
+
+from torch import Tensor
+
+from torchcaps.ops.checks import check_broadcast, check_votes
+from torchcaps.ops.fused.loop import Loop, given
+from torchcaps.ops.fused.mixing import mix
+from torchcaps.ops.fused.tiles import vote_like
+from torchcaps.types import VoteMap
+
+__all__ = ["weighted_sums"]
+
+
+def weighted_sums(vote_map: VoteMap, coupling: Tensor) -> Tensor:
+    """Sums [*b, j, d], or [*b, p, j, d] through a window, of the votes of a vote map.
+
+    Arguments:
+        vote_map: what the votes are made of.
+        coupling: the weight of every vote, [*b, i, j], or [*b, p, i, j] through a window; whatever
+            broadcasts to that. Nothing is asked of their sums.
+
+    >>> from torchcaps import Capsules
+    >>> vote_map = VoteMap(Capsules(torch.ones(16, 8)), torch.ones(16, 10, 4, 8))
+    >>> weighted_sums(vote_map, torch.full((16, 10), 0.5))[0]
+    tensor([64., 64., 64., 64.])
+    """
+    votes = vote_like(vote_map)
+    check_votes(votes)
+    check_broadcast("coupling", coupling, votes.shape[:-1], "[*batch, child, parent]")
+    sums = mix(given(vote_map, votes, Loop(), added=coupling)).last
+    return sums.reshape(*votes.shape[:-3], *votes.shape[-2:]).to(votes.dtype)
