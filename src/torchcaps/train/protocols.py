@@ -75,7 +75,6 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "mitterreiter": {"batch_size": 128, "epochs": 50, "stop_at": 0.992},
     "peer": {"batch_size": 256, "epochs": 50, "learning_rate": 1e-4},
     "rem": REM,
-    "rem_pruned": {**REM, "keep": "last"},
     "rem_transfer": {**REM, **UNDER_TRAINED},
     "tsai_cifar": {**TSAI_SGD, "augment": "crop4-flip"},
     "tsai_cifar_dynamic": {**TSAI, "learning_rate": 1e-3, "augment": "crop4-flip"},
