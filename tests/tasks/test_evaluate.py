@@ -238,6 +238,18 @@ def test_test_images_that_were_trained_on_are_counted(run):
     assert found.text().endswith("pixel for pixel; all are")
 
 
+# Its 1.6 million training images are another download, too many to compare with.
+def test_affnist_is_evaluated_without_its_training_images(run, monkeypatch):
+    def test_images_alone(split, root):
+        assert split == "test"
+        return tiny(split, root)
+
+    monkeypatch.setitem(SOURCES, "affnist", test_images_alone)
+    found = evaluate_file(run.folder, data="affnist")
+    assert (found.seen, found.split, len(found.right)) == (None, "test", 12)
+    assert "in_training" not in found.numbers()
+
+
 def test_the_text_says_what_the_numbers_are():
     text = evaluate(Channels(), FOUR).text()
     lines = text.splitlines()

@@ -83,16 +83,22 @@ class Trained:
         )
         return rest if split == "train" else held
 
-    def images_now(
-        self, split: Literal["train", "test"], *, data: str | None = None, root: Root | None = None
-    ) -> Images:
-        """A whole split as it is now, with nothing held out."""
-        source = data or (self.run.recipe.data if self.run else None)
-        if source is None:
+    def source(self, data: str | None = None) -> str:
+        """The data set that is named, or that of the run."""
+        if data is not None:
+            return data
+        if self.run is None:
             raise TorchcapsError(
                 f"{self.path} is a saved network, which does not know its data; name it with "
                 f"--data."
             )
+        return self.run.recipe.data
+
+    def images_now(
+        self, split: Literal["train", "test"], *, data: str | None = None, root: Root | None = None
+    ) -> Images:
+        """A whole split as it is now, with nothing held out."""
+        source = self.source(data)
         # Pictures of a folder come in any size, and the network takes one.
         size = self.image[1:] if source == "folder" else None
         return load(source, split=split, root=root, size=size)
