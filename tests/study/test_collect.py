@@ -34,8 +34,9 @@ def lay(tmp_path):
         rows = [{"epoch": n, "validation_accuracy": 0.5, "seconds": 1.25} for n in (1, 2)]
         (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         digests = {"train": "111111111111", "test": "222222222222"}
-        result = {"test_accuracy": accuracy, "digests": digests}
+        result = {"test_accuracy": accuracy, "training_images": 18_000, "digests": digests}
         (folder / "result.json").write_text(json.dumps(result))
+        (folder / "model.safetensors").touch()
         return folder
 
     return lay

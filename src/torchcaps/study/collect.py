@@ -4,7 +4,6 @@ Whether code was changed is what each run wrote down when it began, so a record 
 by committing afterwards.
 """
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -47,9 +46,7 @@ def record_of_runs(
     measured = measured or {}
     _check(runs, measured)
     first = runs[0].recipe
-    environments: list[dict[str, Any]] = [
-        json.loads(run.environment_file.read_text(encoding="utf-8")) for run in runs
-    ]
+    environments = [run.began() for run in runs]
     digests = runs[0].result()["digests"]
     return make_record(
         study=study,

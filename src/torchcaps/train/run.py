@@ -125,6 +125,10 @@ class Run:
         """Accuracy on the test images and the time it took."""
         return _read_json(self.result_file, needs=("test_accuracy", "training_images"))[0]
 
+    def began(self) -> dict[str, Any]:
+        """What `environment` said when it began: code, versions, machine, command."""
+        return _read_json(self.environment_file, needs=("commit", "machine", "command"))[0]
+
     def metrics(self) -> list[dict[str, Any]]:
         """One row an epoch."""
         if not self.metrics_file.is_file():
