@@ -22,6 +22,7 @@ from process import memory_mb
 
 from torchcaps import create_model
 from torchcaps.data import Batch
+from torchcaps.layers import keep_memory, with_channels_last
 from torchcaps.tasks.estimate import estimate
 from torchcaps.train import make_recipe
 from torchcaps.train.loss import loss_parts
@@ -81,7 +82,11 @@ def train(name: str, threads: int) -> list[float]:
     # Optimisers load it at their first step; it is an import, not what a step needs.
     importlib.import_module("torch._dynamo")
     before = memory_mb("VmRSS")
+    # As `torchcaps train` does.
+    keep_memory()
     network = create_model(recipe.model, **case)
+    if recipe.channels_last:
+        with_channels_last(network)
     pixels = torch.rand(recipe.batch_size, *network.config["image"])
     labels = torch.randint(network.config["n_classes"], (recipe.batch_size,))
     optimiser = make_optimiser(recipe, network.parameters())

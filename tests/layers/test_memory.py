@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from torchcaps.layers import keep_memory, memory
+from torchcaps.layers import can_keep_memory, keep_memory, memory
 
 SCRIPT = """
 import json, resource, sys
@@ -71,5 +71,20 @@ def test_only_the_gnu_allocator_is_told(monkeypatch, system, names, expected):
     library = Library(*names)
     monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: library)
     monkeypatch.setattr(memory.sys, "platform", system)
+    monkeypatch.delenv("TORCHCAPS_KEEP_MEMORY", raising=False)
+    assert can_keep_memory() is expected
+    assert library.told == {}
     assert keep_memory() is expected
     assert library.told == ({-4: 0, -1: 2**31 - 1, -2: 64 << 20} if expected else {})
+
+
+def test_the_environment_turns_it_off(monkeypatch):
+    library = Library("gnu_get_libc_version")
+    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: library)
+    monkeypatch.setattr(memory.sys, "platform", "linux")
+    monkeypatch.setenv("TORCHCAPS_KEEP_MEMORY", "0")
+    assert not can_keep_memory()
+    assert not keep_memory()
+    assert library.told == {}
+    monkeypatch.setenv("TORCHCAPS_KEEP_MEMORY", "1")
+    assert keep_memory()

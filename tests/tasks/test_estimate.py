@@ -1,5 +1,6 @@
 """What a network would take: sizes worked out by hand, and processes that are measured."""
 
+import importlib
 import importlib.util
 import json
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from torchcaps import create_model
@@ -15,8 +17,12 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers.routing import backend
 from torchcaps.ops import margin_loss
 from torchcaps.tasks import estimate
-from torchcaps.tasks.estimate import _votes
+from torchcaps.tasks.estimate import _votes, _without_memory
+from torchcaps.tasks.footprint import Footprint
+from torchcaps.train import make_recipe
 
+# The package hides its module `estimate` behind the function.
+ESTIMATE = importlib.import_module("torchcaps.tasks.estimate")
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -63,7 +69,30 @@ def test_votes_are_what_a_textbook_stores():
     assert votes_of("resnet18", 2) == ()
 
 
+def test_kept_memory_is_reckoned_with(monkeypatch):
+    monkeypatch.delenv("TORCHCAPS_KEEP_MEMORY", raising=False)
+    monkeypatch.setattr(ESTIMATE, "can_keep_memory", lambda: True)
+    kept = estimate("capsnet", batch_size=128)
+    monkeypatch.setattr(ESTIMATE, "can_keep_memory", lambda: False)
+    returned = estimate("capsnet", batch_size=128)
+    assert kept.training.tensors == returned.training.tensors
+    assert kept.training.process != returned.training.process
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_convolutions_are_laid_out_as_in_the_recipe(is_last):
+    recipe = make_recipe(model="efficient_capsnet", data="mnist", channels_last=is_last)
+    with torch.device("meta"):
+        network = create_model("efficient_capsnet")
+    with FakeTensorMode(), Footprint() as footprint:
+        _without_memory(network, footprint, recipe)
+        weight = network.get_parameter("backbone.3.weight")
+        assert weight.is_contiguous() is not is_last
+        assert weight.is_contiguous(memory_format=torch.channels_last) is is_last
+
+
 def test_stored_votes_are_in_the_peak_and_others_not(monkeypatch):
+    monkeypatch.setenv("TORCHCAPS_KEEP_MEMORY", "0")
     size = {"image": (1, 28, 28), "n_classes": 100, "batch_size": 16, "decoder": False}
     tiled = estimate("capsnet", **size)
     monkeypatch.setattr(backend, "LANES_FROM", 17)
@@ -102,7 +131,8 @@ def test_one_class_is_enough():
     assert estimate("capsnet", image=(1, 17, 17), n_classes=1, batch_size=2).parameters > 0
 
 
-def test_what_is_said():
+def test_what_is_said(monkeypatch):
+    monkeypatch.setenv("TORCHCAPS_KEEP_MEMORY", "0")
     found = estimate("capsnet", image=(3, 64, 48), n_classes=7, batch_size=128)
     lines = found.text().splitlines()
     assert lines[0] == "capsnet for images of 3×64×48, 7 classes: 26,410,752 parameters."

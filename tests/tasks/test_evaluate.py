@@ -14,6 +14,7 @@ from error_text import text_of
 from torchcaps.data import SOURCES, Batch, ImageSet, PartWholeSpec, part_whole
 from torchcaps.models import create_model, save
 from torchcaps.tasks import evaluate, evaluate_file, write_predictions
+from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Run, make_recipe
 from torchcaps.train.run import write_whole
 from torchcaps.train.seeds import HOLD_OUT, seed_of
@@ -91,6 +92,23 @@ def run(tmp_path, network):
     save(network, run.model_file)
     write_whole(run.result_file, json.dumps({"training_images": 36}))
     return run
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_run_is_opened_in_the_layout_that_it_was_trained_in(tmp_path, network, is_last):
+    run = Run(tmp_path)
+    recipe = make_recipe(model="mitterreiter_5x16", data="tiny", channels_last=is_last)
+    run.begin(recipe, "abc")
+    save(network, run.model_file)
+    write_whole(run.result_file, "{}")
+    weights = [
+        part.weight
+        for part in open_trained(run.folder).model.modules()
+        if isinstance(part, nn.Conv2d) and part.weight.shape[1] > 1
+    ]
+    assert weights
+    for weight in weights:
+        assert weight.is_contiguous() is not is_last
 
 
 def test_answers_are_counted():

@@ -3,11 +3,11 @@
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from torchcaps.tasks.footprint import HEAP, LOADED, Footprint
+from torchcaps.tasks.footprint import HEAP, KEPT_HEAP, LOADED, Footprint
 
 
-def counted(work):
-    with FakeTensorMode(), Footprint() as footprint:
+def counted(work, *, keeps_memory=False):
+    with FakeTensorMode(), Footprint(keeps_memory=keeps_memory) as footprint:
         work()
     return footprint
 
@@ -63,6 +63,24 @@ def test_channels_count_in_sixteens():
     assert counted(work).tensors == (3 + 16) * (image + weight) + maps
 
 
+def test_with_the_channels_last_a_convolution_copies_what_is_not():
+    last = torch.channels_last
+
+    def work(*layouts):
+        shapes = [(1, 16, 8, 8), (16, 16, 3, 3)]
+        given = [
+            torch.empty(shape, memory_format=layout)
+            for shape, layout in zip(shapes, layouts, strict=True)
+        ]
+        torch.conv2d(*given)
+
+    image, weight, maps = 4 * 16 * 8 * 8, 4 * 16 * 16 * 3 * 3, 4 * 16 * 6 * 6
+    assert counted(lambda: work(last, last)).tensors == image + weight + maps
+    first = torch.contiguous_format
+    assert counted(lambda: work(first, last)).tensors == 2 * image + weight + maps
+    assert counted(lambda: work(last, first)).tensors == image + 2 * weight + maps
+
+
 def test_the_backward_pass_of_a_stride_takes_one_more_copy():
     def peak(stride):
         def work():
@@ -92,6 +110,10 @@ def test_large_pieces_go_back_and_small_ones_stay_in_the_heap():
     found = counted(work)
     assert found.tensors == 48 * mib
     assert found.resident == int(LOADED + 48 * mib + HEAP * 8 * mib)
+    # Where memory is kept all of them take the same pages.
+    kept = counted(work, keeps_memory=True)
+    assert kept.tensors == 48 * mib
+    assert kept.resident == int(LOADED + KEPT_HEAP * 48 * mib)
 
 
 def test_what_stays_needs_no_spare_room():

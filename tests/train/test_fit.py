@@ -945,12 +945,23 @@ def test_two_processes_do_not_train_in_one_folder(whole, tmp_path, monkeypatch) 
 
 
 def test_channels_last_goes_on_to_the_same_weights_and_learns_the_same(whole, tmp_path) -> None:
+    assert not whole.recipe.channels_last
     last = recipe(channels_last=True)
     run = fit(last, tmp_path / "whole")
     fit(recipe(channels_last=True, epochs=1), tmp_path / "parts")
     assert_same(fit(last, tmp_path / "parts"), run)
     for row, plain in zip(run.metrics(), whole.metrics(), strict=True):
         assert row["loss"] == pytest.approx(plain["loss"], rel=5e-3)
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_memory_is_kept_unless_the_environment_says_no(tmp_path, monkeypatch, keeps) -> None:
+    asked = []
+    monkeypatch.setattr(FIT, "keep_memory", lambda: asked.append(True) or keeps)
+    run = fit(recipe(epochs=1), tmp_path)
+    seen = json.loads(run.environment_file.read_text())
+    assert seen["keeps_memory"] is keeps
+    assert asked == [True]
 
 
 def test_bfloat16_goes_on_to_the_same_weights_and_to_others_than_float32(whole, tmp_path) -> None:

@@ -73,6 +73,23 @@ def test_the_digest_is_the_same_in_every_process() -> None:
     assert make_recipe(**TOGETHER).digest() == "6350da584519"
 
 
+def test_the_layout_is_that_of_the_table_and_is_written_out(tmp_path: Path) -> None:
+    measured = {"model": "efficient_capsnet", "data": "mnist"}
+    recipe = make_recipe(**measured)
+    assert recipe.channels_last
+    assert recipe == make_recipe(**measured, channels_last=True)
+    assert recipe.digest() == make_recipe(**measured, channels_last=True).digest()
+    assert '"channels_last":true' in recipe.model_dump_json()
+    assert not make_recipe(**measured, channels_last=False).channels_last
+    assert not make_recipe(**measured, precision="bfloat16").channels_last
+    assert not make_recipe(**NAMES).channels_last
+    (tmp_path / "recipe.toml").write_text('model = "efficient_capsnet"\ndata = "mnist"\n')
+    assert read_recipe(tmp_path / "recipe.toml") == recipe
+    # Written by a torchcaps that did not know the field: every layout was the other.
+    (tmp_path / "recipe.json").write_text('{"model": "efficient_capsnet", "data": "mnist"}')
+    assert read_recipe(tmp_path / "recipe.json") == make_recipe(**measured, channels_last=False)
+
+
 def test_equal_recipes_have_equal_digests() -> None:
     one = make_recipe(**NAMES, options={"iterations": 1, "bias": True})
     other = make_recipe(**NAMES, options={"bias": True, "iterations": 1})

@@ -44,6 +44,22 @@ def test_begin_again_touches_nothing(tmp_path: Path) -> None:
     assert contents(tmp_path) == before
 
 
+def test_a_run_keeps_the_layout_that_it_was_begun_with(tmp_path: Path) -> None:
+    named = {"model": "efficient_capsnet", "data": "mnist"}
+    run, line = Run(tmp_path), make_recipe(**named)
+    assert run.settled(line) == line
+    old = make_recipe(**named, channels_last=False)
+    run.begin(old, "abc")
+    assert run.settled(line) == old
+    assert run.settled(make_recipe(**named, epochs=9)).channels_last is False
+    run.check(run.settled(line))
+    # What somebody says is not left to torchcaps.
+    asked = make_recipe(**named, channels_last=True)
+    assert run.settled(asked) == asked
+    text = text_of(lambda: run.check(run.settled(asked)))
+    assert "channels_last False there, True here" in text
+
+
 def test_another_recipe_is_refused_and_the_differences_listed(tmp_path: Path) -> None:
     Run(tmp_path).begin(RECIPE, "abc")
     before = contents(tmp_path)

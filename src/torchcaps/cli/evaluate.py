@@ -32,7 +32,8 @@ def evaluate(
     Prints accuracy with its interval, the loss, and the classes one by one. The test images are
     for the end: choose between networks by --split validation.
     """
-    from torchcaps import tasks
+    from torchcaps import layers, tasks
 
+    layers.keep_memory()
     found = tasks.evaluate_file(network, data=data, root=root, split=split, predictions=predictions)
     print(json.dumps(found.numbers()) if as_json else printable(found.text()))

@@ -27,8 +27,9 @@ def predict(
 
     Prints the class of each, and how sure of it the network is.
     """
-    from torchcaps import tasks
+    from torchcaps import layers, tasks
 
+    layers.keep_memory()
     found = tasks.predict(network, images, resize=resize, picture=picture)
     for each in found:
         for note in each.notes:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -52,14 +51,6 @@ def train(
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write OUT/tensorboard too.")
     ] = False,
-    keep_memory: Annotated[
-        bool,
-        typer.Option(
-            "--keep-memory",
-            help="Use freed memory again instead of giving it back: the same numbers, faster on a "
-            "CPU where tensors have tens of megabytes (Linux).",
-        ),
-    ] = False,
 ) -> None:
     """Train a network, or continue a run.
 
@@ -67,7 +58,6 @@ def train(
     --epochs a run that is done. Under torchrun or srun, one process a device, all train one
     network.
     """
-    from torchcaps import layers
     from torchcaps.train import fit
     from torchcaps.train.loggers import tensorboard as tensorboard_logger
     from torchcaps.train.ranks import is_first
@@ -81,11 +71,6 @@ def train(
         "learning_rate": learning_rate,
         "seed": seed,
     }
-    if keep_memory and not layers.keep_memory():
-        print(
-            "--keep-memory does nothing here: it needs Linux and the GNU C library.",
-            file=sys.stderr,
-        )
     run = fit(
         recipe_from(recipe, given, image_size, field, option),
         out,

@@ -18,7 +18,7 @@ from torchcaps.layers.conv import ConvCapsules
 from torchcaps.layers.conv3d import Conv3dCapsules
 from torchcaps.layers.decoder import Decoder, DeconvDecoder
 from torchcaps.layers.dense import DenseCapsules
-from torchcaps.layers.memory import keep_memory
+from torchcaps.layers.memory import can_keep_memory, keep_memory
 from torchcaps.layers.primary import (
     EMPrimaryCapsules,
     LayerNormPrimaryCapsules,
@@ -56,6 +56,7 @@ __all__ = [
     "Routing",
     "SelfAttentionRouting",
     "UniformRouting",
+    "can_keep_memory",
     "efficient_backbone",
     "efficient_norb_backbone",
     "feature_shape",

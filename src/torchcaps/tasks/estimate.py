@@ -2,8 +2,8 @@
 
 The training step of `torchcaps train` runs on fake tensors, which have sizes and no memory, so the
 answer for hundreds of gigabytes comes in seconds. What a process takes beyond its tensors is in
-`tasks.footprint`: the estimate is for a CPU under Linux and counts above what imports take; the
-data set is not in it.
+`tasks.footprint`: the estimate is for a CPU under Linux, whose freed memory is kept where `fit`
+would keep it, and counts above what imports take; the data set is not in it.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from torchcaps.data import Batch
-from torchcaps.layers import CapsuleLayer, Conv3dCapsules
+from torchcaps.layers import CapsuleLayer, Conv3dCapsules, can_keep_memory
 from torchcaps.models import create_model
 from torchcaps.models.limits import in_bytes
 from torchcaps.ops.checks import check_choice
@@ -144,9 +144,9 @@ def _trained(
     network: nn.Module, image: tuple[int, int, int], n_classes: int, recipe: Recipe
 ) -> tuple[int, Peak]:
     """FLOPs and memory of the second step: the first makes the state of the optimiser."""
-    with FakeTensorMode(), Footprint() as footprint, footprint.naming(network.train()):
+    with FakeTensorMode(), _footprint() as footprint, footprint.naming(network.train()):
         with footprint.staying():
-            _without_memory(network, footprint)
+            _without_memory(network, footprint, recipe)
         pixels = torch.rand(recipe.batch_size, *image)
         batch = Batch(pixels, torch.randint(n_classes, (recipe.batch_size,)))
         optimiser = make_optimiser(recipe, network.parameters())
@@ -173,9 +173,9 @@ def _trained(
 
 
 def _inferred(network: nn.Module, image: tuple[int, int, int], recipe: Recipe) -> tuple[int, Peak]:
-    with FakeTensorMode(), Footprint() as footprint, footprint.naming(network.eval()):
+    with FakeTensorMode(), _footprint() as footprint, footprint.naming(network.eval()):
         with footprint.staying():
-            _without_memory(network, footprint)
+            _without_memory(network, footprint, recipe)
         pixels = torch.rand(recipe.batch_size, *image)
         with torch.no_grad(), _autocast(recipe):
             network(pixels)
@@ -183,13 +183,20 @@ def _inferred(network: nn.Module, image: tuple[int, int, int], recipe: Recipe) -
     return footprint.flops, peak
 
 
-def _without_memory(network: nn.Module, footprint: Footprint) -> None:
-    """Give a network fake tensors of the default device for its own."""
+def _footprint() -> Footprint:
+    """Of a process that keeps memory, as `torchcaps train` does where it can."""
+    return Footprint(keeps_memory=can_keep_memory())
+
+
+def _without_memory(network: nn.Module, footprint: Footprint, recipe: Recipe) -> None:
+    """Give a network fake tensors of the default device for its own, laid out as in the recipe."""
     for where, module in network.named_modules():
         for name, old in [*module._parameters.items(), *module._buffers.items()]:
             if old is None:
                 continue
-            new = torch.empty(old.shape, dtype=old.dtype)
+            is_last = recipe.channels_last and isinstance(module, nn.Conv2d) and name == "weight"
+            layout = torch.channels_last if is_last else torch.contiguous_format
+            new = torch.empty(old.shape, dtype=old.dtype, memory_format=layout)
             if isinstance(old, nn.Parameter):
                 module._parameters[name] = new = nn.Parameter(new, old.requires_grad)
             else:

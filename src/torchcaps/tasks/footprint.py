@@ -8,12 +8,16 @@ code         what a first step loads of torch's libraries, whatever the network:
              oneDNN with the first convolution: LOADED again
 convolution  works on copies in a layout of its own: forward on its input, weight and output, then
              copies the output back; backward for the gradient of either the same, and once more
-             the gradient of the input if it has a stride. Channels count in sixteens.
+             the gradient of the input if it has a stride. Channels count in sixteens. With the
+             channels last it works on the tensors themselves, and copies those of another layout.
 heap         pieces from MAPPED_FROM bytes go back to the system when they are freed. Smaller ones
              come from a heap that never fits exactly: it grows to HEAP times what comes and goes in
              it, and stays. Parameters and the state of the optimiser stay where they are.
+kept heap    where freed memory is kept, all pieces come from the heap, which grows to KEPT_HEAP
+             times what comes and goes in it.
 """
 
+import math
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +37,7 @@ __all__ = ["Footprint", "Piece"]
 LOADED = 17 << 20
 MAPPED_FROM = 32 << 20
 HEAP = 1.75
+KEPT_HEAP = 1.65
 CHANNELS = 16
 
 aten = torch.ops.aten
@@ -57,10 +62,14 @@ class Footprint(TorchDispatchMode):
     `tensors` is the peak of what tensors take, exactly; `resident` that of the process above its
     imports, by the rules above; `flops` those that `torch.utils.flop_counter` counts. What would
     be looked up in a tensor, as checks do, is taken to be in order.
+
+    keeps_memory: as `layers.keep_memory` does.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_memory: bool = False) -> None:
         super().__init__()
+        self._mapped_from = math.inf if keeps_memory else MAPPED_FROM
+        self._heap = KEPT_HEAP if keeps_memory else HEAP
         self.flops = 0
         self.tensors = 0
         self.resident = 0
@@ -172,7 +181,7 @@ class Footprint(TorchDispatchMode):
         self._count(piece, 1)
         self._most_moving = max(self._most_moving, self._moving)
         self.tensors = max(self.tensors, self._alive)
-        resident = int(self._loaded + self._stays + self._mapped + HEAP * self._most_moving)
+        resident = int(self._loaded + self._stays + self._mapped + self._heap * self._most_moving)
         if resident > self.resident:
             self.resident, self._fullest = resident, self._clock
 
@@ -185,7 +194,7 @@ class Footprint(TorchDispatchMode):
         self._alive += size
         if piece.stays:
             self._stays += size
-        elif piece.size >= MAPPED_FROM:
+        elif piece.size >= self._mapped_from:
             self._mapped += size
         else:
             self._moving += size
@@ -205,6 +214,10 @@ class Footprint(TorchDispatchMode):
     def _convolve(self, name: str, args: tuple[Any, ...], out: Tensor) -> None:
         self._loaded = 2 * LOADED
         image, weight = args[:2]
+        if _is_last(image, weight):
+            with self._borrowed(name, *_copies(image, weight)):
+                self.hold(out, name)
+            return
         copy = _padded(out)
         with self._borrowed(name, _padded(image), _padded(weight), copy):
             pass
@@ -214,6 +227,12 @@ class Footprint(TorchDispatchMode):
     def _convolve_back(self, name: str, args: tuple[Any, ...], out: tuple[Any, ...]) -> None:
         gradient, image, weight, _, stride = args[:5]
         of_image, of_weight, _ = out
+        if _is_last(image, weight):
+            with self._borrowed(name, *_copies(gradient, image, weight)):
+                for tensor in (of_image, of_weight):
+                    if tensor is not None:
+                        self.hold(tensor, name)
+            return
         if of_image is not None:
             copy = _padded(image)
             with self._borrowed(name, _padded(gradient), _padded(weight), copy):
@@ -226,6 +245,21 @@ class Footprint(TorchDispatchMode):
                 pass
             with self._borrowed(name, copy):
                 self.hold(of_weight, name)
+
+
+def _is_last(*tensors: Tensor) -> bool:
+    """Whether a convolution takes all of them with their channels last, for one of them is so."""
+    return any(
+        tensor.ndim == 4
+        and tensor.is_contiguous(memory_format=torch.channels_last)
+        and not tensor.is_contiguous()
+        for tensor in tensors
+    )
+
+
+def _copies(*tensors: Tensor) -> list[int]:
+    """Bytes of the tensors that are not."""
+    return [_padded(tensor) for tensor in tensors if not _is_last(tensor)]
 
 
 def _padded(maps: Tensor) -> int:

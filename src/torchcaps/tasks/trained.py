@@ -10,6 +10,7 @@ from torch import nn
 from torchcaps.data import Images, load
 from torchcaps.data.sources import Root
 from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.layers import with_channels_last
 from torchcaps.models import load as load_model
 from torchcaps.train.run import Run
 from torchcaps.train.seeds import HOLD_OUT, seed_of
@@ -121,6 +122,8 @@ def open_trained(path: Path) -> Trained:
             f"train."
         )
     model = load_model(path if run is None else run.model_file)
+    if run is not None and run.is_channels_last:
+        with_channels_last(model)
     return Trained(model.to("cuda" if torch.cuda.is_available() else "cpu"), path, run)
 
 

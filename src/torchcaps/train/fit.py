@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torchcaps.data import Images, augmented
 from torchcaps.data.sources import Split
 from torchcaps.errors import Interrupted, TorchcapsError
-from torchcaps.layers import with_channels_last
+from torchcaps.layers import keep_memory, with_channels_last
 from torchcaps.models import create_model, save
 from torchcaps.models import load as load_model
 from torchcaps.train.answers import is_correct
@@ -59,7 +59,8 @@ def fit(
 
     A finished run is returned as it is; with more epochs in an otherwise equal recipe it goes on.
     Started by torchrun or srun, one process a device, all of them train one network: they share
-    every batch and give what one device would give, but for rounding.
+    every batch and give what one device would give, but for rounding. Freed memory is kept for
+    the next tensors (`layers.keep_memory`), unless TORCHCAPS_KEEP_MEMORY=0 is in the environment.
 
     root: where the data lies, for data sets that are files.
     own: training and test images of your own, for a recipe with data "own".
@@ -80,8 +81,10 @@ def fit(
 
     ranks = join()
     run = Run(Path(out))
+    recipe = run.settled(recipe)
     if ranks.first_does(lambda: run.is_finished(recipe)):
         return run
+    keeps_memory = keep_memory()
     images = images_of("train")
     _check_classes(images)
     training: Images
@@ -92,7 +95,7 @@ def fit(
     # Only now, so that a recipe that cannot be trained leaves no folder behind.
     digest = images.digest()
     with ExitStack() as held:
-        ranks.first_does(lambda: _take(run, recipe, digest, held))
+        ranks.first_does(lambda: _take(run, recipe, digest, held, keeps_memory=keeps_memory))
         early: list[Callback] = []
         stop = None
         if recipe.stop_at is not None:
@@ -193,14 +196,14 @@ def _check_alike(train: Images, test: Images) -> None:
             )
 
 
-def _take(run: Run, recipe: Recipe, digest: str, held: ExitStack) -> None:
+def _take(run: Run, recipe: Recipe, digest: str, held: ExitStack, *, keeps_memory: bool) -> None:
     """The folder, for this process alone, with this recipe in it."""
     run.folder.mkdir(parents=True, exist_ok=True)
     held.enter_context(alone(run.folder))
     # Somebody else may have been there since it was looked at.
     run.check(recipe)
     run.remove_partial_files()
-    run.begin(recipe, digest)
+    run.begin(recipe, digest, keeps_memory=keeps_memory)
 
 
 def initial_model(recipe: Recipe, images: Images) -> nn.Module:

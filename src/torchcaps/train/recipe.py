@@ -22,6 +22,7 @@ from torchcaps.data import AUGMENTATIONS, SOURCES, Images, load
 from torchcaps.data.sources import Split
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.models import MODELS
+from torchcaps.models.layout import is_faster_with_channels_last
 from torchcaps.train.protocols import PROTOCOLS
 
 __all__ = ["Recipe", "make_recipe", "read_fields", "read_recipe"]
@@ -69,8 +70,8 @@ class Recipe(BaseModel):
     decay_every: int | None = Field(None, ge=1)
     milestones: tuple[int, ...] = ()
     precision: Precision = "float32"
-    # How 2-D convolutions hold their weights: with the channels last, 3×3 ones are faster and 9×9
-    # ones slower on a CPU. Results differ by rounding.
+    # Whether 2-D convolutions hold their weights with channels last; results differ by rounding.
+    # Where nobody says, `models.layout` does, and the recipe is written out with the answer.
     channels_last: bool = False
     # Stop at the first of the checks, every `stop_every` updates, at which this accuracy is there.
     stop_at: float | None = Field(None, gt=0, le=1)
@@ -144,6 +145,14 @@ class Recipe(BaseModel):
             raise ValueError(f'schedule = "{self.schedule}" needs decay below 1, for example 0.1')
         return self
 
+    @model_validator(mode="after")
+    def _layout_of_its_model(self) -> Self:
+        if "channels_last" not in self.model_fields_set:
+            # Not as if somebody had said so: a run that goes on keeps its own, see `Run.settled`.
+            faster = is_faster_with_channels_last(self.model, self.precision)
+            self.__dict__["channels_last"] = faster
+        return self
+
     def images(self, split: Split, *, root: str | os.PathLike[str] | None = None) -> Images:
         """The images it names; `root` is where those lie that are files."""
         return load(self.data, split=split, root=root, size=self.image_size)
@@ -188,7 +197,10 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
 
 
 def read_fields(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The fields that a TOML or JSON file gives, not yet a whole recipe."""
+    """The fields that a TOML or JSON file gives, not yet a whole recipe.
+
+    JSON is what a run wrote: a field that is missing there was not known yet.
+    """
     path = Path(path)
     if not path.is_file():
         raise TorchcapsError(f"there is no recipe at {path}; a run folder holds a recipe.json.")
@@ -200,7 +212,7 @@ def read_fields(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise TorchcapsError(f"{path} cannot be read as {kind} ({error}).") from None
     if not isinstance(fields, dict) or not isinstance(fields.get("options", {}), dict):
         raise TorchcapsError(f"{path} must hold the fields of a recipe by name, options too.")
-    return fields
+    return fields if kind == "TOML" else {"channels_last": False, **fields}
 
 
 def _in_words(error: ValidationError) -> str:

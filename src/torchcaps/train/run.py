@@ -28,7 +28,7 @@ import torch
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.train.digests import NAME, check_digest, expect, put_in_place, write_whole
-from torchcaps.train.recipe import Recipe, read_recipe
+from torchcaps.train.recipe import Recipe, read_fields, read_recipe
 
 try:
     import fcntl
@@ -118,6 +118,14 @@ class Run:
         return read_recipe(self.recipe_file)
 
     @property
+    def is_channels_last(self) -> bool:
+        """As its recipe says, whose data may be known no longer."""
+        if not self.recipe_file.is_file():
+            return False
+        check_digest(self.recipe_file)
+        return bool(read_fields(self.recipe_file)["channels_last"])
+
+    @property
     def is_done(self) -> bool:
         return self.result_file.is_file() and self.model_file.is_file()
 
@@ -160,6 +168,13 @@ class Run:
             if _is_partial(file):
                 file.unlink(missing_ok=True)
 
+    def settled(self, recipe: Recipe) -> Recipe:
+        """The recipe as this run has begun it, in what the recipe leaves to torchcaps: the same
+        line goes on after that was decided in another way."""
+        if "channels_last" in recipe.model_fields_set or not self.recipe_file.is_file():
+            return recipe
+        return recipe.model_copy(update={"channels_last": self.is_channels_last})
+
     def is_finished(self, recipe: Recipe) -> bool:
         """Whether nothing is left to do. The folder must be free or hold this recipe, but that the
         number of epochs may be raised."""
@@ -188,7 +203,7 @@ class Run:
         elif self.folder.exists() and not self.folder.is_dir():
             raise TorchcapsError(f"{self.folder} is a file; a run needs a folder.")
 
-    def begin(self, recipe: Recipe, data: str) -> None:
+    def begin(self, recipe: Recipe, data: str, *, keeps_memory: bool = False) -> None:
         """Make the folder, or make sure that `data`, a digest, is what the run saw so far."""
         self.folder.mkdir(parents=True, exist_ok=True)
         # The recipe first: it is what makes the folder a run. A result must be that of its recipe.
@@ -196,7 +211,7 @@ class Run:
             self.result_file.unlink(missing_ok=True)
             self.write(self.recipe_file, recipe.model_dump_json(indent=2))
         if not self.environment_file.is_file():
-            seen = {**environment(), "training_images": data}
+            seen = {**environment(), "keeps_memory": keeps_memory, "training_images": data}
             self.write(self.environment_file, json.dumps(seen, indent=2))
         seen = _read_json(self.environment_file)[0]
         if seen.get("training_images") != data:
