@@ -8,8 +8,8 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from torchcaps.layers import ConvCapsules, DenseCapsules, DynamicRouting, use_backend
+from torchcaps.ops.costs import COSTS
 from torchcaps.ops.fused import em, mixing, tiles
-from torchcaps.ops.fused.cost import COSTS
 from torchcaps.tasks.footprint import Footprint
 from torchcaps.types import Capsules
 

@@ -26,9 +26,9 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, DistanceRouting, use_backend
 from torchcaps.ops import distance_routing as plain
 from torchcaps.ops import materialise
+from torchcaps.ops.costs import COSTS
 from torchcaps.ops.fused import distance as module
 from torchcaps.ops.fused import distance_routing, tiles
-from torchcaps.ops.fused.cost import COSTS
 from torchcaps.tasks.footprint import Footprint
 from torchcaps.types import Capsules, VoteMap, Window
 

@@ -18,8 +18,8 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, SelfAttentionRouting, use_backend
 from torchcaps.ops import fused as ops
 from torchcaps.ops import materialise, self_attention_routing
+from torchcaps.ops.costs import COSTS
 from torchcaps.ops.fused import mixing, tiles
-from torchcaps.ops.fused.cost import COSTS
 from torchcaps.tasks.footprint import Footprint
 from torchcaps.types import Capsules, VoteMap, Window
 

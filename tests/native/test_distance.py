@@ -22,7 +22,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, DistanceRouting, use_backend
 from torchcaps.ops import distance_routing as plain
 from torchcaps.ops import materialise, native
-from torchcaps.ops.fused.cost import COSTS
+from torchcaps.ops.costs import COSTS
 from torchcaps.ops.native import distance as kernel
 from torchcaps.types import Capsules, VoteMap
 

@@ -16,9 +16,9 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, DynamicRouting, use_backend
 from torchcaps.ops import dynamic_routing as plain
 from torchcaps.ops import fused, materialise, native
+from torchcaps.ops.costs import COSTS
 from torchcaps.ops.native import build
 from torchcaps.ops.native import dynamic as kernel
-from torchcaps.ops.native.cost import COSTS
 from torchcaps.types import Capsules, VoteMap
 
 DENSE = ("none", "vector", None)

@@ -22,8 +22,8 @@ from fused.em_cases import (
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import ConvCapsules, DenseCapsules, EMRouting, use_backend
 from torchcaps.ops import native
+from torchcaps.ops.costs import COSTS
 from torchcaps.ops.native import em as kernel
-from torchcaps.ops.native.cost import COSTS
 from torchcaps.types import Capsules, VoteMap, Window
 
 LARGE = Window((7, 5, 8), (3, 3), (2, 1))

@@ -12,8 +12,8 @@ from fused.inverted_cases import ODD, WINDOWS, leaves_of, results_of, routed_by,
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import ConvCapsules, InvertedRouting, use_backend
 from torchcaps.ops import fused, native
+from torchcaps.ops.costs import COSTS
 from torchcaps.ops.native import mixing as kernel
-from torchcaps.ops.native.cost import COSTS
 from torchcaps.types import Capsules, Window
 
 LARGE = Window((7, 5, 8), (3, 3), (2, 1))

@@ -1,5 +1,6 @@
 """Pure functions on tensors: squash, votes, routing, losses. No parameters, no state."""
 
+from torchcaps.ops import costs  # noqa: F401, it registers what the operators cost
 from torchcaps.ops.losses import (
     binary_cross_entropy_loss,
     cross_entropy_loss,

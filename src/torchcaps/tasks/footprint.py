@@ -30,7 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from torchcaps.ops.fused.cost import COSTS
+from torchcaps.ops.costs import COSTS
 
 __all__ = ["Footprint", "Piece"]
 

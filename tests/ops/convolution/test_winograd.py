@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from torchcaps.ops import native
 from torchcaps.ops.convolution import winograd as kernel
-from torchcaps.ops.fused.cost import COSTS
+from torchcaps.ops.costs import COSTS
 
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 # Images, channels in and out, height, width, padding: whole lanes, ragged ones, one of each, odd

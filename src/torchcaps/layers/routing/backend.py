@@ -9,6 +9,7 @@ import torch
 
 from torchcaps.layers.tracing import is_looked_through
 from torchcaps.ops import fused, native, triton
+from torchcaps.ops.fused.tiles import counts_of
 from torchcaps.types import Routed, VoteMap
 
 __all__ = ["Backend", "backend_module", "fused_form", "is_worth_fusing"]
@@ -34,10 +35,10 @@ def is_worth_fusing(
     # Before counting: to ask for the batch size binds an exported graph to the answer.
     if torch.compiler.is_exporting() or is_looked_through():
         return False
-    lanes = _lane_count(vote_map)
-    if lanes < LANES_FROM:
+    samples, windows, *per_lane = counts_of(vote_map)
+    if samples * windows < LANES_FROM:
         return False
-    numbers = lanes * _numbers_per_lane(vote_map)
+    numbers = samples * windows * math.prod(per_lane)
     if numbers >= FUSED_FROM or numbers < KERNEL_FROM.get(algorithm, FUSED_FROM):
         return numbers >= FUSED_FROM
     if torch.is_grad_enabled() or torch.compiler.is_compiling():
@@ -56,19 +57,3 @@ def fused_form(backend: Backend, algorithm: str) -> Callable[..., Routed]:
         algorithm, fused.ROUTINGS[algorithm]
     )
     return form
-
-
-def _lane_count(vote_map: VoteMap) -> int:
-    """How many samples there are, each through every window."""
-    samples, window = math.prod(vote_map.children.pose.shape[:-2]), vote_map.window
-    return samples if window is None else samples * math.prod(window.positions)
-
-
-def _numbers_per_lane(vote_map: VoteMap) -> int:
-    """How many numbers the votes of one lane would be."""
-    pose, window = vote_map.children.pose, vote_map.window
-    slots = pose.shape[-2]
-    size = pose.shape[-1] if vote_map.pose == "matrix" else vote_map.weight.shape[-2]
-    if window is not None:
-        slots = math.prod(window.kernel) * window.child_grid[-1]
-    return slots * vote_map.weight.shape[-3] * size

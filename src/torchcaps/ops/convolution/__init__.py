@@ -2,7 +2,6 @@
 Winograd's minimal filtering, kernels as large as the map as products of vectors. Private; layers
 that take them are in `layers.convolution`."""
 
-from torchcaps.ops.convolution import cost  # noqa: F401, it registers what the operators cost
 from torchcaps.ops.convolution.fourier import fourier_convolution
 from torchcaps.ops.convolution.whole_map import whole_map_convolution
 from torchcaps.ops.convolution.winograd import winograd_convolution

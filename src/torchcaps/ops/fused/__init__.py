@@ -4,7 +4,6 @@ stored."""
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from torchcaps.ops.fused import cost  # noqa: F401, it registers what the operators cost
 from torchcaps.ops.fused.distance import distance_routing
 from torchcaps.ops.fused.dynamic import dynamic_routing
 from torchcaps.ops.fused.em import em_routing

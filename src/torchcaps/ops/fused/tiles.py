@@ -32,6 +32,7 @@ __all__ = [
     "Tile",
     "TiledVotes",
     "VoteGradients",
+    "counts_of",
     "made_of",
     "size_of",
     "vote_dtype",
@@ -106,9 +107,19 @@ class MadeOf(NamedTuple):
         return self._replace(pose=self.pose.to(self.dtype), weight=self.weight.to(self.dtype))
 
     def counts(self) -> Counts:
-        *lead, children, parents, size = vote_like(self.vote_map).shape
-        windows = lead.pop() if self.window else 1
-        return Counts(math.prod(lead), windows, children, parents, size)
+        return counts_of(self.vote_map)
+
+
+def counts_of(vote_map: VoteMap) -> Counts:
+    """Sizes of the votes, which need not be possible."""
+    pose, window = vote_map.children.pose, vote_map.window
+    children, windows = pose.shape[-2], 1
+    if window is not None:
+        children = math.prod(window.kernel) * window.child_grid[-1]
+        windows = math.prod(window.positions)
+    size = pose.shape[-1] if vote_map.pose == "matrix" else vote_map.weight.shape[-2]
+    samples, parents = math.prod(pose.shape[:-2]), vote_map.weight.shape[-3]
+    return Counts(samples, windows, children, parents, size)
 
 
 def made_of(vote_map: VoteMap, votes: Tensor) -> MadeOf:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from torchcaps.ops.native import (
-    cost,  # noqa: F401, it registers what the operators cost
     distance,
     dynamic,
     em,

@@ -7,7 +7,6 @@ PyTorch does; distance routing has no kernels of its own here.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from torchcaps.ops.triton import cost  # noqa: F401, it registers what the operators cost
 from torchcaps.ops.triton.dynamic import dynamic_routing
 from torchcaps.ops.triton.em import em_routing
 from torchcaps.ops.triton.inverted import inverted_routing, inverted_step

@@ -1,47 +1,28 @@
-"""What the fused operators cost: FLOPs and memory that nobody outside them can see.
+"""What the fused operators cost.
 
-A counter of FLOPs or bytes sees an operator go in and come out, not the votes it makes a tile at a
-time. Counted are, as `torch.utils.flop_counter` counts,
-
-    the products that make votes, each time they are made: 2 b i j d k for poses of k numbers that
-    meet one weight (of a matrix pose, a row); children that share weights are summed before the
-    uniform iteration, which is cheaper by as much
-    the products that make gradients of weights and of poses of them, as many for each
-    2 b i j d for every Σ_i c_ij û_ij and every ⟨û_ij, v_j⟩, products in the plain op
-    where votes are not made but folded (`ops.fused.agreement`), as many for each of the two, and
-    2 b i j k where children are multiplied number by number
-
-and not squares, exponentials or the moments of EM routing, which the plain op does not count.
-
-The workspace is what an operator holds beside its arguments and its results at its fullest: the
-children once more, lane by lane, their gradient in the same order, and a few tiles.
+They hold the children once more, lane by lane, their gradient in the same order, and a few tiles.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import register_flop_formula
 
+from torchcaps.ops.costs import em as flops_of
+from torchcaps.ops.costs.base import Cost, register
+from torchcaps.ops.costs.loop import iterations, loop_backward_flops, loop_flops
 from torchcaps.ops.fused import distance, em, mixing, window_sums
 from torchcaps.ops.fused.agreement import folds, tiled
 from torchcaps.ops.fused.distance_tiles import Given
 from torchcaps.ops.fused.loop import Given as Looped
 from torchcaps.ops.fused.loop import visits
 from torchcaps.ops.fused.tiles import TiledVotes, size_of, vote_map_of
-from torchcaps.ops.operators import Asked, Operator
+from torchcaps.ops.operators import Asked
 from torchcaps.types import VoteMap
 
-__all__ = ["COSTS", "Cost", "iterations", "loop_backward_flops", "loop_flops", "register"]
-
-
-class Cost(NamedTuple):
-    """Of one call of an operator."""
-
-    flops: int
-    workspace: int  # bytes
+__all__: list[str] = []
 
 
 class _Sizes(NamedTuple):
@@ -146,52 +127,6 @@ def _sizes(
     )
 
 
-class LoopSizes(Protocol):
-    """FLOPs of what a backend does in an iteration of `ops.fused.loop`."""
-
-    @property
-    def total(self) -> int:
-        """The sum of all votes."""
-        ...
-
-    def asked(self, times: int) -> int:
-        """Some questions to the votes: what they agree with, or their weighed sum."""
-        ...
-
-    def handed_on(self, terms: int, needs: Sequence[bool], known: bool) -> int:
-        """A gradient of some terms, from votes to poses and weights; `known` where children have
-        been weighed by one of the terms."""
-        ...
-
-
-def loop_flops(given: Looped, size: LoopSizes) -> int:
-    return sum(
-        size.total if is_uniform else size.asked(has_query + 1)
-        for is_uniform, has_query in iterations(given)
-    )
-
-
-def iterations(given: Looped) -> Iterator[tuple[bool, bool]]:
-    """Of each, whether couplings are known before, and whether votes agree with a query."""
-    for t in range(given.loop.iterations):
-        has_query, is_last = t > 0 or given.start is not None, t == given.loop.iterations - 1
-        adds = is_last and given.added is not None
-        yield not (has_query or adds or given.prior is not None), has_query
-
-
-def loop_backward_flops(asked: Asked[Looped], size: LoopSizes) -> int:
-    needs, flops = asked.needs, 0
-    for visit in visits(asked):
-        if visit.is_uniform:
-            flops += visit.mixes * (needs[0] + needs[1]) * size.total
-        elif visit.goes_on:
-            asks_h = visit.has_sum and (visit.to_logits or visit.to_added)
-            flops += size.asked(visit.has_query + asks_h + visit.to_query)
-            terms = visit.mixes + visit.agrees
-            flops += size.handed_on(terms, needs, visit.to_query and visit.agrees)
-    return flops
-
-
 def _mixed(given: Looped) -> Cost:
     size = _sizes_of_loop(given)
     held = max(
@@ -221,25 +156,31 @@ def _sizes_of_loop(given: Looped) -> _Sizes:
 
 def _moments(given: em.Shared) -> Cost:
     size = _sizes_of(given.votes)
-    return Cost(2 * size.products, size.children + 3 * size.tile + size.seen + 4 * size.parents)
+    return Cost(
+        flops_of.moments(size.products),
+        size.children + 3 * size.tile + size.seen + 4 * size.parents,
+    )
 
 
 def _moments_backward(asked: Asked[em.Shared]) -> Cost:
     size, needs = _sizes_of(asked.given.votes), asked.needs
     tiles = 6 * size.tile + 2 * size.seen + 4 * size.parents
-    products = size.products * (1 + needs[1] + needs[2])
+    products = flops_of.moments_backward(size.products, needs[1:])
     return Cost(products, _held(size, needs[1], tiles))
 
 
 def _distances(given: em.Met) -> Cost:
     size = _sizes_of(given.votes)
-    return Cost(size.products, size.children + 2 * size.tile + size.seen + 2 * size.parents)
+    return Cost(
+        flops_of.distances(size.products),
+        size.children + 2 * size.tile + size.seen + 2 * size.parents,
+    )
 
 
 def _distances_backward(asked: Asked[em.Met]) -> Cost:
     size, needs = _sizes_of(asked.given.votes), asked.needs
     tiles = 5 * size.tile + 2 * size.seen + 4 * size.parents
-    products = size.products * (1 + needs[2] + needs[3])
+    products = flops_of.distances_backward(size.products, needs[2:])
     return Cost(products, _held(size, needs[2], tiles))
 
 
@@ -281,35 +222,6 @@ def _sizes_of(made_of: Sequence[Any]) -> _Sizes:
 def _held(size: _Sizes, needs_pose: bool, tiles: int) -> int:
     """Of a backward pass. The gradient of the children is copied out when the tiles are gone."""
     return size.children + (max(size.children, tiles) if needs_pose else tiles)
-
-
-# By operator; `register` fills them in.
-COSTS: dict[Any, Callable[..., Cost]] = {}
-
-
-def _register(operator: Any, cost: Callable[..., Cost]) -> None:
-    @register_flop_formula(operator, get_raw=True)
-    def flops(*arguments: Any, out_val: object = None, **_: object) -> int:
-        return cost(*arguments).flops
-
-
-def register(
-    operator: Operator[Any, Any],
-    forward: Callable[[Any], Cost],
-    backward: Callable[[Asked[Any]], Cost] | None = None,
-) -> None:
-    """Have an operator and its backward pass, where that is an operator too, cost so much."""
-    calls = [(operator.forward, operator.given, forward)]
-    if backward is not None:
-        calls.append((operator.backward, operator.asked, backward))
-    for overload, unpacked, cost in calls:
-        packet = overload.overloadpacket
-        COSTS[packet] = _of_flat(unpacked, cost)
-        _register(packet, COSTS[packet])
-
-
-def _of_flat(unpacked: Callable[..., Any], cost: Callable[[Any], Cost]) -> Callable[..., Cost]:
-    return lambda *flat: cost(unpacked(*flat))
 
 
 register(distance.measured, _measured, _measured_backward)

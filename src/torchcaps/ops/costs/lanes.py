@@ -1,6 +1,4 @@
-"""What the native operators cost, counted as in `ops.fused.cost`: products that make votes each
-time they are made, those of their gradients, and the sums and agreements that are products in the
-plain op.
+"""What the native operators cost.
 
 The workspace of distance routing is the children once more, parents of every iteration, those that
 each thread sums by itself, and couplings of a few children; that of dynamic routing has tiles of
@@ -16,13 +14,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torchcaps.ops.fused.cost import (
-    COSTS,
-    Cost,
-    loop_backward_flops,
-    loop_flops,
-    register,
-)
+from torchcaps.ops.costs import em as flops_of
+from torchcaps.ops.costs.base import Cost, register
+from torchcaps.ops.costs.loop import loop_backward_flops, loop_flops
 from torchcaps.ops.fused.distance_tiles import Given
 from torchcaps.ops.fused.loop import Given as Looped
 from torchcaps.ops.fused.tiles import MadeOf
@@ -30,7 +24,7 @@ from torchcaps.ops.native import distance, dynamic, em, mixing
 from torchcaps.ops.native.windows import PLACES
 from torchcaps.ops.operators import Asked
 
-__all__ = ["COSTS"]
+__all__: list[str] = []
 
 # Of dynamic.cpp: bytes of a tile of children or of their weights, and how many it has at least.
 TILE_BYTES, FEWEST = 192 << 10, 16
@@ -159,12 +153,13 @@ def _fit(given: em.Weighed) -> Cost:
     size = _lanes_of(given.votes)
     shares = size.couplings if given.log_r is not None else 0
     held = size.children + size.slots + shares + 3 * size.parents
-    return Cost(2 * size.products, _threads(given.log_a) * held)
+    return Cost(flops_of.moments(size.products), _threads(given.log_a) * held)
 
 
 def _assign(given: em.Compared) -> Cost:
     size = _lanes_of(given.met.votes)
-    return Cost(size.products, _threads(given.likely) * (size.slots + 2 * size.parents))
+    held = size.slots + 2 * size.parents
+    return Cost(flops_of.distances(size.products), _threads(given.likely) * held)
 
 
 def _fit_backward(asked: Asked[em.Weighed]) -> Cost:
@@ -215,7 +210,7 @@ def _lanes_backward(
     apart = threads * pose[0].numel() * 4 if needs[0] and size.window and len(pose) else 0
     apart += (threads - 1) * weight.numel() * 4 if needs[1] else 0
     held = 2 * size.slots + 4 * size.parents
-    return Cost(size.products * (1 + needs[0] + needs[1]), threads * held + apart)
+    return Cost(flops_of.moments_backward(size.products, needs), threads * held + apart)
 
 
 def _threads(like: Tensor) -> int:

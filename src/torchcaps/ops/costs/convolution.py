@@ -1,4 +1,4 @@
-"""What the convolution with a kernel of its own costs, counted as in `ops.fused.cost`. How much it
+"""What the convolution with a kernel of its own costs, counted as in `ops.costs.base`. How much it
 borrows, the kernel says."""
 
 import math
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from torchcaps.ops.convolution import winograd
 from torchcaps.ops.convolution.winograd import Convolution, Kernels
-from torchcaps.ops.fused.cost import Cost, register
+from torchcaps.ops.costs.base import Cost, register
 
 __all__: list[str] = []
 

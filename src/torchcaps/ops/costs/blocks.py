@@ -1,6 +1,4 @@
-"""What the Triton operators cost, counted as in `ops.fused.cost`: products that make votes each
-time they are made, those of their gradients, and the sums and agreements that are products in the
-plain op.
+"""What the Triton operators cost.
 
 The workspace is what kernels hand to each other: parents of every iteration, their partial sums,
 and where a tile does not have all parents, three numbers of every child and sample; of gradients,
@@ -12,7 +10,9 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from torchcaps.ops.fused.cost import COSTS, Cost, loop_flops, register
+from torchcaps.ops.costs import em as flops_of
+from torchcaps.ops.costs.base import Cost, register
+from torchcaps.ops.costs.loop import loop_flops
 from torchcaps.ops.fused.em import Met, Shared
 from torchcaps.ops.fused.loop import Given, visits
 from torchcaps.ops.fused.tiles import MadeOf
@@ -20,7 +20,7 @@ from torchcaps.ops.operators import Asked
 from torchcaps.ops.triton import em, mixing
 from torchcaps.ops.triton.votes import CHILDREN, blocks_of, shape_of, shared_out
 
-__all__ = ["COSTS"]
+__all__: list[str] = []
 
 
 class _Sizes:
@@ -86,26 +86,26 @@ def _mixed_backward(asked: Asked[Given]) -> Cost:
 
 def _moments(given: Shared) -> Cost:
     sizes = _sizes_of(given.votes)
-    return Cost(2 * sizes.products, 2 * sizes.partial + sizes.parents)
+    return Cost(flops_of.moments(sizes.products), 2 * sizes.partial + sizes.parents)
 
 
 def _moments_backward(asked: Asked[Shared]) -> Cost:
     sizes, needs = _sizes_of(asked.given.votes), asked.needs
     held = 2 * sizes.parents + sizes.of_slots * needs[1] + sizes.of_weight * needs[2]
-    return Cost((1 + needs[1] + needs[2]) * sizes.products, held)
+    return Cost(flops_of.moments_backward(sizes.products, needs[1:]), held)
 
 
 def _distances(given: Met) -> Cost:
     sizes = _sizes_of(given.votes)
-    return Cost(sizes.products, sizes.parents)
+    return Cost(flops_of.distances(sizes.products), sizes.parents)
 
 
 def _distances_backward(asked: Asked[Met]) -> Cost:
     sizes, needs = _sizes_of(asked.given.votes), asked.needs
     held = 2 * (sizes.partial + sizes.parents)
     held += sizes.of_slots * needs[2] + sizes.of_weight * needs[3]
-    again = any(needs[2:])
-    return Cost((1 + again + needs[2] + needs[3]) * sizes.products, held)
+    passes = 1 + any(needs[2:])
+    return Cost(flops_of.distances_backward(sizes.products, needs[2:], passes), held)
 
 
 def _sizes_of(votes: MadeOf) -> _Sizes:
