@@ -96,8 +96,11 @@ def test_a_tree_shows_its_image():
     assert colour.axes[1].images[0].get_array().shape == (6, 5, 3)
 
 
-def test_an_image_of_two_channels_can_be_drawn():
-    draw_parse_tree(TRACE, torch.rand(2, 6, 5))
+def test_an_image_of_two_channels_is_drawn_as_their_mean():
+    image = torch.rand(2, 6, 5)
+    (shown,) = draw_parse_tree(TRACE, image).axes[1].images
+    mean = (image[0] + image[1]) / 2
+    assert shown.get_array().flatten().tolist() == pytest.approx(mean.flatten().tolist())
 
 
 def test_bars_of_means_are_mean_lengths_with_their_spread():

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from fused.distance_cases import (
+from ops.fused.distance_cases import (
     ALL,
     DENSE,
     error,
@@ -20,8 +20,8 @@ from fused.distance_cases import (
     results_of,
     routed_by,
 )
-from fused.test_cost import Watched, size_of
-from fused.vote_maps import KINDS, N_OUT, SIZE, WINDOW, named
+from ops.fused.test_cost import Watched, size_of
+from ops.fused.vote_maps import KINDS, N_OUT, SIZE, WINDOW, named
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, DistanceRouting, use_backend
 from torchcaps.ops import distance_routing as plain

@@ -7,8 +7,8 @@ import sys
 import pytest
 import torch
 
-from fused.vote_maps import KINDS, N_OUT, SIZE, WINDOW, both, largest_errors, leaves, named
-from fused.vote_maps import vote_map as map_of
+from ops.fused.vote_maps import KINDS, N_OUT, SIZE, WINDOW, both, largest_errors, leaves, named
+from ops.fused.vote_maps import vote_map as map_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops import dynamic_routing as plain
 from torchcaps.ops import materialise

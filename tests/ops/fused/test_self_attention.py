@@ -11,9 +11,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from fused.test_cost import Watched, size_of
-from fused.vote_maps import KINDS, N_OUT, SIZE, WINDOW, both, largest_errors, leaves, named
-from fused.vote_maps import vote_map as map_of
+from ops.fused.test_cost import Watched, size_of
+from ops.fused.vote_maps import KINDS, N_OUT, SIZE, WINDOW, both, largest_errors, leaves, named
+from ops.fused.vote_maps import vote_map as map_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, SelfAttentionRouting, use_backend
 from torchcaps.ops import fused as ops

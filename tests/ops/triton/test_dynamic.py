@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from fused.vote_maps import KINDS, both, largest_errors, leaves, named
-from fused.vote_maps import vote_map as map_of
+from ops.fused.vote_maps import KINDS, both, largest_errors, leaves, named
+from ops.fused.vote_maps import vote_map as map_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, DynamicRouting, use_backend
 from torchcaps.ops import dynamic_routing as plain

@@ -10,7 +10,7 @@ import re
 import pytest
 import torch
 
-from fused.em_cases import (
+from ops.fused.em_cases import (
     ODD,
     VARIANTS,
     WINDOWS,

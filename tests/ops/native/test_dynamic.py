@@ -10,8 +10,8 @@ from unittest import mock
 import pytest
 import torch
 
-from fused.vote_maps import KINDS, WINDOW, both, largest_errors, leaves, named
-from fused.vote_maps import vote_map as map_of
+from ops.fused.vote_maps import KINDS, WINDOW, both, largest_errors, leaves, named
+from ops.fused.vote_maps import vote_map as map_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, DynamicRouting, use_backend
 from torchcaps.ops import dynamic_routing as plain

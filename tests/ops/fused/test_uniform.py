@@ -5,8 +5,8 @@ import re
 import pytest
 import torch
 
-from fused.vote_maps import KINDS, largest_errors, leaves, named
-from fused.vote_maps import vote_map as map_of
+from ops.fused.vote_maps import KINDS, largest_errors, leaves, named
+from ops.fused.vote_maps import vote_map as map_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops import materialise
 from torchcaps.ops import uniform_routing as plain

@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 import torch
 
-from fused.distance_cases import (
+from ops.fused.distance_cases import (
     ALL,
     DENSE,
     leaves_of,
@@ -17,7 +17,7 @@ from fused.distance_cases import (
     results_of,
     routed_by,
 )
-from fused.vote_maps import KINDS, WINDOW, named
+from ops.fused.vote_maps import KINDS, WINDOW, named
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, DistanceRouting, use_backend
 from torchcaps.ops import distance_routing as plain

@@ -6,13 +6,13 @@ import re
 import pytest
 import torch
 
-from fused.attention_cases import (
+from ops.fused.attention_cases import (
     assert_attention_law,
     attended_by,
     attention_leaves,
     attention_results,
 )
-from fused.inverted_cases import ODD, WINDOWS
+from ops.fused.inverted_cases import ODD, WINDOWS
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, SelfAttentionRouting, use_backend
 from torchcaps.ops.triton import votes

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from fused.vote_maps import KINDS, N_OUT, SIZE, leaves, named
-from fused.vote_maps import vote_map as map_of
+from ops.fused.vote_maps import KINDS, N_OUT, SIZE, leaves, named
+from ops.fused.vote_maps import vote_map as map_of
 from torchcaps.ops.fused import tiles
 from torchcaps.ops.fused.agreement import FoldedTile, MadeTile, agreement_tile, along, folds, tiled
 from torchcaps.types import Capsules, VoteMap

@@ -2,8 +2,8 @@
 
 import torch
 
-from fused.vote_maps import leaves
-from fused.vote_maps import vote_map as map_of
+from ops.fused.vote_maps import leaves
+from ops.fused.vote_maps import vote_map as map_of
 from torchcaps.ops import distance_routing as plain
 from torchcaps.ops import fused, materialise, native
 from torchcaps.types import Capsules

@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 import torch
 
-from fused.inverted_cases import ODD, WINDOWS, leaves_of, results_of, routed_by, vote_map_of
+from ops.fused.inverted_cases import ODD, WINDOWS, leaves_of, results_of, routed_by, vote_map_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import ConvCapsules, InvertedRouting, use_backend
 from torchcaps.ops import fused, native

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 import torch
 
-from fused.em_cases import (
+from ops.fused.em_cases import (
     ODD,
     VARIANTS,
     WINDOWS,

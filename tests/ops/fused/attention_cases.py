@@ -2,7 +2,7 @@
 
 import torch
 
-from fused.inverted_cases import leaves_of, noise_like, slots_of, vote_map_of
+from ops.fused.inverted_cases import leaves_of, noise_like, slots_of, vote_map_of
 from torchcaps.ops import fused, materialise, native, triton
 from torchcaps.ops import self_attention_routing as plain_routing
 

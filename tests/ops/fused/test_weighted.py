@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from fused.vote_maps import KINDS, N_OUT, leaves, named
-from fused.vote_maps import vote_map as map_of
+from ops.fused.vote_maps import KINDS, N_OUT, leaves, named
+from ops.fused.vote_maps import vote_map as map_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops import materialise
 from torchcaps.ops.fused import tiles, weighted_sums

@@ -10,7 +10,7 @@ import re
 import pytest
 import torch
 
-from fused.inverted_cases import (
+from ops.fused.inverted_cases import (
     ODD,
     WINDOWS,
     leaves_of,

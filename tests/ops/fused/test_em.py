@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from fused.em_cases import (
+from ops.fused.em_cases import (
     ODD,
     VARIANTS,
     WINDOWS,

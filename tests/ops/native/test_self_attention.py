@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from fused.attention_cases import (
+from ops.fused.attention_cases import (
     assert_attention_law,
     attended_by,
     attention_leaves,
     attention_results,
 )
-from fused.inverted_cases import ODD, WINDOWS, noise_like
+from ops.fused.inverted_cases import ODD, WINDOWS, noise_like
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, SelfAttentionRouting, use_backend
 from torchcaps.ops import native
