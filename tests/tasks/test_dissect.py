@@ -163,7 +163,7 @@ def test_options_of_the_network_are_among_the_facts(run: Run) -> None:
     recipe = make_recipe(
         model="mitterreiter_5x16", data="tiny", options={"routing": "uniform", "iterations": 1}
     )
-    write_whole(run.recipe_file, recipe.model_dump_json())
+    run.write(run.recipe_file, recipe.model_dump_json())
     (found,) = dissect_files([run.folder], images=5)
     assert found.facts["network"] == "mitterreiter_5x16 (routing=uniform, iterations=1)"
     assert found.images == 5

@@ -189,7 +189,7 @@ def facts_of(run: Run) -> dict[str, str]:
     options = ", ".join(f"{name}={value}" for name, value in recipe.options.items())
     return {
         "network": f"{recipe.model}{f' ({options})' if options else ''}",
-        "trained on": f"{recipe.data}, {run.result()['training_images']:,} images, "
+        "trained on": f"{recipe.data}, {run.result().get('training_images', 0):,} images, "
         f"{recipe.epochs} epochs, Adam {recipe.learning_rate:g}, batch {recipe.batch_size}",
         "seed": str(recipe.seed),
         "training time": f"{sum(row['seconds'] for row in rows):.0f} s",

@@ -131,7 +131,7 @@ class Run:
 
     def result(self) -> dict[str, Any]:
         """Accuracy on the test images and the time it took."""
-        return _read_json(self.result_file, needs=("test_accuracy", "training_images"))[0]
+        return _read_json(self.result_file)[0]
 
     def began(self) -> dict[str, Any]:
         """What `environment` said when it began: code, versions, machine, command."""
