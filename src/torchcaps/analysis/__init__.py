@@ -1,18 +1,34 @@
 """From a trace to labelled numbers. Nothing here knows what a model is."""
 
-from torchcaps.analysis.activity import Activity, LayerActivity, Thresholds, capsule_activity
-from torchcaps.analysis.dynamics import LayerDynamics, RoutingDynamics, routing_dynamics
+from torchcaps.analysis.activity import (
+    Activity,
+    LayerActivity,
+    MeasureActivity,
+    Thresholds,
+    capsule_activity,
+)
+from torchcaps.analysis.dynamics import (
+    LayerDynamics,
+    MeasureDynamics,
+    RoutingDynamics,
+    routing_dynamics,
+)
+from torchcaps.analysis.measure import Measurement, measure
 from torchcaps.analysis.trace import capsule_layers, join, lengths
 
 __all__ = [
     "Activity",
     "LayerActivity",
     "LayerDynamics",
+    "MeasureActivity",
+    "MeasureDynamics",
+    "Measurement",
     "RoutingDynamics",
     "Thresholds",
     "capsule_activity",
     "capsule_layers",
     "join",
     "lengths",
+    "measure",
     "routing_dynamics",
 ]

@@ -13,14 +13,24 @@ Ambiguities: ε, ε₁ and ε₂ are not given. Defaults 0.1, 0.05, 0.05, and a 
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
+from torchcaps.analysis.measure import Answer, Labelled
+from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
-from torchcaps.analysis.trace import capsule_layers, check_finite, lengths
-from torchcaps.errors import TorchcapsError
-from torchcaps.types import Capsules, Trace
+from torchcaps.analysis.trace import capsule_layers, check_any, image_lengths
+from torchcaps.types import Trace
 
-__all__ = ["Activity", "LayerActivity", "Thresholds", "capsule_activity", "dead_capsules"]
+__all__ = [
+    "Activity",
+    "LayerActivity",
+    "MeasureActivity",
+    "Thresholds",
+    "capsule_activity",
+    "dead_capsules",
+    "is_dead",
+]
 
 # Multiples of the thresholds at which counts are reported again.
 SWEEP = (0.2, 0.5, 1.0, 2.0)
@@ -64,45 +74,78 @@ class Activity(Result):
 
 def capsule_activity(trace: Trace, *, thresholds: Thresholds = Thresholds()) -> Activity:
     """Measure every layer of capsules of a trace over its images."""
-    named = capsule_layers(trace)
-    for name, capsules in named:
-        if lengths(capsules).ndim != 2:
-            raise TorchcapsError(
-                f"activity is measured over images, so a trace needs exactly one batch axis, but "
-                f"the lengths of {name} have shape {list(lengths(capsules).shape)}."
-            )
-    rows = tuple(_measure(name, capsules, thresholds) for name, capsules in named)
-    sweep = {}
-    for name, capsules in named:
-        scaled = [(f, _measure(name, capsules, thresholds.times(f))) for f in SWEEP]
-        sweep[name] = tuple((factor, row.cas, row.cds) for factor, row in scaled)
-    return Activity(len(lengths(named[0][1])), thresholds, rows, sweep)
+    measurement = MeasureActivity(thresholds=thresholds)
+    measurement.add(trace)
+    return measurement.result()
+
+
+class MeasureActivity:
+    """Capsule activity of a stream of images; see `capsule_activity`."""
+
+    def __init__(self, *, thresholds: Thresholds = Thresholds()) -> None:
+        self.thresholds = thresholds
+        self._length: dict[str, Moments] = {}
+        # Active capsules an image, for each factor of the sweep.
+        self._active: dict[str, Moments] = {}
+
+    def update(self, out: Answer, batch: Labelled) -> None:
+        self.add(out.trace)
+
+    def add(self, trace: Trace) -> None:
+        """Measure the images of a trace."""
+        least = torch.tensor(SWEEP, dtype=torch.float64) * self.thresholds.active
+        for name, capsules in capsule_layers(trace):
+            length = image_lengths(name, capsules)
+            active = torch.stack([(length >= each).double().sum(1) for each in least], -1)
+            self._length.setdefault(name, Moments()).add(length)
+            self._active.setdefault(name, Moments()).add(active)
+
+    def merge(self, other: "MeasureActivity") -> None:
+        for name in other._length:
+            self._length.setdefault(name, Moments()).merge(other._length[name])
+            self._active.setdefault(name, Moments()).merge(other._active[name])
+
+    def result(self) -> Activity:
+        check_any(self._length)
+        images = next(iter(self._length.values())).count
+        rows = tuple(self._row(name) for name in self._length)
+        return Activity(images, self.thresholds, rows, {n: self._sweep(n) for n in self._length})
+
+    def _row(self, name: str) -> LayerActivity:
+        length = self._length[name]
+        n = len(length.mean)
+        cns = float(length.mean.sum())
+        cas = float(self._active[name].mean[SWEEP.index(1.0)])
+        dead = is_dead(length.mean, length.std, self.thresholds)
+        cds = int(dead.sum())
+        return LayerActivity(
+            name=name,
+            n=n,
+            cns=cns,
+            cnm=cns / n,
+            cas=cas,
+            car=cas / n,
+            cds=cds,
+            cdr=cds / n,
+            mean=length.mean,
+            std=length.std,
+            dead=dead,
+        )
+
+    def _sweep(self, name: str) -> tuple[tuple[float, float, int], ...]:
+        length, active = self._length[name], self._active[name].mean.tolist()
+        dead = [is_dead(length.mean, length.std, self.thresholds.times(f)) for f in SWEEP]
+        return tuple(
+            (factor, cas, int(each.sum()))
+            for factor, cas, each in zip(SWEEP, active, dead, strict=True)
+        )
 
 
 def dead_capsules(length: Tensor, thresholds: Thresholds) -> Tensor:
     """Which of the capsules with lengths [k, n] are dead: bool [n]."""
-    std = length.std(0, correction=0)
-    return (length.mean(0) <= thresholds.dead_mean) & (std <= thresholds.dead_std)
+    return is_dead(length.mean(0), length.std(0, correction=0), thresholds)
 
 
-def _measure(name: str, capsules: Capsules, thresholds: Thresholds) -> LayerActivity:
-    length = lengths(capsules).detach().cpu().double()  # [k, n]
-    check_finite(name, length)
-    n = length.shape[1]
-    cns = float(length.sum(1).mean())
-    cas = float((length >= thresholds.active).double().sum(1).mean())
-    dead = dead_capsules(length, thresholds)
-    cds = int(dead.sum())
-    return LayerActivity(
-        name=name,
-        n=n,
-        cns=cns,
-        cnm=cns / n,
-        cas=cas,
-        car=cas / n,
-        cds=cds,
-        cdr=cds / n,
-        mean=length.mean(0),
-        std=length.std(0, correction=0),
-        dead=dead,
-    )
+def is_dead(mean: Tensor, std: Tensor, thresholds: Thresholds) -> Tensor:
+    """Which of the capsules with these moments of length [n] are dead: bool [n]."""
+    return (mean <= thresholds.dead_mean) & (std <= thresholds.dead_std)

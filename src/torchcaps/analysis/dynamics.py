@@ -20,16 +20,17 @@ dys is no count of parents in use: a child that switches evenly between 2 of 10 
 import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from torchcaps.analysis.activity import Thresholds, dead_capsules
+from torchcaps.analysis.activity import Thresholds, is_dead
+from torchcaps.analysis.measure import Answer, Labelled
+from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
-from torchcaps.analysis.trace import check_finite, last_coupling, lengths
+from torchcaps.analysis.trace import check_any, check_trace, image_coupling, lengths
 from torchcaps.errors import TorchcapsError
-from torchcaps.types import Capsules, LayerTrace, Trace
+from torchcaps.types import LayerTrace, Trace
 
-__all__ = ["LayerDynamics", "RoutingDynamics", "routing_dynamics"]
+__all__ = ["LayerDynamics", "MeasureDynamics", "RoutingDynamics", "perfect_std", "routing_dynamics"]
 
 
 @dataclass(frozen=True)
@@ -63,60 +64,98 @@ def routing_dynamics(
     drop_dead_children: bool = True,
 ) -> RoutingDynamics:
     """Measure every routed layer of a trace over its images."""
-    if not trace:
-        raise TorchcapsError(
-            'the trace is empty; call the network with keep="last". A network without capsules has '
-            "no "
-            "trace at all."
-        )
-    rows = tuple(
-        _measure(layer, thresholds, drop_dead_parents, drop_dead_children) for layer in trace
+    measurement = MeasureDynamics(
+        thresholds=thresholds,
+        drop_dead_parents=drop_dead_parents,
+        drop_dead_children=drop_dead_children,
     )
-    return RoutingDynamics(len(last_coupling(trace[0])), rows)
+    measurement.add(trace)
+    return measurement.result()
+
+
+class MeasureDynamics:
+    """Routing dynamics of a stream of images; see `routing_dynamics`."""
+
+    def __init__(
+        self,
+        *,
+        thresholds: Thresholds = Thresholds(),
+        drop_dead_parents: bool = True,
+        drop_dead_children: bool = True,
+    ) -> None:
+        self.thresholds = thresholds
+        self.drop_dead_parents, self.drop_dead_children = drop_dead_parents, drop_dead_children
+        self._layers: dict[str, _Layer] = {}
+
+    def update(self, out: Answer, batch: Labelled) -> None:
+        self.add(out.trace)
+
+    def add(self, trace: Trace) -> None:
+        """Measure the images of a trace."""
+        check_trace(trace)
+        for layer in trace:
+            self._layers.setdefault(layer.name, _Layer(layer.normalised_over)).add(layer)
+
+    def merge(self, other: "MeasureDynamics") -> None:
+        for name, layer in other._layers.items():
+            self._layers.setdefault(name, _Layer(layer.normalised_over)).merge(layer)
+
+    def result(self) -> RoutingDynamics:
+        check_any(self._layers)
+        images = next(iter(self._layers.values())).coupling.count
+        if images < 2:
+            raise TorchcapsError("dynamics compare images, so a trace needs at least two of them.")
+        return RoutingDynamics(images, tuple(self._row(name) for name in self._layers))
+
+    def _row(self, name: str) -> LayerDynamics:
+        layer = self._layers[name]
+        coupling = layer.coupling
+        parents, children = (
+            ~is_dead(each.mean, each.std, self.thresholds) | (not dropped)
+            for each, dropped in (
+                (layer.parents, self.drop_dead_parents),
+                (layer.children, self.drop_dead_children),
+            )
+        )
+        n, alive = int(parents.sum()), int(children.sum())
+        dyr = None
+        if n >= 2 and alive:
+            dyr = float(coupling.std[children][:, parents].mean() / perfect_std(n))
+        favourite = layer.favourite.mean  # [i]
+        splits = coupling.mean.shape[0 if layer.normalised_over == "children" else 1]
+        return LayerDynamics(
+            name=name,
+            n_parents=n,
+            n_children=alive,
+            dyr=dyr,
+            dys=None if dyr is None else n * dyr,
+            strongest=float(favourite[children].mean() if alive else favourite.mean()),
+            even=1 / splits,
+            mean=coupling.mean,
+            std=coupling.std,
+        )
+
+
+class _Layer:
+    """Moments of one routed layer."""
+
+    def __init__(self, normalised_over: str) -> None:
+        self.normalised_over = normalised_over
+        self.coupling, self.favourite = Moments(), Moments()  # [i, j], [i]
+        self.children, self.parents = Moments(), Moments()  # [i], [j]
+
+    def add(self, layer: LayerTrace) -> None:
+        coupling = image_coupling(layer)
+        self.coupling.add(coupling)
+        self.favourite.add(coupling.amax(-1))
+        self.children.add(lengths(layer.children))
+        self.parents.add(lengths(layer.routed.parents))
+
+    def merge(self, other: "_Layer") -> None:
+        for part in ("coupling", "favourite", "children", "parents"):
+            getattr(self, part).merge(getattr(other, part))
 
 
 def perfect_std(n: int) -> float:
     """Standard deviation of a coupling under perfect routing to n parents; 0 for a single one."""
     return math.sqrt((1 - 1 / n) / n)
-
-
-def _lengths(capsules: Capsules) -> Tensor:
-    return lengths(capsules).detach().cpu().double()
-
-
-def _measure(
-    layer: LayerTrace, thresholds: Thresholds, drop_parents: bool, drop_children: bool
-) -> LayerDynamics:
-    coupling = last_coupling(layer).detach().cpu().double()  # [k, i, j]
-    if coupling.ndim != 3:
-        raise TorchcapsError(
-            f"dynamics are measured over images, so a trace needs exactly one batch axis, but the "
-            f"couplings of {layer.name} have shape {list(coupling.shape)}."
-        )
-    if len(coupling) < 2:
-        raise TorchcapsError("dynamics compare images, so a trace needs at least two of them.")
-    check_finite(layer.name, coupling)
-    std = coupling.std(0, correction=0)
-    parents = torch.ones(coupling.shape[2], dtype=torch.bool)
-    children = torch.ones(coupling.shape[1], dtype=torch.bool)
-    if drop_parents:
-        parents = ~dead_capsules(_lengths(layer.routed.parents), thresholds)
-    if drop_children:
-        children = ~dead_capsules(_lengths(layer.children), thresholds)
-    n, alive = int(parents.sum()), int(children.sum())
-    dyr = None
-    if n >= 2 and alive:
-        dyr = float(std[children][:, parents].mean() / perfect_std(n))
-    favourite = coupling.amax(-1)  # [k, i]
-    splits = coupling.shape[1 if layer.normalised_over == "children" else 2]
-    return LayerDynamics(
-        name=layer.name,
-        n_parents=n,
-        n_children=alive,
-        dyr=dyr,
-        dys=None if dyr is None else n * dyr,
-        strongest=float(favourite[:, children].mean() if alive else favourite.mean()),
-        even=1 / splits,
-        mean=coupling.mean(0),
-        std=std,
-    )

@@ -1,6 +1,6 @@
 """Reading a trace: joining batches, names of layers, lengths."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from dataclasses import replace
 from typing import TypeVar
 
@@ -13,7 +13,17 @@ from torchcaps.types import Capsules, LayerTrace, Routed, Trace
 
 T = TypeVar("T", Capsules, Routed)
 
-__all__ = ["capsule_layers", "check_finite", "join", "last_coupling", "lengths"]
+__all__ = [
+    "capsule_layers",
+    "check_any",
+    "check_finite",
+    "check_trace",
+    "image_coupling",
+    "image_lengths",
+    "join",
+    "last_coupling",
+    "lengths",
+]
 
 
 def join(traces: Iterable[Trace]) -> Trace:
@@ -39,14 +49,24 @@ def _cat(*parts: T) -> T:
     return joined
 
 
-def capsule_layers(trace: Trace) -> list[tuple[str, Capsules]]:
-    """Every layer of capsules from the bottom up; the lowest is called "primary"."""
+def check_trace(trace: Trace) -> None:
+    """Refuse a trace without layers."""
     if not trace:
         raise TorchcapsError(
             'the trace is empty; call the network with keep="last". A network without capsules has '
-            "no "
-            "trace at all."
+            "no trace at all."
         )
+
+
+def check_any(seen: Sized) -> None:
+    """Refuse to give the result of a measurement that has seen no image."""
+    if not seen:
+        raise TorchcapsError("there are no images to measure; update the measurement first.")
+
+
+def capsule_layers(trace: Trace) -> list[tuple[str, Capsules]]:
+    """Every layer of capsules from the bottom up; the lowest is called "primary"."""
+    check_trace(trace)
     return [("primary", trace[0].children)] + [
         (layer.name, layer.routed.parents) for layer in trace
     ]
@@ -67,6 +87,30 @@ def last_coupling(layer: LayerTrace) -> Tensor:
             f'layer {layer.name} kept no couplings; call the network with keep="last".'
         )
     return layer.routed.steps[-1].coupling
+
+
+def image_coupling(layer: LayerTrace) -> Tensor:
+    """Couplings [k, i, j] of a layer over images, finite, in float64."""
+    coupling = last_coupling(layer).detach().cpu().double()
+    if coupling.ndim != 3:
+        raise TorchcapsError(
+            f"dynamics are measured over images, so a trace needs exactly one batch axis, but the "
+            f"couplings of {layer.name} have shape {list(coupling.shape)}."
+        )
+    check_finite(layer.name, coupling)
+    return coupling
+
+
+def image_lengths(name: str, capsules: Capsules) -> Tensor:
+    """Lengths [k, n] of a layer over images, finite, in float64."""
+    length = lengths(capsules).detach().cpu().double()
+    if length.ndim != 2:
+        raise TorchcapsError(
+            f"activity is measured over images, so a trace needs exactly one batch axis, but the "
+            f"lengths of {name} have shape {list(length.shape)}."
+        )
+    check_finite(name, length)
+    return length
 
 
 def check_finite(name: str, values: Tensor) -> None:

@@ -1,0 +1,126 @@
+"""One pass over images, and every measurement of it.
+
+A measurement is a small final class: `update` takes one batch, `merge` what another of its kind has
+seen, `result` the numbers. Neither the order of images nor their batches change a result.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol, Self
+
+import torch
+from torch import Tensor
+
+from torchcaps.analysis.result import Result
+from torchcaps.errors import TorchcapsError
+from torchcaps.types import Trace
+
+__all__ = ["Answer", "Labelled", "Measurement", "Pixels", "measure"]
+
+
+class Answer(Protocol):
+    """What a network returns, as far as measurements look: `torchcaps.types.Output` is one."""
+
+    @property
+    def scores(self) -> Tensor: ...  # [b, n_classes]
+    @property
+    def trace(self) -> Trace: ...
+
+
+class Labelled(Protocol):
+    """What a batch holds, as far as measurements look."""
+
+    @property
+    def pixels(self) -> Tensor: ...  # [b, ...]
+    @property
+    def labels(self) -> Tensor | None: ...  # [b], or [b, m]
+
+
+class Pixels(NamedTuple):
+    """A batch, with labels where there are any."""
+
+    pixels: Tensor
+    labels: Tensor | None = None
+
+
+class Measurement(Protocol):
+    """What `measure` feeds."""
+
+    def update(self, out: Any, batch: Labelled) -> None:
+        """Look at one batch of images, and at what the network returned for them."""
+
+    def merge(self, other: Self) -> None:
+        """Add everything that `other` has seen."""
+
+    def result(self) -> Result:
+        """The numbers so far."""
+
+
+def measure(
+    network: Callable[[Tensor], Answer],
+    batches: Iterable[Any],
+    measurements: Sequence[Measurement],
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[Any, ...]:
+    """The result of each measurement, in their order, from one forward pass an image.
+
+    Arguments:
+        network: any callable from pixels to an object with `scores` and a `trace`; of a network of
+            this library `functools.partial(network.eval(), keep="last")`. No gradient is recorded.
+        batches: any iterable of pixels [b, ...], of pairs (pixels, labels), or of objects with
+            `pixels` and `labels`, as the data sets of this library give.
+        measurements: fresh objects such as `MeasureActivity()`; those that have seen images go on.
+        progress: called after each batch with the number of images so far.
+    """
+    images = 0
+    for each in batches:
+        batch = _batch(each)
+        if not len(batch.pixels):
+            continue
+        with torch.no_grad():
+            out = network(batch.pixels)
+        _check(out, len(batch.pixels))
+        for measurement in measurements:
+            measurement.update(out, batch)
+        images += len(batch.pixels)
+        if progress is not None:
+            progress(images)
+    if not images:
+        raise TorchcapsError(
+            "there are no images to measure; an iterator can be gone through once."
+        )
+    return tuple(measurement.result() for measurement in measurements)
+
+
+def _batch(batch: Any) -> Labelled:
+    if isinstance(batch, Tensor):
+        return Pixels(batch)
+    if isinstance(getattr(batch, "pixels", None), Tensor):
+        labelled: Labelled = batch
+        return labelled
+    if isinstance(batch, Sequence) and len(batch) == 2 and isinstance(batch[0], Tensor):
+        return Pixels(*batch)
+    raise TorchcapsError(
+        f"a batch must be a tensor of pixels, a pair (pixels, labels), or have `pixels` and "
+        f"`labels`, but is {type(batch).__name__}."
+    )
+
+
+def _check(out: Any, images: int) -> None:
+    missing = [name for name in ("scores", "trace") if not hasattr(out, name)]
+    if missing:
+        raise TorchcapsError(
+            f"the network must return an object with `scores` and a `trace`, but returned "
+            f"{type(out).__name__} without {' and '.join(missing)}; wrap it in a function that "
+            f"returns torchcaps.types.Output."
+        )
+    if len(out.scores) != images:
+        raise TorchcapsError(
+            f"the network was given {images} images, but returned scores of shape "
+            f"{list(out.scores.shape)}; they must be [images, classes]."
+        )
+    if not bool(out.scores.isfinite().all()):
+        raise TorchcapsError(
+            "the network returns scores that are NaN or infinite, so there is nothing to measure; "
+            "did training diverge? A smaller learning rate usually mends it."
+        )

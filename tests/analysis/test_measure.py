@@ -1,0 +1,154 @@
+"""One pass: any split into batches gives the numbers of all images at once."""
+
+import json
+import re
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.utils import _pytree
+
+from torchcaps.analysis import (
+    MeasureActivity,
+    MeasureDynamics,
+    capsule_activity,
+    measure,
+    routing_dynamics,
+)
+from torchcaps.errors import TorchcapsError
+from traces import network
+
+IMAGES = 23
+
+
+def whole(seed=0):
+    generator = torch.Generator().manual_seed(seed)
+
+    def rand(*shape):
+        return torch.rand(*shape, generator=generator, dtype=torch.float64)
+
+    couplings = {"hidden": rand(IMAGES, 5, 4).softmax(-1), "classes": rand(IMAGES, 4, 3)}
+    lengths = {"primary": rand(IMAGES, 5), "hidden": rand(IMAGES, 4) * 0.1}
+    return network(couplings, lengths)
+
+
+WHOLE = whole()
+
+
+def look_up(pixels):
+    """A network whose images are their own numbers: pixels [b, 1] to rows of the whole trace."""
+    rows = pixels[:, 0].long()
+    trace = _pytree.tree_map_only(torch.Tensor, lambda tensor: tensor[rows], WHOLE)
+    return SimpleNamespace(scores=torch.zeros(len(pixels), 3), trace=trace)
+
+
+PIXELS = torch.arange(IMAGES).unsqueeze(-1)
+
+
+def close(found, expected):
+    """Whether two results agree to 1e-9 in every number."""
+    leaves = [_pytree.tree_leaves(json.loads(each.to_json())) for each in (found, expected)]
+    for ours, theirs in zip(*leaves, strict=True):
+        assert ours == (pytest.approx(theirs, abs=1e-9) if isinstance(theirs, float) else theirs)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, IMAGES])
+def test_any_batch_size_gives_the_numbers_of_all_at_once(size):
+    seen = []
+    dynamics, activity = measure(
+        look_up, PIXELS.split(size), [MeasureDynamics(), MeasureActivity()], progress=seen.append
+    )
+    close(dynamics, routing_dynamics(WHOLE))
+    close(activity, capsule_activity(WHOLE))
+    assert seen[-1] == IMAGES
+
+
+def test_neither_order_nor_merging_changes_a_number():
+    order = torch.randperm(IMAGES, generator=torch.Generator().manual_seed(1))
+    halves = []
+    for half in PIXELS[order].split(12):
+        pair = (MeasureDynamics(), MeasureActivity())
+        for rows in half.split(5):
+            for each in pair:
+                each.update(look_up(rows), None)
+        halves.append(pair)
+    for first, second in zip(*halves, strict=True):
+        first.merge(second)
+    close(halves[0][0].result(), routing_dynamics(WHOLE))
+    close(halves[0][1].result(), capsule_activity(WHOLE))
+
+
+def test_a_fresh_measurement_takes_everything_of_another():
+    full, fresh = MeasureActivity(), MeasureActivity()
+    full.update(look_up(PIXELS), None)
+    fresh.merge(full)
+    close(fresh.result(), full.result())
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        PIXELS,
+        (PIXELS, torch.zeros(IMAGES)),
+        [PIXELS, torch.zeros(IMAGES)],
+        SimpleNamespace(pixels=PIXELS, labels=None),
+    ],
+    ids=["pixels", "tuple", "list", "object"],
+)
+def test_any_kind_of_batch(batch):
+    (activity,) = measure(look_up, [batch], [MeasureActivity()])
+    assert activity.images == IMAGES
+
+
+def test_no_gradient_is_recorded():
+    weight = torch.ones(1, requires_grad=True)
+
+    def scaled(pixels):
+        out = look_up(pixels)
+        out.scores = out.scores * weight
+        assert not out.scores.requires_grad
+        return out
+
+    measure(scaled, [PIXELS], [MeasureActivity()])
+
+
+def empty(pixels):
+    return SimpleNamespace(scores=torch.zeros(len(pixels), 3), trace=())
+
+
+def broken(pixels):
+    return SimpleNamespace(scores=torch.full((len(pixels), 3), torch.nan), trace=WHOLE)
+
+
+def short(pixels):
+    return SimpleNamespace(scores=torch.zeros(1, 3), trace=WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("network", "batches", "text"),
+    [
+        (look_up, [], "there are no images to measure"),
+        (look_up, [PIXELS[:0]], "there are no images to measure"),
+        (look_up, ["images"], "a batch must be a tensor of pixels"),
+        (empty, [PIXELS], 'the trace is empty; call the network with keep="last"'),
+        (broken, [PIXELS], "the network returns scores that are NaN or infinite"),
+        (short, [PIXELS], "the network was given 23 images, but returned scores of shape [1, 3]"),
+        (torch.nn.Identity(), [PIXELS], "the network must return an object with `scores` and"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_in_a_sentence(network, batches, text):
+    with pytest.raises(TorchcapsError, match=f"^{re.escape(text)}"):
+        measure(network, batches, [MeasureActivity()])
+
+
+@pytest.mark.parametrize("kind", [MeasureActivity, MeasureDynamics])
+def test_nothing_seen(kind):
+    with pytest.raises(TorchcapsError, match=r"^there are no images to measure"):
+        kind().result()
+
+
+@pytest.mark.parametrize("kind", [MeasureActivity, MeasureDynamics])
+def test_nan_in_a_layer(kind):
+    trace = _pytree.tree_map_only(torch.Tensor, lambda tensor: tensor * torch.nan, WHOLE)
+    with pytest.raises(TorchcapsError, match="holds NaN or infinite values"):
+        kind().update(SimpleNamespace(trace=trace), None)

@@ -1,0 +1,26 @@
+"""docs/measures.md: its example runs as written, and it lists every measurement there is."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from torchcaps import analysis
+
+PAGE = (Path(__file__).parents[2] / "docs" / "measures.md").read_text(encoding="utf-8")
+NAMES = [name for name in analysis.__all__ if re.match(r"Measure[A-Z]", name)]
+
+
+def test_the_example_runs_as_written(capsys):
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.S)
+    exec(compile(block, "block", "exec"), {})
+    assert "classes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_measurement_is_listed(name):
+    assert len(re.findall(rf"^\| `{name}[`(]", PAGE, flags=re.M)) == 1
+
+
+def test_nothing_else_is_listed():
+    assert set(re.findall(r"^\| `(Measure\w+)", PAGE, flags=re.M)) == set(NAMES)
