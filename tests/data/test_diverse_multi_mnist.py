@@ -2,7 +2,7 @@
 
 import torch
 
-from torchcaps.data import ImageSet
+from torchcaps.data import ImageSet, augmented
 from torchcaps.data.diverse_multi_mnist import DiverseMultiMnist
 
 
@@ -64,6 +64,12 @@ def test_a_single_digit_is_its_image_and_both_of_its_parts() -> None:
     assert torch.equal(first[single], second[single])
     assert torch.equal(batch.pixels[single], first[single])
     assert torch.equal(batch.pixels[~single], (first + second).clamp(max=1)[~single])
+
+
+def test_a_set_of_digits_judges() -> None:
+    images = DiverseMultiMnist(blocks())
+    assert [each.judged_by for each in (images, *images.hold_out())] == ["set"] * 3
+    assert augmented(images, "shift2").judged_by == "set"
 
 
 def test_an_epoch_has_as_many_images_as_digits_and_no_two_are_alike() -> None:

@@ -89,6 +89,12 @@ def test_the_name_and_the_frame() -> None:
     assert (images.name, images.image_shape, len(images)) == ("multi-blocks", (1, 14, 14), 90)
 
 
+def test_the_two_highest_scores_judge_held_out_images_too() -> None:
+    images = MultiMnist(blocks(30))
+    assert images.base.judged_by == "class"
+    assert [each.judged_by for each in (images, *images.hold_out())] == ["top"] * 3
+
+
 def test_a_class_without_images_is_no_partner() -> None:
     base = blocks(30, classes=2)
     named = ImageSet("named", base.images, base.labels * 2, ("a", "nobody", "b"))

@@ -105,7 +105,12 @@ def test_a_network_without_capsules_has_numbers_but_no_pictures() -> None:
     assert (found.right, found.images, found.n_classes) == (15, 20, 3)
     assert found.numbers() == {"accuracy": 0.75, "images": 20, "dynamics": None, "activity": None}
     assert found.pictures == []
-    assert found.facts == {"parameters": "1", "images": "20 of bright", "seed": "3"}
+    assert found.facts == {
+        "parameters": "1",
+        "images": "20 of bright",
+        "right where": "the highest score is that of the class",
+        "seed": "3",
+    }
 
 
 def test_windows_are_refused() -> None:

@@ -51,7 +51,9 @@ def network(first):
 
 def looked_at(model, *, trained=False, seconds=0, recipe=RECIPE):
     batch = tiny("train").batch(slice(0, 32))
-    found = examine_network(model, recipe, batch, trained=trained, seconds=seconds)
+    found = examine_network(
+        model, recipe, batch, judged_by="class", trained=trained, seconds=seconds
+    )
     return {each.check: each for each in found}
 
 
@@ -66,6 +68,7 @@ class Shown:
     """Images that nobody checked at the door."""
 
     name, class_names, image_shape = "shown", ("a", "b", "c"), (1, 4, 4)
+    judged_by = "class"
 
     def __init__(self, pixels, labels):
         self.held = Batch(pixels, torch.tensor(labels))
@@ -266,7 +269,7 @@ def test_couplings_that_are_meant_to_be_fixed_are_fine():
 def test_a_learning_rate_at_which_nothing_is_learnt_is_told(
     network, monkeypatch, rate, verdict, words
 ):
-    monkeypatch.setattr("torchcaps.tasks.examine_network.STEPS", 20)
+    monkeypatch.setattr("torchcaps.tasks.overfit.STEPS", 20)
     recipe = RECIPE.model_copy(update={"learning_rate": rate})
     found = looked_at(network, recipe=recipe, seconds=500)["overfit"]
     assert (found.verdict, words in found.text) == (verdict, True), found.text
@@ -347,14 +350,14 @@ def test_test_images_that_cannot_be_read_are_told_before_training():
 
 def test_images_that_a_network_refuses_are_a_finding(network):
     batch = Batch(torch.full((4, 1, 24, 24), torch.nan), torch.arange(4))
-    (found,) = examine_network(network, RECIPE, batch, trained=False, seconds=0)
+    (found,) = examine_network(network, RECIPE, batch, judged_by="class", trained=False, seconds=0)
     assert (found.check, found.verdict) == ("network", "broken")
     assert found.text.startswith("it refuses these images: the images hold NaN")
 
 
 def test_bytes_are_found_though_the_network_takes_them(network):
     class Bytes:
-        name, image_shape = "bytes", (1, 24, 24)
+        name, image_shape, judged_by = "bytes", (1, 24, 24), "class"
         class_names = tiny("train").class_names
 
         def __len__(self):

@@ -41,7 +41,8 @@ class Several:
 
     name, class_names, image_shape = "several", NAMES, (3, 1, 1)
 
-    def __init__(self, pixels, labels):
+    def __init__(self, pixels, labels, judged_by="top"):
+        self.judged_by = judged_by
         self.held = Batch(pixels, labels)
 
     def __len__(self):
@@ -165,13 +166,15 @@ def test_several_objects_are_right_together_or_not_at_all():
     assert [row["found"] for row in numbers["classes"]] == [2, 1, 0]
 
 
-# The first shows two objects and is judged by its two highest scores, whatever its neighbours show.
+# The first shows two objects, the second one, and neither is told to the network.
 @pytest.mark.parametrize("batch_size", [1, 2, 3])
-def test_several_objects_do_not_depend_on_the_batch(batch_size):
-    pixels = torch.tensor([[0.4, 0.3, 0.1], [0.9, 0.6, 0.1]])[:, :, None, None]
-    images = Several(pixels, torch.tensor([[0, 1], [0, 0]]))
+@pytest.mark.parametrize(("judged_by", "right"), [("top", [True, False]), ("set", [False, True])])
+def test_several_objects_do_not_depend_on_the_batch(judged_by, right, batch_size):
+    pixels = torch.tensor([[0.4, 0.3, 0.1], [0.9, 0.4, 0.1]])[:, :, None, None]
+    images = Several(pixels, torch.tensor([[0, 1], [0, 0]]), judged_by)
     found = evaluate(Channels(), images, batch_size=batch_size)
-    assert found.right.tolist() == [True, False]
+    assert found.right.tolist() == right
+    assert found.numbers()["judged_by"] == judged_by
 
 
 @pytest.mark.parametrize(
@@ -274,11 +277,12 @@ def test_the_text_says_what_the_numbers_are():
     assert lines[0] == (
         "accuracy  50.00%: 2 of 4 images of painted (95 % Wilson interval 15.00% to 85.00%)"
     )
-    assert lines[1].endswith(", margin loss")
-    assert "they are no softmax and need not sum to one" in lines[2]
-    assert "mean 0.537 for classes that are there" in lines[3]
-    assert lines[6].split() == ["red", "100.0%", "1"]
-    assert lines[7].split() == ["green", "50.0%", "2", "blue", "(1)"]
+    assert lines[1] == "right     where the highest score is that of the class"
+    assert lines[2].endswith(", margin loss")
+    assert "they are no softmax and need not sum to one" in lines[3]
+    assert "mean 0.537 for classes that are there" in lines[4]
+    assert lines[7].split() == ["red", "100.0%", "1"]
+    assert lines[8].split() == ["green", "50.0%", "2", "blue", "(1)"]
 
 
 def test_a_class_without_images_has_no_share():

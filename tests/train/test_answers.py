@@ -1,10 +1,10 @@
-"""Right or wrong, for one object an image and for several."""
+"""Right or wrong, by the criterion of the data set, for every kind of score."""
 
 import pytest
 import torch
 
 from error_text import text_of
-from torchcaps.train.answers import is_correct
+from torchcaps.train.answers import is_correct, named_classes
 from torchcaps.types import Output
 
 
@@ -14,46 +14,79 @@ def output(scores, scores_are="lengths"):
 
 def test_one_object_is_right_where_its_score_is_the_highest():
     out = output([[0.1, 0.9], [0.8, 0.2]])
-    assert is_correct(out, torch.tensor([1, 1])).tolist() == [True, False]
+    assert is_correct(out, torch.tensor([1, 1]), judged_by="class").tolist() == [True, False]
 
 
 # Two digits an image: the two longest capsules, in any order, however long.
 def test_two_objects_are_right_where_the_two_highest_scores_are_theirs():
     out = output([[0.3, 0.2, 0.1], [0.3, 0.2, 0.1], [0.9, 0.8, 0.7]])
     labels = torch.tensor([[1, 0], [0, 2], [0, 1]])
-    assert is_correct(out, labels).tolist() == [True, False, True]
+    assert is_correct(out, labels, judged_by="top").tolist() == [True, False, True]
 
 
-# [tsai2020] B.2: where an image may hold fewer, the classes said must be those there. In one batch
-# with an image of two, which is judged by its two longest.
+# One image, in probabilities that lengths are and that a sigmoid makes of logits: 0 and 1 are there
+# (or 0 alone), whatever scores them is judged alike.
+@pytest.mark.parametrize(
+    ("probabilities", "by_top", "by_set", "alone_by_set"),
+    [
+        ([0.7, 0.6, 0.1], True, True, False),
+        # The two highest are right, but one of them is improbable.
+        ([0.7, 0.4, 0.1], True, False, True),
+        ([0.4, 0.3, 0.1], True, False, False),
+        # The two highest are right, and a third one is probable too.
+        ([0.9, 0.8, 0.6], True, False, False),
+        ([0.7, 0.1, 0.6], False, False, False),
+    ],
+)
+@pytest.mark.parametrize("scores_are", ["lengths", "independent_logits"])
+def test_lengths_and_independent_logits_are_judged_alike(
+    scores_are, probabilities, by_top, by_set, alone_by_set
+):
+    scores = torch.tensor([probabilities])
+    out = Output(scores if scores_are == "lengths" else scores.logit(), scores_are)
+    both, alone = torch.tensor([[1, 0]]), torch.tensor([[0, 0]])
+    assert is_correct(out, both, judged_by="top").item() == by_top
+    assert is_correct(out, both, judged_by="set").item() == by_set
+    assert is_correct(out, alone, judged_by="set").item() == alone_by_set
+
+
+def test_a_set_is_named_without_the_number_of_digits():
+    out = output([[0.6, 0.1, 0.5]])
+    for labels in ([[0, 2]], [[0, 0]], [[1, 1]]):
+        named = named_classes(out, torch.tensor(labels), judged_by="set")
+        assert named.tolist() == [[True, False, True]]
+
+
+# [tsai2020] B.2: an image of one digit and one of two, judged in one batch as alone.
 @pytest.mark.parametrize(
     ("scores", "right"),
     [
         ([0.6, 0.1, 0.5], [True, False]),
-        ([0.6, 0.1, 0.4], [True, True]),
+        ([0.6, 0.1, 0.4], [False, True]),
         ([0.4, 0.6, 0.3], [False, False]),
-        ([0.2, 0.1, 0.3], [True, False]),
+        ([0.2, 0.1, 0.3], [False, False]),
     ],
 )
 def test_a_class_named_twice_is_there_once(scores, right):
     labels = torch.tensor([[0, 2], [0, 0]])
-    out = output([scores, scores])
-    assert is_correct(out, labels).tolist() == right
-    alone = [is_correct(output([scores]), label[None]).item() for label in labels]
+    assert is_correct(output([scores, scores]), labels, judged_by="set").tolist() == right
+    alone = [is_correct(output([scores]), label[None], judged_by="set").item() for label in labels]
     assert alone == right
 
 
-def test_independent_classes_are_each_judged_at_one_half():
-    # The two highest logits are right, but one of them is below nought.
-    out = output([[2.0, -0.1, -3.0], [2.0, 0.1, -3.0]], "independent_logits")
-    assert is_correct(out, torch.tensor([[0, 1], [0, 1]])).tolist() == [False, True]
-
-
-def test_a_softmax_can_say_that_there_are_two_but_not_how_many():
-    out = output([[2.0, 1.0, -3.0]], "logits")
-    assert is_correct(out, torch.tensor([[0, 1]])).tolist() == [True]
-    assert text_of(lambda: is_correct(out, torch.tensor([[0, 0]]))) == (
-        "a network that scores classes by a softmax cannot say how many are there, but these "
-        "images show different numbers of objects; take one that scores by lengths or by "
+def test_a_softmax_can_name_two_but_no_set():
+    out, labels = output([[2.0, 1.0, -3.0]], "logits"), torch.tensor([[0, 1]])
+    assert is_correct(out, labels, judged_by="top").tolist() == [True]
+    assert text_of(lambda: is_correct(out, labels, judged_by="set")) == (
+        "a network that scores classes by a softmax cannot name a set of them, because its "
+        "probabilities sum to one however many are there; take one that scores by lengths or by "
         "independent logits."
+    )
+
+
+def test_images_of_several_objects_are_not_judged_by_one_class():
+    out = output([[0.6, 0.1, 0.5]])
+    assert text_of(lambda: is_correct(out, torch.tensor([[0, 2]]), judged_by="class")) == (
+        'judged_by="class" takes one class an image, but the labels have shape [1, 2]; let images '
+        'of several objects say "top" or "set".'
     )

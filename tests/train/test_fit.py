@@ -147,6 +147,7 @@ def test_a_run_holds_what_it_promises(whole: Run) -> None:
     # round(0.1 × 48) images are held out.
     assert whole.result()["training_images"] == 43
     assert whole.result()["test_images"] == 12
+    assert whole.result()["judged_by"] == "class"
 
 
 def test_the_state_is_read_without_pickle_and_knows_where_it_is(whole: Run) -> None:

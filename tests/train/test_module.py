@@ -32,7 +32,7 @@ def recipe(**changed: object) -> Recipe:
 
 
 def training(model: nn.Module, recipe: Recipe) -> Training:
-    return Training(model, recipe, steps_an_epoch=10)
+    return Training(model, recipe, steps_an_epoch=10, judged_by="class")
 
 
 def logged_by(training: Training, step: str) -> dict[str, tuple[float, int]]:

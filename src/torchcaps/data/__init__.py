@@ -3,7 +3,7 @@
 from torchcaps.data.affnist_style import AffineRanges, AffnistStyle
 from torchcaps.data.arrays import from_arrays, from_npz
 from torchcaps.data.augment import AUGMENTATIONS, augmented
-from torchcaps.data.batch import Batch, Images
+from torchcaps.data.batch import Batch, Images, JudgedBy
 from torchcaps.data.catalogue import PUBLISHED
 from torchcaps.data.check import check_images
 from torchcaps.data.cifar import cifar10, cifar100
@@ -36,6 +36,7 @@ __all__ = [
     "Expanded",
     "ImageSet",
     "Images",
+    "JudgedBy",
     "MultiMnist",
     "PartTruth",
     "PartWholeSpec",

@@ -19,7 +19,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from torchcaps.data.batch import Batch, Images
+from torchcaps.data.batch import Batch, Images, JudgedBy
 from torchcaps.data.draws import integers, uniform
 from torchcaps.data.warp import linear_maps, place, warp
 from torchcaps.errors import TorchcapsError, nearest
@@ -98,6 +98,10 @@ class Augmented:
     @property
     def image_shape(self) -> tuple[int, int, int]:
         return self.images.image_shape
+
+    @property
+    def judged_by(self) -> JudgedBy:
+        return self.images.judged_by
 
     def __len__(self) -> int:
         return len(self.images)

@@ -1,11 +1,16 @@
 """What a network is trained on: some images of a set, by their indices and the epoch."""
 
-from typing import NamedTuple, Protocol, Self
+from typing import Literal, NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor
 
-__all__ = ["Batch", "Images"]
+__all__ = ["Batch", "Images", "JudgedBy"]
+
+# When an answer is right. "class": the highest score is that of the class. "top": as many highest
+# scores as an image has labels are those of its classes. "set": the classes of probability 1/2 or
+# more are those that are there, and nobody says how many these are.
+JudgedBy = Literal["class", "top", "set"]
 
 
 class Batch(NamedTuple):
@@ -34,6 +39,11 @@ class Images(Protocol):
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """(channels, height, width), as `create_model(image=)` takes it."""
+        ...
+
+    @property
+    def judged_by(self) -> JudgedBy:
+        """When an answer is right: the same for every network."""
         ...
 
     def __len__(self) -> int: ...

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.augment import sample_numbers
-from torchcaps.data.batch import Batch
+from torchcaps.data.batch import Batch, JudgedBy
 from torchcaps.data.image_set import ImageSet
 from torchcaps.errors import TorchcapsError
 
@@ -51,6 +51,10 @@ class DerivedImages(ABC):
     @property
     def class_names(self) -> tuple[str, ...]:
         return self.base.class_names
+
+    @property
+    def judged_by(self) -> JudgedBy:
+        return self.base.judged_by
 
     def __len__(self) -> int:
         return len(self.base) * self.copies

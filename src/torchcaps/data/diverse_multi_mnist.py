@@ -1,6 +1,7 @@
 """DiverseMultiMNIST of [tsai2020] App. B.2: one digit or two of different classes, always new ones.
 
-A network has it right when the set of digits that it names is that of the labels.
+A network has it right when the set of digits that it names is that of the labels; it is not told
+how many there are.
 
 Departures:
 1. As many images an epoch as the base has digits. Of all training digits of MNIST that is 60,000,
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchcaps.data.batch import Batch
+from torchcaps.data.batch import Batch, JudgedBy
 from torchcaps.data.draws import integers
 from torchcaps.data.pairs import ALONE, FIRST, Pairs
 
@@ -30,6 +31,10 @@ class DiverseMultiMnist(Pairs):
     @property
     def name(self) -> str:
         return f"diverse-multi-{self.base.name}"
+
+    @property
+    def judged_by(self) -> JudgedBy:
+        return "set"
 
     def _make(self, source: Tensor, sample: Tensor) -> Batch:
         first = integers(self.seed, sample, FIRST, 1, len(self.base))[:, 0]

@@ -7,7 +7,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from torchcaps.data.batch import Batch
+from torchcaps.data.batch import Batch, JudgedBy
 from torchcaps.data.part_truth import PartTruth
 from torchcaps.errors import TorchcapsError
 
@@ -85,6 +85,11 @@ class ImageSet:
         """(channels, height, width), as `create_model(image=)` takes it."""
         channels, height, width = self.images.shape[1:]
         return channels, height, width
+
+    @property
+    def judged_by(self) -> JudgedBy:
+        """One object an image."""
+        return "class"
 
     def digest(self) -> str:
         """Twelve characters that change when any pixel or label does."""

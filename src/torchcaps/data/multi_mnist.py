@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchcaps.data.batch import Batch
+from torchcaps.data.batch import Batch, JudgedBy
 from torchcaps.data.pairs import Pairs
 
 __all__ = ["MultiMnist"]
@@ -32,6 +32,10 @@ class MultiMnist(Pairs):
     @property
     def name(self) -> str:
         return f"multi-{self.base.name}"
+
+    @property
+    def judged_by(self) -> JudgedBy:
+        return "top"
 
     def _make(self, source: Tensor, sample: Tensor) -> Batch:
         digits = torch.stack([source, self._partner(source, sample)], 1)

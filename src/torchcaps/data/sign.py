@@ -17,7 +17,7 @@ from typing import Literal, Self, get_args
 import torch
 from torch import Tensor
 
-from torchcaps.data.batch import Batch
+from torchcaps.data.batch import Batch, JudgedBy
 from torchcaps.data.draws import uniform
 from torchcaps.data.image_set import hold_out
 from torchcaps.errors import TorchcapsError, nearest
@@ -44,6 +44,10 @@ class SignSet:
     @property
     def image_shape(self) -> tuple[int, int, int]:
         return 1, 1, 1
+
+    @property
+    def judged_by(self) -> JudgedBy:
+        return "class"
 
     def __len__(self) -> int:
         return len(self.numbers)

@@ -20,7 +20,7 @@ from torchcaps.data import Images
 from torchcaps.errors import TorchcapsError
 from torchcaps.report import Dissection, Picture, render
 from torchcaps.tasks.trained import open_trained
-from torchcaps.train.answers import is_correct
+from torchcaps.train.answers import CRITERIA, is_correct
 from torchcaps.train.run import Run, environment, write_whole
 from torchcaps.types import Trace
 from torchcaps.viz import draw_activity, draw_mean_couplings, draw_parse_tree
@@ -57,7 +57,8 @@ def trace_images(
                 f"{len(images.class_names)}; dissect it on the data it was trained on."
             )
         _refuse_windows(out.trace)
-        right += int(is_correct(out, batch.labels.to(device)).sum())
+        found = is_correct(out, batch.labels.to(device), judged_by=images.judged_by)
+        right += int(found.sum())
         traces.append(out.trace)
     return join(traces), right
 
@@ -91,6 +92,7 @@ def dissect(
     trace, right = trace_images(model, images, first=count)
     size = sum(parameter.numel() for parameter in model.parameters())
     about = {"parameters": f"{size:,}", "images": f"{count:,} of {images.name}"}
+    about["right where"] = CRITERIA[images.judged_by]
     dynamics = routing_dynamics(trace) if trace else None
     activity = capsule_activity(trace) if trace else None
     pictures: list[Picture] = []

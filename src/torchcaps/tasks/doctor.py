@@ -143,6 +143,7 @@ def examine(
             model.to(device),
             recipe,
             batch,
+            judged_by=training.judged_by,
             trained=stage != "before training",
             seconds=seconds,
         ),

@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchcaps.data import Images
+from torchcaps.data import Images, JudgedBy
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops import binary_cross_entropy_loss, cross_entropy_loss, margin_loss
 from torchcaps.report.page import wilson
 from torchcaps.tasks.overlap import in_training
 from torchcaps.tasks.progress import progress
 from torchcaps.tasks.trained import MEANING, Trained, check_fit, open_trained
-from torchcaps.train.answers import is_correct, named_classes, present_classes
+from torchcaps.train.answers import CRITERIA, is_correct, named_classes, present_classes
 from torchcaps.train.run import write_whole
 from torchcaps.types import Output, ScoresAre
 
@@ -44,6 +44,7 @@ class Evaluation:
     labels: Tensor  # [n], or [n, m] where m objects share an image
     said: Tensor  # bool [n, k], the classes it names
     right: Tensor  # bool [n]
+    judged_by: JudgedBy
     loss: float
     loss_is: str
     split: str | None = None
@@ -64,8 +65,7 @@ class Evaluation:
     @property
     def there(self) -> Tensor:
         """The classes that are there, bool [n, k]."""
-        labels = self.labels if self.labels.ndim == 2 else self.labels.unsqueeze(-1)
-        return present_classes(labels, len(self.class_names))
+        return present_classes(self.labels, len(self.class_names))
 
     @property
     def confusion(self) -> Tensor | None:
@@ -100,6 +100,7 @@ class Evaluation:
             "right": int(self.right.sum()),
             "accuracy": self.accuracy,
             "interval": self.interval,
+            "judged_by": self.judged_by,
             "loss": self.loss,
             "loss_is": self.loss_is,
             "scores_are": self.scores_are,
@@ -123,6 +124,7 @@ class Evaluation:
         lines = [
             f"accuracy  {self.accuracy:.2%}: {numbers['right']:,} of {numbers['images']:,} {kind} "
             f"of {self.data} (95 % Wilson interval {low:.2%} to {high:.2%})",
+            f"right     where {CRITERIA[self.judged_by]}",
             f"loss      {self.loss:.4g}, {self.loss_is}",
             f"scores    {MEANING[self.scores_are]}",
             f"          mean {_short(numbers['mean_score_there'])} for classes that are there, "
@@ -185,7 +187,6 @@ def evaluate(model: nn.Module, images: Images, *, batch_size: int = BATCH) -> Ev
             scores.append(out.scores)
             labels.append(batch.labels)
             advance(len(index))
-    # All at once: what counts as right may depend on whether any image shows fewer objects.
     all_labels, answered = torch.cat(labels), Output(torch.cat(scores), out.scores_are)
     return Evaluation(
         data=images.name,
@@ -193,8 +194,9 @@ def evaluate(model: nn.Module, images: Images, *, batch_size: int = BATCH) -> Ev
         scores=answered.scores,
         scores_are=answered.scores_are,
         labels=all_labels,
-        said=named_classes(answered, all_labels),
-        right=is_correct(answered, all_labels),
+        said=named_classes(answered, all_labels, judged_by=images.judged_by),
+        right=is_correct(answered, all_labels, judged_by=images.judged_by),
+        judged_by=images.judged_by,
         loss=float(torch.stack(losses).sum() / len(images)),
         loss_is=loss_is,
     )

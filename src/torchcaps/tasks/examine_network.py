@@ -5,8 +5,6 @@ not to learn, not by those that were seen to.
 """
 
 import copy
-import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,17 +15,14 @@ from torch.utils import _pytree
 
 from torchcaps.analysis import Thresholds, capsule_activity
 from torchcaps.analysis.trace import last_coupling
-from torchcaps.data import Batch
+from torchcaps.data import Batch, JudgedBy
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import UniformRouting
 from torchcaps.tasks.diagnosis import Diagnosis, Verdict
 from torchcaps.tasks.examine_machine import examine_memory
-from torchcaps.tasks.progress import progress
-from torchcaps.train.answers import is_correct
+from torchcaps.tasks.overfit import overfit
 from torchcaps.train.loss import loss_parts
-from torchcaps.train.optimiser import make_optimiser
 from torchcaps.train.recipe import Recipe
-from torchcaps.train.seeds import STEP, seed_of
 from torchcaps.types import Output, Trace
 
 __all__ = ["examine_network"]
@@ -45,13 +40,17 @@ EPSILON = 1e-8
 HUGE = 1e3
 LOGITS = 50.0
 FROZEN = 1e-3
-# Images to learn by heart, and the steps for it.
-LEARNT, STEPS = 16, 100
 BARS = "▁▂▃▄▅▆▇█"
 
 
 def examine_network(
-    model: nn.Module, recipe: Recipe, batch: Batch, *, trained: bool, seconds: float
+    model: nn.Module,
+    recipe: Recipe,
+    batch: Batch,
+    *,
+    judged_by: JudgedBy,
+    trained: bool,
+    seconds: float,
 ) -> list[Diagnosis]:
     """The model is left as it was. `seconds` limits the overfit."""
     try:
@@ -60,7 +59,7 @@ def examine_network(
             return [finite]
         findings = [finite, _scores(out, trained), *_gradients(model, recipe, batch)]
         findings += [_capsules(out.trace, trained), _couplings(model, out.trace, trained)]
-        return [*findings, _overfit(model, recipe, batch, seconds)]
+        return [*findings, overfit(model, recipe, batch, judged_by=judged_by, seconds=seconds)]
     except TorchcapsError as error:
         return [Diagnosis("network", "broken", f"it refuses these images: {error}")]
 
@@ -200,7 +199,7 @@ def _gradients(model: nn.Module, recipe: Recipe, batch: Batch) -> list[Diagnosis
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        parts = _loss(model, recipe, batch, 0)[1]
+        parts = loss_parts(recipe, model(batch.pixels, batch.labels), batch, 0)
         loss = torch.stack(list(parts.values())).sum()
     activations = sum(kept.values()) * recipe.batch_size // len(batch.labels)
     weights = sum(each.numel() * each.element_size() for each in model.parameters())
@@ -247,13 +246,6 @@ def _judge_gradients(
         text = f"{facts}: so steep that steps overshoot; smaller weights, or inputs in [0, 1]."
         return Diagnosis("gradients", "look", text, numbers)
     return Diagnosis("gradients", "fine", f"{facts}.", numbers)
-
-
-def _loss(
-    model: nn.Module, recipe: Recipe, batch: Batch, step: int
-) -> tuple[Output, dict[str, Tensor]]:
-    out: Output = model(batch.pixels, batch.labels)
-    return out, loss_parts(recipe, out, batch, step)
 
 
 def _capsules(trace: Trace, trained: bool) -> Diagnosis:
@@ -322,76 +314,3 @@ def _couplings(model: nn.Module, trace: Trace, trained: bool) -> Diagnosis:
         return Diagnosis("couplings", "look", text, numbers)
     early = "" if trained else ", which says little before training"
     return Diagnosis("couplings", "fine", f"{facts}{early}.", numbers)
-
-
-@dataclass(frozen=True)
-class _Lesson:
-    """A few images, learnt by heart as far as it went."""
-
-    images: int
-    losses: list[float]
-    right: float
-    seconds: float
-    ran_out: bool
-
-
-def _learn_by_heart(model: nn.Module, recipe: Recipe, batch: Batch, seconds: float) -> _Lesson:
-    parts = None if batch.parts is None else batch.parts[:LEARNT]
-    few = Batch(batch.pixels[:LEARNT], batch.labels[:LEARNT], parts)
-    model = copy.deepcopy(model).train()
-    optimiser = make_optimiser(recipe, model.parameters())
-    started, losses, right = time.monotonic(), [], 0.0
-    ran_out = False
-    with (
-        torch.random.fork_rng(devices=[]),
-        progress(f"learning {len(few.labels)} images by heart", STEPS) as advance,
-    ):
-        torch.manual_seed(seed_of(recipe.seed, STEP))
-        for step in range(STEPS + 1):
-            out, terms = _loss(model, recipe, few, step)
-            loss = terms["classification_loss"]
-            losses.append(float(loss.detach()))
-            right = float(is_correct(out, few.labels).float().mean())
-            by_heart = right == 1 and losses[-1] <= losses[0] / 10
-            ran_out = time.monotonic() - started > seconds
-            if by_heart or ran_out or not bool(loss.isfinite()) or step == STEPS:
-                break
-            optimiser.zero_grad()
-            torch.stack(list(terms.values())).sum().backward()
-            optimiser.step()
-            advance(1)
-    return _Lesson(len(few.labels), losses, right, time.monotonic() - started, ran_out)
-
-
-def _overfit(model: nn.Module, recipe: Recipe, batch: Batch, seconds: float) -> Diagnosis:
-    """A network that can learn at all can learn a few images by heart."""
-    lesson = _learn_by_heart(model, recipe, batch, seconds)
-    first, last, steps = lesson.losses[0], lesson.losses[-1], len(lesson.losses) - 1
-    numbers = {
-        "images": lesson.images,
-        "steps": steps,
-        "seconds": round(lesson.seconds, 1),
-        "first_loss": first,
-        "last_loss": last if math.isfinite(last) else None,
-        "right": lesson.right,
-    }
-    facts = (
-        f"{steps} steps at learning rate {recipe.learning_rate:g} on {lesson.images} images took "
-        f"the loss from {first:.3g} to {last:.3g}, {lesson.right:.0%} right"
-    )
-    if numbers["last_loss"] is None:
-        text = f"{facts}: it came apart; take a smaller learning rate."
-        return Diagnosis("overfit", "broken", text, numbers)
-    if lesson.right == 1 or last <= first / 10:
-        return Diagnosis("overfit", "fine", f"{facts}: it can learn.", numbers)
-    if lesson.ran_out and steps < STEPS:
-        text = f"{facts}: {seconds:g} seconds were not enough to tell; give it more with --seconds."
-        return Diagnosis("overfit", "look", text, numbers)
-    if last <= first / 2:
-        text = f"{facts}: it learns, but slowly; try another learning rate."
-        return Diagnosis("overfit", "look", text, numbers)
-    text = (
-        f"{facts}: a network that can learn gets so few by heart; what is marked above says why, "
-        f"or the learning rate does: try ten times more, and less."
-    )
-    return Diagnosis("overfit", "broken", text, numbers)

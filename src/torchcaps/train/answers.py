@@ -1,53 +1,72 @@
-"""Which images a network gets right, whether they show one object or several."""
+"""Which images a network gets right, by the criterion of the data set: the same for every network.
+
+Ambiguities:
+1. [tsai2020] does not say from which probability on a digit is named: one half.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
+from torchcaps.data.batch import JudgedBy
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Output
 
-__all__ = ["is_correct", "named_classes", "present_classes"]
+__all__ = ["CRITERIA", "is_correct", "named_classes", "present_classes"]
 
-# A class is said to be there when its probability is at least this. [tsai2020] leaves it open.
+# A class is named when its probability is at least this.
 THERE = 0.5
 
+CRITERIA: Mapping[JudgedBy, str] = MappingProxyType(
+    {
+        "class": "the highest score is that of the class",
+        "top": "the highest scores, as many as objects are shown, are those of their classes",
+        "set": "the classes of probability one half or more are those that are there, no more and "
+        "no fewer",
+    }
+)
 
-def is_correct(out: Output, labels: Tensor) -> Tensor:
+
+def is_correct(out: Output, labels: Tensor, *, judged_by: JudgedBy) -> Tensor:
     """Which images are right, bool [b].
 
-    Labels [b]: the class of the highest score is the label.
-    Labels [b, m], m objects an image: the m highest scores are those of the m classes
-    [gu2021] §3.2. Where classes are scored independently of each other, and for an image that names
-    a class twice because it shows fewer objects, the classes whose probability is at least one half
-    are those that are there, no more and no fewer [tsai2020] B.2. Each image is judged by itself,
-    so the batch it comes in changes nothing.
+    labels: one class an image [b], or m classes [b, m]; a class named twice is there once.
+    judged_by: a key of CRITERIA, that of the data set. "top" is that of MultiMNIST [gu2021] §3.2,
+        "set" that of DiverseMultiMNIST [tsai2020] B.2. Each image is judged by itself, so the batch
+        it comes in changes nothing.
     """
-    if labels.ndim == 1:
-        return out.scores.argmax(-1) == labels
-    return (named_classes(out, labels) == present_classes(labels, out.scores.shape[-1])).all(-1)
+    named = named_classes(out, labels, judged_by=judged_by)
+    return (named == present_classes(labels, out.scores.shape[-1])).all(-1)
 
 
-def named_classes(out: Output, labels: Tensor) -> Tensor:
-    """The classes that an answer to images with these labels names, bool [b, n_classes]."""
-    if labels.ndim == 1:
-        return present_classes(out.scores.argmax(-1, keepdim=True), out.scores.shape[-1])
-    there = present_classes(labels, out.scores.shape[-1])
-    several = labels.shape[-1]
-    fewer = there.sum(-1, keepdim=True) < several
-    if out.scores_are == "logits" and bool(fewer.any()):
-        raise TorchcapsError(
-            "a network that scores classes by a softmax cannot say how many are there, but these "
-            "images show different numbers of objects; take one that scores by lengths or by "
-            "independent logits."
-        )
-    likely = out.probabilities() >= THERE
-    if out.scores_are == "independent_logits":
-        return likely
-    top = present_classes(out.scores.topk(several, dim=-1).indices, out.scores.shape[-1])
-    return torch.where(fewer, likely, top)
+def named_classes(out: Output, labels: Tensor, *, judged_by: JudgedBy) -> Tensor:
+    """The classes that an answer names, bool [b, n_classes].
+
+    Of the labels only the shape is read: for "top", how many objects every image shows.
+    """
+    n_classes = out.scores.shape[-1]
+    if judged_by == "class":
+        if labels.ndim != 1:
+            raise TorchcapsError(
+                f'judged_by="class" takes one class an image, but the labels have shape '
+                f'{list(labels.shape)}; let images of several objects say "top" or "set".'
+            )
+        return present_classes(out.scores.argmax(-1), n_classes)
+    if judged_by == "set":
+        if out.scores_are == "logits":
+            raise TorchcapsError(
+                "a network that scores classes by a softmax cannot name a set of them, because its "
+                "probabilities sum to one however many are there; take one that scores by lengths "
+                "or by independent logits."
+            )
+        return out.probabilities() >= THERE
+    objects = 1 if labels.ndim == 1 else labels.shape[-1]
+    return present_classes(out.scores.topk(objects, dim=-1).indices, n_classes)
 
 
 def present_classes(labels: Tensor, n_classes: int) -> Tensor:
-    """The classes that are there, bool [b, n_classes], of labels [b, m]."""
+    """The classes that are there, bool [b, n_classes], of labels [b] or [b, m]."""
     there = torch.zeros(len(labels), n_classes, dtype=torch.bool, device=labels.device)
-    return there.scatter(-1, labels, True)
+    return there.scatter(-1, labels.view(len(labels), -1), True)

@@ -136,6 +136,7 @@ def fit(
         test = images_of("test")
         result = {
             "test_accuracy": _judge(model.to(ranks.device), test, ranks, recipe),
+            "judged_by": test.judged_by,
             "test_images": len(test),
             "training_images": len(training),
             "class_names": list(images.class_names),
@@ -187,7 +188,7 @@ def _check_classes(images: Images) -> None:
 
 def _check_alike(train: Images, test: Images) -> None:
     """Now, not after hours."""
-    for what in ("image_shape", "class_names"):
+    for what in ("image_shape", "class_names", "judged_by"):
         there, here = getattr(train, what), getattr(test, what)
         if there != here:
             raise TorchcapsError(
@@ -220,7 +221,7 @@ def initial_model(recipe: Recipe, images: Images) -> nn.Module:
 
 
 def accuracy(model: nn.Module, images: Images, *, batch_size: int = 256) -> float:
-    """Share of images that the network gets right; see `is_correct`."""
+    """Share of images that the network gets right, by the criterion `images.judged_by`."""
     return _right(model, Batches(images, batch_size)) / len(images)
 
 
@@ -237,9 +238,11 @@ def _right(model: nn.Module, batches: Batches) -> int:
     was_training = model.training
     model.eval()
     right = 0
+    judged_by = batches.images.judged_by
     for pixels, labels, _ in batches:
         if batches.share:
-            right += int(is_correct(model(pixels.to(device)), labels.to(device)).sum())
+            out = model(pixels.to(device))
+            right += int(is_correct(out, labels.to(device), judged_by=judged_by).sum())
     model.train(was_training)
     return right
 
@@ -288,7 +291,12 @@ def _train(
         state = state_of(run, recipe)
         try:
             trainer.fit(
-                Training(model, recipe, steps_an_epoch=len(training)),
+                Training(
+                    model,
+                    recipe,
+                    steps_an_epoch=len(training),
+                    judged_by=training.images.judged_by,
+                ),
                 training,
                 validation,
                 ckpt_path=state,

@@ -6,7 +6,7 @@ import lightning
 import torch
 from torch import Tensor, nn
 
-from torchcaps.data import Batch
+from torchcaps.data import Batch, JudgedBy
 from torchcaps.errors import TorchcapsError
 from torchcaps.train.answers import is_correct
 from torchcaps.train.loss import loss_parts
@@ -20,11 +20,14 @@ __all__ = ["Training"]
 class Training(lightning.LightningModule):
     """One step of training, one of validation; what they measure is logged by the epoch."""
 
-    def __init__(self, model: nn.Module, recipe: Recipe, *, steps_an_epoch: int):
+    def __init__(
+        self, model: nn.Module, recipe: Recipe, *, steps_an_epoch: int, judged_by: JudgedBy
+    ):
         super().__init__()
         self.model = model
         self.recipe = recipe
         self.steps_an_epoch = steps_an_epoch
+        self.judged_by: JudgedBy = judged_by
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         # Whatever draws random numbers in a step draws the same after a resume.
@@ -62,4 +65,5 @@ class Training(lightning.LightningModule):
     def _measure(self, batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
         out = self.model(batch.pixels, batch.labels)
         parts = loss_parts(self.recipe, out, batch, self.global_step)
-        return parts, is_correct(out, batch.labels).float().mean()
+        right = is_correct(out, batch.labels, judged_by=self.judged_by)
+        return parts, right.float().mean()
