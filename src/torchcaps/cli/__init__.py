@@ -12,6 +12,7 @@ import typer
 
 from torchcaps._printable import printable
 from torchcaps.cli import data, study
+from torchcaps.cli.check import check
 from torchcaps.cli.demo import demo
 from torchcaps.cli.dissect import dissect
 from torchcaps.cli.doctor import doctor
@@ -38,6 +39,7 @@ app.command()(dissect)
 app.command("eval")(evaluate)
 app.command()(predict)
 app.command()(doctor)
+app.command()(check)
 app.command()(estimate)
 app.add_typer(data.app, name="data")
 app.add_typer(study.app, name="study")

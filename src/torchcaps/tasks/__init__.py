@@ -1,5 +1,6 @@
 """The rooms that join both wings: what a command does. Needs the extra [study]."""
 
+from torchcaps.tasks.check_run import CheckedRun, check_run
 from torchcaps.tasks.demo import demo
 from torchcaps.tasks.dissect import dissect, dissect_files, trace_images, write_report
 from torchcaps.tasks.doctor import doctor, doctor_run, examine
@@ -8,7 +9,9 @@ from torchcaps.tasks.evaluate import evaluate, evaluate_file, write_predictions
 from torchcaps.tasks.predict import predict
 
 __all__ = [
+    "CheckedRun",
     "Estimate",
+    "check_run",
     "demo",
     "dissect",
     "dissect_files",

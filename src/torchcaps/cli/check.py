@@ -1,0 +1,28 @@
+"""`torchcaps check`: is every file of a run whole?"""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from torchcaps._printable import printable
+from torchcaps.cli.arguments import AsJson
+
+__all__ = ["check"]
+
+
+def check(
+    run: Annotated[Path, typer.Argument(help="A run folder, finished or not.")],
+    as_json: AsJson = False,
+) -> None:
+    """Say of every file of a run whether it is whole, and what can be saved if not.
+
+    Nothing is changed. Ends with 2 where a file is damaged or missing.
+    """
+    from torchcaps.tasks import check_run
+
+    found = check_run(run)
+    print(json.dumps(found.numbers()) if as_json else printable(found.text()))
+    if not found.is_whole:
+        raise typer.Exit(2)

@@ -1,0 +1,104 @@
+"""Is every file of a run whole and of one piece, and what can be saved if not?"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.models import load
+from torchcaps.train.digests import NAME, known_digests
+from torchcaps.train.recipe import Recipe
+from torchcaps.train.run import Run
+from torchcaps.train.state import state_of
+
+__all__ = ["CheckedFile", "CheckedRun", "check_run"]
+
+# What to do about a damaged file, where the other files are whole.
+MENDS = {
+    "recipe.json": "write the recipe again by the train line that began the run, in a new folder, "
+    "and move the other files there",
+    "environment.json": "remove it: the next train line writes it anew",
+    "metrics.jsonl": "remove it: training goes on, and the rows of past epochs are lost",
+    "state.ckpt": "remove it: a finished network stays usable, an unfinished run begins anew",
+    "best.safetensors": "remove it and state.ckpt: the run begins anew",
+    "model.safetensors": "remove it: the same train line writes it again from state.ckpt",
+    "result.json": "remove it: the same train line writes it again",
+    NAME: "remove it: the files are then trusted as far as their formats show damage",
+}
+
+
+@dataclass(frozen=True)
+class CheckedFile:
+    """One file of a run: "whole", "damaged" or "missing", and why."""
+
+    name: str
+    state: Literal["whole", "damaged", "missing"]
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class CheckedRun:
+    """Every file that the run wrote down, and what to do about those that are not whole."""
+
+    folder: Path
+    files: tuple[CheckedFile, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        return all(file.state == "whole" for file in self.files)
+
+    def numbers(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        files = [asdict(file) for file in self.files]
+        return {"run": str(self.folder), "whole": self.is_whole, "files": files}
+
+    def text(self) -> str:
+        wide = max(len(file.name) for file in self.files)
+        lines = [f"{file.name:{wide}}  {file.state}" for file in self.files]
+        for file in self.files:
+            if file.state != "whole":
+                lines.append(f"{file.name} is {file.state}: {MENDS[file.name]}.")
+                lines.extend([f"    {file.why}"] if file.why else [])
+        return "\n".join(lines)
+
+
+def check_run(folder: Path) -> CheckedRun:
+    """Read every file of a run; nothing is changed.
+
+    >>> check_run(Path("my-run")).is_whole  # doctest: +SKIP
+    True
+    """
+    run = Run(folder)
+    if not folder.is_dir() or not any((folder / name).exists() for name in MENDS):
+        raise TorchcapsError(f"{folder} holds no run; name the folder that was given as --out.")
+    recipe: list[Recipe] = []
+    checks: dict[str, Callable[[], object]] = {
+        NAME: lambda: known_digests(folder),
+        run.recipe_file.name: lambda: recipe.append(run.recipe),
+        run.environment_file.name: run.began,
+        run.metrics_file.name: run.metrics,
+        run.state_file.name: lambda: state_of(run, recipe[0] if recipe else run.recipe),
+        run.best_file.name: lambda: load(run.best_file),
+        run.model_file.name: lambda: load(run.model_file),
+        run.result_file.name: run.result,
+    }
+    try:
+        written = set(known_digests(folder))
+    except TorchcapsError:
+        written = set()
+    # The network's digest lies in its own header; a result says that it was written.
+    written |= {run.model_file.name} if run.result_file.name in written else set()
+    files = (_checked(folder / name, check, name in written) for name, check in checks.items())
+    return CheckedRun(folder, tuple(file for file in files if file is not None))
+
+
+def _checked(path: Path, check: Callable[[], object], was_written: bool) -> CheckedFile | None:
+    """None for a file that the run did not come to write."""
+    if not path.exists():
+        return CheckedFile(path.name, "missing") if was_written else None
+    try:
+        check()
+    except (TorchcapsError, OSError) as error:
+        return CheckedFile(path.name, "damaged", str(error))
+    return CheckedFile(path.name, "whole")
