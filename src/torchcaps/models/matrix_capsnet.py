@@ -5,7 +5,7 @@ matrix_capsnet       Conv(A, 5×5, stride 2) ReLU – B primary types by a 1×1 
                      to child types; coordinates tell them where a child is. `sizes` are A-B-C-D.
 matrix_capsnet_mnist the same with two iterations, the variant of [gritzman2019], windows that route
                      alone, a constant λ and a batch normalisation after the stem: it learns
-                     MNIST in few epochs, where the former stays at chance for thousands of steps
+                     from the first hundred steps, where the former starts slowly
 tsai_em_simple_*     Conv(256, 4×4, stride 2) norm ReLU – 32 types – 32 – 32 – classes [tsai2020]
                      Tables 6, 7
 tsai_em_resnet_*     the same on a residual backbone [tsai2020] A.1
