@@ -18,6 +18,8 @@ __all__ = [
     "check_any",
     "check_finite",
     "check_trace",
+    "class_coupling",
+    "finite_coupling",
     "image_coupling",
     "image_lengths",
     "join",
@@ -89,16 +91,38 @@ def last_coupling(layer: LayerTrace) -> Tensor:
     return layer.routed.steps[-1].coupling
 
 
+def finite_coupling(layer: LayerTrace) -> Tensor:
+    """The couplings [k, i, j] that made the parents, or through windows [k, p, i, j]; finite, in
+    float64."""
+    coupling = last_coupling(layer).detach().cpu().double()
+    check_finite(layer.name, coupling)
+    return coupling
+
+
 def image_coupling(layer: LayerTrace) -> Tensor:
     """Couplings [k, i, j] of a layer over images, finite, in float64."""
-    coupling = last_coupling(layer).detach().cpu().double()
+    coupling = finite_coupling(layer)
     if coupling.ndim != 3:
         raise TorchcapsError(
             f"dynamics are measured over images, so a trace needs exactly one batch axis, but the "
             f"couplings of {layer.name} have shape {list(coupling.shape)}."
         )
-    check_finite(layer.name, coupling)
     return coupling
+
+
+def class_coupling(trace: Trace, predicted: Tensor) -> Tensor:
+    """Couplings [k, i] of all children of the last layer to the predicted class [k] of an image."""
+    coupling = image_coupling(trace[-1])
+    n, predicted = coupling.shape[-1], predicted.detach().cpu()
+    if predicted.shape != coupling.shape[:1] or not bool(
+        ((predicted >= 0) & (predicted < n)).all()
+    ):
+        raise TorchcapsError(
+            f"the last layer must have one parent for each class, but {trace[-1].name} has {n} "
+            f"parents for {len(coupling)} images, and the predicted classes are "
+            f"{list(predicted.shape)} of at most {int(predicted.max()) if len(predicted) else 0}."
+        )
+    return coupling[torch.arange(len(coupling)), :, predicted]
 
 
 def image_lengths(name: str, capsules: Capsules) -> Tensor:

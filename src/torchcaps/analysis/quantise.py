@@ -1,0 +1,41 @@
+"""Couplings on a grid of K levels [renzulli2025] §3.1.2.
+
+    index(c) = round(c (K − 1)),    q(c) = index(c) / (K − 1)
+
+Departures: none.
+Ambiguities: the paper says "uniform, K levels" and no more. Levels lie at k / (K − 1), so K = 11
+has steps of 0.1; a value half way between two levels goes to the even one. The grid is not clamped
+to [0, 1]: couplings that may be negative, or above one, keep their order.
+"""
+
+import torch
+from torch import Tensor
+
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["quantise", "quantised_index"]
+
+
+def quantised_index(coupling: Tensor, *, levels: int = 11) -> Tensor:
+    """The number of the level next to each coupling, int64.
+
+    Arguments:
+        coupling: couplings of any shape.
+        levels: how many levels lie from 0 to 1, both included; two at least.
+    """
+    if levels < 2:
+        raise TorchcapsError(f"a grid from 0 to 1 needs at least 2 levels, but levels is {levels}.")
+    if not bool(coupling.isfinite().all()):
+        raise TorchcapsError("couplings to quantise hold NaN or infinite values.")
+    # In float64, so that 0.3 · 10 in float32 does not decide on which side of a half it falls.
+    return (coupling.double() * (levels - 1)).round().to(torch.int64)
+
+
+def quantise(coupling: Tensor, *, levels: int = 11) -> Tensor:
+    """Each coupling moved to the level next to it; couplings need not sum to one any more.
+
+    Arguments:
+        coupling: couplings of any shape.
+        levels: how many levels lie from 0 to 1, both included; two at least.
+    """
+    return (quantised_index(coupling, levels=levels).double() / (levels - 1)).to(coupling)

@@ -1,0 +1,94 @@
+"""Keys and their entropy on paper, at their extremes, and against a dictionary of strings."""
+
+import math
+from collections import defaultdict
+
+import pytest
+import torch
+
+from torchcaps.analysis import MeasureKeys
+from torchcaps.analysis.keys import key_entropy
+from torchcaps.errors import TorchcapsError
+from traces import even, network
+
+
+def keys_of(coupling, predicted, **options):
+    measurement = MeasureKeys(**options)
+    measurement.add(network({"classes": coupling}), torch.as_tensor(predicted))
+    return measurement.result()
+
+
+def random_case(images=200):
+    generator = torch.Generator().manual_seed(3)
+    coupling = (torch.randn(images, 2, 3, generator=generator) / 2).softmax(-1).double()
+    return coupling, torch.randint(2, (images,), generator=generator)
+
+
+@pytest.mark.parametrize(
+    ("counts", "entropy"), [((), 0.0), ((5,), 0.0), ((1, 1), 1.0), ((2, 1, 1), 1.5), ((1,) * 8, 3)]
+)
+def test_entropy_on_paper(counts, entropy):
+    assert key_entropy(counts) == entropy
+
+
+def test_four_images_on_paper():
+    # Couplings to the predicted class: 0.8 and 0.2; the same to one level; 0.2 and 0.8; class 1.
+    coupling = torch.tensor([[[0.8, 0.2], [0.2, 0.8]]] * 4)
+    coupling[1, 0] = torch.tensor([0.84, 0.16])
+    coupling[2] = coupling[2].flip(0)
+    found = keys_of(coupling, [0, 0, 0, 1])
+    zero, one = found.classes
+    assert (zero.images, zero.keys, zero.counts) == (3, 2, (2, 1))
+    assert zero.entropy == pytest.approx(math.log2(3) - 2 / 3)
+    assert zero.bound == math.log2(3)
+    assert (one.images, one.keys, one.entropy, one.bound) == (1, 1, 0, 0)
+    assert found.entropy == zero.entropy / 2
+
+
+def test_a_tree_that_never_changes_has_one_key():
+    found = keys_of(even(6, 4, 3), [0, 0, 0, 1, 1, 1])
+    assert [row.keys for row in found.classes] == [1, 1, 0]
+    # The third class is never predicted.
+    assert [row.entropy for row in found.classes] == [0, 0, 0]
+    assert found.sweep == ((6, 0.0, 2), (11, 0.0, 2), (21, 0.0, 2), (129, 0.0, 2))
+
+
+def test_a_tree_an_image_reaches_the_bound():
+    coupling = torch.eye(8).view(8, 8, 1).expand(8, 8, 2)
+    found = keys_of(coupling, [0] * 8)
+    assert found.classes[0].entropy == found.classes[0].bound == 3
+    assert (found.entropy, found.bound) == (1.5, 1.5)
+
+
+@pytest.mark.parametrize("levels", [3, 11, 50])
+def test_brute_force_agrees(levels):
+    coupling, predicted = random_case()
+    images = defaultdict(lambda: defaultdict(int))
+    for image, label in enumerate(predicted.tolist()):
+        string = ",".join(str(round(float(c) * (levels - 1))) for c in coupling[image, :, label])
+        images[label][string] += 1
+    found = keys_of(coupling, predicted, levels=levels)
+    for label in (0, 1):
+        row, counts = found.classes[label], images[label].values()
+        total = sum(counts)
+        assert (row.images, row.keys) == (total, len(counts))
+        expected = -sum(n / total * math.log(n / total, 2) for n in counts)
+        assert row.entropy == pytest.approx(expected, abs=1e-12)
+
+
+def test_order_batches_and_the_order_of_children_change_nothing():
+    coupling, predicted = random_case()
+    expected = keys_of(coupling, predicted)
+    order = torch.randperm(len(coupling), generator=torch.Generator().manual_seed(4))
+    halves = [MeasureKeys(), MeasureKeys()]
+    for half, rows in zip(halves, order.split(101), strict=True):
+        for some in rows.split(7):
+            half.add(network({"classes": coupling[some].flip(1)}), predicted[some])
+    halves[0].merge(halves[1])
+    assert halves[0].result() == expected
+    assert sum(halves[0].dictionary(0).values()) == expected.classes[0].images
+
+
+def test_parents_that_are_no_classes():
+    with pytest.raises(TorchcapsError, match="must have one parent for each class"):
+        keys_of(even(2, 3, 2), [0, 2])

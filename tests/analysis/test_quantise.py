@@ -1,0 +1,46 @@
+"""The grid on paper: ends, steps, halves, and couplings outside of [0, 1]."""
+
+import pytest
+import torch
+
+from torchcaps.analysis import quantise
+from torchcaps.analysis.quantise import quantised_index
+from torchcaps.errors import TorchcapsError
+
+
+@pytest.mark.parametrize(
+    ("levels", "step"), [(2, 1.0), (6, 0.2), (11, 0.1), (21, 0.05), (129, 1 / 128)]
+)
+def test_levels_lie_one_step_apart_and_stay(levels, step):
+    grid = torch.arange(levels, dtype=torch.float64) / (levels - 1)
+    assert grid[1] - grid[0] == pytest.approx(step)
+    assert quantised_index(grid, levels=levels).tolist() == list(range(levels))
+    assert torch.equal(quantise(grid, levels=levels), grid)
+    # Less than half a step does not move a value to another level.
+    moved = grid + 0.49 * step
+    assert torch.equal(quantise(moved, levels=levels), grid)
+
+
+def test_on_paper():
+    coupling = torch.tensor([0.04, 0.06, 0.333, 0.95, 1.0], dtype=torch.float64)
+    assert quantised_index(coupling).tolist() == [0, 1, 3, 10, 10]
+    # 0.25 lies half way between levels 2 and 3 of eleven.
+    assert quantised_index(torch.tensor([0.25, 0.75])).tolist() == [2, 8]
+
+
+def test_the_grid_goes_on_below_zero_and_above_one():
+    coupling = torch.tensor([-0.26, -0.04, 1.31])
+    assert quantised_index(coupling).tolist() == [-3, 0, 13]
+    assert quantise(coupling).tolist() == pytest.approx([-0.3, 0.0, 1.3])
+
+
+def test_the_kind_of_number_stays():
+    assert quantise(torch.rand(3, dtype=torch.float32)).dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("value", "levels", "text"), [(0.5, 1, "at least 2 levels"), (float("nan"), 11, "hold NaN")]
+)
+def test_no_grid(value, levels, text):
+    with pytest.raises(TorchcapsError, match=text):
+        quantise(torch.tensor([value]), levels=levels)
