@@ -14,7 +14,7 @@ def test_dissect_prints_the_path_of_the_page_alone(
     page = tmp_path / "page.html"
     done = call("dissect", trained, "--out", page)
     assert done == Done(0, f"{page}\n", "")
-    assert "12 of part-whole" in page.read_text()
+    assert "12 of 12 of part-whole (" in page.read_text()
 
 
 def test_dissect_prints_every_number_as_json(trained: Path, tmp_path: Path, call: Call) -> None:
@@ -23,6 +23,7 @@ def test_dissect_prints_every_number_as_json(trained: Path, tmp_path: Path, call
     assert (done.code, done.err) == (0, "")
     numbers = json.loads(done.out)["run"]
     assert numbers["images"] == 8
+    assert sum(numbers["classes"].values()) == 8
     assert len(numbers["dynamics"]["layers"]) == 4
     assert page.is_file()
 

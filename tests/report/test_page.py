@@ -10,6 +10,8 @@ from torchcaps.report import Dissection, Picture, render
 from torchcaps.viz import draw_activity, draw_mean_couplings
 from traces import even, network, switching
 
+FOUR = {"a": 3, "b": 3, "c": 2, "d": 2}
+
 
 def dissection(label="Mine", *, right=9, images=10, couplings=None, facts=None):
     trace = network(couplings or {"hidden": switching(2, 2), "classes": even(2, 2, 4)})
@@ -25,7 +27,7 @@ def dissection(label="Mine", *, right=9, images=10, couplings=None, facts=None):
         facts=facts or {"seed": "7"},
         right=right,
         images=images,
-        n_classes=4,
+        classes=FOUR,
         dynamics=dynamics,
         activity=activity,
         pictures=pictures,
@@ -33,7 +35,7 @@ def dissection(label="Mine", *, right=9, images=10, couplings=None, facts=None):
 
 
 def without_capsules():
-    return Dissection("Plain", {}, 5, 10, 4, None, None, [])
+    return Dissection("Plain", {}, 5, 10, FOUR, None, None, [])
 
 
 def page(*dissections, title="Title", provenance=None):
@@ -73,7 +75,7 @@ NEWCOMBE = [
     [*NEWCOMBE, (10, 10, 1 / (1 + 1.959964**2 / 10), 1.0), (5, 10, 0.2366, 0.7634)],
 )
 def test_interval(right, images, low, high):
-    found = Dissection("", {}, right, images, 2, None, None, []).interval
+    found = Dissection("", {}, right, images, FOUR, None, None, []).interval
     assert found == pytest.approx((low, high), abs=5e-5)
 
 
@@ -174,6 +176,7 @@ def test_a_network_without_capsules():
     assert without_capsules().numbers() == {
         "accuracy": 0.5,
         "images": 10,
+        "classes": FOUR,
         "dynamics": None,
         "activity": None,
     }

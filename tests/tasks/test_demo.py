@@ -47,7 +47,7 @@ def test_both_twins_are_trained_and_meet_on_one_page(folder: Path) -> None:
     page = (folder / "report.html").read_text()
     assert "Is there a parse tree inside?" in page
     assert page.index("Dynamic routing") < page.index("Uniform twin")
-    assert "12 of part-whole" in page
+    assert "12 of 12 of part-whole (" in page
 
 
 def test_twins_differ_in_routing_and_share_every_weight_at_birth() -> None:

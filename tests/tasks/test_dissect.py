@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from error_text import text_of
-from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole
+from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole, sample_of
 from torchcaps.models import create_model, save
 from torchcaps.tasks import dissect, dissect_files, trace_images, write_report
 from torchcaps.train import Run, make_recipe
@@ -102,15 +102,47 @@ def test_images_of_another_size_are_told(network: nn.Module) -> None:
 
 def test_a_network_without_capsules_has_numbers_but_no_pictures() -> None:
     found = dissect(Brightest(), bright(20, wrong=5), label="plain", facts={"seed": "3"})
-    assert (found.right, found.images, found.n_classes) == (15, 20, 3)
-    assert found.numbers() == {"accuracy": 0.75, "images": 20, "dynamics": None, "activity": None}
+    assert (found.right, found.images) == (15, 20)
+    assert found.numbers() == {
+        "accuracy": 0.75,
+        "images": 20,
+        "classes": {"red": 6, "green": 7, "blue": 7},
+        "dynamics": None,
+        "activity": None,
+    }
     assert found.pictures == []
     assert found.facts == {
         "parameters": "1",
-        "images": "20 of bright",
+        "images": "20 of 20 of bright (red: 6, green: 7, blue: 7)",
         "right where": "the highest score is that of the class",
         "seed": "3",
     }
+
+
+def test_a_sample_shows_every_class_of_a_sorted_set_and_says_so() -> None:
+    images = bright(300, wrong=0)
+    images = images.take(images.labels.argsort(stable=True))
+    found = dissect(Brightest(), images, label="plain", count=30)
+    assert found.facts["images"] == "30 of 300 of bright (10 of each class)"
+    assert found.numbers()["classes"] == {"red": 10, "green": 10, "blue": 10}
+    assert (found.right, found.images) == (30, 30)
+
+
+def test_a_trace_of_some_images_is_that_of_the_sample(network: nn.Module) -> None:
+    images = tiny("train", None)
+    trace, _ = trace_images(network, images, count=9)
+    chosen, _ = trace_images(network, images.take(sample_of(images, 9)))
+    assert torch.equal(trace[-1].routed.parents.pose, chosen[-1].routed.parents.pose)
+
+
+def test_the_tree_of_an_image_outside_the_sample_is_drawn(network: nn.Module) -> None:
+    images = tiny("train", None)
+    outside = min(set(range(96)) - set(sample_of(images, 4).tolist()))
+    found = dissect(network, images, label="mine", count=4, example=outside)
+    truth = images.class_names[int(images.labels[outside])]
+    assert found.pictures[0].title == f"One image and its tree: image {outside}, {truth}"
+    alone = dissect(network, images.take(torch.tensor([outside] * 2)), label="mine")
+    assert found.pictures[0].source == alone.pictures[0].source
 
 
 def test_windows_are_refused() -> None:
@@ -134,7 +166,7 @@ def test_three_pictures_in_the_order_of_the_story(network: nn.Module) -> None:
     assert found.pictures[0].alt == (
         f"Couplings of mine for one image of class {truth}, layer by layer."
     )
-    assert found.facts["images"] == "12 of part-whole"
+    assert found.facts["images"].startswith("12 of 12 of part-whole (")
     numbers = found.numbers()
     assert numbers["images"] == 12
     assert [layer["name"] for layer in numbers["dynamics"]["layers"]] == [
@@ -156,7 +188,7 @@ def test_an_example_out_of_range_is_told(network: nn.Module, example: int) -> No
 def test_a_run_is_dissected_on_test_images_of_its_own_data(run: Run) -> None:
     (found,) = dissect_files([run.folder])
     assert found.label == "mine"
-    assert found.facts["images"] == "12 of part-whole"
+    assert found.facts["images"].startswith("12 of 12 of part-whole (")
     assert found.facts["network"] == "mitterreiter_5x16"
     assert found.facts["trained on"] == "tiny, 8,600 images, 2 epochs, Adam 0.001, batch 128"
     assert found.facts["seed"] == "7"

@@ -93,6 +93,12 @@ def test_nothing_is_wrong_with_the_healthy(network, monkeypatch):
     assert [each.check for each in found.findings] == CHECKS
     assert {each.verdict for each in found.findings} == {"fine"}, found.text()
     assert found.subject == "mitterreiter_5x16 on 96 training images of tiny, before training"
+    # 96 images of ten classes, 64 of them in the shares they have.
+    there = torch.bincount(tiny("train").labels, minlength=10)
+    assert sum(found.classes.values()) == 64
+    for shown, count in zip(found.classes.values(), there.tolist(), strict=True):
+        assert count * 64 // 96 <= shown <= count * 64 // 96 + 1
+    assert found.text().splitlines()[1].startswith("The network is shown some of them (")
     assert found.text().endswith("\n\nnothing wrong was found")
     assert max(map(len, found.text().splitlines())) <= 100
     numbers = json.loads(json.dumps(found.numbers(), allow_nan=False))

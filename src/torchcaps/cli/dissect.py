@@ -18,8 +18,10 @@ def dissect(
         str | None, typer.Option(help="Data set; that of the run if not given.")
     ] = None,
     root: Root = None,
-    images: Annotated[int, typer.Option(min=2, help="How many held-out images.")] = 1000,
-    example: Annotated[int, typer.Option(help="The image whose tree is drawn.")] = 0,
+    images: Annotated[
+        int, typer.Option(min=2, help="How many held-out images, every class with its share.")
+    ] = 1000,
+    example: Annotated[int, typer.Option(help="Number of the test image whose tree is drawn.")] = 0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the numbers instead of the path.")
     ] = False,

@@ -38,13 +38,16 @@ class Picture:
 
 @dataclasses.dataclass(frozen=True)
 class Dissection:
-    """All that is known of one network, which got `right` of `images` held-out images right."""
+    """All that is known of one network, which got `right` of `images` held-out images right.
+
+    `classes` says how many of the images show each class.
+    """
 
     label: str
     facts: Mapping[str, str]
     right: int
     images: int
-    n_classes: int
+    classes: Mapping[str, int]
     dynamics: RoutingDynamics | None
     activity: Activity | None
     pictures: Sequence[Picture]
@@ -56,7 +59,12 @@ class Dissection:
             name: None if part is None else json.loads(part.to_json())
             for name, part in parts.items()
         }
-        return {"accuracy": self.accuracy, "images": self.images, **measured}
+        return {
+            "accuracy": self.accuracy,
+            "images": self.images,
+            "classes": dict(self.classes),
+            **measured,
+        }
 
     @property
     def accuracy(self) -> float:

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from matplotlib.figure import Figure
-from torch import nn
+from torch import Tensor, nn
 
 from torchcaps.analysis import (
     Activity,
@@ -16,7 +15,8 @@ from torchcaps.analysis import (
     join,
     routing_dynamics,
 )
-from torchcaps.data import Images
+from torchcaps.data import Images, sample_of
+from torchcaps.data.sample import classes_shown, counts_in_words
 from torchcaps.errors import TorchcapsError
 from torchcaps.report import Dissection, Picture, render
 from torchcaps.tasks.trained import open_trained
@@ -31,13 +31,27 @@ __all__ = ["dissect", "dissect_files", "facts_of", "trace_images", "write_report
 BATCH = 100
 
 
-@torch.no_grad()
 def trace_images(
-    model: nn.Module, images: Images, *, first: int | None = None
+    model: nn.Module, images: Images, *, count: int | None = None
 ) -> tuple[Trace, int]:
-    """The trace of a network over images, or the `first` so many, and how many of them it
-    classified right.
+    """The trace of a network over images, and how many of them it classified right.
+
+    Arguments:
+        model: the network; it is left in eval mode.
+        images: labelled images of its size and classes.
+        count: None traces all images in their order; a number traces those of
+            `data.sample_of(images, count)`, in that order.
+
+    >>> trace, right = tc.tasks.trace_images(model, test, count=200)
     """
+    index = torch.arange(len(images)) if count is None else sample_of(images, count)
+    trace, right, _ = _traced(model, images, index)
+    return trace, right
+
+
+@torch.no_grad()
+def _traced(model: nn.Module, images: Images, index: Tensor) -> tuple[Trace, int, Tensor]:
+    """The trace over the images `index`, how many of them are right, and their labels."""
     expected = getattr(model, "image", images.image_shape)
     if expected != images.image_shape:
         raise TorchcapsError(
@@ -46,10 +60,9 @@ def trace_images(
         )
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     model.eval()
-    traces, right = [], 0
-    count = len(images) if first is None else min(first, len(images))
-    for index in torch.arange(count).split(BATCH):
-        batch = images.batch(index)
+    traces, labels, right = [], [], 0
+    for few in index.split(BATCH):
+        batch = images.batch(few)
         out = model(batch.pixels.to(device), keep="last")
         if out.scores.shape[1] != len(images.class_names):
             raise TorchcapsError(
@@ -60,7 +73,8 @@ def trace_images(
         found = is_correct(out, batch.labels.to(device), judged_by=images.judged_by)
         right += int(found.sum())
         traces.append(out.trace)
-    return join(traces), right
+        labels.append(batch.labels)
+    return join(traces), right, torch.cat(labels)
 
 
 def _refuse_windows(trace: Trace) -> None:
@@ -79,51 +93,64 @@ def dissect(
     images: Images,
     *,
     label: str,
-    first: int | None = None,
+    count: int | None = None,
     example: int = 0,
     facts: Mapping[str, str] | None = None,
 ) -> Dissection:
-    """Measure and draw one network, over all images or the `first` so many. `example` is the image
-    whose tree is drawn; the first, unless told otherwise, so that nobody picks a pretty one.
+    """Measure and draw one network.
+
+    Arguments:
+        model: the network; it is left in eval mode.
+        images: labelled images of its size and classes.
+        label: the name of the network on the page.
+        count: how many images to measure over, a sample by `data.sample_of`; None takes all.
+        example: the number of the image, among all, whose tree is drawn. It is the first unless
+            another is named, so that nobody picks a pretty one.
+        facts: more to say of the network, name by name.
     """
-    count = len(images) if first is None else min(first, len(images))
-    if not 0 <= example < count:
-        raise TorchcapsError(f"example must be one of the {count} images, but is {example}.")
-    trace, right = trace_images(model, images, first=count)
+    if not 0 <= example < len(images):
+        raise TorchcapsError(f"example must be one of the {len(images)} images, but is {example}.")
+    index = torch.arange(len(images)) if count is None else sample_of(images, count)
+    trace, right, labels = _traced(model, images, index)
+    shown = classes_shown(labels, images.class_names)
     size = sum(parameter.numel() for parameter in model.parameters())
-    about = {"parameters": f"{size:,}", "images": f"{count:,} of {images.name}"}
-    about["right where"] = CRITERIA[images.judged_by]
+    about = {
+        "parameters": f"{size:,}",
+        "images": f"{len(index):,} of {len(images):,} of {images.name} ({counts_in_words(shown)})",
+        "right where": CRITERIA[images.judged_by],
+    }
     dynamics = routing_dynamics(trace) if trace else None
     activity = capsule_activity(trace) if trace else None
     pictures: list[Picture] = []
     if dynamics is not None and activity is not None:
-        names = images.class_names
-        shown = images.batch(slice(example, example + 1))
-        truth = " and ".join(names[label] for label in shown.labels[0].view(-1).unique().tolist())
-        tree = draw_parse_tree(trace, shown.pixels[0], index=example, class_names=names)
         pictures = [
-            _picture_of_tree(tree, label, f"image {example}, {truth}", truth),
-            *_pictures_of_all(dynamics, activity, label, count),
+            _picture_of_tree(model, images, example, label),
+            *_pictures_of_all(dynamics, activity, label, len(index)),
         ]
     return Dissection(
         label=label,
         facts={**about, **(facts or {})},
         right=right,
-        images=count,
-        n_classes=len(images.class_names),
+        images=len(index),
+        classes=shown,
         dynamics=dynamics,
         activity=activity,
         pictures=pictures,
     )
 
 
-def _picture_of_tree(tree: Figure, label: str, title: str, truth: str) -> Picture:
+def _picture_of_tree(model: nn.Module, images: Images, example: int, label: str) -> Picture:
+    # The sample may lack this image, so its trace is made for the picture.
+    trace, _, labels = _traced(model, images, torch.tensor([example]))
+    names = images.class_names
+    truth = " and ".join(names[each] for each in labels[0].view(-1).unique().tolist())
+    pixels = images.batch(torch.tensor([example])).pixels[0]
     return Picture(
-        f"One image and its tree: {title}",
+        f"One image and its tree: image {example}, {truth}",
         "Bars are lengths of capsules, lines are couplings. In a tree, every capsule would have "
         "one dark line upwards.",
         f"Couplings of {label} for one image of class {truth}, layer by layer.",
-        tree,
+        draw_parse_tree(trace, pixels, class_names=names),
     )
 
 
@@ -170,7 +197,10 @@ def dissect_files(
     images: int = 1000,
     example: int = 0,
 ) -> list[Dissection]:
-    """Dissect runs on test images of their own data, saved networks on those of `data`."""
+    """Dissect runs on test images of their own data, saved networks on those of `data`.
+
+    Each is measured over a sample of `images`, the same one for all networks of one data set.
+    """
     found: list[Dissection] = []
     for path in paths:
         network = open_trained(path)
@@ -180,7 +210,7 @@ def dissect_files(
             label = str(path)
         facts = {"network": str(path)} if network.run is None else facts_of(network.run)
         found.append(
-            dissect(network.model, test, label=label, first=images, example=example, facts=facts)
+            dissect(network.model, test, label=label, count=images, example=example, facts=facts)
         )
     return found
 

@@ -2,7 +2,7 @@
 
 import pickle
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from torchcaps.data import Batch, Images
+from torchcaps.data import Batch, Images, sample_of
+from torchcaps.data.sample import classes_shown, counts_in_words
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import load as load_model
 from torchcaps.tasks.diagnosis import Diagnosis
-from torchcaps.tasks.examine_images import examine_images, some_of
+from torchcaps.tasks.examine_images import examine_images
 from torchcaps.tasks.examine_machine import examine_machine
 from torchcaps.tasks.examine_network import examine_network
 from torchcaps.tasks.trained import check_fit
@@ -35,15 +36,22 @@ class Examination:
     """Everything found about one network on one data set."""
 
     subject: str
+    # How many images of each class the network was shown.
+    classes: Mapping[str, int]
     findings: tuple[Diagnosis, ...]
 
     def numbers(self) -> dict[str, Any]:
         """The findings, as JSON can hold them."""
-        return {"subject": self.subject, "findings": [vars(each) for each in self.findings]}
+        return {
+            "subject": self.subject,
+            "classes": dict(self.classes),
+            "findings": [vars(each) for each in self.findings],
+        }
 
     def text(self) -> str:
         """The findings for people, and what to read first."""
-        lines = [self.subject, ""]
+        shown = f"The network is shown some of them ({counts_in_words(self.classes)})."
+        lines = [self.subject, *textwrap.wrap(shown, COLUMNS), ""]
         wide = max(len(each.check) for each in self.findings)
         for each in self.findings:
             start = f"{each.verdict:6}  {each.check:{wide}}  "
@@ -133,7 +141,7 @@ def examine(
     """Examine a network on its training images. `stage` is "before training", or when it was."""
     check_fit(model, training)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    batch = training.batch(some_of(training, BATCH))
+    batch = training.batch(sample_of(training, BATCH))
     parts = None if batch.parts is None else batch.parts.to(device)
     batch = Batch(batch.pixels.to(device), batch.labels.to(device), parts)
     findings = [
@@ -153,4 +161,5 @@ def examine(
         f"{recipe.model}{f' ({options})' if options else ''} on {len(training):,} training images "
         f"of {recipe.data}, {stage}"
     )
-    return Examination(subject, tuple(findings))
+    shown = classes_shown(batch.labels, training.class_names)
+    return Examination(subject, shown, tuple(findings))

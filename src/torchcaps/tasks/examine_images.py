@@ -2,16 +2,15 @@
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
-from torchcaps.data import Images
+from torchcaps.data import Images, sample_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.tasks.diagnosis import Diagnosis
 from torchcaps.tasks.overlap import in_training
 from torchcaps.train.answers import present_classes
 
-__all__ = ["examine_images", "some_of"]
+__all__ = ["examine_images"]
 
 PIXELS_OF, LABELS_OF = 1_000, 10_000
 # The most frequent class may have so many times the images of the rarest.
@@ -20,19 +19,13 @@ UNEVEN = 5
 
 def examine_images(training: Images, load_test: Callable[[], Images]) -> list[Diagnosis]:
     """`load_test` reads the test images, which may fail: better now than after training."""
-    pixels = training.batch(some_of(training, PIXELS_OF)).pixels
-    labels = training.batch(some_of(training, LABELS_OF)).labels
+    pixels = training.batch(sample_of(training, PIXELS_OF)).pixels
+    labels = training.batch(sample_of(training, LABELS_OF)).labels
     return [
         _range(pixels),
         _balance(labels, training.class_names),
         _test(training, load_test),
     ]
-
-
-def some_of(images: Images, most: int) -> Tensor:
-    """Indices of up to `most` images, the same ones every time."""
-    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
-    return order[:most]
 
 
 def _range(pixels: Tensor) -> Diagnosis:
