@@ -232,6 +232,40 @@ def test_other_routings_refuse_to_route_at_once():
     )
 
 
+@pytest.mark.parametrize(
+    ("primary_grid", "child_grid", "sentence"),
+    [
+        (
+            (4, 4, 8),
+            None,
+            "primary_grid=(4, 4, 8) holds 128 capsules, but layer classes was built for 512 "
+            "children; give the (height, width, types) of the primary capsules.",
+        ),
+        (
+            (4, 4, 32),
+            (8, 8, 8),
+            "primary_grid=(4, 4, 32) is not the child_grid=(8, 8, 8) that layer classes was built "
+            "for; give both the (height, width, types) of the primary capsules.",
+        ),
+    ],
+)
+def test_a_primary_grid_that_the_first_layer_does_not_have_is_told(
+    primary_grid, child_grid, sentence
+):
+    layer = DenseCapsules(n_in=512, d_in=2, n_out=3, d_out=2, child_grid=child_grid)
+
+    def network():
+        return CapsuleNetwork(
+            image=(16, 8, 8),
+            backbone=nn.Identity(),
+            primary=PrimaryCapsules(nn.Identity(), d_out=2),
+            primary_grid=primary_grid,
+            layers={"classes": layer},
+        )
+
+    assert text_of(network) == sentence
+
+
 def test_layers_that_route_at_once_share_their_iterations():
     layers = made("tsai_inverted_simple_c10", **INVERTED).layers
     layers["classes"].routing.iterations = 5
@@ -287,6 +321,32 @@ def test_sizes_of_gamma():
     assert count("rem_gamma") == count("gamma_capsnet", decoder=False) == 7_730_336
     assert count("gamma_capsnet") == 9_141_680
     assert count("rem_gamma") - count("rem_gamma", bias=False) == 32 * 8 + 10 * 16 == 416
+
+
+def test_weights_of_gamma_without_their_scale_are_not_taken_in_silence():
+    tiny = {"image": (2, 17, 19), "n_classes": 3}
+    whole = made("rem_gamma", **tiny).state_dict()
+    weights = {name: each for name, each in whole.items() if not name.endswith("running_scale")}
+    model = made("rem_gamma", **tiny)
+    with (
+        pytest.warns(UserWarning, match="predictions will be far off"),
+        pytest.raises(
+            RuntimeError, match=r'(?s)Missing key.*"layers.hidden.routing.running_scale"'
+        ),
+    ):
+        model.load_state_dict(weights)
+    with pytest.warns(UserWarning, match="the loaded weights have no") as caught:
+        model.load_state_dict(weights, strict=False)
+    assert [str(each.message) for each in caught] == [
+        f"the loaded weights have no layers.{name}.routing.running_scale, running means that "
+        f"evaluation goes by, so predictions will be far off; load a whole state_dict() with its "
+        f"buffers, or train for some steps before evaluating."
+        for name in ("hidden", "classes")
+    ]
+    # Neither a whole state nor one of other layers is warned about.
+    model.load_state_dict(whole, strict=False)
+    backbone = {name: each for name, each in weights.items() if name.startswith("backbone")}
+    model.load_state_dict(backbone, strict=False)
 
 
 def test_the_scale_of_gamma_runs_in_training_and_stands_in_evaluation():

@@ -1,8 +1,9 @@
 """What dense and convolutional capsule layers share: votes, then routing."""
 
 import math
+import warnings
 from abc import ABC, abstractmethod
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import torch
 from torch import Tensor, nn
@@ -84,6 +85,21 @@ class CapsuleLayer(nn.Module, ABC):
         votes that are better not stored."""
         vote_map = self._map(children)
         return vote_map if self.routing.fuses(vote_map) else materialise(vote_map)
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+        kept = self.routing.state_dict(prefix=f"{prefix}routing.")
+        own = {f"{prefix}routing.{name}" for name, _ in self.routing.named_buffers()} & set(kept)
+        missing = sorted(own - set(state_dict))
+        # A state of other parts of the network is meant to lack the whole layer. With strict=True
+        # torch refuses after this warning; with strict=False it would be silent.
+        if missing and f"{prefix}weight" in state_dict:
+            warnings.warn(
+                f"the loaded weights have no {', '.join(missing)}, running means that evaluation "
+                f"goes by, so predictions will be far off; load a whole state_dict() with its "
+                f"buffers, or train for some steps before evaluating.",
+                stacklevel=2,
+            )
 
     def _map(self, children: Capsules) -> VoteMap:
         check_capsules(children)

@@ -1,5 +1,6 @@
 """The common shape of a capsule network: backbone, primary capsules, layers, head or decoder."""
 
+import math
 from collections.abc import Mapping
 from typing import Literal, cast
 
@@ -48,6 +49,7 @@ class CapsuleNetwork(nn.Module):
         self.head_scores: ScoresAre = head_scores
         self.schedule: Schedule = schedule
         self.iterations = self._common_iterations() if schedule == "concurrent" else None
+        self._check_primary_grid()
 
     def forward(
         self, image: Tensor, target: Tensor | None = None, *, keep: Keep = "none"
@@ -100,6 +102,23 @@ class CapsuleNetwork(nn.Module):
 
     def _layers(self) -> dict[str, CapsuleLayer]:
         return cast(dict[str, CapsuleLayer], dict(self.layers.items()))
+
+    def _check_primary_grid(self) -> None:
+        """The trace says by this grid where the children of the first layer lie."""
+        name, first = next(iter(self._layers().items()))
+        grid = tuple(self.primary_grid)
+        if first.child_grid is not None and grid != tuple(first.child_grid):
+            raise TorchcapsError(
+                f"primary_grid={grid} is not the child_grid={tuple(first.child_grid)} that layer "
+                f"{name} was built for; give both the (height, width, types) of the primary "
+                f"capsules."
+            )
+        if math.prod(grid) != first.n_in:
+            raise TorchcapsError(
+                f"primary_grid={grid} holds {math.prod(grid)} capsules, but layer {name} was built "
+                f"for {first.n_in} children; give the (height, width, types) of the primary "
+                f"capsules."
+            )
 
     def _common_iterations(self) -> int:
         counts = {getattr(layer.routing, "iterations", 1) for layer in self._layers().values()}

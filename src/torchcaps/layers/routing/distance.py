@@ -19,7 +19,8 @@ class DistanceRouting(Routing):
     """`ops.distance_routing` of γ-capsules, with its bias.
 
     scale="batch" measures distances over the batch, as public code does. In evaluation it goes by
-    their running mean, so that an image's result does not depend on its neighbours.
+    their running mean, so that an image's result does not depend on its neighbours. That mean is
+    the buffer `running_scale`: weights loaded without it predict far off, and a warning says so.
     """
 
     algorithm = "distance"
