@@ -7,35 +7,60 @@ from torchcaps.analysis.activity import (
     Thresholds,
     capsule_activity,
 )
+from torchcaps.analysis.distribution import (
+    CouplingHistogram,
+    Couplings,
+    MeasureCouplings,
+    coupling_counts,
+)
 from torchcaps.analysis.dynamics import (
     LayerDynamics,
     MeasureDynamics,
     RoutingDynamics,
     routing_dynamics,
 )
+from torchcaps.analysis.in_degree import InDegree, LayerInDegree, MeasureInDegree, in_degree
 from torchcaps.analysis.keys import ClassKeys, Keys, MeasureKeys, key_entropy
 from torchcaps.analysis.measure import Measurement, measure
+from torchcaps.analysis.polarisation import (
+    MeasurePolarisation,
+    Polarisation,
+    StepPolarisation,
+    polarisation,
+)
 from torchcaps.analysis.quantise import quantise
 from torchcaps.analysis.trace import capsule_layers, join, lengths
 
 __all__ = [
     "Activity",
     "ClassKeys",
+    "CouplingHistogram",
+    "Couplings",
+    "InDegree",
     "Keys",
     "LayerActivity",
     "LayerDynamics",
+    "LayerInDegree",
     "MeasureActivity",
+    "MeasureCouplings",
     "MeasureDynamics",
+    "MeasureInDegree",
     "MeasureKeys",
+    "MeasurePolarisation",
     "Measurement",
+    "Polarisation",
     "RoutingDynamics",
+    "StepPolarisation",
     "Thresholds",
     "capsule_activity",
     "capsule_layers",
+    "coupling_counts",
+    "in_degree",
     "join",
     "key_entropy",
     "lengths",
     "measure",
+    "polarisation",
     "quantise",
     "routing_dynamics",
 ]

@@ -1,0 +1,98 @@
+"""How couplings are distributed, by layer and by predicted class [renzulli2025] Figs. 12 and 13.
+
+Bins of equal width from 0 to 1, each with its lower border and the last with both; couplings below
+zero and above one are counted apart.
+
+Departures: none.
+Ambiguities: the width of the bins is not given; 20 here, an argument.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torchcaps.analysis.measure import Answer, Labelled
+from torchcaps.analysis.result import Result, quantity
+from torchcaps.analysis.trace import check_any, check_trace, class_coupling, finite_coupling
+from torchcaps.errors import TorchcapsError
+from torchcaps.types import Trace
+
+__all__ = ["CouplingHistogram", "Couplings", "MeasureCouplings", "coupling_counts"]
+
+
+@dataclass(frozen=True)
+class CouplingHistogram:
+    """Couplings of one layer, or those of all children of the last layer to a predicted class."""
+
+    name: str
+    below: int = quantity("couplings", "couplings below 0")
+    counts: Tensor = quantity("couplings", "couplings in each bin")  # int64 [bins]
+    above: int = quantity("couplings", "couplings above 1")
+
+
+@dataclass(frozen=True)
+class Couplings(Result):
+    """One histogram a routed layer from the bottom up, and one a predicted class."""
+
+    images: int
+    bins: int
+    layers: tuple[CouplingHistogram, ...]
+    classes: tuple[CouplingHistogram, ...]
+
+
+def coupling_counts(coupling: Tensor, *, bins: int = 20) -> Tensor:
+    """Couplings below 0, in each bin, and above 1: int64 [1 + bins + 1]."""
+    if bins < 1:
+        raise TorchcapsError(f"a histogram needs at least one bin, but bins is {bins}.")
+    flat = coupling.flatten().double()
+    index = (flat * bins).floor().clamp(max=bins - 1) + 1
+    index = torch.where(flat < 0, 0, torch.where(flat > 1, bins + 1, index))
+    return torch.bincount(index.long(), minlength=bins + 2)
+
+
+class MeasureCouplings:
+    """Histograms of couplings.
+
+    Arguments:
+        bins: how many bins lie from 0 to 1.
+    """
+
+    def __init__(self, *, bins: int = 20) -> None:
+        self.bins = bins
+        self._images = 0
+        # By the name of a layer, or by the number of a class.
+        self._counts: dict[str | int, Tensor] = {}
+
+    def update(self, out: Answer, batch: Labelled) -> None:
+        self.add(out.trace, out.scores.argmax(-1).detach().cpu())
+
+    def add(self, trace: Trace, predicted: Tensor) -> None:
+        """Count couplings of images whose predicted classes are [k]."""
+        check_trace(trace)
+        towards = class_coupling(trace, predicted)
+        self._images += len(towards)
+        for layer in trace:
+            self._count(layer.name, coupling_counts(finite_coupling(layer), bins=self.bins))
+        for label in predicted.unique().tolist():
+            counts = coupling_counts(towards[predicted == label], bins=self.bins)
+            self._count(label, counts)
+
+    def merge(self, other: "MeasureCouplings") -> None:
+        self._images += other._images
+        for name, counts in other._counts.items():
+            self._count(name, counts)
+
+    def _count(self, name: str | int, counts: Tensor) -> None:
+        self._counts[name] = self._counts[name] + counts if name in self._counts else counts
+
+    def result(self) -> Couplings:
+        check_any(self._counts)
+        layers = [_histogram(n, each) for n, each in self._counts.items() if isinstance(n, str)]
+        labels = sorted(name for name in self._counts if isinstance(name, int))
+        classes = [_histogram(str(label), self._counts[label]) for label in labels]
+        return Couplings(self._images, self.bins, tuple(layers), tuple(classes))
+
+
+def _histogram(name: str, counts: Tensor) -> CouplingHistogram:
+    return CouplingHistogram(name, int(counts[0]), counts[1:-1], int(counts[-1]))

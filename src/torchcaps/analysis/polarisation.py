@@ -1,0 +1,104 @@
+"""Polarisation: how near couplings are to one parent a child, by iteration [renzulli2025] §2.3.
+
+For rows c_i of couplings to J parents, over children and images:
+    pol = mean(1 − H(c_i) / log J),    strongest = mean(max_j c_ij)
+0 is an even split, 1 one parent a child. An iteration is there where the trace kept it.
+
+Departures: rows that do not sum to one, after a learned prior or where couplings sum to one over
+children, are divided by their sums first; rows of zeros leave the means.
+Ambiguities: none. A layer with one parent, or with negative couplings, has no polarisation.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torchcaps.analysis.measure import Answer, Labelled
+from torchcaps.analysis.moments import Moments
+from torchcaps.analysis.result import Result, quantity
+from torchcaps.analysis.trace import check_any, check_finite, check_trace, last_coupling
+from torchcaps.types import Trace
+
+__all__ = ["MeasurePolarisation", "Polarisation", "StepPolarisation", "polarisation"]
+
+
+@dataclass(frozen=True)
+class StepPolarisation:
+    """One iteration of one layer. Not a number (None, in JSON null) where nothing can be said."""
+
+    name: str
+    iteration: int = quantity("iterations", "the how-manieth of the kept iterations, from 1")
+    polarisation: float | None = quantity("share", "one minus the entropy over its maximum")
+    strongest: float | None = quantity("share of a child", "mean coupling to the favourite parent")
+
+
+@dataclass(frozen=True)
+class Polarisation(Result):
+    """One row an iteration, layers from the bottom up."""
+
+    images: int
+    steps: tuple[StepPolarisation, ...]
+
+
+def polarisation(coupling: Tensor) -> Tensor:
+    """1 − H / log J of each row of couplings [*b, i, j], [*b, i]; NaN for rows of zeros."""
+    share = coupling / coupling.sum(-1, keepdim=True)
+    entropy: Tensor = torch.special.entr(share).sum(-1)
+    return 1 - entropy / math.log(coupling.shape[-1])
+
+
+class MeasurePolarisation:
+    """Polarisation of every kept iteration of every routed layer; all with keep="steps"."""
+
+    def __init__(self) -> None:
+        self._images = 0
+        # Of (polarisation, strongest) over rows; None where a coupling was negative.
+        self._steps: dict[tuple[str, int], Moments | None] = {}
+
+    def update(self, out: Answer, batch: Labelled) -> None:
+        self.add(out.trace)
+
+    def add(self, trace: Trace) -> None:
+        """Measure the images of a trace."""
+        check_trace(trace)
+        self._images += len(last_coupling(trace[0]))
+        for layer in trace:
+            last_coupling(layer)
+            for number, step in enumerate(layer.routed.steps, 1):
+                coupling = step.coupling.detach().cpu().double()
+                check_finite(layer.name, coupling)
+                self._join((layer.name, number), _moments(coupling))
+
+    def merge(self, other: "MeasurePolarisation") -> None:
+        self._images += other._images
+        for where, moments in other._steps.items():
+            self._join(where, moments)
+
+    def _join(self, where: tuple[str, int], moments: Moments | None) -> None:
+        seen = self._steps.setdefault(where, Moments())
+        if seen is None or moments is None:
+            self._steps[where] = None
+        else:
+            seen.merge(moments)
+
+    def result(self) -> Polarisation:
+        check_any(self._steps)
+        rows = []
+        for (name, number), moments in self._steps.items():
+            known = moments is not None and moments.count > 0
+            pol, strongest = moments.mean.tolist() if known and moments else (None, None)
+            rows.append(StepPolarisation(name, number, pol, strongest))
+        return Polarisation(self._images, tuple(rows))
+
+
+def _moments(coupling: Tensor) -> Moments | None:
+    if coupling.shape[-1] < 2 or bool((coupling < 0).any()):
+        return None
+    rows = coupling.flatten(0, -2)
+    rows = rows[rows.sum(-1) > 0]
+    share = rows / rows.sum(-1, keepdim=True)
+    moments = Moments()
+    moments.add(torch.stack([polarisation(rows), share.amax(-1)], -1))
+    return moments

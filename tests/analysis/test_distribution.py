@@ -1,0 +1,51 @@
+"""Histograms of couplings on paper: borders, values outside, classes, batches."""
+
+import pytest
+import torch
+
+from torchcaps.analysis import MeasureCouplings, coupling_counts
+from torchcaps.errors import TorchcapsError
+from traces import network
+
+
+def test_borders_on_paper():
+    values = torch.tensor([-0.1, 0.0, 0.24, 0.25, 0.5, 0.75, 1.0, 1.1])
+    # Lower borders belong to their bins, 1 to the last.
+    assert coupling_counts(values, bins=4).tolist() == [1, 2, 1, 1, 2, 1]
+    assert coupling_counts(torch.full((3, 2), 0.5), bins=1).tolist() == [0, 6, 0]
+
+
+def test_layers_and_predicted_classes():
+    coupling = torch.tensor([[[0.9, 0.1], [0.6, 0.4]]] * 3)
+    measurement = MeasureCouplings(bins=2)
+    measurement.add(network({"classes": coupling}), torch.tensor([0, 0, 1]))
+    found = measurement.result()
+    (layer,), (zero, one) = found.layers, found.classes
+    assert (found.images, layer.below, layer.counts.tolist(), layer.above) == (3, 0, [6, 6], 0)
+    assert (zero.name, zero.counts.tolist()) == ("0", [0, 4])
+    assert (one.name, one.counts.tolist()) == ("1", [2, 0])
+
+
+def test_batches_and_order_change_nothing():
+    generator = torch.Generator().manual_seed(0)
+    coupling = torch.rand(11, 5, 3, generator=generator) * 1.4 - 0.2
+    predicted = torch.randint(3, (11,), generator=generator)
+    whole, left, right = (MeasureCouplings() for _ in range(3))
+    whole.add(network({"classes": coupling}), predicted)
+    left.add(network({"classes": coupling[6:].flip(0, 1)}), predicted[6:].flip(0))
+    for rows in torch.arange(6).split(4):
+        right.add(network({"classes": coupling[rows]}), predicted[rows])
+    left.merge(right)
+    assert left.result().to_json() == whole.result().to_json()
+    (layer,) = whole.result().layers
+    flat = coupling.double().flatten().tolist()
+    assert layer.below == sum(c < 0 for c in flat)
+    assert layer.above == sum(c > 1 for c in flat)
+    assert layer.counts.tolist() == [
+        sum(0 <= c <= 1 and min(int(c * 20), 19) == bin for c in flat) for bin in range(20)
+    ]
+
+
+def test_no_bins():
+    with pytest.raises(TorchcapsError, match="at least one bin"):
+        coupling_counts(torch.zeros(1), bins=0)

@@ -1,0 +1,54 @@
+"""In-degree on paper, at its extremes, and whatever the batches."""
+
+import pytest
+import torch
+
+from torchcaps.analysis import MeasureInDegree, in_degree
+from traces import even, network, switching
+
+
+def measured(coupling, **options):
+    measurement = MeasureInDegree(**options)
+    measurement.add(network({"classes": coupling}))
+    (row,) = measurement.result().layers
+    return row
+
+
+def test_on_paper():
+    # Two parents, so above one half: the first child for the first parent, the third for both no.
+    coupling = torch.tensor([[[0.6, 0.4], [0.9, 0.1], [0.5, 0.5]]])
+    assert in_degree(coupling).tolist() == [[2, 0]]
+    assert in_degree(coupling, threshold=0.5).tolist() == [[3, 2]]
+    row = measured(coupling)
+    assert (row.mean, row.with_a_child, row.each.tolist()) == (1, 0.5, [2, 0])
+    assert row.sweep == ((0.5, 2.5, 1.0), (1.0, 1.0, 0.5), (2.0, 0.0, 0.0))
+
+
+@pytest.mark.parametrize("n", [2, 3, 7, 10])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_even_split_has_no_children(n, dtype):
+    assert in_degree(torch.zeros(1, 5, n, dtype=dtype).softmax(-1)).sum() == 0
+
+
+def test_one_parent_a_child_counts_every_child_once():
+    row = measured(switching(4, 4, n_in=4))
+    assert row.each.tolist() == [1, 1, 1, 1]
+    assert row.with_a_child == 1
+
+
+def test_any_batches_and_any_order_of_children():
+    coupling = torch.rand(9, 6, 4, generator=torch.Generator().manual_seed(0)).softmax(-1).double()
+    left, right = MeasureInDegree(), MeasureInDegree()
+    for part in coupling[[4, 2, 0]].split(2):
+        left.add(network({"classes": part.flip(1)}))
+    right.add(network({"classes": coupling[[1, 3, 5, 6, 7, 8]]}))
+    left.merge(right)
+    (found,), expected = left.result().layers, measured(coupling)
+    assert left.result().images == 9
+    torch.testing.assert_close(found.each, expected.each, rtol=0, atol=1e-12)
+    brute = [
+        sum(int(coupling[k, i, j] > 1 / 4) for k in range(9) for i in range(6)) / 9
+        for j in range(4)
+    ]
+    assert found.each.tolist() == pytest.approx(brute, abs=1e-12)
+    assert measured(even(2, 3, 3)).mean == 0

@@ -1,0 +1,82 @@
+"""Polarisation on paper: none, whole, between, by iteration, and where it is not defined."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from torchcaps.analysis import MeasurePolarisation, polarisation
+from torchcaps.errors import TorchcapsError
+from traces import even, network, switching
+
+
+def measured(*traces):
+    measurement = MeasurePolarisation()
+    for trace in traces:
+        measurement.add(trace)
+    return measurement.result()
+
+
+def only(coupling):
+    (row,) = measured(network({"classes": coupling})).steps
+    return row
+
+
+def test_extremes():
+    assert only(even(2, 3, 4)).polarisation == pytest.approx(0, abs=1e-15)
+    assert only(even(2, 3, 4)).strongest == 0.25
+    assert (only(switching(3, 4)).polarisation, only(switching(3, 4)).strongest) == (1, 1)
+
+
+def test_on_paper():
+    # Half and half over two of four parents: H = log 2 of log 4.
+    row = only(torch.tensor([[[0.5, 0.5, 0, 0]]]))
+    assert (row.polarisation, row.strongest) == (pytest.approx(0.5), 0.5)
+    share = torch.tensor([[0.7, 0.2, 0.1]], dtype=torch.float64)
+    entropy = -sum(p * math.log(p) for p in (0.7, 0.2, 0.1))
+    assert polarisation(share).item() == pytest.approx(1 - entropy / math.log(3), abs=1e-15)
+
+
+def test_rows_are_divided_by_their_sums_and_zeros_leave_the_mean():
+    row = only(torch.tensor([[[0.25, 0.25, 0, 0], [0.0, 0, 0, 0]]]))
+    assert (row.polarisation, row.strongest) == (pytest.approx(0.5), 0.5)
+
+
+@pytest.mark.parametrize(
+    "coupling",
+    [torch.ones(2, 3, 1), torch.zeros(2, 3, 2), torch.tensor([[[1.5, -0.5]]])],
+    ids=["one-parent", "zeros", "negative"],
+)
+def test_nothing_to_be_said(coupling):
+    assert (only(coupling).polarisation, only(coupling).strongest) == (None, None)
+
+
+def test_a_row_for_every_kept_iteration():
+    (layer,) = network({"classes": switching(3, 4)})
+    (last,) = layer.routed.steps
+    first = last._replace(coupling=even(3, 3, 4))
+    trace = (replace(layer, routed=layer.routed._replace(steps=(first, last))),)
+    rows = measured(trace).steps
+    assert [(row.name, row.iteration) for row in rows] == [("classes", 1), ("classes", 2)]
+    assert [row.strongest for row in rows] == [0.25, 1]
+
+
+def test_any_batches_and_permuted_capsules():
+    coupling = torch.rand(9, 6, 4, generator=torch.Generator().manual_seed(0)).double()
+    whole = only(coupling)
+    parts = [network({"classes": part.flip(1, 2)}) for part in coupling.flip(0).split(2)]
+    (row,) = measured(*parts).steps
+    left, right = MeasurePolarisation(), MeasurePolarisation()
+    left.add(network({"classes": coupling[:4]}))
+    right.add(network({"classes": coupling[4:]}))
+    left.merge(right)
+    for found in (row, left.result().steps[0]):
+        assert found.polarisation == pytest.approx(whole.polarisation, abs=1e-12)
+        assert found.strongest == pytest.approx(whole.strongest, abs=1e-12)
+    assert left.result().images == 9
+
+
+def test_nothing_seen():
+    with pytest.raises(TorchcapsError, match=r"^there are no images to measure"):
+        MeasurePolarisation().result()
