@@ -196,6 +196,29 @@ def test_a_run_is_dissected_on_test_images_of_its_own_data(run: Run) -> None:
     assert found.facts["recipe"] == run.recipe.digest()
 
 
+def test_the_optimiser_and_the_epochs_are_those_that_were(run: Run, network: nn.Module) -> None:
+    other = Run(run.folder.parent / "other")
+    other.begin(
+        make_recipe(
+            model="mitterreiter_5x16",
+            data="tiny",
+            epochs=9,
+            optimiser="sgd",
+            learning_rate=0.1,
+            patience=1,
+            batch_size=16,
+        ),
+        "abc",
+    )
+    other.write_metrics([{"epoch": 1, "seconds": 2.25}, {"epoch": 2, "seconds": 1.5}])
+    save(network, other.model_file)
+    write_whole(other.result_file, run.result_file.read_text())
+    (found,) = dissect_files([other.folder])
+    assert found.facts["trained on"] == (
+        "tiny, 8,600 images, stopped after 2 of 9 epochs, SGD 0.1, batch 16"
+    )
+
+
 def test_options_of_the_network_are_among_the_facts(run: Run) -> None:
     recipe = make_recipe(
         model="mitterreiter_5x16", data="tiny", options={"routing": "uniform", "iterations": 1}

@@ -13,7 +13,8 @@ from error_text import text_of
 from torchcaps.data import SOURCES, Batch, ImageSet, PartWholeSpec, part_whole
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import save
-from torchcaps.tasks import doctor, doctor_run, examine, examine_machine
+from torchcaps.report.verdict import about_tree
+from torchcaps.tasks import dissect, doctor, doctor_run, examine, examine_machine
 from torchcaps.tasks.examine_images import examine_images
 from torchcaps.tasks.examine_network import examine_network
 from torchcaps.train import Run, make_recipe
@@ -251,11 +252,20 @@ def test_dead_capsules_are_counted(network, dead, trained, verdict, words):
 
 
 def test_a_frozen_tree_is_told_after_training_only(network):
-    scaled(network, 0.01)
     assert looked_at(network)["couplings"].verdict == "fine"
     found = looked_at(network, trained=True)["couplings"]
     assert found.verdict == "look"
-    assert "the tree is frozen" in found.text
+    assert "The tree is frozen" in found.text
+
+
+@pytest.mark.parametrize("factor", [1, 3, 10])
+def test_the_tree_is_judged_in_the_words_of_dissect(network, factor):
+    images = tiny("train").take(torch.arange(32))
+    dissection = dissect(scaled(network, factor), images, label="")
+    tree = about_tree(dissection.dynamics)
+    found = looked_at(network, trained=True)["couplings"]
+    assert tree.text in found.text
+    assert found.verdict == ("fine" if tree.is_good else "look")
 
 
 def test_couplings_that_are_meant_to_be_fixed_are_fine():

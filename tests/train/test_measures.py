@@ -53,6 +53,29 @@ def test_windows_are_measured_too():
     assert {name.split("/")[0] for name in found} == {"dead_capsules", "coupling_std"}
 
 
+def test_any_network_with_a_trace_is_measured():
+    torch.manual_seed(0)
+    model = create_model("deepcaps", image=(1, 16, 16), n_classes=3)
+    data = images(5)
+    found = of_capsules(model, data)
+    with torch.no_grad():
+        trace = model.eval()(data.pixels(slice(None)), keep="last").trace
+    dead = {f"dead_capsules/{layer.name}": layer.cds for layer in capsule_activity(trace).layers}
+    assert dead
+    assert {name: found[name] for name in dead} == dead
+    assert {name for name in found if name.startswith("coupling_std/")} == {
+        f"coupling_std/{layer.name}" for layer in trace
+    }
+
+
+def test_a_network_that_keeps_nothing_tells_nothing():
+    class Plain(nn.Module):
+        def forward(self, image, target=None):
+            raise AssertionError("it is not shown images for nothing")
+
+    assert of_capsules(Plain(), images(4)) == {}
+
+
 def test_a_network_without_capsules_tells_nothing():
     model = create_model("convnet_fc", image=(1, 16, 16), n_classes=3)
     assert of_capsules(model, images(4)) == {}

@@ -135,7 +135,8 @@ def _comparison(dissections: Sequence[Dissection]) -> str | None:
     if len(dissections) != 2:
         return None
     first, second = dissections
-    gap = 100 * (first.accuracy - second.accuracy)
+    # Of the figures that stand on the page, so that a reader who subtracts finds the same.
+    gap = round(100 * first.accuracy, 1) - round(100 * second.accuracy, 1)
     how = f"{abs(gap):.1f} points {'more' if gap > 0 else 'less'} accurate than {second.label}"
     words = (
         f"{first.label} and {second.label} are equally accurate here"

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from torchcaps.analysis import Activity, RoutingDynamics
 
-__all__ = ["FROZEN", "PERFECT", "WEAK", "Sentence", "verdict"]
+__all__ = ["FROZEN", "PERFECT", "WEAK", "Sentence", "about_tree", "verdict"]
 
 # Borders of dyr, which is 0 when couplings never change and 1 for perfect routing.
 FROZEN, WEAK, PERFECT = 0.05, 0.5, 0.9
@@ -30,10 +30,11 @@ def verdict(dynamics: RoutingDynamics | None, activity: Activity | None) -> list
     if dynamics is None or activity is None:
         text = "This network has no capsules, so there is no tree to read."
         return [Sentence("tree", text, False)]
-    return [_tree(dynamics), _choice(dynamics), *_life(activity)]
+    return [about_tree(dynamics), _choice(dynamics), *_life(activity)]
 
 
-def _tree(dynamics: RoutingDynamics) -> Sentence:
+def about_tree(dynamics: RoutingDynamics) -> Sentence:
+    """Does the tree depend on the image?"""
     # A single parent is no choice, so nothing can be said of its layer.
     layers = [layer for layer in dynamics.layers if layer.mean.shape[1] > 1]
     rates = {layer.name: layer.dyr for layer in layers if layer.dyr is not None}

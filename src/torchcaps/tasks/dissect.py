@@ -27,6 +27,7 @@ from torchcaps.viz import draw_activity, draw_mean_couplings, draw_parse_tree
 
 __all__ = ["dissect", "dissect_files", "facts_of", "trace_images", "write_report"]
 
+OPTIMISERS = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
 # Few enough that the couplings of a thousand primary capsules fit in memory.
 BATCH = 100
 
@@ -222,8 +223,16 @@ def facts_of(run: Run) -> dict[str, str]:
     return {
         "network": f"{recipe.model}{f' ({options})' if options else ''}",
         "trained on": f"{recipe.data}, {run.result().get('training_images', 0):,} images, "
-        f"{recipe.epochs} epochs, Adam {recipe.learning_rate:g}, batch {recipe.batch_size}",
+        f"{_epochs(run)}, {OPTIMISERS[recipe.optimiser]} {recipe.learning_rate:g}, "
+        f"batch {recipe.batch_size}",
         "seed": str(recipe.seed),
         "training time": f"{sum(row['seconds'] for row in rows):.0f} s",
         "recipe": recipe.digest(),
     }
+
+
+def _epochs(run: Run) -> str:
+    """How many epochs were trained, which may be fewer than the recipe allows."""
+    asked = run.recipe.epochs
+    trained = max((row["epoch"] for row in run.metrics()), default=asked)
+    return f"{asked} epochs" if trained == asked else f"stopped after {trained} of {asked} epochs"

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree
 
-from torchcaps.analysis import Thresholds, capsule_activity
+from torchcaps.analysis import Thresholds, capsule_activity, routing_dynamics
 from torchcaps.analysis.trace import last_coupling
 from torchcaps.data import Batch, JudgedBy
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import UniformRouting
+from torchcaps.report.verdict import Sentence, about_tree
 from torchcaps.tasks.diagnosis import Diagnosis, Verdict
 from torchcaps.tasks.examine_machine import examine_memory
 from torchcaps.tasks.overfit import overfit
@@ -306,11 +307,24 @@ def _couplings(model: nn.Module, trace: Trace, trained: bool) -> Diagnosis:
         return Diagnosis(
             "couplings", "fine", f"{facts}: they are fixed, as this routing is.", numbers
         )
-    if trained and all(spread[name] < FROZEN for name in routed):
-        text = (
-            f"{facts}: the tree is frozen, so routing decides nothing; its uniform twin (option "
-            f"routing=uniform) should do as well. torchcaps dissect shows it."
-        )
-        return Diagnosis("couplings", "look", text, numbers)
-    early = "" if trained else ", which says little before training"
-    return Diagnosis("couplings", "fine", f"{facts}{early}.", numbers)
+    if not trained:
+        text = f"{facts}, which says little before training."
+        return Diagnosis("couplings", "fine", text, numbers)
+    tree = _tree(tuple(layer for layer in trace if layer.name in routed))
+    if tree.is_good:
+        return Diagnosis("couplings", "fine", f"{facts}. {tree.text}", numbers)
+    text = (
+        f"{facts}. {tree.text} So routing decides little: compare the network with its uniform "
+        f"twin (option routing=uniform), and see torchcaps dissect."
+    )
+    return Diagnosis("couplings", "look", text, numbers)
+
+
+def _tree(routed: Trace) -> Sentence:
+    """In the words of `torchcaps dissect`, where it can look: not through windows."""
+    if all(layer.window is None for layer in routed):
+        return about_tree(routing_dynamics(routed))
+    spread = [float(last_coupling(layer).float().std(0, correction=0).mean()) for layer in routed]
+    if max(spread) < FROZEN:
+        return Sentence("tree", "The tree is frozen: every image gets the same couplings.", False)
+    return Sentence("tree", "The couplings change with the image.", True)

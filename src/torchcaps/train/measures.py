@@ -1,6 +1,7 @@
 """What an epoch tells of the capsules: how strongly each layer is pulled, which capsules are dead,
 how much the couplings depend on the image."""
 
+import inspect
 from typing import Any
 
 import lightning
@@ -12,7 +13,6 @@ from torchcaps.analysis import Thresholds, capsule_layers, lengths
 from torchcaps.analysis.activity import dead_capsules
 from torchcaps.analysis.trace import last_coupling
 from torchcaps.data import Images
-from torchcaps.models.network import CapsuleNetwork
 
 __all__ = ["Measures"]
 
@@ -71,8 +71,8 @@ def parts(model: nn.Module) -> dict[str, nn.Module]:
 
 @torch.no_grad()
 def of_capsules(model: nn.Module, images: Images) -> dict[str, float]:
-    """dead_capsules/ and coupling_std/ by layer; nothing for a network without capsules."""
-    if not isinstance(model, CapsuleNetwork):
+    """dead_capsules/ and coupling_std/ by layer; nothing for a network without a trace."""
+    if "keep" not in inspect.signature(model.forward).parameters:
         return {}
     device = next(model.parameters()).device
     length: dict[str, list[Tensor]] = {}
@@ -82,6 +82,8 @@ def of_capsules(model: nn.Module, images: Images) -> dict[str, float]:
     model.eval()
     for some in index.split(AT_ONCE):
         trace = model(images.batch(some).pixels.to(device), keep="last").trace
+        if not trace:
+            break
         for name, capsules in capsule_layers(trace):
             length.setdefault(name, []).append(lengths(capsules).float())
         for layer in trace:
