@@ -30,6 +30,7 @@ from torchcaps.analysis.polarisation import (
 )
 from torchcaps.analysis.quantise import quantise
 from torchcaps.analysis.trace import capsule_layers, join, lengths
+from torchcaps.analysis.windows import child_of
 
 __all__ = [
     "Activity",
@@ -54,6 +55,7 @@ __all__ = [
     "Thresholds",
     "capsule_activity",
     "capsule_layers",
+    "child_of",
     "coupling_counts",
     "in_degree",
     "join",
