@@ -30,6 +30,12 @@ from torchcaps.analysis.polarisation import (
 )
 from torchcaps.analysis.quantise import quantise
 from torchcaps.analysis.trace import capsule_layers, join, lengths
+from torchcaps.analysis.tree_distance import (
+    LayerTreeDistance,
+    MeasureTreeDistance,
+    TreeDistance,
+    tree_distance,
+)
 from torchcaps.analysis.windows import child_of
 
 __all__ = [
@@ -42,17 +48,20 @@ __all__ = [
     "LayerActivity",
     "LayerDynamics",
     "LayerInDegree",
+    "LayerTreeDistance",
     "MeasureActivity",
     "MeasureCouplings",
     "MeasureDynamics",
     "MeasureInDegree",
     "MeasureKeys",
     "MeasurePolarisation",
+    "MeasureTreeDistance",
     "Measurement",
     "Polarisation",
     "RoutingDynamics",
     "StepPolarisation",
     "Thresholds",
+    "TreeDistance",
     "capsule_activity",
     "capsule_layers",
     "child_of",
@@ -65,4 +74,5 @@ __all__ = [
     "polarisation",
     "quantise",
     "routing_dynamics",
+    "tree_distance",
 ]

@@ -1,0 +1,57 @@
+"""A sample of images for what needs pairs or quantiles, which no running sum can give.
+
+Images are drawn by the digest of their pixels and a seed: the least digests are the sample, and
+their order is its order. Thus neither the order of images nor their batches, nor merging, changes
+the sample; of equal images one stays.
+"""
+
+import hashlib
+from heapq import nsmallest
+
+import torch
+from torch import Tensor
+
+from torchcaps.analysis.trace import check_any
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["MOST", "Sample"]
+
+# Two million pairs, and of a thousand couplings to ten parents 160 MB in float64.
+MOST = 2000
+
+
+class Sample:
+    """At most `size` images, each with one row of every tensor."""
+
+    def __init__(self, *, size: int = MOST, seed: int = 0) -> None:
+        if size < 2:
+            raise TorchcapsError(f"a sample for pairs needs at least 2 images, but size is {size}.")
+        self.size = size
+        self._key = seed.to_bytes(8, "big", signed=True)
+        self._rows: dict[bytes, tuple[Tensor, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, pixels: Tensor, *columns: Tensor) -> None:
+        """Offer images [k, ...] with the rows [k, ...] of each column."""
+        kept = [each.detach().cpu() for each in columns]
+        for index, image in enumerate(pixels.detach().cpu().contiguous()):
+            digest = hashlib.blake2b(image.numpy().tobytes(), digest_size=16, key=self._key)
+            # Clones, because a row of a batch would keep its whole batch in memory.
+            self._rows[digest.digest()] = tuple(each[index].clone() for each in kept)
+        self._shrink()
+
+    def merge(self, other: "Sample") -> None:
+        self._rows |= other._rows
+        self._shrink()
+
+    def _shrink(self) -> None:
+        if len(self._rows) > self.size:
+            self._rows = {digest: self._rows[digest] for digest in nsmallest(self.size, self._rows)}
+
+    def columns(self) -> tuple[Tensor, ...]:
+        """Every column of the sample, [images, ...], in the order of the digests."""
+        check_any(self._rows)
+        rows = [self._rows[digest] for digest in sorted(self._rows)]
+        return tuple(torch.stack(column) for column in zip(*rows, strict=True))

@@ -1,0 +1,48 @@
+"""A sample depends on the images and the seed alone."""
+
+import pytest
+import torch
+
+from torchcaps.analysis.sample import Sample
+from torchcaps.errors import TorchcapsError
+
+PIXELS = torch.arange(50).view(50, 1)
+
+
+def sampled(*parts, size=10, seed=0):
+    samples = []
+    for part in parts:
+        sample = Sample(size=size, seed=seed)
+        for some in part.split(7):
+            sample.add(some, some * 2)
+        samples.append(sample)
+    for other in samples[1:]:
+        samples[0].merge(other)
+    return samples[0].columns()[0].flatten().tolist()
+
+
+def test_neither_order_nor_batches_nor_merging_choose():
+    whole = sampled(PIXELS)
+    assert len(set(whole)) == 10
+    assert sampled(PIXELS.flip(0)) == whole
+    assert sampled(PIXELS[30:], PIXELS[:30]) == whole
+    assert sampled(PIXELS[:5], PIXELS[5:], size=100) == sampled(PIXELS, size=100)
+
+
+def test_the_seed_chooses():
+    assert sampled(PIXELS, seed=1) != sampled(PIXELS, seed=2)
+
+
+def test_every_image_is_about_as_likely():
+    counts = torch.zeros(50)
+    for seed in range(400):
+        counts[torch.tensor(sampled(PIXELS, seed=seed)) // 2] += 1
+    # 80 each on average, with a standard deviation of 8.
+    assert counts.sum() == 4000
+    assert counts.min() > 80 - 4 * 8
+    assert counts.max() < 80 + 4 * 8
+
+
+def test_too_small():
+    with pytest.raises(TorchcapsError, match="needs at least 2 images, but size is 1"):
+        Sample(size=1)

@@ -1,0 +1,104 @@
+"""Distances of trees on paper, at their extremes, against loops, and in a sample."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.utils import _pytree
+
+from torchcaps.analysis import MeasureTreeDistance, tree_distance
+from torchcaps.errors import TorchcapsError
+from traces import even, network
+
+
+def distance(x, y, lengths_x=None, lengths_y=None):
+    first, second = (
+        network({"classes": torch.as_tensor([c])}, {"primary": [u]} if u is not None else None)
+        for c, u in ((x, lengths_x), (y, lengths_y))
+    )
+    return tree_distance(first, second)["classes"].tolist()
+
+
+def test_extremes():
+    one, other = [[1.0, 0], [0, 1]], [[0.0, 1], [1, 0]]
+    assert distance(one, one) == [0]
+    assert distance(one, other) == [1]
+    assert distance(even(1, 2, 2)[0].tolist(), even(1, 2, 2)[0].tolist()) == [0]
+    # No child counts.
+    assert distance(one, other, [0.0, 0.0], [0.0, 0.0]) == [0]
+
+
+def test_on_paper():
+    # The first child moves a quarter and weighs 0.75, the second moves wholly and weighs 0.25.
+    x, y = [[0.75, 0.25], [1.0, 0.0]], [[0.5, 0.5], [0.0, 1.0]]
+    assert distance(x, y, [1.0, 0.5], [0.5, 0.0]) == [pytest.approx(0.75 * 0.25 + 0.25)]
+
+
+def test_rows_of_a_learned_prior_are_divided_by_their_sums():
+    assert distance([[2.0, 0.0]], [[0.0, 0.5]]) == [1]
+    assert distance([[2.0, 2.0]], [[0.5, 0.5]]) == [0]
+
+
+def example(images=12, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    couplings = {
+        "hidden": torch.rand(images, 5, 4, generator=generator),
+        "classes": torch.rand(images, 4, 3, generator=generator),
+    }
+    return network(couplings, {"primary": torch.rand(images, 5, generator=generator)})
+
+
+def test_loops_agree_whatever_the_order_of_capsules():
+    first, second = example(), example(seed=1)
+    found = tree_distance(first, second)["hidden"]
+    (x, y) = (trace[0] for trace in (first, second))
+    for image in range(12):
+        total = weights = 0.0
+        for child in range(5):
+            rows = [each.routed.steps[0].coupling[image, child].tolist() for each in (x, y)]
+            weight = sum(float(each.children.activation[image, child]) for each in (x, y)) / 2
+            shares = [[c / sum(row) for c in row] for row in rows]
+            total += weight * sum(abs(a - b) for a, b in zip(*shares, strict=True)) / 2
+            weights += weight
+        assert float(found[image]) == pytest.approx(total / weights, abs=1e-12)
+
+
+def measured(order, labels, *, batch=5, **options):
+    measurements = [MeasureTreeDistance(**options), MeasureTreeDistance(**options)]
+    whole = example()
+    for half, measurement in zip(order.split(7), measurements, strict=True):
+        for rows in half.split(batch):
+            trace = _pytree.tree_map_only(torch.Tensor, lambda each, rows=rows: each[rows], whole)
+            seen = SimpleNamespace(
+                pixels=rows.unsqueeze(-1), labels=None if labels is None else labels[rows]
+            )
+            measurement.update(SimpleNamespace(trace=trace), seen)
+    measurements[0].merge(measurements[1])
+    return measurements[0].result()
+
+
+def test_neither_order_nor_batches_change_a_number():
+    labels = torch.arange(12) % 3
+    expected = measured(torch.arange(12), labels, sample=6)
+    assert measured(torch.arange(12).flip(0), labels, sample=6, batch=2) == expected
+    assert [row.name for row in expected.layers] == ["hidden", "classes", "all"]
+    assert expected.images == 6
+
+
+def test_pairs_of_classes():
+    one_class = measured(torch.arange(12), torch.zeros(12)).layers[0]
+    assert one_class.same == one_class.random
+    assert one_class.different is None
+    all_different = measured(torch.arange(12), torch.arange(12)).layers[0]
+    assert (all_different.same, all_different.different) == (None, all_different.random)
+    unlabelled = measured(torch.arange(12), None).layers[0]
+    assert (unlabelled.same, unlabelled.different) == (None, None)
+
+
+def test_one_image_has_no_pair():
+    measurement = MeasureTreeDistance()
+    trace = network({"classes": even(1, 2, 3)})
+    batch = SimpleNamespace(pixels=torch.zeros(1, 1), labels=None)
+    measurement.update(SimpleNamespace(trace=trace), batch)
+    with pytest.raises(TorchcapsError, match="there must be two images"):
+        measurement.result()
