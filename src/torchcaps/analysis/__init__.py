@@ -7,6 +7,7 @@ from torchcaps.analysis.activity import (
     Thresholds,
     capsule_activity,
 )
+from torchcaps.analysis.calibration import Calibration, MeasureCalibration, Reliability, reliability
 from torchcaps.analysis.distribution import (
     CouplingHistogram,
     Couplings,
@@ -40,6 +41,7 @@ from torchcaps.analysis.windows import child_of
 
 __all__ = [
     "Activity",
+    "Calibration",
     "ClassKeys",
     "CouplingHistogram",
     "Couplings",
@@ -50,6 +52,7 @@ __all__ = [
     "LayerInDegree",
     "LayerTreeDistance",
     "MeasureActivity",
+    "MeasureCalibration",
     "MeasureCouplings",
     "MeasureDynamics",
     "MeasureInDegree",
@@ -58,6 +61,7 @@ __all__ = [
     "MeasureTreeDistance",
     "Measurement",
     "Polarisation",
+    "Reliability",
     "RoutingDynamics",
     "StepPolarisation",
     "Thresholds",
@@ -73,6 +77,7 @@ __all__ = [
     "measure",
     "polarisation",
     "quantise",
+    "reliability",
     "routing_dynamics",
     "tree_distance",
 ]
