@@ -7,6 +7,7 @@ from torchcaps.analysis.activity import (
     Thresholds,
     capsule_activity,
 )
+from torchcaps.analysis.antipodal import Antipodal, LayerAntipodal, MeasureAntipodal, pair_cosines
 from torchcaps.analysis.calibration import Calibration, MeasureCalibration, Reliability, reliability
 from torchcaps.analysis.distribution import (
     CouplingHistogram,
@@ -41,6 +42,7 @@ from torchcaps.analysis.windows import child_of
 
 __all__ = [
     "Activity",
+    "Antipodal",
     "Calibration",
     "ClassKeys",
     "CouplingHistogram",
@@ -48,10 +50,12 @@ __all__ = [
     "InDegree",
     "Keys",
     "LayerActivity",
+    "LayerAntipodal",
     "LayerDynamics",
     "LayerInDegree",
     "LayerTreeDistance",
     "MeasureActivity",
+    "MeasureAntipodal",
     "MeasureCalibration",
     "MeasureCouplings",
     "MeasureDynamics",
@@ -75,6 +79,7 @@ __all__ = [
     "key_entropy",
     "lengths",
     "measure",
+    "pair_cosines",
     "polarisation",
     "quantise",
     "reliability",

@@ -1,0 +1,79 @@
+"""Near-antipodal pairs on paper, at their extremes, against loops, and whatever the order."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from torchcaps.analysis import MeasureAntipodal, pair_cosines
+from torchcaps.errors import TorchcapsError
+from torchcaps.types import Capsules, LayerTrace, Routed
+
+
+def measured(poses, labels=None, *, order=None, batch=4, **options):
+    """Children of given poses [k, i, d] in one layer."""
+    poses = torch.as_tensor(poses, dtype=torch.float64)
+    order = torch.arange(len(poses)) if order is None else order
+    measurement = MeasureAntipodal(**options)
+    for rows in order.split(batch):
+        children = Capsules(poses[rows])
+        trace = (LayerTrace("classes", children, Routed(children)),)
+        seen = SimpleNamespace(
+            pixels=rows.unsqueeze(-1), labels=None if labels is None else labels[rows]
+        )
+        measurement.update(SimpleNamespace(trace=trace), seen)
+    return measurement.result()
+
+
+def test_a_vector_and_its_negative():
+    (row,) = measured([[[3.0, 4.0]], [[-3.0, -4.0]]]).layers
+    assert (row.share, row.per_child, row.different) == (1, 1, None)
+    assert row.lowest == pytest.approx(-1)
+    assert row.negative == 0.5
+    assert [share for _, share, _ in row.sweep] == [1, 1, 1, 1]
+
+
+def test_on_paper():
+    # Child by child: the first turns round, the second stays; as one vector the cosine is 0.
+    (row,) = measured([[[1.0, 0], [0, 1.0]], [[-1.0, 0], [0, 1.0]]]).layers
+    assert (row.share, row.per_child, row.lowest) == (0, 0.5, 0)
+    # cos 135° = −0.71 lies between two thresholds.
+    (row,) = measured([[[1.0, 0]], [[-1.0, 1.0]]]).layers
+    assert row.sweep == ((0.5, 1, 1), (0.7, 1, 1), (0.9, 0, 0), (0.99, 0, 0))
+
+
+@pytest.mark.parametrize("poses", [torch.rand(5, 3, 4), torch.zeros(5, 3, 4), torch.ones(5, 3, 4)])
+def test_what_has_no_negative_component_has_no_such_pair(poses):
+    (row,) = measured(poses).layers
+    assert (row.share, row.per_child, row.negative) == (0, 0, 0)
+
+
+def test_loops_agree_whatever_the_order_and_the_batches():
+    generator = torch.Generator().manual_seed(0)
+    poses = torch.randn(20, 3, 2, generator=generator, dtype=torch.float64)
+    labels = torch.arange(20) % 2
+    (row,) = measured(poses, labels, threshold=0.5).layers
+    flat = poses.flatten(1)
+    pairs = [(a, b) for a in range(20) for b in range(a)]
+    cosine = {
+        (a, b): float(flat[a] @ flat[b] / (flat[a].norm() * flat[b].norm())) for a, b in pairs
+    }
+    far = [pair for pair in pairs if cosine[pair] <= -0.5]
+    mixed = [(a, b) for a, b in pairs if (a - b) % 2]
+    assert row.share == pytest.approx(len(far) / len(pairs), abs=1e-12)
+    assert row.different == pytest.approx(len(set(far) & set(mixed)) / len(mixed), abs=1e-12)
+    order = torch.arange(20).flip(0)
+    (again,) = measured(poses.flip(1), labels, order=order, batch=7, threshold=0.5).layers
+    assert again.share == row.share
+    assert again.per_child == pytest.approx(row.per_child, abs=1e-12)
+    assert again.lowest == pytest.approx(row.lowest, abs=1e-12)
+
+
+def test_order_of_pairs():
+    rows = torch.tensor([[1.0, 0], [0, 2], [-3, 0]])
+    assert pair_cosines(rows).tolist() == [0, -1, 0]
+
+
+def test_one_image_has_no_pair():
+    with pytest.raises(TorchcapsError, match="there must be two images"):
+        measured([[[1.0, 0.0]]])
