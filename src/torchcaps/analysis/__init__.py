@@ -39,6 +39,7 @@ from torchcaps.analysis.tree_distance import (
     tree_distance,
 )
 from torchcaps.analysis.windows import child_of
+from torchcaps.analysis.zero_votes import LayerZeroVotes, MeasureZeroVotes, ZeroVotes, zero_blocks
 
 __all__ = [
     "Activity",
@@ -54,6 +55,7 @@ __all__ = [
     "LayerDynamics",
     "LayerInDegree",
     "LayerTreeDistance",
+    "LayerZeroVotes",
     "MeasureActivity",
     "MeasureAntipodal",
     "MeasureCalibration",
@@ -63,6 +65,7 @@ __all__ = [
     "MeasureKeys",
     "MeasurePolarisation",
     "MeasureTreeDistance",
+    "MeasureZeroVotes",
     "Measurement",
     "Polarisation",
     "Reliability",
@@ -70,6 +73,7 @@ __all__ = [
     "StepPolarisation",
     "Thresholds",
     "TreeDistance",
+    "ZeroVotes",
     "capsule_activity",
     "capsule_layers",
     "child_of",
@@ -85,4 +89,5 @@ __all__ = [
     "reliability",
     "routing_dynamics",
     "tree_distance",
+    "zero_blocks",
 ]

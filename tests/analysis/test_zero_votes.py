@@ -1,0 +1,67 @@
+"""Zero blocks and votes on paper, dense and cut away, of dead children, against loops."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from torchcaps.analysis import MeasureZeroVotes
+from torchcaps.errors import TorchcapsError
+from torchcaps.types import Capsules, LayerTrace, Routed
+
+
+def layer(pose, weight):
+    children = Capsules(torch.as_tensor(pose, dtype=torch.float64))
+    return LayerTrace("classes", children, Routed(children), weight=weight)
+
+
+def measured(*batches):
+    measurement = MeasureZeroVotes()
+    for each in batches:
+        measurement.add((each,))
+    return measurement.result()
+
+
+def only(pose, weight):
+    (row,) = measured(layer(pose, weight)).layers
+    return row.zero_blocks, row.expected, row.zero_votes, row.dead_children
+
+
+def test_extremes():
+    assert only(torch.ones(2, 3, 4), torch.ones(3, 2, 5, 4).double()) == (0, 0, 0, 0)
+    assert only(torch.ones(2, 3, 4), torch.zeros(3, 2, 5, 4).double()) == (1, 1, 1, 0)
+    assert only(torch.zeros(2, 3, 4), torch.ones(3, 2, 5, 4).double()) == (0, 0, 1, 1)
+
+
+def test_on_paper():
+    # Two children, two parents, blocks of 1 × 2. The first block of the first child is cut, its
+    # second reads the first component alone; the second child is dead in the second image.
+    weight = torch.tensor([[[[0.0, 0]], [[1, 0]]], [[[1, 1]], [[1, 1]]]]).double()
+    pose = [[[0.0, 1], [1, 1]], [[1.0, 1], [0, 0]]]
+    # Zero: both votes of child 1 in image 1; one of child 1 and both of child 2 in image 2.
+    assert only(pose, weight) == (0.25, (3 / 8) ** 2, 5 / 8, 2 / 8)
+
+
+def test_loops_and_batches_agree():
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(3, 4, 2, 2, generator=generator).double()
+    weight[torch.rand(3, 4, 2, 2, generator=generator) < 0.6] = 0
+    pose = torch.randn(5, 3, 2, generator=generator).double()
+    pose[torch.rand(5, 3, generator=generator) < 0.3] = 0
+    (row,) = measured(layer(pose[:2], weight), layer(pose[2:], weight)).layers
+    votes = [weight[i, j] @ pose[k, i] for k in range(5) for i in range(3) for j in range(4)]
+    assert row.zero_votes == pytest.approx(sum(not bool(v.any()) for v in votes) / 60, abs=1e-12)
+    cut = sum(not bool(weight[i, j].any()) for i in range(3) for j in range(4))
+    assert row.zero_blocks == cut / 12 > 0
+
+
+def test_votes_of_matrices():
+    # The pose reads its second column through a weight whose first row is zero.
+    weight = torch.tensor([[[[0.0, 0], [1, 1]]]]).double()
+    assert only([[[1.0, 0, 1, 0]], [[0.0, 1, 0, 0]]], weight)[2] == 0.5
+
+
+def test_shared_weights_have_no_blocks_of_a_child():
+    shared = replace(layer(torch.ones(2, 3, 4), None), weight=torch.ones(2, 5, 4))
+    with pytest.raises(TorchcapsError, match=r"layer classes of 3 children has \[2, 5, 4\]"):
+        measured(shared)
