@@ -64,12 +64,40 @@ def test_the_margin_of_the_spread_loss_grows_with_the_updates(step, spread_steps
     assert found == pytest.approx(expected, abs=2e-6)
 
 
-@pytest.mark.parametrize("loss", ["margin", "spread"])
-def test_losses_of_lengths_refuse_logits(loss):
-    words = text_of(lambda: classification([1.0, 2.0], 0, scores_are="logits", loss=loss))
+def test_margin_loss_by_the_margins_of_the_recipe():
+    # There: (0.8 − 0.5)²; not there: 2 (0.7 − 0.2)² + 2 (0.3 − 0.2)².
+    fields = {"loss": "margin", "m_plus": 0.8, "m_minus": 0.2, "lambda_": 2.0}
+    assert classification([0.5, 0.7, 0.3], 0, **fields) == pytest.approx(0.09 + 0.5 + 0.02)
+
+
+# [tsai2020] swaps the losses of capsules and of ConvNets: margins are those of probabilities.
+def test_margin_loss_of_logits_is_that_of_their_probabilities():
+    # A softmax makes them 1/4 and 3/4, sigmoids 1/4 and 3/4 too.
+    softmax, sigmoids = [0.0, math.log(3)], [-math.log(3), math.log(3)]
+    expected = 0.65**2 + 0.5 * 0.65**2
+    found = classification(softmax, 0, scores_are="logits", loss="margin")
+    assert found == pytest.approx(expected)
+    found = classification(sigmoids, 0, scores_are="independent_logits", loss="margin")
+    assert found == pytest.approx(expected)
+    both = classification(sigmoids, [0, 1], scores_are="independent_logits", loss="margin")
+    assert both == pytest.approx(0.65**2 + 0.15**2)
+
+
+@pytest.mark.parametrize("scores_are", ["logits", "independent_logits"])
+def test_spread_loss_of_logits_is_that_of_the_logits(scores_are):
+    # The margin is 0.595 at this step; the true class leads by 0.1 and by 0.2.
+    expected = 0.495**2 + 0.395**2
+    found = classification([2.5, 2.4, 2.3], 0, step=200_000, scores_are=scores_are, loss="spread")
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
+def test_margin_loss_of_a_softmax_refuses_two_objects():
+    words = text_of(
+        lambda: classification([1.0, 2.0], [0, 1], scores_are="logits", loss="margin")
+    )
     assert words == (
-        f'loss = "{loss}" judges lengths from 0 to 1, but capsnet scores by logits; leave loss at '
-        f'"auto".'
+        'loss = "margin" asks that two classes be probable at once, which a softmax cannot say, but '
+        'mnist labels several; take "binary".'
     )
 
 

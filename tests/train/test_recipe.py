@@ -19,6 +19,9 @@ CHANGED = {
     "augment": "shift2",
     "loss": "spread",
     "spread_steps": 1000,
+    "m_plus": 0.95,
+    "m_minus": 0.05,
+    "lambda_": 0.8,
     "reconstruction_weight": 0.0,
     "optimiser": "sgd",
     "learning_rate": 0.0011,
@@ -42,6 +45,9 @@ CHANGED = {
 BESIDE = {
     "image_size": {"data": "folder"},
     "spread_steps": {"loss": "spread"},
+    "m_plus": {"loss": "margin"},
+    "m_minus": {"loss": "margin"},
+    "lambda_": {"loss": "margin"},
     "momentum": {"optimiser": "sgd"},
     "schedule": {"decay": 0.9},
     "decay": {"schedule": "exponential"},
@@ -50,8 +56,9 @@ BESIDE = {
     "stop_on": {"stop_at": 0.9},
     "stop_every": {"stop_at": 0.9},
 }
-# All at once, but for milestones, which belong to another schedule.
-TOGETHER = {name: value for name, value in CHANGED.items() if name != "milestones"}
+# All at once, but for those that belong to another schedule or loss.
+APART = {"milestones", "m_plus", "m_minus", "lambda_"}
+TOGETHER = {name: value for name, value in CHANGED.items() if name not in APART}
 
 
 def test_the_digest_changes_with_every_field() -> None:
@@ -69,8 +76,8 @@ def test_the_digest_changes_with_every_field() -> None:
 
 def test_the_digest_is_the_same_in_every_process() -> None:
     # Pinned, because records name runs by it.
-    assert make_recipe(**NAMES).digest() == "5decc0aea748"
-    assert make_recipe(**TOGETHER).digest() == "6350da584519"
+    assert make_recipe(**NAMES).digest() == "d7fbc2e4d7c1"
+    assert make_recipe(**TOGETHER).digest() == "cb2b0f1fdf68"
 
 
 def test_the_layout_is_that_of_the_table_and_is_written_out(tmp_path: Path) -> None:
@@ -167,6 +174,14 @@ def test_a_recipe_cannot_be_changed() -> None:
             NAMES | {"momentum": 0.9},
             'the recipe does not hold: momentum is of use with optimiser = "sgd" only; leave it '
             "out.",
+        ),
+        (
+            NAMES | {"lambda_": 0.8},
+            'lambda_ is of use with loss = "margin" only; leave it out.',
+        ),
+        (
+            NAMES | {"loss": "margin", "m_plus": 0.3, "m_minus": 0.4},
+            "m_plus, from which a class is there, must be above m_minus, but they are 0.3 and 0.4.",
         ),
         (NAMES | {"decay": 0.9}, "decay is of use with steps or exponential schedule only"),
         (

@@ -1,4 +1,10 @@
-"""The loss of a recipe: what the scores should be, and what the reconstruction."""
+"""The loss of a recipe: what the scores should be, and what the reconstruction.
+
+Ambiguities:
+1. [tsai2020] §5 tries margin and spread loss for networks that score by logits and does not say of
+   what: the margin loss takes their probabilities, for its margins are those of lengths from 0 to
+   1, and the spread loss the logits themselves, for it compares differences alone.
+"""
 
 import torch
 from torch import Tensor
@@ -48,11 +54,6 @@ def loss_parts(recipe: Recipe, out: Output, batch: Batch, step: int) -> dict[str
 def _classification(recipe: Recipe, out: Output, labels: Tensor, step: int) -> Tensor:
     scores = out.scores if out.scores.dtype == torch.float64 else out.scores.float()
     loss = FITTING[out.scores_are] if recipe.loss == "auto" else recipe.loss
-    if loss in ("margin", "spread") and out.scores_are != "lengths":
-        raise TorchcapsError(
-            f'loss = "{loss}" judges lengths from 0 to 1, but {recipe.model} scores by logits; '
-            f'leave loss at "auto".'
-        )
     if loss in ("spread", "cross_entropy"):
         if labels.ndim != 1:
             raise TorchcapsError(
@@ -65,7 +66,18 @@ def _classification(recipe: Recipe, out: Output, labels: Tensor, step: int) -> T
         return spread_loss(scores, labels, margin=margin)
     target = labels if labels.ndim == 1 else present_classes(labels, scores.shape[-1])
     if loss == "margin":
-        return margin_loss(scores, target)
+        if labels.ndim != 1 and out.scores_are == "logits":
+            raise TorchcapsError(
+                f'loss = "margin" asks that two classes be probable at once, which a softmax cannot '
+                f'say, but {recipe.data} labels several; take "binary".'
+            )
+        return margin_loss(
+            Output(scores, out.scores_are).probabilities(),
+            target,
+            m_plus=recipe.m_plus,
+            m_minus=recipe.m_minus,
+            lambda_=recipe.lambda_,
+        )
     # Asked for by name, logits are taken as those of classes that are each there or not.
     scores_are: ScoresAre = "lengths" if out.scores_are == "lengths" else "independent_logits"
     return binary_cross_entropy_loss(scores, target, scores_are=scores_are)

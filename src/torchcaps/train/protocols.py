@@ -15,6 +15,8 @@ Ambiguities:
 3. [peer2022] gives epochs and batch size; Adam at 0.0001 is its code's.
 4. [tsai2020]'s momentum 0.9 and weight decay 0.0005 are its code's. "Steps" of its runs on
    DiverseMultiMNIST are epochs of 60,000 images.
+   Its networks with EM routing are trained by spread loss, with a margin that is not told: it grows
+   over all of the training.
 5. [renzulli2025] stops after 200 epochs without a lower validation loss and names no last epoch:
    1,000 here.
 6. [hinton2018]: rate and decay are those of its public code for the smaller network.
@@ -78,6 +80,12 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "rem_transfer": {**REM, **UNDER_TRAINED},
     "tsai_cifar": {**TSAI_SGD, "augment": "crop4-flip"},
     "tsai_cifar_dynamic": {**TSAI, "learning_rate": 1e-3, "augment": "crop4-flip"},
-    "tsai_cifar_em": {**TSAI, "learning_rate": 1e-2, "augment": "crop4-flip"},
+    "tsai_cifar_em": {
+        **TSAI,
+        "learning_rate": 1e-2,
+        "augment": "crop4-flip",
+        "loss": "spread",
+        "spread_steps": 350 * 391,
+    },
     "tsai_dmm": {**TSAI_SGD, "data": "diverse-multi-mnist"},
 }

@@ -30,6 +30,7 @@ __all__ = ["Recipe", "make_recipe", "read_fields", "read_recipe"]
 
 # Told by name, so that a recipe says what is meant and a wrong word lists the right ones.
 Loss = Literal["auto", "margin", "spread", "cross_entropy", "binary"]
+MARGIN = ("m_plus", "m_minus", "lambda_")
 Optimiser = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "steps", "exponential", "cosine"]
 Precision = Literal["float32", "bfloat16", "float16"]
@@ -58,6 +59,11 @@ class Recipe(BaseModel):
     loss: Loss = "auto"
     # Updates over which the margin of the spread loss grows from 0.2 to 0.9 and beyond.
     spread_steps: int = Field(500_000, ge=1)
+    # Of the margin loss: how probable a class should be that is there, how probable one at most that
+    # is not, and what the latter weighs.
+    m_plus: float = Field(0.9, gt=0, le=1)
+    m_minus: float = Field(0.1, ge=0, lt=1)
+    lambda_: float = Field(0.5, ge=0)
     reconstruction_weight: float = Field(0.0005, ge=0)
     optimiser: Optimiser = "adam"
     learning_rate: float = Field(1e-3, gt=0)
@@ -131,12 +137,18 @@ class Recipe(BaseModel):
             ("decay_every", self.schedule == "exponential", 'schedule = "exponential"'),
             ("milestones", self.schedule == "steps", 'schedule = "steps"'),
             ("spread_steps", self.loss == "spread", 'loss = "spread"'),
+            *((name, self.loss == "margin", 'loss = "margin"') for name in MARGIN),
             ("stop_on", self.stop_at is not None, "stop_at"),
             ("stop_every", self.stop_at is not None, "stop_at"),
         ]
         for name, used, needs in rules:
             if not used and getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f"{name} is of use with {needs} only; leave it out")
+        if self.m_plus <= self.m_minus:
+            raise ValueError(
+                f"m_plus, from which a class is there, must be above m_minus, but they are "
+                f"{self.m_plus:g} and {self.m_minus:g}"
+            )
         if self.schedule == "steps" and not self.milestones:
             raise ValueError('schedule = "steps" needs milestones, the epochs to decay after')
         if any(b <= a for a, b in pairwise((0, *self.milestones))):
