@@ -48,6 +48,27 @@ def recipe(**changed: object) -> Recipe:
     return make_recipe(**{"options": {"decoder": False}} | fields | changed)
 
 
+def test_a_run_that_holds_nothing_out_trains_on_every_image(tmp_path: Path) -> None:
+    run = fit(recipe(validation_share=0.0, epochs=1), tmp_path / "all")
+    assert run.result()["training_images"] == 48
+    (row,) = run.metrics()
+    assert not [name for name in row if name.startswith("validation")]
+    assert {"training_sample_loss", "training_sample_accuracy"} < set(row)
+    assert run.result()["departures"] == []
+
+
+def test_a_result_says_where_the_protocol_was_left(tmp_path: Path) -> None:
+    told = {"protocol": "gu_multi_mnist", "batch_size": 16}
+    run = fit(recipe(**told, epochs=1), tmp_path / "gu")
+    assert (run.result()["protocol"], run.result()["departures"]) == (
+        "gu_multi_mnist",
+        [
+            "batch_size: 16, where the protocol gu_multi_mnist has 128",
+            "data: 'tiny', where the protocol gu_multi_mnist has 'multi-mnist-100'",
+        ],
+    )
+
+
 def slow(*values: object) -> object:
     """One more moment of what others show already."""
     return pytest.param(*values, marks=pytest.mark.slow)

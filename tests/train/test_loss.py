@@ -92,12 +92,10 @@ def test_spread_loss_of_logits_is_that_of_the_logits(scores_are):
 
 
 def test_margin_loss_of_a_softmax_refuses_two_objects():
-    words = text_of(
-        lambda: classification([1.0, 2.0], [0, 1], scores_are="logits", loss="margin")
-    )
+    words = text_of(lambda: classification([1.0, 2.0], [0, 1], scores_are="logits", loss="margin"))
     assert words == (
-        'loss = "margin" asks that two classes be probable at once, which a softmax cannot say, but '
-        'mnist labels several; take "binary".'
+        'loss = "margin" asks that two classes be probable at once, which a softmax cannot say, '
+        'but mnist labels several; take "binary".'
     )
 
 

@@ -40,6 +40,7 @@ CHANGED = {
     "keep": "best",
     "validation_share": 0.2,
     "seed": 1,
+    "protocol": "peer",
 }
 # What a field needs beside it to be of use.
 BESIDE = {
@@ -76,8 +77,8 @@ def test_the_digest_changes_with_every_field() -> None:
 
 def test_the_digest_is_the_same_in_every_process() -> None:
     # Pinned, because records name runs by it.
-    assert make_recipe(**NAMES).digest() == "d7fbc2e4d7c1"
-    assert make_recipe(**TOGETHER).digest() == "cb2b0f1fdf68"
+    assert make_recipe(**NAMES).digest() == "bfff74794af2"
+    assert make_recipe(**TOGETHER).digest() == "e96a8819978d"
 
 
 def test_the_layout_is_that_of_the_table_and_is_written_out(tmp_path: Path) -> None:
@@ -158,6 +159,18 @@ def test_a_recipe_cannot_be_changed() -> None:
             "not nan.",
         ),
         (NAMES | {"validation_share": 1.0}, "validation_share: input should be less than 1"),
+        (
+            NAMES | {"validation_share": 0.0, "patience": 5},
+            "patience chooses by validation images, and validation_share = 0 holds none out.",
+        ),
+        (
+            NAMES | {"validation_share": 0.0, "keep": "best"},
+            'keep = "best" chooses by validation images, and validation_share = 0 holds none out.',
+        ),
+        (
+            NAMES | {"validation_share": 0.0, "stop_at": 0.9},
+            "stop_at chooses by validation images, and validation_share = 0 holds none out.",
+        ),
         (
             NAMES | {"model": "capsnt"},
             "model: 'capsnt' is unknown; did you mean 'capsnet'? known: gu_capsnet, gamma",

@@ -44,6 +44,16 @@ def test_begin_again_touches_nothing(tmp_path: Path) -> None:
     assert contents(tmp_path) == before
 
 
+def test_a_run_begun_before_recipes_named_their_protocol_goes_on(tmp_path: Path) -> None:
+    run, line = Run(tmp_path), make_recipe(protocol="rem", model="capsnet", data="mnist")
+    fields = line.model_dump(mode="json")
+    del fields["protocol"]
+    run.begin(make_recipe(**fields), "abc")
+    assert run.recipe != line
+    run.check(run.settled(line))
+    assert run.settled(line) == run.recipe
+
+
 def test_a_run_keeps_the_layout_that_it_was_begun_with(tmp_path: Path) -> None:
     named = {"model": "efficient_capsnet", "data": "mnist"}
     run, line = Run(tmp_path), make_recipe(**named)

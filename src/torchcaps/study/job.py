@@ -105,7 +105,9 @@ class Job:
     def _told(self) -> dict[str, Any]:
         """The fields of the recipe that are no defaults, and all options of the network."""
         known = MODELS[self.model].options if self.model in MODELS else {}
-        given = {**PROTOCOLS.get(self.protocol, {}), "data": self.train, **self.fields}
+        protocol = PROTOCOLS.get(self.protocol)
+        prescribed = {} if protocol is None else protocol.fields
+        given = {**prescribed, "data": self.train, **self.fields}
         plain = {
             name: field.default for name, field in Recipe.model_fields.items() if name in given
         }

@@ -12,9 +12,12 @@ from typing import Any
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.study.cells import Cell, cells
 from torchcaps.study.job import Job, Reduced, Split
+from torchcaps.train import PROTOCOLS
 
 __all__ = ["SETUPS", "WITHOUT_TRAINING", "Setup", "setups_in"]
 
+# A tenth of the training images, by which an epoch or a number of iterations is chosen.
+HELD_OUT = {"validation_share": 0.1}
 BY_VALIDATION = "chosen on validation images, where the paper chooses on test images"
 OWN_EM = "EM as in Alg. 2 of the paper, which trains an adapted version that it does not describe"
 NO_STOP = {"stop_at": None}
@@ -64,7 +67,7 @@ class Setup:
                 at={**(at or {}), **cell.at},
                 after=cell.after,
                 reduced=self._smaller(test),
-                departures=self.departures,
+                departures=(*PROTOCOLS[self.protocol].departures, *self.departures),
             )
             for test in data
             for cell in cells(systems)
@@ -124,12 +127,14 @@ SETUPS: dict[str, Setup] = {
     ),
     "gu-compact": Setup("gu", reduced={"epochs": 5}),
     "gu-toy": Setup("gu"),
-    "tsai-cifar": Setup("tsai_cifar", departures=(BY_VALIDATION,), reduced=TSAI_REDUCED),
+    "tsai-cifar": Setup("tsai_cifar", HELD_OUT, departures=(BY_VALIDATION,), reduced=TSAI_REDUCED),
     "tsai-cifar-dynamic": Setup(
-        "tsai_cifar_dynamic", departures=(BY_VALIDATION,), reduced=TSAI_REDUCED
+        "tsai_cifar_dynamic", HELD_OUT, departures=(BY_VALIDATION,), reduced=TSAI_REDUCED
     ),
-    "tsai-cifar-em": Setup("tsai_cifar_em", departures=(BY_VALIDATION,), reduced=TSAI_REDUCED),
-    "tsai-dmm": Setup("tsai_dmm", departures=(BY_VALIDATION,), reduced=TSAI_REDUCED),
+    "tsai-cifar-em": Setup(
+        "tsai_cifar_em", HELD_OUT, departures=(BY_VALIDATION,), reduced=TSAI_REDUCED
+    ),
+    "tsai-dmm": Setup("tsai_dmm", reduced=TSAI_REDUCED),
     "rem": Setup("rem", reduced=REM_REDUCED, by_data=REM_DATA),
     # Pruned networks are those of the last epoch.
     "rem-pruned": Setup("rem", {"keep": "last"}, reduced=REM_REDUCED, by_data=REM_DATA),

@@ -225,6 +225,8 @@ def facts_of(run: Run) -> dict[str, str]:
         "trained on": f"{recipe.data}, {run.result().get('training_images', 0):,} images, "
         f"{_epochs(run)}, {OPTIMISERS[recipe.optimiser]} {recipe.learning_rate:g}, "
         f"batch {recipe.batch_size}",
+        **({"protocol": recipe.protocol} if recipe.protocol else {}),
+        **({"departures": "; ".join(departs)} if (departs := recipe.departures()) else {}),
         "seed": str(recipe.seed),
         "training time": f"{sum(row['seconds'] for row in rows):.0f} s",
         "recipe": recipe.digest(),

@@ -79,6 +79,13 @@ class Trained:
                 f"were held out is not known; put them back as they were, or take --split test."
             )
         recipe = self.run.recipe
+        if recipe.validation_share == 0:
+            if split == "train":
+                return images
+            raise TorchcapsError(
+                f"{self.path} held no validation images out, as its recipe says "
+                f"(validation_share = 0); take --split test."
+            )
         rest, held = images.hold_out(
             share=recipe.validation_share, seed=seed_of(recipe.seed, HOLD_OUT)
         )

@@ -1,12 +1,13 @@
 """Training: a recipe in, a run folder out. Needs the extra [train]."""
 
 from torchcaps.train.fit import accuracy, fit
-from torchcaps.train.protocols import PROTOCOLS
+from torchcaps.train.protocols import PROTOCOLS, Protocol
 from torchcaps.train.recipe import Recipe, make_recipe, read_fields, read_recipe
 from torchcaps.train.run import Run
 
 __all__ = [
     "PROTOCOLS",
+    "Protocol",
     "Recipe",
     "Run",
     "accuracy",

@@ -235,10 +235,12 @@ class ShowProgress(Callback):
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
         metrics = trainer.callback_metrics
+        # Where nothing is held out, the one of the training images as they were met.
+        shown = "validation accuracy" if "validation_accuracy" in metrics else "accuracy"
         self.console.print(
             f"{self.label}: epoch {trainer.current_epoch + 1}/{trainer.max_epochs}  "
             f"loss {metrics['loss']:.3f}  "
-            f"validation accuracy {metrics['validation_accuracy']:.1%}  "
+            f"{shown} {metrics[shown.replace(' ', '_')]:.1%}  "
             f"{time.perf_counter() - self.started:.0f} s"
         )
 

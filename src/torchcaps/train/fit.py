@@ -36,6 +36,9 @@ from torchcaps.train.stopping import KeepBest, StopAtAccuracy, StopWithoutProgre
 
 __all__ = ["accuracy", "fit"]
 
+# Training images that an epoch is measured on where none are held out.
+SAMPLE = 1000
+
 # Lightning's words: weights and sums stay in float32.
 PRECISIONS: dict[Precision, Any] = {
     "float32": "32-true",
@@ -55,7 +58,7 @@ def fit(
     time_budget: float | None = None,
     loggers: Sequence[Logger] = (),
 ) -> Run:
-    """Train, validate on images held out of the training set, test once, and save.
+    """Train, validate on images held out of the training set if any are, test once, and save.
 
     A finished run is returned as it is; with more epochs in an otherwise equal recipe it goes on.
     Started by torchrun or srun, one process a device, all of them train one network: they share
@@ -88,9 +91,7 @@ def fit(
     images = images_of("train")
     _check_classes(images)
     training: Images
-    training, validation = images.hold_out(
-        share=recipe.validation_share, seed=seed_of(recipe.seed, HOLD_OUT)
-    )
+    training, validation = _parted(recipe, images)
     model = initial_model(recipe, images)
     # Only now, so that a recipe that cannot be trained leaves no folder behind.
     digest = images.digest()
@@ -137,6 +138,8 @@ def fit(
         result = {
             "test_accuracy": _judge(model.to(ranks.device), test, ranks, recipe),
             "judged_by": test.judged_by,
+            "protocol": recipe.protocol,
+            "departures": list(recipe.departures()),
             "test_images": len(test),
             "training_images": len(training),
             "class_names": list(images.class_names),
@@ -174,6 +177,16 @@ def _check_call(
         )
     if own is not None:
         _check_alike(*own)
+
+
+def _parted(recipe: Recipe, images: Images) -> tuple[Images, Images]:
+    """The images to train on, and those that are looked at after every epoch: held out, or, where
+    nothing is, about a thousand of the same."""
+    seed = seed_of(recipe.seed, HOLD_OUT)
+    if recipe.validation_share:
+        return images.hold_out(share=recipe.validation_share, seed=seed)
+    _, sample = images.hold_out(share=min(SAMPLE / len(images), 0.5), seed=seed)
+    return images, sample
 
 
 def _check_classes(images: Images) -> None:

@@ -68,8 +68,8 @@ def _classification(recipe: Recipe, out: Output, labels: Tensor, step: int) -> T
     if loss == "margin":
         if labels.ndim != 1 and out.scores_are == "logits":
             raise TorchcapsError(
-                f'loss = "margin" asks that two classes be probable at once, which a softmax cannot '
-                f'say, but {recipe.data} labels several; take "binary".'
+                f'loss = "margin" asks that two classes be probable at once, which a softmax '
+                f'cannot say, but {recipe.data} labels several; take "binary".'
             )
         return margin_loss(
             Output(scores, out.scores_are).probabilities(),

@@ -24,7 +24,7 @@ class Measures(Callback):
     """Logs gradient_norm/, dead_capsules/ and coupling_std/ with the name of the layer.
 
     The norm is the mean over the epoch's updates with finite gradients; the others are of the first
-    validation images.
+    validation images, or of training images where none are held out.
     """
 
     def __init__(self, validation: Images):

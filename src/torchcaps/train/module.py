@@ -14,7 +14,10 @@ from torchcaps.train.optimiser import make_optimiser, rate_factor
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import STEP, seed_of
 
-__all__ = ["Training"]
+__all__ = ["TRAINING_SAMPLE", "Training"]
+
+# How measures after an epoch begin where nothing is held out: they are of training images.
+TRAINING_SAMPLE = "training_sample"
 
 
 class Training(lightning.LightningModule):
@@ -50,7 +53,8 @@ class Training(lightning.LightningModule):
         parts, accuracy = self._measure(batch)
         # Without the reconstruction, which a decoder makes of the class that the label names.
         loss = parts["classification_loss"]
-        measured = {"validation_loss": loss, "validation_accuracy": accuracy}
+        shown = "validation" if self.recipe.validation_share else TRAINING_SAMPLE
+        measured = {f"{shown}_loss": loss, f"{shown}_accuracy": accuracy}
         self.log_dict(measured, batch_size=len(batch.labels))
 
     def configure_optimizers(self) -> Any:

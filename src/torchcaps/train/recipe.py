@@ -59,8 +59,8 @@ class Recipe(BaseModel):
     loss: Loss = "auto"
     # Updates over which the margin of the spread loss grows from 0.2 to 0.9 and beyond.
     spread_steps: int = Field(500_000, ge=1)
-    # Of the margin loss: how probable a class should be that is there, how probable one at most that
-    # is not, and what the latter weighs.
+    # Of the margin loss: how probable a class should be that is there, how probable at most one
+    # that is not, and what the latter weighs.
     m_plus: float = Field(0.9, gt=0, le=1)
     m_minus: float = Field(0.1, ge=0, lt=1)
     lambda_: float = Field(0.5, ge=0)
@@ -87,8 +87,11 @@ class Recipe(BaseModel):
     patience: int | None = Field(None, ge=1)
     # Which weights are saved: of the last epoch, or of that with the lowest validation loss.
     keep: Literal["last", "best"] = "last"
-    validation_share: float = Field(0.1, gt=0, lt=1)
+    # Held out of the training images; of 0, what every epoch measures is of training images.
+    validation_share: float = Field(0.1, ge=0, lt=1)
     seed: int = Field(0, ge=0, lt=2**32)
+    # Which protocol filled in what was not given.
+    protocol: str | None = None
 
     @field_validator("model")
     @classmethod
@@ -158,6 +161,20 @@ class Recipe(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _nothing_by_images_that_are_not_there(self) -> Self:
+        by_validation = {
+            "patience": self.patience is not None,
+            'keep = "best"': self.keep == "best",
+            "stop_at": self.stop_at is not None and self.stop_on == "validation",
+        }
+        for name, chosen in by_validation.items():
+            if chosen and self.validation_share == 0:
+                raise ValueError(
+                    f"{name} chooses by validation images, and validation_share = 0 holds none out"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _layout_of_its_model(self) -> Self:
         if "channels_last" not in self.model_fields_set:
             # Not as if somebody had said so: a run that goes on keeps its own, see `Run.settled`.
@@ -168,6 +185,19 @@ class Recipe(BaseModel):
     def images(self, split: Split, *, root: str | os.PathLike[str] | None = None) -> Images:
         """The images it names; `root` is where those lie that are files."""
         return load(self.data, split=split, root=root, size=self.image_size)
+
+    def departures(self) -> tuple[str, ...]:
+        """Where the protocol leaves its paper, and the recipe its protocol."""
+        protocol = PROTOCOLS.get(self.protocol or "")
+        if protocol is None:
+            return ()
+        own = {name: getattr(self, name) for name in sorted(protocol.fields)}
+        changed = (
+            f"{name}: {value!r}, where the protocol {self.protocol} has {protocol.fields[name]!r}"
+            for name, value in own.items()
+            if value != protocol.fields[name]
+        )
+        return (*protocol.departures, *changed)
 
     def digest(self) -> str:
         """Twelve characters that change when anything in the recipe does."""
@@ -187,7 +217,7 @@ def make_recipe(*, protocol: str | None = None, **fields: Any) -> Recipe:
             raise TorchcapsError(
                 f"protocol {protocol!r} is unknown; {nearest(str(protocol), PROTOCOLS)}."
             )
-        fields = {**PROTOCOLS[protocol], **fields}
+        fields = {**PROTOCOLS[protocol].fields, **fields, "protocol": protocol}
     for field in fields:
         if field not in Recipe.model_fields:
             raise TorchcapsError(

@@ -171,9 +171,13 @@ class Run:
     def settled(self, recipe: Recipe) -> Recipe:
         """The recipe as this run has begun it, in what the recipe leaves to torchcaps: the same
         line goes on after that was decided in another way."""
-        if "channels_last" in recipe.model_fields_set or not self.recipe_file.is_file():
+        if not self.recipe_file.is_file():
             return recipe
-        return recipe.model_copy(update={"channels_last": self.is_channels_last})
+        # The name of a protocol changes nothing beside the fields; earlier runs hold none.
+        settled: dict[str, Any] = {"protocol": self.recipe.protocol}
+        if "channels_last" not in recipe.model_fields_set:
+            settled["channels_last"] = self.is_channels_last
+        return recipe.model_copy(update=settled)
 
     def is_finished(self, recipe: Recipe) -> bool:
         """Whether nothing is left to do. The folder must be free or hold this recipe, but that the
