@@ -289,32 +289,13 @@ def _train(
         warnings.filterwarnings("ignore", ".*LeafSpec.*", FutureWarning)
         # `MeanOfAll` does.
         warnings.filterwarnings("ignore", ".*It is recommended to use .self.log.*sync_dist=True.*")
-        trainer = lightning.Trainer(
-            **ranks.devices(),
-            max_epochs=recipe.epochs,
-            precision=PRECISIONS[recipe.precision],
-            logger=False,
-            enable_checkpointing=True,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            num_sanity_val_steps=0,
-            use_distributed_sampler=False,
-            callbacks=callbacks,
+        trainer = _trainer(recipe, ranks, callbacks)
+        module = Training(
+            model, recipe, steps_an_epoch=len(training), judged_by=training.images.judged_by
         )
         state = state_of(run, recipe)
         try:
-            trainer.fit(
-                Training(
-                    model,
-                    recipe,
-                    steps_an_epoch=len(training),
-                    judged_by=training.images.judged_by,
-                ),
-                training,
-                validation,
-                ckpt_path=state,
-                weights_only=True,
-            )
+            trainer.fit(module, training, validation, ckpt_path=state, weights_only=True)
         except SystemExit:
             # Lightning's answer to Ctrl-C.
             if not trainer.interrupted:
@@ -323,3 +304,19 @@ def _train(
                 f"training was interrupted; the same command continues {run.folder} from where it "
                 f"was last saved."
             ) from None
+
+
+def _trainer(recipe: Recipe, ranks: Ranks, callbacks: list[Callback]) -> lightning.Trainer:
+    """Lightning's, without what the callbacks of a run do themselves."""
+    return lightning.Trainer(
+        **ranks.devices(),
+        max_epochs=recipe.epochs,
+        precision=PRECISIONS[recipe.precision],
+        logger=False,
+        enable_checkpointing=True,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,
+        callbacks=callbacks,
+    )
