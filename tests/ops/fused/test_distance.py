@@ -15,7 +15,6 @@ from ops.fused.distance_cases import (
     DENSE,
     error,
     leaves_of,
-    noise_like,
     numbers_of,
     results_of,
     routed_by,
@@ -30,7 +29,7 @@ from torchcaps.ops.costs import COSTS
 from torchcaps.ops.fused import distance as module
 from torchcaps.ops.fused import distance_routing, tiles
 from torchcaps.tasks.footprint import Footprint
-from torchcaps.types import Capsules, VoteMap, Window
+from torchcaps.types import Capsules, VoteMap
 
 WINDOWS = ("type", "matrix", WINDOW)
 VOTE_BYTES = N_OUT * SIZE * 8
@@ -72,32 +71,6 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.drawn(3)
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("parameters", [pytest.param((), marks=pytest.mark.slow), ALL], ids=len)
-@pytest.mark.parametrize("kind", KINDS, ids=named)
-def test_the_law(kind, parameters, options, dtype, tolerance, ragged):
-    scales = 2 if options.get("scale") == "given" else 0
-    options = {name: x for name, x in options.items() if x != "given"}
-    found = leaves_of(kind, dtype=dtype, parameters=parameters, scales=scales)
-    assert_law(kind, found, tolerance, keep="steps", **options)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS, ids=named)
-def test_the_law_at_every_budget(kind, budget):
-    assert_law(kind, leaves_of(kind, parameters=ALL), keep="last", scale="batch")
-
-
-# no batch axis, a batch of one, two batch axes
-@pytest.mark.slow
-@pytest.mark.parametrize("scale", ["sample", "batch"])
-@pytest.mark.parametrize("kind", KINDS, ids=named)
-@pytest.mark.parametrize("lead", [(), (1,), (2, 3)], ids=str)
-def test_batch_axes(kind, lead, scale):
-    assert_law(kind, leaves_of(kind, lead=lead, parameters=ALL), keep="steps", scale=scale)
-
-
 @pytest.mark.parametrize("kind", KINDS, ids=named)
 def test_an_empty_batch(kind):
     found = leaves_of(kind, lead=(0,), parameters=ALL)
@@ -110,16 +83,6 @@ def test_an_empty_batch(kind):
     assert theirs.scale.isnan().all()
     gradients = torch.autograd.grad(routed.parents.pose.sum(), mine.values())
     assert all(not gradient.any() for gradient in gradients)
-
-
-@pytest.mark.parametrize("scale", ["sample", "batch"])
-@pytest.mark.parametrize("sharing", ["none", "all"])
-@pytest.mark.parametrize("pose", ["vector", "matrix"])
-@pytest.mark.parametrize(("n_in", "n_out"), [(1, 3), (4, 1), (1, 1)])
-def test_one_child_and_one_parent(sharing, pose, n_in, n_out, scale):
-    kind = (sharing, pose, None)
-    found = leaves_of(kind, n_in=n_in, n_out=n_out, parameters=ALL)
-    assert_law(kind, found, keep="steps", scale=scale)
 
 
 @pytest.mark.parametrize("detach", ["none", "votes"])
@@ -147,56 +110,12 @@ def test_parameters_broadcast_as_in_the_plain_op(window, ragged):
             assert_law(kind, found, keep="last")
 
 
-@pytest.mark.parametrize("detach", ["none", "votes"])
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("kind", [DENSE, WINDOWS], ids=named)
-def test_a_gradient_does_not_ask_who_else_wants_one(kind, scale, detach, ragged):
-    found = leaves_of(kind, parameters=ALL, scales=2 if scale == "given" else 0)
-    options = {"keep": "steps", "detach": detach}
-    if scale != "given":
-        options["scale"] = scale
-    _, together = results_of("fused", kind, found, **options)
-    for name in found:
-        alone = {key: x.clone().requires_grad_(key == name) for key, x in found.items()}
-        values = numbers_of(routed_by("fused", kind, alone, **options))
-        pairs = [(x, noise_like(x, n)) for n, x in enumerate(values) if x.requires_grad]
-        sum((x * noise).sum() for x, noise in pairs).backward()
-        torch.testing.assert_close(alone[name].grad, together[name], rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("what", ["scale", "coupling"])
-@pytest.mark.parametrize("scale", ["sample", "batch"])
-@pytest.mark.parametrize("kind", [DENSE, WINDOWS], ids=named)
-def test_the_gradient_of_one_output_alone(kind, scale, what):
-    results = []
-    found = {n: x.requires_grad_() for n, x in leaves_of(kind, parameters=ALL).items()}
-    for way in ("fused", "plain"):
-        routed = routed_by(way, kind, found, scale=scale, keep="steps")
-        output = routed.scale if what == "scale" else routed.steps[1].coupling
-        loss = (output * noise_like(output, 0)).sum()
-        results.append(torch.autograd.grad(loss, found.values(), materialize_grads=True))
-    torch.testing.assert_close(*results, rtol=0, atol=1e-10)
-
-
 def test_no_gradient_is_asked_for():
     found = leaves_of(DENSE)
     assert not routed_by("fused", DENSE, found).parents.pose.requires_grad
     with torch.no_grad():
         found["weight"].requires_grad_()
         assert not routed_by("fused", DENSE, found).parents.pose.requires_grad
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=named)
-def test_keep_changes_no_bit(kind, ragged):
-    found = {n: x.requires_grad_() for n, x in leaves_of(kind, parameters=ALL).items()}
-    results = []
-    for keep in ("none", "last", "steps"):
-        routed = routed_by("fused", kind, found, keep=keep)
-        assert len(routed.steps) == {"none": 0, "last": 1, "steps": 3}[keep]
-        gradients = torch.autograd.grad(routed.parents.pose.sum(), found.values())
-        results.append((routed.parents.pose, routed.scale, *gradients))
-    for other in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
 
 
 def test_the_distances_of_a_routing_give_the_same_routing():
@@ -414,23 +333,6 @@ class Largest(TorchDispatchMode):
             if isinstance(x, torch.Tensor):
                 self.bytes = max(self.bytes, x.untyped_storage().nbytes())
         return made
-
-
-@pytest.mark.parametrize("scale", [pytest.param("sample", marks=pytest.mark.slow), "batch"])
-def test_nothing_is_as_large_as_votes(scale, monkeypatch):
-    monkeypatch.setattr(tiles, "TILE_BYTES", 20_000)
-    kind = ("none", "matrix", Window((5, 5, 8), (3, 3), (1, 1)))
-    found = {
-        "pose": torch.randn(8, 200, 16),
-        "weight": torch.randn(72, 8, 4, 4),
-        "length": torch.rand(8, 200),
-    }
-    found = {name: x.requires_grad_() for name, x in found.items()}
-    with Largest() as largest:
-        routed_by("fused", kind, found, scale=scale).parents.pose.square().sum().backward()
-    assert largest.called == set(Largest.KERNELS)
-    couplings = 4 * 8 * 9 * 72 * 8
-    assert couplings <= largest.bytes < 2 * couplings
 
 
 def asked_of(count, *, sharing="none", **options):

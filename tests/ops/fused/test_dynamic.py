@@ -88,49 +88,6 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.drawn(5)
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("parameters", [(), ("bias",), ("bias", "prior"), ALL], ids=len)
-@pytest.mark.parametrize("kind", KINDS, ids=named)
-def test_the_law(kind, parameters, options, dtype, tolerance, monkeypatch):
-    monkeypatch.setattr(tiles, "TILE_BYTES", BUDGETS["ragged"])
-    # Parents of more components than children are folded, of as many mostly made.
-    d_out = 4 if parameters == ("bias",) else 7
-    found = leaves(kind, dtype=dtype, parameters=parameters, d_out=d_out)
-    errors = largest_errors(plain, dynamic_routing, kind, found, keep="steps", **options)
-    assert max(errors.values()) <= tolerance, errors
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS, ids=named)
-def test_the_law_at_every_budget(kind, budget):
-    for parameters in (ALL, ("bias", "prior")):
-        found = leaves(kind, parameters=parameters, d_out=7)
-        errors = largest_errors(plain, dynamic_routing, kind, found, keep="last", iterations=3)
-        assert max(errors.values()) <= 1e-10, errors
-
-
-# no batch axis, a batch of one, two batch axes; one child, one parent, both
-@pytest.mark.parametrize("kind", KINDS, ids=named)
-@pytest.mark.parametrize("lead", [(), (1,), (2, 3), (0,)], ids=str)
-def test_batch_axes(kind, lead):
-    for parameters in (ALL, ("bias", "prior")):
-        found = leaves(kind, lead=lead, parameters=parameters, d_out=7)
-        errors = largest_errors(plain, dynamic_routing, kind, found, keep="steps")
-        assert max(errors.values()) <= 1e-10, errors
-
-
-@pytest.mark.parametrize("sharing", ["none", "all"])
-@pytest.mark.parametrize("pose", ["vector", "matrix"])
-@pytest.mark.parametrize(("n_in", "n_out"), [(1, 3), (4, 1), (1, 1)])
-def test_one_child_and_one_parent(sharing, pose, n_in, n_out):
-    kind = (sharing, pose, None)
-    for parameters in (ALL, ("bias", "prior")):
-        found = leaves(kind, n_in=n_in, n_out=n_out, parameters=parameters, d_out=7)
-        errors = largest_errors(plain, dynamic_routing, kind, found, keep="steps")
-        assert max(errors.values()) <= 1e-10, errors
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("window", [None, WINDOW], ids=["dense", "window"])
 def test_parameters_broadcast_as_in_the_plain_op(window, budget):
@@ -149,55 +106,12 @@ def test_parameters_broadcast_as_in_the_plain_op(window, budget):
             assert max(errors.values()) <= 1e-10, (name, shape, errors)
 
 
-@pytest.mark.parametrize("detach", ["none", "votes", "states", "coupling"])
-@pytest.mark.parametrize(
-    ("wanted", "parameters"),
-    [(name, ALL) for name in ("pose", "weight", *ALL)]
-    + [(name, ("bias", "prior")) for name in ("pose", "weight", "bias", "prior")],
-    ids=lambda value: value if isinstance(value, str) else str(len(value)),
-)
-def test_each_gradient_alone(wanted, parameters, detach):
-    found = leaves(DENSE, parameters=parameters, d_out=7)
-    results = []
-    for op in (lambda vm, **rest: plain(materialise(vm), **rest), dynamic_routing):
-        mine = found | {wanted: found[wanted].clone().requires_grad_()}
-        parents = op(
-            map_of(DENSE, mine), bias=mine["bias"], prior=mine["prior"], detach=detach
-        ).parents.pose
-        (gradient,) = (
-            torch.autograd.grad(
-                (parents * torch.linspace(-1, 1, 5 * 7).view(5, 7)).sum(),
-                mine[wanted],
-                materialize_grads=True,
-                allow_unused=True,
-            )
-            if parents.requires_grad
-            else (torch.zeros_like(found[wanted]),)
-        )
-        results.append(gradient)
-    torch.testing.assert_close(*results, rtol=0, atol=1e-10)
-
-
 def test_no_gradient_is_asked_for():
     found = leaves(DENSE)
     assert not dynamic_routing(map_of(DENSE, found)).parents.pose.requires_grad
     with torch.no_grad():
         found["weight"].requires_grad_()
         assert not dynamic_routing(map_of(DENSE, found)).parents.pose.requires_grad
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=named)
-def test_keep_changes_no_bit(kind):
-    found = {n: x.requires_grad_() for n, x in leaves(kind, parameters=ALL).items()}
-    results = []
-    for keep in ("none", "last", "steps"):
-        rest = {"bias": found["bias"], "prior": found["prior"]}
-        routed = dynamic_routing(map_of(kind, found), keep=keep, iterations=3, **rest)
-        assert len(routed.steps) == {"none": 0, "last": 1, "steps": 3}[keep]
-        gradients = torch.autograd.grad(routed.parents.pose.sum(), found.values())
-        results.append((routed.parents.pose, *gradients))
-    for other in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
 
 
 @pytest.mark.parametrize("kind", ["hinton", "exp"])

@@ -3,26 +3,20 @@ op makes of them, in values and gradients."""
 
 import math
 import re
-from typing import ClassVar
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from ops.fused.em_cases import (
     ODD,
     VARIANTS,
-    WINDOWS,
     error,
     leaves_of,
-    noise_like,
     numbers_of,
     results_of,
     routed_by,
 )
 from torchcaps.errors import TorchcapsError
-from torchcaps.ops.fused import em as module
 from torchcaps.ops.fused import tiles
 from torchcaps.ops.fused.em import em_routing
 from torchcaps.types import Capsules, VoteMap, Window
@@ -50,26 +44,6 @@ def tile(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.drawn(5)
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("window", WINDOWS, ids=str)
-@pytest.mark.parametrize("sharing", ["none", "type", "all"])
-@pytest.mark.parametrize("pose", ["vector", "matrix"])
-def test_the_law(pose, sharing, window, variant, tile, device, dtype):
-    how = {"pose": pose, "sharing": sharing, "window": window}
-    assert_law(leaves_of("bx", **how), how, device, dtype, variant=variant)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("window", WINDOWS[1:], ids=str)
-@pytest.mark.parametrize("iterations", [1, 3])
-def test_the_law_where_windows_compete(iterations, window, variant, tile, device, dtype):
-    how = {"pose": "matrix", "sharing": "type", "window": window}
-    options = {"compete": "all", "variant": variant, "iterations": iterations}
-    assert_law(leaves_of("b", **how), how, device, dtype, **options)
-
-
 OPTIONS = [
     {"iterations": 1},
     {"iterations": 2},
@@ -79,16 +53,6 @@ OPTIONS = [
     {"lambda_": 2.0},
     {"lambda_": 0.1, "lambda_schedule": "constant"},
 ]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("names", ["", "b", "x"])
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
-def test_the_law_with_every_option(window, variant, options, names, device, dtype):
-    how = {"pose": "matrix", "window": window}
-    assert_law(leaves_of(names, **how), how, device, dtype, variant=variant, **options)
 
 
 SHAPES = [
@@ -102,20 +66,6 @@ SHAPES = [
     {"n_in": 1, "n_out": 1, "d_in": 1, "d_out": 1},
     {"n_in": 7, "n_out": 11, "d_in": 9, "d_out": 2},
 ]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("window", [None, ODD, Window((1, 1, 1), (1, 1), (1, 1))], ids=str)
-@pytest.mark.parametrize("pose", ["vector", "matrix"])
-def test_the_law_in_every_shape(pose, window, shape, variant, device, dtype):
-    how = {"pose": pose, "window": window}
-    # The floor is all the variance that one child has: the papers' make gradients of thousands.
-    options = {"variant": variant, "variance_floor": 0.05}
-    assert_law(leaves_of("b", **how, **shape), how, device, dtype, **options)
-    if window is not None:
-        assert_law(leaves_of(**how, **shape), how, device, dtype, **options, compete="all")
 
 
 @pytest.mark.parametrize("child", [0, slice(None)], ids=["one", "all"])
@@ -175,51 +125,6 @@ def test_bias_and_costs_of_any_broadcast_shape():
     assert_law(leaves, {}, "cpu", torch.float64)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
-def test_a_gradient_does_not_ask_who_else_wants_one(window, variant):
-    how, options = {"pose": "matrix", "window": window}, {"variant": variant}
-    leaves = leaves_of("bx", **how)
-    _, together = results_of("fused", leaves, how, options)
-    for name in leaves:
-        alone = {key: x.clone().requires_grad_(key == name) for key, x in leaves.items()}
-        values = numbers_of(routed_by("fused", alone, how, options))
-        values = [(x, seed) for seed, x in enumerate(values) if x.requires_grad]
-        sum((x * noise_like(x, seed)).sum() for x, seed in values).backward()
-        assert torch.equal(alone[name].grad, together[name]), name
-
-
-@pytest.mark.parametrize("what", ["pose", "activation"])
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_the_gradient_of_one_output_alone(variant, what):
-    found = []
-    for kind in ("fused", "plain"):
-        leaves = {name: x.requires_grad_() for name, x in leaves_of("bx").items()}
-        for name, x in leaves.items():
-            leaves[name] = x if not found else found[0][0][name]
-        parents = routed_by(kind, leaves, {}, {"variant": variant, "iterations": 2}).parents
-        output = getattr(parents, what)
-        loss = (output * noise_like(output, 0)).sum()
-        found.append((leaves, torch.autograd.grad(loss, leaves.values(), materialize_grads=True)))
-    torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
-@pytest.mark.parametrize("iterations", [1, 3])
-def test_keep_changes_no_bit(iterations, window, tile):
-    how = {"pose": "matrix", "window": window}
-    leaves = {name: x.float() for name, x in leaves_of("bx", **how).items()}
-    kept = {
-        keep: routed_by("fused", leaves, how, {"iterations": iterations}, keep)
-        for keep in ("none", "last", "steps")
-    }
-    assert [len(routed.steps) for routed in kept.values()] == [0, 1, iterations]
-    for routed in kept.values():
-        for mine, theirs in zip(routed.parents, kept["none"].parents, strict=True):
-            assert torch.equal(mine, theirs)
-    assert torch.equal(kept["last"].steps[0].coupling, kept["steps"].steps[-1].coupling)
-
-
 @pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
 def test_half_precision_is_rounded_once(window, half):
@@ -247,52 +152,6 @@ def test_autocast_gives_the_dtype_of_the_plain_op_and_the_numbers_of_float32(nam
     for a, b, exact in zip(mine, plain, wide, strict=True):
         assert a.dtype == b.dtype
         assert torch.equal(a, exact.to(a.dtype))
-
-
-class Largest(TorchDispatchMode):
-    """Remembers the largest memory that an operation asked for, in bytes, inside ours too."""
-
-    KERNELS: ClassVar = {
-        "torchcaps::em_moments": module.moments.run_flat,
-        "torchcaps::em_moments_backward": module.moments.run_backward_flat,
-        "torchcaps::em_distances": module.distances.run_flat,
-        "torchcaps::em_distances_backward": module.distances.run_backward_flat,
-    }
-
-    def __init__(self):
-        super().__init__()
-        self.bytes = 0
-        self.called = set()
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kernel = self.KERNELS.get(func.name())
-        if kernel is None:
-            made = func(*args, **(kwargs or {}))
-        else:
-            self.called.add(func.name())
-            with self:
-                made = kernel(*args, **(kwargs or {}))
-        for x in tree_leaves(made):
-            if isinstance(x, torch.Tensor):
-                self.bytes = max(self.bytes, x.untyped_storage().nbytes())
-        return made
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("compete", ["window", "all"])
-@pytest.mark.parametrize("keep", ["none", "steps"])
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_nothing_is_as_large_as_votes(variant, keep, compete, monkeypatch):
-    monkeypatch.setattr(tiles, "TILE_BYTES", 20_000)
-    how = {"pose": "matrix", "window": Window((5, 5, 8), (3, 3), (1, 1))}
-    leaves = leaves_of("bx", batch=(8,), n_out=8, d_in=16, **how)
-    leaves = {name: x.float().requires_grad_() for name, x in leaves.items()}
-    with Largest() as largest:
-        routed = routed_by("fused", leaves, how, {"variant": variant, "compete": compete}, keep)
-        (routed.parents.pose.square().sum() + routed.parents.activation.sum()).backward()
-    assert largest.called == set(Largest.KERNELS)
-    couplings = 4 * 8 * 9 * 72 * 8
-    assert couplings <= largest.bytes < 2 * couplings
 
 
 @pytest.mark.parametrize("window", [[], [5, 4, 2, 3, 2, 2, 1]], ids=["dense", "window"])

@@ -2,19 +2,14 @@
 plain op makes of them, in values and gradients."""
 
 import re
-from typing import ClassVar
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from ops.fused.inverted_cases import (
     ODD,
-    WINDOWS,
     error,
     leaves_of,
-    noise_like,
     results_of,
     routed_by,
     vote_map_of,
@@ -22,7 +17,7 @@ from ops.fused.inverted_cases import (
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops import inverted_step as plain_step
 from torchcaps.ops import materialise
-from torchcaps.ops.fused import inverted_routing, inverted_step, mixing, tiles, window_sums
+from torchcaps.ops.fused import inverted_routing, inverted_step, tiles, window_sums
 from torchcaps.types import Window
 
 
@@ -53,25 +48,6 @@ def tile(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.drawn(2)
-@pytest.mark.parametrize("window", WINDOWS, ids=str)
-@pytest.mark.parametrize("sharing", ["none", "type", "all"])
-@pytest.mark.parametrize("pose", ["vector", "matrix"])
-def test_the_law(pose, sharing, window, tile, device, dtype):
-    how = {"pose": pose, "sharing": sharing, "window": window}
-    leaves = leaves_of("bxn", **how)
-    assert_law(leaves, how, device, dtype, iterations=3, scale=0.5)
-
-
-@pytest.mark.parametrize("names", ["", "b", "x", "n", "s", "bxns"])
-@pytest.mark.parametrize("options", [{"iterations": 1}, {}, {"iterations": 4}, {"scale": 0.3}])
-@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
-def test_the_law_with_every_option(window, options, names, device, dtype):
-    for pose in ("vector", "matrix"):
-        how = {"pose": pose, "window": window}
-        assert_law(leaves_of(names, **how), how, device, dtype, **options)
-
-
 SHAPES = [
     {"batch": ()},
     {"batch": (1,)},
@@ -83,16 +59,6 @@ SHAPES = [
     {"n_in": 1, "n_out": 1, "d_in": 1, "d_out": 1},
     {"n_in": 7, "n_out": 11, "d_in": 9, "d_out": 2},
 ]
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("window", [None, ODD, Window((1, 1, 1), (1, 1), (1, 1))], ids=str)
-@pytest.mark.parametrize("pose", ["vector", "matrix"])
-def test_the_law_in_every_shape(pose, window, shape, device, dtype):
-    how = {"pose": pose, "window": window}
-    # No LayerNorm: of one component it makes nothing but rounding.
-    for names in ("bxs", "bx"):
-        assert_law(leaves_of(names, **how, **shape), how, device, dtype, scale=0.2)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -129,48 +95,6 @@ def test_bias_parents_and_norm_of_any_broadcast_shape(narrow):
     assert_law(leaves, {}, "cpu", torch.float64)
     leaves["start"] = torch.randn(3, 3, 5).double()
     assert_law(leaves, {}, "cpu", torch.float64)
-
-
-@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
-@pytest.mark.parametrize("started", [False, True])
-def test_a_gradient_does_not_ask_who_else_wants_one(started, window):
-    how = {"pose": "matrix", "window": window}
-    leaves = leaves_of("bxns" if started else "bxn", **how)
-    _, together = results_of("fused", leaves, how, {})
-    for name in leaves:
-        alone = {key: x.clone().requires_grad_(key == name) for key, x in leaves.items()}
-        routed = routed_by("fused", alone, how, {})
-        values = [x for step in routed.steps for x in (step.parents.pose, step.coupling)]
-        loss = sum((x * noise_like(x, seed)).sum() for seed, x in enumerate(values))
-        loss.backward()
-        assert torch.equal(alone[name].grad, together[name]), name
-
-
-def test_the_gradient_of_couplings_alone():
-    leaves = {name: x.requires_grad_() for name, x in leaves_of("bxns").items()}
-    found = []
-    for kind in ("fused", "plain"):
-        coupling = routed_by(kind, leaves, {}, {"iterations": 1}).steps[0].coupling
-        loss = (coupling * noise_like(coupling, 0)).sum()
-        wanted = [leaves[name] for name in ("pose", "weight", "bias", "coordinates", "start")]
-        found.append(torch.autograd.grad(loss, wanted))
-    for mine, theirs in zip(*found, strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
-@pytest.mark.parametrize("iterations", [1, 3])
-def test_keep_changes_no_bit(iterations, window, tile):
-    how = {"pose": "matrix", "window": window}
-    leaves = {name: x.float() for name, x in leaves_of("bxn", **how).items()}
-    kept = {
-        keep: routed_by("fused", leaves, how, {"iterations": iterations}, keep)
-        for keep in ("none", "last", "steps")
-    }
-    assert [len(routed.steps) for routed in kept.values()] == [0, 1, iterations]
-    for routed in kept.values():
-        assert torch.equal(routed.parents.pose, kept["none"].parents.pose)
-    assert torch.equal(kept["last"].steps[0].coupling, kept["steps"].steps[-1].coupling)
 
 
 @pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
@@ -257,54 +181,6 @@ def test_double_precision_stays_under_autocast():
         pose = routed_by("fused", leaves, {}, {}).parents.pose
     assert pose.dtype == torch.float64
     assert torch.equal(pose, expected)
-
-
-class Largest(TorchDispatchMode):
-    """Remembers the largest memory that an operation asked for, in bytes, inside ours too."""
-
-    KERNELS: ClassVar = {
-        "torchcaps::mixing": mixing.mix.run_flat,
-        "torchcaps::mixing_backward": mixing.mix.run_backward_flat,
-    }
-
-    def __init__(self):
-        super().__init__()
-        self.bytes = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kernel = self.KERNELS.get(func.name())
-        if kernel is None:
-            made = func(*args, **(kwargs or {}))
-        else:
-            with self:
-                made = kernel(*args, **(kwargs or {}))
-        for x in tree_leaves(made):
-            if isinstance(x, torch.Tensor):
-                self.bytes = max(self.bytes, x.untyped_storage().nbytes())
-        return made
-
-
-@pytest.mark.drawn(2)
-@pytest.mark.parametrize("cast", [False, True], ids=["float32", "autocast"])
-@pytest.mark.parametrize("keep", ["none", "steps"])
-@pytest.mark.parametrize(
-    "window", [None, Window((5, 5, 8), (3, 3), (1, 1))], ids=["dense", "window"]
-)
-def test_nothing_is_as_large_as_votes(window, keep, cast, monkeypatch):
-    monkeypatch.setattr(tiles, "TILE_BYTES", 20_000)
-    monkeypatch.setattr(window_sums, "CHUNK_BYTES", 20_000)
-    how = {"pose": "matrix", "window": window}
-    # Under autocast a vote bias makes votes float32.
-    leaves = leaves_of("n" if cast else "bxn", batch=(8,), n_in=72, n_out=8, d_in=16, **how)
-    leaves = {name: x.float().requires_grad_() for name, x in leaves.items()}
-    with Largest() as largest, torch.autocast("cpu", torch.bfloat16, enabled=cast):
-        routed = routed_by("fused", leaves, how, {"iterations": 3}, keep)
-        routed.parents.pose.float().square().sum().backward()
-    lanes = routed.parents.pose.shape[:-2].numel()
-    allowed = [leaves["pose"], leaves["weight"], routed.parents.pose]
-    allowed = [4 * x.numel() for x in allowed] + [4 * 3 * lanes * 72 * 8 * (keep != "none")]
-    assert 20_000 < largest.bytes <= max(allowed)
-    assert largest.bytes < lanes * 72 * 8 * 16
 
 
 def test_the_operator_keeps_the_rules_of_operators():

@@ -21,7 +21,7 @@ from torchcaps.ops import materialise, self_attention_routing
 from torchcaps.ops.costs import COSTS
 from torchcaps.ops.fused import mixing, tiles
 from torchcaps.tasks.footprint import Footprint
-from torchcaps.types import Capsules, VoteMap, Window
+from torchcaps.types import Capsules, VoteMap
 
 DENSE, WINDOWS = ("none", "vector", None), ("type", "matrix", WINDOW)
 ALL = ("vote_bias", "coordinates", "prior")
@@ -49,44 +49,6 @@ def ragged(monkeypatch):
     monkeypatch.setattr(tiles, "TILE_BYTES", BUDGETS["ragged"])
 
 
-@pytest.mark.drawn(5)
-@pytest.mark.parametrize("keep", ["none", "last", "steps"])
-@pytest.mark.parametrize("squash", ["exp", "hinton", "none"])
-@pytest.mark.parametrize("parameters", [(), ("prior",), ALL], ids=len)
-@pytest.mark.parametrize("kind", KINDS, ids=named)
-def test_the_law(kind, parameters, squash, keep, dtype, tolerance, ragged):
-    found = leaves(kind, dtype=dtype, parameters=parameters)
-    errors = largest_errors(plain, fused, kind, found, keep=keep, squash=squash)
-    assert max(errors.values()) <= tolerance, errors
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS, ids=named)
-def test_the_law_at_every_budget(kind, budget):
-    errors = largest_errors(plain, fused, kind, leaves(kind, parameters=ALL), keep="last")
-    assert max(errors.values()) <= 1e-10, errors
-
-
-# no batch axis, a batch of one, two batch axes, none of a batch
-@pytest.mark.slow
-@pytest.mark.parametrize("lead", [(), (1,), (2, 3), (0,)], ids=str)
-@pytest.mark.parametrize("kind", KINDS, ids=named)
-def test_batch_axes(kind, lead):
-    found = leaves(kind, lead=lead, parameters=ALL)
-    errors = largest_errors(plain, fused, kind, found, keep="steps")
-    assert max(errors.values()) <= 1e-10, errors
-
-
-@pytest.mark.parametrize("sharing", ["none", "all"])
-@pytest.mark.parametrize("pose", ["vector", "matrix"])
-@pytest.mark.parametrize(("n_in", "n_out"), [(1, 3), (4, 1), (1, 1)])
-def test_one_child_and_one_parent(sharing, pose, n_in, n_out):
-    kind = (sharing, pose, None)
-    found = leaves(kind, n_in=n_in, n_out=n_out, parameters=ALL)
-    errors = largest_errors(plain, fused, kind, found, keep="steps")
-    assert max(errors.values()) <= 1e-10, errors
-
-
 @pytest.mark.parametrize("window", [None, WINDOW], ids=["dense", "window"])
 def test_parameters_broadcast_as_in_the_plain_op(window, ragged):
     kind = ("none", "vector", window)
@@ -103,39 +65,12 @@ def test_parameters_broadcast_as_in_the_plain_op(window, ragged):
             assert max(errors.values()) <= 1e-10, (name, shape, errors)
 
 
-@pytest.mark.parametrize("what", ["parents", "couplings"])
-@pytest.mark.parametrize("wanted", ["pose", "weight", *ALL])
-def test_each_gradient_alone(wanted, what):
-    found, results = leaves(WINDOWS, parameters=ALL), []
-    for op in (lambda vm, **rest: plain(materialise(vm), **rest), fused):
-        mine = found | {wanted: found[wanted].clone().requires_grad_()}
-        routed = op(map_of(WINDOWS, mine), prior=mine["prior"], keep="last")
-        output = routed.parents.pose if what == "parents" else routed.steps[0].coupling
-        weight = torch.linspace(-1, 1, output.numel(), dtype=torch.float64).view(output.shape)
-        results.append(torch.autograd.grad((output * weight).sum(), mine[wanted])[0])
-    assert results[0].any()
-    torch.testing.assert_close(*results, rtol=0, atol=1e-10)
-
-
 def test_no_gradient_is_asked_for():
     found = leaves(DENSE)
     assert not fused(map_of(DENSE, found)).parents.pose.requires_grad
     with torch.no_grad():
         found["weight"].requires_grad_()
         assert not fused(map_of(DENSE, found)).parents.pose.requires_grad
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=named)
-def test_keep_changes_no_bit(kind, ragged):
-    found = {n: x.requires_grad_() for n, x in leaves(kind, parameters=ALL).items()}
-    results = []
-    for keep in ("none", "last", "steps"):
-        routed = fused(map_of(kind, found), prior=found["prior"], keep=keep)
-        assert len(routed.steps) == (keep != "none")
-        gradients = torch.autograd.grad(routed.parents.pose.sum(), found.values())
-        results.append((routed.parents.pose, *gradients))
-    for other in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
 
 
 @pytest.mark.parametrize("kind", ["hinton", "exp"])
@@ -304,23 +239,6 @@ class Largest(TorchDispatchMode):
             if isinstance(x, torch.Tensor):
                 self.bytes = max(self.bytes, x.untyped_storage().nbytes())
         return made
-
-
-@pytest.mark.parametrize("keep", ["none", "steps"])
-def test_nothing_is_as_large_as_votes(keep, monkeypatch):
-    monkeypatch.setattr(tiles, "TILE_BYTES", 20_000)
-    kind = ("none", "matrix", Window((5, 5, 8), (3, 3), (1, 1)))
-    found = {"pose": torch.randn(8, 200, 16), "weight": torch.randn(72, 8, 4, 4)}
-    found = {name: x.requires_grad_() for name, x in found.items()}
-    with Largest() as largest:
-        routed = fused(map_of(kind, found), keep=keep)
-        routed.parents.pose.square().sum().backward()
-    assert largest.called == set(Largest.KERNELS)
-    couplings = 4 * 8 * 9 * 72 * 8
-    if keep == "none":
-        assert largest.bytes <= max(4 * 8 * 200 * 16, couplings // 8)
-    else:
-        assert couplings <= largest.bytes < 2 * couplings
 
 
 def asked_of(count, **options):

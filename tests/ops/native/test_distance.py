@@ -12,7 +12,6 @@ from ops.fused.distance_cases import (
     ALL,
     DENSE,
     leaves_of,
-    noise_like,
     numbers_of,
     results_of,
     routed_by,
@@ -122,23 +121,6 @@ def of(kind, options, **more):
     return shrunk, {name: x for name, x in options.items() if not (name == "scale" and scales)}
 
 
-@pytest.mark.drawn(5)
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize(
-    ("parameters", "keep"),
-    [
-        pytest.param((), "none", marks=pytest.mark.slow),
-        (ALL, "none"),
-        (ALL, "last"),
-        (ALL, "steps"),
-    ],
-)
-@pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
-def test_the_law(kind, parameters, keep, options):
-    found, options = of(kind, options, parameters=parameters)
-    assert_law(kind, found, keep=keep, **options)
-
-
 @pytest.mark.drawn(3)
 @pytest.mark.parametrize("detach", ["none", "votes"])
 @pytest.mark.parametrize(
@@ -183,14 +165,6 @@ def test_more_threads_move_the_last_digits_alone(threads):
         assert (one - two).abs().max() <= 1e-5 * one.abs().max()
 
 
-@pytest.mark.parametrize("lead", [(), (1,), (2, 3)], ids=str)
-@pytest.mark.parametrize("scale", ["sample", "batch"])
-@pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
-def test_batch_axes(kind, scale, lead):
-    found, _ = of(kind, {}, parameters=ALL, lead=lead)
-    assert_law(kind, found, keep="steps", scale=scale)
-
-
 @pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
 def test_an_empty_batch(kind):
     found, _ = of(kind, {}, parameters=ALL, lead=(0,))
@@ -203,16 +177,6 @@ def test_an_empty_batch(kind):
             assert not any(gradient.any() for gradient in gradients)
             results.append(numbers_of(routed))
         torch.testing.assert_close(*results, rtol=0, atol=0, equal_nan=True)
-
-
-@pytest.mark.parametrize("scale", ["sample", "batch"])
-@pytest.mark.parametrize("sharing", ["none", "all"])
-@pytest.mark.parametrize("pose", ["vector", "matrix"])
-@pytest.mark.parametrize(("n_in", "n_out"), [(1, 3), (4, 1), (1, 1)])
-def test_one_child_and_one_parent(sharing, pose, n_in, n_out, scale):
-    kind = (sharing, pose, None)
-    found, _ = of(kind, {}, n_in=n_in, n_out=n_out, parameters=ALL)
-    assert_law(kind, found, keep="steps", scale=scale)
 
 
 @pytest.mark.parametrize("detach", ["none", "votes"])
@@ -252,45 +216,6 @@ def test_parameters_broadcast_as_in_the_plain_op():
             found[name] = torch.rand(shape)
             assert calls(lambda found=found: routed_by("native", DENSE, found)) == 1
             assert_law(DENSE, found, keep="last")
-
-
-@pytest.mark.parametrize("detach", ["none", "votes"])
-@pytest.mark.parametrize("scale", SCALES)
-def test_a_gradient_does_not_ask_who_else_wants_one(scale, detach):
-    options = {"scale": scale, "detach": detach, "iterations": 3}
-    found, options = of(DENSE, options, parameters=ALL)
-    _, together = results_of("native", DENSE, found, keep="steps", **options)
-    for name in found:
-        alone = {key: x.clone().requires_grad_(key == name) for key, x in found.items()}
-        values = numbers_of(routed_by("native", DENSE, alone, keep="steps", **options))
-        pairs = [(x, noise_like(x, n)) for n, x in enumerate(values) if x.requires_grad]
-        sum((x * noise).sum() for x, noise in pairs).backward()
-        torch.testing.assert_close(alone[name].grad, together[name], rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("what", ["scale", "coupling"])
-@pytest.mark.parametrize("scale", ["sample", "batch"])
-def test_the_gradient_of_one_output_alone(scale, what):
-    results = []
-    found = {n: x.requires_grad_() for n, x in of(DENSE, {}, parameters=ALL)[0].items()}
-    for way in ("native", "plain"):
-        routed = routed_by(way, DENSE, found, scale=scale, keep="steps")
-        output = routed.scale if what == "scale" else routed.steps[1].coupling
-        loss = (output * noise_like(output, 0)).sum()
-        results.append(torch.autograd.grad(loss, found.values(), materialize_grads=True))
-    torch.testing.assert_close(*results, rtol=1e-4, atol=2e-5)
-
-
-def test_keep_changes_no_bit():
-    found = {n: x.requires_grad_() for n, x in of(DENSE, {}, parameters=ALL)[0].items()}
-    results = []
-    for keep in ("none", "last", "steps"):
-        routed = routed_by("native", DENSE, found, keep=keep)
-        assert len(routed.steps) == {"none": 0, "last": 1, "steps": 3}[keep]
-        gradients = torch.autograd.grad(routed.parents.pose.sum(), found.values())
-        results.append((routed.parents.pose, routed.scale, *gradients))
-    for other in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
 
 
 def test_the_distances_of_a_routing_give_the_same_routing():

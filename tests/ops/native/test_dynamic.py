@@ -87,19 +87,6 @@ OPTIONS = [
 
 
 @pytest.mark.drawn(3)
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize(
-    ("parameters", "keep"),
-    [pytest.param((), "none", marks=pytest.mark.slow), (ALL, "none"), (ALL, "steps")],
-)
-@pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
-def test_the_law(kind, parameters, keep, options):
-    found = leaves(kind, dtype=torch.float32, parameters=parameters)
-    found = {name: x * 0.5 for name, x in found.items()}
-    assert_law(kind, found, keep=keep, **options)
-
-
-@pytest.mark.drawn(3)
 @pytest.mark.parametrize("detach", ["none", "votes"])
 @pytest.mark.parametrize(
     "sizes",
@@ -149,33 +136,6 @@ def test_any_number_of_threads(kind, threads):
         torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("lead", [(), (2, 3), (0,)], ids=str)
-@pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
-def test_batch_axes(kind, lead):
-    found = leaves(kind, lead=lead, dtype=torch.float32, parameters=ALL)
-    worst = largest_errors(plain, native.dynamic_routing, kind, found, keep="steps")
-    assert max(worst.values()) <= 2e-5, worst
-
-
-@pytest.mark.parametrize("detach", ["none", "votes", "states", "coupling"])
-@pytest.mark.parametrize("wanted", ["pose", "weight", *ALL])
-def test_each_gradient_alone(wanted, detach):
-    found = leaves(DENSE, parameters=ALL, dtype=torch.float32)
-    results = []
-    for op in (lambda vm, **rest: plain(materialise(vm), **rest), native.dynamic_routing):
-        mine = found | {wanted: found[wanted].clone().requires_grad_()}
-        rest = {"bias": mine["bias"], "prior": mine["prior"], "detach": detach}
-        parents = op(map_of(DENSE, mine), **rest).parents.pose
-        total = (parents * torch.linspace(-1, 1, 5 * 4).view(5, 4)).sum()
-        if not parents.requires_grad:
-            results.append(torch.zeros_like(found[wanted]))
-            continue
-        results += torch.autograd.grad(
-            total, mine[wanted], materialize_grads=True, allow_unused=True
-        )
-    torch.testing.assert_close(*results, rtol=2e-5, atol=2e-5)
-
-
 @pytest.mark.parametrize("kind", ["hinton", "exp"])
 @pytest.mark.parametrize("detach", ["none", "votes"])
 def test_the_standard_size_stays_within_its_bounds(detach, kind):
@@ -213,22 +173,6 @@ def test_autocast_gives_the_dtype_and_nearly_the_numbers_of_the_plain_op():
         rest = {"bias": found["bias"], "prior": found["prior"]}
         assert calls(lambda: native.dynamic_routing(map_of(DENSE, found), **rest)) == 1
     assert worst["values"] <= 0.05, worst
-
-
-def test_keep_changes_no_bit():
-    found = {
-        name: x.requires_grad_()
-        for name, x in leaves(DENSE, dtype=torch.float32, parameters=ALL).items()
-    }
-    results = []
-    for keep in ("none", "last", "steps"):
-        rest = {"bias": found["bias"], "prior": found["prior"]}
-        routed = native.dynamic_routing(map_of(DENSE, found), keep=keep, iterations=3, **rest)
-        assert len(routed.steps) == {"none": 0, "last": 1, "steps": 3}[keep]
-        gradients = torch.autograd.grad(routed.parents.pose.sum(), found.values())
-        results.append((routed.parents.pose, *gradients))
-    for other in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
 
 
 def test_zero_votes_and_huge_ones_are_finite():

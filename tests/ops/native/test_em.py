@@ -12,7 +12,6 @@ import torch
 from ops.fused.em_cases import (
     ODD,
     VARIANTS,
-    WINDOWS,
     leaves_of,
     noise_like,
     numbers_of,
@@ -87,39 +86,6 @@ def competing(window):
 KINDS = [(window, compete) for window in (None, ODD, LARGE) for compete in competing(window)]
 
 
-@pytest.mark.drawn(3)
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize(("window", "compete"), KINDS, ids=str)
-@pytest.mark.parametrize("names", ["", "bx"])
-@pytest.mark.parametrize("pose", ["vector", "matrix"])
-def test_the_law(pose, names, window, compete, variant):
-    how = {"pose": pose, "window": window}
-    leaves = narrow(names, batch=(5,), n_in=24, n_out=5, d_in=16, d_out=16, **how)
-    assert_law(leaves, how, variant=variant, compete=compete)
-
-
-@pytest.mark.parametrize("window", WINDOWS, ids=str)
-@pytest.mark.parametrize("sharing", ["type", "all"])
-@pytest.mark.parametrize("pose", ["vector", "matrix"])
-def test_the_law_of_shared_weights(pose, sharing, window):
-    how = {"pose": pose, "sharing": sharing, "window": window}
-    # One child in a window has no variance but the floor.
-    assert_law(narrow("bx", **how), how, variance_floor=0.05)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"iterations": 1}, {"iterations": 2}, {"iterations": 5}, {"lambda_schedule": "constant"}],
-    ids=str,
-)
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize(("window", "compete"), KINDS[:3], ids=str)
-def test_the_law_of_any_number_of_iterations(window, compete, variant, options):
-    how = {"pose": "matrix", "window": window}
-    leaves = narrow("b", n_in=24, d_in=16, **how)
-    assert_law(leaves, how, variant=variant, compete=compete, **options)
-
-
 SHAPES = [
     *({"batch": batch} for batch in ((), (1,), (2, 1, 3), (0,), (2, 0), (15,), (16,), (17,))),
     {"n_in": 1},
@@ -129,16 +95,6 @@ SHAPES = [
     {"n_in": 5, "n_out": 3, "d_in": 25, "d_out": 6},
     {"n_in": 9, "n_out": 33, "d_in": 4, "d_out": 17},
 ]
-
-
-@pytest.mark.drawn(5)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("window", [None, ODD, Window((1, 1, 1), (1, 1), (1, 1))], ids=str)
-@pytest.mark.parametrize("pose", ["vector", "matrix"])
-def test_the_law_in_every_shape(pose, window, shape):
-    how = {"pose": pose, "window": window}
-    for compete in competing(window):
-        assert_law(narrow("bx", **how, **shape), how, variance_floor=0.05, compete=compete)
 
 
 @pytest.mark.drawn(3)
@@ -211,49 +167,6 @@ def test_children_may_lie_anyhow_in_memory(window, layout):
         sums = sum((x * noise_like(x, seed)).sum() for seed, x in enumerate(values))
         found.append([*values, *torch.autograd.grad(sums, [leaves["pose"], leaves["activation"]])])
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
-def test_a_gradient_does_not_ask_who_else_wants_one(window, variant):
-    how, options = {"pose": "matrix", "window": window}, {"variant": variant}
-    leaves = narrow("bx", **how)
-    _, together = results_of("native", leaves, how, options)
-    for name in leaves:
-        alone = {key: x.clone().requires_grad_(key == name) for key, x in leaves.items()}
-        values = numbers_of(routed_by("native", alone, how, options))
-        values = [(x, seed) for seed, x in enumerate(values) if x.requires_grad]
-        sum((x * noise_like(x, seed)).sum() for x, seed in values).backward()
-        assert torch.equal(alone[name].grad, together[name]), name
-
-
-@pytest.mark.parametrize("what", ["pose", "activation"])
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_the_gradient_of_one_output_alone(variant, what):
-    leaves = {name: x.requires_grad_() for name, x in narrow("bx").items()}
-    found = []
-    for kind in ("native", "plain"):
-        parents = routed_by(kind, leaves, {}, {"variant": variant, "iterations": 2}).parents
-        output = getattr(parents, what)
-        loss = (output * noise_like(output, 0)).sum()
-        found.append(torch.autograd.grad(loss, leaves.values(), materialize_grads=True))
-    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
-@pytest.mark.parametrize("iterations", [1, 3])
-def test_keep_changes_no_bit(iterations, window):
-    how = {"pose": "matrix", "window": window}
-    leaves = narrow("bx", **how)
-    kept = {
-        keep: routed_by("native", leaves, how, {"iterations": iterations}, keep)
-        for keep in ("none", "last", "steps")
-    }
-    assert [len(routed.steps) for routed in kept.values()] == [0, 1, iterations]
-    for routed in kept.values():
-        for mine, theirs in zip(routed.parents, kept["none"].parents, strict=True):
-            assert torch.equal(mine, theirs)
-    assert torch.equal(kept["last"].steps[0].coupling, kept["steps"].steps[-1].coupling)
 
 
 @pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
@@ -396,21 +309,6 @@ def test_what_they_cost_is_known(monkeypatch):
     for cost, real in zip(asked, found, strict=True):
         # It is that of the widest vectors; they may be of four numbers.
         assert 0.6 * real <= cost.workspace <= 7 * real
-
-
-def test_nothing_is_as_large_as_votes():
-    how = {"pose": "matrix", "window": LARGE}
-    leaves = narrow(batch=(64,), d_in=16, n_out=8, **how)
-    leaves = {name: x.requires_grad_() for name, x in leaves.items()}
-    sizes, run = [], kernel._run
-
-    def watched(*arguments, **tensors):
-        sizes.extend(x.numel() for x in tensors.values() if x is not None)
-        return run(*arguments, **tensors)
-
-    with mock.patch.object(kernel, "_run", side_effect=watched):
-        routed_by("native", leaves, how, {}).parents.pose.sum().backward()
-    assert max(sizes) == 64 * 9 * 72 * 8
 
 
 @pytest.mark.parametrize("way", ["fused", "native"])

@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 import torch
 
-from ops.fused.inverted_cases import ODD, WINDOWS, leaves_of, results_of, routed_by, vote_map_of
+from ops.fused.inverted_cases import ODD, leaves_of, results_of, routed_by, vote_map_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import ConvCapsules, InvertedRouting, use_backend
 from torchcaps.ops import fused, native
@@ -66,17 +66,6 @@ def assert_law(leaves, how, threads=1, **options):
         assert error <= max(bar, 4 * max(theirs)), (name, error, theirs)
 
 
-@pytest.mark.drawn(4)
-@pytest.mark.parametrize("window", [*WINDOWS, LARGE], ids=str)
-@pytest.mark.parametrize("sharing", ["none", "type", "all"])
-@pytest.mark.parametrize("names", ["n", "xns"])
-@pytest.mark.parametrize(("pose", "d_in"), [("vector", 9), ("matrix", 9), ("matrix", 16)])
-def test_the_law(pose, d_in, names, sharing, window):
-    how = {"pose": pose, "sharing": sharing, "window": window}
-    leaves = narrow(names, batch=(5,), d_in=d_in, n_out=5, **how)
-    assert_law(leaves, how, iterations=3, scale=0.5)
-
-
 SHAPES = [
     *({"batch": batch} for batch in ((), (1,), (2, 1, 3), (0,), (2, 0), (15,), (16,), (17,))),
     {"n_in": 1},
@@ -86,25 +75,6 @@ SHAPES = [
     {"n_in": 5, "n_out": 3, "d_in": 25, "d_out": 6},
     {"n_in": 9, "n_out": 33, "d_in": 4, "d_out": 17},
 ]
-
-
-@pytest.mark.drawn(4)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("window", [None, ODD, Window((1, 1, 1), (1, 1), (1, 1))], ids=str)
-@pytest.mark.parametrize("pose", ["vector", "matrix"])
-def test_the_law_in_every_shape(pose, window, shape):
-    how = {"pose": pose, "window": window}
-    # No LayerNorm: of one component it makes nothing but rounding.
-    assert_law(narrow("xs", **how, **shape), how, scale=0.2)
-
-
-@pytest.mark.drawn(2)
-@pytest.mark.parametrize("options", [{"iterations": 1}, {}, {"iterations": 4}, {"scale": 0.3}])
-@pytest.mark.parametrize("names", ["", "n", "s", "x"])
-@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
-def test_the_law_with_every_option(window, names, options):
-    how = {"pose": "matrix", "window": window}
-    assert_law(narrow(names, **how), how, **options)
 
 
 @pytest.mark.drawn(3)
@@ -141,29 +111,6 @@ def test_threads_of_python_do_not_disturb_each_other():
     for results in found.values():
         for values in results:
             assert all(torch.equal(a, b) for a, b in zip(values, expected, strict=True))
-
-
-@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
-def test_a_gradient_does_not_ask_who_else_wants_one(window):
-    how = {"pose": "matrix", "window": window}
-    leaves = narrow("xns", **how)
-    _, together = results_of("native", leaves, how, {})
-    for name in leaves:
-        fixed = {key: x for key, x in leaves.items() if key != name}
-        x = leaves[name].clone().requires_grad_()
-        steps = routed_by("native", fixed | {name: x}, how, {}).steps
-        values = [y for step in steps for y in (step.parents.pose, step.coupling)]
-        # As in results_of.
-        loss = sum(
-            (y * torch.randn(y.shape, dtype=torch.float64, generator=seeded(n)).to(y)).sum()
-            for n, y in enumerate(values)
-        )
-        (alone,) = torch.autograd.grad(loss, x)
-        assert torch.equal(alone, together[name]), name
-
-
-def seeded(seed):
-    return torch.Generator().manual_seed(seed)
 
 
 @pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
@@ -237,22 +184,6 @@ def test_a_layer_takes_the_kernel_by_itself():
     found.append(layer(children).parents.pose)
     for pose in found[:2]:
         assert (pose - found[2]).abs().max() <= 2e-6 * found[2].abs().max()
-
-
-def test_nothing_is_as_large_as_votes():
-    how = {"pose": "matrix", "window": LARGE}
-    leaves = narrow("n", batch=(64,), d_in=16, n_out=8, **how)
-    leaves = {name: x.requires_grad_() for name, x in leaves.items()}
-    sizes, run = [], kernel._run
-
-    def watched(*arguments, **tensors):
-        sizes.extend(x.numel() for x in tensors.values() if x is not None)
-        return run(*arguments, **tensors)
-
-    with mock.patch.object(kernel, "_run", side_effect=watched):
-        routed_by("native", leaves, how, {}, "none").parents.pose.sum().backward()
-    # Parents of every window.
-    assert max(sizes) == 64 * 9 * 8 * 16
 
 
 def test_what_they_cost_is_known(monkeypatch):

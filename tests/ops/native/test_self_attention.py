@@ -14,7 +14,7 @@ from ops.fused.attention_cases import (
     attention_leaves,
     attention_results,
 )
-from ops.fused.inverted_cases import ODD, WINDOWS, noise_like
+from ops.fused.inverted_cases import ODD
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, SelfAttentionRouting, use_backend
 from torchcaps.ops import native
@@ -38,16 +38,6 @@ def calls(call):
     return counted.call_count
 
 
-@pytest.mark.drawn(6)
-@pytest.mark.parametrize("window", [*WINDOWS, LARGE], ids=str)
-@pytest.mark.parametrize("names", ["", "p", "x", "xp"])
-@pytest.mark.parametrize(("pose", "sharing"), KINDS)
-def test_the_law(pose, sharing, names, window):
-    how = {"pose": pose, "sharing": sharing, "window": window}
-    leaves = attention_leaves(names, batch=(5,), d_in=9, n_out=5, **how)
-    assert calls(lambda: assert_attention_law("native", leaves, how)) == 2
-
-
 SHAPES = [
     *({"batch": batch} for batch in ((), (1,), (2, 1, 3), (0,), (2, 0), (15,), (16,), (17,))),
     {"n_in": 1},
@@ -57,21 +47,6 @@ SHAPES = [
     {"n_in": 5, "n_out": 3, "d_in": 25, "d_out": 6},
     {"n_in": 9, "n_out": 33, "d_in": 4, "d_out": 17},
 ]
-
-
-@pytest.mark.drawn(4)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("window", [None, ODD, Window((1, 1, 1), (1, 1), (1, 1))], ids=str)
-@pytest.mark.parametrize("pose", ["vector", "matrix"])
-def test_the_law_in_every_shape(pose, window, shape):
-    how = {"pose": pose, "window": window}
-    assert_attention_law("native", attention_leaves("xp", **how, **shape), how)
-
-
-@pytest.mark.parametrize("keep", ["none", "last", "steps"])
-@pytest.mark.parametrize("squash", ["exp", "hinton", "none"])
-def test_the_law_with_every_option(squash, keep):
-    assert_attention_law("native", attention_leaves("xp"), {}, squash=squash, keep=keep)
 
 
 def test_the_law_of_many_children():
@@ -88,30 +63,6 @@ def test_priors_broadcast_as_in_the_plain_op(window):
         if window is None:
             leaves["prior"] = leaves["prior"].reshape(shape[-3:])
         assert_attention_law("native", leaves, how)
-
-
-@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
-def test_a_gradient_does_not_ask_who_else_wants_one(window):
-    how = {"pose": "matrix", "window": window}
-    leaves = attention_leaves("xp", **how)
-    together = attention_results("native", leaves, how)
-    for name in leaves:
-        mine = leaves | {name: leaves[name].clone().requires_grad_()}
-        routed = attended_by("native", mine, how)
-        values = (routed.parents.pose, routed.steps[0].coupling)
-        loss = sum((y * noise_like(y, seed)).sum() for seed, y in enumerate(values))
-        (alone,) = torch.autograd.grad(loss, mine[name])
-        assert torch.equal(alone, together[f"of {name}"]), name
-
-
-@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
-def test_keep_changes_no_bit(window):
-    how = {"window": window}
-    leaves = attention_leaves("xp", **how)
-    kept = [attended_by("native", leaves, how, keep=keep) for keep in ("none", "last", "steps")]
-    assert [len(routed.steps) for routed in kept] == [0, 1, 1]
-    for routed in kept:
-        assert torch.equal(routed.parents.pose, kept[0].parents.pose)
 
 
 @pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
@@ -155,22 +106,6 @@ def test_a_layer_takes_the_kernel_by_itself():
         assert calls(lambda: found.append(layer(children).parents.pose)) == expected
     for pose in found[:-1]:
         assert (pose - found[-1]).abs().max() <= 2e-6 * found[-1].abs().max()
-
-
-def test_nothing_is_as_large_as_votes():
-    how = {"pose": "matrix", "window": LARGE}
-    leaves = attention_leaves("p", batch=(64,), d_in=16, n_out=8, **how)
-    leaves = {name: x.requires_grad_() for name, x in leaves.items()}
-    sizes, run = [], mixing._run
-
-    def watched(*arguments, **tensors):
-        sizes.extend(x.numel() for x in tensors.values() if x is not None)
-        return run(*arguments, **tensors)
-
-    with mock.patch.object(mixing, "_run", side_effect=watched):
-        attended_by("native", leaves, how, keep="none").parents.pose.sum().backward()
-    # Parents of every window.
-    assert max(sizes) == 64 * 9 * 8 * 16
 
 
 def test_flops_are_those_of_its_sums():

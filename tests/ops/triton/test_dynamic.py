@@ -86,49 +86,6 @@ TILES = pytest.mark.parametrize("tile", [WHOLE, TILED], ids=["whole", "tiled"])
 slow = pytest.mark.slow
 
 
-@pytest.mark.parametrize(
-    ("kind", "parameters", "tile"),
-    [
-        (DENSE, ALL, TILED),
-        (("type", "vector", None), ALL[:3], WHOLE),
-        (("all", "matrix", None), ALL[:3], TILED),
-        (("type", "matrix", None), ALL, WHOLE),
-    ],
-    ids=str,
-)
-def test_the_law(kind, parameters, tile, monkeypatch, triton_device):
-    tell(monkeypatch, tile)
-    found = small(kind, parameters=parameters)
-    assert_law(kind, found, triton_device, iterations=2, keep="steps")
-
-
-@pytest.mark.drawn(4)
-@pytest.mark.parametrize(
-    ("name", "tile"),
-    [
-        *(("none-1", TILED), ("none-3", TILED), ("votes-3", WHOLE), ("states-3", WHOLE)),
-        *(("coupling-3", TILED), ("exp", WHOLE), ("linear", WHOLE), ("leaky", WHOLE)),
-        *(("leaky", TILED), ("leaky-1", WHOLE), ("odd-bias", WHOLE)),
-    ],
-)
-def test_some_options(name, tile, monkeypatch, triton_device):
-    tell(monkeypatch, tile)
-    # Constant votes are another thing to a prior.
-    own = {"odd-bias": ("bias",), "votes-3": ("prior",)}
-    found = small(DENSE, parameters=own.get(name, ()))
-    assert_law(DENSE, found, triton_device, **OPTIONS[name])
-
-
-@slow
-@TILES
-@EVERY_OPTION
-@pytest.mark.parametrize(("parameters", "keep"), [((), "steps"), (ALL, "none"), (ALL, "steps")])
-@pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
-def test_the_law_with_everything(kind, parameters, keep, options, tile, monkeypatch, triton_device):
-    tell(monkeypatch, tile)
-    assert_law(kind, small(kind, parameters=parameters), triton_device, keep=keep, **options)
-
-
 SIZES = [
     *((batch, 3, 5, 4, 3) for batch in (1, 15, 16, 17, 33)),
     *((2, 3, 5, d_in, d_out) for d_in in (3, 24) for d_out in (3, 17)),
@@ -160,39 +117,6 @@ def assert_size(sizes, detach, device):
 def test_ragged_sizes(sizes, tile, monkeypatch, triton_device):
     tell(monkeypatch, tile)
     assert_size(sizes, "none", triton_device)
-
-
-@pytest.mark.parametrize("lead", [(), (2, 3), (0,)], ids=str)
-@pytest.mark.parametrize("kind", [DENSE, ("type", "matrix", None)], ids=named)
-def test_batch_axes(kind, lead):
-    found = small(kind, lead=lead, parameters=ALL)
-    worst = largest_errors(plain, triton.dynamic_routing, kind, found, keep="steps", iterations=2)
-    assert max(worst.values()) <= 2e-5, worst
-
-
-@pytest.mark.drawn(3)
-@pytest.mark.parametrize("tile", [pytest.param(WHOLE, marks=slow), TILED])
-@pytest.mark.parametrize(
-    "detach", ["none", *(pytest.param(x, marks=slow) for x in ("votes", "states", "coupling"))]
-)
-@pytest.mark.parametrize("wanted", ["pose", "weight", *ALL])
-def test_each_gradient_alone(wanted, detach, tile, monkeypatch):
-    tell(monkeypatch, tile)
-    kind = ("type", "vector", None)
-    found = leaves(kind, n_in=3, n_out=5, parameters=ALL, dtype=torch.float32)
-    results = []
-    for op in (lambda vm, **rest: plain(materialise(vm), **rest), triton.dynamic_routing):
-        mine = found | {wanted: found[wanted].clone().requires_grad_()}
-        rest = {"bias": mine["bias"], "prior": mine["prior"], "detach": detach, "iterations": 2}
-        parents = op(map_of(kind, mine), **rest).parents.pose
-        if not parents.requires_grad:
-            results.append(torch.zeros_like(found[wanted]))
-            continue
-        total = (parents * torch.linspace(-1, 1, 5 * 4).view(5, 4)).sum()
-        results += torch.autograd.grad(
-            total, mine[wanted], materialize_grads=True, allow_unused=True
-        )
-    torch.testing.assert_close(*results, rtol=2e-5, atol=2e-5)
 
 
 def assert_half_precision(kind, dtype, device):
@@ -228,20 +152,6 @@ def test_autocast_gives_the_dtype_and_nearly_the_numbers_of_the_plain_op():
             plain, triton.dynamic_routing, DENSE, found, keep="last", iterations=2
         )
     assert worst["values"] <= 0.05, worst
-
-
-def test_results_repeat_and_keep_changes_no_bit(monkeypatch):
-    tell(monkeypatch)
-    found = {name: x.requires_grad_() for name, x in small(DENSE, parameters=ALL).items()}
-    results = []
-    for keep in ("none", "last", "steps"):
-        rest = {"bias": found["bias"], "prior": found["prior"]}
-        routed = triton.dynamic_routing(map_of(DENSE, found), keep=keep, iterations=2, **rest)
-        assert len(routed.steps) == {"none": 0, "last": 1, "steps": 2}[keep]
-        gradients = torch.autograd.grad(routed.parents.pose.sum(), found.values())
-        results.append((routed.parents.pose, *gradients))
-    for other in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
 
 
 @pytest.mark.parametrize("kind", ["hinton", pytest.param("exp", marks=slow)])

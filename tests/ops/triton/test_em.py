@@ -15,7 +15,6 @@ from ops.fused.em_cases import (
     VARIANTS,
     WINDOWS,
     leaves_of,
-    noise_like,
     numbers_of,
     results_of,
     routed_by,
@@ -71,25 +70,6 @@ def competing(window):
     return ["window"] if window is None else ["window", "all"]
 
 
-@pytest.mark.parametrize(
-    ("variant", "compete", "how", "tile"),
-    [
-        ("paper", "window", {}, TILED),
-        ("gritzman", "window", {"pose": "matrix", "sharing": "type"}, WHOLE),
-        ("official", "window", {"sharing": "all"}, WHOLE),
-        ("paper", "all", {"window": SMALL}, WHOLE),
-        ("gritzman", "window", {"sharing": "all", "window": SMALL}, WHOLE),
-        ("official", "all", {"pose": "matrix", "sharing": "type", "window": SMALL}, TILED),
-    ],
-    ids=str,
-)
-def test_the_law(variant, compete, how, tile, monkeypatch, triton_device):
-    tell(monkeypatch, tile)
-    leaves = narrow("bx", batch=(2,), n_out=9 if tile == TILED else 3, **how)
-    options = {"variant": variant, "compete": compete, "iterations": 2, "variance_floor": 0.05}
-    assert_law(leaves, how, triton_device, **options)
-
-
 KINDS = [(pose, sharing) for pose in ("vector", "matrix") for sharing in ("none", "type", "all")]
 SEEN = [(window, compete) for window in WINDOWS for compete in competing(window)]
 
@@ -101,26 +81,6 @@ EVERYTHING = [
 ]
 
 
-def test_the_law_of_a_constant_lambda(triton_device):
-    leaves, how = narrow("bx", pose="matrix", window=SMALL), {"pose": "matrix", "window": SMALL}
-    options = {"iterations": 2, "lambda_": 0.1, "lambda_schedule": "constant"}
-    assert_law(leaves, how, triton_device, variance_floor=0.05, **options)
-
-
-@slow
-@pytest.mark.parametrize(
-    ("pose", "sharing", "window", "compete", "variant", "names", "tile"), EVERYTHING, ids=str
-)
-def test_the_law_with_everything(
-    pose, sharing, window, compete, variant, names, tile, monkeypatch, triton_device
-):
-    tell(monkeypatch, tile)
-    how = {"pose": pose, "sharing": sharing, "window": window}
-    leaves = narrow(names, batch=(2,), n_out=9 if tile == TILED else 3, **how)
-    options = {"variant": variant, "compete": compete, "variance_floor": 0.05}
-    assert_law(leaves, how, triton_device, **options)
-
-
 SHAPES = [
     *({"batch": batch} for batch in ((), (1,), (2, 1, 3), (0,), (2, 0), (15,), (16,), (17,))),
     {"n_in": 1},
@@ -129,32 +89,6 @@ SHAPES = [
     {"n_in": 5, "n_out": 11, "d_in": 9, "d_out": 2},
     {"n_in": 3, "n_out": 5, "d_in": 25, "d_out": 17},
 ]
-
-
-@pytest.mark.drawn(4)
-@pytest.mark.parametrize(
-    ("shape", "window", "tile"),
-    [
-        ({"batch": (17,), "n_in": 3}, None, WHOLE),
-        ({"batch": (0,)}, SMALL, WHOLE),
-        ({"batch": (2, 1, 2)}, Window((1, 1, 1), (1, 1), (1, 1)), WHOLE),
-        ({"batch": (3, 0)}, None, WHOLE),
-        ({"n_in": 1, "n_out": 1, "d_in": 1, "d_out": 1}, None, WHOLE),
-        ({"n_in": 3, "n_out": 5, "d_in": 25, "d_out": 17}, None, TILED),
-        *(
-            pytest.param(shape, window, tile, marks=slow)
-            for shape in SHAPES
-            for window in (None, SMALL)
-            for tile in (WHOLE, TILED)
-        ),
-    ],
-    ids=str,
-)
-def test_the_law_in_every_shape(shape, window, tile, monkeypatch, triton_device):
-    tell(monkeypatch, tile)
-    how = {"window": window}
-    leaves = narrow("bx", **({"batch": (2,)} | how | shape))
-    assert_law(leaves, how, triton_device, iterations=2, variance_floor=0.05)
 
 
 @pytest.mark.parametrize(
@@ -184,33 +118,6 @@ def test_a_variance_does_not_feel_where_its_mean_was_rounded_to():
     (gradient,) = torch.autograd.grad(variance.sum(), coordinates)
     assert gradient.abs().max() > 1e-3
     assert gradient.sum(0).abs().max() <= 1e-7
-
-
-@pytest.mark.parametrize("window", [None, pytest.param(SMALL, marks=slow)], ids=str)
-def test_a_gradient_does_not_ask_who_else_wants_one(window):
-    how, options = {"window": window}, {"iterations": 2, "variance_floor": 0.05}
-    leaves = narrow("bx", batch=(2,), n_in=3, **how)
-    _, together = results_of("triton", leaves, how, options)
-    for name in leaves:
-        fixed = {key: x for key, x in leaves.items() if key != name}
-        x = leaves[name].clone().requires_grad_()
-        made = numbers_of(routed_by("triton", fixed | {name: x}, how, options))
-        loss = sum((y * noise_like(y, n)).sum() for n, y in enumerate(made))
-        (alone,) = torch.autograd.grad(loss, x)
-        assert torch.equal(alone, together[name]), name
-
-
-@pytest.mark.parametrize("window", [None, SMALL], ids=["dense", "window"])
-def test_results_repeat_and_keep_changes_no_bit(window):
-    how, options = {"window": window}, {"iterations": 2}
-    leaves = narrow("bx", batch=(2,), **how)
-    found = [routed_by("triton", leaves, how, options, keep) for keep in ("none", "last", "steps")]
-    assert [len(routed.steps) for routed in found] == [0, 1, 2]
-    for routed in found[1:]:
-        assert all(
-            torch.equal(*pair) for pair in zip(routed.parents, found[0].parents, strict=True)
-        )
-    assert torch.equal(found[1].steps[0].coupling, found[2].steps[1].coupling)
 
 
 @pytest.mark.parametrize("half", [torch.float16, pytest.param(torch.bfloat16, marks=slow)], ids=str)
@@ -272,23 +179,6 @@ def test_the_law_of_children_that_are_not_there(child, triton_device):
     leaves = narrow(batch=(2,))
     leaves["activation"][:, child] = 0.0
     assert_law(leaves, {}, triton_device, iterations=2, variance_floor=0.05)
-
-
-def test_nothing_is_as_large_as_votes(monkeypatch):
-    leaves = narrow(batch=(5,), window=SMALL)
-    leaves = {name: x.requires_grad_() for name, x in leaves.items()}
-    sizes, launch = [], votes.launch
-
-    def watched(kernel, programs, like, *arguments, **constants):
-        sizes.extend(x.numel() for x in arguments if isinstance(x, torch.Tensor))
-        launch(kernel, programs, like, *arguments, **constants)
-
-    monkeypatch.setattr(votes, "launch", watched)
-    how, options = {"window": SMALL}, {"iterations": 2}
-    routed_by("triton", leaves, how, options, "none").parents.pose.sum().backward()
-    lanes, slots, d_in = 5 * 4, 8, 4
-    # The gradients of poses, once for every window; votes would have 3 parents of 5 numbers.
-    assert max(sizes) == lanes * slots * d_in
 
 
 def test_flops_are_counted():

@@ -14,7 +14,6 @@ from ops.fused.inverted_cases import (
     ODD,
     WINDOWS,
     leaves_of,
-    noise_like,
     results_of,
     routed_by,
     slots_of,
@@ -77,44 +76,7 @@ def assert_law(leaves, how, device, **options):
         assert error <= bar * max(scale, 1e-30), (name, error / max(scale, 1e-30))
 
 
-@pytest.mark.parametrize(
-    ("names", "how", "tile"),
-    [
-        ("bxns", {}, TILED),
-        ("xn", {"pose": "matrix", "sharing": "all"}, WHOLE),
-        ("bs", {"sharing": "type"}, WHOLE),
-        ("bxn", {"window": SMALL}, WHOLE),
-        ("xs", {"pose": "matrix", "sharing": "type", "window": ODD}, TILED),
-        ("b", {"sharing": "all", "window": SMALL}, WHOLE),
-    ],
-    ids=str,
-)
-def test_the_law(names, how, tile, monkeypatch, triton_device):
-    tell(monkeypatch, tile)
-    leaves = narrow(names, batch=(2,), n_out=9 if tile == TILED else 3, **how)
-    assert_law(leaves, how, triton_device, scale=0.5)
-
-
 KINDS = [(pose, sharing) for pose in ("vector", "matrix") for sharing in ("none", "type", "all")]
-
-
-@slow
-@pytest.mark.parametrize(("names", "tile"), [("", WHOLE), ("bxns", TILED)])
-@pytest.mark.parametrize("window", WINDOWS, ids=str)
-@pytest.mark.parametrize(("pose", "sharing"), KINDS)
-def test_the_law_with_everything(pose, sharing, window, names, tile, monkeypatch, triton_device):
-    tell(monkeypatch, tile)
-    how = {"pose": pose, "sharing": sharing, "window": window}
-    leaves = narrow(names, batch=(2,), n_out=9 if tile == TILED else 3, **how)
-    assert_law(leaves, how, triton_device, scale=0.5, iterations=3)
-
-
-@pytest.mark.drawn(2)
-@pytest.mark.parametrize("options", [{"iterations": 1}, {"iterations": 3}, {"scale": 0.3}], ids=str)
-@pytest.mark.parametrize("window", [None, SMALL], ids=["dense", "window"])
-def test_the_law_with_every_option(window, options, triton_device):
-    how = {"window": window}
-    assert_law(narrow("n", batch=(2,), **how), how, triton_device, **options)
 
 
 SHAPES = [
@@ -125,47 +87,6 @@ SHAPES = [
     {"n_in": 5, "n_out": 11, "d_in": 9, "d_out": 2},
     {"n_in": 3, "n_out": 5, "d_in": 25, "d_out": 17},
 ]
-
-
-@pytest.mark.drawn(4)
-@pytest.mark.parametrize(
-    ("shape", "window", "tile"),
-    [
-        ({"batch": (17,), "n_in": 3}, None, WHOLE),
-        ({"batch": (0,)}, SMALL, WHOLE),
-        ({"batch": (2, 1, 2)}, Window((1, 1, 1), (1, 1), (1, 1)), WHOLE),
-        ({"batch": (3, 0)}, None, WHOLE),
-        ({"n_in": 1, "n_out": 1, "d_in": 1, "d_out": 1}, None, WHOLE),
-        ({"n_in": 3, "n_out": 5, "d_in": 25, "d_out": 17}, None, TILED),
-        *(
-            pytest.param(shape, window, tile, marks=slow)
-            for shape in SHAPES
-            for window in (None, SMALL)
-            for tile in (WHOLE, TILED)
-        ),
-    ],
-    ids=str,
-)
-def test_the_law_in_every_shape(shape, window, tile, monkeypatch, triton_device):
-    tell(monkeypatch, tile)
-    how = {"window": window}
-    # No LayerNorm: of one component it makes nothing but rounding.
-    assert_law(narrow("s", **({"batch": (2,)} | how | shape)), how, triton_device, scale=0.2)
-
-
-@pytest.mark.parametrize("window", [None, pytest.param(SMALL, marks=slow)], ids=str)
-def test_a_gradient_does_not_ask_who_else_wants_one(window):
-    how = {"window": window}
-    leaves = narrow("bxs", batch=(2,), n_in=3, **how)
-    _, together = results_of("triton", leaves, how, {})
-    for name in leaves:
-        fixed = {key: x for key, x in leaves.items() if key != name}
-        x = leaves[name].clone().requires_grad_()
-        steps = routed_by("triton", fixed | {name: x}, how, {}).steps
-        made = [y for step in steps for y in (step.parents.pose, step.coupling)]
-        loss = sum((y * noise_like(y, n)).sum() for n, y in enumerate(made))
-        (alone,) = torch.autograd.grad(loss, x)
-        assert torch.equal(alone, together[name]), name
 
 
 @pytest.mark.parametrize("window", [None, SMALL], ids=["dense", "window"])
@@ -237,22 +158,6 @@ def test_what_is_not_finite_does_not_become_a_number():
         pose = routed_by("triton", leaves, {}, {}).parents.pose
         assert not pose[1].isfinite().all()
         assert pose[[0, 2]].isfinite().all()
-
-
-def test_nothing_is_as_large_as_votes(monkeypatch):
-    leaves = narrow("n", batch=(5,), window=SMALL)
-    leaves = {name: x.requires_grad_() for name, x in leaves.items()}
-    sizes, launch = [], votes.launch
-
-    def watched(kernel, programs, like, *arguments, **constants):
-        sizes.extend(x.numel() for x in arguments if isinstance(x, torch.Tensor))
-        launch(kernel, programs, like, *arguments, **constants)
-
-    monkeypatch.setattr(votes, "launch", watched)
-    routed_by("triton", leaves, {"window": SMALL}, {}, "none").parents.pose.sum().backward()
-    lanes, slots, d_in = 5 * 4, slots_of(SMALL), 4
-    # The gradients of poses, once for every window; votes would have 3 parents of 5 numbers.
-    assert max(sizes) == lanes * slots * d_in
 
 
 @pytest.mark.parametrize(("tile", "made"), [(WHOLE, 1), (TILED, 2)], ids=["whole", "tiled"])

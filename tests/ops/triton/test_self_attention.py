@@ -12,7 +12,7 @@ from ops.fused.attention_cases import (
     attention_leaves,
     attention_results,
 )
-from ops.fused.inverted_cases import ODD, WINDOWS
+from ops.fused.inverted_cases import WINDOWS
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, SelfAttentionRouting, use_backend
 from torchcaps.ops.triton import votes
@@ -27,66 +27,6 @@ slow = pytest.mark.slow
 def tell(monkeypatch, tile=WHOLE):
     monkeypatch.setattr(votes, "TILE", tile)
     monkeypatch.setattr(votes, "CHILDREN", 2)
-
-
-@pytest.mark.parametrize(
-    ("names", "how", "tile"),
-    [
-        ("bxp", {}, TILED),
-        ("", {"pose": "matrix", "sharing": "all"}, WHOLE),
-        ("p", {"sharing": "type"}, WHOLE),
-        ("bxp", {"window": SMALL}, WHOLE),
-        ("xp", {"pose": "matrix", "sharing": "type", "window": ODD}, TILED),
-        ("b", {"sharing": "all", "window": SMALL}, WHOLE),
-    ],
-    ids=str,
-)
-def test_the_law(names, how, tile, monkeypatch, triton_device):
-    tell(monkeypatch, tile)
-    leaves = attention_leaves(names, batch=(2,), n_out=9 if tile == TILED else 3, **how)
-    assert_attention_law("triton", leaves, how, triton_device)
-
-
-@slow
-@pytest.mark.parametrize(("names", "tile"), [("", WHOLE), ("bxp", TILED)])
-@pytest.mark.parametrize("window", WINDOWS, ids=str)
-@pytest.mark.parametrize(("pose", "sharing"), KINDS)
-def test_the_law_with_everything(pose, sharing, window, names, tile, monkeypatch, triton_device):
-    tell(monkeypatch, tile)
-    how = {"pose": pose, "sharing": sharing, "window": window}
-    leaves = attention_leaves(names, batch=(2,), n_out=9 if tile == TILED else 3, **how)
-    assert_attention_law("triton", leaves, how, triton_device)
-
-
-@pytest.mark.drawn(2)
-@pytest.mark.parametrize(
-    ("shape", "window", "tile"),
-    [
-        ({"batch": (17,), "n_in": 3}, None, WHOLE),
-        ({"batch": (0,)}, SMALL, WHOLE),
-        ({"batch": ()}, None, WHOLE),
-        ({"batch": (2, 1, 2)}, Window((1, 1, 1), (1, 1), (1, 1)), WHOLE),
-        ({"batch": (3, 0)}, None, WHOLE),
-        ({"n_in": 1}, None, TILED),
-        ({"n_out": 1}, None, WHOLE),
-        ({"n_in": 1, "n_out": 1, "d_in": 1, "d_out": 1}, None, WHOLE),
-        ({"n_in": 3, "n_out": 5, "d_in": 25, "d_out": 17}, None, TILED),
-    ],
-    ids=str,
-)
-def test_the_law_in_every_shape(shape, window, tile, monkeypatch, triton_device):
-    tell(monkeypatch, tile)
-    how = {"window": window}
-    leaves = attention_leaves("xp", **({"batch": (2,)} | how | shape))
-    assert_attention_law("triton", leaves, how, triton_device)
-
-
-def test_keep_changes_no_bit():
-    leaves = attention_leaves("xp", batch=(2,))
-    kept = [attended_by("triton", leaves, {}, keep=keep) for keep in ("none", "last", "steps")]
-    assert [len(routed.steps) for routed in kept] == [0, 1, 1]
-    for routed in kept:
-        assert torch.equal(routed.parents.pose, kept[0].parents.pose)
 
 
 @pytest.mark.parametrize("half", [pytest.param(torch.float16, marks=slow), torch.bfloat16], ids=str)

@@ -1,0 +1,102 @@
+"""What it means that a form is the plain op: its bars, and how finely a backend cuts its work."""
+
+from typing import NamedTuple
+
+import torch
+
+from contracts.forms import BACKENDS, results_of
+from torchcaps.ops.fused import tiles, window_sums
+from torchcaps.ops.triton import votes
+
+
+class Bars(NamedTuple):
+    """In single precision, of the plain op in double precision: a part of the size of a tensor, by
+    its largest number or by its norm; or so many times the error that the plain op has itself."""
+
+    by_norm: bool = False
+    values: float = 0
+    gradients: float = 0
+    others: tuple[str, ...] = ("plain",)
+
+
+# Logits of distance routing are many times a distance, LayerNorm of nearly equal numbers enlarges
+# the last bits, and small variances enlarge all of them.
+BARS = {
+    ("distance", "native"): Bars(values=3, gradients=3),
+    ("em", "native"): Bars(True, 4, 4, ("plain", "fused")),
+    ("em", "triton"): Bars(True, 4, 4),
+    ("inverted", "native"): Bars(True, 4, 4, ("plain", "fused")),
+    ("inverted", "triton"): Bars(values=1),
+    ("self_attention", "native"): Bars(values=4, gradients=4),
+    ("self_attention", "triton"): Bars(values=4, gradients=4),
+}
+VALUES, GRADIENTS = 2e-6, 2e-5
+# The costs are few, and so are the errors that even out in one.
+COSTS = dict.fromkeys(("of beta_a", "of beta_u"), 1e-4)
+
+# How finely work is cut: everything at once; some lanes and children with a remainder; one vote.
+CUTS = {"fused": ("whole", "ragged", "single"), "native": (1, 3), "triton": ("whole", "tiled")}
+
+
+def cut(monkeypatch, way, how):
+    if way == "native":  # By threads of ours: those of PyTorch would wait for each other.
+        monkeypatch.setattr(torch, "get_num_threads", lambda: how)
+    elif way == "triton":  # All parents in one tile, or a few of them; several splits of children.
+        monkeypatch.setattr(votes, "TILE", {"whole": 4096, "tiled": 256}[how])
+        monkeypatch.setattr(votes, "CHILDREN", 2)
+    elif how != "whole":
+        monkeypatch.setattr(tiles, "CHILDREN", 5)
+        for module, name in ((tiles, "TILE_BYTES"), (window_sums, "CHUNK_BYTES")):
+            monkeypatch.setattr(module, name, {"ragged": 1000, "single": 1}[how])
+
+
+def assert_equal_in_double(way, case, leaves, bar=1e-10):
+    """Of numbers above one, as a part of the largest."""
+    exact = results_of("plain", case, leaves)
+    found = results_of(way, case, leaves)
+    assert list(found) == list(exact)
+    for name, x in exact.items():
+        mine = found[name]
+        assert (mine.shape, mine.dtype, mine.device) == (x.shape, x.dtype, x.device), name
+        if x.numel():
+            error = float((mine - x).abs().max()) / max(float(x.abs().max()), 1.0)
+            assert error <= bar, (name, error)
+
+
+def assert_close_in_single(way, case, leaves, device="cpu"):
+    """Within the bars of the plain op in double precision."""
+    bars = BARS.get((case.algorithm, way), Bars())
+    exact = results_of("plain", case, {name: x.double() for name, x in leaves.items()})
+    mine = results_of(way, case, {name: x.to(device) for name, x in leaves.items()})
+    others = [results_of(other, case, leaves) for other in (bars.others if any(bars[1:3]) else ())]
+    size = torch.linalg.vector_norm if bars.by_norm else lambda x: x.abs().max()
+    assert list(mine) == list(exact)
+    full = {name: x for name, x in exact.items() if x.numel()}
+    scales = {name: max(float(size(x)), 1e-30) for name, x in full.items()}
+    largest = max((scales[name] for name in full if name.startswith("of ")), default=0.0)
+
+    def error(found, name):
+        # What hardly depends on anything has gradients of rounding errors.
+        scale = scales[name]
+        if name.startswith("of ") and scale <= 1e-6 * largest:
+            scale = largest
+        return float(size(found[name].cpu().double() - full[name])) / scale
+
+    for name, x in exact.items():
+        assert (mine[name].shape, mine[name].dtype) == (x.shape, torch.float32), name
+    worst = {name: max((error(other, name) for other in others), default=0.0) for name in full}
+    for name in full:
+        of_leaf = name.startswith("of ")
+        bar = COSTS.get(name, GRADIENTS if of_leaf else VALUES)
+        allowed = max(bar, (bars.gradients if of_leaf else bars.values) * worst[name])
+        found = error(mine, name)
+        assert found <= allowed, (name, found, worst[name])
+
+
+def assert_law(way, case, leaves, device="cpu"):
+    """In the precision of the leaves."""
+    assert way in BACKENDS
+    if leaves["pose"].dtype == torch.float64:
+        assert_equal_in_double(way, case, leaves)
+    else:
+        assert_close_in_single(way, case, leaves, device)
