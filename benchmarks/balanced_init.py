@@ -28,7 +28,7 @@ from torchcaps.layers import (
 from torchcaps.models.initialise import balance_network
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.ops import margin_loss
-from torchcaps.ops.squash import Squash
+from torchcaps.ops.squashing import Squash
 from torchcaps.train.run import environment
 
 RECORD = Path(__file__).parent / "records" / "balanced_init.json"

@@ -1,9 +1,11 @@
 """The one error a user sees: what was expected, what came, and how to mend it."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 MANY = 12
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 __all__ = ["Interrupted", "TorchcapsError", "nearest"]
 
@@ -16,11 +18,13 @@ class Interrupted(TorchcapsError):
     """Stopped by the user; says how to go on."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str], *, meant: Mapping[str, str] = NOTHING) -> str:
     """The end of a sentence about an unknown name: the nearest known one, then all of them; of very
-    many the nearest few."""
+    many the nearest few. `meant` has names from elsewhere that are spelt otherwise than ours."""
     known = sorted(known)
     close = difflib.get_close_matches(name, known, n=5, cutoff=0.4)
+    if meant.get(name) in known:
+        close = [meant[name], *(each for each in close if each != meant[name])]
     if not close:
         return f"known: {', '.join(known)}"
     few = close[1:] or [each for each in known if each not in close][:3]

@@ -104,6 +104,7 @@ def test_a_protocol_fills_in_what_is_not_given(tmp_path: Path, call: Call) -> No
             ["--set", "nonsense"],
             "--set must be FIELD=VALUE, for example schedule=cosine, but came as 'nonsense'.",
         ),
+        (["--set", "lr=1"], "a recipe has no field 'lr'; did you mean 'learning_rate'?"),
         (["--set", "epochz=3"], "a recipe has no field 'epochz'; did you mean 'epochs'?"),
         (["--protocol", "pear"], "protocol 'pear' is unknown; did you mean 'peer'? known:"),
         (

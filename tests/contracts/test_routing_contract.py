@@ -24,7 +24,7 @@ from torchcaps.ops import (
     self_attention_routing,
     uniform_routing,
 )
-from torchcaps.ops.squash import squash
+from torchcaps.ops.squashing import squash
 from torchcaps.testing import CLAUSES, RoutingContractError, assert_routing_contract
 from torchcaps.types import Capsules, Routed, Step
 

@@ -77,3 +77,23 @@ def test_too_small_an_image():
     )
     with pytest.raises(TorchcapsError, match=re.escape(expected)):
         create_model("capsnet", image=(1, 16, 28))
+
+
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        # 14 pixels: kernel 7 leaves 8, then one; kernel 9 leaves 6, which is less than 9.
+        (
+            {"image": (1, 14, 14)},
+            "or a smaller kernel: kernel=7, on the command line --option kernel=7.",
+        ),
+        ({"image": (1, 9, 9)}, "kernel=5, on the command line --option kernel=5."),
+        ({"image": (1, 6, 6), "kernel": 5}, "kernel=3, on the command line --option kernel=3."),
+    ],
+)
+def test_too_small_an_image_is_answered_with_the_kernel_that_fits(options, remedy):
+    with pytest.raises(TorchcapsError, match=re.escape(remedy)) as caught:
+        create_model("capsnet", **options)
+    assert "smaller kernels" not in str(caught.value)
+    (kernel,) = re.findall(r"--option kernel=(\d)", str(caught.value))
+    create_model("capsnet", **options | {"kernel": int(kernel)})

@@ -238,7 +238,7 @@ def test_the_smallest_image(name):
                 f"an image of (channels, height, width) = {image} does not pass through the "
                 "convolutions ("
             )
-            with pytest.raises(TorchcapsError, match=f"^{re.escape(expected)}.*smaller kernels"):
+            with pytest.raises(TorchcapsError, match=f"^{re.escape(expected)}.*use a larger image"):
                 create_model(name, image=image, **chosen)
 
 

@@ -518,6 +518,10 @@ CHILD_ID = torch.zeros(2, 5, dtype=torch.int64)
         ({"activation": ACTIVATION[0]}, ["activation", "[2, 5]", "[5]"]),
         ({"activation": ACTIVATION.long()}, ["activation", "torch.int64"]),
         ({"variant": "offical"}, ["variant='offical' is unknown", "did you mean 'official'?"]),
+        (
+            {"variant": "hinton"},
+            ["variant='hinton' is unknown; did you mean 'official'? known: gritzman, official"],
+        ),
         ({"compete": "windows"}, ["compete='windows' is unknown", "did you mean 'window'?"]),
         ({"compete": "all"}, ["child_id", 'compete="all"']),
         ({"child_id": CHILD_ID}, ["child_id", 'compete="window"']),

@@ -144,6 +144,11 @@ def test_a_recipe_cannot_be_changed() -> None:
             "a recipe has no field 'lerning_rate'; did you mean 'learning_rate'? known:",
         ),
         (
+            NAMES | {"lr": 1e-3},
+            "a recipe has no field 'lr'; did you mean 'learning_rate'? known: augment, batch_size, "
+            "channels_last, ….",
+        ),
+        (
             NAMES | {"epochs": 0},
             "the recipe does not hold: epochs: input should be greater than or equal to 1, not 0.",
         ),

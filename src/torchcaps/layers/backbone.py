@@ -151,6 +151,15 @@ def _normalised(c_in: int, c_out: int, kernel: int, stride: int) -> tuple[nn.Mod
     return convolution, nn.BatchNorm2d(c_out)
 
 
+class ImageTooSmall(TorchcapsError):
+    """An image that does not pass through the convolutions. `found` says so without a remedy, for
+    callers that know a better one."""
+
+    def __init__(self, found: str):
+        self.found = found
+        super().__init__(f"{found}; use a larger image or smaller kernels, or check its channels.")
+
+
 def feature_shape(module: nn.Module, image: tuple[int, int, int]) -> tuple[int, int, int]:
     """The (channels, height, width) that `module` makes of an image, without computing anything."""
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
@@ -159,10 +168,9 @@ def feature_shape(module: nn.Module, image: tuple[int, int, int]) -> tuple[int, 
         # Two images, because batch normalisation refuses to train on a single value.
         features = torch.func.functional_call(module, shadow, torch.empty(2, *image, device="meta"))
     except (RuntimeError, ValueError) as error:
-        raise TorchcapsError(
+        raise ImageTooSmall(
             f"an image of (channels, height, width) = {image} does not pass through the "
-            f"convolutions ({str(error).splitlines()[0]}); use a larger image or "
-            f"smaller kernels, or check its channels."
+            f"convolutions ({str(error).splitlines()[0]})"
         ) from None
     channels, height, width = features.shape[1:]
     return channels, height, width

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops.checks import check_choice
 from torchcaps.ops.routing.common import capsules
-from torchcaps.ops.squash import Squash
-from torchcaps.ops.squash import squash as g
+from torchcaps.ops.squashing import Squash
+from torchcaps.ops.squashing import squash as g
 from torchcaps.types import Capsules
 
 __all__ = ["EMPrimaryCapsules", "LayerNormPrimaryCapsules", "PrimaryCapsules"]

@@ -45,7 +45,7 @@ from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import routed_by
 from torchcaps.ops.routing import Detach, Normalise
-from torchcaps.ops.squash import Squash
+from torchcaps.ops.squashing import Squash
 
 __all__ = [
     "capsnet",

@@ -63,7 +63,7 @@ from torchcaps.layers.convolution import LargeConv2d
 from torchcaps.models.images import check_images
 from torchcaps.ops.checks import check_keep
 from torchcaps.ops.routing.common import capsules
-from torchcaps.ops.squash import squash
+from torchcaps.ops.squashing import squash
 from torchcaps.types import Capsules, Keep, Output, ScoresAre
 
 __all__ = [

@@ -64,7 +64,7 @@ from torchcaps.models.images import check_images
 from torchcaps.models.stack import routed_by
 from torchcaps.ops.routing import Detach
 from torchcaps.ops.routing.common import capsules
-from torchcaps.ops.squash import squash_over
+from torchcaps.ops.squashing import squash_over
 from torchcaps.types import Capsules, Grid, Keep, LayerTrace, Output, Routed
 
 __all__ = ["DeepCaps", "deepcaps", "rem_deepcaps"]

@@ -9,7 +9,7 @@ from torchcaps.layers.balance import TARGETS, balance, find_scale, is_squashed
 from torchcaps.layers.primary import PrimaryCapsules
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.ops.checks import check_choice
-from torchcaps.ops.squash import squash
+from torchcaps.ops.squashing import squash
 
 __all__ = ["Init", "balance_network", "initialised"]
 

@@ -16,7 +16,7 @@ from torch import nn
 
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["LARGEST", "check_weights", "heaviest", "in_bytes"]
+__all__ = ["LARGEST", "check_weights", "heaviest", "in_bytes", "kernel_that_fits"]
 
 LARGEST = 4 << 30
 REMEDIES = 3
@@ -62,6 +62,13 @@ def in_bytes(size: float) -> str:
         if size >= scale:
             return f"{size / scale:,.{0 if size >= 100 * scale else 1}f} {unit}"
     return f"{size:.0f} bytes"
+
+
+def kernel_that_fits(make: Make, chosen: dict[str, Any], kernel: int) -> int | None:
+    """The largest odd kernel below `kernel` that lets the image pass, if there is one."""
+    smaller = range((kernel - 2) | 1, 0, -2)
+    fitting = (each for each in smaller if _passes(make, chosen | {"kernel": each}))
+    return next(fitting, None)
 
 
 def _remedies(make: Make, others: dict[str, Make], chosen: dict[str, Any], most: int) -> list[str]:

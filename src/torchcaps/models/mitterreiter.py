@@ -40,7 +40,7 @@ from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import dense_stack
 from torchcaps.ops.routing import Detach
-from torchcaps.ops.squash import Squash
+from torchcaps.ops.squashing import Squash
 
 __all__ = ["mitterreiter_5x16", "mitterreiter_grid", "rem_multilayer"]
 

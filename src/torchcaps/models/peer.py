@@ -45,7 +45,7 @@ from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import dense_stack
 from torchcaps.ops.checks import check_choice
-from torchcaps.ops.squash import Squash
+from torchcaps.ops.squashing import Squash
 
 __all__ = ["peer_deep_dynamic", "peer_deep_em", "peer_sign_dynamic", "peer_sign_em"]
 

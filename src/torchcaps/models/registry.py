@@ -11,6 +11,7 @@ from torch import nn
 
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.layers import ROUTINGS
+from torchcaps.layers.backbone import ImageTooSmall
 from torchcaps.models import (
     capsnet,
     convnets,
@@ -24,7 +25,7 @@ from torchcaps.models import (
     resnet,
 )
 from torchcaps.models.deepcaps import DeepCaps
-from torchcaps.models.limits import check_weights
+from torchcaps.models.limits import check_weights, kernel_that_fits
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import ROUTING_OPTIONS, routing_options
 
@@ -223,11 +224,26 @@ def make_model(
     if not _is_count(n_classes):
         raise TorchcapsError(f"n_classes must be a whole number from 1, but came as {n_classes!r}.")
     chosen = {"image": tuple(image), "n_classes": n_classes, **options}
-    _check_size(name, preset, chosen)
-    model = preset.build(**chosen)
+    try:
+        _check_size(name, preset, chosen)
+        model = preset.build(**chosen)
+    except ImageTooSmall as error:
+        raise TorchcapsError(_too_small(error, preset, chosen)) from None
     # nn.Module types every attribute as a tensor or a module.
     model.config = {"name": name, **preset.options, **chosen}  # type: ignore[assignment]
     return model
+
+
+def _too_small(error: ImageTooSmall, preset: Preset, chosen: dict[str, Any]) -> str:
+    """What was found, and the option that mends it, where the network has it."""
+    kernel = chosen.get("kernel", preset.options.get("kernel"))
+    fitting = None if kernel is None else kernel_that_fits(preset.build, chosen, kernel)
+    if fitting is None:
+        return f"{error.found}; use a larger image."
+    return (
+        f"{error.found}; use a larger image, or a smaller kernel: kernel={fitting}, on the command "
+        f"line --option kernel={fitting}."
+    )
 
 
 def _check_size(name: str, preset: Preset, chosen: dict[str, Any]) -> None:

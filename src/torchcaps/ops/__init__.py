@@ -19,7 +19,7 @@ from torchcaps.ops.routing import (
     self_attention_routing,
     uniform_routing,
 )
-from torchcaps.ops.squash import squash
+from torchcaps.ops.squashing import squash
 from torchcaps.ops.votes import materialise
 
 __all__ = [

@@ -5,14 +5,14 @@ at values, where `may_look` says that this is cheap.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import get_args
 
 import torch
 from torch import Tensor
 
-from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.errors import NOTHING, TorchcapsError, nearest
 from torchcaps.types import Keep
 
 __all__ = [
@@ -52,9 +52,13 @@ def check_votes(votes: Tensor) -> None:
         )
 
 
-def check_choice(argument: str, value: str, choices: Sequence[str]) -> None:
+def check_choice(
+    argument: str, value: str, choices: Sequence[str], *, meant: Mapping[str, str] = NOTHING
+) -> None:
+    """`meant` has choices by names from elsewhere."""
     if value not in choices:
-        raise TorchcapsError(f"{argument}={value!r} is unknown; {nearest(str(value), choices)}.")
+        known = nearest(str(value), choices, meant=meant)
+        raise TorchcapsError(f"{argument}={value!r} is unknown; {known}.")
 
 
 def check_keep(keep: str) -> None:

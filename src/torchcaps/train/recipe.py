@@ -34,6 +34,20 @@ MARGIN = ("m_plus", "m_minus", "lambda_")
 Optimiser = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "steps", "exponential", "cosine"]
 Precision = Literal["float32", "bfloat16", "float16"]
+# Fields by the names that they have elsewhere.
+MEANT = {
+    "amp": "precision",
+    "bs": "batch_size",
+    "criterion": "loss",
+    "dataset": "data",
+    "early_stopping": "patience",
+    "img_size": "image_size",
+    "lr": "learning_rate",
+    "lr_scheduler": "schedule",
+    "max_epochs": "epochs",
+    "opt": "optimiser",
+    "wd": "weight_decay",
+}
 
 
 class Recipe(BaseModel):
@@ -220,9 +234,8 @@ def make_recipe(*, protocol: str | None = None, **fields: Any) -> Recipe:
         fields = {**PROTOCOLS[protocol].fields, **fields, "protocol": protocol}
     for field in fields:
         if field not in Recipe.model_fields:
-            raise TorchcapsError(
-                f"a recipe has no field {field!r}; {nearest(field, Recipe.model_fields)}."
-            )
+            known = nearest(field, Recipe.model_fields, meant=MEANT)
+            raise TorchcapsError(f"a recipe has no field {field!r}; {known}.")
     try:
         return Recipe(**fields)
     except ValidationError as error:

@@ -9,7 +9,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers.routing.base import Routing
 from torchcaps.ops.checks import check_choice, check_iterations
 from torchcaps.ops.routing import Detach, dynamic_routing
-from torchcaps.ops.squash import Squash
+from torchcaps.ops.squashing import Squash
 from torchcaps.types import Keep, Routed
 
 __all__ = ["DynamicRouting"]

@@ -10,8 +10,8 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers.routing.base import Routing
 from torchcaps.ops.checks import check_choice, check_iterations, widen
 from torchcaps.ops.routing import Compete, EMVariant, LambdaSchedule, em_routing
-from torchcaps.ops.routing.em import check_em_numbers
-from torchcaps.ops.squash import EPSILON
+from torchcaps.ops.routing.em import MEANT, check_em_numbers
+from torchcaps.ops.squashing import EPSILON
 from torchcaps.types import Capsules, Keep, Routed
 
 __all__ = ["EMRouting"]
@@ -44,7 +44,7 @@ class EMRouting(Routing):
     ):
         super().__init__()
         check_iterations(iterations)
-        check_choice("variant", variant, get_args(EMVariant))
+        check_choice("variant", variant, get_args(EMVariant), meant=MEANT)
         check_choice("compete", compete, get_args(Compete))
         check_choice("lambda_schedule", lambda_schedule, get_args(LambdaSchedule))
         check_em_numbers(lambda_, variance_floor)

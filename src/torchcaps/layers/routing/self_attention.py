@@ -9,7 +9,7 @@ from torchcaps.layers.routing.backend import backend_module
 from torchcaps.layers.routing.base import Routing
 from torchcaps.ops.checks import check_choice
 from torchcaps.ops.routing import self_attention_routing
-from torchcaps.ops.squash import Squash
+from torchcaps.ops.squashing import Squash
 from torchcaps.types import Keep, Routed, VoteMap
 
 __all__ = ["SelfAttentionRouting"]

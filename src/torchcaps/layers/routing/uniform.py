@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torchcaps.layers.routing.base import Routing, check_bias
 from torchcaps.ops.checks import check_choice
 from torchcaps.ops.routing import Normalise, uniform_routing
-from torchcaps.ops.squash import Squash
+from torchcaps.ops.squashing import Squash
 from torchcaps.types import Keep, Routed
 
 __all__ = ["UniformRouting"]

@@ -19,8 +19,8 @@ from torchcaps.ops.fused.results import recorded
 from torchcaps.ops.fused.rules import biased, squash_gradient
 from torchcaps.ops.fused.tiles import Lanes, Tile, TiledVotes, VoteGradients
 from torchcaps.ops.operators import Asked, Gradients
-from torchcaps.ops.squash import EPSILON
-from torchcaps.ops.squash import squash as g
+from torchcaps.ops.squashing import EPSILON
+from torchcaps.ops.squashing import squash as g
 
 __all__ = ["gradients"]
 

@@ -12,8 +12,8 @@ from torchcaps.ops.fused.results import outputs
 from torchcaps.ops.fused.rules import biased
 from torchcaps.ops.fused.tiles import Lanes, MadeOf, TiledVotes
 from torchcaps.ops.routing.distance import DetachVotes
-from torchcaps.ops.squash import EPSILON, Squash
-from torchcaps.ops.squash import squash as g
+from torchcaps.ops.squashing import EPSILON, Squash
+from torchcaps.ops.squashing import squash as g
 from torchcaps.types import Keep
 
 __all__ = [

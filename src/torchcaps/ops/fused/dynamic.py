@@ -24,7 +24,7 @@ from torchcaps.ops.fused.results import by_sample, kept_of, routed
 from torchcaps.ops.fused.rules import Agreement
 from torchcaps.ops.fused.tiles import vote_like
 from torchcaps.ops.routing.dynamic import Detach, check_dynamic
-from torchcaps.ops.squash import Squash
+from torchcaps.ops.squashing import Squash
 from torchcaps.types import Keep, Routed, VoteMap
 
 __all__ = ["dynamic_routing", "route", "route_by"]

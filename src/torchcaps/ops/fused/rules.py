@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops.routing.inverted import NORM_GUARD
-from torchcaps.ops.squash import EPSILON, Squash
-from torchcaps.ops.squash import squash as g
+from torchcaps.ops.squashing import EPSILON, Squash
+from torchcaps.ops.squashing import squash as g
 
 __all__ = ["Agreement", "Present", "Rule", "biased", "rule_of"]
 

@@ -29,8 +29,8 @@ from torchcaps.ops.fused.loop import Loop, Mix, given
 from torchcaps.ops.fused.mixing import mix
 from torchcaps.ops.fused.results import routed
 from torchcaps.ops.fused.tiles import vote_like
-from torchcaps.ops.squash import Squash
-from torchcaps.ops.squash import squash as g
+from torchcaps.ops.squashing import Squash
+from torchcaps.ops.squashing import squash as g
 from torchcaps.types import Keep, Routed, VoteMap
 
 __all__ = ["route_by", "self_attention_routing"]

@@ -18,7 +18,7 @@ from torchcaps.ops.fused.loop import Loop
 from torchcaps.ops.fused.mixing import mix
 from torchcaps.ops.fused.tiles import vote_like
 from torchcaps.ops.routing.uniform import Normalise
-from torchcaps.ops.squash import Squash
+from torchcaps.ops.squashing import Squash
 from torchcaps.types import Keep, Routed, VoteMap
 
 __all__ = ["uniform_routing"]

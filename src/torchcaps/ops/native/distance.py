@@ -27,7 +27,7 @@ from torchcaps.ops.native.dynamic import MOST_ITERATIONS, MOST_THREADS, contiguo
 from torchcaps.ops.native.reach import reaches
 from torchcaps.ops.operators import Asked, Gradients, Operator, by_stored_votes
 from torchcaps.ops.routing.distance import DetachVotes, DistanceOptions
-from torchcaps.ops.squash import Squash
+from torchcaps.ops.squashing import Squash
 from torchcaps.types import Routed, VoteMap
 
 __all__ = ["distance_routing", "takes"]

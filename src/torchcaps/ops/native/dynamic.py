@@ -26,7 +26,7 @@ from torchcaps.ops.native.build import library
 from torchcaps.ops.native.reach import reaches
 from torchcaps.ops.operators import Asked, Gradients, Operator, by_stored_votes
 from torchcaps.ops.routing.dynamic import Detach, DynamicOptions, check_dynamic
-from torchcaps.ops.squash import Squash
+from torchcaps.ops.squashing import Squash
 from torchcaps.types import Keep, Routed, VoteMap
 
 __all__ = ["dynamic_routing"]

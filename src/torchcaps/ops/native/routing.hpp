@@ -15,7 +15,7 @@ constexpr Int TILE_BYTES = 192 << 10;
 // blocks save sums of lanes, while the couplings fit into a cache.
 constexpr Int HELD = 4, FEWEST = 4, GROUP = 16, HELD_BYTES = 512 << 10;
 constexpr Int MOST_ITERATIONS = 32;
-// As in ops/squash.py.
+// As in ops/squashing.py.
 constexpr float EPSILON = 1e-8f;
 
 enum Squash : Int { HINTON, EXP, NONE };

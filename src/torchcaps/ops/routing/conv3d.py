@@ -35,7 +35,7 @@ from torchcaps.ops.checks import (
     without_autocast,
 )
 from torchcaps.ops.routing.common import capsules
-from torchcaps.ops.squash import squash_over as g
+from torchcaps.ops.squashing import squash_over as g
 from torchcaps.types import Grid, Keep, Routed, Step
 
 __all__ = ["SquashOver", "conv3d_routing"]

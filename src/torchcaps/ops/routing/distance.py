@@ -45,8 +45,8 @@ from torchcaps.ops.checks import (
     without_autocast,
 )
 from torchcaps.ops.routing.common import capsules, weighted
-from torchcaps.ops.squash import EPSILON, Squash
-from torchcaps.ops.squash import squash as g
+from torchcaps.ops.squashing import EPSILON, Squash
+from torchcaps.ops.squashing import squash as g
 from torchcaps.types import Keep, Routed, Step
 
 __all__ = ["DetachVotes", "DistanceOptions", "Scale", "check_distance", "distance_routing"]

@@ -67,6 +67,8 @@ from torchcaps.types import Capsules, Keep, Routed, Step
 __all__ = ["EMOptions", "EMVariant", "LambdaSchedule", "check_em", "em_routing"]
 
 EMVariant = Literal["paper", "official", "gritzman"]
+# By the names of their authors.
+MEANT = {"hinton": "official", "hinton2018": "official", "peer": "paper", "peer2022": "paper"}
 LambdaSchedule = Literal["growing", "constant"]
 
 FLOOR: dict[EMVariant, float] = {"paper": 1e-4, "official": 5e-4, "gritzman": 1e-9}
@@ -168,7 +170,7 @@ def check_em(votes: Tensor, activation: Tensor | None, asked: EMOptions) -> Tens
     """What every form asks of its arguments; returned are the activations."""
     check_votes(votes)
     check_iterations(asked.iterations)
-    check_choice("variant", asked.variant, get_args(EMVariant))
+    check_choice("variant", asked.variant, get_args(EMVariant), meant=MEANT)
     check_choice("compete", asked.compete, get_args(Compete))
     check_choice("lambda_schedule", asked.lambda_schedule, get_args(LambdaSchedule))
     check_keep(asked.keep)

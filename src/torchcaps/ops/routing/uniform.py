@@ -26,8 +26,8 @@ from torchcaps.ops.checks import (
     without_autocast,
 )
 from torchcaps.ops.routing.common import capsules
-from torchcaps.ops.squash import Squash
-from torchcaps.ops.squash import squash as g
+from torchcaps.ops.squashing import Squash
+from torchcaps.ops.squashing import squash as g
 from torchcaps.types import Keep, Routed, Step
 
 __all__ = ["Normalise", "uniform_routing"]

@@ -1,10 +1,12 @@
 """Squash: numbers on paper, the laws of a squash, its guard at zero, half precision."""
 
+import importlib
 import math
 
 import pytest
 import torch
 
+import torchcaps as tc
 from reference.squash import squash_poses as twin
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops import squash
@@ -127,6 +129,12 @@ def test_half_precision_is_rounded_once(kind, dtype, eps):
     result = squash(pose, kind)
     assert result.dtype == dtype
     torch.testing.assert_close(result.double(), squash(pose.double(), kind), rtol=eps, atol=1e-6)
+
+
+def test_no_module_is_hidden_behind_the_function():
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("torchcaps.ops.squash")
+    assert tc.ops.squash is squash
 
 
 def test_unknown_kind_is_answered_with_the_nearest():
