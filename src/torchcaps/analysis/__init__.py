@@ -31,6 +31,12 @@ from torchcaps.analysis.polarisation import (
     polarisation,
 )
 from torchcaps.analysis.quantise import quantise
+from torchcaps.analysis.selectivity import (
+    LayerSelectivity,
+    MeasureSelectivity,
+    Selectivity,
+    detection_auc,
+)
 from torchcaps.analysis.trace import capsule_layers, join, lengths
 from torchcaps.analysis.tree_distance import (
     LayerTreeDistance,
@@ -54,6 +60,7 @@ __all__ = [
     "LayerAntipodal",
     "LayerDynamics",
     "LayerInDegree",
+    "LayerSelectivity",
     "LayerTreeDistance",
     "LayerZeroVotes",
     "MeasureActivity",
@@ -64,12 +71,14 @@ __all__ = [
     "MeasureInDegree",
     "MeasureKeys",
     "MeasurePolarisation",
+    "MeasureSelectivity",
     "MeasureTreeDistance",
     "MeasureZeroVotes",
     "Measurement",
     "Polarisation",
     "Reliability",
     "RoutingDynamics",
+    "Selectivity",
     "StepPolarisation",
     "Thresholds",
     "TreeDistance",
@@ -78,6 +87,7 @@ __all__ = [
     "capsule_layers",
     "child_of",
     "coupling_counts",
+    "detection_auc",
     "in_degree",
     "join",
     "key_entropy",

@@ -1,0 +1,147 @@
+"""Entity selectivity: does a capsule stand for one part? After [mitterreiter2023], assumption 1.
+
+With AUC_ip the area under the curve of ‖u_i‖ as a detector of "part p is present" (ties count one
+half), a capsule is dedicated where its best AUC is at least 0.9 and its second best at most 0.6:
+    selectivity = share of capsules alive that are dedicated
+The control is the same of as many random linear read-outs of the layer.
+
+Departures: the paper states the assumption; the formula is ours.
+Ambiguities: none. A part that is in every image, or in none, detects nothing and is left out.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torchcaps.analysis.activity import Thresholds, dead_capsules
+from torchcaps.analysis.measure import Answer, Labelled
+from torchcaps.analysis.result import Result, quantity
+from torchcaps.analysis.sample import MOST, Sample
+from torchcaps.analysis.trace import capsule_layers, image_lengths
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["LayerSelectivity", "MeasureSelectivity", "Selectivity", "detection_auc"]
+
+SWEEP = ((0.8, 0.6), (0.8, 0.7), (0.9, 0.6), (0.9, 0.7), (0.95, 0.6))
+
+
+@dataclass(frozen=True)
+class LayerSelectivity:
+    """One layer. `sweep` has (best, second, share dedicated) for other thresholds."""
+
+    name: str
+    alive: int = quantity("capsules", "capsules alive")
+    dedicated: float | None = quantity("share", "capsules alive that stand for one part")
+    control: float | None = quantity("share", "the same of random linear read-outs")
+    auc: Tensor = quantity("area", "of each capsule for each part")  # [i, parts]
+    sweep: tuple[tuple[float, float, float | None], ...] = ()
+
+
+@dataclass(frozen=True)
+class Selectivity(Result):
+    """One row a layer, from primary capsules up; `parts` are those that tell images apart."""
+
+    images: int
+    parts: tuple[int, ...]
+    layers: tuple[LayerSelectivity, ...]
+
+
+def detection_auc(values: Tensor, present: Tensor) -> Tensor:
+    """Area under the curve of each column as a detector, [n].
+
+    Arguments:
+        values: of k images, [k, n].
+        present: which of the images hold what is to be detected, bool [k]; some and not all.
+    """
+    positive = values[present].T.contiguous()  # [n, k present]
+    negative = values[~present].T.sort(-1).values.contiguous()  # [n, k absent]
+    below = torch.searchsorted(negative, positive)
+    not_above = torch.searchsorted(negative, positive, right=True)
+    area: Tensor = (below + not_above).double().mean(-1) / 2 / negative.shape[-1]
+    return area
+
+
+class MeasureSelectivity:
+    """Shares of dedicated capsules, in a sample.
+
+    Arguments:
+        parts: from a batch to which parts its images hold, bool [b, parts].
+        best: least AUC for its part of a dedicated capsule.
+        second: greatest AUC for any other part.
+        sweep: (best, second) at which the share is reported again.
+        thresholds: which capsules are dead.
+        sample: most images of the sample.
+        seed: of the sample and of the random read-outs.
+    """
+
+    def __init__(
+        self,
+        parts: Callable[[Labelled], Tensor],
+        *,
+        best: float = 0.9,
+        second: float = 0.6,
+        sweep: tuple[tuple[float, float], ...] = SWEEP,
+        thresholds: Thresholds = Thresholds(),
+        sample: int = MOST,
+        seed: int = 0,
+    ) -> None:
+        self.parts, self.best, self.second = parts, best, second
+        self.sweep, self.thresholds, self.seed = sweep, thresholds, seed
+        self._sample = Sample(size=sample, seed=seed)
+        self._names: tuple[str, ...] = ()
+
+    def update(self, out: Answer, batch: Labelled) -> None:
+        named = capsule_layers(out.trace)
+        self._names = tuple(name for name, _ in named)
+        columns = []
+        for name, capsules in named:
+            length = image_lengths(name, capsules)
+            flat = capsules.pose.detach().cpu().double().flatten(1)
+            generator = torch.Generator().manual_seed(self.seed)
+            chance = torch.randn(
+                flat.shape[1], length.shape[1], generator=generator, dtype=flat.dtype
+            )
+            columns += [length, flat @ chance]
+        self._sample.add(batch.pixels, self.parts(batch).bool(), *columns)
+
+    def merge(self, other: "MeasureSelectivity") -> None:
+        self._names = self._names or other._names
+        self._sample.merge(other._sample)
+
+    def result(self) -> Selectivity:
+        present, *columns = self._sample.columns()
+        share = present.double().mean(0)
+        told = ((share > 0) & (share < 1)).nonzero().flatten().tolist()
+        if len(told) < 2:
+            raise TorchcapsError(
+                f"selectivity compares parts, so at least two must be in some images and not in "
+                f"others, but of {present.shape[1]} parts {len(told)} are."
+            )
+        present = present[:, told]
+        pairs = zip(self._names, columns[::2], columns[1::2], strict=True)
+        rows = tuple(self._row(*each, present) for each in pairs)
+        return Selectivity(len(present), tuple(told), rows)
+
+    def _row(self, name: str, length: Tensor, chance: Tensor, present: Tensor) -> LayerSelectivity:
+        auc, control = (
+            torch.stack([detection_auc(values, part) for part in present.T], -1)
+            for values in (length, chance)
+        )
+        alive = auc[~dead_capsules(length, self.thresholds)]
+        return LayerSelectivity(
+            name=name,
+            alive=len(alive),
+            dedicated=_dedicated(alive, self.best, self.second),
+            control=_dedicated(control, self.best, self.second),
+            auc=auc,
+            sweep=tuple((*each, _dedicated(alive, *each)) for each in self.sweep),
+        )
+
+
+def _dedicated(auc: Tensor, best: float, second: float) -> float | None:
+    if not len(auc):
+        return None
+    first, other = auc.topk(2).values.unbind(-1)
+    return float(((first >= best) & (other <= second)).double().mean())

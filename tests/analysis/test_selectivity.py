@@ -1,0 +1,79 @@
+"""Entity selectivity on paper, at its extremes, against loops, and whatever the order."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from torchcaps.analysis import MeasureSelectivity, detection_auc
+from torchcaps.errors import TorchcapsError
+from traces import even, network
+
+
+def test_area_on_paper():
+    present = torch.tensor([True, True, False, False])
+    values = torch.tensor([[2.0, 0, 1, 1], [3, 0, 1, 0], [1, 1, 1, 1], [0, 2, 1, 1]])
+    # Always above, always below, all ties, and two ties of four pairs.
+    assert detection_auc(values, present).tolist() == [1, 0, 0.5, 0.25]
+
+
+def test_area_by_loops():
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randint(5, (30, 4), generator=generator).double()
+    present = torch.rand(30, generator=generator) < 0.4
+    for column, found in zip(values.T.tolist(), detection_auc(values, present), strict=True):
+        pairs = [
+            (p > n) + (p == n) / 2
+            for p, yes in zip(column, present.tolist(), strict=True)
+            for n, no in zip(column, present.tolist(), strict=True)
+            if yes and not no
+        ]
+        assert float(found) == pytest.approx(sum(pairs) / len(pairs), abs=1e-12)
+
+
+PRESENT = torch.tensor([[1, 0], [0, 1], [1, 1], [0, 0]] * 3).bool()
+
+
+def measured(lengths, *, present=PRESENT, order=None, batch=5, **options):
+    order = torch.arange(len(present)) if order is None else order
+    measurement = MeasureSelectivity(lambda batch: batch.labels, **options)
+    for rows in order.split(batch):
+        length = torch.as_tensor(lengths).double()[rows]
+        trace = network({"classes": even(len(rows), length.shape[1], 2)}, {"primary": length})
+        seen = SimpleNamespace(pixels=rows.unsqueeze(-1), labels=present[rows])
+        measurement.update(SimpleNamespace(trace=trace), seen)
+    return measurement.result()
+
+
+def test_dedicated_mixed_dead_and_constant_capsules():
+    part, other = PRESENT.double().T
+    lengths = torch.stack([part, part + other, 0 * part, 0 * part + 0.5], -1)
+    row = measured(lengths).layers[0]
+    # The dead capsule does not count; of the three alive only the first stands for one part.
+    assert (row.alive, row.dedicated) == (3, pytest.approx(1 / 3))
+    assert row.auc.tolist() == [[1, 0.5], [0.75 + 0.125, 0.75 + 0.125], [0.5, 0.5], [0.5, 0.5]]
+
+
+def test_thresholds_decide():
+    lengths = PRESENT[:, :1].double() + 0.9 * PRESENT[:, 1:].double()
+    row = measured(lengths, best=0.8, second=0.9).layers[0]
+    assert row.dedicated == 1
+    assert measured(lengths).layers[0].dedicated == 0
+    assert [share for *_, share in row.sweep] == [0, 0, 0, 0, 0]
+
+
+def test_all_dead():
+    row = measured(torch.zeros(12, 3)).layers[0]
+    assert (row.alive, row.dedicated) == (0, None)
+
+
+def test_neither_order_nor_batches_change_a_number():
+    lengths = torch.rand(12, 4, generator=torch.Generator().manual_seed(1))
+    expected = measured(lengths).to_json()
+    assert measured(lengths, order=torch.arange(12).flip(0), batch=2).to_json() == expected
+
+
+def test_parts_that_tell_nothing():
+    present = torch.ones(12, 2).bool()
+    with pytest.raises(TorchcapsError, match="but of 2 parts 0 are"):
+        measured(torch.rand(12, 3), present=present)
