@@ -22,6 +22,7 @@ from torchcaps.analysis.dynamics import (
     routing_dynamics,
 )
 from torchcaps.analysis.in_degree import InDegree, LayerInDegree, MeasureInDegree, in_degree
+from torchcaps.analysis.invariance import Invariance, LayerInvariance, MeasureInvariance
 from torchcaps.analysis.keys import ClassKeys, Keys, MeasureKeys, key_entropy
 from torchcaps.analysis.measure import Measurement, measure
 from torchcaps.analysis.polarisation import (
@@ -55,11 +56,13 @@ __all__ = [
     "CouplingHistogram",
     "Couplings",
     "InDegree",
+    "Invariance",
     "Keys",
     "LayerActivity",
     "LayerAntipodal",
     "LayerDynamics",
     "LayerInDegree",
+    "LayerInvariance",
     "LayerSelectivity",
     "LayerTreeDistance",
     "LayerZeroVotes",
@@ -69,6 +72,7 @@ __all__ = [
     "MeasureCouplings",
     "MeasureDynamics",
     "MeasureInDegree",
+    "MeasureInvariance",
     "MeasureKeys",
     "MeasurePolarisation",
     "MeasureSelectivity",

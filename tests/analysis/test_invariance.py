@@ -1,0 +1,75 @@
+"""Invariance on paper: unchanged, scaled, opposite, silent and constant capsules."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from torchcaps.analysis import MeasureInvariance, measure
+from torchcaps.errors import TorchcapsError
+from traces import even, network
+
+
+def look(pixels):
+    """A network whose images are the lengths of its primary capsules."""
+    trace = network({"classes": even(len(pixels), pixels.shape[1], 2)}, {"primary": pixels})
+    return SimpleNamespace(scores=torch.zeros(len(pixels), 2), trace=trace)
+
+
+def measured(lengths, change, *, batch=3):
+    measurement = MeasureInvariance(look, {"change": change})
+    (found,) = measure(look, torch.as_tensor(lengths).double().split(batch), [measurement])
+    return found.layers[0]
+
+
+LENGTHS = torch.rand(9, 4, generator=torch.Generator().manual_seed(0)).double()
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.25])
+def test_the_same_lengths_up_to_a_factor(factor):
+    row = measured(LENGTHS, lambda pixels: pixels * factor)
+    assert (row.corr, row.pearson) == (pytest.approx(1), pytest.approx(1))
+    assert (row.change, row.name, row.silent, row.constant) == ("change", "primary", 0, 0)
+
+
+def test_on_paper():
+    # (1, 0) against (0, 1): nothing in common. (2, 1) against (1, 2): 4 / 5, and opposite.
+    row = measured([[1.0], [0.0]], lambda pixels: 1 - pixels, batch=2)
+    assert (row.corr, row.pearson) == (0, pytest.approx(-1))
+    row = measured([[2.0], [1.0]], lambda pixels: 3 - pixels)
+    assert (row.corr, row.pearson) == (pytest.approx(0.8), pytest.approx(-1))
+
+
+def test_silent_and_constant_capsules_are_counted():
+    lengths = torch.tensor([[0.0, 0.1, 0.2], [0.0, 0.1, 0.4], [0.0, 0.1, 0.3]])
+    row = measured(lengths, lambda pixels: pixels, batch=1)
+    assert (row.silent, row.constant) == (1, 1)
+    assert (row.corr, row.pearson) == (pytest.approx(1), pytest.approx(1))
+    row = measured(torch.zeros(3, 2), lambda pixels: pixels)
+    assert (row.corr, row.pearson, row.silent) == (None, None, 2)
+
+
+def test_loops_batches_order_and_merging_agree():
+    def change(pixels):
+        return (pixels - 0.4).abs()
+
+    rows = [measured(LENGTHS, change, batch=size) for size in (1, 4, 9)]
+    rows.append(measured(LENGTHS.flip(0).flip(1), change))
+    left, right = (MeasureInvariance(look, {"change": change}) for _ in range(2))
+    for part, half in ((left, LENGTHS[:4]), (right, LENGTHS[4:])):
+        part.update(look(half), SimpleNamespace(pixels=half))
+    left.merge(right)
+    rows.append(left.result().layers[0])
+    corr = pearson = 0.0
+    for v, w in zip(LENGTHS.T, change(LENGTHS).T, strict=True):
+        corr += float(v @ w / v.norm() / w.norm()) / 4
+        v, w = v - v.mean(), w - w.mean()
+        pearson += float(v @ w / v.norm() / w.norm()) / 4
+    for row in rows:
+        assert row.corr == pytest.approx(corr, abs=1e-9)
+        assert row.pearson == pytest.approx(pearson, abs=1e-9)
+
+
+def test_nothing_seen():
+    with pytest.raises(TorchcapsError, match=r"^there are no images to measure"):
+        MeasureInvariance(look, {}).result()
