@@ -9,6 +9,12 @@ from torchcaps.analysis.activity import (
 )
 from torchcaps.analysis.antipodal import Antipodal, LayerAntipodal, MeasureAntipodal, pair_cosines
 from torchcaps.analysis.calibration import Calibration, MeasureCalibration, Reliability, reliability
+from torchcaps.analysis.compactness import (
+    Compactness,
+    FactorCompactness,
+    MeasureCompactness,
+    compactness,
+)
 from torchcaps.analysis.distribution import (
     CouplingHistogram,
     Couplings,
@@ -53,8 +59,10 @@ __all__ = [
     "Antipodal",
     "Calibration",
     "ClassKeys",
+    "Compactness",
     "CouplingHistogram",
     "Couplings",
+    "FactorCompactness",
     "InDegree",
     "Invariance",
     "Keys",
@@ -69,6 +77,7 @@ __all__ = [
     "MeasureActivity",
     "MeasureAntipodal",
     "MeasureCalibration",
+    "MeasureCompactness",
     "MeasureCouplings",
     "MeasureDynamics",
     "MeasureInDegree",
@@ -90,6 +99,7 @@ __all__ = [
     "capsule_activity",
     "capsule_layers",
     "child_of",
+    "compactness",
     "coupling_counts",
     "detection_auc",
     "in_degree",

@@ -1,0 +1,118 @@
+"""Semantic compactness: is a factor of the images one dimension of a capsule? [gu2021] §3.3
+
+For one image and a list of changes of one factor (rotations, say), with the poses of the capsule of
+its true class, D numbers each:
+    p_d = Var(pose_d) / Σ_d Var(pose_d),    KL = Σ_d p_d log(p_d D)
+and the score is the mean over images. 0 is an even spread, log D one dimension alone.
+
+Departures: none.
+Ambiguities: the logarithm is natural. An image whose pose never varies has no score; it is left out
+and counted.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchcaps.analysis.measure import Labelled
+from torchcaps.analysis.moments import Moments
+from torchcaps.analysis.result import Result, quantity
+from torchcaps.analysis.trace import check_any, check_finite
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["Compactness", "FactorCompactness", "MeasureCompactness", "compactness"]
+
+
+@dataclass(frozen=True)
+class FactorCompactness:
+    """One factor. None where no image has a score."""
+
+    factor: str
+    score: float | None = quantity("nat", "mean divergence from an even spread over dimensions")
+    most: float = quantity("nat", "log D, the score of one dimension alone")
+    images: int = quantity("images", "images with a score")
+    constant: int = quantity("images", "images whose pose never varies, left out")
+
+
+@dataclass(frozen=True)
+class Compactness(Result):
+    """One row a factor."""
+
+    factors: tuple[FactorCompactness, ...]
+
+
+def compactness(pose: Tensor) -> Tensor:
+    """Divergence of each image [k]; NaN for a pose that never varies.
+
+    Arguments:
+        pose: poses of k images, each under s changes, [k, s, d].
+    """
+    variance = pose.double().var(1, correction=0)
+    share = variance / variance.sum(-1, keepdim=True)
+    entropy: Tensor = torch.special.entr(share).sum(-1)
+    return math.log(pose.shape[-1]) - entropy
+
+
+class MeasureCompactness:
+    """Compactness of the capsules of the true classes.
+
+    Arguments:
+        network: the network that is measured, which looks at the changed images.
+        factors: for each factor the changes of pixels along it, from one end to the other.
+    """
+
+    def __init__(
+        self,
+        network: Callable[[Tensor], Any],
+        factors: Mapping[str, Sequence[Callable[[Tensor], Tensor]]],
+    ) -> None:
+        self.network, self.factors = network, factors
+        self._scores = {name: Moments() for name in factors}
+        self._constant = dict.fromkeys(factors, 0)
+        self._d = 1
+
+    def update(self, out: Any, batch: Labelled) -> None:
+        for name, changes in self.factors.items():
+            seen = [_true_pose(self.network, change(batch.pixels), batch) for change in changes]
+            pose = torch.stack(seen, 1)  # [k, s, d]
+            self._d = pose.shape[-1]
+            # Rounding moves a pose by about 1e-16 of its length.
+            varies = pose.var(1, correction=0).sum(-1) > 1e-20
+            if bool(varies.any()):
+                self._scores[name].add(compactness(pose[varies]))
+            self._constant[name] += int((~varies).sum())
+
+    def merge(self, other: "MeasureCompactness") -> None:
+        self._d = max(self._d, other._d)
+        for name in self.factors:
+            self._scores[name].merge(other._scores[name])
+            self._constant[name] += other._constant[name]
+
+    def result(self) -> Compactness:
+        check_any([n for n in self.factors if self._scores[n].count + self._constant[n]])
+        rows = []
+        for name, scores in self._scores.items():
+            score = float(scores.mean) if scores.count else None
+            most = math.log(self._d)
+            rows.append(FactorCompactness(name, score, most, scores.count, self._constant[name]))
+        return Compactness(tuple(rows))
+
+
+def _true_pose(network: Callable[[Tensor], Any], pixels: Tensor, batch: Labelled) -> Tensor:
+    """Poses [k, d] of the capsules of the true classes."""
+    with torch.no_grad():
+        classes = getattr(network(pixels), "classes", None)
+    if classes is None:
+        raise TorchcapsError(
+            "compactness looks at poses of class capsules, but the network returns no `classes`."
+        )
+    if batch.labels is None or batch.labels.ndim != 1:
+        raise TorchcapsError("compactness needs one label an image, to know which capsule to see.")
+    pose = classes.pose.detach().cpu().double()
+    check_finite("classes", pose)
+    true: Tensor = pose[torch.arange(len(pose)), batch.labels.cpu().long()]
+    return true

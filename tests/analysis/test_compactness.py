@@ -1,0 +1,76 @@
+"""Semantic compactness on paper: one dimension, all alike, between, and nothing that varies."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from torchcaps.analysis import MeasureCompactness, compactness, measure
+from torchcaps.errors import TorchcapsError
+from torchcaps.types import Capsules
+from traces import even, network
+
+
+def test_extremes():
+    steps = torch.tensor([-1.0, 0, 1])
+    one = torch.stack([steps, 0 * steps, 0 * steps, 0 * steps], -1)
+    alike = torch.stack([steps] * 4, -1)
+    found = compactness(torch.stack([one, alike]))
+    assert found.tolist() == pytest.approx([math.log(4), 0], abs=1e-12)
+    assert bool(compactness(torch.ones(1, 3, 4)).isnan().all())
+
+
+def test_on_paper():
+    # Variances 3 and 1 in two dimensions: 0.75 log 1.5 + 0.25 log 0.5.
+    pose = torch.tensor([[[3.0**0.5, 1], [-(3.0**0.5), -1]]])
+    expected = 0.75 * math.log(1.5) + 0.25 * math.log(0.5)
+    assert compactness(pose).item() == pytest.approx(expected, abs=1e-7)
+
+
+def look(pixels):
+    """A network of two classes: the pose of class 0 is the image, that of class 1 never varies."""
+    pose = torch.stack([pixels, torch.ones_like(pixels)], 1)
+    trace = network({"classes": even(len(pixels), 3, 2)})
+    scores = torch.zeros(len(pixels), 2)
+    return SimpleNamespace(scores=scores, trace=trace, classes=Capsules(pose))
+
+
+def along(direction):
+    return [lambda pixels, s=s: pixels + s * torch.tensor(direction) for s in (-1.0, 0.0, 2.0)]
+
+
+FACTORS = {"first": along([1.0, 0, 0, 0]), "all": along([1.0, 1, 1, 1])}
+
+
+def measured(labels, *, batch=4):
+    pixels = torch.rand(len(labels), 4, generator=torch.Generator().manual_seed(0)).double()
+    batches = zip(pixels.split(batch), torch.as_tensor(labels).split(batch), strict=True)
+    return measure(look, batches, [MeasureCompactness(look, FACTORS)])[0].factors
+
+
+@pytest.mark.parametrize("batch", [1, 4, 9])
+def test_factors_of_the_true_class_whatever_the_batches(batch):
+    first, every = measured([0] * 9, batch=batch)
+    assert (first.factor, first.images, first.constant) == ("first", 9, 0)
+    assert first.score == pytest.approx(math.log(4), abs=1e-9)
+    assert first.most == math.log(4)
+    assert every.score == pytest.approx(0, abs=1e-9)
+
+
+def test_a_pose_that_never_varies_is_counted():
+    first, _ = measured([1, 0, 1])
+    assert (first.images, first.constant) == (1, 2)
+    first, _ = measured([1, 1])
+    assert (first.score, first.images, first.constant) == (None, 0, 2)
+
+
+def test_several_labels_an_image():
+    with pytest.raises(TorchcapsError, match="needs one label an image"):
+        measured([[0, 1], [1, 0]])
+
+
+def test_a_network_without_class_capsules():
+    batch = SimpleNamespace(pixels=torch.zeros(2, 4), labels=torch.zeros(2))
+    with pytest.raises(TorchcapsError, match="returns no `classes`"):
+        MeasureCompactness(lambda _: SimpleNamespace(), FACTORS).update(None, batch)
