@@ -1,0 +1,79 @@
+"""Norms and cancellation of gradients on paper, and what has none."""
+
+import math
+
+import pytest
+import torch
+
+from torchcaps.analysis import gradient_cancellation, gradient_norms
+from torchcaps.errors import TorchcapsError
+from torchcaps.types import Capsules, LayerTrace, Routed
+
+
+def linear(pose, weight):
+    """Parents that are the sums of votes, and the trace of it."""
+    children = Capsules(pose)
+    parents = Capsules(torch.einsum("kid,ijed->kje", pose, weight))
+    return (LayerTrace("classes", children, Routed(parents), weight=weight),)
+
+
+def test_norms_on_paper():
+    # Two images of two children with two numbers each, one parent of one: v = w_1·u_1 + w_2·u_2.
+    pose = torch.tensor([[[1.0, 0], [0, 2]], [[3.0, 4], [0, 0]]]).double().requires_grad_()
+    weight = torch.tensor([[[[3.0, 4]]], [[[0, 0]]]]).double().requires_grad_()
+    trace = linear(pose, weight)
+    (row,) = gradient_norms(trace[0].routed.parents.pose.sum(), trace).layers
+    # ∂v/∂u_i = w_i; ∂v/∂w_i = the sum of u_i over images.
+    assert row.capsules.tolist() == [5, 0]
+    assert row.matrices.flatten().tolist() == pytest.approx([math.hypot(4, 4), 2])
+
+
+def test_what_the_loss_does_not_reach_has_none():
+    pose = torch.ones(1, 2, 2).double().requires_grad_()
+    weight = torch.ones(2, 1, 1, 2).double().requires_grad_()
+    (row,) = gradient_norms(pose[:, 0].sum(), linear(pose, weight)).layers
+    assert row.capsules.tolist() == pytest.approx([math.sqrt(2), 0])
+    assert row.matrices.flatten().tolist() == [0, 0]
+
+
+def test_a_loss_without_gradient():
+    trace = linear(torch.ones(1, 2, 2), torch.ones(2, 1, 1, 2))
+    with pytest.raises(TorchcapsError, match="the loss has no gradient"):
+        gradient_norms(torch.zeros(()), trace)
+
+
+@pytest.mark.parametrize(
+    ("second", "cosine", "chi"),
+    [
+        ([3.0, 4.0], 1, 0),
+        ([-3.0, -4.0], -1, 1),
+        ([0.0, 0.0], 0, 0),
+        ([-4.0, 3.0], 0, 1 - math.sqrt(50) / 10),
+        ([-1.5, -2.0], -1, 1 - 2.5 / 7.5),
+    ],
+)
+def test_cancellation_on_paper(second, cosine, chi):
+    first = {"W": torch.tensor([[3.0], [4.0]])}
+    row, whole = gradient_cancellation(first, {"W": torch.tensor(second).view(2, 1)}).weights
+    assert (row.name, whole.name) == ("W", "all")
+    for each in (row, whole):
+        assert (each.cosine, each.chi) == (pytest.approx(cosine), pytest.approx(chi))
+
+
+def test_all_is_one_vector():
+    first = {"A": torch.tensor([1.0]), "B": torch.tensor([1.0, 0])}
+    second = {"A": torch.tensor([1.0]), "B": torch.tensor([-1.0, 0])}
+    a, b, whole = gradient_cancellation(first, second).weights
+    assert (a.chi, b.chi) == (0, 1)
+    assert (whole.cosine, whole.chi) == (0, pytest.approx(1 - 2 / math.sqrt(8)))
+
+
+def test_dead_gradients_do_not_cancel():
+    zero = {"W": torch.zeros(2)}
+    (row, _) = gradient_cancellation(zero, zero).weights
+    assert (row.cosine, row.chi) == (0, 0)
+
+
+def test_other_tensors():
+    with pytest.raises(TorchcapsError, match=r"the first are of \['A'\] and the second of \['B'\]"):
+        gradient_cancellation({"A": torch.ones(1)}, {"B": torch.ones(1)})
