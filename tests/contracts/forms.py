@@ -97,6 +97,7 @@ FORMS = {
         each("squash", ["exp", "hinton", "none"]),
         may=("prior",),
         names={"prior": "bias"},
+        size=0.7,
         adds_up=True,
     ),
     "uniform": Form(

@@ -35,6 +35,8 @@ SIZES = {
     "native": [{"batch": (5,), "d_in": d_in, "n_out": 5} for d_in in (4, 9, 16, 9, 16)],
     "triton": [{}, {"n_out": 9}],
 }
+# Five iterations over larger votes have errors beyond the bars of single precision.
+STEEP = ("dynamic", "distance")
 # Of so many cases one is in the default tier.
 DRAWN = {"fused": 40, "native": 16, "triton": 40}
 
@@ -74,11 +76,17 @@ def every_case():
             turn = next(turns)
             if way == "triton" and turn % 3:  # The interpreter takes seconds for one.
                 continue
-            if algorithm == "em" and (way == "triton" or (way == "native" and window in others)):
+            # Small variances of few children enlarge what single precision rounds.
+            easy = window not in others and sharing == "none" and "lambda_" not in options
+            if algorithm == "em" and way != "fused" and not (easy and way == "native"):
                 options = form.alone | options
             how = CUTS[way][turn % len(CUTS[way])]
             given = may_be_given(algorithm) if turn // 3 % 2 else ()
             sizes = SIZES[way][turn % len(SIZES[way])]
+            if way == "native" and (
+                algorithm in STEEP or (algorithm == "em" and sharing != "none")
+            ):
+                sizes = {"batch": (5,), "n_out": 5}
             yield way, how, Case(algorithm, sharing, pose, window, given, options, **sizes)
 
 

@@ -37,12 +37,6 @@ VOTE_BYTES = N_OUT * SIZE * 8
 BUDGETS = {"one": 2**30, "ragged": 5 * 3 * VOTE_BYTES, "single": 1}
 
 
-@pytest.fixture(params=BUDGETS.values(), ids=BUDGETS)
-def budget(request, monkeypatch):
-    monkeypatch.setattr(tiles, "TILE_BYTES", request.param)
-    monkeypatch.setattr(tiles, "CHILDREN", 5)
-
-
 @pytest.fixture
 def ragged(monkeypatch):
     monkeypatch.setattr(tiles, "TILE_BYTES", BUDGETS["ragged"])
@@ -58,17 +52,6 @@ def assert_law(kind, found, bar=1e-10, **options):
 
 
 SCALES = ["sample", "batch", "given"]
-OPTIONS = [
-    *(
-        pytest.param({"scale": scale, "detach": detach}, id=f"{scale}-{detach}")
-        for scale in SCALES
-        for detach in ("none", "votes")
-    ),
-    pytest.param({"iterations": 1}, id="1"),
-    pytest.param({"iterations": 1, "scale": torch.ones(0), "detach": "votes"}, id="1-given"),
-    pytest.param({"iterations": 5, "squash": "exp", "scale": "batch"}, id="5"),
-    pytest.param({"iterations": 2, "squash": "none", "p": 0.5}, id="2"),
-]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=named)

@@ -72,22 +72,6 @@ def test_tiles_are_the_votes(kind, budget):
             torch.testing.assert_close(part, theirs, rtol=0, atol=1e-12)
 
 
-OPTIONS = [
-    *(
-        pytest.param({"iterations": t, "detach": detach}, id=f"{detach}-{t}")
-        for detach in ("none", "votes", "states", "coupling")
-        for t in (1, 3)
-    ),
-    *(
-        pytest.param({"iterations": 3, "squash": kind}, id=f"squash-{kind}")
-        for kind in ("exp", "none")
-    ),
-    pytest.param({"iterations": 4, "leaky": True}, id="leaky"),
-    pytest.param({"iterations": 1, "leaky": True}, id="leaky-1"),
-    pytest.param({"iterations": 2, "odd_bias": True}, id="odd-bias"),
-]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("window", [None, WINDOW], ids=["dense", "window"])
 def test_parameters_broadcast_as_in_the_plain_op(window, budget):

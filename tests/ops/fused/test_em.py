@@ -44,30 +44,6 @@ def tile(request, monkeypatch):
     return request.param
 
 
-OPTIONS = [
-    {"iterations": 1},
-    {"iterations": 2},
-    {"iterations": 5},
-    {"variance_floor": 0.1},
-    {"lambda_": 0.0},
-    {"lambda_": 2.0},
-    {"lambda_": 0.1, "lambda_schedule": "constant"},
-]
-
-
-SHAPES = [
-    {"batch": ()},
-    {"batch": (1,)},
-    {"batch": (2, 1, 3)},
-    {"batch": (0,)},
-    {"batch": (2, 0)},
-    {"n_in": 1},
-    {"n_out": 1},
-    {"n_in": 1, "n_out": 1, "d_in": 1, "d_out": 1},
-    {"n_in": 7, "n_out": 11, "d_in": 9, "d_out": 2},
-]
-
-
 @pytest.mark.parametrize("child", [0, slice(None)], ids=["one", "all"])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_law_of_children_that_are_not_there(variant, child, device, dtype):

@@ -48,19 +48,6 @@ def tile(request, monkeypatch):
     return request.param
 
 
-SHAPES = [
-    {"batch": ()},
-    {"batch": (1,)},
-    {"batch": (2, 1, 3)},
-    {"batch": (0,)},
-    {"batch": (2, 0)},
-    {"n_in": 1},
-    {"n_out": 1},
-    {"n_in": 1, "n_out": 1, "d_in": 1, "d_out": 1},
-    {"n_in": 7, "n_out": 11, "d_in": 9, "d_out": 2},
-]
-
-
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("window", [None, Window((7, 5, 8), (3, 3), (2, 1))], ids=str)
 @pytest.mark.parametrize("pose", ["vector", "matrix"])

@@ -38,12 +38,6 @@ def fused(vote_map, *, prior=None, **options):
     return ops.self_attention_routing(vote_map, bias=prior, **options)
 
 
-@pytest.fixture(params=BUDGETS.values(), ids=BUDGETS)
-def budget(request, monkeypatch):
-    monkeypatch.setattr(tiles, "TILE_BYTES", request.param)
-    monkeypatch.setattr(tiles, "CHILDREN", 5)
-
-
 @pytest.fixture
 def ragged(monkeypatch):
     monkeypatch.setattr(tiles, "TILE_BYTES", BUDGETS["ragged"])

@@ -11,8 +11,6 @@ from torchcaps.ops import uniform_routing as plain
 from torchcaps.ops.fused import uniform_routing
 from torchcaps.types import Capsules, VoteMap
 
-OFFSETS = ("vote_bias", "coordinates", "bias")
-
 
 def test_shared_weights_on_paper():
     # W (u_1 + u_2) / 2 = 3 · (1 + 2) / 2 = 9/2 for one parent, 2 · 3 / 2 = 3 for the other

@@ -97,20 +97,6 @@ def made(*, batch, n_in, n_out, d_in, d_out):
 
 
 SCALES = ["sample", "batch", "given"]
-OPTIONS = [
-    *(
-        pytest.param(
-            {"scale": scale, "detach": detach, "iterations": t}, id=f"{scale}-{detach}-{t}"
-        )
-        for scale in SCALES
-        for detach in ("none", "votes")
-        for t in (2, 3)
-    ),
-    pytest.param({"iterations": 1}, id="1"),
-    pytest.param({"iterations": 1, "scale": torch.ones(0), "detach": "votes"}, id="1-given"),
-    pytest.param({"iterations": 5, "squash": "exp", "scale": "batch"}, id="5"),
-    pytest.param({"iterations": 3, "squash": "none", "p": 0.5}, id="none"),
-]
 
 
 def of(kind, options, **more):

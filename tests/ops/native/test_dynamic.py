@@ -70,22 +70,6 @@ def made(*, batch, n_in, n_out, d_in, d_out):
     }
 
 
-OPTIONS = [
-    *(
-        pytest.param({"iterations": t, "detach": detach}, id=f"{detach}-{t}")
-        for detach in ("none", "votes", "states", "coupling")
-        for t in (1, 2, 4)
-    ),
-    *(
-        pytest.param({"iterations": 3, "squash": kind}, id=f"squash-{kind}")
-        for kind in ("exp", "none")
-    ),
-    pytest.param({"iterations": 3, "leaky": True}, id="leaky"),
-    pytest.param({"iterations": 1, "leaky": True}, id="leaky-1"),
-    pytest.param({"iterations": 3, "odd_bias": True}, id="odd-bias"),
-]
-
-
 @pytest.mark.drawn(3)
 @pytest.mark.parametrize("detach", ["none", "votes"])
 @pytest.mark.parametrize(

@@ -66,17 +66,6 @@ def assert_law(leaves, how, threads=1, **options):
         assert error <= max(bar, 4 * max(theirs)), (name, error, theirs)
 
 
-SHAPES = [
-    *({"batch": batch} for batch in ((), (1,), (2, 1, 3), (0,), (2, 0), (15,), (16,), (17,))),
-    {"n_in": 1},
-    {"n_out": 1},
-    {"n_in": 1, "n_out": 1, "d_in": 1, "d_out": 1},
-    {"n_in": 7, "n_out": 11, "d_in": 9, "d_out": 2},
-    {"n_in": 5, "n_out": 3, "d_in": 25, "d_out": 6},
-    {"n_in": 9, "n_out": 33, "d_in": 4, "d_out": 17},
-]
-
-
 @pytest.mark.drawn(3)
 @pytest.mark.parametrize("threads", [2, 3, 7])
 @pytest.mark.parametrize("window", [None, ODD, LARGE], ids=str)

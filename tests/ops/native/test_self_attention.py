@@ -19,10 +19,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, SelfAttentionRouting, use_backend
 from torchcaps.ops import native
 from torchcaps.ops.native import mixing
-from torchcaps.types import Capsules, Window
-
-LARGE = Window((7, 5, 8), (3, 3), (2, 1))
-KINDS = [(pose, sharing) for pose in ("vector", "matrix") for sharing in ("none", "type", "all")]
+from torchcaps.types import Capsules
 
 
 @pytest.fixture(autouse=True)
@@ -36,17 +33,6 @@ def calls(call):
     with mock.patch.object(mixing, "_run", side_effect=mixing._run) as counted:
         call()
     return counted.call_count
-
-
-SHAPES = [
-    *({"batch": batch} for batch in ((), (1,), (2, 1, 3), (0,), (2, 0), (15,), (16,), (17,))),
-    {"n_in": 1},
-    {"n_out": 1},
-    {"n_in": 1, "n_out": 1, "d_in": 1, "d_out": 1},
-    {"n_in": 7, "n_out": 11, "d_in": 9, "d_out": 2},
-    {"n_in": 5, "n_out": 3, "d_in": 25, "d_out": 6},
-    {"n_in": 9, "n_out": 33, "d_in": 4, "d_out": 17},
-]
 
 
 def test_the_law_of_many_children():

@@ -4,7 +4,6 @@ The interpreter takes a millisecond for a line of a kernel: sizes are tiny, and 
 changed so that they still make several tiles and splits.
 """
 
-import itertools
 import re
 
 import pytest
@@ -72,23 +71,6 @@ def competing(window):
 
 KINDS = [(pose, sharing) for pose in ("vector", "matrix") for sharing in ("none", "type", "all")]
 SEEN = [(window, compete) for window in WINDOWS for compete in competing(window)]
-
-
-# Every second case has parameters and tiles; the number of variants is odd, so all of them do.
-EVERYTHING = [
-    (*kind, *seen, variant, *(("bx", TILED) if n % 2 else ("", WHOLE)))
-    for n, (kind, seen, variant) in enumerate(itertools.product(KINDS[::2], SEEN, VARIANTS))
-]
-
-
-SHAPES = [
-    *({"batch": batch} for batch in ((), (1,), (2, 1, 3), (0,), (2, 0), (15,), (16,), (17,))),
-    {"n_in": 1},
-    {"n_out": 1},
-    {"n_in": 1, "n_out": 1, "d_in": 1, "d_out": 1},
-    {"n_in": 5, "n_out": 11, "d_in": 9, "d_out": 2},
-    {"n_in": 3, "n_out": 5, "d_in": 25, "d_out": 17},
-]
 
 
 @pytest.mark.parametrize(

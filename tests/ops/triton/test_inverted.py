@@ -79,16 +79,6 @@ def assert_law(leaves, how, device, **options):
 KINDS = [(pose, sharing) for pose in ("vector", "matrix") for sharing in ("none", "type", "all")]
 
 
-SHAPES = [
-    *({"batch": batch} for batch in ((), (1,), (2, 1, 3), (0,), (2, 0), (15,), (16,), (17,))),
-    {"n_in": 1},
-    {"n_out": 1},
-    {"n_in": 1, "n_out": 1, "d_in": 1, "d_out": 1},
-    {"n_in": 5, "n_out": 11, "d_in": 9, "d_out": 2},
-    {"n_in": 3, "n_out": 5, "d_in": 25, "d_out": 17},
-]
-
-
 @pytest.mark.parametrize("window", [None, SMALL], ids=["dense", "window"])
 def test_keep_changes_no_bit_and_routing_is_its_steps(window):
     how = {"window": window}
