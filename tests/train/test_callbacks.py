@@ -52,7 +52,11 @@ def test_every_epoch_adds_a_row_and_replaces_the_state(tmp_path: Path) -> None:
     assert list(row) == ["epoch", "loss", "validation_accuracy", "seconds"]
     assert (row["loss"], row["validation_accuracy"]) == (0.5, 0.25)
     assert 0 <= row["seconds"] < 5
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["metrics.jsonl", "state.ckpt"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "digests.json",
+        "metrics.jsonl",
+        "state.ckpt",
+    ]
 
 
 def test_rows_that_the_state_does_not_know_of_are_written_again(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ SEEN = [(window, compete) for window in WINDOWS for compete in competing(window)
 def test_errors_are_those_of_the_plain_op(variant):
     """In the mean over samples, however small variances are."""
     squares, how, options = {"triton": {}, "plain": {}}, {"pose": "matrix"}, {"variant": variant}
-    for _ in range(4):
+    for _ in range(12):
         leaves = narrow("b", n_in=8, d_in=16, pose="matrix")
         exact = parts(results_of("plain", {x: y.double() for x, y in leaves.items()}, how, options))
         for kind, sums in squares.items():
