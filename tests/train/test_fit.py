@@ -57,6 +57,14 @@ def test_a_run_that_holds_nothing_out_trains_on_every_image(tmp_path: Path) -> N
     assert run.result()["departures"] == []
 
 
+def test_a_run_may_train_on_some_images(tmp_path: Path) -> None:
+    few, all_of_them = (
+        fit(recipe(train_images=count, epochs=1), tmp_path / str(count)) for count in (20, None)
+    )
+    assert [run.result()["training_images"] for run in (few, all_of_them)] == [20, 43]
+    assert few.result()["digests"] == all_of_them.result()["digests"]
+
+
 def test_a_result_says_where_the_protocol_was_left(tmp_path: Path) -> None:
     told = {"protocol": "gu_multi_mnist", "batch_size": 16}
     run = fit(recipe(**told, epochs=1), tmp_path / "gu")

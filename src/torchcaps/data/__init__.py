@@ -21,6 +21,7 @@ from torchcaps.data.part_truth import PartTruth, part_masks
 from torchcaps.data.part_whole import OBJECTS, CanonicalPart, PartWholeSpec, part_whole
 from torchcaps.data.sample import sample_of
 from torchcaps.data.sign import SignSet, sign_set
+from torchcaps.data.some import some_of
 from torchcaps.data.sources import SOURCES, load
 from torchcaps.data.viewpoints import viewpoints
 
@@ -61,6 +62,7 @@ __all__ = [
     "sample_of",
     "sign_set",
     "smallnorb",
+    "some_of",
     "svhn",
     "viewpoints",
 ]

@@ -12,8 +12,8 @@ from torchcaps.data.sources import Root
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.layers import with_channels_last
 from torchcaps.models import load as load_model
+from torchcaps.train.parting import parted
 from torchcaps.train.run import Run
-from torchcaps.train.seeds import HOLD_OUT, seed_of
 from torchcaps.types import ScoresAre
 
 __all__ = ["MEANING", "SPLITS", "Trained", "check_fit", "open_trained"]
@@ -79,17 +79,15 @@ class Trained:
                 f"were held out is not known; put them back as they were, or take --split test."
             )
         recipe = self.run.recipe
-        if recipe.validation_share == 0:
-            if split == "train":
-                return images
+        trained_on, held = parted(recipe, images)
+        if split == "train":
+            return trained_on
+        if held is None:
             raise TorchcapsError(
                 f"{self.path} held no validation images out, as its recipe says "
                 f"(validation_share = 0); take --split test."
             )
-        rest, held = images.hold_out(
-            share=recipe.validation_share, seed=seed_of(recipe.seed, HOLD_OUT)
-        )
-        return rest if split == "train" else held
+        return held
 
     def source(self, data: str | None = None) -> str:
         """The data set that is named, or that of the run."""

@@ -27,6 +27,7 @@ from torchcaps.train.batches import Batches, held_on
 from torchcaps.train.callbacks import SaveState, ShowProgress
 from torchcaps.train.measures import Measures
 from torchcaps.train.module import Training
+from torchcaps.train.parting import parted
 from torchcaps.train.ranks import MeanOfAll, Ranks, join
 from torchcaps.train.recipe import Precision, Recipe
 from torchcaps.train.run import Run, alone
@@ -182,11 +183,11 @@ def _check_call(
 def _parted(recipe: Recipe, images: Images) -> tuple[Images, Images]:
     """The images to train on, and those that are looked at after every epoch: held out, or, where
     nothing is, about a thousand of the same."""
-    seed = seed_of(recipe.seed, HOLD_OUT)
-    if recipe.validation_share:
-        return images.hold_out(share=recipe.validation_share, seed=seed)
-    _, sample = images.hold_out(share=min(SAMPLE / len(images), 0.5), seed=seed)
-    return images, sample
+    training, held = parted(recipe, images)
+    if held is not None:
+        return training, held
+    share, seed = min(SAMPLE / len(training), 0.5), seed_of(recipe.seed, HOLD_OUT)
+    return training, training.hold_out(share=share, seed=seed)[1]
 
 
 def _check_classes(images: Images) -> None:

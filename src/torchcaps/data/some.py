@@ -1,0 +1,76 @@
+"""Some images of a set, chosen once: a smaller set to train on."""
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from torchcaps.data.batch import Batch, Images, JudgedBy
+from torchcaps.data.image_set import hold_out
+from torchcaps.data.sample import sample_of
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["Some", "some_of"]
+
+
+@dataclass(frozen=True)
+class Some:
+    """Images `index` of a set, in this order. Made with `some_of`."""
+
+    images: Images
+    index: Tensor  # int64 [n]
+
+    @property
+    def name(self) -> str:
+        return self.images.name
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return self.images.class_names
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        return self.images.image_shape
+
+    @property
+    def judged_by(self) -> JudgedBy:
+        return self.images.judged_by
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def batch(self, index: Tensor | slice, epoch: int = 0) -> Batch:
+        """They keep the numbers that they have in the whole set, so an image that is drawn anew in
+        every epoch is drawn as it would be there."""
+        chosen = index if isinstance(index, slice) else index.to(self.index.device)
+        return self.images.batch(self.index[chosen], epoch)
+
+    def hold_out(self, *, share: float, seed: int) -> tuple[Self, Self]:
+        """Parted by number: hold out first where images are made of others."""
+        rest, held = hold_out(len(self), share=share, seed=seed)
+        return replace(self, index=self.index[rest]), replace(self, index=self.index[held])
+
+    def to(self, device: torch.device | str) -> Self:
+        return replace(self, images=self.images.to(device), index=self.index.to(device))
+
+    def digest(self) -> str:
+        """Twelve characters of the whole set and of the choice."""
+        chosen = self.index.cpu().numpy().tobytes()
+        return hashlib.sha256(self.images.digest().encode() + chosen).hexdigest()[:12]
+
+
+def some_of(images: Images, count: int, *, seed: int = 0) -> Images:
+    """`count` images of a set as a set of their own, drawn as `sample_of` draws them: every class
+    keeps its share.
+
+    >>> len(tc.data.some_of(train, 20_000))
+    20000
+    """
+    if count > len(images):
+        raise TorchcapsError(
+            f"{count:,} of the {len(images):,} images of {images.name} were asked for; ask for "
+            f"{len(images):,} or fewer."
+        )
+    return Some(images, sample_of(images, count, seed=seed).sort().values)

@@ -1,0 +1,59 @@
+"""A few images of a set are a set themselves, and each is what it is in the whole set."""
+
+import torch
+
+from error_text import text_of
+from torchcaps.data import Expanded, ImageSet, MultiMnist, some_of
+
+
+def numbered(count: int = 40) -> ImageSet:
+    """Image n is of brightness n / 64 all over, and shows class n modulo four."""
+    pixels = (torch.arange(count) / 64).view(-1, 1, 1, 1).expand(-1, 1, 28, 28)
+    names = tuple("abcd")
+    return ImageSet("numbered", pixels.clone(), torch.arange(count) % 4, names)
+
+
+def test_every_class_keeps_its_share() -> None:
+    some = some_of(numbered(), 12)
+    labels = some.batch(slice(None)).labels
+    assert len(some) == len(labels) == 12
+    assert labels.bincount().tolist() == [3, 3, 3, 3]
+
+
+def test_the_seed_draws() -> None:
+    first, again, other = (some_of(numbered(), 12, seed=seed) for seed in (0, 0, 1))
+    assert first.digest() == again.digest() != other.digest()
+    assert not torch.equal(first.batch(slice(None)).pixels, other.batch(slice(None)).pixels)
+
+
+def test_images_made_on_demand_are_those_of_the_whole_set() -> None:
+    whole = Expanded(numbered())
+    some = some_of(whole, 7)
+    index = some.index
+    for epoch in (0, 3):
+        mine = some.batch(torch.tensor([6, 0]), epoch)
+        there = whole.batch(index[[6, 0]], epoch)
+        assert torch.equal(mine.pixels, there.pixels)
+        assert torch.equal(mine.labels, there.labels)
+    assert not torch.equal(some.batch(slice(None), 0).pixels, some.batch(slice(None), 1).pixels)
+
+
+def test_it_is_what_its_set_is() -> None:
+    whole = MultiMnist(numbered())
+    some = some_of(whole, 9)
+    assert (some.name, some.judged_by) == (whole.name, whole.judged_by)
+    assert (some.class_names, some.image_shape) == (whole.class_names, whole.image_shape)
+
+
+def test_held_out_images_are_no_others() -> None:
+    some = some_of(numbered(), 20)
+    rest, held = some.hold_out(share=0.25, seed=0)
+    numbers = [(64 * part.batch(slice(None)).pixels[:, 0, 0, 0]).int() for part in (rest, held)]
+    assert [len(part) for part in numbers] == [15, 5]
+    assert torch.cat(numbers).sort().values.equal(some.index.int())
+
+
+def test_more_than_there_are() -> None:
+    assert text_of(lambda: some_of(numbered(), 41)) == (
+        "41 of the 40 images of numbered were asked for; ask for 40 or fewer."
+    )

@@ -1,0 +1,56 @@
+"""What is held out does not depend on how many of the others are trained on."""
+
+import pytest
+import torch
+
+from error_text import text_of
+from torchcaps.data import ImageSet
+from torchcaps.train import make_recipe
+from torchcaps.train.parting import parted
+
+
+def numbered(count: int = 60) -> ImageSet:
+    """Image n is of brightness n / 64 all over."""
+    pixels = (torch.arange(count) / 64).view(-1, 1, 1, 1).expand(-1, 1, 4, 4)
+    return ImageSet("numbered", pixels.clone(), torch.arange(count) % 2, ("even", "odd"))
+
+
+def numbers(images) -> set[int]:
+    return set((64 * images.batch(slice(None)).pixels[:, 0, 0, 0]).int().tolist())
+
+
+def recipe(**changed):
+    return make_recipe(model="mitterreiter_5x16", data="own", **changed)
+
+
+def test_all_are_trained_on_or_held_out() -> None:
+    training, held = parted(recipe(), numbered())
+    assert (len(training), len(held)) == (54, 6)
+    assert numbers(training) | numbers(held) == set(range(60))
+
+
+def test_some_are_those_of_all_that_are_not_held_out() -> None:
+    all_of_them, held = parted(recipe(), numbered())
+    some, also_held = parted(recipe(train_images=20), numbered())
+    assert len(some) == 20
+    assert numbers(held) == numbers(also_held)
+    assert numbers(some) < numbers(all_of_them)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_the_seed_draws_them(share: float) -> None:
+    first, again, other = (
+        parted(recipe(train_images=20, validation_share=share, seed=seed), numbered())[0]
+        for seed in (0, 0, 1)
+    )
+    assert numbers(first) == numbers(again) != numbers(other)
+
+
+def test_nothing_is_held_out_of_no_share() -> None:
+    assert parted(recipe(validation_share=0.0), numbered())[1] is None
+
+
+def test_more_than_there_are() -> None:
+    assert text_of(lambda: parted(recipe(train_images=55), numbered())) == (
+        "55 of the 54 images of numbered were asked for; ask for 54 or fewer."
+    )
