@@ -95,10 +95,14 @@ def test_pictures_of_a_folder_are_brought_to_a_size(tmp_path) -> None:
     assert load("folder", root=tmp_path, size=(6, 7)).image_shape == (1, 6, 7)
     words = "choose one size for all, (height, width): size= in Python, --image-size 5x4 on the"
     assert words in text_of(lambda: load("folder", root=tmp_path))
-    assert text_of(lambda: load("mnist", root=tmp_path, size=(6, 7))) == (
-        "size is for pictures of a folder, and mnist is not one; leave it out, its images have one "
-        "size."
-    )
+
+
+def test_every_set_comes_in_the_size_that_is_asked_for() -> None:
+    images = load("part-whole", split="test", size=(20, 24))
+    assert isinstance(images, ImageSet)
+    assert images.images.shape == (2_000, 1, 20, 24)
+    assert images.truth is None
+    assert torch.equal(images.labels, load("part-whole", split="test").labels)
 
 
 def test_own_images_have_no_name_to_load_them_by() -> None:

@@ -65,5 +65,5 @@ def test_rows_that_are_not_trained_name_what_shows_them():
 
 def test_gaps_are_printed():
     found = table("renzulli2025", 12)
-    assert "# needs image_size, prune, quantise" in found.text()
+    assert "# needs prune, quantise" in found.text()
     assert found.text().endswith("all need something that is not there yet.")

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from error_text import text_of
-from torchcaps.data import SOURCES, Batch, ImageSet, PartWholeSpec, part_whole
+from torchcaps.data import SOURCES, Batch, ImageSet, PartWholeSpec, load, part_whole, resized
 from torchcaps.models import create_model, save
 from torchcaps.tasks import evaluate, evaluate_file, write_predictions
 from torchcaps.tasks.trained import open_trained
@@ -400,3 +400,18 @@ def test_an_unfinished_run_is_told(run):
         f"{run.folder} holds no finished run (result.json is missing); finish it with torchcaps "
         f"train."
     )
+
+
+def test_a_run_is_shown_images_in_the_size_it_was_trained_on(tmp_path):
+    run = Run(tmp_path)
+    recipe = make_recipe(model="mitterreiter_5x16", data="tiny", image_size=(24, 20))
+    run.begin(recipe, "abc")
+    save(create_model("mitterreiter_5x16", image=(1, 24, 20)), run.model_file)
+    write_whole(run.result_file, json.dumps({"digests": {}}))
+    for data in (None, "leaky"):
+        found = open_trained(run.folder).images("test", data=data)
+        assert found.image_shape == (1, 24, 20)
+        assert torch.equal(
+            found.images, resized(load(data or "tiny", split="test"), (24, 20)).images
+        )
+    assert len(evaluate_file(run.folder).right) == 12

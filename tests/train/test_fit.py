@@ -1005,3 +1005,14 @@ def test_bfloat16_goes_on_to_the_same_weights_and_to_others_than_float32(whole, 
         assert row["loss"] == pytest.approx(exact["loss"], rel=0.02)
     kept = safetensors.torch.load_file(run.model_file)
     assert {tensor.dtype for tensor in kept.values()} <= {torch.float32, torch.int64}
+
+
+def test_images_are_trained_on_in_the_size_of_the_recipe(tmp_path: Path) -> None:
+    from torchcaps.models import load as load_model
+
+    fields = WITHOUT_NORM | {"image_size": (7, 5), "epochs": 1}
+    named = fit(recipe(**fields), tmp_path / "named")
+    assert load_model(named.model_file).image == (1, 7, 5)
+    both = (tiny("train", None), tiny("test", None))
+    own = fit(recipe(data="own", **fields), tmp_path / "own", own=both)
+    assert own.model_file.read_bytes() == named.model_file.read_bytes()

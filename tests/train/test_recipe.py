@@ -45,7 +45,6 @@ CHANGED = {
 }
 # What a field needs beside it to be of use.
 BESIDE = {
-    "image_size": {"data": "folder"},
     "spread_steps": {"loss": "spread"},
     "m_plus": {"loss": "margin"},
     "m_minus": {"loss": "margin"},
@@ -207,10 +206,6 @@ def test_a_recipe_cannot_be_changed() -> None:
         (
             NAMES | {"decay_every": 5},
             'decay_every is of use with schedule = "exponential" only; leave it out.',
-        ),
-        (
-            NAMES | {"image_size": (5, 5)},
-            'image_size is of use with data = "folder" only; leave it out.',
         ),
         (NAMES | {"stop_on": "test"}, "stop_on is of use with stop_at only; leave it out."),
         (NAMES | {"spread_steps": 5}, 'spread_steps is of use with loss = "spread" only'),

@@ -26,7 +26,7 @@ __all__ = [
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 ImageSize = Annotated[
-    str | None, typer.Option(metavar="HxW", help="Stretch a folder's pictures to this: 48x64.")
+    str | None, typer.Option(metavar="HxW", help="Stretch images to this height and width: 48x64.")
 ]
 OptionList = Annotated[
     list[str] | None,

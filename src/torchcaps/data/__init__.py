@@ -19,6 +19,7 @@ from torchcaps.data.multi_mnist import MultiMnist
 from torchcaps.data.norb import smallnorb
 from torchcaps.data.part_truth import PartTruth, part_masks
 from torchcaps.data.part_whole import OBJECTS, CanonicalPart, PartWholeSpec, part_whole
+from torchcaps.data.resize import resized
 from torchcaps.data.sample import sample_of
 from torchcaps.data.sign import SignSet, sign_set
 from torchcaps.data.some import some_of
@@ -59,6 +60,7 @@ __all__ = [
     "part_masks",
     "part_whole",
     "read_idx",
+    "resized",
     "sample_of",
     "sign_set",
     "smallnorb",

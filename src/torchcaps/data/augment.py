@@ -11,15 +11,15 @@ The change of an image depends on the seed and its sample number alone, never on
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Self
 
 import torch
 from torch import Tensor
 
-from torchcaps.data.batch import Batch, Images, JudgedBy
+from torchcaps.data.batch import Images
+from torchcaps.data.changed_images import ChangedImages
 from torchcaps.data.draws import integers, uniform
 from torchcaps.data.warp import linear_maps, place, warp
 from torchcaps.errors import TorchcapsError, nearest
@@ -73,10 +73,9 @@ AUGMENTATIONS: Mapping[str, Augmentation] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class Augmented:
+class Augmented(ChangedImages):
     """Images changed in every epoch anew; `augmented` makes one."""
 
-    images: Images
     augmentation: str
     seed: int = 0
 
@@ -88,42 +87,11 @@ class Augmented:
             )
 
     @property
-    def name(self) -> str:
-        return self.images.name
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        return self.images.class_names
-
-    @property
     def image_shape(self) -> tuple[int, int, int]:
         return self.images.image_shape
 
-    @property
-    def judged_by(self) -> JudgedBy:
-        return self.images.judged_by
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def batch(self, index: Tensor | slice, epoch: int = 0) -> Batch:
-        """Changed alike: an image and its parts."""
-        pixels, labels, parts = self.images.batch(index, epoch)
-        sample = sample_numbers(index, len(self), epoch).to(pixels.device)
-        change = AUGMENTATIONS[self.augmentation]
-        if parts is None:
-            return Batch(change(pixels, self.seed, sample), labels)
-        layers = torch.cat([pixels[:, None], parts], 1)
-        layers = change(layers.flatten(1, 2), self.seed, sample).view(layers.shape)
-        return Batch(layers[:, 0], labels, layers[:, 1:])
-
-    def hold_out(self, *, share: float, seed: int) -> tuple[Self, Self]:
-        """Both are augmented; to validate on images as they are, hold out first."""
-        rest, held = self.images.hold_out(share=share, seed=seed)
-        return replace(self, images=rest), replace(self, images=held)
-
-    def to(self, device: torch.device | str) -> Self:
-        return replace(self, images=self.images.to(device))
+    def _change(self, pixels: Tensor, sample: Tensor) -> Tensor:
+        return AUGMENTATIONS[self.augmentation](pixels, self.seed, sample)
 
     def digest(self) -> str:
         """That of the images as they are."""
@@ -133,9 +101,3 @@ class Augmented:
 def augmented(images: Images, name: str, seed: int = 0) -> Images:
     """`images`, changed by one of `AUGMENTATIONS` anew in every epoch."""
     return Augmented(images, name, seed)
-
-
-def sample_numbers(index: Tensor | slice, count: int, epoch: int) -> Tensor:
-    """The numbers of these images among all that `count` an epoch ever give, int64 [b]."""
-    chosen = torch.arange(count)[index] if isinstance(index, slice) else index
-    return chosen + epoch * count

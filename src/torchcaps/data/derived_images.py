@@ -8,8 +8,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from torchcaps.data.augment import sample_numbers
 from torchcaps.data.batch import Batch, JudgedBy
+from torchcaps.data.changed_images import sample_numbers
 from torchcaps.data.image_set import ImageSet
 from torchcaps.errors import TorchcapsError
 

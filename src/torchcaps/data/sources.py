@@ -17,11 +17,12 @@ from torchcaps.data.mat import affnist, svhn
 from torchcaps.data.multi_mnist import MultiMnist
 from torchcaps.data.norb import smallnorb
 from torchcaps.data.part_whole import part_whole
+from torchcaps.data.resize import resized
 from torchcaps.data.sign import sign_set
 from torchcaps.data.viewpoints import Angle, Kind, viewpoints
 from torchcaps.errors import TorchcapsError, nearest
 
-__all__ = ["SOURCES", "Split", "load"]
+__all__ = ["PICTURES", "SOURCES", "Split", "load"]
 
 Split = Literal["train", "test"]
 Root = str | os.PathLike[str]
@@ -107,6 +108,9 @@ _READERS: dict[str, tuple[Callable[[Root, Split], Images], str]] = {
     "svhn": (svhn, "train_32x32.mat and test_32x32.mat"),
 }
 
+# Those whose pictures come in any size, and are brought to one while they are read.
+PICTURES: dict[str, Callable[..., Images]] = {"folder": image_folder}
+
 SOURCES: dict[str, Callable[[Split, Root | None], Images]] = {
     "own": _own,
     "part-whole": _part_whole,
@@ -127,8 +131,7 @@ def load(
 
     root: the folder of a data set that is files, or the folder above it, laid out as published.
         "folder" is pictures of your own.
-    size: (height, width) to which the pictures of a folder are stretched; not needed when all have
-        one size.
+    size: (height, width) to which the images are stretched; without it they are as published.
 
     >>> load("part-whole", split="test").image_shape
     (1, 32, 32)
@@ -142,9 +145,7 @@ def load(
         )
     if size is None:
         return SOURCES[name](split, root)
-    if name != "folder":
-        raise TorchcapsError(
-            f"size is for pictures of a folder, and {name} is not one; leave it out, its images "
-            f"have one size."
-        )
-    return _files(name, partial(image_folder, size=size), _READERS[name][1])(split, root)
+    if name in PICTURES:
+        holds = _READERS[name][1]
+        return _files(name, partial(PICTURES[name], size=size), holds)(split, root)
+    return resized(SOURCES[name](split, root), size)

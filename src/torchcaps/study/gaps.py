@@ -61,11 +61,6 @@ def gaps_of_measuring(job: "Job") -> tuple[str, ...]:
 
 def _refused_fields(job: "Job") -> list[str]:
     """Fields that are refused together with the data or the network, where all names are known."""
-    if "image_size" in job.fields and job.train != "folder":
-        try:
-            job.recipe()
-        except TorchcapsError:
-            return ["image_size"]
     if "loss" in job.fields:
         several = "multi-mnist" in job.train
         options = tuple(job.options.items())

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from torchcaps.data import Images, load
-from torchcaps.data.sources import Root
+from torchcaps.data.sources import PICTURES, Root
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.layers import with_channels_last
 from torchcaps.models import load as load_model
@@ -105,8 +105,10 @@ class Trained:
     ) -> Images:
         """A whole split as it is now, with nothing held out."""
         source = self.source(data)
-        # Pictures of a folder come in any size, and the network takes one.
-        size = self.image[1:] if source == "folder" else None
+        size = self.run.recipe.image_size if self.run else None
+        if size is None and source in PICTURES:
+            # They come in any size, and the network takes one.
+            size = self.image[1:]
         return load(source, split=split, root=root, size=size)
 
     def knows(self, images: Images, split: Literal["train", "test"]) -> bool:

@@ -81,7 +81,7 @@ def fit(
     def images_of(split: Split) -> Images:
         if own is None:
             return recipe.images(split, root=root)
-        return own[0 if split == "train" else 1]
+        return recipe.as_shown(own[0 if split == "train" else 1])
 
     ranks = join()
     run = Run(Path(out))

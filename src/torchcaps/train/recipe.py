@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from torchcaps.data import AUGMENTATIONS, SOURCES, Images, load
+from torchcaps.data import AUGMENTATIONS, SOURCES, Images, load, resized
 from torchcaps.data.sources import Split
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.models import MODELS
@@ -66,7 +66,7 @@ class Recipe(BaseModel):
 
     model: str
     data: str
-    # (height, width) to which the pictures of a folder are stretched.
+    # (height, width) to which images are stretched, in training and whenever the run shows some.
     image_size: tuple[int, int] | None = None
     # Trained on so many of the training images, drawn by the seed; None is all of them.
     train_images: int | None = Field(None, ge=1)
@@ -155,7 +155,6 @@ class Recipe(BaseModel):
     def _nothing_idle(self) -> Self:
         """Every field that is set is one that the others make use of."""
         rules = [
-            ("image_size", self.data == "folder", 'data = "folder"'),
             ("momentum", self.optimiser == "sgd", 'optimiser = "sgd"'),
             ("decay", self.schedule in ("steps", "exponential"), "steps or exponential schedule"),
             ("decay_every", self.schedule == "exponential", 'schedule = "exponential"'),
@@ -204,8 +203,13 @@ class Recipe(BaseModel):
         return self
 
     def images(self, split: Split, *, root: str | os.PathLike[str] | None = None) -> Images:
-        """The images it names; `root` is where those lie that are files."""
+        """The images it names, as the network is shown them; `root` is where those lie that are
+        files."""
         return load(self.data, split=split, root=root, size=self.image_size)
+
+    def as_shown(self, images: Images) -> Images:
+        """Images of one's own, as the network is shown them."""
+        return images if self.image_size is None else resized(images, self.image_size)
 
     def departures(self) -> tuple[str, ...]:
         """Where the protocol leaves its paper, and the recipe its protocol."""

@@ -1,0 +1,113 @@
+"""Resizing: a mean of what is covered, as torch's own, the same bit for bit in any batch."""
+
+import pytest
+import torch
+from torch.nn.functional import interpolate
+
+from error_text import text_of
+from torchcaps.data import Expanded, ImageSet, MultiMnist, PartWholeSpec, part_whole, resized
+from torchcaps.data.resize import resize
+
+SIZES = [
+    ((32, 32), (24, 24)),
+    ((96, 96), (48, 64)),
+    ((32, 32), (64, 64)),
+    ((40, 20), (7, 33)),
+    ((5, 5), (1, 1)),
+    ((1, 1), (4, 3)),
+]
+
+
+def noise(count: int = 20, channels: int = 2, side: int = 12) -> ImageSet:
+    images = torch.randint(0, 256, (count, channels, side, side), dtype=torch.uint8)
+    return ImageSet("noise", images, torch.arange(count) % 3, ("a", "b", "c"))
+
+
+@pytest.mark.parametrize(("before", "after"), SIZES)
+def test_it_agrees_with_torch(before, after):
+    pixels = torch.rand(3, 2, *before, dtype=torch.float64)
+    expected = interpolate(pixels, after, mode="bilinear", antialias=True, align_corners=False)
+    torch.testing.assert_close(resize(pixels, after), expected, rtol=0, atol=1e-12)
+
+
+def test_halving_weighs_pixels_by_a_triangle():
+    # Pixel 1 of two has its centre at 2.5 of four old ones, and reaches two old pixels either way.
+    found = resize(torch.tensor([[[[0.0, 0.0, 1.0, 0.0]]]]), (1, 2))
+    torch.testing.assert_close(found, torch.tensor([[[[1 / 7, 3 / 7]]]]))
+
+
+@pytest.mark.parametrize(("before", "after"), SIZES)
+def test_an_image_is_the_same_in_any_batch(before, after):
+    pixels = torch.rand(17, 3, *before)
+    alone = torch.cat([resize(each, after) for each in pixels.split(1)])
+    assert torch.equal(resize(pixels, after), alone)
+
+
+def test_images_in_memory_stay_bytes_and_keep_what_is_known_of_them():
+    images = noise()
+    images.facts["azimuth"] = torch.arange(20)
+    found = resized(images, (7, 30))
+    assert isinstance(found, ImageSet)
+    assert found.images.dtype == torch.uint8
+    assert found.image_shape == (2, 7, 30)
+    assert torch.equal(found.facts["azimuth"], torch.arange(20))
+    assert torch.equal(found.labels, images.labels)
+    plain = resize(images.pixels(slice(None)), (7, 30))
+    assert (found.pixels(slice(None)) - plain).abs().max() < 0.5 / 255 + 1e-6
+    assert resized(images, (12, 12)) is images
+
+
+def test_floats_stay_in_their_range():
+    images = ImageSet("white", torch.ones(2, 1, 9, 9), torch.zeros(2).long(), ("a", "b"))
+    found = resized(images, (40, 5))
+    assert found.images.dtype == torch.float32
+    assert found.images.max() <= 1
+
+
+def test_more_images_than_are_resized_at_once_all_come_out(monkeypatch):
+    monkeypatch.setattr("torchcaps.data.resize.AT_ONCE", 3)
+    images = noise(8)
+    expected = [resized(images.take(torch.tensor([n])), (5, 5)).images for n in range(8)]
+    assert torch.equal(resized(images, (5, 5)).images, torch.cat(expected))
+
+
+def test_made_images_are_resized_when_they_are_made_with_their_parts():
+    digits = noise(channels=1)
+    made = MultiMnist(digits, shift=2)
+    found = resized(made, (24, 10))
+    assert found.image_shape == (1, 24, 10)
+    batch = found.batch(torch.tensor([5, 3]), epoch=4)
+    plain = made.batch(torch.tensor([5, 3]), epoch=4)
+    assert torch.equal(batch.pixels, resize(plain.pixels, (24, 10)))
+    assert batch.parts.shape == (2, 2, 1, 24, 10)
+    assert torch.equal(batch.parts[:, 1], resize(plain.parts[:, 1], (24, 10)))
+    assert torch.equal(batch.labels, plain.labels)
+    assert found.judged_by == "top"
+    rest, held = found.hold_out(share=0.2, seed=1)
+    assert (len(rest), len(held), rest.image_shape) == (16, 4, (1, 24, 10))
+
+
+def test_the_digest_tells_sizes_apart():
+    made = Expanded(noise(channels=1), side=16)
+    digests = {made.digest(), *(resized(made, (n, 9)).digest() for n in (8, 9))}
+    assert len(digests) == 3
+
+
+def test_places_of_parts_are_forgotten_with_their_size():
+    assert resized(part_whole("test", 2, spec=PartWholeSpec(size=24)), (12, 12)).truth is None
+
+
+@pytest.mark.parametrize("size", [(0, 5), (5, 4097), (5,)])
+def test_a_size_that_is_none_is_refused(size):
+    assert text_of(lambda: resized(noise(), size)) == (
+        f"size must be (height, width), each from 1 to 4096, got {size}."
+    )
+
+
+def test_images_that_would_not_fit_are_refused():
+    few = noise(3)
+    many = ImageSet("many", few.images[:1].expand(3000, -1, -1, -1), torch.arange(3000) % 3, "abc")
+    assert text_of(lambda: resized(many, (1000, 1000))) == (
+        "3000 images of 1000 × 1000 would fill 6 GiB of memory; give a smaller size=(height, "
+        "width)."
+    )
