@@ -338,9 +338,28 @@ def test_one_image_can_be_trained_on(line):
 
 def test_an_empty_batch(line):
     name, _, model = line
-    if name == "rem_eff_norb":  # torch's instance normalisation takes none
-        return
     assert model(images(name, 0)).scores.shape == (0, CLASSES)
+
+
+# torch has no batching rule for the gradient of windows, and loops.
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
+@pytest.mark.drawn(4)
+def test_vmap_gives_the_gradients_of_single_images(line):
+    name, _, fixed = line
+    model, x, y = copy.deepcopy(fixed).double(), images(name, 2).double(), targets(2)
+    weights = dict(model.named_parameters())
+
+    def loss(weights, x, y):
+        out = torch.func.functional_call(model, weights, (x.unsqueeze(0), y.unsqueeze(0)))
+        return loss_of(out, x.unsqueeze(0), y.unsqueeze(0))
+
+    per_image = torch.func.vmap(torch.func.grad(loss), (None, 0, 0))(weights, x, y)
+    for k in range(2):
+        model.zero_grad()
+        loss_of(model(x[k : k + 1], y[k : k + 1]), x[k : k + 1], y[k : k + 1]).backward()
+        for key, weight in weights.items():
+            if weight.grad is not None:
+                torch.testing.assert_close(per_image[key][k], weight.grad, rtol=1e-6, atol=1e-10)
 
 
 @pytest.mark.drawn(2)

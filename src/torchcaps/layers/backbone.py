@@ -58,10 +58,17 @@ def efficient_norb_backbone(channels: int) -> nn.Sequential:
         blocks += [
             SmallConv2d(channels, c_out, kernel, stride),
             nn.LeakyReLU(0.3, inplace=True),
-            nn.InstanceNorm2d(c_out, affine=True),
+            InstanceNorm(c_out, affine=True),
         ]
         channels = c_out
     return nn.Sequential(*blocks)
+
+
+class InstanceNorm(nn.InstanceNorm2d):
+    """That of torch, which takes no empty batch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) if x.shape[0] else x
 
 
 def whole_map(channels: int, height: int, width: int) -> WholeMapConv2d:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.routing import Routing, as_routing
-from torchcaps.ops.checks import check_choice
+from torchcaps.ops.checks import check_choice, check_tensor
 from torchcaps.ops.votes import materialise
 from torchcaps.types import Capsules, Grid, Keep, Routed, Step, VoteMap, Window
 
@@ -158,6 +158,9 @@ def check_capsules(children: Capsules) -> None:
             f"layer(Capsules(poses))."
         )
     pose, activation = children
+    check_tensor("pose", pose)
+    if activation is not None:
+        check_tensor("activation", activation)
     if activation is not None and activation.shape != pose.shape[:-1]:
         raise TorchcapsError(
             f"every capsule has one activation, {list(pose.shape[:-1])} for poses "
@@ -173,7 +176,7 @@ def check_grid(layer: str, grid: Grid) -> None:
 
 def check_sizes(layer: str, **sizes: int) -> None:
     for name, size in sizes.items():
-        if not isinstance(size, int):
+        if not isinstance(size, int) or isinstance(size, bool):
             raise TorchcapsError(f"{layer} needs {name} as a whole number, but got {size!r}.")
         if size < 1:
             raise TorchcapsError(f"{layer} needs {name} of at least 1, but got {size}.")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.ops.checks import check_choice, check_classes
+from torchcaps.ops.checks import check_choice, check_classes, check_tensor, one_hot
 from torchcaps.types import Capsules
 
 __all__ = ["Decoder", "DeconvDecoder"]
@@ -48,8 +48,8 @@ class Decoder(nn.Module):
             target = _drawn(pose, target)
             if target.ndim == 2:
                 pose = pose.unsqueeze(1)  # [b, 1, k, d]
-            shown = torch.nn.functional.one_hot(target, self.n_classes)  # [b, k] or [b, m, k]
-            pose = pose * shown.to(pose.dtype).unsqueeze(-1)
+            shown = one_hot(target, self.n_classes, pose.dtype)  # [b, k] or [b, m, k]
+            pose = pose * shown.unsqueeze(-1)
         return torch.unflatten(self.layers(pose.flatten(-2)), -1, self.image)
 
 
@@ -105,6 +105,7 @@ def _drawn(pose: Tensor, target: Tensor | None) -> Tensor:
     if target is None:
         lengths: Tensor = torch.linalg.vector_norm(pose, dim=-1)
         return lengths.argmax(-1)
+    check_tensor("target", target)
     batch, n_classes = pose.shape[:2]
     one, several = target.shape == (batch,), target.ndim == 2 and len(target) == batch
     if target.dtype != torch.int64 or not (one or several):

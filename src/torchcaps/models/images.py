@@ -4,13 +4,15 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.ops.checks import is_finite, may_look
+from torchcaps.ops.checks import check_tensor, is_finite, may_look
 
 __all__ = ["check_images"]
 
 
 def check_images(image: Tensor, expected: tuple[int, int, int], network: nn.Module) -> None:
-    """`image` must be [batch, *expected], finite, of the dtype of the network's weights."""
+    """`image` must be [batch, *expected], finite, where the network's weights are and of their
+    dtype."""
+    check_tensor("image", image)
     if image.ndim != 4 or tuple(image.shape[1:]) != expected:
         raise TorchcapsError(
             f"this network takes images [batch, {', '.join(map(str, expected))}], but came "
@@ -22,8 +24,18 @@ def check_images(image: Tensor, expected: tuple[int, int, int], network: nn.Modu
             f"images must be floating point in [0, 1], but came as {image.dtype}; "
             f"for bytes use image.float() / 255."
         )
-    dtype = _dtype(network)
-    if dtype not in (None, image.dtype) and not torch.is_autocast_enabled(image.device.type):
+    weight = _a_weight(network)
+    if weight is None:
+        device, dtype = image.device, image.dtype
+    else:
+        device, dtype = weight.device, weight.dtype
+    # Weights on the meta device may be fetched layer by layer, as hooks that save memory do.
+    if device != image.device and device.type != "meta":
+        raise TorchcapsError(
+            f"images and weights must be on one device, but are on {image.device} and {device}; "
+            f"move the images with image.to({str(device)!r})."
+        )
+    if dtype != image.dtype and not torch.is_autocast_enabled(image.device.type):
         raise TorchcapsError(
             f"images and weights must share a dtype, but are {image.dtype} and {dtype}; "
             f"convert the images, or the network with model.to({image.dtype})."
@@ -35,10 +47,10 @@ def check_images(image: Tensor, expected: tuple[int, int, int], network: nn.Modu
         )
 
 
-def _dtype(module: nn.Module) -> torch.dtype | None:
-    """Of the first of `module.parameters()`, which make names on the way to it."""
+def _a_weight(module: nn.Module) -> Tensor | None:
+    """The first of `module.parameters()`, which make names on the way to it."""
     for weight in module._parameters.values():
         if weight is not None:
-            return weight.dtype
-    found = (_dtype(part) for part in module.children())
-    return next((dtype for dtype in found if dtype is not None), None)
+            return weight
+    found = (_a_weight(part) for part in module.children())
+    return next((weight for weight in found if weight is not None), None)

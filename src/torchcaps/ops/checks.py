@@ -22,9 +22,11 @@ __all__ = [
     "check_iterations",
     "check_keep",
     "check_number",
+    "check_tensor",
     "check_votes",
     "is_finite",
     "may_look",
+    "one_hot",
     "widen",
     "without_autocast",
 ]
@@ -33,7 +35,23 @@ KEEPS = get_args(Keep)
 AS_IT_IS = nullcontext()
 
 
+def check_tensor(argument: str, value: object) -> None:
+    """`value` must be a tensor that holds every number, which lists, arrays and sparse ones do
+    not."""
+    if not isinstance(value, Tensor):
+        raise TorchcapsError(
+            f"{argument} must be a torch.Tensor, but came as {type(value).__name__}; make one "
+            f"with torch.as_tensor({argument})."
+        )
+    if value.layout != torch.strided:
+        raise TorchcapsError(
+            f"{argument} must be a dense tensor, but came as {value.layout}; convert it with "
+            f"{argument}.to_dense()."
+        )
+
+
 def check_votes(votes: Tensor) -> None:
+    check_tensor("votes", votes)
     if votes.ndim < 3:
         raise TorchcapsError(
             f"votes must have the axes [*batch, child, parent, pose], at least three, "
@@ -66,7 +84,8 @@ def check_keep(keep: str) -> None:
 
 
 def check_iterations(iterations: int) -> None:
-    if not isinstance(iterations, int) or iterations < 1:
+    whole = isinstance(iterations, int) and not isinstance(iterations, bool)
+    if not whole or iterations < 1:
         raise TorchcapsError(
             f"iterations counts the uniform first pass, so it must be a whole number from 1, "
             f"but came as {iterations}; for no routing at all use uniform_routing."
@@ -82,6 +101,7 @@ def check_broadcast(argument: str, value: Tensor | None, shape: Sequence[int], a
     """`value` must broadcast to the trailing axes `shape` of the votes, and never enlarge them."""
     if value is None:
         return
+    check_tensor(argument, value)
     sizes = list(value.shape)
     fits = len(sizes) <= len(shape) and all(
         size in (1, allowed)
@@ -96,7 +116,10 @@ def check_broadcast(argument: str, value: Tensor | None, shape: Sequence[int], a
 
 def may_look(tensor: Tensor) -> bool:
     """Whether values may be checked: looking stalls an accelerator and breaks a compiled graph."""
-    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+    if torch.compiler.is_compiling() or tensor.device.type != "cpu":
+        return False
+    # Under torch.func.vmap one tensor has as many values as lanes, and no answer holds for all.
+    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
 def is_finite(tensor: Tensor) -> bool:
@@ -115,6 +138,13 @@ def check_classes(target: Tensor, n_classes: int) -> None:
             f"target must be 0 to {n_classes - 1} for {n_classes} classes, but goes from "
             f"{int(low)} to {int(high)}; count classes from 0."
         )
+
+
+def one_hot(index: Tensor, n: int, dtype: torch.dtype) -> Tensor:
+    """[*index, n], one where the index says. torch's own looks at values, which gradients of single
+    samples, vmap(grad), do not allow."""
+    zeros = torch.zeros(*index.shape, n, dtype=dtype, device=index.device)
+    return zeros.scatter(-1, index.unsqueeze(-1), 1.0)
 
 
 def without_autocast(tensor: Tensor) -> AbstractContextManager[object]:

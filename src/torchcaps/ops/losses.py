@@ -28,7 +28,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.ops.checks import check_choice, check_classes, may_look, widen
+from torchcaps.ops.checks import (
+    check_choice,
+    check_classes,
+    check_tensor,
+    may_look,
+    one_hot,
+    widen,
+)
 from torchcaps.types import ScoresAre
 
 __all__ = [
@@ -108,6 +115,7 @@ def binary_cross_entropy_loss(scores: Tensor, target: Tensor, *, scores_are: Sco
             "each class alone; use cross_entropy_loss, or scores_are='independent_logits'."
         )
     check_choice("scores_are", scores_are, ("independent_logits", "lengths"))
+    check_tensor("scores", scores)
     wide = widen(scores)
     present = _present("scores", wide, target)
     if scores_are == "independent_logits":
@@ -125,6 +133,8 @@ def reconstruction_loss(reconstruction: Tensor, image: Tensor) -> Tensor:
     Of m images a sample, [b, m, c, h, w], as when each digit is drawn alone ([gu2021] §3.2), it is
     the sum of the m errors.
     """
+    check_tensor("reconstruction", reconstruction)
+    check_tensor("image", image)
     if reconstruction.shape != image.shape:
         raise TorchcapsError(
             f"reconstruction and image must have one shape, but have {list(reconstruction.shape)} "
@@ -136,6 +146,7 @@ def reconstruction_loss(reconstruction: Tensor, image: Tensor) -> Tensor:
 def _present(argument: str, scores: Tensor, target: Tensor) -> Tensor:
     """The zero-one matrix [b, k] of either kind of target."""
     _check_matrix(argument, scores)
+    check_tensor("target", target)
     if target.shape == scores.shape:
         return target.to(scores.dtype)
     if not _is_index(scores, target):
@@ -145,12 +156,13 @@ def _present(argument: str, scores: Tensor, target: Tensor) -> Tensor:
             f"{list(target.shape)}."
         )
     check_classes(target, scores.shape[1])
-    return functional.one_hot(target.long(), scores.shape[1]).to(scores.dtype)
+    return one_hot(target.long(), scores.shape[1], scores.dtype)
 
 
 def _index(argument: str, scores: Tensor, target: Tensor) -> Tensor:
     """The class indices [b], for losses that know one true class."""
     _check_matrix(argument, scores)
+    check_tensor("target", target)
     if not _is_index(scores, target):
         raise TorchcapsError(
             f"target must be class indices [{len(scores)}] of an integer type, but came as "
@@ -167,6 +179,7 @@ def _is_index(scores: Tensor, target: Tensor) -> bool:
 
 
 def _check_matrix(argument: str, scores: Tensor) -> None:
+    check_tensor(argument, scores)
     if scores.ndim != 2:
         raise TorchcapsError(
             f"{argument} must be [batch, class], but came with shape {list(scores.shape)}."

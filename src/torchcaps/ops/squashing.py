@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.ops.checks import check_choice, widen
+from torchcaps.ops.checks import check_choice, check_tensor, widen
 
 __all__ = ["EPSILON", "Squash", "squash", "squash_over"]
 
@@ -40,6 +40,7 @@ def squash(pose: Tensor, kind: Squash = "hinton") -> Tensor:
 def squash_over(axes: int | tuple[int, ...], pose: Tensor, kind: Squash = "hinton") -> Tensor:
     """The same where the components of a pose lie along other axes."""
     check_choice("squash", kind, KINDS)
+    check_tensor("pose", pose)
     if not pose.is_floating_point():
         raise TorchcapsError(f"poses must be floating point, but came as {pose.dtype}.")
     if kind == "none":

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.ops.checks import check_broadcast, check_choice
+from torchcaps.ops.checks import check_broadcast, check_choice, check_tensor
 from torchcaps.types import VoteMap
 
 __all__ = ["materialise"]
@@ -63,6 +63,8 @@ def materialise(vote_map: VoteMap) -> Tensor:
 def _per_type(vote_map: VoteMap) -> tuple[Tensor, Tensor]:
     """Children as [*b, positions, types, d] and weights as [types, j, ...], sizes checked."""
     u, weight = vote_map.children.pose, vote_map.weight
+    check_tensor("pose", u)
+    check_tensor("weight", weight)
     if vote_map.window is not None:
         u = vote_map.window.of(u)
     if vote_map.sharing == "all":

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, cast, get_args
 import torch
 from torch import Tensor
 
-from torchcaps.ops.checks import check_broadcast, check_choice, widen
+from torchcaps.ops.checks import check_broadcast, check_choice, check_tensor, widen
 from torchcaps.ops.gradients import check_derivatives
 from torchcaps.ops.votes import _per_type
 from torchcaps.types import Capsules, VoteMap, Window
@@ -166,6 +166,7 @@ def vote_like(vote_map: VoteMap) -> Tensor:
     check_choice("sharing", vote_map.sharing, get_args(VoteMap.__annotations__["sharing"]))
     check_choice("pose", vote_map.pose, get_args(VoteMap.__annotations__["pose"]))
     pose, weight = vote_map.children.pose, vote_map.weight
+    check_tensor("pose", pose)
     seen, _ = _per_type(vote_map._replace(children=Capsules(_few(vote_map))))
     *_, positions, types, size = seen.shape
     n_in, n_out = positions * types, weight.shape[-3]

@@ -51,6 +51,7 @@ from torchcaps.ops.checks import (
     check_iterations,
     check_keep,
     check_number,
+    check_tensor,
     check_votes,
     widen,
     without_autocast,
@@ -245,6 +246,7 @@ def _checked(activation: Tensor | None, votes: Tensor) -> Tensor:
             "EM routing weighs children by their activations, but none came; give them, for "
             "example Capsules(pose, pose.norm(dim=-1).clamp(max=1))."
         )
+    check_tensor("activation", activation)
     if activation.shape != votes.shape[:-2] or not activation.is_floating_point():
         raise TorchcapsError(
             f"activations must be floating point {list(votes.shape[:-2])}, one a child, but came "
