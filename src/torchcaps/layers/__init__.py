@@ -18,6 +18,7 @@ from torchcaps.layers.conv import ConvCapsules
 from torchcaps.layers.conv3d import Conv3dCapsules
 from torchcaps.layers.decoder import Decoder, DeconvDecoder
 from torchcaps.layers.dense import DenseCapsules
+from torchcaps.layers.head import CapsuleHead
 from torchcaps.layers.memory import can_keep_memory, keep_memory
 from torchcaps.layers.primary import (
     EMPrimaryCapsules,
@@ -40,6 +41,7 @@ from torchcaps.layers.schedule import route_concurrently, route_sequentially
 __all__ = [
     "ROUTINGS",
     "AttentionCapsules",
+    "CapsuleHead",
     "CapsuleLayer",
     "Conv3dCapsules",
     "ConvCapsules",

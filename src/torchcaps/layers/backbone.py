@@ -179,5 +179,11 @@ def feature_shape(module: nn.Module, image: tuple[int, int, int]) -> tuple[int, 
             f"an image of (channels, height, width) = {image} does not pass through the "
             f"convolutions ({str(error).splitlines()[0]})"
         ) from None
+    if not isinstance(features, Tensor) or features.ndim != 4:
+        what = list(features.shape) if isinstance(features, Tensor) else type(features).__name__
+        raise TorchcapsError(
+            f"capsules need a feature map [batch, channels, height, width], but two images give "
+            f"{what}; leave out the pooling, the flattening and the classifier at the end."
+        )
     channels, height, width = features.shape[1:]
     return channels, height, width

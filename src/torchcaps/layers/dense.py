@@ -1,11 +1,12 @@
 """Dense capsules: every child votes for every parent [renzulli2025] §2.1."""
 
-from typing import Literal, final
+from typing import Any, Literal, Self, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.layers.after import children_after
 from torchcaps.layers.capsule_layer import CapsuleLayer, Pose, check_grid, check_sizes
 from torchcaps.layers.routing import Routing
 from torchcaps.ops.checks import check_choice
@@ -72,6 +73,32 @@ class DenseCapsules(CapsuleLayer):
         kinds = {"none": (n_in,), "type": (types,), "all": ()}[sharing]
         self.weight = self.create_weight(*kinds, n_out=n_out, std=weight_std)
         self.bind(routing, n_in=n_in, n_out=n_out, vote_bias=vote_bias)
+
+    @classmethod
+    def after(
+        cls,
+        *below: nn.Module,
+        n_out: int,
+        d_out: int,
+        image: tuple[int, int, int] | None = None,
+        **options: Any,
+    ) -> Self:
+        """The layer that fits what lies below it: its `n_in`, `d_in` and `child_grid` are found.
+
+        Arguments:
+            below: a capsule layer; or a backbone and its primary capsules, in their order.
+            n_out: how many parents there are.
+            d_out: components of a parent.
+            image: (channels, height, width), which primary capsules need and capsule layers do not.
+            options: whatever else the layer takes.
+
+        >>> primary = PrimaryCapsules(nn.Conv2d(3, 32, 9, stride=2), d_out=8)
+        >>> hidden = DenseCapsules.after(primary, image=(3, 24, 32), n_out=16, d_out=8)
+        >>> classes = DenseCapsules.after(hidden, n_out=7, d_out=16)
+        >>> hidden.n_in, classes.n_in
+        (384, 16)
+        """
+        return cls(**children_after(below, image), n_out=n_out, d_out=d_out, **options)
 
     def vote_map(self, children: Capsules) -> VoteMap:
         where = self._coordinates(children.pose) if self.coordinates else None

@@ -1,0 +1,128 @@
+"""A capsule head for a backbone of one's own: primary capsules, then class capsules.
+
+1×1 convolution (or another kernel) to types × d_primary channels, squash – n_classes × d_class
+class capsules, every primary capsule votes for each of them. A class scores by the length of its
+capsule.
+"""
+
+import math
+from typing import Self, final
+
+from torch import Tensor, nn
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers.after import features_after
+from torchcaps.layers.capsule_layer import check_sizes
+from torchcaps.layers.dense import DenseCapsules
+from torchcaps.layers.primary import PrimaryCapsules
+from torchcaps.layers.routing import Routing, as_routing
+from torchcaps.types import Grid, Keep, LayerTrace, Output, Trace
+
+__all__ = ["CapsuleHead"]
+
+
+@final
+class CapsuleHead(nn.Module):
+    """From a feature map [b, c, h, w] to class scores: primary capsules, then class capsules.
+
+    `CapsuleHead.after(backbone, …)` makes one that fits a backbone. `head(features)` returns an
+    `Output`; with keep="last" or "steps" the output holds a trace, which `analysis` and `viz` read.
+
+    Arguments:
+        primary: from the feature map to capsules of `primary.d_out` components.
+        classes: from these to one capsule a class; its routing must give activations.
+        grid: (height, width, types) of the primary capsules, height × width × types in all.
+    """
+
+    def __init__(self, primary: PrimaryCapsules, classes: DenseCapsules, *, grid: Grid):
+        super().__init__()
+        if not classes.routing.gives_activations:
+            raise TorchcapsError(
+                f"a head scores by the activations of its classes, and "
+                f"{type(classes.routing).__name__} gives none; take another routing."
+            )
+        if math.prod(grid) != classes.n_in:
+            raise TorchcapsError(
+                f"the grid {tuple(grid)} holds {math.prod(grid)} capsules, but the class capsules "
+                f"were built for {classes.n_in} children; CapsuleHead.after(backbone, …) finds "
+                f"both."
+            )
+        self.primary = primary
+        self.classes = classes
+        self.grid = grid
+
+    @classmethod
+    def after(
+        cls,
+        backbone: nn.Module,
+        *,
+        image: tuple[int, int, int],
+        n_classes: int,
+        types: int = 8,
+        d_primary: int = 8,
+        d_class: int = 16,
+        kernel: int = 1,
+        stride: int = 1,
+        routing: str | Routing = "dynamic",
+        weight_std: float = 0.1,
+    ) -> Self:
+        """The head that fits the feature maps which `backbone` makes of images of one size.
+
+        The backbone is looked at, not run: no memory is taken, and it stays as it is.
+
+        Arguments:
+            backbone: any module from images [b, *image] to feature maps [b, c, h, w].
+            image: (channels, height, width) of the images.
+            n_classes: how many class capsules there are.
+            types: how many primary capsules there are at each position of the map.
+            d_primary: components of a primary capsule.
+            d_class: components of a class capsule.
+            kernel: side of the convolution that makes the primary capsules.
+            stride: its stride; 2 leaves a quarter of the positions.
+            routing: a name of `ROUTINGS`, or a routing that belongs to no layer yet.
+            weight_std: standard deviation of the class capsules' first weights.
+
+        >>> backbone = nn.Sequential(nn.Conv2d(3, 32, 5, stride=2), nn.ReLU())
+        >>> head = CapsuleHead.after(backbone, image=(3, 24, 32), n_classes=7)
+        >>> head(backbone(torch.rand(2, 3, 24, 32))).scores.shape
+        torch.Size([2, 7])
+        """
+        check_sizes(
+            "CapsuleHead",
+            n_classes=n_classes,
+            types=types,
+            d_primary=d_primary,
+            d_class=d_class,
+            kernel=kernel,
+            stride=stride,
+        )
+        routing = as_routing(routing)
+        channels, height, width = features_after(backbone, image)
+        if kernel > min(height, width):
+            raise TorchcapsError(
+                f"a kernel of {kernel}×{kernel} does not fit on the {height}×{width} map that the "
+                f"backbone makes of {tuple(image)}; use kernel={min(height, width)} or less."
+            )
+        grid = ((height - kernel) // stride + 1, (width - kernel) // stride + 1, types)
+        projection = nn.Conv2d(channels, types * d_primary, kernel, stride)
+        classes = DenseCapsules(
+            n_in=math.prod(grid),
+            d_in=d_primary,
+            n_out=n_classes,
+            d_out=d_class,
+            child_grid=grid,
+            routing=routing,
+            weight_std=weight_std,
+        )
+        return cls(PrimaryCapsules(projection, d_out=d_primary), classes, grid=grid)
+
+    def forward(self, features: Tensor, *, keep: Keep = "none") -> Output:
+        children = self.primary(features)
+        routed = self.classes(children, keep=keep)
+        trace: Trace = ()
+        if keep != "none":
+            over = self.classes.routing.normalised_over
+            seen = LayerTrace("classes", children, routed, self.grid, over, self.classes.weight)
+            trace = (seen,)
+        scores = routed.parents.activation
+        return Output(scores, "lengths", routed.parents, trace=trace)

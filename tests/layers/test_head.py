@@ -1,0 +1,148 @@
+"""A head fits what lies below it: sizes counted by hand, errors that name the right thing."""
+
+import pytest
+import torch
+from torch import nn
+
+import torchcaps as tc
+from error_text import text_of
+from torchcaps.layers import (
+    CapsuleHead,
+    ConvCapsules,
+    DenseCapsules,
+    EMPrimaryCapsules,
+    EMRouting,
+    InvertedRouting,
+    PrimaryCapsules,
+)
+
+IMAGE = (3, 14, 18)
+
+
+def backbone():
+    """Feature maps of 5 × 7 from images of 14 × 18."""
+    return nn.Sequential(nn.Conv2d(3, 6, 5, stride=2), nn.BatchNorm2d(6), nn.ReLU())
+
+
+def test_nobody_multiplies_five_by_seven_by_four():
+    head = CapsuleHead.after(backbone(), image=IMAGE, n_classes=3, types=4)
+    assert head.grid == (5, 7, 4)
+    assert (head.classes.n_in, head.classes.n_out) == (140, 3)
+
+
+@pytest.mark.parametrize(("kernel", "stride", "grid"), [(3, 1, (3, 5, 8)), (3, 2, (2, 3, 8))])
+def test_a_kernel_and_a_stride_leave_the_grid_that_torch_computes(kernel, stride, grid):
+    head = CapsuleHead.after(backbone(), image=IMAGE, n_classes=3, kernel=kernel, stride=stride)
+    assert head.grid == grid
+    out = head(backbone()(torch.rand(2, *IMAGE)), keep="last")
+    assert out.scores.shape == (2, 3)
+    assert out.trace[0].child_grid == grid
+    assert out.trace[0].children.pose.shape == (2, grid[0] * grid[1] * 8, 8)
+
+
+def test_the_backbone_is_left_as_it_was():
+    below = backbone()
+    before = {name: value.clone() for name, value in below.state_dict().items()}
+    CapsuleHead.after(below, image=IMAGE, n_classes=3)
+    for name, value in below.state_dict().items():
+        assert torch.equal(value, before[name]), name
+
+
+def test_scores_are_the_lengths_of_its_own_capsules():
+    torch.manual_seed(0)
+    below, head = backbone(), CapsuleHead.after(backbone(), image=IMAGE, n_classes=3)
+    features = below(torch.rand(2, *IMAGE))
+    out = head(features)
+    poses = head.classes(head.primary(features)).parents.pose
+    assert (out.scores_are, out.trace) == ("lengths", ())
+    torch.testing.assert_close(out.scores, poses.norm(dim=-1))
+
+
+def test_it_learns_in_a_loop_of_ones_own():
+    torch.manual_seed(0)
+    below = backbone()
+    head = CapsuleHead.after(below, image=IMAGE, n_classes=3)
+    images, labels = torch.rand(12, *IMAGE), torch.arange(12) % 3
+    optimiser = torch.optim.Adam([*below.parameters(), *head.parameters()], lr=0.01)
+    losses = []
+    for _ in range(15):
+        loss = tc.ops.margin_loss(head(below(images)).scores, labels)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.6 * losses[0]
+
+
+def test_dense_capsules_follow_any_capsules():
+    primary = PrimaryCapsules(nn.Conv2d(6, 12, 1), d_out=3)
+    first = DenseCapsules.after(backbone(), primary, image=IMAGE, n_out=9, d_out=2)
+    assert (first.n_in, first.d_in, first.child_grid) == (140, 3, (5, 7, 4))
+    second = DenseCapsules.after(first, n_out=3, d_out=4, routing="uniform")
+    assert (second.n_in, second.d_in, second.child_grid) == (9, 2, None)
+    windows = ConvCapsules(child_grid=(5, 7, 4), d_in=3, types=2, d_out=6, kernel=3)
+    after_windows = DenseCapsules.after(windows, n_out=3, d_out=4, sharing="type")
+    assert (after_windows.n_in, after_windows.child_grid) == (30, (3, 5, 2))
+    em = EMPrimaryCapsules(nn.Conv2d(6, 12, 1), nn.Conv2d(6, 3, 1), d_out=4)
+    matrices = DenseCapsules.after(
+        backbone(), em, image=IMAGE, n_out=3, d_out=4, pose="matrix", routing=EMRouting()
+    )
+    assert matrices.n_in == 105
+
+
+def head(below=None, image=IMAGE, **options):
+    return CapsuleHead.after(below or backbone(), image=image, n_classes=3, **options)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (
+            lambda: head(nn.Sequential(backbone(), nn.Flatten())),
+            "capsules need a feature map [batch, channels, height, width], but two images give "
+            "[2, 210]; leave out the pooling, the flattening and the classifier at the end.",
+        ),
+        (
+            lambda: head(image=(14, 18)),
+            "image must be (channels, height, width), three whole numbers from 1, but came as "
+            "(14, 18).",
+        ),
+        (
+            lambda: head(nn.Conv2d),
+            "a head comes after a backbone, an nn.Module from images to feature maps, but got "
+            "<class 'torch.nn.modules.conv.Conv2d'>.",
+        ),
+        (
+            lambda: head(kernel=6),
+            "a kernel of 6×6 does not fit on the 5×7 map that the backbone makes of (3, 14, 18); "
+            "use kernel=5 or less.",
+        ),
+        (
+            lambda: head(routing=InvertedRouting()),
+            "a head scores by the activations of its classes, and InvertedRouting gives none; take "
+            "another routing.",
+        ),
+        (
+            lambda: DenseCapsules.after(
+                PrimaryCapsules(nn.Conv2d(3, 8, 3), d_out=8), n_out=3, d_out=4
+            ),
+            "how many capsules the primary layer makes depends on the image; say which: "
+            "image=(channels, height, width).",
+        ),
+        (
+            lambda: DenseCapsules.after(backbone(), image=IMAGE, n_out=3, d_out=4),
+            "capsules come after primary capsules or another capsule layer, but the last one given "
+            "is Sequential; put layers.PrimaryCapsules(projection, d_out=8) between, or take "
+            "layers.CapsuleHead.after(backbone, …), which brings its own.",
+        ),
+        (
+            lambda: DenseCapsules.after(
+                PrimaryCapsules(nn.Conv2d(3, 7, 3), d_out=8), image=IMAGE, n_out=3, d_out=4
+            ),
+            "the projection makes 7 channels, which primary capsules of 8 components cannot share "
+            "out; take a multiple of 8.",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_said_in_a_sentence(make, sentence):
+    assert text_of(make) == sentence

@@ -1,0 +1,22 @@
+"""The Python on the pages about networks, tools and weights of one's own runs as written."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = ("own-networks.md",)
+BLOCKS = [
+    pytest.param(block, id=f"{page.removesuffix('.md')}-{number}")
+    for page in PAGES
+    for number, block in enumerate(
+        re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), flags=re.S)
+    )
+]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_block_runs_as_written(block, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "block", "exec"), {"__name__": "__main__"})
