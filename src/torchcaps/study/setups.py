@@ -22,7 +22,7 @@ BY_VALIDATION = "chosen on validation images, where the paper chooses on test im
 OWN_EM = "EM as in Alg. 2 of the paper, which trains an adapted version that it does not describe"
 NO_STOP = {"stop_at": None}
 # Fields that change how a network is trained, and not only how long.
-COURSE = ("batch_size", "learning_rate", "schedule", "milestones")
+COURSE = ("train_images", "batch_size", "learning_rate", "schedule", "milestones")
 # Trained without moving, and looked at on moved images of the same digits.
 TRANSFER = {"affnist": "expanded-mnist"}
 SOFTMAX = ("convnet_avg", "convnet_fc", "gu_convnet_fc_lk", "gu_convnet_r")
@@ -85,7 +85,9 @@ class Setup:
         if not self.reduced:
             return None
         epochs = self.reduced["epochs"]
-        says = [f"{epochs} epoch{'s' if epochs > 1 else ''}, fixed beforehand"]
+        fields = {**PROTOCOLS[self.protocol].fields, **self.fields, **self.reduced}
+        stops = fields.get("stop_at") is not None or fields.get("patience") is not None
+        says = [f"{'at most ' * stops}{epochs} epoch{'s' * (epochs > 1)}, fixed beforehand"]
         others = [f"{name} {value}" for name, value in self.reduced.items() if name in COURSE]
         says += [", ".join(others)] if others else []
         if test == "affnist":
@@ -106,7 +108,7 @@ REM_DATA = {
 }
 
 SETUPS: dict[str, Setup] = {
-    "mitt-affnist": Setup("mitterreiter", reduced={"epochs": 5, "stop_at": None}),
+    "mitt-affnist": Setup("mitterreiter", reduced={"epochs": 7, "train_images": 20_000}),
     "mitt-fixed-epochs": Setup("mitterreiter", NO_STOP, reduced={"epochs": 5}),
     "mitt-cifar10": Setup("mitterreiter", NO_STOP, reduced={"epochs": 5}),
     "mitt-part-whole": Setup("mitterreiter", NO_STOP, reduced={"epochs": 5}),
@@ -122,7 +124,8 @@ SETUPS: dict[str, Setup] = {
     "gu-full": Setup("gu", reduced={"epochs": 5}),
     "gu-multimnist": Setup(
         "gu_multi_mnist",
-        reduced={"epochs": 3},
+        # Batches of a quarter, for four times as many updates.
+        reduced={"epochs": 1, "train_images": 30_000, "batch_size": 32},
         smaller_data={f"multi-mnist{copies}": "multi-mnist" for copies in ("-10", "-100", "-1000")},
     ),
     "gu-compact": Setup("gu", reduced={"epochs": 5}),
