@@ -10,6 +10,7 @@ from error_text import text_of
 from torchcaps import create_model
 from torchcaps.layers import DenseCapsules, PrimaryCapsules
 from torchcaps.models import CapsuleNetwork
+from torchcaps.ops.squashing import squash
 
 
 def size(module):
@@ -67,6 +68,37 @@ def test_a_relu_before_the_primary_squash_leaves_nothing_negative():
     assert with_relu.min() == 0
     assert with_relu.max() > 0
     assert without.min() < 0
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("peer_deep_dynamic", {"image": (1, 17, 17), "width": 3}),
+        ("peer_deep_em", {"image": (1, 17, 17), "width": 3}),
+        ("tsai_dynamic_resnet_c10", {"image": (3, 8, 8)}),
+        ("gamma_capsnet", {"image": (1, 17, 17)}),
+        ("rem_gamma", {"image": (1, 17, 17)}),
+        ("mitterreiter_5x16", {"image": (1, 12, 11)}),
+        ("mitterreiter_grid", {"image": (1, 12, 11), "widths": "4,5", "d_pose": 3}),
+        ("rem_multilayer", {"image": (1, 12, 11)}),
+    ],
+)
+def test_a_relu_before_the_primary_squash_is_the_same_with_every_other_weight(name, options):
+    """The ReLU of [peer2022] §1 changes no weight: primary poses are those without it, their
+    negative components zero before the squash."""
+    with_relu, without = (
+        made(name, **options, n_classes=3, primary_relu=relu).eval() for relu in (True, False)
+    )
+    for one, other in zip(with_relu.parameters(), without.parameters(), strict=True):
+        assert torch.equal(one, other)
+    x = torch.rand(2, *options["image"])
+    poses = without.primary.projection(without.backbone(x)).relu()
+    d_out, kind = without.primary.d_out, without.primary.squash
+    expected = squash(poses.unflatten(1, (-1, d_out)).permute(0, 3, 4, 1, 2).flatten(1, 3), kind)
+    found = with_relu(x, keep="last").trace[0].children.pose
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+    assert found.min() == 0 < found.max()
+    assert without(x, keep="last").trace[0].children.pose.min() < 0
 
 
 def test_a_decoder_without_a_mask_sees_all_classes():

@@ -16,6 +16,7 @@ __all__ = [
     "efficient_backbone",
     "efficient_norb_backbone",
     "feature_shape",
+    "rectified",
     "residual_backbone",
     "resnet_backbone",
     "sabour_backbone",
@@ -29,6 +30,11 @@ def sabour_backbone(channels: int, *, kernel: int = 9, width: int = 256) -> nn.S
     """One 9×9 convolution with 256 channels and a ReLU [gu2021] §3, from [sabour2017]; other
     kernels in [gu2021] Table 3; a smaller width is ours, for a quick trunk."""
     return nn.Sequential(nn.Conv2d(channels, width, kernel), nn.ReLU(inplace=True))
+
+
+def rectified(projection: nn.Module, primary_relu: bool) -> nn.Module:
+    """The projection of primary capsules, with a ReLU before their squash if that is asked for."""
+    return nn.Sequential(projection, nn.ReLU(inplace=True)) if primary_relu else projection
 
 
 def efficient_backbone(

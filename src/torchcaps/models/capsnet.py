@@ -38,6 +38,7 @@ from torchcaps.layers import (
     resnet_backbone,
     sabour_backbone,
 )
+from torchcaps.layers.backbone import rectified
 from torchcaps.layers.convolution import LargeConv2d
 from torchcaps.layers.decoder import Mask
 from torchcaps.layers.dense import Sharing
@@ -82,9 +83,7 @@ def capsnet(
     decoder: bool = True,
     mask: Mask = "class",
 ) -> CapsuleNetwork:
-    projection: nn.Module = LargeConv2d(256, types * d_primary, kernel, stride=2)
-    if primary_relu:
-        projection = nn.Sequential(projection, nn.ReLU(inplace=True))
+    projection = rectified(LargeConv2d(256, types * d_primary, kernel, stride=2), primary_relu)
     return _network(
         image,
         n_classes,
@@ -120,14 +119,16 @@ def tsai_dynamic_resnet(
     routing: str = "dynamic",
     iterations: int = 3,
     bias: bool = False,
+    primary_relu: bool = False,
     weight_std: float = 0.1,
     init: Init = "paper",
 ) -> CapsuleNetwork:
+    projection = rectified(LargeConv2d(256, 256, 9, stride=2, padding=4), primary_relu)
     return _network(
         image,
         n_classes,
         resnet_backbone(image[0], width=256),
-        PrimaryCapsules(LargeConv2d(256, 256, 9, stride=2, padding=4), d_out=8),
+        PrimaryCapsules(projection, d_out=8),
         routing=routing,
         iterations=iterations,
         bias=bias,

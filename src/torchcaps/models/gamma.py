@@ -12,8 +12,10 @@ in evaluation, so that no result depends on its neighbours there. 7,730,336 para
 without the decoder, 416 of them biases: the 7.7M of [renzulli2025] Table 9.
 
 Departures: none known.
-Ambiguities: [renzulli2025] B.3 speaks of the first two and the last two capsule layers; there are
-three, as in [peer2018].
+Ambiguities:
+1. [renzulli2025] B.3 speaks of the first two and the last two capsule layers; there are three, as
+   in [peer2018].
+2. No paper says whether a ReLU precedes the primary squash; `primary_relu`, off as in public code.
 """
 
 from functools import partial
@@ -26,6 +28,7 @@ from torchcaps.layers import (
     feature_shape,
     sabour_backbone,
 )
+from torchcaps.layers.backbone import rectified
 from torchcaps.layers.convolution import LargeConv2d
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
@@ -47,12 +50,14 @@ def gamma_capsnet(
     scale: Scale = "batch",
     bias: bool = True,
     detach: DetachVotes = "none",
+    primary_relu: bool = False,
     weight_std: float = 0.1,
     init: Init = "paper",
     decoder: bool = True,
 ) -> CapsuleNetwork:
     backbone = sabour_backbone(image[0])
-    primary = PrimaryCapsules(LargeConv2d(256, 256, 9, stride=2), d_out=D_PRIMARY)
+    projection = rectified(LargeConv2d(256, 256, 9, stride=2), primary_relu)
+    primary = PrimaryCapsules(projection, d_out=D_PRIMARY)
     channels, height, width = feature_shape(nn.Sequential(backbone, primary.projection), image)
     types = channels // D_PRIMARY
     network = CapsuleNetwork(

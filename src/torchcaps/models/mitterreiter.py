@@ -20,7 +20,8 @@ Ambiguities:
 3. Initial weights: N(0, `weight_std`²) with 1.0, at which both twins learn. At 0.1, the custom for
    one routed layer and what public code of [renzulli2025] has, lengths vanish from layer to layer
    and the network stays at chance.
-4. [renzulli2025] does not say how its multilayer network is routed; it is their DR-CapsNet, deeper.
+4. A ReLU before the primary squash: `primary_relu`, off; none is mentioned.
+5. [renzulli2025] does not say how its multilayer network is routed; it is their DR-CapsNet, deeper.
 """
 
 from functools import partial
@@ -36,6 +37,7 @@ from torchcaps.layers import (
     feature_shape,
     whole_map,
 )
+from torchcaps.layers.backbone import rectified
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import dense_stack
@@ -57,6 +59,7 @@ def mitterreiter_grid(
     prior: Literal["zero", "learned"] = "learned",
     squash: Squash = "exp",
     detach: Detach = "none",
+    primary_relu: bool = False,
     weight_std: float = 1.0,
     init: Init = "paper",
     decoder: bool = True,
@@ -71,7 +74,7 @@ def mitterreiter_grid(
     network = CapsuleNetwork(
         image=image,
         backbone=backbone,
-        primary=PrimaryCapsules(projection, d_out=d_pose, squash=squash),
+        primary=PrimaryCapsules(rectified(projection, primary_relu), d_out=d_pose, squash=squash),
         primary_grid=(1, 1, n_primary),
         layers=dense_stack(
             sizes | {"classes": (n_classes, d_pose)},
@@ -97,6 +100,7 @@ def mitterreiter_5x16(
     routing: str = "dynamic",
     iterations: int = 3,
     bias: bool = False,
+    primary_relu: bool = False,
     weight_std: float = 1.0,
     init: Init = "paper",
     decoder: bool = True,
@@ -107,6 +111,7 @@ def mitterreiter_5x16(
         routing=routing,
         iterations=iterations,
         bias=bias,
+        primary_relu=primary_relu,
         weight_std=weight_std,
         init=init,
         decoder=decoder,

@@ -19,7 +19,8 @@ Departures:
    that of its code, 0.0025 for official and 0.01 for gritzman.
 Ambiguities:
 1. What n layers are: n_layers counts the primary and the class layer, as public code does.
-2. There is no ReLU before the primary squash, as in that code, although §1 argues with one.
+2. There is no ReLU before the primary squash, as in that code, although §1 argues with one:
+   `primary_relu=True` has it.
 3. Sign nets: one hidden layer of 20, two output capsules, W ~ N(0, 0.5²), from one version of that
    code. Activations of the input capsule are |x|.
 4. Poses of the deep EM net are a_j μ_j / ‖μ_j‖ as in public code: means alone are 1e-5 long after
@@ -40,6 +41,7 @@ from torchcaps.layers import (
     feature_shape,
     sabour_backbone,
 )
+from torchcaps.layers.backbone import rectified
 from torchcaps.layers.convolution import LargeConv2d
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
@@ -68,6 +70,7 @@ def peer_deep_dynamic(
     init: Init = "paper",
     decoder: bool = True,
     width: int = 256,
+    primary_relu: bool = False,
 ) -> CapsuleNetwork:
     network = _deep(
         image,
@@ -75,6 +78,7 @@ def peer_deep_dynamic(
         n_layers,
         decoder,
         width,
+        primary_relu,
         routing=routing,
         iterations=iterations,
         bias=_bias(bias),
@@ -97,6 +101,7 @@ def peer_deep_em(
     weight_std: float = 0.3,
     decoder: bool = True,
     width: int = 256,
+    primary_relu: bool = False,
 ) -> CapsuleNetwork:
     return _deep(
         image,
@@ -104,6 +109,7 @@ def peer_deep_em(
         n_layers,
         decoder,
         width,
+        primary_relu,
         routing="em",
         iterations=iterations,
         bias=bias,
@@ -176,6 +182,7 @@ def _deep(
     n_layers: int,
     decoder: bool,
     width: int,
+    primary_relu: bool,
     **options: Any,
 ) -> CapsuleNetwork:
     if n_layers < 2:
@@ -184,7 +191,8 @@ def _deep(
             f"{n_layers}."
         )
     backbone = sabour_backbone(image[0], width=width)
-    primary = PrimaryCapsules(LargeConv2d(width, 256, 9, stride=2), d_out=D_PRIMARY)
+    projection = rectified(LargeConv2d(width, 256, 9, stride=2), primary_relu)
+    primary = PrimaryCapsules(projection, d_out=D_PRIMARY)
     channels, height, width = feature_shape(nn.Sequential(backbone, primary.projection), image)
     types = channels // D_PRIMARY
     sizes = {f"hidden_{depth}": (N_HIDDEN, D_HIDDEN) for depth in range(2, n_layers)}
