@@ -59,6 +59,23 @@ def test_one_matrix_a_class_where_all_children_share():
     assert size(model.layers["classes"]) == 10 * 8 * 16 == 1_280
 
 
+def test_wider_class_capsules_are_the_control_with_shared_matrices():
+    """Ten matrices of 8 × d for all children, and a decoder that reads 10 d units."""
+    for d in (16, 64):
+        by_hand = 10 * 8 * d + (10 * d * 512 + 512) + (512 * 1024 + 1024) + (1024 * 1600 + 1600)
+        trunk = (81 * 256 + 256) + (81 * 256 * 256 + 256)
+        assert count("gu_aff_capsnet_dr", d_class=d) == trunk + by_hand
+    model = made("capsnet", **TINY, d_class=5)
+    assert model(torch.rand(2, 2, 6, 8)).classes.pose.shape == (2, 3, 5)
+
+
+def test_a_narrow_trunk_of_capsnet():
+    model = made("capsnet", **TINY, width=3)
+    assert model.backbone[0].weight.shape == (3, 2, 3, 3)
+    assert model.primary.projection.weight.shape == (4 * 8, 3, 3, 3)
+    assert model(torch.rand(2, 2, 6, 8)).scores.shape == (2, 3)
+
+
 def test_a_relu_before_the_primary_squash_leaves_nothing_negative():
     x = torch.rand(4, 2, 6, 8)
     with_relu, without = (

@@ -12,6 +12,10 @@ rem_dr                   no decoder, votes constant in all but the last iteratio
 tsai_dynamic_simple_*    no decoder [tsai2020] Tables 4 and 5
 tsai_dynamic_resnet_*    the same on a residual backbone [tsai2020] A.1
 
+`d_class`, the components of a class capsule, gives the shared matrices more weights: a control for
+the question whether [gu2021] §3.2 measures routing or capacity. `width` is that of the first
+convolution; less than 256 is ours, for a quick trunk.
+
 Departures: none from the papers; unlike the code of [sabour2017] there is no division by 32 in the
 primary layer, and no orphan class for CIFAR: DynamicRouting(leaky=True) in a layer of one's own.
 Ambiguities:
@@ -75,6 +79,8 @@ def capsnet(
     kernel: int = 9,
     types: int = 32,
     d_primary: int = 8,
+    d_class: int = D_CLASS,
+    width: int = 256,
     primary_relu: bool = False,
     primary_squash: Squash = "hinton",
     class_squash: Squash = "hinton",
@@ -83,11 +89,11 @@ def capsnet(
     decoder: bool = True,
     mask: Mask = "class",
 ) -> CapsuleNetwork:
-    projection = rectified(LargeConv2d(256, types * d_primary, kernel, stride=2), primary_relu)
+    projection = rectified(LargeConv2d(width, types * d_primary, kernel, stride=2), primary_relu)
     return _network(
         image,
         n_classes,
-        sabour_backbone(image[0], kernel=kernel),
+        sabour_backbone(image[0], kernel=kernel, width=width),
         PrimaryCapsules(projection, d_out=d_primary, squash=primary_squash),
         routing=routing,
         iterations=iterations,
@@ -95,10 +101,11 @@ def capsnet(
         normalise=normalise,
         detach=detach,
         sharing=sharing,
+        d_class=d_class,
         class_squash=class_squash,
         weight_std=weight_std,
         init=init,
-        decoder=Decoder(n_classes=n_classes, d_in=D_CLASS, image=image, mask=mask)
+        decoder=Decoder(n_classes=n_classes, d_in=d_class, image=image, mask=mask)
         if decoder
         else None,
     )
@@ -151,6 +158,7 @@ def _network(
     normalise: Normalise = "softmax",
     detach: Detach = "none",
     sharing: Sharing = "none",
+    d_class: int = D_CLASS,
     class_squash: Squash = "hinton",
     decoder: Decoder | None = None,
 ) -> CapsuleNetwork:
@@ -168,7 +176,7 @@ def _network(
         n_in=height * width * grid[2],
         d_in=primary.d_out,
         n_out=n_classes,
-        d_out=D_CLASS,
+        d_out=d_class,
         sharing=sharing,
         child_grid=grid,
         weight_std=weight_std,
