@@ -124,7 +124,8 @@ Trace = tuple[LayerTrace, ...]
 
 @dataclass(frozen=True)
 class Output:
-    """What a network returns. A ConvNet has no classes and an empty trace."""
+    """What a network returns. A ConvNet has an empty trace, and no classes unless it has a vector
+    for each of them."""
 
     scores: Tensor  # [b, n_classes]
     scores_are: ScoresAre

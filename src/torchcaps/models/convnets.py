@@ -4,6 +4,9 @@ Conv(c, k, s) is c channels, a k×k kernel, stride s and a ReLU, FC(n) a linear 
 Nothing is padded but where "p1" stands. `norm` is batch normalisation, after the ReLU; `mean` takes
 the mean over all positions of the map.
 
+The vectors of 16 units of gu_convnet_cr, gu_convnet_r and gu_convnet_cr_sf are `Output.classes`:
+[gu2021] Table 5 compares their dimensions with those of class capsules.
+
 [gu2021] §3:
     convnet_fc           Conv(256, 5, 1) Conv(256, 5, 1) Conv(128, 5, 1) FC(328) ReLU FC(192) ReLU
                          FC(classes)
@@ -50,6 +53,7 @@ Ambiguities:
 import math
 from bisect import bisect_right
 
+import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
@@ -86,7 +90,9 @@ D_PRIMARY, D_CLASS = 8, 16
 
 class ConvNet(nn.Module):
     """From images [b, c, h, w] in [0, 1] to features [b, n] to scores; the decoder, where there is
-    one, draws from all features."""
+    one, draws from all features. With `d_class` the features are class vectors of so many
+    components, which come out as `classes`; scores are not their lengths, so they have no
+    activations."""
 
     def __init__(
         self,
@@ -96,9 +102,11 @@ class ConvNet(nn.Module):
         head: nn.Module,
         scores_are: ScoresAre,
         decoder: Decoder | None = None,
+        d_class: int | None = None,
     ):
         super().__init__()
         self.image = image
+        self.d_class = d_class
         self.features = features
         self.head = head
         self.scores_are: ScoresAre = scores_are
@@ -113,7 +121,8 @@ class ConvNet(nn.Module):
         features = self.features(image)  # [b, n]
         # The decoder sees all features, as if they were the pose of one class.
         drawn = None if self.decoder is None else self.decoder(Capsules(features.unsqueeze(1)))
-        return Output(self.head(features), self.scores_are, reconstruction=drawn)
+        classes = None if self.d_class is None else _class_vectors(features, self.d_class)
+        return Output(self.head(features), self.scores_are, classes, drawn)
 
 
 class ConvNetCR(nn.Module):
@@ -132,10 +141,10 @@ class ConvNetCR(nn.Module):
         without it the likeliest is drawn."""
         check_keep(keep)
         check_images(image, self.image, self)
-        pose = self.units(image).unflatten(1, (self.n_classes, D_CLASS))  # [b, k, d]
-        logits = pose.sum(-1)
-        drawn = self.decoder(Capsules(pose), logits.argmax(-1) if target is None else target)
-        return Output(logits, "independent_logits", reconstruction=drawn)
+        classes = _class_vectors(self.units(image), D_CLASS)
+        logits = classes.pose.sum(-1)
+        drawn = self.decoder(classes, logits.argmax(-1) if target is None else target)
+        return Output(logits, "independent_logits", classes, drawn)
 
 
 class ConvNetCRSF(nn.Module):
@@ -222,6 +231,7 @@ def gu_convnet_r(*, image: tuple[int, int, int], n_classes: int) -> ConvNet:
         head=nn.Linear(units, n_classes),
         scores_are="independent_logits",
         decoder=_unmasked(units, image),
+        d_class=D_CLASS,
     )
 
 
@@ -297,6 +307,11 @@ def _fully_connected(
         scores_are=scores_are,
         decoder=_unmasked(second, image) if reconstruction else None,
     )
+
+
+def _class_vectors(units: Tensor, d_class: int) -> Capsules:
+    """Units [b, k * d] as class vectors [b, k, d]."""
+    return Capsules(torch.unflatten(units, 1, (-1, d_class)))
 
 
 def _unmasked(features: int, image: tuple[int, int, int]) -> Decoder:
