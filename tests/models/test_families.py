@@ -22,6 +22,11 @@ def count(name, **options):
         return size(create_model(name, **options))
 
 
+def created(name):
+    with torch.device("meta"):
+        return create_model(name)
+
+
 def made(name, seed=7, **options):
     torch.manual_seed(seed)
     return create_model(name, **options)
@@ -239,6 +244,26 @@ def test_layers_route_at_once_as_procedure_2_says(iterations, hidden):
         torch.testing.assert_close(layer.routed.parents.pose, pose, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("name", ["tsai_inverted_simple_c10", "tsai_dmm_matrix"])
+def test_starts_and_dropout_of_inverted_presets(name):
+    options = {"image": (2, 15, 17), "n_classes": 3, "types": 4, "d_pose": 4}
+    names = ["start", "norm.weight", "norm.bias"]
+    for start in ("none", "random", "learned"):
+        model = made(name, **options, start=start, dropout=0.3)
+        x = torch.rand(4, 2, 15, 17)
+        with torch.no_grad():
+            assert not torch.equal(model(x).scores, model(x).scores)
+            model.eval()
+            assert torch.equal(model(x).scores, model(x).scores)
+        for layer in model.layers.values():
+            assert layer.routing.dropout == 0.3
+            assert list(layer.routing.state_dict()) == names[start == "none" :]
+    assert count(name, start="learned") - count(name) == sum(
+        layer.n_out * layer.d_out for layer in created(name).layers.values()
+    )
+    assert count(name, start="random") == count(name)
+
+
 def test_one_after_the_other_every_layer_finishes_first():
     at_once, sequential = (
         made("tsai_inverted_simple_c10", **INVERTED, iterations=3, schedule=schedule)
@@ -387,9 +412,9 @@ def test_weights_of_gamma_without_their_scale_are_not_taken_in_silence():
     with pytest.warns(UserWarning, match="the loaded weights have no") as caught:
         model.load_state_dict(weights, strict=False)
     assert [str(each.message) for each in caught] == [
-        f"the loaded weights have no layers.{name}.routing.running_scale, running means that "
-        f"evaluation goes by, so predictions will be far off; load a whole state_dict() with its "
-        f"buffers, or train for some steps before evaluating."
+        f"the loaded weights have no layers.{name}.routing.running_scale, buffers that evaluation "
+        f"goes by, so predictions will be far off; load a whole state_dict(), or train for some "
+        f"steps before evaluating."
         for name in ("hidden", "classes")
     ]
     # Neither a whole state nor one of other layers is warned about.

@@ -95,9 +95,9 @@ class CapsuleLayer(nn.Module, ABC):
         # torch refuses after this warning; with strict=False it would be silent.
         if missing and f"{prefix}weight" in state_dict:
             warnings.warn(
-                f"the loaded weights have no {', '.join(missing)}, running means that evaluation "
-                f"goes by, so predictions will be far off; load a whole state_dict() with its "
-                f"buffers, or train for some steps before evaluating.",
+                f"the loaded weights have no {', '.join(missing)}, buffers that evaluation goes "
+                f"by, so predictions will be far off; load a whole state_dict(), or train for some "
+                f"steps before evaluating.",
                 stacklevel=2,
             )
 

@@ -18,7 +18,9 @@ Ambiguities:
    the other, class lengths as probabilities.
 4. The enlarged matrix network of Fig. 5 is not described: tsai_dmm_matrix_42m has 64 types in
    place of 16, which makes 41.6M parameters.
-5. Poses of 36 and 64 components stand for the "larger pose dimension" of §5.
+5. `start` and `dropout` are those of `layers.InvertedRouting`: footnote 1, and what public code can
+   do and leaves at 0.
+6. Poses of 36 and 64 components stand for the "larger pose dimension" of §5.
 """
 
 import math
@@ -38,6 +40,7 @@ from torchcaps.layers import (
     simple_backbone,
 )
 from torchcaps.layers.capsule_layer import Pose
+from torchcaps.layers.routing.inverted import Start
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork, Schedule
 from torchcaps.ops.checks import check_choice
@@ -60,6 +63,8 @@ def tsai_inverted(
     layer_norm: bool = True,
     scaled: bool = False,
     activations: bool = False,
+    start: Start = "none",
+    dropout: float = 0.0,
     primary_bias: bool = True,
 ) -> CapsuleNetwork:
     """`width` is how many channels the backbone ends with; `hidden` capsules save parameters where
@@ -86,6 +91,8 @@ def tsai_inverted(
         layer_norm=layer_norm,
         scaled=scaled,
         activations=activations,
+        start=start,
+        dropout=dropout,
     )
     if activations:
         # The head reads poses alone, so nothing would ever teach the activations of the classes.
@@ -117,6 +124,8 @@ def tsai_dmm(
     schedule: Schedule = "concurrent",
     layer_norm: bool = True,
     scaled: bool = False,
+    start: Start = "none",
+    dropout: float = 0.0,
 ) -> CapsuleNetwork:
     below = simple_backbone(image[0], 1024)
     primary = LayerNormPrimaryCapsules(nn.Conv2d(1024, types * d_pose, 3, stride=2), d_out=d_pose)
@@ -131,6 +140,8 @@ def tsai_dmm(
         iterations=iterations,
         layer_norm=layer_norm,
         scaled=scaled,
+        start=start,
+        dropout=dropout,
     )
     return CapsuleNetwork(
         image=image,
@@ -184,7 +195,7 @@ def _layers(
     dense: dict[str, int],
     routing: str,
     pose: Pose,
-    **options: int | bool,
+    **options: float | str,
 ) -> dict[str, ConvCapsules | DenseCapsules]:
     """`windows` are 3×3, (types, stride); `dense` layers have so many capsules."""
     layers: dict[str, ConvCapsules | DenseCapsules] = {}

@@ -5,12 +5,14 @@ import math
 import pytest
 import torch
 
+from error_text import text_of
 from layers.routing.bound import N_IN, VOTES, D, assert_equal, bound, random_parameters
-from torchcaps.layers import InvertedRouting
+from torchcaps.layers import DenseCapsules, InvertedRouting, use_backend
 from torchcaps.ops import inverted_routing
+from torchcaps.types import Capsules
 
 
-@pytest.mark.parametrize("start", ["none", "learned"])
+@pytest.mark.parametrize("start", ["none", "random", "learned"])
 @pytest.mark.parametrize("layer_norm", [True, False])
 @pytest.mark.parametrize("activations", [True, False])
 def test_inverted_hands_every_option_to_its_op(start, layer_norm, activations):
@@ -60,3 +62,87 @@ def test_parameters_of_inverted_routing_at_the_start():
     assert float(wide.start.detach().std()) == pytest.approx(1 / 8, rel=0.05)
     assert InvertedRouting().gives_activations is False
     assert full.normalised_over == "parents"
+
+
+def test_a_random_start_is_drawn_once_and_stays():
+    """Footnote 1: noise in place of zero, which no gradient moves and a saved state keeps."""
+    routing = InvertedRouting(start="random")
+    routing.bind(n_in=2, n_out=100, d_out=64)
+    assert dict(routing.named_parameters()).keys() == {"norm.weight", "norm.bias"}
+    assert routing.state_dict().keys() == {"norm.weight", "norm.bias", "start"}
+    assert float(routing.start.std()) == pytest.approx(1 / 8, rel=0.05)
+    votes = torch.randn(2, 100, 64)
+    # The first couplings are those of the start, not even.
+    first = routing(votes, None, keep="steps").steps[0].coupling
+    torch.testing.assert_close(first, (votes * routing.start).sum(-1).softmax(-1))
+    assert torch.equal(first, routing(votes, None, keep="steps").steps[0].coupling)
+
+
+def drawn(call):
+    torch.manual_seed(3)
+    return call()
+
+
+@pytest.mark.parametrize("layer_norm", [True, False])
+def test_dropout_is_on_parents_before_they_are_normalised(layer_norm):
+    votes = torch.randn(VOTES)
+    routing = bound(InvertedRouting(layer_norm=layer_norm, iterations=3, dropout=0.4))
+    random_parameters(routing)
+    routed = drawn(lambda: routing(votes, None, keep="steps"))
+
+    def by_hand():
+        pose, steps = None, []
+        for _ in range(3):
+            logits = torch.zeros(VOTES[:-1])
+            if pose is not None:
+                logits = (votes * pose.unsqueeze(-3)).sum(-1)
+            c = logits.softmax(-1)
+            pose = torch.nn.functional.dropout((c.unsqueeze(-1) * votes).sum(-3), 0.4)
+            pose = routing.norm(pose) if layer_norm else pose
+            steps.append((c, pose))
+        return steps
+
+    for step, (c, pose) in zip(routed.steps, drawn(by_hand), strict=True):
+        torch.testing.assert_close(step.coupling, c)
+        torch.testing.assert_close(step.parents.pose, pose)
+    if not layer_norm:
+        assert 0.2 < float((routed.parents.pose == 0).double().mean()) < 0.6
+    assert drawn(lambda: routing(votes, None)).parents.pose.equal(routed.parents.pose)
+    assert routing(votes, None, keep="last").steps[-1].parents.pose.shape == (3, 4, 2)
+
+
+def test_nothing_is_dropped_in_evaluation():
+    votes = torch.randn(VOTES)
+    dropping, plain = (bound(InvertedRouting(dropout=share)).eval() for share in (0.4, 0.0))
+    assert_equal(dropping(votes, None, keep="steps"), plain(votes, None, keep="steps"))
+
+
+def test_every_backend_drops_the_same():
+    children = Capsules(torch.randn(5, 7, 3, requires_grad=True))
+    found = {}
+    for backend in ("plain", "fused"):
+        torch.manual_seed(0)
+        routing = InvertedRouting(iterations=3, dropout=0.4)
+        layer = DenseCapsules(n_in=7, d_in=3, n_out=4, d_out=2, routing=routing)
+        use_backend(layer, backend)
+        torch.manual_seed(3)
+        pose = layer(children, keep="steps").parents.pose
+        (gradient,) = torch.autograd.grad(pose.square().sum(), layer.weight)
+        found[backend] = pose, gradient
+    for one, other in zip(found["plain"], found["fused"], strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
+def test_a_share_that_is_none(share):
+    assert text_of(lambda: InvertedRouting(dropout=share)) == (
+        f"dropout is the share of components that are silenced, so at least 0 and below 1, but "
+        f"came as {share}."
+    )
+
+
+def test_dropout_and_activations_are_not_had_together():
+    assert text_of(lambda: InvertedRouting(dropout=0.5, activations=True)) == (
+        "activations measure how far votes spread around parents, which dropout=0.5 would change; "
+        "use one of the two."
+    )

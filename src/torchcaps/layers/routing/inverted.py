@@ -1,18 +1,31 @@
 """Inverted dot-product attention routing as a module."""
 
 import math
-from typing import Any, Literal, final
+from collections.abc import Callable
+from typing import Any, Literal, final, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import dropout, layer_norm
 
+from torchcaps.errors import TorchcapsError
 from torchcaps.layers.routing.backend import backend_module
 from torchcaps.layers.routing.base import Routing
-from torchcaps.ops.checks import check_choice, check_iterations, check_number
+from torchcaps.ops.checks import (
+    check_choice,
+    check_iterations,
+    check_keep,
+    check_number,
+    widen,
+    without_autocast,
+)
 from torchcaps.ops.routing import inverted_routing, inverted_step
 from torchcaps.types import Capsules, Keep, Routed, Step, VoteMap
 
-__all__ = ["InvertedRouting"]
+__all__ = ["InvertedRouting", "Start"]
+
+# The parents before the first iteration: zero, drawn once and never changed, or learned.
+Start = Literal["none", "random", "learned"]
 
 
 @final
@@ -21,12 +34,18 @@ class InvertedRouting(Routing):
 
     `scaled` divides agreements by √d, as public code does and [tsai2020] §3 does not.
     `activations` is ablation C: children need them, and parents get them as EM routing has them.
+    `start` is footnote 1. `dropout` silences so large a share of the components of parents in every
+    iteration of training, before they are normalised, as public code does.
+
+    Ambiguities: footnote 1 does not say how often a random start is drawn. Here it is drawn with
+    the weights and kept as a buffer, the same for every image, so that a prediction is a function
+    of its image. Drawn and learned starts begin as N(0, 1/d).
     """
 
     algorithm = "inverted"
     gives_activations = False
     norm: nn.LayerNorm | None
-    start: nn.Parameter | None
+    start: Tensor | None
 
     def __init__(
         self,
@@ -35,43 +54,54 @@ class InvertedRouting(Routing):
         layer_norm: bool = True,
         scaled: bool = False,
         activations: bool = False,
-        start: Literal["none", "learned"] = "none",
+        start: Start = "none",
+        dropout: float = 0.0,
         lambda_: float = 0.01,
     ):
         super().__init__()
         check_iterations(iterations)
-        check_choice("start", start, ("none", "learned"))
+        check_choice("start", start, get_args(Start))
         check_number("lambda_", lambda_)
+        _check_dropout(dropout, activations)
         self.iterations = iterations
         self.layer_norm = layer_norm
         self.scaled = scaled
         self.activations = self.gives_activations = activations
         self.lambda_ = lambda_
-        self._learns_start = start == "learned"
+        self.dropout = dropout
+        self._start: Start = start
         self.norm = None
-        for name in ("start", "beta_a", "beta_u"):
+        for name in ("beta_a", "beta_u"):
             self.register_parameter(name, None)
+        if start == "random":
+            self.register_buffer("start", None)
+        else:
+            self.register_parameter("start", None)
 
     def create_parameters(self, *, n_in: int, n_out: int, d_out: int) -> None:
         self.scale = 1 / math.sqrt(d_out) if self.scaled else 1.0
         if self.layer_norm:
             self.norm = nn.LayerNorm(d_out)
-        if self._learns_start:
-            self.start = nn.Parameter(torch.randn(n_out, d_out) / math.sqrt(d_out))
+        if self._start != "none":
+            drawn = torch.randn(n_out, d_out) / math.sqrt(d_out)
+            self.start = nn.Parameter(drawn) if self._start == "learned" else drawn
         if self.activations:
             self.beta_a = nn.Parameter(torch.zeros(n_out))
             self.beta_u = nn.Parameter(torch.zeros(n_out))
 
     def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
+        if self._drops:
+            return self._step_by_step(lambda parents: self.step(votes, activation, parents), keep)
         return inverted_routing(
             votes, activation=activation if self.activations else None, keep=keep, **self.options()
         )
 
     def step(self, votes: Tensor, activation: Tensor | None, parents: Capsules | None) -> Step:
         now = self.start if parents is None else parents.pose
-        return inverted_step(
+        step = inverted_step(
             votes, now, activation=activation if self.activations else None, **self._of_a_step()
         )
+        return self._dropped(step) if self._drops else step
 
     def fused_step(
         self, vote_map: VoteMap, parents: Capsules | None, *, keep: Keep = "none"
@@ -80,7 +110,12 @@ class InvertedRouting(Routing):
         step: Step = backend_module(self.backend).inverted_step(
             vote_map, now, keep=keep, **self._of_a_step()
         )
-        return step
+        return self._dropped(step) if self._drops else step
+
+    def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
+        if self._drops:
+            return self._step_by_step(lambda now: self.fused_step(vote_map, now, keep=keep), keep)
+        return super().fused(vote_map, keep=keep)
 
     def options(self) -> dict[str, Any]:
         return {"iterations": self.iterations, "start": self.start, **self._of_a_step()}
@@ -88,8 +123,50 @@ class InvertedRouting(Routing):
     def _of_a_step(self) -> dict[str, Any]:
         """What every iteration is asked."""
         options: dict[str, Any] = {"scale": self.scale}
-        if self.norm is not None:
+        if self.norm is not None and not self._drops:
             options["norm"] = (self.norm.weight, self.norm.bias)
         if self.activations:
             options |= {"beta_a": self.beta_a, "beta_u": self.beta_u, "lambda_": self.lambda_}
         return options
+
+    @property
+    def _drops(self) -> bool:
+        return self.training and self.dropout > 0
+
+    def _step_by_step(self, route: Callable[[Capsules | None], Step], keep: Keep) -> Routed:
+        """All iterations in single steps, since what is dropped is drawn between them."""
+        check_keep(keep)
+        steps = [route(None)]
+        for _ in range(1, self.iterations):
+            steps.append(route(steps[-1].parents))
+        kept = {"none": 0, "last": 1, "steps": self.iterations}[keep]
+        return Routed(steps[-1].parents, tuple(steps[self.iterations - kept :]))
+
+    def _dropped(self, step: Step) -> Step:
+        """Of poses that are not normalised yet."""
+        pose = dropout(step.parents.pose, self.dropout)
+        if self.norm is not None:
+            wide = widen(pose)
+            with without_autocast(wide):
+                normalised = layer_norm(
+                    wide,
+                    wide.shape[-1:],
+                    self.norm.weight.to(wide.dtype),
+                    self.norm.bias.to(wide.dtype),
+                    self.norm.eps,
+                )
+            pose = normalised.to(pose.dtype)
+        return step._replace(parents=Capsules(pose, None))
+
+
+def _check_dropout(share: float, activations: bool) -> None:
+    if not 0 <= share < 1:
+        raise TorchcapsError(
+            f"dropout is the share of components that are silenced, so at least 0 and below 1, but "
+            f"came as {share}."
+        )
+    if share and activations:
+        raise TorchcapsError(
+            f"activations measure how far votes spread around parents, which dropout={share} would "
+            f"change; use one of the two."
+        )
