@@ -415,3 +415,14 @@ def test_a_run_is_shown_images_in_the_size_it_was_trained_on(tmp_path):
             found.images, resized(load(data or "tiny", split="test"), (24, 20)).images
         )
     assert len(evaluate_file(run.folder).right) == 12
+
+
+def test_a_run_on_windows_is_shown_the_middle(tmp_path):
+    run = Run(tmp_path)
+    recipe = make_recipe(model="mitterreiter_5x16", data="tiny", image_size=(30, 30), crop=(24, 20))
+    run.begin(recipe, "abc")
+    save(create_model("mitterreiter_5x16", image=(1, 24, 20)), run.model_file)
+    write_whole(run.result_file, json.dumps({"digests": {}}))
+    found = open_trained(run.folder).images("test")
+    whole = resized(load("tiny", split="test"), (30, 30))
+    assert torch.equal(found.batch(slice(2)).pixels, whole.pixels(slice(2))[:, :, 3:27, 5:25])

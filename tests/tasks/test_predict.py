@@ -283,3 +283,19 @@ def test_what_cannot_be_drawn_is_told_before_the_work(tmp_path, name, count, sen
     images = [tmp_path / "none.png"] * count
     expected = sentence.format(file, folder=file.parent)
     assert text_of(lambda: predict(tmp_path / "none", images, picture=file)) == expected
+
+
+def test_a_run_on_windows_sees_the_middle_of_the_picture(tmp_path, network, grey):
+    run = Run(tmp_path / "windows")
+    recipe = make_recipe(
+        model="mitterreiter_5x16", data="part-whole", image_size=(30, 28), crop=(24, 24)
+    )
+    run.begin(recipe, "abc")
+    save(network, run.model_file)
+    write_whole(run.result_file, "{}")
+    large = np.random.default_rng(1).integers(0, 256, (30, 28), dtype=np.uint8)
+    Image.fromarray(large).save(tmp_path / "large.png")
+    (found,) = predict(run.folder, [tmp_path / "large.png"])
+    assert torch.equal(found.pixels[0], torch.from_numpy(large[3:27, 2:26]).float() / 255)
+    assert found.notes == (f"{tmp_path}/large.png: the middle 24 × 24 of its pixels shown.",)
+    assert "takes 30 × 28; crop it" in text_of(lambda: predict(run.folder, [grey]))

@@ -1016,3 +1016,24 @@ def test_images_are_trained_on_in_the_size_of_the_recipe(tmp_path: Path) -> None
     both = (tiny("train", None), tiny("test", None))
     own = fit(recipe(data="own", **fields), tmp_path / "own", own=both)
     assert own.model_file.read_bytes() == named.model_file.read_bytes()
+
+
+def test_windows_are_drawn_for_training_and_cut_from_the_middle_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    plain = FIT.held_on
+    monkeypatch.setattr(
+        FIT, "held_on", lambda each, device: seen.append(each) or plain(each, device)
+    )
+    fields = WITHOUT_NORM | {"image_size": (9, 8), "crop": (7, 5), "epochs": 1}
+    run = fit(recipe(**fields), tmp_path)
+    training, validation = seen
+    assert training.seed is not None
+    assert validation.seed is None
+    assert {each.image_shape for each in seen} == {(1, 7, 5)}
+    test = run.recipe.images("test")
+    assert run.result()["digests"]["test"] == test.digest()
+    assert torch.equal(
+        test.batch(slice(1)).pixels, test.images.batch(slice(1)).pixels[..., 1:8, 1:6]
+    )

@@ -7,6 +7,7 @@ from torchcaps.data.batch import Batch, Images, JudgedBy
 from torchcaps.data.catalogue import PUBLISHED
 from torchcaps.data.check import check_images
 from torchcaps.data.cifar import cifar10, cifar100
+from torchcaps.data.crop import Cropped
 from torchcaps.data.dataset import from_dataset
 from torchcaps.data.diverse_multi_mnist import DiverseMultiMnist
 from torchcaps.data.expanded import Expanded
@@ -35,6 +36,7 @@ __all__ = [
     "AffnistStyle",
     "Batch",
     "CanonicalPart",
+    "Cropped",
     "DiverseMultiMnist",
     "Expanded",
     "ImageSet",

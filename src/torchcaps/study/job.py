@@ -85,7 +85,7 @@ class Job:
     def image(self) -> tuple[int, int, int]:
         """Channels, height and width of what the network sees."""
         channels, *sides = data_set(self.train).image
-        height, width = self.fields.get("image_size", sides)
+        height, width = self.fields.get("crop", self.fields.get("image_size", sides))
         return channels, height, width
 
     def network(self) -> "nn.Module":

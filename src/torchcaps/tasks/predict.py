@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from torchcaps.data.crop import middle
 from torchcaps.data.folder import FORMATS, GREY, measure_picture, read_picture
 from torchcaps.errors import TorchcapsError
 from torchcaps.tasks.trained import MEANING, Trained, open_trained
@@ -88,7 +89,8 @@ def predict(
             f"{path} takes images of {shape[0]} channels, and pictures have one or three; show it "
             f"arrays from Python: torchcaps.load(path)(pixels)."
         )
-    read = [_read(each, shape, resize) for each in images]
+    frame = _frame(trained)
+    read = [_read(each, shape, frame, resize) for each in images]
     names = trained.class_names
     found = []
     for file, (pixels, notes) in zip(images, read, strict=True):
@@ -118,8 +120,15 @@ def predict(
     return tuple(found)
 
 
+def _frame(trained: Trained) -> tuple[int, int]:
+    """The (height, width) that a picture has to have; a network trained on windows of larger
+    images sees the one in the middle."""
+    size, crop = trained.run.shown if trained.run else (None, None)
+    return trained.image[1:] if size is None or crop is None else size
+
+
 def _read(
-    picture: Path, image: tuple[int, int, int], resize: bool
+    picture: Path, image: tuple[int, int, int], frame: tuple[int, int], resize: bool
 ) -> tuple[Tensor, tuple[str, ...]]:
     """The pixels [c, h, w] in [0, 1] that a network takes, and what was done to have them."""
     if not picture.exists():
@@ -133,16 +142,18 @@ def _read(
     channels: Literal[1, 3] = 1 if image[0] == 1 else 3
     (height, width), mode = measure_picture(picture)
     notes = []
-    if (height, width) != image[1:]:
+    if (height, width) != frame:
         # Height first, as everywhere in torchcaps.
-        size, taken_size = f"{height} × {width}", f"{image[1]} × {image[2]}"
+        size, taken_size = f"{height} × {width}", f"{frame[0]} × {frame[1]}"
         if not resize:
             raise TorchcapsError(
                 f"{picture} has {size} pixels and the network takes {taken_size}; crop it to what "
                 f"it should look at, or let --resize stretch it."
             )
-        shape = "" if height * image[2] == width * image[1] else ", which changes its proportions"
+        shape = "" if height * frame[1] == width * frame[0] else ", which changes its proportions"
         notes.append(f"stretched from {size} to {taken_size} pixels{shape}")
+    if frame != image[1:]:
+        notes.append(f"the middle {image[1]} × {image[2]} of its pixels shown")
     if mode.startswith("I;16"):
         notes.append("16 bits a pixel cut to 8")
     if mode in ("LA", "La", "PA", "RGBA", "RGBa"):
@@ -151,7 +162,8 @@ def _read(
         notes.append("colours made grey")
     if mode in GREY and channels == 3:
         notes.append("grey repeated in three channels")
-    pixels = torch.from_numpy(read_picture(picture, channels, (image[1], image[2])).copy())
+    pixels = torch.from_numpy(read_picture(picture, channels, frame).copy())
+    pixels = middle(pixels, image[1:])
     sentences = (f"{picture}: {', '.join(notes)}.",) if notes else ()
     return pixels.float() / 255, sentences
 

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from torchcaps.data import Images, load
+from torchcaps.data.crop import windows
 from torchcaps.data.sources import PICTURES, Root
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.layers import with_channels_last
@@ -105,11 +106,11 @@ class Trained:
     ) -> Images:
         """A whole split as it is now, with nothing held out."""
         source = self.source(data)
-        size = self.run.recipe.image_size if self.run else None
-        if size is None and source in PICTURES:
+        size, crop = self.run.shown if self.run else (None, None)
+        if size is None and crop is None and source in PICTURES:
             # They come in any size, and the network takes one.
             size = self.image[1:]
-        return load(source, split=split, root=root, size=size)
+        return windows(load(source, split=split, root=root, size=size), size=size, crop=crop)
 
     def knows(self, images: Images, split: Literal["train", "test"]) -> bool:
         """Whether these are the images that the run had, as far as it wrote them down."""

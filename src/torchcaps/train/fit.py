@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from torch import Tensor, nn
 
-from torchcaps.data import Images, augmented
+from torchcaps.data import Cropped, Images, augmented
 from torchcaps.data.sources import Split
 from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.layers import keep_memory, with_channels_last
@@ -31,7 +32,7 @@ from torchcaps.train.parting import parted
 from torchcaps.train.ranks import MeanOfAll, Ranks, join
 from torchcaps.train.recipe import Precision, Recipe
 from torchcaps.train.run import Run, alone
-from torchcaps.train.seeds import AUGMENT, HOLD_OUT, WEIGHTS, seed_of
+from torchcaps.train.seeds import AUGMENT, CROP, HOLD_OUT, WEIGHTS, seed_of
 from torchcaps.train.state import state_of
 from torchcaps.train.stopping import KeepBest, StopAtAccuracy, StopWithoutProgress
 
@@ -110,6 +111,8 @@ def fit(
             early.append(StopWithoutProgress(recipe.patience))
         if recipe.keep == "best":
             early.append(KeepBest(run.best_file))
+        if isinstance(training, Cropped):
+            training = replace(training, seed=seed_of(recipe.seed, CROP))
         if recipe.augment is not None:
             training = augmented(training, recipe.augment, seed_of(recipe.seed, AUGMENT))
         training_batches, validation_batches = (

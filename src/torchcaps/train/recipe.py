@@ -18,7 +18,8 @@ from pydantic import (
     model_validator,
 )
 
-from torchcaps.data import AUGMENTATIONS, SOURCES, Images, load, resized
+from torchcaps.data import AUGMENTATIONS, SOURCES, Images, load
+from torchcaps.data.crop import windows
 from torchcaps.data.sources import Split
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.models import MODELS
@@ -52,7 +53,7 @@ MEANT = {
 # Fields younger than the first records of runs, each with the value that says what was done before
 # it was there. At that value a field leaves the digest as it was, so that runs and records of
 # before keep their names. Whoever adds a field adds it here.
-YOUNGER: dict[str, Any] = {"train_images": None}
+YOUNGER: dict[str, Any] = {"crop": None, "train_images": None}
 
 
 class Recipe(BaseModel):
@@ -68,6 +69,9 @@ class Recipe(BaseModel):
     data: str
     # (height, width) to which images are stretched, in training and whenever the run shows some.
     image_size: tuple[int, int] | None = None
+    # (height, width) of the window that is shown of each image: from anywhere inside, drawn anew in
+    # every epoch, of those that are trained on, and from the centre of all others.
+    crop: tuple[int, int] | None = None
     # Trained on so many of the training images, drawn by the seed; None is all of them.
     train_images: int | None = Field(None, ge=1)
     options: dict[str, Any] = {}
@@ -146,7 +150,7 @@ class Recipe(BaseModel):
                 )
         return options
 
-    @field_validator("milestones", "image_size", mode="before")
+    @field_validator("milestones", "image_size", "crop", mode="before")
     @classmethod
     def _list_is_fine(cls, values: Any) -> Any:
         return tuple(values) if isinstance(values, list) else values
@@ -205,11 +209,11 @@ class Recipe(BaseModel):
     def images(self, split: Split, *, root: str | os.PathLike[str] | None = None) -> Images:
         """The images it names, as the network is shown them; `root` is where those lie that are
         files."""
-        return load(self.data, split=split, root=root, size=self.image_size)
+        return self.as_shown(load(self.data, split=split, root=root, size=self.image_size))
 
     def as_shown(self, images: Images) -> Images:
-        """Images of one's own, as the network is shown them."""
-        return images if self.image_size is None else resized(images, self.image_size)
+        """Any images, as the network is shown them when it is tested."""
+        return windows(images, size=self.image_size, crop=self.crop)
 
     def departures(self) -> tuple[str, ...]:
         """Where the protocol leaves its paper, and the recipe its protocol."""

@@ -126,6 +126,17 @@ class Run:
         return bool(read_fields(self.recipe_file)["channels_last"])
 
     @property
+    def shown(self) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
+        """The size that its recipe stretches images to, and the window of them that it shows; its
+        data may be known no longer."""
+        if not self.recipe_file.is_file():
+            return None, None
+        check_digest(self.recipe_file)
+        fields = read_fields(self.recipe_file)
+        size, crop = (fields.get(name) for name in ("image_size", "crop"))
+        return size and (size[0], size[1]), crop and (crop[0], crop[1])
+
+    @property
     def is_done(self) -> bool:
         return self.result_file.is_file() and self.model_file.is_file()
 

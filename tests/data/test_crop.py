@@ -1,0 +1,80 @@
+"""Windows of images: the middle of those that are tested, anywhere of those that are trained on."""
+
+import pytest
+import torch
+
+from error_text import text_of
+from torchcaps.data import Cropped, ImageSet, MultiMnist
+from torchcaps.data.crop import middle
+
+
+def numbered(count: int = 40, side: int = 6) -> ImageSet:
+    """Pixels tell their row (first channel) and column (second)."""
+    rows = torch.arange(side, dtype=torch.uint8)[:, None].expand(side, side)
+    images = torch.stack([rows, rows.T]).expand(count, 2, side, side).clone()
+    return ImageSet("numbered", images, torch.arange(count) % 3, ("a", "b", "c"))
+
+
+def corners(pixels: torch.Tensor) -> torch.Tensor:
+    """Where the upper left pixel of each came from, (row, column)."""
+    return (pixels[:, :, 0, 0] * 255).round().long()
+
+
+def test_without_a_seed_it_is_the_middle():
+    found = Cropped(numbered(), (2, 3))
+    assert found.image_shape == (2, 2, 3)
+    for epoch in (0, 1):
+        pixels = found.batch(torch.tensor([1, 5]), epoch).pixels
+        assert corners(pixels).tolist() == [[2, 1], [2, 1]]
+        assert torch.equal(pixels, found.images.batch(torch.tensor([1, 5])).pixels[:, :, 2:4, 1:4])
+
+
+def test_with_a_seed_every_place_is_as_likely_and_whole():
+    found = Cropped(numbered(3000), (4, 5), seed=3)
+    pixels = found.batch(slice(None), epoch=2).pixels
+    at = corners(pixels)
+    counts = torch.bincount(at[:, 0] * 2 + at[:, 1], minlength=6)
+    assert len(counts) == 6  # 3 rows, 2 columns
+    # Standard deviation 20.
+    assert (counts - 500).abs().max() < 80
+    for image, (top, left) in zip(pixels[:20], at.tolist(), strict=False):
+        whole = found.images.batch(slice(1)).pixels[0]
+        assert torch.equal(image, whole[:, top : top + 4, left : left + 5])
+
+
+def test_windows_depend_on_seed_and_number_alone():
+    found = Cropped(numbered(), (3, 3), seed=7)
+    whole = found.batch(slice(None), epoch=1).pixels
+    order = torch.randperm(40)
+    assert torch.equal(torch.cat([found.batch(i, 1).pixels for i in order.split(7)]), whole[order])
+    for other in (
+        found.batch(slice(None), 2),
+        Cropped(numbered(), (3, 3), seed=8).batch(slice(40), 1),
+    ):
+        assert not torch.equal(other.pixels, whole)
+
+
+def test_parts_are_seen_through_the_same_window():
+    digits = ImageSet("noise", torch.rand(9, 1, 8, 8), torch.arange(9) % 3, ("a", "b", "c"))
+    batch = Cropped(MultiMnist(digits, shift=1), (5, 4), seed=1).batch(slice(None))
+    torch.testing.assert_close(batch.pixels, batch.parts.sum(1).clamp(max=1))
+
+
+def test_what_is_held_out_is_cropped_too_and_digests_differ():
+    images = Cropped(numbered(), (3, 3))
+    rest, held = images.hold_out(share=0.25, seed=1)
+    assert (len(rest), len(held), held.image_shape) == (30, 10, (2, 3, 3))
+    assert torch.equal(images.labels, numbered().labels)
+    assert len({numbered().digest(), images.digest(), Cropped(numbered(), (3, 4)).digest()}) == 3
+
+
+def test_the_middle_of_an_odd_rim_lies_up_and_left():
+    assert middle(torch.arange(5.0).view(1, 5), (1, 2)).tolist() == [[1.0, 2.0]]
+
+
+@pytest.mark.parametrize("size", [(7, 3), (3, 7), (0, 3)])
+def test_a_window_that_does_not_fit_is_refused(size):
+    assert text_of(lambda: Cropped(numbered(), size)) == (
+        f"crop={size} must be (height, width) of a window inside the images of numbered, which are "
+        f"6 × 6; take a smaller one, or a larger image_size."
+    )
