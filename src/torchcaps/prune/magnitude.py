@@ -1,0 +1,59 @@
+"""Scheduled pruning of the smallest weights.
+
+After epoch e of a ramp of n epochs the share s_e of all weights is pruned, those with the smallest
+|w| in the whole network; what is left trains on [zhu2017]:
+    s_e = s (1 − (1 − e / n)³)    for e < n,    s_e = s from n on
+
+Departures from [zhu2017]: it prunes every layer to the same sparsity, here one threshold is that of
+all layers.
+Ambiguities: [renzulli2025] §3.1.1 says "iterative magnitude pruning" and no schedule, and cites
+[tartaglione2022], which is another method (lobster.py).
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import final
+
+from torch import nn
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.prune.pruner import Pruner, check_sparsity
+from torchcaps.prune.units import UnitKind
+
+__all__ = ["Magnitude", "ramp"]
+
+
+@final
+class Magnitude(Pruner):
+    """Prunes to `targets[e]` after epoch e, and to the last of them from then on.
+
+    Arguments:
+        model: the network.
+        targets: shares of all weights, each at least as large as the one before.
+        unit: what is pruned as a whole; a unit is as large as its weights on average.
+    """
+
+    def __init__(self, model: nn.Module, *, targets: Sequence[float], unit: UnitKind = "weight"):
+        super().__init__(model, unit=unit)
+        for target in targets:
+            check_sparsity(target)
+        if not targets or any(later < earlier for earlier, later in pairwise(targets)):
+            raise TorchcapsError(
+                f"targets must be shares of the weights that grow from epoch to epoch, for example "
+                f"[0.5, 0.8, 0.9], but came as {list(targets)}."
+            )
+        self.targets = tuple(targets)
+
+    def after_epoch(self, epoch: int, loss: Callable[[], float]) -> None:
+        self.prune(self.magnitudes(), self.targets[min(epoch, len(self.targets) - 1)])
+
+
+def ramp(to: float, *, epochs: int) -> tuple[float, ...]:
+    """Targets that rise steeply at first, while there is much to prune that nobody misses.
+
+    >>> ramp(0.8, epochs=2)
+    (0.7, 0.8)
+    """
+    if epochs < 1:
+        raise TorchcapsError(f"a ramp needs at least 1 epoch, but came with {epochs}.")
+    return (*(to * (1 - (1 - e / epochs) ** 3) for e in range(1, epochs)), to)

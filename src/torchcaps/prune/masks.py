@@ -1,0 +1,122 @@
+"""Masks: which weights are pruned, and that these are exactly zero whatever an optimiser does."""
+
+from collections.abc import Mapping
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.prune.weights import prunable
+
+__all__ = ["Masks", "lowest"]
+
+
+@final
+class Masks:
+    """One boolean tensor for every weight of a network that can be pruned, true where it is pruned.
+
+    A pruned weight stays pruned. Momentum, Adam and weight decay move every weight, so `apply` sets
+    pruned ones to zero again after each step.
+
+    >>> masks = Masks(model)
+    >>> masks.add(lowest(masks.scored({name: w.abs() for name, w in masks.weights.items()}), 1000))
+    >>> masks.apply()
+    """
+
+    def __init__(self, model: nn.Module):
+        self.weights = prunable(model)
+        self.pruned = {
+            name: torch.zeros_like(weight, dtype=torch.bool)
+            for name, weight in self.weights.items()
+        }
+
+    @property
+    def size(self) -> int:
+        """How many weights there are."""
+        return sum(mask.numel() for mask in self.pruned.values())
+
+    @property
+    def count(self) -> int:
+        """How many of them are pruned."""
+        return sum(int(mask.sum()) for mask in self.pruned.values())
+
+    @torch.no_grad()
+    def apply(self) -> None:
+        """Set every pruned weight to zero."""
+        for name, weight in self.weights.items():
+            weight.masked_fill_(self.pruned[name], 0)
+
+    def add(self, pruned: Mapping[str, Tensor]) -> None:
+        """Prune these weights too; refused where a tensor would lose all of them."""
+        together = {name: mask | pruned[name] for name, mask in self.pruned.items()}
+        for name, mask in together.items():
+            if bool(mask.all()):
+                raise TorchcapsError(
+                    f"pruning would set all {mask.numel()} weights of {name} to zero, and nothing "
+                    f"would pass through the network any more; prune to a lower sparsity."
+                )
+        self.pruned = together
+
+    def scored(self, scores: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Scores of all weights, those of pruned ones below every other."""
+        for name, score in scores.items():
+            if not bool(score.isfinite().all()):
+                raise TorchcapsError(
+                    f"the scores by which {name} is to be pruned hold NaN or infinite values; did "
+                    f"training diverge?"
+                )
+        return {name: scores[name].masked_fill(mask, -1) for name, mask in self.pruned.items()}
+
+    def move(self, device: torch.device) -> None:
+        """Go where the weights are."""
+        self.pruned = {name: mask.to(device) for name, mask in self.pruned.items()}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return dict(self.pruned)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take masks that `state_dict` gave for the same network."""
+        if set(state) != set(self.pruned):
+            only = sorted(set(state) ^ set(self.pruned))[0]
+            raise TorchcapsError(
+                f"these masks are of another network: {only} is in only one of the two; take the "
+                f"masks that were made for this network."
+            )
+        for name, mask in state.items():
+            here = self.pruned[name]
+            if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+                kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+                raise TorchcapsError(
+                    f"the mask of {name} must be a tensor of booleans, but is {kind}; it is "
+                    f"damaged: take a copy that is whole."
+                )
+            if mask.shape != here.shape:
+                raise TorchcapsError(
+                    f"these masks are of another network: that of {name} has shape "
+                    f"{list(mask.shape)}, but the weights here have {list(here.shape)}."
+                )
+        self.pruned = {name: state[name].to(here.device) for name, here in self.pruned.items()}
+
+
+def lowest(scores: Mapping[str, Tensor], count: int) -> dict[str, Tensor]:
+    """The `count` entries with the lowest scores of all tensors together; of equal ones the first.
+
+    >>> lowest({"a": tensor([3.0, 1.0]), "b": tensor([2.0])}, 2)
+    {'a': tensor([False,  True]), 'b': tensor([True])}
+    """
+    flat = torch.cat([score.detach().flatten() for score in scores.values()])
+    if not 0 <= count <= flat.numel():
+        raise TorchcapsError(f"{count} of {flat.numel()} weights cannot be chosen.")
+    chosen = torch.zeros_like(flat, dtype=torch.bool)
+    if count:
+        # Quicker than sorting, and among equals the order of the weights decides.
+        edge = flat.kthvalue(count).values
+        chosen = flat < edge
+        equal = (flat == edge).nonzero().squeeze(1)
+        chosen[equal[: count - int(chosen.sum())]] = True
+    parts = chosen.split([score.numel() for score in scores.values()])
+    return {
+        name: part.view(score.shape)
+        for (name, score), part in zip(scores.items(), parts, strict=True)
+    }

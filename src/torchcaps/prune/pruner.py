@@ -1,0 +1,78 @@
+"""What every pruning is: something that happens at a few moments of training, and masks."""
+
+from collections.abc import Callable, Mapping
+from typing import final
+
+from torch import Tensor, nn
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.prune.masks import Masks, lowest
+from torchcaps.prune.units import Unit, UnitKind, lowest_units, units
+
+__all__ = ["Pruner"]
+
+# The gradient of the training loss by the names of the weights.
+Gradients = Callable[[], Mapping[str, Tensor]]
+
+
+class Pruner:
+    """Prunes a network while somebody else trains it.
+
+    Whoever trains calls the methods at the moments they are named for. One that a pruner has no use
+    for does nothing. The masks are everything that a pruner remembers, so a run that is continued
+    needs them alone.
+
+    Arguments:
+        model: the network, whose weights are changed in place.
+        unit: what is pruned as a whole: "weight", "capsule", "type" or "channel".
+    """
+
+    def __init__(self, model: nn.Module, *, unit: UnitKind = "weight"):
+        self.masks = Masks(model)
+        self.unit: UnitKind = unit
+        self.units: tuple[Unit, ...] = () if unit == "weight" else units(model, unit)
+
+    def before_training(self, gradients: Gradients) -> None:
+        """Before the first step; `gradients` measures them and leaves the network as it is."""
+
+    def after_backward(self, epoch: int) -> None:
+        """In every step, when gradients are there; epochs count from 0."""
+
+    @final
+    def after_step(self) -> None:
+        """In every step, when the optimiser has moved the weights."""
+        self.masks.apply()
+
+    def after_epoch(self, epoch: int, loss: Callable[[], float]) -> None:
+        """After every epoch; `loss` is that of the network as it then is, on validation images."""
+
+    def at_the_end(self) -> None:
+        """Once training is done."""
+
+    @final
+    def prune(self, scores: Mapping[str, Tensor], sparsity: float) -> None:
+        """Prune what has the lowest scores, until this share of all weights is zero."""
+        scored = self.masks.scored(scores)
+        count = round(sparsity * self.masks.size)
+        # Never more by an earlier target, or by rounding.
+        if count > self.masks.count:
+            chosen = (
+                lowest_units(self.units, scored, count) if self.units else lowest(scored, count)
+            )
+            self.masks.add(chosen)
+        self.masks.apply()
+
+    @final
+    def magnitudes(self) -> dict[str, Tensor]:
+        """How large every weight is."""
+        return {name: weight.detach().abs() for name, weight in self.masks.weights.items()}
+
+
+def check_sparsity(sparsity: float) -> None:
+    """Refuse to prune nothing, and to prune everything."""
+    if not 0 < sparsity < 1:
+        what = "nothing would be pruned" if sparsity <= 0 else "no weight would be left"
+        raise TorchcapsError(
+            f"the sparsity to prune to must lie between 0 and 1, for example 0.9, but came as "
+            f"{sparsity:g}, and {what}."
+        )

@@ -1,0 +1,161 @@
+"""What can be pruned as a whole: weights that are of no use without one another.
+
+capsule  a child of a dense layer: its matrices to every parent and, where it is a parent of the
+         dense layer below, the matrices that vote for it
+type     a type of primary capsules: the kernels that make its channels, and its matrices at every
+         position
+channel  a channel between two convolutions: the kernels that make it, and those that read it
+
+With a unit everything is zero that reads it, so that taking it out changes no score. A class is
+never pruned: it is no child of any layer.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import ConvCapsules, DenseCapsules
+from torchcaps.models.structure import capsule_layers_of, first_layer, runs
+
+__all__ = ["Part", "Unit", "UnitKind", "lowest_units", "units"]
+
+UnitKind = Literal["weight", "capsule", "type", "channel"]
+
+
+class Part(NamedTuple):
+    """Some rows of a weight along one of its axes."""
+
+    weight: str
+    axis: int
+    rows: tuple[int, ...]
+
+    def of(self, values: Tensor) -> Tensor:
+        """These rows of a tensor with the weight's shape."""
+        return values.index_select(self.axis, torch.tensor(self.rows, device=values.device))
+
+    def mark(self, mask: Tensor) -> None:
+        """Set them in a boolean tensor of the weight's shape."""
+        mask.index_fill_(self.axis, torch.tensor(self.rows, device=mask.device), True)
+
+
+class Unit(NamedTuple):
+    """One capsule, type or channel, and the weights that are pruned with it."""
+
+    name: str
+    parts: tuple[Part, ...]
+
+
+def units(network: nn.Module, kind: UnitKind) -> tuple[Unit, ...]:
+    """All units of one kind; refused where a network has none."""
+    finders = {"capsule": _capsules, "type": _types, "channel": _channels}
+    if kind not in finders:
+        raise TorchcapsError(
+            f"units to prune are capsules, types or channels, but came as {kind!r}."
+        )
+    layers = capsule_layers_of(network)
+    found = finders[kind](network)
+    if not found:
+        raise TorchcapsError(
+            f"this network has no {kind} that could be pruned as a whole: its "
+            f"{len(layers)} routed layers share their matrices, or no convolution reads another."
+        )
+    return tuple(found)
+
+
+def lowest_units(
+    all_units: Sequence[Unit], scores: Mapping[str, Tensor], count: int
+) -> dict[str, Tensor]:
+    """The units with the lowest mean scores, as many as hold no more than `count` weights."""
+    chosen = {name: torch.zeros_like(score, dtype=torch.bool) for name, score in scores.items()}
+    means = [_mean(unit, scores) for unit in all_units]
+    held = 0
+    for k in sorted(range(len(all_units)), key=means.__getitem__):
+        parts = all_units[k].parts
+        # Units share weights: the column of a channel runs through the kernels of others.
+        more = sum(int((~part.of(chosen[part.weight])).sum()) for part in parts)
+        if held + more > count:
+            return chosen
+        held += more
+        for part in parts:
+            part.mark(chosen[part.weight])
+    if held == count:
+        return chosen
+    total = sum(score.numel() for score in scores.values())
+    raise TorchcapsError(
+        f"all units together hold {held / total:.1%} of the weights, so pruning them cannot reach "
+        f"a sparsity of {count / total:.1%}; prune to less, or single weights."
+    )
+
+
+def _mean(unit: Unit, scores: Mapping[str, Tensor]) -> float:
+    parts = [part.of(scores[part.weight]).double() for part in unit.parts]
+    return sum(float(part.sum()) for part in parts) / sum(part.numel() for part in parts)
+
+
+def _capsules(network: nn.Module) -> list[Unit]:
+    found = []
+    below = None
+    for name, layer in capsule_layers_of(network).items():
+        dense = isinstance(layer, DenseCapsules) and layer.sharing == "none"
+        if isinstance(layer, DenseCapsules) and dense:
+            for i in range(layer.n_in):
+                parts = [Part(f"layers.{name}.weight", 0, (i,))]
+                parts += [Part(f"layers.{below}.weight", 1, (i,))] if below else []
+                found.append(Unit(f"child {i} of {name}", tuple(parts)))
+        below = name if dense else None
+    return found
+
+
+def _types(network: nn.Module) -> list[Unit]:
+    *_, last = runs(network)
+    layer = first_layer(network)
+    name = next(iter(capsule_layers_of(network)))
+    rows = type_rows(network)
+    size = layer.d_in
+    found = []
+    for t, row in enumerate(rows):
+        channels = tuple(range(t * size, (t + 1) * size))
+        made = [Part(f"{last.maker}.weight", 0, channels)]
+        made += [Part(f"{each}.weight", 0, channels) for each in convolutions(network, last.passed)]
+        found.append(Unit(f"type {t}", (*made, Part(f"layers.{name}.weight", 0, row))))
+    return found
+
+
+def type_rows(network: nn.Module) -> list[tuple[int, ...]]:
+    """Which rows of the first layer's weights are those of each primary type."""
+    layer = first_layer(network)
+    types = int(network.primary_grid[2])  # type: ignore[index]
+    if isinstance(layer, ConvCapsules) or (
+        isinstance(layer, DenseCapsules) and layer.sharing == "none"
+    ):
+        # Children and slots of a window are both ordered (row, column, type).
+        return [tuple(range(t, layer.weight.shape[0], types)) for t in range(types)]
+    if isinstance(layer, DenseCapsules) and layer.sharing == "type":
+        return [(t,) for t in range(types)]
+    raise TorchcapsError(
+        'with sharing="all" the types of primary capsules have no matrices of their own, so none '
+        "can be pruned; take weights or channels."
+    )
+
+
+def _channels(network: nn.Module) -> list[Unit]:
+    found = []
+    for run in runs(network):
+        if run.reader is None:
+            continue
+        maker = network.get_submodule(run.maker)
+        assert isinstance(maker, nn.Conv2d)
+        for c in range(maker.out_channels):
+            makes = Part(f"{run.maker}.weight", 0, (c,))
+            passes = [Part(f"{n}.weight", 0, (c,)) for n in convolutions(network, run.passed)]
+            reads = Part(f"{run.reader}.weight", 1, (c,))
+            found.append(Unit(f"channel {c} of {run.maker}", (makes, *passes, reads)))
+    return found
+
+
+def convolutions(network: nn.Module, names: Sequence[str]) -> list[str]:
+    """Those of the parts that are convolutions."""
+    return [name for name in names if isinstance(network.get_submodule(name), nn.Conv2d)]

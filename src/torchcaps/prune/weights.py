@@ -1,0 +1,57 @@
+"""Which weights of a network are pruned, and how many of them are zero.
+
+They are the kernels of convolutions and the matrices of capsule layers, everywhere but in the
+decoder, which is no part of what classifies. Biases, normalisation and learned priors stay: they
+are few, and a network does not become smaller by their zeros.
+"""
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import CapsuleLayer, Conv3dCapsules
+
+__all__ = ["Sparsity", "prunable", "sparsity"]
+
+KINDS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, CapsuleLayer, Conv3dCapsules)
+
+
+@dataclass(frozen=True)
+class Sparsity:
+    """How many of the weights that can be pruned are zero, of all and of each tensor by name."""
+
+    weights: int
+    zeros: int
+    layers: dict[str, float]
+
+    @property
+    def share(self) -> float:
+        return self.zeros / self.weights
+
+
+def prunable(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The weights that pruning may set to zero, by their names in the network.
+
+    >>> list(prunable(create_model("capsnet")))
+    ['backbone.0.weight', 'primary.projection.weight', 'layers.classes.weight']
+    """
+    found = {
+        f"{name}.weight" if name else "weight": part.weight
+        for name, part in model.named_modules()
+        if isinstance(part, KINDS) and "decoder" not in name.split(".")
+    }
+    if not found:
+        raise TorchcapsError(
+            f"a {type(model).__name__} has no convolution and no capsule layer, so it has no "
+            f"weights to prune."
+        )
+    return {name: weight for name, weight in found.items() if isinstance(weight, nn.Parameter)}
+
+
+def sparsity(model: nn.Module) -> Sparsity:
+    """Count the zeros among the weights that can be pruned."""
+    weights = prunable(model)
+    zeros = {name: int((weight == 0).sum()) for name, weight in weights.items()}
+    shares = {name: zeros[name] / weight.numel() for name, weight in weights.items()}
+    return Sparsity(sum(w.numel() for w in weights.values()), sum(zeros.values()), shares)

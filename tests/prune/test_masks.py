@@ -1,0 +1,211 @@
+"""Masks by hand and by brute force: what is chosen, what stays zero, whose they are."""
+
+import itertools
+
+import pytest
+import torch
+from torch import nn
+
+from error_text import text_of
+from torchcaps import create_model
+from torchcaps.prune import Masks, lowest, prunable, sparsity
+
+
+class Small(nn.Module):
+    """Seven weights in two convolutions, and others that are never pruned."""
+
+    def __init__(self):
+        super().__init__()
+        self.one = nn.Conv2d(1, 3, 1)
+        self.norm = nn.BatchNorm2d(3)
+        self.two = nn.Conv2d(1, 4, 1, bias=False)
+        self.decoder = nn.Conv2d(1, 5, 1)
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.two(self.norm(self.one(x)).mean(1, keepdim=True)).mean((2, 3))
+
+
+def magnitudes(masks):
+    return {name: weight.detach().abs() for name, weight in masks.weights.items()}
+
+
+def test_convolutions_and_capsules_are_pruned_and_the_decoder_is_not():
+    assert list(prunable(Small())) == ["one.weight", "two.weight"]
+    assert list(prunable(create_model("mitterreiter_5x16", image=(1, 20, 20)))) == [
+        *(f"backbone.{k}.weight" for k in (0, 3, 6, 9)),
+        "primary.projection.weight",
+        *(f"layers.{name}.weight" for name in ("hidden_2", "hidden_3", "hidden_4", "classes")),
+    ]
+    with torch.device("meta"):
+        deep = prunable(create_model("deepcaps"))
+    assert "layers.cell_4_skip.weight" in deep
+    assert not [name for name in deep if "decoder" in name]
+
+
+def test_the_denominator_of_the_paper():
+    # 6.8M parameters without a decoder [renzulli2025] Table 9, 512 of them biases.
+    assert sparsity(create_model("rem_dr")).weights == 6_804_224 - 512
+
+
+def test_zeros_are_counted_over_all_and_by_layer():
+    model = Small()
+    with torch.no_grad():
+        model.one.weight[0] = 0
+        model.two.weight[:2] = 0
+        model.decoder.weight.zero_()
+    found = sparsity(model)
+    assert (found.weights, found.zeros, found.share) == (7, 3, 3 / 7)
+    assert found.layers == {"one.weight": 1 / 3, "two.weight": 1 / 2}
+
+
+def test_a_network_without_such_weights_says_so():
+    assert text_of(lambda: prunable(nn.Linear(2, 2))) == (
+        "a Linear has no convolution and no capsule layer, so it has no weights to prune."
+    )
+
+
+@pytest.mark.parametrize("count", range(8))
+def test_the_lowest_are_the_lowest_of_all_subsets(count):
+    scores = {"a": torch.tensor([[2.0, 0.5], [1.0, 3.0]]), "b": torch.tensor([0.5, 1.5, 0.1])}
+    flat = torch.cat([scores["a"].flatten(), scores["b"]])
+    found = torch.cat([mask.flatten() for mask in lowest(scores, count).values()])
+    assert int(found.sum()) == count
+    least = (
+        min(sum(flat[list(some)]) for some in itertools.combinations(range(7), count))
+        if count
+        else 0
+    )
+    assert float(flat[found].sum()) == pytest.approx(float(least))
+
+
+def test_of_equal_scores_the_first_are_chosen():
+    found = lowest({"a": torch.zeros(3), "b": torch.zeros(2)}, 4)
+    assert found["a"].tolist() == [True, True, True]
+    assert found["b"].tolist() == [True, False]
+
+
+def test_what_is_pruned_stays_pruned_however_large_its_score_is():
+    model = Small()
+    masks = Masks(model)
+    first = {
+        "one.weight": torch.zeros(3, 1, 1, 1, dtype=torch.bool),
+        "two.weight": torch.zeros(4, 1, 1, 1, dtype=torch.bool),
+    }
+    first["two.weight"][3] = True
+    masks.add(first)
+    with torch.no_grad():
+        model.two.weight[3] = 100.0
+    masks.add(lowest(masks.scored(magnitudes(masks)), 2))
+    assert masks.count == 2
+    assert bool(masks.pruned["two.weight"][3])
+    masks.apply()
+    assert float(model.two.weight.detach()[3]) == 0
+
+
+OPTIMISERS = {
+    "momentum": lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, weight_decay=0.01),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.01, weight_decay=0.01),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("adam", torch.float32),
+        *(
+            pytest.param(name, dtype, marks=pytest.mark.slow)
+            for name in OPTIMISERS
+            for dtype in (torch.float32, torch.bfloat16)
+            if (name, dtype) != ("adam", torch.float32)
+        ),
+    ],
+)
+def test_pruned_weights_are_exactly_zero_after_a_thousand_steps(name, dtype):
+    model = Small()
+    masks = Masks(model)
+    optimiser = OPTIMISERS[name](model.parameters())
+    images = torch.randn(2, 1, 2, 2)
+    left = {}
+    for step in range(1010):
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+            loss = (model(images).float() - 1).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        masks.apply()
+        if step == 9:
+            # Momentum is there, and goes on pulling at them.
+            masks.add(lowest(masks.scored(magnitudes(masks)), 2))
+            masks.apply()
+            left = {n: w.detach().clone() for n, w in masks.weights.items()}
+    for where, weight in masks.weights.items():
+        pruned = masks.pruned[where]
+        assert bool((weight[pruned] == 0).all())
+        assert not torch.equal(weight[~pruned], left[where][~pruned])
+    assert masks.count == 2
+
+
+def test_masks_move_nothing_else():
+    model = Small()
+    masks = Masks(model)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    masks.add(lowest(magnitudes(masks), 3))
+    masks.apply()
+    moved = [
+        name for name, value in model.state_dict().items() if not torch.equal(value, before[name])
+    ]
+    assert set(moved) <= {"one.weight", "two.weight"}
+
+
+def test_masks_survive_being_saved():
+    masks, again = Masks(Small()), Masks(Small())
+    masks.add(lowest(magnitudes(masks), 3))
+    again.load_state_dict(masks.state_dict())
+    assert all(torch.equal(again.pruned[name], mask) for name, mask in masks.pruned.items())
+
+
+def test_masks_of_another_network_are_refused():
+    masks = Masks(Small())
+    state = masks.state_dict()
+    assert text_of(lambda: masks.load_state_dict({"one.weight": state["one.weight"]})) == (
+        "these masks are of another network: two.weight is in only one of the two; take the masks "
+        "that were made for this network."
+    )
+    other = {**state, "two.weight": torch.zeros(5, dtype=torch.bool)}
+    assert text_of(lambda: masks.load_state_dict(other)) == (
+        "these masks are of another network: that of two.weight has shape [5], but the weights "
+        "here have [4, 1, 1, 1]."
+    )
+
+
+@pytest.mark.parametrize(
+    ("damaged", "kind"), [(torch.ones(4, 1, 1, 1), "torch.float32"), ([True], "list")]
+)
+def test_a_damaged_mask_is_refused(damaged, kind):
+    masks = Masks(Small())
+    state = {**masks.state_dict(), "two.weight": damaged}
+    assert text_of(lambda: masks.load_state_dict(state)) == (
+        f"the mask of two.weight must be a tensor of booleans, but is {kind}; it is damaged: take "
+        f"a copy that is whole."
+    )
+
+
+def test_a_layer_pruned_to_nothing_is_refused_and_nothing_is_changed():
+    model = Small()
+    with torch.no_grad():
+        model.one.weight.fill_(0.1)
+        model.two.weight.fill_(1.0)
+    masks = Masks(model)
+    assert text_of(lambda: masks.add(lowest(magnitudes(masks), 3))) == (
+        "pruning would set all 3 weights of one.weight to zero, and nothing would pass through the "
+        "network any more; prune to a lower sparsity."
+    )
+    assert masks.count == 0
+
+
+def test_scores_that_are_no_numbers_are_refused():
+    masks = Masks(Small())
+    scores = {**magnitudes(masks), "two.weight": torch.full((4, 1, 1, 1), torch.nan)}
+    assert text_of(lambda: masks.scored(scores)).endswith("did training diverge?")
