@@ -7,7 +7,7 @@ from types import MappingProxyType
 MANY = 12
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
-__all__ = ["Interrupted", "TorchcapsError", "nearest"]
+__all__ = ["Diverged", "Interrupted", "TorchcapsError", "nearest"]
 
 
 class TorchcapsError(ValueError):
@@ -16,6 +16,10 @@ class TorchcapsError(ValueError):
 
 class Interrupted(TorchcapsError):
     """Stopped by the user; says how to go on."""
+
+
+class Diverged(TorchcapsError):
+    """Training came to numbers that are not finite: a result of its recipe, and no accident."""
 
 
 def nearest(name: str, known: Iterable[str], *, meant: Mapping[str, str] = NOTHING) -> str:

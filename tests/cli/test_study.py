@@ -51,9 +51,8 @@ def test_a_table_is_printed_and_not_run(call):
     [
         (
             ["table", "peer2022", 1],
-            "torchcaps: a table is many hours of training, which no single command starts; add "
-            "--dry-run to print the commands of its rows with their cost, and run those you "
-            "want.\n",
+            "torchcaps: this prints the commands of a table with --dry-run; `torchcaps study run "
+            "peer2022 1` runs it.\n",
         ),
         (
             ["table", "peer2022", 4, "--dry-run"],

@@ -167,7 +167,7 @@ def test_an_unknown_statistic():
         ({"study": "Peer 2022"}, "study must be lower-case words"),
         ({"study": "../peer"}, "study must be lower-case words"),
         ({"made": datetime(2026, 1, 2)}, "made must name its time zone"),
-        ({"claims": ()}, "at least 1 item"),
+        ({"seeds": ()}, "at least 1 item"),
         ({"seeds": 2 * (Seed(seed=0, values={"a": 1.0}, wall_seconds=0),)}, "every seed may be"),
         ({"nothing": 1}, "not permitted"),
     ],
@@ -178,11 +178,11 @@ def test_what_does_not_hold_is_refused(changes, message):
 
 
 def test_faults_are_one_sentence():
-    fields = {**record().model_dump(), "study": "No", "claims": ()}
+    fields = {**record().model_dump(), "study": "No", "data": {}}
     assert text_of(lambda: make_record(**fields)) == (
         "the record does not hold: study: study must be lower-case words with slashes between, "
-        "gu2021/table4, not 'No'; claims: tuple should have at least 1 item after validation, not "
-        "0."
+        "gu2021/table4, not 'No'; data: dictionary should have at least 1 item after validation, "
+        "not 0."
     )
 
 

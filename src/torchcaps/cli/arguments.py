@@ -1,6 +1,7 @@
 """Arguments that several commands take, and how their text is read."""
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,7 @@ __all__ = [
     "Root",
     "options_from",
     "recipe_from",
+    "seconds_of",
     "sides",
 ]
 
@@ -99,3 +101,15 @@ def sides(option: str, text: str, example: str) -> tuple[int, ...]:
             f"{option} must be {what}, for example {example}, but came as {text!r}."
         )
     return tuple(map(int, numbers))
+
+
+def seconds_of(text: str) -> float:
+    """The seconds of a time budget such as "1h30m", "8m" or "90s"."""
+    parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text)
+    if not parts or not any(parts.groups()):
+        raise TorchcapsError(
+            f"--time-budget must be hours, minutes and seconds, for example 8m, 90s or 1h30m, but "
+            f"came as {text!r}."
+        )
+    hours, minutes, seconds = (int(part or 0) for part in parts.groups())
+    return float(3600 * hours + 60 * minutes + seconds)

@@ -1,17 +1,31 @@
-"""`torchcaps study`: the published claims, and the commands that run the tables of the papers."""
+"""`torchcaps study`: the published claims, and the runs that judge them."""
 
 import json
+import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from torchcaps.cli.arguments import AsJson
+from torchcaps._printable import printable
+from torchcaps.cli.arguments import AsJson, seconds_of
 from torchcaps.errors import TorchcapsError
+
+if TYPE_CHECKING:
+    from torchcaps.study.runner.system import Study
 
 __all__ = ["app"]
 
 app = typer.Typer(help="The published claims, and what runs them.", no_args_is_help=True)
+
+What = Annotated[
+    str,
+    typer.Argument(help="A paper (peer2022), the id of a claim, or a study of your own (my.toml)."),
+]
+TableNumber = Annotated[int | None, typer.Argument(help="A table of the paper; else all claims.")]
+Reduced = Annotated[bool, typer.Option("--reduced", help="The smaller form of each row.")]
+Seeds = Annotated[int | None, typer.Option(help="How many seeds, instead of as many as planned.")]
+Cells = Annotated[Path, typer.Option(help="Folder of the trained networks.")]
 
 
 @app.command("claims")
@@ -41,9 +55,7 @@ def print_table(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the commands and run nothing.")
     ] = False,
-    reduced: Annotated[
-        bool, typer.Option("--reduced", help="The smaller form of each row.")
-    ] = False,
+    reduced: Reduced = False,
     root: Annotated[Path, typer.Option(help="Folder of the data sets in the commands.")] = Path(
         "data"
     ),
@@ -57,11 +69,71 @@ def print_table(
 
     if not dry_run:
         raise TorchcapsError(
-            "a table is many hours of training, which no single command starts; add --dry-run to "
-            "print the commands of its rows with their cost, and run those you want."
+            f"this prints the commands of a table with --dry-run; `torchcaps study run {paper} "
+            f"{number}` runs it."
         )
     found = study.table(paper, number, reduced=reduced, root=str(root))
     print(json.dumps(found.numbers()) if as_json else found.text())
+
+
+@app.command()
+def run(
+    what: What,
+    table: TableNumber = None,
+    reduced: Reduced = False,
+    seeds: Seeds = None,
+    root: Annotated[Path, typer.Option(help="Folder of data sets that are files.")] = Path("data"),
+    out: Cells = Path("runs"),
+    evidence: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("evidence"),
+    jobs: Annotated[int, typer.Option(help="Networks that are trained at once.")] = 1,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda")] = "auto",
+    time_budget: Annotated[
+        str | None,
+        typer.Option(help="8m, 90s, 1h30m: then all states are saved, and the same line goes on."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a study, or go on with one, and write a record of each system.
+
+    Prints what the records say. Every network is trained once, however often the line is typed,
+    and whatever was killed in between.
+    """
+    from torchcaps.study.runner import Ledger, Settings, outcome_of, run_study, watched
+
+    until = None if time_budget is None else time.time() + seconds_of(time_budget)
+    study = _study(what, table, reduced, seeds)
+    settings = Settings(out, evidence, root=root, jobs=jobs, device=device, until=until)
+    with watched(study, Ledger(out)) as watch:
+        paths = run_study(study, settings, watch=watch)
+    found = outcome_of(study, paths)
+    print(json.dumps(found.numbers()) if as_json else printable(found.text()))
+
+
+@app.command()
+def status(
+    what: What,
+    table: TableNumber = None,
+    reduced: Reduced = False,
+    seeds: Seeds = None,
+    out: Cells = Path("runs"),
+    as_json: AsJson = False,
+) -> None:
+    """Say how far a study is: cells done, running and left, and the hours that are left."""
+    from rich.console import Console
+
+    from torchcaps.study.runner import Ledger, progress_of
+
+    found = progress_of(_study(what, table, reduced, seeds), Ledger(out))
+    if as_json:
+        print(json.dumps(found.numbers()))
+        return
+    Console(highlight=False).print(found.table())
+
+
+def _study(what: str, table: int | None, reduced: bool, seeds: int | None) -> "Study":
+    from torchcaps.study.runner import study_of
+
+    return study_of(what, table, reduced=reduced, seeds=seeds)
 
 
 def _why(word: str | None) -> str:

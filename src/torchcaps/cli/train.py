@@ -1,7 +1,6 @@
 """`torchcaps train`: train a network, or continue a run."""
 
 import json
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -15,8 +14,8 @@ from torchcaps.cli.arguments import (
     RecipeFile,
     Root,
     recipe_from,
+    seconds_of,
 )
-from torchcaps.errors import TorchcapsError
 
 __all__ = ["train"]
 
@@ -76,20 +75,8 @@ def train(
         out,
         root=root,
         workers=workers,
-        time_budget=None if time_budget is None else _seconds(time_budget),
+        time_budget=None if time_budget is None else seconds_of(time_budget),
         loggers=[tensorboard_logger(out)] if tensorboard else [],
     )
     if is_first():
         print(json.dumps({"run": str(run.folder), **run.result()}))
-
-
-def _seconds(text: str) -> float:
-    """What "1h30m", "8m" or "90s" is."""
-    parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text)
-    if not parts or not any(parts.groups()):
-        raise TorchcapsError(
-            f"--time-budget must be hours, minutes and seconds, for example 8m, 90s or 1h30m, but "
-            f"came as {text!r}."
-        )
-    hours, minutes, seconds = (int(part or 0) for part in parts.groups())
-    return float(3600 * hours + 60 * minutes + seconds)

@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.record import Record, Seed, make_record
@@ -27,17 +26,23 @@ def record_of_runs(
     study: str,
     claims: Sequence[str],
     measured: Mapping[int, Mapping[str, float]] | None = None,
+    measured_by: Sequence[str | None] = (),
+    failed: Mapping[int, str] | None = None,
     reduced: str | None = None,
     departures: Sequence[str] = (),
     supersedes: str | None = None,
 ) -> Record:
     """The record of runs that differ in nothing but their seed.
 
+    Where code of another commit measured than trained, the record names both.
+
     Arguments:
         folders: run folders, finished.
         study: the folder below evidence/, such as "gu2021/table4".
         claims: ids of the claims that the runs judge.
         measured: statistics by seed beside the accuracy on test images, which runs know.
+        measured_by: the commits that measured, as `environment` writes them.
+        failed: how a seed failed, by the seed; it has no run among the folders.
         reduced: in words, how the protocol is smaller than the paper's.
         departures: what is done otherwise than in the paper.
         supersedes: the hash of the record that this one replaces.
@@ -48,15 +53,19 @@ def record_of_runs(
     first = runs[0].recipe
     environments = [run.began() for run in runs]
     digests = runs[0].result()["digests"]
+    commits = [*(each["commit"] for each in environments), *measured_by]
     return make_record(
         study=study,
         claims=tuple(claims),
         recipe=first.model_dump(mode="json"),
         recipe_hash=first.digest(),
         data={f"{first.data}/{split}": digest for split, digest in digests.items()},
-        seeds=tuple(_seed(run, measured.get(run.recipe.seed, {})) for run in runs),
-        commit=_one([_commit(each) for each in environments]),
-        dirty=any(CHANGED in (each["commit"] or "") for each in environments),
+        seeds=(
+            *(_seed(run, measured.get(run.recipe.seed, {})) for run in runs),
+            *(Seed(seed=seed, wall_seconds=0, failed=why) for seed, why in (failed or {}).items()),
+        ),
+        commit=_one([None if each is None else each.removesuffix(CHANGED) for each in commits]),
+        dirty=any(CHANGED in (each or "") for each in commits),
         versions={name: _one([each[name] for each in environments]) or "" for name in VERSIONS},
         device=_one([f"{e['machine']}, {e['threads']} threads" for e in environments]) or "",
         command=environments[0]["command"],
@@ -99,11 +108,6 @@ def _seed(run: Run, measured: Mapping[str, float]) -> Seed:
         per_epoch=tuple(rows),
         wall_seconds=sum(row["seconds"] for row in rows),
     )
-
-
-def _commit(environment: Mapping[str, Any]) -> str | None:
-    commit = environment["commit"]
-    return None if commit is None else commit.removesuffix(CHANGED)
 
 
 def _one(values: Sequence[str | None]) -> str | None:

@@ -13,10 +13,11 @@ from functools import cache
 from typing import Any
 
 from torchcaps.study.job import Job
-from torchcaps.study.sets import data_set
+from torchcaps.study.sets import SETS, data_set
 from torchcaps.tasks import estimate
+from torchcaps.train import Recipe
 
-__all__ = ["RATE", "Cost", "cost_of"]
+__all__ = ["RATE", "Cost", "cost_of", "hours_of"]
 
 RATE = 60e9  # FLOPs a second
 # A step takes no less than this, however small the network.
@@ -38,7 +39,7 @@ class Cost:
     def text(self) -> str:
         """Both in words."""
         most = "at most " if self.is_most else ""
-        return f"{most}{_flops(self.flops)}, {_hours(self.hours)} on two cores"
+        return f"{most}{_flops(self.flops)}, {_in_words(self.hours)} on two cores"
 
     def numbers(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -50,17 +51,34 @@ def cost_of(job: Job) -> Cost | None:
     if job.lacks_to_train:
         return None
     recipe = job.recipe()
-    images = round(data_set(job.train).n_train * (1 - recipe.validation_share))
-    steps = job.seeds * recipe.epochs * math.ceil(images / recipe.batch_size)
-    flops = steps * _step(
-        job.model,
-        job.image,
-        data_set(job.train).n_classes,
-        recipe.batch_size,
-        tuple(job.options.items()),
+    steps, flops = (job.seeds * count for count in _training(recipe))
+    is_most = recipe.stop_at is not None or recipe.patience is not None
+    return Cost(flops, _hours_of(steps, flops), is_most)
+
+
+def hours_of(recipe: Recipe) -> float:
+    """The hours of one training run; not a number for images whose count is not known."""
+    if recipe.data not in SETS:
+        return math.nan
+    return _hours_of(*_training(recipe))
+
+
+def _training(recipe: Recipe) -> tuple[int, int]:
+    """Steps and FLOPs of one run."""
+    data = data_set(recipe.data)
+    images = round(data.n_train * (1 - recipe.validation_share))
+    steps = recipe.epochs * math.ceil(images / recipe.batch_size)
+    channels, *sides = data.image
+    height, width = recipe.image_size or sides
+    options = tuple(recipe.options.items())
+    step = _step(
+        recipe.model, (channels, height, width), data.n_classes, recipe.batch_size, options
     )
-    hours = max(flops / RATE, steps * SECONDS_A_STEP) / 3600
-    return Cost(flops, hours, recipe.stop_at is not None or recipe.patience is not None)
+    return steps, steps * step
+
+
+def _hours_of(steps: int, flops: int) -> float:
+    return max(flops / RATE, steps * SECONDS_A_STEP) / 3600
 
 
 @cache
@@ -84,7 +102,7 @@ def _flops(count: float) -> str:
     return f"{count / 1e9:,.1f} GFLOP"
 
 
-def _hours(hours: float) -> str:
+def _in_words(hours: float) -> str:
     if hours < 1:
         return f"{hours * 60:.0f} min"
     return f"{hours:,.1f} h" if hours < 100 else f"{hours:,.0f} h"

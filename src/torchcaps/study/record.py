@@ -51,7 +51,8 @@ class Record(_Frozen):
 
     schema_version: Literal[1] = 1
     study: str
-    claims: tuple[str, ...] = Field(min_length=1)
+    # Those that it judges; none in a study of one's own.
+    claims: tuple[str, ...]
     # The recipe of the first seed, resolved, and its digest; only `seed` differs in the others.
     recipe: dict[str, Any]
     recipe_hash: str = Field(min_length=1)

@@ -13,7 +13,7 @@ from lightning.pytorch.loggers import Logger
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from torchcaps.errors import Interrupted, TorchcapsError
+from torchcaps.errors import Diverged, Interrupted
 from torchcaps.train.batches import Batches
 from torchcaps.train.epoch_sums import Sums, add, over_ranks, put, so_far
 from torchcaps.train.run import Run
@@ -94,7 +94,7 @@ class SaveState(Checkpoint):
         measured = {name: float(value) for name, value in trainer.callback_metrics.items()}
         for name, value in measured.items():
             if not math.isfinite(value):
-                raise TorchcapsError(
+                raise Diverged(
                     f"{name} became {value} in epoch {epoch}, so training diverged; take a smaller "
                     f"learning rate than {self.run.recipe.learning_rate:g}, in a new folder."
                 )

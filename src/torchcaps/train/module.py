@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.data import Batch, JudgedBy
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import Diverged
 from torchcaps.train.answers import is_correct
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser, rate_factor
@@ -41,7 +41,7 @@ class Training(lightning.LightningModule):
         loss = torch.stack(list(parts.values())).sum()
         if not bool(loss.isfinite()):
             value = float(loss.detach())
-            raise TorchcapsError(
+            raise Diverged(
                 f"the loss became {value} at step {self.global_step}, so training diverged; take a "
                 f"smaller learning rate than {self.recipe.learning_rate:g}, in a new folder."
             )

@@ -1,0 +1,102 @@
+"""What all records together say about every claim: its verdict, or where it stands without one."""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from torchcaps.study.claim import Claim, claims
+from torchcaps.study.job import Job
+from torchcaps.study.papers import plan_of
+from torchcaps.study.plan import Plan
+from torchcaps.study.record import Record, read_records
+from torchcaps.study.runner.look import Look, kind_of
+from torchcaps.study.verdict import NumberVerdict, judge
+
+__all__ = ["Result", "result_of", "results", "values_of"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A claim, and what stands for or against it. `records` are the hashes of what it rests on."""
+
+    claim: Claim
+    plan: Plan
+    verdict: NumberVerdict | None = None
+    record: Record | None = None
+    records: tuple[str, ...] = ()
+
+    @property
+    def status(self) -> str:
+        """The word of the verdict, or why there is none."""
+        return self.plan.status if self.verdict is None else self.verdict.word
+
+    @property
+    def is_reduced(self) -> bool:
+        """Whether it rests on a smaller protocol than the paper's."""
+        return self.record is not None and self.record.reduced is not None
+
+    @property
+    def study(self) -> str | None:
+        """The folder of its record below evidence/."""
+        return None if self.record is None else self.record.study
+
+
+def results(
+    evidence: str | os.PathLike[str] = "evidence", *, paper: str | None = None
+) -> list[Result]:
+    """One a claim, in the order of the files; records of changed code are left out.
+
+    >>> len(results(paper="peer2022"))
+    73
+    """
+    records = read_records(evidence)
+    return [result_of(claim, records) for claim in claims(paper=paper)]
+
+
+def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
+    """What records, by their hash, say about a claim.
+
+    Of several records the one of the full protocol is taken, then the one of most seeds, then the
+    latest.
+    """
+    plan = plan_of(claim)
+    about = {name: record for name, record in records.items() if claim.id in record.claims}
+    for name in sorted(about, key=lambda name: _rank(about[name]), reverse=True):
+        values = values_of(plan, about[name])
+        if values:
+            return Result(claim, plan, judge(claim, values), about[name], (name,))
+    return Result(claim, plan)
+
+
+def values_of(plan: Plan, record: Record) -> list[float] | None:
+    """One value a seed of the number that a claim prints; None where the record does not give it.
+
+    A number that is made of several jobs, or of several layers, is none that could be read off.
+    """
+    claim = plan.claim
+    if claim.states or len(plan.jobs) != 1 or not isinstance(claim.value, int | float):
+        return None
+    (job,) = plan.jobs
+    known = {name for seed in record.seeds for name in seed.values}
+    for each in (job, job.smaller()):
+        for name in _keys(each):
+            if name in known:
+                return record.values(name)
+    return None
+
+
+def _keys(job: Job) -> Iterable[str]:
+    """What the number of a job is called in a record."""
+    if len(job.metrics) != 1:
+        return
+    (statistic,) = job.metrics
+    kind = kind_of(statistic)
+    layers = job.at.get("layers", [])
+    if kind is None or (kind == "layers") != (len(layers) == 1):
+        return
+    number = statistic if kind == "accuracy" else f"{statistic}.{layers[0]}"
+    yield Look(kind, job.test, job.split).key(number, trained_on=job.train)
+
+
+def _rank(record: Record) -> tuple[bool, int, str]:
+    return record.reduced is None, len(record.seeds), record.made.isoformat()

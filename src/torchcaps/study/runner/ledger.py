@@ -1,0 +1,170 @@
+"""The folder of a study's cells: what is done, who is at work, and what was measured.
+
+Beside the run folder of a cell, NAME/, lie
+
+NAME.values.json   what was measured of it, look by look, and by which code
+NAME.lock          held by the process that works on it, and free again when that process dies
+NAME.claim         which process that is, for people and for whoever watches
+
+Everything is read from these files, so any number of processes may work on one ledger, and all of
+them may be killed: the next one finds what is done and goes on with the rest.
+"""
+
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from filelock import FileLock, Timeout
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.study.runner.look import Look
+from torchcaps.study.runner.system import Cell
+from torchcaps.train import Run
+from torchcaps.train.digests import write_whole
+from torchcaps.train.run import environment
+
+__all__ = ["Ledger", "State"]
+
+# "stopped" is a cell that ended in an error nobody expected; the next call tries it again.
+State = Literal["done", "failed", "stopped", "running", "begun", "waiting"]
+# Whoever looks whether a cell is taken holds its lock for a moment.
+PATIENCE = 0.3
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Where the files of all cells lie."""
+
+    folder: Path
+
+    def run(self, cell: Cell) -> Run:
+        """Its run folder, there or not."""
+        return Run(self.folder / cell.name)
+
+    def state(self, cell: Cell) -> State:
+        """Where it stands."""
+        told = self._read(cell)
+        if told.get("failed"):
+            return "failed"
+        if not self.missing(cell):
+            return "done"
+        if told.get("stopped"):
+            return "stopped"
+        if self._is_taken(cell):
+            return "running"
+        return "begun" if self.run(cell).recipe_file.is_file() else "waiting"
+
+    def missing(self, cell: Cell) -> list[Look]:
+        """The looks that nobody took yet."""
+        seen = self._read(cell)["looks"]
+        return [look for look in cell.looks if look.name not in seen]
+
+    def values(self, cell: Cell) -> dict[str, float]:
+        """What was measured, under the names that records use."""
+        seen = self._read(cell)["looks"]
+        return {
+            look.key(name, trained_on=cell.recipe.data): value
+            for look in cell.looks
+            for name, value in seen.get(look.name, {}).items()
+        }
+
+    def measured_by(self, cell: Cell) -> str | None:
+        """The commit that measured it."""
+        commit: str | None = self._read(cell)["commit"]
+        return commit
+
+    def failure(self, cell: Cell) -> str | None:
+        """How it failed, or why it was stopped."""
+        told = self._read(cell)
+        why: str | None = told.get("failed") or told.get("stopped")
+        return why
+
+    def write(self, cell: Cell, look: Look, numbers: Mapping[str, float]) -> None:
+        """Keep what a look gave."""
+        told = self._read(cell)
+        looks = {**told["looks"], look.name: dict(numbers)}
+        self._write(cell, {**told, "commit": environment()["commit"], "looks": looks})
+
+    def fail(self, cell: Cell, why: str, *, is_result: bool) -> None:
+        """Keep that it came to an end without a result: by itself, as training that diverges, or
+        by an error that says nothing of the network."""
+        told = {**self._read(cell), "commit": environment()["commit"]}
+        self._write(cell, {**told, ("failed" if is_result else "stopped"): why})
+
+    def forgive(self, cell: Cell) -> None:
+        """Let a stopped cell be tried again."""
+        told = self._read(cell)
+        if told.pop("stopped", None):
+            self._write(cell, told)
+
+    @contextmanager
+    def claimed(self, cell: Cell) -> Iterator[bool]:
+        """Take a cell for this process, unless another one has it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = self._lock(cell)
+        try:
+            lock.acquire(timeout=PATIENCE)
+        except Timeout:
+            yield False
+            return
+        claim = self.folder / f"{cell.name}.claim"
+        try:
+            who = {"process": os.getpid(), "machine": platform.node(), "since": time.time()}
+            write_whole(claim, json.dumps(who))
+            yield True
+        finally:
+            claim.unlink(missing_ok=True)
+            lock.release()
+
+    def claimed_by(self, process: int) -> str | None:
+        """The name of the cell that a process of this machine was at when it died."""
+        for claim in self.folder.glob("*.claim"):
+            try:
+                who = json.loads(claim.read_text(encoding="utf-8"))
+            except (OSError, json.JSONDecodeError):
+                continue
+            if (who["process"], who["machine"]) == (process, platform.node()):
+                return claim.stem
+        return None
+
+    def _lock(self, cell: Cell) -> FileLock:
+        return FileLock(self.folder / f"{cell.name}.lock")
+
+    def _is_taken(self, cell: Cell) -> bool:
+        if not (self.folder / f"{cell.name}.claim").is_file():
+            return False
+        lock = self._lock(cell)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            return True
+        lock.release()
+        return False
+
+    def _file(self, cell: Cell) -> Path:
+        return self.folder / f"{cell.name}.values.json"
+
+    def _read(self, cell: Cell) -> dict[str, Any]:
+        path = self._file(cell)
+        if not path.is_file():
+            return {"commit": None, "looks": {}}
+        try:
+            told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(told["looks"], dict):
+                raise TypeError("its looks are no table")
+        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+            raise TorchcapsError(
+                f"{path} cannot be read ({error}); was it edited? Remove it, and the cell is "
+                f"measured again."
+            ) from None
+        return told
+
+    def _write(self, cell: Cell, told: Mapping[str, Any]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_whole(self._file(cell), json.dumps(told, indent=1))

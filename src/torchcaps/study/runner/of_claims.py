@@ -1,0 +1,104 @@
+"""The study of a table, of a paper, or of one claim: its plans as systems to run."""
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.study.claim import PAPERS, Claim, claims, claims_of_table, find_claim
+from torchcaps.study.job import Job
+from torchcaps.study.papers import plan_of
+from torchcaps.study.runner.look import looks_of
+from torchcaps.study.runner.own import read_study
+from torchcaps.study.runner.system import Study, System, Waiting
+
+__all__ = ["study_of", "study_of_claims"]
+
+T = TypeVar("T")
+
+
+def study_of(
+    what: str, table: int | None = None, *, reduced: bool = False, seeds: int | None = None
+) -> Study:
+    """The study of a table of a paper, of all claims of a paper, of one claim, or of a file.
+
+    Arguments:
+        what: a key of references.bib, the id of a claim, or the path of a TOML file.
+        table: the number of a table of the paper.
+        reduced: the smaller form of each row, where there is one.
+        seeds: how many, instead of as many as the plan asks for.
+
+    >>> len(study_of("peer2022", 1).systems)
+    4
+    """
+    if what.endswith(".toml"):
+        return read_study(what)
+    if what in PAPERS:
+        if table is not None:
+            chosen, name = claims_of_table(what, table), f"{what}/table{table}"
+        else:
+            chosen, name = claims(paper=what), f"{what}/all"
+    elif table is not None:
+        known = nearest(what, PAPERS)
+        raise TorchcapsError(f"Table {table} is of no paper that is known: {what!r}; {known}.")
+    else:
+        found = find_claim(what)
+        chosen, name = (found,), f"{found.paper}/{what}"
+    return study_of_claims(chosen, name, reduced=reduced, seeds=seeds)
+
+
+def study_of_claims(
+    chosen: Sequence[Claim], name: str, *, reduced: bool = False, seeds: int | None = None
+) -> Study:
+    """The study that judges some claims: every network that several need is one system."""
+    if seeds is not None and seeds < 1:
+        raise TorchcapsError(f"a study needs at least one seed, but seeds is {seeds}.")
+    systems: dict[tuple[str, str | None], System] = {}
+    waiting = []
+    for claim in chosen:
+        for job in plan_of(claim).jobs:
+            small = job.smaller() if reduced else job
+            looks = looks_of(small)
+            if small.lacks_to_train or not looks:
+                waiting.append(Waiting(claim.id, small.needs))
+                continue
+            smaller = job.reduced.says if reduced and job.reduced is not None else None
+            found = _system(claim, job, small, smaller, seeds)
+            key = (found.recipe.digest(), smaller)
+            systems[key] = _joined(systems[key], found) if key in systems else found
+    return Study(name, tuple(systems.values()), tuple(dict.fromkeys(waiting)))
+
+
+def _system(claim: Claim, job: Job, small: Job, smaller: str | None, seeds: int | None) -> System:
+    return System(
+        label=label_of(small),
+        recipe=small.recipe(),
+        seeds=tuple(range(seeds or job.seeds)),
+        looks=looks_of(small),
+        claims=(claim.id,),
+        reduced=smaller,
+        departures=job.departures,
+    )
+
+
+def label_of(job: Job) -> str:
+    """The network, and what was chosen for it."""
+    chosen = {**job.options, **job.fields}
+    told = " ".join(f"{name}={value}" for name, value in chosen.items())
+    return " ".join(filter(None, (job.model, told, f"on {job.train}")))
+
+
+def _joined(first: System, second: System) -> System:
+    """Two systems that train the same network."""
+    return System(
+        label=first.label,
+        recipe=first.recipe,
+        seeds=max(first.seeds, second.seeds, key=len),
+        looks=_once((*first.looks, *second.looks)),
+        claims=_once((*first.claims, *second.claims)),
+        reduced=first.reduced,
+        departures=_once((*first.departures, *second.departures)),
+    )
+
+
+def _once(values: Iterable[T]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(values))

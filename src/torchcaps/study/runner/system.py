@@ -1,0 +1,64 @@
+"""A study as a list of systems, each a recipe with its seeds and what is looked at."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torchcaps.study.runner.look import Look
+from torchcaps.train.recipe import Recipe
+
+__all__ = ["Cell", "Study", "System", "Waiting"]
+
+
+class Cell(NamedTuple):
+    """One seed of one recipe, and what is looked at once it is trained."""
+
+    recipe: Recipe
+    looks: tuple[Look, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of its run: the digest tells two recipes apart, the rest is for people."""
+        return f"{self.recipe.model}-s{self.recipe.seed}-{self.recipe.digest()}"
+
+
+@dataclass(frozen=True)
+class System:
+    """One trained system of a study."""
+
+    label: str
+    # Of the first seed.
+    recipe: Recipe
+    seeds: tuple[int, ...]
+    looks: tuple[Look, ...]
+    claims: tuple[str, ...] = ()
+    # How it is smaller than what the paper did; None for the paper's own protocol.
+    reduced: str | None = None
+    departures: tuple[str, ...] = ()
+
+    def cells(self) -> tuple[Cell, ...]:
+        """One a seed."""
+        return tuple(
+            Cell(self.recipe.model_copy(update={"seed": seed}), self.looks) for seed in self.seeds
+        )
+
+
+class Waiting(NamedTuple):
+    """A system that cannot be run today, and why."""
+
+    label: str
+    needs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Study:
+    """Systems under one name; `name` is the folder of their records below evidence/."""
+
+    name: str
+    systems: tuple[System, ...]
+    waiting: tuple[Waiting, ...] = ()
+
+    def cells(self) -> tuple[Cell, ...]:
+        """Every cell once, seed by seed, so that a study that is stopped has whole comparisons."""
+        rows = [system.cells() for system in self.systems]
+        longest = max(map(len, rows), default=0)
+        return tuple(row[k] for k in range(longest) for row in rows if k < len(row))

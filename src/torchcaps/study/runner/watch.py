@@ -1,0 +1,120 @@
+"""How far a study is, on standard error: a live table where somebody watches, lines in a file."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from torchcaps.study.cost import hours_of
+from torchcaps.study.runner.ledger import Ledger, State
+from torchcaps.study.runner.system import Study, System
+
+__all__ = ["Progress", "progress_of", "watched"]
+
+ENDED: tuple[State, ...] = ("done", "failed", "stopped")
+# A log file gets a line only when something ended, and no more often than this.
+SECONDS_BETWEEN_LINES = 5.0
+
+
+@dataclass
+class Progress:
+    """Cells by system and state, and the hours that are left on one worker."""
+
+    study: Study
+    ledger: Ledger
+    states: dict[str, State] = field(default_factory=dict)
+
+    def row(self, system: System) -> dict[str, Any]:
+        """One system: its cells by state, and the hours of those that are left."""
+        names = [cell.name for cell in system.cells()]
+        counts = Counter(self.states[name] for name in names)
+        ended = sum(counts[state] for state in ENDED)
+        return {
+            "system": system.label,
+            "cells": len(names),
+            "done": counts["done"],
+            "failed": counts["failed"] + counts["stopped"],
+            "running": counts["running"],
+            "left": len(names) - ended,
+            "hours_left": (len(names) - ended) * self._hours_a_cell(system),
+        }
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything, as JSON has it."""
+        rows = [self.row(system) for system in self.study.systems]
+        waiting = [{"row": each.label, "needs": list(each.needs)} for each in self.study.waiting]
+        total = {key: sum(row[key] for row in rows) for key in ("cells", "done", "failed")}
+        total |= {key: sum(row[key] for row in rows) for key in ("running", "left", "hours_left")}
+        return {"study": self.study.name, **total, "systems": rows, "cannot_be_run": waiting}
+
+    def text(self) -> str:
+        """The sum of all systems in one line."""
+        told = self.numbers()
+        failed = f", {told['failed']} failed" if told["failed"] else ""
+        return (
+            f"{told['done']} of {told['cells']} cells done{failed}, {told['running']} running, "
+            f"{told['left']} left: about {hours(told['hours_left'])} on one worker"
+        )
+
+    def table(self) -> Table:
+        """A row a system."""
+        table = Table("system", title=self.text(), title_justify="left", box=None)
+        columns = ("done", "failed", "running", "left", "hours_left")
+        for name in columns:
+            table.add_column(name.replace("_", " "), justify="right")
+        for system in self.study.systems:
+            row = self.row(system)
+            row["hours_left"] = hours(row["hours_left"])
+            table.add_row(row["system"], *(str(row[name]) for name in columns))
+        return table
+
+    def _hours_a_cell(self, system: System) -> float:
+        """As long as its seeds took that are done, or by the count of FLOPs."""
+        done = [cell for cell in system.cells() if self.states[cell.name] == "done"]
+        if not done:
+            return hours_of(system.recipe)
+        rows = [row for cell in done for row in self.ledger.run(cell).metrics()]
+        return float(sum(row["seconds"] for row in rows)) / len(done) / 3600
+
+
+def progress_of(study: Study, ledger: Ledger) -> Progress:
+    """How far a study is now."""
+    return Progress(study, ledger, {cell.name: ledger.state(cell) for cell in study.cells()})
+
+
+def hours(count: float) -> str:
+    """Hours in words."""
+    return f"{count * 60:.0f} min" if count < 1 else f"{count:.1f} h"
+
+
+@contextmanager
+def watched(study: Study, ledger: Ledger) -> Iterator[Any]:
+    """What it gives is called with the state of every cell and shows how far the study is."""
+    console = Console(stderr=True, highlight=False)
+    progress = Progress(study, ledger)
+    last_line, last_text = 0.0, ""
+
+    def show_line(states: dict[str, State]) -> None:
+        nonlocal last_line, last_text
+        progress.states = states
+        text = progress.text()
+        if text != last_text and monotonic() - last_line >= SECONDS_BETWEEN_LINES:
+            console.print(text, soft_wrap=True)
+            last_line, last_text = monotonic(), text
+
+    if not console.is_terminal:
+        yield show_line
+        return
+    with Live(console=console, transient=True, auto_refresh=False) as live:
+
+        def show_table(states: dict[str, State]) -> None:
+            progress.states = states
+            live.update(progress.table(), refresh=True)
+
+        yield show_table

@@ -1,0 +1,33 @@
+"""A study of one epoch that takes a second."""
+
+import pytest
+
+from torchcaps.study.runner import Ledger, Study, System
+from torchcaps.study.runner.look import Look
+from torchcaps.train import make_recipe
+
+
+@pytest.fixture
+def study():
+    """Makes a study of sign networks that are trained for one epoch."""
+
+    def make(*, seeds=(0,), learning_rate=1e-3, data="sign", epochs=1):
+        recipe = make_recipe(
+            model="peer_sign_em",
+            data=data,
+            epochs=epochs,
+            batch_size=4000,
+            learning_rate=learning_rate,
+            validation_share=0.0,
+            options={"bias": True},
+        )
+        look = Look("accuracy", "sign", "train")
+        system = System("sign", recipe, tuple(seeds), (look,), ("peer2022-t1-em-bias",))
+        return Study("peer2022/table1", (system,))
+
+    return make
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return Ledger(tmp_path / "runs")

@@ -1,0 +1,90 @@
+"""A ledger: states of cells, claims, and what was measured, read from files alone."""
+
+import multiprocessing
+import os
+import signal
+import time
+
+import pytest
+
+from error_text import text_of
+from torchcaps.study.runner import Cell, Ledger
+from torchcaps.study.runner.look import Look
+from torchcaps.train import make_recipe
+
+OWN, OTHER = Look("accuracy", "sign"), Look("accuracy", "sign", "train")
+
+
+def cell(*, seed=0, looks=(OWN,), epochs=1):
+    return Cell(make_recipe(model="peer_sign_em", data="sign", epochs=epochs, seed=seed), looks)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return Ledger(tmp_path / "runs")
+
+
+def test_a_cell_is_named_by_all_that_trains_it():
+    assert cell().name == cell(looks=(OTHER,)).name
+    assert len({cell().name, cell(seed=1).name, cell(epochs=2).name}) == 3
+
+
+def test_states_of_a_cell(ledger):
+    each = cell(looks=(OWN, OTHER))
+    assert ledger.state(each) == "waiting"
+    ledger.run(each).folder.mkdir(parents=True)
+    ledger.run(each).recipe_file.touch()
+    assert ledger.state(each) == "begun"
+    ledger.write(each, OWN, {"accuracy": 50.0})
+    assert (ledger.state(each), ledger.missing(each)) == ("begun", [OTHER])
+    with ledger.claimed(each) as is_ours:
+        assert is_ours
+        assert ledger.state(each) == "running"
+    ledger.write(each, OTHER, {"accuracy": 49.0})
+    assert ledger.state(each) == "done"
+    assert ledger.values(each) == {"accuracy": 50.0, "accuracy@sign/train": 49.0}
+    # The same network, looked at in one way alone, is done as well.
+    assert ledger.state(cell()) == "done"
+
+
+def test_failures_stay_and_accidents_are_forgiven(ledger):
+    ledger.fail(cell(), "the loss became nan", is_result=True)
+    ledger.fail(cell(seed=1), "no space left", is_result=False)
+    assert [ledger.state(cell(seed=seed)) for seed in (0, 1)] == ["failed", "stopped"]
+    assert ledger.failure(cell(seed=1)) == "no space left"
+    for seed in (0, 1):
+        ledger.forgive(cell(seed=seed))
+    assert [ledger.state(cell(seed=seed)) for seed in (0, 1)] == ["failed", "waiting"]
+
+
+def hold(ledger, each, held):
+    with ledger.claimed(each):
+        held.set()
+        time.sleep(60)
+
+
+def test_a_claim_ends_with_its_process(ledger):
+    context = multiprocessing.get_context("fork")
+    held = context.Event()
+    holder = context.Process(target=hold, args=(ledger, cell(), held))
+    holder.start()
+    assert held.wait(30)
+    assert ledger.state(cell()) == "running"
+    with ledger.claimed(cell()) as is_ours:
+        assert not is_ours
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.join()
+    assert ledger.claimed_by(holder.pid) == cell().name
+    assert ledger.state(cell()) == "waiting"
+    with ledger.claimed(cell()) as is_ours:
+        assert is_ours
+    assert ledger.claimed_by(holder.pid) is None
+
+
+def test_an_edited_file_is_a_sentence(ledger):
+    ledger.write(cell(), OWN, {"accuracy": 50.0})
+    path = ledger.folder / f"{cell().name}.values.json"
+    path.write_text("{")
+    said = text_of(lambda: ledger.state(cell()))
+    assert said.startswith(f"{path} cannot be read (")
+    assert said.endswith("was it edited? Remove it, and the cell is measured again.")

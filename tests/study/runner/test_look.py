@@ -1,0 +1,81 @@
+"""Looks: which numbers a network gives, and what they are called."""
+
+import pytest
+import torch
+
+from error_text import text_of
+from torchcaps.study import find_claim, plan_of
+from torchcaps.study.runner.look import Look, look_at, looks_named, looks_of, root_of
+from torchcaps.train import fit, make_recipe
+
+
+def looks(name, *, reduced=False):
+    (job,) = plan_of(find_claim(name)).jobs
+    return [look.name for look in looks_of(job.smaller() if reduced else job)]
+
+
+def test_a_job_names_its_looks():
+    assert looks("peer2022-t1-rba-bias") == ["accuracy@sign/train"]
+    assert looks("mitt2023-t1-layer1-dyr") == ["layers@affnist/test"]
+    assert looks("mitt2023-t1-layer1-dyr", reduced=True) == ["layers@affnist-style/test"]
+    assert looks("rem-t1-cifar-10-deepcaps-rem-entropy") == []
+
+
+def test_numbers_of_other_images_carry_their_name():
+    assert Look("accuracy", "mnist").key("accuracy", trained_on="mnist") == "accuracy"
+    assert Look("layers", "mnist", "train").key("dyr.2", trained_on="mnist") == "dyr.2@mnist/train"
+    assert Look("layers", "affnist").key("dyr.2", trained_on="mnist") == "dyr.2@affnist/test"
+
+
+def test_looks_by_the_names_of_statistics():
+    found = looks_named(["accuracy", "dyr", "cns", "accuracy@affnist-style/test"], "mnist")
+    assert [look.name for look in found] == [
+        "accuracy@mnist/test",
+        "layers@mnist/test",
+        "accuracy@affnist-style/test",
+    ]
+    assert text_of(lambda: looks_named(["acuracy"], "mnist")).startswith(
+        "statistic 'acuracy' cannot be measured in a study; did you mean 'accuracy'?"
+    )
+    assert text_of(lambda: looks_named(["dyr@mnist"], "mnist")) == (
+        "'dyr@mnist' must name images as SET/SPLIT, for example dyr@mnist/test; splits are test, "
+        "validation, train."
+    )
+
+
+def test_only_files_have_a_root():
+    assert (root_of("mnist", "sets"), root_of("sign", "sets")) == ("sets", None)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    recipe = make_recipe(
+        model="mitterreiter_grid",
+        data="part-whole",
+        epochs=1,
+        batch_size=2000,
+        options={"widths": "4,3", "d_pose": 2, "init": "balanced"},
+    )
+    return fit(recipe, tmp_path_factory.mktemp("look") / "run")
+
+
+@pytest.mark.slow
+def test_layers_are_counted_from_below(run):
+    found = look_at(run, Look("layers", "part-whole"), root=None)
+    layers = {name.split(".")[1] for name in found if name.startswith("cns")}
+    assert layers == {"1", "2", "3"}
+    assert {name for name in found if name.startswith("dyr")} <= {"dyr.1", "dyr.2"}
+    for name, n in (("1", 4), ("2", 3), ("3", 10)):
+        assert found[f"capsules_alive.{name}"] + found[f"cds.{name}"] == n
+        assert found[f"cns.{name}"] == pytest.approx(n * found[f"cnm.{name}"])
+    assert torch.tensor(list(found.values())).isfinite().all()
+
+
+@pytest.mark.slow
+def test_the_accuracy_of_a_run_is_looked_at_once(run):
+    (run.folder / "model.safetensors").rename(run.folder / "away")
+    try:
+        found = look_at(run, Look("accuracy", "part-whole"), root=None)
+    finally:
+        (run.folder / "away").rename(run.folder / "model.safetensors")
+    assert found == {"accuracy": 100 * run.result()["test_accuracy"]}

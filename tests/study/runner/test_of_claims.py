@@ -1,0 +1,71 @@
+"""Tables, papers and claims as studies."""
+
+import pytest
+
+from error_text import text_of
+from torchcaps.study import claims_of_table, find_claim, plan_of
+from torchcaps.study.runner import study_of
+
+
+def test_a_table_is_a_study():
+    study = study_of("peer2022", 1, seeds=10)
+    assert (study.name, len(study.systems), study.waiting) == ("peer2022/table1", 4, ())
+    first = study.systems[0]
+    assert first.claims == ("peer2022-t1-rba-nobias",)
+    assert (first.seeds, first.reduced, first.departures) == (tuple(range(10)), None, ())
+    assert first.label == "peer_sign_dynamic bias=none on sign"
+    assert (
+        first.recipe.model_dump()
+        == plan_of(find_claim(first.claims[0])).jobs[0].recipe(seed=0).model_dump()
+    )
+
+
+def test_seeds_come_in_turn():
+    """A study that is stopped has whole comparisons."""
+    cells = study_of("peer2022", 1).cells()
+    assert [cell.recipe.seed for cell in cells] == [seed for seed in range(5) for _ in range(4)]
+
+
+def test_rows_share_their_network():
+    study = study_of("mitterreiter2023", 2, reduced=True)
+    (system,) = study.systems
+    assert len(system.claims) == len(claims_of_table("mitterreiter2023", 2)) == 30
+    assert system.seeds == tuple(range(10))
+    assert [look.name for look in system.looks] == ["layers@affnist-style/test"]
+    assert system.recipe.epochs == 5
+    assert system.reduced == (
+        "5 epochs, fixed beforehand; generated images in place of affNIST's own test set"
+    )
+    assert not any("reduced" in each for each in system.departures)
+
+
+def test_two_tables_of_one_network_have_one_cell():
+    cells = [study_of("mitterreiter2023", table).cells()[0].name for table in (1, 2)]
+    assert cells[0] == cells[1]
+
+
+def test_rows_that_cannot_be_run_are_named():
+    study = study_of("renzulli2025", 12)
+    assert study.systems == ()
+    assert "prune" in {need for each in study.waiting for need in each.needs}
+
+
+def test_a_statement_is_a_study():
+    study = study_of("peer2022-q-sign-not-learnable")
+    assert study.name == "peer2022/peer2022-q-sign-not-learnable"
+    assert [system.recipe.model for system in study.systems] == [
+        "peer_sign_dynamic",
+        "peer_sign_em",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "begin"),
+    [
+        (lambda: study_of("peer2023", 1), "Table 1 is of no paper that is known: 'peer2023'; did"),
+        (lambda: study_of("nothing"), "no claim has the id 'nothing'"),
+        (lambda: study_of("peer2022", 1, seeds=0), "a study needs at least one seed, but seeds is"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(call, begin):
+    assert text_of(call).startswith(begin)
