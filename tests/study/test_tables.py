@@ -1,5 +1,6 @@
 """Tables as the commands that run them."""
 
+import dataclasses
 import json
 
 import pytest
@@ -21,6 +22,13 @@ def test_a_network_of_nothing_still_takes_its_steps():
     # 20,000 numbers in batches of 256: 79 steps, 50 epochs, 5 seeds, 5 ms each.
     (job,) = plan_of(find_claim("peer2022-t1-rba-bias")).jobs
     assert cost_of(job).hours == pytest.approx(19_750 * 0.005 / 3600)
+
+
+def test_a_job_on_some_images_costs_their_steps():
+    # 20,000 digits in batches of 256 are 79 steps in place of 235.
+    (job,) = plan_of(find_claim("peer2022-t2-mnist-nobias-n2")).jobs
+    some = dataclasses.replace(job, fields={**job.fields, "train_images": 20_000})
+    assert cost_of(some).flops * 235 == cost_of(job).flops * 79
 
 
 def test_what_cannot_be_trained_has_no_cost():

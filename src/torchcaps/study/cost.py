@@ -66,7 +66,7 @@ def hours_of(recipe: Recipe) -> float:
 def _training(recipe: Recipe) -> tuple[int, int]:
     """Steps and FLOPs of one run."""
     data = data_set(recipe.data)
-    images = round(data.n_train * (1 - recipe.validation_share))
+    images = recipe.train_images or round(data.n_train * (1 - recipe.validation_share))
     steps = recipe.epochs * math.ceil(images / recipe.batch_size)
     channels, *sides = data.image
     height, width = recipe.image_size or sides
