@@ -17,6 +17,7 @@ __all__ = [
     "outputs",
     "recorded",
     "routed",
+    "speak_for_all_samples",
 ]
 
 
@@ -66,6 +67,11 @@ def lanes_of(lead: Sequence[int], window: Window | Sequence[int] | None) -> tupl
     if window:
         return math.prod(lead[:-1]), lead[-1]
     return math.prod(lead), 1
+
+
+def speak_for_all_samples(*parameters: Tensor | None) -> bool:
+    """Whether no parameter differs between samples or windows."""
+    return all(x is None or math.prod(x.shape[:-2]) == 1 for x in parameters)
 
 
 def of_all_samples(value: Tensor | None, *shape: int) -> Tensor | None:

@@ -22,6 +22,7 @@ from torch import Tensor
 from torchcaps.ops.fused import distance as fused
 from torchcaps.ops.fused.distance import route
 from torchcaps.ops.fused.distance_tiles import Given, Measured, shapes
+from torchcaps.ops.fused.results import speak_for_all_samples
 from torchcaps.ops.native.build import library
 from torchcaps.ops.native.dynamic import MOST_ITERATIONS, MOST_THREADS, contiguous, lay_out
 from torchcaps.ops.native.reach import reaches
@@ -53,7 +54,7 @@ def takes(vote_map: VoteMap, options: Mapping[str, Any]) -> bool:
     return (
         vote_map.window is None
         and asked.iterations <= MOST_ITERATIONS
-        and (asked.bias is None or math.prod(asked.bias.shape[:-2]) == 1)
+        and speak_for_all_samples(asked.bias)
         and reaches(vote_map)
     )
 

@@ -12,7 +12,6 @@ Ambiguities: none.
 """
 
 import ctypes
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple, get_args
 
@@ -20,7 +19,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops import fused
-from torchcaps.ops.fused.results import of_all_samples, routed
+from torchcaps.ops.fused.results import of_all_samples, routed, speak_for_all_samples
 from torchcaps.ops.fused.tiles import MadeOf, made_of, vote_like
 from torchcaps.ops.native.build import library
 from torchcaps.ops.native.reach import reaches
@@ -77,7 +76,7 @@ def takes(vote_map: VoteMap, options: Mapping[str, Any]) -> bool:
     return (
         vote_map.window is None
         and asked.iterations <= MOST_ITERATIONS
-        and all(x is None or math.prod(x.shape[:-2]) == 1 for x in (asked.bias, asked.prior))
+        and speak_for_all_samples(asked.bias, asked.prior)
         and reaches(vote_map)
     )
 

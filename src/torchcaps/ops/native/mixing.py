@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torchcaps.ops.fused import mixing as fused
 from torchcaps.ops.fused.loop import Given, Mixed, Visit, loop_of
+from torchcaps.ops.fused.results import speak_for_all_samples
 from torchcaps.ops.fused.tiles import MadeOf
 from torchcaps.ops.native.build import library
 from torchcaps.ops.native.dynamic import contiguous
@@ -30,9 +31,12 @@ def mix(given: Given) -> Mixed:
 
 def takes(given: Given) -> bool:
     """Whether the kernel sums these votes."""
-    parameters = (given.prior, given.added)
-    shared = all(x is None or x.shape[:2] == (1, 1) for x in parameters)
-    return shared and given.made_of.bias is None and reaches(given.made_of.vote_map)
+    votes = given.made_of
+    return (
+        votes.bias is None
+        and speak_for_all_samples(given.prior, given.added)
+        and reaches(votes.vote_map)
+    )
 
 
 class NativeMixing(fused.TiledMixing):

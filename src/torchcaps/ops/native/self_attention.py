@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchcaps.ops.fused import self_attention
+from torchcaps.ops.fused.results import speak_for_all_samples
 from torchcaps.ops.native.mixing import mix
 from torchcaps.ops.native.reach import reaches
 from torchcaps.types import Routed, VoteMap
@@ -24,5 +25,7 @@ def self_attention_routing(vote_map: VoteMap, **options: Any) -> Routed:
 
 
 def takes(vote_map: VoteMap, options: Mapping[str, Any]) -> bool:
-    """Whether the kernel sums these votes, whatever the options."""
-    return vote_map.bias is None and reaches(vote_map)
+    """Whether the kernel sums these votes with these options."""
+    return (
+        vote_map.bias is None and speak_for_all_samples(options.get("bias")) and reaches(vote_map)
+    )

@@ -7,6 +7,7 @@ PyTorch does; distance routing has no kernels of its own here.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from torchcaps.ops.fused.results import speak_for_all_samples
 from torchcaps.ops.triton.dynamic import dynamic_routing
 from torchcaps.ops.triton.em import em_routing
 from torchcaps.ops.triton.inverted import inverted_routing, inverted_step
@@ -36,4 +37,5 @@ ROUTINGS: dict[str, Callable[..., Routed]] = {
 
 def takes(algorithm: str, vote_map: VoteMap, options: Mapping[str, Any]) -> bool:
     """Whether a kernel routes such votes, on a GPU; the fused form routes all others."""
-    return algorithm in ROUTINGS and fits(vote_map)
+    prior = options.get("bias" if algorithm == "self_attention" else "prior")
+    return algorithm in ROUTINGS and fits(vote_map) and speak_for_all_samples(prior)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from torchcaps.ops.fused import mixing as fused
 from torchcaps.ops.fused.loop import Given, Mixed, Visit, loop_of
+from torchcaps.ops.fused.results import speak_for_all_samples
 from torchcaps.ops.operators import Gradients
 from torchcaps.ops.triton import votes as tiles
 from torchcaps.ops.triton.runtime import check_available
@@ -28,9 +29,7 @@ def mix(given: Given) -> Mixed:
 
 
 def takes(given: Given) -> bool:
-    return fits(given.made_of.vote_map) and all(
-        x is None or x.shape[:2] == (1, 1) for x in (given.prior, given.added)
-    )
+    return fits(given.made_of.vote_map) and speak_for_all_samples(given.prior, given.added)
 
 
 def _flat(given: Given) -> Given:
