@@ -27,7 +27,9 @@ class Form(NamedTuple):
     may: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     names: dict[str, str] = {}  # noqa: RUF012  # What an op calls a tensor that has another name here.
-    size: float = 1.0  # of votes: large logits enlarge the rounding of any way to compute them
+    # Of votes, in double and in single precision: large logits enlarge the rounding of any way to
+    # compute them.
+    size: tuple[float, float] = (1.0, 1.0)
     adds_up: bool = False  # Logits grow with the number of children.
     # Where one child or one parent would leave hardly any digits.
     alone: dict[str, Any] = {}  # noqa: RUF012
@@ -43,14 +45,14 @@ FORMS = {
             *(
                 {"iterations": t, "detach": detach}
                 for detach in ("none", "votes", "states", "coupling")
-                for t in (1, 2, 3)
+                for t in (1, 2, 3, 4)
             ),
             *each("squash", ["exp", "none"]),
             *({"iterations": t, "leaky": True} for t in (4, 1)),
             {"iterations": 2, "odd_bias": True},
         ],
         may=("bias", "prior"),
-        size=0.5,
+        size=(2.0, 0.5),
     ),
     "distance": Form(
         [
@@ -67,7 +69,7 @@ FORMS = {
         ],
         may=("bias",),
         needs=("length",),
-        size=0.5,
+        size=(2.0, 0.5),
     ),
     "em": Form(
         [
@@ -97,7 +99,7 @@ FORMS = {
         each("squash", ["exp", "hinton", "none"]),
         may=("prior",),
         names={"prior": "bias"},
-        size=0.7,
+        size=(2.0, 1.0),
         adds_up=True,
     ),
     "uniform": Form(
@@ -107,7 +109,16 @@ FORMS = {
             for squash in ("hinton", "exp", "none")
         ],
         may=("bias",),
+        size=(2.0, 1.0),
     ),
+}
+# What native and Triton kernels lack besides float64, which no kernel takes; then the fused form
+# routes. Who is not named here lacks nothing that a case can have.
+LACKS = {
+    ("distance", "native"): "window",
+    ("dynamic", "native"): "window",
+    ("inverted", "native"): "vote_bias",
+    ("self_attention", "native"): "vote_bias",
 }
 PAIRS = [(name, way) for way, backend in BACKENDS.items() for name in backend.ROUTINGS]
 
@@ -116,6 +127,7 @@ PAIRS = [(name, way) for way, backend in BACKENDS.items() for name in backend.RO
 ODD = Window((5, 4, 2), (3, 2), (2, 1))
 WINDOWS = [ODD, Window((6, 3, 2), (2, 2), (3, 1)), Window((2, 3, 2), (2, 3), (1, 1))]
 WINDOWS += [Window((3, 2, 4), (1, 1), (2, 1))]
+SMALL = Window((3, 3, 2), (2, 2), (1, 1))  # for kernels that are interpreted
 
 
 class Case(NamedTuple):
@@ -145,15 +157,21 @@ class Case(NamedTuple):
             for name in ("n_in", "n_out", "d_in", "d_out")
             if getattr(self, name) != getattr(usual, name)
         ]
-        return "-".join([*words, f"given{len(self.given)}"])
+        return "-".join([*words, "+".join(self.given) or "bare"])
 
 
 def by(numbers):
     return "x".join(map(str, numbers))
 
 
-def may_be_given(algorithm):
-    return (*VOTES, *FORMS[algorithm].may)
+def may_be_given(algorithm, way):
+    """All that a kernel takes."""
+    every = (*VOTES, *FORMS[algorithm].may)
+    return tuple(name for name in every if name != LACKS.get((algorithm, way)))
+
+
+def windows_of(algorithm, way, windows):
+    return [x for x in windows if x is None or LACKS.get((algorithm, way)) != "window"]
 
 
 def leaves_of(case, dtype=torch.float64):
@@ -168,15 +186,16 @@ def leaves_of(case, dtype=torch.float64):
         matrix, d = (side, side), case.d_in
     types = case.window.child_grid[2] if case.window else 2
     shared = {"none": (slots,), "type": (types,), "all": ()}[case.sharing]
-    size = form.size / math.sqrt(matrix[1])
-    if form.adds_up:
+    of_votes = form.size[dtype != torch.float64]
+    size = of_votes / math.sqrt(matrix[1])
+    if form.adds_up and dtype != torch.float64:
         size *= slots**-0.25
     draw = torch.randn
     made = {
         "pose": lambda: draw(*case.batch, children, case.d_in),
         "weight": lambda: draw(*shared, case.n_out, *matrix) * size,
-        "vote_bias": lambda: draw(case.n_out, d) * form.size,
-        "coordinates": lambda: draw(slots, d) * form.size,
+        "vote_bias": lambda: draw(case.n_out, d) * of_votes,
+        "coordinates": lambda: draw(slots, d) * of_votes,
         "bias": lambda: draw(case.n_out, d),
         "prior": lambda: draw(slots, case.n_out),
         "start": lambda: draw(case.n_out, d),
