@@ -115,7 +115,7 @@ def test_promised_names_are_public(package):
             tc.ops.uniform_routing,
             "votes, *, normalise='softmax', bias=None, squash='hinton', keep='none'",
         ),
-        (tc.create_model, "name, *, image=None, n_classes=None, **options"),
+        (tc.create_model, "name, *, image=None, n_classes=None, standardise=None, **options"),
         (tc.save, "model, path"),
         (tc.load, "path"),
         (tc.data.load, "name, *, split='train', root=None, size=None"),

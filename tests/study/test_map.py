@@ -172,7 +172,7 @@ BY_HAND = [
     ),
     (
         "rem-t3-eff-capsnet-q-azimuth-familiar-acc",
-        "rem_eff_norb {} {'image_size': (64, 64), 'crop': (48, 48)} rem "
+        "rem_eff_norb {} {'image_size': (64, 64), 'crop': (48, 48), 'standardise': 'set'} rem "
         "smallnorb-azimuth>smallnorb-azimuth-familiar:test accuracy 5 +quantise",
         1,
     ),

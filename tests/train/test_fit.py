@@ -23,7 +23,14 @@ from lightning.pytorch.loggers import CSVLogger
 from torch import Tensor, nn
 
 from error_text import text_of
-from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, load, part_whole
+from torchcaps.data import (
+    SOURCES,
+    ImageSet,
+    PartWholeSpec,
+    channel_statistics,
+    load,
+    part_whole,
+)
 from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.train import Recipe, Run, accuracy, fit, make_recipe
 from torchcaps.train.batches import Batches
@@ -1037,3 +1044,18 @@ def test_windows_are_drawn_for_training_and_cut_from_the_middle_elsewhere(
     assert torch.equal(
         test.batch(slice(1)).pixels, test.images.batch(slice(1)).pixels[..., 1:8, 1:6]
     )
+
+
+def test_what_standardises_is_measured_on_the_images_that_are_trained_on(tmp_path: Path) -> None:
+    from torchcaps.models import load as load_model
+
+    fields = WITHOUT_NORM | {"epochs": 1, "validation_share": 0.25}
+    run = fit(recipe(standardise="set", **fields), tmp_path / "set")
+    training, _ = FIT._parted(run.recipe, tiny("train", None))
+    model = load_model(run.model_file)
+    numbers = channel_statistics(training)
+    assert model.config["standardise"] == tuple(map(list, numbers))
+    named = fit(recipe(standardise=numbers, **fields), tmp_path / "numbers")
+    assert named.model_file.read_bytes() == run.model_file.read_bytes()
+    plain = fit(recipe(**fields), tmp_path / "plain")
+    assert rows(plain) != rows(run)

@@ -25,7 +25,11 @@ TSAI = {
     "milestones": (150, 250),
     "decay": 0.1,
 }
-CIFAR = {"augment": "crop4-flip"}
+# Of its code: the channels of CIFAR-10, for both sets.
+CIFAR = {
+    "augment": "crop4-flip",
+    "standardise": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+}
 # [renzulli2025] App. B.2: Adam at 0.001, 0.99 an epoch, until 200 epochs bring nothing.
 REM = {
     **ADAM,

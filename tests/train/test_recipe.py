@@ -14,6 +14,7 @@ CHANGED = {
     "data": "folder",
     "image_size": (20, 30),
     "crop": (18, 24),
+    "standardise": ((0.5, 0.25, 0.125), (0.1, 0.2, 0.3)),
     "options": {"routing": "uniform"},
     "epochs": 4,
     "batch_size": 127,
@@ -80,7 +81,7 @@ def test_the_digest_is_the_same_in_every_process() -> None:
     # Pinned, because records name runs by it. A new field belongs into YOUNGER, and moves the
     # second alone.
     assert make_recipe(**NAMES).digest() == "bfff74794af2"
-    assert make_recipe(**TOGETHER).digest() == "af55f47a481e"
+    assert make_recipe(**TOGETHER).digest() == "02aa12d28a04"
 
 
 def test_the_layout_is_that_of_the_table_and_is_written_out(tmp_path: Path) -> None:
@@ -207,6 +208,11 @@ def test_a_recipe_cannot_be_changed() -> None:
         (
             NAMES | {"decay_every": 5},
             'decay_every is of use with schedule = "exponential" only; leave it out.',
+        ),
+        (
+            NAMES | {"standardise": "image"},
+            'standardise: it must be "set", or the means and the standard deviations of the '
+            "channels, for example [[0.5], [0.2]], not 'image'.",
         ),
         (NAMES | {"stop_on": "test"}, "stop_on is of use with stop_at only; leave it out."),
         (NAMES | {"spread_steps": 5}, 'spread_steps is of use with loss = "spread" only'),

@@ -5,6 +5,7 @@ from torchcaps.data.arrays import from_arrays, from_npz
 from torchcaps.data.augment import AUGMENTATIONS, augmented
 from torchcaps.data.batch import Batch, Images, JudgedBy
 from torchcaps.data.catalogue import PUBLISHED
+from torchcaps.data.channels import channel_statistics
 from torchcaps.data.check import check_images
 from torchcaps.data.cifar import cifar10, cifar100
 from torchcaps.data.crop import Cropped
@@ -48,6 +49,7 @@ __all__ = [
     "SignSet",
     "affnist",
     "augmented",
+    "channel_statistics",
     "check_images",
     "cifar10",
     "cifar100",

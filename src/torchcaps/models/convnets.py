@@ -64,7 +64,7 @@ from torchcaps.layers import (
 )
 from torchcaps.layers.backbone import simple_backbone
 from torchcaps.layers.convolution import LargeConv2d
-from torchcaps.models.images import check_images
+from torchcaps.models.standardise import prepared
 from torchcaps.ops.checks import check_keep
 from torchcaps.ops.routing.common import capsules
 from torchcaps.ops.squashing import squash
@@ -117,7 +117,7 @@ class ConvNet(nn.Module):
     ) -> Output:
         """`target` and `keep` are those of capsule networks; here they change nothing."""
         check_keep(keep)
-        check_images(image, self.image, self)
+        image = prepared(image, self.image, self)
         features = self.features(image)  # [b, n]
         # The decoder sees all features, as if they were the pose of one class.
         drawn = None if self.decoder is None else self.decoder(Capsules(features.unsqueeze(1)))
@@ -140,7 +140,7 @@ class ConvNetCR(nn.Module):
         """`target` [b] tells the decoder which class to draw, [b, m] which m of them, one by one;
         without it the likeliest is drawn."""
         check_keep(keep)
-        check_images(image, self.image, self)
+        image = prepared(image, self.image, self)
         classes = _class_vectors(self.units(image), D_CLASS)
         logits = classes.pose.sum(-1)
         drawn = self.decoder(classes, logits.argmax(-1) if target is None else target)
@@ -165,7 +165,7 @@ class ConvNetCRSF(nn.Module):
         """`target` [b] tells the decoder which class to draw, [b, m] which m of them, one by one;
         without it the longest is drawn."""
         check_keep(keep)
-        check_images(image, self.image, self)
+        image = prepared(image, self.image, self)
         units = self.units(self.primary(image).pose.flatten(1))
         classes = capsules(squash(units.unflatten(1, (self.n_classes, D_CLASS))))
         assert classes.activation is not None

@@ -60,8 +60,8 @@ from torchcaps.layers import (
     feature_shape,
 )
 from torchcaps.layers.convolution import SmallConv2d
-from torchcaps.models.images import check_images
 from torchcaps.models.stack import routed_by
+from torchcaps.models.standardise import prepared
 from torchcaps.ops.routing import Detach
 from torchcaps.ops.routing.common import capsules
 from torchcaps.ops.squashing import squash_over
@@ -125,7 +125,7 @@ class DeepCaps(nn.Module):
     ) -> Output:
         """`target` [b] tells the decoder which class to draw, [b, m] which m of them, one by one;
         without it the longest is drawn."""
-        check_images(image, self.image, self)
+        image = prepared(image, self.image, self)
         skip, classes = self.layers["cell_4_skip"], self.layers["classes"]
         assert isinstance(skip, Conv3dCapsules)
         assert isinstance(classes, DenseCapsules)

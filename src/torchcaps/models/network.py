@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import CapsuleLayer, route_concurrently, route_sequentially
-from torchcaps.models.images import check_images
+from torchcaps.models.standardise import prepared
 from torchcaps.ops.checks import check_choice
 from torchcaps.types import Capsules, Grid, Keep, LayerTrace, Output, ScoresAre
 
@@ -56,7 +56,7 @@ class CapsuleNetwork(nn.Module):
     ) -> Output:
         """`target` [b] tells the decoder which class to draw, [b, m] which m of them, one by one;
         without it the class with the highest score is drawn."""
-        check_images(image, self.image, self)
+        image = prepared(image, self.image, self)
         capsules: Capsules = self.primary(self.backbone(image))
         layers = self._layers()
         if self.iterations is None:

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args, get_origin
@@ -28,6 +28,7 @@ from torchcaps.models.deepcaps import DeepCaps
 from torchcaps.models.limits import check_weights, kernel_that_fits
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import ROUTING_OPTIONS, routing_options
+from torchcaps.models.standardise import Standardise
 
 __all__ = ["MODELS", "Preset", "create_model", "list_models"]
 
@@ -186,6 +187,7 @@ def create_model(
     *,
     image: tuple[int, int, int] | None = None,
     n_classes: int | None = None,
+    standardise: tuple[Sequence[float], Sequence[float]] | None = None,
     **options: Any,
 ) -> nn.Module:
     """Make a named network for images (channels, height, width), any size, any class count.
@@ -193,10 +195,13 @@ def create_model(
     Without `image` and `n_classes` it is the one of its paper. `options` are those of the network;
     its `config` attribute holds all that was chosen, and `save` writes it down.
 
+    standardise: (means, standard deviations) of the channels; the network brings its images to mean
+        0 and deviation 1 by itself. Without it it computes with images as they are.
+
     >>> create_model("capsnet", image=(3, 64, 48), n_classes=7)
     """
     _check_use(name, options)
-    return make_model(name, image=image, n_classes=n_classes, **options)
+    return make_model(name, image=image, n_classes=n_classes, standardise=standardise, **options)
 
 
 def make_model(
@@ -204,6 +209,7 @@ def make_model(
     *,
     image: tuple[int, int, int] | None = None,
     n_classes: int | None = None,
+    standardise: tuple[Sequence[float], Sequence[float]] | None = None,
     **options: Any,
 ) -> nn.Module:
     """The same from a config, where every option is there, of use to the routing or not."""
@@ -229,6 +235,10 @@ def make_model(
         model = preset.build(**chosen)
     except ImageTooSmall as error:
         raise TorchcapsError(_too_small(error, preset, chosen)) from None
+    if standardise is not None:
+        mean, std = standardise
+        model.standardise = Standardise(image[0], mean, std)
+        chosen["standardise"] = (mean, std)
     # nn.Module types every attribute as a tensor or a module.
     model.config = {"name": name, **preset.options, **chosen}  # type: ignore[assignment]
     return model

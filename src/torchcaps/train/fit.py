@@ -18,6 +18,7 @@ from lightning.pytorch.loggers import Logger
 from torch import Tensor, nn
 
 from torchcaps.data import Cropped, Images, augmented
+from torchcaps.data.channels import channel_statistics
 from torchcaps.data.sources import Split
 from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.layers import keep_memory, with_channels_last
@@ -94,7 +95,7 @@ def fit(
     _check_classes(images)
     training: Images
     training, validation = _parted(recipe, images)
-    model = initial_model(recipe, images)
+    model = initial_model(recipe, training)
     # Only now, so that a recipe that cannot be trained leaves no folder behind.
     digest = images.digest()
     with ExitStack() as held:
@@ -225,13 +226,16 @@ def _take(run: Run, recipe: Recipe, digest: str, held: ExitStack, *, keeps_memor
 
 
 def initial_model(recipe: Recipe, images: Images) -> nn.Module:
-    """The network before training: a function of the recipe alone."""
+    """The network before training: a function of the recipe, and of the images to train on where
+    `standardise` measures them."""
+    numbers = channel_statistics(images) if recipe.standardise == "set" else recipe.standardise
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of(recipe.seed, WEIGHTS))
         model = create_model(
             recipe.model,
             image=images.image_shape,
             n_classes=len(images.class_names),
+            standardise=numbers,
             **recipe.options,
         )
     return with_channels_last(model) if recipe.channels_last else model

@@ -17,7 +17,8 @@ Ambiguities:
 2. [mitterreiter2023] gives an accuracy to reach and no optimiser: Adam at 0.001, batches of 128.
 3. [peer2022] gives epochs and batch size; Adam at 0.0001 is its code's.
 4. [tsai2020]'s momentum 0.9 and weight decay 0.0005 are its code's. "Steps" of its runs on
-   DiverseMultiMNIST are epochs of 60,000 images.
+   DiverseMultiMNIST are epochs of 60,000 images. It does not say whether CIFAR is standardised: by
+   the numbers of its code.
    Its networks with EM routing are trained by spread loss, with a margin that is not told: it grows
    over all of the training.
 5. [renzulli2025] stops after 200 epochs without a lower validation loss and names no last epoch:
@@ -58,7 +59,10 @@ TSAI_SGD = {
     "momentum": 0.9,
     "weight_decay": 5e-4,
 }
-CIFAR = {"augment": "crop4-flip"}
+CIFAR = {
+    "augment": "crop4-flip",
+    "standardise": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+}
 REM = {
     "batch_size": 128,
     "epochs": 1000,

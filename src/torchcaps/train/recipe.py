@@ -53,7 +53,7 @@ MEANT = {
 # Fields younger than the first records of runs, each with the value that says what was done before
 # it was there. At that value a field leaves the digest as it was, so that runs and records of
 # before keep their names. Whoever adds a field adds it here.
-YOUNGER: dict[str, Any] = {"crop": None, "train_images": None}
+YOUNGER: dict[str, Any] = {"crop": None, "standardise": None, "train_images": None}
 
 
 class Recipe(BaseModel):
@@ -74,6 +74,9 @@ class Recipe(BaseModel):
     crop: tuple[int, int] | None = None
     # Trained on so many of the training images, drawn by the seed; None is all of them.
     train_images: int | None = Field(None, ge=1)
+    # Whether the network brings each channel to mean 0 and standard deviation 1: by what the
+    # training images have, "set", or by (means, standard deviations).
+    standardise: Literal["set"] | tuple[tuple[float, ...], tuple[float, ...]] | None = None
     options: dict[str, Any] = {}
     epochs: int = Field(3, ge=1)
     batch_size: int = Field(128, ge=1)
@@ -154,6 +157,19 @@ class Recipe(BaseModel):
     @classmethod
     def _list_is_fine(cls, values: Any) -> Any:
         return tuple(values) if isinstance(values, list) else values
+
+    @field_validator("standardise", mode="before")
+    @classmethod
+    def _set_or_numbers(cls, value: Any) -> Any:
+        if value is None or value == "set":
+            return value
+        lists = (list, tuple)
+        if not isinstance(value, lists) or not all(isinstance(each, lists) for each in value):
+            raise ValueError(
+                f'it must be "set", or the means and the standard deviations of the channels, for '
+                f"example [[0.5], [0.2]], not {value!r}"
+            )
+        return tuple(map(tuple, value))
 
     @model_validator(mode="after")
     def _nothing_idle(self) -> Self:

@@ -1,0 +1,43 @@
+"""Mean and deviation of channels, by hand and by numpy."""
+
+import numpy as np
+import pytest
+import torch
+
+from error_text import text_of
+from torchcaps.data import ImageSet, channel_statistics
+
+
+def noise(count, channels=2):
+    images = torch.randint(0, 256, (count, channels, 5, 4), dtype=torch.uint8)
+    return ImageSet("noise", images, torch.arange(count) % 3, ("a", "b", "c"))
+
+
+def test_by_hand():
+    images = torch.tensor([0.0, 1.0, 0.5, 0.5]).view(2, 1, 1, 2)
+    (mean,), (std,) = channel_statistics(ImageSet("m", images, torch.zeros(2).long(), ("a", "b")))
+    assert (mean, std) == pytest.approx((0.5, 0.125**0.5))
+
+
+def test_as_numpy_says():
+    images = noise(250)
+    mean, std = channel_statistics(images)
+    pixels = images.images.numpy().astype(np.float64) / 255
+    np.testing.assert_allclose(mean, pixels.mean((0, 2, 3)), rtol=1e-6)
+    np.testing.assert_allclose(std, pixels.std((0, 2, 3)), rtol=1e-6)
+
+
+def test_of_many_images_some_from_all_over_are_looked_at(monkeypatch):
+    monkeypatch.setattr("torchcaps.data.channels.MOST", 3)
+    images = noise(101)
+    some = images.take(torch.tensor([0, 50, 100]))
+    assert channel_statistics(images) == channel_statistics(some)
+
+
+def test_a_channel_that_is_all_alike_is_told():
+    images = noise(4)
+    images.images[:, 1] = 51
+    assert text_of(lambda: channel_statistics(images)) == (
+        "all pixels of channel 1 of noise are 0.2, so they cannot be brought to standard deviation "
+        "1; leave standardise out, or give numbers."
+    )
