@@ -78,6 +78,7 @@ TABLE = {
     "gu_convnet_r": TRUNK._replace(layers=NONE),
     "matrix_capsnet": Line((3, 17, 19), WINDOWS, {"sizes": "8-2-4-3"}, rate=0.1),
     "matrix_capsnet_mnist": Line((3, 17, 19), WINDOWS, {"sizes": "8-2-4-3"}, rate=0.1),
+    "mhsa_stack": Line((2, 11, 12), DEEP),
     "mitterreiter_5x16": Line((2, 11, 12), DEEP),
     "mitterreiter_grid": Line(
         (2, 11, 12), ("hidden_2", "hidden_3", "classes"), {"widths": "5,4,3", "d_pose": 6}
@@ -312,6 +313,7 @@ def test_an_image_alone_is_the_image_in_a_batch(line):
 
 # Their batch normalisation sees one number of every channel, when an image this small comes alone.
 ONE_NUMBER = {
+    "mhsa_stack",
     "mitterreiter_5x16",
     "mitterreiter_grid",
     "rem_multilayer",

@@ -6,8 +6,11 @@ from itertools import pairwise
 import pytest
 import torch
 
+from error_text import text_of
 from torchcaps import create_model
 from torchcaps.errors import TorchcapsError
+from torchcaps.layers import ROUTINGS
+from torchcaps.models import grid_of_121
 
 NAME = "mitterreiter_5x16"
 LAYERS = ["hidden_2", "hidden_3", "hidden_4", "classes"]
@@ -82,3 +85,82 @@ def test_too_small_an_image():
     )
     with pytest.raises(TorchcapsError, match=re.escape(expected)):
         create_model(NAME, image=(1, 10, 40))
+
+
+GRID = {"image": (1, 12, 11), "n_classes": 3, "widths": "4,5", "d_pose": 4}
+
+
+@pytest.mark.parametrize("routing", ROUTINGS)
+def test_every_routing_fits_one_small_network(routing):
+    """With a head the same trunk, layers and classes score whatever the routing gives."""
+    torch.manual_seed(0)
+    model = create_model("mitterreiter_grid", **GRID, routing=routing, head=True).eval()
+    x = torch.rand(2, 1, 12, 11)
+    out = model(x)
+    assert out.scores_are == "logits"
+    assert [layer.weight.shape for layer in model.layers.values()] == [(4, 5, 4, 4), (5, 3, 4, 4)]
+    expected = out.classes.pose @ model.head.weight[0] + model.head.bias
+    torch.testing.assert_close(out.scores, expected)
+    out.scores.sum().backward()
+    assert model.layers["hidden_2"].weight.grad.abs().max() > 0
+
+
+def test_inverted_attention_needs_the_head():
+    assert text_of(lambda: create_model("mitterreiter_grid", routing="inverted")) == (
+        "mitterreiter_grid scores by the activations of its classes, and inverted routing gives "
+        "none; it takes distance, dynamic, em, self_attention, uniform, or any with head=True."
+    )
+
+
+def test_options_of_em_routing_on_the_grid():
+    em = {"lambda_": 0.1, "variant": "gritzman", "unit_poses": True}
+    model = create_model("mitterreiter_grid", **GRID, routing="em", **em)
+    for layer in model.layers.values():
+        found = {name: getattr(layer.routing, name) for name in em}
+        assert found == em
+    assert text_of(lambda: create_model("mitterreiter_grid", **GRID, variant="paper")) == (
+        "dynamic routing has no use for variant='paper'; leave it out."
+    )
+
+
+def test_the_grid_has_121_networks_and_no_two_alike():
+    """Parameters by hand, but for the trunk that is the same for all: matrices, priors, and the map
+    from 128 channels to primary poses where they do not fill these."""
+    grid = grid_of_121()
+    assert len(grid) == len({tuple(options.items()) for options in grid}) == 121
+    assert {"widths": "16,16,16,16", "d_pose": 8} in grid
+    for options in (grid[0], grid[1], grid[63], grid[120]):
+        counts, d = [int(n) for n in options["widths"].split(",")], options["d_pose"]
+        pairs = sum(n * m for n, m in pairwise([*counts, 10]))
+        primary = counts[0] * d
+        linear = 0 if primary == 128 else 128 * primary + primary
+        with torch.device("meta"):
+            model = create_model("mitterreiter_grid", **options, decoder=False)
+        expected = BACKBONE + NORMS + DEPTHWISE + linear + pairs * (d * d + 1)
+        assert sum(p.numel() for p in model.parameters()) == expected
+
+
+def test_a_stack_of_attention_is_the_network_with_other_hidden_layers():
+    """Three layers of 4 d² weights where capsules that vote have n² d²; even couplings have no
+    priors."""
+    attention, classes = 3 * 4 * 8 * 8, 16 * 10 * 8 * 8
+    with torch.device("meta"):
+        model = create_model("mhsa_stack")
+    found = sum(p.numel() for p in model.parameters())
+    assert found == BACKBONE + NORMS + DEPTHWISE + attention + classes + DECODER
+    torch.manual_seed(2)
+    model = create_model("mhsa_stack", image=(1, 12, 11), n_classes=3, heads=2).eval()
+    trace = model(torch.rand(2, 1, 12, 11), keep="last").trace
+    assert [layer.name for layer in trace] == LAYERS
+    assert [layer.normalised_over for layer in trace] == ["children"] * 3 + ["parents"]
+    for layer in trace[:3]:
+        coupling = layer.routed.steps[-1].coupling
+        torch.testing.assert_close(coupling.sum(-2), torch.ones(2, 16))
+    for below, above in pairwise(trace):
+        assert above.children is below.routed.parents
+
+
+def test_a_stack_of_one_layer_is_none():
+    assert text_of(lambda: create_model("mhsa_stack", n_layers=1)) == (
+        "n_layers counts the primary and the class capsules, so it is at least 2, but came as 1."
+    )

@@ -33,7 +33,7 @@ def job(**changes):
         ({"fields": {"nothing": 1}}, ("nothing",)),
         ({"after": ("prune", "quantise")}, ("prune", "quantise")),
         ({"metrics": ("accuracy", "jitter")}, ("metric:jitter",)),
-        ({"model": "gu_convnet_r", "metrics": ("compactness",)}, None),
+        ({"model": "convnet_avg", "metrics": ("compactness",)}, None),
     ],
 )
 def test_needs_are_what_torchcaps_lacks(changes, needs):

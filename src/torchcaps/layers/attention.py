@@ -40,6 +40,8 @@ class AttentionCapsules(nn.Module):
 
     # The axis over which the couplings of a trace sum to one.
     normalised_over = "children"
+    # What a network asks of every layer: no grid, no window, no matrix between child and parent.
+    child_grid = parent_grid = window = weight = None
 
     def __init__(self, *, n: int, d: int, heads: int = 1):
         super().__init__()

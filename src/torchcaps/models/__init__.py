@@ -1,5 +1,6 @@
 """Whole networks: a registry of names, a file per family, saving and loading."""
 
+from torchcaps.models.mitterreiter import grid_of_121
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.registry import MODELS, Preset, create_model, list_models
 from torchcaps.models.saving import load, save
@@ -9,6 +10,7 @@ __all__ = [
     "CapsuleNetwork",
     "Preset",
     "create_model",
+    "grid_of_121",
     "list_models",
     "load",
     "save",

@@ -9,8 +9,16 @@ mitterreiter_grid   the grid of 121 architectures in the missing appendix, as op
                     the capsules of every layer below the classes, from the primary one up, `d_pose`
                     their components. The narrow twin is uniform with as many capsules in a layer as
                     the other has alive: widths="16,15,7,6".
+mhsa_stack          mitterreiter_5x16 whose hidden layers are multi-head self-attention, §5; classes
+                    by uniform couplings, since attention keeps the number of capsules
 rem_multilayer      the network of [renzulli2025] B.1: the same layers, priors zero, hinton squash,
                     votes constant in all but the last iteration, no decoder
+
+`lambda_`, `variant` and `unit_poses` are those of EM routing. head=True reads every class pose by
+one linear map, the same for all, so that inverted attention, which gives no activations, fits too.
+
+`grid_of_121()` enumerates 121 networks of mitterreiter_grid, ours: the paper has as many, in an
+appendix that is not public.
 
 Departures: none known; the appendix that would tell is not public.
 Ambiguities:
@@ -24,15 +32,19 @@ Ambiguities:
 5. [renzulli2025] does not say how its multilayer network is routed; it is their DR-CapsNet, deeper.
 """
 
+import itertools
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from torch import nn
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import (
+    AttentionCapsules,
     Decoder,
+    DenseCapsules,
     PrimaryCapsules,
+    UniformRouting,
     efficient_backbone,
     feature_shape,
     whole_map,
@@ -41,10 +53,26 @@ from torchcaps.layers.backbone import rectified
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import dense_stack
-from torchcaps.ops.routing import Detach
+from torchcaps.ops.routing import Detach, EMVariant
 from torchcaps.ops.squashing import Squash
 
-__all__ = ["mitterreiter_5x16", "mitterreiter_grid", "rem_multilayer"]
+__all__ = ["grid_of_121", "mhsa_stack", "mitterreiter_5x16", "mitterreiter_grid", "rem_multilayer"]
+
+
+# Ours: 6 depths × 4 numbers of capsules × 5 of components, and one layer routed from as many
+# primary capsules as [sabour2017] has, which the shallow models "resemble".
+HIDDEN_AND_PRIMARY, CAPSULES, COMPONENTS = range(1, 7), (8, 16, 24, 32), (4, 6, 8, 12, 16)
+SHALLOW = 1152
+
+
+def grid_of_121() -> tuple[dict[str, Any], ...]:
+    """121 networks of various depths, numbers of capsules and of components, as options.
+
+    >>> [create_model("mitterreiter_grid", **options) for options in grid_of_121()]
+    """
+    grid = itertools.product(HIDDEN_AND_PRIMARY, CAPSULES, COMPONENTS)
+    deeper = ({"widths": ",".join([str(n)] * depth), "d_pose": d} for depth, n, d in grid)
+    return {"widths": str(SHALLOW), "d_pose": 8}, *deeper
 
 
 def mitterreiter_grid(
@@ -59,17 +87,17 @@ def mitterreiter_grid(
     prior: Literal["zero", "learned"] = "learned",
     squash: Squash = "exp",
     detach: Detach = "none",
+    lambda_: float = 0.01,
+    variant: EMVariant = "paper",
+    unit_poses: bool = False,
     primary_relu: bool = False,
     weight_std: float = 1.0,
     init: Init = "paper",
+    head: bool = False,
     decoder: bool = True,
 ) -> CapsuleNetwork:
     n_primary, *hidden = _counts(widths)
-    backbone = efficient_backbone(image[0])
-    channels, height, width = feature_shape(backbone, image)
-    projection: nn.Module = whole_map(channels, height, width)
-    if n_primary * d_pose != channels:
-        projection = nn.Sequential(projection, nn.Conv2d(channels, n_primary * d_pose, 1))
+    backbone, projection = _trunk(image, n_primary * d_pose)
     sizes = {f"hidden_{depth}": (n, d_pose) for depth, n in enumerate(hidden, start=2)}
     network = CapsuleNetwork(
         image=image,
@@ -87,7 +115,11 @@ def mitterreiter_grid(
             prior=prior,
             squash=squash,
             detach=detach,
+            lambda_=lambda_,
+            variant=variant,
+            unit_poses=unit_poses,
         ),
+        head=nn.Linear(d_pose, 1) if head else None,
         decoder=Decoder(n_classes=n_classes, d_in=d_pose, image=image) if decoder else None,
     )
     return initialised(network, init)
@@ -118,9 +150,59 @@ def mitterreiter_5x16(
     )
 
 
+def mhsa_stack(
+    *,
+    image: tuple[int, int, int],
+    n_classes: int,
+    n_layers: int = 5,
+    n_capsules: int = 16,
+    d_pose: int = 8,
+    heads: int = 1,
+    weight_std: float = 1.0,
+    decoder: bool = True,
+) -> CapsuleNetwork:
+    """`n_layers` counts the primary and the class capsules."""
+    if n_layers < 2:
+        raise TorchcapsError(
+            f"n_layers counts the primary and the class capsules, so it is at least 2, but came as "
+            f"{n_layers}."
+        )
+    backbone, projection = _trunk(image, n_capsules * d_pose)
+    hidden = {
+        f"hidden_{depth}": AttentionCapsules(n=n_capsules, d=d_pose, heads=heads)
+        for depth in range(2, n_layers)
+    }
+    classes = DenseCapsules(
+        n_in=n_capsules,
+        d_in=d_pose,
+        n_out=n_classes,
+        d_out=d_pose,
+        weight_std=weight_std,
+        routing=UniformRouting(squash="exp"),
+    )
+    return CapsuleNetwork(
+        image=image,
+        backbone=backbone,
+        primary=PrimaryCapsules(projection, d_out=d_pose, squash="exp"),
+        primary_grid=(1, 1, n_capsules),
+        layers=hidden | {"classes": classes},
+        decoder=Decoder(n_classes=n_classes, d_in=d_pose, image=image) if decoder else None,
+    )
+
+
 rem_multilayer = partial(
     mitterreiter_grid, prior="zero", squash="hinton", detach="votes", decoder=False
 )
+
+
+def _trunk(image: tuple[int, int, int], channels: int) -> tuple[nn.Module, nn.Module]:
+    """A backbone, and what makes one position of so many channels of its map."""
+    backbone = efficient_backbone(image[0])
+    found, height, width = feature_shape(backbone, image)
+    projection: nn.Module = whole_map(found, height, width)
+    if channels != found:
+        projection = nn.Sequential(projection, nn.Conv2d(found, channels, 1))
+    return backbone, projection
 
 
 def _counts(widths: str) -> list[int]:

@@ -7,7 +7,7 @@ from typing import Literal, cast
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import CapsuleLayer, route_concurrently, route_sequentially
+from torchcaps.layers import AttentionCapsules, CapsuleLayer, route_concurrently, route_sequentially
 from torchcaps.models.standardise import prepared
 from torchcaps.ops.checks import check_choice
 from torchcaps.types import Capsules, Grid, Keep, LayerTrace, Output, ScoresAre
@@ -31,7 +31,7 @@ class CapsuleNetwork(nn.Module):
         backbone: nn.Module,
         primary: nn.Module,
         primary_grid: Grid,
-        layers: Mapping[str, CapsuleLayer],
+        layers: Mapping[str, CapsuleLayer | AttentionCapsules],
         decoder: nn.Module | None = None,
         head: nn.Module | None = None,
         head_scores: ScoresAre = "logits",
@@ -76,7 +76,7 @@ class CapsuleNetwork(nn.Module):
                         children,
                         routed[name],
                         grid,
-                        layer.routing.normalised_over,
+                        _normalised_over(layer),
                         layer.weight,
                         layer.parent_grid,
                         layer.window,
@@ -128,3 +128,7 @@ class CapsuleNetwork(nn.Module):
                 f"{sorted(counts)}."
             )
         return int(counts.pop())
+
+
+def _normalised_over(layer: CapsuleLayer | AttentionCapsules) -> str:
+    return (layer if isinstance(layer, AttentionCapsules) else layer.routing).normalised_over

@@ -119,6 +119,7 @@ MODELS: dict[str, Preset] = {
     "mitterreiter_grid": Preset(
         mitterreiter.mitterreiter_grid, WIDE, 10, "mitterreiter2023 §4, appendix", SQUASHES
     ),
+    "mhsa_stack": Preset(mitterreiter.mhsa_stack, WIDE, 10, "mitterreiter2023 §5, Table 3"),
     # Peer et al.
     "peer_deep_dynamic": Preset(peer.peer_deep_dynamic, SMALL, 10, "peer2022 §5.3"),
     "peer_deep_em": Preset(peer.peer_deep_em, SMALL, 10, "peer2022 §5.3"),
@@ -219,7 +220,8 @@ def make_model(
     for option, value in options.items():
         _check_option(name, preset, option, value)
     if "routing" in preset.options:
-        _check_routing(name, preset, options.get("routing", preset.options["routing"]))
+        known = preset.options | options
+        _check_routing(name, preset, known["routing"], has_head=known.get("head", False))
     image = preset.image if image is None else image
     n_classes = preset.n_classes if n_classes is None else n_classes
     if not isinstance(image, tuple | list) or len(image) != 3 or not all(map(_is_count, image)):
@@ -265,13 +267,14 @@ def _check_size(name: str, preset: Preset, chosen: dict[str, Any]) -> None:
         check_weights(name, preset.build, others, **chosen)
 
 
-def _check_routing(name: str, preset: Preset, routing: str) -> None:
+def _check_routing(name: str, preset: Preset, routing: str, *, has_head: bool) -> None:
     if routing not in ROUTINGS:
         raise TorchcapsError(f"routing={routing!r} is unknown; {nearest(routing, ROUTINGS)}.")
-    if not ROUTINGS[routing].gives_activations:
+    if not ROUTINGS[routing].gives_activations and not has_head:
+        or_head = ", or any with head=True" if "head" in preset.options else ""
         raise TorchcapsError(
             f"{name} scores by the activations of its classes, and {routing} routing gives none; "
-            f"it takes {', '.join(preset.routings)}."
+            f"it takes {', '.join(preset.routings)}{or_head}."
         )
 
 
