@@ -426,3 +426,23 @@ def test_a_run_on_windows_is_shown_the_middle(tmp_path):
     found = open_trained(run.folder).images("test")
     whole = resized(load("tiny", split="test"), (30, 30))
     assert torch.equal(found.batch(slice(2)).pixels, whole.pixels(slice(2))[:, :, 3:27, 5:25])
+
+
+def test_a_run_is_evaluated_where_its_recipe_tests_it(tmp_path, network):
+    run = Run(tmp_path)
+    recipe = make_recipe(
+        model="mitterreiter_5x16", data="tiny", test_data="leaky", validation_share=0.25
+    )
+    run.begin(recipe, "abc")
+    save(network, run.model_file)
+    leaky = load("leaky", split="test")
+    digests = {"train": tiny("train", None).digest(), "test": leaky.digest()}
+    write_whole(run.result_file, json.dumps({"digests": digests}))
+    found = evaluate_file(run.folder)
+    assert len(found.right) == 4
+    assert not found.changed
+    # All four are images of "tiny" that the run was trained on, two of "leaky".
+    assert found.seen.tolist() == [True] * 4
+    assert evaluate_file(run.folder, data="leaky").seen.tolist() == [True, False, False, True]
+    assert len(evaluate_file(run.folder, data="tiny").right) == 12
+    assert len(evaluate_file(run.folder, split="validation").right) == 10

@@ -1066,3 +1066,37 @@ def test_what_standardises_is_measured_on_the_images_that_are_trained_on(tmp_pat
     assert named.model_file.read_bytes() == run.model_file.read_bytes()
     plain = fit(recipe(**fields), tmp_path / "plain")
     assert rows(plain) != rows(run)
+
+
+def other(split: str, root: object) -> ImageSet:
+    return part_whole(split, {"train": 8, "test": 10}[split], seed=5, spec=PartWholeSpec(size=20))
+
+
+def test_a_recipe_may_test_on_another_set_but_stops_on_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SOURCES, "other", other)
+    judged = []
+    plain = FIT._judge
+    monkeypatch.setattr(FIT, "_judge", lambda *args: judged.append(args[1]) or plain(*args))
+    stop = {"stop_at": 1e-6, "stop_on": "test", "stop_every": 1}
+    run = fit(recipe(**WITHOUT_NORM, epochs=1, test_data="other", **stop), tmp_path)
+    assert [images.digest() for images in (judged[0], judged[-1])] == [
+        tiny("test", None).digest(),
+        other("test", None).digest(),
+    ]
+    result = run.result()
+    assert (result["test_data"], result["test_images"]) == ("other", 10)
+    assert result["digests"]["test"] == other("test", None).digest()
+
+
+def test_images_that_the_network_cannot_be_tested_on_are_told_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SOURCES, "wider", lambda split, root: part_whole(split, 5))
+    text = text_of(lambda: fit(recipe(test_data="wider"), tmp_path / "none"))
+    assert text == (
+        "training and test images need one image_shape, but came with (1, 20, 20) and (1, 32, 32); "
+        "are they of the same set?"
+    )
+    assert not (tmp_path / "none").exists()

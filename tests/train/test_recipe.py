@@ -12,6 +12,7 @@ NAMES = {"model": "capsnet", "data": "mnist"}
 CHANGED = {
     "model": "mitterreiter_5x16",
     "data": "folder",
+    "test_data": "part-whole",
     "image_size": (20, 30),
     "crop": (18, 24),
     "standardise": ((0.5, 0.25, 0.125), (0.1, 0.2, 0.3)),
@@ -81,7 +82,7 @@ def test_the_digest_is_the_same_in_every_process() -> None:
     # Pinned, because records name runs by it. A new field belongs into YOUNGER, and moves the
     # second alone.
     assert make_recipe(**NAMES).digest() == "bfff74794af2"
-    assert make_recipe(**TOGETHER).digest() == "02aa12d28a04"
+    assert make_recipe(**TOGETHER).digest() == "5a26b6a1099f"
 
 
 def test_the_layout_is_that_of_the_table_and_is_written_out(tmp_path: Path) -> None:
@@ -213,6 +214,14 @@ def test_a_recipe_cannot_be_changed() -> None:
             NAMES | {"standardise": "image"},
             'standardise: it must be "set", or the means and the standard deviations of the '
             "channels, for example [[0.5], [0.2]], not 'image'.",
+        ),
+        (
+            NAMES | {"test_data": "afnist"},
+            "test_data: 'afnist' is unknown; did you mean 'affnist'?",
+        ),
+        (
+            {"model": "capsnet", "data": "own", "test_data": "mnist"},
+            "test_data is of use with data that has a name only; leave it out.",
         ),
         (NAMES | {"stop_on": "test"}, "stop_on is of use with stop_at only; leave it out."),
         (NAMES | {"spread_steps": 5}, 'spread_steps is of use with loss = "spread" only'),

@@ -253,7 +253,7 @@ def evaluate_file(
     largest = trained.run.recipe.batch_size if trained.run else BATCH
     found = evaluate(trained.model, images, batch_size=min(BATCH, largest))
     if split == "test":
-        is_own = trained.run is not None and data in (None, trained.run.recipe.data)
+        is_own = trained.run is not None and data in (None, trained.source(split="test"))
         changed = is_own and not trained.knows(images, "test")
         found = replace(found, changed=changed, seen=_seen(trained, images, data, root))
     found = replace(found, split=split)

@@ -90,8 +90,8 @@ class Trained:
             )
         return held
 
-    def source(self, data: str | None = None) -> str:
-        """The data set that is named, or that of the run."""
+    def source(self, data: str | None = None, *, split: str = "train") -> str:
+        """The data set that is named, or that of the run, which may be tested on another one."""
         if data is not None:
             return data
         if self.run is None:
@@ -99,13 +99,14 @@ class Trained:
                 f"{self.path} is a saved network, which does not know its data; name it with "
                 f"--data."
             )
-        return self.run.recipe.data
+        recipe = self.run.recipe
+        return recipe.data if split != "test" else recipe.test_data or recipe.data
 
     def images_now(
         self, split: Literal["train", "test"], *, data: str | None = None, root: Root | None = None
     ) -> Images:
         """A whole split as it is now, with nothing held out."""
-        source = self.source(data)
+        source = self.source(data, split=split)
         size, crop = self.run.shown if self.run else (None, None)
         if size is None and crop is None and source in PICTURES:
             # They come in any size, and the network takes one.

@@ -93,6 +93,9 @@ def fit(
     keeps_memory = keep_memory()
     images = images_of("train")
     _check_classes(images)
+    elsewhere = None if recipe.test_data is None else recipe.test_images(root=root)
+    if elsewhere is not None:
+        _check_alike(images, elsewhere)
     training: Images
     training, validation = _parted(recipe, images)
     model = initial_model(recipe, training)
@@ -139,12 +142,13 @@ def fit(
         if recipe.keep == "best":
             model.load_state_dict(load_model(run.best_file).state_dict())
         ranks.first_does(lambda: save(model, run.model_file))
-        test = images_of("test")
+        test = images_of("test") if elsewhere is None else elsewhere
         result = {
             "test_accuracy": _judge(model.to(ranks.device), test, ranks, recipe),
             "judged_by": test.judged_by,
             "protocol": recipe.protocol,
             "departures": list(recipe.departures()),
+            "test_data": recipe.test_data or recipe.data,
             "test_images": len(test),
             "training_images": len(training),
             "class_names": list(images.class_names),

@@ -53,7 +53,12 @@ MEANT = {
 # Fields younger than the first records of runs, each with the value that says what was done before
 # it was there. At that value a field leaves the digest as it was, so that runs and records of
 # before keep their names. Whoever adds a field adds it here.
-YOUNGER: dict[str, Any] = {"crop": None, "standardise": None, "train_images": None}
+YOUNGER: dict[str, Any] = {
+    "crop": None,
+    "standardise": None,
+    "test_data": None,
+    "train_images": None,
+}
 
 
 class Recipe(BaseModel):
@@ -67,6 +72,9 @@ class Recipe(BaseModel):
 
     model: str
     data: str
+    # Another set, on whose test images the network is tested when training is done; it is trained,
+    # validated and, with stop_on = "test", stopped on `data`.
+    test_data: str | None = None
     # (height, width) to which images are stretched, in training and whenever the run shows some.
     image_size: tuple[int, int] | None = None
     # (height, width) of the window that is shown of each image: from anywhere inside, drawn anew in
@@ -128,10 +136,10 @@ class Recipe(BaseModel):
             raise ValueError(f"{name!r} is unknown; {nearest(name, MODELS)}")
         return name
 
-    @field_validator("data")
+    @field_validator("data", "test_data")
     @classmethod
-    def _known_data(cls, name: str) -> str:
-        if name not in SOURCES:
+    def _known_data(cls, name: str | None) -> str | None:
+        if name is not None and name not in SOURCES:
             raise ValueError(f"{name!r} is unknown; {nearest(name, SOURCES)}")
         return name
 
@@ -175,6 +183,7 @@ class Recipe(BaseModel):
     def _nothing_idle(self) -> Self:
         """Every field that is set is one that the others make use of."""
         rules = [
+            ("test_data", self.data != "own", "data that has a name"),
             ("momentum", self.optimiser == "sgd", 'optimiser = "sgd"'),
             ("decay", self.schedule in ("steps", "exponential"), "steps or exponential schedule"),
             ("decay_every", self.schedule == "exponential", 'schedule = "exponential"'),
@@ -226,6 +235,11 @@ class Recipe(BaseModel):
         """The images it names, as the network is shown them; `root` is where those lie that are
         files."""
         return self.as_shown(load(self.data, split=split, root=root, size=self.image_size))
+
+    def test_images(self, *, root: str | os.PathLike[str] | None = None) -> Images:
+        """What the network is tested on when training is done: `test_data`, or its own data."""
+        name = self.test_data or self.data
+        return self.as_shown(load(name, split="test", root=root, size=self.image_size))
 
     def as_shown(self, images: Images) -> Images:
         """Any images, as the network is shown them when it is tested."""
