@@ -6,7 +6,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP
 # Else every process that a test starts compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check test-all format clean
+.PHONY: demo test check test-all format claims tables clean
 
 demo: .venv/.study
 	$(BIN)/torchcaps demo
@@ -27,6 +27,14 @@ test-all: .venv/.all
 format: .venv/.dev
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+# Judge every claim that needs no trained network, by its test; then the pages out of all records.
+claims: .venv/.test
+	$(BIN)/python tests/claims/record.py
+	$(BIN)/torchcaps study tables
+
+tables: .venv/.study
+	$(BIN)/torchcaps study tables
 
 clean:
 	rm -rf .venv build dist torchcaps-demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -31,7 +31,14 @@ Cells = Annotated[Path, typer.Option(help="Folder of the trained networks.")]
 @app.command("claims")
 def list_claims(
     paper: Annotated[str | None, typer.Option(help="A key: gu2021.")] = None,
-    status: Annotated[str | None, typer.Option(help="cited, not run, not testable, tested")] = None,
+    status: Annotated[
+        str | None,
+        typer.Option(
+            help="A verdict: reproduced, better, worse, holds, fails, undecided. Where there is "
+            "none: cited, not run, not testable, tested."
+        ),
+    ] = None,
+    evidence: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("evidence"),
     as_json: Annotated[bool, typer.Option("--json", help="One JSON list.")] = False,
 ) -> None:
     """List the claims of the papers, and where each stands.
@@ -40,7 +47,7 @@ def list_claims(
     """
     from torchcaps.study import listed_claims
 
-    rows = listed_claims(paper=paper, status=status)
+    rows = listed_claims(paper=paper, status=status, evidence=evidence)
     if as_json:
         print(json.dumps(rows))
         return
@@ -128,6 +135,22 @@ def status(
         print(json.dumps(found.numbers()))
         return
     Console(highlight=False).print(found.table())
+
+
+@app.command()
+def tables(
+    evidence: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("evidence"),
+    out: Annotated[Path, typer.Option(help="Folder of the pages.")] = Path("docs/claims"),
+    readme: Annotated[Path, typer.Option(help="File with the overview.")] = Path("README.md"),
+) -> None:
+    """Write the pages of the papers out of the records, and the overview into the README.
+
+    Prints their paths.
+    """
+    from torchcaps.study.pages import write_pages
+
+    for path in write_pages(evidence, out, readme):
+        print(path)
 
 
 def _study(what: str, table: int | None, reduced: bool, seeds: int | None) -> "Study":

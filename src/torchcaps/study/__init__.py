@@ -26,13 +26,17 @@ if TYPE_CHECKING:
         read_records,
         write_record,
     )
+    from torchcaps.study.result import Result, result_of, results
     from torchcaps.study.tables import Table, table
     from torchcaps.study.verdict import (
         NumberVerdict,
+        ShownVerdict,
         StatementVerdict,
         in_every_cell,
         judge,
+        judge_count,
         judge_statistic,
+        judge_test,
     )
 
 # Fetched when first used: plans load training and with it Lightning.
@@ -45,8 +49,10 @@ _NAMES = {
     **dict.fromkeys(("Interval", "mean_interval"), "intervals"),
     **dict.fromkeys(("Record", "Seed", "make_record"), "record"),
     **dict.fromkeys(("read_record", "read_records", "write_record"), "record"),
-    **dict.fromkeys(("NumberVerdict", "StatementVerdict", "judge"), "verdict"),
-    **dict.fromkeys(("in_every_cell", "judge_statistic"), "verdict"),
+    **dict.fromkeys(("Result", "result_of", "results"), "result"),
+    **dict.fromkeys(("NumberVerdict", "StatementVerdict", "ShownVerdict"), "verdict"),
+    **dict.fromkeys(("judge", "judge_count", "judge_statistic", "judge_test"), "verdict"),
+    "in_every_cell": "verdict",
     "listed_claims": "listing",
     "plan_of": "papers",
     **dict.fromkeys(("Table", "table"), "tables"),
@@ -61,7 +67,9 @@ __all__ = [
     "Plan",
     "Record",
     "Reduced",
+    "Result",
     "Seed",
+    "ShownVerdict",
     "StatementVerdict",
     "Table",
     "claims",
@@ -70,7 +78,9 @@ __all__ = [
     "find_claim",
     "in_every_cell",
     "judge",
+    "judge_count",
     "judge_statistic",
+    "judge_test",
     "listed_claims",
     "make_record",
     "mean_interval",
@@ -78,6 +88,8 @@ __all__ = [
     "read_record",
     "read_records",
     "record_of_runs",
+    "result_of",
+    "results",
     "table",
     "write_record",
 ]

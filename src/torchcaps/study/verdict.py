@@ -9,6 +9,10 @@ A statement about a statistic `holds` when the whole interval is on its side of 
 `fails` when the whole interval is on the other side, and is `undecided` otherwise; always below the
 number of seeds that its row asks for.
 
+What is counted, such as parameters, is one exact number and needs no seeds: it is `reproduced`
+within the tolerance. A statement that a test of this repository shows `holds`, or `fails` where the
+test shows that the paper is wrong, which its row says.
+
 Changing a tolerance changes verdicts and no record.
 """
 
@@ -21,11 +25,22 @@ from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.study.claim import Claim
 from torchcaps.study.intervals import Interval, mean_interval
 
-__all__ = ["NumberVerdict", "StatementVerdict", "in_every_cell", "judge", "judge_statistic"]
+__all__ = [
+    "VERDICTS",
+    "NumberVerdict",
+    "ShownVerdict",
+    "StatementVerdict",
+    "in_every_cell",
+    "judge",
+    "judge_count",
+    "judge_statistic",
+    "judge_test",
+]
 
 NumberWord = Literal["reproduced", "better", "worse", "undecided"]
 StatementWord = Literal["holds", "fails", "undecided"]
 Side = Literal["greater", "less", "within"]
+VERDICTS = ("reproduced", "better", "worse", "holds", "fails", "undecided")
 
 LEAST_SEEDS = 3
 CONFIDENCE = 0.95
@@ -55,12 +70,29 @@ class NumberVerdict:
     def text(self) -> str:
         """The same in one line."""
         unit = {None: "", "%": " %"}.get(self.claim.unit, f" {self.claim.unit}")
+        return (
+            f"{self.word}: printed {self.claim.value}{unit}, ours {self.ours.mean:.4g}"
+            f"{self._spread()}, tolerance {self.tolerance:.3g}"
+        )
+
+    def _spread(self) -> str:
+        if self.ours.n == 0:
+            return " counted"
         seeds = f"{self.ours.n} seed{'s' if self.ours.n > 1 else ''}"
         ends = "" if self.ours.low is None else f" [{self.ours.low:.4g}, {self.ours.high:.4g}]"
-        return (
-            f"{self.word}: printed {self.claim.value}{unit}, ours {self.ours.mean:.4g}{ends} over "
-            f"{seeds}, tolerance {self.tolerance:.3g}"
-        )
+        return f"{ends} over {seeds}"
+
+
+@dataclass(frozen=True)
+class ShownVerdict:
+    """What a test of this repository shows of a claim."""
+
+    word: Literal["holds", "fails", "reproduced"]
+    test: str
+
+    def text(self) -> str:
+        """The same in one line."""
+        return f"{self.word}: shown by {self.test}"
 
 
 @dataclass(frozen=True)
@@ -71,6 +103,14 @@ class StatementVerdict:
     ours: Interval
     side: Side
     threshold: float
+
+    def text(self) -> str:
+        """The same in one line."""
+        ends = "" if self.ours.low is None else f" [{self.ours.low:.4g}, {self.ours.high:.4g}]"
+        return (
+            f"{self.word}: {self.ours.mean:.4g}{ends} over {self.ours.n} seeds, where {self.side} "
+            f"{'±' if self.side == 'within' else 'than '}{self.threshold:g} is claimed"
+        )
 
 
 def judge(claim: Claim, values: Sequence[float]) -> NumberVerdict:
@@ -90,6 +130,30 @@ def judge(claim: Claim, values: Sequence[float]) -> NumberVerdict:
     return NumberVerdict(_word(claim, float(printed), ours, tolerance), claim, ours, tolerance)
 
 
+def judge_count(claim: Claim, count: float) -> NumberVerdict:
+    """The verdict on a printed number by what is counted, in the unit of the claim; `ours.n` is 0.
+
+    >>> judge_count(find_claim("rem-t9-eff-capsnet-params"), 0.161824).word
+    'reproduced'
+    """
+    assert isinstance(claim.value, int | float)
+    tolerance = tolerance_of(claim)
+    exact = Interval(count, count, count, 0)
+    difference = count - claim.value
+    if abs(difference) <= tolerance:
+        word: NumberWord = "reproduced"
+    else:
+        word = "better" if (difference < 0) == _is_better_low(claim) else "worse"
+    return NumberVerdict(word, claim, exact, tolerance)
+
+
+def judge_test(claim: Claim, test: str) -> ShownVerdict:
+    """The verdict on a claim by a test that passed."""
+    if not claim.states:
+        return ShownVerdict("reproduced", test)
+    return ShownVerdict("fails" if claim.expected == "contradicted" else "holds", test)
+
+
 def tolerance_of(claim: Claim) -> float:
     """How far our mean may be from a printed number that counts as reproduced."""
     value = claim.value
@@ -107,12 +171,15 @@ def _word(claim: Claim, printed: float, ours: Interval, tolerance: float) -> Num
     below, above = printed - tolerance, printed + tolerance
     if below <= ours.low and ours.high <= above:
         return "reproduced"
-    lower_is_better = claim.kind in LOWER_IS_BETTER_KINDS or claim.metric in LOWER_IS_BETTER
     if ours.low > above:
-        return "worse" if lower_is_better else "better"
+        return "worse" if _is_better_low(claim) else "better"
     if ours.high < below:
-        return "better" if lower_is_better else "worse"
+        return "better" if _is_better_low(claim) else "worse"
     return "undecided"
+
+
+def _is_better_low(claim: Claim) -> bool:
+    return claim.kind in LOWER_IS_BETTER_KINDS or claim.metric in LOWER_IS_BETTER
 
 
 def judge_statistic(

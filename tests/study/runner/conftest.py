@@ -2,8 +2,8 @@
 
 import pytest
 
+from torchcaps.study.look import Look
 from torchcaps.study.runner import Ledger, Study, System
-from torchcaps.study.runner.look import Look
 from torchcaps.train import make_recipe
 
 

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from error_text import text_of
+from torchcaps.study.look import Look
 from torchcaps.study.runner import Cell, Ledger
-from torchcaps.study.runner.look import Look
 from torchcaps.train import make_recipe
 
 OWN, OTHER = Look("accuracy", "sign"), Look("accuracy", "sign", "train")

@@ -5,7 +5,8 @@ import torch
 
 from error_text import text_of
 from torchcaps.study import find_claim, plan_of
-from torchcaps.study.runner.look import Look, look_at, looks_named, looks_of, root_of
+from torchcaps.study.look import Look, looks_named, looks_of
+from torchcaps.study.runner.measure import look_at, root_of
 from torchcaps.train import fit, make_recipe
 
 

@@ -1,5 +1,6 @@
 """The pool, with real processes that are really killed."""
 
+import contextlib
 import json
 import os
 import signal
@@ -59,15 +60,17 @@ def test_a_study_that_is_done_starts_nothing(study, ledger, tmp_path, monkeypatc
 
 @pytest.fixture
 def line(tmp_path):
-    """Starts `torchcaps study run` on four sign networks of 20 epochs, two at once."""
+    """Starts `torchcaps study run` on four sign networks of 8 epochs, two at once."""
     (tmp_path / "my.toml").write_text(
-        'model = "peer_sign_em"\ndata = "sign"\nepochs = 20\nbatch_size = 500\n'
+        'model = "peer_sign_em"\ndata = "sign"\nepochs = 8\nbatch_size = 500\n'
         "validation_share = 0.0\n[vary]\nseed = [0, 1, 2, 3]\n"
     )
 
+    started = []
+
     def start():
         words = ["study", "run", "my.toml", "--jobs", "2", "--json"]
-        return subprocess.Popen(
+        study = subprocess.Popen(
             [sys.executable, "-c", LINE, *words],
             cwd=tmp_path,
             stdout=subprocess.PIPE,
@@ -75,11 +78,17 @@ def line(tmp_path):
             text=True,
             start_new_session=True,
         )
+        started.append(study)
+        return study
 
-    return start
+    yield start
+    for study in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(study.pid, signal.SIGKILL)
+        study.communicate()
 
 
-def until(true, *, seconds=120):
+def until(true, *, seconds=600):
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end
@@ -106,9 +115,9 @@ def test_killed_workers_and_killed_studies_go_on(line, tmp_path):
     study.wait()
     before = {name: path.stat().st_mtime_ns for name, path in done(tmp_path).items()}
     study = line()
-    out, _ = study.communicate(timeout=300)
+    out, _ = study.communicate(timeout=900)
     assert study.returncode == 0
-    assert rows(tmp_path) == {name: list(range(1, 21)) for name in rows(tmp_path)}
+    assert rows(tmp_path) == {name: list(range(1, 9)) for name in rows(tmp_path)}
     assert len(done(tmp_path)) == 4
     # What was done was left as it is.
     after = {name: path.stat().st_mtime_ns for name, path in done(tmp_path).items()}
@@ -117,7 +126,7 @@ def test_killed_workers_and_killed_studies_go_on(line, tmp_path):
     assert [seed.seed for seed in record.seeds] == [0, 1, 2, 3]
     assert json.loads(out)["study"] == "my"
     # Nothing is left to do, and nothing is done.
-    assert line().wait(timeout=120) == 0
+    assert line().wait(timeout=600) == 0
     assert {n: path.stat().st_mtime_ns for n, path in done(tmp_path).items()} == after
 
 

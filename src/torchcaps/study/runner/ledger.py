@@ -23,7 +23,7 @@ from typing import Any, Literal
 from filelock import FileLock, Timeout
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.study.runner.look import Look
+from torchcaps.study.look import Look
 from torchcaps.study.runner.system import Cell
 from torchcaps.train import Run
 from torchcaps.train.digests import write_whole

@@ -6,8 +6,8 @@ from typing import TypeVar
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.study.claim import PAPERS, Claim, claims, claims_of_table, find_claim
 from torchcaps.study.job import Job
+from torchcaps.study.look import looks_of
 from torchcaps.study.papers import plan_of
-from torchcaps.study.runner.look import looks_of
 from torchcaps.study.runner.own import read_study
 from torchcaps.study.runner.system import Study, System, Waiting
 

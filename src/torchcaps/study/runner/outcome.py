@@ -7,7 +7,7 @@ from typing import Any
 
 from torchcaps.study.claim import find_claim
 from torchcaps.study.record import Record, read_record
-from torchcaps.study.results import Result, result_of
+from torchcaps.study.result import Result, result_of
 from torchcaps.study.runner.system import Study
 
 __all__ = ["Outcome", "outcome_of"]

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.study.runner.look import Look, looks_named
+from torchcaps.study.look import Look, looks_named
 from torchcaps.study.runner.system import Study, System
 from torchcaps.train import Recipe, make_recipe, read_fields
 

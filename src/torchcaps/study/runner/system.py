@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from torchcaps.study.runner.look import Look
+from torchcaps.study.look import Look
 from torchcaps.train.recipe import Recipe
 
 __all__ = ["Cell", "Study", "System", "Waiting"]

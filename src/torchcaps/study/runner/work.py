@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from torchcaps.errors import Diverged, Interrupted, TorchcapsError
 from torchcaps.study.runner.ledger import Ledger
-from torchcaps.study.runner.look import look_at, root_of
+from torchcaps.study.runner.measure import look_at, root_of
 from torchcaps.study.runner.system import Cell
 from torchcaps.train import fit
 

@@ -6,24 +6,31 @@ from dataclasses import dataclass
 
 from torchcaps.study.claim import Claim, claims
 from torchcaps.study.job import Job
+from torchcaps.study.look import Look, kind_of
 from torchcaps.study.papers import plan_of
 from torchcaps.study.plan import Plan
 from torchcaps.study.record import Record, read_records
-from torchcaps.study.runner.look import Look, kind_of
-from torchcaps.study.verdict import NumberVerdict, judge
+from torchcaps.study.verdict import (
+    NumberVerdict,
+    ShownVerdict,
+    StatementVerdict,
+    judge,
+    judge_count,
+    judge_test,
+)
 
 __all__ = ["Result", "result_of", "results", "values_of"]
 
 
 @dataclass(frozen=True)
 class Result:
-    """A claim, and what stands for or against it. `records` are the hashes of what it rests on."""
+    """A claim, and what stands for or against it: the verdict, its record, and that one's hash."""
 
     claim: Claim
     plan: Plan
-    verdict: NumberVerdict | None = None
+    verdict: NumberVerdict | StatementVerdict | ShownVerdict | None = None
     record: Record | None = None
-    records: tuple[str, ...] = ()
+    hash: str | None = None
 
     @property
     def status(self) -> str:
@@ -34,11 +41,6 @@ class Result:
     def is_reduced(self) -> bool:
         """Whether it rests on a smaller protocol than the paper's."""
         return self.record is not None and self.record.reduced is not None
-
-    @property
-    def study(self) -> str | None:
-        """The folder of its record below evidence/."""
-        return None if self.record is None else self.record.study
 
 
 def results(
@@ -62,10 +64,25 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
     plan = plan_of(claim)
     about = {name: record for name, record in records.items() if claim.id in record.claims}
     for name in sorted(about, key=lambda name: _rank(about[name]), reverse=True):
-        values = values_of(plan, about[name])
-        if values:
-            return Result(claim, plan, judge(claim, values), about[name], (name,))
+        verdict = _verdict(plan, about[name])
+        if verdict is not None:
+            return Result(claim, plan, verdict, about[name], name)
     return Result(claim, plan)
+
+
+def _verdict(plan: Plan, record: Record) -> NumberVerdict | ShownVerdict | None:
+    claim = plan.claim
+    if plan.shown_by is None:
+        values = values_of(plan, record)
+        return judge(claim, values) if values else None
+    # A record of tests has one number by the id of each claim: what was counted, or that the test
+    # passed.
+    (shown,) = record.seeds
+    if claim.id not in shown.values:
+        return None
+    if claim.kind == "params":
+        return judge_count(claim, shown.values[claim.id])
+    return judge_test(claim, plan.shown_by)
 
 
 def values_of(plan: Plan, record: Record) -> list[float] | None:

@@ -1,0 +1,213 @@
+"""Generated pages: what stands for and against every claim, a page a paper, and an overview.
+
+Everything is a function of claims and records, so the same records give the same bytes.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.study.claim import PAPERS, Claim
+from torchcaps.study.result import Result, results
+from torchcaps.study.verdict import NumberVerdict, StatementVerdict
+from torchcaps.train.digests import write_whole
+
+__all__ = ["TITLES", "overview", "page", "write_pages"]
+
+TITLES = {
+    "mitterreiter2023": "Why Capsule Neural Networks Do Not Scale",
+    "peer2022": "Limitation of Capsule Networks",
+    "gu2021": "Capsule Network is Not More Robust than Convolutional Network",
+    "tsai2020": "Capsules with Inverted Dot-Product Attention Routing",
+    "renzulli2025": "Capsule Networks Do Not Need to Model Everything",
+}
+# What a reader asks first: does it stand?
+STANDS = ("reproduced", "holds")
+FALLS = ("better", "worse", "fails")
+NEVER = ("cited", "not testable")
+BEGIN, END = "<!-- claims: made by `make tables` -->", "<!-- end of claims -->"
+# Records lie there as seen from a page.
+TO_EVIDENCE = "../../evidence"
+MADE = "This page is made by `make tables` from the records in `evidence/`. "
+
+
+def write_pages(
+    evidence: str | os.PathLike[str], out: str | os.PathLike[str], readme: str | os.PathLike[str]
+) -> list[Path]:
+    """Write the page of each paper, and the overview between its markers in the README."""
+    found = results(evidence)
+    Path(out).mkdir(parents=True, exist_ok=True)
+    written = []
+    for paper in PAPERS:
+        path = Path(out) / f"{paper}.md"
+        write_whole(path, page(paper, [each for each in found if each.claim.paper == paper]))
+        written.append(path)
+    _put_between(Path(readme), overview(found))
+    return [*written, Path(readme)]
+
+
+def page(paper: str, found: Sequence[Result]) -> str:
+    """The page of one paper, in Markdown."""
+    judged = [each for each in found if each.verdict is not None]
+    return "\n".join(
+        (
+            f"# {TITLES[paper]} [{paper}]",
+            "",
+            f"{MADE}It shows the {len(judged)} of {len(found)} claims that have a verdict;",
+            "[studies](../studies.md) says what the words mean and how a verdict is found.",
+            "",
+            *_counts(found),
+            *_judged(judged),
+            *_open([each for each in found if each.verdict is None]),
+        )
+    )
+
+
+def overview(found: Sequence[Result]) -> str:
+    """One line a paper: how many of its claims stand, fall, or are open."""
+    lines = [
+        "| paper | claims | stand | fall | undecided | not judged yet | cannot be judged |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for paper in PAPERS:
+        mine = [each for each in found if each.claim.paper == paper]
+        lines.append(f"| [{paper}](docs/claims/{paper}.md) | {_shares(mine)} |")
+    lines.append(f"| all | {_shares(found)} |")
+    return "\n".join(lines)
+
+
+def _shares(found: Sequence[Result]) -> str:
+    stand = sum(each.status in STANDS for each in found)
+    fall = sum(each.status in FALLS for each in found)
+    undecided = sum(each.status == "undecided" for each in found)
+    never = sum(each.status in NEVER for each in found)
+    waiting = len(found) - stand - fall - undecided - never
+    return " | ".join(map(str, (len(found), stand, fall, undecided, waiting, never)))
+
+
+def _put_between(path: Path, text: str) -> None:
+    """Replace what stands between the markers of a file."""
+    whole = path.read_text(encoding="utf-8")
+    if whole.count(BEGIN) != 1 or whole.count(END) != 1 or whole.index(BEGIN) > whole.index(END):
+        raise TorchcapsError(
+            f"{path} must hold the lines {BEGIN!r} and {END!r} once each and in this order; what "
+            f"stands between them is replaced."
+        )
+    before, _, rest = whole.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    write_whole(path, f"{before}{BEGIN}\n{text}\n{END}{after}")
+
+
+def _counts(found: Sequence[Result]) -> Iterator[str]:
+    counts = Counter(each.status for each in found)
+    counts["not judged yet"] = counts.pop("not run", 0) + counts.pop("tested", 0)
+    yield "| verdict | claims |"
+    yield "|---|---|"
+    for status, count in sorted(counts.items(), key=lambda each: (-each[1], each[0])):
+        yield f"| {status} | {count} |"
+    yield ""
+
+
+def _judged(judged: Sequence[Result]) -> Iterator[str]:
+    """A section a table of the paper, and one for everything else."""
+    tables = sorted({each.claim.table for each in judged if each.claim.table is not None})
+    for number in (*tables, None):
+        rows = [each for each in judged if each.claim.table == number]
+        if not rows:
+            continue
+        yield "## Text, figures and theorems" if number is None else f"## Table {number}"
+        yield ""
+        place = "" if number is not None else " place |"
+        yield f"|{place} claim | published | ours | verdict | protocol | record |"
+        yield f"|{'---|' if place else ''}---|---|---|---|---|---|"
+        for each in rows:
+            yield _row(each, with_place=bool(place))
+        yield ""
+
+
+def _row(each: Result, *, with_place: bool) -> str:
+    cells = (
+        *([each.claim.where] if with_place else []),
+        f"`{each.claim.id}` {says(each.claim)}",
+        published(each.claim),
+        ours(each),
+        f"**{each.status}**",
+        protocol(each),
+        link(each),
+    )
+    return "| " + " | ".join(cell.replace("|", "/").replace("\n", " ") for cell in cells) + " |"
+
+
+def says(claim: Claim) -> str:
+    """The statement, or the system that a number is about."""
+    if claim.states:
+        return claim.statement or ""
+    told = [claim.system, claim.dataset]
+    told += [f"{name} {value}" for name, value in claim.conditions.items() if _is_told(name, value)]
+    return ", ".join(filter(None, told))
+
+
+def published(claim: Claim) -> str:
+    """What the paper prints."""
+    if claim.states:
+        return "the statement"
+    spread = "" if claim.std is None else f" ± {claim.std:g}"
+    unit = {None: "", "%": " %"}.get(claim.unit, f" {claim.unit}")
+    return f"{claim.metric} {claim.value}{spread}{unit}"
+
+
+def ours(each: Result) -> str:
+    """What we have: the mean with its interval, or how a test shows it."""
+    verdict = each.verdict
+    if not isinstance(verdict, NumberVerdict | StatementVerdict):
+        return "shown by a test"
+    found = verdict.ours
+    if found.n == 0:
+        return f"{found.mean:.4g}, counted"
+    if found.low is None:
+        return f"{found.mean:.4g}, n = {found.n}"
+    return f"{found.mean:.4g} [{found.low:.4g}, {found.high:.4g}], n = {found.n}"
+
+
+def protocol(each: Result) -> str:
+    """Whether it is the paper's, and what is done otherwise."""
+    if each.record is None or each.plan.word is not None:
+        return "no training"
+    told = "the paper's" if each.record.reduced is None else f"reduced: {each.record.reduced}"
+    return "; departs: ".join((told, *each.record.departures))
+
+
+def link(each: Result) -> str:
+    """To the record of a result."""
+    if each.record is None:
+        return ""
+    return f"[{each.hash}]({TO_EVIDENCE}/{each.record.study}/{each.hash}.json)"
+
+
+def _is_told(name: str, value: object) -> bool:
+    """Conditions that tell one row of a table from another, and not how all were trained."""
+    return isinstance(value, str | int | float) and not name.endswith(("_source", "_assumed"))
+
+
+def _open(waiting: Sequence[Result]) -> Iterator[str]:
+    if not waiting:
+        return
+    yield "## Without a verdict"
+    yield ""
+    yield "`torchcaps study claims --json` says what each of them still needs."
+    yield ""
+    yield "| place | claims | why |"
+    yield "|---|---|---|"
+    places: dict[str, list[Result]] = {}
+    for each in waiting:
+        places.setdefault(each.claim.where, []).append(each)
+    for where, rows in places.items():
+        yield f"| {where} | {len(rows)} | {'; '.join(sorted({_why(each) for each in rows}))} |"
+    yield ""
+
+
+def _why(each: Result) -> str:
+    """Words that do not change with what torchcaps can do today."""
+    return each.status if each.status in NEVER else "not judged yet"

@@ -1,0 +1,59 @@
+"""One look at a trained network."""
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from torchcaps.analysis import MeasureActivity, MeasureDynamics, measure
+from torchcaps.data import Images
+from torchcaps.study.look import Look
+from torchcaps.study.sets import SETS
+from torchcaps.tasks.evaluate import evaluate
+from torchcaps.tasks.trained import Trained, open_trained
+from torchcaps.train import Run
+
+__all__ = ["look_at", "root_of"]
+
+# Images a pass: few enough that the couplings of a thousand capsules fit in memory.
+BATCH = 100
+
+
+def look_at(run: Run, look: Look, *, root: str | os.PathLike[str] | None) -> dict[str, float]:
+    """The numbers of one look at a finished run."""
+    recipe = run.recipe
+    if look == Look("accuracy", recipe.data):
+        # Looked at once already, at the end of training.
+        return {"accuracy": 100 * run.result()["test_accuracy"]}
+    trained = open_trained(run.folder)
+    data = None if look.data == recipe.data else look.data
+    where = root_of(look.data, root)
+    images = trained.images(look.split, data=data, root=None if where is None else Path(where))
+    if look.kind == "accuracy":
+        batch_size = min(BATCH, recipe.batch_size)
+        return {"accuracy": 100 * evaluate(trained.model, images, batch_size=batch_size).accuracy}
+    return dict(_of_layers(trained, images))
+
+
+def root_of(data: str, root: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
+    """The folder of a set; None for images that are made."""
+    return None if data in SETS and not SETS[data].has_files else root
+
+
+def _of_layers(trained: Trained, images: Images) -> Iterator[tuple[str, float]]:
+    network = partial(trained.model.eval(), keep="last")
+    batches = (images.batch(index) for index in torch.arange(len(images)).split(BATCH))
+    on_device = ((b.pixels.to(trained.device), b.labels.to(trained.device)) for b in batches)
+    dynamics, activity = measure(network, on_device, [MeasureDynamics(), MeasureActivity()])
+    for number, layer in enumerate(activity.layers, 1):
+        for name in ("cnm", "cns", "car", "cas", "cdr", "cds"):
+            yield f"{name}.{number}", float(getattr(layer, name))
+        yield f"capsules_alive.{number}", float(layer.n - layer.cds)
+    for number, routed in enumerate(dynamics.layers, 1):
+        for name in ("dyr", "dys"):
+            value = getattr(routed, name)
+            # None where no two parents live: there is nothing to route.
+            if value is not None:
+                yield f"{name}.{number}", float(value)

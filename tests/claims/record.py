@@ -1,0 +1,105 @@
+"""Run every test that shows a claim, and write a record of it for each paper.
+
+    python tests/claims/record.py
+
+A record holds one number by the id of each claim: what was counted, or 1 where the test asks for
+more than a number. A test that fails ends it, and nothing is written.
+"""
+
+import hashlib
+import platform
+import sys
+import time
+from collections import defaultdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from torchcaps.study import claims, make_record, plan_of, read_records, write_record
+from torchcaps.study.claim import PAPERS
+from torchcaps.train.run import environment
+
+ROOT = Path(__file__).parents[2]
+EVIDENCE = ROOT / "evidence"
+
+
+class Outcomes:
+    """What pytest says of every test: whether it passed, and the number that it gave."""
+
+    def __init__(self):
+        self.numbers = defaultdict(dict)
+
+    def pytest_runtest_logreport(self, report):
+        if report.when == "call" and report.passed:
+            name, _, parameter = report.nodeid.partition("[")
+            ours = dict(report.user_properties).get("ours", 1.0)
+            self.numbers[name][parameter.removesuffix("]")] = ours
+
+    def of(self, claim, test):
+        """The number of a claim: of its own case where a test has one for each."""
+        return self.numbers[test].get(claim.id, 1.0)
+
+
+def shown(paper):
+    """The claims of a paper that tests show, with their tests."""
+    plans = [plan_of(claim) for claim in claims(paper=paper)]
+    return {plan.claim: plan.shown_by for plan in plans if plan.shown_by is not None}
+
+
+def digest(tests):
+    """Of the files that hold the tests."""
+    found = hashlib.sha256()
+    for path in sorted({test.partition("::")[0] for test in tests}):
+        found.update((ROOT / path).read_bytes())
+    return found.hexdigest()[:12]
+
+
+def record_of(paper, outcomes, seconds):
+    about, tests = environment(), shown(paper)
+    names = sorted(set(tests.values()))
+    values = {claim.id: float(outcomes.of(claim, test)) for claim, test in tests.items()}
+    commit = about["commit"] or ""
+    return make_record(
+        study=f"{paper}/tests",
+        claims=tuple(values),
+        recipe={"tests": names},
+        recipe_hash=hashlib.sha256("\n".join(names).encode()).hexdigest()[:12],
+        data={"tests": digest(names)},
+        seeds=({"seed": 0, "values": values, "wall_seconds": seconds},),
+        commit=commit.removesuffix("+changes") or None,
+        dirty="+changes" in commit,
+        versions={name: about[name] for name in ("torchcaps", "torch", "python")},
+        device=f"{platform.system()} {platform.machine()}",
+        command="make claims",
+        made=datetime.now(UTC),
+    )
+
+
+def main():
+    outcomes, began = Outcomes(), time.monotonic()
+    tests = sorted({test for paper in PAPERS for test in shown(paper).values()})
+    code = pytest.main(["-q", "-p", "no:cacheprovider", "-m", "not gpu", *tests], [outcomes])
+    if code:
+        sys.exit(int(code))
+    seconds = round(time.monotonic() - began, 1)
+    for paper in PAPERS:
+        if shown(paper):
+            write(record_of(paper, outcomes, seconds))
+
+
+def write(record):
+    """Write a record in place of the one that stands; not where the same tests gave the same."""
+    for name, old in read_records(EVIDENCE, study=record.study, drafts=True).items():
+        if old.is_draft and not record.is_draft:
+            continue
+        same = (old.seeds[0].values, old.data) == (record.seeds[0].values, record.data)
+        if same and old.is_draft == record.is_draft:
+            return
+        if set(old.claims) == set(record.claims):
+            record = record.model_copy(update={"supersedes": name})
+    print(write_record(record, EVIDENCE))
+
+
+if __name__ == "__main__":
+    main()

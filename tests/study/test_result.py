@@ -1,0 +1,102 @@
+"""What records say about claims: which number of a record is whose, and which record counts."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from torchcaps.study import Seed, find_claim, make_record, plan_of, result_of, results
+from torchcaps.study.result import values_of
+
+SIGN, LAYER = "peer2022-t1-rba-bias", "mitt2023-t1-layer3-dyr"
+
+
+def record(claim, key, values, **changes):
+    (job,) = plan_of(find_claim(claim)).jobs
+    fields = {
+        "study": "a/b",
+        "claims": (claim,),
+        "recipe": {"data": job.train},
+        "recipe_hash": "0" * 12,
+        "data": {"sign/train": "1"},
+        "seeds": tuple(
+            Seed(seed=k, values={key: value}, wall_seconds=1) for k, value in enumerate(values)
+        ),
+        "commit": "a1b2c3d4e5f6",
+        "dirty": False,
+        "versions": {},
+        "device": "",
+        "command": "",
+        "made": datetime(2026, 1, 2, tzinfo=UTC),
+    }
+    return make_record(**fields | changes)
+
+
+@pytest.mark.parametrize(
+    ("claim", "key"),
+    [
+        (SIGN, "accuracy@sign/train"),
+        (LAYER, "dyr.3@affnist/test"),
+        (LAYER, "dyr.3@affnist-style/test"),
+    ],
+)
+def test_a_number_is_found_under_its_name(claim, key):
+    plan = plan_of(find_claim(claim))
+    assert values_of(plan, record(claim, key, [0.3, 0.31])) == [0.3, 0.31]
+    assert values_of(plan, record(claim, "accuracy", [0.3, 0.31])) is None
+
+
+def test_numbers_of_several_jobs_or_layers_are_not_read_off():
+    for name in ("mitt2023-text-dys-below-two", "tsai2020-t1-em-routing-resnet-cifar-100-acc"):
+        plan = plan_of(find_claim(name))
+        found = record(SIGN, "accuracy", [1.0], claims=(name,))
+        assert values_of(plan, found) is None
+
+
+def result(claim, *records):
+    return result_of(find_claim(claim), {str(k): each for k, each in enumerate(records)})
+
+
+def test_a_verdict_needs_a_record_of_the_claim():
+    found = result(SIGN, record(SIGN, "accuracy@sign/train", [99.7, 99.71, 99.69]))
+    assert (found.status, found.hash, found.is_reduced) == ("reproduced", "0", False)
+    other = record(SIGN, "accuracy@sign/train", [99.7] * 3, claims=("peer2022-t1-em-bias",))
+    assert (result(SIGN, other).status, result(SIGN, other).verdict) == ("not run", None)
+
+
+def test_of_several_records_the_fullest_counts():
+    def of(values, **changes):
+        return record(SIGN, "accuracy@sign/train", values, **changes)
+
+    few, many = of([50.0, 50.0]), of([99.7, 99.7, 99.7])
+    small = of([1.0] * 5, reduced="one epoch")
+    later = of([99.6] * 3, made=datetime(2026, 1, 3, tzinfo=UTC))
+    assert result(SIGN, few, many, small).hash == "1"
+    assert result(SIGN, small).is_reduced
+    assert result(SIGN, later, many).hash == "0"
+
+
+@pytest.mark.parametrize(
+    ("claim", "number", "status"),
+    [
+        ("peer2022-lemma-1", 1.0, "holds"),
+        ("peer2022-s42-em-bias", 1.0, "fails"),
+        ("rem-t9-eff-capsnet-params", 0.161824, "reproduced"),
+        ("rem-t9-eff-capsnet-params", 0.261824, "worse"),
+        ("rem-t9-eff-capsnet-params", 0.061824, "better"),
+    ],
+)
+def test_what_tests_show(claim, number, status):
+    seeds = (Seed(seed=0, values={claim: number}, wall_seconds=1),)
+    found = result(claim, record(SIGN, "x", [1.0], claims=(claim,), seeds=seeds))
+    assert found.status == status
+    # A record that does not name the claim among its numbers shows nothing.
+    other = (Seed(seed=0, values={"peer2022-lemma-2": 1.0}, wall_seconds=1),)
+    found = result(claim, record(SIGN, "x", [1.0], claims=(claim,), seeds=other))
+    assert found.status == "tested"
+
+
+def test_every_claim_has_a_status(tmp_path):
+    """Those without a record keep the status of their plan."""
+    found = results(tmp_path)
+    assert len(found) == 947
+    assert {each.status for each in found} == {"not run", "tested", "cited", "not testable"}
