@@ -82,6 +82,16 @@ PRINTED = {
     # [peer2022] §5: 50 epochs, batches of 256.
     "peer": {**ADAM, **ALL, **FIXED, "learning_rate": 1e-4, "batch_size": 256, "epochs": 50},
     "rem": {**REM, "stop_at": None},
+    # Pruned networks are those of the last epoch; LOBSTER with the λ of public code.
+    "rem_pruned": {
+        **REM,
+        "stop_at": None,
+        "keep": "last",
+        "prune": "lobster",
+        "prune_to": None,
+        "prune_shrink": 1e-4,
+        "prune_tolerance": 0.0,
+    },
     "rem_transfer": {**REM, **AT_9922},
     "tsai_cifar": {**TSAI, **SGD, **CIFAR, "loss": "auto"},
     "tsai_cifar_dynamic": {**TSAI, **ADAM, **CIFAR, "learning_rate": 1e-3, "loss": "auto"},

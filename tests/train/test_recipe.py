@@ -36,6 +36,13 @@ CHANGED = {
     "milestones": (2,),
     "precision": "bfloat16",
     "channels_last": True,
+    "prune": "lobster",
+    "prune_to": 0.5,
+    "prune_ramp": 2,
+    "prune_unit": "capsule",
+    "prune_shrink": 2e-4,
+    "prune_tolerance": 0.01,
+    "prune_batches": 3,
     "stop_at": 0.99,
     "stop_on": "test",
     "stop_every": 10,
@@ -57,11 +64,18 @@ BESIDE = {
     "decay": {"schedule": "exponential"},
     "decay_every": {"schedule": "exponential", "decay": 0.9},
     "milestones": {"schedule": "steps", "decay": 0.9},
+    "prune_to": {"prune": "snip"},
+    "prune_ramp": {"prune": "magnitude", "prune_to": 0.5},
+    "prune_unit": {"prune": "snip", "prune_to": 0.5},
+    "prune_shrink": {"prune": "lobster"},
+    "prune_tolerance": {"prune": "lobster"},
+    "prune_batches": {"prune": "snip", "prune_to": 0.5},
     "stop_on": {"stop_at": 0.9},
     "stop_every": {"stop_at": 0.9},
 }
-# All at once, but for those that belong to another schedule or loss.
+# All at once, but for those that belong to another schedule, loss or pruning.
 APART = {"milestones", "m_plus", "m_minus", "lambda_"}
+APART |= {name for name in CHANGED if name.startswith("prune")}
 TOGETHER = {name: value for name, value in CHANGED.items() if name not in APART}
 
 
@@ -236,6 +250,65 @@ def test_a_recipe_cannot_be_changed() -> None:
         (
             NAMES | {"schedule": "exponential"},
             'schedule = "exponential" needs decay below 1, for example 0.1.',
+        ),
+        (NAMES | {"prune_to": 0.5}, "prune_to is of use with prune only; leave it out."),
+        (
+            NAMES | {"prune": "snip", "prune_to": 0.5, "prune_ramp": 2},
+            'prune_ramp is of use with prune = "magnitude" and one number to prune to only',
+        ),
+        (
+            NAMES | {"prune": "magnitude", "prune_to": (0.1, 0.5), "prune_ramp": 2},
+            'prune_ramp is of use with prune = "magnitude" and one number to prune to only',
+        ),
+        (
+            NAMES | {"prune": "lobster", "prune_unit": "type"},
+            "prune_unit is of use with every way to prune but lobster only; leave it out.",
+        ),
+        (
+            NAMES | {"prune": "magnitude", "prune_to": 0.5, "prune_shrink": 0.1, "epochs": 9},
+            'prune_shrink is of use with prune = "lobster" only; leave it out.',
+        ),
+        (
+            NAMES | {"prune": "lobster", "prune_batches": 2},
+            'prune_batches is of use with prune = "snip" only; leave it out.',
+        ),
+        (
+            NAMES | {"prune": "snip"},
+            'prune = "snip" needs prune_to, the share of weights, for example 0.9.',
+        ),
+        (
+            NAMES | {"prune": "snip", "prune_to": 0.0},
+            "prune_to must lie between 0 and 1, but at 0 nothing would be pruned.",
+        ),
+        (
+            NAMES | {"prune": "lobster", "prune_to": 1.0},
+            "prune_to must lie between 0 and 1, but at 1 no weight would be left.",
+        ),
+        (
+            NAMES | {"prune": "snip", "prune_to": (0.5, 0.6)},
+            "prune_to is one number for snip; only magnitude takes a list.",
+        ),
+        (
+            NAMES | {"prune": "magnitude", "prune_to": ()},
+            "prune_to needs a share for each epoch of its list, for example [0.5, 0.9].",
+        ),
+        (
+            NAMES | {"prune": "magnitude", "prune_to": [0.6, 0.5]},
+            "prune_to must grow from epoch to epoch, but is [0.6, 0.5].",
+        ),
+        (
+            NAMES | {"prune": "magnitude", "prune_to": 0.9},
+            "prune_ramp ends after epoch 5, but epochs is 3; take more epochs or a shorter ramp, "
+            "and leave epochs in which the remaining weights train on.",
+        ),
+        (
+            NAMES | {"prune": "lobster", "keep": "best"},
+            'keep = "best" could save an epoch before the pruning; take keep = "last" with prune = '
+            '"lobster".',
+        ),
+        (
+            NAMES | {"prune": "lobster", "validation_share": 0.0},
+            'prune = "lobster" chooses by validation images, and validation_share = 0 holds none',
         ),
         (
             NAMES | {"protocol": "guu"},

@@ -42,7 +42,7 @@ Protocol = Annotated[
     str | None,
     typer.Option(
         help="A paper's: gu, gu_multi_mnist, gu_transfer, hinton_em, mitterreiter, peer, rem, "
-        "rem_transfer, tsai_cifar, tsai_cifar_dynamic, tsai_cifar_em, tsai_dmm. "
+        "rem_pruned, rem_transfer, tsai_cifar, tsai_cifar_dynamic, tsai_cifar_em, tsai_dmm. "
         "Ours: em_deep_mnist, em_matrix_mnist."
     ),
 ]

@@ -10,7 +10,7 @@ from typing import final
 import torch
 from torch import nn
 
-from torchcaps.prune.pruner import Gradients, Pruner, check_sparsity
+from torchcaps.prune.pruner import Gradients, Pruner
 from torchcaps.prune.units import UnitKind
 
 __all__ = ["MaskAtTheEnd", "RandomMasks"]
@@ -36,7 +36,7 @@ class RandomMasks(Pruner):
         unit: UnitKind = "weight",
     ):
         super().__init__(model, unit=unit)
-        check_sparsity(to)
+        self.check(to)
         self.to, self.generator = to, generator
 
     def before_training(self, gradients: Gradients) -> None:
@@ -57,7 +57,7 @@ class MaskAtTheEnd(Pruner):
 
     def __init__(self, model: nn.Module, *, to: float, unit: UnitKind = "weight"):
         super().__init__(model, unit=unit)
-        check_sparsity(to)
+        self.check(to)
         self.to = to
 
     def at_the_end(self) -> None:

@@ -25,7 +25,7 @@ from torch import nn
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.prune.masks import lowest
-from torchcaps.prune.pruner import Pruner, check_sparsity
+from torchcaps.prune.pruner import Pruner
 
 __all__ = ["Lobster"]
 
@@ -65,7 +65,7 @@ class Lobster(Pruner):
                 f"as {tolerance:g}."
             )
         if most is not None:
-            check_sparsity(most)
+            self.check(most)
         self.shrink, self.tolerance, self.most = shrink, tolerance, most
 
     @torch.no_grad()
@@ -73,7 +73,8 @@ class Lobster(Pruner):
         factor = self.shrink * DECAY ** (epoch + 1)
         for weight in self.masks.weights.values():
             if weight.grad is not None:
-                insensitive = (1 - weight.grad.abs()).clamp_(min=0)
+                # An update whose gradients overflow, as in float16 now and then, is left out.
+                insensitive = (1 - weight.grad.abs()).clamp_(min=0).nan_to_num_(0)
                 weight.sub_(weight * insensitive, alpha=factor)
 
     def after_epoch(self, epoch: int, loss: Callable[[], float]) -> None:

@@ -17,7 +17,7 @@ from typing import final
 from torch import nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.prune.pruner import Pruner, check_sparsity
+from torchcaps.prune.pruner import Pruner
 from torchcaps.prune.units import UnitKind
 
 __all__ = ["Magnitude", "ramp"]
@@ -36,7 +36,7 @@ class Magnitude(Pruner):
     def __init__(self, model: nn.Module, *, targets: Sequence[float], unit: UnitKind = "weight"):
         super().__init__(model, unit=unit)
         for target in targets:
-            check_sparsity(target)
+            self.check(target)
         if not targets or any(later < earlier for earlier, later in pairwise(targets)):
             raise TorchcapsError(
                 f"targets must be shares of the weights that grow from epoch to epoch, for example "

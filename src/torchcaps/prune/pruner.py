@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.prune.masks import Masks, lowest
-from torchcaps.prune.units import Unit, UnitKind, lowest_units, units
+from torchcaps.prune.units import Unit, UnitKind, held_by, lowest_units, units
 
 __all__ = ["Pruner"]
 
@@ -67,12 +67,21 @@ class Pruner:
         """How large every weight is."""
         return {name: weight.detach().abs() for name, weight in self.masks.weights.items()}
 
-
-def check_sparsity(sparsity: float) -> None:
-    """Refuse to prune nothing, and to prune everything."""
-    if not 0 < sparsity < 1:
-        what = "nothing would be pruned" if sparsity <= 0 else "no weight would be left"
-        raise TorchcapsError(
-            f"the sparsity to prune to must lie between 0 and 1, for example 0.9, but came as "
-            f"{sparsity:g}, and {what}."
-        )
+    @final
+    def check(self, sparsity: float) -> None:
+        """Refuse to prune nothing, to prune everything, and more than the units hold."""
+        if not 0 < sparsity < 1:
+            what = "nothing would be pruned" if sparsity <= 0 else "no weight would be left"
+            raise TorchcapsError(
+                f"the sparsity to prune to must lie between 0 and 1, for example 0.9, but came as "
+                f"{sparsity:g}, and {what}."
+            )
+        if not self.units:
+            return
+        most = held_by(self.units, self.masks.weights) / self.masks.size
+        if sparsity >= most:
+            raise TorchcapsError(
+                f"{self.unit}s hold {most:.1%} of the weights of this network and some must stay, "
+                f"so pruning them cannot reach a sparsity of {sparsity:.1%}; prune to less, or "
+                f'prune single weights, unit="weight".'
+            )

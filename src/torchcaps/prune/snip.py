@@ -14,7 +14,7 @@ from typing import final
 
 from torch import nn
 
-from torchcaps.prune.pruner import Gradients, Pruner, check_sparsity
+from torchcaps.prune.pruner import Gradients, Pruner
 from torchcaps.prune.units import UnitKind
 
 __all__ = ["Snip"]
@@ -32,7 +32,7 @@ class Snip(Pruner):
 
     def __init__(self, model: nn.Module, *, to: float, unit: UnitKind = "weight"):
         super().__init__(model, unit=unit)
-        check_sparsity(to)
+        self.check(to)
         self.to = to
 
     def before_training(self, gradients: Gradients) -> None:

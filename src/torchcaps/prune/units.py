@@ -20,7 +20,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers import ConvCapsules, DenseCapsules
 from torchcaps.models.structure import capsule_layers_of, first_layer, runs
 
-__all__ = ["Part", "Unit", "UnitKind", "lowest_units", "units"]
+__all__ = ["Part", "Unit", "UnitKind", "held_by", "lowest_units", "units"]
 
 UnitKind = Literal["weight", "capsule", "type", "channel"]
 
@@ -81,13 +81,16 @@ def lowest_units(
         held += more
         for part in parts:
             part.mark(chosen[part.weight])
-    if held == count:
-        return chosen
-    total = sum(score.numel() for score in scores.values())
-    raise TorchcapsError(
-        f"all units together hold {held / total:.1%} of the weights, so pruning them cannot reach "
-        f"a sparsity of {count / total:.1%}; prune to less, or single weights."
-    )
+    return chosen
+
+
+def held_by(all_units: Sequence[Unit], weights: Mapping[str, Tensor]) -> int:
+    """How many weights belong to some unit."""
+    marked = {name: torch.zeros_like(each, dtype=torch.bool) for name, each in weights.items()}
+    for unit in all_units:
+        for part in unit.parts:
+            part.mark(marked[part.weight])
+    return sum(int(mask.sum()) for mask in marked.values())
 
 
 def _mean(unit: Unit, scores: Mapping[str, Tensor]) -> float:

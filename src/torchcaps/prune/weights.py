@@ -5,7 +5,8 @@ decoder, which is no part of what classifies. Biases, normalisation and learned 
 are few, and a network does not become smaller by their zeros.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from torch import nn
 
@@ -28,6 +29,10 @@ class Sparsity:
     @property
     def share(self) -> float:
         return self.zeros / self.weights
+
+    def numbers(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {"share": self.share, **asdict(self)}
 
 
 def prunable(model: nn.Module) -> dict[str, nn.Parameter]:

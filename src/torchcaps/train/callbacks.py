@@ -237,10 +237,15 @@ class ShowProgress(Callback):
         metrics = trainer.callback_metrics
         # Where nothing is held out, the one of the training images as they were met.
         shown = "validation accuracy" if "validation_accuracy" in metrics else "accuracy"
+        pruned = "".join(
+            f"{name} {metrics[name]:{form}}  "
+            for name, form in (("sparsity", ".1%"), ("entropy", ".2f"))
+            if name in metrics
+        )
         self.console.print(
             f"{self.label}: epoch {trainer.current_epoch + 1}/{trainer.max_epochs}  "
             f"loss {metrics['loss']:.3f}  "
-            f"{shown} {metrics[shown.replace(' ', '_')]:.1%}  "
+            f"{shown} {metrics[shown.replace(' ', '_')]:.1%}  {pruned}"
             f"{time.perf_counter() - self.started:.0f} s"
         )
 

@@ -24,12 +24,14 @@ from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.layers import keep_memory, with_channels_last
 from torchcaps.models import create_model, save
 from torchcaps.models import load as load_model
+from torchcaps.prune import sparsity
 from torchcaps.train.answers import is_correct
 from torchcaps.train.batches import Batches, held_on
 from torchcaps.train.callbacks import SaveState, ShowProgress
 from torchcaps.train.measures import Measures
 from torchcaps.train.module import Training
 from torchcaps.train.parting import parted
+from torchcaps.train.pruning import Prune, make_pruner
 from torchcaps.train.ranks import MeanOfAll, Ranks, join
 from torchcaps.train.recipe import Precision, Recipe
 from torchcaps.train.run import Run, alone
@@ -99,6 +101,7 @@ def fit(
     training: Images
     training, validation = _parted(recipe, images)
     model = initial_model(recipe, training)
+    pruner = make_pruner(recipe, model)
     # Only now, so that a recipe that cannot be trained leaves no folder behind.
     digest = images.digest()
     with ExitStack() as held:
@@ -130,7 +133,9 @@ def fit(
             )
             for each, seed in ((training, recipe.seed), (validation, None))
         )
+        pruning = [] if pruner is None else [Prune(pruner, recipe, training, validation, ranks)]
         callbacks = [
+            *pruning,
             ShowProgress(label or recipe.model, training_batches),
             Measures(validation_batches.images),
             *early,
@@ -141,6 +146,9 @@ def fit(
         seconds = time.perf_counter() - started
         if recipe.keep == "best":
             model.load_state_dict(load_model(run.best_file).state_dict())
+        if pruner is not None:
+            pruner.masks.move(next(model.parameters()).device)
+            pruner.at_the_end()
         ranks.first_does(lambda: save(model, run.model_file))
         test = images_of("test") if elsewhere is None else elsewhere
         result = {
@@ -158,6 +166,8 @@ def fit(
         }
         if stop is not None:
             result["stop"] = {"at": recipe.stop_at, "on": recipe.stop_on, **stop.seen}
+        if pruner is not None:
+            result["sparsity"] = sparsity(model).numbers()
         ranks.first_does(lambda: run.write(run.result_file, json.dumps(result, indent=2)))
     return run
 

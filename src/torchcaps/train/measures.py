@@ -1,5 +1,5 @@
 """What an epoch tells of the capsules: how strongly each layer is pulled, which capsules are dead,
-how much the couplings depend on the image."""
+how much the couplings depend on the image; of a pruned network also how many parse trees it has."""
 
 import inspect
 from typing import Any
@@ -9,15 +9,19 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
 
-from torchcaps.analysis import Thresholds, capsule_layers, lengths
+from torchcaps.analysis import MeasureKeys, Thresholds, capsule_layers, lengths
 from torchcaps.analysis.activity import dead_capsules
 from torchcaps.analysis.trace import last_coupling
+from torchcaps.analysis.zero_votes import zero_blocks
 from torchcaps.data import Images
+from torchcaps.layers import DenseCapsules
 
 __all__ = ["Measures"]
 
 # Enough for a mean over images; couplings of a convolutional layer fill megabytes an image.
 IMAGES, AT_ONCE = 128, 16
+# Keys are counted by class, and the more images, the less the entropy is bounded by their number.
+TREE_IMAGES = 1000
 
 
 class Measures(Callback):
@@ -99,3 +103,28 @@ def of_capsules(model: nn.Module, images: Images) -> dict[str, float]:
         mean, square = sums / len(index)
         found[f"coupling_std/{name}"] = float((square - mean.square()).clamp(min=0).sqrt().mean())
     return found
+
+
+@torch.no_grad()
+def of_trees(model: nn.Module, images: Images) -> dict[str, float]:
+    """Keys a class, their entropy and its bound, from couplings on 11 levels, and zero_blocks/ of
+    every layer with a matrix for each child and parent; nothing for a network whose last routed
+    layer has no parent for each class."""
+    found = {}
+    for name, layer in parts(model).items():
+        weight = getattr(layer, "weight", None)
+        if isinstance(layer, DenseCapsules) and isinstance(weight, Tensor) and weight.ndim == 4:
+            found[f"zero_blocks/{name}"] = float(zero_blocks(weight).double().mean())
+    if not found:
+        return {}
+    device = next(model.parameters()).device
+    keys = MeasureKeys(sweep=())
+    was_training = model.training
+    model.eval()
+    for some in torch.arange(min(TREE_IMAGES, len(images))).split(AT_ONCE):
+        out = model(images.batch(some).pixels.to(device), keep="last")
+        keys.add(out.trace, out.scores.argmax(-1))
+    model.train(was_training)
+    result = keys.result()
+    mean = sum(row.keys for row in result.classes) / len(result.classes)
+    return {"entropy": result.entropy, "entropy_bound": result.bound, "keys": mean, **found}

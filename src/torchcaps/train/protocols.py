@@ -22,7 +22,7 @@ Ambiguities:
    Its networks with EM routing are trained by spread loss, with a margin that is not told: it grows
    over all of the training.
 5. [renzulli2025] stops after 200 epochs without a lower validation loss and names no last epoch:
-   1,000 here.
+   1,000 here. How it prunes is LOBSTER as its public code has it.
 6. [hinton2018]: rate and decay are those of its public code for the smaller network.
 """
 
@@ -113,6 +113,7 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
             {**NOTHING_HELD_OUT, "batch_size": 256, "epochs": 50, "learning_rate": 1e-4}
         ),
         "rem": Protocol(REM),
+        "rem_pruned": Protocol({**REM, "keep": "last", "prune": "lobster"}),
         "rem_transfer": Protocol({**REM, **UNDER_TRAINED}),
         "tsai_cifar": Protocol({**TSAI_SGD, **CIFAR}, (LAST_EPOCH,)),
         "tsai_cifar_dynamic": Protocol({**TSAI, **CIFAR, "learning_rate": 1e-3}, (LAST_EPOCH,)),

@@ -27,6 +27,7 @@ from torchcaps.train.epoch_sums import Sums, over_ranks, put, so_far
 __all__ = ["MeanOfAll", "Ranks", "is_first", "join"]
 
 T = TypeVar("T")
+N = TypeVar("N", int, float)
 
 
 @dataclass(frozen=True)
@@ -67,13 +68,14 @@ class Ranks:
         result: T = outcome[0]
         return result
 
-    def total(self, number: int) -> int:
+    def total(self, number: N) -> N:
         """The sum of every rank's number."""
         if self.count == 1:
             return number
         numbers: list[Any] = [None] * self.count
         torch.distributed.all_gather_object(numbers, number)
-        return sum(numbers)
+        together: N = sum(numbers)
+        return together
 
     def devices(self) -> dict[str, Any]:
         """What Lightning's Trainer is told."""

@@ -24,7 +24,9 @@ from torchcaps.data.sources import Split
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.models import MODELS
 from torchcaps.models.layout import is_faster_with_channels_last
+from torchcaps.prune import UnitKind
 from torchcaps.train.protocols import PROTOCOLS
+from torchcaps.train.pruning_fields import Prune, Share, check_pruning, uses
 
 __all__ = ["Recipe", "make_recipe", "read_fields", "read_recipe"]
 
@@ -55,6 +57,13 @@ MEANT = {
 # before keep their names. Whoever adds a field adds it here.
 YOUNGER: dict[str, Any] = {
     "crop": None,
+    "prune": None,
+    "prune_batches": 1,
+    "prune_ramp": 5,
+    "prune_shrink": 1e-4,
+    "prune_to": None,
+    "prune_tolerance": 0.0,
+    "prune_unit": "weight",
     "standardise": None,
     "test_data": None,
     "train_images": None,
@@ -115,6 +124,21 @@ class Recipe(BaseModel):
     # Whether 2-D convolutions hold their weights with channels last; results differ by rounding.
     # Where nobody says, `models.layout` does, and the recipe is written out with the answer.
     channels_last: bool = False
+    # How weights are set to zero, a way of `torchcaps.prune`; none is pruned where nobody says so.
+    prune: Prune | None = None
+    # Which share of the weights, of all layers together; for magnitude also a list, one an epoch;
+    # for lobster the most, which it stops at.
+    prune_to: Share | None = None
+    # After how many epochs magnitude is there; from then on what is left trains on.
+    prune_ramp: int = Field(5, ge=1)
+    # What is pruned as a whole.
+    prune_unit: UnitKind = "weight"
+    # Of lobster: λ, by which share it shrinks weights in a step, and by which share the validation
+    # loss may rise when it prunes.
+    prune_shrink: float = Field(1e-4, gt=0, lt=1)
+    prune_tolerance: float = Field(0.0, ge=0)
+    # On how many batches snip measures which weights the loss would miss.
+    prune_batches: int = Field(1, ge=1)
     # Stop at the first of the checks, every `stop_every` updates, at which this accuracy is there.
     stop_at: float | None = Field(None, gt=0, le=1)
     stop_on: Literal["validation", "test"] = "validation"
@@ -161,7 +185,7 @@ class Recipe(BaseModel):
                 )
         return options
 
-    @field_validator("milestones", "image_size", "crop", mode="before")
+    @field_validator("milestones", "image_size", "crop", "prune_to", mode="before")
     @classmethod
     def _list_is_fine(cls, values: Any) -> Any:
         return tuple(values) if isinstance(values, list) else values
@@ -190,6 +214,7 @@ class Recipe(BaseModel):
             ("milestones", self.schedule == "steps", 'schedule = "steps"'),
             ("spread_steps", self.loss == "spread", 'loss = "spread"'),
             *((name, self.loss == "margin", 'loss = "margin"') for name in MARGIN),
+            *uses(self.prune, self.prune_to),
             ("stop_on", self.stop_at is not None, "stop_at"),
             ("stop_every", self.stop_at is not None, "stop_at"),
         ]
@@ -210,11 +235,18 @@ class Recipe(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _pruning_that_can_be(self) -> Self:
+        ramp, epochs, keep = self.prune_ramp, self.epochs, self.keep
+        check_pruning(self.prune, self.prune_to, ramp=ramp, epochs=epochs, keep=keep)
+        return self
+
+    @model_validator(mode="after")
     def _nothing_by_images_that_are_not_there(self) -> Self:
         by_validation = {
             "patience": self.patience is not None,
             'keep = "best"': self.keep == "best",
             "stop_at": self.stop_at is not None and self.stop_on == "validation",
+            'prune = "lobster"': self.prune == "lobster",
         }
         for name, chosen in by_validation.items():
             if chosen and self.validation_share == 0:

@@ -1,0 +1,147 @@
+"""Pruning beside the steps: the pruner of a recipe, called at its moments, its masks in the state.
+
+A row of metrics says how many weights are zero in the network that it measured: weights are pruned
+after the last step of an epoch and before its validation.
+"""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import lightning
+import torch
+from lightning.pytorch.callbacks import Callback
+from torch import Tensor, nn
+
+from torchcaps.data import Batch, Images
+from torchcaps.errors import TorchcapsError
+from torchcaps.prune import (
+    Lobster,
+    Magnitude,
+    MaskAtTheEnd,
+    Pruner,
+    RandomMasks,
+    Snip,
+    prunable,
+    ramp,
+)
+from torchcaps.train.batches import Batches
+from torchcaps.train.loss import loss_parts
+from torchcaps.train.measures import of_trees
+from torchcaps.train.ranks import Ranks
+from torchcaps.train.recipe import Recipe
+from torchcaps.train.seeds import MASKS, seed_of
+
+__all__ = ["Prune", "make_pruner"]
+
+
+def make_pruner(recipe: Recipe, model: nn.Module) -> Pruner | None:
+    """What the recipe prunes by; None where it does not."""
+    way, to, unit = recipe.prune, recipe.prune_to, recipe.prune_unit
+    if way is None:
+        return None
+    if way == "magnitude":
+        assert to is not None
+        targets = to if isinstance(to, tuple) else ramp(to, epochs=recipe.prune_ramp)
+        return Magnitude(model, targets=targets, unit=unit)
+    assert not isinstance(to, tuple)
+    if way == "lobster":
+        shrink, tolerance = recipe.prune_shrink, recipe.prune_tolerance
+        return Lobster(model, shrink=shrink, tolerance=tolerance, most=to)
+    assert to is not None
+    if way == "random_masks":
+        generator = torch.Generator().manual_seed(seed_of(recipe.seed, MASKS))
+        return RandomMasks(model, to=to, generator=generator, unit=unit)
+    kind = {"snip": Snip, "mask_at_the_end": MaskAtTheEnd}[way]
+    return kind(model, to=to, unit=unit)
+
+
+class Prune(Callback):
+    """Calls a pruner while Lightning trains, and logs the sparsity and how many trees are left.
+
+    It must come before what looks at the network after a step or saves it.
+    """
+
+    def __init__(
+        self, pruner: Pruner, recipe: Recipe, training: Images, validation: Images, ranks: Ranks
+    ):
+        self.pruner, self.recipe, self.ranks = pruner, recipe, ranks
+        self.training, self.validation = training, validation
+        self.has_masks = False
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"masks": self.pruner.masks.state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.pruner.masks.load_state_dict(state_dict["masks"])
+        self.has_masks = True
+
+    def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
+        masks = self.pruner.masks
+        masks.move(module.device)
+        if self.has_masks:
+            return
+        if trainer.global_step:
+            raise TorchcapsError(
+                "the state of this run holds no masks, so which weights are pruned is not known; "
+                "it is damaged: remove state.ckpt, and the run begins anew."
+            )
+        self.pruner.before_training(lambda: self._gradients(module.model))
+        # Nothing tells ranks apart but rounding, which must not.
+        masks.load_state_dict(trainer.strategy.broadcast(masks.state_dict()))
+        masks.apply()
+
+    def on_before_optimizer_step(
+        self, trainer: lightning.Trainer, module: Any, optimizer: Any
+    ) -> None:
+        self.pruner.after_backward(trainer.current_epoch)
+
+    def on_train_batch_end(
+        self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self.pruner.after_step()
+
+    def on_validation_start(self, trainer: lightning.Trainer, module: Any) -> None:
+        self.pruner.after_epoch(trainer.current_epoch, lambda: self._loss(trainer, module))
+
+    def on_validation_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
+        masks = self.pruner.masks
+        measured = {"sparsity": masks.count / masks.size, **of_trees(module.model, self.validation)}
+        for name, value in measured.items():
+            module.log(name, value, batch_size=1)
+
+    @torch.no_grad()
+    def _loss(self, trainer: lightning.Trainer, module: Any) -> float:
+        """The validation loss of the network as it is, as it would be logged."""
+        model, ranks = module.model, self.ranks
+        batches = Batches(
+            self.validation, self.recipe.batch_size, rank=ranks.rank, ranks=ranks.count
+        )
+        was_training = model.training
+        model.eval()
+        total = 0.0
+        for batch in batches:
+            if batches.share:
+                with trainer.precision_plugin.val_step_context():
+                    found = self._parts(model, batch, module.global_step)["classification_loss"]
+                total += float(found) * len(batch.labels)
+        model.train(was_training)
+        return ranks.total(total) / len(self.validation)
+
+    def _gradients(self, model: nn.Module) -> Mapping[str, Tensor]:
+        """The mean gradient of the training loss over some batches, by the names of the weights.
+        A copy of the network is asked, whose running means may move."""
+        model = copy.deepcopy(model).train()
+        batches = Batches(self.training, self.recipe.batch_size, seed=self.recipe.seed)
+        for _, batch in zip(range(self.recipe.prune_batches), batches, strict=False):
+            parts = self._parts(model, batch, step=0)
+            torch.stack(list(parts.values())).sum().backward()
+        weights = prunable(model)
+        return {n: torch.zeros_like(w) if w.grad is None else w.grad for n, w in weights.items()}
+
+    def _parts(self, model: nn.Module, batch: Batch, step: int) -> dict[str, Tensor]:
+        device = next(model.parameters()).device
+        pixels, labels = batch.pixels.to(device), batch.labels.to(device)
+        shown = None if batch.parts is None else batch.parts.to(device)
+        out = model(pixels, labels)
+        return loss_parts(self.recipe, out, Batch(pixels, labels, shown), step)

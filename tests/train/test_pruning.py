@@ -1,0 +1,282 @@
+"""Pruning inside a run: what the rows say, that masks belong to the state, that no bit is lost."""
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from error_text import text_of
+from torchcaps import load
+from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole
+from torchcaps.errors import Interrupted
+from torchcaps.prune import Magnitude, prunable, ramp, sparsity
+from torchcaps.train import Recipe, Run, fit, make_recipe
+from torchcaps.train.digests import NAME
+from torchcaps.train.fit import initial_model
+from torchcaps.train.module import Training
+
+EPOCHS, STEPS = 3, 3
+WAYS = {
+    "lobster": {"prune_tolerance": 0.05},
+    "magnitude": {"prune_to": 0.8, "prune_ramp": 2},
+    "mask_at_the_end": {"prune_to": 0.8},
+    "random_masks": {"prune_to": 0.8},
+    "snip": {"prune_to": 0.8, "prune_batches": 2},
+}
+
+
+@cache
+def tiny(split: str, root: object) -> ImageSet:
+    return part_whole(split, {"train": 48, "test": 12}[split], spec=PartWholeSpec(size=20))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _tiny() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SOURCES, "tiny", tiny)
+        yield
+
+
+def recipe(way: str | None, **changed: object) -> Recipe:
+    fields = {"model": "rem_eff_mnist", "data": "tiny", "epochs": EPOCHS, "batch_size": 16}
+    return make_recipe(**{**fields, "prune": way, **WAYS.get(way or "", {}), **changed})
+
+
+class Runs(dict[str, Run]):
+    """A run for every way, made when it is first looked at."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def __missing__(self, way: str) -> Run:
+        self[way] = fit(recipe(way), self.folder / way)
+        return self[way]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return Runs(tmp_path_factory.mktemp("runs"))
+
+
+# The others tell nothing more of what runs do with masks.
+SOME = ("lobster", "magnitude")
+EACH = [way if way in SOME else pytest.param(way, marks=pytest.mark.slow) for way in WAYS]
+
+
+def shares(run: Run) -> list[float]:
+    return [row["sparsity"] for row in run.metrics()]
+
+
+@pytest.mark.parametrize("way", EACH)
+def test_the_rows_say_how_much_is_pruned(way: str, runs: Runs) -> None:
+    found = shares(runs[way])
+    if way == "lobster":
+        assert 0 < found[0] <= found[1] <= found[2] < 1
+    else:
+        expected = {"magnitude": [*ramp(0.8, epochs=2), 0.8], "mask_at_the_end": [0.0] * 3}
+        assert found == pytest.approx(expected.get(way, [0.8] * 3), abs=1e-4)
+    for row in runs[way].metrics():
+        assert {"entropy", "entropy_bound", "keys", "zero_blocks/classes"} < set(row)
+        assert 0 <= row["entropy"] <= row["entropy_bound"]
+
+
+@pytest.mark.parametrize("way", EACH)
+def test_the_saved_network_and_the_result_are_pruned(way: str, runs: Runs) -> None:
+    found = sparsity(load(runs[way].model_file))
+    assert runs[way].result()["sparsity"] == found.numbers()
+    if way != "lobster":
+        assert found.share == pytest.approx(0.8, abs=1e-4)
+
+
+def test_a_run_that_prunes_nothing_says_nothing_of_it(tmp_path: Path) -> None:
+    run = fit(recipe(None, epochs=1), tmp_path)
+    assert "sparsity" not in run.result()
+    assert "sparsity" not in run.metrics()[0]
+
+
+@pytest.mark.slow
+def test_masks_that_are_there_before_training_are_those_of_the_first_weights(
+    runs: Runs,
+) -> None:
+    """Sensitivity by hand: |w g| of the mean loss over the first two batches of epoch 0."""
+    settled = runs["snip"].recipe
+    training, _ = tiny("train", None).hold_out(share=0.1, seed=_seed_of_validation(settled))
+    model = initial_model(settled, training).train()
+    from torchcaps.ops import margin_loss
+    from torchcaps.train.batches import Batches
+
+    first, second, *_ = Batches(training, 16, seed=settled.seed)
+    for batch in (first, second):
+        margin_loss(model(batch.pixels).scores, batch.labels).backward()
+    scores = torch.cat([(w * w.grad).abs().flatten() for w in prunable(model).values()])
+    left = torch.cat([w.flatten() != 0 for w in prunable(load(runs["snip"].model_file)).values()])
+    count = int(left.sum())
+    kept = torch.zeros_like(left)
+    kept[scores.topk(count).indices] = True
+    # But for the few at the edge, whose order rounding decides.
+    assert int((kept != left).sum()) <= 0.001 * len(left)
+
+
+def _seed_of_validation(settled: Recipe) -> int:
+    from torchcaps.train.seeds import HOLD_OUT, seed_of
+
+    return seed_of(settled.seed, HOLD_OUT)
+
+
+def rows(run: Run) -> list[dict]:
+    return [{name: row[name] for name in row if name != "seconds"} for row in run.metrics()]
+
+
+@pytest.mark.parametrize("way", EACH)
+def test_a_run_that_is_cut_off_everywhere_comes_to_the_same_bits(
+    way: str, runs: Runs, tmp_path: Path
+) -> None:
+    # Each call is over after a step, and the next one takes masks, weights and optimiser up again.
+    for _ in range(EPOCHS * STEPS + 2):
+        try:
+            found = fit(recipe(way), tmp_path / way, time_budget=1e-6)
+            break
+        except Interrupted:
+            continue
+    assert found.model_file.read_bytes() == runs[way].model_file.read_bytes()
+    assert rows(found) == rows(runs[way])
+    assert found.result()["sparsity"] == runs[way].result()["sparsity"]
+
+
+def test_masks_hold_in_bfloat16_with_momentum_and_weight_decay(tmp_path: Path) -> None:
+    more = {"precision": "bfloat16", "optimiser": "sgd", "momentum": 0.9, "weight_decay": 0.01}
+    seen = []
+    step = Training.training_step
+
+    def spy(self, batch, batch_idx):  # type: ignore[no-untyped-def]
+        seen.append(sparsity(self.model).share)
+        return step(self, batch, batch_idx)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Training, "training_step", spy)
+        run = fit(recipe("snip", learning_rate=0.1, **more), tmp_path)
+    assert seen == pytest.approx([0.8] * EPOCHS * STEPS, abs=1e-4)
+    assert len(set(seen)) == 1
+    assert sparsity(load(run.model_file)).share == seen[0]
+
+
+def without_digest(run: Run) -> None:
+    (run.folder / NAME).unlink()
+
+
+def stopped(folder: Path) -> Run:
+    with pytest.raises(Interrupted):
+        fit(recipe("snip"), folder, time_budget=1e-6)
+    return Run(folder)
+
+
+def test_a_state_without_masks_is_refused(tmp_path: Path) -> None:
+    run = stopped(tmp_path / "run")
+    state = torch.load(run.state_file, weights_only=True)
+    del state["callbacks"]["Prune"]
+    torch.save(state, run.state_file)
+    without_digest(run)
+    assert text_of(lambda: fit(recipe("snip"), run.folder)) == (
+        "the state of this run holds no masks, so which weights are pruned is not known; it is "
+        "damaged: remove state.ckpt, and the run begins anew."
+    )
+
+
+def test_a_state_with_masks_of_another_network_is_refused(tmp_path: Path) -> None:
+    run = stopped(tmp_path / "run")
+    state = torch.load(run.state_file, weights_only=True)
+    masks = state["callbacks"]["Prune"]["masks"]
+    masks["layers.classes.weight"] = masks["layers.classes.weight"][:3]
+    torch.save(state, run.state_file)
+    without_digest(run)
+    assert text_of(lambda: fit(recipe("snip"), run.folder)).startswith(
+        "these masks are of another network: that of layers.classes.weight has shape [3, 10, 16, 8]"
+    )
+
+
+def test_a_network_without_capsules_has_none_to_prune(tmp_path: Path) -> None:
+    plain = make_recipe(
+        model="convnet_avg", data="tiny", prune="snip", prune_to=0.5, prune_unit="capsule"
+    )
+    assert text_of(lambda: fit(plain, tmp_path / "run")).startswith(
+        "a ConvNet has no capsules, so none can be pruned"
+    )
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_convnet_is_pruned_by_weights(tmp_path: Path) -> None:
+    fields = {"model": "efficient_convnet", "data": "tiny", "epochs": 1, "prune": "random_masks"}
+    run = fit(make_recipe(**fields, prune_to=0.5), tmp_path / "run")
+    assert run.result()["sparsity"]["share"] == pytest.approx(0.5, abs=1e-4)
+    assert "entropy" not in run.metrics()[0]
+
+
+def test_units_are_pruned_in_training(tmp_path: Path) -> None:
+    fields = {"prune_to": (0.2, 0.4), "prune_ramp": 5, "prune_unit": "channel"}
+    run = fit(recipe("magnitude", **fields), tmp_path / "run")
+    model = load(run.model_file)
+    convolutions = [part for part in model.backbone if isinstance(part, nn.Conv2d)]
+    gone = 0
+    for maker, reader in itertools.pairwise(convolutions):
+        zero = (maker.weight == 0).flatten(1).all(1)
+        assert bool((reader.weight[:, zero] == 0).all())
+        gone += int(zero.sum())
+    assert 0 < gone < 32 + 64 + 64
+
+
+def test_the_pruner_is_that_of_the_recipe() -> None:
+    model = initial_model(recipe(None), tiny("train", None))
+    from torchcaps.train.pruning import make_pruner
+
+    pruner = make_pruner(recipe("magnitude", prune_to=0.5), model)
+    assert isinstance(pruner, Magnitude)
+    assert pruner.targets == ramp(0.5, epochs=2)
+    assert make_pruner(recipe(None), model) is None
+
+
+CHILD = """
+import sys
+from pathlib import Path
+import torch
+from torchcaps.data import SOURCES, PartWholeSpec, part_whole
+from torchcaps.train import fit, read_recipe
+
+torch.set_num_threads(1)
+SOURCES["tiny"] = lambda split, root: part_whole(
+    split, {"train": 48, "test": 12}[split], spec=PartWholeSpec(size=20)
+)
+out = Path(sys.argv[1])
+for name in sys.argv[2:]:
+    fit(read_recipe(out / f"{name}.json"), out / name)
+"""
+
+
+@pytest.mark.cluster
+def test_two_processes_prune_the_same_weights_as_one(runs: Runs, tmp_path: Path) -> None:
+    """The masks of SNIP and of magnitude in two processes are those of one."""
+    ways = ("snip", "magnitude", "lobster")
+    plain = {"model": "rem_dr", "optimiser": "sgd", "learning_rate": 0.01}
+    plain["options"] = {"kernel": 7, "types": 2}
+    alone = {}
+    for way in ways:
+        one = recipe(way).model_copy(update=plain)
+        (tmp_path / f"{way}.json").write_text(one.model_dump_json())
+        alone[way] = fit(one, tmp_path / f"alone-{way}")
+    (tmp_path / "child.py").write_text(CHILD)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", str(tmp_path / "child.py"), str(tmp_path), *ways]
+    quiet = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=quiet)
+    assert done.returncode == 0, done.stderr
+    for way in ways:
+        assert shares(Run(tmp_path / way)) == pytest.approx(shares(alone[way]), abs=0.01)
+        one, two = (prunable(load(run.model_file)) for run in (alone[way], Run(tmp_path / way)))
+        differ = sum(int(((one[name] == 0) != (two[name] == 0)).sum()) for name in one)
+        assert differ <= 0.01 * sum(weight.numel() for weight in one.values())
