@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from registries import as_before
+
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = ("own-networks.md",)
 BLOCKS = [
@@ -19,4 +21,5 @@ BLOCKS = [
 @pytest.mark.parametrize("block", BLOCKS)
 def test_a_block_runs_as_written(block, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    exec(compile(block, "block", "exec"), {"__name__": "__main__"})
+    with as_before():
+        exec(compile(block, "block", "exec"), {"__name__": "__main__"})

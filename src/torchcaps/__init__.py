@@ -24,7 +24,8 @@ if TYPE_CHECKING:
         train,
         viz,
     )
-    from torchcaps.models import create_model, list_models, load, save
+    from torchcaps.layers import register_routing
+    from torchcaps.models import create_model, list_models, load, register_model, save
     from torchcaps.types import Capsules, LayerTrace, Output, Routed, Step, VoteMap
 
 __version__ = "0.1.0"
@@ -44,7 +45,8 @@ _ROOMS = (
     "viz",
 )
 _NAMES = {
-    **dict.fromkeys(("create_model", "list_models", "load", "save"), "models"),
+    **dict.fromkeys(("create_model", "list_models", "load", "register_model", "save"), "models"),
+    "register_routing": "layers",
     **dict.fromkeys(("Capsules", "LayerTrace", "Output", "Routed", "Step", "VoteMap"), "types"),
 }
 
@@ -66,6 +68,8 @@ __all__ = [
     "models",
     "ops",
     "prune",
+    "register_model",
+    "register_routing",
     "report",
     "save",
     "study",

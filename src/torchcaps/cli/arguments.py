@@ -16,6 +16,7 @@ __all__ = [
     "AsJson",
     "FieldList",
     "ImageSize",
+    "Imports",
     "OptionList",
     "Protocol",
     "RecipeFile",
@@ -44,6 +45,28 @@ Protocol = Annotated[
         help="A paper's: gu, gu_multi_mnist, gu_transfer, hinton_em, mitterreiter, peer, rem, "
         "rem_pruned, rem_transfer, tsai_cifar, tsai_cifar_dynamic, tsai_cifar_em, tsai_dmm. "
         "Ours: em_deep_mnist, em_matrix_mnist."
+    ),
+]
+
+
+def _import_all(files: list[Path] | None) -> list[Path] | None:
+    if files:
+        from torchcaps.train.own_code import import_file
+
+        for file in files:
+            import_file(file)
+    return files
+
+
+# Imported while the command line is read, before anything is looked up by its name.
+Imports = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--import",
+        metavar="FILE.PY",
+        callback=_import_all,
+        is_eager=True,
+        help="Python of your own that registers routings or networks; repeatable.",
     ),
 ]
 FieldList = Annotated[

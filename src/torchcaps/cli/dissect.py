@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from torchcaps.cli.arguments import Root
+from torchcaps.cli.arguments import Imports, Root
 
 __all__ = ["dissect"]
 
@@ -25,6 +25,7 @@ def dissect(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the numbers instead of the path.")
     ] = False,
+    own_code: Imports = None,
 ) -> None:
     """Look inside trained networks, write a page.
 

@@ -11,6 +11,7 @@ from torchcaps.cli.arguments import (
     AsJson,
     FieldList,
     ImageSize,
+    Imports,
     OptionList,
     Protocol,
     RecipeFile,
@@ -36,6 +37,7 @@ def doctor(
         float, typer.Option(min=1, help="Time to learn a few images by heart.")
     ] = 30,
     as_json: AsJson = False,
+    own_code: Imports = None,
 ) -> None:
     """Say why a network does not learn.
 

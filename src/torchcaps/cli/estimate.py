@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from torchcaps._printable import printable
-from torchcaps.cli.arguments import AsJson, OptionList, options_from, sides
+from torchcaps.cli.arguments import AsJson, Imports, OptionList, options_from, sides
 
 __all__ = ["estimate"]
 
@@ -21,6 +21,7 @@ def estimate(
     precision: Annotated[str, typer.Option(help="float32, bfloat16")] = "float32",
     option: OptionList = None,
     as_json: AsJson = False,
+    own_code: Imports = None,
 ) -> None:
     """Say what a network would take, before anything is made.
 

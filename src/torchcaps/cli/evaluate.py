@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from torchcaps._printable import printable
-from torchcaps.cli.arguments import AsJson, Root
+from torchcaps.cli.arguments import AsJson, Imports, Root
 
 __all__ = ["evaluate"]
 
@@ -26,6 +26,7 @@ def evaluate(
         Path | None, typer.Option(help="File for what is said of each image: .csv or .jsonl.")
     ] = None,
     as_json: AsJson = False,
+    own_code: Imports = None,
 ) -> None:
     """Count what a trained network gets right.
 

@@ -3,13 +3,14 @@
 import json
 from typing import Any
 
-from torchcaps.cli.arguments import AsJson
+from torchcaps.cli.arguments import AsJson, Imports
 
 __all__ = ["models"]
 
 
 def models(
     as_json: AsJson = False,
+    own_code: Imports = None,
 ) -> None:
     """List the networks by name."""
     import torch

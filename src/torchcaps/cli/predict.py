@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from torchcaps._printable import printable
+from torchcaps.cli.arguments import Imports
 
 __all__ = ["predict"]
 
@@ -22,6 +23,7 @@ def predict(
         Path | None, typer.Option(help="Draw images, scores, reconstructions: .svg or .png.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a picture.")] = False,
+    own_code: Imports = None,
 ) -> None:
     """Say what is on pictures.
 

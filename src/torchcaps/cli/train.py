@@ -9,6 +9,7 @@ import typer
 from torchcaps.cli.arguments import (
     FieldList,
     ImageSize,
+    Imports,
     OptionList,
     Protocol,
     RecipeFile,
@@ -50,6 +51,7 @@ def train(
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write OUT/tensorboard too.")
     ] = False,
+    own_code: Imports = None,
 ) -> None:
     """Train a network, or continue a run.
 

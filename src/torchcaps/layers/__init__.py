@@ -35,6 +35,7 @@ from torchcaps.layers.routing import (
     SelfAttentionRouting,
     UniformRouting,
     make_routing,
+    register_routing,
 )
 from torchcaps.layers.schedule import route_concurrently, route_sequentially
 
@@ -64,6 +65,7 @@ __all__ = [
     "feature_shape",
     "keep_memory",
     "make_routing",
+    "register_routing",
     "residual_backbone",
     "resnet_backbone",
     "route_concurrently",

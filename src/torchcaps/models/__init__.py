@@ -2,6 +2,7 @@
 
 from torchcaps.models.mitterreiter import grid_of_121
 from torchcaps.models.network import CapsuleNetwork
+from torchcaps.models.own import register_model
 from torchcaps.models.registry import MODELS, Preset, create_model, list_models
 from torchcaps.models.saving import load, save
 
@@ -13,5 +14,6 @@ __all__ = [
     "grid_of_121",
     "list_models",
     "load",
+    "register_model",
     "save",
 ]

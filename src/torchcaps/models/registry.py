@@ -10,8 +10,9 @@ from typing import Any, Literal, get_args, get_origin
 from torch import nn
 
 from torchcaps.errors import TorchcapsError, nearest
-from torchcaps.layers import ROUTINGS
+from torchcaps.layers import ROUTINGS, Routing
 from torchcaps.layers.backbone import ImageTooSmall
+from torchcaps.layers.routing.table import import_path
 from torchcaps.models import (
     capsnet,
     convnets,
@@ -27,7 +28,7 @@ from torchcaps.models import (
 from torchcaps.models.deepcaps import DeepCaps
 from torchcaps.models.limits import check_weights, kernel_that_fits
 from torchcaps.models.network import CapsuleNetwork
-from torchcaps.models.stack import ROUTING_OPTIONS, routing_options
+from torchcaps.models.options import ITERATES, SQUASHES, check_option, check_routing, check_use
 from torchcaps.models.standardise import Standardise
 
 __all__ = ["MODELS", "Preset", "create_model", "list_models"]
@@ -43,6 +44,8 @@ class Preset:
     source: str
     # Options that the routing may have no use for, but another part of the network has.
     shared: frozenset[str] = frozenset()
+    # Registered by a user: nothing is known of it, but what its signature says.
+    is_own: bool = False
 
     @property
     def options(self) -> dict[str, Any]:
@@ -58,7 +61,8 @@ class Preset:
     @property
     def routes(self) -> bool:
         """Whether any of its layers is routed."""
-        return issubclass(inspect.signature(self.build).return_annotation, RoutedNetwork)
+        made = inspect.signature(self.build).return_annotation
+        return isinstance(made, type) and issubclass(made, RoutedNetwork)
 
     @property
     def routings(self) -> list[str]:
@@ -84,12 +88,8 @@ tsai_inverted_resnet = partial(inverted_capsnet.tsai_inverted, backbone="resnet"
 SMALL, WIDE, OVERLAID = (1, 28, 28), (1, 40, 40), (1, 36, 36)
 CIFAR = (3, 32, 32)
 RoutedNetwork = (CapsuleNetwork, DeepCaps)
-# Whole numbers whose makers say more about them than that they are too small.
-EXPLAINED = {"iterations", "n_layers"}
 # Windows with a stride and one matrix for all; a convolution over the whole map.
 FOR_LARGE_IMAGES = ("rem_effconv", "efficient_capsnet")
-# The skip of DeepCaps' last cell iterates too; primary capsules are squashed too.
-ITERATES, SQUASHES = frozenset({"iterations"}), frozenset({"squash"})
 
 MODELS: dict[str, Preset] = {
     # One of a kind
@@ -193,15 +193,21 @@ def create_model(
 ) -> nn.Module:
     """Make a named network for images (channels, height, width), any size, any class count.
 
-    Without `image` and `n_classes` it is the one of its paper. `options` are those of the network;
-    its `config` attribute holds all that was chosen, and `save` writes it down.
+    Its `config` attribute holds all that was chosen, and `save` writes it down.
 
-    standardise: (means, standard deviations) of the channels; the network brings its images to mean
-        0 and deviation 1 by itself. Without it it computes with images as they are.
+    Arguments:
+        name: one that `list_models` lists, or `register_model` was given.
+        image: (channels, height, width) of the images; those of the paper if not given.
+        n_classes: how many classes there are; as many as in the paper if not given.
+        options: those of the network; `torchcaps models NAME` explains them. `routing` is a name of
+            `layers.ROUTINGS`, or a routing object, which is copied for every layer.
+        standardise: (means, standard deviations) of the channels; the network brings its images to
+            mean 0 and deviation 1 by itself. Without it it computes with images as they are.
 
     >>> create_model("capsnet", image=(3, 64, 48), n_classes=7)
     """
-    _check_use(name, options)
+    if name in MODELS:
+        check_use(MODELS[name], options)
     return make_model(name, image=image, n_classes=n_classes, standardise=standardise, **options)
 
 
@@ -218,10 +224,10 @@ def make_model(
         raise TorchcapsError(f"model {name!r} is unknown; {nearest(str(name), MODELS)}.")
     preset = MODELS[name]
     for option, value in options.items():
-        _check_option(name, preset, option, value)
+        check_option(name, preset, option, value)
     if "routing" in preset.options:
         known = preset.options | options
-        _check_routing(name, preset, known["routing"], has_head=known.get("head", False))
+        check_routing(name, preset, known["routing"], has_head=known.get("head", False))
     image = preset.image if image is None else image
     n_classes = preset.n_classes if n_classes is None else n_classes
     if not isinstance(image, tuple | list) or len(image) != 3 or not all(map(_is_count, image)):
@@ -237,10 +243,17 @@ def make_model(
         model = preset.build(**chosen)
     except ImageTooSmall as error:
         raise TorchcapsError(_too_small(error, preset, chosen)) from None
+    if standardise is not None and preset.is_own:
+        raise TorchcapsError(
+            f"{name} is a network of your own, which would not look at standardise; let it "
+            f"standardise its images itself, and leave standardise out."
+        )
     if standardise is not None:
         mean, std = standardise
         model.standardise = Standardise(image[0], mean, std)
         chosen["standardise"] = (mean, std)
+    if isinstance(chosen.get("routing"), Routing):
+        chosen["routing"] = {"class": import_path(type(chosen["routing"]))}
     # nn.Module types every attribute as a tensor or a module.
     model.config = {"name": name, **preset.options, **chosen}  # type: ignore[assignment]
     return model
@@ -259,7 +272,10 @@ def _too_small(error: ImageTooSmall, preset: Preset, chosen: dict[str, Any]) -> 
 
 
 def _check_size(name: str, preset: Preset, chosen: dict[str, Any]) -> None:
-    """Only where it may be larger than in its paper: the look costs some milliseconds."""
+    """Only where it may be larger than in its paper: the look costs some milliseconds. A network of
+    one's own may not be made without memory."""
+    if preset.is_own:
+        return
     whole = any(type(value) is int for key, value in chosen.items() if key != "n_classes")
     size = math.prod(chosen["image"][1:]) * chosen["n_classes"]
     if whole or size > math.prod(preset.image[1:]) * preset.n_classes:
@@ -267,100 +283,5 @@ def _check_size(name: str, preset: Preset, chosen: dict[str, Any]) -> None:
         check_weights(name, preset.build, others, **chosen)
 
 
-def _check_routing(name: str, preset: Preset, routing: str, *, has_head: bool) -> None:
-    if routing not in ROUTINGS:
-        raise TorchcapsError(f"routing={routing!r} is unknown; {nearest(routing, ROUTINGS)}.")
-    if not ROUTINGS[routing].gives_activations and not has_head:
-        or_head = ", or any with head=True" if "head" in preset.options else ""
-        raise TorchcapsError(
-            f"{name} scores by the activations of its classes, and {routing} routing gives none; "
-            f"it takes {', '.join(preset.routings)}{or_head}."
-        )
-
-
-def _check_use(name: str, options: dict[str, Any]) -> None:
-    """Who asks for five iterations of a routing that has none should hear of it."""
-    preset = MODELS.get(name)
-    if preset is not None:
-        _check_together(preset, options)
-    routing = options.get("routing", preset.options.get("routing") if preset else None)
-    if preset is None or not isinstance(routing, str) or routing not in ROUTINGS:
-        return
-    # Where couplings are uniform, the skip of DeepCaps routes nowhere either.
-    shared = preset.shared - ITERATES if routing == "uniform" else preset.shared
-    for option in set(options) & set(preset.options) - shared:
-        what = option.removeprefix("class_")  # class_squash
-        if what not in ROUTING_OPTIONS or what in routing_options(routing):
-            continue
-        raise TorchcapsError(
-            f"{routing} routing has no use for {option}={options[option]!r}; leave it out."
-        )
-
-
-def _check_together(preset: Preset, options: dict[str, Any]) -> None:
-    """Options of which one makes the other idle."""
-    if options.get("init") == "balanced" and "weight_std" in options:
-        raise TorchcapsError(
-            f'init="balanced" sets the scale of the weights by itself, so '
-            f"weight_std={options['weight_std']!r} would do nothing; leave one of them out."
-        )
-    decoder = options.get("decoder", preset.options.get("decoder"))
-    if "mask" in preset.options and "mask" in options and decoder is False:
-        raise TorchcapsError(
-            f"mask={options['mask']!r} says what the decoder sees, but there is none; leave it "
-            f"out, or set decoder=True."
-        )
-
-
-# Why some networks have not the options that others have.
-MANY_PARENTS = "with twenty parents to a child no scale brings their lengths to 0.2"
-NOT_BALANCED = {
-    "deepcaps": "most of its layers are convolutions, which balanced initialisation does not set",
-    "rem_deepcaps": "most of its layers are convolutions, which balanced initialisation does not "
-    "set",
-    "peer_sign_dynamic": MANY_PARENTS,
-}
-NOT_SQUASHED = "balanced initialisation sets squashed lengths, which its routing does not give"
-
-
-def _why_not(name: str, preset: Preset, option: str) -> str | None:
-    if option == "routing":
-        if not preset.routes:
-            return "it routes nothing"
-        return (
-            "its routing is part of what it is; docs/models.md tells which networks route as they "
-            "are told"
-        )
-    if option == "init":
-        if not preset.routes:
-            return "it has no routed layer whose lengths could be balanced"
-        reason = NOT_BALANCED.get(name, NOT_SQUASHED)
-        return f'it starts as init="paper" says and cannot do otherwise: {reason}'
-    return None
-
-
 def _is_count(value: object) -> bool:
     return type(value) is int and value >= 1
-
-
-def _check_option(name: str, preset: Preset, option: str, value: Any) -> None:
-    if not preset.options:
-        raise TorchcapsError(
-            f"{name} has no options but image and n_classes; leave {option!r} out."
-        )
-    if option not in preset.options:
-        reason = _why_not(name, preset, option)
-        explanation = f": {reason}" if reason else f"; {nearest(option, preset.options)}"
-        raise TorchcapsError(f"{name} has no option {option!r}{explanation}.")
-    default = preset.options[option]
-    # A whole number is a fine float; True is no number here.
-    fits = type(value) is type(default) or (type(default) is float and type(value) is int)
-    if not fits:
-        words = preset.words(option)
-        what = f"one of {', '.join(words)}" if words else f"{type(default).__name__}"
-        raise TorchcapsError(
-            f"{name} takes {option} as {what}, for example {default!r}, but it came as {value!r}."
-        )
-    least = 0 if default == 0 else 1
-    if type(default) is int and value < least and option not in EXPLAINED:
-        raise TorchcapsError(f"{name} takes {option} from {least} up, but it came as {value}.")

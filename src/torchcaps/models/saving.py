@@ -12,7 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.models.registry import make_model
+from torchcaps.layers import ROUTINGS, Routing
+from torchcaps.layers.routing.table import import_path
+from torchcaps.models.registry import MODELS, make_model
 
 __all__ = ["load", "save"]
 
@@ -52,8 +54,16 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
         partial.unlink(missing_ok=True)
 
 
-def load(path: str | os.PathLike[str]) -> nn.Module:
-    """Read a network that `save` wrote, ready to look at images (in evaluation mode)."""
+def load(path: str | os.PathLike[str], *, routing: Routing | None = None) -> nn.Module:
+    """Read a network that `save` wrote, ready to look at images (in evaluation mode).
+
+    No code comes out of the file: a network or a routing of one's own is named in it, and is to be
+    registered or given before.
+
+    Arguments:
+        path: the file.
+        routing: for a network that was made with a routing object, another one like it.
+    """
     path = Path(path)
     if not path.is_file():
         raise TorchcapsError(f"there is no file {path}; a saved network ends in .safetensors.")
@@ -81,9 +91,10 @@ def load(path: str | os.PathLike[str]) -> nn.Module:
             f"{path} is damaged: its tensors or its configuration are not those that were saved; "
             f"copy it once more from where it is whole."
         )
-    # Made without memory or random numbers, then given the tensors of the file as they are.
-    with torch.device("meta"):
-        model = make_model(name, **config)
+    _check_known(path, name, config, routing)
+    if routing is not None:
+        config["routing"] = routing
+    model = _without_weights(name, config)
     try:
         model.load_state_dict(state, assign=True)
     except RuntimeError as error:
@@ -92,6 +103,43 @@ def load(path: str | os.PathLike[str]) -> nn.Module:
             f"({str(error).splitlines()[-1].strip()})."
         ) from None
     return model.eval()
+
+
+def _without_weights(name: str, config: dict[str, Any]) -> nn.Module:
+    """Without memory or random numbers, to be given the tensors of a file as they are. What a
+    network of one's own holds beside these would be lost, so that is made as always."""
+    if MODELS[name].is_own:
+        with torch.random.fork_rng(devices=[]):
+            return make_model(name, **config)
+    with torch.device("meta"):
+        return make_model(name, **config)
+
+
+def _check_known(path: Path, name: str, config: dict[str, Any], given: Routing | None) -> None:
+    """Whether all that the file names is here."""
+    again = (
+        "a file never runs code, so import what registers it first (on the command line: --import)"
+    )
+    if name not in MODELS:
+        raise TorchcapsError(f"{path} holds the network {name!r}, which is unknown; {again}.")
+    routing = config.get("routing")
+    if isinstance(routing, dict):
+        needed = str(routing.get("class"))
+        kind = needed.rpartition(".")[2]
+        if given is None or import_path(type(given)) != needed:
+            came = "none came" if given is None else f"{import_path(type(given))} came"
+            raise TorchcapsError(
+                f"{path} was made with a routing object of {needed}, and {came}; give one again: "
+                f"load(path, routing={kind}())."
+            )
+    elif given is not None:
+        raise TorchcapsError(
+            f"{path} names its routing, {routing!r}, so none can be given; leave routing out."
+        )
+    elif isinstance(routing, str) and routing not in ROUTINGS:
+        raise TorchcapsError(
+            f"{path} holds a network with {routing!r} routing, which is unknown; {again}."
+        )
 
 
 def _digest(state: dict[str, Tensor], config: dict[str, Any]) -> str:

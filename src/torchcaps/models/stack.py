@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import ROUTINGS, DenseCapsules, make_routing
+from torchcaps.layers import ROUTINGS, DenseCapsules, Routing, make_routing
 
-__all__ = ["ROUTING_OPTIONS", "dense_stack", "routed_by", "routing_options"]
+__all__ = ["all_routing_options", "dense_stack", "routed_by", "routing_options"]
 
 
-# What a network may pass on to some routing, if not to every one.
-ROUTING_OPTIONS = frozenset(
-    option for routing in ROUTINGS.values() for option in inspect.signature(routing).parameters
-)
+def all_routing_options() -> frozenset[str]:
+    """What a network may pass on to some routing, if not to every one."""
+    signatures = map(inspect.signature, ROUTINGS.values())
+    return frozenset(option for signature in signatures for option in signature.parameters)
 
 
 def routing_options(routing: str) -> frozenset[str]:
@@ -22,7 +22,9 @@ def routing_options(routing: str) -> frozenset[str]:
     return known | {"bias"} if routing == "em" else known
 
 
-def routed_by(routing: str, *, bias: bool | Literal["odd"], **options: Any) -> dict[str, Any]:
+def routed_by(
+    routing: str | Routing, *, bias: bool | Literal["odd"], **options: Any
+) -> dict[str, Any]:
     """A layer's `routing`, and the bias where this routing has it: EM in its votes, others in the
     sum that is squashed [peer2022] §4."""
     if bias == "odd" and routing != "dynamic":
@@ -40,7 +42,7 @@ def dense_stack(
     n_in: int,
     d_in: int,
     weight_std: float,
-    routing: str,
+    routing: str | Routing,
     bias: bool | Literal["odd"] = False,
     **options: Any,
 ) -> dict[str, DenseCapsules]:

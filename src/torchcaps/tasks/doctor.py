@@ -88,6 +88,7 @@ def doctor_run(path: Path, *, root: Path | None = None, seconds: float = SECONDS
             f"{path} is no run folder (recipe.json is missing); for a network that was not trained "
             f"yet, give --model and --data."
         )
+    run.check_imported()
     recipe = run.recipe
     training = recipe.images("train", root=root)
     model, stage = _latest(run, recipe, training)

@@ -130,6 +130,8 @@ def open_trained(path: Path) -> Trained:
             f"{path} holds no finished run ({missing.name} is missing); finish it with torchcaps "
             f"train."
         )
+    if run is not None:
+        run.check_imported()
     model = load_model(path if run is None else run.model_file)
     if run is not None and run.is_channels_last:
         with_channels_last(model)

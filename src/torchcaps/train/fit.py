@@ -89,6 +89,7 @@ def fit(
 
     ranks = join()
     run = Run(Path(out))
+    run.check_imported()
     recipe = run.settled(recipe)
     if ranks.first_does(lambda: run.is_finished(recipe)):
         return run

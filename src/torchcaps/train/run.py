@@ -28,6 +28,7 @@ import torch
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.train.digests import NAME, check_digest, expect, put_in_place, write_whole
+from torchcaps.train.own_code import check_imported, imported_files
 from torchcaps.train.recipe import Recipe, read_fields, read_recipe
 
 try:
@@ -116,6 +117,11 @@ class Run:
     def recipe(self) -> Recipe:
         check_digest(self.recipe_file)
         return read_recipe(self.recipe_file)
+
+    def check_imported(self) -> None:
+        """Make sure that the code of one's own which it was trained with is here."""
+        if self.environment_file.is_file():
+            check_imported(self.folder, _read_json(self.environment_file)[0])
 
     @property
     def is_channels_last(self) -> bool:
@@ -286,6 +292,7 @@ def environment() -> dict[str, Any]:
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "threads": torch.get_num_threads(),
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        **({"imported": files} if (files := imported_files()) else {}),
     }
 
 

@@ -14,7 +14,12 @@ from torchcaps.layers.routing.dynamic import DynamicRouting
 from torchcaps.layers.routing.em import EMRouting
 from torchcaps.layers.routing.inverted import InvertedRouting
 from torchcaps.layers.routing.self_attention import SelfAttentionRouting
-from torchcaps.layers.routing.table import ROUTINGS, as_routing, make_routing
+from torchcaps.layers.routing.table import (
+    ROUTINGS,
+    as_routing,
+    make_routing,
+    register_routing,
+)
 from torchcaps.layers.routing.uniform import UniformRouting
 
 __all__ = [
@@ -29,4 +34,5 @@ __all__ = [
     "UniformRouting",
     "as_routing",
     "make_routing",
+    "register_routing",
 ]

@@ -1,5 +1,6 @@
 """Routings by name."""
 
+import copy
 import inspect
 from typing import Any
 
@@ -12,7 +13,7 @@ from torchcaps.layers.routing.inverted import InvertedRouting
 from torchcaps.layers.routing.self_attention import SelfAttentionRouting
 from torchcaps.layers.routing.uniform import UniformRouting
 
-__all__ = ["ROUTINGS", "as_routing", "make_routing"]
+__all__ = ["ROUTINGS", "as_routing", "import_path", "make_routing", "register_routing"]
 
 
 # One line an algorithm: the name that layers, models and the command line take.
@@ -26,6 +27,60 @@ ROUTINGS: dict[str, type[Routing]] = {
 }
 
 
+def register_routing(name: str, routing: type[Routing]) -> None:
+    """Give a routing of one's own a name that layers, networks and the command line take.
+
+    It holds in this process alone: a saved network or a run says the name, and who opens it
+    registers the routing again (on the command line by `--import` of the file that does).
+
+    Arguments:
+        name: what it shall be called, a word such as "anneal".
+        routing: a class derived from `layers.Routing`. Everything its constructor takes has a
+            default; arguments that networks have too, such as `iterations`, are passed on to it.
+
+    >>> tc.register_routing("anneal", Anneal)
+    >>> tc.create_model("capsnet", routing="anneal")
+    """
+    if not isinstance(name, str) or not name.isidentifier():
+        raise TorchcapsError(
+            f'a routing needs a name of letters, digits and _, for example "anneal", but got '
+            f"{name!r}."
+        )
+    if not (isinstance(routing, type) and issubclass(routing, Routing)):
+        made = isinstance(routing, Routing)
+        found = (
+            f"an object; give the class {type(routing).__name__} itself" if made else f"{routing!r}"
+        )
+        raise TorchcapsError(
+            f"register_routing takes a class derived from torchcaps.layers.Routing, but got "
+            f"{found}."
+        )
+    known = ROUTINGS.get(name)
+    if known is not None and import_path(known) != import_path(routing):
+        raise TorchcapsError(
+            f"the name {name!r} belongs to {import_path(known)}; choose another for "
+            f"{import_path(routing)}."
+        )
+    if abstract := sorted(getattr(routing, "__abstractmethods__", ())):
+        raise TorchcapsError(
+            f"{routing.__name__} lacks {' and '.join(abstract)}; a routing defines "
+            f"create_parameters and forward."
+        )
+    for each in inspect.signature(routing).parameters.values():
+        named = each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+        if named and each.default is each.empty:
+            raise TorchcapsError(
+                f"every argument of {routing.__name__} needs a default, because a network makes it "
+                f"by its name alone; {each.name} has none."
+            )
+    ROUTINGS[name] = routing
+
+
+def import_path(kind: type) -> str:
+    """Where a class is to be imported from: "my.Anneal"."""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
 def as_routing(routing: str | Routing) -> Routing:
     """A routing by its name, with its defaults; one that is given stays as it is."""
     if isinstance(routing, type):
@@ -36,12 +91,15 @@ def as_routing(routing: str | Routing) -> Routing:
     return routing if isinstance(routing, Routing) else make_routing(routing)
 
 
-def make_routing(name: str, **options: Any) -> Routing:
+def make_routing(name: str | Routing, **options: Any) -> Routing:
     """A routing by its name with those of the options that it knows.
 
     So a network can offer every routing: uniform routing, say, has no use for iterations. What no
-    routing knows is refused.
+    routing knows is refused. A routing that is given instead of a name has its options already; it
+    is copied, so that each of several layers gets its own.
     """
+    if isinstance(name, Routing):
+        return copy.deepcopy(name)
     if name not in ROUTINGS:
         raise TorchcapsError(f"routing={name!r} is unknown; {nearest(str(name), ROUTINGS)}.")
     taken = {key: list(inspect.signature(routing).parameters) for key, routing in ROUTINGS.items()}

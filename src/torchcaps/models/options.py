@@ -1,0 +1,131 @@
+"""The options of a named network: known, of the right kind, and of use together."""
+
+from typing import TYPE_CHECKING, Any
+
+from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.layers import ROUTINGS, Routing
+from torchcaps.models.stack import all_routing_options, routing_options
+
+if TYPE_CHECKING:
+    from torchcaps.models.registry import Preset
+
+__all__ = ["ITERATES", "SQUASHES", "check_option", "check_routing", "check_use"]
+
+# Whole numbers whose makers say more about them than that they are too small.
+EXPLAINED = {"iterations", "n_layers"}
+# The skip of DeepCaps' last cell iterates too; primary capsules are squashed too.
+ITERATES, SQUASHES = frozenset({"iterations"}), frozenset({"squash"})
+
+# Why some networks have not the options that others have.
+MANY_PARENTS = "with twenty parents to a child no scale brings their lengths to 0.2"
+NOT_BALANCED = {
+    "deepcaps": "most of its layers are convolutions, which balanced initialisation does not set",
+    "rem_deepcaps": "most of its layers are convolutions, which balanced initialisation does not "
+    "set",
+    "peer_sign_dynamic": MANY_PARENTS,
+}
+NOT_SQUASHED = "balanced initialisation sets squashed lengths, which its routing does not give"
+
+
+def _why_not(name: str, preset: "Preset", option: str) -> str | None:
+    if option == "routing":
+        if not preset.routes:
+            return "it routes nothing"
+        return (
+            "its routing is part of what it is; docs/models.md tells which networks route as they "
+            "are told"
+        )
+    if option == "init":
+        if not preset.routes:
+            return "it has no routed layer whose lengths could be balanced"
+        reason = NOT_BALANCED.get(name, NOT_SQUASHED)
+        return f'it starts as init="paper" says and cannot do otherwise: {reason}'
+    return None
+
+
+def check_option(name: str, preset: "Preset", option: str, value: Any) -> None:
+    if not preset.options:
+        raise TorchcapsError(
+            f"{name} has no options but image and n_classes; leave {option!r} out."
+        )
+    if option not in preset.options:
+        reason = _why_not(name, preset, option)
+        explanation = f": {reason}" if reason else f"; {nearest(option, preset.options)}"
+        raise TorchcapsError(f"{name} has no option {option!r}{explanation}.")
+    default = preset.options[option]
+    if option == "routing" and isinstance(value, Routing):
+        return
+    # A whole number is a fine float; True is no number here.
+    fits = type(value) is type(default) or (type(default) is float and type(value) is int)
+    if not fits:
+        words = preset.words(option)
+        what = f"one of {', '.join(words)}" if words else f"{type(default).__name__}"
+        raise TorchcapsError(
+            f"{name} takes {option} as {what}, for example {default!r}, but it came as {value!r}."
+        )
+    least = 0 if default == 0 else 1
+    if type(default) is int and value < least and option not in EXPLAINED:
+        raise TorchcapsError(f"{name} takes {option} from {least} up, but it came as {value}.")
+
+
+def check_routing(name: str, preset: "Preset", routing: str | Routing, *, has_head: bool) -> None:
+    """Refuse a routing that is unknown, or by which the classes could not score."""
+    if isinstance(routing, Routing):
+        known, what = type(routing), type(routing).__name__
+    elif routing in ROUTINGS:
+        known, what = ROUTINGS[routing], f"{routing} routing"
+    else:
+        raise TorchcapsError(f"routing={routing!r} is unknown; {nearest(routing, ROUTINGS)}.")
+    if not known.gives_activations and not has_head:
+        or_head = ", or any with head=True" if "head" in preset.options else ""
+        raise TorchcapsError(
+            f"{name} scores by the activations of its classes, and {what} gives none; it takes "
+            f"{', '.join(preset.routings)}{or_head}."
+        )
+
+
+def check_use(preset: "Preset", options: dict[str, Any]) -> None:
+    """Who asks for five iterations of a routing that has none should hear of it."""
+    if preset.is_own:
+        return
+    _check_together(preset, options)
+    routing = options.get("routing", preset.options.get("routing"))
+    if isinstance(routing, Routing):
+        _check_given_routing(routing, set(options) - preset.shared - {"routing"}, options)
+        return
+    if not isinstance(routing, str) or routing not in ROUTINGS:
+        return
+    # Where couplings are uniform, the skip of DeepCaps routes nowhere either.
+    shared = preset.shared - ITERATES if routing == "uniform" else preset.shared
+    for option in set(options) & set(preset.options) - shared:
+        what = option.removeprefix("class_")  # class_squash
+        if what not in all_routing_options() or what in routing_options(routing):
+            continue
+        raise TorchcapsError(
+            f"{routing} routing has no use for {option}={options[option]!r}; leave it out."
+        )
+
+
+def _check_given_routing(routing: Routing, rest: set[str], options: dict[str, Any]) -> None:
+    """One that was made already takes no more options."""
+    for option in sorted(rest & (all_routing_options() | {"class_squash"}) - {"bias"}):
+        kind = type(routing).__name__
+        raise TorchcapsError(
+            f"a routing that is given as an object has its options already, so "
+            f"{option}={options[option]!r} would do nothing; say it where {kind}(…) is made."
+        )
+
+
+def _check_together(preset: "Preset", options: dict[str, Any]) -> None:
+    """Options of which one makes the other idle."""
+    if options.get("init") == "balanced" and "weight_std" in options:
+        raise TorchcapsError(
+            f'init="balanced" sets the scale of the weights by itself, so '
+            f"weight_std={options['weight_std']!r} would do nothing; leave one of them out."
+        )
+    decoder = options.get("decoder", preset.options.get("decoder"))
+    if "mask" in preset.options and "mask" in options and decoder is False:
+        raise TorchcapsError(
+            f"mask={options['mask']!r} says what the decoder sees, but there is none; leave it "
+            f"out, or set decoder=True."
+        )

@@ -1,0 +1,94 @@
+"""Files of one's own that a command imports, because it is told to: never because a run says so."""
+
+import hashlib
+import importlib.util
+import logging
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["check_imported", "import_file", "imported_files"]
+
+# By the name of the module: the path and the SHA-256 of its file.
+_IMPORTED: dict[str, dict[str, str]] = {}
+
+
+def import_file(path: Path) -> None:
+    """Run a Python file, which registers routings and networks, as a module of its own name.
+
+    What lies beside it can be imported by it, as when it is run by python.
+    """
+    name = path.stem
+    if path.suffix != ".py" or not name.isidentifier():
+        raise TorchcapsError(
+            f"--import takes a Python file named like a module, for example my_routing.py, but got "
+            f"{path}."
+        )
+    if not path.is_file():
+        raise TorchcapsError(f"there is no file {path} to import; is the path right?")
+    if name in _IMPORTED and _IMPORTED[name]["path"] == str(path.resolve()):
+        return
+    if name in sys.modules:
+        raise TorchcapsError(
+            f"{path} cannot be imported, because there is a module {name!r} already; give the file "
+            f"another name."
+        )
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Where python itself looks first, and classes are found by their module.
+    sys.path.append(str(path.resolve().parent))
+    sys.modules[name] = module
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    try:
+        spec.loader.exec_module(module)
+    except TorchcapsError:
+        del sys.modules[name]
+        raise
+    except Exception as error:
+        del sys.modules[name]
+        where = _line(error, path)
+        raise TorchcapsError(
+            f"{path} cannot be imported: {type(error).__name__}: {error}{where}; mend the file."
+        ) from None
+    _IMPORTED[name] = {"path": str(path.resolve()), "sha256": digest}
+
+
+def imported_files() -> list[dict[str, str]]:
+    """What was imported so far, for the record of a run."""
+    return list(_IMPORTED.values())
+
+
+def check_imported(folder: Path, began: Mapping[str, Any]) -> None:
+    """Refuse to open a run that began with files which are not imported here; say where one of them
+    has changed since. `began` is what the run wrote down of its environment."""
+    for each in began.get("imported", []):
+        path, digest = Path(str(each["path"])), str(each["sha256"])
+        here = _IMPORTED.get(path.stem)
+        if here is None and path.stem not in sys.modules:
+            raise TorchcapsError(
+                f"{folder} was trained with code of your own, {path.name}, which a run does not "
+                f"carry; add --import {path.name} to the command, or import it first in Python."
+            )
+        if here is not None and here["sha256"] != digest:
+            logging.getLogger("torchcaps").warning(
+                "%s was begun with another version of %s (SHA-256 %s…, now %s…)",
+                folder,
+                path.name,
+                digest[:12],
+                here["sha256"][:12],
+            )
+
+
+def _line(error: Exception, path: Path) -> str:
+    """In which line of the file it went wrong, where that is known."""
+    if isinstance(error, SyntaxError):
+        return "" if error.lineno is None else f" (line {error.lineno})"
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename) == path]
+    return f" (line {lines[-1]})" if lines else ""

@@ -1,0 +1,176 @@
+"""A routing and a network of one's own: by name and as objects, saved and opened again."""
+
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+import torchcaps as tc
+from error_text import text_of
+from registries import as_before
+
+
+class Anneal(tc.layers.Routing):
+    """Uniform couplings, but a learned temperature keeps it company."""
+
+    def __init__(self, *, iterations: int = 2, warmth: float = 1.0):
+        super().__init__()
+        self.iterations, self.start = iterations, warmth
+
+    def create_parameters(self, *, n_in, n_out, d_out):
+        self.warmth = nn.Parameter(torch.full((n_out, 1), self.start))
+
+    def forward(self, votes, activation, *, keep="none"):
+        coupling = votes.new_full(votes.shape[:-1], 1 / votes.shape[-2])
+        pose = tc.ops.squash(self.warmth * votes.mean(-3))
+        parents = tc.Capsules(pose, pose.norm(dim=-1))
+        return tc.Routed(parents, () if keep == "none" else (tc.Step(None, coupling, parents),))
+
+
+class Silent(Anneal):
+    gives_activations = False
+
+
+class Needy(Anneal):
+    def __init__(self, warmth):
+        super().__init__(warmth=warmth)
+
+
+class Half(tc.layers.Routing):
+    def create_parameters(self, *, n_in, n_out, d_out):
+        pass
+
+
+class Linear(nn.Module):
+    def __init__(self, *, image, n_classes, width: int = 4):
+        super().__init__()
+        self.width = width
+        self.layer = nn.Linear(image[0] * image[1] * image[2], n_classes)
+        self.register_buffer("two", torch.tensor(2.0), persistent=False)
+
+    def forward(self, images):
+        return tc.Output(self.two * self.layer(images.flatten(1)), "logits")
+
+
+@pytest.fixture(autouse=True)
+def _tables():
+    with as_before():
+        yield
+
+
+SMALL = {"image": (1, 20, 20), "n_classes": 3}
+
+
+def test_a_registered_routing_is_one_among_the_others(tmp_path):
+    tc.register_routing("anneal", Anneal)
+    tc.register_routing("anneal", Anneal)  # again, as an import does that is repeated
+    model = tc.create_model("peer_deep_dynamic", **SMALL, routing="anneal", iterations=5)
+    assert {type(layer.routing) for layer in model.layers.values()} == {Anneal}
+    assert all(layer.routing.iterations == 5 for layer in model.layers.values())
+    tc.save(model, tmp_path / "net.safetensors")
+    images = torch.rand(2, 1, 20, 20)
+    again = tc.load(tmp_path / "net.safetensors")
+    torch.testing.assert_close(again(images).scores, model.eval()(images).scores)
+    del tc.layers.ROUTINGS["anneal"]
+    assert text_of(lambda: tc.load(tmp_path / "net.safetensors")) == (
+        f"{tmp_path / 'net.safetensors'} holds a network with 'anneal' routing, which is unknown; "
+        "a file never runs code, so import what registers it first (on the command line: "
+        "--import)."
+    )
+
+
+def test_a_routing_object_is_copied_for_every_layer(tmp_path):
+    mine = Anneal(warmth=3.0)
+    model = tc.create_model("peer_deep_dynamic", **SMALL, routing=mine)
+    routings = [layer.routing for layer in model.layers.values()]
+    assert len({id(each) for each in routings}) == len(routings) > 1
+    assert mine not in routings
+    assert all(float(each.warmth.detach()[0]) == 3 for each in routings)
+    path = tmp_path / "net.safetensors"
+    tc.save(model, path)
+    again = tc.load(path, routing=Anneal())
+    assert all(float(layer.routing.warmth.detach()[0]) == 3 for layer in again.layers.values())
+    needed = f"{Anneal.__module__}.Anneal"
+    assert text_of(lambda: tc.load(path)) == (
+        f"{path} was made with a routing object of {needed}, and none came; give one again: "
+        f"load(path, routing=Anneal())."
+    )
+    assert "torchcaps.layers.routing.dynamic.DynamicRouting came" in text_of(
+        lambda: tc.load(path, routing=tc.layers.DynamicRouting())
+    )
+
+
+def test_opening_a_file_imports_nothing(tmp_path):
+    model = tc.create_model("peer_deep_dynamic", **SMALL, routing=Anneal())
+    model.config["routing"] = {"class": "antigravity.Anneal"}
+    tc.save(model, tmp_path / "net.safetensors")
+    assert "antigravity.Anneal, and none came" in text_of(
+        lambda: tc.load(tmp_path / "net.safetensors")
+    )
+    assert "antigravity" not in sys.modules
+
+
+def test_a_registered_network_is_one_among_the_others(tmp_path):
+    tc.register_model("linear", Linear, image=(1, 8, 8), n_classes=10)
+    assert "linear" in tc.list_models()
+    model = tc.create_model("linear", n_classes=7, width=5)
+    assert model.config == {
+        "name": "linear",
+        "width": 5,
+        "image": (1, 8, 8),
+        "n_classes": 7,
+    }
+    path = tmp_path / "net.safetensors"
+    tc.save(model, path)
+    state = torch.get_rng_state()
+    again = tc.load(path)
+    assert torch.equal(torch.get_rng_state(), state)
+    # A buffer that no file holds is made as the network makes it.
+    assert float(again.two) == 2
+    images = torch.rand(2, 1, 8, 8)
+    assert torch.equal(again(images).scores, model(images).scores)
+    del tc.models.MODELS["linear"]
+    assert "holds the network 'linear', which is unknown" in text_of(lambda: tc.load(path))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: tc.register_routing("no name", Anneal), "a routing needs a name of letters"),
+        (lambda: tc.register_routing("em", Anneal), "the name 'em' belongs to torchcaps.layers."),
+        (
+            lambda: tc.register_routing("a", Anneal()),
+            "an object; give the class Anneal itself.",
+        ),
+        (
+            lambda: tc.register_routing("a", Linear),
+            "from torchcaps.layers.Routing, but got",
+        ),
+        (lambda: tc.register_routing("a", Needy), "Needy needs a default, because a network makes"),
+        (lambda: tc.register_routing("a", Half), "Half lacks forward; a routing defines"),
+        (
+            lambda: tc.create_model("capsnet", routing=Silent()),
+            "capsnet scores by the activations of its classes, and Silent gives none; it takes ",
+        ),
+        (
+            lambda: tc.create_model("capsnet", routing=Anneal(), iterations=5),
+            "a routing that is given as an object has its options already, so iterations=5 would "
+            "do nothing; say it where Anneal(…) is made.",
+        ),
+        (
+            lambda: tc.register_model("capsnet", Linear, image=(1, 8, 8), n_classes=2),
+            "the name 'capsnet' belongs to another network",
+        ),
+        (
+            lambda: tc.register_model("x", nn.Linear(2, 2), image=(1, 8, 8), n_classes=2),
+            "for one module use fit(recipe, out, model=module).",
+        ),
+        (
+            lambda: tc.register_model("x", nn.Linear, image=(1, 8, 8), n_classes=2),
+            "but it takes no image; a network that fits one data set only",
+        ),
+    ],
+)
+def test_mistakes_are_sentences(call, words):
+    assert words in text_of(call)
