@@ -14,8 +14,11 @@ SETS = {
     "diverse-multi-mnist": (36, [2]),
     "expanded-mnist": (40, []),
     "multi-mnist": (36, [2]),
+    "multi-mnist-10": (36, [2]),
     "multi-mnist-100": (36, [2]),
+    "multi-mnist-1000": (36, [2]),
 }
+PARTNERS = {"multi-mnist-10", "multi-mnist-100", "multi-mnist-1000"}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +36,8 @@ def test_every_name_gives_its_images(root, name: str, split, count: int) -> None
     images = load(name, split=split, root=root)
     side, several = SETS[name]
     pixels, labels, parts = images.batch(torch.arange(0, count, 1000))
-    assert len(images) == count * (100 if (name, split) == ("multi-mnist-100", "train") else 1)
+    partners = int(name.rpartition("-")[2]) if name in PARTNERS and split == "train" else 1
+    assert len(images) == count * partners
     assert images.image_shape == (1, side, side)
     assert pixels.shape == (count // 1000, 1, side, side)
     assert list(labels.shape[1:]) == several

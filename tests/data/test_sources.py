@@ -136,3 +136,14 @@ def test_part_whole_has_its_stated_sizes() -> None:
     images = load("part-whole", split="test")
     assert images.images.shape == (2_000, 1, 32, 32)
     assert sorted(set(images.labels.tolist())) == list(range(10))
+
+
+@pytest.mark.parametrize("copies", [1, 10, 100, 1000])
+def test_names_of_multi_mnist_say_how_many_partners_a_digit_has(monkeypatch, copies: int) -> None:
+    monkeypatch.setattr("torchcaps.data.sources.mnist", lambda root, split: numbered(30))
+    name = "multi-mnist" if copies == 1 else f"multi-mnist-{copies}"
+    train, test = (load(name, split=split, root="any") for split in ("train", "test"))
+    assert (len(train), len(test)) == (30 * copies, 30)
+    first, second = train.batch(slice(None)).labels.unbind(1)
+    assert first.tolist() == [n % 7 for n in range(30)] * copies
+    assert (first != second).all()

@@ -76,9 +76,13 @@ def _files(
     return source
 
 
-def _hundredfold(digits: ImageSet, split: Split) -> Images:
-    """Six million training images [gu2021]; of the test, a partner a digit."""
-    return MultiMnist(digits, copies=100 if split == "train" else 1)
+def _with_partners(copies: int) -> Callable[[Root, Split], Images]:
+    """Every training digit with so many partners [gu2021]; of the test, one a digit."""
+
+    def read(root: Root, split: Split) -> Images:
+        return MultiMnist(mnist(root, split), copies=copies if split == "train" else 1)
+
+    return read
 
 
 _IDX = "its four files (train-images-idx3-ubyte.gz and so on)"
@@ -98,8 +102,10 @@ _READERS: dict[str, tuple[Callable[[Root, Split], Images], str]] = {
     "fashion-mnist": (fashion_mnist, _IDX),
     "folder": (image_folder, "a folder of pictures for each class"),
     "mnist": (mnist, _IDX),
-    "multi-mnist": (lambda root, split: MultiMnist(mnist(root, split)), _MNIST),
-    "multi-mnist-100": (lambda root, split: _hundredfold(mnist(root, split), split), _MNIST),
+    "multi-mnist": (_with_partners(1), _MNIST),
+    "multi-mnist-10": (_with_partners(10), _MNIST),
+    "multi-mnist-100": (_with_partners(100), _MNIST),
+    "multi-mnist-1000": (_with_partners(1000), _MNIST),
     "smallnorb": (smallnorb, "its -dat.mat, -cat.mat and -info.mat files"),
     "smallnorb-azimuth": (_viewpoints("azimuth", "novel"), _NORB),
     "smallnorb-azimuth-familiar": (_viewpoints("azimuth", "familiar"), _NORB),
