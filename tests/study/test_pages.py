@@ -1,0 +1,69 @@
+"""Generated pages: those that are committed are what the records give, to the byte."""
+
+from pathlib import Path
+
+import pytest
+
+from error_text import text_of
+from torchcaps.study import read_records, results
+from torchcaps.study.pages import BEGIN, END, overview, page, write_pages
+
+ROOT = Path(__file__).parents[2]
+EVIDENCE = ROOT / "evidence"
+
+
+@pytest.fixture(scope="module")
+def found():
+    return results(EVIDENCE)
+
+
+def test_what_is_committed_is_what_the_records_give(tmp_path):
+    """`make tables` writes them again."""
+    readme = tmp_path / "README.md"
+    readme.write_text((ROOT / "README.md").read_text())
+    for path in write_pages(EVIDENCE, tmp_path / "docs" / "claims", readme):
+        committed = ROOT / path.relative_to(tmp_path)
+        assert path.read_bytes() == committed.read_bytes(), f"{committed} is old: make tables"
+
+
+def test_no_record_is_a_draft():
+    drafts = read_records(EVIDENCE, drafts=True).keys() - read_records(EVIDENCE).keys()
+    assert not drafts
+
+
+def test_rows_that_a_test_shows_are_judged(found):
+    shown = [each for each in found if each.plan.shown_by is not None]
+    late = [each.claim.id for each in shown if each.verdict is None]
+    assert len(shown) >= 161
+    assert not late, f"{late} have a test, and no record of it yet: make claims"
+
+
+def test_the_overview_has_ten_lines_at_most(found):
+    lines = overview(found).splitlines()
+    assert len(lines) <= 10
+    counts = [int(cell) for cell in lines[-1].split("|")[2:-1]]
+    assert counts[0] == sum(counts[1:]) == 947
+
+
+def test_a_page_shows_every_verdict_with_its_record(found):
+    mine = [each for each in found if each.claim.paper == "peer2022"]
+    text = page("peer2022", mine)
+    for each in mine:
+        if each.verdict is not None:
+            (row,) = (line for line in text.splitlines() if f"`{each.claim.id}`" in line)
+            assert f"**{each.status}**" in row
+            assert f"/{each.hash}.json)" in row
+            assert (EVIDENCE / each.record.study / f"{each.hash}.json").is_file()
+    # Every row of a table has as many cells as its head.
+    for block in text.split("\n\n"):
+        lines = block.splitlines()
+        if lines and lines[0].startswith("|"):
+            assert len({line.count("|") for line in lines}) == 1
+
+
+def test_a_file_without_markers_is_refused(tmp_path):
+    readme = tmp_path / "README.md"
+    readme.write_text(f"{END}\n{BEGIN}\n")
+    said = text_of(lambda: write_pages(tmp_path / "none", tmp_path / "docs", readme))
+    assert said.startswith(f"{readme} must hold the lines")
+    assert readme.read_text() == f"{END}\n{BEGIN}\n"
