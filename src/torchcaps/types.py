@@ -6,7 +6,7 @@ saves it.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
 
@@ -16,7 +16,9 @@ from torch.utils import _pytree
 
 __all__ = [
     "Capsules",
+    "Couple",
     "Grid",
+    "Intervene",
     "Keep",
     "LayerTrace",
     "Output",
@@ -42,6 +44,11 @@ class Capsules(NamedTuple):
 
     pose: Tensor  # [*b, i, d]
     activation: Tensor | None = None  # [*b, i]
+
+
+# What to do with the couplings [*b, i, j] of a layer, and with the capsules that leave it.
+Couple = Callable[[Tensor], Tensor]
+Intervene = Callable[[Capsules], Capsules]
 
 
 class Window(NamedTuple):

@@ -11,9 +11,10 @@ PAGE = (Path(__file__).parents[2] / "docs" / "measures.md").read_text(encoding="
 NAMES = [name for name in analysis.__all__ if re.match(r"Measure[A-Z]", name)]
 
 
-def test_the_example_runs_as_written(capsys):
-    (block,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.S)
-    exec(compile(block, "block", "exec"), {})
+def test_the_examples_run_as_written_one_after_the_other(capsys):
+    known = {}
+    for block in re.findall(r"```python\n(.*?)```", PAGE, flags=re.S):
+        exec(compile(block, "block", "exec"), known)
     assert "classes" in capsys.readouterr().out
 
 

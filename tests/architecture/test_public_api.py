@@ -85,35 +85,36 @@ def test_promised_names_are_public(package):
         (
             tc.ops.dynamic_routing,
             "votes, *, iterations=3, bias=None, prior=None, odd_bias=False, leaky=False, "
-            "squash='hinton', detach='none', keep='none'",
+            "squash='hinton', detach='none', keep='none', couple=None",
         ),
         (
             tc.ops.em_routing,
             "votes, activation, *, beta_a, beta_u, iterations=3, variant='paper', "
             "compete='window', child_id=None, lambda_=0.01, lambda_schedule='growing', "
-            "variance_floor=None, keep='none'",
+            "variance_floor=None, keep='none', couple=None",
         ),
         (
             tc.ops.inverted_routing,
             "votes, activation=None, *, iterations=2, norm=None, scale=1.0, beta_a=None, "
-            "beta_u=None, lambda_=0.01, start=None, keep='none'",
+            "beta_u=None, lambda_=0.01, start=None, keep='none', couple=None",
         ),
         (
             tc.ops.distance_routing,
             "votes, activation, *, iterations=3, scale='sample', bias=None, p=0.9, "
-            "squash='hinton', detach='none', keep='none'",
+            "squash='hinton', detach='none', keep='none', couple=None",
         ),
         (
             tc.ops.self_attention_routing,
-            "votes, *, bias=None, squash='exp', keep='none'",
+            "votes, *, bias=None, squash='exp', keep='none', couple=None",
         ),
         (
             tc.ops.conv3d_routing,
-            "votes, *, parent_grid, iterations=3, bias=None, squash_over='map', keep='none'",
+            "votes, *, parent_grid, iterations=3, bias=None, squash_over='map', keep='none', "
+            "couple=None",
         ),
         (
             tc.ops.uniform_routing,
-            "votes, *, normalise='softmax', bias=None, squash='hinton', keep='none'",
+            "votes, *, normalise='softmax', bias=None, squash='hinton', keep='none', couple=None",
         ),
         (tc.create_model, "name, *, image=None, n_classes=None, standardise=None, **options"),
         (tc.save, "model, path"),

@@ -165,3 +165,17 @@ def test_unknown_keep():
     assert text_of(lambda: made()(children(), keep="step")) == (
         "keep='step' is unknown; did you mean 'steps'? known: last, none, steps."
     )
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_couplings_that_somebody_gives_are_the_attention_of_every_head(heads):
+    layer = AttentionCapsules(n=5, d=4, heads=heads).double()
+    children = Capsules(torch.randn(2, 5, 4, dtype=torch.float64))
+    bare = layer(children, keep="last")
+    same = layer(children, keep="last", couple=lambda c: c)
+    assert torch.equal(bare.parents.pose, same.parents.pose)
+    given = torch.rand(2, 5, 5, dtype=torch.float64)
+    found = layer(children, keep="last", couple=lambda c: given)
+    expected = given.transpose(-1, -2) @ (children.pose @ layer.value.T) @ layer.output.T
+    torch.testing.assert_close(found.parents.pose, expected, rtol=0, atol=1e-12)
+    assert torch.equal(found.steps[0].coupling, given)

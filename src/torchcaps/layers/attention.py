@@ -24,7 +24,8 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers.capsule_layer import check_capsules, check_sizes
 from torchcaps.ops.checks import check_keep, widen, without_autocast
 from torchcaps.ops.routing.common import capsules
-from torchcaps.types import Capsules, Keep, Routed, Step
+from torchcaps.ops.routing.couple import replaced
+from torchcaps.types import Capsules, Couple, Keep, Routed, Step
 
 __all__ = ["AttentionCapsules"]
 
@@ -61,7 +62,11 @@ class AttentionCapsules(nn.Module):
         for weight in self.parameters():
             nn.init.xavier_uniform_(weight)
 
-    def forward(self, children: Capsules, *, keep: Keep = "none") -> Routed:
+    def forward(
+        self, children: Capsules, *, keep: Keep = "none", couple: Couple | None = None
+    ) -> Routed:
+        """Attend. `couple` is a function on the mean attention of the heads, [*b, i, j]; what it
+        returns is then the attention of every head."""
         check_capsules(children)
         check_keep(keep)
         u = children.pose
@@ -77,12 +82,15 @@ class AttentionCapsules(nn.Module):
         with without_autocast(q):
             scores = widen(q) @ widen(k).transpose(-1, -2) / (self.d_in / self.heads) ** 0.5
             attention = scores.softmax(-1)  # [*b, head, j, i]
+            coupling = attention.mean(-3).transpose(-1, -2)  # [*b, i, j]
+            made = replaced(couple, coupling)
+            if made is not None:
+                coupling, attention = made, made.transpose(-1, -2).unsqueeze(-3)
             mixed = (attention @ widen(v)).transpose(-2, -3).flatten(-2).to(dtype)  # [*b, j, d]
         parents = capsules(mixed @ self.output.T)
         if keep == "none":
             return Routed(parents)
-        coupling = attention.mean(-3).transpose(-1, -2).to(dtype)  # [*b, i, j]
-        return Routed(parents, (Step(children, coupling, parents),))
+        return Routed(parents, (Step(children, coupling.to(dtype), parents),))
 
     def _heads(self, pose: Tensor) -> Tensor:
         """[*b, n, d] as [*b, head, n, d / heads]."""

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.routing import Routing, as_routing
+from torchcaps.layers.routing.base import couple_for
 from torchcaps.ops.checks import check_choice, check_tensor
 from torchcaps.ops.votes import materialise
-from torchcaps.types import Capsules, Grid, Keep, Routed, Step, VoteMap, Window
+from torchcaps.types import Capsules, Couple, Grid, Keep, Routed, Step, VoteMap, Window
 
 __all__ = ["CapsuleLayer", "Pose", "check_capsules", "check_grid", "check_sizes"]
 
@@ -69,8 +70,15 @@ class CapsuleLayer(nn.Module, ABC):
             matrix = (side, side)
         return nn.Parameter(torch.randn(*shared, n_out, *matrix) * std)
 
-    def forward(self, children: Capsules, *, keep: Keep = "none") -> Routed:
-        routed = self.routing.route(self._map(children), self._activation(children), keep=keep)
+    def forward(
+        self, children: Capsules, *, keep: Keep = "none", couple: Couple | None = None
+    ) -> Routed:
+        """Route. `couple` is a function on the couplings of the last iteration, [*b, i, j], or
+        [*b, p, i, j] through windows, by whose result the parents are made and which `keep`
+        records."""
+        routed = self.routing.route(
+            self._map(children), self._activation(children), keep=keep, couple=couple
+        )
         if self.window is None and not routed.steps:
             return routed
         steps = tuple(
@@ -120,6 +128,7 @@ class CapsuleLayer(nn.Module, ABC):
         *,
         votes: Tensor | VoteMap | None = None,
         keep: Keep = "none",
+        couple: Couple | None = None,
     ) -> Step:
         """One iteration from the present parents, or the first one; `votes` when they are known.
         A step that nobody keeps may come without its coupling."""
@@ -132,9 +141,11 @@ class CapsuleLayer(nn.Module, ABC):
                 activation = None if activation is None else torch.unflatten(activation, -1, grid)
             parents = Capsules(pose, activation)
         if isinstance(votes, VoteMap):
-            step = self.routing.fused_step(votes, parents, keep=keep)
+            asked = couple_for(self.routing.fused_step, couple)
+            step = self.routing.fused_step(votes, parents, keep=keep, **asked)
         else:
-            step = self.routing.step(votes, self._activation(children), parents)
+            asked = couple_for(self.routing.step, couple)
+            step = self.routing.step(votes, self._activation(children), parents, **asked)
         return step._replace(children=children, parents=self._flat(step.parents))
 
     def _activation(self, children: Capsules) -> Tensor | None:

@@ -10,7 +10,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers.capsule_layer import check_capsules, check_sizes
 from torchcaps.ops.checks import check_choice, check_iterations
 from torchcaps.ops.routing import SquashOver, conv3d_routing
-from torchcaps.types import Capsules, Grid, Keep, Routed
+from torchcaps.types import Capsules, Couple, Grid, Keep, Routed
 
 __all__ = ["Conv3dCapsules"]
 
@@ -82,7 +82,9 @@ class Conv3dCapsules(nn.Module):
         votes = torch.unflatten(votes, 1, (types, self.d_out)).permute(0, 3, 4, 5, 1, 2)
         return votes.reshape(*lead, types_in, self.n_out, self.d_out)
 
-    def forward(self, children: Capsules, *, keep: Keep = "none") -> Routed:
+    def forward(
+        self, children: Capsules, *, keep: Keep = "none", couple: Couple | None = None
+    ) -> Routed:
         check_capsules(children)
         if children.pose.shape[-2:] != (self.n_in, self.d_in):
             raise TorchcapsError(
@@ -98,6 +100,7 @@ class Conv3dCapsules(nn.Module):
             bias=self.bias,
             squash_over=self.squash_over,
             keep=keep,
+            couple=couple,
         )
         steps = tuple(step._replace(children=children) for step in routed.steps)
         return routed._replace(steps=steps)

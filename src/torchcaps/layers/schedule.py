@@ -3,6 +3,11 @@
 sequential   all iterations of a layer, then those of the next; any routing.
 concurrent   the first iteration from the bottom up, then every layer at once from what its
              neighbours were an iteration ago; routings whose state is the parents alone.
+
+`couple` has a function on the couplings for every layer that it names: on those of the last
+iteration, or of the last step that reaches the output and of those that no longer do. `intervene`
+has one on the capsules that leave a layer, whenever the layer above looks; a layer's own state is
+what its routing gave.
 """
 
 from collections.abc import Mapping
@@ -10,19 +15,26 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from torchcaps.layers.capsule_layer import CapsuleLayer
+from torchcaps.layers.intervention import NOTHING_DONE, leaving
 from torchcaps.ops.checks import check_keep
-from torchcaps.types import Capsules, Keep, Routed, Step, VoteMap
+from torchcaps.types import Capsules, Couple, Intervene, Keep, Routed, Step, VoteMap
 
 __all__ = ["route_concurrently", "route_sequentially"]
 
 
 def route_sequentially(
-    layers: Mapping[str, CapsuleLayer], children: Capsules, *, keep: Keep = "none"
+    layers: Mapping[str, CapsuleLayer],
+    children: Capsules,
+    *,
+    keep: Keep = "none",
+    couple: Mapping[str, Couple] = NOTHING_DONE,
+    intervene: Mapping[str, Intervene] = NOTHING_DONE,
 ) -> dict[str, Routed]:
     routed = {}
     for name, layer in layers.items():
-        routed[name] = layer(children, keep=keep)
-        children = routed[name].parents
+        made: Routed = layer(children, keep=keep, couple=couple.get(name))
+        children = leaving(name, made.parents, intervene)
+        routed[name] = made._replace(parents=children)
     return routed
 
 
@@ -32,6 +44,8 @@ def route_concurrently(
     *,
     iterations: int,
     keep: Keep = "none",
+    couple: Mapping[str, Couple] = NOTHING_DONE,
+    intervene: Mapping[str, Intervene] = NOTHING_DONE,
 ) -> dict[str, Routed]:
     """Weights are tied over iterations; the lowest children never change.
 
@@ -39,13 +53,20 @@ def route_concurrently(
     reach it is not computed, unless every step is to be kept.
     """
     check_keep(keep)
+    names = list(layers)
+
+    def couple_at(t: int, depth: int) -> Couple | None:
+        """The function for a layer in iteration t, from 1, if it is the layer's last."""
+        reaches = max(1, iterations - (len(names) - 1 - depth))
+        return couple.get(names[depth]) if t >= reaches else None
+
     votes: dict[str, Tensor | VoteMap] = {}
     steps: dict[str, list[Step]] = {}
-    for name, layer in layers.items():
+    for depth, (name, layer) in enumerate(layers.items()):
         votes[name] = layer.votes(children)
-        steps[name] = [layer.step(children, None, votes=votes[name], keep=keep)]
-        children = steps[name][0].parents
-    names = list(layers)
+        step = layer.step(children, None, votes=votes[name], keep=keep, couple=couple_at(1, depth))
+        steps[name] = [step]
+        children = leaving(name, step.parents, intervene)
     for t in range(2, iterations + 1):
         moved = {}
         for depth, name in enumerate(names):
@@ -54,14 +75,21 @@ def route_concurrently(
                 continue
             last = steps[name][-1]
             # Those below as they were an iteration ago; the votes are known while they stay.
-            below = steps[names[depth - 1]][-1].parents if depth else last.children
+            below = last.children
+            if depth:
+                below = leaving(names[depth - 1], steps[names[depth - 1]][-1].parents, intervene)
             assert below is not None
             if below is not last.children:
                 votes[name] = layers[name].votes(below)
-            moved[name] = layers[name].step(below, last.parents, votes=votes[name], keep=keep)
+            function = couple_at(t, depth)
+            moved[name] = layers[name].step(
+                below, last.parents, votes=votes[name], keep=keep, couple=function
+            )
         for name, step in moved.items():
             steps[name] = [*steps[name], step] if keep == "steps" else [step]
     return {
-        name: Routed(made[-1].parents, tuple(made) if keep != "none" else ())
+        name: Routed(
+            leaving(name, made[-1].parents, intervene), tuple(made) if keep != "none" else ()
+        )
         for name, made in steps.items()
     }

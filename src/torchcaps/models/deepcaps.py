@@ -47,6 +47,7 @@ Ambiguities:
 """
 
 import math
+from collections.abc import Mapping
 from functools import partial
 from typing import final
 
@@ -60,12 +61,22 @@ from torchcaps.layers import (
     feature_shape,
 )
 from torchcaps.layers.convolution import SmallConv2d
+from torchcaps.layers.intervention import by_layer, leaving, named
 from torchcaps.models.stack import routed_by
 from torchcaps.models.standardise import prepared
 from torchcaps.ops.routing import Detach
 from torchcaps.ops.routing.common import capsules
 from torchcaps.ops.squashing import squash_over
-from torchcaps.types import Capsules, Grid, Keep, LayerTrace, Output, Routed
+from torchcaps.types import (
+    Capsules,
+    Couple,
+    Grid,
+    Intervene,
+    Keep,
+    LayerTrace,
+    Output,
+    Routed,
+)
 
 __all__ = ["DeepCaps", "deepcaps", "rem_deepcaps"]
 
@@ -121,51 +132,62 @@ class DeepCaps(nn.Module):
         self.decoder = decoder
 
     def forward(
-        self, image: Tensor, target: Tensor | None = None, *, keep: Keep = "none"
+        self,
+        image: Tensor,
+        target: Tensor | None = None,
+        *,
+        keep: Keep = "none",
+        couple: Couple | Mapping[str, Couple] | None = None,
+        intervene: Mapping[str, Intervene] | None = None,
     ) -> Output:
-        """`target` [b] tells the decoder which class to draw, [b, m] which m of them, one by one;
-        without it the longest is drawn."""
+        """The arguments are those of `CapsuleNetwork`; nothing is called "primary" here."""
         image = prepared(image, self.image, self)
+        functions = by_layer(couple, list(self.layers))
+        changes = named("intervene", intervene, list(self.layers))
         skip, classes = self.layers["cell_4_skip"], self.layers["classes"]
         assert isinstance(skip, Conv3dCapsules)
         assert isinstance(classes, DenseCapsules)
         cell_3 = self.backbone(image)  # [b, type * d, h, w]
         halved = self.halved(cell_3)
-        skipped: Routed = skip(capsules(_poses(halved, skip.d_in)), keep=keep)
+        below, function = capsules(_poses(halved, skip.d_in)), functions.get("cell_4_skip")
+        skipped: Routed = skip(below, keep=keep, couple=function)
+        skipped = skipped._replace(parents=leaving("cell_4_skip", skipped.parents, changes))
         cell_4 = _poses(self.residual(halved), skip.d_out) + skipped.parents.pose
         children = capsules(torch.cat([cell_4, _poses(cell_3, classes.d_in)], dim=1))
-        routed: Routed = classes(children, keep=keep)
+        routed: Routed = classes(children, keep=keep, couple=functions.get("classes"))
+        routed = routed._replace(parents=leaving("classes", routed.parents, changes))
         scores = routed.parents.activation
         assert scores is not None
-        trace: tuple[LayerTrace, ...] = ()
-        if keep != "none":
-            maps = _whole_maps(halved)
-            steps = tuple(step._replace(children=maps) for step in skipped.steps)
-            trace = (
-                LayerTrace(
-                    "cell_4_skip",
-                    maps,
-                    skipped._replace(steps=steps),
-                    (1, 1, TYPES),
-                    skip.normalised_over,
-                    skip.weight,
-                    skip.parent_grid,
-                ),
-                # Two grids joined are none.
-                LayerTrace(
-                    "classes",
-                    children,
-                    routed,
-                    None,
-                    classes.routing.normalised_over,
-                    classes.weight,
-                ),
-            )
+        trace = (
+            self._trace(_whole_maps(halved), skipped, children, routed) if keep != "none" else ()
+        )
         drawn = None
         if self.decoder is not None:
             # As in CapsuleNetwork: poses of EM routing have any length.
             drawn = self.decoder(routed.parents, scores.argmax(-1) if target is None else target)
         return Output(scores, "lengths", routed.parents, drawn, trace)
+
+    def _trace(
+        self, maps: Capsules, skipped: Routed, children: Capsules, routed: Routed
+    ) -> tuple[LayerTrace, ...]:
+        skip, classes = self.layers["cell_4_skip"], self.layers["classes"]
+        assert isinstance(skip, Conv3dCapsules)
+        assert isinstance(classes, DenseCapsules)
+        steps = tuple(step._replace(children=maps) for step in skipped.steps)
+        over = classes.routing.normalised_over
+        return (
+            LayerTrace(
+                "cell_4_skip",
+                maps,
+                skipped._replace(steps=steps),
+                (1, 1, TYPES),
+                skip.normalised_over,
+                skip.weight,
+                skip.parent_grid,
+            ),
+            # Two grids joined are none.
+            LayerTrace("classes", children, routed, None, over, classes.weight),
+        )
 
 
 def deepcaps(

@@ -8,9 +8,20 @@ from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import AttentionCapsules, CapsuleLayer, route_concurrently, route_sequentially
+from torchcaps.layers.intervention import by_layer, leaving, named
 from torchcaps.models.standardise import prepared
 from torchcaps.ops.checks import check_choice
-from torchcaps.types import Capsules, Grid, Keep, LayerTrace, Output, ScoresAre
+from torchcaps.types import (
+    Capsules,
+    Couple,
+    Grid,
+    Intervene,
+    Keep,
+    LayerTrace,
+    Output,
+    Routed,
+    ScoresAre,
+)
 
 __all__ = ["CapsuleNetwork", "Schedule"]
 
@@ -52,43 +63,76 @@ class CapsuleNetwork(nn.Module):
         self._check_primary_grid()
 
     def forward(
-        self, image: Tensor, target: Tensor | None = None, *, keep: Keep = "none"
+        self,
+        image: Tensor,
+        target: Tensor | None = None,
+        *,
+        keep: Keep = "none",
+        couple: Couple | Mapping[str, Couple] | None = None,
+        intervene: Mapping[str, Intervene] | None = None,
     ) -> Output:
-        """`target` [b] tells the decoder which class to draw, [b, m] which m of them, one by one;
-        without it the class with the highest score is drawn."""
+        """From images to scores.
+
+        Arguments:
+            image: pixels [b, c, h, w].
+            target: [b] tells the decoder which class to draw, [b, m] which m of them, one by one;
+                without it the class with the highest score is drawn.
+            keep: what the trace records of each layer: nothing, the last step, every step.
+            couple: a function on the couplings [b, i, j] of the last iteration of every layer, or
+                one for each layer that is named; from its result the parents are made, and the
+                trace records it.
+            intervene: functions on the capsules that leave a layer, by its name; "primary" is that
+                of the primary capsules.
+        """
         image = prepared(image, self.image, self)
-        capsules: Capsules = self.primary(self.backbone(image))
         layers = self._layers()
+        functions = by_layer(couple, list(layers))
+        changes = named("intervene", intervene, ["primary", *layers])
+        capsules: Capsules = self.primary(self.backbone(image))
+        capsules = leaving("primary", capsules, changes)
         if self.iterations is None:
-            routed = route_sequentially(layers, capsules, keep=keep)
+            routed = route_sequentially(
+                layers, capsules, keep=keep, couple=functions, intervene=changes
+            )
         else:
-            routed = route_concurrently(layers, capsules, iterations=self.iterations, keep=keep)
-        trace = []
-        grid: Grid | None = self.primary_grid
-        for name, layer in layers.items():
-            if keep != "none":
-                # With a concurrent schedule the children of the last step, not the last ones.
-                children = routed[name].steps[-1].children
-                assert children is not None
-                trace.append(
-                    LayerTrace(
-                        name,
-                        children,
-                        routed[name],
-                        grid,
-                        _normalised_over(layer),
-                        layer.weight,
-                        layer.parent_grid,
-                        layer.window,
-                    )
-                )
-            capsules, grid = routed[name].parents, layer.parent_grid
+            routed = route_concurrently(
+                layers,
+                capsules,
+                iterations=self.iterations,
+                keep=keep,
+                couple=functions,
+                intervene=changes,
+            )
+        capsules = routed[list(layers)[-1]].parents
         scores, scores_are = self._score(capsules)
         drawn = None
         if self.decoder is not None:
             # Not left to the decoder, which knows poses alone: those of EM routing have any length.
             drawn = self.decoder(capsules, scores.argmax(-1) if target is None else target)
-        return Output(scores, scores_are, capsules, drawn, tuple(trace))
+        trace = self._trace(routed) if keep != "none" else ()
+        return Output(scores, scores_are, capsules, drawn, trace)
+
+    def _trace(self, routed: Mapping[str, Routed]) -> tuple[LayerTrace, ...]:
+        trace = []
+        grid: Grid | None = self.primary_grid
+        for name, layer in self._layers().items():
+            # With a concurrent schedule the children of the last step, not the last ones.
+            children = routed[name].steps[-1].children
+            assert children is not None
+            trace.append(
+                LayerTrace(
+                    name,
+                    children,
+                    routed[name],
+                    grid,
+                    _normalised_over(layer),
+                    layer.weight,
+                    layer.parent_grid,
+                    layer.window,
+                )
+            )
+            grid = layer.parent_grid
+        return tuple(trace)
 
     def _score(self, classes: Capsules) -> tuple[Tensor, ScoresAre]:
         if self.head is not None:

@@ -1,6 +1,8 @@
 """What every routing module is: an abstract class that owns parameters and calls an op."""
 
+import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, final
 
 from torch import Tensor, nn
@@ -9,9 +11,9 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers.routing.backend import Backend, fused_form, is_worth_fusing
 from torchcaps.ops import fused
 from torchcaps.ops.votes import materialise
-from torchcaps.types import Capsules, Keep, Routed, Step, VoteMap, Window
+from torchcaps.types import Capsules, Couple, Keep, Routed, Step, VoteMap, Window
 
-__all__ = ["Routing", "check_bias"]
+__all__ = ["Routing", "check_bias", "couple_for"]
 
 
 class Routing(nn.Module, ABC):
@@ -49,8 +51,15 @@ class Routing(nn.Module, ABC):
 
     @abstractmethod
     def forward(
-        self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none"
-    ) -> Routed: ...
+        self,
+        votes: Tensor,
+        activation: Tensor | None,
+        *,
+        keep: Keep = "none",
+        couple: Couple | None = None,
+    ) -> Routed:
+        """Call the op. `couple` is for the op too; a routing that knows nothing of it may leave it
+        out, and is told so when somebody asks."""
 
     def options(self) -> dict[str, Any]:
         """What the op is asked beside votes, activations and `keep`."""
@@ -60,10 +69,13 @@ class Routing(nn.Module, ABC):
         """Whether `fused` can do what `forward` does with these votes; the backends are asked."""
         return fused.takes(self.algorithm, vote_map, self.options())
 
-    def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
+    def fused(
+        self, vote_map: VoteMap, *, keep: Keep = "none", couple: Couple | None = None
+    ) -> Routed:
         """The same as `forward` without a vote tensor, where an algorithm has such a form."""
         route = fused_form(self.backend, self.algorithm)
-        return self.finished(route(vote_map, keep=keep, **self.options()))
+        asked = couple_for(route, couple) | self.options()
+        return self.finished(route(vote_map, keep=keep, **asked))
 
     def finished(self, routed: Routed) -> Routed:
         """What the op gave as the module gives it."""
@@ -82,11 +94,19 @@ class Routing(nn.Module, ABC):
         return True
 
     @final
-    def route(self, vote_map: VoteMap, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
+    def route(
+        self,
+        vote_map: VoteMap,
+        activation: Tensor | None,
+        *,
+        keep: Keep = "none",
+        couple: Couple | None = None,
+    ) -> Routed:
         """From what stands between children and votes; `activation` [*b, i] as parents see it."""
         if self.fuses(vote_map):
-            return self.fused(vote_map, keep=keep)
-        routed: Routed = self(materialise(vote_map), activation, keep=keep)
+            return self.fused(vote_map, keep=keep, couple=couple)
+        asked = couple_for(self.forward, couple)
+        routed: Routed = self(materialise(vote_map), activation, keep=keep, **asked)
         return routed
 
     def _no_fused_form(self) -> TorchcapsError:
@@ -95,7 +115,14 @@ class Routing(nn.Module, ABC):
             f'backend="auto", which falls back to the plain one.'
         )
 
-    def step(self, votes: Tensor, activation: Tensor | None, parents: Capsules | None) -> Step:
+    def step(
+        self,
+        votes: Tensor,
+        activation: Tensor | None,
+        parents: Capsules | None,
+        *,
+        couple: Couple | None = None,
+    ) -> Step:
         """One iteration from the present parents (None: the first), for concurrent schedules.
 
         Only a routing whose whole state is its parents can offer it.
@@ -106,10 +133,28 @@ class Routing(nn.Module, ABC):
         )
 
     def fused_step(
-        self, vote_map: VoteMap, parents: Capsules | None, *, keep: Keep = "none"
+        self,
+        vote_map: VoteMap,
+        parents: Capsules | None,
+        *,
+        keep: Keep = "none",
+        couple: Couple | None = None,
     ) -> Step:
         """The same as `step` without a vote tensor."""
         raise self._no_fused_form()
+
+
+def couple_for(form: Callable[..., Any], couple: Couple | None) -> dict[str, Any]:
+    """`couple` as an argument of a form, which is told where it does not take it."""
+    if couple is None:
+        return {}
+    taken = inspect.signature(form).parameters.values()
+    if not any(each.name == "couple" or each.kind is each.VAR_KEYWORD for each in taken):
+        raise TorchcapsError(
+            f"couple was given, but {form.__qualname__} does not take it; give it an argument "
+            f"couple=None, a function to be called on the couplings of the last iteration."
+        )
+    return {"couple": couple}
 
 
 def check_bias(bias: bool) -> None:

@@ -9,7 +9,7 @@ from torchcaps.layers.routing.base import Routing, check_bias
 from torchcaps.ops.checks import check_choice, check_iterations
 from torchcaps.ops.routing import DetachVotes, Scale, distance_routing
 from torchcaps.ops.squashing import Squash
-from torchcaps.types import Keep, Routed
+from torchcaps.types import Couple, Keep, Routed
 
 __all__ = ["DistanceRouting"]
 
@@ -56,8 +56,17 @@ class DistanceRouting(Routing):
         if self.scale == "batch":
             self.register_buffer("running_scale", torch.ones(self.iterations - 1))
 
-    def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
-        return self.finished(distance_routing(votes, activation, keep=keep, **self.options()))
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None,
+        *,
+        keep: Keep = "none",
+        couple: Couple | None = None,
+    ) -> Routed:
+        return self.finished(
+            distance_routing(votes, activation, keep=keep, couple=couple, **self.options())
+        )
 
     def options(self) -> dict[str, Any]:
         stored = self.scale == "batch" and not self.training

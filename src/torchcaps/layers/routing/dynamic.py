@@ -10,7 +10,7 @@ from torchcaps.layers.routing.base import Routing
 from torchcaps.ops.checks import check_choice, check_iterations
 from torchcaps.ops.routing import Detach, dynamic_routing
 from torchcaps.ops.squashing import Squash
-from torchcaps.types import Keep, Routed
+from torchcaps.types import Couple, Keep, Routed
 
 __all__ = ["DynamicRouting"]
 
@@ -63,8 +63,15 @@ class DynamicRouting(Routing):
         if self._has_bias:
             self.bias = nn.Parameter(torch.full((n_out, d_out), 0.1))
 
-    def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
-        return dynamic_routing(votes, keep=keep, **self.options())
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None,
+        *,
+        keep: Keep = "none",
+        couple: Couple | None = None,
+    ) -> Routed:
+        return dynamic_routing(votes, keep=keep, couple=couple, **self.options())
 
     def options(self) -> dict[str, Any]:
         return {

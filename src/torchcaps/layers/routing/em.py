@@ -12,7 +12,7 @@ from torchcaps.ops.checks import check_choice, check_iterations, widen
 from torchcaps.ops.routing import Compete, EMVariant, LambdaSchedule, em_routing
 from torchcaps.ops.routing.em import MEANT, check_em_numbers
 from torchcaps.ops.squashing import EPSILON
-from torchcaps.types import Capsules, Keep, Routed
+from torchcaps.types import Capsules, Couple, Keep, Routed
 
 __all__ = ["EMRouting"]
 
@@ -70,8 +70,17 @@ class EMRouting(Routing):
             u = u.uniform_(-1, 1) * math.sqrt(6 / (n_out + d_out))
         self.beta_a, self.beta_u = nn.Parameter(a), nn.Parameter(u)
 
-    def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
-        return self.finished(em_routing(votes, activation, keep=keep, **self.options()))
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None,
+        *,
+        keep: Keep = "none",
+        couple: Couple | None = None,
+    ) -> Routed:
+        return self.finished(
+            em_routing(votes, activation, keep=keep, couple=couple, **self.options())
+        )
 
     def options(self) -> dict[str, Any]:
         child_id = None

@@ -20,7 +20,7 @@ from torchcaps.ops.checks import (
     without_autocast,
 )
 from torchcaps.ops.routing import inverted_routing, inverted_step
-from torchcaps.types import Capsules, Keep, Routed, Step, VoteMap
+from torchcaps.types import Capsules, Couple, Keep, Routed, Step, VoteMap
 
 __all__ = ["InvertedRouting", "Start"]
 
@@ -89,33 +89,60 @@ class InvertedRouting(Routing):
             self.beta_a = nn.Parameter(torch.zeros(n_out))
             self.beta_u = nn.Parameter(torch.zeros(n_out))
 
-    def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None,
+        *,
+        keep: Keep = "none",
+        couple: Couple | None = None,
+    ) -> Routed:
         if self._drops:
-            return self._step_by_step(lambda parents: self.step(votes, activation, parents), keep)
-        return inverted_routing(
-            votes, activation=activation if self.activations else None, keep=keep, **self.options()
-        )
+            return self._step_by_step(
+                lambda parents, couple: self.step(votes, activation, parents, couple=couple),
+                keep,
+                couple,
+            )
+        seen = activation if self.activations else None
+        return inverted_routing(votes, activation=seen, keep=keep, couple=couple, **self.options())
 
-    def step(self, votes: Tensor, activation: Tensor | None, parents: Capsules | None) -> Step:
+    def step(
+        self,
+        votes: Tensor,
+        activation: Tensor | None,
+        parents: Capsules | None,
+        *,
+        couple: Couple | None = None,
+    ) -> Step:
         now = self.start if parents is None else parents.pose
-        step = inverted_step(
-            votes, now, activation=activation if self.activations else None, **self._of_a_step()
-        )
+        seen = activation if self.activations else None
+        step = inverted_step(votes, now, activation=seen, couple=couple, **self._of_a_step())
         return self._dropped(step) if self._drops else step
 
     def fused_step(
-        self, vote_map: VoteMap, parents: Capsules | None, *, keep: Keep = "none"
+        self,
+        vote_map: VoteMap,
+        parents: Capsules | None,
+        *,
+        keep: Keep = "none",
+        couple: Couple | None = None,
     ) -> Step:
         now = self.start if parents is None else parents.pose
         step: Step = backend_module(self.backend).inverted_step(
-            vote_map, now, keep=keep, **self._of_a_step()
+            vote_map, now, keep=keep, couple=couple, **self._of_a_step()
         )
         return self._dropped(step) if self._drops else step
 
-    def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
+    def fused(
+        self, vote_map: VoteMap, *, keep: Keep = "none", couple: Couple | None = None
+    ) -> Routed:
         if self._drops:
-            return self._step_by_step(lambda now: self.fused_step(vote_map, now, keep=keep), keep)
-        return super().fused(vote_map, keep=keep)
+            return self._step_by_step(
+                lambda now, couple: self.fused_step(vote_map, now, keep=keep, couple=couple),
+                keep,
+                couple,
+            )
+        return super().fused(vote_map, keep=keep, couple=couple)
 
     def options(self) -> dict[str, Any]:
         return {"iterations": self.iterations, "start": self.start, **self._of_a_step()}
@@ -133,12 +160,18 @@ class InvertedRouting(Routing):
     def _drops(self) -> bool:
         return self.training and self.dropout > 0
 
-    def _step_by_step(self, route: Callable[[Capsules | None], Step], keep: Keep) -> Routed:
+    def _step_by_step(
+        self,
+        route: Callable[[Capsules | None, Couple | None], Step],
+        keep: Keep,
+        couple: Couple | None,
+    ) -> Routed:
         """All iterations in single steps, since what is dropped is drawn between them."""
         check_keep(keep)
-        steps = [route(None)]
-        for _ in range(1, self.iterations):
-            steps.append(route(steps[-1].parents))
+        steps: list[Step] = []
+        for t in range(1, self.iterations + 1):
+            now = steps[-1].parents if steps else None
+            steps.append(route(now, couple if t == self.iterations else None))
         kept = {"none": 0, "last": 1, "steps": self.iterations}[keep]
         return Routed(steps[-1].parents, tuple(steps[self.iterations - kept :]))
 

@@ -10,7 +10,7 @@ from torchcaps.layers.routing.base import Routing
 from torchcaps.ops.checks import check_choice
 from torchcaps.ops.routing import self_attention_routing
 from torchcaps.ops.squashing import Squash
-from torchcaps.types import Keep, Routed, VoteMap
+from torchcaps.types import Couple, Keep, Routed, VoteMap
 
 __all__ = ["SelfAttentionRouting"]
 
@@ -37,12 +37,21 @@ class SelfAttentionRouting(Routing):
         if self._learns_prior:
             self.prior = nn.Parameter(torch.zeros(n_in, n_out))
 
-    def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
-        return self_attention_routing(votes, keep=keep, **self.options())
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None,
+        *,
+        keep: Keep = "none",
+        couple: Couple | None = None,
+    ) -> Routed:
+        return self_attention_routing(votes, keep=keep, couple=couple, **self.options())
 
-    def fused(self, vote_map: VoteMap, *, keep: Keep = "none") -> Routed:
+    def fused(
+        self, vote_map: VoteMap, *, keep: Keep = "none", couple: Couple | None = None
+    ) -> Routed:
         routed: Routed = backend_module(self.backend).self_attention_routing(
-            vote_map, bias=self.prior, squash=self.squash, keep=keep
+            vote_map, bias=self.prior, squash=self.squash, keep=keep, couple=couple
         )
         return routed
 

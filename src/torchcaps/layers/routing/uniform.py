@@ -9,7 +9,7 @@ from torchcaps.layers.routing.base import Routing, check_bias
 from torchcaps.ops.checks import check_choice
 from torchcaps.ops.routing import Normalise, uniform_routing
 from torchcaps.ops.squashing import Squash
-from torchcaps.types import Keep, Routed
+from torchcaps.types import Couple, Keep, Routed
 
 __all__ = ["UniformRouting"]
 
@@ -38,8 +38,15 @@ class UniformRouting(Routing):
         if self._has_bias:
             self.bias = nn.Parameter(torch.full((n_out, d_out), 0.1))
 
-    def forward(self, votes: Tensor, activation: Tensor | None, *, keep: Keep = "none") -> Routed:
-        return uniform_routing(votes, keep=keep, **self.options())
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None,
+        *,
+        keep: Keep = "none",
+        couple: Couple | None = None,
+    ) -> Routed:
+        return uniform_routing(votes, keep=keep, couple=couple, **self.options())
 
     def options(self) -> dict[str, Any]:
         return {"normalise": self.normalise, "bias": self.bias, "squash": self.squash}

@@ -37,10 +37,15 @@ from torch import Tensor
 
 from torchcaps.ops.fused.distance_gradients import gradients
 from torchcaps.ops.fused.distance_tiles import Given, How, Measured, forward, shapes
-from torchcaps.ops.fused.results import by_lane, routed
-from torchcaps.ops.fused.tiles import made_of, vote_like
+from torchcaps.ops.fused.em import Met, distances
+from torchcaps.ops.fused.results import by_lane, recoupled, routed
+from torchcaps.ops.fused.rules import biased
+from torchcaps.ops.fused.tiles import MadeOf, made_of, vote_like
+from torchcaps.ops.fused.weighted import sums_of
 from torchcaps.ops.operators import Operator, by_stored_votes
+from torchcaps.ops.routing.couple import recorded
 from torchcaps.ops.routing.distance import DistanceOptions, check_distance
+from torchcaps.ops.squashing import squash as g
 from torchcaps.types import Routed, VoteMap
 
 __all__ = ["distance_routing", "measured", "route"]
@@ -72,11 +77,14 @@ def route(operator: Callable[[Given], Measured], vote_map: VoteMap, **options: A
     parts = made_of(vote_map, votes)
     given = asked.scale if isinstance(asked.scale, Tensor) else None
     bias = None if asked.bias is None else asked.bias.to(parts.dtype)
+    length = activation.to(parts.dtype).expand(*lead, n_in)
+    bias = None if bias is None else by_lane(bias, votes[..., 0, :, :], window)
+    record = recorded(asked.keep, asked.couple)
     found = operator(
         Given(
             parts,
-            activation.to(parts.dtype).expand(*lead, n_in).reshape(*lanes, n_in),
-            None if bias is None else by_lane(bias, votes[..., 0, :, :], window),
+            length.reshape(*lanes, n_in),
+            bias,
             None if given is None else given.to(parts.dtype),
             How(
                 asked.iterations,
@@ -86,7 +94,7 @@ def route(operator: Callable[[Given], Measured], vote_map: VoteMap, **options: A
                 with_slopes=torch.is_grad_enabled() and (given is None or given.requires_grad),
                 squash=asked.squash,
                 detach=asked.detach,
-                keep=asked.keep,
+                keep=record,
             ),
         )
     )
@@ -94,7 +102,26 @@ def route(operator: Callable[[Given], Measured], vote_map: VoteMap, **options: A
     if means.ndim > 1:
         means = means.reshape(len(means), *lead).movedim(0, -1)
     scale = means if asked.iterations > 1 else None
-    return routed(votes, found.poses, found.couplings, asked.keep)._replace(scale=scale)
+
+    def parents_of(coupling: Tensor) -> Tensor:
+        s = sums_of(vote_map, votes, coupling * _shortening(parts, length))
+        return g(biased(s, None if bias is None else bias.transpose(0, 1), False), asked.squash)
+
+    made = routed(votes, found.poses, found.couplings, record)._replace(scale=scale)
+    return recoupled(made, asked.keep, asked.couple, parents_of)
+
+
+def _shortening(votes: MadeOf, length: Tensor) -> Tensor:
+    """min(1, ‖u_i‖ / ‖û_ij‖), [*b, i, j], of children as long as `length` [*b, i]. Lengths of votes
+    are distances from zero, which EM routing measures without a vote tensor."""
+    samples, windows, _, parents, size = votes.counts()
+    zero = length.new_zeros(samples, windows, parents, size)
+    norm = distances(Met(zero, torch.ones_like(zero), votes))  # squared, [i, j, p, b]
+    norm = norm.permute(3, 2, 0, 1).reshape(*length.shape, parents)
+    limit = length.unsqueeze(-1)
+    tiny = torch.finfo(norm.dtype).tiny
+    longer = norm > (limit * limit).clamp(min=tiny)
+    return torch.where(longer, limit / torch.where(longer, norm, 1).sqrt(), 1)
 
 
 measured = Operator(

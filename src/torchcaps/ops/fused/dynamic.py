@@ -20,12 +20,14 @@ from torch import Tensor
 from torchcaps.ops.checks import widen, without_autocast
 from torchcaps.ops.fused.loop import Loop, Mix, given
 from torchcaps.ops.fused.mixing import mix
-from torchcaps.ops.fused.results import by_sample, kept_of, routed
+from torchcaps.ops.fused.results import by_sample, kept_of, recoupled, routed
 from torchcaps.ops.fused.rules import Agreement
 from torchcaps.ops.fused.tiles import vote_like
+from torchcaps.ops.fused.weighted import sums_of
+from torchcaps.ops.routing.couple import recorded
 from torchcaps.ops.routing.dynamic import Detach, check_dynamic
 from torchcaps.ops.squashing import Squash
-from torchcaps.types import Keep, Routed, VoteMap
+from torchcaps.types import Couple, Keep, Routed, VoteMap
 
 __all__ = ["dynamic_routing", "route", "route_by"]
 
@@ -54,6 +56,7 @@ def route_by(
     squash: Squash = "hinton",
     detach: Detach = "none",
     keep: Keep = "none",
+    couple: Couple | None = None,
 ) -> Routed:
     """The same by the sums of a backend."""
     votes = vote_like(vote_map)
@@ -67,7 +70,7 @@ def route_by(
         leaky=leaky,
         detach=detach,
     )
-    return route(mix, vote_map, votes, loop, prior=prior, bias=bias, keep=keep)
+    return route(mix, vote_map, votes, loop, prior=prior, bias=bias, keep=keep, couple=couple)
 
 
 def route(
@@ -79,14 +82,21 @@ def route(
     bias: Tensor | None,
     keep: Keep,
     prior: Tensor | None = None,
+    couple: Couple | None = None,
 ) -> Routed:
     """Checked arguments routed; `votes` tells shape and dtype."""
     dtype, window = widen(votes.new_empty(())).dtype, vote_map.window
     if bias is not None:
         bias = by_sample(bias.to(dtype), votes[..., 0, :, :], window)
-    loop = loop._replace(kept=kept_of(keep, loop.iterations))
+    record = recorded(keep, couple)
+    loop = loop._replace(kept=kept_of(record, loop.iterations))
     mixed = mix(given(vote_map, votes, loop, prior=prior, rule_bias=bias))
     ends = Agreement(loop.squash, loop.odd_bias, bias)
     with without_autocast(votes):
-        sums = mixed.sums(keep)
-        return routed(votes, [ends.query(None, s) for s in sums], mixed.couplings, keep)
+        poses = [ends.query(None, s) for s in mixed.sums(record)]
+        return recoupled(
+            routed(votes, poses, mixed.couplings, record),
+            keep,
+            couple,
+            lambda coupling: ends.query(None, sums_of(vote_map, votes, coupling)),
+        )

@@ -51,6 +51,7 @@ from torchcaps.ops.fused.tiles import (
     vote_like,
 )
 from torchcaps.ops.operators import Asked, Gradients, Operator, by_stored_votes
+from torchcaps.ops.routing.couple import replaced
 from torchcaps.ops.routing.em import (
     DAMPING,
     LEAST_ACTIVATION,
@@ -59,6 +60,7 @@ from torchcaps.ops.routing.em import (
     first_couplings,
     likelihood_of,
     logit_of,
+    shares_of,
 )
 from torchcaps.ops.routing.shared_children import softmax_over_windows
 from torchcaps.types import Capsules, Routed, Step, VoteMap
@@ -111,7 +113,8 @@ def route(kind: type[Steps], vote_map: VoteMap, **options: Any) -> Routed:
     wide = widen(votes.new_empty(()))
     n_batch, n_windows = (math.prod(lead[:-1]), lead[-1]) if window else (math.prod(lead), 1)
     bias = wide.new_zeros(()) if vote_map.bias is None else vote_map.bias.to(wide.dtype)
-    meet = kind(made_of(vote_map._replace(bias=None), votes))
+    without_bias = made_of(vote_map._replace(bias=None), votes)
+    meet = kind(without_bias)
     asked = asked.in_precision_of(wide)
     share_out = None if asked.child_id is None else softmax_over_windows(asked.child_id)
     steps = []
@@ -133,22 +136,35 @@ def route(kind: type[Steps], vote_map: VoteMap, **options: Any) -> Routed:
             log_r, log_share = share(*found)
             return meet.fit(log_r, log_a_in + log_share)
 
+        def couplings(log_r: Tensor | None, log_share: Tensor) -> Tensor:
+            log_rs = log_share.unsqueeze(-1)
+            log_rs = log_rs if log_r is None else meet.laid_out(log_r) + log_rs
+            r = log_rs.exp().to(votes.dtype).expand(n_batch, n_windows, n_in, n_out)
+            return r.reshape(*lead, n_in, n_out)
+
         found: tuple[Tensor, Tensor, Tensor] | None = None
         for t in range(1, asked.iterations + 1):
             last = t == asked.iterations
-            if found is None:
-                mass, mean, variance = meet.fit(None, log_a_in + log_share)
-            elif not last and asked.keep != "steps" and _may_repeat():
+            made: Tensor | None = None
+            if found is not None and not last and asked.keep != "steps" and _may_repeat():
                 # Backwards their couplings are made once more: those of one iteration at a time.
                 mass, mean, variance = checkpoint(
                     refit, *found, use_reentrant=False, preserve_rng_state=False
                 )
             else:
-                log_r, log_share = share(*found)
-                mass, mean, variance = meet.fit(log_r, log_a_in + log_share)
+                if found is not None:
+                    log_r, log_share = share(*found)
+                if last and asked.couple is not None:
+                    made = replaced(asked.couple, couplings(log_r, log_share), negative=False)
+                if made is None:
+                    mass, mean, variance = meet.fit(log_r, log_a_in + log_share)
+                else:
+                    mass, mean, variance = _fitted_to(made, a_in, bias, without_bias)
             if asked.variant == "official":
+                # A parent that was given no child has no votes to be away from.
                 move = DAMPING * (before - mean)
-                mean, variance = mean + move, variance + move.square()
+                away = move.square() if made is None else move.square() * (mass > 0).unsqueeze(-1)
+                mean, variance = mean + move, variance + away
                 before = mean
             variance = variance + asked.floor
             logit = logit_of(t, variance, mass, asked, n_in / n_out)
@@ -156,13 +172,24 @@ def route(kind: type[Steps], vote_map: VoteMap, **options: Any) -> Routed:
             parents = Capsules(pose.view(*lead, n_out, d), activation.view(*lead, n_out))
             parents = Capsules(*(x.to(votes.dtype) for x in parents if x is not None))
             if asked.keep == "steps" or (asked.keep == "last" and last):
-                log_rs = log_share.unsqueeze(-1)
-                log_rs = log_rs if log_r is None else meet.laid_out(log_r) + log_rs
-                r = log_rs.exp().to(votes.dtype).expand(n_batch, n_windows, n_in, n_out)
-                steps.append(Step(None, r.reshape(*lead, n_in, n_out), parents))
+                r = couplings(log_r, log_share) if made is None else made
+                steps.append(Step(None, r, parents))
             if not last:
                 found = likelihood_of(logit, variance), mean, variance
     return Routed(parents, tuple(steps))
+
+
+def _fitted_to(
+    coupling: Tensor, activation: Tensor, bias: Tensor, votes: MadeOf
+) -> tuple[Tensor, Tensor, Tensor]:
+    """m, μ and σ² of couplings [*b, i, j] that somebody gave, whoever does the other steps; the
+    bias is still to be added to μ."""
+    samples, windows, *_ = votes.counts()
+    weight = coupling.to(activation.dtype) * activation.unsqueeze(-1)
+    share, mass = shares_of(weight.reshape(samples, windows, *weight.shape[-2:]))
+    mean, variance, _ = moments(Shared(share.permute(2, 3, 1, 0), votes))
+    # A parent that was given no child lies at zero.
+    return mass, mean - bias * (mass == 0).unsqueeze(-1), variance
 
 
 def _may_repeat() -> bool:

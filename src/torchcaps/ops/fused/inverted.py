@@ -30,11 +30,13 @@ from torchcaps.ops.checks import (
 )
 from torchcaps.ops.fused.loop import Loop, Mix, given
 from torchcaps.ops.fused.mixing import mix
-from torchcaps.ops.fused.results import kept_of, routed
+from torchcaps.ops.fused.results import kept_of, recoupled, routed
 from torchcaps.ops.fused.rules import Present
 from torchcaps.ops.fused.tiles import vote_like
+from torchcaps.ops.fused.weighted import sums_of
+from torchcaps.ops.routing.couple import recorded
 from torchcaps.ops.routing.inverted import _check_norm
-from torchcaps.types import Keep, Routed, Step, VoteMap
+from torchcaps.types import Couple, Keep, Routed, Step, VoteMap
 
 __all__ = ["inverted_routing", "inverted_step", "route_by", "step_by"]
 
@@ -54,8 +56,8 @@ def inverted_routing(vote_map: VoteMap, **options: Any) -> Routed:
 
 def inverted_step(vote_map: VoteMap, parents: Tensor | None, **options: Any) -> Step:
     """One iteration from the present parent poses [*b, j, d], or [*b, p, j, d] through a window;
-    `None` is the first one. Options are `norm`, `scale` and `keep`; with keep="none" the coupling
-    of the step is an empty tensor.
+    `None` is the first one. Options are `norm`, `scale`, `keep` and `couple`; with keep="none" the
+    coupling of the step is an empty tensor.
     """
     return step_by(mix, vote_map, parents, **options)
 
@@ -69,12 +71,13 @@ def route_by(
     scale: float = 1.0,
     start: Tensor | None = None,
     keep: Keep = "none",
+    couple: Couple | None = None,
 ) -> Routed:
     """The same by the sums of a backend."""
     check_iterations(iterations)
     votes = vote_like(vote_map)
     _check(votes, norm, scale, keep, "start", start)
-    return _routed(mix, vote_map, votes, iterations, norm, scale, start, keep)
+    return _routed(mix, vote_map, votes, iterations, norm, scale, start, keep, couple)
 
 
 def step_by(
@@ -85,11 +88,12 @@ def step_by(
     norm: Norm | None = None,
     scale: float = 1.0,
     keep: Keep = "none",
+    couple: Couple | None = None,
 ) -> Step:
     """One iteration by the sums of a backend."""
     votes = vote_like(vote_map)
     _check(votes, norm, scale, keep, "parents", parents)
-    routed = _routed(mix, vote_map, votes, 1, norm, scale, parents, keep)
+    routed = _routed(mix, vote_map, votes, 1, norm, scale, parents, keep, couple)
     if routed.steps:
         return routed.steps[0]
     return Step(None, votes.new_empty(0), routed.parents)
@@ -115,21 +119,28 @@ def _routed(
     scale: float,
     start: Tensor | None,
     keep: Keep,
+    couple: Couple | None,
 ) -> Routed:
     """Of checked arguments."""
     # Of one number: `votes` stands for more than there is memory.
     dtype, size = widen(votes.new_empty(())).dtype, votes.shape[-1]
     weight, bias = (None, None) if norm is None else (x.to(dtype).expand(size) for x in norm)
+    record = recorded(keep, couple)
     loop = Loop(
         "present",
         scale=scale,
         iterations=iterations,
         share=1 / votes.shape[-2],
-        kept=kept_of(keep, iterations),
+        kept=kept_of(record, iterations),
     )
     with without_autocast(votes):
         query = None if start is None else scale * start.to(dtype)
         mixed = mix(given(vote_map, votes, loop, start=query, rule_weight=weight, rule_bias=bias))
         norm_of = Present(1.0, weight, bias)
-        poses = [norm_of.query(None, s) for s in mixed.sums(keep)]
-        return routed(votes, poses, mixed.couplings, keep, activations=False)
+        poses = [norm_of.query(None, s) for s in mixed.sums(record)]
+        return recoupled(
+            routed(votes, poses, mixed.couplings, record, activations=False),
+            keep,
+            couple,
+            lambda coupling: norm_of.query(None, sums_of(vote_map, votes, coupling)),
+        )

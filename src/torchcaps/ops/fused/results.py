@@ -1,12 +1,13 @@
 """How what operators give becomes `Routed`, and parameters become their arguments."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
 from torchcaps.ops.routing.common import capsules
-from torchcaps.types import Capsules, Keep, Routed, Step, Window
+from torchcaps.ops.routing.couple import replaced
+from torchcaps.types import Capsules, Couple, Keep, Routed, Step, Window
 
 __all__ = [
     "by_lane",
@@ -16,6 +17,7 @@ __all__ = [
     "of_all_samples",
     "outputs",
     "recorded",
+    "recoupled",
     "routed",
     "speak_for_all_samples",
 ]
@@ -42,6 +44,23 @@ def routed(
     kept = () if keep == "none" else zip(couplings.unbind(), parents, strict=True)
     steps = tuple(Step(None, coupling, each) for coupling, each in kept)
     return Routed(parents[-1], steps)
+
+
+def recoupled(
+    routed: Routed, keep: Keep, couple: Couple | None, parents_of: Callable[[Tensor], Tensor]
+) -> Routed:
+    """With the last couplings as `couple` replaces them, and with parents that follow from them by
+    `parents_of`, poses as operators give them. The last step must have been recorded."""
+    if couple is None:
+        return routed
+    *before, last = routed.steps
+    made = replaced(couple, last.coupling)
+    if made is not None:
+        pose = parents_of(made).reshape(last.parents.pose.shape)
+        parents = _parents(pose, last.parents.pose, last.parents.activation is not None)
+        last = Step(None, made, parents)
+    steps = () if keep == "none" else (*before, last)
+    return routed._replace(parents=last.parents, steps=steps)
 
 
 def _parents(pose: Tensor, votes: Tensor, activations: bool) -> Capsules:

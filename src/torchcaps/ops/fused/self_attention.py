@@ -27,11 +27,13 @@ from torchcaps.ops.checks import (
 )
 from torchcaps.ops.fused.loop import Loop, Mix, given
 from torchcaps.ops.fused.mixing import mix
-from torchcaps.ops.fused.results import routed
+from torchcaps.ops.fused.results import recoupled, routed
 from torchcaps.ops.fused.tiles import vote_like
+from torchcaps.ops.fused.weighted import sums_of
+from torchcaps.ops.routing.couple import recorded
 from torchcaps.ops.squashing import Squash
 from torchcaps.ops.squashing import squash as g
-from torchcaps.types import Keep, Routed, VoteMap
+from torchcaps.types import Couple, Keep, Routed, VoteMap
 
 __all__ = ["route_by", "self_attention_routing"]
 
@@ -55,6 +57,7 @@ def route_by(
     bias: Tensor | None = None,
     squash: Squash = "exp",
     keep: Keep = "none",
+    couple: Couple | None = None,
 ) -> Routed:
     """The same by the sums of a backend."""
     votes = vote_like(vote_map)
@@ -62,8 +65,14 @@ def route_by(
     check_keep(keep)
     check_broadcast("bias", bias, votes.shape[:-1], "[*batch, child, parent]")
     check_choice("squash", squash, get_args(Squash))
-    scale, kept = 1 / math.sqrt(votes.shape[-1]), int(keep != "none")
+    record = recorded(keep, couple)
+    scale, kept = 1 / math.sqrt(votes.shape[-1]), int(record != "none")
     loop = Loop("present", scale=scale, iterations=2, share=1.0, kept=kept)
     mixed = mix(given(vote_map, votes, loop, added=bias))
     with without_autocast(votes):
-        return routed(votes, [g(mixed.last, squash)], mixed.couplings, keep)
+        return recoupled(
+            routed(votes, [g(mixed.last, squash)], mixed.couplings, record),
+            keep,
+            couple,
+            lambda coupling: g(sums_of(vote_map, votes, coupling), squash),
+        )

@@ -19,7 +19,7 @@ from torchcaps.ops.fused.mixing import mix
 from torchcaps.ops.fused.tiles import vote_like
 from torchcaps.ops.routing.uniform import Normalise
 from torchcaps.ops.squashing import Squash
-from torchcaps.types import Keep, Routed, VoteMap
+from torchcaps.types import Couple, Keep, Routed, VoteMap
 
 __all__ = ["uniform_routing"]
 
@@ -31,6 +31,7 @@ def uniform_routing(
     bias: Tensor | None = None,
     squash: Squash = "hinton",
     keep: Keep = "none",
+    couple: Couple | None = None,
 ) -> Routed:
     """Route the votes of a vote map to parents [*b, j, d], or [*b, p, j, d] through a window, with
     the values and gradients of `ops.uniform_routing` of the materialised votes."""
@@ -43,4 +44,4 @@ def uniform_routing(
     *_, n_in, n_out, _ = votes.shape
     share = 1 / (n_out if normalise == "softmax" else n_in)
     loop = Loop("agreement", squash, share=share)
-    return route(mix, vote_map, votes, loop, bias=bias, keep=keep)
+    return route(mix, vote_map, votes, loop, bias=bias, keep=keep, couple=couple)

@@ -14,7 +14,7 @@ from torchcaps.ops.fused.mixing import mix
 from torchcaps.ops.fused.tiles import vote_like
 from torchcaps.types import VoteMap
 
-__all__ = ["weighted_sums"]
+__all__ = ["sums_of", "weighted_sums"]
 
 
 def weighted_sums(vote_map: VoteMap, coupling: Tensor) -> Tensor:
@@ -33,5 +33,11 @@ def weighted_sums(vote_map: VoteMap, coupling: Tensor) -> Tensor:
     votes = vote_like(vote_map)
     check_votes(votes)
     check_broadcast("coupling", coupling, votes.shape[:-1], "[*batch, child, parent]")
-    sums = mix(given(vote_map, votes, Loop(), added=coupling)).last
+    sums = sums_of(vote_map, votes, coupling)
     return sums.reshape(*votes.shape[:-3], *votes.shape[-2:]).to(votes.dtype)
+
+
+def sums_of(vote_map: VoteMap, votes: Tensor, coupling: Tensor) -> Tensor:
+    """The same of checked arguments, [b, p, j, d] as wide as operators count; `votes` tells shape
+    and dtype."""
+    return mix(given(vote_map, votes, Loop(), added=coupling)).last

@@ -19,11 +19,20 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops import fused
-from torchcaps.ops.fused.results import of_all_samples, routed, speak_for_all_samples
+from torchcaps.ops.fused.results import (
+    by_sample,
+    of_all_samples,
+    recoupled,
+    routed,
+    speak_for_all_samples,
+)
+from torchcaps.ops.fused.rules import Agreement
 from torchcaps.ops.fused.tiles import MadeOf, made_of, vote_like
+from torchcaps.ops.fused.weighted import sums_of
 from torchcaps.ops.native.build import library
 from torchcaps.ops.native.reach import reaches
 from torchcaps.ops.operators import Asked, Gradients, Operator, by_stored_votes
+from torchcaps.ops.routing.couple import recorded
 from torchcaps.ops.routing.dynamic import Detach, DynamicOptions, check_dynamic
 from torchcaps.ops.squashing import Squash
 from torchcaps.types import Keep, Routed, VoteMap
@@ -47,6 +56,7 @@ def dynamic_routing(vote_map: VoteMap, **options: Any) -> Routed:
     if not takes(vote_map, options):
         return fused.dynamic_routing(vote_map, **options)
     n_in, n_out, size = votes.shape[-3:]
+    record = recorded(asked.keep, asked.couple)
     parts = made_of(vote_map, votes)
     tensors = (*parts[:4], bias, prior)
     is_trained = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
@@ -62,12 +72,19 @@ def dynamic_routing(vote_map: VoteMap, **options: Any) -> Routed:
                 asked.leaky,
                 asked.squash,
                 detach,
-                asked.keep,
+                record,
                 stops=is_trained and routes and detach in ("votes", "coupling"),
             ),
         )
     )
-    return routed(votes, found.poses, found.couplings, asked.keep)
+    wide = None if bias is None else by_sample(bias.to(parts.dtype), votes[..., 0, :, :], None)
+    ends = Agreement(asked.squash, asked.odd_bias, wide)
+    return recoupled(
+        routed(votes, found.poses, found.couplings, record),
+        asked.keep,
+        asked.couple,
+        lambda coupling: ends.query(None, sums_of(vote_map, votes, coupling)),
+    )
 
 
 def takes(vote_map: VoteMap, options: Mapping[str, Any]) -> bool:

@@ -35,8 +35,9 @@ from torchcaps.ops.checks import (
     without_autocast,
 )
 from torchcaps.ops.routing.common import capsules
+from torchcaps.ops.routing.couple import coupled_or_even
 from torchcaps.ops.squashing import squash_over as g
-from torchcaps.types import Grid, Keep, Routed, Step
+from torchcaps.types import Couple, Grid, Keep, Routed, Step
 
 __all__ = ["SquashOver", "conv3d_routing"]
 
@@ -54,10 +55,13 @@ def conv3d_routing(
     bias: Tensor | None = None,
     squash_over: SquashOver = "map",
     keep: Keep = "none",
+    couple: Couple | None = None,
 ) -> Routed:
     """Route votes [*b, i, j, d] of child types i to parents j = (h, w, type), flattened.
 
-    `bias` [type, d] enters before every squash, the same at every position.
+    `bias` [type, d] enters before every squash, the same at every position. `couple` is a function
+    on the couplings of the last iteration, by whose result the parents are made and which `keep`
+    records.
 
     >>> conv3d_routing(torch.ones(32, 128, 8), parent_grid=(2, 2, 32)).parents.pose.shape
     torch.Size([128, 8])
@@ -84,6 +88,8 @@ def conv3d_routing(
         for t in range(1, iterations + 1):
             last = t == iterations
             c = None if b is None else b.softmax(-1)
+            if last:
+                c = coupled_or_even(couple, c, votes, 1 / n_out)
             # As products of matrices these would be thousands of tiny ones.
             s = votes.sum(-3) / n_out if c is None else (c.unsqueeze(-1) * votes).sum(-3)
             s = s.unflatten(-2, parent_grid)  # [*b, h, w, type, d]

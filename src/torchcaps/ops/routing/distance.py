@@ -45,9 +45,10 @@ from torchcaps.ops.checks import (
     without_autocast,
 )
 from torchcaps.ops.routing.common import capsules, weighted
+from torchcaps.ops.routing.couple import coupled_or_even
 from torchcaps.ops.squashing import EPSILON, Squash
 from torchcaps.ops.squashing import squash as g
-from torchcaps.types import Keep, Routed, Step
+from torchcaps.types import Couple, Keep, Routed, Step
 
 __all__ = ["DetachVotes", "DistanceOptions", "Scale", "check_distance", "distance_routing"]
 
@@ -68,6 +69,7 @@ def distance_routing(
     squash: Squash = "hinton",
     detach: DetachVotes = "none",
     keep: Keep = "none",
+    couple: Couple | None = None,
 ) -> Routed:
     """Route votes [*b, i, j, d] of children as long as `activation` [*b, i] to parents [*b, j, d].
 
@@ -75,13 +77,14 @@ def distance_routing(
     the precision they were used in: [*b, iterations − 1] for "sample", [iterations − 1] for
     "batch", None for one iteration. Distances [iterations − 1] in place of a word are used as they
     are: so a network is evaluated with the mean distances of its training. The batch is that of
-    this process: nothing is exchanged with others.
+    this process: nothing is exchanged with others. `couple` is a function on the couplings of the
+    last iteration, by whose result the parents are made and which `keep` records.
 
     >>> routed = distance_routing(torch.ones(1152, 10, 16), torch.ones(1152))
     >>> routed.parents.pose.shape, routed.scale.shape
     (torch.Size([10, 16]), torch.Size([2]))
     """
-    options = DistanceOptions(iterations, scale, bias, p, squash, detach, keep)
+    options = DistanceOptions(iterations, scale, bias, p, squash, detach, keep, couple)
     activation, log_odds = check_distance(votes, activation, options)
     dtype, votes = votes.dtype, widen(votes)
     steps, used = [], []
@@ -95,6 +98,8 @@ def distance_routing(
             last = t == iterations
             seen = votes.detach() if detach == "votes" and not last else votes
             c = None if b is None else b.softmax(-1)
+            if last:
+                c = coupled_or_even(couple, c, votes, 1 / votes.shape[-2])
             s = seen.sum(-3) / votes.shape[-2] if c is None else weighted(c, seen)
             v = g(s if bias is None else s + bias, squash)
             if keep == "steps" or (keep == "last" and last):
@@ -124,6 +129,7 @@ class DistanceOptions(NamedTuple):
     squash: Squash = "hinton"
     detach: DetachVotes = "none"
     keep: Keep = "none"
+    couple: Couple | None = None
 
 
 def check_distance(

@@ -38,9 +38,10 @@ from torchcaps.ops.checks import (
     without_autocast,
 )
 from torchcaps.ops.routing.common import agreement, capsules, weighted
+from torchcaps.ops.routing.couple import coupled_or_even
 from torchcaps.ops.squashing import Squash
 from torchcaps.ops.squashing import squash as g
-from torchcaps.types import Keep, Routed, Step
+from torchcaps.types import Couple, Keep, Routed, Step
 
 __all__ = ["Detach", "DynamicOptions", "dynamic_routing"]
 
@@ -62,11 +63,14 @@ def dynamic_routing(
     squash: Squash = "hinton",
     detach: Detach = "none",
     keep: Keep = "none",
+    couple: Couple | None = None,
 ) -> Routed:
     """Route votes [*b, i, j, d] to parents [*b, j, d].
 
     `bias` [j, d] enters before every squash, with `odd_bias` on the side of s_j; `prior` [i, j]
     holds the initial logits. Under `detach="coupling"` a learned prior receives no gradient.
+    `couple` is a function on the couplings of the last iteration, by whose result the parents are
+    made and which `keep` records.
 
     >>> dynamic_routing(torch.ones(1152, 10, 16)).parents.pose.shape
     torch.Size([10, 16])
@@ -84,11 +88,12 @@ def dynamic_routing(
         for t in range(1, iterations + 1):
             last = t == iterations
             seen = votes.detach() if detach == "votes" and not last else votes
-            if b is None:
-                c, s = None, seen.sum(-3) * even
-            else:
+            c = None
+            if b is not None:
                 c = _softmax_over_parents(b.detach() if detach == "coupling" else b, leaky)
-                s = weighted(c, seen)
+            if last:
+                c = coupled_or_even(couple, c, votes, even)
+            s = seen.sum(-3) * even if c is None else weighted(c, seen)
             if bias is not None:
                 s = s + _side(s, bias, odd_bias)
             v = g(s, squash)
@@ -113,6 +118,7 @@ class DynamicOptions(NamedTuple):
     squash: Squash = "hinton"
     detach: Detach = "none"
     keep: Keep = "none"
+    couple: Couple | None = None
 
 
 def check_dynamic(

@@ -56,6 +56,7 @@ from torchcaps.ops.checks import (
     widen,
     without_autocast,
 )
+from torchcaps.ops.routing.couple import replaced
 from torchcaps.ops.routing.shared_children import (
     Compete,
     check_child_id,
@@ -63,9 +64,9 @@ from torchcaps.ops.routing.shared_children import (
     softmax_over_windows,
     windows_of_children,
 )
-from torchcaps.types import Capsules, Keep, Routed, Step
+from torchcaps.types import Capsules, Couple, Keep, Routed, Step
 
-__all__ = ["EMOptions", "EMVariant", "LambdaSchedule", "check_em", "em_routing"]
+__all__ = ["EMOptions", "EMVariant", "LambdaSchedule", "check_em", "em_routing", "shares_of"]
 
 EMVariant = Literal["paper", "official", "gritzman"]
 # By the names of their authors.
@@ -92,12 +93,15 @@ def em_routing(
     lambda_schedule: LambdaSchedule = "growing",
     variance_floor: float | None = None,
     keep: Keep = "none",
+    couple: Couple | None = None,
 ) -> Routed:
     """Route votes [*b, i, j, d] of children with activations [*b, i] to parents [*b, j, d].
 
     `beta_a` and `beta_u` [j] are what a parent costs, switched on and described. With
     `compete="all"` the last batch axis of the votes counts windows, [*b, p, i, j, d], and
-    `child_id` [p, i] says which child lies in a slot.
+    `child_id` [p, i] says which child lies in a slot. `couple` is a function on the couplings
+    before the last M-step, by whose result the parents are made and which `keep` records; a parent
+    that gets no child from it costs nothing.
 
     >>> a, beta = torch.ones(18), torch.zeros(5)
     >>> em_routing(torch.rand(18, 5, 16), a, beta_a=beta, beta_u=beta).parents.activation.shape
@@ -114,6 +118,7 @@ def em_routing(
         lambda_schedule,
         variance_floor,
         keep,
+        couple,
     )
     activation = check_em(votes, activation, asked)
     n_in, n_out, _ = votes.shape[-3:]
@@ -126,15 +131,22 @@ def em_routing(
         log_r = first_couplings(votes, n_out, asked).expand(votes.shape[:-1]).log()
         mean: Tensor | None = None
         for t in range(1, iterations + 1):
-            weight = (log_r + a_in.log()).softmax(-2).unsqueeze(-1)  # [*b, i, j, 1]
-            mass = (log_r.exp() * a_in).sum(-2)  # [*b, j]
+            r = log_r.exp()
+            made = replaced(couple, r, negative=False) if t == iterations else None
+            if made is None:
+                weight = (log_r + a_in.log()).softmax(-2)  # [*b, i, j]
+                mass = (r * a_in).sum(-2)  # [*b, j]
+            else:
+                r = made
+                weight, mass = shares_of(r * a_in)
+            weight = weight.unsqueeze(-1)
             mean = _mean(votes, weight, mean, variant)
             residual = (votes - mean.unsqueeze(-3)).square()  # [*b, i, j, d]
             variance = (weight * residual).sum(-3) + asked.floor  # [*b, j, d]
             logit = logit_of(t, variance, mass, asked, n_in / n_out)
             parents = Capsules(mean.to(dtype), logit.sigmoid().to(dtype))
             if keep == "steps" or (keep == "last" and t == iterations):
-                steps.append(Step(None, log_r.exp().to(dtype), parents))
+                steps.append(Step(None, r.to(dtype), parents))
             if t < iterations:
                 scaled = (residual / variance.unsqueeze(-3)).sum(-1)  # [*b, i, j]
                 log_r = normalise(likelihood_of(logit, variance).unsqueeze(-2) - scaled / 2)
@@ -154,6 +166,7 @@ class EMOptions(NamedTuple):
     lambda_schedule: LambdaSchedule = "growing"
     variance_floor: float | None = None
     keep: Keep = "none"
+    couple: Couple | None = None
 
     @property
     def floor(self) -> float:
@@ -181,6 +194,13 @@ def check_em(votes: Tensor, activation: Tensor | None, asked: EMOptions) -> Tens
     for name, beta in (("beta_a", asked.beta_a), ("beta_u", asked.beta_u)):
         check_broadcast(name, beta, votes.shape[-2:-1], "[parent]")
     return activation
+
+
+def shares_of(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights r a [*b, i, j] as shares of their sum over children, and that sum. All shares of a
+    parent without children are zero; below the smallest normal number 1/m overflows."""
+    mass = weight.sum(-2)
+    return weight / mass.clamp(min=torch.finfo(mass.dtype).tiny).unsqueeze(-2), mass
 
 
 def logit_of(

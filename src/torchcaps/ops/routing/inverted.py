@@ -42,7 +42,8 @@ from torchcaps.ops.checks import (
     widen,
     without_autocast,
 )
-from torchcaps.types import Capsules, Keep, Routed, Step
+from torchcaps.ops.routing.couple import coupled
+from torchcaps.types import Capsules, Couple, Keep, Routed, Step
 
 __all__ = ["inverted_routing", "inverted_step"]
 
@@ -60,9 +61,11 @@ def inverted_step(
     beta_a: Tensor | None = None,
     beta_u: Tensor | None = None,
     lambda_: float = 0.01,
+    couple: Couple | None = None,
 ) -> Step:
     """One iteration from votes [*b, i, j, d] and the present parent poses [*b, j, d]; `None` is
     the first one. Half precision is rounded after every call, but in `inverted_routing` only once.
+    `couple` is a function on the couplings, by whose result the parents are made.
     """
     check_votes(votes)
     poses = (*votes.shape[:-3], *votes.shape[-2:])
@@ -78,6 +81,7 @@ def inverted_step(
         else:
             p = parents.to(votes.dtype).expand(poses)
             r = (scale * torch.einsum("...ijd,...jd->...ij", votes, p)).softmax(-1)
+        r = coupled(couple, r, negative=activation is None)
         w, a = r, None
         if activation is not None and beta_a is not None and beta_u is not None:
             w = r * activation.to(r.dtype).unsqueeze(-1)
@@ -101,12 +105,14 @@ def inverted_routing(
     lambda_: float = 0.01,
     start: Tensor | None = None,
     keep: Keep = "none",
+    couple: Couple | None = None,
 ) -> Routed:
     """Route votes [*b, i, j, d] to parents [*b, j, d].
 
     `norm` is the weight and the bias [d] of LayerNorm. `start` [j, d] holds the parents before the
     first iteration. Child activations [*b, i] enter together with `beta_a` and `beta_u` [j];
-    without them the parents have no activations.
+    without them the parents have no activations. `couple` is a function on the couplings of the
+    last iteration, by whose result the parents are made and which `keep` records.
 
     >>> norm = torch.ones(16), torch.zeros(16)
     >>> inverted_routing(torch.ones(1152, 10, 16), norm=norm).parents.pose.shape
@@ -138,6 +144,7 @@ def inverted_routing(
             beta_a=beta_a,
             beta_u=beta_u,
             lambda_=lambda_,
+            couple=couple if t == iterations else None,
         )
         parents = step.parents.pose
         if keep == "steps" or (keep == "last" and t == iterations):

@@ -28,9 +28,10 @@ from torchcaps.ops.checks import (
     without_autocast,
 )
 from torchcaps.ops.routing.common import agreement, capsules, weighted
+from torchcaps.ops.routing.couple import coupled
 from torchcaps.ops.squashing import Squash
 from torchcaps.ops.squashing import squash as g
-from torchcaps.types import Keep, Routed, Step
+from torchcaps.types import Couple, Keep, Routed, Step
 
 __all__ = ["self_attention_routing"]
 
@@ -45,10 +46,12 @@ def self_attention_routing(
     bias: Tensor | None = None,
     squash: Squash = "exp",
     keep: Keep = "none",
+    couple: Couple | None = None,
 ) -> Routed:
     """Route votes [*b, i, j, d] to parents [*b, j, d] in one pass.
 
-    `bias` [i, j] is added to the couplings; the step records their sum.
+    `bias` [i, j] is added to the couplings; the step records their sum, or what the function
+    `couple` makes of it, from which the parents follow.
 
     >>> self_attention_routing(torch.ones(16, 10, 16)).parents.pose.shape
     torch.Size([10, 16])
@@ -64,6 +67,7 @@ def self_attention_routing(
         c = (a / math.sqrt(votes.shape[-1])).softmax(-1)
         if bias is not None:
             c = c + bias.to(c.dtype)
+        c = coupled(couple, c)
         s = (c.unsqueeze(-1) * votes).sum(-3) if few else weighted(c, votes)
         v = g(s, squash)
     steps = () if keep == "none" else (Step(None, c.to(dtype), capsules(v, dtype)),)

@@ -25,10 +25,11 @@ from torchcaps.ops.checks import (
     widen,
     without_autocast,
 )
-from torchcaps.ops.routing.common import capsules
+from torchcaps.ops.routing.common import capsules, weighted
+from torchcaps.ops.routing.couple import coupled_or_even
 from torchcaps.ops.squashing import Squash
 from torchcaps.ops.squashing import squash as g
-from torchcaps.types import Keep, Routed, Step
+from torchcaps.types import Couple, Keep, Routed, Step
 
 __all__ = ["Normalise", "uniform_routing"]
 
@@ -43,8 +44,10 @@ def uniform_routing(
     bias: Tensor | None = None,
     squash: Squash = "hinton",
     keep: Keep = "none",
+    couple: Couple | None = None,
 ) -> Routed:
-    """Route votes [*b, i, j, d] to parents [*b, j, d] with equal couplings."""
+    """Route votes [*b, i, j, d] to parents [*b, j, d] with equal couplings, or with what the
+    function `couple` makes of them."""
     check_votes(votes)
     check_choice("normalise", normalise, get_args(Normalise))
     check_keep(keep)
@@ -53,10 +56,11 @@ def uniform_routing(
     *_, n_in, n_out, _ = votes.shape
     share = 1 / (n_out if normalise == "softmax" else n_in)
     with without_autocast(votes):
-        s = votes.sum(-3) * share  # [*b, j, d]
+        c = coupled_or_even(couple, None, votes, share)
+        s = votes.sum(-3) * share if c is None else weighted(c, votes)  # [*b, j, d]
         v = g(s if bias is None else s + bias.to(s.dtype), squash)
     steps: tuple[Step, ...] = ()
     if keep != "none":
-        coupling = votes.new_full(votes.shape[:-1], share, dtype=dtype)
-        steps = (Step(None, coupling, capsules(v, dtype)),)
+        c = votes.new_full(votes.shape[:-1], share) if c is None else c
+        steps = (Step(None, c.to(dtype), capsules(v, dtype)),)
     return Routed(capsules(v, dtype), steps)

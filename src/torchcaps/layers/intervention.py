@@ -1,0 +1,68 @@
+"""What somebody does to a network while it runs: to the couplings of a layer, or to the capsules
+that leave it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.types import Capsules, Couple, Intervene
+
+__all__ = ["NOTHING_DONE", "by_layer", "leaving", "named"]
+
+NOTHING_DONE: Mapping[str, Any] = MappingProxyType({})
+
+
+def by_layer(
+    couple: Couple | Mapping[str, Couple] | None, layers: Sequence[str]
+) -> dict[str, Couple]:
+    """`couple` of a network as one function for each layer that it is for."""
+    if callable(couple):
+        return dict.fromkeys(layers, couple)
+    return named("couple", couple, layers)
+
+
+def named(
+    argument: str, functions: Mapping[str, Callable[[Any], Any]] | None, layers: Sequence[str]
+) -> dict[str, Callable[[Any], Any]]:
+    """Functions by the names of layers, which must exist."""
+    if functions is None:
+        return {}
+    if not isinstance(functions, Mapping):
+        raise TorchcapsError(
+            f"{argument} must name layers and their functions, "
+            f"{argument}={{{layers[-1]!r}: function}}, but came as a {type(functions).__name__}."
+        )
+    for name, function in functions.items():
+        if name not in layers:
+            raise TorchcapsError(
+                f"{argument} names a layer {name!r} that this network does not have; "
+                f"{nearest(str(name), list(layers))}."
+            )
+        if not callable(function):
+            raise TorchcapsError(
+                f"{argument} needs a function for layer {name!r}, but got a "
+                f"{type(function).__name__}."
+            )
+    return dict(functions)
+
+
+def leaving(name: str, capsules: Capsules, intervene: Mapping[str, Intervene]) -> Capsules:
+    """The capsules that leave a layer, as the function for it makes them."""
+    if name not in intervene:
+        return capsules
+    made = intervene[name](capsules)
+    if not isinstance(made, Capsules):
+        raise TorchcapsError(
+            f"the function that intervenes in layer {name!r} must return Capsules, but returned a "
+            f"{type(made).__name__}; return capsules._replace(pose=..., activation=...)."
+        )
+    expected = [None if x is None else list(x.shape) for x in capsules]
+    came = [None if x is None else list(x.shape) for x in made]
+    if expected != came:
+        raise TorchcapsError(
+            f"the function that intervenes in layer {name!r} must return poses {expected[0]} and "
+            f"activations {expected[1]}, as many as it was given, but returned {came[0]} and "
+            f"{came[1]}; to silence capsules multiply them by zero."
+        )
+    return made

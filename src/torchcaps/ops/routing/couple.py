@@ -1,0 +1,73 @@
+"""Couplings that somebody else decides: `couple`, a function on the couplings of the last
+iteration, after which the parents are made anew.
+
+So couplings are quantised [renzulli2025] §3.1.2, or exchanged to see what a network owes to them.
+"""
+
+import torch
+from torch import Tensor
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.types import Couple, Keep
+
+__all__ = ["coupled", "coupled_or_even", "recorded", "replaced"]
+
+
+def replaced(couple: Couple | None, coupling: Tensor, *, negative: bool = True) -> Tensor | None:
+    """What `couple` makes of couplings [*b, i, j], in their dtype; None where nothing changes, so
+    that the parents keep every bit. With negative=False couplings are weights."""
+    made = coupling if couple is None else couple(coupling)
+    if made is coupling:
+        return None
+    if not isinstance(made, Tensor):
+        raise TorchcapsError(
+            f"couple must return couplings as a tensor {list(coupling.shape)}, but returned a "
+            f"{type(made).__name__}; does the function lack its return?"
+        )
+    if made.shape != coupling.shape:
+        raise TorchcapsError(
+            f"couple must return couplings of the shape that it was given, "
+            f"{list(coupling.shape)}, but returned {list(made.shape)}; for one matrix for all "
+            f"images use .expand_as(couplings)."
+        )
+    made = made.to(coupling)
+    if not torch.compiler.is_compiling():
+        _check_values(made, negative)
+        if not (made.requires_grad or coupling.requires_grad) and torch.equal(made, coupling):
+            return None
+    return made
+
+
+def coupled(couple: Couple | None, coupling: Tensor, *, negative: bool = True) -> Tensor:
+    """The couplings by which parents are made."""
+    made = replaced(couple, coupling, negative=negative)
+    return coupling if made is None else made
+
+
+def coupled_or_even(
+    couple: Couple | None, coupling: Tensor | None, votes: Tensor, share: float
+) -> Tensor | None:
+    """The same of couplings that are None as long as each is `share`."""
+    if couple is None:
+        return coupling
+    known = votes.new_full(votes.shape[:-1], share) if coupling is None else coupling
+    made = replaced(couple, known)
+    return coupling if made is None else made
+
+
+def recorded(keep: Keep, couple: Couple | None) -> Keep:
+    """What a form without stored votes has to record, so that `couple` sees the last couplings."""
+    return "last" if couple is not None and keep == "none" else keep
+
+
+def _check_values(made: Tensor, negative: bool) -> None:
+    if not bool(made.isfinite().all()):
+        raise TorchcapsError(
+            "couple must return finite couplings, but one is infinite or not a number; did it "
+            "divide by a sum that is zero?"
+        )
+    if not negative and bool((made < 0).any()):
+        raise TorchcapsError(
+            f"this routing weighs votes by its couplings, so couple must return none below zero, "
+            f"but one is {made.min().item():.3g}; use .clamp(min=0)."
+        )

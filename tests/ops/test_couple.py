@@ -1,0 +1,265 @@
+"""Couplings that somebody replaces: parents follow from them as the papers' equations say."""
+
+import pytest
+import torch
+
+from torchcaps import Capsules, TorchcapsError, VoteMap, ops
+from torchcaps.ops import fused, materialise, native
+from torchcaps.types import Window
+
+B, I, J, D = 3, 6, 4, 5  # noqa: E741
+WINDOW = Window((4, 3, 2), (2, 2), (2, 1))
+
+
+@pytest.fixture(autouse=True)
+def _in_float64():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def votes_and_lengths():
+    return torch.randn(B, I, J, D), torch.rand(B, I) + 0.1
+
+
+def beta():
+    return {"beta_a": torch.randn(J), "beta_u": torch.randn(J)}
+
+
+def plain():
+    """Every routing on stored votes, with options that matter here."""
+    v, a = votes_and_lengths()
+    lead = {"dynamic-1": {"iterations": 1}, "dynamic-3": {"bias": torch.randn(J, D)}}
+    routings = {
+        name: lambda options=options, **asked: ops.dynamic_routing(v, **options, **asked)
+        for name, options in lead.items()
+    }
+    norm, costs = (torch.ones(D), torch.zeros(D)), beta()
+    routings |= {
+        "distance": lambda **asked: ops.distance_routing(v, a, **asked),
+        "distance-1": lambda **asked: ops.distance_routing(v, a, iterations=1, **asked),
+        "uniform": lambda **asked: ops.uniform_routing(v, **asked),
+        "self_attention": lambda **asked: ops.self_attention_routing(v, **asked),
+        "inverted": lambda **asked: ops.inverted_routing(v, norm=norm, **asked),
+        "inverted-c": lambda **asked: ops.inverted_routing(v, a, **costs, **asked),
+        "em": lambda **asked: ops.em_routing(v, a, **costs, **asked),
+        "em-1": lambda **asked: ops.em_routing(v, a, iterations=1, **costs, **asked),
+        "conv3d": lambda **asked: ops.conv3d_routing(v, parent_grid=(2, 1, 2), **asked),
+        "conv3d-1": lambda **asked: ops.conv3d_routing(
+            v, parent_grid=(2, 1, 2), iterations=1, **asked
+        ),
+    }
+    return routings
+
+
+PLAIN = list(plain())
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("same", [lambda c: c, torch.clone], ids=["itself", "clone"])
+def test_what_changes_nothing_changes_no_bit(name, same):
+    route = plain()[name]
+    for keep in ("none", "last", "steps"):
+        bare, coupled = route(keep=keep), route(keep=keep, couple=same)
+        assert torch.equal(bare.parents.pose, coupled.parents.pose)
+        assert len(bare.steps) == len(coupled.steps)
+        for one, other in zip(bare.steps, coupled.steps, strict=True):
+            assert torch.equal(one.coupling, other.coupling)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_the_trace_has_the_replaced_couplings_and_the_parents_they_gave(name):
+    route = plain()[name]
+    given = torch.rand(B, I, J)
+    seen = []
+    last = route(keep="last", couple=lambda c: seen.append(c) or given)
+    steps = route(keep="steps", couple=lambda c: given)
+    assert len(seen) == 1
+    assert torch.equal(seen[0], route(keep="last").steps[0].coupling)
+    for routed in (last, steps):
+        assert torch.equal(routed.steps[-1].coupling, given)
+        assert torch.equal(routed.steps[-1].parents.pose, routed.parents.pose)
+    assert torch.equal(route(couple=lambda c: given).parents.pose, last.parents.pose)
+    for one, other in zip(route(keep="steps").steps[:-1], steps.steps[:-1], strict=True):
+        assert torch.equal(one.coupling, other.coupling)
+
+
+def squashed(s):
+    square = (s * s).sum(-1, keepdim=True)
+    return s * square / (1 + square) / torch.sqrt(square + 1e-8)
+
+
+def sums(c, votes):
+    return torch.stack(
+        [
+            torch.stack([sum(c[b, i, j] * votes[b, i, j] for i in range(I)) for j in range(J)])
+            for b in range(B)
+        ]
+    )
+
+
+def test_vector_parents_are_squashed_sums_of_votes():
+    votes, a = votes_and_lengths()
+    c, bias = torch.randn(B, I, J), torch.randn(J, D)
+    expected = squashed(sums(c, votes) + bias)
+    for routed in (
+        ops.dynamic_routing(votes, bias=bias, couple=lambda _: c),
+        ops.uniform_routing(votes, bias=bias, couple=lambda _: c),
+        ops.distance_routing(votes, 100 * a, bias=bias, couple=lambda _: c),
+    ):
+        torch.testing.assert_close(routed.parents.pose, expected, rtol=0, atol=1e-12)
+        lengths = expected.norm(dim=-1)
+        torch.testing.assert_close(routed.parents.activation, lengths, rtol=0, atol=1e-12)
+    inverted = ops.inverted_routing(votes, couple=lambda _: c).parents.pose
+    torch.testing.assert_close(inverted, sums(c, votes), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("variant", ["paper", "official", "gritzman"])
+def test_em_parents_are_the_m_step_of_the_given_couplings(variant):
+    votes, a = votes_and_lengths()
+    c, costs = torch.rand(B, I, J), beta()
+    c[:, :, 1] = 0  # nobody goes to parent 1
+    floor = {"paper": 1e-4, "official": 5e-4, "gritzman": 1e-9}[variant]
+    options = {**costs, "variant": variant, "lambda_": 0.02, "iterations": 2}
+    before = ops.em_routing(votes, a, keep="steps", **options).steps[0].parents.pose
+    found = ops.em_routing(votes, a, couple=lambda _: c, **options).parents
+    for b in range(B):
+        for j in range(J):
+            r = [c[b, i, j] * a[b, i] for i in range(I)]
+            m = sum(r)
+            share = [x / m if j != 1 else torch.zeros(()) for x in r]
+            mean = sum(w * votes[b, i, j] for i, w in enumerate(share))
+            if variant == "official":
+                mean = 0.9 * mean + 0.1 * before[b, j]
+            variance = sum(w * (votes[b, i, j] - mean) ** 2 for i, w in enumerate(share)) + floor
+            cost = m * (D * costs["beta_u"][j] + variance.log().sum() / 2)
+            if variant == "gritzman":
+                cost = cost * 100 * J / I
+            reward = costs["beta_a"][j]
+            if variant == "official":
+                weight = costs["beta_u"][j] * D * (torch.log(torch.tensor(2 * torch.pi)) + 1)
+                reward, cost = -5000 * reward, m * (variance.log().sum() + weight)
+            logit = 0.02 * (1 - 0.95**2) * (reward - cost)
+            torch.testing.assert_close(found.pose[b, j], mean, rtol=0, atol=1e-10)
+            torch.testing.assert_close(found.activation[b, j], logit.sigmoid(), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["dynamic-3", "distance", "self_attention", "em"])
+def test_gradients_reach_votes_through_the_function(name):
+    (votes, a), costs = votes_and_lengths(), beta()
+    votes.requires_grad_()
+    gate = torch.rand(I, J, requires_grad=True)
+    route = {
+        "dynamic-3": lambda v, **asked: ops.dynamic_routing(v, **asked),
+        "distance": lambda v, **asked: ops.distance_routing(v, a, **asked),
+        "self_attention": lambda v, **asked: ops.self_attention_routing(v, **asked),
+        "em": lambda v, **asked: ops.em_routing(v, a, **costs, **asked),
+    }[name]
+
+    def poses(v, g):
+        return route(v, couple=lambda c: c * g).parents.pose
+
+    assert torch.autograd.gradcheck(poses, (votes, gate), fast_mode=True)
+
+
+def vote_map(window):
+    n, slots = (24, 8) if window else (I, I)
+    children = Capsules(torch.randn(B, n, 3), torch.rand(B, n) + 0.1)
+    weight = torch.randn(slots, J, D, 3)
+    return VoteMap(children, weight, bias=torch.randn(J, D), window=window)
+
+
+FORMS = {
+    "dynamic": lambda: {"bias": torch.randn(J, D), "detach": "votes"},
+    "distance": lambda: {"bias": torch.randn(J, D)},
+    "uniform": lambda: {"normalise": "mean"},
+    "self_attention": dict,
+    "inverted": lambda: {"norm": (torch.rand(D) + 0.5, torch.randn(D))},
+    "em": lambda: {**beta(), "lambda_": 0.05},
+    "em-official": lambda: {**beta(), "variant": "official"},
+}
+
+
+@pytest.mark.parametrize("window", [None, WINDOW], ids=["dense", "windows"])
+@pytest.mark.parametrize("name", FORMS)
+def test_forms_without_votes_agree_with_the_plain_one(name, window):
+    routing, options, made = name.split("-")[0], FORMS[name](), vote_map(window)
+    seen = made.children.activation
+    seen = seen if window is None else window.of(seen.unsqueeze(-1)).squeeze(-1)
+    given = (seen,) if routing in ("distance", "em") else ()
+    tensors = [made.children.pose, made.weight, made.bias]
+    gate = torch.rand(8 if window else I, J)
+    gate[:, 2] = 0
+    for tensor in tensors:
+        tensor.requires_grad_()
+
+    def gradients(routed):
+        loss = (routed.parents.pose**3).sum()
+        if routed.parents.activation is not None:
+            loss = loss + routed.parents.activation.square().sum()
+        return torch.autograd.grad(loss, tensors, retain_graph=True)
+
+    def couple(c):
+        return c * gate
+
+    plain_form = getattr(ops, f"{routing}_routing")
+    expected = plain_form(materialise(made), *given, keep="steps", couple=couple, **options)
+    form = fused.ROUTINGS[routing]
+    for keep in ("none", "last", "steps"):
+        found = form(made, keep=keep, couple=couple, **options)
+        torch.testing.assert_close(found.parents, expected.parents, rtol=0, atol=1e-10)
+        assert len(found.steps) == {"none": 0, "last": 1, "steps": len(expected.steps)}[keep]
+        if found.steps:
+            last = found.steps[-1].coupling, expected.steps[-1].coupling
+            torch.testing.assert_close(*last, rtol=0, atol=1e-10)
+        torch.testing.assert_close(gradients(found), gradients(expected), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("backend", [fused, native], ids=["fused", "native"])
+@pytest.mark.parametrize("name", [name for name in FORMS if name != "uniform"])
+def test_forms_without_votes_keep_every_bit_and_replace_the_rest(name, backend):
+    options, made = FORMS[name](), vote_map(None)
+    made = VoteMap(*torch.utils._pytree.tree_map(lambda x: x.float(), made[:2]))
+    options = torch.utils._pytree.tree_map(
+        lambda x: x.float() if isinstance(x, torch.Tensor) else x, options
+    )
+    routing = name.split("-")[0]
+    form = backend.ROUTINGS[routing]
+    bare = form(made, keep="last", **options)
+    coupled = form(made, keep="last", couple=torch.clone, **options)
+    assert torch.equal(bare.parents.pose, coupled.parents.pose)
+    assert torch.equal(bare.steps[0].coupling, coupled.steps[0].coupling)
+    gate = torch.rand(I, J, dtype=torch.float32)
+    found = form(made, couple=lambda c: c * gate, **options)
+    expected = fused.ROUTINGS[routing](made, couple=lambda c: c * gate, **options)
+    torch.testing.assert_close(found.parents, expected.parents, rtol=1e-5, atol=1e-5)
+
+
+def test_even_couplings_are_the_uniform_twin():
+    votes, _ = votes_and_lengths()
+    twin = ops.uniform_routing(votes).parents.pose
+    even = ops.dynamic_routing(votes, couple=lambda c: torch.full_like(c, 1 / J)).parents.pose
+    torch.testing.assert_close(even, twin, rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("couple", "sentence"),
+    [
+        (lambda c: c.mean(-1), r"of the shape that it was given, \[3, 6, 4\], but returned \[3, 6"),
+        (lambda c: c / 0, "must return finite couplings, but one is infinite or not a number"),
+        (lambda c: c * torch.nan, "must return finite couplings"),
+        (lambda c: None, "but returned a NoneType; does the function lack its return"),
+    ],
+)
+def test_a_bad_function_is_told(couple, sentence):
+    votes, a = votes_and_lengths()
+    with pytest.raises(TorchcapsError, match=sentence):
+        ops.dynamic_routing(votes, couple=couple)
+    with pytest.raises(TorchcapsError, match=sentence):
+        ops.em_routing(votes, a, couple=couple, **beta())
+
+
+def test_weights_of_em_are_not_negative():
+    votes, a = votes_and_lengths()
+    with pytest.raises(TorchcapsError, match=r"none below zero, but one is .*; use .clamp"):
+        ops.em_routing(votes, a, couple=lambda c: c - 0.5, **beta())
