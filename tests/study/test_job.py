@@ -28,7 +28,7 @@ def job(**changes):
         ({}, ()),
         ({"model": "nothing_yet"}, ("preset:nothing_yet",)),
         ({"options": {"nothing_yet": 1}}, ("nothing_yet",)),
-        ({"train": "toy-2d", "test": "toy-2d"}, ("data:toy-2d",)),
+        ({"train": "dogs-vs-cats", "test": "dogs-vs-cats"}, ("data:dogs-vs-cats",)),
         ({"protocol": "nothing"}, ("protocol:nothing",)),
         ({"fields": {"nothing": 1}}, ("nothing",)),
         ({"after": ("prune", "quantise")}, ("prune", "quantise")),

@@ -26,6 +26,7 @@ from torchcaps.data.sample import sample_of
 from torchcaps.data.sign import SignSet, sign_set
 from torchcaps.data.some import some_of
 from torchcaps.data.sources import SOURCES, load
+from torchcaps.data.toy import toy_2d
 from torchcaps.data.viewpoints import viewpoints
 
 __all__ = [
@@ -70,5 +71,6 @@ __all__ = [
     "smallnorb",
     "some_of",
     "svhn",
+    "toy_2d",
     "viewpoints",
 ]

@@ -19,6 +19,7 @@ from torchcaps.data.norb import smallnorb
 from torchcaps.data.part_whole import part_whole
 from torchcaps.data.resize import resized
 from torchcaps.data.sign import sign_set
+from torchcaps.data.toy import toy_2d
 from torchcaps.data.viewpoints import Angle, Kind, viewpoints
 from torchcaps.errors import TorchcapsError, nearest
 
@@ -29,6 +30,7 @@ Root = str | os.PathLike[str]
 
 # How many images of made data there are, unless told otherwise.
 PART_WHOLE_SIZES = {"train": 10_000, "test": 2_000}
+TOY_SIZES = {"train": 10_000, "test": 2_000}
 
 
 def _part_whole(split: Split, root: Root | None) -> ImageSet:
@@ -37,6 +39,10 @@ def _part_whole(split: Split, root: Root | None) -> ImageSet:
 
 def _sign(split: Split, root: Root | None) -> Images:
     return sign_set("grid" if split == "train" else "between")
+
+
+def _toy_2d(split: Split, root: Root | None) -> ImageSet:
+    return toy_2d(split, TOY_SIZES[split])
 
 
 def _own(split: Split, root: Root | None) -> Images:
@@ -121,6 +127,7 @@ SOURCES: dict[str, Callable[[Split, Root | None], Images]] = {
     "own": _own,
     "part-whole": _part_whole,
     "sign": _sign,
+    "toy-2d": _toy_2d,
     **{name: _files(name, read, holds) for name, (read, holds) in _READERS.items()},
 }
 

@@ -128,10 +128,10 @@ class ConvNet(nn.Module):
 class ConvNetCR(nn.Module):
     """A logit is the sum of the units of its class; the decoder sees the units of one class."""
 
-    def __init__(self, *, image: tuple[int, int, int], n_classes: int):
+    def __init__(self, *, image: tuple[int, int, int], n_classes: int, kernel: int):
         super().__init__()
         self.image, self.n_classes = image, n_classes
-        self.units = _units(image, n_classes)
+        self.units = _units(image, n_classes, kernel)
         self.decoder = Decoder(n_classes=n_classes, d_in=D_CLASS, image=image)
 
     def forward(
@@ -150,10 +150,12 @@ class ConvNetCR(nn.Module):
 class ConvNetCRSF(nn.Module):
     """ConvNet-CR squashed at both ends; [gu2021] calls it CapsNet without routing."""
 
-    def __init__(self, *, image: tuple[int, int, int], n_classes: int, primary_relu: bool):
+    def __init__(
+        self, *, image: tuple[int, int, int], n_classes: int, kernel: int, primary_relu: bool
+    ):
         super().__init__()
         self.image, self.n_classes = image, n_classes
-        maps = _stack(image[0], 9, (256, 1), (256, 2))
+        maps = _stack(image[0], kernel, (256, 1), (256, 2))
         self.primary = PrimaryCapsules(maps if primary_relu else maps[:-1], d_out=D_PRIMARY)
         n_in = math.prod(feature_shape(maps, image))
         self.units = nn.Linear(n_in, n_classes * D_CLASS, bias=False)
@@ -219,15 +221,15 @@ def convnet_avg(*, image: tuple[int, int, int], n_classes: int, kernel: int = 9)
     )
 
 
-def gu_convnet_cr(*, image: tuple[int, int, int], n_classes: int) -> ConvNetCR:
-    return ConvNetCR(image=image, n_classes=n_classes)
+def gu_convnet_cr(*, image: tuple[int, int, int], n_classes: int, kernel: int = 9) -> ConvNetCR:
+    return ConvNetCR(image=image, n_classes=n_classes, kernel=kernel)
 
 
-def gu_convnet_r(*, image: tuple[int, int, int], n_classes: int) -> ConvNet:
+def gu_convnet_r(*, image: tuple[int, int, int], n_classes: int, kernel: int = 9) -> ConvNet:
     units = n_classes * D_CLASS
     return ConvNet(
         image=image,
-        features=_units(image, n_classes),
+        features=_units(image, n_classes, kernel),
         head=nn.Linear(units, n_classes),
         scores_are="independent_logits",
         decoder=_unmasked(units, image),
@@ -236,9 +238,9 @@ def gu_convnet_r(*, image: tuple[int, int, int], n_classes: int) -> ConvNet:
 
 
 def gu_convnet_cr_sf(
-    *, image: tuple[int, int, int], n_classes: int, primary_relu: bool = True
+    *, image: tuple[int, int, int], n_classes: int, kernel: int = 9, primary_relu: bool = True
 ) -> ConvNetCRSF:
-    return ConvNetCRSF(image=image, n_classes=n_classes, primary_relu=primary_relu)
+    return ConvNetCRSF(image=image, n_classes=n_classes, kernel=kernel, primary_relu=primary_relu)
 
 
 def tsai_cnn(*, image: tuple[int, int, int], n_classes: int) -> ConvNet:
@@ -332,8 +334,8 @@ def _size_of_capsnet(image: tuple[int, int, int], n_classes: int, kernel: int) -
     return convolutions + children * D_PRIMARY * units + decoder
 
 
-def _units(image: tuple[int, int, int], n_classes: int) -> nn.Sequential:
-    maps = _stack(image[0], 9, (256, 1), (256, 2))
+def _units(image: tuple[int, int, int], n_classes: int, kernel: int) -> nn.Sequential:
+    maps = _stack(image[0], kernel, (256, 1), (256, 2))
     n_in = math.prod(feature_shape(maps, image))
     return nn.Sequential(maps, nn.Flatten(), nn.Linear(n_in, n_classes * D_CLASS, bias=False))
 

@@ -45,7 +45,7 @@ SETS: dict[str, DataSet] = {
     "smallnorb-elevation-familiar": FAMILIAR,
     "svhn": DataSet(COLOUR, 10, 73_257),
     "tiny-imagenet": DataSet((3, 64, 64), 200, 100_000),
-    "toy-2d": DataSet((1, 1, 2), 3, 10_000, has_files=False),
+    "toy-2d": DataSet((2, 1, 1), 3, 10_000, has_files=False),
 }
 
 # Names in the claims, longest first where one is a part of another.
