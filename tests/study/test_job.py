@@ -31,7 +31,8 @@ def job(**changes):
         ({"train": "dogs-vs-cats", "test": "dogs-vs-cats"}, ("data:dogs-vs-cats",)),
         ({"protocol": "nothing"}, ("protocol:nothing",)),
         ({"fields": {"nothing": 1}}, ("nothing",)),
-        ({"after": ("prune", "quantise")}, ("prune", "quantise")),
+        ({"after": ("prune", "quantise")}, ("quantise",)),
+        ({"after": ("frozen_decoder", "snip")}, ("frozen_decoder",)),
         ({"metrics": ("accuracy", "jitter")}, ("metric:jitter",)),
         ({"model": "convnet_avg", "metrics": ("compactness",)}, None),
     ],
@@ -46,7 +47,8 @@ def test_needs_are_what_torchcaps_lacks(changes, needs):
 
 def test_quantising_is_no_training():
     assert job(after=("quantise",)).lacks_to_train == ()
-    assert job(after=("prune", "quantise")).lacks_to_train == ("prune",)
+    assert job(after=("prune", "quantise")).lacks_to_train == ()
+    assert job(after=("narrow",)).lacks_to_train == ("narrow",)
     assert job(after=("quantise",)).key == job().key != job(after=("prune",)).key
     assert job(after=("prune",), at={"sparsity": 50}).key != job(after=("prune",)).key
 

@@ -165,7 +165,7 @@ BY_HAND = [
     ),
     (
         "rem-t1-cifar-10-deepcaps-rem-entropy",
-        "rem_deepcaps {} {'keep': 'last', 'image_size': (64, 64)} rem cifar10>cifar10:test "
+        "rem_deepcaps {} {'image_size': (64, 64)} rem_pruned cifar10>cifar10:test "
         "entropy 5 +prune +quantise",
         1,
     ),
@@ -188,7 +188,7 @@ BY_HAND = [
     ),
     (
         "rem-t12-single-shot-entropy",
-        "rem_dr {'types': 64} {'keep': 'last', 'image_size': (24, 24)} rem cifar10>cifar10:test "
+        "rem_dr {'types': 64} {'image_size': (24, 24)} rem_pruned cifar10>cifar10:test "
         "entropy 5 +snip +quantise",
         1,
     ),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torchcaps.data import SOURCES
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import MODELS, create_model
+from torchcaps.study.pruned import WAYS
 from torchcaps.study.statistics import STATISTICS
 from torchcaps.train import PROTOCOLS, make_recipe
 from torchcaps.train.recipe import Recipe
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = ["STEPS", "gaps_of_measuring", "gaps_of_training"]
 
-# What may follow training; none of it is a command yet.
+# What may change training or follow it. The steps of `pruned.WAYS` are fields of a recipe; of the
+# others none is a command yet.
 STEPS = {
     "frozen_decoder": "a decoder is trained on the frozen network",
     "magnitude": "scheduled magnitude pruning in training",
     "mask_at_the_end": "as many weights masked, once training is done",
     "narrow": "as many capsules a layer as the routed twin has alive at its end",
-    "prune": "pruning in training, as the paper does",
+    "prune": "pruning in training, as the paper does: LOBSTER",
     "quantise": "couplings of the last iteration quantised",
     "random_masks": "as many weights masked at random, from the start",
     "snip": "single-shot pruning before training",
@@ -47,7 +49,8 @@ def gaps_of_training(job: "Job") -> tuple[str, ...]:
     lacking += [name for name in job.fields if name not in Recipe.model_fields]
     if not lacking:
         lacking += _refused_fields(job)
-    return tuple(dict.fromkeys((*lacking, *job.steps_of_training)))
+    lacking += [step for step in job.steps_of_training if step not in WAYS]
+    return tuple(dict.fromkeys(lacking))
 
 
 def gaps_of_measuring(job: "Job") -> tuple[str, ...]:

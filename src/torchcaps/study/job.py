@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torchcaps.models import MODELS, create_model
 from torchcaps.study.gaps import gaps_of_measuring, gaps_of_training
+from torchcaps.study.pruned import pruning_fields
 from torchcaps.study.sets import data_set
 from torchcaps.study.statistics import STATISTICS
 from torchcaps.train import PROTOCOLS, make_recipe
@@ -78,8 +79,13 @@ class Job:
             model=self.model,
             options=dict(self.options),
             seed=seed,
-            **{"data": self.train, **self.fields},
+            **{"data": self.train, **self.pruning, **self.fields},
         )
+
+    @property
+    def pruning(self) -> dict[str, Any]:
+        """Fields of the recipe that its steps stand for."""
+        return pruning_fields(self.after, self.at, train=self.train)
 
     @property
     def image(self) -> tuple[int, int, int]:
@@ -144,7 +150,9 @@ class Job:
     def _train_command(self, run: str, seed: int, root: str) -> list[str]:
         words = ["torchcaps", "train", "--protocol", self.protocol, "--model", self.model]
         words += ["--data", self.train, *_root(root, self.train), *self._option_words()]
-        for name, value in self.fields.items():
+        prescribed = PROTOCOLS[self.protocol].fields if self.protocol in PROTOCOLS else {}
+        pruning = {n: v for n, v in self.pruning.items() if prescribed.get(n) != v}
+        for name, value in {**pruning, **self.fields}.items():
             if name == "image_size":
                 words += ["--image-size", "x".join(map(str, value))]
             else:

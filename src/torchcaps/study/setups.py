@@ -140,7 +140,7 @@ SETUPS: dict[str, Setup] = {
     "tsai-dmm": Setup("tsai_dmm", reduced=TSAI_REDUCED),
     "rem": Setup("rem", reduced=REM_REDUCED, by_data=REM_DATA),
     # Pruned networks are those of the last epoch.
-    "rem-pruned": Setup("rem", {"keep": "last"}, reduced=REM_REDUCED, by_data=REM_DATA),
+    "rem-pruned": Setup("rem_pruned", reduced=REM_REDUCED, by_data=REM_DATA),
     "rem-transfer": Setup("rem_transfer", reduced=REM_REDUCED),
     "rem-transfer-pruned": Setup("rem_transfer", {"keep": "last"}, reduced=REM_REDUCED),
 }
