@@ -7,7 +7,9 @@ from types import MappingProxyType
 MANY = 12
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
-__all__ = ["Diverged", "Interrupted", "TorchcapsError", "nearest"]
+MOST_WORDS = 100
+
+__all__ = ["Diverged", "Interrupted", "TorchcapsError", "nearest", "short"]
 
 
 class TorchcapsError(ValueError):
@@ -20,6 +22,17 @@ class Interrupted(TorchcapsError):
 
 class Diverged(TorchcapsError):
     """Training came to numbers that are not finite: a result of its recipe, and no accident."""
+
+
+def short(value: object) -> str:
+    """What came, as a sentence quotes it: not with thousands of digits or brackets."""
+    try:
+        text = repr(value)
+    except ValueError:
+        return "a number of thousands of digits"
+    except RecursionError:
+        return f"a {type(value).__name__} that is nested too deeply"
+    return text if len(text) <= MOST_WORDS else f"{text[:MOST_WORDS]}…"
 
 
 def nearest(name: str, known: Iterable[str], *, meant: Mapping[str, str] = NOTHING) -> str:

@@ -97,7 +97,7 @@ def test_places_of_parts_are_forgotten_with_their_size():
     assert resized(part_whole("test", 2, spec=PartWholeSpec(size=24)), (12, 12)).truth is None
 
 
-@pytest.mark.parametrize("size", [(0, 5), (5, 4097), (5,)])
+@pytest.mark.parametrize("size", [(0, 5), (5, 4097), (5,), 5, (2.5, 3), None])
 def test_a_size_that_is_none_is_refused(size):
     assert text_of(lambda: resized(noise(), size)) == (
         f"size must be (height, width), each from 1 to 4096, got {size}."

@@ -496,7 +496,7 @@ def test_layers_count_the_primary_one_and_the_classes(name, n_layers, pairs):
 @pytest.mark.parametrize("n_layers", [1, 0, -3])
 def test_two_layers_are_the_least(name, n_layers):
     assert text_of(lambda: create_model(name, n_layers=n_layers)) == (
-        "n_layers counts the primary and the class capsules, so it is at least 2, but came as "
+        "n_layers counts the primary and the class capsules, so it is 2 to 100, but came as "
         f"{n_layers}."
     )
 

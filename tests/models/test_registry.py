@@ -174,16 +174,49 @@ def test_an_option_reaches_the_network():
         (
             "capsnet",
             {"image": (28, 28)},
-            "image must be (channels, height, width), three whole numbers from 1, "
+            "image must be (channels, height, width), three whole numbers from 1 to 1,000,000, "
             "but came as (28, 28).",
         ),
         (
             "capsnet",
             {"image": (0, 28, 28)},
-            "image must be (channels, height, width), three whole numbers from 1, "
+            "image must be (channels, height, width), three whole numbers from 1 to 1,000,000, "
             "but came as (0, 28, 28).",
         ),
-        ("capsnet", {"n_classes": 0}, "n_classes must be a whole number from 1, but came as 0."),
+        (
+            "capsnet",
+            {"image": (10**6, 10**6, 10**6)},
+            "an image of 1000000×1000000×1000000 has more than 2,147,483,648 numbers, the most "
+            "that a network is made for; is its order (channels, height, width)?",
+        ),
+        (
+            "capsnet",
+            {"n_classes": 0},
+            "n_classes must be a whole number from 1 to 1,000,000, but came as 0.",
+        ),
+        (
+            "capsnet",
+            {"n_classes": 10**5000},
+            "n_classes must be a whole number from 1 to 1,000,000, but came as a number of "
+            "thousands of digits.",
+        ),
+        (
+            "capsnet",
+            {"iterations": 10**7},
+            "capsnet takes iterations up to 1,000,000, but it came as 10000000.",
+        ),
+        (
+            "peer_deep_em",
+            {"n_layers": 101},
+            "n_layers counts the primary and the class capsules, so it is 2 to 100, but came as "
+            "101.",
+        ),
+        (
+            "mitterreiter_grid",
+            {"widths": "1" * 201},
+            "mitterreiter_grid takes widths in at most 200 letters, for example '16,16,16,16', but "
+            f"it came as '{99 * '1'}….",
+        ),
     ],
 )
 def test_what_is_refused(name, chosen, expected):

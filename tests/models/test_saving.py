@@ -173,7 +173,7 @@ def test_a_pickle_is_never_executed(tmp_path, write):
         assert trace.exists()
 
 
-@pytest.mark.parametrize("header", ["{", "[1]", "3", "{}"])
+@pytest.mark.parametrize("header", ["{", "[1]", "3", "{}", "[" * 100_000])
 def test_a_header_that_is_no_configuration(tmp_path, header):
     path = with_header(tmp_path / "net.safetensors", header)
     refused(
@@ -214,8 +214,17 @@ def test_a_header_of_an_unknown_network(tmp_path):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"n_classes": "x"}, {"image": "abc"}, {"name": ["x"]}, {"image": [1, 28, 10**6]}],
-    ids=["classes", "image", "name", "huge"],
+    [
+        {"n_classes": "x"},
+        {"image": "abc"},
+        {"name": ["x"]},
+        {"image": [1, 28, 10**6]},
+        {"image": [10**6] * 3},
+        {"n_classes": 2**63},
+        {"n_classes": 10**6, "types": 10**6, "d_primary": 10**6},
+        {"name": "peer_deep_em", "n_layers": 10**6},
+    ],
+    ids=["classes", "image", "name", "huge", "cube", "long", "overflow", "deep"],
 )
 def test_a_header_with_wrong_values(tmp_path, wrong):
     header = {"name": "capsnet", "image": [1, 28, 28], "n_classes": 3} | wrong

@@ -328,6 +328,17 @@ def test_everything_wrong_is_told_in_one_sentence(fields: dict, words: str) -> N
 
 
 @pytest.mark.parametrize(
+    "name", ["epochs", "seed", "batch_size", "learning_rate", "patience", "stop_at", "options"]
+)
+def test_a_number_of_thousands_of_digits_is_not_written_out(name: str) -> None:
+    value = {"kernel": 10**5000} if name == "options" else 10**5000
+    text = text_of(lambda: make_recipe(**NAMES, **{name: value}))
+    assert text.endswith("not a number of thousands of digits.")
+    value = {"kernel": 10**4000} if name == "options" else 10**4000
+    assert len(text_of(lambda: make_recipe(**NAMES, **{name: value}))) < 300
+
+
+@pytest.mark.parametrize(
     "fields", [{"learning_rate": float("inf")}, {"options": {"weight_std": float("nan")}}]
 )
 def test_a_number_that_json_cannot_hold_is_refused(fields: dict) -> None:
@@ -341,6 +352,11 @@ def test_a_number_that_json_cannot_hold_is_refused(fields: dict) -> None:
         ("a.toml", b"\xff\xfe", "a.toml cannot be read as TOML ('utf-8' codec"),
         ("a.toml", b'data = "mnist"', "the recipe does not hold: model: field required."),
         ("a.toml", b"epochz = 3", "a recipe has no field 'epochz'; did you mean 'epochs'? known:"),
+        ("a.toml", b"epochs = " + b"9" * 5000, "TOML (it holds a number of thousands of digits)."),
+        ("a.toml", b"a=" + b"{a=" * 4000, "TOML (its brackets are nested too deeply)."),
+        ("a.toml", b"a" + b".a" * 50_000 + b"=1", "has 100,003 bytes, and a recipe has at most"),
+        ("a.json", b'{"seed": ' + b"9" * 5000, "JSON (it holds a number of thousands of digits)."),
+        ("a.json", b"[" * 10_000, "JSON (its brackets are nested too deeply)."),
         ("a.json", b"{", "a.json cannot be read as JSON (Expecting property name"),
         ("a.json", b"[]", "a.json must hold the fields of a recipe by name, options too."),
         (

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from torchcaps._paths import path_of
 from torchcaps.data.image_set import ImageSet
 from torchcaps.errors import TorchcapsError
 
@@ -78,7 +79,7 @@ def from_npz(
     labels: str = "labels",
 ) -> ImageSet:
     """The two arrays of these names in an .npz file, as in `from_arrays`; never unpickled."""
-    path = Path(path)
+    path = path_of("path", path)
     if not path.is_file():
         raise TorchcapsError(f"there is no file {path}; is the path right?")
     try:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from torchcaps._paths import path_of
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.packed import tar_members, whole
 from torchcaps.data.plain_pickle import read_pickle
@@ -102,12 +103,12 @@ _HUNDRED = _Layout(
 
 def cifar10(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
     """CIFAR-10 out of its files, the folder above them, or one of its two archives."""
-    return _read(_TEN, Path(root), split)
+    return _read(_TEN, path_of("root", root), split)
 
 
 def cifar100(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
     """CIFAR-100 with its hundred fine classes; root as in `cifar10`."""
-    return _read(_HUNDRED, Path(root), split)
+    return _read(_HUNDRED, path_of("root", root), split)
 
 
 def _read(layout: _Layout, root: Path, split: str) -> ImageSet:

@@ -22,6 +22,7 @@ from urllib.parse import urljoin, urlsplit
 
 from filelock import FileLock
 
+from torchcaps._paths import path_of
 from torchcaps.data.catalogue import PUBLISHED, RemoteFile
 from torchcaps.errors import Interrupted, TorchcapsError, nearest
 
@@ -69,7 +70,9 @@ def fetch_data(
     if not timeout > 0:
         raise TorchcapsError(f"timeout must be a number of seconds above 0, got {timeout}.")
     try:
-        return [_fetch(file, Path(root), timeout, progress) for file in PUBLISHED[name].files]
+        return [
+            _fetch(file, path_of("root", root), timeout, progress) for file in PUBLISHED[name].files
+        ]
     except KeyboardInterrupt:
         raise Interrupted(
             f"fetching {name} was interrupted; the same command goes on where it stopped."

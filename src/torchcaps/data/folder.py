@@ -17,8 +17,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from torchcaps._paths import path_of
 from torchcaps.data.arrays import MOST_BYTES
 from torchcaps.data.image_set import ImageSet
+from torchcaps.data.resize import check_size
 from torchcaps.errors import TorchcapsError, nearest
 
 if TYPE_CHECKING:
@@ -60,9 +62,9 @@ def image_folder(
     test_share, seed: how much of a class is test, where no folder says it, and which draw; whether
         a picture is drawn depends on the seed and on the names of the class's pictures alone.
     """
-    root = Path(root)
-    if size is not None and not (len(size) == 2 and all(1 <= side <= 4096 for side in size)):
-        raise TorchcapsError(f"size must be (height, width), each from 1 to 4096, got {size}.")
+    root = path_of("root", root)
+    if size is not None:
+        check_size(size)
     if channels not in (None, 1, 3):
         raise TorchcapsError(f"channels must be 1 or 3, got {channels}.")
     class_names, files = _files(root, split, test_share, seed)

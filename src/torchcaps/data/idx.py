@@ -14,6 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from torchcaps._paths import path_of
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.packed import either, exactly, opened
 from torchcaps.errors import TorchcapsError
@@ -40,7 +41,7 @@ LABELS = {
 
 def read_idx(path: str | os.PathLike[str], *, axes: int) -> Tensor:
     """The unsigned bytes of one IDX file with the given number of axes."""
-    path = Path(path)
+    path = path_of("path", path)
     with opened(path) as file:
         header = file.read(4)
         if len(header) < 4 or header[:3] != b"\x00\x00\x08" or header[3] != axes:
@@ -68,13 +69,13 @@ def read_idx(path: str | os.PathLike[str], *, axes: int) -> Tensor:
 
 def mnist(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
     """MNIST out of the folder that holds its four files, or MNIST/raw, as published."""
-    return _read("mnist", Path(root), split, ("MNIST/raw", "mnist"), DIGITS)
+    return _read("mnist", path_of("root", root), split, ("MNIST/raw", "mnist"), DIGITS)
 
 
 def fashion_mnist(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
     """Fashion-MNIST out of the folder that holds its four files, or FashionMNIST/raw."""
     folders = ("FashionMNIST/raw", "fashion-mnist", "fashion_mnist")
-    return _read("fashion-mnist", Path(root), split, folders, CLOTHES)
+    return _read("fashion-mnist", path_of("root", root), split, folders, CLOTHES)
 
 
 def _read(

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from torchcaps._paths import path_of
 from torchcaps.data.idx import DIGITS
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.packed import CHUNK, Readable, exactly, opened
@@ -58,7 +59,7 @@ def read_mat(
 
     requested: names of variables, or of fields of a struct: `name.field`.
     """
-    path = Path(path)
+    path = path_of("path", path)
     found: dict[str, NDArray[np.number]] = {}
     seen: list[str] = []
     with opened(path) as file:
@@ -270,7 +271,10 @@ def svhn(root: str | os.PathLike[str], split: Literal["train", "test"]) -> Image
     The digit 0 has label 10 there, and 0 here. http://ufldl.stanford.edu/housenumbers/
     """
     path = _file(
-        Path(root), (f"{split}_32x32.mat",), ("SVHN", "svhn"), "train_32x32.mat and test_32x32.mat"
+        path_of("root", root),
+        (f"{split}_32x32.mat",),
+        ("SVHN", "svhn"),
+        "train_32x32.mat and test_32x32.mat",
     )
     found = read_mat(path, ("X", "y"))
     # [row, column, channel, image], the row running fastest.
@@ -289,7 +293,10 @@ def affnist(root: str | os.PathLike[str], split: Literal["train", "test"]) -> Im
     stems = {"train": ("training_and_validation", "training"), "test": ("test",)}[split]
     names = [name for stem in stems for name in (f"{stem}.mat", f"{stem}_batches/1.mat")]
     path = _file(
-        Path(root), names, ("affNIST", "affnist"), "test.mat or training_and_validation_batches"
+        path_of("root", root),
+        names,
+        ("affNIST", "affnist"),
+        "test.mat or training_and_validation_batches",
     )
     paths = _batches(path.parent) if path.name == "1.mat" else [path]
     images, labels = zip(*map(_affnist_batch, paths), strict=True)

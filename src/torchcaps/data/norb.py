@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from torchcaps._paths import path_of
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.packed import either, exactly, opened
 from torchcaps.errors import TorchcapsError
@@ -49,7 +50,9 @@ def smallnorb(root: str | os.PathLike[str], split: Literal["train", "test"]) -> 
     """
     folders = ("smallNORB", "smallnorb")
     holds = "the -dat.mat, -cat.mat and -info.mat files of smallNORB"
-    pictures = either(Path(root), f"{STEMS[split]}-dat.mat", folders=folders, holds=holds)
+    pictures = either(
+        path_of("root", root), f"{STEMS[split]}-dat.mat", folders=folders, holds=holds
+    )
     answers, info = (
         either(pictures.parent, f"{STEMS[split]}-{kind}.mat", holds=holds)
         for kind in ("cat", "info")

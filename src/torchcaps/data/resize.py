@@ -7,6 +7,7 @@ an image is the same bit for bit in any batch and on every device.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,9 +17,9 @@ from torchcaps.data.arrays import MOST_BYTES
 from torchcaps.data.batch import Images
 from torchcaps.data.changed_images import ChangedImages
 from torchcaps.data.image_set import ImageSet
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["Resized", "resize", "resized"]
+__all__ = ["Resized", "check_size", "resize", "resized"]
 
 LARGEST = 4096
 # Images in memory are resized so many at a time.
@@ -48,8 +49,7 @@ def resized(images: Images, size: tuple[int, int]) -> Images:
     >>> resized(load("part-whole", split="test"), (24, 24)).image_shape
     (1, 24, 24)
     """
-    if len(size) != 2 or not all(1 <= side <= LARGEST for side in size):
-        raise TorchcapsError(f"size must be (height, width), each from 1 to {LARGEST}, got {size}.")
+    check_size(size)
     if images.image_shape[1:] == tuple(size):
         return images
     if not isinstance(images, ImageSet):
@@ -62,6 +62,15 @@ def resized(images: Images, size: tuple[int, int]) -> Images:
         )
     parts = [_stored(part, (size[0], size[1])) for part in images.images.split(AT_ONCE)]
     return replace(images, images=torch.cat(parts), truth=None)
+
+
+def check_size(size: tuple[int, int]) -> None:
+    """It must be (height, width), two whole numbers."""
+    fits = isinstance(size, Sequence) and len(size) == 2
+    if not fits or not all(type(side) is int and 1 <= side <= LARGEST for side in size):
+        raise TorchcapsError(
+            f"size must be (height, width), each from 1 to {LARGEST}, got {short(size)}."
+        )
 
 
 def _stored(images: Tensor, size: tuple[int, int]) -> Tensor:

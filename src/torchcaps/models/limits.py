@@ -6,6 +6,7 @@ times the largest of any paper here, and mostly an image size that was not thoug
 means it makes the layers: they have no limit.
 """
 
+import bisect
 import os
 import sys
 from collections.abc import Callable
@@ -16,9 +17,21 @@ from torch import nn
 
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["LARGEST", "check_weights", "heaviest", "in_bytes", "kernel_that_fits"]
+__all__ = [
+    "LARGEST",
+    "MOST",
+    "MOST_PIXELS",
+    "check_weights",
+    "heaviest",
+    "in_bytes",
+    "kernel_that_fits",
+    "made",
+]
 
 LARGEST = 4 << 30
+# Of any whole number that a network is made with: a side of an image, its classes, an option.
+MOST = 10**6
+MOST_PIXELS = 1 << 31
 REMEDIES = 3
 
 # A network of its image, its class count and its options.
@@ -43,7 +56,11 @@ def check_weights(name: str, make: Make, others: dict[str, Make], **chosen: Any)
         f"{name} for images of {image} and {chosen['n_classes']} classes would need {weight} of "
         f"{shape} numbers, {in_bytes(tensor.nbytes)}, four times as much in training, and "
         f"{in_bytes(most)} is the most that is made"
-        + (f"; each of these helps: {does}." if does else "; take fewer classes.")
+        + (
+            f"; each of these helps: {does}."
+            if does
+            else "; take fewer channels, pixels or classes."
+        )
     )
 
 
@@ -66,22 +83,40 @@ def in_bytes(size: float) -> str:
 
 def kernel_that_fits(make: Make, chosen: dict[str, Any], kernel: int) -> int | None:
     """The largest odd kernel below `kernel` that lets the image pass, if there is one."""
-    smaller = range((kernel - 2) | 1, 0, -2)
-    fitting = (each for each in smaller if _passes(make, chosen | {"kernel": each}))
-    return next(fitting, None)
+    odd = range(1, kernel, 2)
+    # What is smaller than a kernel that fits, fits.
+    n_fitting = bisect.bisect_left(
+        odd, True, key=lambda each: not _passes(make, chosen | {"kernel": each})
+    )
+    return odd[n_fitting - 1] if n_fitting else None
+
+
+def made(make: Make, chosen: dict[str, Any]) -> nn.Module:
+    """A network, or a sentence about one with more weights than can be counted."""
+    try:
+        return make(**chosen)
+    except (RuntimeError, TypeError, OverflowError) as error:
+        if "overflow" not in str(error).lower():
+            raise
+        image = "×".join(map(str, chosen["image"]))
+        raise TorchcapsError(
+            f"a network for images of {image} and {chosen['n_classes']} classes, with these "
+            f"options, would need more memory than any machine has; take smaller images, fewer "
+            f"classes or smaller options."
+        ) from None
 
 
 def _remedies(make: Make, others: dict[str, Make], chosen: dict[str, Any], most: int) -> list[str]:
-    def fits(make: Make, **changed: Any) -> bool:
+    def fits(make: Make, **given: Any) -> bool:
         try:
-            return heaviest(_drawn(make, chosen | changed))[1].nbytes <= most
+            return heaviest(_drawn(make, given))[1].nbytes <= most
         except (TorchcapsError, TypeError):
             return False  # Too small an image, or no such option.
 
     found = []
-    if fits(make, sharing="type"):
+    if fits(make, **chosen | {"sharing": "type"}):
         found.append('sharing="type", one matrix for all positions of a capsule type')
-    if fits(make, decoder=False):
+    if fits(make, **chosen | {"decoder": False}):
         found.append("decoder=False")
     _, height, width = chosen["image"]
     small, large = 1, max(height, width)
@@ -89,16 +124,16 @@ def _remedies(make: Make, others: dict[str, Make], chosen: dict[str, Any], most:
         middle = (small + large) // 2
         image = _scaled(chosen["image"], middle)
         # Below what passes through the convolutions nothing fits; a larger image may.
-        if fits(make, image=image) or not _passes(make, chosen | {"image": image}):
+        if fits(make, **chosen | {"image": image}) or not _passes(make, chosen | {"image": image}):
             small = middle
         else:
             large = middle
     image = _scaled(chosen["image"], small)
-    if fits(make, image=image):
+    if fits(make, **chosen | {"image": image}):
         found.append(f"images of {'×'.join(map(str, image))} or smaller")
     plain = {"image": chosen["image"], "n_classes": chosen["n_classes"]}
     for name, other in others.items():
-        if heaviest(_drawn(other, plain))[1].nbytes <= most:
+        if fits(other, **plain):
             found.append(f"{name}, made for large images")
     return found[:REMEDIES]
 
@@ -121,7 +156,7 @@ def _passes(make: Make, chosen: dict[str, Any]) -> bool:
 def _drawn(make: Make, chosen: dict[str, Any]) -> nn.Module:
     """The network without its memory."""
     with torch.device("meta"):
-        return make(**chosen)
+        return made(make, chosen)
 
 
 def _memory() -> int:

@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers import ROUTINGS, Routing
+from torchcaps.models.limits import MOST
 from torchcaps.models.stack import all_routing_options, routing_options
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ __all__ = ["ITERATES", "SQUASHES", "check_option", "check_routing", "check_use"]
 
 # Whole numbers whose makers say more about them than that they are too small.
 EXPLAINED = {"iterations", "n_layers"}
+# Of a word that says how large the layers are.
+MOST_LETTERS = 200
 # The skip of DeepCaps' last cell iterates too; primary capsules are squashed too.
 ITERATES, SQUASHES = frozenset({"iterations"}), frozenset({"squash"})
 
@@ -61,11 +64,27 @@ def check_option(name: str, preset: "Preset", option: str, value: Any) -> None:
         words = preset.words(option)
         what = f"one of {', '.join(words)}" if words else f"{type(default).__name__}"
         raise TorchcapsError(
-            f"{name} takes {option} as {what}, for example {default!r}, but it came as {value!r}."
+            f"{name} takes {option} as {what}, for example {default!r}, but it came as "
+            f"{short(value)}."
         )
+    if not preset.is_own:
+        _check_reason(name, option, value, default)
     least = 0 if default == 0 else 1
     if type(default) is int and value < least and option not in EXPLAINED:
         raise TorchcapsError(f"{name} takes {option} from {least} up, but it came as {value}.")
+
+
+def _check_reason(name: str, option: str, value: Any, default: Any) -> None:
+    """A file from elsewhere may ask for layers without end."""
+    if type(value) is str and len(value) > MOST_LETTERS:
+        raise TorchcapsError(
+            f"{name} takes {option} in at most {MOST_LETTERS} letters, for example {default!r}, "
+            f"but it came as {short(value)}."
+        )
+    if type(value) is int and abs(value) > MOST:
+        raise TorchcapsError(
+            f"{name} takes {option} up to {MOST:,}, but it came as {short(value)}."
+        )
 
 
 def check_routing(name: str, preset: "Preset", routing: str | Routing, *, has_head: bool) -> None:
@@ -75,7 +94,7 @@ def check_routing(name: str, preset: "Preset", routing: str | Routing, *, has_he
     elif routing in ROUTINGS:
         known, what = ROUTINGS[routing], f"{routing} routing"
     else:
-        raise TorchcapsError(f"routing={routing!r} is unknown; {nearest(routing, ROUTINGS)}.")
+        raise TorchcapsError(f"routing={short(routing)} is unknown; {nearest(routing, ROUTINGS)}.")
     if not known.gives_activations and not has_head:
         or_head = ", or any with head=True" if "head" in preset.options else ""
         raise TorchcapsError(

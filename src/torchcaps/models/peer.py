@@ -54,6 +54,7 @@ __all__ = ["peer_deep_dynamic", "peer_deep_em", "peer_sign_dynamic", "peer_sign_
 # Words, since there are three.
 Bias = Literal["none", "added", "odd"]
 N_HIDDEN, D_HIDDEN = 16, 12
+MOST_LAYERS = 100
 D_PRIMARY, D_CLASS = 8, 16
 
 
@@ -185,10 +186,10 @@ def _deep(
     primary_relu: bool,
     **options: Any,
 ) -> CapsuleNetwork:
-    if n_layers < 2:
+    if not 2 <= n_layers <= MOST_LAYERS:
         raise TorchcapsError(
-            f"n_layers counts the primary and the class capsules, so it is at least 2, but came as "
-            f"{n_layers}."
+            f"n_layers counts the primary and the class capsules, so it is 2 to {MOST_LAYERS}, but "
+            f"came as {n_layers}."
         )
     backbone = sabour_backbone(image[0], width=width)
     projection = rectified(LargeConv2d(width, 256, 9, stride=2), primary_relu)

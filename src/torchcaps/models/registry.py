@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from torch import nn
 
-from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers import ROUTINGS, Routing
 from torchcaps.layers.backbone import ImageTooSmall
 from torchcaps.layers.routing.table import import_path
@@ -26,7 +26,7 @@ from torchcaps.models import (
     resnet,
 )
 from torchcaps.models.deepcaps import DeepCaps
-from torchcaps.models.limits import check_weights, kernel_that_fits
+from torchcaps.models.limits import MOST, MOST_PIXELS, check_weights, kernel_that_fits, made
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.options import ITERATES, SQUASHES, check_option, check_routing, check_use
 from torchcaps.models.standardise import Standardise
@@ -221,7 +221,7 @@ def make_model(
 ) -> nn.Module:
     """The same from a config, where every option is there, of use to the routing or not."""
     if name not in MODELS:
-        raise TorchcapsError(f"model {name!r} is unknown; {nearest(str(name), MODELS)}.")
+        raise TorchcapsError(f"model {short(name)} is unknown; {nearest(str(name), MODELS)}.")
     preset = MODELS[name]
     for option, value in options.items():
         check_option(name, preset, option, value)
@@ -230,17 +230,11 @@ def make_model(
         check_routing(name, preset, known["routing"], has_head=known.get("head", False))
     image = preset.image if image is None else image
     n_classes = preset.n_classes if n_classes is None else n_classes
-    if not isinstance(image, tuple | list) or len(image) != 3 or not all(map(_is_count, image)):
-        raise TorchcapsError(
-            f"image must be (channels, height, width), three whole numbers from 1, but came as "
-            f"{image!r}."
-        )
-    if not _is_count(n_classes):
-        raise TorchcapsError(f"n_classes must be a whole number from 1, but came as {n_classes!r}.")
+    _check_sides(image, n_classes)
     chosen = {"image": tuple(image), "n_classes": n_classes, **options}
     try:
         _check_size(name, preset, chosen)
-        model = preset.build(**chosen)
+        model = made(preset.build, chosen)
     except ImageTooSmall as error:
         raise TorchcapsError(_too_small(error, preset, chosen)) from None
     if standardise is not None and preset.is_own:
@@ -257,6 +251,23 @@ def make_model(
     # nn.Module types every attribute as a tensor or a module.
     model.config = {"name": name, **preset.options, **chosen}  # type: ignore[assignment]
     return model
+
+
+def _check_sides(image: tuple[int, int, int], n_classes: int) -> None:
+    if not isinstance(image, tuple | list) or len(image) != 3 or not all(map(_is_count, image)):
+        raise TorchcapsError(
+            f"image must be (channels, height, width), three whole numbers from 1 to {MOST:,}, but "
+            f"came as {short(image)}."
+        )
+    if math.prod(image) > MOST_PIXELS:
+        raise TorchcapsError(
+            f"an image of {'×'.join(map(str, image))} has more than {MOST_PIXELS:,} numbers, the "
+            f"most that a network is made for; is its order (channels, height, width)?"
+        )
+    if not _is_count(n_classes):
+        raise TorchcapsError(
+            f"n_classes must be a whole number from 1 to {MOST:,}, but came as {short(n_classes)}."
+        )
 
 
 def _too_small(error: ImageTooSmall, preset: Preset, chosen: dict[str, Any]) -> str:
@@ -276,12 +287,16 @@ def _check_size(name: str, preset: Preset, chosen: dict[str, Any]) -> None:
     one's own may not be made without memory."""
     if preset.is_own:
         return
-    whole = any(type(value) is int for key, value in chosen.items() if key != "n_classes")
-    size = math.prod(chosen["image"][1:]) * chosen["n_classes"]
-    if whole or size > math.prod(preset.image[1:]) * preset.n_classes:
+    sizes = any(
+        type(value) is int or (type(value) is str and not preset.words(key))
+        for key, value in chosen.items()
+        if key != "n_classes"
+    )
+    size = math.prod(chosen["image"]) * chosen["n_classes"]
+    if sizes or size > math.prod(preset.image) * preset.n_classes:
         others = {each: MODELS[each].build for each in FOR_LARGE_IMAGES if each != name}
         check_weights(name, preset.build, others, **chosen)
 
 
 def _is_count(value: object) -> bool:
-    return type(value) is int and value >= 1
+    return type(value) is int and 1 <= value <= MOST

@@ -11,6 +11,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from torchcaps._paths import path_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import ROUTINGS, Routing
 from torchcaps.layers.routing.table import import_path
@@ -32,7 +33,7 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
             f"save needs a network made by create_model, which knows its own name and options, but "
             f"got a {type(model).__name__}; for other modules use safetensors.torch.save_model."
         )
-    path = Path(path)
+    path = path_of("path", path)
     if path.is_dir():
         raise TorchcapsError(f"{path} is a folder; name a file in it, ending in .safetensors.")
     if not path.parent.is_dir():
@@ -64,7 +65,7 @@ def load(path: str | os.PathLike[str], *, routing: Routing | None = None) -> nn.
         path: the file.
         routing: for a network that was made with a routing object, another one like it.
     """
-    path = Path(path)
+    path = path_of("path", path)
     if not path.is_file():
         raise TorchcapsError(f"there is no file {path}; a saved network ends in .safetensors.")
     try:
@@ -81,7 +82,7 @@ def load(path: str | os.PathLike[str], *, routing: Routing | None = None) -> nn.
         # Files of earlier versions have none.
         is_whole = DIGEST not in config or config.pop(DIGEST) == _digest(state, config)
         name = str(config.pop("name"))
-    except (KeyError, TypeError, AttributeError, ValueError):
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError):
         raise TorchcapsError(
             f"{path} holds tensors but no torchcaps configuration; it was not written by "
             f"torchcaps.save."

@@ -16,6 +16,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from torchcaps._paths import path_of
 from torchcaps.errors import TorchcapsError
 
 __all__ = ["SCHEMA", "Record", "Seed", "make_record", "read_record", "read_records", "write_record"]
@@ -157,7 +158,7 @@ def write_record(record: Record, root: str | os.PathLike[str] = "evidence") -> P
 
 def read_record(path: str | os.PathLike[str]) -> Record:
     """A record, as it was written."""
-    path = Path(path)
+    path = path_of("path", path)
     if not path.is_file():
         raise TorchcapsError(f"there is no record at {path}.")
     text = path.read_text(encoding="utf-8")

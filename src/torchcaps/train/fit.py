@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import lightning
@@ -17,6 +16,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from torch import Tensor, nn
 
+from torchcaps._paths import path_of
 from torchcaps.data import Cropped, Images, augmented
 from torchcaps.data.channels import channel_statistics
 from torchcaps.data.sources import Split
@@ -88,7 +88,7 @@ def fit(
         return recipe.as_shown(own[0 if split == "train" else 1])
 
     ranks = join()
-    run = Run(Path(out))
+    run = Run(path_of("out", out))
     run.check_imported()
     recipe = run.settled(recipe)
     if ranks.first_does(lambda: run.is_finished(recipe)):

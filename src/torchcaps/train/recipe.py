@@ -6,8 +6,7 @@ import math
 import os
 import tomllib
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -18,10 +17,11 @@ from pydantic import (
     model_validator,
 )
 
+from torchcaps._paths import path_of
 from torchcaps.data import AUGMENTATIONS, SOURCES, Images, load
 from torchcaps.data.crop import windows
 from torchcaps.data.sources import Split
-from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.models import MODELS
 from torchcaps.models.layout import is_faster_with_channels_last
 from torchcaps.prune import UnitKind
@@ -37,6 +37,10 @@ MARGIN = ("m_plus", "m_minus", "lambda_")
 Optimiser = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "steps", "exponential", "cosine"]
 Precision = Literal["float32", "bfloat16", "float16"]
+# Of any count in a recipe, and of its bytes: a page of text, which TOML of a hostile make reads for
+# seconds and ten pages for minutes.
+MOST = 10**9
+MOST_BYTES = 16_384
 # Fields by the names that they have elsewhere.
 MEANT = {
     "amp": "precision",
@@ -70,6 +74,9 @@ YOUNGER: dict[str, Any] = {
 }
 
 
+Side = Annotated[int, Field(ge=1, le=MOST)]
+
+
 class Recipe(BaseModel):
     """One training run, but for where its files lie.
 
@@ -85,25 +92,25 @@ class Recipe(BaseModel):
     # validated and, with stop_on = "test", stopped on `data`.
     test_data: str | None = None
     # (height, width) to which images are stretched, in training and whenever the run shows some.
-    image_size: tuple[int, int] | None = None
+    image_size: tuple[Side, Side] | None = None
     # (height, width) of the window that is shown of each image: from anywhere inside, drawn anew in
     # every epoch, of those that are trained on, and from the centre of all others.
-    crop: tuple[int, int] | None = None
+    crop: tuple[Side, Side] | None = None
     # Trained on so many of the training images, drawn by the seed; None is all of them.
-    train_images: int | None = Field(None, ge=1)
+    train_images: int | None = Field(None, ge=1, le=MOST)
     # Whether the network brings each channel to mean 0 and standard deviation 1: by what the
     # training images have, "set", or by (means, standard deviations).
     standardise: Literal["set"] | tuple[tuple[float, ...], tuple[float, ...]] | None = None
     options: dict[str, Any] = {}
-    epochs: int = Field(3, ge=1)
-    batch_size: int = Field(128, ge=1)
+    epochs: int = Field(3, ge=1, le=MOST)
+    batch_size: int = Field(128, ge=1, le=MOST)
     # What is done to training images, freshly drawn in every epoch; a name of
     # data.AUGMENTATIONS.
     augment: str | None = None
     # "auto" is margin loss for lengths, cross-entropy for logits, binary for independent logits.
     loss: Loss = "auto"
     # Updates over which the margin of the spread loss grows from 0.2 to 0.9 and beyond.
-    spread_steps: int = Field(500_000, ge=1)
+    spread_steps: int = Field(500_000, ge=1, le=MOST)
     # Of the margin loss: how probable a class should be that is there, how probable at most one
     # that is not, and what the latter weighs.
     m_plus: float = Field(0.9, gt=0, le=1)
@@ -118,8 +125,8 @@ class Recipe(BaseModel):
     # every epoch, or after every `decay_every` updates; "cosine" falls to nothing at the end.
     schedule: Schedule = "constant"
     decay: float = Field(1.0, gt=0, le=1)
-    decay_every: int | None = Field(None, ge=1)
-    milestones: tuple[int, ...] = ()
+    decay_every: int | None = Field(None, ge=1, le=MOST)
+    milestones: tuple[Annotated[int, Field(le=MOST)], ...] = ()
     precision: Precision = "float32"
     # Whether 2-D convolutions hold their weights with channels last; results differ by rounding.
     # Where nobody says, `models.layout` does, and the recipe is written out with the answer.
@@ -130,7 +137,7 @@ class Recipe(BaseModel):
     # for lobster the most, which it stops at.
     prune_to: Share | None = None
     # After how many epochs magnitude is there; from then on what is left trains on.
-    prune_ramp: int = Field(5, ge=1)
+    prune_ramp: int = Field(5, ge=1, le=MOST)
     # What is pruned as a whole.
     prune_unit: UnitKind = "weight"
     # Of lobster: λ, by which share it shrinks weights in a step, and by which share the validation
@@ -138,13 +145,13 @@ class Recipe(BaseModel):
     prune_shrink: float = Field(1e-4, gt=0, lt=1)
     prune_tolerance: float = Field(0.0, ge=0)
     # On how many batches snip measures which weights the loss would miss.
-    prune_batches: int = Field(1, ge=1)
+    prune_batches: int = Field(1, ge=1, le=MOST)
     # Stop at the first of the checks, every `stop_every` updates, at which this accuracy is there.
     stop_at: float | None = Field(None, gt=0, le=1)
     stop_on: Literal["validation", "test"] = "validation"
-    stop_every: int = Field(100, ge=1)
+    stop_every: int = Field(100, ge=1, le=MOST)
     # Stop after so many epochs without a lower validation loss.
-    patience: int | None = Field(None, ge=1)
+    patience: int | None = Field(None, ge=1, le=MOST)
     # Which weights are saved: of the last epoch, or of that with the lowest validation loss.
     keep: Literal["last", "best"] = "last"
     # Held out of the training images; of 0, what every epoch measures is of training images.
@@ -157,31 +164,34 @@ class Recipe(BaseModel):
     @classmethod
     def _known_model(cls, name: str) -> str:
         if name not in MODELS:
-            raise ValueError(f"{name!r} is unknown; {nearest(name, MODELS)}")
+            raise ValueError(f"{short(name)} is unknown; {nearest(name, MODELS)}")
         return name
 
     @field_validator("data", "test_data")
     @classmethod
     def _known_data(cls, name: str | None) -> str | None:
         if name is not None and name not in SOURCES:
-            raise ValueError(f"{name!r} is unknown; {nearest(name, SOURCES)}")
+            raise ValueError(f"{short(name)} is unknown; {nearest(name, SOURCES)}")
         return name
 
     @field_validator("augment")
     @classmethod
     def _known_augmentation(cls, name: str | None) -> str | None:
         if name is not None and name not in AUGMENTATIONS:
-            raise ValueError(f"{name!r} is unknown; {nearest(name, AUGMENTATIONS)}")
+            raise ValueError(f"{short(name)} is unknown; {nearest(name, AUGMENTATIONS)}")
         return name
 
     @field_validator("options")
     @classmethod
     def _plain_options(cls, options: dict[str, Any]) -> dict[str, Any]:
         for name, value in options.items():
-            finite = not isinstance(value, float) or math.isfinite(value)
-            if not isinstance(value, bool | int | float | str) or not finite:
+            finite = isinstance(value, bool | str) or (
+                isinstance(value, int | float) and abs(value) < math.inf
+            )
+            if not finite or (type(value) is int and abs(value) > MOST):
                 raise ValueError(
-                    f"{name} must be true or false, a finite number or a word, not {value!r}"
+                    f"{name[:40]} must be true or false, a finite number or a word, not "
+                    f"{short(value)}"
                 )
         return options
 
@@ -314,7 +324,7 @@ def make_recipe(*, protocol: str | None = None, **fields: Any) -> Recipe:
     for field in fields:
         if field not in Recipe.model_fields:
             known = nearest(field, Recipe.model_fields, meant=MEANT)
-            raise TorchcapsError(f"a recipe has no field {field!r}; {known}.")
+            raise TorchcapsError(f"a recipe has no field {short(field)}; {known}.")
     try:
         return Recipe(**fields)
     except ValidationError as error:
@@ -335,25 +345,41 @@ def read_fields(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     JSON is what a run wrote: a field that is missing there was not known yet.
     """
-    path = Path(path)
+    path = path_of("path", path)
     if not path.is_file():
         raise TorchcapsError(f"there is no recipe at {path}; a run folder holds a recipe.json.")
     kind = "JSON" if path.suffix == ".json" else "TOML"
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise TorchcapsError(
+            f"{path} has {size:,} bytes, and a recipe has at most {MOST_BYTES:,}; is it another "
+            f"file?"
+        )
     try:
         text = path.read_text(encoding="utf-8")
         fields = json.loads(text) if kind == "JSON" else tomllib.loads(text)
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise TorchcapsError(f"{path} cannot be read as {kind} ({error}).") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise TorchcapsError(f"{path} cannot be read as {kind} ({_why(error)}).") from None
     if not isinstance(fields, dict) or not isinstance(fields.get("options", {}), dict):
         raise TorchcapsError(f"{path} must hold the fields of a recipe by name, options too.")
     return fields if kind == "TOML" else {"channels_last": False, **fields}
 
 
+def _why(error: Exception) -> str:
+    """What a parser found, in words of ours where its own speak of Python."""
+    if isinstance(error, RecursionError):
+        return "its brackets are nested too deeply"
+    if "int_max_str_digits" in str(error):
+        return "it holds a number of thousands of digits"
+    return str(error)
+
+
 def _in_words(error: ValidationError) -> str:
     faults = []
     for fault in error.errors():
-        where = ".".join(map(str, fault["loc"]))
+        where = ".".join(str(part)[:40] for part in fault["loc"])
         what = fault["msg"].removeprefix("Value error, ")
-        said = "" if fault["type"] in ("value_error", "missing") else f", not {fault['input']!r}"
+        said = (
+            "" if fault["type"] in ("value_error", "missing") else f", not {short(fault['input'])}"
+        )
         faults.append(f"{where}: {what[0].lower()}{what[1:]}{said}" if where else what)
     return "; ".join(faults)

@@ -1,0 +1,33 @@
+"""Paths as somebody gave them."""
+
+import errno
+import os
+from pathlib import Path
+
+from torchcaps.errors import TorchcapsError, short
+
+__all__ = ["path_of"]
+
+
+def path_of(argument: str, value: str | os.PathLike[str]) -> Path:
+    """The path, or a sentence about what no file system takes."""
+    is_path = isinstance(value, str) or (
+        isinstance(value, os.PathLike) and isinstance(os.fspath(value), str)
+    )
+    if not is_path:
+        raise TorchcapsError(
+            f"{argument} must be a path, text or a pathlib.Path, but came as {short(value)}."
+        )
+    path = Path(value)
+    try:
+        path.lstat()
+    except ValueError:
+        raise TorchcapsError(
+            f"no path holds the character zero, but {short(value)} does."
+        ) from None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise TorchcapsError(
+                f"{argument} is longer than the name of any file may be: {short(value)}."
+            ) from None
+    return path
