@@ -10,6 +10,8 @@ from torchcaps.data import Batch, ImageSet
 from torchcaps.data.augment import AUGMENTATIONS, Augmented, augmented
 
 NAMES = sorted(AUGMENTATIONS)
+# Of the others, two parts of an image no longer sum to it, and pixels may leave their range.
+MOVES = sorted(set(AUGMENTATIONS) - {"light", "flip-light"})
 
 
 def noise(count: int, channels: int = 1, side: int = 12) -> ImageSet:
@@ -50,7 +52,7 @@ def test_epochs_and_seeds_differ_and_labels_stay(name: str) -> None:
         assert changed.float().mean() > 0.8
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", MOVES)
 def test_pixels_stay_in_their_range_and_shape(name: str) -> None:
     images = augmented(noise(40, channels=3, side=9), name)
     pixels = images.batch(slice(None)).pixels
@@ -135,7 +137,7 @@ class Paired(ImageSet):
         return Batch(pixels, self.labels[index], torch.stack([pixels * 0.25, pixels * 0.75], 1))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", MOVES)
 def test_parts_move_with_their_image(name: str) -> None:
     plain = noise(20, channels=2)
     paired = Paired(plain.name, plain.images, plain.labels, plain.class_names)
@@ -167,5 +169,49 @@ def test_what_is_not_pixels_is_that_of_the_images() -> None:
 def test_an_unknown_augmentation_is_told_with_the_nearest() -> None:
     assert text_of(lambda: augmented(noise(3), "shift")) == (
         "augmentation 'shift' is unknown; did you mean 'shift2'? known: affine, crop4-flip, "
-        "shift2, shift2-flip."
+        "flip-light, light, shift2, shift2-flip."
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "brightness", "contrast"), [("light", 0.35, 0.5), ("flip-light", 0.25, 0.8)]
+)
+def test_light_is_one_shift_and_one_factor_an_image(
+    name: str, brightness: float, contrast: float
+) -> None:
+    plain = noise(600, channels=2, side=7)
+    before = plain.pixels(slice(None)).double()
+    found = augmented(plain, name, seed=2).batch(slice(None), epoch=1).pixels.double()
+    assert found.min() < 0
+    assert found.max() > 1
+    mean = before.mean((2, 3), keepdim=True)
+    shift = (found - before).mean((2, 3))
+    # All channels are lit alike.
+    assert (shift[:, 0] - shift[:, 1]).abs().max() < 2e-4
+    factor = found[:, 0].std((1, 2)) / before[:, 0].std((1, 2))
+    relit = mean + shift[:, :, None, None] + (before - mean) * factor[:, None, None, None]
+    mirrored = (
+        mean + shift[:, :, None, None] + (before.flip(-1) - mean) * factor[:, None, None, None]
+    )
+    error = [(found - each).abs().flatten(1).amax(1) for each in (relit, mirrored)]
+    flips = error[1] < error[0]
+    assert torch.minimum(*error).max() < 1e-3
+    # Standard deviation 12.
+    assert abs(int(flips.sum()) - 300) < 50 if "flip" in name else not flips.any()
+    for drawn, centre, reach in ((shift[:, 0], 0, brightness), (factor, 1, contrast)):
+        low, high = float(drawn.min()), float(drawn.max())
+        assert centre - 1.02 * reach < low < centre - 0.95 * reach
+        assert centre + 0.95 * reach < high < centre + 1.02 * reach
+        # The mean of an even draw has deviation 2 * reach / sqrt(12 * 600).
+        assert abs(float(drawn.mean()) - centre) < 4 * 2 * reach / (12 * 600) ** 0.5
+
+
+def test_light_keeps_the_mean_of_an_image_at_its_shift_and_lights_parts_too() -> None:
+    images = ImageSet("flat", torch.full((9, 1, 3, 3), 0.5), torch.arange(9) % 3, ("a", "b", "c"))
+    pixels = augmented(images, "light", seed=1).batch(slice(None)).pixels
+    assert torch.equal(pixels, pixels[:, :, :1, :1].expand_as(pixels))
+    assert pixels[:, 0, 0, 0].unique().numel() == 9
+    pairs = Paired(images.name, images.images, images.labels, images.class_names)
+    batch = augmented(pairs, "light", seed=1).batch(slice(None))
+    torch.testing.assert_close(batch.pixels, pixels)
+    torch.testing.assert_close(batch.parts[:, 0] - 0.125, batch.pixels - 0.5)

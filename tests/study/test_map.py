@@ -171,7 +171,8 @@ BY_HAND = [
     ),
     (
         "rem-t3-eff-capsnet-q-azimuth-familiar-acc",
-        "rem_eff_norb {} {'image_size': (64, 64), 'crop': (48, 48), 'standardise': 'set'} rem "
+        "rem_eff_norb {} {'image_size': (64, 64), 'crop': (48, 48), 'standardise': 'set', "
+        "'augment': 'light'} rem "
         "smallnorb-azimuth>smallnorb-azimuth-familiar:test accuracy 5 +quantise",
         1,
     ),
@@ -188,7 +189,8 @@ BY_HAND = [
     ),
     (
         "rem-t12-single-shot-entropy",
-        "rem_dr {'types': 64} {'image_size': (24, 24)} rem_pruned cifar10>cifar10:test "
+        "rem_dr {'types': 64} {'image_size': (24, 24), 'augment': 'flip-light'} rem_pruned "
+        "cifar10>cifar10:test "
         "entropy 5 +snip +quantise",
         1,
     ),

@@ -1,10 +1,14 @@
-"""Training images changed a little, anew in every epoch: shifts, crops, flips and affine maps.
+"""Training images changed a little, anew in every epoch: shifts, crops, flips, affine maps, light.
 
 shift2       shifted by -2 to 2 whole pixels along each axis, as [sabour2017] §5 does with MNIST
 shift2-flip  and mirrored half of the times: Fashion-MNIST in public code of [renzulli2025]
 crop4-flip   shifted by -4 to 4, which is a crop of the image framed by 4 zeros, and mirrored half
              of the times: CIFAR in [tsai2020] App. A.2
 affine       a small affine map: see `affine`
+light        brighter or darker by up to 0.35, two standard deviations of smallNORB's pixels, then
+             0.5 to 1.5 times the contrast: smallNORB in public code of [mazzia2021]
+flip-light   mirrored half of the times, brighter or darker by up to 0.25, then 0.2 to 1.8 times
+             the contrast: CIFAR in public code of [renzulli2025]
 
 The change of an image depends on the seed and its sample number alone, never on the batch.
 """
@@ -29,7 +33,7 @@ __all__ = ["AUGMENTATIONS", "Augmented", "affine", "augmented"]
 Augmentation = Callable[[Tensor, int, Tensor], Tensor]
 
 # Streams of their own: makers draw from the lower ones, maybe with the same seed.
-_SHIFT, _FLIP, _MAP = range(100, 103)
+_SHIFT, _FLIP, _MAP, _LIGHT = range(100, 104)
 
 
 def affine(pixels: Tensor, seed: int, sample: Tensor) -> Tensor:
@@ -56,16 +60,49 @@ def _shifted(pixels: Tensor, seed: int, sample: Tensor, *, most: int) -> Tensor:
     return place(pixels, integers(seed, sample, _SHIFT, 2, 2 * most + 1) - most)
 
 
-def _shifted_flipped(pixels: Tensor, seed: int, sample: Tensor, *, most: int) -> Tensor:
+def _flipped(pixels: Tensor, seed: int, sample: Tensor) -> Tensor:
     mirrored = integers(seed, sample, _FLIP, 1, 2)[..., None, None].to(pixels.device) == 1
-    moved = _shifted(pixels, seed, sample, most=most)
-    return torch.where(mirrored, moved.flip(-1), moved)
+    return torch.where(mirrored, pixels.flip(-1), pixels)
+
+
+def _shifted_flipped(pixels: Tensor, seed: int, sample: Tensor, *, most: int) -> Tensor:
+    return _flipped(_shifted(pixels, seed, sample, most=most), seed, sample)
+
+
+def _lit(
+    pixels: Tensor, seed: int, sample: Tensor, *, brightness: float, contrast: float
+) -> Tensor:
+    """Brighter by an even draw from ±brightness, then differences from the mean of each channel
+    times an even draw from 1 ± contrast. Nothing is cut, so pixels may leave [0, 1]: cameras would
+    cut them, the code that this follows does not."""
+    u = uniform(seed, sample, _LIGHT, 2, pixels.device).to(pixels.dtype) * 2 - 1
+    brighter, factor = u[:, 0] * brightness, u[:, 1] * contrast + 1
+    mean = _means(pixels)
+    difference = (pixels - mean) * factor[:, None, None, None]
+    return difference + (mean + brighter[:, None, None, None])
+
+
+def _means(pixels: Tensor) -> Tensor:
+    """The mean of each channel, [b, c, 1, 1], of pixels rounded to a 256th of a byte: sums of whole
+    numbers are the same bit for bit in any order, batch and device."""
+    steps = (pixels.double() * (255 * 256)).round().sum((2, 3), keepdim=True)
+    return (steps / (255 * 256 * pixels[0, 0].numel())).to(pixels.dtype)
+
+
+def _flipped_lit(
+    pixels: Tensor, seed: int, sample: Tensor, *, brightness: float, contrast: float
+) -> Tensor:
+    return _flipped(
+        _lit(pixels, seed, sample, brightness=brightness, contrast=contrast), seed, sample
+    )
 
 
 AUGMENTATIONS: Mapping[str, Augmentation] = MappingProxyType(
     {
         "affine": affine,
         "crop4-flip": partial(_shifted_flipped, most=4),
+        "flip-light": partial(_flipped_lit, brightness=0.25, contrast=0.8),
+        "light": partial(_lit, brightness=0.35, contrast=0.5),
         "shift2": partial(_shifted, most=2),
         "shift2-flip": partial(_shifted_flipped, most=2),
     }

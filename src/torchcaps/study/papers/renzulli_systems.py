@@ -20,8 +20,8 @@ EFFICIENT = {
     "cifar10": "rem_eff_cifar",
 }
 # As public code of Efficient-CapsNet takes them: each camera standardised, brought from 96 × 96 to
-# 64 × 64, of which 48 × 48 are shown.
-NORB = ":image_size=64x64 :crop=48x48 :standardise=set"
+# 64 × 64, of which 48 × 48 are shown in other light.
+NORB = ":image_size=64x64 :crop=48x48 :standardise=set :augment=light"
 COLOUR = ("cifar10", "svhn")
 LARGE = ("dogs-vs-cats", "folder")
 
@@ -46,7 +46,9 @@ def system_for(family: str, data: str) -> str | None:
     if is_norb:
         return f"{model} {NORB}"
     if data in COLOUR and model == "rem_dr":
-        return "rem_dr types=64 :image_size=24x24"
+        # The augmentation of its public code, which names CIFAR alone.
+        light = " :augment=flip-light" if data == "cifar10" else ""
+        return f"rem_dr types=64 :image_size=24x24{light}"
     if data in COLOUR and model == "rem_deepcaps":
         return "rem_deepcaps :image_size=64x64"
     return model
