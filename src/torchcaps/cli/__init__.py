@@ -13,6 +13,7 @@ import typer
 from torchcaps._printable import printable
 from torchcaps.cli import data, study
 from torchcaps.cli.check import check
+from torchcaps.cli.compare import compare
 from torchcaps.cli.demo import demo
 from torchcaps.cli.dissect import dissect
 from torchcaps.cli.doctor import doctor
@@ -35,6 +36,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(models)
 app.command()(train)
+app.command()(compare)
 app.command()(dissect)
 app.command("eval")(evaluate)
 app.command()(predict)

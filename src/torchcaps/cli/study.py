@@ -112,6 +112,9 @@ def run(
     settings = Settings(out, evidence, root=root, jobs=jobs, device=device, until=until)
     with watched(study, Ledger(out)) as watch:
         paths = run_study(study, settings, watch=watch)
+    if what.endswith(".toml"):
+        _print_comparison(study, out, as_json)
+        return
     found = outcome_of(study, paths)
     print(json.dumps(found.numbers()) if as_json else printable(found.text()))
 
@@ -151,6 +154,19 @@ def tables(
 
     for path in write_pages(evidence, out, readme):
         print(path)
+
+
+def _print_comparison(study: "Study", out: Path, as_json: bool) -> None:
+    """The table of a study of one's own; its picture lies beside the runs."""
+    from torchcaps.cli.compare import show
+    from torchcaps.study import compare
+    from torchcaps.study.runner import Ledger
+
+    ledger = Ledger(out)
+    done = [ledger.run(cell) for cell in study.cells() if ledger.state(cell) == "done"]
+    if done:
+        found = compare([run.folder for run in done])
+        show(found, plot=out / f"{study.name}.svg", as_json=as_json)
 
 
 def _study(what: str, table: int | None, reduced: bool, seeds: int | None) -> "Study":

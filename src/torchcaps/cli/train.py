@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,9 @@ from torchcaps.cli.arguments import (
     recipe_from,
     seconds_of,
 )
+
+if TYPE_CHECKING:
+    from torchcaps.train import Recipe
 
 __all__ = ["train"]
 
@@ -48,6 +51,10 @@ def train(
             "or a validation ends first, and saving takes a moment: leave a margin."
         ),
     ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(help="0-4 or 0,2,5: a run for each, in folders of OUT, and their mean."),
+    ] = None,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write OUT/tensorboard too.")
     ] = False,
@@ -58,6 +65,9 @@ def train(
     Prints the result as JSON. The same line continues a run that was stopped, and one with more
     --epochs a run that is done. Under torchrun or srun, one process a device, all train one
     network.
+
+    With --seeds, or with several values of an option (--option iterations=1,2,3), OUT is a folder
+    of runs, and what is printed compares them as `torchcaps compare OUT` does.
     """
     from torchcaps.train import fit
     from torchcaps.train.loggers import tensorboard as tensorboard_logger
@@ -72,13 +82,39 @@ def train(
         "learning_rate": learning_rate,
         "seed": seed,
     }
+    one = recipe_from(recipe, given, image_size, field, option)
+    budget = None if time_budget is None else seconds_of(time_budget)
+    if seeds is not None or _has_several_values(one):
+        _train_many(one, out, seeds, root, budget)
+        return
     run = fit(
-        recipe_from(recipe, given, image_size, field, option),
+        one,
         out,
         root=root,
         workers=workers,
-        time_budget=None if time_budget is None else seconds_of(time_budget),
+        time_budget=budget,
         loggers=[tensorboard_logger(out)] if tensorboard else [],
     )
     if is_first():
         print(json.dumps({"run": str(run.folder), **run.result()}))
+
+
+def _has_several_values(recipe: "Recipe") -> bool:
+    # Only where a comma is, for most who train need nothing of studies.
+    if not any("," in str(value) for value in recipe.options.values()):
+        return False
+    from torchcaps.study.many import swept_options
+
+    return bool(swept_options(recipe))
+
+
+def _train_many(
+    recipe: "Recipe", out: Path, seeds: str | None, root: Path | None, budget: float | None
+) -> None:
+    from torchcaps.study.many import seeds_in, train_many
+    from torchcaps.train.ranks import is_first
+
+    chosen = () if seeds is None else seeds_in(seeds)
+    found = train_many(recipe, out, seeds=chosen, root=root, time_budget=budget)
+    if is_first():
+        print(json.dumps({"runs": str(out), **found.numbers()}))

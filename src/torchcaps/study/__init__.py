@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torchcaps.study.claim import Claim, claims, claims_of_table, find_claim
     from torchcaps.study.collect import record_of_runs
+    from torchcaps.study.comparison import Comparison, Variant, compare
     from torchcaps.study.cost import Cost, cost_of
     from torchcaps.study.intervals import Interval, mean_interval
     from torchcaps.study.job import Job, Reduced
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 # Fetched when first used: plans load training and with it Lightning.
 _NAMES = {
     **dict.fromkeys(("Claim", "claims", "claims_of_table", "find_claim"), "claim"),
+    **dict.fromkeys(("Comparison", "Variant", "compare"), "comparison"),
     **dict.fromkeys(("Cost", "cost_of"), "cost"),
     **dict.fromkeys(("Job", "Reduced"), "job"),
     "Plan": "plan",
@@ -60,6 +62,7 @@ _NAMES = {
 
 __all__ = [
     "Claim",
+    "Comparison",
     "Cost",
     "Interval",
     "Job",
@@ -72,8 +75,10 @@ __all__ = [
     "ShownVerdict",
     "StatementVerdict",
     "Table",
+    "Variant",
     "claims",
     "claims_of_table",
+    "compare",
     "cost_of",
     "find_claim",
     "in_every_cell",

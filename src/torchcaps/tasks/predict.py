@@ -13,7 +13,7 @@ from torchcaps.data.folder import FORMATS, GREY, measure_picture, read_picture
 from torchcaps.errors import TorchcapsError
 from torchcaps.tasks.trained import MEANING, Trained, open_trained
 from torchcaps.types import Output, ScoresAre
-from torchcaps.viz import Shown, draw_predictions, to_svg
+from torchcaps.viz import Shown, check_figure_file, draw_predictions, write_figure
 
 __all__ = ["Prediction", "predict"]
 
@@ -21,7 +21,6 @@ __all__ = ["Prediction", "predict"]
 FAR = 5
 # More rows than this are no picture any more.
 MOST_DRAWN = 50
-DPI = 150
 
 
 @dataclass(frozen=True)
@@ -186,12 +185,7 @@ def _odd(picture: Path, pixels: Tensor, trained: Trained) -> tuple[str, ...]:
 
 def _check_drawing(path: Path, count: int) -> None:
     """Refuse a drawing that could not be made, before any work is done."""
-    if path.suffix not in (".svg", ".png"):
-        raise TorchcapsError(f"the picture must end in .svg or .png, but is {path}.")
-    if path.is_dir():
-        raise TorchcapsError(f"{path} is a folder; name a file in it, as predictions.png.")
-    if not path.parent.is_dir():
-        raise TorchcapsError(f"the folder {path.parent} does not exist; make it, or name another.")
+    check_figure_file(path)
     if count > MOST_DRAWN:
         raise TorchcapsError(
             f"a picture shows up to {MOST_DRAWN} images, but there are {count}; draw fewer at a "
@@ -207,12 +201,4 @@ def _draw(found: Sequence[Prediction], path: Path) -> None:
     ]
     words = "length" if found[0].scores_are == "lengths" else "probability"
     figure = draw_predictions(rows, found[0].class_names, measure=words)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        if path.suffix == ".svg":
-            partial.write_text(to_svg(figure), encoding="utf-8")
-        else:
-            figure.savefig(partial, format="png", dpi=DPI)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_figure(figure, path)

@@ -2,15 +2,19 @@
 
 from torchcaps.viz.activity import draw_activity
 from torchcaps.viz.couplings import draw_mean_couplings
-from torchcaps.viz.palette import to_svg
+from torchcaps.viz.intervals import draw_intervals
+from torchcaps.viz.palette import check_figure_file, to_svg, write_figure
 from torchcaps.viz.parse_tree import draw_parse_tree
 from torchcaps.viz.prediction import Shown, draw_predictions
 
 __all__ = [
     "Shown",
+    "check_figure_file",
     "draw_activity",
+    "draw_intervals",
     "draw_mean_couplings",
     "draw_parse_tree",
     "draw_predictions",
     "to_svg",
+    "write_figure",
 ]

@@ -1,6 +1,7 @@
-"""Colours and fonts of every picture, and the way from a figure to SVG."""
+"""Colours and fonts of every picture, and the way from a figure to a file."""
 
 import io
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -8,6 +9,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from torchcaps._printable import printable
+from torchcaps.errors import TorchcapsError
 
 __all__ = [
     "DEAD",
@@ -18,8 +20,10 @@ __all__ = [
     "STYLE",
     "WARMTH",
     "WIDTH",
+    "check_figure_file",
     "new_figure",
     "to_svg",
+    "write_figure",
 ]
 
 INK = "#1d2733"
@@ -31,6 +35,8 @@ DEAD = "#c23b22"
 # Cold: the same for every image. Warm: changes from image to image.
 WARMTH = LinearSegmentedColormap.from_list("warmth", ["#27507a", "#8a6a8f", "#e08214"])
 
+# Dots an inch of a picture that is no SVG.
+DPI = 150
 # Inches: narrow enough that the text stays legible on a telephone.
 WIDTH = 4.0
 
@@ -61,3 +67,27 @@ def to_svg(figure: Figure) -> str:
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     # Labels are repeated in comments, where XML takes no control characters either.
     return printable(buffer.getvalue())
+
+
+def check_figure_file(path: Path) -> None:
+    """Refuse a file that could not be drawn, before any work is done."""
+    if path.suffix not in (".svg", ".png"):
+        raise TorchcapsError(f"the picture must end in .svg or .png, but is {path}.")
+    if path.is_dir():
+        raise TorchcapsError(f"{path} is a folder; name a file in it, as predictions.png.")
+    if not path.parent.is_dir():
+        raise TorchcapsError(f"the folder {path.parent} does not exist; make it, or name another.")
+
+
+def write_figure(figure: Figure, path: Path) -> None:
+    """Replace a file by a picture in one step; .svg or .png."""
+    check_figure_file(path)
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        if path.suffix == ".svg":
+            partial.write_text(to_svg(figure), encoding="utf-8")
+        else:
+            figure.savefig(partial, format="png", dpi=DPI)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,46 @@
+"""`torchcaps compare`: runs side by side."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from torchcaps._printable import printable
+from torchcaps.cli.arguments import AsJson
+
+if TYPE_CHECKING:
+    from torchcaps.study import Comparison
+
+__all__ = ["compare", "show"]
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold some.")],
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the means with their intervals: .svg or .png.")
+    ] = None,
+    statistic: Annotated[str, typer.Option(help="What is drawn.")] = "accuracy",
+    as_json: AsJson = False,
+) -> None:
+    """Compare runs that differ in anything, over the seeds of each.
+
+    Prints a line for each recipe: what tells it from the others, the mean of the accuracy on the
+    test images over its seeds with the 95 % t-interval, and what training took.
+    """
+    from torchcaps import study
+
+    show(study.compare(runs), plot=plot, statistic=statistic, as_json=as_json)
+
+
+def show(
+    found: "Comparison", *, plot: Path | None, statistic: str = "accuracy", as_json: bool = False
+) -> None:
+    """Print a comparison, and draw it where a file is named."""
+    print(json.dumps(found.numbers()) if as_json else printable(found.text()))
+    if plot is not None:
+        from torchcaps.viz import write_figure
+
+        write_figure(found.figure(statistic), plot)
+        print(f"drawn in {plot}", file=sys.stderr)

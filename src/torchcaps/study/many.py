@@ -1,0 +1,93 @@
+"""One recipe many times: over seeds, and over several values of options."""
+
+import itertools
+import json
+import os
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.models import MODELS
+from torchcaps.study.comparison import Comparison, compare
+from torchcaps.study.runner.ledger import Ledger
+from torchcaps.study.runner.system import Study, System
+from torchcaps.study.runner.work import finish
+from torchcaps.train import Recipe
+
+__all__ = ["seeds_in", "swept_options", "train_many"]
+
+
+def seeds_in(text: str) -> tuple[int, ...]:
+    """The seeds that a text names: a range, "0-4", or a list, "0,2,5".
+
+    >>> seeds_in("0-4")
+    (0, 1, 2, 3, 4)
+    """
+    if found := re.fullmatch(r"(\d+)-(\d+)", text):
+        seeds = tuple(range(int(found[1]), int(found[2]) + 1))
+    elif re.fullmatch(r"\d+(,\d+)*", text):
+        seeds = tuple(dict.fromkeys(map(int, text.split(","))))
+    else:
+        seeds = ()
+    if not seeds:
+        raise TorchcapsError(
+            f"--seeds must be a range from low to high or a list, for example 0-4 or 0,2,5, but "
+            f"came as {text!r}."
+        )
+    return seeds
+
+
+def swept_options(recipe: Recipe) -> dict[str, list[Any]]:
+    """The options of a recipe that were given several values: iterations="1,2,3".
+
+    An option that is a list itself, as widths="16,16", has one value.
+    """
+    known = MODELS[recipe.model].options
+    return {
+        name: [_value(word) for word in value.split(",")]
+        for name, value in recipe.options.items()
+        if isinstance(value, str) and "," in value and "," not in str(known.get(name, ""))
+    }
+
+
+def train_many(
+    recipe: Recipe,
+    out: str | os.PathLike[str],
+    *,
+    seeds: Sequence[int] = (),
+    root: str | os.PathLike[str] | None = None,
+    time_budget: float | None = None,
+) -> Comparison:
+    """Train a recipe for every seed and every value of its options, and compare the runs.
+
+    The same call continues what was stopped, and trains nothing twice.
+
+    Arguments:
+        recipe: options with several values are swept; see `swept_options`.
+        out: the folder of the runs.
+        seeds: that of the recipe alone if none are given.
+        root: the folder of a data set that is files.
+        time_budget: seconds, after which the state is saved and `Interrupted` raised.
+    """
+    swept = swept_options(recipe)
+    systems = []
+    for values in itertools.product(*swept.values()):
+        chosen = dict(zip(swept, values, strict=True))
+        one = recipe.model_copy(update={"options": {**recipe.options, **chosen}})
+        systems.append(System(one.model, one, tuple(seeds) or (recipe.seed,), looks=()))
+    until = None if time_budget is None else time.time() + time_budget
+    ledger = Ledger(Path(out))
+    cells = Study("many", tuple(systems)).cells()
+    for cell in cells:
+        finish(cell, ledger, root=root, until=until)
+    return compare([ledger.run(cell).folder for cell in cells])
+
+
+def _value(word: str) -> Any:
+    try:
+        return json.loads({"True": "true", "False": "false"}.get(word, word))
+    except json.JSONDecodeError:
+        return word

@@ -1,0 +1,57 @@
+"""Means with their intervals, one row each."""
+
+from collections.abc import Sequence
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, new_figure
+
+__all__ = ["draw_intervals"]
+
+# A longer label is cut in the middle, where two of them differ least.
+MOST_LETTERS = 60
+
+
+def draw_intervals(
+    rows: Sequence[tuple[str, float, float | None, float | None, Sequence[float]]], *, label: str
+) -> Figure:
+    """A dot a mean, a line its interval, a small mark each single value.
+
+    Arguments:
+        rows: (name, mean, lower end, upper end, values) from the top down; without an interval its
+            ends are None.
+        label: what the axis shows.
+    """
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(0.45 * len(rows) + 0.7)
+        height = figure.get_figheight()
+        axes = figure.add_axes((0.05, 0.45 / height, 0.9, 1 - 0.55 / height))
+        for place, (name, mean, low, high, values) in enumerate(rows):
+            y = len(rows) - 1 - place
+            if low is not None and high is not None:
+                axes.plot([low, high], [y, y], color=LENGTH, lw=2)
+            axes.plot(values, [y] * len(values), "|", color=MUTED, ms=5)
+            axes.plot(mean, y, "o", color=LENGTH, ms=5)
+            axes.annotate(
+                _short(name),
+                (0, y),
+                xycoords=("axes fraction", "data"),
+                xytext=(0, 5),
+                textcoords="offset points",
+                fontsize=7.5,
+                color=INK,
+            )
+        axes.set_ylim(-0.6, len(rows) - 0.2)
+        axes.set_yticks([])
+        axes.set_xlabel(f"{label} (dot: mean, line: 95 % interval, ticks: seeds)", fontsize=7.5)
+        for side in ("top", "right", "left"):
+            axes.spines[side].set_visible(False)
+    return figure
+
+
+def _short(name: str) -> str:
+    if len(name) <= MOST_LETTERS:
+        return name
+    half = MOST_LETTERS // 2
+    return f"{name[:half]}…{name[-half:]}"

@@ -1,0 +1,92 @@
+"""Runs side by side, out of folders that were laid by hand."""
+
+import json
+
+import pytest
+
+from error_text import text_of
+from torchcaps.study import Comparison, Variant, compare
+from torchcaps.train import make_recipe
+
+
+@pytest.fixture
+def lay(tmp_path):
+    """Lays a finished run and returns its folder."""
+
+    def lay(name, accuracy, *, seed=0, measured=None, **fields):
+        folder = tmp_path / "runs" / name
+        folder.mkdir(parents=True)
+        recipe = make_recipe(
+            **{"model": "peer_sign_em", "data": "sign", "epochs": 1, "seed": seed, **fields}
+        )
+        (folder / "recipe.json").write_text(recipe.model_dump_json())
+        rows = [{"epoch": 1, "seconds": 30.0}, {"epoch": 2, "seconds": 60.0}]
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (folder / "result.json").write_text(json.dumps({"test_accuracy": accuracy}))
+        (folder / "model.safetensors").touch()
+        if measured is not None:
+            text = json.dumps({"commit": None, "looks": measured})
+            folder.with_name(f"{name}.values.json").write_text(text)
+        return folder
+
+    return lay
+
+
+def test_runs_are_grouped_by_all_but_their_seed(lay, tmp_path):
+    lay("a0", 0.5, options={"bias": True})
+    lay("a1", 0.7, options={"bias": True}, seed=1)
+    lay("b0", 0.9)  # bias=False is what the network has by itself
+    found = compare([tmp_path / "runs"])
+    assert [each.label for each in found.variants] == ["bias=True", "bias=False"]
+    first, second = found.variants
+    assert (first.seeds, first.seconds) == ((0, 1), 180.0)
+    assert first.values == {"accuracy": (50.0, 70.0)}
+    # Two values 20 apart: 60 ± 12.706 · 14.142 / √2.
+    assert first.interval("accuracy").mean == 60.0
+    assert first.interval("accuracy").low == pytest.approx(60 - 127.06, abs=0.01)
+    assert second.interval("accuracy").low is None
+    lines = found.text().splitlines()
+    assert lines[0].split() == ["seeds", "accuracy", "training"]
+    assert lines[1].split() == ["bias=True", "2", "60", "[-67.06,", "187.1]", "3.0", "min"]
+    assert lines[2].split() == ["bias=False", "1", "90", "1.5", "min"]
+    assert json.loads(json.dumps(found.numbers()))["variants"][1]["variant"] == "bias=False"
+
+
+def test_what_a_study_measured_is_compared_too(lay):
+    measured = {
+        "layers@sign/test": {"dyr.1": 0.25},
+        "accuracy@sign/train": {"accuracy": 49.0},
+    }
+    found = compare([lay("a0", 0.5, measured=measured), lay("b0", 0.9, epochs=2)])
+    assert found.statistics == ("accuracy", "dyr.1", "accuracy@sign/train")
+    assert [each.label for each in found.variants] == ["epochs=1", "epochs=2"]
+    assert "–" in found.text()
+
+
+def test_equal_recipes_have_the_name_of_their_network(lay):
+    (only,) = compare([lay("a0", 0.5)]).variants
+    assert only.label == "peer_sign_em"
+
+
+def test_what_cannot_be_compared_is_a_sentence(lay, tmp_path):
+    first, again = lay("a0", 0.5), lay("b0", 0.5)
+    assert text_of(lambda: compare([first, again])).startswith(
+        f"{first}, {again} train one recipe with the seeds [0, 0]; a seed that counts twice would"
+    )
+    (first / "result.json").unlink()
+    assert text_of(lambda: compare([first])).startswith(f"{first} has no result yet; finish the")
+    nothing = tmp_path / "nothing"
+    assert text_of(lambda: compare([nothing])) == (
+        f"{nothing} is no run folder and holds none; torchcaps train makes one."
+    )
+    found = Comparison((Variant("a", (0,), {"accuracy": (1.0,)}, 1.0),))
+    assert text_of(lambda: found.figure("dyr")) == ("there is no 'dyr' to draw; there is accuracy.")
+
+
+def test_the_picture_shows_every_mean_and_seed():
+    values = {"accuracy": (50.0, 70.0)}
+    found = Comparison((Variant("a" * 100, (0, 1), values, 1.0), Variant("b", (0,), {}, 1.0)))
+    (axes,) = found.figure().axes
+    assert [list(line.get_xdata()) for line in axes.lines][1:] == [[50.0, 70.0], [60.0]]
+    (name,) = axes.texts
+    assert len(name.get_text()) < 70

@@ -1,0 +1,45 @@
+"""One recipe over seeds and over values of its options."""
+
+import pytest
+
+from error_text import text_of
+from torchcaps.study import many
+from torchcaps.study.many import seeds_in, swept_options, train_many
+from torchcaps.train import make_recipe
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"), [("0-4", (0, 1, 2, 3, 4)), ("3", (3,)), ("0,2,2,5", (0, 2, 5))]
+)
+def test_seeds(text, seeds):
+    assert seeds_in(text) == seeds
+
+
+@pytest.mark.parametrize("text", ["", "4-0", "a", "0:4", "0-", "1,"])
+def test_what_is_no_seed(text):
+    assert text_of(lambda: seeds_in(text)) == (
+        f"--seeds must be a range from low to high or a list, for example 0-4 or 0,2,5, but came "
+        f"as {text!r}."
+    )
+
+
+def test_an_option_that_is_a_list_has_one_value():
+    recipe = make_recipe(
+        model="mitterreiter_grid",
+        data="part-whole",
+        options={"widths": "16,16", "routing": "dynamic,uniform", "d_pose": 4},
+    )
+    assert swept_options(recipe) == {"routing": ["dynamic", "uniform"]}
+
+
+def test_every_seed_and_value_is_one_run(monkeypatch, tmp_path):
+    seen = []
+    monkeypatch.setattr(many, "finish", lambda cell, ledger, **_: seen.append(cell.recipe))
+    monkeypatch.setattr(many, "compare", lambda folders: folders)
+    recipe = make_recipe(
+        model="peer_sign_em", data="sign", options={"iterations": "1,2", "bias": "True,False"}
+    )
+    folders = train_many(recipe, tmp_path, seeds=(0, 1))
+    told = [(each.seed, each.options["iterations"], each.options["bias"]) for each in seen]
+    assert told == [(s, i, b) for s in (0, 1) for i in (1, 2) for b in (True, False)]
+    assert len(set(folders)) == 8
