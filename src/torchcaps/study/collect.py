@@ -59,7 +59,10 @@ def record_of_runs(
         claims=tuple(claims),
         recipe=first.model_dump(mode="json"),
         recipe_hash=first.digest(),
-        data={f"{first.data}/{split}": digest for split, digest in digests.items()},
+        data={
+            f"{first.data}/train": digests["train"],
+            f"{first.test_data or first.data}/test": digests["test"],
+        },
         seeds=(
             *(_seed(run, measured.get(run.recipe.seed, {})) for run in runs),
             *(Seed(seed=seed, wall_seconds=0, failed=why) for seed, why in (failed or {}).items()),

@@ -181,7 +181,7 @@ def _values(run: Run) -> dict[str, float]:
     if measured.is_file():
         for name, numbers in json.loads(measured.read_text(encoding="utf-8"))["looks"].items():
             images = name.partition("@")[2]
-            own = images == f"{run.recipe.data}/test"
+            own = images == f"{run.recipe.test_data or run.recipe.data}/test"
             found |= {k if own else f"{k}@{images}": value for k, value in numbers.items()}
     return found
 

@@ -36,9 +36,9 @@ class Look(NamedTuple):
         """What it is called in the ledger."""
         return f"{self.kind}@{self.images}"
 
-    def key(self, number: str, *, trained_on: str) -> str:
-        """What one of its numbers is called in a record."""
-        is_own = (self.data, self.split) == (trained_on, "test")
+    def key(self, number: str, *, tested_on: str) -> str:
+        """What one of its numbers is called in the record of runs that are tested on a set."""
+        is_own = (self.data, self.split) == (tested_on, "test")
         return number if is_own else f"{number}@{self.images}"
 
 

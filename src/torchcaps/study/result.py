@@ -112,7 +112,8 @@ def _keys(job: Job) -> Iterable[str]:
     if kind is None or (kind == "layers") != (len(layers) == 1):
         return
     number = statistic if kind == "accuracy" else f"{statistic}.{layers[0]}"
-    yield Look(kind, job.test, job.split).key(number, trained_on=job.train)
+    tested_on = job.fields.get("test_data", job.train)
+    yield Look(kind, job.test, job.split).key(number, tested_on=tested_on)
 
 
 def _rank(record: Record) -> tuple[bool, int, str]:

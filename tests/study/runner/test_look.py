@@ -23,9 +23,9 @@ def test_a_job_names_its_looks():
 
 
 def test_numbers_of_other_images_carry_their_name():
-    assert Look("accuracy", "mnist").key("accuracy", trained_on="mnist") == "accuracy"
-    assert Look("layers", "mnist", "train").key("dyr.2", trained_on="mnist") == "dyr.2@mnist/train"
-    assert Look("layers", "affnist").key("dyr.2", trained_on="mnist") == "dyr.2@affnist/test"
+    assert Look("accuracy", "mnist").key("accuracy", tested_on="mnist") == "accuracy"
+    assert Look("layers", "mnist", "train").key("dyr.2", tested_on="mnist") == "dyr.2@mnist/train"
+    assert Look("layers", "affnist").key("dyr.2", tested_on="mnist") == "dyr.2@affnist/test"
 
 
 def test_looks_by_the_names_of_statistics():

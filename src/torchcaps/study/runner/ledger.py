@@ -69,7 +69,7 @@ class Ledger:
         """What was measured, under the names that records use."""
         seen = self._read(cell)["looks"]
         return {
-            look.key(name, trained_on=cell.recipe.data): value
+            look.key(name, tested_on=cell.recipe.test_data or cell.recipe.data): value
             for look in cell.looks
             for name, value in seen.get(look.name, {}).items()
         }

@@ -24,13 +24,12 @@ BATCH = 100
 def look_at(run: Run, look: Look, *, root: str | os.PathLike[str] | None) -> dict[str, float]:
     """The numbers of one look at a finished run."""
     recipe = run.recipe
-    if look == Look("accuracy", recipe.data):
+    if look == Look("accuracy", recipe.test_data or recipe.data):
         # Looked at once already, at the end of training.
         return {"accuracy": 100 * run.result()["test_accuracy"]}
     trained = open_trained(run.folder)
-    data = None if look.data == recipe.data else look.data
     where = root_of(look.data, root)
-    images = trained.images(look.split, data=data, root=None if where is None else Path(where))
+    images = trained.images(look.split, data=look.data, root=None if where is None else Path(where))
     if look.kind == "accuracy":
         batch_size = min(BATCH, recipe.batch_size)
         return {"accuracy": 100 * evaluate(trained.model, images, batch_size=batch_size).accuracy}

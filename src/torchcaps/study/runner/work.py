@@ -84,7 +84,7 @@ def finish(
     run = fit(
         recipe,
         ledger.run(cell).folder,
-        root=root_of(recipe.data, root),
+        root=root_of(recipe.data, root) or root_of(recipe.test_data or recipe.data, root),
         label=cell.name,
         time_budget=left,
     )
