@@ -8,6 +8,7 @@ import pytest
 
 import torchcaps as tc
 from cli.command_line import TRAIN, Call, assert_one_sentence
+from torchcaps.models import own
 from torchcaps.train import Run, own_code
 
 MINE = """
@@ -57,3 +58,39 @@ def test_ones_own_routing_on_the_command_line(
         assert call(*line, "--import", file).code == 0
     finally:
         forget(monkeypatch)
+
+
+NET = """
+import torch
+import torchcaps as tc
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(576, 10)
+
+    def forward(self, images):
+        return tc.Output(self.layer(images.flatten(1)), "logits")
+"""
+
+
+def test_a_network_without_a_name_is_opened_by_its_file(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(own_code, "_IMPORTED", {})
+    file = tmp_path / "mine_net.py"
+    file.write_text(NET)
+    own_code.import_file(file)
+    recipe = tc.train.make_recipe(model="own", data="tiny", epochs=1, batch_size=20)
+    run = tc.train.fit(recipe, tmp_path / "run", model=sys.modules["mine_net"].Net())
+    monkeypatch.setattr(own_code, "_IMPORTED", {})
+    monkeypatch.setattr(own, "CLASSES", {})
+    del sys.modules["mine_net"]
+    line = ["eval", run.folder, "--json"]
+    assert_one_sentence(call(*line), "add --import mine_net.py to the command")
+    monkeypatch.setattr(own_code, "CLASSES", own.CLASSES)
+    try:
+        assert json.loads(call(*line, "--import", file).out)["images"] == 12
+    finally:
+        sys.modules.pop("mine_net", None)

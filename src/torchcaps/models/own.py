@@ -2,13 +2,122 @@
 
 import inspect
 from collections.abc import Callable
+from typing import Any, final
 
-from torch import nn
+from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.layers.routing.table import import_path
 from torchcaps.models.registry import MODELS, Preset
+from torchcaps.types import Keep, Output
 
-__all__ = ["register_model"]
+__all__ = ["CLASSES", "OWN", "OwnNetwork", "as_network", "own_module", "register_model"]
+
+# What a recipe and a file call a network that has no name of its own.
+OWN = "own"
+# Classes of files that were imported because somebody said so, by their import path.
+CLASSES: dict[str, type[nn.Module]] = {}
+
+
+@final
+class OwnNetwork(nn.Module):
+    """Any module that returns an `Output`, called as our networks are.
+
+    Arguments:
+        module: from images [b, c, h, w] to an `Output`. Where its forward takes `target` (the
+            labels) or `keep` (what to record for the trace), it is given them.
+        image: (channels, height, width) that it takes; what its attribute `image` says if not
+            given, or None where nobody says.
+        n_classes: how many classes it scores; None where nobody says.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        image: tuple[int, int, int] | None = None,
+        n_classes: int | None = None,
+    ):
+        super().__init__()
+        self.module = module
+        image = getattr(module, "image", None) if image is None else image
+        if image is not None:
+            self.image = tuple(image)
+        taken = inspect.signature(module.forward).parameters
+        self._takes = tuple(name for name in ("target", "keep") if name in taken)
+        self.config = {
+            "name": OWN,
+            "class": import_path(type(module)),
+            "image": image,
+            "n_classes": n_classes,
+        }
+
+    def forward(
+        self, image: Tensor, target: Tensor | None = None, *, keep: Keep = "none"
+    ) -> Output:
+        """What the module says of the images."""
+        given = {"target": target, "keep": keep}
+        out = self.module(image, **{name: given[name] for name in self._takes})
+        if not isinstance(out, Output):
+            raise TorchcapsError(
+                f"a network returns a torchcaps.Output, but {type(self.module).__name__} returned "
+                f"a {type(out).__name__}; let its forward end in: return tc.Output(scores, "
+                f'"logits"), or "lengths" for lengths of capsules.'
+            )
+        n_classes = self.config["n_classes"]
+        expected = (len(image), out.scores.shape[-1] if n_classes is None else n_classes)
+        if tuple(out.scores.shape) != expected:
+            raise TorchcapsError(
+                f"{type(self.module).__name__} should give one score for each of {expected[1]} "
+                f"classes, {list(expected)}, but gave {list(out.scores.shape)}."
+            )
+        return out
+
+
+def as_network(model: nn.Module) -> nn.Module:
+    """The network itself where it is called as ours are, else `OwnNetwork` around it."""
+    taken = inspect.signature(model.forward).parameters
+    return model if {"target", "keep"} <= set(taken) else OwnNetwork(model)
+
+
+def own_module(config: dict[str, Any], given: nn.Module | type[nn.Module] | None) -> nn.Module:
+    """The module of the class that a file names: the one that is given, or one made of its class.
+
+    Nothing is imported for it. A class is called with `image` and `n_classes`, where it takes them.
+    """
+    needed = str(config.get("class"))
+    given = CLASSES.get(needed) if given is None else given
+    name = needed.rpartition(".")[2]
+    if given is None:
+        raise TorchcapsError(
+            f"this is a network of your own, of the class {needed}; a file never runs code, so "
+            f"give its class or a module of it: model={name} (on the command line: --import of its "
+            f"file)."
+        )
+    if isinstance(given, nn.Module):
+        kind = type(given)
+    elif isinstance(given, type) and issubclass(given, nn.Module):
+        kind = given
+    else:
+        raise TorchcapsError(f"model must be the class {name} or a module of it, but is {given!r}.")
+    # A script and a notebook are called __main__, whatever their file.
+    elsewhere = "__main__" in (kind.__module__, needed.partition(".")[0])
+    if import_path(kind) != needed and not (elsewhere and kind.__qualname__ == name):
+        raise TorchcapsError(
+            f"this is a network of the class {needed}, but {import_path(kind)} was given; give "
+            f"model={name}."
+        )
+    if isinstance(given, nn.Module):
+        return given
+    taken = inspect.signature(given).parameters
+    known = {key: config.get(key) for key in ("image", "n_classes")}
+    try:
+        return given(**{key: value for key, value in known.items() if key in taken and value})
+    except TypeError as error:
+        raise TorchcapsError(
+            f"{name} cannot be made without more arguments ({error}); make one as it was when it "
+            f"was saved, and give that: model={name}(…)."
+        ) from None
 
 
 def register_model(

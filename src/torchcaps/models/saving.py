@@ -15,9 +15,13 @@ from torchcaps._paths import path_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import ROUTINGS, Routing
 from torchcaps.layers.routing.table import import_path
+from torchcaps.models.own import OWN, OwnNetwork, own_module
 from torchcaps.models.registry import MODELS, make_model
 
-__all__ = ["load", "save"]
+__all__ = ["load", "load_network", "save"]
+
+# Where a run folder has its network.
+OF_A_RUN = "model.safetensors"
 
 HEADER = "torchcaps"
 # The digest of the tensors and of the configuration: safetensors itself has no checksum. It stands
@@ -26,13 +30,21 @@ DIGEST = "sha256"
 
 
 def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
-    """Write a network made by `create_model`; a crash leaves the old file or the new one."""
+    """Write a network; a crash leaves the old file or the new one.
+
+    Arguments:
+        model: one of `create_model`, which knows its own name and options, or any other module: of
+            that the import path of its class is written, and `load` wants the class again.
+        path: the file to write, ending in .safetensors.
+    """
+    if not isinstance(model, nn.Module):
+        raise TorchcapsError(f"save takes a network, an nn.Module, but got {model!r}.")
     config = getattr(model, "config", None)
-    if not isinstance(config, dict):
-        raise TorchcapsError(
-            f"save needs a network made by create_model, which knows its own name and options, but "
-            f"got a {type(model).__name__}; for other modules use safetensors.torch.save_model."
-        )
+    if not isinstance(config, dict) or not {"name", "image", "n_classes"} <= set(config):
+        model = OwnNetwork(model)
+        config = model.config
+    if isinstance(model, OwnNetwork):
+        model = model.module
     path = path_of("path", path)
     if path.is_dir():
         raise TorchcapsError(f"{path} is a folder; name a file in it, ending in .safetensors.")
@@ -41,6 +53,9 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
             f"the folder {path.parent} does not exist; make it, or save elsewhere."
         )
     state = {name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}
+    if config["name"] == OWN:
+        # Its modules may share a tensor, which safetensors refuses to write.
+        state = {name: tensor.clone() for name, tensor in state.items()}
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         header = {**config, DIGEST: _digest(state, config)}
@@ -55,19 +70,84 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
         partial.unlink(missing_ok=True)
 
 
-def load(path: str | os.PathLike[str], *, routing: Routing | None = None) -> nn.Module:
+def load(
+    path: str | os.PathLike[str],
+    *,
+    model: nn.Module | type[nn.Module] | None = None,
+    routing: Routing | None = None,
+) -> nn.Module:
     """Read a network that `save` wrote, ready to look at images (in evaluation mode).
 
     No code comes out of the file: a network or a routing of one's own is named in it, and is to be
     registered or given before.
 
     Arguments:
-        path: the file.
+        path: the file, or the folder of a finished run.
+        model: for a network of one's own, its class, or a module of it that takes the weights.
         routing: for a network that was made with a routing object, another one like it.
     """
+    network = load_network(path, model=model, routing=routing)
+    return network.module if isinstance(network, OwnNetwork) else network
+
+
+def load_network(
+    path: str | os.PathLike[str],
+    *,
+    model: nn.Module | type[nn.Module] | None = None,
+    routing: Routing | None = None,
+) -> nn.Module:
+    """The same, but a network of one's own comes so that it is called as ours are."""
     path = path_of("path", path)
+    if path.is_dir():
+        path = path / OF_A_RUN
+        if not path.is_file():
+            raise TorchcapsError(
+                f"{path.parent} is no folder of a finished run ({OF_A_RUN} is missing); finish it "
+                f"with torchcaps train, or name a file."
+            )
     if not path.is_file():
         raise TorchcapsError(f"there is no file {path}; a saved network ends in .safetensors.")
+    state, name, config = _read(path)
+    if name == OWN:
+        return _load_own(path, state, config, model)
+    if model is not None:
+        raise TorchcapsError(
+            f"{path} holds {name}, which has a name, so no model can be given; leave model out."
+        )
+    _check_known(path, name, config, routing)
+    if routing is not None:
+        config["routing"] = routing
+    network = _without_weights(name, config)
+    try:
+        network.load_state_dict(state, assign=True)
+    except RuntimeError as error:
+        raise TorchcapsError(
+            f"the tensors in {path} do not fit the network {name} that its header describes "
+            f"({str(error).splitlines()[-1].strip()})."
+        ) from None
+    return network.eval()
+
+
+def _load_own(
+    path: Path, state: dict[str, Tensor], config: dict[str, Any], given: Any
+) -> OwnNetwork:
+    try:
+        module = own_module(config, given)
+    except TorchcapsError as error:
+        raise TorchcapsError(f"{path}: {error}") from None
+    try:
+        module.load_state_dict(state)
+    except RuntimeError as error:
+        raise TorchcapsError(
+            f"the tensors in {path} do not fit the {type(module).__name__} that was given "
+            f"({str(error).splitlines()[-1].strip()}); was it made with other sizes?"
+        ) from None
+    network = OwnNetwork(module, image=config.get("image"), n_classes=config.get("n_classes"))
+    return network.eval()
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
+    """The tensors of a file, the name of its network and the rest of its configuration."""
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -92,18 +172,7 @@ def load(path: str | os.PathLike[str], *, routing: Routing | None = None) -> nn.
             f"{path} is damaged: its tensors or its configuration are not those that were saved; "
             f"copy it once more from where it is whole."
         )
-    _check_known(path, name, config, routing)
-    if routing is not None:
-        config["routing"] = routing
-    model = _without_weights(name, config)
-    try:
-        model.load_state_dict(state, assign=True)
-    except RuntimeError as error:
-        raise TorchcapsError(
-            f"the tensors in {path} do not fit the network {name} that its header describes "
-            f"({str(error).splitlines()[-1].strip()})."
-        ) from None
-    return model.eval()
+    return state, name, config
 
 
 def _without_weights(name: str, config: dict[str, Any]) -> nn.Module:

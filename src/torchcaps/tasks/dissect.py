@@ -18,8 +18,9 @@ from torchcaps.analysis import (
 from torchcaps.data import Images, sample_of
 from torchcaps.data.sample import classes_shown, counts_in_words
 from torchcaps.errors import TorchcapsError
+from torchcaps.models.own import as_network
 from torchcaps.report import Dissection, Picture, render
-from torchcaps.tasks.trained import open_trained
+from torchcaps.tasks.trained import Own, open_trained
 from torchcaps.train.answers import CRITERIA, is_correct
 from torchcaps.train.run import Run, environment, write_whole
 from torchcaps.types import Trace
@@ -53,6 +54,7 @@ def trace_images(
 @torch.no_grad()
 def _traced(model: nn.Module, images: Images, index: Tensor) -> tuple[Trace, int, Tensor]:
     """The trace over the images `index`, how many of them are right, and their labels."""
+    model = as_network(model)
     expected = getattr(model, "image", images.image_shape)
     if expected != images.image_shape:
         raise TorchcapsError(
@@ -197,6 +199,7 @@ def dissect_files(
     root: str | os.PathLike[str] | None = None,
     images: int = 1000,
     example: int = 0,
+    model: Own = None,
 ) -> list[Dissection]:
     """Dissect runs on test images of their own data, saved networks on those of `data`.
 
@@ -204,7 +207,7 @@ def dissect_files(
     """
     found: list[Dissection] = []
     for path in paths:
-        network = open_trained(path)
+        network = open_trained(path, model=model)
         test = network.images("test", data=data, root=root)
         label = path.stem if network.run is None else path.resolve().name
         if label in {each.label for each in found}:

@@ -13,12 +13,13 @@ from torch import nn
 from torchcaps.data import Batch, Images, sample_of
 from torchcaps.data.sample import classes_shown, counts_in_words
 from torchcaps.errors import TorchcapsError
-from torchcaps.models import load as load_model
+from torchcaps.models.own import OWN, as_network, own_module
+from torchcaps.models.saving import load_network
 from torchcaps.tasks.diagnosis import Diagnosis
 from torchcaps.tasks.examine_images import examine_images
 from torchcaps.tasks.examine_machine import examine_machine
 from torchcaps.tasks.examine_network import examine_network
-from torchcaps.tasks.trained import check_fit
+from torchcaps.tasks.trained import Own, check_fit
 from torchcaps.train.fit import initial_model
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.run import Run
@@ -78,8 +79,13 @@ def doctor(recipe: Recipe, *, root: Path | None = None, seconds: float = SECONDS
     )
 
 
-def doctor_run(path: Path, *, root: Path | None = None, seconds: float = SECONDS) -> Examination:
-    """Examine the network of a run folder, finished or not."""
+def doctor_run(
+    path: Path, *, root: Path | None = None, seconds: float = SECONDS, model: Own = None
+) -> Examination:
+    """Examine the network of a run folder, finished or not.
+
+    model: the class of a network of one's own, or a module of it.
+    """
     if not path.exists():
         raise TorchcapsError(f"there is no run folder at {path}.")
     run = Run(path)
@@ -91,9 +97,9 @@ def doctor_run(path: Path, *, root: Path | None = None, seconds: float = SECONDS
     run.check_imported()
     recipe = run.recipe
     training = recipe.images("train", root=root)
-    model, stage = _latest(run, recipe, training)
+    network, stage = _latest(run, recipe, training, model)
     return examine(
-        model,
+        network,
         recipe,
         training,
         lambda: recipe.images("test", root=root),
@@ -102,11 +108,13 @@ def doctor_run(path: Path, *, root: Path | None = None, seconds: float = SECONDS
     )
 
 
-def _latest(run: Run, recipe: Recipe, training: Images) -> tuple[nn.Module, str]:
+def _latest(run: Run, recipe: Recipe, training: Images, own: Own) -> tuple[nn.Module, str]:
     """The last weights a run has."""
     if run.is_done:
-        return load_model(run.model_file), "after training"
-    model = initial_model(recipe, training)
+        return load_network(run.model_file, model=own), "after training"
+    if recipe.model == OWN:
+        own = own_module(run.about(), own)
+    model = initial_model(recipe, training, own if isinstance(own, nn.Module) else None)
     if not run.state_file.is_file():
         return model, "before training"
     try:
@@ -140,6 +148,7 @@ def examine(
     seconds: float = SECONDS,
 ) -> Examination:
     """Examine a network on its training images. `stage` is "before training", or when it was."""
+    model = as_network(model)
     check_fit(model, training)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     batch = training.batch(sample_of(training, BATCH))

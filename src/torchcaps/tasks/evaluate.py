@@ -13,11 +13,12 @@ from torch import Tensor, nn
 
 from torchcaps.data import Images, JudgedBy
 from torchcaps.errors import TorchcapsError
+from torchcaps.models.own import as_network
 from torchcaps.ops import binary_cross_entropy_loss, cross_entropy_loss, margin_loss
 from torchcaps.report.page import wilson
 from torchcaps.tasks.overlap import in_training
 from torchcaps.tasks.progress import progress
-from torchcaps.tasks.trained import MEANING, Trained, check_fit, open_trained
+from torchcaps.tasks.trained import MEANING, Own, Trained, check_fit, open_trained
 from torchcaps.train.answers import CRITERIA, is_correct, named_classes, present_classes
 from torchcaps.train.run import write_whole
 from torchcaps.types import Output, ScoresAre
@@ -173,6 +174,7 @@ def _short(value: float | None) -> str:
 @torch.no_grad()
 def evaluate(model: nn.Module, images: Images, *, batch_size: int = BATCH) -> Evaluation:
     """Show every image to the network once. The result does not depend on the batch size."""
+    model = as_network(model)
     check_fit(model, images)
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     model.eval()
@@ -239,6 +241,7 @@ def evaluate_file(
     root: Path | None = None,
     split: str = "test",
     predictions: Path | None = None,
+    model: Own = None,
 ) -> Evaluation:
     """Evaluate a run on its own data, or a saved network on those named.
 
@@ -247,7 +250,7 @@ def evaluate_file(
     """
     if predictions is not None:
         _writer(predictions)
-    trained = open_trained(path)
+    trained = open_trained(path, model=model)
     images = trained.images(split, data=data, root=root)
     # As small as the batches it was trained with, which fitted into memory.
     largest = trained.run.recipe.batch_size if trained.run else BATCH

@@ -11,7 +11,7 @@ from torch import Tensor
 from torchcaps.data.crop import middle
 from torchcaps.data.folder import FORMATS, GREY, measure_picture, read_picture
 from torchcaps.errors import TorchcapsError
-from torchcaps.tasks.trained import MEANING, Trained, open_trained
+from torchcaps.tasks.trained import MEANING, Own, Trained, open_trained
 from torchcaps.types import Output, ScoresAre
 from torchcaps.viz import Shown, check_figure_file, draw_predictions, write_figure
 
@@ -72,7 +72,12 @@ class Prediction:
 
 @torch.no_grad()
 def predict(
-    path: Path, images: Sequence[Path], *, resize: bool = False, picture: Path | None = None
+    path: Path,
+    images: Sequence[Path],
+    *,
+    resize: bool = False,
+    picture: Path | None = None,
+    model: Own = None,
 ) -> tuple[Prediction, ...]:
     """Predict the class of picture files by a run's network, or a saved one.
 
@@ -81,7 +86,7 @@ def predict(
     """
     if picture is not None:
         _check_drawing(picture, len(images))
-    trained = open_trained(path)
+    trained = open_trained(path, model=model)
     shape = trained.image
     if shape[0] not in (1, 3):
         raise TorchcapsError(

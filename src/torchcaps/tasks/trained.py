@@ -12,13 +12,15 @@ from torchcaps.data.crop import windows
 from torchcaps.data.sources import PICTURES, Root
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.layers import with_channels_last
-from torchcaps.models import load as load_model
+from torchcaps.models.saving import load_network
 from torchcaps.train.parting import parted
 from torchcaps.train.run import Run
 from torchcaps.types import ScoresAre
 
-__all__ = ["MEANING", "SPLITS", "Trained", "check_fit", "open_trained"]
+__all__ = ["MEANING", "SPLITS", "Own", "Trained", "check_fit", "open_trained"]
 
+# A network of one's own, where a file or a run holds its weights.
+Own = nn.Module | type[nn.Module] | None
 SPLITS = ("test", "validation", "train")
 
 MEANING: dict[ScoresAre, str] = {
@@ -48,6 +50,12 @@ class Trained:
         """(channels, height, width)"""
         config = self.model.config
         assert isinstance(config, dict)
+        if config["image"] is None:
+            raise TorchcapsError(
+                f"{self.path} does not say what images its network takes, because nobody did when "
+                f"it was saved; give the module an attribute image=(channels, height, width) and "
+                f"save it again."
+            )
         channels, height, width = config["image"]
         return channels, height, width
 
@@ -119,8 +127,11 @@ class Trained:
         return split not in digests or bool(digests[split] == images.digest())
 
 
-def open_trained(path: Path) -> Trained:
-    """The network of a finished run, or of a file, on the accelerator where there is one."""
+def open_trained(path: Path, *, model: Own = None) -> Trained:
+    """The network of a finished run, or of a file, on the accelerator where there is one.
+
+    model: the class of a network of one's own, or a module of it.
+    """
     if not path.exists():
         raise TorchcapsError(f"there is no run folder and no saved network at {path}.")
     run = Run(path) if path.is_dir() else None
@@ -132,10 +143,10 @@ def open_trained(path: Path) -> Trained:
         )
     if run is not None:
         run.check_imported()
-    model = load_model(path if run is None else run.model_file)
+    network = load_network(path if run is None else run.model_file, model=model)
     if run is not None and run.is_channels_last:
-        with_channels_last(model)
-    return Trained(model.to("cuda" if torch.cuda.is_available() else "cpu"), path, run)
+        with_channels_last(network)
+    return Trained(network.to("cuda" if torch.cuda.is_available() else "cpu"), path, run)
 
 
 def check_fit(model: nn.Module, images: Images) -> None:
@@ -147,8 +158,8 @@ def check_fit(model: nn.Module, images: Images) -> None:
             f"{images.name} has {images.image_shape}; show it the data it was trained on."
         )
     config = getattr(model, "config", None)
-    known = config["n_classes"] if isinstance(config, dict) else len(images.class_names)
-    if known != len(images.class_names):
+    known = config["n_classes"] if isinstance(config, dict) else None
+    if known is not None and known != len(images.class_names):
         raise TorchcapsError(
             f"the network tells {known} classes apart, but {images.name} has "
             f"{len(images.class_names)}; show it the data it was trained on."

@@ -18,12 +18,10 @@ from torch import Tensor, nn
 
 from torchcaps._paths import path_of
 from torchcaps.data import Cropped, Images, augmented
-from torchcaps.data.channels import channel_statistics
 from torchcaps.data.sources import Split
 from torchcaps.errors import Interrupted, TorchcapsError
-from torchcaps.layers import keep_memory, with_channels_last
-from torchcaps.models import create_model, save
-from torchcaps.models import load as load_model
+from torchcaps.layers import keep_memory
+from torchcaps.models import save
 from torchcaps.prune import sparsity
 from torchcaps.train.answers import is_correct
 from torchcaps.train.batches import Batches, held_on
@@ -35,11 +33,12 @@ from torchcaps.train.pruning import Prune, make_pruner
 from torchcaps.train.ranks import MeanOfAll, Ranks, join
 from torchcaps.train.recipe import Precision, Recipe
 from torchcaps.train.run import Run, alone
-from torchcaps.train.seeds import AUGMENT, CROP, HOLD_OUT, WEIGHTS, seed_of
+from torchcaps.train.seeds import AUGMENT, CROP, HOLD_OUT, seed_of
+from torchcaps.train.start import check_own, initial_model, named_class, take_weights
 from torchcaps.train.state import state_of
 from torchcaps.train.stopping import KeepBest, StopAtAccuracy, StopWithoutProgress
 
-__all__ = ["accuracy", "fit"]
+__all__ = ["accuracy", "fit", "initial_model"]
 
 # Training images that an epoch is measured on where none are held out.
 SAMPLE = 1000
@@ -62,6 +61,7 @@ def fit(
     workers: int = 0,
     time_budget: float | None = None,
     loggers: Sequence[Logger] = (),
+    model: nn.Module | None = None,
 ) -> Run:
     """Train, validate on images held out of the training set if any are, test once, and save.
 
@@ -78,9 +78,12 @@ def fit(
     time_budget: seconds, counted from this call. Past them the run saves its state after the step
         it is at and raises `Interrupted`, as it does at SIGTERM; the same call continues it.
     loggers: Lightning's; each epoch's row of metrics goes to them too.
+    model: a module of your own that returns an `Output`, for a recipe with model "own". It is
+        trained in place, from the weights that it has.
     """
     until = None if time_budget is None else time.monotonic() + time_budget
     _check_call(recipe, own, workers, time_budget)
+    check_own(recipe, model)
 
     def images_of(split: Split) -> Images:
         if own is None:
@@ -101,12 +104,13 @@ def fit(
         _check_alike(images, elsewhere)
     training: Images
     training, validation = _parted(recipe, images)
-    model = initial_model(recipe, training)
+    model = initial_model(recipe, training, model)
     pruner = make_pruner(recipe, model)
     # Only now, so that a recipe that cannot be trained leaves no folder behind.
     digest = images.digest()
     with ExitStack() as held:
-        ranks.first_does(lambda: _take(run, recipe, digest, held, keeps_memory=keeps_memory))
+        about = {"keeps_memory": keeps_memory, **named_class(model)}
+        ranks.first_does(lambda: _take(run, recipe, digest, held, about))
         early: list[Callback] = []
         stop = None
         if recipe.stop_at is not None:
@@ -146,7 +150,7 @@ def fit(
         _train(recipe, run, model, training_batches, validation_batches, ranks, callbacks)
         seconds = time.perf_counter() - started
         if recipe.keep == "best":
-            model.load_state_dict(load_model(run.best_file).state_dict())
+            take_weights(model, run.best_file)
         if pruner is not None:
             pruner.masks.move(next(model.parameters()).device)
             pruner.at_the_end()
@@ -230,30 +234,14 @@ def _check_alike(train: Images, test: Images) -> None:
             )
 
 
-def _take(run: Run, recipe: Recipe, digest: str, held: ExitStack, *, keeps_memory: bool) -> None:
+def _take(run: Run, recipe: Recipe, digest: str, held: ExitStack, about: dict[str, Any]) -> None:
     """The folder, for this process alone, with this recipe in it."""
     run.folder.mkdir(parents=True, exist_ok=True)
     held.enter_context(alone(run.folder))
     # Somebody else may have been there since it was looked at.
     run.check(recipe)
     run.remove_partial_files()
-    run.begin(recipe, digest, keeps_memory=keeps_memory)
-
-
-def initial_model(recipe: Recipe, images: Images) -> nn.Module:
-    """The network before training: a function of the recipe, and of the images to train on where
-    `standardise` measures them."""
-    numbers = channel_statistics(images) if recipe.standardise == "set" else recipe.standardise
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed_of(recipe.seed, WEIGHTS))
-        model = create_model(
-            recipe.model,
-            image=images.image_shape,
-            n_classes=len(images.class_names),
-            standardise=numbers,
-            **recipe.options,
-        )
-    return with_channels_last(model) if recipe.channels_last else model
+    run.begin(recipe, digest, **about)
 
 
 def accuracy(model: nn.Module, images: Images, *, batch_size: int = 256) -> float:
@@ -319,6 +307,14 @@ def _train(
         state = state_of(run, recipe)
         try:
             trainer.fit(module, training, validation, ckpt_path=state, weights_only=True)
+        except RuntimeError as error:
+            if not str(error).startswith("Error(s) in loading state_dict"):
+                raise
+            reason = str(error).splitlines()[-1].strip()
+            raise TorchcapsError(
+                f"the state in {run.folder} is of a network of other sizes ({reason}); make yours "
+                f"as it was, or choose another folder."
+            ) from None
         except SystemExit:
             # Lightning's answer to Ctrl-C.
             if not trainer.interrupted:

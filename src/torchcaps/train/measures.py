@@ -15,6 +15,7 @@ from torchcaps.analysis.trace import last_coupling
 from torchcaps.analysis.zero_votes import zero_blocks
 from torchcaps.data import Images
 from torchcaps.layers import DenseCapsules
+from torchcaps.models.own import OwnNetwork
 
 __all__ = ["Measures"]
 
@@ -66,7 +67,8 @@ class Measures(Callback):
 
 def parts(model: nn.Module) -> dict[str, nn.Module]:
     """The pieces of a network that have weights, each routed layer by itself."""
-    pieces = dict(model.named_children())
+    whole = model.module if isinstance(model, OwnNetwork) else model
+    pieces = dict(whole.named_children())
     layers = pieces.pop("layers", None)
     if isinstance(layers, nn.ModuleDict):
         pieces |= dict(layers.items())

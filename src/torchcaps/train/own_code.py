@@ -9,7 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from torchcaps.errors import TorchcapsError
+from torchcaps.layers.routing.table import import_path
+from torchcaps.models.own import CLASSES
 
 __all__ = ["check_imported", "import_file", "imported_files"]
 
@@ -56,6 +60,9 @@ def import_file(path: Path) -> None:
         raise TorchcapsError(
             f"{path} cannot be imported: {type(error).__name__}: {error}{where}; mend the file."
         ) from None
+    for kind in vars(module).values():
+        if isinstance(kind, type) and issubclass(kind, nn.Module) and kind.__module__ == name:
+            CLASSES[import_path(kind)] = kind
     _IMPORTED[name] = {"path": str(path.resolve()), "sha256": digest}
 
 

@@ -24,6 +24,7 @@ from torchcaps.data.sources import Split
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.models import MODELS
 from torchcaps.models.layout import is_faster_with_channels_last
+from torchcaps.models.own import OWN
 from torchcaps.prune import UnitKind
 from torchcaps.train.protocols import PROTOCOLS
 from torchcaps.train.pruning_fields import Prune, Share, check_pruning, uses
@@ -163,7 +164,7 @@ class Recipe(BaseModel):
     @field_validator("model")
     @classmethod
     def _known_model(cls, name: str) -> str:
-        if name not in MODELS:
+        if name != OWN and name not in MODELS:
             raise ValueError(f"{short(name)} is unknown; {nearest(name, MODELS)}")
         return name
 

@@ -25,8 +25,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.layers import with_channels_last
+from torchcaps.models import load
 from torchcaps.train.digests import NAME, check_digest, expect, put_in_place, write_whole
 from torchcaps.train.own_code import check_imported, imported_files
 from torchcaps.train.recipe import Recipe, read_fields, read_recipe
@@ -118,10 +121,24 @@ class Run:
         check_digest(self.recipe_file)
         return read_recipe(self.recipe_file)
 
+    def about(self) -> dict[str, Any]:
+        """All that was written down when it began, of the environment and of the network."""
+        return _read_json(self.environment_file)[0]
+
+    def model(self, own: nn.Module | type[nn.Module] | None = None) -> nn.Module:
+        """The trained network, ready to look at images (in evaluation mode).
+
+        Arguments:
+            own: of a network of one's own its class, or a module that takes the weights.
+        """
+        self.check_imported()
+        network = load(self.folder, model=own)
+        return with_channels_last(network) if self.is_channels_last else network
+
     def check_imported(self) -> None:
         """Make sure that the code of one's own which it was trained with is here."""
         if self.environment_file.is_file():
-            check_imported(self.folder, _read_json(self.environment_file)[0])
+            check_imported(self.folder, self.about())
 
     @property
     def is_channels_last(self) -> bool:
@@ -224,21 +241,27 @@ class Run:
         elif self.folder.exists() and not self.folder.is_dir():
             raise TorchcapsError(f"{self.folder} is a file; a run needs a folder.")
 
-    def begin(self, recipe: Recipe, data: str, *, keeps_memory: bool = False) -> None:
-        """Make the folder, or make sure that `data`, a digest, is what the run saw so far."""
+    def begin(self, recipe: Recipe, data: str, **about: Any) -> None:
+        """Make the folder, or make sure that `data`, a digest, is what the run saw so far, and its
+        network of the class that it was. `about` is written beside the environment."""
         self.folder.mkdir(parents=True, exist_ok=True)
         # The recipe first: it is what makes the folder a run. A result must be that of its recipe.
         if not self.recipe_file.is_file() or self.recipe != recipe:
             self.result_file.unlink(missing_ok=True)
             self.write(self.recipe_file, recipe.model_dump_json(indent=2))
         if not self.environment_file.is_file():
-            seen = {**environment(), "keeps_memory": keeps_memory, "training_images": data}
+            seen = {**environment(), "keeps_memory": False, **about, "training_images": data}
             self.write(self.environment_file, json.dumps(seen, indent=2))
         seen = _read_json(self.environment_file)[0]
         if seen.get("training_images") != data:
             raise TorchcapsError(
                 f"{self.folder} was begun on other training images (digest "
                 f"{seen.get('training_images')}, now {data}); is --root another folder now?"
+            )
+        if seen.get("class") != about.get("class"):
+            raise TorchcapsError(
+                f"{self.folder} was begun with a network of the class {seen.get('class')}, now it "
+                f"is {about.get('class')}; choose another folder."
             )
 
 

@@ -1,0 +1,94 @@
+"""The network with which a run begins: of its recipe, or the user's own."""
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from torchcaps.data import Images
+from torchcaps.data.channels import channel_statistics
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import with_channels_last
+from torchcaps.models import create_model, load
+from torchcaps.models.own import OWN, OwnNetwork
+from torchcaps.train.recipe import Recipe
+from torchcaps.train.seeds import WEIGHTS, seed_of
+
+__all__ = ["check_own", "initial_model", "named_class", "take_weights"]
+
+
+def check_own(recipe: Recipe, model: nn.Module | None) -> None:
+    """Whether the recipe and the call speak of the same network."""
+    if (model is None) == (recipe.model == OWN):
+        given = "none was given" if model is None else "one was given"
+        raise TorchcapsError(
+            f'model=module and a recipe with model "own" belong together, but the recipe says '
+            f'"{recipe.model}" and {given}; a network that the command line shall train gets a '
+            f"name by register_model, in a file that --import names."
+        )
+    if model is None:
+        return
+    if not isinstance(model, nn.Module):
+        raise TorchcapsError(
+            f"model takes a module that was made, such as MyNet(), but got {model!r}."
+        )
+    idle = {"options": recipe.options, "standardise": recipe.standardise}
+    for name, value in idle.items():
+        if value:
+            raise TorchcapsError(
+                f"{name} is of no use with a network of your own, which is made already; leave it "
+                f"out."
+            )
+
+
+def initial_model(recipe: Recipe, images: Images, own: nn.Module | None = None) -> nn.Module:
+    """The network before training: a function of the recipe, and of the images to train on where
+    `standardise` measures them; or the user's own as it is, called as ours are."""
+    if own is not None:
+        network = OwnNetwork(own, image=images.image_shape, n_classes=len(images.class_names))
+        _try(network, images)
+        return with_channels_last(network) if recipe.channels_last else network
+    numbers = channel_statistics(images) if recipe.standardise == "set" else recipe.standardise
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_of(recipe.seed, WEIGHTS))
+        model = create_model(
+            recipe.model,
+            image=images.image_shape,
+            n_classes=len(images.class_names),
+            standardise=numbers,
+            **recipe.options,
+        )
+    return with_channels_last(model) if recipe.channels_last else model
+
+
+def take_weights(model: nn.Module, file: Path) -> None:
+    """Give a network the weights that were saved of it."""
+    if isinstance(model, OwnNetwork):
+        training = model.training
+        load(file, model=model.module)
+        model.train(training)
+    else:
+        model.load_state_dict(load(file).state_dict())
+
+
+def named_class(model: nn.Module) -> dict[str, str]:
+    """The class of a network that has no name, for the record of a run."""
+    return {"class": str(model.config["class"])} if isinstance(model, OwnNetwork) else {}
+
+
+@torch.no_grad()
+def _try(network: OwnNetwork, images: Images) -> None:
+    """Two images, before anything is written down: what cannot be used is said now."""
+    was_training = network.training
+    network.eval()
+    device = next((p.device for p in network.parameters()), torch.device("cpu"))
+    pixels = images.batch(slice(0, 2)).pixels.to(device)
+    try:
+        network(pixels)
+    except (RuntimeError, TypeError) as error:
+        raise TorchcapsError(
+            f"{type(network.module).__name__} does not take images of (channels, height, width) = "
+            f"{images.image_shape} ({str(error).splitlines()[0][:150]}); was it made for others?"
+        ) from None
+    finally:
+        network.train(was_training)

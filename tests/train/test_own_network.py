@@ -1,0 +1,194 @@
+"""A network of one's own is trained, saved, opened and looked into as ours are."""
+
+import pytest
+import torch
+from torch import nn
+
+import torchcaps as tc
+from error_text import text_of
+from torchcaps import tasks
+from torchcaps.data import PartWholeSpec, part_whole, sources
+from torchcaps.models.own import OwnNetwork
+
+
+class Mine(nn.Module):
+    """A backbone and a capsule head; it records a trace, and takes no labels."""
+
+    def __init__(self, width: int = 4):
+        super().__init__()
+        self.backbone = nn.Sequential(nn.Conv2d(1, width, 5, stride=4), nn.ReLU())
+        self.head = tc.layers.CapsuleHead.after(self.backbone, image=(1, 24, 24), n_classes=10)
+
+    def forward(self, images, *, keep="none"):
+        return self.head(self.backbone(images), keep=keep)
+
+
+class Plain(nn.Module):
+    """No capsules, and nothing but images in."""
+
+    def __init__(self, image=(1, 24, 24), n_classes=10):
+        super().__init__()
+        self.layer = nn.Linear(image[0] * image[1] * image[2], n_classes)
+        self.twin = self.layer  # the same tensors twice
+
+    def forward(self, images):
+        return tc.Output(self.twin(images.flatten(1)), "logits")
+
+
+class Bare(Plain):
+    def forward(self, images):
+        return self.layer(images.flatten(1))
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch):
+    def few(split, root):
+        return part_whole(split, {"train": 60, "test": 12}[split], spec=PartWholeSpec(size=24))
+
+    monkeypatch.setitem(sources.SOURCES, "few", few)
+
+
+def recipe(**fields):
+    return tc.train.make_recipe(
+        **{"model": "own", "data": "few", "epochs": 1, "batch_size": 20, **fields}
+    )
+
+
+def trained(module, folder, **fields):
+    torch.manual_seed(0)
+    return tc.train.fit(recipe(**fields), folder / "run", model=module)
+
+
+@pytest.mark.parametrize("kind", [Mine, Plain])
+def test_a_run_of_ones_own_network_is_a_run(kind, tmp_path):
+    mine = kind()
+    before = {name: value.clone() for name, value in mine.state_dict().items()}
+    run = trained(mine, tmp_path, keep="best")
+    assert any(not torch.equal(value, before[name]) for name, value in mine.state_dict().items())
+    images = torch.rand(3, 1, 24, 24)
+    again = run.model(kind)
+    assert type(again) is kind
+    assert torch.equal(again(images).scores, mine.eval()(images).scores)
+    # And the same from the folder, into a module that was made already.
+    empty = kind()
+    assert tc.load(run.folder, model=empty) is empty
+    assert torch.equal(empty(images).scores, again(images).scores)
+    found = tasks.evaluate_file(run.folder, model=kind)
+    assert found.accuracy == run.result()["test_accuracy"]
+    (page,) = tasks.dissect_files([run.folder], model=kind, images=12)
+    assert (page.dynamics is None) == (kind is Plain)
+    examined = tasks.doctor_run(run.folder, seconds=1, model=kind)
+    assert examined.subject.startswith("own on 60 training images")
+    assert run.about()["class"] == f"{kind.__module__}.{kind.__name__}"
+
+
+def test_a_stopped_run_goes_on_to_the_same_weights(tmp_path):
+    torch.manual_seed(1)
+    start = Mine().state_dict()
+    once, twice = Mine(), Mine()
+    for each in (once, twice):
+        each.load_state_dict(start)
+    tc.train.fit(recipe(epochs=2), tmp_path / "once", model=once)
+    tc.train.fit(recipe(epochs=1), tmp_path / "twice", model=twice)
+    other = Mine()  # whatever it begins with, the state of the run is taken
+    tc.train.fit(recipe(epochs=2), tmp_path / "twice", model=other)
+    for name, value in once.state_dict().items():
+        assert torch.equal(value, other.state_dict()[name]), name
+
+
+def test_a_state_of_other_sizes_is_told(tmp_path):
+    trained(Mine(), tmp_path)
+    (tmp_path / "run" / "result.json").unlink()
+    assert "run is of a network of other sizes (size mismatch for" in text_of(
+        lambda: trained(Mine(width=3), tmp_path, epochs=2)
+    )
+
+
+def test_measures_are_taken_of_its_parts(tmp_path):
+    (row,) = trained(Mine(), tmp_path).metrics()
+    assert {"gradient_norm/backbone", "gradient_norm/head", "coupling_std/classes"} <= set(row)
+
+
+def test_a_module_is_saved_without_a_run(tmp_path):
+    mine, path = Plain(), tmp_path / "net.safetensors"
+    tc.save(mine, path)
+    images = torch.rand(2, 1, 24, 24)
+    assert torch.equal(tc.load(path, model=Plain)(images).scores, mine(images).scores)
+
+
+def test_a_file_says_whose_weights_it_holds_and_runs_nothing(tmp_path):
+    path = tmp_path / "net.safetensors"
+    tc.save(Plain(), path)
+    needed = f"{Plain.__module__}.Plain"
+    assert text_of(lambda: tc.load(path)) == (
+        f"{path}: this is a network of your own, of the class {needed}; a file never runs code, so "
+        f"give its class or a module of it: model=Plain (on the command line: --import of its "
+        f"file)."
+    )
+    assert f"{Mine.__name__} was given; give model=Plain." in text_of(
+        lambda: tc.load(path, model=Mine)
+    )
+    assert "was it made with other sizes?" in text_of(
+        lambda: tc.load(path, model=Plain(n_classes=3))
+    )
+    assert "model must be the class Plain or a module of it" in text_of(
+        lambda: tc.load(path, model="Plain")
+    )
+
+
+class Needy(Plain):
+    def __init__(self, depth):
+        super().__init__()
+
+
+def test_a_class_that_needs_arguments_is_to_be_made(tmp_path):
+    path = tmp_path / "net.safetensors"
+    tc.save(Needy(3), path)
+    assert "give that: model=Needy(…)." in text_of(lambda: tc.load(path, model=Needy))
+    assert isinstance(tc.load(path, model=Needy(3)), Needy)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda out: tc.train.fit(recipe(), out), 'but the recipe says "own" and none was given'),
+        (
+            lambda out: tc.train.fit(recipe(model="capsnet"), out, model=Mine()),
+            'but the recipe says "capsnet" and one was given',
+        ),
+        (lambda out: tc.train.fit(recipe(), out, model=Mine), "a module that was made, such as"),
+        (
+            lambda out: tc.train.fit(recipe(options={"kernel": 5}), out, model=Mine()),
+            "options is of no use with a network of your own",
+        ),
+        (
+            lambda out: tc.train.fit(recipe(), out, model=Bare()),
+            "a network returns a torchcaps.Output, but Bare returned a Tensor; let its forward end",
+        ),
+        (
+            lambda out: tc.train.fit(recipe(), out, model=Plain(n_classes=3)),
+            "Plain should give one score for each of 10 classes, [2, 10], but gave [2, 3].",
+        ),
+        (
+            lambda out: tc.train.fit(recipe(), out, model=Plain(image=(1, 5, 5))),
+            "Plain does not take images of (channels, height, width) = (1, 24, 24) (",
+        ),
+        (lambda out: tc.save("Plain", out), "save takes a network, an nn.Module, but got 'Plain'."),
+    ],
+)
+def test_mistakes_are_sentences_and_leave_nothing_behind(call, words, tmp_path):
+    assert words in text_of(lambda: call(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_class_does_not_go_on_with_a_run(tmp_path):
+    trained(Plain(), tmp_path)
+    assert "was begun with a network of the class" in text_of(
+        lambda: trained(Mine(), tmp_path, epochs=2)
+    )
+
+
+def test_a_network_of_ours_is_called_as_it_is():
+    assert isinstance(tc.models.own.as_network(Mine()), OwnNetwork)
+    ours = tc.create_model("peer_sign_dynamic")
+    assert tc.models.own.as_network(ours) is ours
