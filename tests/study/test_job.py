@@ -28,7 +28,7 @@ def job(**changes):
         ({}, ()),
         ({"model": "nothing_yet"}, ("preset:nothing_yet",)),
         ({"options": {"nothing_yet": 1}}, ("nothing_yet",)),
-        ({"train": "dogs-vs-cats", "test": "dogs-vs-cats"}, ("data:dogs-vs-cats",)),
+        ({"train": "nothing", "test": "nothing"}, ("data:nothing",)),
         ({"protocol": "nothing"}, ("protocol:nothing",)),
         ({"fields": {"nothing": 1}}, ("nothing",)),
         ({"after": ("prune", "quantise")}, ("quantise",)),

@@ -11,6 +11,7 @@ from torchcaps.data.cifar import cifar10, cifar100
 from torchcaps.data.crop import Cropped
 from torchcaps.data.dataset import from_dataset
 from torchcaps.data.diverse_multi_mnist import DiverseMultiMnist
+from torchcaps.data.dogs_vs_cats import dogs_vs_cats
 from torchcaps.data.expanded import Expanded
 from torchcaps.data.fetch import fetch_data
 from torchcaps.data.folder import image_folder
@@ -26,6 +27,7 @@ from torchcaps.data.sample import sample_of
 from torchcaps.data.sign import SignSet, sign_set
 from torchcaps.data.some import some_of
 from torchcaps.data.sources import SOURCES, load
+from torchcaps.data.tiny_imagenet import tiny_imagenet
 from torchcaps.data.toy import toy_2d
 from torchcaps.data.viewpoints import viewpoints
 
@@ -54,6 +56,7 @@ __all__ = [
     "check_images",
     "cifar10",
     "cifar100",
+    "dogs_vs_cats",
     "fashion_mnist",
     "fetch_data",
     "from_arrays",
@@ -71,6 +74,7 @@ __all__ = [
     "smallnorb",
     "some_of",
     "svhn",
+    "tiny_imagenet",
     "toy_2d",
     "viewpoints",
 ]

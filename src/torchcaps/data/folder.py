@@ -7,7 +7,7 @@ become white, as on a page; photographs stand upright, as their camera noted.
 import hashlib
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from torchcaps._paths import path_of
 from torchcaps.data.arrays import MOST_BYTES
@@ -26,7 +27,18 @@ from torchcaps.errors import TorchcapsError, nearest
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["FORMATS", "GREY", "image_folder", "measure_picture", "pixels_of", "read_picture"]
+__all__ = [
+    "FORMATS",
+    "GREY",
+    "Size",
+    "drawn_share",
+    "image_folder",
+    "inside",
+    "measure_picture",
+    "pixels_of",
+    "read_picture",
+    "stacked",
+]
 
 Split = Literal["train", "val", "test"]
 Size = tuple[int, int]
@@ -69,17 +81,25 @@ def image_folder(
         raise TorchcapsError(f"channels must be 1 or 3, got {channels}.")
     class_names, files = _files(root, split, test_share, seed)
     height, width, channels = _shape(_whole(root), size, channels)
-    shape = (len(files), channels, height, width)
+    images = stacked([path for path, _ in files], channels, (height, width))
+    labels = torch.tensor([label for _, label in files])
+    return ImageSet(root.resolve().name, images, labels, class_names)
+
+
+def stacked(files: Sequence[Path], channels: Literal[1, 3], size: Size | None = None) -> Tensor:
+    """Pictures as bytes [n, channels, height, width], stretched to `size` or all of one size."""
+    if size is None:
+        size = _common_size(files, [measure_picture(path)[0] for path in files])
+    shape = (len(files), channels, *size)
     if math.prod(shape) > MOST_BYTES:
         raise TorchcapsError(
-            f"{len(files)} pictures of {height} × {width} would fill "
+            f"{len(files)} pictures of {size[0]} × {size[1]} would fill "
             f"{math.prod(shape) / 2**30:.0f} GiB of memory; give a smaller size=(height, width)."
         )
     images = torch.empty(shape, dtype=torch.uint8)
-    for at, (path, _) in enumerate(files):
-        images[at] = torch.from_numpy(read_picture(path, channels, (height, width)))
-    labels = torch.tensor([label for _, label in files])
-    return ImageSet(root.resolve().name, images, labels, class_names)
+    for at, path in enumerate(files):
+        images[at] = torch.from_numpy(read_picture(path, channels, size))
+    return images
 
 
 def pixels_of(
@@ -145,7 +165,8 @@ def _files(root: Path, split: str, test_share: float, seed: int) -> tuple[tuple[
     else:
         class_names = _classes(root, home)
         chosen = [
-            _share(_pictures(root / name, home), split, test_share, seed) for name in class_names
+            drawn_share(name, _pictures(root / name, home), split, test_share, seed)
+            for name in class_names
         ]
     files = [(path, class_names.index(path.parent.name)) for each in chosen for path in each]
     return class_names, files
@@ -178,7 +199,7 @@ def _shape(
 
 
 def _folders(folder: Path, home: Path) -> list[Path]:
-    return [path for path in _inside(folder, home) if path.is_dir()]
+    return [path for path in inside(folder, home) if path.is_dir()]
 
 
 def _classes(folder: Path, home: Path) -> tuple[str, ...]:
@@ -193,7 +214,7 @@ def _classes(folder: Path, home: Path) -> tuple[str, ...]:
 
 
 def _pictures(folder: Path, home: Path) -> list[Path]:
-    found = [path for path in _inside(folder, home) if path.suffix.lower() in FORMATS]
+    found = [path for path in inside(folder, home) if path.suffix.lower() in FORMATS]
     if not found:
         raise TorchcapsError(
             f"{folder} holds no pictures ({' '.join(FORMATS)}); fill it, or take it away."
@@ -201,7 +222,7 @@ def _pictures(folder: Path, home: Path) -> list[Path]:
     return found
 
 
-def _inside(folder: Path, home: Path) -> list[Path]:
+def inside(folder: Path, home: Path) -> list[Path]:
     """What lies in a folder, by name and without hidden things; no link may lead out of home."""
     found = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     for path in found:
@@ -221,22 +242,25 @@ def _stays(link: Path, home: Path) -> bool:
         return False
 
 
-def _share(pictures: list[Path], split: str, test_share: float, seed: int) -> list[Path]:
+def drawn_share(
+    name: str, pictures: list[Path], split: str, test_share: float, seed: int
+) -> list[Path]:
+    """Those pictures of the class `name` that are its test, or the rest."""
     if len(pictures) < 2:
         raise TorchcapsError(
             f"{pictures[0].parent} holds one picture; train and test need at least one each."
         )
     count = min(max(1, round(test_share * len(pictures))), len(pictures) - 1)
-    drawn = sorted(pictures, key=lambda path: _draw(path, seed))[:count]
+    drawn = sorted(pictures, key=lambda path: _draw(name, path, seed))[:count]
     return sorted(drawn) if split == "test" else sorted(set(pictures) - set(drawn))
 
 
-def _draw(path: Path, seed: int) -> bytes:
-    name = f"{seed}/{path.parent.name}/{path.name}"
-    return hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
+def _draw(name: str, path: Path, seed: int) -> bytes:
+    seen = f"{seed}/{name}/{path.name}"
+    return hashlib.sha256(seen.encode("utf-8", "surrogateescape")).digest()
 
 
-def _common_size(files: list[Path], sizes: list[Size]) -> Size:
+def _common_size(files: Sequence[Path], sizes: list[Size]) -> Size:
     for path, size in zip(files, sizes, strict=True):
         if size != sizes[0]:
             raise TorchcapsError(

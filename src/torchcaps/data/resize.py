@@ -41,7 +41,8 @@ class Resized(ChangedImages):
 
 
 def resized(images: Images, size: tuple[int, int]) -> Images:
-    """`images` stretched to (height, width): those in memory once, others whenever they are made.
+    """`images` stretched to (height, width): those in memory once, where they fit again, others
+    whenever they are made.
 
     Bytes stay bytes. Of made images with known parts, the `truth` is left out, whose places are
     those of the old size.
@@ -52,14 +53,8 @@ def resized(images: Images, size: tuple[int, int]) -> Images:
     check_size(size)
     if images.image_shape[1:] == tuple(size):
         return images
-    if not isinstance(images, ImageSet):
+    if not isinstance(images, ImageSet) or _filled(images, size) > MOST_BYTES:
         return Resized(images, (size[0], size[1]))
-    filled = len(images) * images.image_shape[0] * math.prod(size) * images.images.element_size()
-    if filled > MOST_BYTES:
-        raise TorchcapsError(
-            f"{len(images)} images of {size[0]} × {size[1]} would fill {filled / 2**30:.0f} GiB of "
-            f"memory; give a smaller size=(height, width)."
-        )
     parts = [_stored(part, (size[0], size[1])) for part in images.images.split(AT_ONCE)]
     return replace(images, images=torch.cat(parts), truth=None)
 
@@ -71,6 +66,12 @@ def check_size(size: tuple[int, int]) -> None:
         raise TorchcapsError(
             f"size must be (height, width), each from 1 to {LARGEST}, got {short(size)}."
         )
+
+
+def _filled(images: ImageSet, size: tuple[int, int]) -> int:
+    """The bytes of all images of this size."""
+    one = images.image_shape[0] * math.prod(size) * images.images.element_size()
+    return len(images) * one
 
 
 def _stored(images: Tensor, size: tuple[int, int]) -> Tensor:

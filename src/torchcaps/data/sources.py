@@ -9,6 +9,7 @@ from torchcaps.data.affnist_style import AffnistStyle
 from torchcaps.data.batch import Images
 from torchcaps.data.cifar import cifar10, cifar100
 from torchcaps.data.diverse_multi_mnist import DiverseMultiMnist
+from torchcaps.data.dogs_vs_cats import dogs_vs_cats
 from torchcaps.data.expanded import Expanded
 from torchcaps.data.folder import image_folder
 from torchcaps.data.idx import fashion_mnist, mnist
@@ -19,6 +20,7 @@ from torchcaps.data.norb import smallnorb
 from torchcaps.data.part_whole import part_whole
 from torchcaps.data.resize import resized
 from torchcaps.data.sign import sign_set
+from torchcaps.data.tiny_imagenet import tiny_imagenet
 from torchcaps.data.toy import toy_2d
 from torchcaps.data.viewpoints import Angle, Kind, viewpoints
 from torchcaps.errors import TorchcapsError, nearest
@@ -104,6 +106,7 @@ _READERS: dict[str, tuple[Callable[[Root, Split], Images], str]] = {
     "cifar10": (cifar10, _ARCHIVE),
     "cifar100": (cifar100, _ARCHIVE),
     "diverse-multi-mnist": (lambda root, split: DiverseMultiMnist(mnist(root, split)), _MNIST),
+    "dogs-vs-cats": (dogs_vs_cats, "cat.0.jpg, dog.0.jpg and so on, or its folder train"),
     "expanded-mnist": (_expanded, _MNIST),
     "fashion-mnist": (fashion_mnist, _IDX),
     "folder": (image_folder, "a folder of pictures for each class"),
@@ -118,10 +121,14 @@ _READERS: dict[str, tuple[Callable[[Root, Split], Images], str]] = {
     "smallnorb-elevation": (_viewpoints("elevation", "novel"), _NORB),
     "smallnorb-elevation-familiar": (_viewpoints("elevation", "familiar"), _NORB),
     "svhn": (svhn, "train_32x32.mat and test_32x32.mat"),
+    "tiny-imagenet": (tiny_imagenet, "train, val and wnids.txt, unpacked from its archive"),
 }
 
 # Those whose pictures come in any size, and are brought to one while they are read.
-PICTURES: dict[str, Callable[..., Images]] = {"folder": image_folder}
+PICTURES: dict[str, Callable[..., Images]] = {
+    "dogs-vs-cats": dogs_vs_cats,
+    "folder": image_folder,
+}
 
 SOURCES: dict[str, Callable[[Split, Root | None], Images]] = {
     "own": _own,

@@ -1,0 +1,116 @@
+"""Tiny ImageNet: 200 classes of 500 photographs, 64 × 64, as published.
+
+tiny-imagenet-200/wnids.txt                       the 200 names of classes, n01443537 and so on
+tiny-imagenet-200/words.txt                       what each name of ImageNet means, a tab between
+tiny-imagenet-200/train/NAME/images/NAME_0.JPEG   500 pictures a class
+tiny-imagenet-200/val/images/val_0.JPEG           50 a class, the class of each in
+tiny-imagenet-200/val/val_annotations.txt         a line a picture: file, class and a box, by tabs
+
+Needs pillow, the extra [data]. http://cs231n.stanford.edu/tiny-imagenet-200.zip
+
+Departures:
+1. Its test pictures have no public labels: those of val are the test, as in most papers.
+"""
+
+from os import PathLike
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from torchcaps._paths import path_of
+from torchcaps.data.folder import FORMATS, inside, stacked
+from torchcaps.data.image_set import ImageSet
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["tiny_imagenet"]
+
+FOLDER = "tiny-imagenet-200"
+# The published lists are far shorter: words.txt, the longest, has three megabytes.
+MOST_BYTES = 1 << 24
+
+
+def tiny_imagenet(root: str | PathLike[str], split: Literal["train", "test"]) -> ImageSet:
+    """Tiny ImageNet out of the folder tiny-imagenet-200, or the one above it; the test is `val`."""
+    root = path_of("root", root)
+    home = next((each for each in (root, root / FOLDER) if (each / "wnids.txt").is_file()), None)
+    if home is None:
+        raise TorchcapsError(
+            f"neither {root} nor a folder {FOLDER} in it holds wnids.txt; unpack {FOLDER}.zip, and "
+            f"point to the folder that holds train, val and wnids.txt."
+        )
+    wnids = [fields[0] for fields in _lines(home / "wnids.txt", 1)]
+    if len(set(wnids)) != len(wnids) or len(wnids) < 2:
+        raise TorchcapsError(
+            f"{home / 'wnids.txt'} must name two or more classes, each once, but has {len(wnids)} "
+            f"lines with {len(set(wnids))} names; it is damaged: unpack it again."
+        )
+    files = _training(home, wnids) if split == "train" else _validation(home, wnids)
+    images = stacked([path for path, _ in files], 3)
+    labels = torch.tensor([label for _, label in files])
+    return ImageSet("tiny-imagenet", images, labels, _meanings(home, wnids))
+
+
+def _training(home: Path, wnids: list[str]) -> list[tuple[Path, int]]:
+    found = []
+    for label, wnid in enumerate(wnids):
+        folder = home / "train" / wnid / "images"
+        if not folder.is_dir():
+            raise TorchcapsError(
+                f"there is no folder {folder}, though wnids.txt names that class; the archive was "
+                f"not unpacked to its end: unpack it again."
+            )
+        pictures = [p for p in inside(folder, home.resolve()) if p.suffix.lower() in FORMATS]
+        found += [(path, label) for path in pictures]
+    if not found:
+        raise TorchcapsError(f"{home / 'train'} holds no pictures; unpack the archive again.")
+    return found
+
+
+def _validation(home: Path, wnids: list[str]) -> list[tuple[Path, int]]:
+    number = {wnid: label for label, wnid in enumerate(wnids)}
+    notes = home / "val" / "val_annotations.txt"
+    found = []
+    for name, wnid, *_ in _lines(notes, 2):
+        path = home / "val" / "images" / name
+        # A name with a folder in it could lead anywhere.
+        if wnid not in number or path.name != name:
+            raise TorchcapsError(
+                f"{notes} says that {name!r} shows {wnid!r}, and one of the two is none that the "
+                f"set has; it is damaged: unpack it again."
+            )
+        found.append((path, number[wnid]))
+    return found
+
+
+def _meanings(home: Path, wnids: list[str]) -> tuple[str, ...]:
+    """The first word for each class; where two classes share it, their names in wnids.txt too."""
+    words = {wnid: meaning for wnid, meaning, *_ in _lines(home / "words.txt", 2)}
+    first = [words.get(wnid, wnid).split(",")[0].strip() for wnid in wnids]
+    return tuple(
+        word if first.count(word) == 1 else f"{word} {wnid}"
+        for word, wnid in zip(first, wnids, strict=True)
+    )
+
+
+def _lines(path: Path, fields: int) -> list[list[str]]:
+    """What tabs part in each line that is not empty; at least so many fields."""
+    if not path.is_file():
+        raise TorchcapsError(f"there is no file {path}; unpack the whole archive.")
+    if path.stat().st_size > MOST_BYTES:
+        raise TorchcapsError(
+            f"{path} has {path.stat().st_size} bytes, where at most {MOST_BYTES} belong; it is "
+            f"another file."
+        )
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise TorchcapsError(f"{path} is no text; it is damaged: unpack it again.") from None
+    rows = [line.split("\t") for line in text.splitlines() if line.strip()]
+    for at, row in enumerate(rows):
+        if len(row) < fields:
+            raise TorchcapsError(
+                f"line {at + 1} of {path} should have {fields} fields with tabs between, but is "
+                f"{rows[at][0][:40]!r}; it is damaged: unpack it again."
+            )
+    return rows
