@@ -22,6 +22,7 @@ from torchcaps.cli.evaluate import evaluate
 from torchcaps.cli.failures import failure_of
 from torchcaps.cli.models import models
 from torchcaps.cli.predict import predict
+from torchcaps.cli.prune import prune
 from torchcaps.cli.train import train
 
 __all__ = ["app", "main"]
@@ -40,6 +41,7 @@ app.command()(compare)
 app.command()(dissect)
 app.command("eval")(evaluate)
 app.command()(predict)
+app.command()(prune)
 app.command()(doctor)
 app.command()(check)
 app.command()(estimate)

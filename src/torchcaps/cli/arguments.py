@@ -21,6 +21,7 @@ __all__ = [
     "Protocol",
     "RecipeFile",
     "Root",
+    "fields_from",
     "options_from",
     "recipe_from",
     "seconds_of",
@@ -89,10 +90,15 @@ def recipe_from(
     fields |= {name: value for name, value in given.items() if value is not None}
     if image_size is not None:
         fields["image_size"] = sides("--image-size", image_size, "48x64")
-    fields |= _pairs(field, "--set must be FIELD=VALUE, for example schedule=cosine")
+    fields |= fields_from(field)
     if option:
         fields["options"] = {**fields.get("options", {}), **options_from(option)}
     return make_recipe(**fields)
+
+
+def fields_from(pairs: list[str] | None) -> dict[str, Any]:
+    """Fields of a recipe that --set says."""
+    return _pairs(pairs, "--set must be FIELD=VALUE, for example schedule=cosine")
 
 
 def options_from(pairs: list[str] | None) -> dict[str, Any]:

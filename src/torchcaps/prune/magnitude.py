@@ -35,7 +35,8 @@ class Magnitude(Pruner):
 
     def __init__(self, model: nn.Module, *, targets: Sequence[float], unit: UnitKind = "weight"):
         super().__init__(model, unit=unit)
-        for target in targets:
+        # The highest first: it is the one that somebody asked for.
+        for target in reversed(targets):
             self.check(target)
         if not targets or any(later < earlier for earlier, later in pairwise(targets)):
             raise TorchcapsError(

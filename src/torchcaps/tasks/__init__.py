@@ -7,6 +7,7 @@ from torchcaps.tasks.doctor import doctor, doctor_run, examine
 from torchcaps.tasks.estimate import Estimate, estimate
 from torchcaps.tasks.evaluate import evaluate, evaluate_file, write_predictions
 from torchcaps.tasks.predict import predict
+from torchcaps.tasks.prune_run import prune_run
 
 __all__ = [
     "CheckedRun",
@@ -22,6 +23,7 @@ __all__ = [
     "evaluate_file",
     "examine",
     "predict",
+    "prune_run",
     "trace_images",
     "write_predictions",
     "write_report",

@@ -11,7 +11,15 @@ from pathlib import Path
 
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["NAME", "check_digest", "expect", "known_digests", "put_in_place", "write_whole"]
+__all__ = [
+    "NAME",
+    "check_digest",
+    "digest_of",
+    "expect",
+    "known_digests",
+    "put_in_place",
+    "write_whole",
+]
 
 NAME = "digests.json"
 
@@ -36,8 +44,8 @@ def put_in_place(partial: Path, path: Path) -> None:
 def expect(partial: Path, path: Path) -> None:
     """Write down the digest of what is about to take the place of `path`."""
     known = known_digests(path.parent)
-    before = [_digest(path)] if path.is_file() else []
-    known[path.name] = list(dict.fromkeys([_digest(partial), *before]))
+    before = [digest_of(path)] if path.is_file() else []
+    known[path.name] = list(dict.fromkeys([digest_of(partial), *before]))
     write_whole(path.with_name(NAME), json.dumps(known, indent=1))
 
 
@@ -47,7 +55,7 @@ def check_digest(path: Path) -> None:
     known = known_digests(path.parent).get(path.name)
     if known is None or not path.is_file():
         return
-    found = _digest(path)
+    found = digest_of(path)
     if found not in known:
         raise TorchcapsError(
             f"{path} is damaged or was edited: its SHA-256 begins with {found[:12]}, where the run "
@@ -72,6 +80,7 @@ def known_digests(folder: Path) -> dict[str, list[str]]:
     return {str(name): list(digests) for name, digests in known.items()}
 
 
-def _digest(path: Path) -> str:
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -25,6 +25,7 @@ from torchcaps.models import save
 from torchcaps.prune import sparsity
 from torchcaps.train.answers import is_correct
 from torchcaps.train.batches import Batches, held_on
+from torchcaps.train.beginning import begin, check_beginning
 from torchcaps.train.callbacks import SaveState, ShowProgress
 from torchcaps.train.measures import Measures
 from torchcaps.train.module import Training
@@ -57,6 +58,7 @@ def fit(
     *,
     root: str | os.PathLike[str] | None = None,
     own: tuple[Images, Images] | None = None,
+    begin_with: str | os.PathLike[str] | None = None,
     label: str | None = None,
     workers: int = 0,
     time_budget: float | None = None,
@@ -72,6 +74,8 @@ def fit(
 
     root: where the data lies, for data sets that are files.
     own: training and test images of your own, for a recipe with data "own".
+    begin_with: a saved network whose weights training begins with; the recipe's `begins_with` holds
+        the first twelve digits of the SHA-256 of its file.
     label: names the run in the progress.
     workers: processes that make batches. With none they are made on the device itself, where the
         images lie too if at least half of its memory stays free. The weights are the same.
@@ -84,6 +88,8 @@ def fit(
     until = None if time_budget is None else time.monotonic() + time_budget
     _check_call(recipe, own, workers, time_budget)
     check_own(recipe, model)
+    begins = None if begin_with is None else path_of("begin_with", begin_with)
+    check_beginning(recipe, begins)
 
     def images_of(split: Split) -> Images:
         if own is None:
@@ -105,6 +111,7 @@ def fit(
     training: Images
     training, validation = _parted(recipe, images)
     model = initial_model(recipe, training, model)
+    begin(model, begins)
     pruner = make_pruner(recipe, model)
     # Only now, so that a recipe that cannot be trained leaves no folder behind.
     digest = images.digest()

@@ -61,6 +61,7 @@ MEANT = {
 # it was there. At that value a field leaves the digest as it was, so that runs and records of
 # before keep their names. Whoever adds a field adds it here.
 YOUNGER: dict[str, Any] = {
+    "begins_with": None,
     "crop": None,
     "prune": None,
     "prune_batches": 1,
@@ -158,6 +159,8 @@ class Recipe(BaseModel):
     # Held out of the training images; of 0, what every epoch measures is of training images.
     validation_share: float = Field(0.1, ge=0, lt=1)
     seed: int = Field(0, ge=0, lt=2**32)
+    # The network whose weights it begins with, by twelve digits of the SHA-256 of its file.
+    begins_with: str | None = Field(None, pattern="^[0-9a-f]{12}$")
     # Which protocol filled in what was not given.
     protocol: str | None = None
 

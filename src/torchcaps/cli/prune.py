@@ -1,0 +1,58 @@
+"""`torchcaps prune`: prune a trained network."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from torchcaps.cli.arguments import FieldList, Imports, Root, fields_from, seconds_of
+
+__all__ = ["prune"]
+
+
+def prune(
+    run: Annotated[Path, typer.Argument(help="A finished run folder; it stays as it is.")],
+    out: Annotated[Path, typer.Option(help="Folder of the new run; the same line continues it.")],
+    to: Annotated[float | None, typer.Option(help="The share of weights to prune: 0.9.")] = None,
+    by: Annotated[
+        str,
+        typer.Option(help="magnitude, lobster, snip, random_masks or mask_at_the_end"),
+    ] = "magnitude",
+    unit: Annotated[
+        str | None, typer.Option(help="What is pruned as a whole: weight, capsule, type, channel.")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="For how long what is left trains on; 10 if not given.")
+    ] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Step size; a tenth of that of the run if not given.")
+    ] = None,
+    root: Root = None,
+    field: FieldList = None,
+    time_budget: Annotated[str | None, typer.Option(help="As of train: 8m, 90s, 1h30m.")] = None,
+    own_code: Imports = None,
+) -> None:
+    """Prune the network of a finished run, into a run of its own.
+
+    It trains on while it is pruned, with the same images held out; every epoch's line tells
+    sparsity, accuracy and entropy. Prints the result as JSON.
+    """
+    from torchcaps.tasks import prune_run
+    from torchcaps.train.ranks import is_first
+
+    fields = fields_from(field)
+    fields |= {} if unit is None else {"prune_unit": unit}
+    fields |= {} if learning_rate is None else {"learning_rate": learning_rate}
+    pruned = prune_run(
+        run,
+        out,
+        by=by,
+        to=to,
+        epochs=epochs,
+        root=root,
+        time_budget=None if time_budget is None else seconds_of(time_budget),
+        fields=fields,
+    )
+    if is_first():
+        print(json.dumps({"run": str(pruned.folder), **pruned.result()}))

@@ -1,0 +1,140 @@
+"""Prune a finished run: its network trains on while weights become zero, in a run of its own."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torchcaps.data.sources import Root
+from torchcaps.errors import TorchcapsError
+from torchcaps.models import save
+from torchcaps.prune import MaskAtTheEnd, sparsity
+from torchcaps.tasks.trained import Trained, open_trained
+from torchcaps.train import Run, accuracy, fit, make_recipe
+from torchcaps.train.digests import digest_of
+from torchcaps.train.recipe import Recipe
+
+__all__ = ["prune_run"]
+
+EPOCHS = 10
+# Weights that are trained need smaller steps than those that were drawn.
+SLOWER = 10
+# Fields of the first training that say how long it took and when its rate fell.
+NOT_AGAIN = {
+    "begins_with",
+    "decay",
+    "decay_every",
+    "keep",
+    "milestones",
+    "patience",
+    "protocol",
+    "schedule",
+    "stop_at",
+    "stop_every",
+    "stop_on",
+}
+
+
+def prune_run(
+    run: Path,
+    out: Path,
+    *,
+    by: str = "magnitude",
+    to: float | None = None,
+    epochs: int | None = None,
+    root: Root | None = None,
+    time_budget: float | None = None,
+    fields: Mapping[str, Any] | None = None,
+) -> Run:
+    """Prune the network of a finished run, and write what comes of it as a run of its own.
+
+    Training goes on with the same images held out and a constant rate, a tenth of the first.
+    Called again, it continues where it was stopped. By "mask_at_the_end" nothing is trained.
+
+    Arguments:
+        run: the folder of the finished run; nothing in it is changed.
+        out: the folder of the new one.
+        by: a way to prune, as the `prune` of a recipe.
+        to: the share of weights to prune.
+        epochs: for how long what is left trains on; 10 if not given.
+        root: where the images lie, for data sets that are files.
+        time_budget: seconds, as for `train.fit`.
+        fields: other fields of the recipe.
+    """
+    trained = open_trained(run)
+    if trained.run is None:
+        raise TorchcapsError(
+            f"{run} is a saved network, which does not say how it was trained; name its run folder."
+        )
+    if out.resolve() == run.resolve() or run.resolve() in out.resolve().parents:
+        raise TorchcapsError(
+            f"{out} is the run that is to be pruned, or lies in it; a pruned network gets a folder "
+            f"of its own: name another one with --out."
+        )
+    old = trained.run.recipe
+    if old.data == "own":
+        raise TorchcapsError(
+            f"{run} was trained on images of your own, which are not written down; prune in "
+            f"Python, with fit(recipe, out, own=..., begin_with=...)."
+        )
+    _check_images(trained, root)
+    more = {**(fields or {}), "prune": by, **({} if to is None else {"prune_to": to})}
+    if by == "mask_at_the_end":
+        if epochs is not None:
+            raise TorchcapsError(
+                f"by mask_at_the_end nothing is trained, so --epochs {epochs} would do nothing; "
+                f"leave it out."
+            )
+        return _masked(trained, trained.run, _recipe(old, more, keep=set()), out, root)
+    begin_with = trained.run.model_file
+    recipe = _recipe(
+        old,
+        {
+            "epochs": EPOCHS if epochs is None else epochs,
+            "learning_rate": old.learning_rate / SLOWER,
+            **more,
+            "begins_with": digest_of(begin_with)[:12],
+        },
+        keep=NOT_AGAIN,
+    )
+    return fit(recipe, out, root=root, begin_with=begin_with, time_budget=time_budget)
+
+
+def _recipe(old: Recipe, changes: Mapping[str, Any], *, keep: set[str]) -> Recipe:
+    """The recipe of the run with other fields, and without those that are not to be said again."""
+    fields = old.model_dump(exclude_defaults=True)
+    for name in fields.copy():
+        # A run that was pruned is pruned on from its weights, whichever way it came to them.
+        if name in keep or name.startswith("prune"):
+            del fields[name]
+    return make_recipe(**{**fields, "channels_last": old.channels_last, **changes})
+
+
+def _check_images(trained: Trained, root: Root | None) -> None:
+    if not trained.knows(trained.images_now("train", root=root), "train"):
+        raise TorchcapsError(
+            f"{trained.path} was trained on other images than there are now, so it could be tested "
+            f"by images that it has seen; put them back as they were, or name their --root."
+        )
+
+
+def _masked(trained: Trained, run: Run, recipe: Recipe, out: Path, root: Root | None) -> Run:
+    """The run as it would be, had its recipe masked the network at its end."""
+    assert isinstance(recipe.prune_to, float)
+    new = Run(out)
+    if new.is_finished(recipe):
+        return new
+    pruner = MaskAtTheEnd(trained.model, to=recipe.prune_to, unit=recipe.prune_unit)
+    pruner.at_the_end()
+    test = trained.images("test", root=root)
+    result = {
+        **run.result(),
+        "test_accuracy": accuracy(trained.model, test),
+        "departures": list(recipe.departures()),
+        "sparsity": sparsity(trained.model).numbers(),
+    }
+    new.begin(recipe, result["digests"]["train"])
+    new.write_metrics(run.metrics())
+    save(trained.model, new.model_file)
+    new.write(new.result_file, json.dumps(result, indent=2))
+    return new

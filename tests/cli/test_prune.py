@@ -1,0 +1,111 @@
+"""`torchcaps prune`: a run of its own, that of the network it is given left as it was."""
+
+import json
+
+import pytest
+
+from cli.command_line import assert_one_sentence
+from torchcaps import load
+from torchcaps.prune import sparsity
+from torchcaps.train import Run, fit, make_recipe
+
+
+def contents(folder):
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def test_prune_makes_a_run_of_its_own(trained, call, tmp_path):
+    before = contents(trained)
+    out = tmp_path / "pruned"
+    words = ["prune", trained, "--to", "0.5", "--epochs", "2", "--set", "prune_ramp=1"]
+    done = call(*words, "--out", out)
+    assert done.code == 0, done.err
+    said = json.loads(done.out)
+    assert said["run"] == str(out)
+    assert said["sparsity"]["share"] == pytest.approx(0.5, abs=1e-4)
+    # Every epoch's line tells how far it is.
+    assert done.err.count("sparsity 50.0%  entropy ") == 2
+    assert contents(trained) == before
+    old, new = Run(trained).recipe, Run(out).recipe
+    assert (new.prune, new.prune_to, new.epochs, new.seed) == ("magnitude", 0.5, 2, old.seed)
+    assert new.learning_rate == old.learning_rate / 10
+    assert sparsity(load(Run(out).model_file)).share == said["sparsity"]["share"]
+    # The same line again finds it done; another sparsity is another run.
+    assert json.loads(call(*words, "--out", out).out) == said
+    words[3] = "0.6"
+    assert_one_sentence(call(*words, "--out", out), "holds a run of another recipe (prune_to 0.5")
+
+
+def test_a_pruning_that_was_stopped_goes_on(trained, call, tmp_path):
+    words = ["prune", trained, "--to", "0.5", "--epochs", "1", "--set", "prune_ramp=1"]
+    words += ["--out", tmp_path / "run", "--time-budget", "1s"]
+    whole = call(*words[:-3], tmp_path / "whole")
+    assert whole.code == 0, whole.err
+    for _ in range(20):
+        if call(*words).code == 0:
+            break
+    files = [tmp_path / name / "model.safetensors" for name in ("run", "whole")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_masking_at_the_end_is_what_training_with_it_gives(trained, call, tmp_path):
+    done = call("prune", trained, "--by", "mask_at_the_end", "--to", "0.5", "--out", tmp_path / "a")
+    assert done.code == 0, done.err
+    fields = Run(trained).recipe.model_dump(exclude_defaults=True)
+    way = {"prune": "mask_at_the_end", "prune_to": 0.5}
+    again = fit(make_recipe(**{**fields, **way}), tmp_path / "b")
+    masked = Run(tmp_path / "a")
+    assert masked.model_file.read_bytes() == again.model_file.read_bytes()
+    assert masked.recipe == again.recipe
+    assert masked.result()["test_accuracy"] == again.result()["test_accuracy"]
+    assert masked.result()["sparsity"] == again.result()["sparsity"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["none", "--to", "0.5"], "there is no run folder and no saved network at none."),
+        ([".", "--to", "0.5"], ". holds no finished run (result.json is missing); finish it"),
+        (["{run}/model.safetensors", "--to", "0.5"], "does not say how it was trained; name its"),
+        (["{run}"], 'prune = "magnitude" needs prune_to, the share of weights, for example 0.9.'),
+        (["{run}", "--to", "0"], "prune_to must lie between 0 and 1, but at 0 nothing would be"),
+        (["{run}", "--to", "1"], "prune_to must lie between 0 and 1, but at 1 no weight would be"),
+        (
+            ["{run}", "--to", "0.9", "--by", "magic"],
+            "prune: input should be 'lobster', 'magnitude'",
+        ),
+        (
+            ["{run}", "--to", "0.9", "--by", "mask_at_the_end", "--epochs", "3"],
+            "by mask_at_the_end nothing is trained, so --epochs 3 would do nothing; leave it out.",
+        ),
+        (["{run}", "--to", "0.9", "--epochs", "2"], "prune_ramp ends after epoch 5, but epochs is"),
+        (["{run}", "--to", "0.99", "--unit", "capsule"], "cannot reach a sparsity of 99.0%"),
+    ],
+)
+def test_bad_pruning_ends_in_one_sentence(trained, call, tmp_path, monkeypatch, words, sentence):
+    monkeypatch.chdir(tmp_path)
+    told = [word.format(run=trained) for word in words]
+    assert_one_sentence(call("prune", *told, "--out", tmp_path / "new"), sentence)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_is_never_pruned_in_its_own_folder(trained, call):
+    before = contents(trained)
+    for out in (trained, trained / "inside"):
+        sentence = "is the run that is to be pruned, or lies in it"
+        assert_one_sentence(call("prune", trained, "--to", "0.5", "--out", out), sentence)
+    assert contents(trained) == before
+
+
+def test_a_convnet_has_no_capsules_to_prune(call, tmp_path):
+    fields = {"model": "efficient_convnet", "data": "tiny", "epochs": 1, "batch_size": 20}
+    run = fit(make_recipe(**fields), tmp_path / "plain")
+    words = ["prune", run.folder, "--to", "0.5", "--unit", "capsule", "--out", tmp_path / "new"]
+    assert_one_sentence(call(*words), "a ConvNet has no capsules, so none can be pruned")
+    assert not (tmp_path / "new").exists()
+
+
+def test_weights_to_begin_with_must_be_those_of_the_recipe(trained, call, tmp_path):
+    words = ["train", "--model", "mitterreiter_5x16", "--data", "tiny", "--out", tmp_path / "new"]
+    told = ["--set", 'begins_with="0123456789ab"']
+    assert_one_sentence(call(*words, *told), "so their file must be given; `torchcaps prune` does")
