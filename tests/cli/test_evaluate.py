@@ -42,6 +42,16 @@ def test_a_saved_network_is_evaluated_on_data_that_are_named(run_folder, call):
         (["{run}", "--split", "tset"], "split='tset' is unknown; did you mean 'test'?"),
         (["{run}", "--predictions", "no/p.csv"], "the folder no does not exist; make it, or"),
         (["{run}", "--data", "tny"], "data 'tny' is unknown; did you mean 'tiny'?"),
+        (
+            ["{run}", "--quantise", "eleven"],
+            "--quantise must be a number of levels, for example 11",
+        ),
+        (["{run}", "--quantise", "1"], "--quantise needs at least the 2 levels 0 and 1, but came"),
+        (
+            ["{run}", "--quantise", "11,6"],
+            "one for each of the 4 routed layers hidden_2, hidden_3,",
+        ),
+        (["{run}", "--measure", "dynamcs"], "measurement 'dynamcs' is unknown; did you mean 'dyn"),
         (["."], ". holds no finished run (result.json is missing); finish it with torchcaps"),
     ],
 )
@@ -58,3 +68,16 @@ def test_eval_refuses_to_guess_the_network(call, run_folder, monkeypatch):
     done = call("eval")
     assert (done.code, done.out) == (2, "")
     assert "Missing argument" in done.err
+
+
+def test_eval_measures_in_the_same_pass(run_folder, call):
+    words = ["--quantise", "11", "--measure", "keys", "--measure", "polarisation"]
+    found = json.loads(call("eval", run_folder, *words, "--json").out)
+    assert found["quantised"] == 11
+    assert sum(row["images"] for row in found["measured"]["keys"]["classes"]) == 12
+    # A tree of couplings on the grid: each row of the last iteration is on it.
+    assert {row["name"] for row in found["measured"]["polarisation"]["steps"]} >= {"classes"}
+    assert found["measured"]["keys"]["units"]["entropy"] == "bit"
+    told = call("eval", run_folder, *words).out
+    assert "couplings on 11 levels" in told
+    assert "\nkeys\n" in told

@@ -31,8 +31,9 @@ def job(**changes):
         ({"train": "nothing", "test": "nothing"}, ("data:nothing",)),
         ({"protocol": "nothing"}, ("protocol:nothing",)),
         ({"fields": {"nothing": 1}}, ("nothing",)),
-        ({"after": ("prune", "quantise")}, ("quantise",)),
+        ({"after": ("prune", "quantise")}, ()),
         ({"after": ("frozen_decoder", "snip")}, ("frozen_decoder",)),
+        ({"after": ("quantise",), "metrics": ("keys", "entropy")}, ()),
         ({"metrics": ("accuracy", "jitter")}, ("metric:jitter",)),
         ({"model": "convnet_avg", "metrics": ("compactness",)}, None),
     ],
@@ -51,6 +52,18 @@ def test_quantising_is_no_training():
     assert job(after=("narrow",)).lacks_to_train == ("narrow",)
     assert job(after=("quantise",)).key == job().key != job(after=("prune",)).key
     assert job(after=("prune",), at={"sparsity": 50}).key != job(after=("prune",)).key
+
+
+def test_levels_are_those_of_the_row_or_of_the_paper():
+    assert job().levels == ()
+    assert job(after=("quantise",)).levels == (11,)
+    assert job(after=("quantise",), model="rem_gamma").levels == (11, 6)
+    assert job(after=("quantise",), model="rem_gamma", at={"K": 21}).levels == (21,)
+
+
+def test_a_quantised_job_is_evaluated_on_the_grid():
+    (_, command) = job(after=("quantise",), metrics=("accuracy", "entropy")).commands()
+    assert command.endswith("--split test --quantise 11 --measure keys --json")
 
 
 def test_what_is_written_out_trains_no_other_network():

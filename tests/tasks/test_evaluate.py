@@ -446,3 +446,30 @@ def test_a_run_is_evaluated_where_its_recipe_tests_it(tmp_path, network):
     assert evaluate_file(run.folder, data="leaky").seen.tolist() == [True, False, False, True]
     assert len(evaluate_file(run.folder, data="tiny").right) == 12
     assert len(evaluate_file(run.folder, split="validation").right) == 10
+
+
+def test_a_grid_moves_the_couplings_and_a_fine_one_hardly(network):
+    images = load("tiny", split="test")
+    plain = evaluate(network, images).scores
+    coarse, fine = (evaluate(network, images, levels=k).scores for k in (2, 100_001))
+    torch.testing.assert_close(fine, plain, rtol=0, atol=1e-3)
+    assert not torch.allclose(coarse, plain, atol=1e-3)
+    # By hand: the network sees couplings that are rounded to tenths.
+    by_hand = network(
+        images.batch(torch.arange(len(images))).pixels, couple=lambda c: (c * 10).round() / 10
+    ).scores
+    ours = evaluate(network, images, levels=[11] * 4).scores
+    torch.testing.assert_close(ours, by_hand, rtol=0, atol=1e-6)
+
+
+def test_what_has_no_couplings_says_so():
+    images = load("tiny", split="test")
+    plain = create_model("convnet_avg", image=(1, 24, 24)).eval()
+    assert text_of(lambda: evaluate(plain, images, levels=11)) == (
+        "ConvNet has no routed layers, so there are no couplings to quantise; take a capsule "
+        "network."
+    )
+    assert text_of(lambda: evaluate(plain, images, measurements=["keys"])).startswith(
+        "the trace is empty; call the network with keep="
+    )
+    assert evaluate(plain, images, measurements=["calibration"]).measured["calibration"]

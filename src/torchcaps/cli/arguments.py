@@ -22,6 +22,7 @@ __all__ = [
     "RecipeFile",
     "Root",
     "fields_from",
+    "levels",
     "options_from",
     "recipe_from",
     "seconds_of",
@@ -142,3 +143,17 @@ def seconds_of(text: str) -> float:
         )
     hours, minutes, seconds = (int(part or 0) for part in parts.groups())
     return float(3600 * hours + 60 * minutes + seconds)
+
+
+def levels(option: str, text: str) -> int | list[int]:
+    """Levels of a grid: one number, or one for each layer from below with commas between."""
+    words = text.split(",")
+    if not all(word.strip().isascii() and word.strip().isdigit() for word in words):
+        raise TorchcapsError(
+            f"{option} must be a number of levels, for example 11, or one for each routed layer "
+            f"from below, as 11,6, but came as {text!r}."
+        )
+    numbers = [int(word) for word in words]
+    if min(numbers) < 2:
+        raise TorchcapsError(f"{option} needs at least the 2 levels 0 and 1, but came as {text!r}.")
+    return numbers[0] if len(numbers) == 1 else numbers

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from torchcaps._printable import printable
-from torchcaps.cli.arguments import AsJson, Imports, Root
+from torchcaps.cli.arguments import AsJson, Imports, Root, levels
 
 __all__ = ["evaluate"]
 
@@ -25,16 +25,33 @@ def evaluate(
     predictions: Annotated[
         Path | None, typer.Option(help="File for what is said of each image: .csv or .jsonl.")
     ] = None,
+    quantise: Annotated[
+        str | None,
+        typer.Option(help="Levels of a grid for couplings: 11, or 11,6 for layers from below."),
+    ] = None,
+    measure: Annotated[
+        list[str] | None,
+        typer.Option(help="What else to measure, again and again: activity, dynamics, keys, …"),
+    ] = None,
     as_json: AsJson = False,
     own_code: Imports = None,
 ) -> None:
     """Count what a trained network gets right.
 
     Prints accuracy with its interval, the loss, and the classes one by one. The test images are
-    for the end: choose between networks by --split validation.
+    for the end: choose between networks by --split validation. --quantise makes the parents anew
+    from couplings on a grid; --measure takes names out of docs/measures.md.
     """
     from torchcaps import layers, tasks
 
     layers.keep_memory()
-    found = tasks.evaluate_file(network, data=data, root=root, split=split, predictions=predictions)
+    found = tasks.evaluate_file(
+        network,
+        data=data,
+        root=root,
+        split=split,
+        predictions=predictions,
+        levels=None if quantise is None else levels("--quantise", quantise),
+        measurements=measure or (),
+    )
     print(json.dumps(found.numbers()) if as_json else printable(found.text()))

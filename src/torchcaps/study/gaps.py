@@ -29,7 +29,6 @@ STEPS = {
     "mask_at_the_end": "as many weights masked, once training is done",
     "narrow": "as many capsules a layer as the routed twin has alive at its end",
     "prune": "pruning in training, as the paper does: LOBSTER",
-    "quantise": "couplings of the last iteration quantised",
     "random_masks": "as many weights masked at random, from the start",
     "snip": "single-shot pruning before training",
 }
@@ -55,8 +54,7 @@ def gaps_of_training(job: "Job") -> tuple[str, ...]:
 
 def gaps_of_measuring(job: "Job") -> tuple[str, ...]:
     """What a job lacks once it is trained."""
-    lacking = ["quantise"] if "quantise" in job.after else []
-    lacking += [f"metric:{name}" for name in job.metrics if STATISTICS[name].command is None]
+    lacking = [f"metric:{name}" for name in job.metrics if STATISTICS[name].command is None]
     if OF_CLASS_VECTORS & set(job.metrics) and not _gives_class_vectors(job.model):
         lacking.append("class_vectors")
     return tuple(lacking)

@@ -24,6 +24,12 @@ __all__ = ["Job", "Reduced", "Split"]
 Split = Literal["test", "train", "validation"]
 
 
+# Levels of the grid of couplings, [renzulli2025] B.3; 11 where the paper names none.
+USUAL_LEVELS: tuple[int, ...] = (11,)
+LEVELS_OF_MODEL: dict[str, tuple[int, ...]] = {"rem_effconv": (21,), "rem_gamma": (11, 6)}
+LEVELS_OF_SET: dict[str, tuple[int, ...]] = {"tiny-imagenet": (129,)}
+
+
 @dataclass(frozen=True)
 class Reduced:
     """A smaller form of the same question, and in words what is smaller."""
@@ -39,7 +45,8 @@ class Job:
     """One trained system, seed by seed, and what is measured of it.
 
     `train` and `test` are data sets, `split` the images of `test` that are looked at. `at` says
-    where in the network, or when: {"layer": 4}. `after` are steps after training, names of STEPS.
+    where in the network, or when: {"layer": 4}. `after` are steps after training: names of STEPS,
+    and "quantise", which looks at couplings on a grid.
     """
 
     model: str
@@ -71,6 +78,16 @@ class Job:
     def steps_of_training(self) -> tuple[str, ...]:
         """Steps that change what is trained; quantising looks at a trained network."""
         return tuple(step for step in self.after if step != "quantise")
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Levels of the grid that couplings are quantised to: those its row names, or those of
+        [renzulli2025] B.3; one number for all routed layers, or one for each from below."""
+        if "quantise" not in self.after:
+            return ()
+        if "K" in self.at:
+            return (int(self.at["K"]),)
+        return LEVELS_OF_MODEL.get(self.model, LEVELS_OF_SET.get(self.test, USUAL_LEVELS))
 
     def recipe(self, *, seed: int = 0) -> Recipe:
         """The recipe of one seed; refused while the job needs something to be trained."""
@@ -128,8 +145,14 @@ class Job:
         where = ["--data", self.test, *_root(root, self.test)]
         # The result of a run is its accuracy on the test images of its own data.
         elsewhere = self.test != self.train or self.split != "test"
-        if "eval" in told and elsewhere:
-            commands.append(["torchcaps", "eval", run, *where, "--split", self.split, "--json"])
+        looks = []
+        if self.levels:
+            looks += ["--quantise", ",".join(map(str, self.levels))]
+        if {"keys", "entropy"} & set(self.metrics):
+            looks += ["--measure", "keys"]
+        if "eval" in told and (elsewhere or looks):
+            words = ["torchcaps", "eval", run, *where, "--split", self.split, *looks]
+            commands.append([*words, "--json"])
         if "dissect" in told:
             page = f"{run}.html"
             commands.append(["torchcaps", "dissect", run, *where, "--out", page, "--json"])

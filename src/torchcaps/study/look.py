@@ -2,8 +2,10 @@
 
 A look is one pass over images. It gives numbers by name: `accuracy` in percent, or, of the look
 `layers`, `dyr.2` for the second routed layer and `cns.2` for the second layer of capsules, both
-counted from below as the papers do. Numbers of other images than the run's own test images carry
-their name: `accuracy@sign/train`.
+counted from below as the papers do. The look `keys` gives `entropy`, `keys` of a class on average,
+and `keys.3` of class 3. Numbers of other images than the run's own test images carry their name:
+`accuracy@sign/train`; those of couplings on a grid carry its levels before: `accuracy+K11`, or
+`accuracy+K11,6` of two routed layers.
 """
 
 from typing import Literal, NamedTuple
@@ -11,9 +13,10 @@ from typing import Literal, NamedTuple
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.study.job import Job
 
-__all__ = ["OF_LAYERS", "Look", "kind_of", "looks_named", "looks_of"]
+__all__ = ["OF_KEYS", "OF_LAYERS", "Look", "kind_of", "looks_named", "looks_of"]
 
-Kind = Literal["accuracy", "layers"]
+Kind = Literal["accuracy", "keys", "layers"]
+OF_KEYS = ("entropy", "keys")
 # Statistics of the layers of capsules, and of the routings between them.
 OF_LAYERS = ("capsules_alive", "cnm", "cns", "car", "cas", "cdr", "cds", "dyr", "dys")
 SPLITS = ("test", "validation", "train")
@@ -25,6 +28,8 @@ class Look(NamedTuple):
     kind: Kind
     data: str
     split: str = "test"
+    # Couplings on a grid: one number for all routed layers, or one for each from below.
+    levels: tuple[int, ...] = ()
 
     @property
     def images(self) -> str:
@@ -34,40 +39,49 @@ class Look(NamedTuple):
     @property
     def name(self) -> str:
         """What it is called in the ledger."""
-        return f"{self.kind}@{self.images}"
+        return f"{self.kind}{self.grid}@{self.images}"
+
+    @property
+    def grid(self) -> str:
+        """The levels by name; nothing where couplings are as they are."""
+        return f"+K{','.join(map(str, self.levels))}" if self.levels else ""
 
     def key(self, number: str, *, tested_on: str) -> str:
         """What one of its numbers is called in the record of runs that are tested on a set."""
         is_own = (self.data, self.split) == (tested_on, "test")
-        return number if is_own else f"{number}@{self.images}"
+        named = f"{number}{self.grid}"
+        return named if is_own else f"{named}@{self.images}"
 
 
 def looks_of(job: Job) -> tuple[Look, ...]:
     """The looks that a job asks for, as far as they exist."""
     kinds = dict.fromkeys(kind for name in job.metrics if (kind := kind_of(name)) is not None)
-    return tuple(Look(kind, job.test, job.split) for kind in kinds)
+    return tuple(Look(kind, job.test, job.split, job.levels) for kind in kinds)
 
 
 def kind_of(statistic: str) -> Kind | None:
     """The look that gives a statistic; None where there is none yet."""
     if statistic == "accuracy":
         return "accuracy"
+    if statistic in OF_KEYS:
+        return "keys"
     return "layers" if statistic in OF_LAYERS else None
 
 
 def looks_named(names: list[str], data: str) -> tuple[Look, ...]:
     """The looks at statistics that somebody names, of the set that is trained on or of others:
-    "accuracy", "dyr", "accuracy@affnist-style/test".
+    "accuracy", "dyr", "accuracy@affnist-style/test", "entropy+K11".
 
     >>> looks_named(["accuracy", "dyr"], "mnist")[1].name
     'layers@mnist/test'
     """
     found = []
     for name in names:
-        statistic, _, images = name.partition("@")
+        named, _, images = name.partition("@")
+        statistic, _, grid = named.partition("+K")
         kind = kind_of(statistic)
         if kind is None:
-            known = nearest(statistic, ("accuracy", *OF_LAYERS))
+            known = nearest(statistic, ("accuracy", *OF_KEYS, *OF_LAYERS))
             raise TorchcapsError(f"statistic {statistic!r} cannot be measured in a study; {known}.")
         where, _, split = images.partition("/")
         if images and split not in SPLITS:
@@ -75,5 +89,11 @@ def looks_named(names: list[str], data: str) -> tuple[Look, ...]:
                 f"{name!r} must name images as SET/SPLIT, for example {statistic}@mnist/test; "
                 f"splits are {', '.join(SPLITS)}."
             )
-        found.append(Look(kind, where or data, split or "test"))
+        if not all(word.isdigit() for word in grid.split(",")) and "+" in named:
+            raise TorchcapsError(
+                f"{name!r} must name the levels of couplings as +K and a number, for example "
+                f"{statistic}+K11, or one for each routed layer from below, {statistic}+K11,6."
+            )
+        levels = tuple(int(word) for word in grid.split(",") if word)
+        found.append(Look(kind, where or data, split or "test", levels))
     return tuple(dict.fromkeys(found))

@@ -111,9 +111,11 @@ def _keys(job: Job) -> Iterable[str]:
     layers = job.at.get("layers", [])
     if kind is None or (kind == "layers") != (len(layers) == 1):
         return
-    number = statistic if kind == "accuracy" else f"{statistic}.{layers[0]}"
     tested_on = job.fields.get("test_data", job.train)
-    yield Look(kind, job.test, job.split).key(number, tested_on=tested_on)
+    place = job.at.get("class") if statistic == "keys" else None
+    place = layers[0] if kind == "layers" else place
+    number = statistic if place is None else f"{statistic}.{place}"
+    yield Look(kind, job.test, job.split, job.levels).key(number, tested_on=tested_on)
 
 
 def _rank(record: Record) -> tuple[bool, int, str]:

@@ -3,19 +3,21 @@
 import csv
 import io
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from torchcaps.analysis.result import Result
 from torchcaps.data import Images, JudgedBy
 from torchcaps.errors import TorchcapsError
 from torchcaps.models.own import as_network
 from torchcaps.ops import binary_cross_entropy_loss, cross_entropy_loss, margin_loss
 from torchcaps.report.page import wilson
+from torchcaps.tasks.measurements import Levels, in_words, lines_of, measured_by, seen_through
 from torchcaps.tasks.overlap import in_training
 from torchcaps.tasks.progress import progress
 from torchcaps.tasks.trained import MEANING, Own, Trained, check_fit, open_trained
@@ -53,6 +55,9 @@ class Evaluation:
     seen: Tensor | None = None
     # The test images of a run are others now than at its end.
     changed: bool = False
+    # The levels that couplings were moved to.
+    levels: Levels | None = None
+    measured: dict[str, Result] = field(default_factory=dict)
 
     @property
     def accuracy(self) -> float:
@@ -112,6 +117,12 @@ class Evaluation:
         }
         if self.changed:
             found["changed_since_training"] = True
+        if self.levels is not None:
+            found["quantised"] = self.levels
+        if self.measured:
+            found["measured"] = {
+                name: json.loads(each.to_json()) for name, each in self.measured.items()
+            }
         if self.seen is not None:
             new = self.right[~self.seen]
             found["in_training"] = int(self.seen.sum())
@@ -122,9 +133,10 @@ class Evaluation:
         """The same for people."""
         numbers, (low, high) = self.numbers(), self.interval
         kind = f"{self.split} images" if self.split else "images"
+        grid = "" if self.levels is None else f", couplings on {in_words(self.levels)} levels"
         lines = [
             f"accuracy  {self.accuracy:.2%}: {numbers['right']:,} of {numbers['images']:,} {kind} "
-            f"of {self.data} (95 % Wilson interval {low:.2%} to {high:.2%})",
+            f"of {self.data} (95 % Wilson interval {low:.2%} to {high:.2%}){grid}",
             f"right     where {CRITERIA[self.judged_by]}",
             f"loss      {self.loss:.4g}, {self.loss_is}",
             f"scores    {MEANING[self.scores_are]}",
@@ -152,6 +164,8 @@ class Evaluation:
                 "these are other images than the run was tested on; some may have been training "
                 "images then, and nothing here would show it",
             ]
+        for name, result in self.measured.items():
+            lines += ["", name, *lines_of(result)]
         return "\n".join(line.rstrip() for line in lines)
 
     def _mistaken(self, k: int) -> str:
@@ -172,18 +186,40 @@ def _short(value: float | None) -> str:
 
 
 @torch.no_grad()
-def evaluate(model: nn.Module, images: Images, *, batch_size: int = BATCH) -> Evaluation:
-    """Show every image to the network once. The result does not depend on the batch size."""
+def evaluate(
+    model: nn.Module,
+    images: Images,
+    *,
+    batch_size: int = BATCH,
+    levels: Levels | None = None,
+    measurements: Sequence[str] = (),
+) -> Evaluation:
+    """Show every image to the network once. The result does not depend on the batch size.
+
+    Arguments:
+        model: the network; it is left in eval mode.
+        images: labelled images of its size and classes.
+        batch_size: how many images go through at once.
+        levels: moves the couplings of the last iteration to a grid from 0 to 1 of so many levels,
+            of all layers or of each from below, and makes the parents anew
+            [renzulli2025] §3.1.2.
+        measurements: names out of `MEASUREMENTS`, taken in the same pass.
+    """
     model = as_network(model)
     check_fit(model, images)
+    looking = measured_by(measurements, levels=levels)
+    network = seen_through(model, levels=levels, names=measurements)
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     model.eval()
     scores, losses, labels = [], [], []
     with progress(f"evaluating on {images.name}", len(images)) as advance:
         for index in torch.arange(len(images)).split(batch_size):
             batch = images.batch(index)
-            out = _plain(model(batch.pixels.to(device)))
+            answer = network(batch.pixels.to(device))
+            out = _plain(answer)
             _check_scores(out, images, int(index[0]))
+            for each in looking.values():
+                each.update(answer, batch)
             loss_is, loss = _loss(out, batch.labels)
             losses.append(loss.double() * len(index))
             scores.append(out.scores)
@@ -201,6 +237,8 @@ def evaluate(model: nn.Module, images: Images, *, batch_size: int = BATCH) -> Ev
         judged_by=images.judged_by,
         loss=float(torch.stack(losses).sum() / len(images)),
         loss_is=loss_is,
+        levels=levels,
+        measured={name: each.result() for name, each in looking.items()},
     )
 
 
@@ -242,19 +280,28 @@ def evaluate_file(
     split: str = "test",
     predictions: Path | None = None,
     model: Own = None,
+    levels: Levels | None = None,
+    measurements: Sequence[str] = (),
 ) -> Evaluation:
     """Evaluate a run on its own data, or a saved network on those named.
 
     Images of the test set that are in the training set too are counted. `predictions` is the file
-    for what it says of each image.
+    for what it says of each image; `levels` and `measurements` are those of `evaluate`.
     """
+    measured_by(measurements)
     if predictions is not None:
         _writer(predictions)
     trained = open_trained(path, model=model)
     images = trained.images(split, data=data, root=root)
     # As small as the batches it was trained with, which fitted into memory.
     largest = trained.run.recipe.batch_size if trained.run else BATCH
-    found = evaluate(trained.model, images, batch_size=min(BATCH, largest))
+    found = evaluate(
+        trained.model,
+        images,
+        batch_size=min(BATCH, largest),
+        levels=levels,
+        measurements=measurements,
+    )
     if split == "test":
         is_own = trained.run is not None and data in (None, trained.source(split="test"))
         changed = is_own and not trained.knows(images, "test")

@@ -19,12 +19,16 @@ def test_a_job_names_its_looks():
     assert looks("peer2022-t1-rba-bias") == ["accuracy@sign/train"]
     assert looks("mitt2023-t1-layer1-dyr") == ["layers@affnist/test"]
     assert looks("mitt2023-t1-layer1-dyr", reduced=True) == ["layers@affnist-style/test"]
-    assert looks("rem-t1-cifar-10-deepcaps-rem-entropy") == []
+    assert looks("rem-t1-cifar-10-deepcaps-rem-entropy") == ["keys+K11@cifar10/test"]
+    assert looks("rem-t7-dr-capsnet-q-mnist") == ["accuracy+K11@mnist/test"]
 
 
 def test_numbers_of_other_images_carry_their_name():
     assert Look("accuracy", "mnist").key("accuracy", tested_on="mnist") == "accuracy"
     assert Look("layers", "mnist", "train").key("dyr.2", tested_on="mnist") == "dyr.2@mnist/train"
+    quantised = Look("accuracy", "mnist", levels=(11, 6))
+    assert quantised.key("accuracy", tested_on="mnist") == "accuracy+K11,6"
+    assert quantised.key("accuracy", tested_on="sign") == "accuracy+K11,6@mnist/test"
     assert Look("layers", "affnist").key("dyr.2", tested_on="mnist") == "dyr.2@affnist/test"
 
 
@@ -35,6 +39,12 @@ def test_looks_by_the_names_of_statistics():
         "layers@mnist/test",
         "accuracy@affnist-style/test",
     ]
+    (grid,) = looks_named(["entropy+K11,6@sign/train"], "mnist")
+    assert grid == Look("keys", "sign", "train", (11, 6))
+    assert text_of(lambda: looks_named(["entropy+Kx"], "mnist")) == (
+        "'entropy+Kx' must name the levels of couplings as +K and a number, for example "
+        "entropy+K11, or one for each routed layer from below, entropy+K11,6."
+    )
     assert text_of(lambda: looks_named(["acuracy"], "mnist")).startswith(
         "statistic 'acuracy' cannot be measured in a study; did you mean 'accuracy'?"
     )
@@ -80,3 +90,12 @@ def test_the_accuracy_of_a_run_is_looked_at_once(run):
     finally:
         (run.folder / "away").rename(run.folder / "model.safetensors")
     assert found == {"accuracy": 100 * run.result()["test_accuracy"]}
+
+
+@pytest.mark.slow
+def test_a_quantised_run_is_looked_at_on_its_grid(run):
+    grid = look_at(run, Look("accuracy", "part-whole", levels=(2,)), root=None)
+    keys = look_at(run, Look("keys", "part-whole", levels=(11, 6)), root=None)
+    assert 0 <= grid["accuracy"] <= 100
+    assert keys["keys"] == pytest.approx(sum(keys[f"keys.{k}"] for k in range(10)) / 10)
+    assert 0 <= keys["entropy"] <= keys["entropy_bound"]

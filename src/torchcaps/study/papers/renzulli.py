@@ -41,9 +41,6 @@ def plan(claim: Claim) -> Plan:
         return no_run(claim, "setting")
     assert claim.system is not None
     if claim.kind == "params" and not claim.needs_trained:
-        # A quantised network is another one, which nothing here makes yet.
-        if claim.system.endswith("+Q"):
-            return no_run(claim, "count", lacks=("quantise",))
         return no_run(claim, "count", shown_by=SIZES)
     return _measured(claim)
 

@@ -2,16 +2,16 @@
 
 import os
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import torch
 
-from torchcaps.analysis import MeasureActivity, MeasureDynamics, measure
+from torchcaps.analysis import Keys, MeasureActivity, MeasureDynamics, measure
 from torchcaps.data import Images
 from torchcaps.study.look import Look
 from torchcaps.study.sets import SETS
 from torchcaps.tasks.evaluate import evaluate
+from torchcaps.tasks.measurements import Levels, seen_through
 from torchcaps.tasks.trained import Trained, open_trained
 from torchcaps.train import Run
 
@@ -30,10 +30,23 @@ def look_at(run: Run, look: Look, *, root: str | os.PathLike[str] | None) -> dic
     trained = open_trained(run.folder)
     where = root_of(look.data, root)
     images = trained.images(look.split, data=look.data, root=None if where is None else Path(where))
+    grid: int | tuple[int, ...] = look.levels[0] if len(look.levels) == 1 else look.levels
+    if look.kind == "layers":
+        return dict(_of_layers(trained, images, grid or None))
+    found = evaluate(
+        trained.model,
+        images,
+        batch_size=min(BATCH, recipe.batch_size),
+        levels=grid or None,
+        measurements=("keys",) if look.kind == "keys" else (),
+    )
     if look.kind == "accuracy":
-        batch_size = min(BATCH, recipe.batch_size)
-        return {"accuracy": 100 * evaluate(trained.model, images, batch_size=batch_size).accuracy}
-    return dict(_of_layers(trained, images))
+        return {"accuracy": 100 * found.accuracy}
+    keys = found.measured["keys"]
+    assert isinstance(keys, Keys)
+    each = {f"keys.{row.name}": float(row.keys) for row in keys.classes}
+    mean = sum(each.values()) / len(each)
+    return {"entropy": keys.entropy, "entropy_bound": keys.bound, "keys": mean, **each}
 
 
 def root_of(data: str, root: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
@@ -41,8 +54,10 @@ def root_of(data: str, root: str | os.PathLike[str] | None) -> str | os.PathLike
     return None if data in SETS and not SETS[data].has_files else root
 
 
-def _of_layers(trained: Trained, images: Images) -> Iterator[tuple[str, float]]:
-    network = partial(trained.model.eval(), keep="last")
+def _of_layers(
+    trained: Trained, images: Images, levels: Levels | None
+) -> Iterator[tuple[str, float]]:
+    network = seen_through(trained.model.eval(), levels=levels, names=("activity", "dynamics"))
     batches = (images.batch(index) for index in torch.arange(len(images)).split(BATCH))
     on_device = ((b.pixels.to(trained.device), b.labels.to(trained.device)) for b in batches)
     dynamics, activity = measure(network, on_device, [MeasureDynamics(), MeasureActivity()])
