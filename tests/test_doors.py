@@ -8,7 +8,7 @@ import pytest
 from registries import as_before
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = ("own-networks.md",)
+PAGES = ("own-networks.md", "interoperability.md")
 BLOCKS = [
     pytest.param(block, id=f"{page.removesuffix('.md')}-{number}")
     for page in PAGES
@@ -18,6 +18,9 @@ BLOCKS = [
 ]
 
 
+# Lightning's advice to load images in other processes, and of a torch name it has yet to replace.
+@pytest.mark.filterwarnings("ignore:.*does not have many workers.*")
+@pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")
 @pytest.mark.parametrize("block", BLOCKS)
 def test_a_block_runs_as_written(block, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)

@@ -7,8 +7,9 @@ import torch
 
 from error_text import text_of
 from torchcaps.data import Batch
+from torchcaps.ops import spread_loss
 from torchcaps.train import make_recipe
-from torchcaps.train.loss import loss_parts
+from torchcaps.train.loss import loss_of, loss_parts
 from torchcaps.types import Output
 
 GREY = torch.full((1, 1, 1, 2), 0.5)
@@ -131,3 +132,29 @@ def test_sums_are_taken_in_float32_whatever_the_scores_come_in():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         parts = loss_parts(recipe(), out, Batch(GREY, torch.tensor([1])), 0)
     assert parts["classification_loss"].dtype == torch.float32
+
+
+def test_loss_of_is_the_loss_that_a_recipe_trains_by():
+    torch.manual_seed(0)
+    labels, images = torch.tensor([2, 0]), torch.rand(2, 1, 3, 3)
+    lengths = Output(torch.rand(2, 3), "lengths", reconstruction=torch.rand(2, 1, 3, 3))
+    logits = Output(torch.randn(2, 3), "logits")
+    for out, fields in ((lengths, {}), (logits, {}), (logits, {"loss": "binary"})):
+        recipe = make_recipe(model="capsnet", data="mnist", **fields)
+        parts = loss_parts(recipe, out, Batch(images, labels), 0)
+        whole = loss_of(out, labels, images=images, **fields)
+        torch.testing.assert_close(whole, torch.stack(list(parts.values())).sum())
+        torch.testing.assert_close(loss_of(out, labels, **fields), parts["classification_loss"])
+    spread = loss_of(lengths, labels, loss="spread", margin=0.5)
+    torch.testing.assert_close(spread, spread_loss(lengths.scores, labels, margin=0.5))
+
+
+def test_loss_of_names_the_nearest_loss():
+    out = Output(torch.rand(2, 3), "lengths")
+    sentence = text_of(lambda: loss_of(out, torch.tensor([0, 1]), loss="marginal"))
+    assert "margin" in sentence
+    sentence = text_of(lambda: loss_of(out, torch.tensor([[0, 1], [1, 2]]), loss="spread"))
+    assert sentence == (
+        'loss = "spread" knows one object an image, but the data labels several; take "margin" or '
+        '"binary".'
+    )

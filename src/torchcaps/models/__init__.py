@@ -5,6 +5,7 @@ from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.own import register_model
 from torchcaps.models.registry import MODELS, Preset, create_model, list_models
 from torchcaps.models.saving import load, save
+from torchcaps.models.scores import scores_only
 
 __all__ = [
     "MODELS",
@@ -16,4 +17,5 @@ __all__ = [
     "load",
     "register_model",
     "save",
+    "scores_only",
 ]

@@ -1,6 +1,8 @@
 """Training: a recipe in, a run folder out. Needs the extra [train]."""
 
 from torchcaps.train.fit import accuracy, fit
+from torchcaps.train.loss import loss_of
+from torchcaps.train.module import Training
 from torchcaps.train.protocols import PROTOCOLS, Protocol
 from torchcaps.train.recipe import Recipe, make_recipe, read_fields, read_recipe
 from torchcaps.train.run import Run
@@ -10,8 +12,10 @@ __all__ = [
     "Protocol",
     "Recipe",
     "Run",
+    "Training",
     "accuracy",
     "fit",
+    "loss_of",
     "make_recipe",
     "read_fields",
     "read_recipe",

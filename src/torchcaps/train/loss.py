@@ -6,6 +6,9 @@ Ambiguities:
    1, and the spread loss the logits themselves, for it compares differences alone.
 """
 
+from collections.abc import Callable
+from typing import get_args
+
 import torch
 from torch import Tensor
 
@@ -19,11 +22,12 @@ from torchcaps.ops import (
     spread_loss,
     spread_margin,
 )
+from torchcaps.ops.checks import check_choice
 from torchcaps.train.answers import present_classes
 from torchcaps.train.recipe import Loss, Recipe
 from torchcaps.types import Output, ScoresAre
 
-__all__ = ["loss_parts"]
+__all__ = ["loss_of", "loss_parts"]
 
 # The updates that the schedule of `spread_margin` is written for.
 SPREAD_STEPS = 500_000
@@ -39,7 +43,12 @@ def loss_parts(recipe: Recipe, out: Output, batch: Batch, step: int) -> dict[str
     """The terms whose sum is minimised, by name; `step` is the number of updates so far."""
     # Sums over pixels and classes are taken in float32 whatever the network computes in.
     with torch.autocast(out.scores.device.type, enabled=False):
-        parts = {"classification_loss": _classification(recipe, out, batch.labels, step)}
+        margins = (recipe.m_plus, recipe.m_minus, recipe.lambda_)
+        updates = round(step * SPREAD_STEPS / recipe.spread_steps)
+        error = _classification(
+            out, batch.labels, recipe.loss, recipe.data, margins, lambda: spread_margin(updates)
+        )
+        parts = {"classification_loss": error}
         if out.reconstruction is not None:
             drawn = out.reconstruction.float()
             # A decoder that knows no classes draws the image as it is, with all its objects.
@@ -51,33 +60,79 @@ def loss_parts(recipe: Recipe, out: Output, batch: Batch, step: int) -> dict[str
     return parts
 
 
-def _classification(recipe: Recipe, out: Output, labels: Tensor, step: int) -> Tensor:
+def loss_of(
+    out: Output,
+    labels: Tensor,
+    *,
+    loss: Loss = "auto",
+    m_plus: float = 0.9,
+    m_minus: float = 0.1,
+    lambda_: float = 0.5,
+    margin: float = 0.9,
+    images: Tensor | None = None,
+    reconstruction_weight: float = 0.0005,
+) -> Tensor:
+    """The loss of a network's answer, for a training loop of one's own: one number.
+
+    Arguments:
+        out: what the network returned.
+        labels: one class an image, int64 [b], or m classes [b, m].
+        loss: "auto" is the one that fits the scores: margin loss for lengths, cross-entropy for
+            logits, binary cross-entropy for independent logits. Or "margin", "spread",
+            "cross_entropy", "binary" by name.
+        m_plus: of the margin loss, how probable a class should be that is there.
+        m_minus: of the margin loss, how probable one may be that is not.
+        lambda_: of the margin loss, what the latter weighs.
+        margin: of the spread loss, by how much the right score should lead.
+        images: what the decoder shall draw, [b, c, h, w]; without it the reconstruction is left
+            out.
+        reconstruction_weight: what its squared error, summed over an image, weighs.
+
+    >>> out = model(images, labels)
+    >>> loss_of(out, labels, images=images).backward()
+    """
+    check_choice("loss", loss, get_args(Loss))
+    with torch.autocast(out.scores.device.type, enabled=False):
+        total = _classification(
+            out, labels, loss, "the data", (m_plus, m_minus, lambda_), lambda: margin
+        )
+        if images is not None and out.reconstruction is not None:
+            error = reconstruction_loss(out.reconstruction.float(), images)
+            total = total + reconstruction_weight * error
+    return total
+
+
+def _classification(
+    out: Output,
+    labels: Tensor,
+    loss: Loss,
+    data: str,
+    margins: tuple[float, float, float],
+    lead: Callable[[], float],
+) -> Tensor:
+    """`margins` are those of the margin loss, `lead` tells that of the spread loss; `data` is named
+    in what is said of labels that do not fit."""
     scores = out.scores if out.scores.dtype == torch.float64 else out.scores.float()
-    loss = FITTING[out.scores_are] if recipe.loss == "auto" else recipe.loss
+    loss = FITTING[out.scores_are] if loss == "auto" else loss
     if loss in ("spread", "cross_entropy"):
         if labels.ndim != 1:
             raise TorchcapsError(
-                f'loss = "{loss}" knows one object an image, but {recipe.data} labels several; '
+                f'loss = "{loss}" knows one object an image, but {data} labels several; '
                 f'take "margin" or "binary".'
             )
         if loss == "cross_entropy":
             return cross_entropy_loss(scores, labels)
-        margin = spread_margin(round(step * SPREAD_STEPS / recipe.spread_steps))
-        return spread_loss(scores, labels, margin=margin)
+        return spread_loss(scores, labels, margin=lead())
     target = labels if labels.ndim == 1 else present_classes(labels, scores.shape[-1])
     if loss == "margin":
         if labels.ndim != 1 and out.scores_are == "logits":
             raise TorchcapsError(
                 f'loss = "margin" asks that two classes be probable at once, which a softmax '
-                f'cannot say, but {recipe.data} labels several; take "binary".'
+                f'cannot say, but {data} labels several; take "binary".'
             )
-        return margin_loss(
-            Output(scores, out.scores_are).probabilities(),
-            target,
-            m_plus=recipe.m_plus,
-            m_minus=recipe.m_minus,
-            lambda_=recipe.lambda_,
-        )
+        probable = Output(scores, out.scores_are).probabilities()
+        m_plus, m_minus, lambda_ = margins
+        return margin_loss(probable, target, m_plus=m_plus, m_minus=m_minus, lambda_=lambda_)
     # Asked for by name, logits are taken as those of classes that are each there or not.
     scores_are: ScoresAre = "lengths" if out.scores_are == "lengths" else "independent_logits"
     return binary_cross_entropy_loss(scores, target, scores_are=scores_are)

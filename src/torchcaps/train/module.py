@@ -1,5 +1,6 @@
 """A network as Lightning trains it: the loss, the optimiser and the rate of a recipe."""
 
+import math
 from typing import Any
 
 import lightning
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 
 from torchcaps.data import Batch, JudgedBy
 from torchcaps.errors import Diverged
+from torchcaps.models.own import as_network
 from torchcaps.train.answers import is_correct
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser, rate_factor
@@ -21,12 +23,32 @@ TRAINING_SAMPLE = "training_sample"
 
 
 class Training(lightning.LightningModule):
-    """One step of training, one of validation; what they measure is logged by the epoch."""
+    """A network as a LightningModule: the loss, the optimiser and the learning rate of a recipe.
+
+    `fit` trains it; a Trainer of one's own can too, with any loader of (images, labels). What a
+    step measures is logged by the epoch.
+
+    Arguments:
+        model: one of `create_model`, or a module of one's own that returns an `Output`.
+        recipe: how to train; of a network and images of one's own it says model "own", data "own".
+        steps_an_epoch: updates an epoch, by which a schedule counts epochs; those of the Trainer if
+            not given.
+        judged_by: when an answer is right, a key of `answers.CRITERIA`.
+
+    >>> recipe = make_recipe(model="capsnet", data="own", epochs=5)
+    >>> lightning.Trainer(max_epochs=5).fit(Training(model, recipe), loader)
+    """
 
     def __init__(
-        self, model: nn.Module, recipe: Recipe, *, steps_an_epoch: int, judged_by: JudgedBy
+        self,
+        model: nn.Module,
+        recipe: Recipe,
+        *,
+        steps_an_epoch: int | None = None,
+        judged_by: JudgedBy = "class",
     ):
         super().__init__()
+        model = as_network(model)
         self.model = model
         self.recipe = recipe
         self.steps_an_epoch = steps_an_epoch
@@ -46,7 +68,7 @@ class Training(lightning.LightningModule):
                 f"smaller learning rate than {self.recipe.learning_rate:g}, in a new folder."
             )
         measured = {"loss": loss, **(parts if len(parts) > 1 else {}), "accuracy": accuracy}
-        self.log_dict(measured, on_step=False, on_epoch=True, batch_size=len(batch.labels))
+        self.log_dict(measured, on_step=False, on_epoch=True, batch_size=len(batch[1]))
         return loss
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
@@ -55,12 +77,16 @@ class Training(lightning.LightningModule):
         loss = parts["classification_loss"]
         shown = "validation" if self.recipe.validation_share else TRAINING_SAMPLE
         measured = {f"{shown}_loss": loss, f"{shown}_accuracy": accuracy}
-        self.log_dict(measured, batch_size=len(batch.labels))
+        self.log_dict(measured, batch_size=len(batch[1]))
 
     def configure_optimizers(self) -> Any:
         optimiser = make_optimiser(self.recipe, self.model.parameters())
+        steps = self.steps_an_epoch
+        if steps is None:
+            every = self.trainer.estimated_stepping_batches
+            steps = max(1, math.ceil(every / max(1, self.trainer.max_epochs or 1)))
         rate = torch.optim.lr_scheduler.LambdaLR(
-            optimiser, lambda step: rate_factor(self.recipe, step, self.steps_an_epoch)
+            optimiser, lambda step: rate_factor(self.recipe, step, steps)
         )
         return {
             "optimizer": optimiser,
@@ -68,6 +94,8 @@ class Training(lightning.LightningModule):
         }
 
     def _measure(self, batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
+        # A loader of somebody else's gives images and labels.
+        batch = batch if isinstance(batch, Batch) else Batch(*batch)
         out = self.model(batch.pixels, batch.labels)
         parts = loss_parts(self.recipe, out, batch, self.global_step)
         right = is_correct(out, batch.labels, judged_by=self.judged_by)
