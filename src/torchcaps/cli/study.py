@@ -156,6 +156,20 @@ def tables(
         print(path)
 
 
+@app.command()
+def report(
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("claims.html"),
+    evidence: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("evidence"),
+) -> None:
+    """Write every claim with its verdict into one HTML page.
+
+    It filters by paper and verdict, and draws our numbers beside the printed ones. Prints its path.
+    """
+    from torchcaps.study.report import write_claims_report
+
+    print(write_claims_report(out, evidence=evidence))
+
+
 def _print_comparison(study: "Study", out: Path, as_json: bool) -> None:
     """The table of a study of one's own; its picture lies beside the runs."""
     from torchcaps.cli.compare import show

@@ -1,6 +1,17 @@
 """From numbers and pictures to one self-contained page. Needs the extra [study]."""
 
+from torchcaps.report.claims import ClaimRow, Overview, Strip, render_claims
 from torchcaps.report.page import Dissection, Picture, render
 from torchcaps.report.verdict import Sentence, verdict
 
-__all__ = ["Dissection", "Picture", "Sentence", "render", "verdict"]
+__all__ = [
+    "ClaimRow",
+    "Dissection",
+    "Overview",
+    "Picture",
+    "Sentence",
+    "Strip",
+    "render",
+    "render_claims",
+    "verdict",
+]

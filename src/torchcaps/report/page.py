@@ -5,15 +5,14 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from typing import Any
 
-import jinja2
 from matplotlib.figure import Figure
 
 from torchcaps.analysis import Activity, RoutingDynamics
 from torchcaps.analysis.activity import LayerActivity
 from torchcaps.analysis.dynamics import LayerDynamics
+from torchcaps.report.template import template
 from torchcaps.report.verdict import FROZEN, PERFECT, WEAK, verdict
 from torchcaps.viz import to_svg
 
@@ -87,14 +86,7 @@ def wilson(right: int, n: int) -> tuple[float, float]:
 
 def render(dissections: Sequence[Dissection], *, title: str, provenance: Mapping[str, Any]) -> str:
     """The page as one string of HTML that asks for nothing outside itself."""
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_template),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html").render(
+    return template("report.html").render(
         title=title,
         dissections=[(each, verdict(each.dynamics, each.activity)) for each in dissections],
         comparison=_comparison(dissections),
@@ -104,10 +96,6 @@ def render(dissections: Sequence[Dissection], *, title: str, provenance: Mapping
         borders={"frozen": FROZEN, "weak": WEAK, "perfect": PERFECT},
         provenance=provenance,
     )
-
-
-def _template(name: str) -> str:
-    return (resources.files("torchcaps.report") / "templates" / name).read_text(encoding="utf-8")
 
 
 def _pictures_side_by_side(

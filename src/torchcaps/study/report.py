@@ -1,0 +1,81 @@
+"""The report of all claims: results as one HTML page."""
+
+import os
+from pathlib import Path
+
+from torchcaps.report import ClaimRow, Overview, Strip, render_claims
+from torchcaps.study.claim import PAPERS
+from torchcaps.study.pages import FALLS, NEVER, STANDS, TITLES, ours, protocol, published, says
+from torchcaps.study.result import Result, results
+from torchcaps.study.verdict import NumberVerdict
+from torchcaps.train.digests import write_whole
+from torchcaps.train.run import environment
+
+__all__ = ["write_claims_report"]
+
+# Open claims wait for a run; nothing that we could run decides the last ones.
+GROUPS = ("stands", "falls", "undecided", "open", "never")
+
+
+def write_claims_report(
+    out: str | os.PathLike[str], *, evidence: str | os.PathLike[str] = "evidence"
+) -> Path:
+    """Write the page, and return its path. Its links lead to the records below `evidence`."""
+    path = Path(out)
+    found = results(evidence)
+    to_evidence = os.path.relpath(evidence, path.parent)
+    overview = [
+        Overview(paper, TITLES[paper], _counts([r for r in found if r.claim.paper == paper]))
+        for paper in PAPERS
+    ]
+    about = environment()
+    page = render_claims(
+        [_row(each, to_evidence) for each in found],
+        title="Which claims about capsule networks stand?",
+        overview=[*overview, Overview("all", "", _counts(found))],
+        provenance={name: about[name] for name in ("torchcaps", "commit", "torch", "command")},
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, page)
+    return path
+
+
+def group_of(each: Result) -> str:
+    """What its status comes to."""
+    if each.status in STANDS:
+        return "stands"
+    if each.status in FALLS:
+        return "falls"
+    if each.status == "undecided":
+        return "undecided"
+    return "never" if each.status in NEVER else "open"
+
+
+def _counts(found: list[Result]) -> dict[str, int]:
+    groups = [group_of(each) for each in found]
+    return {group: groups.count(group) for group in GROUPS}
+
+
+def _row(each: Result, to_evidence: str) -> ClaimRow:
+    claim, record = each.claim, each.record
+    return ClaimRow(
+        paper=claim.paper,
+        where=claim.where,
+        id=claim.id,
+        says=says(claim),
+        published="" if claim.states else published(claim),
+        ours="" if record is None else ours(each),
+        status=each.status if each.status != "tested" else "not run",
+        group=group_of(each),
+        protocol=protocol(each),
+        record=None if record is None else f"{to_evidence}/{record.study}/{each.hash}.json",
+        strip=_strip(each),
+    )
+
+
+def _strip(each: Result) -> Strip | None:
+    verdict = each.verdict
+    if not isinstance(verdict, NumberVerdict) or not isinstance(each.claim.value, int | float):
+        return None
+    found = verdict.ours
+    return Strip(float(each.claim.value), verdict.tolerance, found.mean, found.low, found.high)

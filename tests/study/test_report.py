@@ -1,0 +1,34 @@
+"""The report of all claims, made of the records of this repository."""
+
+from pathlib import Path
+
+import pytest
+
+from torchcaps.study import find_claim, read_records, result_of
+from torchcaps.study.report import GROUPS, group_of, write_claims_report
+
+EVIDENCE = Path(__file__).parents[2] / "evidence"
+
+
+@pytest.mark.parametrize(
+    ("claim", "group"),
+    [
+        ("peer2022-lemma-1", "stands"),
+        ("mitt2023-theorem-1-magnitude-remark", "falls"),
+        ("gu2021-t1-ge-capsnet-mnist", "never"),
+        ("gu2021-t1-capsnet-affnist", "open"),
+    ],
+)
+def test_what_a_status_comes_to(claim, group):
+    records = read_records(EVIDENCE, study="mitterreiter2023/tests")
+    records |= read_records(EVIDENCE, study="peer2022/tests")
+    assert group_of(result_of(find_claim(claim), records)) == group
+    assert group in GROUPS
+
+
+def test_every_claim_is_on_the_page(tmp_path):
+    path = write_claims_report(tmp_path / "out" / "claims.html", evidence=EVIDENCE)
+    text = path.read_text(encoding="utf-8")
+    assert text.count('<li class="') == 947
+    link = text.split('<a href="', 1)[1].split('"', 1)[0]
+    assert (path.parent / link).is_file()
