@@ -16,7 +16,7 @@ ROW = ClaimRow(
     status="undecided",
     group="undecided",
     protocol="the paper's",
-    record="../evidence/a.json",
+    records={"a": "../evidence/a.json"},
     strip=Strip(50.0, 10.0, 40.0, 30.0, 50.0),
 )
 
@@ -45,7 +45,7 @@ def test_numbers_without_an_interval_or_a_tolerance():
 
 
 def test_the_page_is_whole_and_asks_for_nothing():
-    text = page(ROW, ROW._replace(status="not run", group="open", record=None, ours="", strip=None))
+    text = page(ROW, ROW._replace(status="not run", group="open", records={}, ours="", strip=None))
     assert "a &lt;b&gt;bold&lt;/b&gt; system" in text
     assert "<title>A &amp; B" in text
     assert text.count("<svg") == 1

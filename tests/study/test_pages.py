@@ -52,8 +52,10 @@ def test_a_page_shows_every_verdict_with_its_record(found):
         if each.verdict is not None:
             (row,) = (line for line in text.splitlines() if f"`{each.claim.id}`" in line)
             assert f"**{each.status}**" in row
-            assert f"/{each.hash}.json)" in row
-            assert (EVIDENCE / each.record.study / f"{each.hash}.json").is_file()
+            assert each.records
+            for name, record in each.records.items():
+                assert f"/{name}.json)" in row
+                assert (EVIDENCE / record.study / f"{name}.json").is_file()
     # Every row of a table has as many cells as its head.
     for block in text.split("\n\n"):
         lines = block.splitlines()

@@ -56,7 +56,8 @@ class ClaimRow(NamedTuple):
     status: str
     group: str
     protocol: str
-    record: str | None
+    # Where they lie, by their name.
+    records: Mapping[str, str]
     strip: Strip | None
 
 

@@ -135,7 +135,7 @@ def _row(each: Result, *, with_place: bool) -> str:
         ours(each),
         f"**{each.status}**",
         protocol(each),
-        link(each),
+        links(each),
     )
     return "| " + " | ".join(cell.replace("|", "/").replace("\n", " ") for cell in cells) + " |"
 
@@ -173,17 +173,21 @@ def ours(each: Result) -> str:
 
 def protocol(each: Result) -> str:
     """Whether it is the paper's, and what is done otherwise."""
-    if each.record is None or each.plan.word is not None:
+    if not each.records or each.plan.word is not None:
         return "no training"
-    told = "the paper's" if each.record.reduced is None else f"reduced: {each.record.reduced}"
-    return "; departs: ".join((told, *each.record.departures))
+    records = each.records.values()
+    smaller = dict.fromkeys(record.reduced for record in records if record.reduced is not None)
+    departures = dict.fromkeys(text for record in records for text in record.departures)
+    told = "the paper's" if not smaller else f"reduced: {'; '.join(smaller)}"
+    return "; departs: ".join((told, *departures))
 
 
-def link(each: Result) -> str:
-    """To the record of a result."""
-    if each.record is None:
-        return ""
-    return f"[{each.hash}]({TO_EVIDENCE}/{each.record.study}/{each.hash}.json)"
+def links(each: Result) -> str:
+    """To the records of a result."""
+    return ", ".join(
+        f"[{name}]({TO_EVIDENCE}/{record.study}/{name}.json)"
+        for name, record in sorted(each.records.items())
+    )
 
 
 def _is_told(name: str, value: object) -> bool:

@@ -57,18 +57,21 @@ def _counts(found: list[Result]) -> dict[str, int]:
 
 
 def _row(each: Result, to_evidence: str) -> ClaimRow:
-    claim, record = each.claim, each.record
+    claim = each.claim
     return ClaimRow(
         paper=claim.paper,
         where=claim.where,
         id=claim.id,
         says=says(claim),
         published="" if claim.states else published(claim),
-        ours="" if record is None else ours(each),
+        ours=ours(each) if each.records else "",
         status=each.status if each.status != "tested" else "not run",
         group=group_of(each),
         protocol=protocol(each),
-        record=None if record is None else f"{to_evidence}/{record.study}/{each.hash}.json",
+        records={
+            name: f"{to_evidence}/{record.study}/{name}.json"
+            for name, record in sorted(each.records.items())
+        },
         strip=_strip(each),
     )
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torchcaps.study.claim import Claim, claims
 from torchcaps.study.job import Job
@@ -10,6 +10,7 @@ from torchcaps.study.look import Look, kind_of
 from torchcaps.study.papers import plan_of
 from torchcaps.study.plan import Plan
 from torchcaps.study.record import Record, read_records
+from torchcaps.study.statements import judge_statement
 from torchcaps.study.verdict import (
     NumberVerdict,
     ShownVerdict,
@@ -24,13 +25,12 @@ __all__ = ["Result", "result_of", "results", "values_of"]
 
 @dataclass(frozen=True)
 class Result:
-    """A claim, and what stands for or against it: the verdict, its record, and that one's hash."""
+    """A claim, its verdict, and the records on which that rests, by their hash."""
 
     claim: Claim
     plan: Plan
     verdict: NumberVerdict | StatementVerdict | ShownVerdict | None = None
-    record: Record | None = None
-    hash: str | None = None
+    records: Mapping[str, Record] = field(default_factory=dict)
 
     @property
     def status(self) -> str:
@@ -40,7 +40,7 @@ class Result:
     @property
     def is_reduced(self) -> bool:
         """Whether it rests on a smaller protocol than the paper's."""
-        return self.record is not None and self.record.reduced is not None
+        return any(record.reduced is not None for record in self.records.values())
 
 
 def results(
@@ -58,15 +58,18 @@ def results(
 def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
     """What records, by their hash, say about a claim.
 
-    Of several records the one of the full protocol is taken, then the one of most seeds, then the
-    latest.
+    Of several records of a number the one of the full protocol is taken, then the one of most
+    seeds, then the latest. A statement compares, and rests on all of them.
     """
     plan = plan_of(claim)
     about = {name: record for name, record in records.items() if claim.id in record.claims}
+    if claim.states and plan.shown_by is None:
+        compared = judge_statement(claim, about.values())
+        return Result(claim, plan, compared, about) if compared else Result(claim, plan)
     for name in sorted(about, key=lambda name: _rank(about[name]), reverse=True):
         verdict = _verdict(plan, about[name])
         if verdict is not None:
-            return Result(claim, plan, verdict, about[name], name)
+            return Result(claim, plan, verdict, {name: about[name]})
     return Result(claim, plan)
 
 
@@ -77,7 +80,7 @@ def _verdict(plan: Plan, record: Record) -> NumberVerdict | ShownVerdict | None:
         return judge(claim, values) if values else None
     # A record of tests has one number by the id of each claim: what was counted, or that the test
     # passed.
-    (shown,) = record.seeds
+    shown = record.seeds[0]
     if claim.id not in shown.values:
         return None
     if claim.kind == "params":

@@ -1,0 +1,120 @@
+"""Statements by made records: what decides each, and what leaves it open."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from torchcaps.study import Seed, claims, find_claim, make_record, result_of
+from torchcaps.study.statements import JUDGES, judge_statement
+from torchcaps.train import make_recipe
+
+SIGN = "accuracy@sign/train"
+NEVER, WITH_BIAS = "peer2022-q-sign-not-learnable", "peer2022-q-sign-learnable-with-bias"
+
+
+def record(model, values, *, key=SIGN, claim=NEVER, data="sign", reduced=None, **options):
+    recipe = make_recipe(model=model, data=data, options=options)
+    return make_record(
+        study="a/b",
+        claims=(claim,),
+        recipe=recipe.model_dump(mode="json"),
+        recipe_hash=recipe.digest(),
+        data={"sign/train": "1"},
+        seeds=tuple(
+            Seed(seed=k, values={key: value}, wall_seconds=1) for k, value in enumerate(values)
+        ),
+        commit="a1b2c3d4e5f6",
+        dirty=False,
+        versions={},
+        device="",
+        command="",
+        made=datetime(2026, 1, 2, tzinfo=UTC),
+        reduced=reduced,
+    )
+
+
+def both(dynamic, em, *, claim=NEVER, bias=("none", False)):
+    return [
+        record("peer_sign_dynamic", dynamic, claim=claim, bias=bias[0]),
+        record("peer_sign_em", em, claim=claim, bias=bias[1]),
+    ]
+
+
+def word(claim, records):
+    found = judge_statement(find_claim(claim), records)
+    return None if found is None else found.word
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "em", "expected"),
+    [
+        ([50.0] * 5, [50.0] * 5, "holds"),
+        ([50.0] * 5, [50.0] * 4, "undecided"),
+        ([50.0] * 5, [50.0] * 4 + [50.005], "fails"),
+        ([50.0] * 5, [], None),
+    ],
+)
+def test_exactly_one_half_of_the_signs(dynamic, em, expected):
+    records = both(dynamic, em) if em else both(dynamic, [1.0])[:1]
+    assert word(NEVER, records) == expected
+
+
+HIGH, LOW, MIXED = [99.7, 99.8, 99.7, 99.6, 99.7], [50.0, 50.1, 50.0, 50.2, 50.0], [50.0, 99.7] * 3
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "em", "expected"),
+    [
+        (HIGH, HIGH, "holds"),
+        (HIGH, LOW, "fails"),
+        (HIGH, MIXED, "undecided"),
+        (HIGH, HIGH[:4], "undecided"),
+    ],
+)
+def test_both_networks_learn_with_a_bias(dynamic, em, expected):
+    records = both(dynamic, em, claim=WITH_BIAS, bias=("added", True))
+    assert word(WITH_BIAS, records) == expected
+    found = judge_statement(find_claim(WITH_BIAS), records)
+    # The verdict shows the cell that is nearest to failing.
+    means = [sum(values) / len(values) for values in (dynamic, em)]
+    assert found.ours.mean == pytest.approx(min(means))
+
+
+def test_of_one_system_the_fullest_record_counts():
+    records = both([50.0] * 5, [50.0] * 5)
+    smaller = record("peer_sign_em", [60.0] * 9, bias=False, reduced="one epoch")
+    assert word(NEVER, [smaller, *records]) == "holds"
+    # An option that is not written out is what the network has by itself.
+    plain = record("peer_sign_em", [50.0] * 5)
+    assert word(NEVER, [records[0], plain]) == "holds"
+
+
+def test_every_depth_must_train_with_a_bias():
+    name = "peer2022-q-bias-enables-depth"
+
+    def of(model, n, data, values):
+        bias = "added" if model == "peer_deep_dynamic" else True
+        chosen = {"claim": name, "data": data, "key": "accuracy", "n_layers": n, "bias": bias}
+        return record(model, values, **chosen)
+
+    networks = [("peer_deep_dynamic", n) for n in range(2, 6)]
+    networks += [("peer_deep_em", n) for n in range(5, 10)]
+    records = [of(*each, data, HIGH) for each in networks for data in ("mnist", "fashion-mnist")]
+    assert word(name, records) == "holds"
+    assert word(name, records[:-1]) is None
+    assert word(name, [*records[:-1], of("peer_deep_em", 9, "fashion-mnist", LOW[:3])]) == (
+        "undecided"
+    )
+    at_chance = of("peer_deep_em", 9, "fashion-mnist", [10.0, 10.1, 10.0, 10.2, 10.0])
+    assert word(name, [*records[:-1], at_chance]) == "fails"
+
+
+def test_a_statement_rests_on_all_its_records():
+    records = dict(zip("ab", both([50.0] * 5, [50.0] * 5), strict=True))
+    found = result_of(find_claim(NEVER), records)
+    assert (found.status, found.records.keys()) == ("holds", {"a", "b"})
+    assert result_of(find_claim(NEVER), {"a": records["a"]}).status == "not run"
+
+
+def test_every_judge_is_of_a_statement():
+    assert set(JUDGES) <= {claim.id for claim in claims() if claim.states}
