@@ -59,6 +59,10 @@ def train(
         bool, typer.Option("--tensorboard", help="Write OUT/tensorboard too.")
     ] = False,
     own_code: Imports = None,
+    trunk: Annotated[
+        Path | None,
+        typer.Option(help="Weights of the frozen trunk, for --option trunk=…: a safetensors file."),
+    ] = None,
 ) -> None:
     """Train a network, or continue a run.
 
@@ -69,6 +73,7 @@ def train(
     With --seeds, or with several values of an option (--option iterations=1,2,3), OUT is a folder
     of runs, and what is printed compares them as `torchcaps compare OUT` does.
     """
+    from torchcaps.errors import TorchcapsError
     from torchcaps.train import fit
     from torchcaps.train.loggers import tensorboard as tensorboard_logger
     from torchcaps.train.ranks import is_first
@@ -85,6 +90,10 @@ def train(
     one = recipe_from(recipe, given, image_size, field, option)
     budget = None if time_budget is None else seconds_of(time_budget)
     if seeds is not None or _has_several_values(one):
+        if trunk is not None:
+            raise TorchcapsError(
+                "--trunk is for one run; train seed after seed with --seed, then compare the runs."
+            )
         _train_many(one, out, seeds, root, budget)
         return
     run = fit(
@@ -94,6 +103,7 @@ def train(
         workers=workers,
         time_budget=budget,
         loggers=[tensorboard_logger(out)] if tensorboard else [],
+        trunk=trunk,
     )
     if is_first():
         print(json.dumps({"run": str(run.folder), **run.result()}))

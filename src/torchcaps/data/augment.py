@@ -5,6 +5,8 @@ shift2-flip  and mirrored half of the times: Fashion-MNIST in public code of [re
 crop4-flip   shifted by -4 to 4, which is a crop of the image framed by 4 zeros, and mirrored half
              of the times: CIFAR in [tsai2020] App. A.2
 affine       a small affine map: see `affine`
+turn20-flip  turned by up to 20 degrees and mirrored half of the times: Tiny ImageNet in public code
+             of [renzulli2025]
 light        brighter or darker by up to 0.35, two standard deviations of smallNORB's pixels, then
              0.5 to 1.5 times the contrast: smallNORB in public code of [mazzia2021]
 flip-light   mirrored half of the times, brighter or darker by up to 0.25, then 0.2 to 1.8 times
@@ -69,6 +71,14 @@ def _shifted_flipped(pixels: Tensor, seed: int, sample: Tensor, *, most: int) ->
     return _flipped(_shifted(pixels, seed, sample, most=most), seed, sample)
 
 
+def _turned_flipped(pixels: Tensor, seed: int, sample: Tensor, *, most: float) -> Tensor:
+    u = uniform(seed, sample, _MAP, 1, pixels.device).to(pixels.dtype)[:, 0]
+    upright, same = torch.zeros_like(u), torch.ones_like(u)
+    linear = linear_maps((u * 2 - 1) * math.radians(most), upright, same, same)
+    moved = warp(pixels, torch.cat([linear, linear.new_zeros(len(u), 2, 1)], -1))
+    return _flipped(moved, seed, sample)
+
+
 def _lit(
     pixels: Tensor, seed: int, sample: Tensor, *, brightness: float, contrast: float
 ) -> Tensor:
@@ -105,6 +115,7 @@ AUGMENTATIONS: Mapping[str, Augmentation] = MappingProxyType(
         "light": partial(_lit, brightness=0.35, contrast=0.5),
         "shift2": partial(_shifted, most=2),
         "shift2-flip": partial(_shifted_flipped, most=2),
+        "turn20-flip": partial(_turned_flipped, most=20),
     }
 )
 

@@ -38,6 +38,7 @@ from torchcaps.layers.routing import (
     register_routing,
 )
 from torchcaps.layers.schedule import route_concurrently, route_sequentially
+from torchcaps.layers.trunk import FrozenTrunk
 
 __all__ = [
     "ROUTINGS",
@@ -53,6 +54,7 @@ __all__ = [
     "DynamicRouting",
     "EMPrimaryCapsules",
     "EMRouting",
+    "FrozenTrunk",
     "InvertedRouting",
     "LayerNormPrimaryCapsules",
     "PrimaryCapsules",

@@ -133,12 +133,26 @@ def residual_backbone(channels: int, *stages: tuple[int, int]) -> nn.Sequential:
     Convolutions have no bias, since batch normalisation follows each of them.
     """
     width = stages[0][0]
-    blocks: list[nn.Module] = [*_normalised(channels, width, 3, 1), nn.ReLU(inplace=True)]
+    stem = _normalised(channels, width, 3, 1)
+    return nn.Sequential(*stem, nn.ReLU(inplace=True), *_residual_blocks(*stages))
+
+
+def imagenet_backbone(channels: int) -> nn.Sequential:
+    """ResNet-18 for ImageNet up to its last maps, 512 channels of a thirty-second of the height and
+    width: a 7×7 convolution and a maximum over 3×3, both by two, then as `residual_backbone`."""
+    stem = nn.Conv2d(channels, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64)
+    stages = _residual_blocks((64, 2), (128, 2), (256, 2), (512, 2))
+    return nn.Sequential(*stem, nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1), *stages)
+
+
+def _residual_blocks(*stages: tuple[int, int]) -> list[nn.Module]:
+    width = stages[0][0]
+    blocks: list[nn.Module] = []
     for stage, (c_out, many) in enumerate(stages):
         for block in range(many):
             blocks.append(_ResidualBlock(width, c_out, stride=2 if stage and not block else 1))
             width = c_out
-    return nn.Sequential(*blocks)
+    return blocks
 
 
 class _ResidualBlock(nn.Module):

@@ -6,6 +6,7 @@ from torchcaps.models.own import register_model
 from torchcaps.models.registry import MODELS, Preset, create_model, list_models
 from torchcaps.models.saving import load, save
 from torchcaps.models.scores import scores_only
+from torchcaps.models.trunk import take_trunk
 
 __all__ = [
     "MODELS",
@@ -18,4 +19,5 @@ __all__ = [
     "register_model",
     "save",
     "scores_only",
+    "take_trunk",
 ]

@@ -8,7 +8,8 @@ gu_capsnet               a ReLU before the primary squash, as [gu2021] §3 reads
 gu_capsnet_nor           its votes averaged: no routing
 gu_aff_capsnet_dr        its matrices shared by all children (sharing="all")
 gu_aff_capsnet           both; `types` with `d_primary` = 256 / types is its group study
-rem_dr                   no decoder, votes constant in all but the last iteration [renzulli2025]
+rem_dr                   no decoder, votes constant in all but the last iteration [renzulli2025];
+                         with types=1 and trunk="resnet18_imagenet" that of Tiny ImageNet, C.3
 tsai_dynamic_simple_*    no decoder [tsai2020] Tables 4 and 5
 tsai_dynamic_resnet_*    the same on a residual backbone [tsai2020] A.1
 
@@ -31,9 +32,11 @@ Ambiguities:
 """
 
 from functools import partial
+from typing import Literal
 
 from torch import nn
 
+from torchcaps.errors import TorchcapsError
 from torchcaps.layers import (
     Decoder,
     DenseCapsules,
@@ -46,6 +49,8 @@ from torchcaps.layers.backbone import rectified
 from torchcaps.layers.convolution import LargeConv2d
 from torchcaps.layers.decoder import Mask
 from torchcaps.layers.dense import Sharing
+from torchcaps.layers.trunk import WIDTH as MAPS
+from torchcaps.layers.trunk import FrozenTrunk
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import routed_by
@@ -64,6 +69,8 @@ __all__ = [
 ]
 
 D_CLASS = 16
+# One convolution that is trained, or a ResNet-18 that is not.
+Trunk = Literal["convolution", "resnet18", "resnet18_imagenet"]
 
 
 def capsnet(
@@ -81,6 +88,7 @@ def capsnet(
     d_primary: int = 8,
     d_class: int = D_CLASS,
     width: int = 256,
+    trunk: Trunk = "convolution",
     primary_relu: bool = False,
     primary_squash: Squash = "hinton",
     class_squash: Squash = "hinton",
@@ -89,11 +97,12 @@ def capsnet(
     decoder: bool = True,
     mask: Mask = "class",
 ) -> CapsuleNetwork:
-    projection = rectified(LargeConv2d(width, types * d_primary, kernel, stride=2), primary_relu)
+    maps, n_maps = _trunk(trunk, image[0], kernel, width)
+    projection = rectified(LargeConv2d(n_maps, types * d_primary, kernel, stride=2), primary_relu)
     return _network(
         image,
         n_classes,
-        sabour_backbone(image[0], kernel=kernel, width=width),
+        maps,
         PrimaryCapsules(projection, d_out=d_primary, squash=primary_squash),
         routing=routing,
         iterations=iterations,
@@ -109,6 +118,18 @@ def capsnet(
         if decoder
         else None,
     )
+
+
+def _trunk(trunk: Trunk, channels: int, kernel: int, width: int) -> tuple[nn.Module, int]:
+    """What makes the maps that primary capsules are made of, and how many maps there are."""
+    if trunk == "convolution":
+        return sabour_backbone(channels, kernel=kernel, width=width), width
+    if width != 256:
+        raise TorchcapsError(
+            f"width={width} is that of the convolution before the primary capsules, and trunk="
+            f'"{trunk}" is in its place; leave it out.'
+        )
+    return FrozenTrunk(channels, trunk), MAPS
 
 
 gu_capsnet = partial(capsnet, primary_relu=True)

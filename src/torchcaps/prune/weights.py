@@ -1,8 +1,8 @@
 """Which weights of a network are pruned, and how many of them are zero.
 
-They are the kernels of convolutions and the matrices of capsule layers, everywhere but in the
-decoder, which is no part of what classifies. Biases, normalisation and learned priors stay: they
-are few, and a network does not become smaller by their zeros.
+They are the kernels of convolutions and the matrices of capsule layers, everywhere but in frozen
+parts and in the decoder, which is no part of what classifies. Biases, normalisation and learned
+priors stay: they are few, and a network does not become smaller by their zeros.
 """
 
 from dataclasses import asdict, dataclass
@@ -44,7 +44,9 @@ def prunable(model: nn.Module) -> dict[str, nn.Parameter]:
     found = {
         f"{name}.weight" if name else "weight": part.weight
         for name, part in model.named_modules()
-        if isinstance(part, KINDS) and "decoder" not in name.split(".")
+        if isinstance(part, KINDS)
+        and part.weight.requires_grad
+        and "decoder" not in name.split(".")
     }
     if not found:
         raise TorchcapsError(

@@ -180,6 +180,8 @@ class Job:
                 words += ["--image-size", "x".join(map(str, value))]
             else:
                 words += ["--set", f"{name}={_word(value)}"]
+        if "trunk" in self.options:
+            words += ["--trunk", f"{self.options['trunk']}.safetensors"]
         return [*words, "--seed", str(seed), "--out", run]
 
     def smaller(self) -> "Job":

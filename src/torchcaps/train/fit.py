@@ -35,7 +35,13 @@ from torchcaps.train.ranks import MeanOfAll, Ranks, join
 from torchcaps.train.recipe import Precision, Recipe
 from torchcaps.train.run import Run, alone
 from torchcaps.train.seeds import AUGMENT, CROP, HOLD_OUT, seed_of
-from torchcaps.train.start import check_own, initial_model, named_class, take_weights
+from torchcaps.train.start import (
+    check_own,
+    initial_model,
+    named_class,
+    take_frozen,
+    take_weights,
+)
 from torchcaps.train.state import state_of
 from torchcaps.train.stopping import KeepBest, StopAtAccuracy, StopWithoutProgress
 
@@ -64,6 +70,7 @@ def fit(
     time_budget: float | None = None,
     loggers: Sequence[Logger] = (),
     model: nn.Module | None = None,
+    trunk: str | os.PathLike[str] | None = None,
 ) -> Run:
     """Train, validate on images held out of the training set if any are, test once, and save.
 
@@ -84,6 +91,8 @@ def fit(
     loggers: Lightning's; each epoch's row of metrics goes to them too.
     model: a module of your own that returns an `Output`, for a recipe with model "own". It is
         trained in place, from the weights that it has.
+    trunk: a file with the weights of the frozen trunk, for a network that has one: see
+        `models.take_trunk`. A run that goes on has them.
     """
     until = None if time_budget is None else time.monotonic() + time_budget
     _check_call(recipe, own, workers, time_budget)
@@ -112,11 +121,14 @@ def fit(
     training, validation = _parted(recipe, images)
     model = initial_model(recipe, training, model)
     begin(model, begins)
+    # A run that goes on has them in its state, one that begins with a network in that.
+    has_weights = begins is not None or run.state_file.is_file()
+    frozen = take_frozen(model, trunk, has_weights=has_weights)
     pruner = make_pruner(recipe, model)
     # Only now, so that a recipe that cannot be trained leaves no folder behind.
     digest = images.digest()
     with ExitStack() as held:
-        about = {"keeps_memory": keeps_memory, **named_class(model)}
+        about = {"keeps_memory": keeps_memory, **named_class(model), **frozen}
         ranks.first_does(lambda: _take(run, recipe, digest, held, about))
         early: list[Callback] = []
         stop = None
@@ -305,6 +317,8 @@ def _train(
     with warnings.catch_warnings(), torch.random.fork_rng(ranks.generators):
         # Lightning's own, of a torch name it has yet to replace.
         warnings.filterwarnings("ignore", ".*LeafSpec.*", FutureWarning)
+        # A frozen trunk is meant to be.
+        warnings.filterwarnings("ignore", ".*in eval mode at the start of training.*")
         # `MeanOfAll` does.
         warnings.filterwarnings("ignore", ".*It is recommended to use .self.log.*sync_dist=True.*")
         trainer = _trainer(recipe, ranks, callbacks)

@@ -1,5 +1,6 @@
 """The network with which a run begins: of its recipe, or the user's own."""
 
+import os
 from pathlib import Path
 
 import torch
@@ -11,10 +12,11 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers import with_channels_last
 from torchcaps.models import create_model, load
 from torchcaps.models.own import OWN, OwnNetwork
+from torchcaps.models.trunk import FILES, take_trunk, trunk_of
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import WEIGHTS, seed_of
 
-__all__ = ["check_own", "initial_model", "named_class", "take_weights"]
+__all__ = ["check_own", "initial_model", "named_class", "take_frozen", "take_weights"]
 
 
 def check_own(recipe: Recipe, model: nn.Module | None) -> None:
@@ -59,6 +61,22 @@ def initial_model(recipe: Recipe, images: Images, own: nn.Module | None = None) 
             **recipe.options,
         )
     return with_channels_last(model) if recipe.channels_last else model
+
+
+def take_frozen(
+    model: nn.Module, file: str | os.PathLike[str] | None, *, has_weights: bool
+) -> dict[str, str]:
+    """Give a frozen trunk its weights, and say which, for the record of a run."""
+    trunk = trunk_of(model)
+    if file is None and (trunk is None or has_weights):
+        return {}
+    if file is None and trunk is not None:
+        raise TorchcapsError(
+            f"the trunk {trunk.kind} is not trained, so it needs weights that were trained before: "
+            f"fit(trunk=FILE), on the command line --trunk FILE, {FILES[trunk.kind]}."
+        )
+    assert file is not None
+    return {"trunk": take_trunk(model, file)}
 
 
 def take_weights(model: nn.Module, file: Path) -> None:

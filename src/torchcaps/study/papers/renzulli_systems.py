@@ -42,7 +42,8 @@ def system_for(family: str, data: str) -> str | None:
         return EFFICIENT.get(data)
     if data == "tiny-imagenet":
         # Features of a frozen ResNet-18 instead of the image, one type of 36 capsules.
-        return "rem_dr types=1 trunk=resnet18" if model == "rem_dr" else None
+        frozen = "rem_dr types=1 trunk=resnet18_imagenet :image_size=224x224"
+        return frozen if model == "rem_dr" else None
     if is_norb:
         return f"{model} {NORB}"
     if data in COLOUR and model == "rem_dr":

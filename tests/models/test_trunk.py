@@ -1,0 +1,177 @@
+"""A frozen trunk: the maps that a twin makes by the published names, and that training leaves."""
+
+import json
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+from torch.nn import functional as F
+
+from error_text import text_of
+from torchcaps.data import ImageSet
+from torchcaps.layers import FrozenTrunk
+from torchcaps.models import create_model, load, save, take_trunk
+from torchcaps.models.trunk import _published
+from torchcaps.prune import prunable
+from torchcaps.train import fit, make_recipe
+
+
+def norm(state, name, x):
+    weight, bias, mean, var = (
+        state[f"{name}.{each}"] for each in ("weight", "bias", "running_mean", "running_var")
+    )
+    return F.batch_norm(x, mean, var, weight, bias, eps=1e-5)
+
+
+def resnet_maps(state, x):
+    """ResNet-18 for ImageNet up to its last maps, written from He et al. by the published names."""
+    x = norm(state, "bn1", F.conv2d(x, state["conv1.weight"], stride=2, padding=3)).relu()
+    x = F.max_pool2d(x, 3, 2, 1)
+    for stage in range(1, 5):
+        for block in range(2):
+            at = f"layer{stage}.{block}"
+            stride = 2 if stage > 1 and block == 0 else 1
+            y = F.conv2d(x, state[f"{at}.conv1.weight"], stride=stride, padding=1)
+            y = norm(state, f"{at}.bn1", y).relu()
+            y = norm(state, f"{at}.bn2", F.conv2d(y, state[f"{at}.conv2.weight"], padding=1))
+            if f"{at}.downsample.0.weight" in state:
+                x = F.conv2d(x, state[f"{at}.downsample.0.weight"], stride=stride)
+                x = norm(state, f"{at}.downsample.1", x)
+            x = (x + y).relu()
+    return x
+
+
+@pytest.fixture(scope="module")
+def published():
+    """Weights by the published names, drawn at random; nobody looks at the last layer."""
+    state = {"fc.weight": torch.randn(10, 512), "fc.bias": torch.randn(10)}
+    with torch.device("meta"):
+        maps = FrozenTrunk(3, "resnet18_imagenet").maps.state_dict()
+    for name, tensor in maps.items():
+        if name.endswith("num_batches_tracked"):
+            continue
+        drawn = torch.rand(tensor.shape) if tensor.ndim == 1 else torch.randn(tensor.shape) * 0.05
+        state[_published(name)] = drawn + 0.5 * ("running_var" in name)
+    return state
+
+
+def test_names_are_those_of_public_code(published):
+    assert len(published) == 102
+    assert {"conv1.weight", "layer1.0.conv1.weight", "layer2.0.downsample.0.weight"} < set(
+        published
+    )
+    assert {"layer4.1.bn2.running_var", "layer3.0.downsample.1.bias", "bn1.weight"} < set(published)
+    assert published["layer4.0.conv1.weight"].shape == (512, 256, 3, 3)
+    assert not any(name.startswith("layer1.0.downsample") for name in published)
+
+
+def test_its_maps_are_those_of_a_twin_with_six_zeros_around(published, tmp_path):
+    safetensors.torch.save_file(published, tmp_path / "weights.safetensors")
+    network = create_model(
+        "rem_dr", image=(3, 70, 66), n_classes=4, types=1, trunk="resnet18_imagenet"
+    )
+    assert take_trunk(network, tmp_path / "weights.safetensors") == take_trunk(
+        network, tmp_path / "weights.safetensors"
+    )
+    images = torch.rand(2, 3, 70, 66)
+    expected = resnet_maps(published, images)
+    for mode in (True, False):
+        found = network.train(mode).backbone(images)
+        torch.testing.assert_close(found[:, :, 6:-6, 6:-6], expected)
+        found[:, :, 6:-6, 6:-6] = 0
+        assert not found.any()
+
+
+@pytest.mark.parametrize(("kind", "side"), [("resnet18", 64), ("resnet18_imagenet", 224)])
+def test_tiny_imagenet_has_36_capsules_of_one_type(kind, side):
+    with torch.device("meta"):
+        network = create_model("rem_dr", image=(3, side, side), n_classes=200, types=1, trunk=kind)
+        out = network(torch.empty(1, 3, side, side), keep="last")
+    assert network.primary_grid == (6, 6, 1)
+    assert out.classes.pose.shape == (1, 200, 16)
+
+
+def test_the_weights_of_our_resnet_are_taken_from_its_file(tmp_path):
+    trained = create_model("resnet18", image=(1, 20, 20), n_classes=7).eval()
+    trained.features[0][1].running_mean.uniform_()
+    save(trained, tmp_path / "model.safetensors")
+    network = create_model("rem_dr", image=(1, 20, 20), trunk="resnet18", types=1)
+    take_trunk(network, tmp_path / "model.safetensors")
+    images = torch.rand(2, 1, 20, 20)
+    assert torch.equal(
+        network.train().backbone(images)[:, :, 6:-6, 6:-6], trained.features[0](images)
+    )
+
+
+def test_a_frozen_trunk_is_no_part_of_what_is_trained_or_pruned():
+    network = create_model("rem_dr", image=(1, 20, 20), trunk="resnet18", types=1)
+    learns = [name for name, weight in network.named_parameters() if weight.requires_grad]
+    assert not any(name.startswith("backbone") for name in learns)
+    assert set(prunable(network)) == {"primary.projection.weight", "layers.classes.weight"}
+    network(torch.rand(2, 1, 20, 20)).scores.sum().backward()
+    assert all(weight.grad is None for weight in network.backbone.parameters())
+
+
+@pytest.fixture
+def file(tmp_path):
+    save(create_model("resnet18", image=(1, 20, 20), n_classes=3), tmp_path / "r.safetensors")
+    return tmp_path / "r.safetensors"
+
+
+def test_a_run_leaves_the_trunk_as_it_came_and_writes_down_which(tmp_path: Path, file: Path):
+    images = ImageSet("noise", torch.rand(16, 1, 20, 20), torch.arange(16) % 2, ("a", "b"))
+    options = {"types": 1, "trunk": "resnet18"}
+    fields = {"model": "rem_dr", "options": options, "data": "own", "batch_size": 8}
+    recipe = make_recipe(**fields, epochs=1)
+    own = (images, images)
+    assert (
+        "so it needs weights that were trained before: fit(trunk=FILE), on the command"
+        in text_of(lambda: fit(recipe, tmp_path / "run", own=own))
+    )
+    assert not (tmp_path / "run").exists()
+    run = fit(recipe, tmp_path / "run", own=own, trunk=file)
+    before, after = load(file).features[0].state_dict(), load(run.model_file).backbone.maps
+    assert all(torch.equal(before[name], each) for name, each in after.state_dict().items())
+    assert json.loads(run.environment_file.read_text())["trunk"] == take_trunk(
+        create_model("rem_dr", image=(1, 20, 20), **options), file
+    )
+    # A run that goes on has its trunk.
+    more = fit(make_recipe(**fields, epochs=2), tmp_path / "run", own=own)
+    assert len(more.metrics()) == 2
+
+
+def test_weights_that_are_none_are_told(tmp_path, file):
+    network = create_model("rem_dr", image=(3, 70, 70), trunk="resnet18_imagenet", types=1)
+    assert (
+        "the trunk resnet18_imagenet takes conv1.weight as floats [64, 3, 7, 7], but "
+        in text_of(lambda: take_trunk(network, file))
+    )
+    other = create_model("rem_dr", image=(3, 20, 20), trunk="resnet18", types=1)
+    assert (
+        "has torch.float32 [64, 1, 3, 3]; it must be a network resnet18 that torchcaps"
+        in text_of(lambda: take_trunk(other, file))
+    )
+    (tmp_path / "pickle.pt").write_bytes(b"\x80\x04nothing")
+    assert "is not a readable safetensors file (" in text_of(
+        lambda: take_trunk(network, tmp_path / "pickle.pt")
+    )
+    assert "there is no file" in text_of(lambda: take_trunk(network, tmp_path / "none"))
+    assert "this network has no frozen trunk to give" in text_of(
+        lambda: take_trunk(create_model("peer_sign_em"), file)
+    )
+    broken = safetensors.torch.load_file(file)
+    broken["features.0.0.weight"][0, 0, 0, 0] = float("nan")
+    safetensors.torch.save_file(broken, tmp_path / "nan.safetensors")
+    one = create_model("rem_dr", image=(1, 20, 20), trunk="resnet18", types=1)
+    assert "features.0.0.weight in " in text_of(
+        lambda: take_trunk(one, tmp_path / "nan.safetensors")
+    )
+
+
+def test_the_width_of_a_convolution_that_is_not_there_is_refused():
+    assert text_of(lambda: create_model("rem_dr", trunk="resnet18", width=64)) == (
+        'width=64 is that of the convolution before the primary capsules, and trunk="resnet18" is '
+        "in its place; leave it out."
+    )
+    assert "did you mean 'resnet18'" in text_of(lambda: create_model("rem_dr", trunk="resnet"))
