@@ -9,6 +9,14 @@ from torchcaps.analysis.activity import (
 )
 from torchcaps.analysis.antipodal import Antipodal, LayerAntipodal, MeasureAntipodal, pair_cosines
 from torchcaps.analysis.calibration import Calibration, MeasureCalibration, Reliability, reliability
+from torchcaps.analysis.causal import (
+    CapsuleUse,
+    CausalUse,
+    CouplingUse,
+    causal_use,
+    paired_fall,
+    silence,
+)
 from torchcaps.analysis.compactness import (
     Compactness,
     FactorCompactness,
@@ -27,6 +35,7 @@ from torchcaps.analysis.dynamics import (
     RoutingDynamics,
     routing_dynamics,
 )
+from torchcaps.analysis.fidelity import Fidelity, MeasureFidelity, class_paths
 from torchcaps.analysis.in_degree import InDegree, LayerInDegree, MeasureInDegree, in_degree
 from torchcaps.analysis.invariance import Invariance, LayerInvariance, MeasureInvariance
 from torchcaps.analysis.keys import ClassKeys, Keys, MeasureKeys, key_entropy
@@ -67,11 +76,15 @@ __all__ = [
     "Antipodal",
     "Calibration",
     "Cancellation",
+    "CapsuleUse",
+    "CausalUse",
     "ClassKeys",
     "Compactness",
     "CouplingHistogram",
+    "CouplingUse",
     "Couplings",
     "FactorCompactness",
+    "Fidelity",
     "GradientCancellation",
     "GradientNorms",
     "InDegree",
@@ -92,6 +105,7 @@ __all__ = [
     "MeasureCompactness",
     "MeasureCouplings",
     "MeasureDynamics",
+    "MeasureFidelity",
     "MeasureInDegree",
     "MeasureInvariance",
     "MeasureKeys",
@@ -110,7 +124,9 @@ __all__ = [
     "ZeroVotes",
     "capsule_activity",
     "capsule_layers",
+    "causal_use",
     "child_of",
+    "class_paths",
     "compactness",
     "coupling_counts",
     "detection_auc",
@@ -122,10 +138,12 @@ __all__ = [
     "lengths",
     "measure",
     "pair_cosines",
+    "paired_fall",
     "polarisation",
     "quantise",
     "reliability",
     "routing_dynamics",
+    "silence",
     "tree_distance",
     "zero_blocks",
 ]

@@ -1,0 +1,303 @@
+"""Causal use: what the answers of a network owe to its couplings, and to single capsules. Ours.
+
+The couplings of the last iteration of a layer, or of all layers at once, are replaced by
+
+mean         their mean over the images
+other        those of another image
+same class   those of another image with the same labels
+uniform      their mean over the parents of a child (of attention, over the children of a parent)
+
+and the parents are made anew. A capsule is silenced by a pose and an activation of zero. With b
+images that were right and are wrong then, and c that were wrong and are right, out of k,
+
+    fall = (b − c) / k
+    interval = [b − c ± 1.96 sqrt(b + c + 1 − (b − c)² / (k + 2))] / (k + 2)
+
+the interval of [agresti2005] for paired shares, which has a width even where nothing changes.
+
+A fall of zero means that the tree is not used, or that every image has the same.
+
+Departures: none.
+Ambiguities: none.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from torchcaps.analysis.measure import Answer
+from torchcaps.analysis.result import Result, quantity
+from torchcaps.analysis.trace import capsule_layers, check_trace, last_coupling
+from torchcaps.errors import TorchcapsError
+from torchcaps.types import Capsules, Couple, Trace
+
+__all__ = ["CapsuleUse", "CausalUse", "CouplingUse", "causal_use", "paired_fall", "silence"]
+
+ALL = "all layers"
+MOST_CAPSULES = 32
+
+
+# Of some images, the couplings of each layer, or functions that make them.
+Way = Callable[[Tensor], Mapping[str, Tensor | Couple]]
+
+
+class Network(Protocol):
+    """What is called: a network of this library, or any that takes the same words."""
+
+    def __call__(self, pixels: Tensor, /, **asked: Any) -> Answer: ...
+
+
+@dataclass(frozen=True)
+class CouplingUse:
+    """The couplings of one layer replaced, or those of all."""
+
+    layer: str
+    by: str
+    images: int = quantity("images", "that were judged; of one class alone none has another")
+    fall: float = quantity("share of images", "fall in accuracy")
+    interval: tuple[float, float] = quantity("share of images", "95 % of the fall")
+    changed: float = quantity("share of images", "images whose answer is another one")
+
+
+@dataclass(frozen=True)
+class CapsuleUse:
+    """One capsule silenced."""
+
+    layer: str
+    capsule: int
+    fall: float = quantity("share of images", "fall in accuracy")
+    interval: tuple[float, float] = quantity("share of images", "95 % of the fall")
+
+
+@dataclass(frozen=True)
+class CausalUse(Result):
+    """What the answers owe to couplings and to capsules."""
+
+    images: int
+    accuracy: float = quantity("share of images", "that are right with nothing replaced")
+    couplings: tuple[CouplingUse, ...] = ()
+    capsules: tuple[CapsuleUse, ...] = ()
+
+
+def causal_use(
+    network: Network,
+    pixels: Tensor,
+    labels: Tensor,
+    *,
+    silenced: Sequence[str] = (),
+    batch_size: int = 100,
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> CausalUse:
+    """How far the accuracy falls when couplings are replaced, or capsules silenced.
+
+    Arguments:
+        network: takes pixels and `keep`, `couple` and `intervene` as the networks of this library
+            do, and is in evaluation mode.
+        pixels: images [k, ...]; a sample will do, the interval says how well.
+        labels: of these images, [k], or [k, m] where m objects share one: an answer is right when
+            the highest scores are theirs.
+        silenced: layers whose capsules are silenced one by one, "primary" or the name of a routed
+            layer; of more than 32 capsules a seeded sample of 32.
+        batch_size: images at once.
+        seed: of which image lends its couplings, and of the sample of capsules.
+        progress: called after each batch with the number of images that went through so far.
+    """
+    images = _Images(network, pixels, labels, batch_size, progress)
+    with torch.no_grad():
+        trace, right, said = images.plain()
+        names = [layer.name for layer in trace]
+        generator = torch.Generator().manual_seed(seed)
+        order = torch.randperm(len(pixels), generator=generator)
+        lenders = {name: _after(order, labels, name) for name in ("other", "same class")}
+        ways = [
+            ("mean", images.with_means(), images.index),
+            *(
+                (by, images.with_those_of(lender), (lender >= 0).nonzero().flatten())
+                for by, lender in lenders.items()
+            ),
+            ("uniform", _evenly(trace), images.index),
+        ]
+        rows = []
+        for layer in [*names, *([ALL] if len(names) > 1 else [])]:
+            chosen = names if layer == ALL else [layer]
+            for by, couple, index in ways:
+                if len(index):
+                    made = images.answers(index, couple, chosen)
+                    rows.append(_row(layer, by, made, right[index], said[index]))
+        capsules = [
+            CapsuleUse(layer, number, *paired_fall(right, now))
+            for layer, number, now in images.silenced(trace, silenced, generator)
+        ]
+    accuracy = float(right.double().mean())
+    return CausalUse(len(pixels), accuracy, tuple(rows), tuple(capsules))
+
+
+def paired_fall(before: Tensor, after: Tensor) -> tuple[float, tuple[float, float]]:
+    """The fall of a share and its interval.
+
+    Arguments:
+        before: which images are right, bool [k].
+        after: which of the same images are right then, bool [k].
+    """
+    k = len(before)
+    lost, won = int((before & ~after).sum()), int((~before & after).sum())
+    middle = (lost - won) / (k + 2)
+    half = 1.96 * math.sqrt(lost + won + 1 - (lost - won) ** 2 / (k + 2)) / (k + 2)
+    return (lost - won) / k, (middle - half, middle + half)
+
+
+def silence(*capsules: int) -> Callable[[Capsules], Capsules]:
+    """A function for `intervene` that silences capsules by their numbers."""
+
+    def silenced(made: Capsules) -> Capsules:
+        heard = made.pose.new_ones(made.pose.shape[-2])
+        heard[list(capsules)] = 0
+        activation = None if made.activation is None else made.activation * heard
+        return Capsules(made.pose * heard.unsqueeze(-1), activation)
+
+    return silenced
+
+
+def _row(
+    layer: str, by: str, made: tuple[Tensor, Tensor], right: Tensor, said: Tensor
+) -> CouplingUse:
+    now, says = made
+    changed = float((says != said).any(-1).double().mean())
+    return CouplingUse(layer, by, len(now), *paired_fall(right, now), changed)
+
+
+def _after(order: Tensor, labels: Tensor, which: str) -> Tensor:
+    """For each image the next one in a random order, of its class if asked; −1 where it would be
+    itself."""
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for index in order.tolist():
+        name = ()
+        if which == "same class":
+            name = tuple(sorted(labels[index].view(-1).tolist()))
+        groups.setdefault(name, []).append(index)
+    donor = torch.full((len(order),), -1)
+    for each in groups.values():
+        if len(each) > 1:
+            donor[each] = torch.tensor([*each[1:], each[0]])
+    return donor
+
+
+class _Images:
+    """The images, and what a network says of them."""
+
+    def __init__(
+        self,
+        network: Network,
+        pixels: Tensor,
+        labels: Tensor,
+        batch_size: int,
+        progress: Callable[[int], None] | None,
+    ):
+        if not len(pixels) or len(pixels) != len(labels):
+            raise TorchcapsError(
+                f"causal use needs images and a label for each, but got {len(pixels)} images and "
+                f"{len(labels)} labels."
+            )
+        self.network, self.pixels, self.labels = network, pixels, labels
+        self.batch_size, self.progress, self.done = batch_size, progress, 0
+        self.index = torch.arange(len(pixels))
+
+    def batches(self, index: Tensor) -> Iterator[Tensor]:
+        for some in index.split(self.batch_size):
+            yield some
+            self.done += len(some)
+            if self.progress is not None:
+                self.progress(self.done)
+
+    def judged(self, scores: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Which images are right, bool [b], and the classes that are named, [b, m]."""
+        if not bool(scores.isfinite().all()):
+            raise TorchcapsError(
+                "the network returns scores that are NaN or infinite, so nothing can be said of "
+                "its answers; did training diverge?"
+            )
+        labels = self.labels[index].view(len(index), -1).cpu()
+        said = scores.cpu().topk(labels.shape[1], -1).indices.sort(-1).values
+        return (said == labels.sort(-1).values).all(-1), said
+
+    def plain(self) -> tuple[Trace, Tensor, Tensor]:
+        """The trace of one image, and the answers to all."""
+        trace = self.network(self.pixels[:1], keep="last").trace
+        check_trace(trace)
+        made = [
+            self.judged(self.network(self.pixels[some]).scores, some)
+            for some in self.batches(self.index)
+        ]
+        return trace, *_joined(made)
+
+    def with_means(self) -> Way:
+        """By their means over all images, layer by layer."""
+        total: dict[str, Tensor] = {}
+        for some in self.batches(self.index):
+            for layer in self.network(self.pixels[some], keep="last").trace:
+                part = last_coupling(layer).double().sum(0) / len(self.pixels)
+                total[layer.name] = total.get(layer.name, torch.zeros_like(part)) + part
+        return lambda some: total
+
+    def with_those_of(self, lender: Tensor) -> Way:
+        """By those of the image that lends them, which are made anew, so that none is kept."""
+
+        def lent(some: Tensor) -> dict[str, Tensor]:
+            trace = self.network(self.pixels[lender[some]], keep="last").trace
+            return {layer.name: last_coupling(layer) for layer in trace}
+
+        return lent
+
+    def answers(self, index: Tensor, way: Way, layers: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """What is said of some images with couplings replaced."""
+        made = []
+        for some in self.batches(index):
+            given = way(some)
+            couple = {name: _giving(given[name]) for name in layers}
+            made.append(self.judged(self.network(self.pixels[some], couple=couple).scores, some))
+        return _joined(made)
+
+    def silenced(
+        self, trace: Trace, layers: Sequence[str], generator: torch.Generator
+    ) -> Iterator[tuple[str, int, Tensor]]:
+        """Layer and number of each silenced capsule, and which images are right then."""
+        known = {name: capsules.pose.shape[-2] for name, capsules in capsule_layers(trace)}
+        for layer in layers:
+            if layer not in known:
+                raise TorchcapsError(
+                    f"there is no layer {layer!r} to silence; known: {', '.join(known)}."
+                )
+            numbers = torch.randperm(known[layer], generator=generator)[:MOST_CAPSULES]
+            for number in sorted(numbers.tolist()):
+                change = {layer: silence(number)}
+                made = [
+                    self.judged(self.network(self.pixels[some], intervene=change).scores, some)
+                    for some in self.batches(self.index)
+                ]
+                yield layer, number, _joined(made)[0]
+
+
+def _joined(made: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    right, said = zip(*made, strict=True)
+    return torch.cat(right), torch.cat(said)
+
+
+def _giving(value: Tensor | Couple) -> Couple:
+    if isinstance(value, Tensor):
+        return lambda coupling: value.to(coupling).expand_as(coupling)
+    return value
+
+
+def _evenly(trace: Trace) -> Way:
+    """By their means along the axis on which they sum to one."""
+
+    def even(axis: int) -> Couple:
+        return lambda coupling: coupling.mean(axis, keepdim=True).expand_as(coupling)
+
+    made = {each.name: even(-2 if each.normalised_over == "children" else -1) for each in trace}
+    return lambda some: made

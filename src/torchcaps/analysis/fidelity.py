@@ -1,0 +1,294 @@
+"""Fidelity: whether the tree of couplings is the tree of parts and wholes, where it is known. Ours.
+
+For capsules i of one layer, images k with labels y, and parts p of which each image says whether it
+lacks them, shows them as strays, or shows them as parts of its whole:
+
+1. On one half of the images every capsule gets the part with the greatest mutual information
+   between "the part is there" and the length of the capsule in eighths of the images.
+2. On the other half a case is a capsule that is active in an image that shows its part. Its edge
+   e_ic is the class to which most of its couplings lead: c along all layers above, rows summing to
+   one; a tie is shared evenly.
+3. An edge is there where it leads to y, and should be where the part is the whole's own:
+       F = 2 Σ_own e_iy / (Σ e_iy + cases own),      M = I(y; e_i) / H(y)
+   F over all cases; M over those where the part is the whole's own, a mean over capsules.
+4. Both lie between chance and one: fidelity = (F − F₀) / (1 − F₀). Chance is a tree whose edges are
+   exchanged between the cases of a capsule: F₀ as it is expected, M₀ a mean of seeded exchanges.
+
+True trees have 1 in both, exchanged ones 0, and so has a tree that never changes. The interval is a
+t-interval of the delete-a-group jackknife, 20 groups of images.
+
+Departures: none.
+Ambiguities: a part that an image shows twice, once as its own, counts as its own.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torchcaps.analysis.measure import Answer, Labelled
+from torchcaps.analysis.result import Result, quantity
+from torchcaps.analysis.sample import MOST, Sample
+from torchcaps.analysis.trace import capsule_layers, check_trace, image_coupling, image_lengths
+from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.types import Trace
+
+__all__ = ["Fidelity", "MeasureFidelity", "class_paths"]
+
+# How an image shows a part.
+OWN = 2
+BINS, GROUPS, EXCHANGES = 8, 20, 8
+# Two-sided 95 % of Student's t with 19 degrees of freedom.
+T_95 = 2.093
+
+
+@dataclass(frozen=True)
+class Fidelity(Result):
+    """Of one layer. None where nothing can be said: no active capsule meets its part."""
+
+    layer: str
+    images: int = quantity("images", "of the half that is judged")
+    capsules: int = quantity("capsules", "that have a part and a case")
+    cases: int = quantity("cases", "active capsules in images that show their part")
+    edges: float | None = quantity("share above chance", "F of edges")
+    edges_interval: tuple[float, float] | None = quantity("share above chance", "95 % of it")
+    f1: float | None = quantity("share", "F itself")
+    tree: float | None = quantity("share above chance", "mutual information of edges and wholes")
+    tree_interval: tuple[float, float] | None = quantity("share above chance", "95 % of it")
+    # The part of each capsule, -1 where its length tells of none.
+    parts: tuple[int, ...] = ()
+
+
+def class_paths(trace: Trace, layer: str) -> Tensor:
+    """Where the couplings of each capsule of a layer lead, [k, i, classes]; rows sum to one.
+
+    Arguments:
+        trace: of dense layers from the named one up.
+        layer: the name of a layer of capsules, "primary" or that of a routed layer but the last.
+    """
+    names = [name for name, _ in capsule_layers(trace)]
+    if layer not in names[:-1]:
+        raise TorchcapsError(
+            f"layer {layer!r} has no routed layer above it; {nearest(layer, names[:-1])}."
+        )
+    above = trace[names.index(layer) :]
+    windows = [each.name for each in above if each.window is not None]
+    if windows:
+        raise TorchcapsError(
+            f"paths to classes follow layers where every child votes for every parent, and "
+            f"{', '.join(windows)} looks through windows; name a layer above it."
+        )
+    paths: Tensor | None = None
+    for each in above:
+        coupling = image_coupling(each).clamp(min=0)
+        total = coupling.sum(-1, keepdim=True)
+        share = torch.where(total > 0, coupling / total, 1 / coupling.shape[-1])
+        paths = share if paths is None else paths @ share
+    assert paths is not None
+    return paths
+
+
+class MeasureFidelity:
+    """Whether couplings are the tree of parts and wholes, in a sample.
+
+    Arguments:
+        parts: from a batch to what its images show, int [b, parts]: 0 where a part is lacking, 1
+            where it is a stray, 2 where it is one of the whole.
+        layer: the capsules that stand for parts.
+        active: least length of an active capsule.
+        sample: most images of the sample.
+        seed: of the sample and of the exchanges.
+    """
+
+    def __init__(
+        self,
+        parts: Callable[[Labelled], Tensor],
+        *,
+        layer: str = "primary",
+        active: float = 0.1,
+        sample: int = MOST,
+        seed: int = 0,
+    ) -> None:
+        self.parts, self.layer, self.active, self.seed = parts, layer, active, seed
+        self._sample = Sample(size=sample, seed=seed)
+
+    def update(self, out: Answer, batch: Labelled) -> None:
+        check_trace(out.trace)
+        labels = batch.labels
+        if labels is None or labels.ndim != 1:
+            raise TorchcapsError(
+                "fidelity compares trees with the one whole of each image, so labels must be [b], "
+                f"but are {None if labels is None else list(labels.shape)}."
+            )
+        paths = class_paths(out.trace, self.layer)
+        named = dict(capsule_layers(out.trace))
+        length = image_lengths(self.layer, named[self.layer])
+        self._sample.add(batch.pixels, labels, self.parts(batch), length, paths)
+
+    def merge(self, other: "MeasureFidelity") -> None:
+        self._sample.merge(other._sample)
+
+    def result(self) -> Fidelity:
+        labels, parts, length, paths = self._sample.columns()
+        if len(labels) < 2 * GROUPS:
+            raise TorchcapsError(
+                f"fidelity learns the parts of capsules from one half of the images and judges "
+                f"{GROUPS} groups of the other, so it needs at least {2 * GROUPS} different "
+                f"images, but got {len(labels)}."
+            )
+        # A sample is in random order, so its first half is as good as any.
+        half = len(labels) // 2
+        part_of = parts_of_capsules(length[:half], parts[:half] > 0)
+        cases = _cases(labels[half:], parts[half:], length[half:] >= self.active, paths[half:])
+        return self._judged(_of_parts(cases, part_of), part_of, len(labels) - half)
+
+    def _judged(self, cases: "_Cases", part_of: Tensor, images: int) -> Fidelity:
+        edges = _with_interval(lambda some: _edges(some), cases)
+        tree = _with_interval(lambda some: _tree(some, self.seed), cases)
+        return Fidelity(
+            layer=self.layer,
+            images=images,
+            capsules=len(cases.capsule.unique()),
+            cases=len(cases.label),
+            edges=edges[0],
+            edges_interval=edges[1],
+            f1=_f1(cases)[0],
+            tree=tree[0],
+            tree_interval=tree[1],
+            parts=tuple(part_of.tolist()),
+        )
+
+
+def parts_of_capsules(length: Tensor, present: Tensor) -> Tensor:
+    """The part that the length of each capsule tells most of, int [i]; -1 where it tells nothing.
+
+    Arguments:
+        length: of capsules in images, [k, i].
+        present: which images show which parts, bool [k, parts].
+    """
+    order = length.argsort(0).argsort(0)
+    bins = order * BINS // len(length)
+    # Equal lengths share the bin of the first of them, so a constant tells nothing.
+    bins = torch.stack([_shared(*pair) for pair in zip(length.T, bins.T, strict=True)], -1)
+    inside = torch.nn.functional.one_hot(bins, BINS).double()  # [k, i, bins]
+    there = torch.stack([~present, present], -1).double()  # [k, parts, 2]
+    joint = torch.einsum("kib,kpt->ipbt", inside, there) / len(length)
+    told = mutual_information(joint)  # [i, parts]
+    # A part is there where its capsule is long, not where it is short.
+    longer = (length.T @ present.double()) / present.sum(0).clamp(min=1)
+    shorter = (length.T @ (~present).double()) / (~present).sum(0).clamp(min=1)
+    told = torch.where(longer > shorter, told, -1)
+    best = told.max(-1)
+    return torch.where(best.values > 0, best.indices, -1)
+
+
+def mutual_information(joint: Tensor) -> Tensor:
+    """Mutual information in nat of shares [*, a, b] that sum to one."""
+    entr = torch.special.entr
+    apart = entr(joint.sum(-1)).sum(-1) + entr(joint.sum(-2)).sum(-1)
+    together: Tensor = entr(joint).sum((-2, -1))
+    # A difference of roundings is none.
+    told: Tensor = (apart - together).clamp(min=0)
+    return torch.where(told > 1e-12, told, 0)
+
+
+def _shared(values: Tensor, bins: Tensor) -> Tensor:
+    different, where = values.unique(return_inverse=True)
+    least = torch.full((len(different),), BINS).scatter_reduce(0, where, bins, "amin")
+    return least[where]
+
+
+@dataclass(frozen=True)
+class _Cases:
+    """Active capsules in images, one a row."""
+
+    group: Tensor  # of images, [n]
+    capsule: Tensor  # [n]
+    label: Tensor  # [n]
+    shows: Tensor  # int [n, parts]
+    edge: Tensor  # [n, classes]
+    own: Tensor  # bool [n]
+
+    def take(self, index: Tensor) -> "_Cases":
+        """Some of them."""
+        rows = (self.group, self.capsule, self.label, self.shows, self.edge, self.own)
+        return _Cases(*(each[index] for each in rows))
+
+
+def _cases(labels: Tensor, parts: Tensor, active: Tensor, paths: Tensor) -> _Cases:
+    image, capsule = active.nonzero().unbind(-1)
+    path = paths[image, capsule]
+    # Rounding decides no tie.
+    top = (path >= path.max(-1, keepdim=True).values * (1 - 1e-9)).double()
+    edge = top / top.sum(-1, keepdim=True)
+    group = image * GROUPS // len(labels)
+    nothing = torch.zeros_like(image, dtype=torch.bool)
+    return _Cases(group, capsule, labels[image], parts[image], edge, nothing)
+
+
+def _of_parts(cases: _Cases, part_of: Tensor) -> _Cases:
+    """The cases in which the image shows the part of the capsule."""
+    part = part_of[cases.capsule]
+    shown = cases.shows.gather(1, part.clamp(min=0)[:, None])[:, 0]
+    shown = torch.where(part >= 0, shown, 0)
+    kept = (shown > 0).nonzero().flatten()
+    few = cases.take(kept)
+    own = shown[kept] == OWN
+    return _Cases(few.group, few.capsule, few.label, few.shows, few.edge, own)
+
+
+def _f1(cases: _Cases) -> tuple[float | None, float]:
+    """F, and as it is expected where the edges of a capsule are exchanged between its cases."""
+    own = cases.own.double()
+    if not bool(cases.own.any()):
+        return None, 0.0
+    n = int(cases.capsule.max()) + 1
+    total = torch.zeros(n, cases.edge.shape[1], dtype=torch.float64)
+    total.index_add_(0, cases.capsule, cases.edge)
+    count = cases.capsule.bincount(minlength=n).clamp(min=1)
+    mean = (total / count[:, None])[cases.capsule]
+    scores = []
+    for edge in (cases.edge, mean):
+        found = edge.gather(1, cases.label[:, None])[:, 0]
+        scores.append(float(2 * (found * own).sum() / (found.sum() + own.sum())))
+    return scores[0], scores[1]
+
+
+def _edges(cases: _Cases) -> float | None:
+    f1, chance = _f1(cases)
+    return None if f1 is None or chance >= 1 else (f1 - chance) / (1 - chance)
+
+
+def _tree(cases: _Cases, seed: int) -> float | None:
+    own = cases.take(cases.own.nonzero().flatten())
+    if not len(own.label):
+        return None
+    generator = torch.Generator().manual_seed(seed)
+    told = chance = bound = 0.0
+    for capsule in own.capsule.unique().tolist():
+        some = own.take((own.capsule == capsule).nonzero().flatten())
+        label = torch.nn.functional.one_hot(some.label, some.edge.shape[1]).double()
+        n = len(label)
+        told += n * float(mutual_information(label.T @ some.edge / n))
+        for _ in range(EXCHANGES):
+            other = some.edge[torch.randperm(n, generator=generator)]
+            chance += n * float(mutual_information(label.T @ other / n)) / EXCHANGES
+        bound += n * float(torch.special.entr(label.mean(0)).sum())
+    return None if bound - chance <= 1e-9 else (told - chance) / (bound - chance)
+
+
+def _with_interval(
+    score: Callable[[_Cases], float | None], cases: _Cases
+) -> tuple[float | None, tuple[float, float] | None]:
+    """A score and its interval over groups of images."""
+    whole = score(cases)
+    without = [score(cases.take((cases.group != g).nonzero().flatten())) for g in range(GROUPS)]
+    parts = [each for each in without if each is not None]
+    if whole is None or len(parts) < GROUPS:
+        return whole, None
+    pseudo = torch.tensor([GROUPS * whole - (GROUPS - 1) * each for each in parts])
+    half = T_95 * float(pseudo.double().std()) / math.sqrt(GROUPS)
+    middle = float(pseudo.double().mean())
+    return whole, (middle - half, middle + half)

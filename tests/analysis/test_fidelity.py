@@ -1,0 +1,164 @@
+"""Fidelity: true trees have 1, exchanged and frozen ones 0."""
+
+import math
+
+import pytest
+import torch
+
+import traces
+from error_text import text_of
+from torchcaps.analysis import MeasureFidelity, class_paths
+from torchcaps.analysis.fidelity import mutual_information, parts_of_capsules
+from torchcaps.types import Output
+
+PARTS, CLASSES = 5, 4
+
+
+class Images:
+    """Images whose parts are known."""
+
+    def __init__(self, n, seed=0):
+        generator = torch.Generator().manual_seed(seed)
+        self.pixels = torch.rand(n, 1, 2, 2, generator=generator)
+        self.labels = torch.randint(CLASSES, (n,), generator=generator)
+        draw = torch.rand(n, PARTS, generator=generator)
+        # Absent, stray, own.
+        self.parts = (draw > 0.4).long() + (draw > 0.6).long()
+
+
+def fidelity(images, couplings, *, lengths=None, batch=1000, layer="primary", **options):
+    shown = (images.parts > 0).double() * 0.8 if lengths is None else lengths
+    found = MeasureFidelity(lambda b: b.parts, layer=layer, **options)
+    for index in torch.arange(len(images.labels)).split(batch):
+        some = Images(1)
+        some.pixels, some.labels = images.pixels[index], images.labels[index]
+        some.parts = images.parts[index]
+        trace = traces.network(
+            {name: c[index] for name, c in couplings.items()}, {"primary": shown[index]}
+        )
+        found.update(Output(torch.ones(len(index), CLASSES), "lengths", trace=trace), some)
+    return found.result()
+
+
+def true_tree(images):
+    """Own parts go to the whole, strays to the class after it."""
+    goes = torch.where(images.parts == 2, images.labels[:, None], (images.labels[:, None] + 1) % 4)
+    return torch.nn.functional.one_hot(goes, CLASSES).double()
+
+
+def test_true_trees_have_one():
+    images = Images(400)
+    found = fidelity(images, {"classes": true_tree(images)})
+    assert (found.edges, found.f1) == pytest.approx((1, 1))
+    assert found.tree == pytest.approx(1)
+    assert found.edges_interval == pytest.approx((1, 1))
+    assert found.parts == tuple(range(PARTS))
+    assert (found.images, found.capsules) == (200, PARTS)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_exchanged_trees_have_zero_within_the_interval(seed):
+    images = Images(1000, seed)
+    other = true_tree(images)[torch.randperm(1000, generator=torch.Generator().manual_seed(seed))]
+    found = fidelity(images, {"classes": other})
+    for value, (low, high) in (
+        (found.edges, found.edges_interval),
+        (found.tree, found.tree_interval),
+    ):
+        assert low - 0.02 <= 0 <= high + 0.02
+        assert abs(value) < 0.1
+
+
+@pytest.mark.parametrize("tree", ["even", "frozen"])
+def test_trees_that_say_nothing_have_exactly_zero(tree):
+    images = Images(200)
+    couplings = traces.even(200, PARTS, CLASSES)
+    if tree == "frozen":
+        couplings = traces.switching(1, CLASSES, n_in=PARTS).expand(200, -1, -1)
+    found = fidelity(images, {"classes": couplings})
+    assert found.edges == pytest.approx(0, abs=1e-12)
+    assert found.tree == pytest.approx(0, abs=1e-12)
+
+
+def test_strays_that_go_to_the_whole_cost_edges_alone():
+    images = Images(400)
+    always = torch.nn.functional.one_hot(images.labels, CLASSES).double()
+    found = fidelity(images, {"classes": always[:, None].expand(-1, PARTS, -1)})
+    judged = torch.arange(400)
+    own, shown = (images.parts == 2).sum(), (images.parts > 0).sum()
+    assert len(judged) == 400
+    # About half of the images are judged; F = 2 own / (shown + own).
+    assert found.f1 == pytest.approx(float(2 * own / (shown + own)), abs=0.05)
+    assert 0 < found.edges < 1
+    assert found.tree == pytest.approx(1)
+
+
+def test_paths_are_products_of_layers():
+    first, second = torch.rand(2, 5, 3), torch.rand(2, 3, 4)
+    first, second = (c / c.sum(-1, keepdim=True) for c in (first.double(), second.double()))
+    trace = traces.network({"hidden": first, "classes": second})
+    assert torch.equal(class_paths(trace, "hidden"), second)
+    torch.testing.assert_close(class_paths(trace, "primary"), first @ second)
+    assert text_of(lambda: class_paths(trace, "classes")).startswith(
+        "layer 'classes' has no routed layer above it; "
+    )
+
+
+def test_neither_order_nor_batches_change_anything():
+    images = Images(120)
+    couplings = {"classes": torch.rand(120, PARTS, CLASSES).double()}
+    whole = fidelity(images, couplings)
+    assert fidelity(images, couplings, batch=7) == whole
+    order = torch.randperm(120)
+    images.pixels, images.labels, images.parts = (
+        each[order] for each in (images.pixels, images.labels, images.parts)
+    )
+    assert fidelity(images, {"classes": couplings["classes"][order]}) == whole
+
+
+def test_capsules_get_the_part_that_they_tell_of():
+    present = torch.rand(200, 3) > 0.5
+    length = torch.stack(
+        [
+            present[:, 2] * 0.5 + 0.1 * torch.rand(200),
+            torch.full((200,), 0.3),
+            1.0 * ~present[:, 0],
+        ],
+        -1,
+    ).double()
+    found = parts_of_capsules(length, present).tolist()
+    assert found[:2] == [2, -1]
+    # What is long where part 0 lacks does not stand for it.
+    assert found[2] != 0
+
+
+def test_mutual_information_is_its_sum():
+    joint = torch.rand(4, 3, dtype=torch.float64)
+    joint /= joint.sum()
+    rows, columns = joint.sum(1), joint.sum(0)
+    expected = sum(
+        float(joint[a, b] * torch.log(joint[a, b] / (rows[a] * columns[b])))
+        for a in range(4)
+        for b in range(3)
+    )
+    assert float(mutual_information(joint)) == pytest.approx(expected, abs=1e-12)
+    assert float(mutual_information(rows[:, None] * columns)) == 0
+    assert float(mutual_information(torch.eye(2).double() / 2)) == pytest.approx(math.log(2))
+
+
+def test_dead_layers_have_no_cases():
+    images = Images(100)
+    found = fidelity(images, {"classes": true_tree(images)}, lengths=torch.zeros(100, PARTS))
+    assert (found.edges, found.tree, found.cases) == (None, None, 0)
+    assert '"edges": null' in found.to_json()
+
+
+def test_bad_input_is_a_sentence():
+    images = Images(30)
+    assert text_of(lambda: fidelity(images, {"classes": true_tree(images)})).startswith(
+        "fidelity learns the parts of capsules from one half of the images and judges 20 groups"
+    )
+    images = Images(100)
+    assert text_of(
+        lambda: fidelity(images, {"classes": true_tree(images)}, layer="primry")
+    ).startswith("layer 'primry' has no routed layer above it; did you mean 'primary'?")
