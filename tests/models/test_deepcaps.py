@@ -301,10 +301,12 @@ def test_the_decoder_draws_the_target_or_the_longest(trained):
     assert torch.equal(other.scores, longest.scores)
 
 
-def test_options_are_those_of_the_class_capsules():
-    model = made(detach="votes", iterations=4, weight_std=0.2)
+def test_options_are_those_of_the_routed_layers():
+    model = made(detach="votes", iterations=4, weight_std=0.2, squash_over="pose")
     skip, classes = model.layers["cell_4_skip"], model.layers["classes"]
-    assert (classes.routing.detach, classes.routing.iterations, skip.iterations) == ("votes", 4, 4)
+    assert (classes.routing.detach, classes.routing.iterations) == ("votes", 4)
+    assert (skip.detach, skip.iterations, skip.squash_over) == ("votes", 4, "pose")
+    assert made().layers["cell_4_skip"].squash_over == "map"
     assert classes.weight.std().item() == pytest.approx(0.2, rel=0.02)
 
 

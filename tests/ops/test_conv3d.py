@@ -166,6 +166,23 @@ def test_parity_with_the_twin(squash_over, iterations, with_bias, device, dtype,
             assert error <= tolerance, f"gradient of {name} at {shape}"
 
 
+@pytest.mark.parametrize("detach", ["none", "votes", "states", "coupling"])
+@pytest.mark.parametrize("squash_over", SQUASHES)
+def test_gradients_stop_where_they_stop_in_the_twin(squash_over, detach):
+    votes = random_votes(2, 3, 12, 2).requires_grad_()
+    bias = random_votes(2, 2).requires_grad_()
+    options = {"parent_grid": GRID, "bias": bias, "squash_over": squash_over, "detach": detach}
+    gradients, values = [], []
+    for pose in (conv3d_routing(votes, **options).parents.pose, twin(votes, **options)[0]):
+        values.append(pose)
+        gradients.append(torch.autograd.grad(pose.square().sum(), (votes, bias)))
+    torch.testing.assert_close(*values, rtol=0, atol=1e-12)
+    torch.testing.assert_close(*gradients, rtol=0, atol=1e-12)
+    whole = conv3d_routing(votes, **options | {"detach": "none"}).parents.pose
+    of_whole, _ = torch.autograd.grad(whole.square().sum(), (votes, bias))
+    assert torch.equal(gradients[0][0], of_whole) == (detach == "none")
+
+
 def test_the_norm_of_the_map_and_three_iterations_are_the_default():
     votes = random_votes(5, 12, 3)
     explicit = conv3d_routing(votes, parent_grid=GRID, iterations=3, squash_over="map")

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.capsule_layer import check_capsules, check_sizes
 from torchcaps.ops.checks import check_choice, check_iterations
-from torchcaps.ops.routing import SquashOver, conv3d_routing
+from torchcaps.ops.routing import Detach, SquashOver, conv3d_routing
 from torchcaps.types import Capsules, Couple, Grid, Keep, Routed
 
 __all__ = ["Conv3dCapsules"]
@@ -44,6 +44,7 @@ class Conv3dCapsules(nn.Module):
         iterations: int = 3,
         bias: bool = True,
         squash_over: SquashOver = "map",
+        detach: Detach = "none",
         kernel: int = 3,
     ):
         super().__init__()
@@ -62,7 +63,9 @@ class Conv3dCapsules(nn.Module):
         self.n_in, self.n_out = math.prod(child_grid), math.prod(self.parent_grid)
         self.d_in, self.d_out = d_in, d_out
         self.iterations = iterations
+        check_choice("detach", detach, get_args(Detach))
         self.squash_over: SquashOver = squash_over
+        self.detach: Detach = detach
         self.weight = nn.Parameter(torch.empty(types * d_out, 1, d_in, kernel, kernel))
         nn.init.kaiming_normal_(self.weight)
         self.register_parameter("bias", None)
@@ -99,6 +102,7 @@ class Conv3dCapsules(nn.Module):
             iterations=self.iterations,
             bias=self.bias,
             squash_over=self.squash_over,
+            detach=self.detach,
             keep=keep,
             couple=couple,
         )

@@ -15,8 +15,9 @@ by a 3-D convolution.
 deepcaps      as in [rajasegaran2019]
 rem_deepcaps  no decoder: 8,441,600 parameters on MNIST, the 8.4M of [renzulli2025] Table 9
 
-`routing`, `bias` and `detach` are those of the class capsules, `iterations` those of both routed
-layers. With uniform routing the skip of cell 4 keeps its first, even couplings.
+`routing` and `bias` are those of the class capsules, `iterations` and `detach` those of both routed
+layers, `squash_over` that of the skip of cell 4. With uniform routing that skip keeps its first,
+even couplings.
 
 The trace has two layers. `cell_4_skip`: a child is a whole map of one type, for so it routes; its
 pose is that of its capsules, one after the other (h, w, d), its activation the root mean square of
@@ -39,9 +40,12 @@ Ambiguities:
 3. The text squashes the first map into capsules of one component, its code does not; nor do we.
 4. Batch norm: ε = 1e-3 and 1 % of a new batch, the defaults of the code's Keras. So lengths in
    evaluation are right after some hundreds of steps, not before.
-5. rem_deepcaps is the network of [rajasegaran2019], as [renzulli2025] B.1 says. Its public code
-   gives the convolutions a bias, squashes each pose where the 3-D routing squashes a map, and holds
-   votes constant in all but the last iteration: here `detach` does so for the classes alone.
+5. rem_deepcaps is the network of [rajasegaran2019], as [renzulli2025] B.1 says, with votes constant
+   in all but the last iteration, as in its public code. Unlike here that code has a bias in every
+   convolution; squashes each pose where the 3-D routing squashes a map (`squash_over="pose"`);
+   reads three of the eight components of a pose in that layer, since its kernel is 3 deep and its
+   stride 8; has no ReLU in the stem, and squashes its maps as capsules of one component; adds the
+   class bias in the last iteration alone; and keeps 1 % of the old mean in batch norm.
 6. Any image goes through, even one pixel; but where maps are mostly padding lengths vanish, and
    with sides of less than some 17 pixels little is left in cell 4 to learn from.
 """
@@ -64,9 +68,9 @@ from torchcaps.layers.convolution import SmallConv2d
 from torchcaps.layers.intervention import by_layer, leaving, named
 from torchcaps.models.stack import routed_by
 from torchcaps.models.standardise import prepared
-from torchcaps.ops.routing import Detach
+from torchcaps.ops.routing import Detach, SquashOver
 from torchcaps.ops.routing.common import capsules
-from torchcaps.ops.squashing import squash_over
+from torchcaps.ops.squashing import squash_over as g
 from torchcaps.types import (
     Capsules,
     Couple,
@@ -97,6 +101,7 @@ class DeepCaps(nn.Module):
         iterations: int,
         bias: bool,
         detach: Detach,
+        squash_over: SquashOver,
         weight_std: float,
         decoder: DeconvDecoder | None,
     ):
@@ -119,6 +124,8 @@ class DeepCaps(nn.Module):
             d_out=d_pose,
             # One iteration leaves couplings even: the uniform twin routes nowhere.
             iterations=1 if routing == "uniform" else iterations,
+            squash_over=squash_over,
+            detach=detach,
         )
         classes = DenseCapsules(
             n_in=math.prod(grid_4) + math.prod(grid_3),
@@ -198,6 +205,7 @@ def deepcaps(
     iterations: int = 3,
     bias: bool = False,
     detach: Detach = "none",
+    squash_over: SquashOver = "map",
     weight_std: float = 0.05,
     decoder: bool = True,
 ) -> DeepCaps:
@@ -208,6 +216,7 @@ def deepcaps(
         iterations=iterations,
         bias=bias,
         detach=detach,
+        squash_over=squash_over,
         weight_std=weight_std,
         decoder=DeconvDecoder(d_in=D_CLASS, image=image) if decoder else None,
     )
@@ -231,7 +240,7 @@ class _ConvCaps(nn.Module):
 
     def forward(self, maps: Tensor) -> Tensor:
         poses = torch.unflatten(self.projection(maps), 1, (-1, self.d_out))  # [b, type, d, h, w]
-        return squash_over(2, poses).flatten(1, 2)
+        return g(2, poses).flatten(1, 2)
 
 
 class _Cell(nn.Module):

@@ -17,7 +17,7 @@ EXPLAINED = {"iterations", "n_layers"}
 # Of a word that says how large the layers are.
 MOST_LETTERS = 200
 # The skip of DeepCaps' last cell iterates too; primary capsules are squashed too.
-ITERATES, SQUASHES = frozenset({"iterations"}), frozenset({"squash"})
+ITERATES, SQUASHES = frozenset({"iterations", "detach"}), frozenset({"squash"})
 
 # Why some networks have not the options that others have.
 MANY_PARENTS = "with twenty parents to a child no scale brings their lengths to 0.2"

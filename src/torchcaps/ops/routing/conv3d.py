@@ -16,7 +16,9 @@ Ambiguities:
 1. "map", the default, is public code: ‖s‖ is that of a parent type over (h, w, d) together, so all
    parents of a type share one scale. "pose" takes ‖s_j‖ of each parent, as a reader of
    [renzulli2025] would; it is dynamic routing with a bias for each type.
-2. The text does not say where gradients stop; as in public code, nowhere.
+2. The text does not say where gradients stop: nowhere in the code of [rajasegaran2019], at the
+   votes of all but the last iteration in that of [renzulli2025]. `detach` has the readings of
+   `dynamic_routing`.
 """
 
 import math
@@ -36,6 +38,7 @@ from torchcaps.ops.checks import (
 )
 from torchcaps.ops.routing.common import capsules
 from torchcaps.ops.routing.couple import coupled_or_even
+from torchcaps.ops.routing.dynamic import Detach
 from torchcaps.ops.squashing import squash_over as g
 from torchcaps.types import Couple, Grid, Keep, Routed, Step
 
@@ -54,6 +57,7 @@ def conv3d_routing(
     iterations: int = 3,
     bias: Tensor | None = None,
     squash_over: SquashOver = "map",
+    detach: Detach = "none",
     keep: Keep = "none",
     couple: Couple | None = None,
 ) -> Routed:
@@ -76,6 +80,7 @@ def conv3d_routing(
         )
     check_iterations(iterations)
     check_choice("squash_over", squash_over, get_args(SquashOver))
+    check_choice("detach", detach, get_args(Detach))
     check_keep(keep)
     check_broadcast("bias", bias, (parent_grid[-1], size), "[type, pose]")
     dtype, votes = votes.dtype, widen(votes)
@@ -87,11 +92,14 @@ def conv3d_routing(
             bias = bias.to(votes.dtype)
         for t in range(1, iterations + 1):
             last = t == iterations
-            c = None if b is None else b.softmax(-1)
+            seen = votes.detach() if detach == "votes" and not last else votes
+            c = None
+            if b is not None:
+                c = (b.detach() if detach == "coupling" else b).softmax(-1)
             if last:
                 c = coupled_or_even(couple, c, votes, 1 / n_out)
             # As products of matrices these would be thousands of tiny ones.
-            s = votes.sum(-3) / n_out if c is None else (c.unsqueeze(-1) * votes).sum(-3)
+            s = seen.sum(-3) / n_out if c is None else (c.unsqueeze(-1) * seen).sum(-3)
             s = s.unflatten(-2, parent_grid)  # [*b, h, w, type, d]
             if bias is not None:
                 s = s + bias
@@ -100,6 +108,7 @@ def conv3d_routing(
                 c = votes.new_full(votes.shape[:-1], 1 / n_out) if c is None else c
                 steps.append(Step(None, c.to(dtype), capsules(v, dtype)))
             if not last:
-                agreement = (votes * v.unsqueeze(-3)).sum(-1)
+                agreed = v.detach() if detach == "states" else v
+                agreement = (seen * agreed.unsqueeze(-3)).sum(-1)
                 b = agreement if b is None else b + agreement
     return Routed(capsules(v, dtype), tuple(steps))
