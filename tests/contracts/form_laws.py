@@ -35,8 +35,8 @@ BARS = {
     ("self_attention", "triton"): Bars(values=4, gradients=4, rounding="own"),
 }
 VALUES, GRADIENTS = 2e-6, 2e-5
-# The costs are few, and so are the errors that even out in one.
-COSTS = dict.fromkeys(("of beta_a", "of beta_u"), 1e-4)
+# The costs are few, agreement has one factor, and so few are the errors that even out in one.
+COSTS = dict.fromkeys(("of beta_a", "of beta_u", "of agreement"), 1e-4)
 
 # How finely work is cut: everything at once; some lanes and children with a remainder; one vote.
 CUTS = {"fused": ("whole", "ragged", "single"), "native": (1, 3), "triton": ("whole", "tiled")}

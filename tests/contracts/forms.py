@@ -7,7 +7,7 @@ alone.
 
 import math
 import sys
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 from torchcaps import ops
 from torchcaps.ops import fused, materialise, native, triton
 from torchcaps.ops.operators import Operator
+from torchcaps.ops.routing import Detach
 from torchcaps.types import Capsules, VoteMap, Window
 
 BACKENDS = {"fused": fused, "native": native, "triton": triton}
@@ -50,6 +51,8 @@ FORMS = {
             *each("squash", ["exp", "none"]),
             *({"iterations": t, "leaky": True} for t in (4, 1)),
             {"iterations": 2, "odd_bias": True},
+            *({"agreement": "given", "detach": detach} for detach in get_args(Detach)),
+            {"agreement": 0.3, "iterations": 4, "leaky": True},
         ],
         may=("bias", "prior"),
         size=(2.0, 0.5),
@@ -206,11 +209,11 @@ def leaves_of(case, dtype=torch.float64):
         "length": lambda: 1.5 * torch.rand(*case.batch, children),
         "beta_a": lambda: draw(case.n_out) / 1000,
         "beta_u": lambda: draw(case.n_out),
+        "agreement": lambda: torch.rand(()) + 0.2,
         "scale": lambda: 0.5 + torch.rand(case.options.get("iterations", 3) - 1),
     }
     names = ["pose", "weight", *form.needs, *case.given]
-    if case.options.get("scale") == "given":
-        names.append("scale")
+    names += [name for name in ("scale", "agreement") if case.options.get(name) == "given"]
     return {name: made[name]().double().to(dtype) for name in names}
 
 

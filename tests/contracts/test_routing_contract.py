@@ -234,6 +234,7 @@ ROUTINGS = [
     dynamic("detach-votes", detach="votes", declared=STOPPED),
     dynamic("detach-states", detach="states", declared=STOPPED),
     dynamic("detach-coupling", detach="coupling", declared=STOPPED),
+    dynamic("agreement", agreement=0.3),
     dynamic("bias", bias=BIAS, declared=WITH_BIAS),
     dynamic("odd-bias", bias=BIAS, odd_bias=True, declared=WITH_BIAS),
     dynamic("prior", prior=PRIOR, declared=WITH_PRIOR),

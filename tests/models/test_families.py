@@ -8,7 +8,7 @@ from torch import nn
 
 from error_text import text_of
 from torchcaps import create_model
-from torchcaps.layers import DenseCapsules, PrimaryCapsules
+from torchcaps.layers import DenseCapsules, DynamicRouting, PrimaryCapsules
 from torchcaps.models import CapsuleNetwork
 from torchcaps.ops.squashing import squash
 
@@ -121,6 +121,43 @@ def test_a_relu_before_the_primary_squash_is_the_same_with_every_other_weight(na
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
     assert found.min() == 0 < found.max()
     assert without(x, keep="last").trace[0].children.pose.min() < 0
+
+
+ROUTED_BY_AGREEMENT = {
+    "capsnet": TINY,
+    "gu_aff_capsnet_dr": TINY,
+    "rem_dr": TINY,
+    "tsai_dynamic_resnet_c10": {"image": (3, 8, 8)},
+    "tsai_dmm_vector_dynamic": {"image": (2, 13, 15), "types": 3, "d_pose": 4},
+    "peer_deep_dynamic": {"image": (1, 17, 17), "width": 3},
+    "peer_sign_dynamic": {},
+    "mitterreiter_5x16": {"image": (1, 12, 11)},
+    "mitterreiter_grid": {"image": (1, 12, 11), "widths": "4,5"},
+    "rem_multilayer": {"image": (1, 12, 11)},
+    "rem_effconv": {"image": (2, 33, 38)},
+    "deepcaps": {"image": (2, 5, 9)},
+}
+
+
+@pytest.mark.parametrize("name", ROUTED_BY_AGREEMENT)
+def test_agreement_reaches_every_dynamic_routing(name):
+    model = made(name, **ROUTED_BY_AGREEMENT[name], agreement="learned")
+    routings = [m for m in model.modules() if isinstance(m, DynamicRouting)]
+    assert len(routings) == sum(key.endswith("agreement") for key in model.state_dict()) > 0
+    model(torch.rand(2, *model.image)).scores.sum().backward()
+    assert all(routing.agreement.grad is not None for routing in routings)
+    fixed = made(name, **ROUTED_BY_AGREEMENT[name], agreement=0.1)
+    assert {m.agreement for m in fixed.modules() if isinstance(m, DynamicRouting)} == {0.1}
+
+
+def test_agreement_is_a_number_or_a_word():
+    expected = (
+        "capsnet takes agreement as float or learned, for example 1.0, but it came as 'sharp'."
+    )
+    assert text_of(lambda: create_model("capsnet", agreement="sharp")) == expected
+    assert text_of(lambda: create_model("gu_capsnet_nor", agreement=0.5)) == (
+        "uniform routing has no use for agreement=0.5; leave it out."
+    )
 
 
 def test_a_decoder_without_a_mask_sees_all_classes():

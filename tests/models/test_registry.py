@@ -79,6 +79,7 @@ def test_options_and_their_defaults():
         "routing": "dynamic",
         "iterations": 3,
         "bias": False,
+        "agreement": 1.0,
         "primary_relu": False,
         "weight_std": 1.0,
         "init": "paper",
@@ -95,6 +96,7 @@ def test_config_holds_everything_chosen_and_survives_json():
         "routing": "dynamic",
         "iterations": 2,
         "bias": False,
+        "agreement": 1.0,
         "primary_relu": False,
         "weight_std": 1.0,
         "init": "paper",
@@ -132,7 +134,7 @@ def test_an_option_reaches_the_network():
             "mitterreiter_5x16",
             {"iteration": 3},
             "mitterreiter_5x16 has no option 'iteration'; did you mean 'iterations'? "
-            "known: bias, decoder, init, iterations, primary_relu, routing, weight_std.",
+            "known: agreement, bias, decoder, init, iterations, primary_relu, routing, weight_std.",
         ),
         (
             "resnet18",

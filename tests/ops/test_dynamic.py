@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from reference.dynamic import dynamic_routing as twin
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops import dynamic_routing, squash, uniform_routing
+from torchcaps.types import Capsules
 
 DETACH = ["none", "votes", "states", "coupling"]
 
@@ -37,6 +38,41 @@ def test_three_iterations_on_paper():
         assert couplings[t].tolist() == pytest.approx([coupling, coupling], abs=1e-7)
         assert lengths[t].tolist() == pytest.approx([length, 0.0], abs=1e-7)
     assert parents.pose.flatten().tolist() == pytest.approx([0.6932837, 0.0], abs=1e-7)
+
+
+# One child says 3 to the left parent and 4 to the right one.
+# t = 1: s = (1.5, 2), v = (2.25/3.25, 4/5) = (0.6923077, 0.8), agreements (2.0769231, 3.2)
+# t = 2: logits are half of them, c_left = 1/(1 + exp(0.5615385)) = 0.3631916,
+#        s = (1.0895747, 2.5472337), v = (0.5427888, 0.8664601)
+@pytest.mark.parametrize("factor", [0.5, torch.tensor(0.5), torch.tensor([0.5])], ids=str)
+def test_half_the_agreement_on_paper(factor):
+    votes = torch.tensor([[[3.0], [4.0]]], dtype=torch.float64)
+    routed = dynamic_routing(votes, iterations=2, agreement=factor, keep="last")
+    coupling = [0.3631916, 1 - 0.3631916]
+    assert routed.steps[0].coupling.tolist() == [pytest.approx(coupling, abs=1e-7)]
+    expected = [0.5427888, 0.8664601]
+    assert routed.parents.pose.flatten().tolist() == pytest.approx(expected, abs=1e-7)
+
+
+def test_without_agreement_only_the_prior_routes():
+    votes, prior = random_votes(2, 5, 3, 4), random_votes(5, 3)
+    deaf = dynamic_routing(votes, prior=prior, agreement=0, keep="last")
+    first = dynamic_routing(votes, prior=prior, iterations=1, keep="last")
+    torch.testing.assert_close(deaf, first, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("detach", ["none", "votes", "states", "coupling"])
+def test_the_gradient_of_the_factor_is_that_of_the_twin(detach):
+    votes = random_votes(2, 4, 3, 2)
+    found = []
+    for route in (dynamic_routing, twin):
+        factor = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+        parents = route(votes, agreement=factor, detach=detach)[0]
+        pose = parents.pose if isinstance(parents, Capsules) else parents
+        loss = (pose * torch.arange(pose.numel()).view_as(pose)).sum() + 0 * factor
+        found += torch.autograd.grad(loss, factor)
+    torch.testing.assert_close(*found, rtol=0, atol=1e-12)
+    assert (found[0] == 0) == (detach == "coupling")
 
 
 def test_prior_on_paper():
@@ -296,6 +332,21 @@ VOTES = torch.zeros(2, 5, 3, 4)
             {},
             "votes must have the axes [*batch, child, parent, pose], at least three, but came with "
             "shape [3, 4]; one child or one parent still needs its axis: use unsqueeze.",
+        ),
+        *(
+            (VOTES, {"agreement": value}, message)
+            for value, message in [
+                (-0.5, "agreement must be a finite number from 0 up, but came as -0.5."),
+                (
+                    "learned",
+                    "agreement must be a number or a tensor of one, but came as 'learned'.",
+                ),
+                (
+                    torch.ones(3),
+                    "agreement must be one number for all votes, but came as a tensor of shape "
+                    "[3]; a factor for every parent or child is none of ours.",
+                ),
+            ]
         ),
         (
             VOTES.long(),

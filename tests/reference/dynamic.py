@@ -1,7 +1,8 @@
 """Dynamic routing, one sample after another: [mitterreiter2023] Alg. 1, [peer2022] Alg. 1 and §4.1.
 
 Four readings of where gradients stop: nowhere; at the votes of all but the last iteration; at the
-parents of all but the last; at the logits, always. odd_bias puts the bias on the side of s.
+parents of all but the last; at the logits, always. odd_bias puts the bias on the side of s;
+agreement is the factor on what a logit grows by.
 """
 
 import torch
@@ -20,6 +21,7 @@ def dynamic_routing(
     leaky=False,
     squash="hinton",
     detach="none",
+    agreement=1.0,
 ):
     """Parents [*b, j, d] and the couplings [*b, i, j] of every iteration, as a list."""
     *lead, n_in, n_out, size = votes.shape
@@ -31,7 +33,15 @@ def dynamic_routing(
     samples = zip(votes.reshape(-1, n_in, n_out, size), biases, priors, strict=True)
     for sample, sample_bias, sample_prior in samples:
         poses, steps = _route(
-            sample, iterations, sample_bias, sample_prior, odd_bias, leaky, squash, detach
+            sample,
+            iterations,
+            sample_bias,
+            sample_prior,
+            odd_bias,
+            leaky,
+            squash,
+            detach,
+            agreement,
         )
         parents.append(poses)
         for t, c in enumerate(steps):
@@ -46,7 +56,7 @@ def dynamic_routing(
     )
 
 
-def _route(votes, iterations, bias, prior, odd_bias, leaky, squash, detach):
+def _route(votes, iterations, bias, prior, odd_bias, leaky, squash, detach, agreement):
     n_in, n_out, size = votes.shape
     u_hat, bias, b = scalars(votes), scalars(bias), scalars(prior)
     steps = []
@@ -78,7 +88,7 @@ def _route(votes, iterations, bias, prior, odd_bias, leaky, squash, detach):
         for i in range(n_in):
             for j in range(n_out):
                 for k in range(size):
-                    b[i][j] = b[i][j] + seen[i][j][k] * agreed[j][k]
+                    b[i][j] = b[i][j] + agreement * seen[i][j][k] * agreed[j][k]
     return torch.stack([torch.stack(pose) for pose in v]), steps
 
 

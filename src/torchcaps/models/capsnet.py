@@ -49,6 +49,7 @@ from torchcaps.layers.backbone import rectified
 from torchcaps.layers.convolution import LargeConv2d
 from torchcaps.layers.decoder import Mask
 from torchcaps.layers.dense import Sharing
+from torchcaps.layers.routing.dynamic import Agreement
 from torchcaps.layers.trunk import WIDTH as MAPS
 from torchcaps.layers.trunk import FrozenTrunk
 from torchcaps.models.initialise import Init, initialised
@@ -82,6 +83,7 @@ def capsnet(
     bias: bool = False,
     normalise: Normalise = "softmax",
     detach: Detach = "none",
+    agreement: Agreement = 1.0,
     sharing: Sharing = "none",
     kernel: int = 9,
     types: int = 32,
@@ -109,6 +111,7 @@ def capsnet(
         bias=bias,
         normalise=normalise,
         detach=detach,
+        agreement=agreement,
         sharing=sharing,
         d_class=d_class,
         class_squash=class_squash,
@@ -147,6 +150,7 @@ def tsai_dynamic_resnet(
     routing: str = "dynamic",
     iterations: int = 3,
     bias: bool = False,
+    agreement: Agreement = 1.0,
     primary_relu: bool = False,
     weight_std: float = 0.1,
     init: Init = "paper",
@@ -160,6 +164,7 @@ def tsai_dynamic_resnet(
         routing=routing,
         iterations=iterations,
         bias=bias,
+        agreement=agreement,
         weight_std=weight_std,
         init=init,
     )
@@ -178,6 +183,7 @@ def _network(
     init: Init,
     normalise: Normalise = "softmax",
     detach: Detach = "none",
+    agreement: Agreement = 1.0,
     sharing: Sharing = "none",
     d_class: int = D_CLASS,
     class_squash: Squash = "hinton",
@@ -191,6 +197,7 @@ def _network(
         iterations=iterations,
         normalise=normalise,
         detach=detach,
+        agreement=agreement,
         squash=class_squash,
     )
     classes = DenseCapsules(

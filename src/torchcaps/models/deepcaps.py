@@ -15,9 +15,9 @@ by a 3-D convolution.
 deepcaps      as in [rajasegaran2019]
 rem_deepcaps  no decoder: 8,441,600 parameters on MNIST, the 8.4M of [renzulli2025] Table 9
 
-`routing` and `bias` are those of the class capsules, `iterations` and `detach` those of both routed
-layers, `squash_over` that of the skip of cell 4. With uniform routing that skip keeps its first,
-even couplings.
+`routing`, `bias` and `agreement` are those of the class capsules, `iterations` and `detach` those
+of both routed layers, `squash_over` that of the skip of cell 4. With uniform routing that skip
+keeps its first, even couplings.
 
 The trace has two layers. `cell_4_skip`: a child is a whole map of one type, for so it routes; its
 pose is that of its capsules, one after the other (h, w, d), its activation the root mean square of
@@ -66,6 +66,7 @@ from torchcaps.layers import (
 )
 from torchcaps.layers.convolution import SmallConv2d
 from torchcaps.layers.intervention import by_layer, leaving, named
+from torchcaps.layers.routing.dynamic import Agreement
 from torchcaps.models.stack import routed_by
 from torchcaps.models.standardise import prepared
 from torchcaps.ops.routing import Detach, SquashOver
@@ -102,6 +103,7 @@ class DeepCaps(nn.Module):
         bias: bool,
         detach: Detach,
         squash_over: SquashOver,
+        agreement: Agreement,
         weight_std: float,
         decoder: DeconvDecoder | None,
     ):
@@ -133,7 +135,9 @@ class DeepCaps(nn.Module):
             n_out=n_classes,
             d_out=D_CLASS,
             weight_std=weight_std,
-            **routed_by(routing, bias=bias, iterations=iterations, detach=detach),
+            **routed_by(
+                routing, bias=bias, iterations=iterations, detach=detach, agreement=agreement
+            ),
         )
         self.layers = nn.ModuleDict({"cell_4_skip": skip, "classes": classes})
         self.decoder = decoder
@@ -206,6 +210,7 @@ def deepcaps(
     bias: bool = False,
     detach: Detach = "none",
     squash_over: SquashOver = "map",
+    agreement: Agreement = 1.0,
     weight_std: float = 0.05,
     decoder: bool = True,
 ) -> DeepCaps:
@@ -217,6 +222,7 @@ def deepcaps(
         bias=bias,
         detach=detach,
         squash_over=squash_over,
+        agreement=agreement,
         weight_std=weight_std,
         decoder=DeconvDecoder(d_in=D_CLASS, image=image) if decoder else None,
     )

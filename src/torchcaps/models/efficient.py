@@ -38,6 +38,7 @@ from torchcaps.layers import (
     feature_shape,
     whole_map,
 )
+from torchcaps.layers.routing.dynamic import Agreement
 from torchcaps.models.convnets import ConvNet
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
@@ -109,6 +110,7 @@ def rem_effconv(
     iterations: int = 3,
     bias: bool = False,
     detach: Detach = "votes",
+    agreement: Agreement = 1.0,
     weight_std: float = 0.1,
     init: Init = "paper",
 ) -> CapsuleNetwork:
@@ -117,7 +119,7 @@ def rem_effconv(
     depthwise = nn.Conv2d(256, 256, 3, groups=256)
     primary = PrimaryCapsules(depthwise, d_out=d_pose, squash="exp")
     _, height, width = feature_shape(nn.Sequential(backbone, depthwise), image)
-    options = {"iterations": iterations, "squash": "exp", "detach": detach}
+    options = {"iterations": iterations, "squash": "exp", "detach": detach, "agreement": agreement}
     windows = ConvCapsules(
         child_grid=(height, width, types),
         d_in=d_pose,

@@ -40,6 +40,7 @@ from torchcaps.layers import (
     simple_backbone,
 )
 from torchcaps.layers.capsule_layer import Pose
+from torchcaps.layers.routing.dynamic import Agreement
 from torchcaps.layers.routing.inverted import Start
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork, Schedule
@@ -163,6 +164,7 @@ def tsai_dmm_vector_dynamic(
     d_pose: int = 64,
     routing: str = "dynamic",
     iterations: int = 3,
+    agreement: Agreement = 1.0,
     init: Init = "paper",
 ) -> CapsuleNetwork:
     below = simple_backbone(image[0], 1024)
@@ -176,6 +178,7 @@ def tsai_dmm_vector_dynamic(
         routing=routing,
         pose="vector",
         iterations=iterations,
+        agreement=agreement,
     )
     network = CapsuleNetwork(
         image=image,

@@ -50,6 +50,7 @@ from torchcaps.layers import (
     whole_map,
 )
 from torchcaps.layers.backbone import rectified
+from torchcaps.layers.routing.dynamic import Agreement
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import dense_stack
@@ -87,6 +88,7 @@ def mitterreiter_grid(
     prior: Literal["zero", "learned"] = "learned",
     squash: Squash = "exp",
     detach: Detach = "none",
+    agreement: Agreement = 1.0,
     lambda_: float = 0.01,
     variant: EMVariant = "paper",
     unit_poses: bool = False,
@@ -115,6 +117,7 @@ def mitterreiter_grid(
             prior=prior,
             squash=squash,
             detach=detach,
+            agreement=agreement,
             lambda_=lambda_,
             variant=variant,
             unit_poses=unit_poses,
@@ -132,6 +135,7 @@ def mitterreiter_5x16(
     routing: str = "dynamic",
     iterations: int = 3,
     bias: bool = False,
+    agreement: Agreement = 1.0,
     primary_relu: bool = False,
     weight_std: float = 1.0,
     init: Init = "paper",
@@ -143,6 +147,7 @@ def mitterreiter_5x16(
         routing=routing,
         iterations=iterations,
         bias=bias,
+        agreement=agreement,
         primary_relu=primary_relu,
         weight_std=weight_std,
         init=init,

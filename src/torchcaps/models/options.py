@@ -59,10 +59,13 @@ def check_option(name: str, preset: "Preset", option: str, value: Any) -> None:
     if option == "routing" and isinstance(value, Routing):
         return
     # A whole number is a fine float; True is no number here.
+    words, kind = preset.words(option), type(default).__name__
     fits = type(value) is type(default) or (type(default) is float and type(value) is int)
-    if not fits:
-        words = preset.words(option)
-        what = f"one of {', '.join(words)}" if words else f"{type(default).__name__}"
+    if not (fits or (type(value) is str and value in words)):
+        choice = (
+            f"one of {', '.join(words)}" if kind == "str" else f"{kind} or {' or '.join(words)}"
+        )
+        what = choice if words else kind
         raise TorchcapsError(
             f"{name} takes {option} as {what}, for example {default!r}, but it came as "
             f"{short(value)}."

@@ -43,6 +43,7 @@ from torchcaps.layers import (
 )
 from torchcaps.layers.backbone import rectified
 from torchcaps.layers.convolution import LargeConv2d
+from torchcaps.layers.routing.dynamic import Agreement
 from torchcaps.models.initialise import Init, initialised
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import dense_stack
@@ -67,6 +68,7 @@ def peer_deep_dynamic(
     iterations: int = 3,
     bias: Bias = "none",
     squash: Squash = "hinton",
+    agreement: Agreement = 1.0,
     weight_std: float = 0.1,
     init: Init = "paper",
     decoder: bool = True,
@@ -84,6 +86,7 @@ def peer_deep_dynamic(
         iterations=iterations,
         bias=_bias(bias),
         squash=squash,
+        agreement=agreement,
         weight_std=weight_std,
     )
     return initialised(network, init)
@@ -130,6 +133,7 @@ def peer_sign_dynamic(
     iterations: int = 3,
     bias: Bias = "none",
     squash: Squash = "hinton",
+    agreement: Agreement = 1.0,
     weight_std: float = 0.5,
 ) -> CapsuleNetwork:
     return _sign(
@@ -140,6 +144,7 @@ def peer_sign_dynamic(
         iterations=iterations,
         bias=_bias(bias),
         squash=squash,
+        agreement=agreement,
         weight_std=weight_std,
     )
 

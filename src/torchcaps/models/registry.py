@@ -5,7 +5,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, get_args, get_origin
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from torch import nn
 
@@ -56,7 +57,12 @@ class Preset:
     def words(self, option: str) -> tuple[str, ...]:
         """Between which words an option chooses; none where it is no such choice."""
         annotation = inspect.signature(self.build).parameters[option].annotation
-        return get_args(annotation) if get_origin(annotation) is Literal else ()
+        kinds = (
+            get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+        )
+        return tuple(
+            word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)
+        )
 
     @property
     def routes(self) -> bool:

@@ -2,6 +2,7 @@
 
 import torch
 
+from error_text import text_of
 from layers.routing.bound import SIZE, bound
 from torchcaps.layers import DynamicRouting
 from torchcaps.ops import dynamic_routing
@@ -10,12 +11,14 @@ from torchcaps.ops import dynamic_routing
 def test_dynamic_hands_every_option_to_its_op():
     votes = torch.randn(3, *SIZE)
     given = {"iterations": 2, "leaky": True, "squash": "exp", "detach": "votes"}
+    given["agreement"] = 0.3
     mine = bound(DynamicRouting(**given))(votes, None, keep="steps")
     op = dynamic_routing(votes, **given, keep="steps")
     for a, b in zip(mine.steps, op.steps, strict=True):
         assert torch.equal(a.coupling, b.coupling)
     assert torch.equal(mine.parents.pose, op.parents.pose)
-    for changed in ({"iterations": 3}, {"leaky": False}, {"squash": "hinton"}):
+    changes = ({"iterations": 3}, {"leaky": False}, {"squash": "hinton"}, {"agreement": 1.0})
+    for changed in changes:
         other = dynamic_routing(votes, **given | changed)
         assert not torch.equal(mine.parents.pose, other.parents.pose)
 
@@ -25,3 +28,20 @@ def test_a_prior_changes_nothing_before_training():
     learned = bound(DynamicRouting(prior="learned"))(votes, None)
     zero = bound(DynamicRouting(prior="zero"))(votes, None)
     torch.testing.assert_close(learned.parents.pose, zero.parents.pose)
+
+
+def test_a_learned_factor_is_one_number_that_starts_at_a_tenth():
+    votes = torch.randn(3, *SIZE)
+    routing = bound(DynamicRouting(agreement="learned"))
+    assert {name: p.shape for name, p in routing.named_parameters()} == {"agreement": ()}
+    pose = routing(votes, None).parents.pose
+    assert torch.equal(pose, dynamic_routing(votes, agreement=0.1).parents.pose)
+    pose.square().sum().backward()
+    assert routing.agreement.grad.abs() > 0
+    assert list(DynamicRouting(agreement=0.5).parameters()) == []
+
+
+def test_a_word_that_is_no_factor():
+    assert text_of(lambda: DynamicRouting(agreement="learnt")).startswith(
+        "agreement='learnt' is unknown"
+    )

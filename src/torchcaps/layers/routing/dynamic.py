@@ -9,10 +9,15 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers.routing.base import Routing
 from torchcaps.ops.checks import check_choice, check_iterations
 from torchcaps.ops.routing import Detach, dynamic_routing
+from torchcaps.ops.routing.dynamic import check_agreement
 from torchcaps.ops.squashing import Squash
 from torchcaps.types import Couple, Keep, Routed
 
-__all__ = ["DynamicRouting"]
+__all__ = ["Agreement", "DynamicRouting"]
+
+# The factor on agreements; "learned" is one number a layer.
+Agreement = float | Literal["learned"]
+LEARNED_FROM = 0.1
 
 
 @final
@@ -22,11 +27,15 @@ class DynamicRouting(Routing):
     `prior="learned"` starts at zero and is shared by the batch [mitterreiter2023] §3.3; `bias=True`
     is one vector a parent, started at 0.1, without which x and −x cannot be told apart [peer2022]
     §4.1; bias="odd" is its control, which cannot either.
+
+    `agreement` is ours: the factor on what a logit grows by, 1 in the papers; "learned" starts at
+    0.1. In deep networks agreement as sharp as at 1 is hard to train through.
     """
 
     algorithm = "dynamic"
     prior: nn.Parameter | None
     bias: nn.Parameter | None
+    agreement: float | nn.Parameter
 
     def __init__(
         self,
@@ -37,6 +46,7 @@ class DynamicRouting(Routing):
         leaky: bool = False,
         squash: Squash = "hinton",
         detach: Detach = "none",
+        agreement: Agreement = 1.0,
     ):
         super().__init__()
         check_iterations(iterations)
@@ -45,6 +55,12 @@ class DynamicRouting(Routing):
         check_choice("detach", detach, get_args(Detach))
         if bias not in (False, True, "odd"):
             raise TorchcapsError(f'bias must be False, True or "odd", but came as {bias!r}.')
+        if isinstance(agreement, str):
+            check_choice("agreement", agreement, ("learned",))
+            self.register_parameter("agreement", nn.Parameter(torch.tensor(LEARNED_FROM)))
+        else:
+            check_agreement(agreement)
+            self.agreement = agreement
         self.iterations = iterations
         self.leaky = leaky
         if leaky:
@@ -82,4 +98,5 @@ class DynamicRouting(Routing):
             "leaky": self.leaky,
             "squash": self.squash,
             "detach": self.detach,
+            "agreement": self.agreement,
         }

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops.native.build import available, library
-from torchcaps.ops.native.dynamic import MOST_THREADS
+from torchcaps.ops.native.layout import MOST_THREADS
 from torchcaps.ops.operators import Asked, Gradients, Operator
 
 __all__ = ["available", "convolve", "kernels", "pays", "planned", "winograd_convolution"]

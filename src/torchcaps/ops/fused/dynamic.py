@@ -1,6 +1,7 @@
 """Dynamic routing from a vote map: the votes are made tile by tile, in both passes, never stored.
 
-The algorithm, its papers and its options are those of `ops.dynamic_routing`. With A_t = Σ_{τ<t} v_τ
+The algorithm, its papers and its options are those of `ops.dynamic_routing`. With
+A_t = α Σ_{τ<t} v_τ
 
     c_ij = softmax_j(prior_ij + ⟨û_ij, A_tj⟩)
     s_j  = Σ_i c_ij û_ij,     v_j = g(s_j + bias_j)
@@ -15,6 +16,7 @@ Ambiguities: none.
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from torchcaps.ops.checks import widen, without_autocast
@@ -25,7 +27,7 @@ from torchcaps.ops.fused.rules import Agreement
 from torchcaps.ops.fused.tiles import vote_like
 from torchcaps.ops.fused.weighted import sums_of
 from torchcaps.ops.routing.couple import recorded
-from torchcaps.ops.routing.dynamic import Detach, check_dynamic
+from torchcaps.ops.routing.dynamic import Detach, check_dynamic, factor_of
 from torchcaps.ops.squashing import Squash
 from torchcaps.types import Couple, Keep, Routed, VoteMap
 
@@ -55,12 +57,13 @@ def route_by(
     leaky: bool = False,
     squash: Squash = "hinton",
     detach: Detach = "none",
+    agreement: float | Tensor = 1.0,
     keep: Keep = "none",
     couple: Couple | None = None,
 ) -> Routed:
     """The same by the sums of a backend."""
     votes = vote_like(vote_map)
-    check_dynamic(votes, iterations, bias, prior, squash, detach, keep)
+    check_dynamic(votes, iterations, bias, prior, squash, detach, agreement, keep)
     loop = Loop(
         "agreement",
         squash,
@@ -70,7 +73,17 @@ def route_by(
         leaky=leaky,
         detach=detach,
     )
-    return route(mix, vote_map, votes, loop, prior=prior, bias=bias, keep=keep, couple=couple)
+    return route(
+        mix,
+        vote_map,
+        votes,
+        loop,
+        prior=prior,
+        bias=bias,
+        agreement=agreement,
+        keep=keep,
+        couple=couple,
+    )
 
 
 def route(
@@ -83,14 +96,18 @@ def route(
     keep: Keep,
     prior: Tensor | None = None,
     couple: Couple | None = None,
+    agreement: float | Tensor = 1.0,
 ) -> Routed:
     """Checked arguments routed; `votes` tells shape and dtype."""
     dtype, window = widen(votes.new_empty(())).dtype, vote_map.window
     if bias is not None:
         bias = by_sample(bias.to(dtype), votes[..., 0, :, :], window)
+    factor = factor_of(agreement, dtype)
+    if factor is not None:
+        factor = torch.as_tensor(factor, dtype=dtype, device=votes.device).reshape(1, 1, 1, 1)
     record = recorded(keep, couple)
     loop = loop._replace(kept=kept_of(record, loop.iterations))
-    mixed = mix(given(vote_map, votes, loop, prior=prior, rule_bias=bias))
+    mixed = mix(given(vote_map, votes, loop, prior=prior, rule_weight=factor, rule_bias=bias))
     ends = Agreement(loop.squash, loop.odd_bias, bias)
     with without_autocast(votes):
         poses = [ends.query(None, s) for s in mixed.sums(record)]

@@ -13,7 +13,8 @@ the coupling where it was recorded,
     h_ij  = ⟨û_ij, γ_j⟩ + κ_ij = ∂added_ij     ∂b_ij = c_ij (h_ij − Σ_k c_ik h_ik) = ∂prior_ij
     ∂û_ij = (c_ij + added_ij) γ_j + ∂b_ij q_j  ∂q_j  = Σ_i ∂b_ij û_ij
 
-and the rule hands ∂q on to the sums before. `detach` leaves some of these terms out.
+and the rule hands ∂q on to the sums before. `detach` leaves some of these terms out; under
+"states" ∂q reaches the factor of the rule and no sums.
 
 A backend knows how to sum over children (`Mixing`), and adds the gradients of all iterations into
 one tensor for each of its inputs. Kept are the inputs and all sums but the last. No gradient of the
@@ -173,7 +174,9 @@ def visits(asked: Asked[Given]) -> Iterator[Visit]:
     *of_votes, for_prior, for_added, for_start, for_weight, for_bias = asked.needs
     to_votes, to_before = any(of_votes), for_prior or for_start or for_weight or for_bias
     # Under "votes" earlier iterations have a gradient for what is no vote.
-    goes_back = {"none": to_votes or to_before, "votes": to_before}.get(loop.detach, False)
+    goes_back = {"none": to_votes or to_before, "votes": to_before, "states": for_weight}.get(
+        loop.detach, False
+    )
     first_recorded = loop.iterations - (0 if of_couplings is None else loop.kept)
     reached = False
     for t in reversed(range(loop.iterations)):
@@ -197,7 +200,7 @@ def visits(asked: Asked[Given]) -> Iterator[Visit]:
             to_prior=for_prior and loop.detach != "coupling",
             to_added=for_added and adds,
         )
-        reached = reached or visit.to_query
+        reached = reached or (visit.to_query and loop.detach != "states")
         yield visit
 
 
@@ -260,13 +263,17 @@ def _gradients(mixing: Mixing, asked: Asked[Given]) -> Gradients:
         queries.append(rule.query(queries[-1], s))
     of_rule: list[Tensor | None] = [None, None]
     of_query: Tensor | None = None
-    for visit in visits(asked):
-        t, last = visit.t, visit.t == loop.iterations - 1
-        of_sum = of_last if last else None if of_earlier is None else of_earlier[t]
+    known = {visit.t: visit for visit in visits(asked)}
+    for t in reversed(range(loop.iterations)):
+        of_sum = of_last if t == len(sums) else None if of_earlier is None else of_earlier[t]
         if of_query is not None and t < len(sums):
-            of_query, of_before, *found = rule.back(sums[t], of_query)
-            of_sum = _added(of_sum, of_before)
-            of_rule = [_added(x, y) for x, y in zip(of_rule, found, strict=True)]
+            of_query, of_before, of_weight, of_bias = rule.back(sums[t], of_query)
+            of_rule[0] = _added(of_rule[0], of_weight)
+            if loop.detach != "states":
+                of_sum, of_rule[1] = _added(of_sum, of_before), _added(of_rule[1], of_bias)
+        visit = known.get(t)
+        if visit is None:
+            continue
         if visit.is_uniform:
             if visit.mixes and of_sum is not None:
                 mixing.add_total(of_sum * loop.share)

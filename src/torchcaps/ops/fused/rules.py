@@ -1,6 +1,6 @@
 """How the sums of one iteration lead to the query of the next, of parents alone, and back.
 
-    agreement   q_{t+1} = q_t + g(s_t + bias)         dynamic routing, A: all parents so far
+    agreement   q_{t+1} = q_t + α g(s_t + bias)       dynamic routing, A: all parents so far
     present     q_{t+1} = scale LayerNorm(s_t)        inverted and self-attention routing
 
 `back` is the transpose of the derivative of `query`. It is written out because an operator of the
@@ -34,25 +34,34 @@ class Rule(Protocol):
 
 @dataclass(frozen=True)
 class Agreement:
-    """A_{t+1} = A_t + v_t, with v_t = g(s_t + bias), the bias perhaps on the side of s_t."""
+    """A_{t+1} = A_t + α v_t, with v_t = g(s_t + bias), the bias perhaps on the side of s_t."""
 
     squash: str
     odd_bias: bool
     bias: Tensor | None
+    factor: Tensor | None = None  # α, [1, 1, 1, 1]
 
     def query(self, before: Tensor | None, sums: Tensor) -> Tensor:
-        v = g(biased(sums, self.bias, self.odd_bias), cast(Squash, self.squash))
+        v = self._parents(sums)
+        v = v if self.factor is None else self.factor * v
         return v if before is None else before + v
 
     def back(self, sums: Tensor, of_query: Tensor) -> Back:
-        of_sums = squash_gradient(biased(sums, self.bias, self.odd_bias), of_query, self.squash)
+        of_parents, of_factor = of_query, None
+        if self.factor is not None:
+            of_parents = self.factor * of_query
+            of_factor = (of_query * self._parents(sums)).sum().reshape(self.factor.shape)
+        of_sums = squash_gradient(biased(sums, self.bias, self.odd_bias), of_parents, self.squash)
         of_bias = None
         if self.bias is not None:
             of_bias = of_sums
             if self.odd_bias:
                 of_bias = of_sums * (sums * self.bias).sum(-1, keepdim=True).sign()
             of_bias = of_bias.sum_to_size(self.bias.shape)
-        return of_query, of_sums, None, of_bias
+        return of_query, of_sums, of_factor, of_bias
+
+    def _parents(self, sums: Tensor) -> Tensor:
+        return g(biased(sums, self.bias, self.odd_bias), cast(Squash, self.squash))
 
 
 @dataclass(frozen=True)
@@ -90,7 +99,7 @@ def rule_of(
     bias: Tensor | None,
 ) -> Rule:
     if name == "agreement":
-        return Agreement(squash, odd_bias, bias)
+        return Agreement(squash, odd_bias, bias, weight)
     return Present(scale, weight, bias)
 
 

@@ -24,7 +24,7 @@ from torchcaps.ops.fused.distance import route
 from torchcaps.ops.fused.distance_tiles import Given, Measured, shapes
 from torchcaps.ops.fused.results import speak_for_all_samples
 from torchcaps.ops.native.build import library
-from torchcaps.ops.native.dynamic import MOST_ITERATIONS, MOST_THREADS, contiguous, lay_out
+from torchcaps.ops.native.layout import MOST_ITERATIONS, MOST_THREADS, contiguous, lay_out
 from torchcaps.ops.native.reach import reaches
 from torchcaps.ops.operators import Asked, Gradients, Operator, by_stored_votes
 from torchcaps.ops.routing.distance import DetachVotes, DistanceOptions

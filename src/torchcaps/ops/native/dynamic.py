@@ -3,9 +3,12 @@
 The algorithm, its papers and its options are those of `ops.dynamic_routing`; the equations of both
 passes are those of `ops.fused.loop`, and so is what is kept for the backward pass.
 
+With a factor on agreements the kernel of `ops.native.mixing` sums, an iteration a call.
+
 Departures: half precision is computed in float32, as in the fused form. Numbers are float32, so
-float64 goes the fused way, as do windows, priors and biases that differ between samples, other
-devices, and every call where there is no native library. Couplings that float32 holds with fewer
+float64 goes the fused way, as do windows, vote biases together with a factor on agreements, priors
+and biases that differ between samples, other devices, and every call where there is no native
+library. Couplings that float32 holds with fewer
 digits, below 1.2e-38, are zero: with squash="none" an odd bias that hangs on the sign of a sum of
 nothing else is lost with them.
 Ambiguities: none.
@@ -19,6 +22,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops import fused
+from torchcaps.ops.fused.dynamic import route_by
 from torchcaps.ops.fused.results import (
     by_sample,
     of_all_samples,
@@ -30,6 +34,8 @@ from torchcaps.ops.fused.rules import Agreement
 from torchcaps.ops.fused.tiles import MadeOf, made_of, vote_like
 from torchcaps.ops.fused.weighted import sums_of
 from torchcaps.ops.native.build import library
+from torchcaps.ops.native.layout import MOST_ITERATIONS, MOST_THREADS, contiguous, lay_out
+from torchcaps.ops.native.mixing import mix
 from torchcaps.ops.native.reach import reaches
 from torchcaps.ops.operators import Asked, Gradients, Operator, by_stored_votes
 from torchcaps.ops.routing.couple import recorded
@@ -39,8 +45,6 @@ from torchcaps.types import Keep, Routed, VoteMap
 
 __all__ = ["dynamic_routing"]
 
-# As in the source.
-MOST_THREADS, MOST_ITERATIONS = 256, 32
 # Where gradients stop at couplings, those of the last iteration are all that a backward pass needs
 # to know of the votes; they are kept for it up to this size. Lanes come in at most so many.
 KEPT_BYTES, LANES = 16 << 20, 16
@@ -52,9 +56,12 @@ def dynamic_routing(vote_map: VoteMap, **options: Any) -> Routed:
     of `ops.dynamic_routing` of the materialised votes."""
     votes, asked = vote_like(vote_map), DynamicOptions(**options)
     bias, prior, detach = asked.bias, asked.prior, asked.detach
-    check_dynamic(votes, asked.iterations, bias, prior, asked.squash, detach, asked.keep)
+    factor = asked.agreement
+    check_dynamic(votes, asked.iterations, bias, prior, asked.squash, detach, factor, asked.keep)
     if not takes(vote_map, options):
         return fused.dynamic_routing(vote_map, **options)
+    if _is_weighed(asked):
+        return route_by(mix, vote_map, **options)
     n_in, n_out, size = votes.shape[-3:]
     record = recorded(asked.keep, asked.couple)
     parts = made_of(vote_map, votes)
@@ -95,7 +102,13 @@ def takes(vote_map: VoteMap, options: Mapping[str, Any]) -> bool:
         and asked.iterations <= MOST_ITERATIONS
         and speak_for_all_samples(asked.bias, asked.prior)
         and reaches(vote_map)
+        and not (_is_weighed(asked) and vote_map.bias is not None)
     )
+
+
+def _is_weighed(asked: DynamicOptions) -> bool:
+    """Whether agreement has a factor: this kernel has none, that of `mixing` takes any query."""
+    return isinstance(asked.agreement, Tensor) or asked.agreement != 1
 
 
 class How(NamedTuple):
@@ -195,12 +208,6 @@ def _of_call(given: Given) -> tuple[dict[str, int], dict[str, Tensor | None], fl
     return numbers, tensors, 1 / (parents + how.leaky)
 
 
-def lay_out(weight: Tensor, sharing: str, kind: str) -> Tensor:
-    """Weights as [type, parent, column, inner]."""
-    weight = weight.unsqueeze(0) if sharing == "all" else weight
-    return (weight.transpose(-1, -2) if kind == "matrix" else weight).contiguous()
-
-
 def _forward(given: Given) -> Mixed:
     found = _shapes(given)
     if not len(given.votes.pose):
@@ -225,10 +232,6 @@ def _shapes(given: Given) -> Mixed:
         new(max(1, steps), batch, n_out, size),
         new(steps, batch, n_in, n_out),
     )
-
-
-def contiguous(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.contiguous()
 
 
 def _backward(asked: Asked[Given]) -> Gradients:

@@ -28,7 +28,7 @@ from torch import Tensor
 from torchcaps.ops.fused.em import Met, Tiled, route
 from torchcaps.ops.fused.tiles import MadeOf
 from torchcaps.ops.native.build import library
-from torchcaps.ops.native.dynamic import contiguous
+from torchcaps.ops.native.layout import contiguous
 from torchcaps.ops.native.reach import reaches
 from torchcaps.ops.native.windows import PLACES, Seen, filled, gradients_of, laid_back
 from torchcaps.ops.operators import Asked, Gradients, Operator, by_stored_votes

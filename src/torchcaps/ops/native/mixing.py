@@ -14,7 +14,7 @@ from torchcaps.ops.fused.loop import Given, Mixed, Visit, loop_of
 from torchcaps.ops.fused.results import speak_for_all_samples
 from torchcaps.ops.fused.tiles import MadeOf
 from torchcaps.ops.native.build import library
-from torchcaps.ops.native.dynamic import contiguous
+from torchcaps.ops.native.layout import contiguous
 from torchcaps.ops.native.reach import reaches
 from torchcaps.ops.native.windows import Seen, filled, gradients_of, laid_back
 from torchcaps.ops.operators import Gradients

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops.fused.tiles import MadeOf
-from torchcaps.ops.native.dynamic import MOST_THREADS, contiguous, lay_out
+from torchcaps.ops.native.layout import MOST_THREADS, contiguous, lay_out
 
 __all__ = ["PLACES", "Seen", "filled", "gradients_of", "laid_back"]
 

@@ -6,7 +6,7 @@ from torch import Tensor
 from torchcaps.ops.checks import widen
 from torchcaps.types import Capsules
 
-__all__ = ["agreement", "capsules", "weighted"]
+__all__ = ["along", "capsules", "weighted"]
 
 
 def capsules(pose: Tensor, dtype: torch.dtype | None = None) -> Capsules:
@@ -23,7 +23,7 @@ def weighted(coupling: Tensor, votes: Tensor) -> Tensor:
     return (coupling.transpose(-1, -2).unsqueeze(-2) @ votes.transpose(-2, -3)).squeeze(-2)
 
 
-def agreement(votes: Tensor, pose: Tensor) -> Tensor:
+def along(votes: Tensor, pose: Tensor) -> Tensor:
     """⟨û_ij, v_j⟩, [*b, i, j], of votes [*b, i, j, d] and poses [*b, j, d]; likewise."""
     products = pose.unsqueeze(-2) @ votes.movedim(-3, -1)  # [*b, j, 1, i]
     return products.squeeze(-2).transpose(-1, -2)

@@ -8,7 +8,7 @@ for t = 1 … iterations:
     c_ij = softmax_j(b_ij)
     s_j  = Σ_i c_ij û_ij + bias_j
     v_j  = g(s_j)
-    b_ij ← b_ij + ⟨û_ij, v_j⟩
+    b_ij ← b_ij + α ⟨û_ij, v_j⟩
 
 Departures:
 1. The update of b after the last iteration is skipped: it changes neither v nor the c it came from.
@@ -19,7 +19,9 @@ Ambiguities:
    not.
 3. leaky, from the code of [sabour2017]: one more parent, with logit zero, takes what no parent
    wants and is then dropped, so the couplings of a child sum to less than one.
-4. odd_bias is ours, a control for [peer2022] §5.3: s_j + sgn⟨s_j, bias_j⟩ bias_j adds a bias and
+4. The factor α is ours: `agreement`, 1 in every paper. It says how sharp agreement is, through
+   which deep networks have to be trained.
+5. odd_bias is ours, a control for [peer2022] §5.3: s_j + sgn⟨s_j, bias_j⟩ bias_j adds a bias and
    keeps v(−u) = −v(u), so it tells the symmetry from other effects of a bias.
 """
 
@@ -28,22 +30,24 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from torchcaps.errors import TorchcapsError
 from torchcaps.ops.checks import (
     check_broadcast,
     check_choice,
     check_iterations,
     check_keep,
+    check_number,
     check_votes,
     widen,
     without_autocast,
 )
-from torchcaps.ops.routing.common import agreement, capsules, weighted
+from torchcaps.ops.routing.common import along, capsules, weighted
 from torchcaps.ops.routing.couple import coupled_or_even
 from torchcaps.ops.squashing import Squash
 from torchcaps.ops.squashing import squash as g
 from torchcaps.types import Couple, Keep, Routed, Step
 
-__all__ = ["Detach", "DynamicOptions", "dynamic_routing"]
+__all__ = ["Detach", "DynamicOptions", "check_agreement", "dynamic_routing"]
 
 # What is a constant to the gradient. "none": nothing. "votes": the votes, in all but the last
 # iteration. "states": the v_j of all but the last iteration. "coupling": c, in every iteration.
@@ -62,20 +66,22 @@ def dynamic_routing(
     leaky: bool = False,
     squash: Squash = "hinton",
     detach: Detach = "none",
+    agreement: float | Tensor = 1.0,
     keep: Keep = "none",
     couple: Couple | None = None,
 ) -> Routed:
     """Route votes [*b, i, j, d] to parents [*b, j, d].
 
     `bias` [j, d] enters before every squash, with `odd_bias` on the side of s_j; `prior` [i, j]
-    holds the initial logits. Under `detach="coupling"` a learned prior receives no gradient.
-    `couple` is a function on the couplings of the last iteration, by whose result the parents are
-    made and which `keep` records.
+    holds the initial logits; `agreement`, a number or a tensor of one, is the factor α. Under
+    `detach="coupling"` neither a learned prior nor a learned α receives a gradient. `couple` is a
+    function on the couplings of the last iteration, by whose result the parents are made and which
+    `keep` records.
 
     >>> dynamic_routing(torch.ones(1152, 10, 16)).parents.pose.shape
     torch.Size([10, 16])
     """
-    check_dynamic(votes, iterations, bias, prior, squash, detach, keep)
+    check_dynamic(votes, iterations, bias, prior, squash, detach, agreement, keep)
     dtype, votes = votes.dtype, widen(votes)
     steps = []
     with without_autocast(votes):
@@ -85,6 +91,7 @@ def dynamic_routing(
         if bias is not None:
             # Once, not in the loop: float16 would round the gradient of every iteration.
             bias = bias.to(votes.dtype)
+        factor = factor_of(agreement, votes.dtype)
         for t in range(1, iterations + 1):
             last = t == iterations
             seen = votes.detach() if detach == "votes" and not last else votes
@@ -102,7 +109,7 @@ def dynamic_routing(
                 steps.append(Step(None, c.to(dtype), capsules(v, dtype)))
             if not last:
                 agreed = v.detach() if detach == "states" else v
-                update = agreement(seen, agreed)
+                update = along(seen, agreed if factor is None else factor * agreed)
                 b = update if b is None else b + update
     return Routed(capsules(v, dtype), tuple(steps))
 
@@ -117,6 +124,7 @@ class DynamicOptions(NamedTuple):
     leaky: bool = False
     squash: Squash = "hinton"
     detach: Detach = "none"
+    agreement: float | Tensor = 1.0
     keep: Keep = "none"
     couple: Couple | None = None
 
@@ -128,6 +136,7 @@ def check_dynamic(
     prior: Tensor | None,
     squash: Squash,
     detach: Detach,
+    agreement: float | Tensor,
     keep: Keep,
 ) -> None:
     """What every form of dynamic routing asks of its arguments."""
@@ -136,8 +145,32 @@ def check_dynamic(
     check_choice("detach", detach, get_args(Detach))
     check_choice("squash", squash, get_args(Squash))
     check_keep(keep)
+    check_agreement(agreement)
     check_broadcast("prior", prior, votes.shape[:-1], "[*batch, child, parent]")
     check_broadcast("bias", bias, (*votes.shape[:-3], *votes.shape[-2:]), "[*batch, parent, pose]")
+
+
+def check_agreement(agreement: float | Tensor) -> None:
+    """One number, which a tensor may hold too."""
+    if isinstance(agreement, Tensor):
+        if agreement.numel() != 1:
+            raise TorchcapsError(
+                f"agreement must be one number for all votes, but came as a tensor of shape "
+                f"{list(agreement.shape)}; a factor for every parent or child is none of ours."
+            )
+        return
+    if isinstance(agreement, bool) or not isinstance(agreement, int | float):
+        raise TorchcapsError(
+            f"agreement must be a number or a tensor of one, but came as {agreement!r}."
+        )
+    check_number("agreement", agreement)
+
+
+def factor_of(agreement: float | Tensor, dtype: torch.dtype) -> float | Tensor | None:
+    """The factor without axes, in the precision of the votes; none where it changes nothing."""
+    if isinstance(agreement, Tensor):
+        return agreement.reshape(()).to(dtype)
+    return None if agreement == 1 else agreement
 
 
 def _side(s: Tensor, bias: Tensor, odd: bool) -> Tensor:

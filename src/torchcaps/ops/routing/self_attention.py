@@ -27,7 +27,7 @@ from torchcaps.ops.checks import (
     widen,
     without_autocast,
 )
-from torchcaps.ops.routing.common import agreement, capsules, weighted
+from torchcaps.ops.routing.common import along, capsules, weighted
 from torchcaps.ops.routing.couple import coupled
 from torchcaps.ops.squashing import Squash
 from torchcaps.ops.squashing import squash as g
@@ -63,7 +63,7 @@ def self_attention_routing(
     few = votes.shape[-3] <= FEW_CHILDREN
     with without_autocast(votes):
         total = votes.sum(-3)
-        a = (votes * total.unsqueeze(-3)).sum(-1) if few else agreement(votes, total)
+        a = (votes * total.unsqueeze(-3)).sum(-1) if few else along(votes, total)
         c = (a / math.sqrt(votes.shape[-1])).softmax(-1)
         if bias is not None:
             c = c + bias.to(c.dtype)

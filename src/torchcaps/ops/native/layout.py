@@ -1,0 +1,18 @@
+"""How weights and tensors lie for native kernels, and their limits."""
+
+from torch import Tensor
+
+__all__ = ["MOST_ITERATIONS", "MOST_THREADS", "contiguous", "lay_out"]
+
+# As in the source.
+MOST_THREADS, MOST_ITERATIONS = 256, 32
+
+
+def lay_out(weight: Tensor, sharing: str, kind: str) -> Tensor:
+    """Weights as [type, parent, column, inner]."""
+    weight = weight.unsqueeze(0) if sharing == "all" else weight
+    return (weight.transpose(-1, -2) if kind == "matrix" else weight).contiguous()
+
+
+def contiguous(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.contiguous()
