@@ -70,19 +70,11 @@ def conv3d_routing(
     >>> conv3d_routing(torch.ones(32, 128, 8), parent_grid=(2, 2, 32)).parents.pose.shape
     torch.Size([128, 8])
     """
-    check_votes(votes)
-    *_, n_out, size = votes.shape
-    if len(parent_grid) != 3 or min(parent_grid) < 1 or math.prod(parent_grid) != n_out:
-        raise TorchcapsError(
-            f"parent_grid must be (height, width, types) with a product of {n_out}, the number of "
-            f"parents in votes {list(votes.shape)}, but came as {tuple(parent_grid)}; is it that "
-            f"of the children, or are the votes ordered otherwise?"
-        )
+    n_out = _check_grid(votes, parent_grid, bias)
     check_iterations(iterations)
     check_choice("squash_over", squash_over, get_args(SquashOver))
     check_choice("detach", detach, get_args(Detach))
     check_keep(keep)
-    check_broadcast("bias", bias, (parent_grid[-1], size), "[type, pose]")
     dtype, votes = votes.dtype, widen(votes)
     steps = []
     with without_autocast(votes):
@@ -112,3 +104,17 @@ def conv3d_routing(
                 agreement = (seen * agreed.unsqueeze(-3)).sum(-1)
                 b = agreement if b is None else b + agreement
     return Routed(capsules(v, dtype), tuple(steps))
+
+
+def _check_grid(votes: Tensor, parent_grid: Grid, bias: Tensor | None) -> int:
+    """How many parents there are."""
+    check_votes(votes)
+    *_, n_out, size = votes.shape
+    if len(parent_grid) != 3 or min(parent_grid) < 1 or math.prod(parent_grid) != n_out:
+        raise TorchcapsError(
+            f"parent_grid must be (height, width, types) with a product of {n_out}, the number of "
+            f"parents in votes {list(votes.shape)}, but came as {tuple(parent_grid)}; is it that "
+            f"of the children, or are the votes ordered otherwise?"
+        )
+    check_broadcast("bias", bias, (parent_grid[-1], size), "[type, pose]")
+    return n_out
