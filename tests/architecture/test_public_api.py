@@ -85,7 +85,7 @@ def test_promised_names_are_public(package):
         (
             tc.ops.dynamic_routing,
             "votes, *, iterations=3, bias=None, prior=None, odd_bias=False, leaky=False, "
-            "squash='hinton', detach='none', keep='none', couple=None",
+            "squash='hinton', detach='none', agreement=1.0, keep='none', couple=None",
         ),
         (
             tc.ops.em_routing,
@@ -109,8 +109,8 @@ def test_promised_names_are_public(package):
         ),
         (
             tc.ops.conv3d_routing,
-            "votes, *, parent_grid, iterations=3, bias=None, squash_over='map', keep='none', "
-            "couple=None",
+            "votes, *, parent_grid, iterations=3, bias=None, squash_over='map', "
+            "detach='none', keep='none', couple=None",
         ),
         (
             tc.ops.uniform_routing,
