@@ -9,6 +9,7 @@ import math
 import sys
 from typing import Any, NamedTuple, get_args
 
+import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -133,6 +134,19 @@ WINDOWS += [Window((3, 2, 4), (1, 1), (2, 1))]
 SMALL = Window((3, 3, 2), (2, 2), (1, 1))  # for kernels that are interpreted
 
 
+def dtype_of(way):
+    """In which a form is judged."""
+    return torch.float64 if way == "fused" else torch.float32
+
+
+def marked(items, drawn):
+    """With a name, and of each backend a part in the default tier."""
+    return [
+        pytest.param(*item, marks=pytest.mark.drawn(drawn[item[0]]), id="-".join(map(str, item)))
+        for item in items
+    ]
+
+
 class Case(NamedTuple):
     """One routing: what its votes are made from, and how."""
 
@@ -206,7 +220,7 @@ def leaves_of(case, dtype=torch.float64):
         "norm_bias": lambda: draw(d),
         "activation": lambda: torch.rand(*case.batch, children) + 0.1,
         # Below and above those of the votes.
-        "length": lambda: 1.5 * torch.rand(*case.batch, children),
+        "length": lambda: 3 * of_votes * torch.rand(*case.batch, children),
         "beta_a": lambda: draw(case.n_out) / 1000,
         "beta_u": lambda: draw(case.n_out),
         "agreement": lambda: torch.rand(()) + 0.2,
@@ -247,16 +261,20 @@ def options_of(case, leaves):
 
 def route(way, case, leaves, keep="steps"):
     """By the plain op of the materialised votes, or by a form."""
-    name, vote_map = f"{case.algorithm}_routing", vote_map_of(case, leaves)
     options = options_of(case, leaves) | {"keep": keep}
+    return call(way, case.algorithm, vote_map_of(case, leaves), options)
+
+
+def call(way, algorithm, vote_map, options):
+    name = f"{algorithm}_routing"
     if way != "plain":
         return getattr(BACKENDS[way], name)(vote_map, **options)
-    children = vote_map.children.activation
+    votes, children, window = materialise(vote_map), vote_map.children.activation, vote_map.window
     if children is None:
-        return getattr(ops, name)(materialise(vote_map), **options)
-    if case.window is not None:
-        children = case.window.of(children.unsqueeze(-1)).squeeze(-1)
-    return getattr(ops, name)(materialise(vote_map), children, **options)
+        return getattr(ops, name)(votes, **options)
+    if window is not None:
+        children = window.of(children.unsqueeze(-1)).squeeze(-1)
+    return getattr(ops, name)(votes, children, **options)
 
 
 def takes(way, case, leaves):
@@ -264,6 +282,16 @@ def takes(way, case, leaves):
     return BACKENDS[way].takes(
         case.algorithm, vote_map_of(case, leaves), options_of(case, leaves) | {"keep": "steps"}
     )
+
+
+def ran_by(call, *arguments):
+    """Whose operators ran, if any did."""
+    with Watch() as watch:
+        call(*arguments)
+    starts = {name.split("_")[0] for name in watch.called}
+    found = {name if name in ("native", "triton") else "fused" for name in starts}
+    assert len(found) <= 1
+    return found.pop() if found else None
 
 
 def numbers_of(routed):
@@ -307,7 +335,7 @@ class Watch(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.bytes, self.called = 0, set()
+        self.bytes, self.called, self.calls = 0, set(), []
         self.known = {}
         for name, module in list(sys.modules.items()):
             if name.startswith("torchcaps.ops."):
@@ -322,6 +350,7 @@ class Watch(TorchDispatchMode):
             made = func(*args, **(kwargs or {}))
         else:
             self.called.add(func.name().removeprefix("torchcaps::"))
+            self.calls.append((func, args))
             with self:
                 made = run(*args, **(kwargs or {}))
         for x in tree_leaves(made):

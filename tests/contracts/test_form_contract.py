@@ -15,18 +15,19 @@ from contracts.forms import (
     WINDOWS,
     Case,
     Watch,
+    dtype_of,
     gradients_of,
     leaves_of,
+    marked,
     may_be_given,
     noise_like,
     numbers_of,
+    ran_by,
     results_of,
     route,
     takes,
     windows_of,
 )
-from ops.triton.interpreter import triton_device  # noqa: F401
-from torchcaps.ops import native
 from torchcaps.ops.fused import tiles, window_sums
 from torchcaps.types import Window
 
@@ -42,27 +43,6 @@ SIZES = {
 STEEP = ("dynamic", "distance")
 # Of so many cases one is in the default tier.
 DRAWN = {"fused": 12, "native": 8, "triton": 40}
-
-
-def dtype_of(way):
-    return torch.float64 if way == "fused" else torch.float32
-
-
-@pytest.fixture(autouse=True)
-def _backend(request):
-    way = request.getfixturevalue("way") if "way" in request.fixturenames else "fused"
-    if way == "triton":
-        request.getfixturevalue("triton_device")
-    if way == "native" and not native.available():
-        pytest.skip("there is no C++ compiler, or TORCHCAPS_NATIVE=0")
-
-
-def marked(items, drawn):
-    """With a name, and of each backend a part in the default tier."""
-    return [
-        pytest.param(*item, marks=pytest.mark.drawn(drawn[item[0]]), id="-".join(map(str, item)))
-        for item in items
-    ]
 
 
 def every_case():
@@ -191,6 +171,25 @@ def test_keep_changes_no_bit(way, case, monkeypatch):
         assert all(torch.equal(a, b) for a, b in zip(gradients[0], other, strict=True))
 
 
+LONG_LOOPS = [
+    (name, "native", {"iterations": t}) for name in ("dynamic", "distance") for t in (32, 33)
+]
+HUGE = {"batch": (1,), "n_in": 1, "n_out": 1, "d_in": 128, "d_out": 128}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "way", "options"),
+    [*LONG_LOOPS, *((*pair, None) for pair in PAIRS if pair[1] == "triton")],
+    ids=str,
+)
+def test_a_kernel_takes_so_many_iterations_and_weights_of_such_a_size(algorithm, way, options):
+    case = Case(algorithm, options=options) if options else Case(algorithm, **HUGE)
+    leaves = leaves_of(case, torch.float32)
+    expected = way if options == {"iterations": 32} else "fused"
+    assert takes(way, case, leaves) is (expected == way)
+    assert ran_by(route, way, case, leaves) == expected
+
+
 # How these kernels cut their work depends on whose gradient is wanted, and sums round differently.
 CUT_BY_WANT = [("distance", "native"), ("dynamic", "native")]
 
@@ -226,15 +225,6 @@ def test_the_gradient_of_each_output_alone(way, case):
     torch.testing.assert_close(*found, rtol=relative, atol=absolute)
 
 
-def ran_by(way, case, leaves):
-    """Whose operators ran."""
-    with Watch() as watch:
-        route(way, case, leaves)
-    starts = {name.split("_")[0] for name in watch.called}
-    (found,) = {name if name in ("native", "triton") else "fused" for name in starts}
-    return found
-
-
 def taken_or_not():
     """With nothing that may be left out, with each thing alone and with everything."""
     for (algorithm, way), window in product(PAIRS, (None, Window((2, 3, 1), (2, 2), (1, 1)))):
@@ -255,7 +245,7 @@ def test_kernels_take_all_but_what_they_are_known_to_lack(way, case):
         expected = way == "fused" or (dtype != torch.float64 and not has_it)
         leaves = leaves_of(case, dtype)
         assert takes(way, case, leaves) is expected
-        assert ran_by(way, case, leaves) == (way if expected else "fused")
+        assert ran_by(route, way, case, leaves) == (way if expected else "fused")
 
 
 # A kernel that takes such a parameter takes one for all samples; the fused form takes many.
@@ -283,7 +273,7 @@ def test_some_parameters_must_speak_for_all_samples(algorithm, way, name):
         given = leaves | {name: torch.randn(samples, *leaves[name].shape)}
         expected = expected if (algorithm, way, name) in FOR_ALL_SAMPLES else way
         assert takes(way, case, given) is (expected == way)
-        assert ran_by(way, case, given) == expected
+        assert ran_by(route, way, case, given) == expected
 
 
 SEEN = Window((5, 5, 8), (3, 3), (1, 1))

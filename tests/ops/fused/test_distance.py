@@ -1,6 +1,5 @@
 """Fused distance routing is the plain one of the materialised votes: values, gradients, errors."""
 
-import re
 from typing import ClassVar
 
 import pytest
@@ -21,15 +20,12 @@ from ops.fused.distance_cases import (
 )
 from ops.fused.test_cost import Watched, size_of
 from ops.fused.vote_maps import KINDS, N_OUT, SIZE, WINDOW, named
-from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, DistanceRouting, use_backend
-from torchcaps.ops import distance_routing as plain
-from torchcaps.ops import materialise
 from torchcaps.ops.costs import COSTS
 from torchcaps.ops.fused import distance as module
-from torchcaps.ops.fused import distance_routing, tiles
+from torchcaps.ops.fused import tiles
 from torchcaps.tasks.footprint import Footprint
-from torchcaps.types import Capsules, VoteMap
+from torchcaps.types import Capsules
 
 WINDOWS = ("type", "matrix", WINDOW)
 VOTE_BYTES = N_OUT * SIZE * 8
@@ -49,9 +45,6 @@ def assert_law(kind, found, bar=1e-10, **options):
         assert error(mine, theirs) <= bar
     for name, theirs in true_gradients.items():
         assert error(gradients[name], theirs) <= bar, name
-
-
-SCALES = ["sample", "batch", "given"]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=named)
@@ -91,14 +84,6 @@ def test_parameters_broadcast_as_in_the_plain_op(window, ragged):
             found = leaves_of(kind, lead=(2, 3))
             found[name] = torch.rand(shape, dtype=torch.float64)
             assert_law(kind, found, keep="last")
-
-
-def test_no_gradient_is_asked_for():
-    found = leaves_of(DENSE)
-    assert not routed_by("fused", DENSE, found).parents.pose.requires_grad
-    with torch.no_grad():
-        found["weight"].requires_grad_()
-        assert not routed_by("fused", DENSE, found).parents.pose.requires_grad
 
 
 def test_the_distances_of_a_routing_give_the_same_routing():
@@ -176,119 +161,6 @@ def test_autocast_gives_the_dtype_and_nearly_the_numbers_of_the_plain_op(paramet
                 numbers_of(routed_by(way, DENSE, found, keep="last")) for way in ("fused", "plain")
             )
         assert all(error(a, b) <= 0.05 for a, b in zip(values, theirs, strict=True))
-
-
-def test_sizes_can_be_asked_without_computing():
-    shapes = [(2, 12, 3), (2, 12), (12, 5, 4, 3)]
-    pose, length, weight = (torch.empty(shape, device="meta") for shape in shapes)
-    routed = distance_routing(VoteMap(Capsules(pose, length), weight), keep="last")
-    assert routed.parents.pose.shape == (2, 5, 4)
-    assert routed.steps[0].coupling.shape == (2, 12, 5)
-    assert routed.scale.shape == (2, 2)
-
-
-POSE, WEIGHT = torch.zeros(2, 12, 3), torch.zeros(12, 5, 4, 3)
-VOTES = VoteMap(Capsules(POSE, POSE[..., 0]), WEIGHT)
-
-
-@pytest.mark.parametrize(
-    ("vote_map", "options"),
-    [
-        (VOTES._replace(sharing="some"), {}),
-        (VOTES._replace(weight=WEIGHT.double()), {}),
-        (VOTES._replace(weight=WEIGHT[1:]), {}),
-        (VOTES._replace(pose="matrix"), {}),
-        (VOTES._replace(bias=torch.zeros(4, 4)), {}),
-        (VOTES._replace(weight=WEIGHT[:, :0]), {}),
-        (VOTES._replace(children=Capsules(POSE, torch.zeros(2, 5))), {}),
-        (VOTES, {"iterations": 0}),
-        (VOTES, {"scale": "samples"}),
-        (VOTES, {"scale": torch.ones(3)}),
-        (VOTES, {"scale": torch.zeros(2)}),
-        (VOTES, {"p": 0.2}),
-        (VOTES, {"squash": "expo"}),
-        (VOTES, {"detach": "states"}),
-        (VOTES, {"keep": "step"}),
-        (VOTES, {"bias": torch.zeros(4, 5)}),
-    ],
-)
-def test_errors_are_those_of_the_plain_op(vote_map, options):
-    with pytest.raises(TorchcapsError) as expected:
-        plain(materialise(vote_map), vote_map.children.activation, **options)
-    with pytest.raises(TorchcapsError, match=f"^{re.escape(str(expected.value))}$"):
-        distance_routing(vote_map, **options)
-
-
-def test_children_without_lengths_are_refused_by_either_way():
-    words = (
-        "distance routing keeps votes as short as their children, but the children came without "
-        "lengths; give them, for example Capsules(pose, pose.norm(dim=-1))."
-    )
-    with pytest.raises(TorchcapsError, match=f"^{re.escape(words)}$"):
-        distance_routing(VOTES._replace(children=Capsules(POSE)))
-
-
-def test_gradients_of_gradients_are_refused():
-    found = {name: x.requires_grad_() for name, x in leaves_of(DENSE).items()}
-    parents = routed_by("fused", DENSE, found).parents.pose
-    (gradient,) = torch.autograd.grad(parents.sum(), found["pose"], create_graph=True)
-    words = "by create_graph=True, route ops.materialise(vote_map) with ops.distance_routing."
-    with pytest.raises(TorchcapsError, match=re.escape(words)):
-        gradient.sum().backward()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scale", ["sample", "batch"])
-@pytest.mark.parametrize("kind", [DENSE, WINDOWS], ids=named)
-def test_compiles_as_one_graph_for_any_batch(kind, scale):
-    def route(pose, weight, length, bias):
-        found = {"pose": pose, "weight": weight, "length": length, "bias": bias}
-        routed = routed_by("fused", kind, found, keep="last", scale=scale)
-        return routed.parents.pose, routed.steps[0].coupling, routed.scale
-
-    torch._dynamo.reset()  # What one kind was compiled for says nothing of the other.
-    compiled = torch.compile(route, fullgraph=True, backend="aot_eager")
-    for batch in (2, 3, 5):
-        found = leaves_of(kind, lead=(batch,), parameters=("bias",))
-        mine = [found[x].requires_grad_() for x in ("pose", "weight", "length", "bias")]
-        results = []
-        for each in (route, compiled):
-            values = each(*mine)
-            total = sum(x.square().sum() for x in values)
-            results.append((*values, *torch.autograd.grad(total, mine)))
-        torch.testing.assert_close(*results, rtol=0, atol=1e-10)
-
-
-def test_exports():
-    class Layer(torch.nn.Module):
-        def forward(self, pose, weight, length):
-            found = {"pose": pose, "weight": weight, "length": length}
-            return routed_by("fused", DENSE, found).parents.pose
-
-    found = tuple(leaves_of(DENSE, dtype=torch.float32).values())
-    exported = torch.export.export(Layer(), found)
-    assert torch.equal(exported.module()(*found), Layer()(*found))
-
-
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("window", [[], [4, 5, 3, 2, 3, 1, 2]], ids=["dense", "window"])
-def test_the_operator_keeps_the_rules_of_operators(window, scale):
-    kind = ("none", "vector", WINDOW if window else None)
-    found = leaves_of(kind, parameters=ALL)
-    slots, windows = (18, 6) if window else (12, 1)
-    found["length"] = torch.rand(2, windows, slots, dtype=torch.float64)
-    found["bias"] = found["bias"].view(1, 1, N_OUT, SIZE)
-    names = ("pose", "weight", "vote_bias", "coordinates", "length", "bias")
-    tensors = [found[name].detach().requires_grad_() for name in names]
-    given = torch.ones(2, dtype=torch.float64).requires_grad_() if scale == "given" else None
-    torch.library.opcheck(
-        torch.ops.torchcaps.distance_routing.default,
-        (
-            *(*tensors[:4], "none", "vector", window, torch.float64, *tensors[4:], given),
-            *(3, 2.0, scale == "sample", True, "hinton", "none", "last"),
-        ),
-        test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
-    )
 
 
 class Largest(TorchDispatchMode):
@@ -381,28 +253,3 @@ def test_the_counter_of_torch_knows_it():
         layer(Capsules(torch.rand(32, 96, 8), torch.rand(32, 96)))
     # Votes are made five times and mixed three times; in a prediction the rate is owed nothing.
     assert counter.get_total_flops() == 2 * 32 * 96 * 10 * 16 * (5 * 8 + 3)
-
-
-@pytest.mark.parametrize("scale", ["sample", "batch"])
-@pytest.mark.parametrize("detach", ["none", "votes"])
-def test_a_layer_learns_and_stores_the_same_either_way(detach, scale):
-    found = []
-    children = Capsules(torch.randn(4, 9, 4).double(), torch.rand(4, 9).double())
-    for backend in ("plain", "fused"):
-        torch.manual_seed(0)
-        routed_by = DistanceRouting(detach=detach, scale=scale, bias=True)
-        layer = DenseCapsules(n_in=9, d_in=4, n_out=3, d_out=5, routing=routed_by).double()
-        use_backend(layer, backend)
-        routed = layer(children, keep="steps")
-        routed.parents.pose.square().sum().backward()
-        numbers = [*numbers_of(routed), *(p.grad for p in layer.parameters()), *layer.buffers()]
-        found.append([*numbers, *numbers_of(layer.eval()(children))])
-    torch.testing.assert_close(*found, rtol=0, atol=1e-10)
-
-
-def test_auto_fuses_large_votes_of_many_samples_alone(monkeypatch):
-    layer = DenseCapsules(n_in=64, d_in=4, n_out=8, d_out=8, routing="distance")
-    # The numbers of one sample.
-    monkeypatch.setattr("torchcaps.layers.routing.backend.FUSED_FROM", 4096)
-    for count, fuses in ((15, False), (16, True)):
-        assert isinstance(layer.votes(Capsules(torch.rand(count, 64, 4))), VoteMap) is fuses

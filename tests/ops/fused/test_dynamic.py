@@ -1,6 +1,5 @@
 """Fused dynamic routing is the plain one of the materialised votes: values, gradients, errors."""
 
-import re
 import subprocess
 import sys
 
@@ -9,11 +8,9 @@ import torch
 
 from ops.fused.vote_maps import KINDS, N_OUT, SIZE, WINDOW, both, largest_errors, leaves, named
 from ops.fused.vote_maps import vote_map as map_of
-from torchcaps.errors import TorchcapsError
 from torchcaps.ops import dynamic_routing as plain
 from torchcaps.ops import materialise
 from torchcaps.ops.fused import dynamic_routing, tiles
-from torchcaps.types import Capsules, VoteMap
 
 DENSE = ("none", "vector", None)
 ALL = ("vote_bias", "coordinates", "bias", "prior")
@@ -90,14 +87,6 @@ def test_parameters_broadcast_as_in_the_plain_op(window, budget):
             assert max(errors.values()) <= 1e-10, (name, shape, errors)
 
 
-def test_no_gradient_is_asked_for():
-    found = leaves(DENSE)
-    assert not dynamic_routing(map_of(DENSE, found)).parents.pose.requires_grad
-    with torch.no_grad():
-        found["weight"].requires_grad_()
-        assert not dynamic_routing(map_of(DENSE, found)).parents.pose.requires_grad
-
-
 @pytest.mark.parametrize("kind", ["hinton", "exp"])
 def test_float32_stays_within_its_bounds(kind):
     """Against the plain op in float64: 2e-6 of the largest value, 2e-5 of the largest gradient."""
@@ -151,96 +140,6 @@ def test_autocast_gives_the_dtype_and_nearly_the_numbers_of_the_plain_op(paramet
         assert errors["values"] <= 0.05, errors
         if dtype == torch.float64:
             assert max(errors.values()) <= 1e-10, errors
-
-
-def test_sizes_can_be_asked_without_computing():
-    pose, weight = (torch.empty(s, device="meta") for s in [(2, 12, 3), (12, 5, 4, 3)])
-    routed = dynamic_routing(VoteMap(Capsules(pose), weight), keep="last")
-    assert routed.parents.pose.shape == (2, 5, 4)
-    assert routed.steps[0].coupling.shape == (2, 12, 5)
-
-
-POSE, WEIGHT = torch.zeros(2, 12, 3), torch.zeros(12, 5, 4, 3)
-VOTES = VoteMap(Capsules(POSE), WEIGHT)
-
-
-@pytest.mark.parametrize(
-    ("vote_map", "options"),
-    [
-        (VOTES._replace(sharing="some"), {}),
-        (VOTES._replace(pose="tensor"), {}),
-        (VOTES._replace(children=Capsules(POSE[0, 0])), {}),
-        (VOTES._replace(weight=WEIGHT[0]), {}),
-        (VOTES._replace(weight=WEIGHT.double()), {}),
-        (VOTES._replace(weight=WEIGHT[1:]), {}),
-        (VOTES._replace(weight=WEIGHT[..., 1:]), {}),
-        (VOTES._replace(pose="matrix"), {}),
-        (VOTES._replace(bias=torch.zeros(4, 4)), {}),
-        (VOTES._replace(coordinates=torch.zeros(5, 4)), {}),
-        (VOTES._replace(window=WINDOW, children=Capsules(torch.zeros(2, 60, 3))), {}),
-        (VOTES._replace(weight=WEIGHT[:, :0]), {}),
-        (VoteMap(Capsules(POSE.long()), WEIGHT.long()), {}),
-        (VOTES, {"iterations": 0}),
-        (VOTES, {"squash": "expo"}),
-        (VOTES, {"detach": "vote"}),
-        (VOTES, {"keep": "step"}),
-        (VOTES, {"prior": torch.zeros(5, 12)}),
-        (VOTES, {"bias": torch.zeros(4, 5)}),
-    ],
-)
-def test_errors_are_those_of_the_plain_op(vote_map, options):
-    with pytest.raises(TorchcapsError) as expected:
-        plain(materialise(vote_map), **options)
-    with pytest.raises(TorchcapsError, match=f"^{re.escape(str(expected.value))}$"):
-        dynamic_routing(vote_map, **options)
-
-
-def test_gradients_of_gradients_are_refused():
-    found = {name: x.requires_grad_() for name, x in leaves(DENSE).items()}
-    parents = dynamic_routing(map_of(DENSE, found)).parents.pose
-    (gradient,) = torch.autograd.grad(parents.sum(), found["pose"], create_graph=True)
-    with pytest.raises(
-        TorchcapsError,
-        match=r"^fused routing gives gradients, but no gradients of gradients; where "
-        r"these are needed, as by create_graph=True, route ops\.materialise\(vote_map\) with "
-        r"the routing of torchcaps\.ops\.$",
-    ):
-        gradient.sum().backward()
-
-
-@pytest.mark.parametrize(
-    "window", [None, pytest.param(WINDOW, marks=pytest.mark.slow)], ids=["dense", "window"]
-)
-def test_compiles_as_one_graph_for_any_batch(window):
-    kind = ("none", "vector", window)
-
-    def route(pose, weight, bias):
-        routed = dynamic_routing(
-            map_of(kind, {"pose": pose, "weight": weight}), bias=bias, keep="last"
-        )
-        return routed.parents.pose, routed.steps[0].coupling
-
-    compiled = torch.compile(route, fullgraph=True, backend="aot_eager")
-    for batch in (2, 3, 5):
-        found = leaves(kind, lead=(batch,), dtype=torch.float32, parameters=("bias",))
-        mine = [x.requires_grad_() for x in found.values()]
-        results = []
-        for each in (route, compiled):
-            pose, coupling = each(*mine)
-            total = (pose + coupling.square().sum()).sum()
-            results.append((pose, coupling, *torch.autograd.grad(total, mine)))
-        for a, b in zip(*results, strict=True):
-            torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
-
-
-def test_exports():
-    class Layer(torch.nn.Module):
-        def forward(self, pose, weight):
-            return dynamic_routing(map_of(DENSE, {"pose": pose, "weight": weight})).parents.pose
-
-    found = tuple(leaves(DENSE, dtype=torch.float32).values())
-    exported = torch.export.export(Layer(), found)
-    assert torch.equal(exported.module()(*found), Layer()(*found))
 
 
 # Peak of resident memory that one forward and backward pass adds, less the gradient of the weights.

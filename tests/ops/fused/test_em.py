@@ -2,7 +2,6 @@
 op makes of them, in values and gradients."""
 
 import math
-import re
 
 import pytest
 import torch
@@ -16,10 +15,8 @@ from ops.fused.em_cases import (
     results_of,
     routed_by,
 )
-from torchcaps.errors import TorchcapsError
 from torchcaps.ops.fused import tiles
-from torchcaps.ops.fused.em import em_routing
-from torchcaps.types import Capsules, VoteMap, Window
+from torchcaps.types import Window
 
 
 def assert_law(leaves, how, device, dtype, **options):
@@ -128,88 +125,3 @@ def test_autocast_gives_the_dtype_of_the_plain_op_and_the_numbers_of_float32(nam
     for a, b, exact in zip(mine, plain, wide, strict=True):
         assert a.dtype == b.dtype
         assert torch.equal(a, exact.to(a.dtype))
-
-
-@pytest.mark.parametrize("window", [[], [5, 4, 2, 3, 2, 2, 1]], ids=["dense", "window"])
-def test_the_operators_keep_the_rules_of_operators(window):
-    leaves = leaves_of("x", pose="matrix", window=ODD if window else None, batch=(2,))
-    tensors = [leaves[x].requires_grad_() for x in ("pose", "weight", "coordinates")]
-    rest = (*tensors[:2], None, tensors[2], "none", "matrix", window, torch.float64)
-    p, n_in = (6, 12) if window else (1, 6)
-    weight = torch.rand(n_in, 3, p, 2, dtype=torch.float64, requires_grad=True)
-    mean = torch.rand(2, p, 3, 4, dtype=torch.float64, requires_grad=True)
-    operators = torch.ops.torchcaps
-    for operator, given in (
-        (operators.em_moments, (weight,)),
-        (operators.em_distances, (mean, mean.detach().clone().requires_grad_())),
-    ):
-        torch.library.opcheck(
-            operator.default,
-            (*given, *rest),
-            test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
-        )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
-def test_one_graph_compiles(window, variant):
-    how = {"pose": "matrix", "window": window}
-    leaves = {name: x.requires_grad_() for name, x in leaves_of("bx", **how).items()}
-    names = list(leaves)
-
-    def pose(*given):
-        given = dict(zip(names, given, strict=True))
-        return routed_by("fused", given, how, {"variant": variant}, "none").parents.pose
-
-    compiled = torch.compile(pose, backend="aot_eager", fullgraph=True)
-    found = []
-    for op in (compiled, pose):
-        made = op(*leaves.values())
-        gradients = torch.autograd.grad(
-            made.square().sum(), leaves.values(), materialize_grads=True
-        )
-        found.append((made, *gradients))
-    torch.testing.assert_close(*found, rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize("iterations", [1, 2])
-def test_second_derivatives_are_refused(iterations):
-    leaves = {name: x.requires_grad_() for name, x in leaves_of().items()}
-    pose = routed_by("fused", leaves, {}, {"iterations": iterations}).parents.pose
-    (gradient,) = torch.autograd.grad(pose.square().sum(), leaves["pose"], create_graph=True)
-    words = "by create_graph=True, route ops.materialise(vote_map) with ops.em_routing."
-    with pytest.raises(TorchcapsError, match=re.escape(words)):
-        gradient.sum().backward()
-
-
-BAD = [
-    ({}, {"iterations": 0}),
-    ({}, {"variant": "papr"}),
-    ({}, {"compete": "windows"}),
-    ({}, {"compete": "all"}),
-    ({}, {"child_id": torch.zeros(6, 12, dtype=torch.int64)}),
-    ({}, {"keep": "all"}),
-    ({"beta_a": torch.ones(4)}, {}),
-    ({"beta_u": torch.ones(2, 3)}, {}),
-    ({"weight": torch.ones(5, 3, 2, 2)}, {}),
-    ({"bias": torch.ones(4, 5)}, {}),
-    ({"activation": torch.ones(3, 40, dtype=torch.int64)}, {}),
-]
-
-
-@pytest.mark.parametrize(("given", "options"), BAD, ids=lambda x: str(x)[:30])
-def test_what_the_plain_op_refuses_is_refused_in_its_words(given, options):
-    how = {"pose": "matrix", "window": None if "compete" in options else ODD}
-    leaves = leaves_of(**how) | given
-    keep = options.get("keep", "none")
-    with pytest.raises(TorchcapsError) as theirs:
-        routed_by("plain", leaves, how, options, keep)
-    with pytest.raises(TorchcapsError, match=re.escape(str(theirs.value))):
-        routed_by("fused", leaves, how, options, keep)
-
-
-def test_children_without_activations_are_refused():
-    vote_map = VoteMap(Capsules(torch.ones(6, 4)), torch.ones(6, 3, 5, 4))
-    with pytest.raises(TorchcapsError, match="EM routing weighs children by their activations"):
-        em_routing(vote_map, beta_a=torch.ones(3), beta_u=torch.ones(3))

@@ -17,7 +17,7 @@ from ops.fused.inverted_cases import (
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops import inverted_step as plain_step
 from torchcaps.ops import materialise
-from torchcaps.ops.fused import inverted_routing, inverted_step, tiles, window_sums
+from torchcaps.ops.fused import inverted_step, tiles, window_sums
 from torchcaps.types import Window
 
 
@@ -170,72 +170,6 @@ def test_double_precision_stays_under_autocast():
     assert torch.equal(pose, expected)
 
 
-def test_the_operator_keeps_the_rules_of_operators():
-    for window in ([], [5, 4, 2, 3, 2, 2, 1]):
-        looks = ODD if window else None
-        leaves = leaves_of("bx", pose="matrix", window=looks, batch=(2,))
-        tensors = [leaves[name].requires_grad_() for name in ("pose", "weight")]
-        tensors += [leaves[name].requires_grad_() for name in ("bias", "coordinates")]
-        parents = torch.randn(2, 6 if window else 1, 3, 4, dtype=torch.float64, requires_grad=True)
-        for given in (None, parents):
-            norm = [torch.randn(4, dtype=torch.float64, requires_grad=True) for _ in range(2)]
-            made_of = (*tensors, "none", "matrix", window, torch.float64)
-            loop = ("present", "none", False, 0.5, 2, 1 / 3, False, "none", 1)
-            torch.library.opcheck(
-                torch.ops.torchcaps.mixing.default,
-                (*made_of, None, None, given, *norm, *loop),
-                test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
-            )
-
-
-@pytest.mark.parametrize(
-    "window", [pytest.param(None, marks=pytest.mark.slow), ODD], ids=["dense", "window"]
-)
-def test_one_graph_compiles(window):
-    how = {"pose": "matrix", "window": window}
-    leaves = {name: x.requires_grad_() for name, x in leaves_of("bxn", **how).items()}
-    names = list(leaves)
-
-    def pose(*given):
-        return routed_by("fused", dict(zip(names, given, strict=True)), how, {}).parents.pose
-
-    compiled = torch.compile(pose, backend="aot_eager", fullgraph=True)
-    mine, theirs = compiled(*leaves.values()), pose(*leaves.values())
-    torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
-    for a, b in zip(
-        torch.autograd.grad(mine.square().sum(), leaves.values()),
-        torch.autograd.grad(theirs.square().sum(), leaves.values()),
-        strict=True,
-    ):
-        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
-
-
-def test_second_derivatives_are_refused():
-    leaves = {name: x.requires_grad_() for name, x in leaves_of("n").items()}
-    pose = routed_by("fused", leaves, {}, {}).parents.pose
-    (gradient,) = torch.autograd.grad(pose.square().sum(), leaves["pose"], create_graph=True)
-    words = (
-        "by create_graph=True, route ops.materialise(vote_map) with the routing of torchcaps.ops"
-    )
-    with pytest.raises(TorchcapsError, match=re.escape(words)):
-        gradient.sum().backward()
-
-
-ERRORS = [
-    ({"norm": torch.ones(5)}, "norm must be the pair (weight, bias) of a LayerNorm"),
-    ({"norm": (torch.ones(4), torch.ones(5))}, "the weight of norm must broadcast to [pose] = [5]"),
-    ({"keep": "all"}, "keep='all' is unknown"),
-    ({"iterations": 0}, "iterations counts the uniform first pass"),
-    ({"start": torch.ones(2, 5)}, "start must broadcast to [*batch, parent, pose] = [3, 3, 5]"),
-]
-
-
-@pytest.mark.parametrize(("options", "words"), ERRORS, ids=lambda x: str(x)[:30])
-def test_routing_says_what_is_wrong(options, words):
-    with pytest.raises(TorchcapsError, match=re.escape(words)):
-        inverted_routing(vote_map_of(leaves_of()), **options)
-
-
 STEP_ERRORS = [
     (torch.ones(2, 5), {}, "parents must broadcast to [*batch, parent, pose] = [3, 6, 3, 5]"),
     (None, {"keep": "all"}, "keep='all' is unknown"),
@@ -259,18 +193,3 @@ def test_a_step_is_the_plain_step(window):
         mine = inverted_step(vote_map, given, scale=0.5, keep="steps")
         theirs = plain_step(materialise(vote_map), given, scale=0.5)
         torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
-
-
-def test_what_materialise_refuses_is_refused():
-    vote_map = vote_map_of(leaves_of())
-    for wrong in (
-        vote_map._replace(weight=vote_map.weight[:4]),
-        vote_map._replace(weight=vote_map.weight.float()),
-        vote_map._replace(pose="matrix"),
-        vote_map._replace(sharing="some"),
-        vote_map._replace(bias=torch.ones(4, 5)),
-    ):
-        with pytest.raises(TorchcapsError) as theirs:
-            materialise(wrong)
-        with pytest.raises(TorchcapsError, match=re.escape(str(theirs.value))):
-            inverted_routing(wrong)

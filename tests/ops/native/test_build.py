@@ -2,6 +2,7 @@
 be had. The tests build a small one."""
 
 import contextlib
+import ctypes
 import fcntl
 import logging
 import os
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from torchcaps.ops.native import build
+from torchcaps.ops.native import build, distance, dynamic, em, mixing
 
 SOURCE = """
 struct Team { void *run, *index, *size, *most; };
@@ -99,7 +100,7 @@ def test_a_build_is_announced_on_stderr_and_only_when_there_is_one(real, cache, 
     program = f"""
 import pathlib
 from torchcaps.ops.native.build import library
-from torchcaps.ops.native import build
+from torchcaps.ops.native import build, distance, dynamic, em, mixing
 build.FOLDER = pathlib.Path({str(build.FOLDER)!r})
 def through_the_command_line():
     from torchcaps.cli import app
@@ -343,3 +344,19 @@ def test_the_users_cache_folder_is_the_default(cache, monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert build._folder() == tmp_path / "home" / ".cache" / "torchcaps" / "native"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "size"),
+    [
+        (distance, "torchcaps_distance_job_size"),
+        (dynamic, "torchcaps_job_size"),
+        (em, "torchcaps_em_job_size"),
+        (mixing, "torchcaps_mixing_job_size"),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_both_sides_know_the_same_fields(kernel, size):
+    if not build.available():
+        pytest.skip(NEEDS)
+    assert ctypes.sizeof(kernel._Job) == getattr(build.library(), size)()

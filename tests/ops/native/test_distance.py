@@ -1,7 +1,5 @@
 """Native distance routing is the plain one of the materialised votes: values, gradients, errors."""
 
-import ctypes
-import re
 import threading
 from unittest import mock
 
@@ -16,14 +14,10 @@ from ops.fused.distance_cases import (
     results_of,
     routed_by,
 )
-from ops.fused.vote_maps import KINDS, WINDOW, named
-from torchcaps.errors import TorchcapsError
-from torchcaps.layers import DenseCapsules, DistanceRouting, use_backend
-from torchcaps.ops import distance_routing as plain
-from torchcaps.ops import materialise, native
+from ops.fused.vote_maps import KINDS, named
+from torchcaps.ops import native
 from torchcaps.ops.costs import COSTS
 from torchcaps.ops.native import distance as kernel
-from torchcaps.types import Capsules, VoteMap
 
 NO_WINDOW = [kind for kind in KINDS if kind[2] is None]
 
@@ -94,9 +88,6 @@ def made(*, batch, n_in, n_out, d_in, d_out):
         "weight": torch.randn(n_in, n_out, d_out, d_in) * 0.3 / d_in**0.5,
         "length": torch.rand(batch, n_in),
     }
-
-
-SCALES = ["sample", "batch", "given"]
 
 
 def of(kind, options, **more):
@@ -290,85 +281,6 @@ def test_two_python_threads_at_once():
         assert all(torch.equal(a, b) for a, b in zip(each, expected, strict=True))
 
 
-def test_what_the_kernel_lacks_goes_the_fused_way(monkeypatch):
-    dense, _ = of(DENSE, {}, parameters=ALL)
-    window = ("none", "vector", WINDOW)
-
-    def route(kind, found, **options):
-        return lambda: routed_by("native", kind, found, **options)
-
-    own = dense | {"bias": torch.rand(2, 5, 4)}
-    assert calls(route(DENSE, dense, iterations=32)) == 1
-    assert calls(route(DENSE, wide(dense))) == 0
-    assert calls(route(window, leaves_of(window, dtype=torch.float32))) == 0
-    assert calls(route(DENSE, own)) == 0
-    assert calls(route(DENSE, dense, iterations=33)) == 0
-    results = (routed_by(way, DENSE, own).parents.pose for way in ("native", "fused"))
-    assert torch.equal(*results)
-    monkeypatch.setenv("TORCHCAPS_NATIVE", "0")
-    assert calls(route(DENSE, dense)) == 0
-
-
-def test_layers_choose_it():
-    layer = DenseCapsules(n_in=40, d_in=4, n_out=3, d_out=4, routing=DistanceRouting(bias=True))
-    children = Capsules(torch.randn(20, 40, 4), torch.rand(20, 40))
-    assert calls(lambda: layer(children)) == 0
-    use_backend(layer, "native")
-    assert calls(lambda: layer(children)) == 1
-    for other in ("fused", "plain"):
-        use_backend(layer, other)
-        assert calls(lambda: layer(children)) == 0
-    large = DenseCapsules(n_in=512, d_in=4, n_out=16, d_out=16, routing="distance")
-    pose, length = torch.randn(16, 512, 4), torch.rand(16, 512)
-    assert calls(lambda: large(Capsules(pose, length))) == 1
-    assert calls(lambda: large(Capsules(pose[1:], length[1:]))) == 0
-
-
-@pytest.mark.parametrize("scale", ["sample", "batch"])
-@pytest.mark.parametrize("detach", ["none", "votes"])
-def test_a_layer_learns_and_stores_the_same_either_way(detach, scale):
-    found = []
-    children = Capsules(torch.randn(4, 9, 4), torch.rand(4, 9))
-    for backend in ("plain", "native"):
-        torch.manual_seed(0)
-        routed_in = DistanceRouting(detach=detach, scale=scale, bias=True)
-        layer = DenseCapsules(n_in=9, d_in=4, n_out=3, d_out=5, routing=routed_in)
-        use_backend(layer, backend)
-        routed = layer(children, keep="steps")
-        routed.parents.pose.square().sum().backward()
-        numbers = [*numbers_of(routed), *(p.grad for p in layer.parameters()), *layer.buffers()]
-        found.append([*numbers, *numbers_of(layer.eval()(children))])
-    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
-
-
-def test_sizes_can_be_asked_without_computing():
-    with torch._subclasses.FakeTensorMode():
-        shapes = [(2, 12, 3), (2, 12), (12, 5, 4, 3)]
-        pose, length, weight = (torch.empty(shape) for shape in shapes)
-        vote_map = VoteMap(Capsules(pose, length), weight)
-        routed = native.distance_routing(vote_map, keep="last")
-        assert routed.parents.pose.shape == (2, 5, 4)
-        assert routed.steps[0].coupling.shape == (2, 12, 5)
-        assert routed.scale.shape == (2, 2)
-
-
-@pytest.mark.parametrize("scale", SCALES)
-def test_the_operator_keeps_the_rules_of_operators(scale):
-    found = {n: x.requires_grad_() for n, x in of(DENSE, {}, parameters=ALL)[0].items()}
-    found["length"], found["bias"] = found["length"].unsqueeze(1), found["bias"][None, None]
-    names = ("pose", "weight", "vote_bias", "coordinates", "length", "bias")
-    tensors = [found[name].detach().requires_grad_() for name in names]
-    given = torch.ones(2).requires_grad_() if scale == "given" else None
-    torch.library.opcheck(
-        torch.ops.torchcaps.native_distance_routing.default,
-        (
-            *(*tensors[:4], "none", "vector", [], torch.float32, *tensors[4:], given),
-            *(3, 2.0, scale == "sample", True, "hinton", "none", "last"),
-        ),
-        test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
-    )
-
-
 def test_flops_are_counted():
     batch, n_in, n_out, d_in, d_out = 2, 6, 5, 8, 4
     found = made(batch=batch, n_in=n_in, n_out=n_out, d_in=d_in, d_out=d_out)
@@ -422,95 +334,3 @@ def test_a_workspace_is_near_that_of_the_kernel(threads, monkeypatch):
         assert 0.6 * real <= told <= 1.6 * real
         # A tenth of one number for each child and parent would be as much again.
         assert real < 8e6
-
-
-def test_both_sides_know_the_same_fields():
-    assert ctypes.sizeof(kernel._Job) == kernel.library().torchcaps_distance_job_size()
-
-
-POSE, WEIGHT = torch.zeros(2, 12, 3), torch.zeros(12, 5, 4, 3)
-VOTES = VoteMap(Capsules(POSE, POSE[..., 0]), WEIGHT)
-
-
-@pytest.mark.parametrize(
-    ("vote_map", "options"),
-    [
-        (VOTES._replace(weight=WEIGHT[1:]), {}),
-        (VOTES._replace(weight=WEIGHT[:, :0]), {}),
-        (VOTES._replace(children=Capsules(POSE, torch.zeros(2, 5))), {}),
-        (VOTES, {"iterations": 0}),
-        (VOTES, {"scale": "samples"}),
-        (VOTES, {"scale": torch.ones(3)}),
-        (VOTES, {"scale": torch.zeros(2)}),
-        (VOTES, {"p": 0.2}),
-        (VOTES, {"squash": "expo"}),
-        (VOTES, {"detach": "states"}),
-        (VOTES, {"keep": "step"}),
-        (VOTES, {"bias": torch.zeros(4, 5)}),
-    ],
-)
-def test_errors_are_those_of_the_plain_op(vote_map, options):
-    with pytest.raises(TorchcapsError) as expected:
-        plain(materialise(vote_map), vote_map.children.activation, **options)
-    with pytest.raises(TorchcapsError, match=f"^{re.escape(str(expected.value))}$"):
-        native.distance_routing(vote_map, **options)
-
-
-def test_children_without_lengths_are_refused():
-    with pytest.raises(TorchcapsError, match=r"^distance routing keeps votes as short as their"):
-        native.distance_routing(VOTES._replace(children=Capsules(POSE)))
-
-
-def test_gradients_of_gradients_are_refused():
-    found = {name: x.requires_grad_() for name, x in of(DENSE, {})[0].items()}
-    parents = routed_by("native", DENSE, found).parents.pose
-    (gradient,) = torch.autograd.grad(parents.sum(), found["pose"], create_graph=True)
-    with pytest.raises(
-        TorchcapsError,
-        match=r"^native distance routing gives gradients, but no gradients of gradients; where "
-        r"these are needed, as by create_graph=True, route ops\.materialise\(vote_map\) with "
-        r"ops\.distance_routing\.$",
-    ):
-        gradient.sum().backward()
-
-
-def route(pose, weight, length, bias):
-    found = {"pose": pose, "weight": weight, "length": length, "bias": bias}
-    routed = routed_by("native", DENSE, found, keep="last")
-    return routed.parents.pose, routed.steps[0].coupling, routed.scale
-
-
-def assert_compiles(backend):
-    compiled = torch.compile(route, fullgraph=True, backend=backend)
-    for batch in (2, 3, 5):
-        found, _ = of(DENSE, {}, lead=(batch,), parameters=("bias",))
-        mine = [found[name].requires_grad_() for name in ("pose", "weight", "length", "bias")]
-        assert calls(lambda mine=mine: compiled(*mine)) == 1
-        results = []
-        for each in (route, compiled):
-            values = each(*mine)
-            total = sum(x.square().sum() for x in values)
-            results.append((*values, *torch.autograd.grad(total, mine)))
-        for a, b in zip(*results, strict=True):
-            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
-
-
-def test_compiles_as_one_graph_for_any_batch():
-    assert_compiles("aot_eager")
-
-
-@pytest.mark.compile
-@pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
-def test_compiles_to_machine_code():
-    assert_compiles("inductor")
-
-
-def test_exports():
-    class Layer(torch.nn.Module):
-        def forward(self, pose, weight, length):
-            found = {"pose": pose, "weight": weight, "length": length}
-            return routed_by("native", DENSE, found).parents.pose
-
-    found = tuple(of(DENSE, {})[0].values())
-    exported = torch.export.export(Layer(), found)
-    assert torch.equal(exported.module()(*found), Layer()(*found))

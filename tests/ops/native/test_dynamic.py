@@ -1,7 +1,5 @@
 """Native dynamic routing is the plain one of the materialised votes: values, gradients, errors."""
 
-import ctypes
-import re
 import subprocess
 import sys
 import threading
@@ -10,16 +8,13 @@ from unittest import mock
 import pytest
 import torch
 
-from ops.fused.vote_maps import KINDS, WINDOW, both, largest_errors, leaves, named
+from ops.fused.vote_maps import KINDS, both, largest_errors, leaves, named
 from ops.fused.vote_maps import vote_map as map_of
-from torchcaps.errors import TorchcapsError
-from torchcaps.layers import DenseCapsules, DynamicRouting, use_backend
 from torchcaps.ops import dynamic_routing as plain
-from torchcaps.ops import fused, materialise, native
+from torchcaps.ops import materialise, native
 from torchcaps.ops.costs import COSTS
 from torchcaps.ops.native import build
 from torchcaps.ops.native import dynamic as kernel
-from torchcaps.types import Capsules, VoteMap
 
 DENSE = ("none", "vector", None)
 NO_WINDOW = [kind for kind in KINDS if kind[2] is None]
@@ -296,60 +291,6 @@ def test_threads_of_their_own_route_alike(monkeypatch):
     assert torch.equal(mine, own)
 
 
-def test_what_a_kernel_lacks_goes_the_fused_way(monkeypatch):
-    dense = leaves(DENSE, dtype=torch.float32, parameters=ALL)
-    wide = {name: x.double() for name, x in dense.items()}
-    window = ("none", "vector", WINDOW)
-    through = leaves(window, dtype=torch.float32)
-
-    def route(kind, found, **options):
-        return lambda: native.dynamic_routing(map_of(kind, found), **options)
-
-    assert calls(route(DENSE, dense, bias=dense["bias"], prior=dense["prior"])) == 1
-    assert calls(route(DENSE, dense, bias=torch.ones(1, 1, 4), iterations=32)) == 1
-    for other in (
-        route(DENSE, wide),
-        route(window, through),
-        route(DENSE, dense, bias=torch.ones(2, 5, 4)),
-        route(DENSE, dense, prior=torch.ones(2, 12, 5)),
-        route(DENSE, dense, iterations=33),
-    ):
-        assert calls(other) == 0
-    for name in ("bias", "prior"):
-        own = {name: torch.randn(2, *dense[name].shape)}
-        results = (
-            op.dynamic_routing(map_of(DENSE, dense), **own).parents.pose for op in (native, fused)
-        )
-        assert torch.equal(*results)
-    monkeypatch.setenv("TORCHCAPS_NATIVE", "0")
-    assert calls(route(DENSE, dense)) == 0
-
-
-def test_layers_choose_it():
-    layer = DenseCapsules(
-        n_in=40, d_in=4, n_out=3, d_out=4, routing=DynamicRouting(bias=True, prior="learned")
-    )
-    children = Capsules(torch.randn(20, 40, 4))
-    assert calls(lambda: layer(children)) == 0
-    use_backend(layer, "native")
-    assert calls(lambda: layer(children)) == 1
-    assert calls(lambda: layer.double()(Capsules(children.pose.double()))) == 0
-    use_backend(layer.float(), "fused")
-    assert calls(lambda: layer(children)) == 0
-    large = DenseCapsules(n_in=512, d_in=4, n_out=16, d_out=16)
-    pose = torch.randn(16, 512, 4)
-    assert calls(lambda: large(Capsules(pose))) == 1
-    assert calls(lambda: large(Capsules(pose[1:]))) == 0
-
-
-def test_sizes_can_be_asked_without_computing():
-    with torch._subclasses.FakeTensorMode():
-        pose, weight = torch.empty(2, 12, 3), torch.empty(12, 5, 4, 3)
-        routed = native.dynamic_routing(VoteMap(Capsules(pose), weight), keep="last")
-        assert routed.parents.pose.shape == (2, 5, 4)
-        assert routed.steps[0].coupling.shape == (2, 12, 5)
-
-
 def test_flops_are_counted():
     batch, n_in, n_out, d_in, d_out = 2, 6, 5, 8, 4
     found = made(batch=batch, n_in=n_in, n_out=n_out, d_in=d_in, d_out=d_out)
@@ -388,87 +329,3 @@ def test_a_workspace_is_near_that_of_the_kernel(sizes, threads, monkeypatch):
     for told, real in zip(asked, found, strict=True):
         # What a thread keeps of a few children is told by nobody.
         assert 0.6 * real - 1.5e6 * threads <= told <= 1.6 * real
-
-
-def test_both_sides_know_the_same_fields():
-    assert ctypes.sizeof(kernel._Job) == kernel.library().torchcaps_job_size()
-
-
-POSE, WEIGHT = torch.zeros(2, 12, 3), torch.zeros(12, 5, 4, 3)
-VOTES = VoteMap(Capsules(POSE), WEIGHT)
-
-
-@pytest.mark.parametrize(
-    ("vote_map", "options"),
-    [
-        (VOTES._replace(weight=WEIGHT[1:]), {}),
-        (VOTES._replace(weight=WEIGHT[:, :0]), {}),
-        (VOTES, {"iterations": 0}),
-        (VOTES, {"squash": "expo"}),
-        (VOTES, {"detach": "vote"}),
-        (VOTES, {"keep": "step"}),
-        (VOTES, {"prior": torch.zeros(5, 12)}),
-        (VOTES, {"bias": torch.zeros(4, 5)}),
-    ],
-)
-def test_errors_are_those_of_the_plain_op(vote_map, options):
-    with pytest.raises(TorchcapsError) as expected:
-        plain(materialise(vote_map), **options)
-    with pytest.raises(TorchcapsError, match=f"^{re.escape(str(expected.value))}$"):
-        native.dynamic_routing(vote_map, **options)
-
-
-def test_gradients_of_gradients_are_refused():
-    found = {name: x.float().requires_grad_() for name, x in leaves(DENSE).items()}
-    parents = native.dynamic_routing(map_of(DENSE, found)).parents.pose
-    (gradient,) = torch.autograd.grad(parents.sum(), found["pose"], create_graph=True)
-    with pytest.raises(
-        TorchcapsError,
-        match=r"^native dynamic routing gives gradients, but no gradients of gradients; where "
-        r"these are needed, as by create_graph=True, route ops\.materialise\(vote_map\) with "
-        r"ops\.dynamic_routing\.$",
-    ):
-        gradient.sum().backward()
-
-
-def route(pose, weight, bias):
-    routed = native.dynamic_routing(
-        map_of(DENSE, {"pose": pose, "weight": weight}), bias=bias, keep="last"
-    )
-    return routed.parents.pose, routed.steps[0].coupling
-
-
-def assert_compiles(backend):
-    compiled = torch.compile(route, fullgraph=True, backend=backend)
-    for batch in (2, 3, 5):
-        found = leaves(DENSE, lead=(batch,), dtype=torch.float32, parameters=("bias",))
-        mine = [x.requires_grad_() for x in found.values()]
-        assert calls(lambda mine=mine: compiled(*mine)) == 1
-        results = []
-        for each in (route, compiled):
-            pose, coupling = each(*mine)
-            total = (pose + coupling.square().sum()).sum()
-            results.append((pose, coupling, *torch.autograd.grad(total, mine)))
-        for a, b in zip(*results, strict=True):
-            torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
-
-
-def test_compiles_as_one_graph_for_any_batch():
-    assert_compiles("aot_eager")
-
-
-@pytest.mark.compile
-@pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
-def test_compiles_to_machine_code():
-    assert_compiles("inductor")
-
-
-def test_exports():
-    class Layer(torch.nn.Module):
-        def forward(self, pose, weight):
-            vote_map = map_of(DENSE, {"pose": pose, "weight": weight})
-            return native.dynamic_routing(vote_map).parents.pose
-
-    found = tuple(leaves(DENSE, dtype=torch.float32).values())
-    exported = torch.export.export(Layer(), found)
-    assert torch.equal(exported.module()(*found), Layer()(*found))

@@ -1,7 +1,5 @@
 """Native EM routing is the plain one of the materialised votes: values, gradients, errors."""
 
-import ctypes
-import re
 import threading
 from itertools import product
 from unittest import mock
@@ -18,12 +16,10 @@ from ops.fused.em_cases import (
     results_of,
     routed_by,
 )
-from torchcaps.errors import TorchcapsError
-from torchcaps.layers import ConvCapsules, DenseCapsules, EMRouting, use_backend
 from torchcaps.ops import native
 from torchcaps.ops.costs import COSTS
 from torchcaps.ops.native import em as kernel
-from torchcaps.types import Capsules, VoteMap, Window
+from torchcaps.types import Window
 
 LARGE = Window((7, 5, 8), (3, 3), (2, 1))
 # Relative to the size of a tensor. The costs are few, and so are the errors that even out in one.
@@ -226,51 +222,6 @@ def test_two_python_threads_at_once():
         assert all(torch.equal(a, b) for a, b in zip(each, expected, strict=True))
 
 
-def test_what_the_kernels_lack_goes_the_fused_way(monkeypatch):
-    leaves = narrow()
-    wide = {name: x.double() for name, x in leaves.items()}
-    assert calls(lambda: routed_by("native", leaves, {}, {"iterations": 3})) == 5
-    assert calls(lambda: routed_by("native", wide, {}, {})) == 0
-    monkeypatch.setenv("TORCHCAPS_NATIVE", "0")
-    assert calls(lambda: routed_by("native", leaves, {}, {})) == 0
-
-
-def test_layers_choose_it():
-    layer = ConvCapsules(
-        child_grid=(5, 5, 2), d_in=16, types=3, d_out=16, pose="matrix", routing="em"
-    )
-    children = Capsules(torch.randn(2, 50, 16), torch.rand(2, 50))
-    assert calls(lambda: layer(children)) == 0
-    use_backend(layer, "native")
-    assert calls(lambda: layer(children)) == 5
-    use_backend(layer, "fused")
-    assert calls(lambda: layer(children)) == 0
-    large = DenseCapsules(n_in=512, d_in=4, n_out=16, d_out=16, routing=EMRouting(iterations=1))
-    children = Capsules(torch.randn(16, 512, 4), torch.rand(16, 512))
-    assert calls(lambda: large(children)) == 1
-
-
-@pytest.mark.parametrize("window", [[], [*ODD.child_grid, *ODD.kernel, *ODD.stride]], ids=str)
-def test_the_operators_keep_the_rules_of_operators(window):
-    leaves = narrow("x", pose="matrix", window=ODD if window else None, batch=(2,))
-    tensors = [leaves[x].requires_grad_() for x in ("pose", "weight", "coordinates")]
-    p, n_in = (6, 12) if window else (1, 6)
-    log_a, mean, likely = torch.rand(2, p, n_in), torch.rand(2, p, 3, 4), torch.rand(2, p, 3)
-    log_r = torch.rand(1, n_in, 3, 16)
-    operators = torch.ops.torchcaps
-    for operator, given in (
-        (operators.native_em_fit, (None, log_a)),
-        (operators.native_em_fit, (log_r, log_a)),
-        (operators.native_em_assign, (likely, mean, mean + 1)),
-    ):
-        given = [x if x is None else x.detach().clone().requires_grad_() for x in given]
-        torch.library.opcheck(
-            operator.default,
-            (*given, *tensors[:2], None, tensors[2], "none", "matrix", window, torch.float32),
-            test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
-        )
-
-
 def test_what_they_cost_is_known(monkeypatch):
     """FLOPs of making votes and of their gradients; memory near what a kernel asks for."""
     how = {"pose": "matrix", "window": LARGE}
@@ -317,76 +268,3 @@ def test_couplings_of_one_iteration_are_kept(window, compete, way):
 
     assert 0 < kept(3) == kept(7)
     assert kept(3) < kept(7, "steps")
-
-
-def test_both_sides_know_the_same_fields():
-    assert ctypes.sizeof(kernel._Job) == kernel.library().torchcaps_em_job_size()
-
-
-@pytest.mark.parametrize(
-    ("variant", "window", "compete"),
-    [
-        ("official", ODD, "all"),
-        *(
-            pytest.param(variant, *kind, marks=pytest.mark.slow)
-            for variant in VARIANTS
-            for kind in KINDS[:3]
-        ),
-    ],
-    ids=str,
-)
-def test_one_graph_compiles(variant, window, compete):
-    torch._dynamo.reset()
-    how = {"pose": "matrix", "window": window}
-    leaves = {name: x.requires_grad_() for name, x in narrow("bx", **how).items()}
-    options = {"variant": variant, "compete": compete, "iterations": 2}
-
-    def pose(*given):
-        given = dict(zip(leaves, given, strict=True))
-        return routed_by("native", given, how, options, "none").parents.pose
-
-    compiled = torch.compile(pose, backend="aot_eager", fullgraph=True)
-    found = []
-    for op in (compiled, pose):
-        made = op(*leaves.values())
-        gradients = torch.autograd.grad(
-            made.square().sum(), leaves.values(), materialize_grads=True
-        )
-        found.append((made, *gradients))
-    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
-
-
-def test_second_derivatives_are_refused():
-    leaves = {name: x.requires_grad_() for name, x in narrow().items()}
-    pose = routed_by("native", leaves, {}, {}).parents.pose
-    (gradient,) = torch.autograd.grad(pose.square().sum(), leaves["pose"], create_graph=True)
-    words = "by create_graph=True, route ops.materialise(vote_map) with ops.em_routing."
-    with pytest.raises(TorchcapsError, match=re.escape(words)):
-        gradient.sum().backward()
-
-
-BAD = [
-    ({}, {"iterations": 0}),
-    ({}, {"variant": "papr"}),
-    ({}, {"compete": "windows"}),
-    ({}, {"child_id": torch.zeros(6, 12, dtype=torch.int64)}),
-    ({"beta_a": torch.ones(4)}, {}),
-    ({"weight": torch.ones(5, 3, 2, 2)}, {}),
-    ({"activation": torch.ones(3, 40, dtype=torch.int64)}, {}),
-]
-
-
-@pytest.mark.parametrize(("given", "options"), BAD, ids=lambda x: str(x)[:30])
-def test_what_the_plain_op_refuses_is_refused_in_its_words(given, options):
-    how = {"pose": "matrix", "window": ODD}
-    leaves = narrow(**how) | given
-    with pytest.raises(TorchcapsError) as theirs:
-        routed_by("plain", leaves, how, options)
-    with pytest.raises(TorchcapsError, match=re.escape(str(theirs.value))):
-        routed_by("native", leaves, how, options)
-
-
-def test_children_without_activations_are_refused():
-    vote_map = VoteMap(Capsules(torch.ones(6, 4)), torch.ones(6, 3, 5, 4))
-    with pytest.raises(TorchcapsError, match="EM routing weighs children by their activations"):
-        native.em_routing(vote_map, beta_a=torch.ones(3), beta_u=torch.ones(3))

@@ -1,7 +1,5 @@
 """Native inverted routing is the plain one of the materialised votes: values, gradients, errors."""
 
-import ctypes
-import re
 import threading
 from unittest import mock
 
@@ -9,12 +7,10 @@ import pytest
 import torch
 
 from ops.fused.inverted_cases import ODD, leaves_of, results_of, routed_by, vote_map_of
-from torchcaps.errors import TorchcapsError
-from torchcaps.layers import ConvCapsules, InvertedRouting, use_backend
-from torchcaps.ops import fused, native
+from torchcaps.ops import native
 from torchcaps.ops.costs import COSTS
 from torchcaps.ops.native import mixing as kernel
-from torchcaps.types import Capsules, Window
+from torchcaps.types import Window
 
 LARGE = Window((7, 5, 8), (3, 3), (2, 1))
 
@@ -137,14 +133,6 @@ def test_a_kernel_routes_all_but_the_first_iteration():
     assert calls(lambda: results_of("native", narrow("xns", **how), how, {"iterations": 2})) == 4
 
 
-@pytest.mark.parametrize("wide", [True, False], ids=["float64", "vote bias"])
-def test_what_a_kernel_does_not_take_goes_the_fused_way(wide):
-    leaves = leaves_of("n") if wide else narrow("bn")
-    found = []
-    assert calls(lambda: found.append(routed_by("native", leaves, {}, {}).parents.pose)) == 0
-    assert torch.equal(found[0], routed_by("fused", leaves, {}, {}).parents.pose)
-
-
 def test_what_is_not_finite_does_not_become_a_number():
     for value in (float("nan"), float("inf")):
         leaves = narrow("n")
@@ -152,27 +140,6 @@ def test_what_is_not_finite_does_not_become_a_number():
         pose = routed_by("native", leaves, {}, {}).parents.pose
         assert not pose[1].isfinite().all()
         assert pose[[0, 2]].isfinite().all()
-
-
-def test_a_layer_takes_the_kernel_by_itself():
-    layer = ConvCapsules(
-        child_grid=(9, 9, 8),
-        d_in=16,
-        types=16,
-        d_out=16,
-        kernel=3,
-        pose="matrix",
-        routing=InvertedRouting(iterations=2),
-    )
-    children = Capsules(torch.randn(8, 648, 16))
-    found = []
-    assert calls(lambda: found.append(layer(children).parents.pose)) == 1
-    use_backend(layer, "fused")
-    assert calls(lambda: found.append(layer(children).parents.pose)) == 0
-    use_backend(layer, "plain")
-    found.append(layer(children).parents.pose)
-    for pose in found[:2]:
-        assert (pose - found[2]).abs().max() <= 2e-6 * found[2].abs().max()
 
 
 def test_what_they_cost_is_known(monkeypatch):
@@ -203,78 +170,3 @@ def test_what_they_cost_is_known(monkeypatch):
     for cost, real in zip(asked, found, strict=True):
         # It is that of the widest vectors; they may be of four numbers.
         assert 0.6 * real <= cost.workspace <= 7 * real
-
-
-def test_operators_are_what_torch_expects():
-    leaves, window = narrow("xs", d_in=16, pose="matrix", window=ODD), [5, 4, 2, 3, 2, 2, 1]
-    parents = leaves["start"].expand(3, 6, -1, -1).contiguous().requires_grad_()
-    given = (leaves[name].clone().requires_grad_() for name in ("pose", "weight", "coordinates"))
-    pose, weight, coordinates = given
-    made_of = (pose, weight, None, coordinates, "none", "matrix", window, torch.float32)
-    loop = ("present", "none", False, 0.5, 2, 0.2, False, "none", 1)
-    torch.library.opcheck(
-        kernel.by_kernel.forward,
-        (*made_of, None, None, parents, None, None, *loop),
-        test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
-    )
-
-
-def test_both_sides_know_the_same_fields():
-    assert ctypes.sizeof(kernel._Job) == kernel.library().torchcaps_mixing_job_size()
-
-
-@pytest.mark.parametrize("window", [None, pytest.param(ODD, marks=pytest.mark.slow)], ids=str)
-def test_one_graph_compiles(window):
-    torch._dynamo.reset()
-    how = {"pose": "matrix", "window": window}
-    leaves = {name: x.requires_grad_() for name, x in narrow("xns", **how).items()}
-
-    def pose(*given):
-        given = dict(zip(leaves, given, strict=True))
-        return routed_by("native", given, how, {"iterations": 2}, "none").parents.pose
-
-    compiled = torch.compile(pose, backend="aot_eager", fullgraph=True)
-    found = []
-    for op in (compiled, pose):
-        made = op(*leaves.values())
-        found.append((made, *torch.autograd.grad(made.square().sum(), leaves.values())))
-    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
-
-
-def test_second_derivatives_are_refused():
-    leaves = {name: x.requires_grad_() for name, x in narrow("s").items()}
-    pose = routed_by("native", leaves, {}, {}).parents.pose
-    (gradient,) = torch.autograd.grad(pose.square().sum(), leaves["pose"], create_graph=True)
-    words = (
-        "by create_graph=True, route ops.materialise(vote_map) with the routing of torchcaps.ops"
-    )
-    with pytest.raises(TorchcapsError, match=re.escape(words)):
-        gradient.sum().backward()
-
-
-@pytest.mark.parametrize(
-    ("given", "options"),
-    [
-        ({}, {"iterations": 0}),
-        ({"norm_weight": torch.ones(3)}, {}),
-        ({"start": torch.ones(2, 7)}, {}),
-        ({"weight": torch.ones(5, 3, 2, 2)}, {}),
-    ],
-    ids=lambda x: str(x)[:30],
-)
-def test_what_the_plain_op_refuses_is_refused_in_its_words(given, options):
-    how = {"pose": "matrix", "window": ODD}
-    leaves = narrow("ns", **how) | given
-    with pytest.raises(TorchcapsError) as theirs:
-        routed_by("plain", leaves, how, options)
-    with pytest.raises(TorchcapsError, match=re.escape(str(theirs.value))):
-        routed_by("native", leaves, how, options)
-
-
-def test_without_a_library_the_fused_form_routes(monkeypatch):
-    monkeypatch.setenv("TORCHCAPS_NATIVE", "0")
-    leaves = narrow("n")
-    found = []
-    assert calls(lambda: found.append(native.inverted_routing(vote_map_of(leaves)))) == 0
-    expected = fused.inverted_routing(vote_map_of(leaves))
-    assert torch.equal(found[0].parents.pose, expected.parents.pose)

@@ -4,7 +4,6 @@ The interpreter takes a millisecond for a line of a kernel: sizes are tiny, and 
 changed so that they still make several tiles and splits.
 """
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,12 +13,9 @@ import torch
 
 from ops.fused.vote_maps import KINDS, both, largest_errors, leaves, named
 from ops.fused.vote_maps import vote_map as map_of
-from torchcaps.errors import TorchcapsError
-from torchcaps.layers import DenseCapsules, DynamicRouting, use_backend
 from torchcaps.ops import dynamic_routing as plain
-from torchcaps.ops import fused, materialise, triton
+from torchcaps.ops import materialise, triton
 from torchcaps.ops.triton import votes
-from torchcaps.types import Capsules, VoteMap
 
 DENSE = ("none", "vector", None)
 NO_WINDOW = [kind for kind in KINDS if kind[2] is None]
@@ -207,45 +203,6 @@ def test_many_parents_are_gone_over_twice(launches, monkeypatch):
     assert launches(route) == ["mix", "normalise", "mix"]
 
 
-def test_what_a_kernel_lacks_goes_the_fused_way(launches):
-    dense = small(DENSE, parameters=ALL)
-    huge = made(batch=1, n_in=1, n_out=1, d_in=128, d_out=128)
-
-    def route(kind, found, **options):
-        return lambda: triton.dynamic_routing(map_of(kind, found), iterations=1, **options)
-
-    assert launches(route(DENSE, dense, bias=torch.ones(1, 1, 4)))
-    for other in (
-        route(DENSE, {name: x.double() for name, x in dense.items()}),
-        route(DENSE, dense, prior=torch.ones(2, 6, 5)),
-        route(DENSE, huge),
-        route(DENSE, {name: x.to("meta") for name, x in dense.items()}),
-    ):
-        assert not launches(other)
-    own = {"prior": torch.randn(2, 6, 5)}
-    results = (
-        op.dynamic_routing(map_of(DENSE, dense), **own).parents.pose for op in (triton, fused)
-    )
-    assert torch.equal(*results)
-
-
-def test_layers_choose_it(launches):
-    layer = DenseCapsules(n_in=4, d_in=4, n_out=3, d_out=4, routing=DynamicRouting(iterations=1))
-    children = Capsules(torch.randn(2, 4, 4))
-    use_backend(layer, "triton")
-    assert launches(lambda: layer(children)) == ["mix"]
-    large = DenseCapsules(n_in=512, d_in=4, n_out=16, d_out=16)
-    assert not launches(lambda: large(Capsules(torch.randn(16, 512, 4))))
-
-
-def test_sizes_can_be_asked_without_computing():
-    with torch._subclasses.FakeTensorMode():
-        pose, weight = torch.empty(2, 6, 3), torch.empty(6, 5, 4, 3)
-        routed = triton.dynamic_routing(VoteMap(Capsules(pose), weight), keep="last")
-        assert routed.parents.pose.shape == (2, 5, 4)
-        assert routed.steps[0].coupling.shape == (2, 6, 5)
-
-
 @pytest.mark.parametrize(("tile", "again"), [(WHOLE, 0), (TILED, 1)], ids=["whole", "tiled"])
 def test_flops_are_counted(tile, again, monkeypatch):
     tell(monkeypatch, tile)
@@ -262,74 +219,10 @@ def test_flops_are_counted(tile, again, monkeypatch):
     assert counter.get_total_flops() > 2 * forward
 
 
-POSE, WEIGHT = torch.zeros(2, 12, 3), torch.zeros(12, 5, 4, 3)
-VOTES = VoteMap(Capsules(POSE), WEIGHT)
-
-
-@pytest.mark.parametrize(
-    ("vote_map", "options"),
-    [
-        (VOTES._replace(weight=WEIGHT[1:]), {}),
-        (VOTES._replace(weight=WEIGHT[:, :0]), {}),
-        (VOTES, {"iterations": 0}),
-        (VOTES, {"squash": "expo"}),
-        (VOTES, {"detach": "vote"}),
-        (VOTES, {"keep": "step"}),
-        (VOTES, {"prior": torch.zeros(5, 12)}),
-        (VOTES, {"bias": torch.zeros(4, 5)}),
-    ],
-)
-def test_errors_are_those_of_the_plain_op(vote_map, options):
-    with pytest.raises(TorchcapsError) as expected:
-        plain(materialise(vote_map), **options)
-    with pytest.raises(TorchcapsError, match=f"^{re.escape(str(expected.value))}$"):
-        triton.dynamic_routing(vote_map, **options)
-
-
-def test_gradients_of_gradients_are_refused():
-    found = {name: x.requires_grad_() for name, x in small(DENSE).items()}
-    parents = triton.dynamic_routing(map_of(DENSE, found), iterations=1).parents.pose
-    (gradient,) = torch.autograd.grad(parents.sum(), found["pose"], create_graph=True)
-    with pytest.raises(
-        TorchcapsError,
-        match=r"^routing by Triton gives gradients, but no gradients of gradients; where "
-        r"these are needed, as by create_graph=True, route ops\.materialise\(vote_map\) with "
-        r"the routing of torchcaps\.ops\.$",
-    ):
-        gradient.sum().backward()
-
-
 def route(pose, weight, bias):
     found = {"pose": pose, "weight": weight}
     routed = triton.dynamic_routing(map_of(DENSE, found), bias=bias, keep="last", iterations=2)
     return routed.parents.pose, routed.steps[0].coupling
-
-
-def test_compiles_as_one_graph_for_any_batch(launches):
-    compiled = torch.compile(route, fullgraph=True, backend="aot_eager")
-    for batch in (2, 3):
-        mine = [
-            x.requires_grad_() for x in small(DENSE, lead=(batch,), parameters=("bias",)).values()
-        ]
-        assert launches(lambda mine=mine: compiled(*mine))
-        results = []
-        for each in (route, compiled):
-            pose, coupling = each(*mine)
-            total = (pose + coupling.square().sum()).sum()
-            results.append((pose, coupling, *torch.autograd.grad(total, mine)))
-        for a, b in zip(*results, strict=True):
-            torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
-
-
-def test_exports():
-    class Layer(torch.nn.Module):
-        def forward(self, pose, weight):
-            vote_map = map_of(DENSE, {"pose": pose, "weight": weight})
-            return triton.dynamic_routing(vote_map, iterations=1).parents.pose
-
-    found = tuple(small(DENSE).values())
-    exported = torch.export.export(Layer(), found)
-    assert torch.equal(exported.module()(*found), Layer()(*found))
 
 
 @slow

@@ -4,13 +4,10 @@ The interpreter takes a millisecond for a line of a kernel: sizes are tiny, and 
 changed so that they still make several tiles and splits.
 """
 
-import re
-
 import pytest
 import torch
 
 from ops.fused.em_cases import (
-    ODD,
     VARIANTS,
     WINDOWS,
     leaves_of,
@@ -18,12 +15,10 @@ from ops.fused.em_cases import (
     results_of,
     routed_by,
 )
-from torchcaps.errors import TorchcapsError
-from torchcaps.layers import ConvCapsules, EMRouting, use_backend
 from torchcaps.ops.fused.em import Shared
 from torchcaps.ops.fused.tiles import MadeOf
 from torchcaps.ops.triton import em, votes
-from torchcaps.types import Capsules, Window
+from torchcaps.types import Window
 
 WHOLE, TILED = 4096, 256  # all parents in one tile; a few of them
 SMALL = Window((3, 3, 2), (2, 2), (1, 1))
@@ -121,32 +116,6 @@ def test_votes_are_made_anew_for_every_moment(launches, monkeypatch):
     assert launches(route) == [*fit, *["slopes"] * 5, *fit]
 
 
-def test_what_a_kernel_lacks_goes_the_fused_way(launches):
-    wide, huge = leaves_of("b"), narrow(batch=(1,), n_in=1, n_out=1, d_in=128, d_out=128)
-    found = []
-    assert not launches(lambda: found.append(routed_by("triton", wide, {}, {}).parents.pose))
-    assert torch.equal(found[0], routed_by("fused", wide, {}, {}).parents.pose)
-    for leaves in (huge, {name: x.to("meta") for name, x in narrow().items()}):
-        assert not launches(lambda leaves=leaves: routed_by("triton", leaves, {}, {}))
-
-
-def test_float64_is_as_exact_as_the_plain_op():
-    how, options = {"pose": "matrix", "window": ODD}, {"variance_floor": 0.05}
-    leaves = leaves_of("bx", **how)
-    mine, plain = (results_of(kind, leaves, how, options) for kind in ("triton", "plain"))
-    torch.testing.assert_close(mine, plain, rtol=1e-10, atol=1e-10)
-
-
-def test_layers_choose_it(launches):
-    options = {"kernel": 2, "pose": "matrix", "routing": EMRouting(iterations=1)}
-    layer = ConvCapsules(child_grid=SMALL.child_grid, d_in=4, types=3, d_out=4, **options)
-    children, found = Capsules(torch.randn(2, 18, 4), torch.rand(2, 18)), []
-    for backend, expected in (("triton", ["moments", "moments"]), ("plain", [])):
-        use_backend(layer, backend)
-        assert launches(lambda: found.append(layer(children).parents.pose)) == expected
-    assert (found[0] - found[1]).abs().max() <= 2e-6 * found[1].abs().max()
-
-
 def test_what_is_not_finite_does_not_become_a_number():
     for value in (float("nan"), float("inf")):
         leaves = narrow()
@@ -174,71 +143,6 @@ def test_flops_are_counted():
         pose.sum().backward()
     # Again, and gradients of weights and of poses; of distances also those of parents.
     assert counter.get_total_flops() == (5 + 3 + 4 + 3) * products
-
-
-@pytest.mark.parametrize("window", [[], [3, 3, 2, 2, 2, 1, 1]], ids=["dense", "window"])
-def test_operators_are_what_torch_expects(window):
-    looks = SMALL if window else None
-    leaves = narrow("x", batch=(2,), n_in=3, window=looks)
-    slots, windows = (8, 4) if window else (3, 1)
-    made_of = [leaves[x].clone().requires_grad_() for x in ("pose", "weight", "coordinates")]
-    share = torch.full((2, windows, slots, 3), 1 / slots, requires_grad=True)
-    mean, variance = (torch.rand(2, windows, 3, 5) + 0.5 for _ in range(2))
-    parents = (mean.requires_grad_(), variance.requires_grad_())
-    for operator, given in ((em.moments, (share,)), (em.distances, parents)):
-        torch.library.opcheck(
-            operator.forward,
-            (*given, *made_of[:2], None, made_of[2], "none", "vector", window, torch.float32),
-            test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
-        )
-
-
-def test_one_graph_compiles():
-    torch._dynamo.reset()
-    how = {"window": Window((2, 3, 1), (2, 2), (1, 1))}
-    options = {"iterations": 2, "variance_floor": 0.05}
-    leaves = {name: x.requires_grad_() for name, x in narrow("bx", batch=(1,), **how).items()}
-
-    def pose(*given):
-        given = dict(zip(leaves, given, strict=True))
-        return routed_by("triton", given, how, options, "none").parents.pose
-
-    compiled = torch.compile(pose, backend="aot_eager", fullgraph=True)
-    found = []
-    for op in (compiled, pose):
-        made = op(*leaves.values())
-        mine = torch.autograd.grad(made.square().sum(), leaves.values(), materialize_grads=True)
-        found.append((made, *mine))
-    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
-
-
-def test_second_derivatives_are_refused():
-    leaves = {name: x.requires_grad_() for name, x in narrow(n_in=2).items()}
-    pose = routed_by("triton", leaves, {}, {"iterations": 1}).parents.pose
-    (gradient,) = torch.autograd.grad(pose.square().sum(), leaves["pose"], create_graph=True)
-    words = "by create_graph=True, route ops.materialise(vote_map) with ops.em_routing."
-    with pytest.raises(TorchcapsError, match=re.escape(words)):
-        gradient.sum().backward()
-
-
-@pytest.mark.parametrize(
-    ("given", "options"),
-    [
-        ({}, {"iterations": 0}),
-        ({}, {"variant": "papers"}),
-        ({"beta_a": torch.ones(7)}, {}),
-        ({"activation": torch.ones(3, 7)}, {}),
-        ({"weight": torch.ones(5, 3, 2, 2)}, {}),
-    ],
-    ids=lambda x: str(x)[:30],
-)
-def test_what_the_plain_op_refuses_is_refused_in_its_words(given, options):
-    how = {"pose": "matrix"}
-    leaves = narrow(**how) | given
-    with pytest.raises(TorchcapsError) as theirs:
-        routed_by("plain", leaves, how, options)
-    with pytest.raises(TorchcapsError, match=re.escape(str(theirs.value))):
-        routed_by("triton", leaves, how, options)
 
 
 LARGE = Window((7, 5, 8), (3, 3), (2, 1))

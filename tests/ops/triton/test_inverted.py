@@ -5,13 +5,11 @@ changed so that they still make several tiles and splits.
 """
 
 import math
-import re
 
 import pytest
 import torch
 
 from ops.fused.inverted_cases import (
-    ODD,
     WINDOWS,
     leaves_of,
     results_of,
@@ -19,11 +17,9 @@ from ops.fused.inverted_cases import (
     slots_of,
     vote_map_of,
 )
-from torchcaps.errors import TorchcapsError
-from torchcaps.layers import ConvCapsules, InvertedRouting, use_backend
 from torchcaps.ops import triton
-from torchcaps.ops.triton import mixing, votes
-from torchcaps.types import Capsules, Window
+from torchcaps.ops.triton import votes
+from torchcaps.types import Window
 
 WHOLE, TILED = 4096, 256  # all parents in one tile; a few of them
 SMALL = Window((3, 3, 2), (2, 2), (1, 1))
@@ -115,32 +111,6 @@ def test_many_parents_are_gone_over_twice(launches, monkeypatch):
     assert launches(route) == ["normalise", "mix"]
 
 
-def test_what_a_kernel_lacks_goes_the_fused_way(launches):
-    wide, huge = leaves_of("bn"), narrow(batch=(1,), n_in=1, n_out=1, d_in=128, d_out=128)
-    found = []
-    assert not launches(lambda: found.append(routed_by("triton", wide, {}, {}).parents.pose))
-    assert torch.equal(found[0], routed_by("fused", wide, {}, {}).parents.pose)
-    for leaves in (huge, {name: x.to("meta") for name, x in narrow().items()}):
-        assert not launches(lambda leaves=leaves: routed_by("triton", leaves, {}, {}))
-
-
-def test_float64_is_as_exact_as_the_plain_op():
-    leaves = leaves_of("bxns", pose="matrix", window=ODD)
-    how = {"pose": "matrix", "window": ODD}
-    mine, plain = results_of("triton", leaves, how, {}), results_of("plain", leaves, how, {})
-    torch.testing.assert_close(mine, plain, rtol=1e-10, atol=1e-10)
-
-
-def test_layers_choose_it(launches):
-    options = {"kernel": 2, "pose": "matrix", "routing": InvertedRouting(iterations=2)}
-    layer = ConvCapsules(child_grid=SMALL.child_grid, d_in=4, types=3, d_out=4, **options)
-    children, found = Capsules(torch.randn(2, 18, 4)), []
-    for backend, expected in (("triton", ["mix", "mix"]), ("plain", [])):
-        use_backend(layer, backend)
-        assert launches(lambda: found.append(layer(children).parents.pose)) == expected
-    assert (found[0] - found[1]).abs().max() <= 2e-6 * found[1].abs().max()
-
-
 def test_what_is_not_finite_does_not_become_a_number():
     for value in (float("nan"), float("inf")):
         leaves = narrow("n")
@@ -162,69 +132,6 @@ def test_flops_are_counted(tile, made, monkeypatch):
         assert counter.get_total_flops() == forward
         pose.sum().backward()
     assert counter.get_total_flops() > 2 * forward
-
-
-@pytest.mark.parametrize("window", [[], [3, 3, 2, 2, 2, 1, 1]], ids=["dense", "window"])
-def test_operators_are_what_torch_expects(window):
-    looks = SMALL if window else None
-    leaves = narrow("bxs", batch=(2,), n_in=3, window=looks)
-    parents = leaves["start"].expand(2, 4 if window else 1, -1, -1).contiguous()
-    given = (*(leaves[x] for x in ("pose", "weight", "bias", "coordinates")), parents)
-    *votes_of, parents = (x.clone().requires_grad_() for x in given)
-    made_of = (*votes_of, "none", "vector", window, torch.float32)
-    loop = ("present", "none", False, 0.5, 1, 0.2, False, "none", 1)
-    torch.library.opcheck(
-        mixing.by_kernels.forward,
-        (*made_of, None, None, parents, None, None, *loop),
-        test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
-    )
-
-
-def test_one_graph_compiles():
-    torch._dynamo.reset()
-    how = {"window": SMALL}
-    leaves = {name: x.requires_grad_() for name, x in narrow("xns", batch=(1,), **how).items()}
-
-    def pose(*given):
-        given = dict(zip(leaves, given, strict=True))
-        return routed_by("triton", given, how, {}, "none").parents.pose
-
-    compiled = torch.compile(pose, backend="aot_eager", fullgraph=True)
-    found = []
-    for op in (compiled, pose):
-        made = op(*leaves.values())
-        found.append((made, *torch.autograd.grad(made.square().sum(), leaves.values())))
-    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
-
-
-def test_second_derivatives_are_refused():
-    leaves = {name: x.requires_grad_() for name, x in narrow("s", n_in=2).items()}
-    pose = routed_by("triton", leaves, {}, {"iterations": 1}).parents.pose
-    (gradient,) = torch.autograd.grad(pose.square().sum(), leaves["pose"], create_graph=True)
-    words = (
-        "by create_graph=True, route ops.materialise(vote_map) with the routing of torchcaps.ops"
-    )
-    with pytest.raises(TorchcapsError, match=re.escape(words)):
-        gradient.sum().backward()
-
-
-@pytest.mark.parametrize(
-    ("given", "options"),
-    [
-        ({}, {"iterations": 0}),
-        ({"norm_weight": torch.ones(3)}, {}),
-        ({"start": torch.ones(2, 7)}, {}),
-        ({"weight": torch.ones(5, 3, 2, 2)}, {}),
-    ],
-    ids=lambda x: str(x)[:30],
-)
-def test_what_the_plain_op_refuses_is_refused_in_its_words(given, options):
-    how = {"pose": "matrix", "window": ODD}
-    leaves = narrow("ns", **how) | given
-    with pytest.raises(TorchcapsError) as theirs:
-        routed_by("plain", leaves, how, options)
-    with pytest.raises(TorchcapsError, match=re.escape(str(theirs.value))):
-        routed_by("triton", leaves, how, options)
 
 
 LARGE = Window((7, 5, 8), (3, 3), (2, 1))

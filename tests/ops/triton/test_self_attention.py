@@ -1,8 +1,6 @@
 """Self-attention routing by Triton is the plain one of the materialised votes: values, gradients,
 errors. Sizes are tiny, as in the tests of inverted routing."""
 
-import re
-
 import pytest
 import torch
 
@@ -13,10 +11,8 @@ from ops.fused.attention_cases import (
     attention_results,
 )
 from ops.fused.inverted_cases import WINDOWS
-from torchcaps.errors import TorchcapsError
-from torchcaps.layers import DenseCapsules, SelfAttentionRouting, use_backend
 from torchcaps.ops.triton import votes
-from torchcaps.types import Capsules, Window
+from torchcaps.types import Window
 
 WHOLE, TILED = 4096, 256  # all parents in one tile; a few of them
 SMALL = Window((3, 3, 2), (2, 2), (1, 1))
@@ -49,31 +45,6 @@ def test_two_sums_are_all_it_starts(launches, monkeypatch):
     assert launches(route) == ["mix", "normalise", "mix"]
 
 
-@pytest.mark.parametrize("what", ["float64", "prior of samples", "huge"])
-def test_what_a_kernel_lacks_goes_the_fused_way(what, launches):
-    leaves = attention_leaves("p", batch=(2,))
-    if what == "float64":
-        leaves = {name: x.double() for name, x in leaves.items()}
-    if what == "prior of samples":
-        leaves["prior"] = torch.randn(2, 6, 3)
-    if what == "huge":
-        leaves = attention_leaves(batch=(1,), n_in=1, n_out=1, d_in=128, d_out=128)
-    found = []
-    assert not launches(lambda: found.append(attention_results("triton", leaves, {})))
-    for name, x in attention_results("fused", leaves, {}).items():
-        assert torch.equal(found[0][name], x), name
-
-
-def test_layers_choose_it(launches):
-    layer = DenseCapsules(n_in=6, d_in=4, n_out=3, d_out=4, routing=SelfAttentionRouting())
-    torch.nn.init.normal_(layer.routing.prior)
-    children, found = Capsules(torch.randn(2, 6, 4)), []
-    for backend, expected in (("triton", ["mix", "mix"]), ("plain", [])):
-        use_backend(layer, backend)
-        assert launches(lambda: found.append(layer(children).parents.pose)) == expected
-    assert (found[0] - found[1]).abs().max() <= 2e-6 * found[1].abs().max()
-
-
 def test_flops_are_those_of_its_sums():
     leaves = attention_leaves("p", batch=(2,))
     votes, agreement = 2 * (2 * 6 * 3 * 5) * 4, 2 * (2 * 6 * 3 * 5)
@@ -81,33 +52,6 @@ def test_flops_are_those_of_its_sums():
         attended_by("triton", leaves, {})
     # T; votes, agreements and the sum.
     assert counter.get_total_flops() == votes + votes + 2 * agreement
-
-
-def test_one_graph_compiles():
-    torch._dynamo.reset()
-    how = {"window": SMALL}
-    leaves = attention_leaves("xp", batch=(1,), **how)
-    leaves = {name: x.requires_grad_() for name, x in leaves.items()}
-
-    def pose(*given):
-        given = dict(zip(leaves, given, strict=True))
-        return attended_by("triton", given, how, keep="none").parents.pose
-
-    compiled = torch.compile(pose, backend="aot_eager", fullgraph=True)
-    found = []
-    for op in (compiled, pose):
-        made = op(*leaves.values())
-        found.append((made, *torch.autograd.grad(made.square().sum(), leaves.values())))
-    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
-
-
-def test_second_derivatives_are_refused():
-    leaves = {n: x.requires_grad_() for n, x in attention_leaves("p", batch=(2,)).items()}
-    pose = attended_by("triton", leaves, {}).parents.pose
-    (gradient,) = torch.autograd.grad(pose.square().sum(), leaves["pose"], create_graph=True)
-    words = "routing by Triton gives gradients, but no gradients of"
-    with pytest.raises(TorchcapsError, match=re.escape(words)):
-        gradient.sum().backward()
 
 
 @pytest.mark.gpu
