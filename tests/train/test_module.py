@@ -76,6 +76,14 @@ def test_the_loss_is_margin_plus_weighted_reconstruction(step, before, draws) ->
     assert model.targets[0].tolist() == [0, 0, 1]
 
 
+def test_the_validation_loss_has_the_reconstruction_where_the_recipe_asks_for_it() -> None:
+    margin = (0.18 + 0.18 + 0.44) / 3
+    asked = training(Fixed(draws=True), recipe(validation_loss="total"))
+    logged = logged_by(asked, "validation_step")
+    assert logged["validation_loss"] == (pytest.approx(margin + 0.01 * 0.5, abs=1e-6), 3)
+    assert set(logged) == {"validation_loss", "validation_accuracy"}
+
+
 # Logits 0.5 and 0.3. One class: −ln softmax = ln(1 + e^∓0.2) = 0.59814 or 0.79814.
 # Each class alone: −ln σ(0.5) − ln(1 − σ(0.3)) = 0.47408 + 0.85436, or 0.97408 + 0.55436.
 @pytest.mark.parametrize(

@@ -73,8 +73,9 @@ class Training(lightning.LightningModule):
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         parts, accuracy = self._measure(batch)
-        # Without the reconstruction, which a decoder makes of the class that the label names.
-        loss = parts["classification_loss"]
+        # A decoder makes the reconstruction of the class that the label names.
+        is_total = self.recipe.validation_loss == "total"
+        loss = torch.stack(list(parts.values())).sum() if is_total else parts["classification_loss"]
         shown = "validation" if self.recipe.validation_share else TRAINING_SAMPLE
         measured = {f"{shown}_loss": loss, f"{shown}_accuracy": accuracy}
         self.log_dict(measured, batch_size=len(batch[1]))

@@ -73,6 +73,7 @@ YOUNGER: dict[str, Any] = {
     "standardise": None,
     "test_data": None,
     "train_images": None,
+    "validation_loss": "classification",
 }
 
 
@@ -156,6 +157,9 @@ class Recipe(BaseModel):
     patience: int | None = Field(None, ge=1, le=MOST)
     # Which weights are saved: of the last epoch, or of that with the lowest validation loss.
     keep: Literal["last", "best"] = "last"
+    # What patience and "best" go by: the loss of the classes, or with the reconstruction's, which
+    # knows the label.
+    validation_loss: Literal["classification", "total"] = "classification"
     # Held out of the training images; of 0, what every epoch measures is of training images.
     validation_share: float = Field(0.1, ge=0, lt=1)
     seed: int = Field(0, ge=0, lt=2**32)
