@@ -23,6 +23,7 @@ from torchcaps.cli.failures import failure_of
 from torchcaps.cli.models import models
 from torchcaps.cli.predict import predict
 from torchcaps.cli.prune import prune
+from torchcaps.cli.shrink import shrink
 from torchcaps.cli.train import train
 
 __all__ = ["app", "main"]
@@ -42,6 +43,7 @@ app.command()(dissect)
 app.command("eval")(evaluate)
 app.command()(predict)
 app.command()(prune)
+app.command()(shrink)
 app.command()(doctor)
 app.command()(check)
 app.command()(estimate)

@@ -35,6 +35,9 @@ class CapsuleNetwork(nn.Module):
     the same for every class [tsai2020] §2; `head_scores` says what those logits mean.
     """
 
+    # Which primary capsules the first layer reads, where some were taken out (`models.smaller`).
+    kept_children: Tensor | None
+
     def __init__(
         self,
         *,
@@ -60,6 +63,7 @@ class CapsuleNetwork(nn.Module):
         self.head_scores: ScoresAre = head_scores
         self.schedule: Schedule = schedule
         self.iterations = self._common_iterations() if schedule == "concurrent" else None
+        self.register_buffer("kept_children", None)
         self._check_primary_grid()
 
     def forward(
@@ -89,6 +93,8 @@ class CapsuleNetwork(nn.Module):
         functions = by_layer(couple, list(layers))
         changes = named("intervene", intervene, ["primary", *layers])
         capsules: Capsules = self.primary(self.backbone(image))
+        if self.kept_children is not None:
+            capsules = _some(capsules, self.kept_children)
         capsules = leaving("primary", capsules, changes)
         if self.iterations is None:
             routed = route_sequentially(
@@ -176,3 +182,10 @@ class CapsuleNetwork(nn.Module):
 
 def _normalised_over(layer: CapsuleLayer | AttentionCapsules) -> str:
     return (layer if isinstance(layer, AttentionCapsules) else layer.routing).normalised_over
+
+
+def _some(capsules: Capsules, index: Tensor) -> Capsules:
+    """Those of an index."""
+    pose, activation = capsules
+    some = None if activation is None else activation.index_select(-1, index)
+    return Capsules(pose.index_select(-2, index), some)

@@ -17,6 +17,7 @@ from torchcaps.layers import ROUTINGS, Routing
 from torchcaps.layers.routing.table import import_path
 from torchcaps.models.own import OWN, OwnNetwork, own_module
 from torchcaps.models.registry import MODELS, make_model
+from torchcaps.models.smaller import SMALLER, adopt_sizes
 
 __all__ = ["load", "load_network", "save"]
 
@@ -117,7 +118,11 @@ def load_network(
     _check_known(path, name, config, routing)
     if routing is not None:
         config["routing"] = routing
+    said = config.pop(SMALLER, None)
     network = _without_weights(name, config)
+    if said is not None:
+        adopt_sizes(network, state, said)
+        network.config[SMALLER] = said  # type: ignore[index, operator]
     try:
         network.load_state_dict(state, assign=True)
     except RuntimeError as error:

@@ -11,10 +11,10 @@ from typing import NamedTuple, cast
 from torch import nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import CapsuleLayer
+from torchcaps.layers import CapsuleLayer, ConvCapsules, DenseCapsules
 from torchcaps.models.network import CapsuleNetwork
 
-__all__ = ["Run", "capsule_layers_of", "chain", "runs"]
+__all__ = ["Run", "capsule_layers_of", "chain", "first_layer", "rows_of_types", "runs"]
 
 # What stands between convolutions and treats every channel by itself.
 BETWEEN = (nn.ReLU, nn.LeakyReLU, nn.BatchNorm2d, nn.InstanceNorm2d, nn.Identity)
@@ -97,6 +97,23 @@ def capsule_layers_of(network: nn.Module) -> dict[str, nn.Module]:
 def first_layer(network: nn.Module) -> CapsuleLayer:
     """The layer whose children are the primary capsules."""
     return cast(CapsuleLayer, next(iter(capsule_layers_of(network).values())))
+
+
+def rows_of_types(network: nn.Module) -> list[tuple[int, ...]]:
+    """Which rows of the first layer's weights are those of each primary type."""
+    layer = first_layer(network)
+    types = int(network.primary_grid[2])  # type: ignore[index]
+    if isinstance(layer, ConvCapsules) or (
+        isinstance(layer, DenseCapsules) and layer.sharing == "none"
+    ):
+        # Children and slots of a window are both ordered (row, column, type).
+        return [tuple(range(t, layer.weight.shape[0], types)) for t in range(types)]
+    if isinstance(layer, DenseCapsules) and layer.sharing == "type":
+        return [(t,) for t in range(types)]
+    raise TorchcapsError(
+        'with sharing="all" the types of primary capsules have no matrices of their own, so none '
+        "can be pruned or taken out; take weights or channels."
+    )
 
 
 def _leaves(name: str, part: nn.Module) -> list[tuple[str, nn.Module]]:

@@ -10,6 +10,7 @@ from torchcaps.prune.lobster import Lobster
 from torchcaps.prune.magnitude import Magnitude, ramp
 from torchcaps.prune.masks import Masks, lowest
 from torchcaps.prune.pruner import Pruner
+from torchcaps.prune.removable import Silent, removable, silent
 from torchcaps.prune.snip import Snip
 from torchcaps.prune.units import Unit, UnitKind, units
 from torchcaps.prune.weights import Sparsity, prunable, sparsity
@@ -21,6 +22,7 @@ __all__ = [
     "Masks",
     "Pruner",
     "RandomMasks",
+    "Silent",
     "Snip",
     "Sparsity",
     "Unit",
@@ -28,6 +30,8 @@ __all__ = [
     "lowest",
     "prunable",
     "ramp",
+    "removable",
+    "silent",
     "sparsity",
     "units",
 ]

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import ConvCapsules, DenseCapsules
-from torchcaps.models.structure import capsule_layers_of, first_layer, runs
+from torchcaps.layers import DenseCapsules
+from torchcaps.models.structure import capsule_layers_of, first_layer, rows_of_types, runs
 
 __all__ = ["Part", "Unit", "UnitKind", "held_by", "lowest_units", "units"]
 
@@ -116,7 +116,7 @@ def _types(network: nn.Module) -> list[Unit]:
     *_, last = runs(network)
     layer = first_layer(network)
     name = next(iter(capsule_layers_of(network)))
-    rows = type_rows(network)
+    rows = rows_of_types(network)
     size = layer.d_in
     found = []
     for t, row in enumerate(rows):
@@ -125,23 +125,6 @@ def _types(network: nn.Module) -> list[Unit]:
         made += [Part(f"{each}.weight", 0, channels) for each in convolutions(network, last.passed)]
         found.append(Unit(f"type {t}", (*made, Part(f"layers.{name}.weight", 0, row))))
     return found
-
-
-def type_rows(network: nn.Module) -> list[tuple[int, ...]]:
-    """Which rows of the first layer's weights are those of each primary type."""
-    layer = first_layer(network)
-    types = int(network.primary_grid[2])  # type: ignore[index]
-    if isinstance(layer, ConvCapsules) or (
-        isinstance(layer, DenseCapsules) and layer.sharing == "none"
-    ):
-        # Children and slots of a window are both ordered (row, column, type).
-        return [tuple(range(t, layer.weight.shape[0], types)) for t in range(types)]
-    if isinstance(layer, DenseCapsules) and layer.sharing == "type":
-        return [(t,) for t in range(types)]
-    raise TorchcapsError(
-        'with sharing="all" the types of primary capsules have no matrices of their own, so none '
-        "can be pruned; take weights or channels."
-    )
 
 
 def _channels(network: nn.Module) -> list[Unit]:

@@ -8,10 +8,12 @@ from torchcaps.tasks.estimate import Estimate, estimate
 from torchcaps.tasks.evaluate import evaluate, evaluate_file, write_predictions
 from torchcaps.tasks.predict import predict
 from torchcaps.tasks.prune_run import prune_run
+from torchcaps.tasks.shrink import Shrunk, shrink
 
 __all__ = [
     "CheckedRun",
     "Estimate",
+    "Shrunk",
     "check_run",
     "demo",
     "dissect",
@@ -24,6 +26,7 @@ __all__ = [
     "examine",
     "predict",
     "prune_run",
+    "shrink",
     "trace_images",
     "write_predictions",
     "write_report",

@@ -1,0 +1,41 @@
+"""`torchcaps shrink`: take parts out of a trained network."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from torchcaps._printable import printable
+from torchcaps.cli.arguments import AsJson, Imports, Root
+
+__all__ = ["shrink"]
+
+
+def shrink(
+    network: Annotated[Path, typer.Argument(help="A run folder, or a saved network.")],
+    out: Annotated[Path, typer.Option(help="File of the smaller network: small.safetensors.")],
+    silent: Annotated[
+        float | None,
+        typer.Option(
+            metavar="LENGTH",
+            help="Also take out capsules never longer than this on training images; 0 for silent.",
+        ),
+    ] = None,
+    images: Annotated[int, typer.Option(help="At how many training images is looked.")] = 1000,
+    data: Annotated[
+        str | None, typer.Option(help="Data set; that of the run if not given.")
+    ] = None,
+    root: Root = None,
+    as_json: AsJson = False,
+    own_code: Imports = None,
+) -> None:
+    """Take out of a network what nothing reads.
+
+    Writes a network file that every command reads, and prints size, time, memory and accuracy
+    before and after, and the largest change of a score on the test images.
+    """
+    from torchcaps import tasks
+
+    found = tasks.shrink(network, out, below=silent, data=data, root=root, images=images)
+    print(json.dumps(found.numbers()) if as_json else printable(found.text()))

@@ -1,0 +1,190 @@
+"""What a network can do without: parts that nothing reads, and parts that are silent on images.
+
+A part that nothing reads has only zeros above it, so taking it out changes no score. A part that
+is silent, whose values are zero on every image that was looked at, may speak on another one.
+
+channel  zero for every position and image, or read by zero kernels alone
+type     all capsules of a primary type silent, or their matrices zero
+child    of the first layer: silent, or all of its matrices zero
+parent   of a hidden layer: silent, or its matrices zero and all those that vote for it
+"""
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import (
+    CapsuleLayer,
+    DenseCapsules,
+    DistanceRouting,
+    DynamicRouting,
+    InvertedRouting,
+    SelfAttentionRouting,
+    UniformRouting,
+)
+from torchcaps.models import CapsuleNetwork
+from torchcaps.models.smaller import Kept
+from torchcaps.models.standardise import prepared
+from torchcaps.models.structure import (
+    Run,
+    capsule_layers_of,
+    chain,
+    first_layer,
+    rows_of_types,
+    runs,
+)
+
+__all__ = ["Silent", "removable", "silent"]
+
+
+class Silent:
+    """The largest values seen on images: of channels where they are read, lengths of capsules."""
+
+    def __init__(self) -> None:
+        self.channels: dict[str, Tensor] = {}
+        self.capsules: dict[str, Tensor] = {}
+
+    def see(self, found: dict[str, Tensor], values: dict[str, Tensor]) -> None:
+        for name, value in values.items():
+            found[name] = torch.maximum(found[name], value) if name in found else value
+
+
+@torch.no_grad()
+def silent(network: nn.Module, batches: Iterable[Tensor]) -> Silent:
+    """Look at images [b, c, h, w], and remember how large channels and capsules ever were."""
+    if not isinstance(network, CapsuleNetwork):
+        raise TorchcapsError(_no_network(network))
+    seen = Silent()
+    makers = {run.reader: run.maker for run in _runs(network) if run.reader is not None}
+    network.eval()
+    for images in batches:
+        x = prepared(images, network.image, network)
+        for name, part in chain(network) if makers else ():
+            if name in makers:
+                seen.see(seen.channels, {makers[name]: x.abs().amax((0, 2, 3))})
+            x = part(x)
+        trace = network(images, keep="last").trace
+        lengths = {layer.name: layer.children.pose.norm(dim=-1).amax(0) for layer in trace}
+        seen.see(seen.capsules, lengths)
+    return seen
+
+
+def removable(network: nn.Module, seen: Silent | None = None, *, below: float = 0.0) -> Kept:
+    """What stays when everything is taken out that nothing reads or that is silent.
+
+    Arguments:
+        network: in evaluation mode.
+        seen: what `silent` found; without it weights alone decide.
+        below: lengths up to this are silent; channels are so at exactly zero.
+    """
+    if not isinstance(network, CapsuleNetwork):
+        raise TorchcapsError(_no_network(network))
+    seen = Silent() if seen is None else seen
+    channels: dict[str, tuple[int, ...]] = {}
+    for run in _runs(network):
+        if run.reader is not None:
+            gone = _is_zero(network.get_submodule(run.reader).weight, axis=1)  # type: ignore[arg-type]
+            if run.maker in seen.channels:
+                gone |= (seen.channels[run.maker] == 0).to(gone.device)
+            _note(channels, run.maker, gone)
+    name = next(iter(capsule_layers_of(network)))
+    layer = first_layer(network)
+    if not _ignores_zero_votes(layer):
+        return Kept(channels, None, None, {})
+    gone = _is_zero(layer.weight, axis=0)
+    if name in seen.capsules and len(seen.capsules[name]) == len(gone):
+        gone |= (seen.capsules[name] <= below).to(gone.device)
+    types = _kept_types(network, gone)
+    if types is not None:
+        rows = rows_of_types(network)
+        gone = gone[sorted(row for t in types for row in rows[t])]
+    children = None
+    if isinstance(layer, DenseCapsules) and layer.sharing == "none" and bool(gone.any()):
+        children = _left(gone)
+    return Kept(channels, types, children, _kept_parents(network, seen, below))
+
+
+def _kept_types(network: CapsuleNetwork, gone: Tensor) -> tuple[int, ...] | None:
+    if network.kept_children is not None or not _runs(network):
+        return None
+    try:
+        rows = rows_of_types(network)
+    except TorchcapsError:
+        return None
+    if sum(map(len, rows)) != len(gone):
+        return None
+    types = torch.stack([gone[list(row)].all() for row in rows])
+    return _left(types) if bool(types.any()) else None
+
+
+def _kept_parents(
+    network: CapsuleNetwork, seen: Silent, below: float
+) -> dict[str, tuple[int, ...]]:
+    layers = list(capsule_layers_of(network).items())
+    kept: dict[str, tuple[int, ...]] = {}
+    for (name, layer), (above_name, above) in pairwise(layers):
+        both = (layer, above)
+        if not all(isinstance(each, DenseCapsules) and each.sharing == "none" for each in both):
+            continue
+        assert isinstance(layer, DenseCapsules)
+        assert isinstance(above, DenseCapsules)
+        if not (isinstance(layer.routing, DynamicRouting) and _ignores_zero_votes(above)):
+            continue
+        gone = _is_zero(above.weight, axis=0) & _is_zero(layer.weight, axis=1)
+        if above_name in seen.capsules:
+            gone |= (seen.capsules[above_name] <= below).to(gone.device)
+        # One of them stays in the place of all.
+        if int(gone.sum()) > 1:
+            _note(kept, name, gone)
+    return kept
+
+
+def _ignores_zero_votes(layer: nn.Module) -> bool:
+    """Whether a child whose votes are zero counts for nothing in a layer."""
+    if not isinstance(layer, CapsuleLayer) or layer.vote_bias is not None:
+        return False
+    if getattr(layer, "coordinates", False):
+        return False
+    routing = layer.routing
+    if isinstance(routing, UniformRouting):
+        # A mean over children counts them.
+        return routing.normalise == "softmax"
+    if isinstance(routing, DistanceRouting):
+        # Distances are measured over all children, unless a running mean of training is there.
+        return routing.scale == "batch"
+    if isinstance(routing, InvertedRouting):
+        return not routing.activations
+    return isinstance(routing, (DynamicRouting, SelfAttentionRouting))
+
+
+def _runs(network: nn.Module) -> list[Run]:
+    """The runs of the trunk; none where it is no chain."""
+    try:
+        return runs(network)
+    except TorchcapsError:
+        return []
+
+
+def _is_zero(weight: Tensor, *, axis: int) -> Tensor:
+    return (weight == 0).movedim(axis, 0).flatten(1).all(1)
+
+
+def _left(gone: Tensor) -> tuple[int, ...]:
+    """What stays; the first where nothing would, so that a network remains."""
+    left = (~gone).nonzero().flatten().tolist()
+    return tuple(left) or (0,)
+
+
+def _note(kept: dict[str, tuple[int, ...]], name: str, gone: Tensor) -> None:
+    if bool(gone.any()):
+        kept[name] = _left(gone)
+
+
+def _no_network(network: nn.Module) -> str:
+    return (
+        f"a {type(network).__name__} has parts that several others read, so none can be taken out; "
+        f"networks with one chain of convolutions before their capsules can be made smaller."
+    )

@@ -1,0 +1,211 @@
+"""Take out of a network what nothing reads or what is silent, and measure what that brings."""
+
+import statistics
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.data import Images, sample_of
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import CapsuleLayer
+from torchcaps.models import save
+from torchcaps.models.smaller import smaller
+from torchcaps.models.structure import capsule_layers_of, runs
+from torchcaps.prune import removable, silent
+from torchcaps.tasks.footprint import Footprint
+from torchcaps.tasks.progress import progress
+from torchcaps.tasks.trained import check_fit, open_trained
+from torchcaps.train import accuracy
+
+__all__ = ["Shrunk", "Size", "shrink"]
+
+# Images a batch, and how often each network is timed, in turns.
+BATCH, ROUNDS = 64, 9
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a network is and takes; times are medians on this machine."""
+
+    parts: dict[str, int]
+    parameters: int
+    file_bytes: int
+    ms_an_image: float  # in batches of 64
+    ms_alone: float  # one image by itself
+    peak_bytes: int  # weights, and tensors that are alive together for 64 images
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """A network before and after."""
+
+    path: str
+    looked_at: int
+    below: float | None
+    images: int
+    largest_change: float
+    before: Size
+    after: Size
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything, as JSON has it."""
+        return asdict(self)
+
+    def text(self) -> str:
+        """The same as lines for people."""
+        old, new = self.before, self.after
+        parts = [
+            f"{name} {count} → {new.parts[name]}"
+            for name, count in old.parts.items()
+            if count != new.parts[name]
+        ]
+        how = "that nothing reads"
+        if self.below is not None:
+            how += f", or that were no longer than {self.below:g} on {self.looked_at} images"
+        rows = [
+            ("taken out", (", ".join(parts) or "nothing") + f": parts {how}"),
+            ("parameters", _ratio(old.parameters, new.parameters, ",d")),
+            ("file", _ratio(old.file_bytes / 1e6, new.file_bytes / 1e6, ".2f", " MB")),
+            ("time", _ratio(old.ms_an_image, new.ms_an_image, ".3f", " ms an image of 64")),
+            ("", _ratio(old.ms_alone, new.ms_alone, ".3f", " ms for one alone")),
+            ("memory", _ratio(old.peak_bytes / 1e6, new.peak_bytes / 1e6, ".1f", " MB for 64")),
+            ("accuracy", f"{old.accuracy:.2%} → {new.accuracy:.2%} of {self.images} test images"),
+            ("scores", f"the largest change is {self.largest_change:.2g}"),
+        ]
+        return "\n".join(f"{name:<12}{said}" for name, said in rows)
+
+
+def shrink(
+    network: Path,
+    out: Path,
+    *,
+    below: float | None = None,
+    data: str | None = None,
+    root: Path | None = None,
+    images: int = 1000,
+) -> Shrunk:
+    """Write a smaller network that scores as the given one does.
+
+    Arguments:
+        network: a run folder, or a saved network.
+        out: the file of the smaller one, ending in .safetensors.
+        below: also take out capsules whose length never exceeds it on training images, and
+            channels that are zero on all of them; without it only what nothing reads.
+        data: data set, where the network is a file.
+        root: where the data lies, for data sets that are files.
+        images: at how many training images is looked, a sample with every class.
+    """
+    _check(out, below, images)
+    trained = open_trained(network)
+    test = trained.images("test", data=data, root=root)
+    check_fit(trained.model, test)
+    seen = None
+    looked_at = 0
+    if below is not None:
+        training = trained.images("train", data=data, root=root)
+        pixels = training.batch(sample_of(training, images)).pixels
+        looked_at = len(pixels)
+        with progress("looking for silent parts", looked_at) as advance:
+            batches = (_told(batch.to(trained.device), advance) for batch in pixels.split(BATCH))
+            seen = silent(trained.model, batches)
+    kept = removable(trained.model, seen, below=below or 0.0)
+    small = smaller(trained.model, kept)
+    save(small, out)
+    before_file = network if network.is_file() else network / "model.safetensors"
+    times = _times(trained.model, small, test.batch(slice(0, BATCH)).pixels.to(trained.device))
+    sizes = [
+        Size(
+            parts=_parts(model),
+            parameters=sum(parameter.numel() for parameter in model.parameters()),
+            file_bytes=file.stat().st_size,
+            ms_an_image=timed[0],
+            ms_alone=timed[1],
+            peak_bytes=_peak(model, test),
+            accuracy=accuracy(model, test),
+        )
+        for model, file, timed in (
+            (trained.model, before_file, times[0]),
+            (small, out, times[1]),
+        )
+    ]
+    change = _largest_change(trained.model, small, test)
+    return Shrunk(str(out), looked_at, below, len(test), change, *sizes)
+
+
+def _check(out: Path, below: float | None, images: int) -> None:
+    if out.suffix != ".safetensors":
+        raise TorchcapsError(f"the smaller network needs a file ending in .safetensors, not {out}.")
+    if out.exists():
+        raise TorchcapsError(f"{out} is there already; name another file.")
+    if below is not None and below < 0:
+        raise TorchcapsError(f"a length is never below 0, so {below:g} takes nothing out.")
+    if images < 1:
+        raise TorchcapsError(f"images to look at must be 1 or more, but came as {images}.")
+
+
+def _told(batch: Tensor, advance: Any) -> Tensor:
+    advance(len(batch))
+    return batch
+
+
+def _parts(model: nn.Module) -> dict[str, int]:
+    """How many channels, types and capsules there are."""
+    counts: dict[str, int] = {}
+    with suppress(TorchcapsError):  # a trunk that is no chain keeps its channels
+        for run in runs(model):
+            if run.reader is not None:
+                maker = cast(nn.Conv2d, model.get_submodule(run.maker))
+                counts[f"channels of {run.maker}"] = maker.out_channels
+    for name, layer in capsule_layers_of(model).items():
+        if isinstance(layer, CapsuleLayer):
+            counts[f"children of {name}"] = layer.n_in
+    return counts
+
+
+@torch.no_grad()
+def _times(old: nn.Module, new: nn.Module, pixels: Tensor) -> tuple[list[float], list[float]]:
+    """Median milliseconds an image in a batch and alone, of both networks in turns."""
+    found: dict[tuple[int, int], list[float]] = {}
+    for _ in range(ROUNDS + 1):
+        for which, model in enumerate((old, new)):
+            for k, batch in enumerate((pixels, pixels[:1])):
+                started = time.perf_counter()
+                model(batch)
+                if pixels.is_cuda:
+                    torch.cuda.synchronize()
+                each = 1e3 * (time.perf_counter() - started) / len(batch)
+                found.setdefault((which, k), []).append(each)
+    # The first round warms up.
+    medians = {key: statistics.median(values[1:]) for key, values in found.items()}
+    return [medians[0, 0], medians[0, 1]], [medians[1, 0], medians[1, 1]]
+
+
+@torch.no_grad()
+def _peak(model: nn.Module, test: Images) -> int:
+    weights: int = sum(t.numel() * t.itemsize for t in model.state_dict().values())
+    pixels = test.batch(slice(0, BATCH)).pixels.to(next(model.parameters()).device)
+    with Footprint() as footprint:
+        model(pixels)
+    return weights + int(footprint.tensors)
+
+
+@torch.no_grad()
+def _largest_change(old: nn.Module, new: nn.Module, test: Images) -> float:
+    device = next(old.parameters()).device
+    largest = 0.0
+    for index in torch.arange(len(test)).split(256):
+        pixels = test.batch(index).pixels.to(device)
+        change = (old(pixels).scores - new(pixels).scores).abs().max()
+        largest = max(largest, float(change))
+    return largest
+
+
+def _ratio(old: float, new: float, form: str, unit: str = "") -> str:
+    times = f" ({old / new:.2f} times less)" if new and old / new >= 1.005 else ""
+    return f"{old:{form}} → {new:{form}}{unit}{times}"

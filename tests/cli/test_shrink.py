@@ -1,0 +1,89 @@
+"""`torchcaps shrink`: a smaller file of a network that says the same."""
+
+import json
+
+import pytest
+import torch
+
+from cli.command_line import assert_one_sentence
+from torchcaps import create_model, load, save
+from torchcaps.prune import MaskAtTheEnd
+
+
+@pytest.fixture
+def pruned(tmp_path):
+    """A network whose channels were pruned as wholes."""
+    torch.manual_seed(0)
+    model = create_model("mitterreiter_5x16", image=(1, 24, 24))
+    MaskAtTheEnd(model, to=0.1, unit="channel").at_the_end()
+    save(model, tmp_path / "pruned.safetensors")
+    return tmp_path / "pruned.safetensors"
+
+
+def test_shrink_writes_a_smaller_network_and_says_what_it_brings(pruned, call, tmp_path):
+    before = pruned.read_bytes()
+    small = tmp_path / "small.safetensors"
+    done = call("shrink", pruned, "--data", "tiny", "--out", small, "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    old, new = found["before"], found["after"]
+    assert found["largest_change"] <= 1e-6
+    assert old["accuracy"] == new["accuracy"]
+    assert (old["file_bytes"], new["file_bytes"]) == (len(before), small.stat().st_size)
+    for what in ("parameters", "file_bytes", "peak_bytes"):
+        assert new[what] < old[what]
+    assert pruned.read_bytes() == before
+    whole, few = load(pruned), load(small)
+    assert new["parameters"] == sum(parameter.numel() for parameter in few.parameters())
+    images = torch.rand(3, 1, 24, 24)
+    with torch.no_grad():
+        assert torch.allclose(whole(images).scores, few(images).scores, rtol=0, atol=1e-6)
+    # Every command reads it.
+    assert call("eval", small, "--data", "tiny").code == 0
+
+
+def test_shrink_tells_people(pruned, call, tmp_path):
+    words = ["shrink", pruned, "--data", "tiny", "--out", tmp_path / "small.safetensors"]
+    done = call(*words, "--silent", "0", "--images", "20")
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    assert lines[0].startswith("taken out   channels of backbone.")
+    assert lines[0].endswith("or that were no longer than 0 on 20 images")
+    assert [line.split()[0] for line in lines[1:4]] == ["parameters", "file", "time"]
+    assert " times less)" in lines[1]
+    assert lines[-1].startswith("scores      the largest change is ")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["{pruned}", "--out", "small"], "needs a file ending in .safetensors, not small."),
+        (["{pruned}", "--out", "{pruned}"], "is there already; name another file."),
+        (
+            ["none", "--out", "a.safetensors"],
+            "there is no run folder and no saved network at none.",
+        ),
+        (["{pruned}", "--out", "a.safetensors"], "which does not know its data; name it with"),
+        (
+            ["{pruned}", "--data", "tiny", "--silent", "-1", "--out", "a.safetensors"],
+            "a length is never below 0, so -1 takes nothing out.",
+        ),
+        (
+            ["{pruned}", "--data", "tiny", "--images", "0", "--out", "a.safetensors"],
+            "images to look at must be 1 or more, but came as 0.",
+        ),
+    ],
+)
+def test_bad_shrinking_ends_in_one_sentence(pruned, call, tmp_path, monkeypatch, words, sentence):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    assert_one_sentence(call("shrink", *(word.format(pruned=pruned) for word in words)), sentence)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_convnet_has_nothing_that_could_be_taken_out(call, tmp_path):
+    save(create_model("efficient_convnet", image=(1, 24, 24)), tmp_path / "plain.safetensors")
+    words = ["shrink", tmp_path / "plain.safetensors", "--data", "tiny"]
+    done = call(*words, "--out", tmp_path / "small.safetensors")
+    assert_one_sentence(done, "a ConvNet has parts that several others read, so none can be taken")
+    assert not (tmp_path / "small.safetensors").exists()

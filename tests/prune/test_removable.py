@@ -1,0 +1,245 @@
+"""Smaller for real: parts taken out of networks, and the scores that stay."""
+
+import pytest
+import torch
+from torch import nn
+
+from error_text import text_of
+from torchcaps import create_model, load, save
+from torchcaps.models.smaller import Kept, smaller
+from torchcaps.prune import MaskAtTheEnd, RandomMasks, prunable, removable, silent, units
+from torchcaps.types import Capsules
+
+IMAGE = (1, 20, 20)
+
+
+def network(name, **options):
+    torch.manual_seed(0)
+    return create_model(name, image=IMAGE, **options).eval()
+
+
+def size(model):
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def scores(model, images):
+    with torch.no_grad():
+        return model(images, keep="last").scores
+
+
+# What is pruned as a whole, how much of it, and what must become smaller.
+CASES = [
+    ("rem_dr", "type", 0.4, {"kernel": 7, "types": 8, "width": 16}),
+    ("rem_dr", "channel", 0.15, {"kernel": 7, "types": 8, "width": 16}),
+    ("rem_dr", "capsule", 0.15, {"kernel": 7, "types": 8, "width": 16}),
+    ("capsnet", "type", 0.3, {"kernel": 7, "types": 8, "width": 16}),
+    ("rem_eff_mnist", "type", 0.4, {}),
+    ("rem_eff_mnist", "channel", 0.3, {}),
+    ("rem_eff_mnist", "capsule", 0.05, {}),
+    ("mitterreiter_5x16", "capsule", 0.1, {}),
+    ("mitterreiter_5x16", "channel", 0.3, {}),
+    ("rem_multilayer", "capsule", 0.1, {}),
+    ("rem_gamma", "capsule", 0.05, {}),
+    ("gu_capsnet", "type", 0.4, {"kernel": 7, "types": 8, "width": 16}),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "to", "options"), CASES)
+def test_what_is_pruned_as_a_whole_is_taken_out_and_the_scores_stay(
+    name, kind, to, options, tmp_path
+):
+    model = network(name, **options)
+    MaskAtTheEnd(model, to=to, unit=kind).at_the_end()
+    # Priors and biases that differ, as after training.
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            if key.endswith(("prior", "bias")):
+                parameter += 0.3 * torch.randn_like(parameter)
+    small = smaller(model, removable(model))
+    assert size(small) < size(model)
+    images = torch.rand(4, *IMAGE)
+    assert torch.allclose(scores(small, images), scores(model, images), rtol=0, atol=1e-6)
+    save(small, tmp_path / "small.safetensors")
+    again = load(tmp_path / "small.safetensors")
+    assert torch.equal(scores(again, images), scores(small, images))
+    # Smaller once more is the same, and nothing is left to take out.
+    twice = smaller(small, removable(small))
+    assert size(twice) == size(small)
+    assert torch.allclose(scores(twice, images), scores(model, images), rtol=0, atol=1e-6)
+
+
+def test_types_through_windows_are_taken_out():
+    torch.manual_seed(0)
+    model = create_model("rem_effconv", image=(1, 40, 40)).eval()
+    MaskAtTheEnd(model, to=0.3, unit="type").at_the_end()
+    small = smaller(model, removable(model))
+    assert size(small) < 0.8 * size(model)
+    images = torch.rand(2, 1, 40, 40)
+    assert torch.allclose(scores(small, images), scores(model, images), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["rem_multilayer", "mitterreiter_5x16"])
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_a_parent_leaves_its_logit_behind_in_the_softmax_of_its_siblings(name, iterations):
+    """Eq. 12 by hand: c_ij = exp(b_ij) / (Σ kept + Σ gone), with priors of its own for everyone."""
+    model = network(name, iterations=iterations)
+    gone = (3, 7, 8)
+    with torch.no_grad():
+        model.layers["hidden_3"].weight[:, list(gone)] = 0
+        model.layers["hidden_4"].weight[list(gone)] = 0
+        prior = model.layers["hidden_3"].routing.prior
+        if prior is not None:
+            prior.copy_(torch.randn_like(prior))
+    kept = removable(model)
+    left = tuple(j for j in range(16) if j not in gone)
+    assert kept == Kept({}, None, None, {"hidden_3": left})
+    small = smaller(model, kept)
+    images = torch.rand(3, *IMAGE)
+    one, two = (
+        {layer.name: layer for layer in net(images, keep="last").trace} for net in (model, small)
+    )
+    whole = one["hidden_3"].routed.steps[-1].coupling
+    few = two["hidden_3"].routed.steps[-1].coupling
+    assert few.shape[-1] == 14
+    assert torch.allclose(few[..., :13], whole[..., list(left)], atol=1e-6)
+    # The one that stands for all has what all of them had.
+    assert torch.allclose(few[..., 13], whole[..., list(gone)].sum(-1), atol=1e-6)
+    assert torch.allclose(scores(small, images), scores(model, images), rtol=0, atol=1e-6)
+    # Taken out without it, couplings are others; in the first iteration all of them grow.
+    bare = smaller(model, kept)
+    with torch.no_grad():
+        bare.layers["hidden_3"].routing.prior[:, -1] = -1e9
+    grown = bare(images, keep="last").trace[1].routed.steps[-1].coupling
+    assert iterations > 1 or bool((grown[..., :13] > few[..., :13]).all())
+    assert not torch.allclose(grown[..., :13], few[..., :13], atol=1e-3)
+
+
+def test_a_single_parent_stays_since_one_must_stand_for_all():
+    model = network("rem_multilayer")
+    with torch.no_grad():
+        model.layers["hidden_3"].weight[:, 3] = 0
+        model.layers["hidden_4"].weight[3] = 0
+    assert removable(model) == Kept({}, None, None, {})
+
+
+def test_unstructured_zeros_leave_nothing_to_take_out():
+    model = network("rem_eff_mnist")
+    generator = torch.Generator().manual_seed(0)
+    RandomMasks(model, to=0.85, generator=generator).before_training(dict)
+    assert removable(model) == Kept({}, None, None, {})
+
+
+def test_a_mean_over_children_counts_those_that_are_zero():
+    model = network("gu_capsnet_nor", kernel=7, types=4, width=8)
+    with torch.no_grad():
+        model.layers["classes"].weight[:20] = 0
+    assert removable(model).children is None
+    even = network("rem_dr", kernel=7, types=4, width=8, routing="uniform")
+    with torch.no_grad():
+        even.layers["classes"].weight[:20] = 0
+    assert removable(even).children == tuple(range(20, even.layers["classes"].n_in))
+
+
+def test_em_routing_counts_votes_of_zero():
+    model = network("rem_dr", kernel=7, types=4, width=8, routing="em")
+    with torch.no_grad():
+        model.layers["classes"].weight[:20] = 0
+    assert removable(model).children is None
+
+
+def test_what_is_silent_on_images_is_taken_out_of_an_unpruned_network():
+    model = network("rem_dr", kernel=7, types=4, width=8)
+    with torch.no_grad():
+        # Two channels that no image lights up, and a type that is never there.
+        model.backbone[0].bias[:2] = -100.0
+        model.primary.projection.weight[8:16] = 0
+        model.primary.projection.bias[8:16] = 0
+    images = torch.rand(6, *IMAGE)
+    assert removable(model) == Kept({}, None, None, {})
+    kept = removable(model, silent(model, images.split(2)))
+    assert kept.channels == {"backbone.0": tuple(range(2, 8))}
+    assert kept.types == (0, 2, 3)
+    assert kept.children is None
+    small = smaller(model, kept)
+    assert small.primary_grid[2] == 3
+    assert small.backbone[0].weight.shape[0] == 6
+    assert torch.allclose(scores(small, images), scores(model, images), rtol=0, atol=1e-6)
+
+
+def test_nearly_silent_capsules_move_the_scores_a_little():
+    model = network("rem_dr", kernel=7, types=4, width=8)
+    images = torch.rand(6, *IMAGE)
+    seen = silent(model, images.split(3))
+    lengths = seen.capsules["classes"]
+    with torch.no_grad():
+        poses = model.primary(model.backbone(images)).pose
+    assert torch.allclose(lengths, poses.norm(dim=-1).amax(0), atol=1e-6)
+    below = float(lengths.kthvalue(30).values)
+    kept = removable(model, seen, below=below)
+    assert kept.children == tuple((lengths > below).nonzero().flatten().tolist())
+    small = smaller(model, kept)
+    assert small.layers["classes"].n_in == len(lengths) - 30
+    change = float((scores(small, images) - scores(model, images)).abs().max())
+    assert 0 < change < 0.1
+
+
+def test_dead_hidden_capsules_leave_one_behind():
+    model = network("rem_multilayer")
+    with torch.no_grad():
+        model.layers["hidden_2"].weight[:, 4:9] = 0
+    images = torch.rand(4, *IMAGE)
+    # They are read, but there is nothing to read.
+    assert removable(model).parents == {}
+    kept = removable(model, silent(model, [images]))
+    assert kept.parents == {"hidden_2": (0, 1, 2, 3, *range(9, 16))}
+    small = smaller(model, kept)
+    assert torch.allclose(scores(small, images), scores(model, images), rtol=0, atol=1e-6)
+
+
+def test_classes_are_never_taken_out():
+    model = network("rem_dr", kernel=7, types=4, width=8)
+    with torch.no_grad():
+        model.layers["classes"].weight[:, 3] = 0
+    images = torch.rand(2, *IMAGE)
+    small = smaller(model, removable(model, silent(model, [images])))
+    assert scores(small, images).shape == (2, 10)
+    assert torch.equal(scores(small, images)[:, 3], torch.zeros(2))
+
+
+def test_something_always_stays():
+    model = network("rem_dr", kernel=7, types=4, width=8)
+    with torch.no_grad():
+        model.layers["classes"].weight.zero_()
+    small = smaller(model, removable(model))
+    assert torch.equal(scores(small, torch.rand(2, *IMAGE)), torch.zeros(2, 10))
+
+
+def test_networks_that_are_no_chain_say_so():
+    with torch.device("meta"):
+        deep, plain = create_model("deepcaps"), create_model("convnet_avg")
+    for model in (deep, plain):
+        said = text_of(lambda model=model: removable(model))
+        assert said.startswith(f"a {type(model).__name__} has parts that several others read")
+        assert text_of(lambda model=model: silent(model, [])) == said
+        assert text_of(lambda model=model: smaller(model, Kept({}, None, None, {}))) == said
+
+
+def test_units_hold_what_a_smaller_network_lacks():
+    """Brute force: the parameters that went are those of the units that were pruned."""
+    model = network("rem_dr", kernel=7, types=8, width=16)
+    pruned = units(model, "type")[1:4]
+    with torch.no_grad():
+        for unit in pruned:
+            for weight, axis, rows in unit.parts:
+                prunable(model)[weight].index_fill_(axis, torch.tensor(rows), 0)
+    small = smaller(model, removable(model))
+    weights = sum(
+        prunable(model)[weight].index_select(axis, torch.tensor(rows)).numel()
+        for unit in pruned
+        for weight, axis, rows in unit.parts
+    )
+    # And one bias of each of their channels.
+    assert size(model) - size(small) == weights + 3 * 8
+    assert isinstance(small, nn.Module)
+    with torch.no_grad():
+        assert isinstance(small.primary(small.backbone(torch.rand(1, *IMAGE))), Capsules)
