@@ -6,6 +6,8 @@ import sys
 import pytest
 
 from torchcaps.cli import main
+from torchcaps.study import runner
+from torchcaps.study.runner.work import work
 
 
 @pytest.fixture
@@ -64,3 +66,75 @@ def test_a_table_is_printed_and_not_run(call):
 )
 def test_what_is_wrong_is_one_sentence(call, words, sentence):
     assert call(*words) == (2, "", sentence)
+
+
+def test_the_status_of_a_table(call, tmp_path):
+    code, out, err = call("status", "peer2022", 1, "--out", tmp_path, "--by", "cost", "--json")
+    told = json.loads(out)
+    assert (code, err, told["study"], told["cells"], told["left"]) == (
+        0,
+        "",
+        "peer2022/table1",
+        20,
+        20,
+    )
+    hours = [row["hours_left"] for row in told["systems"]]
+    assert hours == sorted(hours)
+    assert told["cannot_be_run"] == []
+    code, out, _ = call("status", "peer2022", 1, "--out", tmp_path, "--seeds", 2)
+    assert code == 0
+    assert out.startswith("0 of 8 cells done, 0 running, 8 left: about ")
+
+
+def test_a_study_of_ones_own_is_run_and_compared(call, tmp_path, monkeypatch):
+    """The pool is not started: its one cell is done in this process."""
+
+    def in_process(study, settings, *, watch):
+        work(study.cells(), runner.Ledger(settings.folder), root=settings.root)
+        watch({cell.name: "done" for cell in study.cells()})
+        return []
+
+    monkeypatch.setattr(runner, "run_study", in_process)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.toml").write_text(
+        'model = "peer_sign_em"\ndata = "sign"\nepochs = 1\nbatch_size = 4000\n'
+    )
+    code, out, err = call("run", "my.toml", "--evidence", "records")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0].split() == ["seeds", "accuracy", "training"]
+    assert lines[1].startswith("peer_sign_em  1      50")
+    assert (tmp_path / "runs" / "my.svg").is_file()
+    assert "drawn in runs/my.svg" in err
+
+
+def test_pages_and_the_report_are_written(call, tmp_path):
+    readme = tmp_path / "README.md"
+    readme.write_text(
+        "<!-- claims: made by `make tables` -->\nold\n<!-- end of claims -->\nthe rest\n"
+    )
+    none = ("--evidence", tmp_path / "none")
+    code, out, err = call("tables", *none, "--out", tmp_path / "docs", "--readme", readme)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1] == str(readme)
+    assert "| all | 947 | 0 | 0 | 0 |" in readme.read_text()
+    assert readme.read_text().endswith("<!-- end of claims -->\nthe rest\n")
+    code, out, err = call("report", *none, "--out", tmp_path / "claims.html")
+    assert (code, out, err) == (0, f"{tmp_path / 'claims.html'}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["status", "peer2022", 1, "--by", "size"], "--by must be table or cost, but is 'size'."),
+        (["run", "none.toml"], "none.toml: there is no recipe at none.toml; a run folder holds"),
+        (["run", "peer2022", 1, "--time-budget", "soon"], "--time-budget must be hours, minutes"),
+        (["run", "peer2022", 1, "--jobs", 0], "--jobs must be 1 or more processes, but is 0."),
+    ],
+)
+def test_bad_words_are_one_sentence(call, tmp_path, monkeypatch, words, sentence):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"torchcaps: {sentence}")
+    assert not any(tmp_path.iterdir())

@@ -121,23 +121,34 @@ def run(
 
 @app.command()
 def status(
-    what: What,
+    what: Annotated[
+        str | None,
+        typer.Argument(help="A paper, a claim, or a study of your own; else all claims."),
+    ] = None,
     table: TableNumber = None,
     reduced: Reduced = False,
     seeds: Seeds = None,
     out: Cells = Path("runs"),
+    by: Annotated[
+        str, typer.Option(help="Order of the rows: table, as the paper has them, or cost.")
+    ] = "table",
     as_json: AsJson = False,
 ) -> None:
-    """Say how far a study is: cells done, running and left, and the hours that are left."""
+    """Say how far a study is: cells done, running and left, and the hours that are left.
+
+    With --by cost the rows are a queue, the cheapest first.
+    """
     from rich.console import Console
 
     from torchcaps.study.runner import Ledger, progress_of
 
+    if by not in ("table", "cost"):
+        raise TorchcapsError(f"--by must be table or cost, but is {by!r}.")
     found = progress_of(_study(what, table, reduced, seeds), Ledger(out))
     if as_json:
-        print(json.dumps(found.numbers()))
+        print(json.dumps(found.numbers(by_cost=by == "cost")))
         return
-    Console(highlight=False).print(found.table())
+    Console(highlight=False).print(found.table(by_cost=by == "cost"))
 
 
 @app.command()
@@ -183,9 +194,12 @@ def _print_comparison(study: "Study", out: Path, as_json: bool) -> None:
         show(found, plot=out / f"{study.name}.svg", as_json=as_json)
 
 
-def _study(what: str, table: int | None, reduced: bool, seeds: int | None) -> "Study":
-    from torchcaps.study.runner import study_of
+def _study(what: str | None, table: int | None, reduced: bool, seeds: int | None) -> "Study":
+    from torchcaps.study import claims
+    from torchcaps.study.runner import study_of, study_of_claims
 
+    if what is None:
+        return study_of_claims(claims(), "all", reduced=reduced, seeds=seeds)
     return study_of(what, table, reduced=reduced, seeds=seeds)
 
 

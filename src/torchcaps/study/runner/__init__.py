@@ -6,7 +6,7 @@ written as soon as all seeds of a system are there.
 """
 
 from torchcaps.study.runner.ledger import Ledger
-from torchcaps.study.runner.of_claims import study_of
+from torchcaps.study.runner.of_claims import study_of, study_of_claims
 from torchcaps.study.runner.outcome import Outcome, outcome_of
 from torchcaps.study.runner.pool import Settings, run_study
 from torchcaps.study.runner.system import Cell, Study, System
@@ -24,5 +24,6 @@ __all__ = [
     "progress_of",
     "run_study",
     "study_of",
+    "study_of_claims",
     "watched",
 ]

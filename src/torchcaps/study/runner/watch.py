@@ -45,9 +45,14 @@ class Progress:
             "hours_left": (len(names) - ended) * self._hours_a_cell(system),
         }
 
-    def numbers(self) -> dict[str, Any]:
-        """Everything, as JSON has it."""
+    def rows(self, *, by_cost: bool = False) -> list[dict[str, Any]]:
+        """One a system, in the order of the study, or the cheapest first."""
         rows = [self.row(system) for system in self.study.systems]
+        return sorted(rows, key=lambda row: row["hours_left"]) if by_cost else rows
+
+    def numbers(self, *, by_cost: bool = False) -> dict[str, Any]:
+        """Everything, as JSON has it."""
+        rows = self.rows(by_cost=by_cost)
         waiting = [{"row": each.label, "needs": list(each.needs)} for each in self.study.waiting]
         total = {key: sum(row[key] for row in rows) for key in ("cells", "done", "failed")}
         total |= {key: sum(row[key] for row in rows) for key in ("running", "left", "hours_left")}
@@ -62,14 +67,13 @@ class Progress:
             f"{told['left']} left: about {hours(told['hours_left'])} on one worker"
         )
 
-    def table(self) -> Table:
+    def table(self, *, by_cost: bool = False) -> Table:
         """A row a system."""
         table = Table("system", title=self.text(), title_justify="left", box=None)
         columns = ("done", "failed", "running", "left", "hours_left")
         for name in columns:
             table.add_column(name.replace("_", " "), justify="right")
-        for system in self.study.systems:
-            row = self.row(system)
+        for row in self.rows(by_cost=by_cost):
             row["hours_left"] = hours(row["hours_left"])
             table.add_row(row["system"], *(str(row[name]) for name in columns))
         return table
