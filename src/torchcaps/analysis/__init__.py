@@ -36,6 +36,7 @@ from torchcaps.analysis.dynamics import (
     routing_dynamics,
 )
 from torchcaps.analysis.fidelity import Fidelity, MeasureFidelity, class_paths
+from torchcaps.analysis.fixed_point import FixedPoint, FixedPointStep, MeasureFixedPoint
 from torchcaps.analysis.in_degree import InDegree, LayerInDegree, MeasureInDegree, in_degree
 from torchcaps.analysis.invariance import Invariance, LayerInvariance, MeasureInvariance
 from torchcaps.analysis.keys import ClassKeys, Keys, MeasureKeys, key_entropy
@@ -85,6 +86,8 @@ __all__ = [
     "Couplings",
     "FactorCompactness",
     "Fidelity",
+    "FixedPoint",
+    "FixedPointStep",
     "GradientCancellation",
     "GradientNorms",
     "InDegree",
@@ -106,6 +109,7 @@ __all__ = [
     "MeasureCouplings",
     "MeasureDynamics",
     "MeasureFidelity",
+    "MeasureFixedPoint",
     "MeasureInDegree",
     "MeasureInvariance",
     "MeasureKeys",

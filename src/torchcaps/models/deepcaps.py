@@ -67,6 +67,7 @@ from torchcaps.layers import (
 from torchcaps.layers.convolution import SmallConv2d
 from torchcaps.layers.intervention import by_layer, leaving, named
 from torchcaps.layers.routing.dynamic import Agreement
+from torchcaps.models.iterating import routed_so_often
 from torchcaps.models.stack import routed_by
 from torchcaps.models.standardise import prepared
 from torchcaps.ops.routing import Detach, SquashOver
@@ -150,8 +151,20 @@ class DeepCaps(nn.Module):
         keep: Keep = "none",
         couple: Couple | Mapping[str, Couple] | None = None,
         intervene: Mapping[str, Intervene] | None = None,
+        iterations: int | None = None,
     ) -> Output:
         """The arguments are those of `CapsuleNetwork`; nothing is called "primary" here."""
+        with routed_so_often(self, iterations):
+            return self._answer(image, target, keep, couple, intervene)
+
+    def _answer(
+        self,
+        image: Tensor,
+        target: Tensor | None,
+        keep: Keep,
+        couple: Couple | Mapping[str, Couple] | None,
+        intervene: Mapping[str, Intervene] | None,
+    ) -> Output:
         image = prepared(image, self.image, self)
         functions = by_layer(couple, list(self.layers))
         changes = named("intervene", intervene, list(self.layers))

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import AttentionCapsules, CapsuleLayer, route_concurrently, route_sequentially
 from torchcaps.layers.intervention import by_layer, leaving, named
+from torchcaps.models.iterating import routed_so_often
 from torchcaps.models.standardise import prepared
 from torchcaps.ops.checks import check_choice
 from torchcaps.types import (
@@ -74,6 +75,7 @@ class CapsuleNetwork(nn.Module):
         keep: Keep = "none",
         couple: Couple | Mapping[str, Couple] | None = None,
         intervene: Mapping[str, Intervene] | None = None,
+        iterations: int | None = None,
     ) -> Output:
         """From images to scores.
 
@@ -87,6 +89,8 @@ class CapsuleNetwork(nn.Module):
                 trace records it.
             intervene: functions on the capsules that leave a layer, by its name; "primary" is that
                 of the primary capsules.
+            iterations: how often all layers route in this call, if not as often as the network was
+                made to; `analysis.MeasureFixedPoint` says whether they come to rest.
         """
         image = prepared(image, self.image, self)
         layers = self._layers()
@@ -96,19 +100,20 @@ class CapsuleNetwork(nn.Module):
         if self.kept_children is not None:
             capsules = _some(capsules, self.kept_children)
         capsules = leaving("primary", capsules, changes)
-        if self.iterations is None:
-            routed = route_sequentially(
-                layers, capsules, keep=keep, couple=functions, intervene=changes
-            )
-        else:
-            routed = route_concurrently(
-                layers,
-                capsules,
-                iterations=self.iterations,
-                keep=keep,
-                couple=functions,
-                intervene=changes,
-            )
+        with routed_so_often(self, iterations):
+            if self.iterations is None:
+                routed = route_sequentially(
+                    layers, capsules, keep=keep, couple=functions, intervene=changes
+                )
+            else:
+                routed = route_concurrently(
+                    layers,
+                    capsules,
+                    iterations=self.iterations,
+                    keep=keep,
+                    couple=functions,
+                    intervene=changes,
+                )
         capsules = routed[list(layers)[-1]].parents
         scores, scores_are = self._score(capsules)
         drawn = None

@@ -5,6 +5,7 @@ from typing import Any, final, get_args
 import torch
 from torch import Tensor, nn
 
+from torchcaps.errors import TorchcapsError
 from torchcaps.layers.routing.base import Routing, check_bias
 from torchcaps.ops.checks import check_choice, check_iterations
 from torchcaps.ops.routing import DetachVotes, Scale, distance_routing
@@ -21,6 +22,8 @@ class DistanceRouting(Routing):
     scale="batch" measures distances over the batch, as public code does. In evaluation it goes by
     their running mean, so that an image's result does not depend on its neighbours. That mean is
     the buffer `running_scale`: weights loaded without it predict far off, and a warning says so.
+    It holds one mean for every update of training; where a network is evaluated with more
+    iterations, further updates go by the last of them.
     """
 
     algorithm = "distance"
@@ -72,7 +75,7 @@ class DistanceRouting(Routing):
         stored = self.scale == "batch" and not self.training
         return {
             "iterations": self.iterations,
-            "scale": self.running_scale if stored else self.scale,
+            "scale": self._stored() if stored else self.scale,
             "bias": self.bias,
             "squash": self.squash,
             "detach": self.detach,
@@ -80,7 +83,22 @@ class DistanceRouting(Routing):
 
     def finished(self, routed: Routed) -> Routed:
         distances, pose = routed.scale, routed.parents.pose
-        if self.scale == "batch" and self.training and distances is not None and pose.numel():
+        if self.scale != "batch" or not self.training or distances is None or not pose.numel():
+            return routed
+        # A call with other iterations than the network was made with teaches none of its means.
+        if len(distances) == len(self.running_scale):
             with torch.no_grad():
                 self.running_scale.lerp_(distances.to(self.running_scale), self.MOMENTUM)
         return routed
+
+    def _stored(self) -> Tensor:
+        """The running mean of every update."""
+        updates, known = self.iterations - 1, len(self.running_scale)
+        if updates <= known:
+            return self.running_scale[:updates]
+        if not known:
+            raise TorchcapsError(
+                f"this γ routing was made with one iteration, so it stored no distances by which "
+                f"{self.iterations} could be evaluated; train it with two or more."
+            )
+        return torch.cat([self.running_scale, self.running_scale[-1:].expand(updates - known)])

@@ -1,0 +1,43 @@
+"""A network routed in other numbers of iterations than it was made with, for one call.
+
+[tsai2020] §4.1 asks whether routing comes to rest when it goes on; weights are those of training.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+from torch import nn
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import Routing
+from torchcaps.ops.checks import check_iterations
+
+__all__ = ["routed_so_often"]
+
+
+def routed_so_often(network: nn.Module, iterations: int | None) -> AbstractContextManager[None]:
+    """Every routing of the network iterates so often inside; None leaves all as it is."""
+    return nullcontext() if iterations is None else _set(network, iterations)
+
+
+@contextmanager
+def _set(network: nn.Module, iterations: int) -> Iterator[None]:
+    check_iterations(iterations)
+    found = {
+        module: module.iterations
+        for module in network.modules()
+        if isinstance(getattr(module, "iterations", None), int)
+    }
+    # The skip of a uniform DeepCaps has one iteration, so as to route nowhere.
+    if not any(isinstance(module, Routing) for module in found):
+        raise TorchcapsError(
+            f"iterations={iterations} is for a network whose routing iterates, and that of this "
+            f"one passes once; leave it out."
+        )
+    try:
+        for module in found:
+            module.iterations = iterations  # type: ignore[assignment]
+        yield
+    finally:
+        for module, before in found.items():
+            module.iterations = before

@@ -1,0 +1,86 @@
+"""`model(x, iterations=…)` is the network made with so many iterations, and leaves no mark."""
+
+import pytest
+import torch
+
+from error_text import text_of
+from torchcaps import create_model
+
+SMALL = {"image": (1, 12, 11), "n_classes": 3, "widths": "4,5", "d_pose": 4}
+NETWORKS = {
+    "mitterreiter_grid": SMALL,
+    "peer_sign_em": {},
+    "tsai_inverted_simple_c10": {"image": (2, 13, 14), "types": 4, "d_pose": 4},
+    "deepcaps": {"image": (2, 5, 9)},
+}
+
+
+def made(name, **options):
+    torch.manual_seed(0)
+    return create_model(name, **NETWORKS[name], **options).eval()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("iterations", [1, 5])
+def test_it_is_the_network_made_with_so_many_iterations(name, iterations):
+    model, other = made(name), made(name, iterations=iterations)
+    other.load_state_dict(model.state_dict())
+    x = torch.rand(2, *model.image)
+    before = model(x)
+    on, expected = model(x, iterations=iterations, keep="steps"), other(x, keep="steps")
+    assert torch.equal(on.scores, expected.scores)
+    assert not torch.equal(on.scores, before.scores)
+    for mine, theirs in zip(on.trace, expected.trace, strict=True):
+        assert len(mine.routed.steps) == len(theirs.routed.steps) == iterations
+        assert torch.equal(mine.routed.steps[-1].coupling, theirs.routed.steps[-1].coupling)
+    assert torch.equal(model(x).scores, before.scores)
+
+
+def test_further_updates_of_gamma_go_by_the_last_stored_distance():
+    options = {**SMALL, "routing": "distance"}
+    torch.manual_seed(0)
+    model = create_model("gamma_capsnet", image=(1, 17, 17), n_classes=3).train()
+    x = torch.rand(4, 1, 17, 17)
+    model(x)
+    stored = {name: b.clone() for name, b in model.named_buffers() if "running" in name}
+    # More iterations in training teach nothing to the means of other updates.
+    model(x, iterations=5)
+    assert all(torch.equal(b, stored[name]) for name, b in model.named_buffers() if name in stored)
+    model.eval()
+    longer = create_model("gamma_capsnet", image=(1, 17, 17), n_classes=3, iterations=5).eval()
+    state = model.state_dict()
+    for name, (first, last) in stored.items():
+        state[name] = torch.stack([first, last, last, last])
+    longer.load_state_dict(state)
+    assert torch.equal(model(x, iterations=5).scores, longer(x).scores)
+    once = create_model("gamma_capsnet", image=(1, 17, 17), n_classes=3, iterations=1).eval()
+    assert text_of(lambda: once(x, iterations=3)) == (
+        "this γ routing was made with one iteration, so it stored no distances by which 3 could be "
+        "evaluated; train it with two or more."
+    )
+    assert once(x, iterations=1).scores.shape == (4, 3)
+    assert create_model("mitterreiter_grid", **options).eval()(
+        torch.rand(1, 1, 12, 11), iterations=4
+    ).scores.shape == (1, 3)
+
+
+@pytest.mark.parametrize(("name", "options"), [("mitterreiter_grid", {}), ("deepcaps", {})])
+def test_a_routing_that_passes_once_is_told_so(name, options):
+    model = made(name, routing="uniform", **options)
+    assert text_of(lambda: model(torch.rand(2, *model.image), iterations=5)) == (
+        "iterations=5 is for a network whose routing iterates, and that of this one passes once; "
+        "leave it out."
+    )
+
+
+def test_no_mark_is_left_by_a_call_that_fails():
+    model = made("mitterreiter_grid")
+    before = [layer.routing.iterations for layer in model.layers.values()]
+    assert "iterations" in text_of(lambda: model(torch.rand(1, *model.image), iterations=0))
+    with pytest.raises(ValueError, match="stop"):
+        model(torch.rand(1, *model.image), iterations=9, couple=stop)
+    assert [layer.routing.iterations for layer in model.layers.values()] == before
+
+
+def stop(coupling):
+    raise ValueError("stop")
