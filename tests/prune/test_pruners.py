@@ -60,6 +60,22 @@ def test_magnitude_prunes_the_smallest_to_each_target_and_stays_there():
         assert model.left() == [5, 6, 7, 8, 9]
 
 
+def test_in_the_scope_of_a_layer_each_is_pruned_to_the_same_share():
+    model = Ten()
+    MaskAtTheEnd(model, to=0.5, scope="layer").at_the_end()
+    # Of 3, 10, 1, 7 the smaller two, of 2, 9, 5, 8, 4, 6 the smaller three.
+    assert model.left() == [6, 7, 8, 9, 10]
+    assert sparsity(model).layers == {"one.weight": 0.5, "two.weight": 0.5}
+    with torch.no_grad():
+        model.one.weight.mul_(0.01)
+    pruner = Magnitude(model, targets=(0.75,), scope="layer")
+    pruner.after_epoch(0, nothing)
+    assert int((model.one.weight != 0).sum()) == 1
+    assert "is for single weights" in text_of(
+        lambda: Magnitude(model, targets=(0.5,), unit="type", scope="layer")
+    )
+
+
 def test_snip_prunes_where_the_product_of_weight_and_gradient_is_small():
     model = Ten()
     pruner = Snip(model, to=0.3)

@@ -40,6 +40,7 @@ CHANGED = {
     "prune_to": 0.5,
     "prune_ramp": 2,
     "prune_unit": "capsule",
+    "prune_scope": "layer",
     "prune_shrink": 2e-4,
     "prune_tolerance": 0.01,
     "prune_batches": 3,
@@ -69,6 +70,7 @@ BESIDE = {
     "prune_to": {"prune": "snip"},
     "prune_ramp": {"prune": "magnitude", "prune_to": 0.5},
     "prune_unit": {"prune": "snip", "prune_to": 0.5},
+    "prune_scope": {"prune": "snip", "prune_to": 0.5},
     "prune_shrink": {"prune": "lobster"},
     "prune_tolerance": {"prune": "lobster"},
     "prune_batches": {"prune": "snip", "prune_to": 0.5},
@@ -265,6 +267,11 @@ def test_a_recipe_cannot_be_changed() -> None:
         (
             NAMES | {"prune": "lobster", "prune_unit": "type"},
             "prune_unit is of use with every way to prune but lobster only; leave it out.",
+        ),
+        (
+            NAMES
+            | {"prune": "snip", "prune_to": 0.5, "prune_unit": "type", "prune_scope": "layer"},
+            "prune_scope is of use with every way to prune but lobster, and single weights only",
         ),
         (
             NAMES | {"prune": "magnitude", "prune_to": 0.5, "prune_shrink": 0.1, "epochs": 9},

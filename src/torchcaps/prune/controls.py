@@ -10,7 +10,7 @@ from typing import final
 import torch
 from torch import nn
 
-from torchcaps.prune.pruner import Gradients, Pruner
+from torchcaps.prune.pruner import Gradients, Pruner, Scope
 from torchcaps.prune.units import UnitKind
 
 __all__ = ["MaskAtTheEnd", "RandomMasks"]
@@ -25,6 +25,7 @@ class RandomMasks(Pruner):
         to: the share of all weights.
         generator: draws a number for every weight; on the CPU, so that any device draws the same.
         unit: what is pruned as a whole.
+        scope: whether layers are pruned together, or each to the same share.
     """
 
     def __init__(
@@ -34,8 +35,9 @@ class RandomMasks(Pruner):
         to: float,
         generator: torch.Generator,
         unit: UnitKind = "weight",
+        scope: Scope = "network",
     ):
-        super().__init__(model, unit=unit)
+        super().__init__(model, unit=unit, scope=scope)
         self.check(to)
         self.to, self.generator = to, generator
 
@@ -53,10 +55,13 @@ class MaskAtTheEnd(Pruner):
         model: the network.
         to: the share of all weights.
         unit: what is pruned as a whole.
+        scope: whether layers are pruned together, or each to the same share.
     """
 
-    def __init__(self, model: nn.Module, *, to: float, unit: UnitKind = "weight"):
-        super().__init__(model, unit=unit)
+    def __init__(
+        self, model: nn.Module, *, to: float, unit: UnitKind = "weight", scope: Scope = "network"
+    ):
+        super().__init__(model, unit=unit, scope=scope)
         self.check(to)
         self.to = to
 

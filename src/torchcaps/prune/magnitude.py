@@ -1,11 +1,12 @@
 """Scheduled pruning of the smallest weights.
 
 After epoch e of a ramp of n epochs the share s_e of all weights is pruned, those with the smallest
-|w| in the whole network; what is left trains on [zhu2017]:
+|w| in the whole network or, scope="layer", in each layer; what is left trains on [zhu2017]:
     s_e = s (1 − (1 − e / n)³)    for e < n,    s_e = s from n on
 
-Departures from [zhu2017]: it prunes every layer to the same sparsity, here one threshold is that of
-all layers.
+Departures from [zhu2017]: it prunes every layer to the same sparsity, scope="layer" here. One
+threshold for all prunes those most whose weights are small by their initialisation: in CapsNet the
+primary convolution, ten times smaller than the class matrices.
 Ambiguities: [renzulli2025] §3.1.1 says "iterative magnitude pruning" and no schedule, and cites
 [tartaglione2022], which is another method (lobster.py).
 """
@@ -17,7 +18,7 @@ from typing import final
 from torch import nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.prune.pruner import Pruner
+from torchcaps.prune.pruner import Pruner, Scope
 from torchcaps.prune.units import UnitKind
 
 __all__ = ["Magnitude", "ramp"]
@@ -31,10 +32,18 @@ class Magnitude(Pruner):
         model: the network.
         targets: shares of all weights, each at least as large as the one before.
         unit: what is pruned as a whole; a unit is as large as its weights on average.
+        scope: whether layers are pruned together, or each to the same share.
     """
 
-    def __init__(self, model: nn.Module, *, targets: Sequence[float], unit: UnitKind = "weight"):
-        super().__init__(model, unit=unit)
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        targets: Sequence[float],
+        unit: UnitKind = "weight",
+        scope: Scope = "network",
+    ):
+        super().__init__(model, unit=unit, scope=scope)
         # The highest first: it is the one that somebody asked for.
         for target in reversed(targets):
             self.check(target)

@@ -1,7 +1,7 @@
 """What every pruning is: something that happens at a few moments of training, and masks."""
 
 from collections.abc import Callable, Mapping
-from typing import final
+from typing import Literal, final
 
 from torch import Tensor, nn
 
@@ -9,8 +9,10 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.prune.masks import Masks, lowest
 from torchcaps.prune.units import Unit, UnitKind, held_by, lowest_units, units
 
-__all__ = ["Pruner"]
+__all__ = ["Pruner", "Scope"]
 
+# Whether one threshold holds for all layers, or each layer is pruned to the same sparsity.
+Scope = Literal["network", "layer"]
 # The gradient of the training loss by the names of the weights.
 Gradients = Callable[[], Mapping[str, Tensor]]
 
@@ -25,9 +27,16 @@ class Pruner:
     Arguments:
         model: the network, whose weights are changed in place.
         unit: what is pruned as a whole: "weight", "capsule", "type" or "channel".
+        scope: "network" compares weights of all layers; "layer" prunes each one to the same share.
     """
 
-    def __init__(self, model: nn.Module, *, unit: UnitKind = "weight"):
+    def __init__(self, model: nn.Module, *, unit: UnitKind = "weight", scope: Scope = "network"):
+        if scope == "layer" and unit != "weight":
+            raise TorchcapsError(
+                f'a {unit} has weights in several layers, so scope="layer" is for single weights '
+                f'alone; take scope="network".'
+            )
+        self.scope: Scope = scope
         self.masks = Masks(model)
         self.unit: UnitKind = unit
         self.units: tuple[Unit, ...] = () if unit == "weight" else units(model, unit)
@@ -54,13 +63,20 @@ class Pruner:
         """Prune what has the lowest scores, until this share of all weights is zero."""
         scored = self.masks.scored(scores)
         count = round(sparsity * self.masks.size)
-        # Never more by an earlier target, or by rounding.
+        # What is pruned stays so, even if a target is lower than one before.
         if count > self.masks.count:
-            chosen = (
-                lowest_units(self.units, scored, count) if self.units else lowest(scored, count)
-            )
-            self.masks.add(chosen)
+            self.masks.add(self._chosen(scored, sparsity, count))
         self.masks.apply()
+
+    def _chosen(
+        self, scored: Mapping[str, Tensor], sparsity: float, count: int
+    ) -> Mapping[str, Tensor]:
+        if self.units:
+            return lowest_units(self.units, scored, count)
+        if self.scope == "network":
+            return lowest(scored, count)
+        shares = {name: round(sparsity * score.numel()) for name, score in scored.items()}
+        return {n: lowest({n: scored[n]}, shares[n])[n] for n in scored}
 
     @final
     def magnitudes(self) -> dict[str, Tensor]:

@@ -37,13 +37,14 @@ __all__ = ["Prune", "make_pruner"]
 
 def make_pruner(recipe: Recipe, model: nn.Module) -> Pruner | None:
     """What the recipe prunes by; None where it does not."""
-    way, to, unit = recipe.prune, recipe.prune_to, recipe.prune_unit
+    way, to = recipe.prune, recipe.prune_to
+    what: dict[str, Any] = {"unit": recipe.prune_unit, "scope": recipe.prune_scope}
     if way is None:
         return None
     if way == "magnitude":
         assert to is not None
         targets = to if isinstance(to, tuple) else ramp(to, epochs=recipe.prune_ramp)
-        return Magnitude(model, targets=targets, unit=unit)
+        return Magnitude(model, targets=targets, **what)
     assert not isinstance(to, tuple)
     if way == "lobster":
         shrink, tolerance = recipe.prune_shrink, recipe.prune_tolerance
@@ -51,9 +52,9 @@ def make_pruner(recipe: Recipe, model: nn.Module) -> Pruner | None:
     assert to is not None
     if way == "random_masks":
         generator = torch.Generator().manual_seed(seed_of(recipe.seed, MASKS))
-        return RandomMasks(model, to=to, generator=generator, unit=unit)
+        return RandomMasks(model, to=to, generator=generator, **what)
     kind = {"snip": Snip, "mask_at_the_end": MaskAtTheEnd}[way]
-    return kind(model, to=to, unit=unit)
+    return kind(model, to=to, **what)
 
 
 class Prune(Callback):
@@ -123,7 +124,9 @@ class Prune(Callback):
         for batch in batches:
             if batches.share:
                 with trainer.precision_plugin.val_step_context():
-                    found = self._parts(model, batch, module.global_step)["classification_loss"]
+                    parts = self._parts(model, batch, module.global_step)
+                is_total = self.recipe.validation_loss == "total"
+                found = sum(parts.values()) if is_total else parts["classification_loss"]
                 total += float(found) * len(batch.labels)
         model.train(was_training)
         return ranks.total(total) / len(self.validation)

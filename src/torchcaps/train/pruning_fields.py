@@ -9,13 +9,18 @@ Prune = Literal["lobster", "magnitude", "mask_at_the_end", "random_masks", "snip
 Share = float | tuple[float, ...]
 
 
-def uses(way: Prune | None, to: Share | None) -> list[tuple[str, bool, str]]:
+def uses(way: Prune | None, to: Share | None, unit: str) -> list[tuple[str, bool, str]]:
     """For every field but `prune`: its name, whether it is of use, and what with."""
     ramps = way == "magnitude" and not isinstance(to, tuple)
     return [
         ("prune_to", way is not None, "prune"),
         ("prune_ramp", ramps, 'prune = "magnitude" and one number to prune to'),
         ("prune_unit", way not in (None, "lobster"), "every way to prune but lobster"),
+        (
+            "prune_scope",
+            way not in (None, "lobster") and unit == "weight",
+            "every way to prune but lobster, and single weights",
+        ),
         ("prune_shrink", way == "lobster", 'prune = "lobster"'),
         ("prune_tolerance", way == "lobster", 'prune = "lobster"'),
         ("prune_batches", way == "snip", 'prune = "snip"'),

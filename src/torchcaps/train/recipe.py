@@ -25,7 +25,7 @@ from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.models import MODELS
 from torchcaps.models.layout import is_faster_with_channels_last
 from torchcaps.models.own import OWN
-from torchcaps.prune import UnitKind
+from torchcaps.prune import Scope, UnitKind
 from torchcaps.train.protocols import PROTOCOLS
 from torchcaps.train.pruning_fields import Prune, Share, check_pruning, uses
 
@@ -66,6 +66,7 @@ YOUNGER: dict[str, Any] = {
     "prune": None,
     "prune_batches": 1,
     "prune_ramp": 5,
+    "prune_scope": "network",
     "prune_shrink": 1e-4,
     "prune_to": None,
     "prune_tolerance": 0.0,
@@ -143,6 +144,8 @@ class Recipe(BaseModel):
     prune_ramp: int = Field(5, ge=1, le=MOST)
     # What is pruned as a whole.
     prune_unit: UnitKind = "weight"
+    # Whether one threshold holds for all layers, or each is pruned to the same share.
+    prune_scope: Scope = "network"
     # Of lobster: λ, by which share it shrinks weights in a step, and by which share the validation
     # loss may rise when it prunes.
     prune_shrink: float = Field(1e-4, gt=0, lt=1)
@@ -232,7 +235,7 @@ class Recipe(BaseModel):
             ("milestones", self.schedule == "steps", 'schedule = "steps"'),
             ("spread_steps", self.loss == "spread", 'loss = "spread"'),
             *((name, self.loss == "margin", 'loss = "margin"') for name in MARGIN),
-            *uses(self.prune, self.prune_to),
+            *uses(self.prune, self.prune_to, self.prune_unit),
             ("stop_on", self.stop_at is not None, "stop_at"),
             ("stop_every", self.stop_at is not None, "stop_at"),
         ]
