@@ -5,79 +5,51 @@ codes: 0 done, 1 a fault of torchcaps (with a traceback to report), 2 something 
 sentence), 130 stopped before its end: interrupted, told to stop, or out of its time budget.
 """
 
+import signal
 import sys
-from typing import Annotated
+from types import FrameType
 
-import typer
+__all__ = ["main"]
 
-from torchcaps._printable import printable
-from torchcaps.cli import data, study
-from torchcaps.cli.check import check
-from torchcaps.cli.compare import compare
-from torchcaps.cli.demo import demo
-from torchcaps.cli.dissect import dissect
-from torchcaps.cli.doctor import doctor
-from torchcaps.cli.estimate import estimate
-from torchcaps.cli.evaluate import evaluate
-from torchcaps.cli.failures import failure_of
-from torchcaps.cli.models import models
-from torchcaps.cli.predict import predict
-from torchcaps.cli.prune import prune
-from torchcaps.cli.shrink import shrink
-from torchcaps.cli.train import train
-
-__all__ = ["app", "main"]
-
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-# The order in which --help lists them.
-app.command()(demo)
-app.command()(models)
-app.command()(train)
-app.command()(compare)
-app.command()(dissect)
-app.command("eval")(evaluate)
-app.command()(predict)
-app.command()(prune)
-app.command()(shrink)
-app.command()(doctor)
-app.command()(check)
-app.command()(estimate)
-app.add_typer(data.app, name="data")
-app.add_typer(study.app, name="study")
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        from importlib.metadata import version
-
-        import torchcaps
-
-        print(f"torchcaps {torchcaps.__version__}, torch {version('torch')}")
-        raise typer.Exit
-
-
-@app.callback()
-def every_command(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print it and end."),
-    ] = False,
-) -> None:
-    """Capsule networks: build, train, dissect, judge."""
+STOPPED = 130
 
 
 def main() -> None:
     """Run the command line; bad input ends in one sentence, never in a traceback."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
     try:
+        # Here, for it takes a second, in which somebody may think better of it.
+        from torchcaps.cli.application import app
+
         app(prog_name="torchcaps")
+    except KeyboardInterrupt:
+        _stop()
+    except SystemExit as end:
+        # What Typer makes of Ctrl-C, without a word.
+        if end.code == STOPPED:
+            _stop()
+        raise
     except Exception as error:
+        from torchcaps._printable import printable
+        from torchcaps.cli.failures import failure_of
+
         failure = failure_of(error)
         if failure is None:
             raise
         print(f"torchcaps: {printable(failure.sentence)}", file=sys.stderr)
         sys.exit(failure.code)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """The first Ctrl-C ends the command in order, a second one at once."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    raise KeyboardInterrupt
+
+
+def _stop() -> None:
+    print(
+        "torchcaps: interrupted; the same command starts again, or goes on where a run was saved.",
+        file=sys.stderr,
+    )
+    sys.exit(STOPPED)

@@ -103,7 +103,7 @@ from torchcaps.ops.native.build import library
 from torchcaps.ops.native import build, distance, dynamic, em, mixing
 build.FOLDER = pathlib.Path({str(build.FOLDER)!r})
 def through_the_command_line():
-    from torchcaps.cli import app
+    from torchcaps.cli.application import app
     app.command("build")(lambda: print(library().torchcaps_workspace()))
     app(["build"])
 {ask}
