@@ -201,7 +201,9 @@ class Tiled:
     """The steps from tiles of votes. Couplings are [i, j, p, b]."""
 
     def __init__(self, votes: MadeOf):
-        self.votes = votes
+        # Gradients of the two steps, and of iterations, are large numbers that nearly cancel: in
+        # half precision each of them would be rounded, and some to infinity.
+        self.votes = votes.widened()
 
     def fit(self, log_r: Tensor | None, log_a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         log_a = log_a.permute(2, 1, 0).unsqueeze(1)

@@ -43,7 +43,8 @@ struct Shape {
 // A sum with V{} would lose the sign of zero, and time.
 inline V splat(float x) { return x - V{}; }
 
-// Of x ≤ 0; NaN stays NaN. Error below 2 ulp; what float32 holds only without full precision is 0.
+// Of x ≤ 0; NaN stays NaN. Error below 2 ulp, but for what float32 holds without full precision.
+// That is not 0: a sum of nothing else has a direction.
 inline V exponential(V x) {
   const float shift = 12582912.0f;  // 1.5 · 2²³: adding it rounds to whole numbers
   V turned = x * 1.44269504f + shift;
@@ -59,10 +60,13 @@ inline V exponential(V x) {
   p = p * (r * r) + r + 1.0f;
   I bits;
   std::memcpy(&bits, &turned, sizeof bits);
-  bits = (bits - 0x4B400000 + 127) << 23;
-  V power;
-  std::memcpy(&power, &bits, sizeof power);
-  return x < splat(-87.0f) ? V{} : p * power;
+  bits -= 0x4B400000;
+  // Half of the power at a time, for a whole one may be too small.
+  const I half = bits >> 1, first = (half + 127) << 23, second = (bits - half + 127) << 23;
+  V power, rest;
+  std::memcpy(&power, &first, sizeof power);
+  std::memcpy(&rest, &second, sizeof rest);
+  return x < splat(-104.0f) ? V{} : p * power * rest;
 }
 
 inline V root(V x) {

@@ -1,19 +1,42 @@
 """Which votes native kernels reach, whatever the routing."""
 
 import torch
+from torch import Tensor
 
-from torchcaps.ops.fused.tiles import vote_dtype
+from torchcaps.ops.checks import may_look
+from torchcaps.ops.fused.tiles import counts_of, vote_dtype
 from torchcaps.ops.native.build import available
 from torchcaps.types import VoteMap
 
 __all__ = ["reaches"]
 
 
+# Of a sum of votes s: gradients of a squash go by 1 / ‖s‖³, which float32 holds up to here.
+LARGEST_SUM = 1e12
+
+
 def reaches(vote_map: VoteMap) -> bool:
-    """Whether votes are made on a processor, of no more digits than float32 has, and there is a
-    native library."""
+    """Whether votes are made on a processor, of no more digits than float32 has, there is a native
+    library, and nothing in it overflows. The last is looked at where values may be."""
     return (
         vote_map.children.pose.device.type == "cpu"
         and vote_dtype(vote_map) in (torch.float32, torch.float16, torch.bfloat16)
         and available()
+        and (not may_look(vote_map.children.pose) or _largest_sum(vote_map) <= LARGEST_SUM)
     )
+
+
+def _largest_sum(vote_map: VoteMap) -> float:
+    """No sum of votes is longer; NaN where a number is."""
+    terms = vote_map.weight.shape[-1]
+    vote = terms * _largest(vote_map.children.pose) * _largest(vote_map.weight)
+    vote += _largest(vote_map.bias) + _largest(vote_map.coordinates)
+    return counts_of(vote_map).children * vote
+
+
+def _largest(x: Tensor | None) -> float:
+    """The largest absolute value; 0 of nothing."""
+    if x is None or not x.numel():
+        return 0.0
+    low, high = (float(end) for end in x.detach().aminmax())
+    return max(-low, high)

@@ -1,0 +1,127 @@
+"""What drawing found once, each as a case of its own; `make fuzz` draws on."""
+
+import pytest
+import torch
+
+from contracts.forms import Case, results_of
+from fuzz.numbers import Drawn, check, made
+from torchcaps.ops import dynamic_routing, materialise, native
+from torchcaps.types import Capsules, VoteMap
+
+KEPT = {
+    # Gradients of two steps that nearly cancel, each rounded to half precision: NaN, and 97 % off.
+    "em in float16": Drawn(
+        Case(
+            "em",
+            "type",
+            "matrix",
+            given=("vote_bias",),
+            options={"variant": "gritzman", "iterations": 5},
+            batch=(1,),
+            n_in=2,
+            n_out=10,
+            d_in=16,
+            d_out=16,
+        ),
+        "float16",
+        {"pose": 18.0, "weight": 2.5},
+        180670229,
+    ),
+    "em in bfloat16": Drawn(
+        Case(
+            "em",
+            "all",
+            "matrix",
+            options={"variant": "gritzman", "lambda_": 2.0},
+            batch=(1,),
+            n_in=2,
+            n_out=2,
+            d_in=16,
+            d_out=16,
+        ),
+        "bfloat16",
+        {"pose": 24.0, "weight": 9.3},
+        1464896569,
+    ),
+    # Squares that a native kernel could not hold, and third powers of lengths in a gradient.
+    "distance of long votes": Drawn(
+        Case(
+            "distance",
+            "all",
+            "matrix",
+            given=("bias",),
+            options={"scale": "sample", "detach": "votes", "iterations": 2, "squash": "exp"},
+            batch=(5,),
+            n_in=3,
+            n_out=1,
+            d_in=9,
+            d_out=9,
+        ),
+        "float32",
+        {"pose": 26.0, "weight": 1.1e17, "length": 0.024, "bias": 22.0},
+        1272665792,
+    ),
+    "dynamic of long votes": Drawn(
+        Case(
+            "dynamic",
+            "all",
+            given=("prior",),
+            options={"iterations": 3, "squash": "exp"},
+            batch=(1,),
+            n_out=10,
+            d_in=2,
+        ),
+        "float32",
+        {"weight": 9.6e15, "prior": 4.7e-10},
+        440029009,
+    ),
+    "dynamic of long coordinates": Drawn(
+        Case(
+            "dynamic",
+            "none",
+            "matrix",
+            given=("coordinates", "bias", "prior"),
+            options={"iterations": 1, "detach": "coupling"},
+            n_in=1,
+            n_out=10,
+            d_in=9,
+            d_out=9,
+        ),
+        "float32",
+        {"pose": 6.2e14},
+        625469675,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_kept_case(name):
+    assert set(check(KEPT[name]).values()) == {"right"}
+
+
+def test_half_precision_rounds_the_sum_of_its_gradients_once():
+    drawn = KEPT["em in bfloat16"]
+    leaves = made(drawn)
+    mine, wide = (
+        results_of("fused", drawn.case, {name: x.to(dtype) for name, x in leaves.items()})
+        for dtype in (torch.bfloat16, torch.float32)
+    )
+    for name in ("of pose", "of weight"):
+        error = (mine[name].float() - wide[name]).abs().max() / wide[name].abs().max()
+        assert error < 0.01, name
+
+
+@pytest.mark.parametrize("behind", [80.0, 90.0, 95.0, 100.0])
+def test_couplings_without_full_precision_have_a_direction(behind):
+    """The native exponential was zero where float32 has fewer digits; then the bias was too."""
+    vote_map = VoteMap(Capsules(torch.ones(1, 1, 1)), torch.tensor([23.0, 1.0]).view(1, 2, 1, 1))
+    options = {
+        "iterations": 1,
+        "bias": torch.tensor([[0.1], [0.5]]),
+        "prior": torch.tensor([[0.0, -behind]]),
+        "odd_bias": True,
+    }
+    plain = dynamic_routing(materialise(vote_map), **options).parents.pose
+    found = native.dynamic_routing(vote_map, **options).parents.pose
+    torch.testing.assert_close(found, plain)
+    assert found[..., 1, 0].item() == pytest.approx(0.2)
