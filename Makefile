@@ -6,13 +6,20 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP
 # Else every process that a test starts compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check test-all format claims tables clean
+MINUTES ?= 5
+SEED ?= $(shell $(PYTHON) -c "import random; print(random.randrange(2**32))")
+
+.PHONY: demo test fuzz check test-all format claims tables clean
 
 demo: .venv/.study
 	$(BIN)/torchcaps demo
 
 test: .venv/.test
 	$(BIN)/python -m pytest -q -n auto --dist worksteal
+
+# Bad input and odd numbers, drawn from a seed that is printed: make fuzz MINUTES=60 SEED=1.
+fuzz: .venv/.test
+	PYTHONPATH=tests $(BIN)/python -m fuzz --minutes $(MINUTES) --seed $(SEED)
 
 check: .venv/.dev
 	$(BIN)/ruff check

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-MANY = 12
+MANY, VERY_MANY = 12, 100
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 MOST_WORDS = 100
@@ -43,7 +43,7 @@ def nearest(name: str, known: Iterable[str], *, meant: Mapping[str, str] = NOTHI
     if meant.get(name) in known:
         close = [meant[name], *(each for each in close if each != meant[name])]
     if not close:
-        return f"known: {', '.join(known)}"
+        return f"known: {', '.join(known if len(known) <= VERY_MANY else [*known[:MANY], '…'])}"
     few = close[1:] or [each for each in known if each not in close][:3]
     others = known if len(known) <= MANY else [*few, "…"]
     return f"did you mean {close[0]!r}? known: {', '.join(others)}"

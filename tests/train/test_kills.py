@@ -4,7 +4,6 @@ import json
 import os
 import random
 import signal
-import statistics
 import subprocess
 import sys
 import time
@@ -140,7 +139,8 @@ def test_twenty_kills_at_random_moments_change_no_bit(nursery: Nursery, tmp_path
     draw = random.Random(0)
     whole, run = Run(tmp_path / "whole"), Run(tmp_path / "killed")
     assert nursery.train(whole.folder) == 0
-    an_epoch = statistics.fmean(row["seconds"] for row in whole.metrics())
+    # The shortest: on a busy machine later ones may be much faster than the mean.
+    an_epoch = min(row["seconds"] for row in whole.metrics())
     steps = set()
     size = whole.state_file.stat().st_size
     for kill in range(KILLS):

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch._subclasses import FakeTensor
 
 from torchcaps.ops.checks import may_look
 from torchcaps.ops.fused.tiles import counts_of, vote_dtype
@@ -35,8 +36,9 @@ def _largest_sum(vote_map: VoteMap) -> float:
 
 
 def _largest(x: Tensor | None) -> float:
-    """The largest absolute value; 0 of nothing."""
-    if x is None or not x.numel():
+    """The largest absolute value; 0 of nothing, and of tensors that have a shape alone."""
+    if x is None or not x.numel() or isinstance(x, FakeTensor):
         return 0.0
-    low, high = (float(end) for end in x.detach().aminmax())
-    return max(-low, high)
+    # By NumPy, which starts no threads: those of PyTorch hang in a forked process.
+    numbers = x.detach().float().numpy()
+    return max(-float(numbers.min()), float(numbers.max()))
