@@ -1,0 +1,94 @@
+"""Every protocol, once from its data to its evaluation: one epoch of a few stand-in images, by a
+network of its paper, made small where it can be."""
+
+from functools import cache
+
+import pytest
+import torch
+
+from torchcaps.data import SOURCES, DiverseMultiMnist, Expanded, ImageSet, MultiMnist
+from torchcaps.tasks import evaluate_file
+from torchcaps.train import PROTOCOLS, fit, make_recipe
+
+SMALL = {"width": 8, "types": 2}
+# A protocol, its network, and the images it is given where it names none.
+RUNS = {
+    "em_deep_mnist": ("peer_deep_em", {"width": 8}, "mnist"),
+    "em_matrix_mnist": ("matrix_capsnet_mnist", {}, "mnist"),
+    "gu": ("gu_capsnet", SMALL, None),
+    "gu_multi_mnist": ("gu_capsnet", SMALL, None),
+    "gu_transfer": ("gu_aff_capsnet", SMALL, None),
+    "hinton_em": ("matrix_capsnet", {}, "smallnorb"),
+    "mitterreiter": ("mitterreiter_5x16", {}, "mnist"),
+    "peer": ("peer_deep_dynamic", {"width": 8}, "mnist"),
+    "rem": ("rem_dr", SMALL, "mnist"),
+    "rem_pruned": ("rem_dr", SMALL, "mnist"),
+    "rem_transfer": ("rem_dr", SMALL, None),
+    "tsai_cifar": ("tsai_inverted_simple_c10", {}, "cifar10"),
+    "tsai_cifar_dynamic": ("tsai_dynamic_simple_c10", SMALL, "cifar10"),
+    "tsai_cifar_em": ("tsai_em_simple_c10", {}, "cifar10"),
+    "tsai_dmm": ("tsai_dmm_vector", {"types": 2, "d_pose": 8}, None),
+}
+# These differ most in what they do: stopping on test images, pruning, standardising.
+QUICK = {"gu_transfer", "rem_pruned", "tsai_cifar_dynamic"}
+
+
+@cache
+def pictures(split: str, image: tuple[int, int, int], n_classes: int) -> ImageSet:
+    """A bar a class, in noise."""
+    count = {"train": 40, "test": 20}[split]
+    generator = torch.Generator().manual_seed(count)
+    images = torch.rand(count, *image, generator=generator) * 0.3
+    labels = torch.arange(count) % n_classes
+    for number, label in enumerate(labels.tolist()):
+        images[number, :, 2 * label : 2 * label + 2] += 0.6
+    return ImageSet("stand-in", images, labels, tuple(map(str, range(n_classes))))
+
+
+def digits(split: str) -> ImageSet:
+    return pictures(split, (1, 28, 28), 10)
+
+
+STAND_INS = {
+    "cifar10": lambda split, root: pictures(split, (3, 32, 32), 10),
+    "diverse-multi-mnist": lambda split, root: DiverseMultiMnist(digits(split)),
+    "expanded-mnist": lambda split, root: Expanded(digits(split)),
+    "mnist": lambda split, root: digits(split),
+    "multi-mnist-100": lambda split, root: MultiMnist(digits(split), copies=2),
+    "smallnorb": lambda split, root: pictures(split, (2, 32, 32), 5),
+}
+
+
+def test_every_protocol_has_a_run():
+    assert set(RUNS) == set(PROTOCOLS)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
+        for name in sorted(RUNS)
+    ],
+)
+def test_a_protocol_trains_and_is_evaluated(name, monkeypatch, tmp_path):
+    for data, source in STAND_INS.items():
+        monkeypatch.setitem(SOURCES, data, source)
+    model, options, data = RUNS[name]
+    protocol = PROTOCOLS[name]
+    given = {} if data is None else {"data": data}
+    recipe = make_recipe(protocol=name, model=model, options=options, epochs=1, **given)
+    run = fit(recipe, tmp_path / name)
+    result = run.result()
+    epochs = protocol.fields["epochs"]
+    told = () if epochs == 1 else (f"epochs: 1, where the protocol {name} has {epochs}",)
+    assert result["protocol"] == name
+    assert tuple(result["departures"]) == (*protocol.departures, *told)
+    test = recipe.images("test")
+    assert (result["test_images"], result["judged_by"]) == (len(test), test.judged_by)
+    held_out = round(recipe.validation_share * len(recipe.images("train")))
+    assert result["training_images"] == len(recipe.images("train")) - held_out
+    (row,) = run.metrics()
+    assert all(value == value for value in row.values() if isinstance(value, float))
+    found = evaluate_file(run.folder)
+    assert found.accuracy == pytest.approx(result["test_accuracy"])
+    assert (found.judged_by, found.changed) == (test.judged_by, False)
