@@ -4,12 +4,14 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from torchcaps.errors import TorchcapsError
 from torchcaps.study.claim import Claim, claims
 from torchcaps.study.job import Job
 from torchcaps.study.look import Look, kind_of
 from torchcaps.study.papers import plan_of
 from torchcaps.study.plan import Plan
 from torchcaps.study.record import Record, read_records
+from torchcaps.study.same import trains
 from torchcaps.study.statements import judge_statement
 from torchcaps.study.verdict import (
     NumberVerdict,
@@ -19,6 +21,7 @@ from torchcaps.study.verdict import (
     judge_count,
     judge_test,
 )
+from torchcaps.train import make_recipe
 
 __all__ = ["Result", "result_of", "results", "values_of"]
 
@@ -56,13 +59,18 @@ def results(
 
 
 def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
-    """What records, by their hash, say about a claim.
+    """What records, by their hash, say about a claim: those that name it, and those of the same
+    networks.
 
     Of several records of a number the one of the full protocol is taken, then the one of most
     seeds, then the latest. A statement compares, and rests on all of them.
     """
     plan = plan_of(claim)
-    about = {name: record for name, record in records.items() if claim.id in record.claims}
+    about = {
+        name: record
+        for name, record in records.items()
+        if claim.id in record.claims or _is_of_a_job(record, plan)
+    }
     if claim.states and plan.shown_by is None:
         compared = judge_statement(claim, about.values())
         return Result(claim, plan, compared, about) if compared else Result(claim, plan)
@@ -71,6 +79,28 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
         if verdict is not None:
             return Result(claim, plan, verdict, {name: about[name]})
     return Result(claim, plan)
+
+
+def _is_of_a_job(record: Record, plan: Plan) -> bool:
+    """Whether its networks are those of a job, full or reduced, though it was made for another
+    claim."""
+    recipe = record.recipe
+    jobs = [
+        each
+        for job in plan.jobs
+        if job.model == recipe.get("model")
+        for each in (job, job.smaller())
+        if each.train == recipe.get("data") and not each.lacks_to_train
+    ]
+    return bool(jobs) and _trained(record) in {trains(job.recipe()) for job in jobs}
+
+
+def _trained(record: Record) -> str | None:
+    try:
+        return trains(make_recipe(**record.recipe))
+    except TorchcapsError:
+        # A recipe of another version, which no plan of today has.
+        return None
 
 
 def _verdict(plan: Plan, record: Record) -> NumberVerdict | ShownVerdict | None:

@@ -1,10 +1,14 @@
 """Tables, papers and claims as studies."""
 
+from dataclasses import replace
+
 import pytest
 
 from error_text import text_of
 from torchcaps.study import claims_of_table, find_claim, plan_of
-from torchcaps.study.runner import study_of
+from torchcaps.study.plan import runs
+from torchcaps.study.runner import of_claims, study_of
+from torchcaps.study.same import plain
 
 
 def test_a_table_is_a_study():
@@ -14,10 +18,10 @@ def test_a_table_is_a_study():
     assert first.claims == ("peer2022-t1-rba-nobias",)
     assert (first.seeds, first.reduced, first.departures) == (tuple(range(10)), None, ())
     assert first.label == "peer_sign_dynamic bias=none on sign"
-    assert (
-        first.recipe.model_dump()
-        == plan_of(find_claim(first.claims[0])).jobs[0].recipe(seed=0).model_dump()
-    )
+    (job,) = plan_of(find_claim(first.claims[0])).jobs
+    # bias="none" is what the network has by itself.
+    assert job.recipe().options == {"bias": "none"}
+    assert first.recipe == job.recipe().model_copy(update={"options": {}})
 
 
 def test_seeds_come_in_turn():
@@ -32,10 +36,10 @@ def test_rows_share_their_network():
     assert len(system.claims) == len(claims_of_table("mitterreiter2023", 2)) == 30
     assert system.seeds == tuple(range(10))
     assert [look.name for look in system.looks] == ["layers@affnist-style/test"]
-    assert system.recipe.epochs == 5
-    assert system.reduced == (
-        "5 epochs, fixed beforehand; generated images in place of affNIST's own test set"
-    )
+    (job,) = plan_of(find_claim(system.claims[0])).jobs
+    assert system.recipe == plain(job.smaller().recipe())
+    assert system.reduced == job.reduced.says
+    assert "generated images in place of affNIST's own test set" in system.reduced
     assert not any("reduced" in each for each in system.departures)
 
 
@@ -44,10 +48,21 @@ def test_two_tables_of_one_network_have_one_cell():
     assert cells[0] == cells[1]
 
 
-def test_rows_that_cannot_be_run_are_named():
-    study = study_of("renzulli2025", 10)
+def test_a_default_that_is_written_out_trains_nothing_twice():
+    table, statement = study_of("peer2022", 1), study_of("peer2022-q-sign-not-learnable")
+    names = {cell.name for cell in table.cells()}
+    assert {cell.name for cell in statement.cells()} < names
+
+
+def test_rows_that_cannot_be_run_are_named(monkeypatch):
+    def lacking(claim):
+        (job,) = plan_of(claim).jobs
+        return runs(claim, (replace(job, model="no_such_network"),))
+
+    monkeypatch.setattr(of_claims, "plan_of", lacking)
+    study = study_of("peer2022", 1)
     assert study.systems == ()
-    assert all(each.needs for each in study.waiting)
+    assert {each.needs for each in study.waiting} == {("preset:no_such_network",)}
 
 
 def test_a_statement_is_a_study():

@@ -10,6 +10,7 @@ from torchcaps.study.look import looks_of
 from torchcaps.study.papers import plan_of
 from torchcaps.study.runner.own import read_study
 from torchcaps.study.runner.system import Study, System, Waiting
+from torchcaps.study.same import plain
 
 __all__ = ["study_of", "study_of_claims"]
 
@@ -71,7 +72,7 @@ def study_of_claims(
 def _system(claim: Claim, job: Job, small: Job, smaller: str | None, seeds: int | None) -> System:
     return System(
         label=label_of(small),
-        recipe=small.recipe(),
+        recipe=plain(small.recipe()),
         seeds=tuple(range(seeds or job.seeds)),
         looks=looks_of(small),
         claims=(claim.id,),

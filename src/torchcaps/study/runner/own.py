@@ -26,6 +26,7 @@ from typing import Any
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.look import Look, looks_named
 from torchcaps.study.runner.system import Study, System
+from torchcaps.study.same import plain
 from torchcaps.train import Recipe, make_recipe, read_fields
 
 __all__ = ["own_study", "read_study", "varied"]
@@ -103,7 +104,7 @@ def varied(fields: Mapping[str, Any], vary: Mapping[str, list[Any]]) -> list[tup
         all_options = {**fields.get("options", {}), **options}
         recipe = make_recipe(**{**fields, **others, "options": all_options})
         label = " ".join(f"{name}={value}" for name, value in chosen.items())
-        made.append((label or recipe.model, recipe))
+        made.append((label or recipe.model, plain(recipe)))
     return made
 
 

@@ -1,0 +1,33 @@
+"""Which recipes train the same network, however they were written."""
+
+from typing import Any
+
+from torchcaps.models import MODELS
+from torchcaps.train import Recipe
+
+__all__ = ["plain", "trains"]
+
+
+def plain(recipe: Recipe) -> Recipe:
+    """The recipe without the options that its network has by itself.
+
+    >>> plain(make_recipe(model="peer_sign_em", data="sign", options={"bias": False})).options
+    {}
+    """
+    known = MODELS[recipe.model].options
+    # 1 is no True: they are options of two kinds.
+    options = {
+        name: value
+        for name, value in recipe.options.items()
+        if name not in known or repr(known[name]) != repr(value)
+    }
+    return recipe.model_copy(update={"options": options})
+
+
+def trains(recipe: Recipe) -> str:
+    """A digest that two recipes share which train the same networks, seed by seed.
+
+    Which protocol filled in their fields does not matter.
+    """
+    nameless: dict[str, Any] = {"seed": 0, "protocol": None}
+    return plain(recipe).model_copy(update=nameless).digest()
