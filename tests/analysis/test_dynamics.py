@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from error_text import text_of
 from torchcaps.analysis import routing_dynamics
 from torchcaps.errors import TorchcapsError
+from torchcaps.types import Capsules, LayerTrace, Routed, Step, Window
 from traces import even, network, switching
 
 
@@ -153,3 +155,41 @@ def test_the_favourite_of_the_dead_does_not_count():
     length = torch.zeros(2, 4)
     length[:, 0] = 0.5
     assert measured(coupling, {"primary": length}).strongest == 1
+
+
+def windowed(dead_parent=False):
+    """One child a position of a 2×2 grid, two parents at each of the 2×1 windows of 1×2 slots."""
+    window = Window((2, 2, 1), (1, 2), (1, 1))
+    coupling = torch.zeros(2, 2, 2, 2, dtype=torch.float64)  # [k, p, i, j]
+    coupling[0, 0, :, 0] = coupling[1, 0, :, 1] = 1  # Window 0 switches, window 1 does not.
+    coupling[:, 1, :, 0] = 1
+    lengths = torch.full((2, 4), 0.5, dtype=torch.float64)
+    if dead_parent:
+        lengths[:, 1] = 0
+    parents = Capsules(lengths.unsqueeze(-1), lengths)
+    children = Capsules(torch.ones(2, 4, 1, dtype=torch.float64))
+    routed = Routed(parents, (Step(children, coupling, parents),))
+    return (LayerTrace("conv", children, routed, window=window),)
+
+
+def test_windows_are_means_over_slots():
+    (layer,) = routing_dynamics(windowed()).layers
+    # Two of four slots are perfect, two are frozen.
+    assert (layer.dyr, layer.dys) == pytest.approx((0.5, 1.0))
+    assert (layer.n_children, layer.n_parents, layer.even) == (4, 4, 0.5)
+    assert layer.mean.shape == (2, 2, 2)
+
+
+def test_a_window_with_one_living_parent_has_no_routing():
+    (layer,) = routing_dynamics(windowed(dead_parent=True)).layers
+    assert layer.dyr == pytest.approx(0)
+    assert layer.n_parents == 3
+
+
+def test_windows_of_another_shape_are_a_sentence():
+    (layer,) = windowed()
+    broken = replace(layer, window=Window((2, 2, 1), (1, 1), (1, 1)))
+    assert text_of(lambda: routing_dynamics((broken,))) == (
+        "couplings through windows must be [images, window, slot, parent] with [4, 1] windows and "
+        "slots, but those of conv have shape [2, 2, 2, 2]."
+    )

@@ -145,13 +145,19 @@ def test_the_tree_of_an_image_outside_the_sample_is_drawn(network: nn.Module) ->
     assert found.pictures[0].source == alone.pictures[0].source
 
 
-def test_windows_are_refused() -> None:
+def test_windows_are_measured_and_not_drawn() -> None:
     model = create_model("tsai_inverted_simple_c10", image=(1, 24, 24))
-    assert text_of(lambda: trace_images(model, tiny("test", None))) == (
-        "dissect looks at layers where every child votes for every parent, and conv_1, conv_2 are "
-        "convolutional; its pictures cannot show windows yet. The couplings are in model(images, "
-        'keep="last").trace.'
-    )
+    found = dissect(model, tiny("test", None), label="windows", measurements=["polarisation"])
+    windows, _, classes = found.dynamics.layers
+    assert windows.name == "conv_1"
+    assert windows.mean.shape[-1] == 32
+    assert windows.mean.ndim == classes.mean.ndim + 1 == 3
+    assert found.pictures == []
+    assert {row["name"] for row in found.numbers()["polarisation"]["steps"]} == {
+        "conv_1",
+        "conv_2",
+        "classes",
+    }
 
 
 def test_three_pictures_in_the_order_of_the_story(network: nn.Module) -> None:

@@ -5,7 +5,9 @@ routing, which sends each image to exactly one parent and uses all n equally oft
     std(pr_n) = sqrt((1 − 1/n) / n)
     dyr_i = (1/n) Σ_j std(C_·j) / std(pr_n)
     dys_i = n · dyr_i
-A layer has the mean over its children. 1 is perfect routing, 0 a tree that never changes.
+A layer has the mean over its children; through windows, where each slot of a window is a child and
+each window has parents of its own, over all slots of all windows that have two living parents.
+1 is perfect routing, 0 a tree that never changes.
 
 Departures: none.
 Ambiguities:
@@ -20,13 +22,20 @@ dys is no count of parents in use: a child that switches evenly between 2 of 10 
 import math
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from torchcaps.analysis.activity import Thresholds, is_dead
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
-from torchcaps.analysis.trace import check_any, check_trace, image_coupling, lengths
+from torchcaps.analysis.trace import (
+    check_any,
+    check_trace,
+    finite_coupling,
+    image_coupling,
+    lengths,
+)
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import LayerTrace, Trace
 
@@ -44,8 +53,9 @@ class LayerDynamics:
     dys: float | None = quantity("capsules", "dyr times parents")
     strongest: float = quantity("share of a child", "mean coupling to the favourite parent")
     even: float = quantity("share of a child", "the same under an even split")
-    mean: Tensor = quantity("share of a child", "mean couplings")  # [i, j]
-    std: Tensor = quantity("share of a child", "standard deviation of couplings")  # [i, j]
+    # [i, j], through windows [p, i, j]
+    mean: Tensor = quantity("share of a child", "mean couplings")
+    std: Tensor = quantity("share of a child", "standard deviation of couplings")
 
 
 @dataclass(frozen=True)
@@ -118,18 +128,17 @@ class MeasureDynamics:
             )
         )
         n, alive = int(parents.sum()), int(children.sum())
-        dyr = None
-        if n >= 2 and alive:
-            dyr = float(coupling.std[children][:, parents].mean() / perfect_std(n))
-        favourite = layer.favourite.mean  # [i]
-        splits = coupling.mean.shape[0 if layer.normalised_over == "children" else 1]
+        slots, parents = children[layer.child], parents.view(*layer.child.shape[:-1], -1)
+        dyr, dys = _rates(coupling.std, slots, parents)
+        favourite = layer.favourite.mean  # [i], or [p, i]
+        splits = coupling.mean.shape[-2 if layer.normalised_over == "children" else -1]
         return LayerDynamics(
             name=name,
             n_parents=n,
             n_children=alive,
             dyr=dyr,
-            dys=None if dyr is None else n * dyr,
-            strongest=float(favourite[children].mean() if alive else favourite.mean()),
+            dys=dys,
+            strongest=float(favourite[slots].mean() if alive else favourite.mean()),
             even=1 / splits,
             mean=coupling.mean,
             std=coupling.std,
@@ -142,18 +151,48 @@ class _Layer:
     def __init__(self, normalised_over: str) -> None:
         self.normalised_over = normalised_over
         self.coupling, self.favourite = Moments(), Moments()  # [i, j], [i]
-        self.children, self.parents = Moments(), Moments()  # [i], [j]
+        self.children, self.parents = Moments(), Moments()  # of all capsules of the layers
+        # Which child lies in a slot, [i], or [p, i].
+        self.child = torch.zeros(0, dtype=torch.int64)
 
     def add(self, layer: LayerTrace) -> None:
-        coupling = image_coupling(layer)
+        if layer.window is None:
+            coupling = image_coupling(layer)
+            self.child = torch.arange(coupling.shape[-2])
+        else:
+            coupling, self.child = finite_coupling(layer), layer.window.child_id()
+            _check_windows(layer.name, coupling, self.child)
         self.coupling.add(coupling)
         self.favourite.add(coupling.amax(-1))
         self.children.add(lengths(layer.children))
         self.parents.add(lengths(layer.routed.parents))
 
     def merge(self, other: "_Layer") -> None:
+        self.child = other.child
         for part in ("coupling", "favourite", "children", "parents"):
             getattr(self, part).merge(getattr(other, part))
+
+
+def _rates(std: Tensor, children: Tensor, parents: Tensor) -> tuple[float | None, float | None]:
+    """dyr and dys of standard deviations [*p, i, j] with children [*p, i] and parents [*p, j] that
+    count; each child goes by the living parents of its window."""
+    n = parents.double().sum(-1, keepdim=True)  # [*p, 1]
+    counts = children & (n >= 2)
+    if not bool(counts.any()):
+        return None, None
+    total = (std * parents.unsqueeze(-2)).sum(-1)  # [*p, i]
+    dys = (total / ((1 - 1 / n) / n).sqrt()).where(counts, 0)
+    dyr = (dys / n.clamp(min=1)).sum() / counts.sum()
+    return float(dyr), float(dys.sum() / counts.sum())
+
+
+def _check_windows(name: str, coupling: Tensor, child: Tensor) -> None:
+    if coupling.ndim != 4 or coupling.shape[1:3] != child.shape:
+        raise TorchcapsError(
+            f"couplings through windows must be [images, window, slot, parent] with "
+            f"{list(child.shape)} windows and slots, but those of {name} have shape "
+            f"{list(coupling.shape)}."
+        )
 
 
 def perfect_std(n: int) -> float:

@@ -22,6 +22,10 @@ def dissect(
         int, typer.Option(min=2, help="How many held-out images, every class with its share.")
     ] = 1000,
     example: Annotated[int, typer.Option(help="Number of the test image whose tree is drawn.")] = 0,
+    measure: Annotated[
+        list[str] | None,
+        typer.Option(help="What else to measure, repeatable: keys, polarisation, in-degree, …"),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the numbers instead of the path.")
     ] = False,
@@ -33,7 +37,14 @@ def dissect(
     """
     from torchcaps import tasks
 
-    found = tasks.dissect_files(runs, data=data, root=root, images=images, example=example)
+    found = tasks.dissect_files(
+        runs,
+        data=data,
+        root=root,
+        images=images,
+        example=example,
+        measurements=measure or (),
+    )
     tasks.write_report(found, out)
     if as_json:
         print(json.dumps({each.label: each.numbers() for each in found}))

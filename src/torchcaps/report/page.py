@@ -5,6 +5,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -12,6 +13,7 @@ from matplotlib.figure import Figure
 from torchcaps.analysis import Activity, RoutingDynamics
 from torchcaps.analysis.activity import LayerActivity
 from torchcaps.analysis.dynamics import LayerDynamics
+from torchcaps.analysis.result import Result
 from torchcaps.report.template import template
 from torchcaps.report.verdict import FROZEN, PERFECT, WEAK, verdict
 from torchcaps.viz import to_svg
@@ -50,10 +52,13 @@ class Dissection:
     dynamics: RoutingDynamics | None
     activity: Activity | None
     pictures: Sequence[Picture]
+    # What else was measured, by name.
+    measured: Mapping[str, Result] = field(default_factory=dict)
 
     def numbers(self) -> dict[str, Any]:
         """Everything measured, as JSON can hold it."""
-        parts = {"dynamics": self.dynamics, "activity": self.activity}
+        parts: dict[str, Result | None] = {"dynamics": self.dynamics, "activity": self.activity}
+        parts |= self.measured
         measured = {
             name: None if part is None else json.loads(part.to_json())
             for name, part in parts.items()

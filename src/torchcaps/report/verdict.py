@@ -36,7 +36,7 @@ def verdict(dynamics: RoutingDynamics | None, activity: Activity | None) -> list
 def about_tree(dynamics: RoutingDynamics) -> Sentence:
     """Does the tree depend on the image?"""
     # A single parent is no choice, so nothing can be said of its layer.
-    layers = [layer for layer in dynamics.layers if layer.mean.shape[1] > 1]
+    layers = [layer for layer in dynamics.layers if layer.mean.shape[-1] > 1]
     rates = {layer.name: layer.dyr for layer in layers if layer.dyr is not None}
     if not rates:
         text = "There is no routing to judge: no layer has a living child and two living parents."
@@ -75,7 +75,7 @@ def about_tree(dynamics: RoutingDynamics) -> Sentence:
 
 def _choice(dynamics: RoutingDynamics) -> Sentence:
     # A single parent is no choice.
-    layers = [layer for layer in dynamics.layers if layer.mean.shape[1] > 1]
+    layers = [layer for layer in dynamics.layers if layer.mean.shape[-1] > 1]
     if not layers:
         return Sentence("choice", "No capsule has a choice: every layer has one parent.", False)
     most = max(layers, key=lambda layer: layer.strongest / layer.even)

@@ -1,29 +1,30 @@
 """Dissect trained networks: trace them over held-out images, measure, draw, write one page."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from torchcaps.analysis import (
     Activity,
+    MeasureActivity,
+    MeasureDynamics,
     RoutingDynamics,
-    capsule_activity,
     join,
-    routing_dynamics,
 )
-from torchcaps.data import Images, sample_of
+from torchcaps.data import Batch, Images, sample_of
 from torchcaps.data.sample import classes_shown, counts_in_words
 from torchcaps.errors import TorchcapsError
 from torchcaps.models.own import as_network
 from torchcaps.report import Dissection, Picture, render
+from torchcaps.tasks.measurements import keep_for, measured_by
 from torchcaps.tasks.trained import Own, open_trained
 from torchcaps.train.answers import CRITERIA, is_correct
 from torchcaps.train.run import Run, environment, write_whole
-from torchcaps.types import Trace
+from torchcaps.types import Keep, Output, Trace
 from torchcaps.viz import draw_activity, draw_mean_couplings, draw_parse_tree
 
 __all__ = ["dissect", "dissect_files", "facts_of", "trace_images", "write_report"]
@@ -51,9 +52,19 @@ def trace_images(
     return trace, right
 
 
+class Seen(NamedTuple):
+    """A batch, what a network says of it, and how many of the answers are right."""
+
+    out: Output
+    batch: Batch
+    right: int
+
+
 @torch.no_grad()
-def _traced(model: nn.Module, images: Images, index: Tensor) -> tuple[Trace, int, Tensor]:
-    """The trace over the images `index`, how many of them are right, and their labels."""
+def _looked_at(
+    model: nn.Module, images: Images, index: Tensor, *, keep: Keep = "last"
+) -> Iterator[Seen]:
+    """The images `index`, batch after batch, so that a measurement needs no trace of all."""
     model = as_network(model)
     expected = getattr(model, "image", images.image_shape)
     if expected != images.image_shape:
@@ -63,32 +74,23 @@ def _traced(model: nn.Module, images: Images, index: Tensor) -> tuple[Trace, int
         )
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     model.eval()
-    traces, labels, right = [], [], 0
     for few in index.split(BATCH):
         batch = images.batch(few)
-        out = model(batch.pixels.to(device), keep="last")
+        out = model(batch.pixels.to(device), keep=keep)
         if out.scores.shape[1] != len(images.class_names):
             raise TorchcapsError(
                 f"the network tells {out.scores.shape[1]} classes apart, but {images.name} has "
                 f"{len(images.class_names)}; dissect it on the data it was trained on."
             )
-        _refuse_windows(out.trace)
         found = is_correct(out, batch.labels.to(device), judged_by=images.judged_by)
-        right += int(found.sum())
-        traces.append(out.trace)
-        labels.append(batch.labels)
-    return join(traces), right, torch.cat(labels)
+        yield Seen(out, batch, int(found.sum()))
 
 
-def _refuse_windows(trace: Trace) -> None:
-    windows = [layer.name for layer in trace if layer.window is not None]
-    if windows:
-        raise TorchcapsError(
-            f"dissect looks at layers where every child votes for every parent, and "
-            f"{', '.join(windows)} {'is' if len(windows) == 1 else 'are'} convolutional; its "
-            f"pictures cannot show windows yet. The couplings are in model(images, "
-            f'keep="last").trace.'
-        )
+def _traced(model: nn.Module, images: Images, index: Tensor) -> tuple[Trace, int, Tensor]:
+    """The trace over the images `index`, how many of them are right, and their labels."""
+    seen = list(_looked_at(model, images, index))
+    labels = torch.cat([each.batch.labels for each in seen])
+    return join(each.out.trace for each in seen), sum(each.right for each in seen), labels
 
 
 def dissect(
@@ -99,6 +101,7 @@ def dissect(
     count: int | None = None,
     example: int = 0,
     facts: Mapping[str, str] | None = None,
+    measurements: Sequence[str] = (),
 ) -> Dissection:
     """Measure and draw one network.
 
@@ -110,25 +113,33 @@ def dissect(
         example: the number of the image, among all, whose tree is drawn. It is the first unless
             another is named, so that nobody picks a pretty one.
         facts: more to say of the network, name by name.
+        measurements: names out of `tasks.measurements.MEASUREMENTS`, for the numbers; routing
+            dynamics and activity are measured in any case.
     """
     if not 0 <= example < len(images):
         raise TorchcapsError(f"example must be one of the {len(images)} images, but is {example}.")
     index = torch.arange(len(images)) if count is None else sample_of(images, count)
-    trace, right, labels = _traced(model, images, index)
-    shown = classes_shown(labels, images.class_names)
+    dynamics, activity = MeasureDynamics(), MeasureActivity()
+    more, labels, right = measured_by(measurements), [], 0
+    trace: Trace = ()
+    for out, batch, correct in _looked_at(model, images, index, keep=keep_for(measurements)):
+        trace, right = out.trace, right + correct
+        labels.append(batch.labels)
+        for each in [*more.values(), *((dynamics, activity) if trace else ())]:
+            each.update(out, batch)
+    shown = classes_shown(torch.cat(labels), images.class_names)
     size = sum(parameter.numel() for parameter in model.parameters())
     about = {
         "parameters": f"{size:,}",
         "images": f"{len(index):,} of {len(images):,} of {images.name} ({counts_in_words(shown)})",
         "right where": CRITERIA[images.judged_by],
     }
-    dynamics = routing_dynamics(trace) if trace else None
-    activity = capsule_activity(trace) if trace else None
     pictures: list[Picture] = []
-    if dynamics is not None and activity is not None:
+    # A picture of windows would have lines for every slot of every window.
+    if trace and all(layer.window is None for layer in trace):
         pictures = [
             _picture_of_tree(model, images, example, label),
-            *_pictures_of_all(dynamics, activity, label, len(index)),
+            *_pictures_of_all(dynamics.result(), activity.result(), label, len(index)),
         ]
     return Dissection(
         label=label,
@@ -136,9 +147,10 @@ def dissect(
         right=right,
         images=len(index),
         classes=shown,
-        dynamics=dynamics,
-        activity=activity,
+        dynamics=dynamics.result() if trace else None,
+        activity=activity.result() if trace else None,
         pictures=pictures,
+        measured={name: each.result() for name, each in more.items()},
     )
 
 
@@ -200,6 +212,7 @@ def dissect_files(
     images: int = 1000,
     example: int = 0,
     model: Own = None,
+    measurements: Sequence[str] = (),
 ) -> list[Dissection]:
     """Dissect runs on test images of their own data, saved networks on those of `data`.
 
@@ -214,7 +227,15 @@ def dissect_files(
             label = str(path)
         facts = {"network": str(path)} if network.run is None else facts_of(network.run)
         found.append(
-            dissect(network.model, test, label=label, count=images, example=example, facts=facts)
+            dissect(
+                network.model,
+                test,
+                label=label,
+                count=images,
+                example=example,
+                facts=facts,
+                measurements=measurements,
+            )
         )
     return found
 

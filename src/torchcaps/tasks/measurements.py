@@ -24,12 +24,13 @@ from torchcaps.analysis import (
 )
 from torchcaps.analysis.result import Result
 from torchcaps.errors import TorchcapsError, nearest
-from torchcaps.types import Couple, Output
+from torchcaps.types import Couple, Keep, Output
 
 __all__ = [
     "MEASUREMENTS",
     "Levels",
     "in_words",
+    "keep_for",
     "lines_of",
     "measured_by",
     "on_grid",
@@ -65,6 +66,11 @@ def measured_by(names: Sequence[str], *, levels: Levels | None = None) -> dict[s
     return made
 
 
+def keep_for(names: Sequence[str]) -> Keep:
+    """What the network has to keep for these measurements."""
+    return "steps" if "polarisation" in names else "last"
+
+
 def seen_through(
     model: nn.Module, *, levels: Levels | None = None, names: Sequence[str] = ()
 ) -> Callable[[Tensor], Output]:
@@ -72,7 +78,7 @@ def seen_through(
     couplings on a grid of `levels`."""
     asked: dict[str, Any] = {}
     if names:
-        asked["keep"] = "steps" if "polarisation" in names else "last"
+        asked["keep"] = keep_for(names)
     if levels is None:
         return partial(model, **asked)
     return partial(model, couple=on_grid(model, levels), **asked)
