@@ -14,12 +14,11 @@ from ops.fused.distance_cases import (
     DENSE,
     error,
     leaves_of,
-    numbers_of,
     results_of,
     routed_by,
 )
 from ops.fused.test_cost import Watched, size_of
-from ops.fused.vote_maps import KINDS, N_OUT, SIZE, WINDOW, named
+from ops.fused.vote_maps import KINDS, N_OUT, SIZE, named
 from torchcaps.layers import DenseCapsules, DistanceRouting, use_backend
 from torchcaps.ops.costs import COSTS
 from torchcaps.ops.fused import distance as module
@@ -27,7 +26,6 @@ from torchcaps.ops.fused import tiles
 from torchcaps.tasks.footprint import Footprint
 from torchcaps.types import Capsules
 
-WINDOWS = ("type", "matrix", WINDOW)
 VOTE_BYTES = N_OUT * SIZE * 8
 # Everything in one tile; several lanes and children with a remainder; one vote a tile.
 BUDGETS = {"one": 2**30, "ragged": 5 * 3 * VOTE_BYTES, "single": 1}
@@ -69,23 +67,6 @@ def test_children_without_length_and_very_long_ones(length, detach):
     assert_law(DENSE, found, keep="steps", detach=detach)
 
 
-@pytest.mark.parametrize("window", [None, WINDOW], ids=["dense", "window"])
-def test_parameters_broadcast_as_in_the_plain_op(window, ragged):
-    kind = ("none", "vector", window)
-    slots, lead = (18, (2, 3, 6)) if window else (12, (2, 3))
-    shapes = {
-        "bias": [(4,), (5, 1), (*lead, 5, 4), (2, *(1,) * (len(lead) - 1), 5, 4)],
-        "vote_bias": [(4,), (5, 1)],
-        "coordinates": [(4,), (slots, 1), (1, 4)],
-        "length": [(1,), (3, 1)] if window is None else [],
-    }
-    for name, every in shapes.items():
-        for shape in every:
-            found = leaves_of(kind, lead=(2, 3))
-            found[name] = torch.rand(shape, dtype=torch.float64)
-            assert_law(kind, found, keep="last")
-
-
 def test_the_distances_of_a_routing_give_the_same_routing():
     found = leaves_of(DENSE, parameters=ALL)
     measured = routed_by("fused", DENSE, found, scale="batch")
@@ -120,47 +101,6 @@ def test_float32_stays_within_its_bounds(kind, scale):
     for name, gradient in mine.items():
         worst = (gradient - theirs[name]).abs().max() / theirs[name].abs().max()
         assert worst <= 2e-5, name
-
-
-def test_zero_votes_and_huge_ones_are_finite():
-    for size in (0.0, 1e-20, 1e4):
-        found = leaves_of(DENSE, dtype=torch.float32)
-        found = {name: (x * size).requires_grad_() for name, x in found.items()}
-        routed = routed_by("fused", DENSE, found, keep="last")
-        gradients = torch.autograd.grad(routed.parents.pose.sum(), found.values())
-        assert all(x.isfinite().all() for x in (routed.parents.pose, *gradients))
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("kind", [DENSE, WINDOWS], ids=named)
-def test_half_precision_computes_in_float32(kind, dtype):
-    found = leaves_of(kind, dtype=dtype, parameters=("bias",))
-    routed, wide = (
-        routed_by("fused", kind, each, keep="last")
-        for each in (found, {name: x.float() for name, x in found.items()})
-    )
-    assert torch.equal(routed.parents.pose, wide.parents.pose.to(dtype))
-    assert torch.equal(routed.steps[0].coupling, wide.steps[0].coupling.to(dtype))
-    assert torch.equal(routed.scale, wide.scale)
-    theirs = routed_by("plain", kind, found, keep="last")
-    for mine, other in zip(numbers_of(routed), numbers_of(theirs), strict=True):
-        # The vote tensor is rounded before it is routed.
-        assert error(mine.float(), other.float()) <= 16 * torch.finfo(dtype).eps
-        assert mine.dtype == other.dtype
-
-
-@pytest.mark.parametrize(
-    "parameters", [pytest.param((), marks=pytest.mark.slow), ALL], ids=["plain", "parameters"]
-)
-def test_autocast_gives_the_dtype_and_nearly_the_numbers_of_the_plain_op(parameters):
-    for dtype in (torch.float32, torch.float64):
-        found = leaves_of(DENSE, dtype=dtype, parameters=parameters)
-        with torch.autocast("cpu", torch.bfloat16):
-            assert_law(DENSE, found, 1e-10 if dtype == torch.float64 else 0.5, keep="last")
-            values, theirs = (
-                numbers_of(routed_by(way, DENSE, found, keep="last")) for way in ("fused", "plain")
-            )
-        assert all(error(a, b) <= 0.05 for a, b in zip(values, theirs, strict=True))
 
 
 class Largest(TorchDispatchMode):

@@ -7,13 +7,10 @@ import pytest
 import torch
 
 from ops.fused.em_cases import (
-    ODD,
     VARIANTS,
     error,
     leaves_of,
-    numbers_of,
     results_of,
-    routed_by,
 )
 from torchcaps.ops.fused import tiles
 from torchcaps.types import Window
@@ -75,53 +72,3 @@ def test_single_precision_errs_at_most_twice_as_much_as_the_plain_op(
     for name, square in squares["fused"].items():
         least = torch.finfo(torch.float32).eps
         assert math.sqrt(square) <= 2 * max(math.sqrt(squares["plain"][name]), least), name
-
-
-@pytest.mark.parametrize("layout", ["strided", "expanded"])
-@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
-def test_children_may_lie_anyhow_in_memory(window, layout):
-    how = {"pose": "matrix", "window": window}
-    leaves = leaves_of(batch=(4,), **how)
-    for name in ("pose", "activation"):
-        if layout == "strided":
-            leaves[name] = leaves[name].mT.contiguous().mT
-        else:
-            leaves[name] = leaves[name][:1].expand(leaves[name].shape)
-    mine, theirs = (routed_by(kind, leaves, how, {}) for kind in ("fused", "plain"))
-    torch.testing.assert_close(numbers_of(mine), numbers_of(theirs))
-
-
-def test_bias_and_costs_of_any_broadcast_shape():
-    leaves = leaves_of("bx")
-    leaves["bias"], leaves["coordinates"] = leaves["bias"][:1], leaves["coordinates"][:, :1]
-    leaves["beta_a"], leaves["beta_u"] = leaves["beta_a"][:1], leaves["beta_u"][0]
-    assert_law(leaves, {}, "cpu", torch.float64)
-
-
-@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
-def test_half_precision_is_rounded_once(window, half):
-    how = {"pose": "matrix", "window": window}
-    leaves = {name: x.to(half) for name, x in leaves_of("b", **how).items()}
-    wide = {name: x.float() for name, x in leaves.items()}
-    mine, theirs = results_of("fused", leaves, how, {}), results_of("plain", wide, how, {})
-    for a, b in zip(mine[0], theirs[0], strict=True):
-        assert a.dtype == half
-        torch.testing.assert_close(a.float(), b, rtol=torch.finfo(half).eps, atol=1e-5)
-    for name, gradient in mine[1].items():
-        assert gradient.dtype == half
-        largest = theirs[1][name].abs().max()
-        assert (gradient.float() - theirs[1][name]).abs().max() < 0.03 * largest, name
-
-
-@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
-@pytest.mark.parametrize("names", ["", "b"])
-def test_autocast_gives_the_dtype_of_the_plain_op_and_the_numbers_of_float32(names, window):
-    how = {"pose": "matrix", "window": window}
-    leaves = {name: x.float() for name, x in leaves_of(names, **how).items()}
-    with torch.autocast("cpu", torch.bfloat16):
-        mine, plain = (numbers_of(routed_by(x, leaves, how, {})) for x in ("fused", "plain"))
-    wide = numbers_of(routed_by("fused", leaves, how, {}))
-    for a, b, exact in zip(mine, plain, wide, strict=True):
-        assert a.dtype == b.dtype
-        assert torch.equal(a, exact.to(a.dtype))

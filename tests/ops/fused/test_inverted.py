@@ -61,29 +61,6 @@ def test_the_law_in_single_precision(pose, window, seed, device, monkeypatch):
     assert_law(leaves, how, device, torch.float32, bars=(2e-6, 2e-5), **options)
 
 
-@pytest.mark.parametrize("layout", ["strided", "expanded"])
-@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
-def test_children_may_lie_anyhow_in_memory(window, layout):
-    how = {"pose": "matrix", "window": window}
-    leaves = leaves_of("n", batch=(4,), **how)
-    if layout == "strided":
-        leaves["pose"] = leaves["pose"].mT.contiguous().mT
-    else:
-        leaves["pose"] = leaves["pose"][:1].expand(4, -1, -1)
-    kept = routed_by("fused", leaves, how, {}).parents.pose
-    torch.testing.assert_close(kept, routed_by("plain", leaves, how, {}).parents.pose)
-
-
-@pytest.mark.parametrize("narrow", [(3, 1), (1, 5), (5,), (1,)], ids=str)
-def test_bias_parents_and_norm_of_any_broadcast_shape(narrow):
-    leaves = leaves_of("bn")
-    leaves["bias"], leaves["start"] = torch.randn(narrow).double(), torch.randn(narrow).double()
-    leaves["norm_bias"] = leaves["norm_bias"][:1]
-    assert_law(leaves, {}, "cpu", torch.float64)
-    leaves["start"] = torch.randn(3, 3, 5).double()
-    assert_law(leaves, {}, "cpu", torch.float64)
-
-
 @pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
 @pytest.mark.parametrize("started", [False, True])
 def test_routing_is_its_steps(started, window):
@@ -124,50 +101,6 @@ def test_negated_children_negate_the_parents(pose, window):
     for a, b in zip(*(routed.steps for routed in pair), strict=True):
         assert torch.equal(a.coupling, b.coupling)
         assert torch.equal(a.parents.pose, -b.parents.pose)
-
-
-@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
-@pytest.mark.parametrize("names", ["n", "bxns"])
-def test_half_precision_is_rounded_once(names, window, half):
-    how = {"pose": "matrix", "window": window}
-    leaves = {name: x.to(half) for name, x in leaves_of(names, **how).items()}
-    wide = {name: x.float() for name, x in leaves.items()}
-    mine, theirs = results_of("fused", leaves, how, {}), results_of("plain", wide, how, {})
-    for a, b in zip(mine[0], theirs[0], strict=True):
-        assert a.dtype == half
-        torch.testing.assert_close(a.float(), b, rtol=torch.finfo(half).eps, atol=1e-6)
-    for name, gradient in mine[1].items():
-        assert gradient.dtype == half
-        largest = theirs[1][name].abs().max()
-        assert (gradient.float() - theirs[1][name]).abs().max() < 0.03 * largest, name
-
-
-@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
-@pytest.mark.parametrize("names", ["n", "bn", "xn"])
-def test_autocast_gives_the_dtype_of_the_plain_op_and_the_numbers_of_float32(names, window):
-    how = {"pose": "matrix", "window": window}
-    leaves = {name: x.float() for name, x in leaves_of(names, **how).items()}
-    with torch.autocast("cpu", torch.bfloat16):
-        values, gradients = results_of("fused", leaves, how, {})
-        theirs, _ = results_of("plain", leaves, how, {})
-    wide, wide_gradients = results_of("fused", leaves, how, {})
-    for mine, plain, exact in zip(values, theirs, wide, strict=True):
-        assert mine.dtype == plain.dtype
-        assert torch.equal(mine, exact.to(mine.dtype))
-        torch.testing.assert_close(mine, plain, rtol=0.1, atol=0.1)
-    for name, exact in wide_gradients.items():
-        assert gradients[name].dtype == torch.float32
-        assert error(gradients[name], exact) < 0.01, name
-
-
-def test_double_precision_stays_under_autocast():
-    leaves = leaves_of("n")
-    expected = routed_by("fused", leaves, {}, {}).parents.pose
-    with torch.autocast("cpu", torch.bfloat16):
-        pose = routed_by("fused", leaves, {}, {}).parents.pose
-    assert pose.dtype == torch.float64
-    assert torch.equal(pose, expected)
 
 
 STEP_ERRORS = [

@@ -1,8 +1,5 @@
 """Native distance routing is the plain one of the materialised votes: values, gradients, errors."""
 
-import threading
-from unittest import mock
-
 import pytest
 import torch
 
@@ -34,14 +31,6 @@ def threads():
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
-
-
-def calls(call):
-    """How often `call` runs a kernel."""
-    run = kernel._run
-    with mock.patch.object(kernel, "_run", side_effect=run) as counted:
-        call()
-    return counted.call_count
 
 
 def wide(found):
@@ -180,68 +169,12 @@ def test_the_standard_size_stays_within_its_bounds(detach, squash, scale):
     assert_law(DENSE, found, detach=detach, squash=squash, scale=scale)
 
 
-def test_parameters_broadcast_as_in_the_plain_op():
-    shapes = {
-        "bias": [(4,), (5, 1), (1, 1, 5, 4)],
-        "vote_bias": [(4,), (5, 1)],
-        "coordinates": [(4,), (12, 1), (1, 4)],
-        "length": [(1,), (3, 1)],
-    }
-    for name, every in shapes.items():
-        for shape in every:
-            found, _ = of(DENSE, {}, lead=(2, 3))
-            found[name] = torch.rand(shape)
-            assert calls(lambda found=found: routed_by("native", DENSE, found)) == 1
-            assert_law(DENSE, found, keep="last")
-
-
 def test_the_distances_of_a_routing_give_the_same_routing():
     found, _ = of(DENSE, {}, parameters=ALL)
     measured = routed_by("native", DENSE, found, scale="batch")
     again = routed_by("native", DENSE, found, scale=measured.scale)
     assert torch.equal(again.parents.pose, measured.parents.pose)
     assert torch.equal(again.scale, measured.scale)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
-def test_half_precision_computes_in_float32(kind, dtype):
-    found = leaves_of(kind, dtype=dtype, parameters=ALL)
-    results = []
-    for each in (found, {name: x.float() for name, x in found.items()}):
-        mine = {name: x.clone().requires_grad_() for name, x in each.items()}
-        assert calls(lambda mine=mine: routed_by("native", kind, mine)) == 1
-        routed = routed_by("native", kind, mine, keep="last")
-        gradients = torch.autograd.grad(routed.parents.pose.float().sum(), mine.values())
-        results.append((routed, gradients))
-    (half, own), (full, theirs) = results
-    assert torch.equal(half.parents.pose, full.parents.pose.to(dtype))
-    assert torch.equal(half.steps[0].coupling, full.steps[0].coupling.to(dtype))
-    assert torch.equal(half.scale, full.scale)
-    for a, b in zip(own, theirs, strict=True):
-        assert a.dtype == dtype
-        # The gradient of the parents themselves is rounded on its way.
-        torch.testing.assert_close(a.float(), b, rtol=0.02, atol=0.02)
-
-
-def test_autocast_gives_the_dtype_of_the_plain_op_and_the_numbers_of_float32():
-    found, _ = of(DENSE, {}, parameters=ALL)
-    exact = numbers_of(routed_by("native", DENSE, found, keep="last"))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        theirs = numbers_of(routed_by("plain", DENSE, found, keep="last"))
-        mine = numbers_of(routed_by("native", DENSE, found, keep="last"))
-    for a, b, c in zip(mine, theirs, exact, strict=True):
-        assert a.dtype == b.dtype
-        torch.testing.assert_close(a, c.to(a.dtype), rtol=0, atol=0)
-
-
-def test_zero_votes_and_huge_ones_are_finite():
-    for size in (0.0, 1e-20, 1e4):
-        found, _ = of(DENSE, {})
-        found = {name: (x * size).requires_grad_() for name, x in found.items()}
-        routed = routed_by("native", DENSE, found, keep="last")
-        gradients = torch.autograd.grad(routed.parents.pose.sum(), found.values())
-        assert all(x.isfinite().all() for x in (routed.parents.pose, *gradients))
 
 
 @pytest.mark.parametrize("scale", ["sample", "batch"])
@@ -258,27 +191,6 @@ def test_what_is_not_finite_is_seen_where_the_fused_form_sees_it(name, bad, scal
         results.append((*numbers_of(routed), *gradients))
     for theirs, ours in zip(*results, strict=True):
         assert torch.equal(theirs.isfinite(), ours.isfinite())
-
-
-def test_two_python_threads_at_once():
-    found = made(batch=24, n_in=200, n_out=10, d_in=8, d_out=16)
-
-    def run():
-        values, gradients = results_of("native", DENSE, found)
-        return (*values, *gradients.values())
-
-    expected = run()
-    results = []
-    running = [
-        threading.Thread(target=lambda: results.extend(run() for _ in range(5))) for _ in range(2)
-    ]
-    for thread in running:
-        thread.start()
-    for thread in running:
-        thread.join()
-    assert len(results) == 10
-    for each in results:
-        assert all(torch.equal(a, b) for a, b in zip(each, expected, strict=True))
 
 
 def test_flops_are_counted():

@@ -2,13 +2,11 @@
 
 import subprocess
 import sys
-import threading
-from unittest import mock
 
 import pytest
 import torch
 
-from ops.fused.vote_maps import KINDS, both, largest_errors, leaves, named
+from ops.fused.vote_maps import KINDS, both, leaves, named
 from ops.fused.vote_maps import vote_map as map_of
 from torchcaps.ops import dynamic_routing as plain
 from torchcaps.ops import materialise, native
@@ -25,14 +23,6 @@ ALL = ("vote_bias", "coordinates", "bias", "prior")
 def _library():
     if not native.available():
         pytest.skip("there is no C++ compiler, or TORCHCAPS_NATIVE=0")
-
-
-def calls(call):
-    """How often `call` runs a kernel."""
-    run = kernel._run
-    with mock.patch.object(kernel, "_run", side_effect=run) as counted:
-        call()
-    return counted.call_count
 
 
 def errors(kind, found, **options):
@@ -123,46 +113,6 @@ def test_the_standard_size_stays_within_its_bounds(detach, kind):
     )
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
-def test_half_precision_computes_in_float32(kind, dtype):
-    found = leaves(kind, dtype=dtype, parameters=ALL)
-    results = []
-    for each in (found, {name: x.float() for name, x in found.items()}):
-        mine = {name: x.clone().requires_grad_() for name, x in each.items()}
-        rest = {"bias": mine["bias"], "prior": mine["prior"]}
-        routed = native.dynamic_routing(map_of(kind, mine), keep="last", **rest)
-        values = (routed.parents.pose, routed.steps[0].coupling)
-        gradients = torch.autograd.grad(routed.parents.pose.float().sum(), mine.values())
-        results.append((*values, *gradients))
-    for half, wide in zip(*results, strict=True):
-        assert half.dtype == dtype
-        # The gradient of the parents themselves is rounded on its way.
-        torch.testing.assert_close(half.float(), wide, rtol=0.02, atol=0.02)
-    assert torch.equal(results[0][0], results[1][0].to(dtype))
-    # The vote tensor is rounded before it is routed: a few parts in 2^8 or 2^11.
-    worst = largest_errors(plain, native.dynamic_routing, kind, found)
-    assert worst["values"] <= 8 * torch.finfo(dtype).eps
-
-
-def test_autocast_gives_the_dtype_and_nearly_the_numbers_of_the_plain_op():
-    found = leaves(DENSE, dtype=torch.float32, parameters=ALL)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        worst = largest_errors(plain, native.dynamic_routing, DENSE, found, keep="last")
-        rest = {"bias": found["bias"], "prior": found["prior"]}
-        assert calls(lambda: native.dynamic_routing(map_of(DENSE, found), **rest)) == 1
-    assert worst["values"] <= 0.05, worst
-
-
-def test_zero_votes_and_huge_ones_are_finite():
-    for scale in (0.0, 1e-20, 1e4):
-        found = leaves(DENSE, dtype=torch.float32)
-        found = {name: (x * scale).requires_grad_() for name, x in found.items()}
-        routed = native.dynamic_routing(map_of(DENSE, found), keep="last")
-        gradients = torch.autograd.grad(routed.parents.pose.sum(), found.values())
-        assert all(x.isfinite().all() for x in (routed.parents.pose, *gradients))
-
-
 @pytest.mark.parametrize("name", ["pose", "weight", "bias", "prior"])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_what_is_not_finite_is_seen_where_the_plain_op_sees_it(name, bad):
@@ -186,28 +136,6 @@ def test_a_prior_of_minus_infinity_closes_a_way():
     coupling = routed.steps[0].coupling
     assert (coupling[..., 2] == 0).all()
     torch.testing.assert_close(coupling.sum(-1), torch.ones(2, 12))
-
-
-def test_two_python_threads_at_once():
-    found = made(batch=24, n_in=200, n_out=10, d_in=8, d_out=16)
-
-    def run():
-        mine = {name: x.clone().requires_grad_() for name, x in found.items()}
-        pose = native.dynamic_routing(map_of(DENSE, mine)).parents.pose
-        return (pose.detach(), *torch.autograd.grad(pose.square().sum(), mine.values()))
-
-    expected = run()
-    results = []
-    threads = [
-        threading.Thread(target=lambda: results.extend(run() for _ in range(5))) for _ in range(2)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(results) == 10
-    for each in results:
-        assert all(torch.equal(a, b) for a, b in zip(each, expected, strict=True))
 
 
 ROUTE = """

@@ -1,6 +1,5 @@
 """Native EM routing is the plain one of the materialised votes: values, gradients, errors."""
 
-import threading
 from itertools import product
 from unittest import mock
 
@@ -11,8 +10,6 @@ from ops.fused.em_cases import (
     ODD,
     VARIANTS,
     leaves_of,
-    noise_like,
-    numbers_of,
     results_of,
     routed_by,
 )
@@ -30,14 +27,6 @@ BARS = {"values": 2e-6, "gradients": 2e-5, "beta_a": 1e-4, "beta_u": 1e-4}
 def _library():
     if not native.available():
         pytest.skip("there is no C++ compiler, or TORCHCAPS_NATIVE=0")
-
-
-def calls(call):
-    """How often `call` runs a kernel."""
-    run = kernel._run
-    with mock.patch.object(kernel, "_run", side_effect=run) as counted:
-        call()
-    return counted.call_count
 
 
 def narrow(*arguments, **options):
@@ -134,92 +123,6 @@ def test_the_law_of_children_that_are_not_there(variant, child):
     leaves = narrow()
     leaves["activation"][:, child] = 0.0
     assert_law(leaves, {}, variant=variant)
-
-
-@pytest.mark.parametrize("layout", ["strided", "expanded"])
-@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
-def test_children_may_lie_anyhow_in_memory(window, layout):
-    how = {"pose": "matrix", "window": window}
-    found, drawn = [], narrow(batch=(4,), **how)
-    for kind in ("native", "plain"):
-        leaves = {name: x.detach().clone() for name, x in drawn.items()}
-        made = dict(leaves)
-        for name in ("pose", "activation"):
-            leaf = leaves[name].requires_grad_()
-            strided = leaf.mT.contiguous().mT if leaf.ndim > 2 else leaf.t().contiguous().t()
-            made[name] = strided if layout == "strided" else leaf[:1].expand(leaf.shape)
-        values = numbers_of(routed_by(kind, made, how, {}))
-        sums = sum((x * noise_like(x, seed)).sum() for seed, x in enumerate(values))
-        found.append([*values, *torch.autograd.grad(sums, [leaves["pose"], leaves["activation"]])])
-    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
-def test_half_precision_is_rounded_once(window, half):
-    how = {"pose": "matrix", "window": window}
-    leaves = {name: x.to(half) for name, x in leaves_of("b", **how).items()}
-    wide = {name: x.float() for name, x in leaves.items()}
-    assert calls(lambda: routed_by("native", leaves, how, {})) > 0
-    mine, theirs = results_of("native", leaves, how, {}), results_of("plain", wide, how, {})
-    for a, b in zip(mine[0], theirs[0], strict=True):
-        assert a.dtype == half
-        torch.testing.assert_close(a.float(), b, rtol=torch.finfo(half).eps, atol=1e-5)
-    for name, gradient in mine[1].items():
-        assert gradient.dtype == half
-        largest = theirs[1][name].abs().max()
-        assert (gradient.float() - theirs[1][name]).abs().max() < 0.03 * largest, name
-
-
-@pytest.mark.parametrize("names", ["", "b"])
-def test_autocast_gives_the_dtype_of_the_plain_op_and_the_numbers_of_float32(names):
-    how = {"pose": "matrix", "window": ODD}
-    leaves = narrow(names, **how)
-    with torch.autocast("cpu", torch.bfloat16):
-        mine, plain = (numbers_of(routed_by(x, leaves, how, {})) for x in ("native", "plain"))
-    wide = numbers_of(routed_by("native", leaves, how, {}))
-    for a, b, exact in zip(mine, plain, wide, strict=True):
-        assert a.dtype == b.dtype
-        assert torch.equal(a, exact.to(a.dtype))
-
-
-@pytest.mark.parametrize("name", ["pose", "activation"])
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
-def test_what_is_not_finite_stays_in_its_sample(window, bad, name):
-    how = {"pose": "matrix", "window": window}
-    leaves = narrow(batch=(5,), **how)
-    leaves[name][4, 7 if window else 3] = bad
-    found = []
-    for kind in ("native", "plain"):
-        mine = {key: x.clone().requires_grad_() for key, x in leaves.items()}
-        parents = routed_by(kind, mine, how, {}).parents
-        of_pose = torch.autograd.grad(sum(x.sum() for x in parents), mine["pose"])[0]
-        found.append((*parents, of_pose))
-    for mine, theirs in zip(*found, strict=True):
-        assert torch.equal(mine.isfinite(), theirs.isfinite())
-        assert mine[:4].isfinite().all()
-        assert not mine[4].isfinite().all()
-
-
-def test_two_python_threads_at_once():
-    how = {"pose": "matrix", "window": LARGE}
-    leaves = narrow("b", batch=(6,), d_in=16, n_out=5, **how)
-
-    def run():
-        return [x for x, _ in parts(results_of("native", leaves, how, {})).values()]
-
-    expected, results = run(), []
-    threads = [
-        threading.Thread(target=lambda: results.extend(run() for _ in range(3))) for _ in range(2)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(results) == 6
-    for each in results:
-        assert all(torch.equal(a, b) for a, b in zip(each, expected, strict=True))
 
 
 def test_what_they_cost_is_known(monkeypatch):

@@ -1,6 +1,5 @@
 """Native inverted routing is the plain one of the materialised votes: values, gradients, errors."""
 
-import threading
 from unittest import mock
 
 import pytest
@@ -79,25 +78,6 @@ def test_any_number_of_threads(window, threads):
         assert all(torch.equal(first[1][name], x) for name, x in second[1].items())
 
 
-def test_threads_of_python_do_not_disturb_each_other():
-    how = {"pose": "matrix", "window": LARGE}
-    leaves = narrow("n", batch=(9,), d_in=16, **how)
-    expected, found = results_of("native", leaves, how, {})[0], {}
-
-    def work(number):
-        found[number] = [results_of("native", leaves, how, {})[0] for _ in range(5)]
-
-    workers = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for each in workers:
-        each.start()
-    for each in workers:
-        each.join()
-    assert len(found) == 4
-    for results in found.values():
-        for values in results:
-            assert all(torch.equal(a, b) for a, b in zip(values, expected, strict=True))
-
-
 @pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
 def test_keep_changes_no_bit_and_routing_is_its_steps(window):
     how = {"pose": "matrix", "window": window}
@@ -117,29 +97,10 @@ def test_keep_changes_no_bit_and_routing_is_its_steps(window):
         assert torch.equal(parents, step.parents.pose)
 
 
-@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
-def test_half_precision_is_rounded_once(half):
-    how = {"pose": "matrix", "window": ODD}
-    leaves = {name: x.to(half) for name, x in leaves_of("xn", **how).items()}
-    wide = {name: x.float() for name, x in leaves.items()}
-    mine, theirs = results_of("native", leaves, how, {}), results_of("native", wide, how, {})
-    for a, b in zip(mine[0], theirs[0], strict=True):
-        assert torch.equal(a, b.to(half))
-
-
 def test_a_kernel_routes_all_but_the_first_iteration():
     how = {"pose": "matrix", "window": ODD}
     assert calls(lambda: routed_by("native", narrow("xn", **how), how, {"iterations": 3})) == 2
     assert calls(lambda: results_of("native", narrow("xns", **how), how, {"iterations": 2})) == 4
-
-
-def test_what_is_not_finite_does_not_become_a_number():
-    for value in (float("nan"), float("inf")):
-        leaves = narrow("n")
-        leaves["pose"][1, 2, 0] = value
-        pose = routed_by("native", leaves, {}, {}).parents.pose
-        assert not pose[1].isfinite().all()
-        assert pose[[0, 2]].isfinite().all()
 
 
 def test_what_they_cost_is_known(monkeypatch):

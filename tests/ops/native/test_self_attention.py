@@ -2,16 +2,13 @@
 errors."""
 
 import pytest
-import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from ops.fused.attention_cases import (
     assert_attention_law,
     attended_by,
     attention_leaves,
-    attention_results,
 )
-from ops.fused.inverted_cases import ODD
 from torchcaps.ops import native
 
 
@@ -24,29 +21,6 @@ def _library():
 def test_the_law_of_many_children():
     leaves = attention_leaves("p", batch=(6,), n_in=200, n_out=10, d_in=8, d_out=16)
     assert_attention_law("native", leaves, {})
-
-
-@pytest.mark.parametrize("window", [None, ODD], ids=["dense", "window"])
-def test_priors_broadcast_as_in_the_plain_op(window):
-    how = {"window": window}
-    slots = 12 if window else 6
-    for shape in ((3,), (slots, 1), (1, 3), (1, 1, slots, 3)):
-        leaves = attention_leaves("x", **how) | {"prior": torch.randn(shape)}
-        if window is None:
-            leaves["prior"] = leaves["prior"].reshape(shape[-3:])
-        assert_attention_law("native", leaves, how)
-
-
-@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
-def test_half_precision_is_rounded_once(half):
-    how = {"pose": "matrix", "window": ODD}
-    leaves = {name: x.to(half) for name, x in attention_leaves("xp", **how).items()}
-    wide = {name: x.float() for name, x in leaves.items()}
-    mine, theirs = (attention_results("native", x, how) for x in (leaves, wide))
-    for name in ("pose", "coupling"):
-        assert torch.equal(mine[name], theirs[name].to(half))
-    for name, x in leaves.items():
-        assert (mine[f"of {name}"].shape, mine[f"of {name}"].dtype) == (x.shape, half)
 
 
 def test_flops_are_those_of_its_sums():

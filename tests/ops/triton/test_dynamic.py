@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ops.fused.vote_maps import KINDS, both, largest_errors, leaves, named
+from ops.fused.vote_maps import KINDS, both, leaves, named
 from ops.fused.vote_maps import vote_map as map_of
 from torchcaps.ops import dynamic_routing as plain
 from torchcaps.ops import materialise, triton
@@ -130,35 +130,6 @@ def assert_half_precision(kind, dtype, device):
         # Gradients of parents and of votes are rounded on their way.
         torch.testing.assert_close(half.float(), wide, rtol=0.02, atol=0.02)
     return results
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize(
-    "kind", [DENSE, *(pytest.param(kind, marks=slow) for kind in NO_WINDOW[1:])]
-)
-def test_half_precision_is_summed_in_float32(kind, dtype, triton_device):
-    half, wide = assert_half_precision(kind, dtype, triton_device)
-    assert torch.equal(half[0], wide[0].to(dtype))
-
-
-def test_autocast_gives_the_dtype_and_nearly_the_numbers_of_the_plain_op():
-    found = small(DENSE, parameters=ALL)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        worst = largest_errors(
-            plain, triton.dynamic_routing, DENSE, found, keep="last", iterations=2
-        )
-    assert worst["values"] <= 0.05, worst
-
-
-@pytest.mark.parametrize("kind", ["hinton", pytest.param("exp", marks=slow)])
-def test_zero_votes_and_huge_ones_are_finite(kind):
-    for scale in (0.0, 1e-20, 1e4):
-        found = {name: (x * scale).requires_grad_() for name, x in small(DENSE).items()}
-        routed = triton.dynamic_routing(
-            map_of(DENSE, found), keep="last", squash=kind, iterations=2
-        )
-        gradients = torch.autograd.grad(routed.parents.pose.sum(), found.values())
-        assert all(x.isfinite().all() for x in (routed.parents.pose, *gradients))
 
 
 @slow

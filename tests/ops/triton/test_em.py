@@ -11,7 +11,6 @@ from ops.fused.em_cases import (
     VARIANTS,
     WINDOWS,
     leaves_of,
-    numbers_of,
     results_of,
     routed_by,
 )
@@ -97,16 +96,6 @@ def test_a_variance_does_not_feel_where_its_mean_was_rounded_to():
     assert gradient.sum(0).abs().max() <= 1e-7
 
 
-@pytest.mark.parametrize("half", [torch.float16, pytest.param(torch.bfloat16, marks=slow)], ids=str)
-def test_half_precision_is_rounded_once(half):
-    how, options = {"pose": "matrix"}, {"iterations": 2, "variance_floor": 0.05}
-    leaves = {name: x.to(half) for name, x in leaves_of("x", batch=(1,), **how).items()}
-    wide = {name: x.float() for name, x in leaves.items()}
-    mine, theirs = (numbers_of(routed_by("triton", x, how, options)) for x in (leaves, wide))
-    for a, b in zip(mine, theirs, strict=True):
-        assert torch.equal(a, b.to(half))
-
-
 def test_votes_are_made_anew_for_every_moment(launches, monkeypatch):
     leaves, options = narrow(n_in=2, n_out=9), {"iterations": 2, "variance_floor": 0.05}
     route = lambda: routed_by("triton", leaves, {}, options, "none")  # noqa: E731
@@ -114,15 +103,6 @@ def test_votes_are_made_anew_for_every_moment(launches, monkeypatch):
     assert launches(route) == [*fit, "slopes", *fit]
     tell(monkeypatch, TILED)
     assert launches(route) == [*fit, *["slopes"] * 5, *fit]
-
-
-def test_what_is_not_finite_does_not_become_a_number():
-    for value in (float("nan"), float("inf")):
-        leaves = narrow()
-        leaves["pose"][1, 2, 0] = value
-        pose = routed_by("triton", leaves, {}, {"iterations": 2}).parents.pose
-        assert not pose[1].isfinite().all()
-        assert pose[[0, 2]].isfinite().all()
 
 
 @pytest.mark.parametrize("child", [0, slice(None)], ids=["one", "all"])

@@ -90,34 +90,12 @@ def test_keep_changes_no_bit_and_routing_is_its_steps(window):
         assert torch.equal(parents, step.parents.pose)
 
 
-@pytest.mark.parametrize("half", [pytest.param(torch.float16, marks=slow), torch.bfloat16], ids=str)
-def test_half_precision_is_rounded_once(half):
-    how = {"pose": "matrix", "window": SMALL}
-    leaves = {name: x.to(half) for name, x in leaves_of("xn", batch=(1,), **how).items()}
-    wide = {name: x.float() for name, x in leaves.items()}
-    mine, theirs = results_of("triton", leaves, how, {}), results_of("triton", wide, how, {})
-    for a, b in zip(mine[0], theirs[0], strict=True):
-        assert torch.equal(a, b.to(half))
-    for name, gradient in mine[1].items():
-        assert gradient.dtype == half
-        torch.testing.assert_close(gradient.float(), theirs[1][name], rtol=0.05, atol=0.05)
-
-
 def test_many_parents_are_gone_over_twice(launches, monkeypatch):
     leaves = narrow("s", n_out=9)
     route = lambda: routed_by("triton", leaves, {}, {"iterations": 1}, "none")  # noqa: E731
     assert launches(route) == ["mix"]
     tell(monkeypatch, TILED)
     assert launches(route) == ["normalise", "mix"]
-
-
-def test_what_is_not_finite_does_not_become_a_number():
-    for value in (float("nan"), float("inf")):
-        leaves = narrow("n")
-        leaves["pose"][1, 2, 0] = value
-        pose = routed_by("triton", leaves, {}, {}).parents.pose
-        assert not pose[1].isfinite().all()
-        assert pose[[0, 2]].isfinite().all()
 
 
 @pytest.mark.parametrize(("tile", "made"), [(WHOLE, 1), (TILED, 2)], ids=["whole", "tiled"])

@@ -8,14 +8,11 @@ from ops.fused.attention_cases import (
     assert_attention_law,
     attended_by,
     attention_leaves,
-    attention_results,
 )
 from ops.fused.inverted_cases import WINDOWS
 from torchcaps.ops.triton import votes
-from torchcaps.types import Window
 
 WHOLE, TILED = 4096, 256  # all parents in one tile; a few of them
-SMALL = Window((3, 3, 2), (2, 2), (1, 1))
 KINDS = [(pose, sharing) for pose in ("vector", "matrix") for sharing in ("none", "type", "all")]
 slow = pytest.mark.slow
 
@@ -23,18 +20,6 @@ slow = pytest.mark.slow
 def tell(monkeypatch, tile=WHOLE):
     monkeypatch.setattr(votes, "TILE", tile)
     monkeypatch.setattr(votes, "CHILDREN", 2)
-
-
-@pytest.mark.parametrize("half", [pytest.param(torch.float16, marks=slow), torch.bfloat16], ids=str)
-def test_half_precision_is_rounded_once(half):
-    how = {"pose": "matrix", "window": SMALL}
-    leaves = {n: x.to(half) for n, x in attention_leaves("xp", batch=(1,), **how).items()}
-    wide = {name: x.float() for name, x in leaves.items()}
-    mine, theirs = (attention_results("triton", x, how) for x in (leaves, wide))
-    for name in ("pose", "coupling"):
-        assert torch.equal(mine[name], theirs[name].to(half))
-    for name, x in leaves.items():
-        assert (mine[f"of {name}"].shape, mine[f"of {name}"].dtype) == (x.shape, half)
 
 
 def test_two_sums_are_all_it_starts(launches, monkeypatch):
