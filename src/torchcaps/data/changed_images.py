@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.batch import Batch, Images, JudgedBy
+from torchcaps.data.items import Items
 
 __all__ = ["ChangedImages", "sample_numbers"]
 
 
 @dataclass(frozen=True)
-class ChangedImages(ABC):
+class ChangedImages(Items, ABC):
     """Images of another set, changed when they are wanted; nothing is stored."""
 
     images: Images

@@ -11,13 +11,14 @@ from torch import Tensor
 from torchcaps.data.batch import Batch, JudgedBy
 from torchcaps.data.changed_images import sample_numbers
 from torchcaps.data.image_set import ImageSet
+from torchcaps.data.items import Items
 from torchcaps.errors import TorchcapsError
 
 __all__ = ["DerivedImages"]
 
 
 @dataclass(frozen=True)
-class DerivedImages(ABC):
+class DerivedImages(Items, ABC):
     """Images made of a base: MNIST in the papers, but any will do.
 
     seed: of everything drawn. What is drawn for an image depends on the seed and its number alone.

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.batch import Batch, JudgedBy
+from torchcaps.data.items import Items
 from torchcaps.data.part_truth import PartTruth
 from torchcaps.errors import TorchcapsError
 
@@ -15,7 +16,7 @@ __all__ = ["ImageSet", "hold_out"]
 
 
 @dataclass(frozen=True)
-class ImageSet:
+class ImageSet(Items):
     """Labelled images: bytes as they came, or floats in [0, 1]. Networks see floats in [0, 1].
 
     >>> mine = ImageSet("mine", torch.rand(100, 3, 64, 48), torch.arange(100) % 2, ("cat", "dog"))

@@ -20,6 +20,7 @@ from torch import Tensor
 from torchcaps.data.batch import Batch, JudgedBy
 from torchcaps.data.draws import uniform
 from torchcaps.data.image_set import hold_out
+from torchcaps.data.items import Items
 from torchcaps.errors import TorchcapsError, nearest
 
 __all__ = ["SignSet", "sign_set"]
@@ -28,7 +29,7 @@ Distribution = Literal["grid", "between", "uniform"]
 
 
 @dataclass(frozen=True)
-class SignSet:
+class SignSet(Items):
     """Numbers as images of one pixel, labelled 0 where negative and 1 elsewhere."""
 
     numbers: Tensor  # float32 [n]

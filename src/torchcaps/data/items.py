@@ -1,0 +1,64 @@
+"""Images one by one, so that a DataLoader takes them: what every set of labelled images shares."""
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from torchcaps.data.batch import Batch
+from torchcaps.errors import TorchcapsError, short
+
+__all__ = ["Items"]
+
+# An image [c, h, w] and the number of its class, or [m] where m objects share it.
+Item = tuple[Tensor, int | Tensor]
+
+
+class Items(Dataset[Item], ABC):
+    """A map-style data set: `images[5]` is (image, label), and a DataLoader shuffles and collates.
+
+    Images that are made when they are wanted are those of epoch 0 until `set_epoch`.
+
+    >>> loader = DataLoader(data.load("mnist", root="data"), batch_size=128, shuffle=True)
+    """
+
+    # Of all items given from now on. No field of the data: two sets are equal whatever it is.
+    _epoch = 0
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def batch(self, index: Tensor | slice, epoch: int = 0) -> Batch: ...
+
+    def set_epoch(self, epoch: int) -> None:
+        """Give the images of another epoch, before its DataLoader is iterated. Workers that persist
+        from epoch to epoch do not hear of it."""
+        if type(epoch) is not int or epoch < 0:
+            raise TorchcapsError(f"an epoch is a whole number from 0, but came as {short(epoch)}.")
+        object.__setattr__(self, "_epoch", epoch)
+
+    def __getitem__(self, index: int) -> Item:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Item]:
+        """Several at once: a DataLoader asks for a batch so, and it is made as one."""
+        pixels, labels, _ = self.batch(torch.tensor([self._at(i) for i in indices]), self._epoch)
+        several = labels.ndim > 1
+        return list(zip(pixels, labels if several else labels.tolist(), strict=True))
+
+    def _at(self, index: int) -> int:
+        try:
+            at = operator.index(index)
+        except TypeError:
+            raise TorchcapsError(
+                f"an image is asked for by a whole number, but came {short(index)}; for several at "
+                f"once, images.batch(index)."
+            ) from None
+        if not -len(self) <= at < len(self):
+            # What ends a loop over the images.
+            raise IndexError(f"there are {len(self)} images, and none has the number {at}.")
+        return at % len(self)
