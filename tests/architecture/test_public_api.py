@@ -118,7 +118,7 @@ def test_promised_names_are_public(package):
         ),
         (tc.create_model, "name, *, image=None, n_classes=None, standardise=None, **options"),
         (tc.save, "model, path"),
-        (tc.load, "path, *, model=None, routing=None"),
+        (tc.load, "path, *, model=None, routing=None, n_classes=None"),
         (tc.data.load, "name, *, split='train', root=None, size=None"),
         (
             tc.layers.DenseCapsules,

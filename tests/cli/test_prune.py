@@ -108,4 +108,6 @@ def test_a_convnet_has_no_capsules_to_prune(call, tmp_path):
 def test_weights_to_begin_with_must_be_those_of_the_recipe(trained, call, tmp_path):
     words = ["train", "--model", "mitterreiter_5x16", "--data", "tiny", "--out", tmp_path / "new"]
     told = ["--set", 'begins_with="0123456789ab"']
-    assert_one_sentence(call(*words, *told), "so their file must be given; `torchcaps prune` does")
+    assert_one_sentence(
+        call(*words, *told), "so their file must be given; `torchcaps train --init-from`"
+    )

@@ -223,3 +223,28 @@ def test_a_flag_may_be_spelled_as_it_is_listed(call: Call, tmp_path: Path) -> No
     )
     assert done.code == 0
     assert Run(tmp_path / "r").recipe.options == {"bias": False, "decoder": False}
+
+
+def test_fine_tuning_repeats_neither_network_nor_options(
+    trained: Path, tmp_path: Path, call: Call
+) -> None:
+    line = [
+        "train",
+        "--init-from",
+        trained,
+        "--data",
+        "tiny",
+        "--epochs",
+        1,
+        "--freeze",
+        "backbone",
+    ]
+    done = call(*line, "--out", tmp_path / "run")
+    assert done.code == 0, done.err
+    found = Run(tmp_path / "run").recipe
+    assert (found.model, found.freeze) == ("mitterreiter_5x16", ("backbone",))
+    assert found.begins_with is not None
+    assert_one_sentence(
+        call("train", "--init-from", trained / "model.safetensors", "--out", tmp_path / "x"),
+        "is no run folder, so which network it is must be said: give --model",
+    )

@@ -12,6 +12,7 @@ from torchcaps.cli.dissect import dissect
 from torchcaps.cli.doctor import doctor
 from torchcaps.cli.estimate import estimate
 from torchcaps.cli.evaluate import evaluate
+from torchcaps.cli.lr import lr
 from torchcaps.cli.models import models
 from torchcaps.cli.predict import predict
 from torchcaps.cli.prune import prune
@@ -29,6 +30,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(models)
 app.command()(train)
+app.command()(lr)
 app.command()(compare)
 app.command()(dissect)
 app.command("eval")(evaluate)

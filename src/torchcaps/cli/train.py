@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,7 @@ from torchcaps.cli.arguments import (
     recipe_from,
     seconds_of,
 )
+from torchcaps.errors import TorchcapsError
 
 if TYPE_CHECKING:
     from torchcaps.train import Recipe
@@ -58,6 +59,14 @@ def train(
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write OUT/tensorboard too.")
     ] = False,
+    init_from: Annotated[
+        Path | None,
+        typer.Option(help="A run or a saved network to begin with; what does not fit is made new."),
+    ] = None,
+    freeze: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PART", help="A part that stays as it begins: backbone; repeatable."),
+    ] = None,
     own_code: Imports = None,
     trunk: Annotated[
         Path | None,
@@ -86,7 +95,10 @@ def train(
         "batch_size": batch_size,
         "learning_rate": learning_rate,
         "seed": seed,
+        "freeze": freeze or None,
     }
+    if init_from is not None and recipe is None and model is None:
+        given |= _network_of(init_from)
     one = recipe_from(recipe, given, image_size, field, option)
     budget = None if time_budget is None else seconds_of(time_budget)
     if seeds is not None or _has_several_values(one):
@@ -94,12 +106,17 @@ def train(
             raise TorchcapsError(
                 "--trunk is for one run; train seed after seed with --seed, then compare the runs."
             )
+        if init_from is not None:
+            raise TorchcapsError(
+                "--init-from begins one run; train the seeds one by one, each with --init-from."
+            )
         _train_many(one, out, seeds, root, budget)
         return
     run = fit(
         one,
         out,
         root=root,
+        begin_with=init_from,
         workers=workers,
         time_budget=budget,
         loggers=[tensorboard_logger(out)] if tensorboard else [],
@@ -107,6 +124,19 @@ def train(
     )
     if is_first():
         print(json.dumps({"run": str(run.folder), **run.result()}))
+
+
+def _network_of(start: Path) -> dict[str, Any]:
+    """The network that a run was trained with, so that nobody has to repeat it."""
+    from torchcaps.train import Run
+
+    run = Run(start)
+    if not start.is_dir() or not run.recipe_file.is_file():
+        raise TorchcapsError(
+            f"{start} is no run folder, so which network it is must be said: give --model, and its "
+            f"--option."
+        )
+    return {"model": run.recipe.model, "options": run.recipe.options}
 
 
 def _has_several_values(recipe: "Recipe") -> bool:

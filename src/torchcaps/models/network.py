@@ -10,6 +10,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers import AttentionCapsules, CapsuleLayer, route_concurrently, route_sequentially
 from torchcaps.layers.intervention import by_layer, leaving, named
 from torchcaps.models.iterating import routed_so_often
+from torchcaps.models.refit import Refits
 from torchcaps.models.standardise import prepared
 from torchcaps.ops.checks import check_choice
 from torchcaps.types import (
@@ -29,7 +30,7 @@ __all__ = ["CapsuleNetwork", "Schedule"]
 Schedule = Literal["sequential", "concurrent"]
 
 
-class CapsuleNetwork(nn.Module):
+class CapsuleNetwork(Refits):
     """From images [b, c, h, w] in [0, 1] to class scores, a reconstruction and a trace.
 
     A class scores by the activation of its capsule, or with a `head` by one linear map of its pose,

@@ -16,6 +16,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers import ROUTINGS, Routing
 from torchcaps.layers.routing.table import import_path
 from torchcaps.models.own import OWN, OwnNetwork, own_module
+from torchcaps.models.refit import say_what_is_new, take_fitting
 from torchcaps.models.registry import MODELS, make_model
 from torchcaps.models.smaller import SMALLER, adopt_sizes
 
@@ -76,6 +77,7 @@ def load(
     *,
     model: nn.Module | type[nn.Module] | None = None,
     routing: Routing | None = None,
+    n_classes: int | None = None,
 ) -> nn.Module:
     """Read a network that `save` wrote, ready to look at images (in evaluation mode).
 
@@ -86,8 +88,10 @@ def load(
         path: the file, or the folder of a finished run.
         model: for a network of one's own, its class, or a module of it that takes the weights.
         routing: for a network that was made with a routing object, another one like it.
+        n_classes: another number of classes. Weights that fit are kept; what was made new is named
+            on standard error, drawn from torch's random numbers and to be trained.
     """
-    network = load_network(path, model=model, routing=routing)
+    network = load_network(path, model=model, routing=routing, n_classes=n_classes)
     return network.module if isinstance(network, OwnNetwork) else network
 
 
@@ -96,20 +100,17 @@ def load_network(
     *,
     model: nn.Module | type[nn.Module] | None = None,
     routing: Routing | None = None,
+    n_classes: int | None = None,
 ) -> nn.Module:
     """The same, but a network of one's own comes so that it is called as ours are."""
-    path = path_of("path", path)
-    if path.is_dir():
-        path = path / OF_A_RUN
-        if not path.is_file():
-            raise TorchcapsError(
-                f"{path.parent} is no folder of a finished run ({OF_A_RUN} is missing); finish it "
-                f"with torchcaps train, or name a file."
-            )
-    if not path.is_file():
-        raise TorchcapsError(f"there is no file {path}; a saved network ends in .safetensors.")
+    path = _file_of(path)
     state, name, config = _read(path)
     if name == OWN:
+        if n_classes is not None:
+            raise TorchcapsError(
+                f"{path} holds a network of your own, of which torchcaps does not know where its "
+                f"classes are; make one with {n_classes} classes and load the weights that fit."
+            )
         return _load_own(path, state, config, model)
     if model is not None:
         raise TorchcapsError(
@@ -118,6 +119,8 @@ def load_network(
     _check_known(path, name, config, routing)
     if routing is not None:
         config["routing"] = routing
+    if n_classes is not None and n_classes != config.get("n_classes"):
+        return _with_classes(path, state, name, config, n_classes)
     said = config.pop(SMALLER, None)
     network = _without_weights(name, config)
     if said is not None:
@@ -130,6 +133,35 @@ def load_network(
             f"the tensors in {path} do not fit the network {name} that its header describes "
             f"({str(error).splitlines()[-1].strip()})."
         ) from None
+    return network.eval()
+
+
+def _file_of(path: str | os.PathLike[str]) -> Path:
+    """The file of a network, of a run folder the one in it."""
+    path = path_of("path", path)
+    if path.is_dir():
+        path = path / OF_A_RUN
+        if not path.is_file():
+            raise TorchcapsError(
+                f"{path.parent} is no folder of a finished run ({OF_A_RUN} is missing); finish it "
+                f"with torchcaps train, or name a file."
+            )
+    if not path.is_file():
+        raise TorchcapsError(f"there is no file {path}; a saved network ends in .safetensors.")
+    return path
+
+
+def _with_classes(
+    path: Path, state: dict[str, Tensor], name: str, config: dict[str, Any], n_classes: int
+) -> nn.Module:
+    """A new network of other classes, with what fits it."""
+    if SMALLER in config:
+        raise TorchcapsError(
+            f"{path} holds a network that was made smaller, which cannot be given other classes; "
+            f"take the one before it was shrunk."
+        )
+    network = make_model(name, **{**config, "n_classes": n_classes})
+    say_what_is_new(str(path), take_fitting(network, state))
     return network.eval()
 
 

@@ -82,7 +82,7 @@ def smaller(network: nn.Module, kept: Kept) -> nn.Module:
     config: dict[str, Any] = dict(cast(dict[str, Any], network.config))
     before = config.get(SMALLER, {})
     said = {**before, "types": types}
-    model.config = {**config, SMALLER: said}  # type: ignore[assignment]
+    model.config = {**config, SMALLER: said}
     adopt_sizes(model, state.tensors, said)
     model.load_state_dict(state.tensors, assign=True)
     return model.eval()

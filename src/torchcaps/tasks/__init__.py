@@ -8,11 +8,13 @@ from torchcaps.tasks.estimate import Estimate, estimate
 from torchcaps.tasks.evaluate import evaluate, evaluate_file, write_predictions
 from torchcaps.tasks.predict import predict
 from torchcaps.tasks.prune_run import prune_run
+from torchcaps.tasks.rate_test import RateTest, rate_test
 from torchcaps.tasks.shrink import Shrunk, shrink
 
 __all__ = [
     "CheckedRun",
     "Estimate",
+    "RateTest",
     "Shrunk",
     "check_run",
     "demo",
@@ -26,6 +28,7 @@ __all__ = [
     "examine",
     "predict",
     "prune_run",
+    "rate_test",
     "shrink",
     "trace_images",
     "write_predictions",

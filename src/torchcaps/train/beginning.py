@@ -1,44 +1,79 @@
-"""The network that a run begins with: drawn by the seed, or trained before."""
+"""The weights that a run begins with, where they were trained before, and what stays as it is."""
 
+import os
 from pathlib import Path
 
 from torch import nn
 
-from torchcaps.errors import TorchcapsError
+from torchcaps._paths import path_of
+from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.models.own import OwnNetwork
+from torchcaps.models.refit import say_what_is_new, take_fitting
+from torchcaps.models.saving import OF_A_RUN, load_network
 from torchcaps.train.digests import digest_of
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.start import take_weights
 
-__all__ = ["begin", "check_beginning"]
+__all__ = ["begin", "beginning", "freeze"]
 
 
-def check_beginning(recipe: Recipe, begin_with: Path | None) -> None:
-    """The file and the field of the recipe belong together."""
+def beginning(
+    recipe: Recipe, begin_with: str | os.PathLike[str] | None
+) -> tuple[Recipe, Path | None]:
+    """The recipe with the digest of the file that it begins with, and the file, of a run folder its
+    network. A digest that the recipe has must be that of the file."""
     if begin_with is None:
         if recipe.begins_with is not None:
             raise TorchcapsError(
                 f"the recipe begins with the weights {recipe.begins_with} of another run, so their "
-                f"file must be given; `torchcaps prune` does so: repeat its command."
+                f"file must be given; `torchcaps train --init-from` and `torchcaps prune` do so: "
+                f"repeat the command."
             )
-        return
-    if not begin_with.is_file():
-        raise TorchcapsError(f"there is no saved network at {begin_with} to begin with.")
-    found = digest_of(begin_with)[:12]
-    if found != recipe.begins_with:
+        return recipe, None
+    file = path_of("begin_with", begin_with)
+    if file.is_dir():
+        file = file / OF_A_RUN
+    if not file.is_file():
+        raise TorchcapsError(f"there is no saved network at {file} to begin with.")
+    found = digest_of(file)[:12]
+    if recipe.begins_with not in (None, found):
         raise TorchcapsError(
-            f"the recipe begins with the weights {recipe.begins_with}, but {begin_with} holds "
+            f"the recipe begins with the weights {recipe.begins_with}, but {file} holds "
             f"{found}; was it trained on since? Take the file as it was, or begin a new run."
         )
+    return recipe.model_copy(update={"begins_with": found}), file
 
 
-def begin(model: nn.Module, begin_with: Path | None) -> None:
-    """Give the network the weights of a file, if there is one."""
+def begin(model: nn.Module, begin_with: Path | None) -> tuple[str, ...]:
+    """Give the network the weights of a file that fit it, if there is one; the names of those that
+    are new."""
     if begin_with is None:
-        return
-    try:
+        return ()
+    if isinstance(model, OwnNetwork):
         take_weights(model, begin_with)
-    except RuntimeError as error:
+        return ()
+    try:
+        new = take_fitting(model, load_network(begin_with).state_dict())
+    except TorchcapsError as error:
+        raise TorchcapsError(f"{begin_with}: {error}") from None
+    say_what_is_new(str(begin_with), new)
+    return new
+
+
+def freeze(model: nn.Module, names: tuple[str, ...]) -> list[nn.Module]:
+    """The parts of these names, whose weights are trained no more."""
+    whole = model.module if isinstance(model, OwnNetwork) else model
+    parts = dict(whole.named_modules())
+    frozen = []
+    for name in names:
+        if name not in parts or not name:
+            known = [each for each in parts if each and each.count(".") < 2]
+            raise TorchcapsError(
+                f"freeze: the network has no part {name!r}; {nearest(name, known)}."
+            )
+        frozen.append(parts[name].requires_grad_(False))
+    if not any(weight.requires_grad for weight in model.parameters()):
         raise TorchcapsError(
-            f"the weights of {begin_with} do not fit the network of the recipe "
-            f"({str(error).splitlines()[-1].strip()})."
-        ) from None
+            f"freeze={', '.join(names)} leaves no weight to train; leave one part out of it."
+        )
+    return frozen

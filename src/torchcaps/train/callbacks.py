@@ -81,7 +81,8 @@ class SaveState(Checkpoint):
             self.sums = {}
         # The last step of an epoch is followed by its end, and a state is saved there.
         last = trainer.should_stop or batch_idx + 1 == trainer.num_training_batches
-        if last:
+        # Nor within an update, whose gradients no state holds.
+        if last or (batch_idx + 1) % trainer.accumulate_grad_batches:
             return
         why = self._why_stop(trainer)
         if why or self._agreed(trainer, time.monotonic() >= self.due):

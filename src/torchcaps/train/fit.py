@@ -25,7 +25,7 @@ from torchcaps.models import save
 from torchcaps.prune import sparsity
 from torchcaps.train.answers import is_correct
 from torchcaps.train.batches import Batches, held_on
-from torchcaps.train.beginning import begin, check_beginning
+from torchcaps.train.beginning import begin, beginning, freeze
 from torchcaps.train.callbacks import SaveState, ShowProgress
 from torchcaps.train.measures import Measures
 from torchcaps.train.module import Training
@@ -81,8 +81,8 @@ def fit(
 
     root: where the data lies, for data sets that are files.
     own: training and test images of your own, for a recipe with data "own".
-    begin_with: a saved network whose weights training begins with; the recipe's `begins_with` holds
-        the first twelve digits of the SHA-256 of its file.
+    begin_with: a saved network, or a run, whose weights training begins with, as far as they fit.
+        The recipe's `begins_with` is written as the first twelve digits of the SHA-256 of its file.
     label: names the run in the progress.
     workers: processes that make batches. With none they are made on the device itself, where the
         images lie too if at least half of its memory stays free. The weights are the same.
@@ -97,8 +97,7 @@ def fit(
     until = None if time_budget is None else time.monotonic() + time_budget
     _check_call(recipe, own, workers, time_budget)
     check_own(recipe, model)
-    begins = None if begin_with is None else path_of("begin_with", begin_with)
-    check_beginning(recipe, begins)
+    recipe, begins = beginning(recipe, begin_with)
 
     def images_of(split: Split) -> Images:
         if own is None:
@@ -120,7 +119,8 @@ def fit(
     training: Images
     training, validation = _parted(recipe, images)
     model = initial_model(recipe, training, model)
-    begin(model, begins)
+    made_new = begin(model, begins)
+    freeze(model, recipe.freeze)
     # A run that goes on has them in its state, one that begins with a network in that.
     has_weights = begins is not None or run.state_file.is_file()
     frozen = take_frozen(model, trunk, has_weights=has_weights)
@@ -188,6 +188,8 @@ def fit(
             "digests": {"train": digest, "test": test.digest()},
             "seconds_of_last_stretch": round(seconds, 1),
         }
+        if made_new:
+            result["made_new"] = list(made_new)
         if stop is not None:
             result["stop"] = {"at": recipe.stop_at, "on": recipe.stop_on, **stop.seen}
         if pruner is not None:
@@ -323,7 +325,10 @@ def _train(
         warnings.filterwarnings("ignore", ".*It is recommended to use .self.log.*sync_dist=True.*")
         trainer = _trainer(recipe, ranks, callbacks)
         module = Training(
-            model, recipe, steps_an_epoch=len(training), judged_by=training.images.judged_by
+            model,
+            recipe,
+            steps_an_epoch=-(-len(training) // recipe.accumulate),
+            judged_by=training.images.judged_by,
         )
         state = state_of(run, recipe)
         try:
@@ -351,6 +356,7 @@ def _trainer(recipe: Recipe, ranks: Ranks, callbacks: list[Callback]) -> lightni
     return lightning.Trainer(
         **ranks.devices(),
         max_epochs=recipe.epochs,
+        accumulate_grad_batches=recipe.accumulate,
         precision=PRECISIONS[recipe.precision],
         logger=False,
         enable_checkpointing=True,

@@ -11,6 +11,7 @@ from torchcaps.data import Batch, JudgedBy
 from torchcaps.errors import Diverged
 from torchcaps.models.own import as_network
 from torchcaps.train.answers import is_correct
+from torchcaps.train.beginning import freeze
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser, rate_factor
 from torchcaps.train.recipe import Recipe
@@ -50,13 +51,19 @@ class Training(lightning.LightningModule):
         super().__init__()
         model = as_network(model)
         self.model = model
+        # Hidden in a tuple: they are parts of the model, and not once more of this module.
+        self.frozen = tuple(freeze(model, recipe.freeze))
         self.recipe = recipe
         self.steps_an_epoch = steps_an_epoch
         self.judged_by: JudgedBy = judged_by
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         # Whatever draws random numbers in a step draws the same after a resume.
-        torch.manual_seed(seed_of(self.recipe.seed, STEP, self.global_step))
+        parts = () if self.recipe.accumulate == 1 else (batch_idx,)
+        torch.manual_seed(seed_of(self.recipe.seed, STEP, self.global_step, *parts))
+        for part in self.frozen:
+            # Lightning puts the whole network into training mode.
+            part.eval()
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         parts, accuracy = self._measure(batch)
@@ -81,7 +88,8 @@ class Training(lightning.LightningModule):
         self.log_dict(measured, batch_size=len(batch[1]))
 
     def configure_optimizers(self) -> Any:
-        optimiser = make_optimiser(self.recipe, self.model.parameters())
+        weights = [weight for weight in self.model.parameters() if weight.requires_grad]
+        optimiser = make_optimiser(self.recipe, weights)
         steps = self.steps_an_epoch
         if steps is None:
             every = self.trainer.estimated_stepping_batches

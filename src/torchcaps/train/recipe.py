@@ -26,6 +26,7 @@ from torchcaps.models import MODELS
 from torchcaps.models.layout import is_faster_with_channels_last
 from torchcaps.models.own import OWN
 from torchcaps.prune import Scope, UnitKind
+from torchcaps.train.meant import MEANT
 from torchcaps.train.protocols import PROTOCOLS
 from torchcaps.train.pruning_fields import Prune, Share, check_pruning, uses
 
@@ -42,27 +43,14 @@ Precision = Literal["float32", "bfloat16", "float16"]
 # seconds and ten pages for minutes.
 MOST = 10**9
 MOST_BYTES = 16_384
-# Fields by the names that they have elsewhere.
-MEANT = {
-    "amp": "precision",
-    "bs": "batch_size",
-    "criterion": "loss",
-    "dataset": "data",
-    "early_stopping": "patience",
-    "img_size": "image_size",
-    "lr": "learning_rate",
-    "lr_scheduler": "schedule",
-    "max_epochs": "epochs",
-    "opt": "optimiser",
-    "wd": "weight_decay",
-}
-
 # Fields younger than the first records of runs, each with the value that says what was done before
 # it was there. At that value a field leaves the digest as it was, so that runs and records of
 # before keep their names. Whoever adds a field adds it here.
 YOUNGER: dict[str, Any] = {
+    "accumulate": 1,
     "begins_with": None,
     "crop": None,
+    "freeze": (),
     "prune": None,
     "prune_batches": 1,
     "prune_ramp": 5,
@@ -166,6 +154,11 @@ class Recipe(BaseModel):
     # Held out of the training images; of 0, what every epoch measures is of training images.
     validation_share: float = Field(0.1, ge=0, lt=1)
     seed: int = Field(0, ge=0, lt=2**32)
+    # An update goes by the mean gradient of so many batches.
+    accumulate: int = Field(1, ge=1)
+    # Parts of the network, by their names in it, that stay as they begin: none of their weights is
+    # trained, and normalisation goes by the statistics that it has.
+    freeze: tuple[str, ...] = ()
     # The network whose weights it begins with, by twelve digits of the SHA-256 of its file.
     begins_with: str | None = Field(None, pattern="^[0-9a-f]{12}$")
     # Which protocol filled in what was not given.
@@ -206,7 +199,7 @@ class Recipe(BaseModel):
                 )
         return options
 
-    @field_validator("milestones", "image_size", "crop", "prune_to", mode="before")
+    @field_validator("milestones", "freeze", "image_size", "crop", "prune_to", mode="before")
     @classmethod
     def _list_is_fine(cls, values: Any) -> Any:
         return tuple(values) if isinstance(values, list) else values

@@ -26,6 +26,7 @@ class StopAtAccuracy(Callback):
     def __init__(self, recipe: Recipe, accuracy: Callable[[], float]):
         assert recipe.stop_at is not None
         self.target, self.every = recipe.stop_at, recipe.stop_every
+        self.accumulate = recipe.accumulate
         self.accuracy = accuracy
         self.near = False
         # The last check, and whether it was the one.
@@ -44,7 +45,8 @@ class StopAtAccuracy(Callback):
     def on_train_batch_end(
         self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if self.near and trainer.global_step % self.every == 0:
+        done = (batch_idx + 1) % self.accumulate == 0
+        if self.near and done and trainer.global_step % self.every == 0:
             self._check(trainer)
 
     def on_validation_end(self, trainer: lightning.Trainer, module: Any) -> None:

@@ -1,0 +1,62 @@
+"""`torchcaps lr`: which learning rate?"""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from torchcaps._printable import printable
+from torchcaps.cli.arguments import (
+    AsJson,
+    FieldList,
+    ImageSize,
+    Imports,
+    OptionList,
+    Protocol,
+    Root,
+    recipe_from,
+)
+
+__all__ = ["lr"]
+
+
+def lr(
+    recipe: Annotated[
+        Path | None, typer.Argument(help="A recipe in TOML, or a run folder.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="A name that `torchcaps models` lists.")] = None,
+    data: Annotated[str | None, typer.Option(help="The data set to train on.")] = None,
+    root: Root = None,
+    image_size: ImageSize = None,
+    option: OptionList = None,
+    protocol: Protocol = None,
+    field: FieldList = None,
+    low: Annotated[float, typer.Option(help="The first rate.")] = 1e-6,
+    high: Annotated[float, typer.Option(help="The last rate.")] = 1.0,
+    steps: Annotated[int, typer.Option(help="How many steps, one a rate.")] = 100,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw the loss over the rates: .svg or .png.")
+    ] = None,
+    own_code: Imports = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say at which learning rate the loss falls fastest.
+
+    Trains some steps at rates that grow from tiny to far too large, from the weights that a recipe
+    starts with. Writes nothing but the picture.
+    """
+    from torchcaps import tasks, viz
+
+    if picture is not None:
+        viz.check_figure_file(picture)
+    file = recipe / "recipe.json" if recipe is not None and recipe.is_dir() else recipe
+    given = {"protocol": protocol, "model": model, "data": data}
+    chosen = recipe_from(file, given, image_size, field, option)
+    found = tasks.rate_test(chosen, root=root, low=low, high=high, steps=steps)
+    if picture is not None:
+        figure = viz.draw_rates(
+            found.rates, found.losses, found.smoothed, suggested=found.suggested
+        )
+        viz.write_figure(figure, picture)
+    print(json.dumps(found.numbers()) if as_json else printable(found.text()))

@@ -1,0 +1,89 @@
+"""Weights for another number of classes: what fits is kept, the rest is made new and named."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["Refits", "say_what_is_new", "take_fitting"]
+
+
+def take_fitting(network: nn.Module, state: Mapping[str, Tensor]) -> tuple[str, ...]:
+    """Give a network every tensor of the same name and shape; the names of those that it keeps as
+    they were made."""
+    own = network.state_dict()
+    fitting = {
+        name: value
+        for name, value in state.items()
+        if name in own and value.shape == own[name].shape
+    }
+    if not fitting:
+        raise TorchcapsError(
+            "no tensor fits by its name and shape, so nothing was learnt that could be kept; are "
+            "these weights of another network?"
+        )
+    network.load_state_dict(fitting, strict=False)
+    return tuple(name for name in own if name not in fitting)
+
+
+def say_what_is_new(whose: str, new: tuple[str, ...]) -> None:
+    """Tell it on standard error, as long as nobody sets up logging otherwise."""
+    if new:
+        verb = "is" if len(new) == 1 else "are"
+        logging.getLogger("torchcaps").warning(
+            "%s: %s %s made new, all else was kept", whose, ", ".join(new), verb
+        )
+
+
+class Refits(nn.Module):
+    """A network of `create_model` that can be given another number of classes."""
+
+    config: Any
+
+    def reset_classes(self, n_classes: int) -> tuple[str, ...]:
+        """Score other classes, in place: what fits is kept, the rest begins anew.
+
+        Returns the names of the tensors that were made new, drawn from torch's random numbers. They
+        are new parameters: make the optimiser afterwards.
+
+        Arguments:
+            n_classes: how many classes there shall be.
+
+        >>> model = tc.load("pets")
+        >>> model.reset_classes(7)
+        ('layers.classes.weight',)
+        """
+        from torchcaps.models.registry import make_model
+
+        config = getattr(self, "config", None)
+        if not isinstance(config, dict) or isinstance(config.get("routing"), dict):
+            raise TorchcapsError(
+                "reset_classes remakes a network of create_model by its name and options, which "
+                "this one was not made by; give it a new last layer yourself."
+            )
+        words = {name: value for name, value in config.items() if name != "name"}
+        fresh = make_model(config["name"], **{**words, "n_classes": n_classes})
+        like = next(self.parameters())
+        new = take_fitting(fresh, self.state_dict())
+        fresh.to(like.device, like.dtype).train(self.training)
+        _replace(self, fresh)
+        self.config = fresh.config
+        return new
+
+
+def _replace(old: nn.Module, fresh: nn.Module) -> None:
+    """The parts that are of other sizes, each as a whole; the others stay what they are."""
+    for name, part in fresh.named_children():
+        there = old.get_submodule(name)
+        if isinstance(part, nn.ModuleDict):
+            _replace(there, part)
+        elif _shapes(there) != _shapes(part):
+            old._modules[name] = part
+
+
+def _shapes(module: nn.Module) -> dict[str, torch.Size]:
+    return {name: value.shape for name, value in module.state_dict().items()}

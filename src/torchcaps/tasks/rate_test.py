@@ -1,0 +1,144 @@
+"""Which learning rate? A few steps at rates that grow from tiny to far too large.
+
+The loss stays where it is as long as the rate is too small, falls, and shoots up. The suggested
+rate is where the smoothed loss falls fastest against the logarithm of the rate.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from torchcaps.data import Images
+from torchcaps.errors import TorchcapsError
+from torchcaps.train.batches import Batches
+from torchcaps.train.beginning import freeze
+from torchcaps.train.loss import loss_parts
+from torchcaps.train.optimiser import make_optimiser
+from torchcaps.train.recipe import Recipe
+from torchcaps.train.start import initial_model
+
+__all__ = ["RateTest", "rate_test", "steepest"]
+
+# How much of the smoothed loss is the past; a loss so many times the lowest has shot up.
+PAST, TOO_MUCH = 0.9, 3.0
+FEWEST = 10
+
+
+@dataclass(frozen=True)
+class RateTest:
+    """The loss after a step at each rate; `suggested` is None where it never falls."""
+
+    rates: tuple[float, ...]
+    losses: tuple[float, ...]
+    smoothed: tuple[float, ...]
+    suggested: float | None
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything measured, as JSON can hold it."""
+        return asdict(self)
+
+    def text(self) -> str:
+        """The finding for people."""
+        seen = f"{len(self.rates)} steps at learning rates from {self.rates[0]:.1g} to "
+        seen += f"{self.rates[-1]:.1g}"
+        if self.suggested is None:
+            return f"{seen}: the loss never falls; torchcaps doctor looks for the reason"
+        return (
+            f"{seen}: the loss falls fastest at {self.suggested:.1g}; take that, or a third of it "
+            f"if training is restless"
+        )
+
+
+def rate_test(
+    recipe: Recipe,
+    *,
+    root: Path | None = None,
+    own: Images | None = None,
+    model: nn.Module | None = None,
+    low: float = 1e-6,
+    high: float = 1.0,
+    steps: int = 100,
+) -> RateTest:
+    """Train the recipe's network for some steps at growing rates. Nothing is written.
+
+    Arguments:
+        recipe: its network, images, batches, loss and optimiser are taken, its learning rate and
+            schedule are not.
+        root: where the data lies, for data sets that are files.
+        own: training images of your own, for a recipe with data "own".
+        model: a module of your own, for a recipe with model "own"; it is trained in place.
+        low: the first rate.
+        high: the last one; it ends before where the loss shoots up.
+        steps: how many there are, from 10.
+    """
+    if not 0 < low < high:
+        raise TorchcapsError(
+            f"rates grow from low to high, so 0 < low < high, but they are {low:g} and {high:g}."
+        )
+    if steps < FEWEST:
+        raise TorchcapsError(
+            f"fewer than {FEWEST} steps show no slope, but {steps} were asked for."
+        )
+    images = recipe.images("train", root=root) if own is None else own
+    network = initial_model(recipe, images, model)
+    freeze(network, recipe.freeze)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    network.to(device).train()
+    weights = [weight for weight in network.parameters() if weight.requires_grad]
+    optimiser = make_optimiser(recipe, weights)
+    rates = [low * (high / low) ** (k / (steps - 1)) for k in range(steps)]
+    losses: list[float] = []
+    batches = _again_and_again(Batches(images, recipe.batch_size, seed=recipe.seed))
+    for rate in rates:
+        batch = next(batches)
+        parts = None if batch.parts is None else batch.parts.to(device)
+        batch = batch._replace(
+            pixels=batch.pixels.to(device), labels=batch.labels.to(device), parts=parts
+        )
+        out = network(batch.pixels, batch.labels)
+        loss = torch.stack(list(loss_parts(recipe, out, batch, 0).values())).sum()
+        losses.append(float(loss.detach()))
+        if not math.isfinite(losses[-1]) or losses[-1] > TOO_MUCH * min(losses):
+            break
+        for group in optimiser.param_groups:
+            group["lr"] = rate
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    kept = losses if math.isfinite(losses[-1]) else losses[:-1]
+    smoothed = _smoothed(kept)
+    tried = rates[: len(kept)]
+    return RateTest(tuple(tried), tuple(kept), tuple(smoothed), steepest(tried, smoothed))
+
+
+def steepest(rates: Sequence[float], losses: Sequence[float]) -> float | None:
+    """The rate at which losses fall fastest against its logarithm, over a tenth of them at once;
+    None where they fall nowhere."""
+    reach = max(1, len(rates) // 10)
+    slopes = [
+        (losses[k + reach] - losses[k]) / math.log(rates[k + reach] / rates[k])
+        for k in range(len(rates) - reach)
+    ]
+    if not slopes or min(slopes) >= 0:
+        return None
+    k = slopes.index(min(slopes))
+    return math.sqrt(rates[k] * rates[k + reach])
+
+
+def _again_and_again(batches: Batches) -> Any:
+    while True:
+        yield from batches
+
+
+def _smoothed(losses: Sequence[float]) -> list[float]:
+    """A mean in which a loss counts 0.9 of what the next one does."""
+    found, total, weight = [], 0.0, 0.0
+    for loss in losses:
+        total, weight = PAST * total + loss, PAST * weight + 1
+        found.append(total / weight)
+    return found

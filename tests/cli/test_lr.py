@@ -1,0 +1,24 @@
+"""`torchcaps lr`: a sentence, or JSON, and a picture."""
+
+import json
+from pathlib import Path
+
+from cli.command_line import Call, assert_one_sentence
+
+
+def test_it_tries_the_rates_of_a_run_and_draws_them(
+    run_folder: Path, tmp_path: Path, call: Call
+) -> None:
+    line = ["lr", run_folder, "--low", 1e-4, "--high", 1e-2, "--steps", 10]
+    done = call(*line, "--picture", tmp_path / "lr.svg")
+    assert done.code == 0, done.err
+    assert done.out.startswith("10 steps at learning rates from 0.0001 to 0.01: the loss ")
+    assert (tmp_path / "lr.svg").read_text().startswith("<?xml")
+    found = json.loads(call(*line, "--json").out)
+    assert len(found["rates"]) == len(found["losses"]) == 10
+
+
+def test_bad_input_is_a_sentence(tmp_path: Path, call: Call) -> None:
+    assert_one_sentence(call("lr", tmp_path / "none.toml"), "there is no recipe at")
+    bad = call("lr", "--model", "capsnet", "--data", "tiny", "--picture", "x.gif")
+    assert_one_sentence(bad, "the picture must end in .svg or .png, but is x.gif.")

@@ -1,0 +1,52 @@
+"""The learning-rate range test: the steepest fall on paper, and on a network."""
+
+import math
+
+import pytest
+
+from error_text import text_of
+from torchcaps.data import PartWholeSpec, part_whole, sources
+from torchcaps.tasks import rate_test
+from torchcaps.tasks.rate_test import steepest
+from torchcaps.train import make_recipe
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch):
+    images = part_whole("train", 60, spec=PartWholeSpec(size=24))
+    monkeypatch.setitem(sources.SOURCES, "few", lambda split, root: images)
+
+
+def recipe(**fields):
+    return make_recipe(model="rem_multilayer", data="few", batch_size=12, **fields)
+
+
+def test_the_steepest_fall_of_a_line_with_one_step():
+    rates = [10.0**k for k in range(-5, 1)]
+    # It falls by 3 from 10⁻³ to 10⁻², and less elsewhere: their geometric mean.
+    assert steepest(rates, [5, 5, 4.5, 1.5, 1, 6]) == pytest.approx(10**-2.5)
+    assert steepest(rates, [1, 1, 2, 3, 4, 5]) is None
+
+
+def test_rates_grow_by_one_factor_and_end_where_the_loss_shoots_up():
+    found = rate_test(recipe(), low=1e-4, high=1e4, steps=17)
+    ratios = [after / before for before, after in zip(found.rates, found.rates[1:], strict=False)]
+    assert ratios == pytest.approx([10**0.5] * len(ratios))
+    assert len(found.losses) == len(found.smoothed) == len(found.rates) <= 17
+    assert found.smoothed[0] == found.losses[0]
+    # By hand: (0.9 l₀ + l₁) / 1.9.
+    assert found.smoothed[1] == pytest.approx((0.9 * found.losses[0] + found.losses[1]) / 1.9)
+    assert all(map(math.isfinite, found.losses))
+
+
+def test_the_rate_of_the_recipe_changes_nothing_and_it_repeats():
+    first = rate_test(recipe(), low=1e-4, high=1e-1, steps=10)
+    again = rate_test(recipe(learning_rate=0.5), low=1e-4, high=1e-1, steps=10)
+    assert first == again
+
+
+def test_bounds_are_checked():
+    assert text_of(lambda: rate_test(recipe(), low=1, high=0.1)) == (
+        "rates grow from low to high, so 0 < low < high, but they are 1 and 0.1."
+    )
+    assert "fewer than 10 steps show no slope" in text_of(lambda: rate_test(recipe(), steps=3))

@@ -1,0 +1,109 @@
+"""A run that begins with another's weights, with frozen parts, and updates of several batches."""
+
+import copy
+
+import pytest
+import torch
+
+import torchcaps as tc
+from error_text import text_of
+from torchcaps.data import PartWholeSpec, part_whole, sources
+from torchcaps.train import fit, make_recipe
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch):
+    def few(split, root):
+        return part_whole(split, {"train": 60, "test": 12}[split], spec=PartWholeSpec(size=24))
+
+    monkeypatch.setitem(sources.SOURCES, "few", few)
+
+
+def recipe(**fields):
+    base = {"model": "rem_multilayer", "data": "few", "epochs": 1, "batch_size": 10}
+    return make_recipe(**{**base, **fields})
+
+
+@pytest.fixture(scope="module")
+def seven(tmp_path_factory):
+    """A network of the same sizes but for seven classes."""
+    path = tmp_path_factory.mktemp("seven") / "net.safetensors"
+    torch.manual_seed(3)
+    tc.save(tc.create_model("rem_multilayer", image=(1, 24, 24), n_classes=7), path)
+    return path
+
+
+def test_a_frozen_backbone_stays_bit_for_bit_statistics_too(seven, tmp_path, caplog):
+    run = fit(recipe(freeze=("backbone",)), tmp_path / "run", begin_with=seven)
+    before, after = tc.load(seven).state_dict(), run.model().state_dict()
+    for name, value in after.items():
+        if name.startswith("backbone."):
+            assert torch.equal(value, before[name]), name
+    assert any(not torch.equal(after[n], before[n]) for n in after if n.startswith("layers."))
+    assert run.result()["made_new"]
+    assert f"{seven}: {', '.join(run.result()['made_new'])}" in caplog.text
+    assert len(run.recipe.begins_with) == 12
+
+
+def test_a_run_folder_is_begun_with_as_well(tmp_path):
+    first = fit(recipe(), tmp_path / "first")
+    second = fit(recipe(seed=1, learning_rate=1e-12), tmp_path / "second", begin_with=first.folder)
+    for name, value in second.model().state_dict().items():
+        if "running" not in name and "num_batches" not in name:
+            torch.testing.assert_close(value, first.model().state_dict()[name], rtol=0, atol=1e-8)
+    # The same call goes on with it, and another beginning is refused.
+    again = recipe(seed=1, learning_rate=1e-12)
+    assert fit(again, tmp_path / "second", begin_with=first.folder).is_done
+    assert "holds a run of another recipe (begins_with" in text_of(
+        lambda: fit(again, tmp_path / "second")
+    )
+
+
+class Plain(torch.nn.Module):
+    """No batch statistics: its gradient is a mean over images."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(576, 10)
+
+    def forward(self, images):
+        return tc.Output(self.layer(images.flatten(1)), "logits")
+
+
+def test_two_batches_an_update_are_one_batch_of_both(tmp_path):
+    start = Plain()
+    fields = {"model": "own", "optimiser": "sgd", "learning_rate": 0.5, "validation_share": 0}
+    whole, halves = copy.deepcopy(start), copy.deepcopy(start)
+    fit(recipe(batch_size=20, **fields), tmp_path / "whole", model=whole)
+    fit(recipe(batch_size=10, accumulate=2, **fields), tmp_path / "halves", model=halves)
+    torch.testing.assert_close(halves.layer.weight, whole.layer.weight, rtol=1e-4, atol=1e-6)
+    assert float((halves.layer.weight - start.layer.weight).detach().abs().max()) > 0.01
+
+
+def test_stopped_between_updates_it_goes_on_to_the_same_weights(tmp_path):
+    once = fit(recipe(epochs=2, accumulate=2), tmp_path / "once").model()
+    fit(recipe(epochs=1, accumulate=2), tmp_path / "twice")
+    twice = fit(recipe(epochs=2, accumulate=2), tmp_path / "twice").model()
+    for name, value in once.state_dict().items():
+        assert torch.equal(value, twice.state_dict()[name]), name
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("backbon",), "freeze: the network has no part 'backbon'; did you mean 'backbone'?"),
+        (("backbone", "primary", "layers"), "leaves no weight to train"),
+    ],
+)
+def test_what_cannot_be_frozen(names, words, tmp_path):
+    assert words in text_of(lambda: fit(recipe(freeze=names), tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_beginning_that_fits_nowhere(tmp_path):
+    torch.manual_seed(0)
+    tc.save(tc.create_model("peer_sign_dynamic"), tmp_path / "sign.safetensors")
+    sentence = text_of(
+        lambda: fit(recipe(), tmp_path / "run", begin_with=tmp_path / "sign.safetensors")
+    )
+    assert "no tensor fits by its name and shape" in sentence
