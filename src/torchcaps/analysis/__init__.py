@@ -17,6 +17,7 @@ from torchcaps.analysis.causal import (
     paired_fall,
     silence,
 )
+from torchcaps.analysis.choose_levels import ChosenLevels, choose_levels
 from torchcaps.analysis.compactness import (
     Compactness,
     FactorCompactness,
@@ -79,6 +80,7 @@ __all__ = [
     "Cancellation",
     "CapsuleUse",
     "CausalUse",
+    "ChosenLevels",
     "ClassKeys",
     "Compactness",
     "CouplingHistogram",
@@ -130,6 +132,7 @@ __all__ = [
     "capsule_layers",
     "causal_use",
     "child_of",
+    "choose_levels",
     "class_paths",
     "compactness",
     "coupling_counts",

@@ -8,6 +8,7 @@ from torchcaps.cli import data, study
 from torchcaps.cli.check import check
 from torchcaps.cli.compare import compare
 from torchcaps.cli.demo import demo
+from torchcaps.cli.dictionary import dictionary
 from torchcaps.cli.dissect import dissect
 from torchcaps.cli.doctor import doctor
 from torchcaps.cli.estimate import estimate
@@ -33,6 +34,7 @@ app.command()(train)
 app.command()(lr)
 app.command()(compare)
 app.command()(dissect)
+app.command()(dictionary)
 app.command("eval")(evaluate)
 app.command()(predict)
 app.command()(prune)

@@ -2,6 +2,7 @@
 
 from torchcaps.tasks.check_run import CheckedRun, check_run
 from torchcaps.tasks.demo import demo
+from torchcaps.tasks.dictionary import Dictionary, dictionary
 from torchcaps.tasks.dissect import dissect, dissect_files, trace_images, write_report
 from torchcaps.tasks.doctor import doctor, doctor_run, examine
 from torchcaps.tasks.estimate import Estimate, estimate
@@ -13,11 +14,13 @@ from torchcaps.tasks.shrink import Shrunk, shrink
 
 __all__ = [
     "CheckedRun",
+    "Dictionary",
     "Estimate",
     "RateTest",
     "Shrunk",
     "check_run",
     "demo",
+    "dictionary",
     "dissect",
     "dissect_files",
     "doctor",

@@ -2,6 +2,7 @@
 
 from torchcaps.viz.activity import draw_activity
 from torchcaps.viz.couplings import draw_mean_couplings
+from torchcaps.viz.dictionary import TreeImages, draw_dictionary
 from torchcaps.viz.intervals import draw_intervals
 from torchcaps.viz.palette import check_figure_file, to_svg, write_figure
 from torchcaps.viz.parse_tree import draw_parse_tree
@@ -10,8 +11,10 @@ from torchcaps.viz.rates import draw_rates
 
 __all__ = [
     "Shown",
+    "TreeImages",
     "check_figure_file",
     "draw_activity",
+    "draw_dictionary",
     "draw_intervals",
     "draw_mean_couplings",
     "draw_parse_tree",

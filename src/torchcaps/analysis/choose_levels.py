@@ -1,0 +1,75 @@
+"""How many levels couplings need [renzulli2025] B.3: the fewest at which accuracy does not fall.
+
+Departures: none.
+Ambiguities:
+1. The paper does not say what counts as no fall, or by which images: here by 0.1 points of accuracy
+   at most, on images that the caller chooses, which should be validation images.
+2. A number for each layer is found from one for all: each layer in turn, from below, takes the
+   fewest levels at which the accuracy still holds, the others as they are.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["GRIDS", "ChosenLevels", "choose_levels"]
+
+# From the coarsest grid to a step of 1/128, those of the paper among them.
+GRIDS = (2, 3, 4, 5, 6, 8, 11, 16, 21, 33, 65, 129)
+TOLERANCE = 0.001
+
+
+@dataclass(frozen=True)
+class ChosenLevels:
+    """Levels for each layer, and every accuracy that was looked at on the way."""
+
+    levels: tuple[int, ...]
+    holds: bool  # whether accuracy holds at them; else they are the finest grid
+    plain: float
+    tried: tuple[tuple[tuple[int, ...], float], ...]
+
+
+def choose_levels(
+    accuracy: Callable[[tuple[int, ...] | None], float],
+    *,
+    layers: int,
+    each: bool = False,
+    grids: Sequence[int] = GRIDS,
+    tolerance: float = TOLERANCE,
+) -> ChosenLevels:
+    """The fewest levels at which accuracy falls by no more than `tolerance`.
+
+    Arguments:
+        accuracy: of the network with so many levels in each layer; of None as it is.
+        layers: how many routed layers there are.
+        each: whether layers may have different numbers of levels.
+        grids: numbers of levels to try, each at least 2.
+        tolerance: the accepted fall, a share.
+    """
+    if not grids or min(grids) < 2:
+        raise TorchcapsError(
+            f"levels to try must be 2 or more, since one level tells nothing apart, but came as "
+            f"{list(grids)}."
+        )
+    if layers < 1:
+        raise TorchcapsError("a network without routed layers has no couplings to quantise.")
+    plain = accuracy(None)
+    tried: dict[tuple[int, ...], float] = {}
+
+    def holds(levels: tuple[int, ...]) -> bool:
+        if levels not in tried:
+            tried[levels] = accuracy(levels)
+        return tried[levels] >= plain - tolerance
+
+    in_order = sorted(set(grids))
+    common = next((k for k in in_order if holds((k,) * layers)), None)
+    chosen = (in_order[-1] if common is None else common,) * layers
+    if each and layers > 1 and common is not None:
+        for layer in range(layers):
+            for k in in_order:
+                fewer = (*chosen[:layer], k, *chosen[layer + 1 :])
+                if k >= chosen[layer] or holds(fewer):
+                    chosen = fewer
+                    break
+    return ChosenLevels(chosen, common is not None, plain, tuple(tried.items()))

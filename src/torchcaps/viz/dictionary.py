@@ -1,0 +1,60 @@
+"""Images by the parse tree that they share, and what they look like one over another."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import matplotlib
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from torchcaps._printable import printable
+from torchcaps.errors import TorchcapsError
+from torchcaps.viz.palette import INK, MUTED, STYLE, WIDTH, new_figure
+
+__all__ = ["TreeImages", "draw_dictionary"]
+
+# The overlap, then images; where they begin and how far they are apart, as shares of the width.
+COLUMNS = 9
+FIRST, STEP = 0.27, 0.08
+# Inches of a row, and the share of it that an image takes.
+ROW, SHARE = STEP * WIDTH, 0.92
+
+
+class TreeImages(NamedTuple):
+    """One tree: the mean of its images, and some of them."""
+
+    title: str
+    overlap: Tensor  # [c, h, w]
+    images: Tensor  # [k, c, h, w]
+
+
+def draw_dictionary(rows: Sequence[TreeImages]) -> Figure:
+    """One row a tree: the overlap of all its images, then up to eight of them."""
+    if not rows:
+        raise TorchcapsError("there is no tree to draw: no image was given.")
+    tall = ROW * len(rows)
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(tall)
+        for at, row in enumerate(rows):
+            low = 1 - (at + 1) / len(rows)
+            figure.text(
+                0.02,
+                low + SHARE / len(rows) / 2,
+                printable(row.title, keep=""),
+                color=INK,
+                fontsize=7,
+                va="center",
+            )
+            for column, pixels in enumerate([row.overlap, *row.images[: COLUMNS - 1]]):
+                side = SHARE * ROW
+                left = FIRST + column * STEP
+                axes = figure.add_axes((left, low, side / WIDTH, side / tall))
+                pixels = pixels.detach().float().cpu().clamp(0, 1)
+                shown = pixels.permute(1, 2, 0) if len(pixels) == 3 else pixels.mean(0)
+                axes.imshow(shown.numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+                axes.set(xticks=[], yticks=[])
+                if column == 0 and at == 0:
+                    axes.set_title("overlap", fontsize=7, color=MUTED, pad=2)
+                for spine in axes.spines.values():
+                    spine.set_linewidth(0.5)
+    return figure

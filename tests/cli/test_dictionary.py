@@ -1,0 +1,90 @@
+"""`torchcaps dictionary`: images by the tree that they share."""
+
+import json
+from collections import Counter
+
+import pytest
+import torch
+
+from cli.command_line import assert_one_sentence, tiny
+from torchcaps import create_model, load, save
+from torchcaps.analysis import MeasureKeys, quantise
+from torchcaps.data import Batch
+
+
+def test_the_groups_are_those_of_brute_force(run_folder, call):
+    done = call("dictionary", run_folder, "--levels", "6", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    model = load(run_folder / "model.safetensors")
+    images = tiny("test", None)
+    keys, right = Counter(), 0
+    trees: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    for place in range(len(images)):
+        batch = images.batch(torch.tensor([place]))
+        with torch.no_grad():
+            out = model(batch.pixels, keep="last", couple=lambda c: quantise(c, levels=6))
+        label = int(out.scores.argmax())
+        coupling = out.trace[-1].routed.steps[-1].coupling[0, :, label]
+        levels = tuple(round(5 * float(c)) for c in coupling)
+        trees.setdefault((label, levels), []).append(place)
+        right += label == int(batch.labels)
+    expected = Counter((label, tuple(places)) for (label, _), places in trees.items())
+    for label, each in enumerate(found["classes"]):
+        for entry in each["entries"]:
+            keys[label, tuple(entry["images"])] += 1
+    assert keys == expected
+    assert found["accuracy"] == pytest.approx(right / 12)
+    assert found["levels"] == [6] * 4
+
+
+def test_its_entropy_is_that_of_the_keys(run_folder, call):
+    found = json.loads(call("dictionary", run_folder, "--levels", "11", "--json").out)
+    model, images = load(run_folder / "model.safetensors"), tiny("test", None)
+    keys = MeasureKeys(levels=11, sweep=())
+    batch: Batch = images.batch(torch.arange(12))
+    with torch.no_grad():
+        out = model(batch.pixels, keep="last", couple=lambda c: quantise(c, levels=11))
+    keys.update(out, batch)
+    result = keys.result()
+    assert found["entropy"] == pytest.approx(result.entropy)
+    assert [len(each["entries"]) for each in found["classes"]] == [c.keys for c in result.classes]
+
+
+def test_levels_are_chosen_on_validation_images(run_folder, call, tmp_path):
+    picture = tmp_path / "trees.svg"
+    done = call("dictionary", run_folder, "--each", "--picture", picture)
+    assert done.code == 0, done.err
+    first, second, *rest = done.out.splitlines()
+    assert first.startswith("levels    ")
+    assert "validation accuracy" in first
+    assert second.endswith("quantised, on 12 test images of part-whole")
+    # Entropy, and a line a class.
+    assert len(rest) == 11
+    assert picture.read_text().startswith("<?xml")
+    done = call("dictionary", run_folder, "--split", "validation", "--json")
+    assert json.loads(done.out)["images"] == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["{run}", "--levels", "1"], "--levels needs at least the 2 levels 0 and 1"),
+        (["{run}", "--levels", "11,6"], "or to one for each of the 4 routed layers"),
+        (
+            ["{run}/model.safetensors", "--data", "tiny"],
+            "which images were held out for validation",
+        ),
+        (["none"], "there is no run folder and no saved network at none."),
+        (["{run}", "--picture", "trees.txt"], "trees.txt"),
+    ],
+)
+def test_bad_dictionaries_end_in_one_sentence(run_folder, call, words, sentence):
+    told = [word.format(run=run_folder) for word in words]
+    assert_one_sentence(call("dictionary", *told), sentence)
+
+
+def test_a_convnet_has_no_trees(call, tmp_path):
+    save(create_model("efficient_convnet", image=(1, 24, 24)), tmp_path / "plain.safetensors")
+    words = ["dictionary", tmp_path / "plain.safetensors", "--data", "tiny", "--levels", "11"]
+    assert_one_sentence(call(*words), "so there are no couplings to quantise; take a capsule")

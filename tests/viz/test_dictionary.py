@@ -1,0 +1,27 @@
+"""The picture of images by tree, read back from the figure."""
+
+import torch
+
+from error_text import text_of
+from torchcaps.viz import TreeImages, draw_dictionary
+
+IMAGES = torch.rand(10, 1, 5, 4, generator=torch.Generator().manual_seed(0))
+
+
+def test_a_row_has_the_overlap_and_up_to_eight_images():
+    rows = [
+        TreeImages("7: 10 of 12", IMAGES.mean(0), IMAGES),
+        TreeImages("7: 2", IMAGES[0], IMAGES[:2]),
+    ]
+    figure = draw_dictionary(rows)
+    assert len(figure.axes) == 9 + 3
+    shown = [torch.from_numpy(axes.images[0].get_array().data) for axes in figure.axes]
+    assert torch.allclose(shown[0], IMAGES.mean(0)[0])
+    assert all(torch.equal(shown[1 + k], IMAGES[k, 0]) for k in range(8))
+    assert [text.get_text() for text in figure.texts] == ["7: 10 of 12", "7: 2"]
+    # Nothing lies outside the page.
+    assert all(0 <= axes.get_position().x0 < axes.get_position().x1 <= 1 for axes in figure.axes)
+
+
+def test_of_nothing_there_is_no_picture():
+    assert text_of(lambda: draw_dictionary([])) == "there is no tree to draw: no image was given."
