@@ -263,11 +263,8 @@ def test_what_needs_no_training_and_is_open():
         if plan.word in ("theory", "shape", "configuration", "count") and plan.shown_by is None
     }
     assert open_rows == {
-        "rem-eq-14-entropy",
-        "rem-eq-6-ideal",
         "rem-eq-8-init",
         "rem-q-quantiser-inference-only",
-        "rem-q-r1-zero-entropy",
         "tsai2020-q-comparison-table",
         "tsai2020-text-4x-fewer",
     }

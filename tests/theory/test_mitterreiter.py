@@ -4,7 +4,15 @@ stays dead), and the squash of Eq. 1, which can be stacked: its Jacobian at zero
 import pytest
 import torch
 
-from torchcaps.ops import dynamic_routing, margin_loss, materialise, squash
+from torchcaps.ops import (
+    dynamic_routing,
+    em_routing,
+    inverted_routing,
+    margin_loss,
+    materialise,
+    squash,
+    uniform_routing,
+)
 from torchcaps.types import Capsules, VoteMap
 
 M_PLUS, M_MINUS, LAMBDA = 0.9, 0.1, 0.5
@@ -67,6 +75,41 @@ def test_theorem_2_gradients_of_a_hidden_capsule_and_its_weights(detach):
     torch.testing.assert_close(u.grad, expected_u, rtol=0, atol=1e-12)
     torch.testing.assert_close(weight.grad, expected_weight, rtol=0, atol=1e-12)
     assert min(u.grad.abs().max(), weight.grad.abs().max()) > 1e-3
+
+
+def routed_by(name):
+    """A routing of votes [b, i, j, d] by children of these activations."""
+    beta = torch.randn(2, 5).double()
+    norm = torch.rand(3).double() + 0.5, torch.randn(3).double()
+    return {
+        "dynamic": lambda votes, a: dynamic_routing(votes, squash="exp"),
+        "em": lambda votes, a: em_routing(votes, a, beta_a=beta[0], beta_u=beta[1], lambda_=0.1),
+        "inverted": lambda votes, a: inverted_routing(votes, norm=norm),
+        "uniform": lambda votes, a: uniform_routing(votes, squash="exp"),
+    }[name]
+
+
+@pytest.mark.parametrize("draw", range(20))
+@pytest.mark.parametrize("routing", ["dynamic", "em", "inverted", "uniform"])
+def test_theorem_2_of_every_routing(routing, draw):
+    torch.manual_seed(draw)
+    u, weight, upper, target = network()
+    votes = materialise(VoteMap(Capsules(u), weight))
+    votes.retain_grad()
+    # Activations of their own, so that children reach the parents by their votes alone.
+    hidden = routed_by(routing)(votes, torch.rand(3, 6).double()).parents
+    # Small enough that no length of a class saturates.
+    upper_votes = materialise(VoteMap(Capsules(hidden.pose), upper / 5))
+    classes = dynamic_routing(upper_votes, squash="exp")
+    loss = margin_loss(classes.parents.activation, target)
+    if routing == "em":
+        loss = loss + hidden.activation.square().sum()
+    loss.backward()
+    expected_u = torch.einsum("bijd,ijde->bie", votes.grad, weight)
+    expected_weight = torch.einsum("bijd,bie->ijde", votes.grad, u)
+    torch.testing.assert_close(u.grad, expected_u, rtol=0, atol=1e-12)
+    torch.testing.assert_close(weight.grad, expected_weight, rtol=0, atol=1e-12)
+    assert min(u.grad.abs().max(), weight.grad.abs().max()) > 1e-6
 
 
 @pytest.mark.parametrize("iterations", [1, 3])

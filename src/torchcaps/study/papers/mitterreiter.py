@@ -52,8 +52,8 @@ SHOWN = {
     "theorem-1-magnitude-remark": (
         f"{THEORY}test_remark_the_gradient_does_depend_on_the_magnitude"
     ),
-    "theorem-2-capsule": f"{THEORY}test_theorem_2_gradients_of_a_hidden_capsule_and_its_weights",
-    "theorem-2-weight": f"{THEORY}test_theorem_2_gradients_of_a_hidden_capsule_and_its_weights",
+    "theorem-2-capsule": f"{THEORY}test_theorem_2_of_every_routing",
+    "theorem-2-weight": f"{THEORY}test_theorem_2_of_every_routing",
     "theorem-2-dead": f"{THEORY}test_theorem_2_a_dead_capsule_stays_dead",
     "perfect-routing-std": "tests/analysis/test_dynamics.py::test_perfect_routing_is_one",
     "q-squash-exp-sensitive": f"{THEORY}test_squash_near_zero",

@@ -97,8 +97,9 @@ STATEMENTS: Statements = {
     ),
 }
 THEORY = "tests/theory/test_renzulli.py::"
+KEYS = "tests/theory/test_renzulli_keys.py::"
 SHOWN: dict[str, tuple[Word, str | None]] = {
-    "eq-6-ideal": ("theory", None),
+    "eq-6-ideal": ("theory", f"{KEYS}test_equation_6_one_hot_couplings_have_one_key_a_class"),
     "eq-7-closed-form": (
         "theory",
         "tests/ops/test_dynamic.py::test_logits_are_the_prior_plus_all_agreements",
@@ -106,7 +107,10 @@ SHOWN: dict[str, tuple[Word, str | None]] = {
     "eq-8-init": ("theory", None),
     "eq-9-gradient": ("theory", f"{THEORY}test_equation_9_misses_terms_of_the_full_graph"),
     "eq-12-pruned": ("theory", f"{THEORY}test_equation_12_one_pruned_vote"),
-    "eq-14-entropy": ("theory", None),
-    "q-r1-zero-entropy": ("theory", None),
+    "eq-14-entropy": (
+        "theory",
+        f"{KEYS}test_equation_14_random_keys_never_exceed_the_bound",
+    ),
+    "q-r1-zero-entropy": ("theory", f"{KEYS}test_one_iteration_has_no_entropy"),
     "q-quantiser-inference-only": ("configuration", None),
 }
