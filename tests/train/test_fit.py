@@ -33,6 +33,7 @@ from torchcaps.data import (
     part_whole,
 )
 from torchcaps.errors import Interrupted, TorchcapsError
+from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Recipe, Run, accuracy, fit, make_recipe
 from torchcaps.train.batches import Batches
 from torchcaps.train.fit import initial_model
@@ -1100,3 +1101,26 @@ def test_images_that_the_network_cannot_be_tested_on_are_told_before_training(
         "are they of the same set?"
     )
     assert not (tmp_path / "none").exists()
+
+
+def test_a_run_remembers_where_its_data_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def files(split: str, root: object) -> ImageSet:
+        asked.append(root)
+        return tiny(split, None)
+
+    monkeypatch.setitem(SOURCES, "files", files)
+    monkeypatch.chdir(tmp_path)
+    run = fit(recipe(**WITHOUT_NORM, data="files", epochs=1), "run", root="sets")
+    assert run.root == tmp_path / "sets"
+    asked.clear()
+    fit(recipe(**WITHOUT_NORM, data="files", epochs=2), "run")
+    trained = open_trained(run.folder)
+    trained.images("test")
+    assert set(asked) == {tmp_path / "sets"}
+    trained.images("test", root="moved")
+    assert asked[-1] == "moved"
+    assert fit(recipe(**WITHOUT_NORM, epochs=1), tmp_path / "made").root is None

@@ -37,7 +37,9 @@ OptionList = Annotated[
     list[str] | None,
     typer.Option("--option", metavar="NAME=VALUE", help="An option of the network; repeatable."),
 ]
-Root = Annotated[Path | None, typer.Option(help="Folder of a data set that is files.")]
+Root = Annotated[
+    Path | None, typer.Option(help="Folder of a data set that is files; a run remembers it.")
+]
 RecipeFile = Annotated[
     Path | None, typer.Option(help="A recipe in TOML; what is given beside it wins.")
 ]

@@ -96,6 +96,7 @@ def doctor_run(
         )
     run.check_imported()
     recipe = run.recipe
+    root = run.root if root is None else root
     training = recipe.images("train", root=root)
     network, stage = _latest(run, recipe, training, model)
     return examine(

@@ -115,6 +115,8 @@ class Trained:
     ) -> Images:
         """A whole split as it is now, with nothing held out."""
         source = self.source(data, split=split)
+        if root is None and self.run is not None:
+            root = self.run.root
         size, crop = self.run.shown if self.run else (None, None)
         if size is None and crop is None and source in PICTURES:
             # They come in any size, and the network takes one.

@@ -79,7 +79,7 @@ def fit(
     every batch and give what one device would give, but for rounding. Freed memory is kept for
     the next tensors (`layers.keep_memory`), unless TORCHCAPS_KEEP_MEMORY=0 is in the environment.
 
-    root: where the data lies, for data sets that are files.
+    root: where the data lies, for data sets that are files. The run remembers it.
     own: training and test images of your own, for a recipe with data "own".
     begin_with: a saved network, or a run, whose weights training begins with, as far as they fit.
         The recipe's `begins_with` is written as the first twelve digits of the SHA-256 of its file.
@@ -108,6 +108,7 @@ def fit(
     run = Run(path_of("out", out))
     run.check_imported()
     recipe = run.settled(recipe)
+    root = run.root if root is None else root
     if ranks.first_does(lambda: run.is_finished(recipe)):
         return run
     keeps_memory = keep_memory()
@@ -129,6 +130,8 @@ def fit(
     digest = images.digest()
     with ExitStack() as held:
         about = {"keeps_memory": keeps_memory, **named_class(model), **frozen}
+        if root is not None:
+            about["root"] = str(path_of("root", root).resolve())
         ranks.first_does(lambda: _take(run, recipe, digest, held, about))
         early: list[Callback] = []
         stop = None

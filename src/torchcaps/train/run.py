@@ -171,6 +171,14 @@ class Run:
         """What `environment` said when it began: code, versions, machine, command."""
         return _read_json(self.environment_file, needs=("commit", "machine", "command"))[0]
 
+    @property
+    def root(self) -> Path | None:
+        """The folder of its data when it began, where that is files."""
+        if not self.environment_file.is_file():
+            return None
+        root = self.about().get("root")
+        return Path(root) if isinstance(root, str) else None
+
     def metrics(self) -> list[dict[str, Any]]:
         """One row an epoch."""
         if not self.metrics_file.is_file():
