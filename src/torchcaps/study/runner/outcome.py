@@ -47,7 +47,7 @@ class Outcome:
             for each in self.results
         ]
         drafts = sum(record.is_draft for record in self.records.values())
-        lines.append(f"{len(self.records)} records of {len(self.study.systems)} systems")
+        lines.append(f"{len(self.records)} of {len(self.study.systems)} systems have a record")
         if drafts:
             lines.append(
                 f"{drafts} of them are drafts, which no table shows: the code had changes, or was "

@@ -1,0 +1,27 @@
+"""What is said at the end of a study."""
+
+from torchcaps.study.runner import Outcome, outcome_of
+from torchcaps.study.runner.evidence import write_records
+from torchcaps.study.runner.system import Study, Waiting
+from torchcaps.study.runner.work import work
+
+
+def test_claims_and_records_are_told(study, ledger, tmp_path):
+    found = study()
+    work(found.cells(), ledger, root=None)
+    told = outcome_of(found, write_records(found, ledger, tmp_path))
+    lines = told.text().splitlines()
+    # One seed of one epoch decides nothing.
+    assert lines[0].startswith("peer2022-t1-em-bias  undecided: printed 99.81 %, ours ")
+    assert lines[1] == "1 of 1 systems have a record"
+    numbers = told.numbers()
+    assert [each["id"] for each in numbers["claims"]] == ["peer2022-t1-em-bias"]
+    assert numbers["study"] == "peer2022/table1"
+    assert len(numbers["records"]) == 1
+
+
+def test_what_cannot_be_run_is_told(study):
+    systems = study().systems
+    lacking = Study("a/b", systems, (Waiting("x", ("prune",)), Waiting("y", ("prune", "data:z"))))
+    text = Outcome(lacking, {}, ()).text()
+    assert text.splitlines()[-1] == "2 rows cannot be run yet; they need data:z, prune"

@@ -1,0 +1,53 @@
+"""How far a study is: counts, hours, and what is shown where nobody watches."""
+
+import pytest
+
+from torchcaps.study.cost import hours_of
+from torchcaps.study.runner import Progress, progress_of, watched
+from torchcaps.study.runner.watch import hours
+
+
+@pytest.fixture
+def progress(study, ledger):
+    """Four seeds: done, failed, running, waiting."""
+    found = study(seeds=(0, 1, 2, 3))
+    words = ("done", "failed", "running", "waiting")
+    states = {cell.name: word for cell, word in zip(found.cells(), words, strict=True)}
+    run = ledger.run(found.cells()[0])
+    run.folder.mkdir(parents=True)
+    run.write_metrics([{"epoch": 1, "seconds": 1800.0}, {"epoch": 2, "seconds": 1800.0}])
+    return Progress(found, ledger, states)
+
+
+def test_cells_are_counted_and_hours_are_those_of_the_seeds_done(progress):
+    (row,) = progress.rows()
+    counts = {name: row[name] for name in ("cells", "done", "failed", "running", "left")}
+    assert counts == {"cells": 4, "done": 1, "failed": 1, "running": 1, "left": 2}
+    assert row["hours_left"] == pytest.approx(2.0)
+    assert progress.text() == (
+        "1 of 4 cells done, 1 failed, 1 running, 2 left: about 2.0 h on one worker"
+    )
+    assert progress.numbers()["left"] == 2
+    assert progress.table().row_count == 1
+
+
+def test_before_a_seed_is_done_hours_are_reckoned(study, ledger):
+    found = progress_of(study(seeds=(0, 1)), ledger)
+    (row,) = found.rows(by_cost=True)
+    assert row["hours_left"] == pytest.approx(2 * hours_of(found.study.systems[0].recipe))
+
+
+@pytest.mark.parametrize(("count", "text"), [(0.5, "30 min"), (2.25, "2.2 h"), (0, "0 min")])
+def test_hours_in_words(count, text):
+    assert hours(count) == text
+
+
+def test_a_log_file_gets_a_line_when_something_changed(study, ledger, capsys):
+    found = study(seeds=(0,))
+    (cell,) = found.cells()
+    with watched(found, ledger) as watch:
+        for _ in range(3):
+            watch({cell.name: "running"})
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("0 of 1 cells done, 1 running, 1 left: about ")
