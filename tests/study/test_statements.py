@@ -69,6 +69,9 @@ HIGH, LOW, MIXED = [99.7, 99.8, 99.7, 99.6, 99.7], [50.0, 50.1, 50.0, 50.2, 50.0
         (HIGH, LOW, "fails"),
         (HIGH, MIXED, "undecided"),
         (HIGH, HIGH[:4], "undecided"),
+        # 98.55 ± 0.39 alone, but ± 0.49 as one cell of two.
+        (HIGH, [98.15, 98.35, 98.55, 98.75, 98.95], "undecided"),
+        (HIGH, [98.05, 98.25, 98.45, 98.65, 98.85], "fails"),
     ],
 )
 def test_both_networks_learn_with_a_bias(dynamic, em, expected):

@@ -69,6 +69,19 @@ def test_cells_of_others_are_left_alone(study, ledger, pretended):
     assert pretended == [1]
 
 
+def test_a_cell_that_another_process_takes_first_is_left_alone(
+    study, ledger, pretended, monkeypatch
+):
+    """Both saw it waiting; one has the lock."""
+    cells = study(seeds=(0, 1)).cells()
+    with ledger.claimed(cells[0]):
+        monkeypatch.setattr(
+            type(ledger), "state", lambda self, cell: "done" if pretended else "waiting"
+        )
+        work(cells, ledger, root=None)
+    assert pretended == [1]
+
+
 def test_with_its_parent_gone_no_cell_is_begun(study, ledger, pretended):
     work(study().cells(), ledger, root=None, parent=os.getppid() + 1)
     assert pretended == []
