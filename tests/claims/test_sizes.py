@@ -13,6 +13,8 @@ import pytest
 import torch
 
 import torchcaps as tc
+from torchcaps.models import MODELS
+from torchcaps.study.sizes import COUNTED, PRINTED
 from torchcaps.types import Capsules
 
 CLAIMS = sorted((Path(__file__).parents[2] / "claims").glob("*.json"))
@@ -20,51 +22,7 @@ EVERY = [row for path in CLAIMS for row in json.loads(path.read_text(encoding="u
 SIZES = [row for row in EVERY if row["kind"] == "params" or row["metric"] == "output_shape"]
 JUDGED = [row for row in SIZES if not row.get("needs_trained") and row.get("configuration") is None]
 
-MNIST, PADDED, OVERLAID, CIFAR = (1, 28, 28), (1, 40, 40), (1, 36, 36), (3, 32, 32)
-
-# (system, data set, backbone) -> (name, image, classes). [tsai2020] Tables 10 to 12 print three
-# input channels for DiverseMultiMNIST, but its 42.49M parameters need one.
-COUNTED = {
-    **{
-        (system, "MNIST 40x40", None): (name, PADDED, 10)
-        for system, name in (
-            ("ConvNet-FC", "convnet_fc"),
-            ("ConvNet-Avg", "convnet_avg"),
-            ("CapsNet", "gu_capsnet"),
-            ("CapsNet-NoR", "gu_capsnet_nor"),
-            ("Aff-CapsNet", "gu_aff_capsnet"),
-            ("Aff-CapsNet-DR", "gu_aff_capsnet_dr"),
-        )
-    },
-    **{
-        (system, f"CIFAR-{n}", backbone): (f"tsai_{routing}_{backbone.lower()}_c{n}", CIFAR, n)
-        for system, routing in (
-            ("Dynamic Routing", "dynamic"),
-            ("EM Routing", "em"),
-            ("Inverted Dot-Product Attention Routing", "inverted"),
-        )
-        for backbone in ("simple", "ResNet")
-        for n in (10, 100)
-    },
-    ("Baseline CNN", "CIFAR-10", "simple"): ("tsai_cnn_c10", CIFAR, 10),
-    ("Baseline CNN", "CIFAR-100", "simple"): ("tsai_cnn_c100", CIFAR, 100),
-    ("ResNet-18", "CIFAR-10", None): ("resnet18", CIFAR, 10),
-    ("ResNet-18", "CIFAR-100", None): ("tsai_resnet18_c100", CIFAR, 100),
-    ("baseline CNN, pooling replaced by a full matrix", "DiverseMultiMNIST", None): (
-        "tsai_dmm_cnn_fcpool",
-        OVERLAID,
-        10,
-    ),
-    **{
-        (system, "MNIST", None): (name, MNIST, 10)
-        for system, name in (
-            ("DR-CapsNet", "rem_dr"),
-            ("γ-CapsNet", "rem_gamma"),
-            ("DeepCaps", "rem_deepcaps"),
-            ("Eff-CapsNet", "rem_eff_mnist"),
-        )
-    },
-}
+OVERLAID, CIFAR = (1, 36, 36), (3, 32, 32)
 
 # What our networks have beyond the sums in the notes: LayerNorm has a scale and an offset for every
 # pose component, in the primary layer and in each routed one; EM routing has one pair of costs for
@@ -113,14 +71,6 @@ EXCEPTIONS = {
         )
         for quantised in ("", "-q")
     },
-}
-
-# JSON drops the last zero of what is printed with two digits.
-PRINTED = {
-    "gu2021-t3-convnet-avg-k5-params": "1.70",
-    "gu2021-t3-convnet-avg-k9-params": "5.30",
-    "tsai2020-t1-em-routing-simple-cifar-100-params": "0.50",
-    "tsai2020-t1-inverted-dot-product-attention-routing-resnet-cifar-100-params": "2.80",
 }
 
 # Where row n of a table lies in our network: "module view", two of them where two are printed.
@@ -212,9 +162,10 @@ def count_of(row):
     conditions = row["conditions"]
     # Couplings are quantised when it is evaluated; it is the same network.
     system = row["system"].removesuffix("+Q")
-    chosen = COUNTED[system, row["dataset"], conditions.get("backbone")]
+    name = COUNTED[system, row["dataset"], conditions.get("backbone")]
     kernel = {"kernel": conditions["kernel"]} if "kernel" in conditions else {}
-    return chosen[0], sum(p.numel() for p in built(*chosen, **kernel).parameters())
+    of_paper = MODELS[name].image, MODELS[name].n_classes
+    return name, sum(p.numel() for p in built(name, *of_paper, **kernel).parameters())
 
 
 UNIT = {"M": 10**6}
@@ -340,5 +291,5 @@ def test_no_line_of_the_tables_is_idle():
         if row["kind"] == "params"
     }
     assert counted == COUNTED.keys()
-    assert {name for name, *_ in COUNTED.values()} >= ADDED.keys()
+    assert set(COUNTED.values()) >= ADDED.keys()
     assert all(float(text) == row["value"] for row in JUDGED if (text := PRINTED.get(row["id"])))

@@ -27,3 +27,22 @@ def test_models_speak_json_in_a_process_of_their_own() -> None:
     assert rows["capsnet"]["parameters"] == 8_215_568
     assert rows["capsnet"]["image"] == [1, 28, 28]
     assert rows["capsnet"]["options"]["routing"] == "dynamic"
+
+
+def test_sizes_are_compared_with_those_that_papers_print(call: Call) -> None:
+    done = call("models", "--compare")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    at = lines.index("gu2021 Table 3  ConvNet-Avg, kernel 9, MNIST 40x40")
+    assert lines[at + 1] == (
+        "    printed 5.30M, ours 5,332,234 (convnet_avg), not equal: Table 1 of the same paper "
+        "prints 5.3M, which is met"
+    )
+    assert (
+        "    printed 0.9M, not counted: counts what pruning leaves, which only training can "
+        in (done.out)
+    )
+    assert lines[-1] == "39 of 46 are equal in the digits that are printed."
+    rows = json.loads(call("models", "--compare", "--json").out)
+    assert len(rows) == 53
+    assert rows[0]["ours"] == 35_445_522

@@ -32,6 +32,34 @@ routing, or the routing is what the network is.
 """
 
 
+TAIL = """
+`torchcaps models --compare` prints the parameters that papers print beside ours, equal or why not.
+
+## How the three routings of [tsai2020] differ
+
+The table of its §4.3, and what our networks are, which tests/models/test_variants.py keeps true.
+
+| | dynamic routing | EM routing | inverted attention |
+|---|---|---|---|
+| network | `tsai_dynamic_simple_c10` | `tsai_em_simple_c10` | `tsai_inverted_simple_c10` |
+| routing | sequential | sequential | concurrent |
+| poses | vector | matrix | matrix |
+| activations | length of the pose | by EM | none |
+| non-linearity | squash | none | none |
+| normalisation | none | none | LayerNorm |
+| loss | margin | spread | cross-entropy; binary cross-entropy where several classes are present |
+
+The table is about capsule layers. Below them the network of EM routing has a batch normalisation
+and a sigmoid, Tables 6 and 7.
+
+## Many architectures
+
+`models.grid_of_121()` gives the options of 121 networks of `mitterreiter_grid`: one to six layers
+below the classes, of 8 to 32 capsules with 4 to 16 components, and one layer of 1152 capsules.
+[mitterreiter2023] trains as many; its list is in an appendix that is not public, and this is ours.
+"""
+
+
 def own_first(name):
     own = MODELS[name].options.get("routing")
     return sorted(MODELS[name].routings, key=lambda routing: routing != own)
@@ -53,7 +81,7 @@ def row(name):
 
 
 def page():
-    return HEAD + "".join(map(row, list_models()))
+    return HEAD + "".join(map(row, list_models())) + TAIL
 
 
 def test_the_page_is_what_the_registry_says():
@@ -86,10 +114,11 @@ def test_what_the_table_allows_works(name, routing):
 @pytest.mark.parametrize(("name", "routing"), REFUSED)
 def test_what_the_table_does_not_allow_is_refused(name, routing):
     text = text_of(lambda: create_model(name, routing=routing))
+    or_head = ", or any with head=True" if "head" in MODELS[name].options else ""
     if MODELS[name].routings:
         assert text == (
             f"{name} scores by the activations of its classes, and {routing} routing gives none; "
-            f"it takes {', '.join(MODELS[name].routings)}."
+            f"it takes {', '.join(MODELS[name].routings)}{or_head}."
         )
     else:
         why = (

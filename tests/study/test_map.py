@@ -265,7 +265,6 @@ def test_what_needs_no_training_and_is_open():
     assert open_rows == {
         "rem-eq-8-init",
         "rem-q-quantiser-inference-only",
-        "tsai2020-q-comparison-table",
         "tsai2020-text-4x-fewer",
     }
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         write_record,
     )
     from torchcaps.study.result import Result, result_of, results
+    from torchcaps.study.sizes import PublishedSize, published_sizes
     from torchcaps.study.tables import Table, table
     from torchcaps.study.verdict import (
         NumberVerdict,
@@ -57,6 +58,7 @@ _NAMES = {
     "in_every_cell": "verdict",
     "listed_claims": "listing",
     "plan_of": "papers",
+    **dict.fromkeys(("PublishedSize", "published_sizes"), "sizes"),
     **dict.fromkeys(("Table", "table"), "tables"),
 }
 
@@ -68,6 +70,7 @@ __all__ = [
     "Job",
     "NumberVerdict",
     "Plan",
+    "PublishedSize",
     "Record",
     "Reduced",
     "Result",
@@ -90,6 +93,7 @@ __all__ = [
     "make_record",
     "mean_interval",
     "plan_of",
+    "published_sizes",
     "read_record",
     "read_records",
     "record_of_runs",

@@ -96,7 +96,10 @@ SHOWN: dict[str, tuple[Word, str | None]] = {
         "test_a_matrix_pose_needs_d_weights_a_pair_and_a_vector_pose_their_square",
     ),
     "q-concurrent-parallel": ("count", "tests/layers/test_schedule.py::test_steps_that_are_made"),
-    "q-comparison-table": ("configuration", None),
+    "q-comparison-table": (
+        "configuration",
+        "tests/models/test_variants.py::test_the_comparison_of_three_routings",
+    ),
     "q-cost-grows": ("benchmark", None),
     "text-4x-fewer": ("count", None),
     "text-train-images": (
