@@ -24,6 +24,7 @@ from torchcaps.analysis.compactness import (
     MeasureCompactness,
     compactness,
 )
+from torchcaps.analysis.curves import area, jitter, onset, time_to
 from torchcaps.analysis.distribution import (
     CouplingHistogram,
     Couplings,
@@ -49,6 +50,7 @@ from torchcaps.analysis.polarisation import (
     polarisation,
 )
 from torchcaps.analysis.quantise import quantise
+from torchcaps.analysis.saliency import focus, saliency
 from torchcaps.analysis.selectivity import (
     LayerSelectivity,
     MeasureSelectivity,
@@ -128,6 +130,7 @@ __all__ = [
     "Thresholds",
     "TreeDistance",
     "ZeroVotes",
+    "area",
     "capsule_activity",
     "capsule_layers",
     "causal_use",
@@ -137,20 +140,25 @@ __all__ = [
     "compactness",
     "coupling_counts",
     "detection_auc",
+    "focus",
     "gradient_cancellation",
     "gradient_norms",
     "in_degree",
+    "jitter",
     "join",
     "key_entropy",
     "lengths",
     "measure",
+    "onset",
     "pair_cosines",
     "paired_fall",
     "polarisation",
     "quantise",
     "reliability",
     "routing_dynamics",
+    "saliency",
     "silence",
+    "time_to",
     "tree_distance",
     "zero_blocks",
 ]

@@ -1,0 +1,64 @@
+"""Training curves in a number each [tsai2020] §5, §6, [peer2022] Fig. 2.
+
+jitter    mean |a_{t+1} − 2 a_t + a_{t−1}| of the accuracies a_t of successive epochs
+onset     the first step whose accuracy is more than 10 points above chance
+time to A the first step whose accuracy is at least A
+area      mean of the curve over all steps, straight between its points
+
+Departures: none; the definitions are ours.
+Ambiguities: jitter is that of the epochs before the first drop of the learning rate, which the
+caller cuts off: a drop is a bend of its own.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["area", "jitter", "onset", "time_to"]
+
+
+def jitter(accuracy: Sequence[float]) -> float | None:
+    """Of accuracies of successive epochs; None of fewer than three."""
+    bends = [
+        abs(a - 2 * b + c) for a, b, c in zip(accuracy, accuracy[1:], accuracy[2:], strict=False)
+    ]
+    return sum(bends) / len(bends) if bends else None
+
+
+def onset(steps: Sequence[int], accuracy: Sequence[float], *, chance: float) -> int | None:
+    """The first step above chance by more than 10 points; None where learning never begins.
+
+    Arguments:
+        steps: when each accuracy was had.
+        accuracy: shares from 0 to 1.
+        chance: the accuracy of a guess.
+    """
+    _check(steps, accuracy)
+    pairs = zip(steps, accuracy, strict=True)
+    return next((step for step, value in pairs if value > chance + 0.1), None)
+
+
+def time_to(level: float, steps: Sequence[int], accuracy: Sequence[float]) -> int | None:
+    """The first step with an accuracy of `level` or more; None where it is never reached."""
+    _check(steps, accuracy)
+    return next((step for step, value in zip(steps, accuracy, strict=True) if value >= level), None)
+
+
+def area(steps: Sequence[int], accuracy: Sequence[float]) -> float:
+    """The mean accuracy over all steps; of one point its accuracy."""
+    _check(steps, accuracy)
+    if len(steps) == 1:
+        return accuracy[0]
+    points = pairwise(zip(steps, accuracy, strict=True))
+    total = sum((t - s) * (a + b) / 2 for (s, a), (t, b) in points)
+    return total / (steps[-1] - steps[0])
+
+
+def _check(steps: Sequence[int], accuracy: Sequence[float]) -> None:
+    if not steps or len(steps) != len(accuracy) or any(t <= s for s, t in pairwise(steps)):
+        raise TorchcapsError(
+            f"a curve has one accuracy for each step, and steps that grow, but came with "
+            f"{len(steps)} steps and {len(accuracy)} accuracies"
+            f"{', out of order' if len(steps) == len(accuracy) and steps else ''}."
+        )

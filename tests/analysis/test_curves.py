@@ -1,0 +1,39 @@
+"""Training curves on paper."""
+
+import pytest
+
+from error_text import text_of
+from torchcaps.analysis import area, jitter, onset, time_to
+
+
+def test_jitter_is_the_mean_bend():
+    assert jitter([0.1, 0.2, 0.3, 0.4]) == pytest.approx(0)
+    # |0.5 − 1.6 + 0.6| and |0.8 − 1.2 + 0.9|
+    assert jitter([0.5, 0.8, 0.6, 0.9]) == pytest.approx(0.5)
+    assert jitter([0.5, 0.8]) is None
+
+
+def test_onset_is_ten_points_above_chance():
+    steps, accuracy = [100, 200, 300], [0.1, 0.2, 0.21]
+    assert onset(steps, accuracy, chance=0.1) == 300
+    assert onset(steps, accuracy, chance=0.5) is None
+
+
+def test_time_to_a_level():
+    assert time_to(0.6, [1, 5, 9], [0.2, 0.6, 0.9]) == 5
+    assert time_to(0.95, [1, 5, 9], [0.2, 0.6, 0.9]) is None
+
+
+def test_area_is_the_mean_over_steps():
+    assert area([0, 1, 3], [0.0, 1.0, 1.0]) == pytest.approx((0.5 + 2) / 3)
+    assert area([7], [0.4]) == 0.4
+    # Points on a straight line between others change nothing.
+    assert area([0, 2, 4], [0.2, 0.4, 0.6]) == pytest.approx(area([0, 4], [0.2, 0.6]))
+
+
+def test_a_curve_that_is_none_is_a_sentence():
+    assert text_of(lambda: area([1, 2], [0.5])) == (
+        "a curve has one accuracy for each step, and steps that grow, but came with 2 steps and 1 "
+        "accuracies."
+    )
+    assert text_of(lambda: area([2, 1], [0.5, 0.6])).endswith("2 accuracies, out of order.")

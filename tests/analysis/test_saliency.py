@@ -1,0 +1,65 @@
+"""Saliency on paper: a grid of two types, and the share inside a mask."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import traces
+from error_text import text_of
+from torchcaps import create_model
+from torchcaps.analysis import focus, saliency
+
+
+def grid_trace():
+    """One image, 1 × 2 positions of two types, two classes."""
+    lengths = torch.tensor([[1.0, 0.5, 0.2, 0.0]])
+    coupling = torch.tensor([[[0.5, 0.5], [1.0, 0.0], [0.0, 1.0], [0.3, 0.7]]])
+    (layer,) = traces.network({"classes": coupling}, {"primary": lengths})
+    return (replace(layer, child_grid=(1, 2, 2)),)
+
+
+def test_equation_16_on_paper():
+    maps = saliency(grid_trace(), torch.tensor([0]), size=(1, 2))
+    # (1 · 0.5 + 0.5 · 1) / 2 on the left, (0.2 · 0 + 0 · 0.3) / 2 on the right.
+    assert maps.tolist() == [[[0.5, 0.0]]]
+    other = saliency(grid_trace(), torch.tensor([1]), size=(1, 2))
+    torch.testing.assert_close(other, torch.tensor([[[0.25, 0.1]]]).double())
+
+
+def test_maps_are_stretched_and_keep_their_sides():
+    maps = saliency(grid_trace(), torch.tensor([0]), size=(6, 8))
+    assert maps.shape == (1, 6, 8)
+    assert maps[0, :, 0].eq(0.5).all()
+    assert maps[0, :, -1].eq(0).all()
+
+
+def test_focus_is_the_share_inside():
+    maps = torch.tensor([[[3.0, 1.0]], [[0.0, 0.0]]])
+    inside = torch.tensor([[[True, False]], [[True, True]]])
+    found = focus(maps, inside)
+    assert found[0] == 0.75
+    assert found[1].isnan()
+    assert focus(maps[:1], torch.ones(1, 1, 2, dtype=torch.bool)) == 1
+
+
+def test_a_network_on_a_map_has_a_map():
+    model = create_model("rem_dr", image=(1, 20, 24), n_classes=3).eval()
+    with torch.no_grad():
+        out = model(torch.rand(2, 1, 20, 24), keep="last")
+    maps = saliency(out.trace, out.scores.argmax(-1), size=(20, 24))
+    assert maps.shape == (2, 20, 24)
+    assert (maps >= 0).all()
+
+
+@pytest.mark.parametrize(("grid", "where"), [(None, "no grid"), ((1, 1, 4), "one position")])
+def test_children_in_one_place_are_a_sentence(grid, where):
+    (layer,) = grid_trace()
+    broken = (replace(layer, child_grid=grid),)
+    assert text_of(lambda: saliency(broken, torch.tensor([0]), size=(4, 4))) == (
+        f"saliency needs children of the last layer at several positions, but those of classes lie "
+        f"on {where}; take a network whose classes look at a map, as rem_dr."
+    )
+    assert text_of(lambda: focus(torch.ones(1, 2, 2), torch.ones(2, 2).bool())).startswith(
+        "a mask has one truth value for each pixel of a map, [1, 2, 2], but came with shape [2, 2]"
+    )
