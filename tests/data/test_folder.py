@@ -13,7 +13,7 @@ from PIL import Image
 
 from damage import MEGABYTE, assert_survives, at_most
 from error_text import text_of
-from torchcaps.data import image_folder, load
+from torchcaps.data import Cropped, image_folder, load, resized
 
 
 def chunk(kind: bytes, content: bytes) -> bytes:
@@ -323,3 +323,20 @@ def test_any_damage_is_a_sentence_or_a_set(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "train" / "cat" / f"1.{kind}"
     Image.fromarray(noise).save(path)
     assert_survives(path, lambda: image_folder(tmp_path, size=(4, 4)), times=60)
+
+
+def test_every_image_knows_its_file(tmp_path):
+    for name in ("b", "a"):
+        for number in (2, 1):
+            (tmp_path / name).mkdir(exist_ok=True)
+            Image.new("L", (3, 3)).save(tmp_path / name / f"{number}.png")
+    (tmp_path / "train").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / name).rename(tmp_path / "train" / name)
+    images = image_folder(tmp_path)
+    assert images.files == ("train/a/1.png", "train/a/2.png", "train/b/1.png", "train/b/2.png")
+    assert images.take(torch.tensor([2, 0])).files == ("train/b/1.png", "train/a/1.png")
+    assert resized(images, (5, 5)).files == images.files
+    assert Cropped(images, (2, 2)).files == images.files
+    rest, held = images.hold_out(share=0.25, seed=1)
+    assert sorted(rest.files + held.files) == sorted(images.files)

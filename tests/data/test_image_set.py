@@ -117,3 +117,9 @@ def test_pixels_of_other_floats_are_what_a_network_takes(dtype: torch.dtype) -> 
 
 def test_the_shape_of_an_image_is_channels_height_width() -> None:
     assert images_of(torch.zeros(5, 3, 2, 4)).image_shape == (3, 2, 4)
+
+
+def test_files_must_be_one_an_image() -> None:
+    with pytest.raises(TorchcapsError) as error:
+        ImageSet("mine", torch.zeros(2, 1, 2, 2), torch.zeros(2).long(), NAMES, files=("a.png",))
+    assert str(error.value) == ("mine: files must name 2 files, one an image, but came with 1.")

@@ -473,3 +473,16 @@ def test_what_has_no_couplings_says_so():
         "the trace is empty; call the network with keep="
     )
     assert evaluate(plain, images, measurements=["calibration"]).measured["calibration"]
+
+
+def test_predictions_name_the_file_of_each_image(tmp_path):
+    files = ("red/1.png", "red/\udcff.png", "green/2.png", "blue/3.png")
+    found = evaluate(Channels(), replace(FOUR, files=files))
+    write_predictions(found, tmp_path / "a.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert [row["file"] for row in rows] == [files[0], "red/\\udcff.png", *files[2:]]
+    write_predictions(found, tmp_path / "a.csv")
+    with (tmp_path / "a.csv").open(newline="") as file:
+        header, first, *_ = csv.reader(file)
+    assert header[:5] == ["index", "file", "label", "predicted", "right"]
+    assert first[:5] == ["0", "red/1.png", "red", "red", "True"]

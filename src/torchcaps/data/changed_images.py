@@ -45,6 +45,11 @@ class ChangedImages(Items, ABC):
         """Those of the images, where they lie in memory."""
         return getattr(self.images, "labels", None)
 
+    @property
+    def files(self) -> tuple[str, ...] | None:
+        """Where each image was read from, of sets that are a file an image."""
+        return getattr(self.images, "files", None)
+
     def __len__(self) -> int:
         return len(self.images)
 

@@ -58,7 +58,8 @@ def dogs_vs_cats(
         chosen = drawn_share(name, found, split, TEST_SHARE, seed=0)
         files += chosen
         labels += [label] * len(chosen)
-    return ImageSet("dogs-vs-cats", stacked(files, 3, size), torch.tensor(labels), CLASSES)
+    images, names = stacked(files, 3, size), tuple(path.name for path in files)
+    return ImageSet("dogs-vs-cats", images, torch.tensor(labels), CLASSES, files=names)
 
 
 def _folder(root: Path) -> Path:

@@ -83,7 +83,8 @@ def image_folder(
     height, width, channels = _shape(_whole(root), size, channels)
     images = stacked([path for path, _ in files], channels, (height, width))
     labels = torch.tensor([label for _, label in files])
-    return ImageSet(root.resolve().name, images, labels, class_names)
+    names = tuple(path.relative_to(root).as_posix() for path, _ in files)
+    return ImageSet(root.resolve().name, images, labels, class_names, files=names)
 
 
 def stacked(files: Sequence[Path], channels: Literal[1, 3], size: Size | None = None) -> Tensor:

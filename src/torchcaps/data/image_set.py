@@ -30,6 +30,8 @@ class ImageSet(Items):
     truth: PartTruth | None = None
     # What else a source tells of each image, by name: smallNORB's viewpoints.
     facts: dict[str, Tensor] = field(default_factory=dict)  # each [n]
+    # Where each image was read from, of sets that are a file an image; below the set's folder.
+    files: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         images, labels = self.images, self.labels
@@ -55,6 +57,11 @@ class ImageSet(Items):
                     f"{self.name}: the fact {name!r} must be [{len(images)}], one an image, but "
                     f"came with shape {list(fact.shape)}."
                 )
+        if self.files is not None and len(self.files) != len(images):
+            raise TorchcapsError(
+                f"{self.name}: files must name {len(images)} files, one an image, but came with "
+                f"{len(self.files)}."
+            )
         n_classes = len(self.class_names)
         wrong = ((labels < 0) | (labels >= n_classes)).nonzero()
         if len(wrong):
@@ -110,8 +117,12 @@ class ImageSet(Items):
 
     def take(self, index: Tensor) -> Self:
         """Some of the images, in the order of `index`."""
+        files = self.files
+        if files is not None:
+            files = tuple(files[at] for at in torch.arange(len(self))[index.cpu()].tolist())
         return replace(
             self,
+            files=files,
             images=self.images[index],
             labels=self.labels[index],
             truth=None if self.truth is None else self.truth[index],

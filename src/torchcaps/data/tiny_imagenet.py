@@ -48,7 +48,8 @@ def tiny_imagenet(root: str | PathLike[str], split: Literal["train", "test"]) ->
     files = _training(home, wnids) if split == "train" else _validation(home, wnids)
     images = stacked([path for path, _ in files], 3)
     labels = torch.tensor([label for _, label in files])
-    return ImageSet("tiny-imagenet", images, labels, _meanings(home, wnids))
+    names = tuple(path.relative_to(home).as_posix() for path, _ in files)
+    return ImageSet("tiny-imagenet", images, labels, _meanings(home, wnids), files=names)
 
 
 def _training(home: Path, wnids: list[str]) -> list[tuple[Path, int]]:

@@ -58,6 +58,8 @@ class Evaluation:
     # The levels that couplings were moved to.
     levels: Levels | None = None
     measured: dict[str, Result] = field(default_factory=dict)
+    # Where each image was read from, of sets that are a file an image.
+    files: tuple[str, ...] | None = None
 
     @property
     def accuracy(self) -> float:
@@ -239,6 +241,7 @@ def evaluate(
         loss_is=loss_is,
         levels=levels,
         measured={name: each.result() for name, each in looking.items()},
+        files=getattr(images, "files", None),
     )
 
 
@@ -322,7 +325,8 @@ def _seen(trained: Trained, test: Images, data: str | None, root: Path | None) -
 
 
 def write_predictions(found: Evaluation, path: Path) -> None:
-    """One line an image: index, label, predicted, right, scores. JSON lines or CSV by the ending.
+    """One line an image: index, file where it has one, label, predicted, right, scores. JSON lines
+    or CSV by the ending.
 
     Scores stand in the order of the classes; several classes of one image are joined by +.
     """
@@ -347,10 +351,12 @@ def _rows(found: Evaluation) -> list[dict[str, Any]]:
     def named(classes: Tensor) -> str:
         return "+".join(found.class_names[k] for k in classes.nonzero()[:, 0].tolist())
 
-    there = found.there
+    there, files = found.there, found.files
     return [
         {
             "index": at,
+            # Names that are no UTF-8 are written with backslashes.
+            **({"file": files[at].encode(errors="backslashreplace").decode()} if files else {}),
             "label": named(there[at]),
             "predicted": named(found.said[at]),
             "right": bool(found.right[at]),
@@ -368,10 +374,10 @@ def _json_lines(found: Evaluation) -> str:
 def _csv(found: Evaluation) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(
-        ["index", "label", "predicted", "right", *(f"score {name}" for name in found.class_names)]
-    )
-    for row in _rows(found):
+    rows = _rows(found)
+    facts = [name for name in rows[0] if name != "scores"]
+    table.writerow([*facts, *(f"score {name}" for name in found.class_names)])
+    for row in rows:
         scores = row.pop("scores")
         table.writerow([*row.values(), *scores])
     return text.getvalue()
