@@ -8,7 +8,7 @@ import pytest
 from registries import as_before
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = ("own-networks.md", "interoperability.md", "fine-tuning.md")
+PAGES = ("own-networks.md", "layers.md", "interoperability.md", "fine-tuning.md")
 BLOCKS = [
     pytest.param(block, id=f"{page.removesuffix('.md')}-{number}")
     for page in PAGES

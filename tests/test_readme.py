@@ -42,3 +42,18 @@ def test_the_example_of_a_routing_needs_its_promotion():
     assert careless != block
     with pytest.raises(RoutingContractError, match=r"^half_precision: expected finite values"):
         exec(compile(careless, "block", "exec"), {})
+
+
+def test_the_readme_fits_on_two_screens_and_installs_first():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 110
+    assert text.index("pip install .") < text.index("```python")
+    for author in ("Tsai", "Gu", "Peer", "Mitterreiter", "Renzulli"):
+        assert author in text[: text.index("## Install")]
+
+
+def test_every_page_that_the_readme_names_is_there():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    pages = re.findall(r"\]\(([^)#:]+)\)", text)
+    assert len(pages) > 20
+    assert [page for page in pages if not (ROOT / page).exists()] == []
