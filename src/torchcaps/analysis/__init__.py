@@ -50,6 +50,7 @@ from torchcaps.analysis.polarisation import (
     polarisation,
 )
 from torchcaps.analysis.quantise import quantise
+from torchcaps.analysis.robustness import ChangedAccuracy, MeasureRobustness, Robustness
 from torchcaps.analysis.saliency import focus, saliency
 from torchcaps.analysis.selectivity import (
     LayerSelectivity,
@@ -82,6 +83,7 @@ __all__ = [
     "Cancellation",
     "CapsuleUse",
     "CausalUse",
+    "ChangedAccuracy",
     "ChosenLevels",
     "ClassKeys",
     "Compactness",
@@ -118,12 +120,14 @@ __all__ = [
     "MeasureInvariance",
     "MeasureKeys",
     "MeasurePolarisation",
+    "MeasureRobustness",
     "MeasureSelectivity",
     "MeasureTreeDistance",
     "MeasureZeroVotes",
     "Measurement",
     "Polarisation",
     "Reliability",
+    "Robustness",
     "RoutingDynamics",
     "Selectivity",
     "StepPolarisation",

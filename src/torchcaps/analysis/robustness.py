@@ -1,0 +1,96 @@
+"""Robustness: the accuracy along rotation, translation, noise, occlusion, or any other change.
+
+An answer is right where the highest scores are those of the labels, as many as an image has. The
+interval is Wilson's, of 95 %.
+
+Departures: none; the measure is ours.
+Ambiguities: none. What is changed, and how strongly, is the caller's to say.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchcaps.analysis.measure import Answer, Labelled
+from torchcaps.analysis.result import Result, quantity
+from torchcaps.analysis.trace import check_any
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["ChangedAccuracy", "MeasureRobustness", "Robustness"]
+
+Z = 1.959964
+UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True)
+class ChangedAccuracy:
+    """Of one change."""
+
+    change: str
+    accuracy: float = quantity("share of images", "that are right")
+    interval: tuple[float, float] = quantity("share of images", "95 % Wilson interval")
+
+
+@dataclass(frozen=True)
+class Robustness(Result):
+    """One row a change, the images as they are first."""
+
+    images: int
+    changes: tuple[ChangedAccuracy, ...]
+
+
+class MeasureRobustness:
+    """Accuracy on changed images.
+
+    Arguments:
+        network: the network that is measured, which looks at the changed images too.
+        changes: from pixels to changed pixels, by a name such as "rotation 30°"; the rows have
+            their order.
+    """
+
+    def __init__(
+        self,
+        network: Callable[[Tensor], Any],
+        changes: Mapping[str, Callable[[Tensor], Tensor]],
+    ) -> None:
+        self.network, self.changes = network, changes
+        self._right: dict[str, int] = {}
+        self._images = 0
+
+    def update(self, out: Answer, batch: Labelled) -> None:
+        if batch.labels is None:
+            raise TorchcapsError("robustness compares with labels, but the batches have none.")
+        self._images += len(batch.pixels)
+        self._count(UNCHANGED, out.scores, batch.labels)
+        for name, change in self.changes.items():
+            with torch.no_grad():
+                self._count(name, self.network(change(batch.pixels)).scores, batch.labels)
+
+    def merge(self, other: "MeasureRobustness") -> None:
+        self._images += other._images
+        for name, right in other._right.items():
+            self._right[name] = self._right.get(name, 0) + right
+
+    def result(self) -> Robustness:
+        check_any(self._right)
+        rows = [
+            ChangedAccuracy(name, right / self._images, _wilson(right, self._images))
+            for name, right in self._right.items()
+        ]
+        return Robustness(self._images, tuple(rows))
+
+    def _count(self, name: str, scores: Tensor, labels: Tensor) -> None:
+        each = labels.view(len(labels), -1).cpu().sort(-1).values
+        said = scores.detach().cpu().topk(each.shape[1], -1).indices.sort(-1).values
+        self._right[name] = self._right.get(name, 0) + int((said == each).all(-1).sum())
+
+
+def _wilson(right: int, n: int) -> tuple[float, float]:
+    share = right / n
+    centre = (share + Z * Z / (2 * n)) / (1 + Z * Z / n)
+    half = Z / (1 + Z * Z / n) * math.sqrt(share * (1 - share) / n + (Z / (2 * n)) ** 2)
+    return max(centre - half, 0.0), min(centre + half, 1.0)
