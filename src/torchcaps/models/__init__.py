@@ -1,5 +1,6 @@
 """Whole networks: a registry of names, a file per family, saving and loading."""
 
+from torchcaps.models.convert import convert
 from torchcaps.models.mitterreiter import grid_of_121
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.own import register_model
@@ -12,6 +13,7 @@ __all__ = [
     "MODELS",
     "CapsuleNetwork",
     "Preset",
+    "convert",
     "create_model",
     "grid_of_121",
     "list_models",
