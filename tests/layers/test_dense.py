@@ -260,3 +260,18 @@ def test_what_is_no_capsules_is_told():
 def test_what_a_layer_cannot_be_made_of(changed, text):
     sizes = {"n_in": 6, "d_in": 4, "n_out": 3, "d_out": 4}
     assert text_of(lambda: DenseCapsules(**(sizes | changed))) == text
+
+
+def test_coordinates_of_ones_own_are_added_as_they_are():
+    own = torch.randn(6, 5)
+    sizes = {"n_in": 6, "d_in": 4, "n_out": 3, "d_out": 5}
+    bare, placed = DenseCapsules(**sizes), DenseCapsules(**sizes, coordinates=own)
+    placed.load_state_dict(bare.state_dict() | {"own_coordinates": own})
+    children = Capsules(torch.randn(2, 6, 4))
+    found = placed.votes(children)
+    torch.testing.assert_close(found, bare.votes(children) + own.unsqueeze(1))
+    assert "own_coordinates" not in bare.state_dict()
+    assert text_of(lambda: DenseCapsules(**sizes, coordinates=own[:2])) == (
+        "coordinates of one's own are added to the votes of each child, so they must have shape "
+        "[n_in, d_out] = [6, 5], but came with [2, 5]."
+    )

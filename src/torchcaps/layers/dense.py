@@ -27,12 +27,15 @@ class DenseCapsules(CapsuleLayer):
 
     `child_grid` (height, width, types) says where the children lie, which sharing="type" and
     `coordinates` need. Coordinates are added to votes, because with shared matrices a parent cannot
-    know where its children are [hinton2018].
+    know where its children are [hinton2018]. True adds row and column as shares of the grid; a
+    tensor [n_in, d_out] is added as it is, for networks that count otherwise.
 
     >>> layer = DenseCapsules(n_in=1152, d_in=8, n_out=10, d_out=16)
     >>> layer(Capsules(torch.rand(2, 1152, 8))).parents.pose.shape
     torch.Size([2, 10, 16])
     """
+
+    own_coordinates: Tensor | None
 
     def __init__(
         self,
@@ -45,7 +48,7 @@ class DenseCapsules(CapsuleLayer):
         pose: Pose = "vector",
         sharing: Sharing = "none",
         child_grid: Grid | None = None,
-        coordinates: bool = False,
+        coordinates: bool | Tensor = False,
         vote_bias: bool = False,
         weight_std: float = 0.1,
     ):
@@ -56,15 +59,22 @@ class DenseCapsules(CapsuleLayer):
         self.pose: Pose = pose
         self.sharing: Sharing = sharing
         self.child_grid = child_grid
-        self.coordinates = coordinates
+        self.coordinates = coordinates is True
+        own = coordinates if isinstance(coordinates, Tensor) else None
+        if own is not None and own.shape != (n_in, d_out):
+            raise TorchcapsError(
+                f"coordinates of one's own are added to the votes of each child, so they must have "
+                f"shape [n_in, d_out] = [{n_in}, {d_out}], but came with {list(own.shape)}."
+            )
+        self.register_buffer("own_coordinates", None if own is None else own.detach().clone())
         if child_grid is not None:
             check_grid("DenseCapsules", child_grid)
-        if coordinates and d_out < (4 if pose == "matrix" else 2):
+        if self.coordinates and d_out < (4 if pose == "matrix" else 2):
             raise TorchcapsError(
                 f"coordinates fill two components of a vote, so poses need at least "
                 f"{4 if pose == 'matrix' else 2}, but d_out is {d_out}."
             )
-        height, width, types = self._grid(needed=coordinates or sharing == "type")
+        height, width, types = self._grid(needed=self.coordinates or sharing == "type")
         if height * width * types != n_in:
             raise TorchcapsError(
                 f"child_grid {child_grid} holds {height * width * types} children, but n_in is "
@@ -101,7 +111,9 @@ class DenseCapsules(CapsuleLayer):
         return cls(**children_after(below, image), n_out=n_out, d_out=d_out, **options)
 
     def vote_map(self, children: Capsules) -> VoteMap:
-        where = self._coordinates(children.pose) if self.coordinates else None
+        where = self.own_coordinates
+        if self.coordinates:
+            where = self._coordinates(children.pose)
         return VoteMap(
             children, self.weight, self.sharing, self.pose, self.vote_bias, coordinates=where
         )
