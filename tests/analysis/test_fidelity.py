@@ -50,6 +50,7 @@ def test_true_trees_have_one():
     images = Images(400)
     found = fidelity(images, {"classes": true_tree(images)})
     assert (found.edges, found.f1) == pytest.approx((1, 1))
+    assert found.undiscerning < 0.9
     assert found.tree == pytest.approx(1)
     assert found.edges_interval == pytest.approx((1, 1))
     assert found.parts == tuple(range(PARTS))
@@ -90,6 +91,7 @@ def test_strays_that_go_to_the_whole_cost_edges_alone():
     # About half of the images are judged; F = 2 own / (shown + own).
     assert found.f1 == pytest.approx(float(2 * own / (shown + own)), abs=0.05)
     assert 0 < found.edges < 1
+    assert found.edges == pytest.approx(found.undiscerning)
     assert found.tree == pytest.approx(1)
 
 

@@ -14,7 +14,9 @@ lacks them, shows them as strays, or shows them as parts of its whole:
 4. Both lie between chance and one: fidelity = (F − F₀) / (1 − F₀). Chance is a tree whose edges are
    exchanged between the cases of a capsule: F₀ as it is expected, M₀ a mean of seeded exchanges.
 
-True trees have 1 in both, exchanged ones 0, and so has a tree that never changes. The interval is a
+True trees have 1 in both, exchanged ones 0, and so has a tree that never changes. A tree that sends
+every capsule to the right class, strays too, has 1 in M and much in F: `undiscerning` is how much;
+only a fidelity of edges above it tells parts of the whole from strays. The interval is a
 t-interval of the delete-a-group jackknife, 20 groups of images.
 
 Departures: none.
@@ -55,6 +57,9 @@ class Fidelity(Result):
     edges: float | None = quantity("share above chance", "F of edges")
     edges_interval: tuple[float, float] | None = quantity("share above chance", "95 % of it")
     f1: float | None = quantity("share", "F itself")
+    undiscerning: float | None = quantity(
+        "share above chance", "edges of a tree that sends every case to its whole, strays too"
+    )
     tree: float | None = quantity("share above chance", "mutual information of edges and wholes")
     tree_interval: tuple[float, float] | None = quantity("share above chance", "95 % of it")
     # The part of each capsule, -1 where its length tells of none.
@@ -155,6 +160,7 @@ class MeasureFidelity:
             edges=edges[0],
             edges_interval=edges[1],
             f1=_f1(cases)[0],
+            undiscerning=_undiscerning(cases),
             tree=tree[0],
             tree_interval=tree[1],
             parts=tuple(part_of.tolist()),
@@ -259,6 +265,14 @@ def _f1(cases: _Cases) -> tuple[float | None, float]:
 def _edges(cases: _Cases) -> float | None:
     f1, chance = _f1(cases)
     return None if f1 is None or chance >= 1 else (f1 - chance) / (1 - chance)
+
+
+def _undiscerning(cases: _Cases) -> float | None:
+    f1, chance = _f1(cases)
+    if f1 is None or chance >= 1:
+        return None
+    own = int(cases.own.sum())
+    return (2 * own / (len(cases.own) + own) - chance) / (1 - chance)
 
 
 def _tree(cases: _Cases, seed: int) -> float | None:
