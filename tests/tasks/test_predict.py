@@ -175,7 +175,7 @@ def test_another_size_is_stretched_only_when_told(run, tmp_path):
     Image.fromarray(PIXELS).resize((60, 30)).save(file)
     assert text_of(lambda: predict(run.folder, [file])) == (
         f"{file} has 30 × 60 pixels and the network takes 24 × 24; crop it to what it should look "
-        f"at, or let --resize stretch it."
+        f"at, let --crop take its middle, or let --resize stretch it."
     )
     (found,) = predict(run.folder, [file], resize=True)
     assert found.pixels.shape == (1, 24, 24)
@@ -299,3 +299,41 @@ def test_a_run_on_windows_sees_the_middle_of_the_picture(tmp_path, network, grey
     assert torch.equal(found.pixels[0], torch.from_numpy(large[3:27, 2:26]).float() / 255)
     assert found.notes == (f"{tmp_path}/large.png: the middle 24 × 24 of its pixels shown.",)
     assert "takes 30 × 28; crop it" in text_of(lambda: predict(run.folder, [grey]))
+
+
+def test_light_and_dark_are_swapped_on_demand(run, grey):
+    (found,) = predict(run.folder, [grey], invert=True)
+    torch.testing.assert_close(found.pixels[0], 1 - torch.from_numpy(PIXELS).float() / 255)
+    assert found.notes[0] == f"{grey}: light and dark swapped."
+
+
+def test_the_middle_is_taken_in_the_proportions_of_the_network(run, tmp_path):
+    wide = np.random.default_rng(2).integers(0, 256, (48, 100), dtype=np.uint8)
+    Image.fromarray(wide).save(tmp_path / "wide.png")
+    Image.fromarray(wide[:, 26:74]).save(tmp_path / "middle.png")
+    cropped, plain = predict(
+        run.folder, [tmp_path / "wide.png", tmp_path / "middle.png"], crop=True
+    )
+    assert torch.equal(cropped.pixels, plain.pixels)
+    (expected,) = predict(run.folder, [tmp_path / "middle.png"], resize=True)
+    # Pillow rounds to bytes after each of two passes.
+    assert (plain.pixels - expected.pixels).abs().max() < 1.01 / 255
+    assert cropped.notes[0] == (
+        f"{tmp_path}/wide.png: the middle 48 × 48 of 48 × 100 pixels taken, stretched from 48 × 48 "
+        f"to 24 × 24 pixels."
+    )
+
+
+def test_the_centre_of_brightness_comes_to_the_middle(run, tmp_path):
+    corner = np.zeros((24, 24), np.uint8)
+    corner[2:5, 17:21] = 200
+    Image.fromarray(corner).save(tmp_path / "corner.png")
+    (found,) = predict(run.folder, [tmp_path / "corner.png"], centre=True)
+    rows, columns = found.pixels[0].nonzero().unbind(1)
+    # Rows 2 to 4 have their middle at 3, columns 17 to 20 at 18.5; the middle is 11.5.
+    assert (int(rows.min()), int(rows.max())) == (10, 12)
+    assert (int(columns.min()), int(columns.max())) == (10, 13)
+    assert found.notes[0] == f"{tmp_path}/corner.png: moved by -7 pixels to the right and 8 down."
+    Image.fromarray(corner * 0).save(tmp_path / "black.png")
+    (black,) = predict(run.folder, [tmp_path / "black.png"], centre=True)
+    assert not black.pixels.any()

@@ -19,6 +19,13 @@ def predict(
     resize: Annotated[
         bool, typer.Option("--resize", help="Stretch pictures to the size the network takes.")
     ] = False,
+    crop: Annotated[
+        bool, typer.Option("--crop", help="Take the middle in the network's proportions.")
+    ] = False,
+    invert: Annotated[bool, typer.Option("--invert", help="Swap light and dark.")] = False,
+    centre: Annotated[
+        bool, typer.Option("--centre", help="Move the centre of brightness to the middle.")
+    ] = False,
     picture: Annotated[
         Path | None, typer.Option(help="Draw images, scores, reconstructions: .svg or .png.")
     ] = None,
@@ -32,7 +39,9 @@ def predict(
     from torchcaps import layers, tasks
 
     layers.keep_memory()
-    found = tasks.predict(network, images, resize=resize, picture=picture)
+    found = tasks.predict(
+        network, images, resize=resize, crop=crop, invert=invert, centre=centre, picture=picture
+    )
     for each in found:
         for note in each.notes:
             print(printable(note), file=sys.stderr)

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from torchcaps.data.crop import middle
 from torchcaps.data.folder import FORMATS, GREY, measure_picture, read_picture
+from torchcaps.data.resize import resize as stretched
+from torchcaps.data.warp import place
 from torchcaps.errors import TorchcapsError
 from torchcaps.tasks.trained import MEANING, Own, Trained, open_trained
 from torchcaps.types import Output, ScoresAre
@@ -17,6 +19,8 @@ from torchcaps.viz import Shown, check_figure_file, draw_predictions, write_figu
 
 __all__ = ["Prediction", "predict"]
 
+# What was done to a picture, in sentences.
+Notes = tuple[str, ...]
 # A picture so many standard deviations from the mean brightness is nothing that was trained on.
 FAR = 5
 # More rows than this are no picture any more.
@@ -76,13 +80,21 @@ def predict(
     images: Sequence[Path],
     *,
     resize: bool = False,
+    crop: bool = False,
+    invert: bool = False,
+    centre: bool = False,
     picture: Path | None = None,
     model: Own = None,
 ) -> tuple[Prediction, ...]:
     """Predict the class of picture files by a run's network, or a saved one.
 
-    An image is brought to the colours of the network, and with `resize` to its size. `picture` is
-    a file to draw all of it into.
+    An image is brought to the colours of the network.
+
+    resize: stretch it to the size of the network, whatever its proportions.
+    crop: take the largest middle part with the proportions that the network takes, then stretch.
+    invert: swap light and dark, as for a digit in black on white.
+    centre: move it by whole pixels until its centre of brightness is in the middle, as in MNIST.
+    picture: a file to draw all of it into.
     """
     if picture is not None:
         _check_drawing(picture, len(images))
@@ -94,7 +106,11 @@ def predict(
             f"arrays from Python: torchcaps.load(path)(pixels)."
         )
     frame = _frame(trained)
-    read = [_read(each, shape, frame, resize) for each in images]
+    read = [_read(each, shape, frame, resize=resize, crop=crop) for each in images]
+    if invert:
+        read = [_inverted(file, *each) for file, each in zip(images, read, strict=True)]
+    if centre:
+        read = [_centred(file, *each) for file, each in zip(images, read, strict=True)]
     names = trained.class_names
     found = []
     for file, (pixels, notes) in zip(images, read, strict=True):
@@ -105,23 +121,27 @@ def predict(
                 f"the scores of {file} are not finite, so nothing can be said of it; torchcaps "
                 f"doctor tells in which layer it begins."
             )
-        scores = out.scores[0].float().cpu()
-        drawn = out.reconstruction
-        found.append(
-            Prediction(
-                path=file,
-                class_names=names or tuple(map(str, range(len(scores)))),
-                pixels=pixels,
-                scores=scores,
-                scores_are=out.scores_are,
-                probabilities=out.probabilities()[0].float().cpu(),
-                reconstruction=None if drawn is None else drawn[0].float().cpu(),
-                notes=(*notes, *_odd(file, pixels, trained)),
-            )
-        )
+        found.append(_prediction(file, names, pixels, out, (*notes, *_odd(file, pixels, trained))))
     if picture is not None:
         _draw(found, picture)
     return tuple(found)
+
+
+def _prediction(
+    file: Path, names: tuple[str, ...] | None, pixels: Tensor, out: Output, notes: Notes
+) -> Prediction:
+    scores = out.scores[0].float().cpu()
+    drawn = out.reconstruction
+    return Prediction(
+        path=file,
+        class_names=names or tuple(map(str, range(len(scores)))),
+        pixels=pixels,
+        scores=scores,
+        scores_are=out.scores_are,
+        probabilities=out.probabilities()[0].float().cpu(),
+        reconstruction=None if drawn is None else drawn[0].float().cpu(),
+        notes=notes,
+    )
 
 
 def _frame(trained: Trained) -> tuple[int, int]:
@@ -131,9 +151,39 @@ def _frame(trained: Trained) -> tuple[int, int]:
     return trained.image[1:] if size is None or crop is None else size
 
 
+def _inverted(file: Path, pixels: Tensor, notes: Notes) -> tuple[Tensor, Notes]:
+    return 1 - pixels, (*notes, f"{file}: light and dark swapped.")
+
+
+def _centred(file: Path, pixels: Tensor, notes: Notes) -> tuple[Tensor, Notes]:
+    """Moved to its centre of brightness; what comes in at the rim is black."""
+    light = pixels.double().sum(0)  # [h, w]
+    if not light.any():
+        return pixels, notes
+    height, width = light.shape
+    across, down = (
+        float((sums * torch.arange(len(sums))).sum() / sums.sum())
+        for sums in (light.sum(0), light.sum(1))
+    )
+    x, y = round((width - 1) / 2 - across), round((height - 1) / 2 - down)
+    moved = place(pixels[None], torch.tensor([[x, y]]))[0]
+    return moved, (*notes, f"{file}: moved by {x} pixels to the right and {y} down.")
+
+
+def _window(size: tuple[int, int], frame: tuple[int, int]) -> tuple[int, int]:
+    """The largest part of a picture, (height, width), that has the proportions of a frame."""
+    scale = min(size[0] / frame[0], size[1] / frame[1])
+    return max(1, round(frame[0] * scale)), max(1, round(frame[1] * scale))
+
+
 def _read(
-    picture: Path, image: tuple[int, int, int], frame: tuple[int, int], resize: bool
-) -> tuple[Tensor, tuple[str, ...]]:
+    picture: Path,
+    image: tuple[int, int, int],
+    frame: tuple[int, int],
+    *,
+    resize: bool,
+    crop: bool,
+) -> tuple[Tensor, Notes]:
     """The pixels [c, h, w] in [0, 1] that a network takes, and what was done to have them."""
     if not picture.exists():
         raise TorchcapsError(f"there is no picture {picture}; is the path right?")
@@ -144,15 +194,18 @@ def _read(
             f"{picture} is none of the kinds that are read ({' '.join(FORMATS)}); save it as .png."
         )
     channels: Literal[1, 3] = 1 if image[0] == 1 else 3
-    (height, width), mode = measure_picture(picture)
+    whole, mode = measure_picture(picture)
     notes = []
+    height, width = _window(whole, frame) if crop else whole
+    if (height, width) != whole:
+        notes.append(f"the middle {height} × {width} of {whole[0]} × {whole[1]} pixels taken")
     if (height, width) != frame:
         # Height first, as everywhere in torchcaps.
         size, taken_size = f"{height} × {width}", f"{frame[0]} × {frame[1]}"
-        if not resize:
+        if not resize and not crop:
             raise TorchcapsError(
                 f"{picture} has {size} pixels and the network takes {taken_size}; crop it to what "
-                f"it should look at, or let --resize stretch it."
+                f"it should look at, let --crop take its middle, or let --resize stretch it."
             )
         shape = "" if height * frame[1] == width * frame[0] else ", which changes its proportions"
         notes.append(f"stretched from {size} to {taken_size} pixels{shape}")
@@ -166,10 +219,12 @@ def _read(
         notes.append("colours made grey")
     if mode in GREY and channels == 3:
         notes.append("grey repeated in three channels")
-    pixels = torch.from_numpy(read_picture(picture, channels, frame).copy())
-    pixels = middle(pixels, image[1:])
+    read_as = whole if crop else frame
+    pixels = torch.from_numpy(read_picture(picture, channels, read_as).copy())
+    if crop:
+        pixels = stretched(middle(pixels, (height, width))[None].float(), frame)[0]
     sentences = (f"{picture}: {', '.join(notes)}.",) if notes else ()
-    return pixels.float() / 255, sentences
+    return middle(pixels, image[1:]).float() / 255, sentences
 
 
 def _odd(picture: Path, pixels: Tensor, trained: Trained) -> tuple[str, ...]:
