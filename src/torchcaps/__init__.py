@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
     from torchcaps.layers import register_routing
     from torchcaps.models import create_model, list_models, load, register_model, save
-    from torchcaps.types import Capsules, LayerTrace, Output, Routed, Step, VoteMap
+    from torchcaps.types import Capsules, LayerTrace, Output, Routed, Step, VoteMap, Window
 
 __version__ = "0.1.0"
 
@@ -47,7 +47,9 @@ _ROOMS = (
 _NAMES = {
     **dict.fromkeys(("create_model", "list_models", "load", "register_model", "save"), "models"),
     "register_routing": "layers",
-    **dict.fromkeys(("Capsules", "LayerTrace", "Output", "Routed", "Step", "VoteMap"), "types"),
+    **dict.fromkeys(
+        ("Capsules", "LayerTrace", "Output", "Routed", "Step", "VoteMap", "Window"), "types"
+    ),
 }
 
 __all__ = [
@@ -58,6 +60,7 @@ __all__ = [
     "Step",
     "TorchcapsError",
     "VoteMap",
+    "Window",
     "__version__",
     "analysis",
     "create_model",

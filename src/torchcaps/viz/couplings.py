@@ -5,19 +5,28 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from torchcaps.analysis import Activity, RoutingDynamics
+from torchcaps.analysis import Activity, RoutingDynamics, capsule_activity, routing_dynamics
 from torchcaps.analysis.dynamics import perfect_std
+from torchcaps.errors import TorchcapsError
+from torchcaps.types import Trace
 from torchcaps.viz.layered import Row, draw_couplings, draw_legend, draw_rows, longest
 from torchcaps.viz.palette import MUTED, STYLE, WARMTH, new_figure
 
 __all__ = ["draw_mean_couplings"]
 
 
-def draw_mean_couplings(dynamics: RoutingDynamics, activity: Activity) -> Figure:
+def draw_mean_couplings(trace: Trace | RoutingDynamics, activity: Activity | None = None) -> Figure:
     """Mean couplings as lines, warmer the more they change; mean lengths as bars with their spread.
 
     A dead capsule is red and crossed out.
+
+    Arguments:
+        trace: of a network over many images; or `routing_dynamics` of it, where it is known.
+        activity: `capsule_activity` of the trace, beside its dynamics; not with a trace.
+
+    >>> draw_mean_couplings(model(images, keep="last").trace)
     """
+    dynamics, activity = _measured(trace, activity)
     rows = []
     for layer in activity.layers:
         shown = longest(layer.mean)
@@ -59,3 +68,16 @@ def draw_mean_couplings(dynamics: RoutingDynamics, activity: Activity) -> Figure
         )
         notes.text(0.7, 0.25, "perfect routing", ha="left", va="center", color=MUTED, fontsize=7)
     return figure
+
+
+def _measured(
+    trace: Trace | RoutingDynamics, activity: Activity | None
+) -> tuple[RoutingDynamics, Activity]:
+    if not isinstance(trace, RoutingDynamics):
+        return routing_dynamics(trace), capsule_activity(trace)
+    if activity is None:
+        raise TorchcapsError(
+            "draw_mean_couplings needs a trace, or its dynamics and its activity; give "
+            "capsule_activity(trace) as well, or the trace alone."
+        )
+    return trace, activity
