@@ -85,7 +85,8 @@ class Job:
         [renzulli2025] B.3; one number for all routed layers, or one for each from below."""
         if "quantise" not in self.after:
             return ()
-        if "K" in self.at:
+        # A row may say that the paper states none.
+        if str(self.at.get("K", "")).isdecimal():
             return (int(self.at["K"]),)
         return LEVELS_OF_MODEL.get(self.model, LEVELS_OF_SET.get(self.test, USUAL_LEVELS))
 
