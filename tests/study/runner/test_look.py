@@ -64,7 +64,7 @@ def run(tmp_path_factory):
         model="mitterreiter_grid",
         data="part-whole",
         epochs=1,
-        batch_size=2000,
+        batch_size=250,
         options={"widths": "4,3", "d_pose": 2, "init": "balanced"},
     )
     return fit(recipe, tmp_path_factory.mktemp("look") / "run")
