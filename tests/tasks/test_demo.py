@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from torchcaps.data import load
-from torchcaps.data.sources import PART_WHOLE_SIZES
+from torchcaps.data.by_name import PART_WHOLE_SIZES
 from torchcaps.tasks import demo
 from torchcaps.train import Run, make_recipe
 from torchcaps.train.fit import initial_model

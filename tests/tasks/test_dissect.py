@@ -96,7 +96,7 @@ def test_a_trace_of_many_batches_is_that_of_each_image(network: nn.Module) -> No
 def test_images_of_another_size_are_told(network: nn.Module) -> None:
     assert text_of(lambda: trace_images(network, bright(3, wrong=0))) == (
         "the network takes images of (channels, height, width) = (1, 24, 24), but bright has (3, "
-        "1, 1); dissect it on the data it was trained on."
+        "1, 1); show it the data it was trained on."
     )
 
 

@@ -1,11 +1,14 @@
 """Optimisers by the numbers of their first steps, rates by hand."""
 
+from typing import get_args
+
 import pytest
 import torch
 from torch import nn
 
 from torchcaps.train import make_recipe
-from torchcaps.train.optimiser import make_optimiser, rate_factor
+from torchcaps.train.optimiser import OPTIMISERS, make_optimiser, rate_factor
+from torchcaps.train.recipe import Optimiser
 
 
 def recipe(**fields):
@@ -20,6 +23,12 @@ def after(steps, gradient, **fields):
         weight.grad = torch.tensor([gradient], dtype=torch.float64)
         optimiser.step()
     return weight.item()
+
+
+def test_every_optimiser_of_a_recipe_is_made():
+    assert set(OPTIMISERS) == set(get_args(Optimiser))
+    for name, (_, kind) in OPTIMISERS.items():
+        assert type(make_optimiser(recipe(optimiser=name), [nn.Parameter(torch.ones(1))])) is kind
 
 
 def test_adam_starts_with_a_step_of_its_rate_whatever_the_gradient():

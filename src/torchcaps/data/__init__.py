@@ -4,7 +4,7 @@ from torchcaps.data.affnist_style import AffineRanges, AffnistStyle
 from torchcaps.data.arrays import from_arrays, from_npz
 from torchcaps.data.augment import AUGMENTATIONS, augmented
 from torchcaps.data.batch import Batch, Images, JudgedBy
-from torchcaps.data.catalogue import PUBLISHED
+from torchcaps.data.by_name import SOURCES, load
 from torchcaps.data.channels import channel_statistics
 from torchcaps.data.check import check_images
 from torchcaps.data.cifar import cifar10, cifar100
@@ -12,6 +12,7 @@ from torchcaps.data.crop import Cropped
 from torchcaps.data.dataset import from_dataset
 from torchcaps.data.diverse_multi_mnist import DiverseMultiMnist
 from torchcaps.data.dogs_vs_cats import dogs_vs_cats
+from torchcaps.data.downloads import PUBLISHED
 from torchcaps.data.expanded import Expanded
 from torchcaps.data.fetch import fetch_data
 from torchcaps.data.folder import image_folder
@@ -26,7 +27,6 @@ from torchcaps.data.resize import resized
 from torchcaps.data.sample import sample_of
 from torchcaps.data.sign import SignSet, sign_set
 from torchcaps.data.some import some_of
-from torchcaps.data.sources import SOURCES, load
 from torchcaps.data.tiny_imagenet import tiny_imagenet
 from torchcaps.data.toy import toy_2d
 from torchcaps.data.viewpoints import viewpoints

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.claim import Claim, claims
 from torchcaps.study.job import Job
+from torchcaps.study.judges import judge_statement
 from torchcaps.study.look import Look, kind_of
 from torchcaps.study.papers import plan_of
 from torchcaps.study.plan import Plan
 from torchcaps.study.record import Record, read_records
 from torchcaps.study.same import trains
-from torchcaps.study.statements import judge_statement
 from torchcaps.study.verdict import (
     NumberVerdict,
     ShownVerdict,

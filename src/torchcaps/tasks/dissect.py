@@ -21,15 +21,15 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.models.own import as_network
 from torchcaps.report import Dissection, Picture, render
 from torchcaps.tasks.measurements import keep_for, measured_by
-from torchcaps.tasks.trained import Own, open_trained
+from torchcaps.tasks.trained import Own, check_fit, open_trained
 from torchcaps.train.answers import CRITERIA, is_correct
+from torchcaps.train.optimiser import OPTIMISERS
 from torchcaps.train.run import Run, environment, write_whole
 from torchcaps.types import Keep, Output, Trace
 from torchcaps.viz import draw_activity, draw_mean_couplings, draw_parse_tree
 
 __all__ = ["dissect", "dissect_files", "facts_of", "trace_images", "write_report"]
 
-OPTIMISERS = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
 # Few enough that the couplings of a thousand primary capsules fit in memory.
 BATCH = 100
 
@@ -66,12 +66,7 @@ def _looked_at(
 ) -> Iterator[Seen]:
     """The images `index`, batch after batch, so that a measurement needs no trace of all."""
     model = as_network(model)
-    expected = getattr(model, "image", images.image_shape)
-    if expected != images.image_shape:
-        raise TorchcapsError(
-            f"the network takes images of (channels, height, width) = {expected}, but "
-            f"{images.name} has {images.image_shape}; dissect it on the data it was trained on."
-        )
+    check_fit(model, images)
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     model.eval()
     for few in index.split(BATCH):
@@ -80,7 +75,7 @@ def _looked_at(
         if out.scores.shape[1] != len(images.class_names):
             raise TorchcapsError(
                 f"the network tells {out.scores.shape[1]} classes apart, but {images.name} has "
-                f"{len(images.class_names)}; dissect it on the data it was trained on."
+                f"{len(images.class_names)}; show it the data it was trained on."
             )
         found = is_correct(out, batch.labels.to(device), judged_by=images.judged_by)
         yield Seen(out, batch, int(found.sum()))
@@ -247,7 +242,7 @@ def facts_of(run: Run) -> dict[str, str]:
     return {
         "network": f"{recipe.model}{f' ({options})' if options else ''}",
         "trained on": f"{recipe.data}, {run.result().get('training_images', 0):,} images, "
-        f"{_epochs(run)}, {OPTIMISERS[recipe.optimiser]} {recipe.learning_rate:g}, "
+        f"{_epochs(run)}, {OPTIMISERS[recipe.optimiser][0]} {recipe.learning_rate:g}, "
         f"batch {recipe.batch_size}",
         **({"protocol": recipe.protocol} if recipe.protocol else {}),
         **({"departures": "; ".join(departs)} if (departs := recipe.departures()) else {}),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torchcaps.data.sources import Root
+from torchcaps.data.by_name import Root
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import save
 from torchcaps.prune import MaskAtTheEnd, sparsity

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from torchcaps.data import Images, load
+from torchcaps.data.by_name import PICTURES, Root
 from torchcaps.data.crop import windows
-from torchcaps.data.sources import PICTURES, Root
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.layers import with_channels_last
 from torchcaps.models.saving import load_network

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from torchcaps._paths import path_of
 from torchcaps.data import Cropped, Images, augmented
-from torchcaps.data.sources import Split
+from torchcaps.data.by_name import Split
 from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.layers import keep_memory
 from torchcaps.models import save

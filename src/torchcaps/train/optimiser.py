@@ -1,19 +1,31 @@
 """The optimiser of a recipe, and the learning rate at every update."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import nn
 
-from torchcaps.train.recipe import Recipe
+from torchcaps.train.recipe import Optimiser, Recipe
 
-__all__ = ["make_optimiser", "rate_factor"]
+__all__ = ["OPTIMISERS", "make_optimiser", "rate_factor"]
+
+# Those of a recipe, as reports call them.
+OPTIMISERS: Mapping[Optimiser, tuple[str, type[torch.optim.Optimizer]]] = MappingProxyType(
+    {
+        # As printed, where decay is part of the gradient.
+        "adam": ("Adam", torch.optim.Adam),
+        # Where it is not.
+        "adamw": ("AdamW", torch.optim.AdamW),
+        "sgd": ("SGD", torch.optim.SGD),
+    }
+)
 
 
 def make_optimiser(recipe: Recipe, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """Adam as printed, where decay is part of the gradient; AdamW, where it is not; or SGD."""
+    """The optimiser that a recipe names, with its options."""
     how: dict[str, Any] = {
         "lr": recipe.learning_rate,
         "weight_decay": recipe.weight_decay,
@@ -21,8 +33,8 @@ def make_optimiser(recipe: Recipe, parameters: Iterable[nn.Parameter]) -> torch.
         "fused": recipe.precision != "float16",
     }
     if recipe.optimiser == "sgd":
-        return torch.optim.SGD(parameters, momentum=recipe.momentum, **how)
-    kind = torch.optim.Adam if recipe.optimiser == "adam" else torch.optim.AdamW
+        how["momentum"] = recipe.momentum
+    _, kind = OPTIMISERS[recipe.optimiser]
     return kind(parameters, **how)
 
 

@@ -19,8 +19,8 @@ from pydantic import (
 
 from torchcaps._paths import path_of
 from torchcaps.data import AUGMENTATIONS, SOURCES, Images, load
+from torchcaps.data.by_name import Split
 from torchcaps.data.crop import windows
-from torchcaps.data.sources import Split
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.models import MODELS
 from torchcaps.models.layout import is_faster_with_channels_last

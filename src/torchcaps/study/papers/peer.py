@@ -1,7 +1,7 @@
 """The rows of [peer2022]: what is trained for each, or why nothing is."""
 
 from torchcaps.study.claim import Claim
-from torchcaps.study.papers.statements import Statements, plan_statement
+from torchcaps.study.papers.plan_statement import Statements, plan_statement
 from torchcaps.study.plan import Plan, no_run, runs
 from torchcaps.study.sets import sets_in
 from torchcaps.study.setups import SETUPS

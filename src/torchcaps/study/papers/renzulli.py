@@ -2,9 +2,9 @@
 
 from torchcaps.study.claim import Claim
 from torchcaps.study.job import Job
+from torchcaps.study.papers.plan_statement import plan_statement
 from torchcaps.study.papers.renzulli_statements import SHOWN, STATEMENTS
 from torchcaps.study.papers.renzulli_systems import system_for
-from torchcaps.study.papers.statements import plan_statement
 from torchcaps.study.plan import Plan, no_run, runs
 from torchcaps.study.sets import sets_in
 from torchcaps.study.setups import SETUPS

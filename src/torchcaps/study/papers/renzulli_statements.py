@@ -1,6 +1,6 @@
 """The statements of [renzulli2025], and what shows those that need no training."""
 
-from torchcaps.study.papers.statements import Statements
+from torchcaps.study.papers.plan_statement import Statements
 from torchcaps.study.plan import Word
 
 __all__ = ["SHOWN", "STATEMENTS"]

@@ -3,7 +3,7 @@
 import re
 
 from torchcaps.study.claim import Claim
-from torchcaps.study.papers.statements import Statements, plan_statement
+from torchcaps.study.papers.plan_statement import Statements, plan_statement
 from torchcaps.study.plan import Plan, Word, no_run, runs
 from torchcaps.study.sets import data_set, sets_in
 from torchcaps.study.setups import SETUPS

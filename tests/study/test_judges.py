@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from torchcaps.study import Seed, claims, find_claim, make_record, result_of
-from torchcaps.study.statements import JUDGES, judge_statement
+from torchcaps.study.judges import JUDGES, judge_statement
 from torchcaps.train import make_recipe
 
 SIGN = "accuracy@sign/train"

@@ -1,6 +1,7 @@
 """Statements judged by records: for each the systems, the statistic and the test of its row.
 
-A judge gets the records that name its statement, and returns None while they do not hold what the
+`JUDGES`, at the end, is the table: one more statement is one more function and its line there. A
+judge gets the records that name its statement, and returns None while they do not hold what the
 row asks for. Where a statement speaks of several cells, the verdict shows the cell that decides it.
 """
 
