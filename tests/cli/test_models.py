@@ -19,6 +19,29 @@ def test_models_are_listed_with_their_sizes(call: Call) -> None:
     assert deep == "mitterreiter_5x16  1×40×40, 10 classes, 2,426,720 parameters"
 
 
+def test_one_network_explains_its_options(call: Call) -> None:
+    done = call("models", "gu_aff_capsnet")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0] == "gu_aff_capsnet  1×40×40, 10 classes, 7,578,688 parameters"
+    at = lines.index("--option sharing=all")
+    assert lines[at + 1 : at + 3] == [
+        "    matrices of its own for each child, one for each type, or one for all",
+        "    one of: none, type, all",
+    ]
+    at = lines.index("--option routing=uniform")
+    assert lines[at + 2] == "    one of: distance, dynamic, em, self_attention, uniform"
+    at = lines.index("--option agreement=1.0")
+    assert lines[at + 2] == "    one of: a number, learned"
+    assert list(json.loads(call("models", "resnet18", "--json").out)) == ["resnet18"]
+
+
+def test_a_network_that_is_not_there(call: Call) -> None:
+    done = call("models", "capsnat")
+    assert (done.code, done.out) == (2, "")
+    assert "model 'capsnat' is unknown; did you mean 'capsnet'?" in done.err
+
+
 def test_models_speak_json_in_a_process_of_their_own() -> None:
     done = subprocess.run([COMMAND, "models", "--json"], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")

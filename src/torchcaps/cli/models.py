@@ -7,18 +7,22 @@ from typing import Annotated, Any
 import typer
 
 from torchcaps.cli.arguments import AsJson, Imports
+from torchcaps.errors import TorchcapsError, nearest
 
 __all__ = ["models"]
 
 
 def models(
+    name: Annotated[
+        str | None, typer.Argument(help="One network: what each of its options means.")
+    ] = None,
     as_json: AsJson = False,
     own_code: Imports = None,
     compare: Annotated[
         bool, typer.Option("--compare", help="The sizes that papers print, and ours.")
     ] = False,
 ) -> None:
-    """List the networks by name."""
+    """List the networks by name, or say what one can be told."""
     if compare:
         _compare(as_json)
         return
@@ -26,12 +30,14 @@ def models(
 
     from torchcaps.models import MODELS, create_model, list_models
 
+    if name is not None and name not in MODELS:
+        raise TorchcapsError(f"model {name!r} is unknown; {nearest(name, MODELS)}.")
     rows: dict[str, dict[str, Any]] = {}
-    for name in list_models():
-        preset = MODELS[name]
+    for each in list_models() if name is None else [name]:
+        preset = MODELS[each]
         with torch.device("meta"):
-            size = sum(p.numel() for p in create_model(name).parameters())
-        rows[name] = {
+            size = sum(p.numel() for p in create_model(each).parameters())
+        rows[each] = {
             "image": preset.image,
             "n_classes": preset.n_classes,
             "parameters": size,
@@ -41,11 +47,34 @@ def models(
     if as_json:
         print(json.dumps(rows, indent=2))
         return
-    for name, row in rows.items():
+    for each, row in rows.items():
         image = "×".join(map(str, row["image"]))
-        print(f"{name}  {image}, {row['n_classes']} classes, {row['parameters']:,} parameters")
+        print(f"{each}  {image}, {row['n_classes']} classes, {row['parameters']:,} parameters")
         print(f"    {row['source']}")
-        print(f"    {', '.join(f'{k}={v}' for k, v in row['options'].items())}")
+        if name is None:
+            print(f"    {', '.join(f'{k}={v}' for k, v in row['options'].items())}")
+    if name is not None:
+        _explain(name)
+
+
+def _explain(name: str) -> None:
+    """One option a paragraph: how it is typed, what it means, what it may be."""
+    from torchcaps.models import MODELS
+    from torchcaps.models.meanings import MEANINGS
+
+    preset = MODELS[name]
+    if not preset.options:
+        print("    It has no options but image and n_classes.")
+    for option, default in preset.options.items():
+        value = json.dumps(default) if isinstance(default, bool) else default
+        print(f"--option {option}={value}")
+        if option in MEANINGS:
+            print(f"    {MEANINGS[option]}")
+        words = preset.routings if option == "routing" else preset.words(option)
+        if words:
+            kind = {bool: "true, false", int: "a whole number", float: "a number"}
+            own = [kind[type(default)]] if type(default) in kind else []
+            print(f"    one of: {', '.join([*own, *words])}")
 
 
 def _compare(as_json: bool) -> None:
