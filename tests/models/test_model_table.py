@@ -33,6 +33,7 @@ routing, or the routing is what the network is.
 
 
 TAIL = """
+`torchcaps models NAME` says what each option of a network means, and what it may be.
 `torchcaps models --compare` prints the parameters that papers print beside ours, equal or why not.
 
 ## How the three routings of [tsai2020] differ
