@@ -39,7 +39,7 @@ class DeepCaps(nn.Module):
         self.cells = nn.ModuleList([Cell(WIDTH, 4), Cell(TYPES * 4, 8), Cell(TYPES * 8, 8)])
         self.halved = ConvCaps(TYPES * 8, 8, stride=2)
         self.residual = nn.Sequential(ConvCaps(TYPES * 8, 8), ConvCaps(TYPES * 8, 8))
-        self.skip = Skip(iterations)
+        self.skip = Skip(iterations, detach)
         positions = 0
         for halvings in (3, 4):
             height, width = (-(-side // 2**halvings) for side in sides)
@@ -96,9 +96,9 @@ class Cell(nn.Module):
 class Skip(nn.Module):
     """Every child type votes by one 3-D convolution; all parents, everywhere, compete for it."""
 
-    def __init__(self, iterations: int):
+    def __init__(self, iterations: int, detach: bool):
         super().__init__()
-        self.iterations = iterations
+        self.iterations, self.detach = iterations, detach
         self.weight = nn.Parameter(torch.randn(TYPES * 8, 1, 8, 3, 3) * (2 / 72) ** 0.5)
         self.bias = nn.Parameter(torch.full((TYPES, 8), 0.1))
 
@@ -111,11 +111,13 @@ class Skip(nn.Module):
         votes = votes.permute(0, 3, 1, 2, 4, 5)  # [b, child type, parent type, d, h, w]
         b = votes.new_zeros(batch, TYPES, TYPES, height, width)
         for t in range(self.iterations):
+            final = t == self.iterations - 1
+            seen = votes.detach() if self.detach and not final else votes
             c = b.flatten(2).softmax(dim=-1).view_as(b)
-            s = torch.einsum("bijhw,bijdhw->bjdhw", c, votes) + self.bias[..., None, None]
+            s = torch.einsum("bijhw,bijdhw->bjdhw", c, seen) + self.bias[..., None, None]
             v = squash(s.flatten(2), -1).view_as(s)
-            if t < self.iterations - 1:
-                b = b + torch.einsum("bijdhw,bjdhw->bijhw", votes, v)
+            if not final:
+                b = b + torch.einsum("bijdhw,bjdhw->bijhw", seen, v)
         return v.flatten(1, 2)
 
 

@@ -128,7 +128,7 @@ def test_an_option_reaches_the_network():
             "capsnet",
             {"iteration": 3},
             "capsnet has no option 'iteration'; did you mean 'iterations'? known: routing, "
-            "kernel, ….",
+            "trunk, kernel, ….",
         ),
         (
             "mitterreiter_5x16",

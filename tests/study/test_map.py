@@ -300,7 +300,7 @@ def test_every_statement_names_its_systems():
             continue
         assert {job.seeds for job in plan.jobs} == {conditions["n_seeds_min"]}, plan.claim.id
         known = {SETUPS[name].protocol for name in setups_in(conditions["protocol"])}
-        used = {re.sub("_(dynamic|em|transfer)$", "", job.protocol) for job in plan.jobs}
+        used = {re.sub("_(dynamic|em|transfer|pruned)$", "", job.protocol) for job in plan.jobs}
         assert used <= {re.sub("_transfer$", "", name) for name in known}, plan.claim.id
 
 

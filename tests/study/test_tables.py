@@ -73,7 +73,9 @@ def test_rows_that_are_not_trained_name_what_shows_them():
     assert text.endswith("# 5 rows, nothing to train.")
 
 
-def test_gaps_are_printed():
-    assert re.search(r"# needs [\w:-]+(, [\w:-]+)*$", table("renzulli2025", 10).text(), re.M)
-    found = table("renzulli2025", 10).text()
+def test_gaps_are_printed(monkeypatch):
+    assert re.search(r"# needs [\w:-]+(, [\w:-]+)*$", table("gu2021", 5).text(), re.M)
+    monkeypatch.setattr("torchcaps.study.gaps.SOURCES", {})
+    found = table("peer2022", 1).text()
+    assert "# needs data:sign" in found
     assert found.endswith("all need something that is not there yet.")

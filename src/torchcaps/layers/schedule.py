@@ -10,7 +10,7 @@ has one on the capsules that leave a layer, whenever the layer above looks; a la
 what its routing gave.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
@@ -55,16 +55,12 @@ def route_concurrently(
     check_keep(keep)
     names = list(layers)
 
-    def couple_at(t: int, depth: int) -> Couple | None:
-        """The function for a layer in iteration t, from 1, if it is the layer's last."""
-        reaches = max(1, iterations - (len(names) - 1 - depth))
-        return couple.get(names[depth]) if t >= reaches else None
-
     votes: dict[str, Tensor | VoteMap] = {}
     steps: dict[str, list[Step]] = {}
     for depth, (name, layer) in enumerate(layers.items()):
         votes[name] = layer.votes(children)
-        step = layer.step(children, None, votes=votes[name], keep=keep, couple=couple_at(1, depth))
+        function = _couple_at(1, depth, couple, names, iterations)
+        step = layer.step(children, None, votes=votes[name], keep=keep, couple=function)
         steps[name] = [step]
         children = leaving(name, step.parents, intervene)
     for t in range(2, iterations + 1):
@@ -81,7 +77,7 @@ def route_concurrently(
             assert below is not None
             if below is not last.children:
                 votes[name] = layers[name].votes(below)
-            function = couple_at(t, depth)
+            function = _couple_at(t, depth, couple, names, iterations)
             moved[name] = layers[name].step(
                 below, last.parents, votes=votes[name], keep=keep, couple=function
             )
@@ -93,3 +89,11 @@ def route_concurrently(
         )
         for name, made in steps.items()
     }
+
+
+def _couple_at(
+    t: int, depth: int, couple: Mapping[str, Couple], names: Sequence[str], iterations: int
+) -> Couple | None:
+    """The function for a layer in iteration t, from 1, if it is the layer's last."""
+    reaches = max(1, iterations - (len(names) - 1 - depth))
+    return couple.get(names[depth]) if t >= reaches else None

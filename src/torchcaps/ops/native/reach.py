@@ -23,6 +23,8 @@ def reaches(vote_map: VoteMap) -> bool:
         vote_map.children.pose.device.type == "cpu"
         and vote_dtype(vote_map) in (torch.float32, torch.float16, torch.bfloat16)
         and available()
+        # What is no batch of capsules is refused by the form that every routing has.
+        and vote_map.children.pose.ndim >= 2
         and (not may_look(vote_map.children.pose) or _largest_sum(vote_map) <= LARGEST_SUM)
     )
 
