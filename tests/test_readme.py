@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from torchcaps.data import PartWholeSpec, part_whole, sources
+from torchcaps.data import PartWholeSpec, by_name, part_whole
 from torchcaps.testing import RoutingContractError
 
 ROOT = Path(__file__).parents[1]
@@ -30,7 +30,7 @@ def test_every_block_runs_as_written(block, monkeypatch, tmp_path):
     def few(split, root):
         return part_whole(split, 128, spec=PartWholeSpec(size=24))
 
-    monkeypatch.setitem(sources.SOURCES, "part-whole", few)
+    monkeypatch.setitem(by_name.SOURCES, "part-whole", few)
     monkeypatch.chdir(tmp_path)
     exec(compile(block, "block", "exec"), {})
     assert ("tree.svg" in block) == (tmp_path / "tree.svg").is_file()

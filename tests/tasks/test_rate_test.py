@@ -5,7 +5,7 @@ import math
 import pytest
 
 from error_text import text_of
-from torchcaps.data import PartWholeSpec, part_whole, sources
+from torchcaps.data import PartWholeSpec, by_name, part_whole
 from torchcaps.tasks import rate_test
 from torchcaps.tasks.rate_test import steepest
 from torchcaps.train import make_recipe
@@ -14,7 +14,7 @@ from torchcaps.train import make_recipe
 @pytest.fixture(autouse=True)
 def _few(monkeypatch):
     images = part_whole("train", 60, spec=PartWholeSpec(size=24))
-    monkeypatch.setitem(sources.SOURCES, "few", lambda split, root: images)
+    monkeypatch.setitem(by_name.SOURCES, "few", lambda split, root: images)
 
 
 def recipe(**fields):

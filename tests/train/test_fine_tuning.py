@@ -7,7 +7,7 @@ import torch
 
 import torchcaps as tc
 from error_text import text_of
-from torchcaps.data import PartWholeSpec, part_whole, sources
+from torchcaps.data import PartWholeSpec, by_name, part_whole
 from torchcaps.train import fit, make_recipe
 
 
@@ -16,7 +16,7 @@ def _few(monkeypatch):
     def few(split, root):
         return part_whole(split, {"train": 60, "test": 12}[split], spec=PartWholeSpec(size=24))
 
-    monkeypatch.setitem(sources.SOURCES, "few", few)
+    monkeypatch.setitem(by_name.SOURCES, "few", few)
 
 
 def recipe(**fields):

@@ -7,7 +7,7 @@ from torch import nn
 import torchcaps as tc
 from error_text import text_of
 from torchcaps import tasks
-from torchcaps.data import PartWholeSpec, part_whole, sources
+from torchcaps.data import PartWholeSpec, by_name, part_whole
 from torchcaps.models.own import OwnNetwork
 
 
@@ -45,7 +45,7 @@ def _few(monkeypatch):
     def few(split, root):
         return part_whole(split, {"train": 60, "test": 12}[split], spec=PartWholeSpec(size=24))
 
-    monkeypatch.setitem(sources.SOURCES, "few", few)
+    monkeypatch.setitem(by_name.SOURCES, "few", few)
 
 
 def recipe(**fields):
