@@ -1,11 +1,12 @@
 """What is read off a trained network, and what each number is called.
 
-A look is one pass over images. It gives numbers by name: `accuracy` in percent, or, of the look
-`layers`, `dyr.2` for the second routed layer and `cns.2` for the second layer of capsules, both
-counted from below as the papers do. The look `keys` gives `entropy`, `keys` of a class on average,
-and `keys.3` of class 3. Numbers of other images than the run's own test images carry their name:
-`accuracy@sign/train`; those of couplings on a grid carry its levels before: `accuracy+K11`, or
-`accuracy+K11,6` of two routed layers.
+A look is one pass over images, or over weights alone. It gives numbers by name: `accuracy` in
+percent, or, of the look `layers`, `dyr.2` for the second routed layer and `cns.2` for the second
+layer of capsules, both counted from below as the papers do. The look `keys` gives `entropy`, `keys`
+of a class on average, and `keys.3` of class 3; the look `weights` gives `sparsity` in percent.
+Numbers of other images than the run's own test images carry their name: `accuracy@sign/train`;
+those of couplings on a grid carry its levels before: `accuracy+K11`, or `accuracy+K11,6` of two
+routed layers.
 """
 
 from typing import Literal, NamedTuple
@@ -13,10 +14,12 @@ from typing import Literal, NamedTuple
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.study.job import Job
 
-__all__ = ["OF_KEYS", "OF_LAYERS", "Look", "kind_of", "looks_named", "looks_of"]
+__all__ = ["OF_KEYS", "OF_LAYERS", "OF_WEIGHTS", "Look", "kind_of", "looks_named", "looks_of"]
 
-Kind = Literal["accuracy", "keys", "layers"]
+Kind = Literal["accuracy", "keys", "layers", "weights"]
 OF_KEYS = ("entropy", "keys")
+# The same whatever images are shown.
+OF_WEIGHTS = ("sparsity",)
 # Statistics of the layers of capsules, and of the routings between them.
 OF_LAYERS = ("capsules_alive", "cnm", "cns", "car", "cas", "cdr", "cds", "dyr", "dys")
 SPLITS = ("test", "validation", "train")
@@ -48,6 +51,8 @@ class Look(NamedTuple):
 
     def key(self, number: str, *, tested_on: str) -> str:
         """What one of its numbers is called in the record of runs that are tested on a set."""
+        if self.kind == "weights":
+            return number
         is_own = (self.data, self.split) == (tested_on, "test")
         named = f"{number}{self.grid}"
         return named if is_own else f"{named}@{self.images}"
@@ -56,7 +61,9 @@ class Look(NamedTuple):
 def looks_of(job: Job) -> tuple[Look, ...]:
     """The looks that a job asks for, as far as they exist."""
     kinds = dict.fromkeys(kind for name in job.metrics if (kind := kind_of(name)) is not None)
-    return tuple(Look(kind, job.test, job.split, job.levels) for kind in kinds)
+    return tuple(
+        Look(kind, job.test, job.split, () if kind == "weights" else job.levels) for kind in kinds
+    )
 
 
 def kind_of(statistic: str) -> Kind | None:
@@ -65,6 +72,8 @@ def kind_of(statistic: str) -> Kind | None:
         return "accuracy"
     if statistic in OF_KEYS:
         return "keys"
+    if statistic in OF_WEIGHTS:
+        return "weights"
     return "layers" if statistic in OF_LAYERS else None
 
 
@@ -81,7 +90,7 @@ def looks_named(names: list[str], data: str) -> tuple[Look, ...]:
         statistic, _, grid = named.partition("+K")
         kind = kind_of(statistic)
         if kind is None:
-            known = nearest(statistic, ("accuracy", *OF_KEYS, *OF_LAYERS))
+            known = nearest(statistic, ("accuracy", *OF_KEYS, *OF_LAYERS, *OF_WEIGHTS))
             raise TorchcapsError(f"statistic {statistic!r} cannot be measured in a study; {known}.")
         where, _, split = images.partition("/")
         if images and split not in SPLITS:

@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple
 
 __all__ = ["STATISTICS", "Statistic"]
 
-Command = Literal["eval", "dissect", "estimate"]
+# What a run measures of itself stands in its result.json.
+Command = Literal["eval", "dissect", "estimate", "train"]
 
 
 class Statistic(NamedTuple):
@@ -53,7 +54,7 @@ STATISTICS: dict[str, Statistic] = {
     # Of weights and gradients
     "parameters": Statistic("trained numbers of the network", "estimate"),
     "nonzero_parameters": Statistic("trained numbers that are not zero"),
-    "sparsity": Statistic("share of weights that are zero, in percent"),
+    "sparsity": Statistic("share of weights that are zero, in percent", "train"),
     "zero_blocks": Statistic("shares of matrices and of votes that are zero in every entry"),
     "gradient_norms": Statistic("gradient norms of capsules and of their weights"),
     "gradient_cancellation": Statistic("cosine and cancellation of the gradients of opposites"),

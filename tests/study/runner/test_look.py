@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from error_text import text_of
+from torchcaps.prune import prunable
 from torchcaps.study import find_claim, plan_of
 from torchcaps.study.look import Look, looks_named, looks_of
 from torchcaps.study.runner.measure import look_at, root_of
@@ -30,6 +31,12 @@ def test_numbers_of_other_images_carry_their_name():
     assert quantised.key("accuracy", tested_on="mnist") == "accuracy+K11,6"
     assert quantised.key("accuracy", tested_on="sign") == "accuracy+K11,6@mnist/test"
     assert Look("layers", "affnist").key("dyr.2", tested_on="mnist") == "dyr.2@affnist/test"
+
+
+def test_weights_are_the_same_whatever_images_are_shown():
+    assert looks("rem-t1-f-mnist-dr-capsnet-rem-sparsity") == ["weights@fashion-mnist/test"]
+    for split in ("test", "train"):
+        assert Look("weights", "mnist", split).key("sparsity", tested_on="sign") == "sparsity"
 
 
 def test_looks_by_the_names_of_statistics():
@@ -90,6 +97,21 @@ def test_the_accuracy_of_a_run_is_looked_at_once(run):
     finally:
         (run.folder / "away").rename(run.folder / "model.safetensors")
     assert found == {"accuracy": 100 * run.result()["test_accuracy"]}
+
+
+@pytest.mark.slow
+def test_zeros_are_counted_in_percent(run, monkeypatch):
+    # Nothing is trained to be exactly zero.
+    assert look_at(run, Look("weights", "part-whole"), root=None) == {"sparsity": 0.0}
+    model = run.model()
+    first, *others = prunable(model).values()
+    with torch.no_grad():
+        for weight in others:
+            weight.zero_()
+    monkeypatch.setattr(type(run), "model", lambda self: model)
+    found = look_at(run, Look("weights", "part-whole"), root=None)
+    zeros = sum(weight.numel() for weight in others)
+    assert found["sparsity"] == pytest.approx(100 * zeros / (zeros + first.numel()))
 
 
 @pytest.mark.slow

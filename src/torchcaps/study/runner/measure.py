@@ -8,6 +8,7 @@ import torch
 
 from torchcaps.analysis import Keys, MeasureActivity, MeasureDynamics, measure
 from torchcaps.data import Images
+from torchcaps.prune import sparsity
 from torchcaps.study.look import Look
 from torchcaps.study.sets import SETS
 from torchcaps.tasks.evaluate import evaluate
@@ -27,6 +28,8 @@ def look_at(run: Run, look: Look, *, root: str | os.PathLike[str] | None) -> dic
     if look == Look("accuracy", recipe.test_data or recipe.data):
         # Looked at once already, at the end of training.
         return {"accuracy": 100 * run.result()["test_accuracy"]}
+    if look.kind == "weights":
+        return {"sparsity": 100 * sparsity(run.model()).share}
     trained = open_trained(run.folder)
     where = root_of(look.data, root)
     images = trained.images(look.split, data=look.data, root=None if where is None else Path(where))
