@@ -75,7 +75,7 @@ COURSES = [
             "matrix_capsnet_mnist",
             "em_matrix_mnist",
             images=60_000,
-            epochs=2,
+            epochs=8,
             crop=2,
             seed=seed,
         )

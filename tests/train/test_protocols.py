@@ -48,7 +48,7 @@ PRINTED = {
     "em_deep_mnist": {**OURS, "epochs": 2, "loss": "auto", "learning_rate": 1e-3},
     "em_matrix_mnist": {
         **OURS,
-        "epochs": 3,
+        "epochs": 8,
         "loss": "spread",
         "spread_steps": 600,
         "learning_rate": 1e-2,

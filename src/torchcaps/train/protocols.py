@@ -84,7 +84,7 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
         "em_matrix_mnist": Protocol(
             {
                 "batch_size": 64,
-                "epochs": 3,
+                "epochs": 8,
                 "loss": "spread",
                 "spread_steps": 600,
                 "learning_rate": 1e-2,
