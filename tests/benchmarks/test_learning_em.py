@@ -29,12 +29,12 @@ def test_a_run_was_trained_by_its_protocol(run):
     assert [row["epoch"] for row in run["after"]] == [*range(1, len(run["after"]) + 1)]
 
 
-def test_deep_networks_learn_and_the_convolutional_one_begins_to():
+def test_deep_networks_and_the_convolutional_one_learn():
     last = [(run["network"], run["after"][-1]["test_accuracy"]) for run in RUNS]
     deep = [accuracy for name, accuracy in last if name == "peer_deep_em"]
     assert len(deep) == 9
     assert min(deep) > 0.95
-    assert max(accuracy for name, accuracy in last if name == "matrix_capsnet_mnist") > 0.96
+    assert min(accuracy for name, accuracy in last if name == "matrix_capsnet_mnist") > 0.985
 
 
 def test_edges_are_cut_off():
