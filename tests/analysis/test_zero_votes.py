@@ -65,3 +65,11 @@ def test_shared_weights_have_no_blocks_of_a_child():
     shared = replace(layer(torch.ones(2, 3, 4), None), weight=torch.ones(2, 5, 4))
     with pytest.raises(TorchcapsError, match=r"layer classes of 3 children has \[2, 5, 4\]"):
         measured(shared)
+
+
+def test_a_layer_with_shared_weights_is_passed_over_beside_one_without():
+    own = layer(torch.ones(2, 3, 4), torch.zeros(3, 2, 5, 4).double())
+    shared = replace(own, name="windows", weight=torch.ones(2, 5, 4))
+    measurement = MeasureZeroVotes()
+    measurement.add((shared, own))
+    assert [row.name for row in measurement.result().layers] == ["classes"]

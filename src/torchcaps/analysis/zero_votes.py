@@ -38,7 +38,7 @@ class LayerZeroVotes:
 
 @dataclass(frozen=True)
 class ZeroVotes(Result):
-    """One row a routed layer, from the bottom up."""
+    """One row a routed layer that has such weights, from the bottom up."""
 
     images: int
     layers: tuple[LayerZeroVotes, ...]
@@ -50,7 +50,7 @@ def zero_blocks(weight: Tensor) -> Tensor:
 
 
 class MeasureZeroVotes:
-    """Zero blocks and votes of every routed layer."""
+    """Zero blocks and votes of every routed layer whose children have weights of their own."""
 
     def __init__(self) -> None:
         self._votes: dict[str, Moments] = {}  # of (zero votes, those of zero children)
@@ -62,8 +62,7 @@ class MeasureZeroVotes:
     def add(self, trace: Trace) -> None:
         """Measure the images of a trace."""
         check_trace(trace)
-        for layer in trace:
-            weight = _weight(layer)
+        for layer, weight in _weights(trace):
             pose = layer.children.pose.detach().cpu()  # [k, i, d]
             zero = _zero_votes(pose, weight)  # [k, i, j]
             dead = (pose == 0).all(-1, keepdim=True).expand_as(zero)
@@ -86,16 +85,28 @@ class MeasureZeroVotes:
         return ZeroVotes(next(iter(self._votes.values())).count, tuple(rows))
 
 
-def _weight(layer: LayerTrace) -> Tensor:
-    children = layer.children.pose.shape[-2]
-    weight = layer.weight
-    if weight is None or weight.ndim != 4 or len(weight) != children or layer.window is not None:
+def _weights(trace: Trace) -> list[tuple[LayerTrace, Tensor]]:
+    """The layers that have a block for every child and parent, with their weights."""
+    found, others = [], []
+    for layer in trace:
+        children = layer.children.pose.shape[-2]
+        weight = layer.weight
+        if (
+            weight is None
+            or weight.ndim != 4
+            or len(weight) != children
+            or layer.window is not None
+        ):
+            size = "none" if weight is None else list(weight.shape)
+            others.append(f"layer {layer.name} of {children} children has {size}")
+        else:
+            found.append((layer, weight.detach().cpu()))
+    if not found:
         raise TorchcapsError(
             f"zero votes are counted where every child has weights [child, parent, ., .] of its "
-            f"own, but layer {layer.name} of {children} children has "
-            f"{'none' if weight is None else list(weight.shape)}."
+            f"own, but {', '.join(others)}."
         )
-    return weight.detach().cpu()
+    return found
 
 
 def _zero_votes(pose: Tensor, weight: Tensor) -> Tensor:

@@ -89,8 +89,9 @@ class Dictionary:
         for each in self.classes:
             top = ", ".join(f"{len(entry.images)} {entry.key}" for entry in each.entries[:LISTED])
             trees = "tree" if len(each.entries) == 1 else "trees"
+            shown = "image" if each.images == 1 else "images"
             rows.append(
-                f"{each.name:<10}{len(each.entries)} {trees} of {each.images} images, "
+                f"{each.name:<10}{len(each.entries)} {trees} of {each.images} {shown}, "
                 f"{each.entropy:.2f} bit" + (f"; most: {top}" if top else "")
             )
         return "\n".join(rows)

@@ -1,0 +1,95 @@
+"""Train, prune, quantise, group, shrink: the networks of [renzulli2025] through all of it."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from cli.command_line import Call, assert_one_sentence
+from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole
+from torchcaps.train import Run
+
+pytestmark = pytest.mark.slow
+
+
+@cache
+def large(split: str, root: object) -> ImageSet:
+    return part_whole(split, {"train": 40, "test": 12}[split], spec=PartWholeSpec(size=40))
+
+
+@pytest.fixture(autouse=True)
+def _large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SOURCES, "large", large)
+
+
+def asked(call: Call, *words: object) -> dict:
+    done = call(*words)
+    assert done.code == 0, done.err
+    return json.loads(done.out)
+
+
+def pruned_run(call: Call, folder: Path, name: str, data: str, unit: str, to: float) -> Path:
+    """A network trained for an epoch and pruned in another, by what it says of itself."""
+    first, then = folder / "run", folder / "pruned"
+    words = ["--model", name, "--data", data, "--epochs", 1, "--batch-size", 20, "--seed", 5]
+    asked(call, "train", *words, "--out", first)
+    words = ["--to", to, "--unit", unit, "--epochs", 1, "--set", "prune_ramp=1", "--out", then]
+    share = asked(call, "prune", first, *words)["sparsity"]["share"]
+    # A whole unit more would be too many.
+    assert to - 0.05 < share <= to
+    return then
+
+
+def groups(found: dict) -> list[list[list[int]]]:
+    """The images of every tree of every class, without the names of the trees."""
+    return [sorted(entry["images"] for entry in each["entries"]) for each in found["classes"]]
+
+
+def trees(call: Call, run: Path, picture: Path) -> dict:
+    """The dictionary at the number of levels that validation images choose, as `eval` has it."""
+    found = asked(call, "dictionary", run, "--picture", picture, "--json")
+    assert sum(len(group) for each in groups(found) for group in each) == 12
+    assert picture.stat().st_size > 10_000
+    levels = ",".join(map(str, found["levels"]))
+    quantised = asked(call, "eval", run, "--quantise", levels, "--json")
+    assert quantised["accuracy"] == pytest.approx(found["accuracy"])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "unit", "to"),
+    [
+        ("rem_gamma", "tiny", "type", 0.4),
+        ("rem_eff_mnist", "tiny", "type", 0.4),
+        ("rem_effconv", "large", "type", 0.3),
+    ],
+)
+def test_a_network_is_pruned_grouped_and_made_smaller(name, data, unit, to, call, tmp_path):
+    run = pruned_run(call, tmp_path, name, data, unit, to)
+    found = trees(call, run, tmp_path / "trees.svg")
+    small = tmp_path / "small.safetensors"
+    sizes = asked(call, "shrink", run, "--out", small, "--json")
+    assert sizes["largest_change"] <= 1e-6
+    assert sizes["after"]["parameters"] < 0.8 * sizes["before"]["parameters"]
+    assert sizes["after"]["file_bytes"] == small.stat().st_size
+    assert asked(call, "eval", small, "--data", data, "--json")["accuracy"] == pytest.approx(
+        Run(run).result()["test_accuracy"]
+    )
+    levels = ["--levels", ",".join(map(str, found["levels"]))]
+    again = asked(call, "dictionary", small, "--data", data, *levels, "--json")
+    assert groups(again) == groups(found)
+    assert again["entropy"] == pytest.approx(found["entropy"])
+
+
+def test_deepcaps_is_pruned_and_grouped_and_says_that_nothing_is_taken_out(call, tmp_path):
+    run = pruned_run(call, tmp_path, "rem_deepcaps", "tiny", "weight", 0.8)
+    trees(call, run, tmp_path / "trees.svg")
+    found = asked(call, "eval", run, "--measure", "zero-votes", "--json")
+    (row,) = found["measured"]["zero-votes"]["layers"]
+    assert row["name"] == "classes"
+    small = tmp_path / "small.safetensors"
+    assert_one_sentence(
+        call("shrink", run, "--out", small), "a DeepCaps has parts that several others read"
+    )
+    assert not small.exists()
