@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import torchcaps as tc
+from error_text import text_of
 from torchcaps import Capsules, TorchcapsError
 from torchcaps.layers import (
     ConvCapsules,
@@ -54,6 +55,23 @@ def test_a_layer_takes_the_function_whatever_its_backend(backend):
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
         assert found.steps[0].children is children
         assert found.steps[0].parents.pose.shape == found.parents.pose.shape
+
+
+def test_a_head_takes_both():
+    head = tc.layers.CapsuleHead.after(torch.nn.Identity(), image=(3, 4, 5), n_classes=4)
+    x = torch.rand(2, 3, 4, 5)
+    bare = head(x, keep="last")
+    even = head(x, keep="last", couple={"classes": lambda c: torch.full_like(c, 0.25)})
+    assert float(even.trace[0].routed.steps[-1].coupling.std()) == 0
+    assert not torch.equal(even.scores, bare.scores)
+    dead = head(x, intervene={"primary": lambda u: u._replace(pose=0 * u.pose)})
+    assert not dead.scores.any()
+    silent = head(x, intervene={"classes": tc.analysis.silence(2)}).scores
+    torch.testing.assert_close(silent[:, :2], bare.scores[:, :2], rtol=0, atol=0)
+    assert not silent[:, 2].any()
+    assert "couple names a layer 'clases' that" in text_of(
+        lambda: head(x, couple={"clases": lambda c: c})
+    )
 
 
 def test_one_function_is_for_all_layers_and_a_named_one_for_its_own():

@@ -466,8 +466,8 @@ def test_what_has_no_couplings_says_so():
     images = load("tiny", split="test")
     plain = create_model("convnet_avg", image=(1, 24, 24)).eval()
     assert text_of(lambda: evaluate(plain, images, levels=11)) == (
-        "ConvNet has no routed layers, so there are no couplings to quantise; take a capsule "
-        "network."
+        "ConvNet takes no `couple`, so it has no couplings to quantise; take a capsule network, or "
+        "let the forward of your own take couple=None and hand it to its layers."
     )
     assert text_of(lambda: evaluate(plain, images, measurements=["keys"])).startswith(
         "the trace is empty; call the network with keep="

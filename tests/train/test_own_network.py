@@ -109,6 +109,41 @@ def test_measures_are_taken_of_its_parts(tmp_path):
     assert {"gradient_norm/backbone", "gradient_norm/head", "coupling_std/classes"} <= set(row)
 
 
+class Coupled(Mine):
+    def forward(self, images, *, keep="none", couple=None, intervene=None):
+        features = self.backbone(images)
+        return self.head(features, keep=keep, couple=couple, intervene=intervene)
+
+
+def test_couplings_are_replaced_where_the_module_takes_functions():
+    test = by_name.SOURCES["few"]("test", None)
+    network, pixels = OwnNetwork(Coupled()).eval(), test.batch(slice(None)).pixels
+    use = tc.analysis.causal_use(network, pixels, test.labels, silenced=["primary"])
+    assert {row.layer for row in use.couplings} == {"classes"}
+    assert len(use.capsules) == 32
+    plain = network(pixels).scores
+    same = network(pixels, couple=lambda c: c, intervene={"classes": lambda u: u}).scores
+    assert torch.equal(same, plain)
+    # By hand: the network sees couplings that are rounded to halves.
+    by_hand = network(pixels, couple=lambda c: (c * 2).round() / 2).scores
+    ours = tasks.evaluate(network.module, test, levels=3).scores
+    torch.testing.assert_close(ours, by_hand)
+    assert not torch.allclose(ours, plain)
+
+
+@pytest.mark.parametrize("name", ["couple", "intervene"])
+def test_a_module_without_such_an_argument_says_so(name):
+    network, pixels = OwnNetwork(Mine()), torch.rand(2, 1, 24, 24)
+    assert text_of(lambda: network(pixels, **{name: {"classes": lambda x: x}})) == (
+        f"Mine takes no `{name}`, so nothing in it can be replaced; let its forward take "
+        f"{name}=None and hand it to its capsule layers."
+    )
+    test = by_name.SOURCES["few"]("test", None)
+    assert "Mine takes no `couple`, so it has no couplings to quantise" in text_of(
+        lambda: tasks.evaluate(Mine(), test, levels=11)
+    )
+
+
 def test_a_module_is_saved_without_a_run(tmp_path):
     mine, path = Plain(), tmp_path / "net.safetensors"
     tc.save(mine, path)

@@ -6,6 +6,7 @@ capsule.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Self, final
 
 from torch import Tensor, nn
@@ -14,9 +15,10 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers.after import features_after
 from torchcaps.layers.capsule_layer import check_sizes
 from torchcaps.layers.dense import DenseCapsules
+from torchcaps.layers.intervention import by_layer, leaving, named
 from torchcaps.layers.primary import PrimaryCapsules
 from torchcaps.layers.routing import Routing, as_routing
-from torchcaps.types import Grid, Keep, LayerTrace, Output, Trace
+from torchcaps.types import Couple, Grid, Intervene, Keep, LayerTrace, Output, Trace
 
 __all__ = ["CapsuleHead"]
 
@@ -27,6 +29,7 @@ class CapsuleHead(nn.Module):
 
     `CapsuleHead.after(backbone, …)` makes one that fits a backbone. `head(features)` returns an
     `Output`; with keep="last" or "steps" the output holds a trace, which `analysis` and `viz` read.
+    `couple` and `intervene` are those of a network, of the layers "primary" and "classes".
 
     Arguments:
         primary: from the feature map to capsules of `primary.d_out` components.
@@ -116,13 +119,24 @@ class CapsuleHead(nn.Module):
         )
         return cls(PrimaryCapsules(projection, d_out=d_primary), classes, grid=grid)
 
-    def forward(self, features: Tensor, *, keep: Keep = "none") -> Output:
-        children = self.primary(features)
-        routed = self.classes(children, keep=keep)
+    def forward(
+        self,
+        features: Tensor,
+        *,
+        keep: Keep = "none",
+        couple: Couple | Mapping[str, Couple] | None = None,
+        intervene: Mapping[str, Intervene] | None = None,
+    ) -> Output:
+        changes = named("intervene", intervene, ["primary", "classes"])
+        children = leaving("primary", self.primary(features), changes)
+        couple = by_layer(couple, ["classes"]).get("classes")
+        routed = self.classes(children, keep=keep, couple=couple)
+        parents = leaving("classes", routed.parents, changes)
+        routed = routed._replace(parents=parents)
         trace: Trace = ()
         if keep != "none":
             over = self.classes.routing.normalised_over
             seen = LayerTrace("classes", children, routed, self.grid, over, self.classes.weight)
             trace = (seen,)
-        scores = routed.parents.activation
-        return Output(scores, "lengths", routed.parents, trace=trace)
+        assert parents.activation is not None
+        return Output(parents.activation, "lengths", parents, trace=trace)

@@ -1,7 +1,7 @@
 """Networks of one's own, beside those that torchcaps knows by name."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
 from torch import Tensor, nn
@@ -9,12 +9,14 @@ from torch import Tensor, nn
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.routing.table import import_path
 from torchcaps.models.registry import MODELS, Preset
-from torchcaps.types import Keep, Output
+from torchcaps.types import Couple, Intervene, Keep, Output
 
 __all__ = ["CLASSES", "OWN", "OwnNetwork", "as_network", "own_module", "register_model"]
 
 # What a recipe and a file call a network that has no name of its own.
 OWN = "own"
+# Arguments that change what goes on inside.
+INTERVENTIONS = ("couple", "intervene")
 # Classes of files that were imported because somebody said so, by their import path.
 CLASSES: dict[str, type[nn.Module]] = {}
 
@@ -25,7 +27,8 @@ class OwnNetwork(nn.Module):
 
     Arguments:
         module: from images [b, c, h, w] to an `Output`. Where its forward takes `target` (the
-            labels) or `keep` (what to record for the trace), it is given them.
+            labels), `keep` (what to record for the trace), `couple` or `intervene` (functions on
+            its couplings and capsules), it is given them.
         image: (channels, height, width) that it takes; what its attribute `image` says if not
             given, or None where nobody says.
         n_classes: how many classes it scores; None where nobody says.
@@ -44,7 +47,8 @@ class OwnNetwork(nn.Module):
         if image is not None:
             self.image = tuple(image)
         taken = inspect.signature(module.forward).parameters
-        self._takes = tuple(name for name in ("target", "keep") if name in taken)
+        asked = ("target", "keep", *INTERVENTIONS)
+        self._takes = tuple(name for name in asked if name in taken)
         self.config = {
             "name": OWN,
             "class": import_path(type(module)),
@@ -53,11 +57,25 @@ class OwnNetwork(nn.Module):
         }
 
     def forward(
-        self, image: Tensor, target: Tensor | None = None, *, keep: Keep = "none"
+        self,
+        image: Tensor,
+        target: Tensor | None = None,
+        *,
+        keep: Keep = "none",
+        couple: Couple | Mapping[str, Couple] | None = None,
+        intervene: Mapping[str, Intervene] | None = None,
     ) -> Output:
         """What the module says of the images."""
-        given = {"target": target, "keep": keep}
-        out = self.module(image, **{name: given[name] for name in self._takes})
+        given = {"target": target, "keep": keep, "couple": couple, "intervene": intervene}
+        for name in INTERVENTIONS:
+            if given[name] is not None and name not in self._takes:
+                raise TorchcapsError(
+                    f"{type(self.module).__name__} takes no `{name}`, so nothing in it can be "
+                    f"replaced; let its forward take {name}=None and hand it to its capsule layers."
+                )
+        # What nobody asked for is the module's own to choose.
+        taken = [name for name in self._takes if given[name] is not None or name == "target"]
+        out = self.module(image, **{name: given[name] for name in taken})
         if not isinstance(out, Output):
             raise TorchcapsError(
                 f"a network returns a torchcaps.Output, but {type(self.module).__name__} returned "

@@ -24,6 +24,7 @@ from torchcaps.analysis import (
 )
 from torchcaps.analysis.result import Result
 from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.models.own import OwnNetwork
 from torchcaps.types import Couple, Keep, Output
 
 __all__ = [
@@ -86,14 +87,16 @@ def seen_through(
 
 def on_grid(model: nn.Module, levels: Levels) -> Couple | dict[str, Couple]:
     """A function on couplings that moves them to the grid, or one for each routed layer."""
-    if "couple" not in inspect.signature(model.forward).parameters:
+    network = model.module if isinstance(model, OwnNetwork) else model
+    if "couple" not in inspect.signature(network.forward).parameters:
         raise TorchcapsError(
-            f"{type(model).__name__} has no routed layers, so there are no couplings to quantise; "
-            f"take a capsule network."
+            f"{type(network).__name__} takes no `couple`, so it has no couplings to quantise; take "
+            f"a capsule network, or let the forward of your own take couple=None and hand it to "
+            f"its layers."
         )
     if isinstance(levels, int):
         return partial(quantise, levels=levels)
-    layers = list(getattr(model, "layers", ()))
+    layers = list(getattr(network, "layers", ()))
     if len(levels) != len(layers):
         raise TorchcapsError(
             f"couplings are quantised to one number of levels, or to one for each of the "
