@@ -290,6 +290,7 @@ ROUTINGS = [
     distance("squash-exp", squash="exp"),
     distance("lengths", lengths=of_growing_lengths, declared={"interchangeable": "parents"}),
     distance("detach-votes", detach="votes", declared=STOPPED),
+    distance("detach-iterations", detach="iterations", declared=STOPPED),
     distance("bias", bias=BIAS, declared=WITH_BIAS),
     distance(
         "everything",

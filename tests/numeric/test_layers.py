@@ -39,7 +39,7 @@ OPTIONS = {
         "scale": ["sample", "batch"],
         "bias": [False, True],
         "squash": SQUASHES,
-        "detach": ["none", "votes"],
+        "detach": ["none", "votes", "iterations"],
     },
     "dynamic": {
         "iterations": ITERATIONS,

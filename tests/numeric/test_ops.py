@@ -100,7 +100,7 @@ for scale in ("sample", "batch"):
         distance_routing,
         ITERATIONS
         | SQUASH
-        | {"scale": st.just(scale), "detach": st.sampled_from(["none", "votes"])},
+        | {"scale": st.just(scale), "detach": st.sampled_from(["none", "votes", "iterations"])},
         {"activation": "i"},
         (BIAS,),
     )

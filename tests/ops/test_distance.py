@@ -338,11 +338,30 @@ def test_detach_votes_stops_the_votes_of_all_but_the_last_iteration():
     assert torch.equal(none[2], detached[2])
 
 
+def test_detach_iterations_makes_all_before_the_last_one_a_constant():
+    votes, lengths, bias = random_votes(5, 3, 4), random_lengths(5), random_votes(3, 4)
+    plain = distance_routing(votes, lengths, bias=bias, keep="last")
+    stopped = distance_routing(votes, lengths, bias=bias, detach="iterations", keep="last")
+    assert torch.equal(plain.parents.pose, stopped.parents.pose)
+    found = gradients_of("iterations", votes, lengths, bias)
+    # The gradient of a sum with constant couplings, of the bias too.
+    leaves = [x.clone().requires_grad_() for x in (votes, lengths, bias)]
+    mixed = (plain.steps[0].coupling[..., None] * shortened(*leaves[:2])).sum(-3)
+    weight = torch.linspace(-1, 1, 12, dtype=torch.float64)
+    total = (squash(mixed + leaves[2]).flatten() * weight).sum()
+    for mine, expected in zip(found, torch.autograd.grad(total, leaves), strict=True):
+        torch.testing.assert_close(mine, expected, rtol=0, atol=1e-12)
+    none = gradients_of("none", votes, lengths, bias)
+    assert (none[2] - found[2]).abs().max() > 1e-3
+
+
 def test_one_iteration_has_nothing_to_detach():
     tensors = random_votes(5, 3, 4), random_lengths(5), random_votes(3, 4)
-    none, detached = (gradients_of(d, *tensors, iterations=1) for d in ("none", "votes"))
-    for a, b in zip(none, detached, strict=True):
-        assert torch.equal(a, b)
+    none = gradients_of("none", *tensors, iterations=1)
+    for detach in ("votes", "iterations"):
+        detached = gradients_of(detach, *tensors, iterations=1)
+        for a, b in zip(none, detached, strict=True):
+            assert torch.equal(a, b)
 
 
 STORED = torch.tensor([0.7, 1.3], dtype=torch.float64)
@@ -357,6 +376,9 @@ OPTIONS = [
     pytest.param({"detach": "votes", "squash": "exp"}, id="detach-sample"),
     pytest.param({"detach": "votes", "scale": "batch"}, id="detach-batch"),
     pytest.param({"detach": "votes", "scale": STORED}, id="detach-stored"),
+    pytest.param({"detach": "iterations"}, id="iterations-sample"),
+    pytest.param({"detach": "iterations", "scale": "batch"}, id="iterations-batch"),
+    pytest.param({"detach": "iterations", "scale": STORED}, id="iterations-stored"),
 ]
 # no batch axis, one child, one parent, both, a batch of one, two batch axes
 SHAPES = [(5, 3, 4), (1, 3, 2), (4, 1, 3), (1, 1, 1), (1, 3, 2, 3), (2, 2, 2, 3, 2)]
@@ -532,7 +554,7 @@ VOTES, LENGTHS = torch.zeros(2, 5, 3, 4), torch.ones(2, 5)
             VOTES,
             LENGTHS,
             {"detach": "vote"},
-            "detach='vote' is unknown; did you mean 'votes'? known: none, votes.",
+            "detach='vote' is unknown; did you mean 'votes'? known: iterations, none, votes.",
         ),
         (
             VOTES,

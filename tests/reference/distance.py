@@ -1,7 +1,8 @@
 """Scaled-distance-agreement routing of γ-capsules, [peer2018]: all samples go through an iteration
 together, because their distances may have one mean.
 
-Two readings of where gradients stop: nowhere; at the rescaled votes of all but the last iteration.
+Three readings of where gradients stop: nowhere; at the rescaled votes of all but the last
+iteration; at everything before the last iteration.
 """
 
 import math
@@ -38,11 +39,13 @@ def distance_routing(
     b = [[[votes.new_zeros(()) for _ in range(n_out)] for _ in range(n_in)] for _ in batch]
     couplings, means = [], []
     for t in range(1, iterations + 1):
-        seen = u_hat
-        if detach == "votes" and t < iterations:
+        seen, added = u_hat, biases
+        if detach != "none" and t < iterations:
             seen = [[[[x.detach() for x in u] for u in row] for row in one] for one in u_hat]
+        if detach == "iterations" and t < iterations:
+            added = [[[x.detach() for x in row] for row in one] for one in biases]
         c = [[_softmax(row) for row in b[n]] for n in batch]
-        v = [_parents(c[n], seen[n], biases[n], squash) for n in batch]
+        v = [_parents(c[n], seen[n], added[n], squash) for n in batch]
         couplings.append(_stack(c).reshape(*lead, n_in, n_out))
         if t == iterations:
             break
@@ -58,7 +61,8 @@ def distance_routing(
                     total = total + x
             sums.append(total)
         if torch.is_tensor(scale):
-            used = [scale[t - 1] for _ in batch]
+            stored = scale.detach() if detach == "iterations" else scale
+            used = [stored[t - 1] for _ in batch]
         elif scale == "batch":
             total = 0.0
             for x in sums:

@@ -14,6 +14,7 @@ __all__ = [
     "by_sample",
     "kept_of",
     "lanes_of",
+    "made_by",
     "of_all_samples",
     "outputs",
     "recorded",
@@ -53,14 +54,21 @@ def recoupled(
     `parents_of`, poses as operators give them. The last step must have been recorded."""
     if couple is None:
         return routed
+    made = replaced(couple, routed.steps[-1].coupling)
+    if made is None:
+        return routed._replace(steps=() if keep == "none" else routed.steps)
+    return made_by(made, routed, keep, parents_of)
+
+
+def made_by(
+    coupling: Tensor, routed: Routed, keep: Keep, parents_of: Callable[[Tensor], Tensor]
+) -> Routed:
+    """With parents that follow from these couplings of the last iteration by `parents_of`."""
     *before, last = routed.steps
-    made = replaced(couple, last.coupling)
-    if made is not None:
-        pose = parents_of(made).reshape(last.parents.pose.shape)
-        parents = _parents(pose, last.parents.pose, last.parents.activation is not None)
-        last = Step(None, made, parents)
-    steps = () if keep == "none" else (*before, last)
-    return routed._replace(parents=last.parents, steps=steps)
+    pose = parents_of(coupling).reshape(last.parents.pose.shape)
+    parents = _parents(pose, last.parents.pose, last.parents.activation is not None)
+    steps = () if keep == "none" else (*before, Step(None, coupling, parents))
+    return routed._replace(parents=parents, steps=steps)
 
 
 def _parents(pose: Tensor, votes: Tensor, activations: bool) -> Capsules:

@@ -23,8 +23,8 @@ Departures:
 Ambiguities:
 1. The mean of d_o is over the batch too in public code, so a sample's result depends on the others
    ("batch"); "sample", the default, is a mean for each sample alone.
-2. [renzulli2025] does not say where gradients stop; `detach` names two readings. Public code has
-   "none", and a third: everything before the last iteration is a constant, the bias too.
+2. [renzulli2025] does not say where gradients stop; `detach` names three readings. One public code
+   has "none", that of [renzulli2025] has "iterations".
 """
 
 import math
@@ -55,7 +55,8 @@ __all__ = ["DetachVotes", "DistanceOptions", "Scale", "check_distance", "distanc
 # Whose distances d_o is the mean of: one sample's, or those of the batch.
 Scale = Literal["sample", "batch"]
 # What is a constant to the gradient. "votes": the rescaled votes, in all but the last iteration.
-DetachVotes = Literal["none", "votes"]
+# "iterations": all that happens before the last one, and the bias there.
+DetachVotes = Literal["none", "votes", "iterations"]
 
 
 def distance_routing(
@@ -96,12 +97,14 @@ def distance_routing(
             bias = bias.to(votes.dtype)
         for t in range(1, iterations + 1):
             last = t == iterations
-            seen = votes.detach() if detach == "votes" and not last else votes
+            stops = detach == "iterations" and not last
+            seen = votes.detach() if stops or (detach == "votes" and not last) else votes
+            added = bias.detach() if stops and bias is not None else bias
             c = None if b is None else b.softmax(-1)
             if last:
                 c = coupled_or_even(couple, c, votes, 1 / votes.shape[-2])
             s = seen.sum(-3) / votes.shape[-2] if c is None else weighted(c, seen)
-            v = g(s if bias is None else s + bias, squash)
+            v = g(s if added is None else s + added, squash)
             if keep == "steps" or (keep == "last" and last):
                 c = votes.new_full(votes.shape[:-1], 1 / votes.shape[-2]) if c is None else c
                 steps.append(Step(None, c.to(dtype), capsules(v, dtype)))
@@ -109,7 +112,7 @@ def distance_routing(
                 gap = v.unsqueeze(-3) - seen
                 d = torch.sqrt((gap * gap).sum(-1) + EPSILON)  # [*b, i, j]
                 if isinstance(scale, Tensor):
-                    d_o = scale[t - 1].to(d.dtype)
+                    d_o = (scale.detach() if stops else scale)[t - 1].to(d.dtype)
                 else:
                     d_o = d.mean((-2, -1)) if scale == "sample" else d.mean()
                 d_p = d_o / 2
