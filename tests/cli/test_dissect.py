@@ -32,7 +32,7 @@ def test_dissect_prints_every_number_as_json(trained: Path, tmp_path: Path, call
     ("words", "sentence"),
     [
         (["none"], "there is no run folder and no saved network at none."),
-        ([".", "--images", "5"], ". holds no finished run (result.json is missing); finish it"),
+        ([".", "--images", "5"], ". holds no run (recipe.json is missing); name the folder"),
     ],
 )
 def test_dissecting_nothing_ends_in_one_sentence(

@@ -52,7 +52,10 @@ def test_a_saved_network_is_evaluated_on_data_that_are_named(run_folder, call):
             "one for each of the 4 routed layers hidden_2, hidden_3,",
         ),
         (["{run}", "--measure", "dynamcs"], "measurement 'dynamcs' is unknown; did you mean 'dyn"),
-        (["."], ". holds no finished run (result.json is missing); finish it with torchcaps"),
+        (
+            ["."],
+            ". holds no run (recipe.json is missing); name the folder that was given as --out.",
+        ),
     ],
 )
 def test_bad_evaluation_ends_in_one_sentence(

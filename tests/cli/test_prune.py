@@ -65,7 +65,7 @@ def test_masking_at_the_end_is_what_training_with_it_gives(trained, call, tmp_pa
     ("words", "sentence"),
     [
         (["none", "--to", "0.5"], "there is no run folder and no saved network at none."),
-        ([".", "--to", "0.5"], ". holds no finished run (result.json is missing); finish it"),
+        ([".", "--to", "0.5"], ". holds no run (recipe.json is missing); name the folder"),
         (["{run}/model.safetensors", "--to", "0.5"], "does not say how it was trained; name its"),
         (["{run}"], 'prune = "magnitude" needs prune_to, the share of weights, for example 0.9.'),
         (["{run}", "--to", "0"], "prune_to must lie between 0 and 1, but at 0 nothing would be"),

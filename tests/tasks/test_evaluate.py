@@ -394,12 +394,66 @@ def test_what_cannot_be_evaluated_is_told(run, path, options, sentence):
     assert text_of(lambda: evaluate_file(path, **options)).startswith(sentence.format(path=path))
 
 
-def test_an_unfinished_run_is_told(run):
+def state_of(network, epoch, *, is_whole=True):
+    """The part of a state that a network is read from."""
+    return {
+        "state_dict": {f"model.{name}": weight for name, weight in network.state_dict().items()},
+        "epoch": epoch,
+        "loops": {"fit_loop": {"epoch_loop.batch_progress": {"is_last_batch": is_whole}}},
+    }
+
+
+def test_a_stopped_run_is_evaluated_at_its_last_state(run, network):
+    expected = evaluate_file(run.folder)
+    assert "weights" not in expected.text()
+    run.result_file.unlink()
+    run.model_file.unlink()
+    for epoch, is_whole, words in [(2, True, "after epoch 3 of 3"), (0, False, "within epoch 1")]:
+        torch.save(state_of(network, epoch, is_whole=is_whole), run.state_file)
+        found = evaluate_file(run.folder)
+        assert torch.equal(found.scores, expected.scores)
+        assert found.numbers()["stopped"].startswith(words)
+        assert found.text().splitlines()[2] == (
+            f"weights   {found.stopped}: the run is not finished; its torchcaps train line "
+            f"continues it"
+        )
+
+
+def test_a_stopped_run_knows_its_training_images_and_so_what_was_held_out(tmp_path, network):
+    run = Run(tmp_path / "mine")
+    recipe = make_recipe(model="mitterreiter_5x16", data="tiny", seed=7)
+    run.begin(recipe, tiny("train", None).digest())
+    torch.save(state_of(network, 0), run.state_file)
+    _, held = tiny("train", None).hold_out(share=0.1, seed=seed_of(7, HOLD_OUT))
+    assert torch.equal(evaluate_file(run.folder, split="validation").labels, held.labels)
+    about = json.loads(run.environment_file.read_text()) | {"training_images": "others"}
+    run.write(run.environment_file, json.dumps(about))
+    assert text_of(lambda: evaluate_file(run.folder, split="validation")).startswith(
+        f"{run.folder} was trained on other images of tiny than there are now"
+    )
+
+
+def test_a_run_without_a_state_is_told(run):
     run.result_file.unlink()
     assert text_of(lambda: evaluate_file(run.folder)) == (
-        f"{run.folder} holds no finished run (result.json is missing); finish it with torchcaps "
-        f"train."
+        f"{run.folder} was stopped before it saved its first state, so it has no trained weights; "
+        f"repeat its torchcaps train line, which saves a state after every epoch."
     )
+
+
+def test_remembered_data_that_moved_are_told(run, tmp_path):
+    about = json.loads(run.environment_file.read_text()) | {"root": str(tmp_path / "gone")}
+    run.write(run.environment_file, json.dumps(about))
+    sentence = (
+        f"{run.folder} was begun on the data in {tmp_path / 'gone'}, which is not there now; name "
+        f"the folder where they are: --root FOLDER on the command line, root= in Python."
+    )
+    assert text_of(lambda: evaluate_file(run.folder)) == sentence
+    assert len(evaluate_file(run.folder, root=tmp_path).right) == 12
+    # Other data lie elsewhere.
+    assert len(evaluate_file(run.folder, data="leaky").right) == 4
+    (tmp_path / "gone").mkdir()
+    assert len(evaluate_file(run.folder).right) == 12
 
 
 def test_a_run_is_shown_images_in_the_size_it_was_trained_on(tmp_path):

@@ -46,14 +46,18 @@ def lr(
     Trains some steps at rates that grow from tiny to far too large, from the weights that a recipe
     starts with. Writes nothing but the picture.
     """
-    from torchcaps import tasks, viz
+    from torchcaps import tasks, train, viz
 
     if picture is not None:
         viz.check_figure_file(picture)
-    file = recipe / "recipe.json" if recipe is not None and recipe.is_dir() else recipe
+    file, where = recipe, root
+    if recipe is not None and recipe.is_dir():
+        run = train.Run(recipe)
+        # Other data than those of the run lie elsewhere.
+        file, where = run.recipe_file, run.root_or(root) if data is None else root
     given = {"protocol": protocol, "model": model, "data": data}
     chosen = recipe_from(file, given, image_size, field, option)
-    found = tasks.rate_test(chosen, root=root, low=low, high=high, steps=steps)
+    found = tasks.rate_test(chosen, root=where, low=low, high=high, steps=steps)
     if picture is not None:
         figure = viz.draw_rates(
             found.rates, found.losses, found.smoothed, suggested=found.suggested

@@ -1,6 +1,5 @@
 """The doctor: why does it not learn? Looks at machine, images and network, and says so in words."""
 
-import pickle
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,12 +12,12 @@ from torch import nn
 from torchcaps.data import Batch, Images, sample_of
 from torchcaps.data.sample import classes_shown, counts_in_words
 from torchcaps.errors import TorchcapsError
-from torchcaps.models.own import OWN, as_network, own_module
-from torchcaps.models.saving import load_network
+from torchcaps.models.own import as_network
 from torchcaps.tasks.diagnosis import Diagnosis
 from torchcaps.tasks.examine_images import examine_images
 from torchcaps.tasks.examine_machine import examine_machine
 from torchcaps.tasks.examine_network import examine_network
+from torchcaps.tasks.latest import latest_network
 from torchcaps.tasks.trained import Own, check_fit
 from torchcaps.train.fit import initial_model
 from torchcaps.train.recipe import Recipe
@@ -96,9 +95,9 @@ def doctor_run(
         )
     run.check_imported()
     recipe = run.recipe
-    root = run.root if root is None else root
+    root = run.root_or(root)
     training = recipe.images("train", root=root)
-    network, stage = _latest(run, recipe, training, model)
+    network, stage = latest_network(run, recipe, training, model)
     return examine(
         network,
         recipe,
@@ -107,36 +106,6 @@ def doctor_run(
         stage=stage,
         seconds=seconds,
     )
-
-
-def _latest(run: Run, recipe: Recipe, training: Images, own: Own) -> tuple[nn.Module, str]:
-    """The last weights a run has."""
-    if run.is_done:
-        return load_network(run.model_file, model=own), "after training"
-    if recipe.model == OWN:
-        own = own_module(run.about(), own)
-    model = initial_model(recipe, training, own if isinstance(own, nn.Module) else None)
-    if not run.state_file.is_file():
-        return model, "before training"
-    try:
-        state = torch.load(run.state_file, weights_only=True, map_location="cpu")
-        weights = state["state_dict"]
-        prefix = "model."
-        model.load_state_dict(
-            {n.removeprefix(prefix): w for n, w in weights.items() if n.startswith(prefix)}
-        )
-    except OSError as error:
-        raise TorchcapsError(
-            f"{run.state_file} could not be opened ({error.strerror}), which says nothing of what "
-            f"is in it; is it yours, and is the disk well?"
-        ) from None
-    except (EOFError, RuntimeError, KeyError, pickle.UnpicklingError) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0][:100]
-        raise TorchcapsError(
-            f"{run.state_file} cannot be read ({reason}); it is damaged: remove it, and the run "
-            f"begins anew."
-        ) from None
-    return model, f"after epoch {state['epoch'] + 1} of {recipe.epochs}"
 
 
 def examine(

@@ -17,10 +17,11 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.models.own import as_network
 from torchcaps.ops import binary_cross_entropy_loss, cross_entropy_loss, margin_loss
 from torchcaps.report.page import wilson
+from torchcaps.tasks.latest import open_latest
 from torchcaps.tasks.measurements import Levels, in_words, lines_of, measured_by, seen_through
 from torchcaps.tasks.overlap import in_training
 from torchcaps.tasks.progress import progress
-from torchcaps.tasks.trained import MEANING, Own, Trained, check_fit, open_trained
+from torchcaps.tasks.trained import MEANING, Own, Trained, check_fit
 from torchcaps.train.answers import CRITERIA, is_correct, named_classes, present_classes
 from torchcaps.train.run import write_whole
 from torchcaps.types import Output, ScoresAre
@@ -34,6 +35,7 @@ MOST_COMPARED = 1_000_000
 # Sets whose training images are more than that, and would have to be read to be counted: affNIST's
 # are 1.6 million, a download of their own.
 NEVER_COMPARED = ("affnist",)
+UNFINISHED = "the run is not finished; its torchcaps train line continues it"
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class Evaluation:
     measured: dict[str, Result] = field(default_factory=dict)
     # Where each image was read from, of sets that are a file an image.
     files: tuple[str, ...] | None = None
+    # Of when the weights of a run are that was stopped: "after epoch 2 of 3".
+    stopped: str | None = None
 
     @property
     def accuracy(self) -> float:
@@ -117,6 +121,8 @@ class Evaluation:
             "classes": classes,
             "confusion": None if confusion is None else confusion.tolist(),
         }
+        if self.stopped is not None:
+            found["stopped"] = self.stopped
         if self.changed:
             found["changed_since_training"] = True
         if self.levels is not None:
@@ -140,6 +146,7 @@ class Evaluation:
             f"accuracy  {self.accuracy:.2%}: {numbers['right']:,} of {numbers['images']:,} {kind} "
             f"of {self.data} (95 % Wilson interval {low:.2%} to {high:.2%}){grid}",
             f"right     where {CRITERIA[self.judged_by]}",
+            *([] if self.stopped is None else [f"weights   {self.stopped}: {UNFINISHED}"]),
             f"loss      {self.loss:.4g}, {self.loss_is}",
             f"scores    {MEANING[self.scores_are]}",
             f"          mean {_short(numbers['mean_score_there'])} for classes that are there, "
@@ -288,13 +295,14 @@ def evaluate_file(
 ) -> Evaluation:
     """Evaluate a run on its own data, or a saved network on those named.
 
+    A run that was stopped is evaluated with the weights of its last state, which the result says.
     Images of the test set that are in the training set too are counted. `predictions` is the file
     for what it says of each image; `levels` and `measurements` are those of `evaluate`.
     """
     measured_by(measurements)
     if predictions is not None:
         _writer(predictions)
-    trained = open_trained(path, model=model)
+    trained = open_latest(path, root=root, model=model)
     images = trained.images(split, data=data, root=root)
     # As small as the batches it was trained with, which fitted into memory.
     largest = trained.run.recipe.batch_size if trained.run else BATCH
@@ -309,7 +317,7 @@ def evaluate_file(
         is_own = trained.run is not None and data in (None, trained.source(split="test"))
         changed = is_own and not trained.knows(images, "test")
         found = replace(found, changed=changed, seen=_seen(trained, images, data, root))
-    found = replace(found, split=split)
+    found = replace(found, split=split, stopped=trained.stopped)
     if predictions is not None:
         write_predictions(found, predictions)
     return found

@@ -17,7 +17,15 @@ from torchcaps.train.parting import parted
 from torchcaps.train.run import Run
 from torchcaps.types import ScoresAre
 
-__all__ = ["MEANING", "SPLITS", "Own", "Trained", "check_fit", "open_trained"]
+__all__ = [
+    "MEANING",
+    "SPLITS",
+    "Own",
+    "Trained",
+    "check_fit",
+    "open_trained",
+    "to_accelerator",
+]
 
 # A network of one's own, where a file or a run holds its weights.
 Own = nn.Module | type[nn.Module] | None
@@ -40,6 +48,8 @@ class Trained:
     model: nn.Module
     path: Path
     run: Run | None
+    # Of when the weights of a run are that was stopped: "after epoch 2 of 3".
+    stopped: str | None = None
 
     @property
     def device(self) -> torch.device:
@@ -115,8 +125,9 @@ class Trained:
     ) -> Images:
         """A whole split as it is now, with nothing held out."""
         source = self.source(data, split=split)
-        if root is None and self.run is not None:
-            root = self.run.root
+        if self.run is not None:
+            is_own = source == self.source(split=split)
+            root = self.run.root_or(root) if is_own else root or self.run.root
         size, crop = self.run.shown if self.run else (None, None)
         if size is None and crop is None and source in PICTURES:
             # They come in any size, and the network takes one.
@@ -125,7 +136,12 @@ class Trained:
 
     def knows(self, images: Images, split: Literal["train", "test"]) -> bool:
         """Whether these are the images that the run had, as far as it wrote them down."""
-        digests = self.run.result().get("digests", {}) if self.run else {}
+        if self.run is None:
+            digests: dict[str, str] = {}
+        elif self.stopped is None:
+            digests = self.run.result().get("digests", {})
+        else:
+            digests = {"train": self.run.about()["training_images"]}
         return split not in digests or bool(digests[split] == images.digest())
 
 
@@ -137,18 +153,28 @@ def open_trained(path: Path, *, model: Own = None) -> Trained:
     if not path.exists():
         raise TorchcapsError(f"there is no run folder and no saved network at {path}.")
     run = Run(path) if path.is_dir() else None
+    if run is not None and not run.recipe_file.is_file():
+        raise TorchcapsError(
+            f"{path} holds no run (recipe.json is missing); name the folder that was given as "
+            f"--out."
+        )
     if run is not None and not run.is_done:
         missing = next(file for file in (run.result_file, run.model_file) if not file.is_file())
         raise TorchcapsError(
-            f"{path} holds no finished run ({missing.name} is missing); finish it with torchcaps "
-            f"train."
+            f"{path} holds no finished run ({missing.name} is missing); finish it with its "
+            f"torchcaps train line. torchcaps eval and doctor take it as it is."
         )
     if run is not None:
         run.check_imported()
     network = load_network(path if run is None else run.model_file, model=model)
     if run is not None and run.is_channels_last:
         with_channels_last(network)
-    return Trained(network.to("cuda" if torch.cuda.is_available() else "cpu"), path, run)
+    return Trained(to_accelerator(network), path, run)
+
+
+def to_accelerator(network: nn.Module) -> nn.Module:
+    """A network on the GPU, where there is one."""
+    return network.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def check_fit(model: nn.Module, images: Images) -> None:

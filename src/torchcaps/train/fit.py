@@ -108,9 +108,9 @@ def fit(
     run = Run(path_of("out", out))
     run.check_imported()
     recipe = run.settled(recipe)
-    root = run.root if root is None else root
     if ranks.first_does(lambda: run.is_finished(recipe)):
         return run
+    root = run.root_or(root)
     keeps_memory = keep_memory()
     images = images_of("train")
     _check_classes(images)

@@ -27,6 +27,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from torchcaps._paths import path_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import with_channels_last
 from torchcaps.models import load
@@ -178,6 +179,17 @@ class Run:
             return None
         root = self.about().get("root")
         return Path(root) if isinstance(root, str) else None
+
+    def root_or(self, given: str | os.PathLike[str] | None) -> Path | None:
+        """The folder that is given, or else the remembered one, which must still be there."""
+        if given is not None:
+            return path_of("root", given)
+        if self.root is None or self.root.exists():
+            return self.root
+        raise TorchcapsError(
+            f"{self.folder} was begun on the data in {self.root}, which is not there now; name the "
+            f"folder where they are: --root FOLDER on the command line, root= in Python."
+        )
 
     def metrics(self) -> list[dict[str, Any]]:
         """One row an epoch."""

@@ -1,0 +1,78 @@
+"""The network of a run as it stands, finished or not."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from torchcaps.data import Images
+from torchcaps.data.by_name import Root
+from torchcaps.errors import TorchcapsError
+from torchcaps.models.own import OWN, own_module
+from torchcaps.models.saving import load_network
+from torchcaps.tasks.trained import Own, Trained, open_trained, to_accelerator
+from torchcaps.train.recipe import Recipe
+from torchcaps.train.run import Run
+from torchcaps.train.start import initial_model
+
+__all__ = ["latest_network", "open_latest"]
+
+
+def open_latest(path: Path, *, root: Root | None = None, model: Own = None) -> Trained:
+    """`open_trained`, which takes a run that was stopped too: with the weights of its last state.
+
+    root: where the data of the run lies, if not where it lay when the run began.
+    """
+    run = Run(path)
+    if not path.is_dir() or run.is_done or not run.recipe_file.is_file():
+        return open_trained(path, model=model)
+    if not run.state_file.is_file():
+        raise TorchcapsError(
+            f"{path} was stopped before it saved its first state, so it has no trained weights; "
+            f"repeat its torchcaps train line, which saves a state after every epoch."
+        )
+    run.check_imported()
+    recipe = run.recipe
+    training = recipe.images("train", root=run.root_or(root))
+    network, stage = latest_network(run, recipe, training, model)
+    return Trained(to_accelerator(network), path, run, stage)
+
+
+def latest_network(run: Run, recipe: Recipe, training: Images, own: Own) -> tuple[nn.Module, str]:
+    """The last weights a run has, and of when they are: "after epoch 2 of 3"."""
+    if run.is_done:
+        return load_network(run.model_file, model=own), "after training"
+    if recipe.model == OWN:
+        own = own_module(run.about(), own)
+    model = initial_model(recipe, training, own if isinstance(own, nn.Module) else None)
+    if not run.state_file.is_file():
+        return model, "before training"
+    try:
+        state = torch.load(run.state_file, weights_only=True, map_location="cpu")
+        weights = state["state_dict"]
+        prefix = "model."
+        model.load_state_dict(
+            {n.removeprefix(prefix): w for n, w in weights.items() if n.startswith(prefix)}
+        )
+        stage = f"{_when(state)} of {recipe.epochs}"
+    except OSError as error:
+        raise TorchcapsError(
+            f"{run.state_file} could not be opened ({error.strerror}), which says nothing of what "
+            f"is in it; is it yours, and is the disk well?"
+        ) from None
+    except (EOFError, RuntimeError, KeyError, TypeError, pickle.UnpicklingError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0][:100]
+        raise TorchcapsError(
+            f"{run.state_file} cannot be read ({reason}); it is damaged: remove it, and the run "
+            f"begins anew."
+        ) from None
+    return model, stage
+
+
+def _when(state: dict[str, Any]) -> str:
+    """A state is saved at the end of an epoch, and within one that is cut short or long."""
+    progress = state.get("loops", {}).get("fit_loop", {}).get("epoch_loop.batch_progress", {})
+    word = "after" if progress.get("is_last_batch", True) else "within"
+    return f"{word} epoch {state['epoch'] + 1}"
