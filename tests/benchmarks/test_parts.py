@@ -12,8 +12,8 @@ from parts import PARTS, is_in, switch_off
 from process import errors
 from subjects import build, ours
 
-from torchcaps.layers.routing.backend import fused_form
 from torchcaps.ops import fused, native
+from torchcaps.ops.backend import fused_form
 
 NATIVE, TEXTBOOK = CONTESTANTS["ours-native"], CONTESTANTS["textbook"]
 # Where each part acts.

@@ -22,8 +22,8 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def votes_are_many(monkeypatch):
-    monkeypatch.setattr("torchcaps.layers.routing.backend.FUSED_FROM", 0)
-    monkeypatch.setattr("torchcaps.layers.routing.backend.LANES_FROM", 0)
+    monkeypatch.setattr("torchcaps.ops.backend.FUSED_FROM", 0)
+    monkeypatch.setattr("torchcaps.ops.backend.LANES_FROM", 0)
 
 
 class Sums(nn.Module):

@@ -14,8 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from torchcaps import create_model
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers.routing import backend
-from torchcaps.ops import margin_loss
+from torchcaps.ops import backend, margin_loss
 from torchcaps.tasks import estimate
 from torchcaps.tasks.estimate import _votes, _without_memory
 from torchcaps.tasks.footprint import Footprint

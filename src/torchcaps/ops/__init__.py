@@ -1,6 +1,7 @@
 """Pure functions on tensors: squash, votes, routing, losses. No parameters, no state."""
 
 from torchcaps.ops import costs  # noqa: F401, it registers what the operators cost
+from torchcaps.ops.by_name import route
 from torchcaps.ops.losses import (
     binary_cross_entropy_loss,
     cross_entropy_loss,
@@ -34,6 +35,7 @@ __all__ = [
     "margin_loss",
     "materialise",
     "reconstruction_loss",
+    "route",
     "self_attention_routing",
     "spread_loss",
     "spread_margin",

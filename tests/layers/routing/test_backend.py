@@ -16,8 +16,7 @@ from torchcaps.layers import (
     UniformRouting,
     use_backend,
 )
-from torchcaps.layers.routing import backend
-from torchcaps.ops import native
+from torchcaps.ops import backend, native
 from torchcaps.types import VoteMap
 
 

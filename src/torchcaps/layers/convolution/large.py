@@ -5,9 +5,9 @@ from typing import cast, final
 import torch
 from torch import Tensor, nn
 
-from torchcaps.layers.tracing import is_looked_through
 from torchcaps.ops.checks import without_autocast
 from torchcaps.ops.convolution.fourier import Pair, fourier_convolution, saving
+from torchcaps.ops.tracing import is_looked_through
 
 __all__ = ["LargeConv2d"]
 

@@ -5,8 +5,8 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from torchcaps.layers.tracing import is_looked_through
 from torchcaps.ops.convolution import whole_map_convolution
+from torchcaps.ops.tracing import is_looked_through
 
 __all__ = ["WholeMapConv2d"]
 

@@ -7,7 +7,6 @@ same for any layer:
 >>> DenseCapsules(n_in=1152, d_in=8, n_out=10, d_out=16, routing=DynamicRouting(iterations=5))
 """
 
-from torchcaps.layers.routing.backend import Backend
 from torchcaps.layers.routing.base import Routing
 from torchcaps.layers.routing.distance import DistanceRouting
 from torchcaps.layers.routing.dynamic import DynamicRouting
@@ -21,6 +20,7 @@ from torchcaps.layers.routing.table import (
     register_routing,
 )
 from torchcaps.layers.routing.uniform import UniformRouting
+from torchcaps.ops.backend import Backend
 
 __all__ = [
     "ROUTINGS",

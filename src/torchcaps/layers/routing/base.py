@@ -8,8 +8,8 @@ from typing import Any, final
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers.routing.backend import Backend, fused_form, is_worth_fusing
 from torchcaps.ops import fused
+from torchcaps.ops.backend import Backend, fused_form, is_worth_fusing
 from torchcaps.ops.votes import materialise
 from torchcaps.types import Capsules, Couple, Keep, Routed, Step, VoteMap, Window
 

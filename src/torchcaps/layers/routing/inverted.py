@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, layer_norm
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers.routing.backend import backend_module
 from torchcaps.layers.routing.base import Routing
+from torchcaps.ops.backend import backend_module
 from torchcaps.ops.checks import (
     check_choice,
     check_iterations,

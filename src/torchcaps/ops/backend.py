@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 import torch
 
-from torchcaps.layers.tracing import is_looked_through
 from torchcaps.ops import fused, native, triton
 from torchcaps.ops.fused.tiles import counts_of
+from torchcaps.ops.tracing import is_looked_through
 from torchcaps.types import Routed, VoteMap
 
 __all__ = ["Backend", "backend_module", "fused_form", "is_worth_fusing"]

@@ -1,0 +1,104 @@
+"""Route by name from what stands between children and votes, as a layer does."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, get_args
+
+from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.ops import fused
+from torchcaps.ops.backend import Backend, fused_form, is_worth_fusing
+from torchcaps.ops.checks import check_choice
+from torchcaps.ops.routing import (
+    distance_routing,
+    dynamic_routing,
+    em_routing,
+    inverted_routing,
+    self_attention_routing,
+    uniform_routing,
+)
+from torchcaps.ops.votes import materialise
+from torchcaps.types import Routed, VoteMap
+
+__all__ = ["route"]
+
+PLAIN: dict[str, Callable[..., Routed]] = {
+    "distance": distance_routing,
+    "dynamic": dynamic_routing,
+    "em": em_routing,
+    "inverted": inverted_routing,
+    "self_attention": self_attention_routing,
+    "uniform": uniform_routing,
+}
+# What comes with the children, not beside them.
+GIVEN = ("votes", "activation")
+
+
+def route(
+    vote_map: VoteMap, routing: str = "dynamic", *, backend: Backend = "auto", **options: Any
+) -> Routed:
+    """Route children to parents [*b, j, d], or [*b, p, j, d] through a window.
+
+    The votes are stored only where that is faster; parents and gradients are the same either way.
+
+    Arguments:
+        vote_map: the children, with the activations that "em" and "distance" ask for, and the
+            weights that make votes of their poses.
+        routing: "distance", "dynamic", "em", "inverted", "self_attention" or "uniform".
+        backend: "auto" stores the votes only where that is faster. "plain" stores them. "fused"
+            makes them a tile at a time. "native" and "triton" do the same by a compiled kernel, for
+            processors and for GPUs, and as "fused" does where a routing has no such kernel.
+        options: those of the function of this name, such as `iterations` or `keep` of
+            `ops.dynamic_routing`.
+
+    >>> children = tc.Capsules(torch.rand(32, 1152, 8))
+    >>> weight = torch.randn(1152, 10, 16, 8)  # [i, j, d_out, d_in]
+    >>> route(tc.VoteMap(children, weight), "dynamic", iterations=3).parents.pose.shape
+    torch.Size([32, 10, 16])
+    """
+    check_choice("routing", routing, tuple(PLAIN))
+    check_choice("backend", backend, get_args(Backend))
+    _check_options(routing, options)
+    if _is_stored(vote_map, routing, backend, options):
+        return PLAIN[routing](
+            materialise(vote_map), **_activation(vote_map, routing, options), **options
+        )
+    return fused_form(backend, routing)(vote_map, **options)
+
+
+def _check_options(routing: str, options: dict[str, Any]) -> None:
+    known = [name for name in inspect.signature(PLAIN[routing]).parameters if name not in GIVEN]
+    for name in options:
+        if name in GIVEN:
+            raise TorchcapsError(
+                f"route takes no {name}: it stands in the vote map, "
+                f"VoteMap(Capsules(pose, activation), weight)."
+            )
+        if name not in known:
+            raise TorchcapsError(f"{routing} routing has no option {name}; {nearest(name, known)}.")
+
+
+def _is_stored(vote_map: VoteMap, routing: str, backend: Backend, options: dict[str, Any]) -> bool:
+    """Whether the votes are made and kept."""
+    if backend == "plain":
+        return True
+    asked = {name: value for name, value in options.items() if name not in ("keep", "couple")}
+    takes = fused.takes(routing, vote_map, asked)
+    if backend == "auto":
+        return not (takes and is_worth_fusing(routing, vote_map, lambda: asked))
+    if not takes:
+        raise TorchcapsError(
+            f"{routing} routing has no fused form with these options; use "
+            f'backend="auto", which falls back to the plain one.'
+        )
+    return False
+
+
+def _activation(vote_map: VoteMap, routing: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The activations [*b, i] as parents see them, for the routings that go by them."""
+    uses = routing in ("distance", "em") or options.get("beta_a") is not None
+    activation, window = vote_map.children.activation, vote_map.window
+    if not uses:
+        return {}
+    if activation is not None and window is not None:
+        activation = window.of(activation.unsqueeze(-1)).squeeze(-1)
+    return {"activation": activation}

@@ -1,0 +1,86 @@
+"""Routing by name: the same parents as by the function of that name, on every backend."""
+
+import pytest
+import torch
+
+import torchcaps as tc
+from error_text import text_of
+from torchcaps.ops import materialise, route
+from torchcaps.types import Capsules, VoteMap, Window
+
+OPTIONS = {
+    "distance": {"iterations": 2},
+    "dynamic": {"iterations": 2, "squash": "exp"},
+    "em": {"beta_a": torch.zeros(3), "beta_u": torch.ones(3), "iterations": 2},
+    "inverted": {"iterations": 2},
+    "self_attention": {},
+    "uniform": {"normalise": "mean"},
+}
+WINDOW = Window((3, 3, 2), (2, 2), (1, 1))
+
+
+def vote_map(window=None):
+    torch.manual_seed(0)
+    n_in = 8 if window else 18
+    pose = torch.randn(2, 18, 4, dtype=torch.float64)
+    weight = torch.randn(n_in, 3, 4, 4, dtype=torch.float64)
+    return VoteMap(Capsules(pose, pose.norm(dim=-1).tanh()), weight, window=window)
+
+
+@pytest.mark.parametrize("window", [None, WINDOW], ids=["dense", "windows"])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_it_is_the_function_of_that_name(name, window):
+    votes_of, options = vote_map(window), OPTIONS[name]
+    votes, activation = materialise(votes_of), votes_of.children.activation
+    if window is not None:
+        activation = activation[:, window.child_id()]
+    given = {"activation": activation} if name in ("distance", "em") else {}
+    expected = getattr(tc.ops, f"{name}_routing")(votes, **given, keep="last", **options)
+    for backend in ("auto", "plain", "fused", "native"):
+        found = route(votes_of, name, backend=backend, keep="last", **options)
+        assert torch.allclose(found.parents.pose, expected.parents.pose)
+        assert torch.allclose(found.steps[-1].coupling, expected.steps[-1].coupling)
+
+
+def test_plain_stores_the_votes_and_fused_does_not(monkeypatch):
+    stored = []
+    monkeypatch.setattr(
+        "torchcaps.ops.by_name.materialise", lambda m: stored.append(m) or materialise(m)
+    )
+    for backend in ("plain", "fused", "auto"):
+        route(vote_map(), backend=backend)
+    # "auto" stores the few votes that there are.
+    assert len(stored) == 2
+
+
+def test_inverted_routing_with_activations_falls_back():
+    options = {"beta_a": torch.zeros(3).double(), "beta_u": torch.zeros(3).double()}
+    found = route(vote_map(), "inverted", **options)
+    assert found.parents.activation.shape == (2, 3)
+    assert text_of(lambda: route(vote_map(), "inverted", backend="fused", **options)) == (
+        'inverted routing has no fused form with these options; use backend="auto", which falls '
+        "back to the plain one."
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (
+            lambda: route(vote_map(), "dynmic"),
+            "routing='dynmic' is unknown; did you mean 'dynamic'?",
+        ),
+        (lambda: route(vote_map(), backend="cuda"), "backend='cuda' is unknown; "),
+        (
+            lambda: route(vote_map(), iteration=3),
+            "dynamic routing has no option iteration; did you mean 'iterations'?",
+        ),
+        (
+            lambda: route(vote_map(), "em", activation=torch.ones(18)),
+            "route takes no activation: it stands in the vote map, VoteMap(Capsules(pose, "
+            "activation), weight).",
+        ),
+    ],
+)
+def test_bad_input_is_a_sentence(call, sentence):
+    assert text_of(call).startswith(sentence)
