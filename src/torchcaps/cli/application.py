@@ -15,6 +15,7 @@ from torchcaps.cli.estimate import estimate
 from torchcaps.cli.evaluate import evaluate
 from torchcaps.cli.lr import lr
 from torchcaps.cli.models import models
+from torchcaps.cli.perturb import perturb
 from torchcaps.cli.predict import predict
 from torchcaps.cli.prune import prune
 from torchcaps.cli.shrink import shrink
@@ -39,6 +40,7 @@ app.command("eval")(evaluate)
 app.command()(predict)
 app.command()(prune)
 app.command()(shrink)
+app.command()(perturb)
 app.command()(doctor)
 app.command()(check)
 app.command()(estimate)

@@ -7,6 +7,7 @@ from torchcaps.tasks.dissect import dissect, dissect_files, trace_images, write_
 from torchcaps.tasks.doctor import doctor, doctor_run, examine
 from torchcaps.tasks.estimate import Estimate, estimate
 from torchcaps.tasks.evaluate import evaluate, evaluate_file, write_predictions
+from torchcaps.tasks.perturb import Perturbed, perturb
 from torchcaps.tasks.predict import predict
 from torchcaps.tasks.prune_run import prune_run
 from torchcaps.tasks.rate_test import RateTest, rate_test
@@ -16,6 +17,7 @@ __all__ = [
     "CheckedRun",
     "Dictionary",
     "Estimate",
+    "Perturbed",
     "RateTest",
     "Shrunk",
     "check_run",
@@ -29,6 +31,7 @@ __all__ = [
     "evaluate",
     "evaluate_file",
     "examine",
+    "perturb",
     "predict",
     "prune_run",
     "rate_test",

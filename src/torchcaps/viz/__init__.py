@@ -6,6 +6,7 @@ from torchcaps.viz.dictionary import TreeImages, draw_dictionary
 from torchcaps.viz.intervals import draw_intervals
 from torchcaps.viz.palette import check_figure_file, to_svg, write_figure
 from torchcaps.viz.parse_tree import draw_parse_tree
+from torchcaps.viz.perturbations import draw_perturbations
 from torchcaps.viz.prediction import Shown, draw_predictions
 from torchcaps.viz.rates import draw_rates
 
@@ -18,6 +19,7 @@ __all__ = [
     "draw_intervals",
     "draw_mean_couplings",
     "draw_parse_tree",
+    "draw_perturbations",
     "draw_predictions",
     "draw_rates",
     "to_svg",

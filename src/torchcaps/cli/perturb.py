@@ -1,0 +1,35 @@
+"""`torchcaps perturb`: what the components of a class capsule draw."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from torchcaps._printable import printable
+from torchcaps.cli.arguments import AsJson, Imports, Root
+
+__all__ = ["perturb"]
+
+
+def perturb(
+    network: Annotated[Path, typer.Argument(help="A run, or a saved network, with a decoder.")],
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw a row a component: .svg or .png.")
+    ] = None,
+    image: Annotated[int, typer.Option(help="Number of the test image.")] = 0,
+    data: Annotated[
+        str | None, typer.Option(help="Data set; that of the run if not given.")
+    ] = None,
+    root: Root = None,
+    as_json: AsJson = False,
+    own_code: Imports = None,
+) -> None:
+    """Move the components of the predicted class capsule one by one, and draw what is decoded.
+
+    Prints by how much each component changes the drawing.
+    """
+    from torchcaps import tasks
+
+    found = tasks.perturb(network, image=image, data=data, root=root, picture=picture)
+    print(json.dumps(found.numbers()) if as_json else printable(found.text()))

@@ -1,0 +1,152 @@
+"""What each component of a class capsule draws: components moved one by one, and decoded.
+
+For component d of the pose v of the predicted class and every step s, the decoder draws
+v + s e_d [sabour2017] §5.1, [renzulli2025] Fig. 11. How far a component reaches:
+    range_d = mean over pixels of |drawn(v + s_last e_d) − drawn(v + s_first e_d)|
+"""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.data import Images
+from torchcaps.errors import TorchcapsError
+from torchcaps.tasks.trained import check_fit, open_trained
+from torchcaps.types import Capsules
+
+__all__ = ["Perturbed", "drawn_by_component", "perturb"]
+
+# -0.25 to 0.25 [sabour2017] §5.1.
+STEPS = tuple(k / 20 for k in range(-5, 6))
+
+
+@dataclass(frozen=True)
+class Perturbed:
+    """One image, and how far each component of its class capsule changes the drawing."""
+
+    data: str
+    image: int
+    label: str
+    predicted: str
+    length: float
+    error: float  # mean squared error of the unmoved drawing, a pixel
+    steps: tuple[float, ...]
+    ranges: tuple[float, ...]  # by component, mean absolute change a pixel
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything, as JSON has it."""
+        return asdict(self)
+
+    def text(self) -> str:
+        """The same as lines for people."""
+        order = sorted(range(len(self.ranges)), key=lambda d: -self.ranges[d])
+        told = ", ".join(f"{d} {self.ranges[d]:.3f}" for d in order)
+        return (
+            f"image       {self.image} of {self.data}, {self.label}; drawn as {self.predicted}, "
+            f"whose capsule is {self.length:.3f} long\n"
+            f"error       {self.error:.4f}, mean square a pixel of the drawing as it is\n"
+            f"components  by how much a pixel changes from {self.steps[0]:g} to "
+            f"{self.steps[-1]:g}: {told}"
+        )
+
+
+def perturb(
+    network: Path,
+    *,
+    image: int = 0,
+    data: str | None = None,
+    root: Path | None = None,
+    picture: Path | None = None,
+) -> Perturbed:
+    """Move the components of the predicted class capsule one by one, and decode.
+
+    Arguments:
+        network: a run folder, or a saved network, with a decoder.
+        image: the number of the test image; the first unless another is named, so that nobody picks
+            a pretty one.
+        data: data set, where the network is a file.
+        root: where the data lies, for data sets that are files.
+        picture: file for the drawings, a row a component and a column a step, .svg or .png.
+    """
+    if picture is not None:
+        from torchcaps.viz import check_figure_file
+
+        check_figure_file(picture)
+    trained = open_trained(network)
+    test = trained.images("test", data=data, root=root)
+    check_fit(trained.model, test)
+    pixels, label = _shown(test, image)
+    classes = _classes(trained.model, pixels.to(trained.device), network)
+    drawn = drawn_by_component(trained.model, classes, steps=STEPS)
+    predicted = _longest(classes)
+    found = Perturbed(
+        data=test.name,
+        image=image,
+        label=label,
+        predicted=test.class_names[predicted],
+        length=float(classes.pose[0, predicted].norm()),
+        error=float((drawn[0, STEPS.index(0.0)].cpu() - pixels[0]).square().mean()),
+        steps=STEPS,
+        ranges=tuple((drawn[:, -1] - drawn[:, 0]).abs().flatten(1).mean(1).tolist()),
+    )
+    if picture is not None:
+        from torchcaps.viz import draw_perturbations, write_figure
+
+        write_figure(draw_perturbations(pixels[0], drawn, steps=STEPS), picture)
+    return found
+
+
+@torch.no_grad()
+def drawn_by_component(
+    model: nn.Module, classes: Capsules, *, steps: tuple[float, ...] = STEPS
+) -> Tensor:
+    """What a network draws of one image's class capsules as components of the longest one move.
+
+    Arguments:
+        model: with a decoder, in evaluation mode.
+        classes: of one image, poses [1, k, d].
+        steps: what is added to a component.
+
+    Returns [d, step, c, h, w].
+    """
+    pose = classes.pose[0]  # [k, d]
+    longest = _longest(classes)
+    size = pose.shape[1]
+    moved = torch.tensor(steps).to(pose).view(1, -1, 1) * torch.eye(size).to(pose).unsqueeze(1)
+    poses = pose.repeat(size, len(steps), 1, 1)  # [d, step, k, d]
+    poses[:, :, longest] += moved
+    target = torch.full((size * len(steps),), longest, device=pose.device)
+    decoder: Any = model.decoder
+    drawn: Tensor = decoder(Capsules(poses.flatten(0, 1)), target)
+    return drawn.unflatten(0, (size, len(steps)))
+
+
+def _longest(classes: Capsules) -> int:
+    return int(classes.pose[0].norm(dim=-1).argmax())
+
+
+def _shown(test: Images, image: int) -> tuple[Tensor, str]:
+    """Its pixels [1, c, h, w], and the name of its class."""
+    if not 0 <= image < len(test):
+        raise TorchcapsError(
+            f"--image must be one of the {len(test)} test images, 0 to {len(test) - 1}, but is "
+            f"{image}."
+        )
+    batch = test.batch(torch.tensor([image]))
+    names = [test.class_names[each] for each in batch.labels[0].view(-1).tolist()]
+    return batch.pixels.float(), " and ".join(names)
+
+
+@torch.no_grad()
+def _classes(model: nn.Module, pixels: Tensor, network: Path) -> Capsules:
+    if getattr(model, "decoder", None) is None:
+        raise TorchcapsError(
+            f"the network of {network} has no decoder, so it draws nothing; train one on it, with "
+            f"--init-from, --option decoder=true and the other parts frozen (docs/pruning.md)."
+        )
+    classes = model.eval()(pixels).classes
+    assert isinstance(classes, Capsules)
+    return classes

@@ -1,0 +1,71 @@
+"""What a decoder draws as components of a class capsule move [sabour2017] Fig. 4."""
+
+from collections.abc import Sequence
+
+import matplotlib
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.viz.palette import INK, MUTED, STYLE, WIDTH, new_figure
+
+__all__ = ["draw_perturbations"]
+
+# Where drawings begin, as a share of the width; inches above them.
+FIRST, HEAD = 0.15, 0.5
+
+
+def draw_perturbations(image: Tensor, drawn: Tensor, *, steps: Sequence[float]) -> Figure:
+    """A row a component, a column a step, and the image above.
+
+    Arguments:
+        image: what was shown, [c, h, w].
+        drawn: what is drawn, [d, step, c, h, w].
+        steps: what was added to the component of each row.
+    """
+    if drawn.ndim != 5 or drawn.shape[1] != len(steps):
+        raise TorchcapsError(
+            f"drawings must be [components, {len(steps)} steps, channels, height, width], but came "
+            f"as {list(drawn.shape)}."
+        )
+    size, _, _, height, width = drawn.shape
+    cell = WIDTH * (1 - FIRST) / len(steps)
+    tall = HEAD + size * cell * height / width
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(tall)
+        for d in range(size):
+            # One picture a row, its drawings side by side.
+            row = torch.cat(list(drawn[d].detach().float().cpu()), -1)
+            share = cell * height / width / tall
+            low = 1 - HEAD / tall - (d + 1) * share
+            axes = figure.add_axes((FIRST, low, 1 - FIRST, share))
+            _show(axes, row)
+            figure.text(FIRST - 0.02, low + share / 2, f"{d}", ha="right", va="center", fontsize=7)
+        top = 1 - HEAD / tall
+        for k, step in enumerate(steps):
+            x = FIRST + (k + 0.5) * (1 - FIRST) / len(steps)
+            told = f"{step:+g}" if step else "as is"
+            figure.text(x, top + 0.01, told, ha="center", va="bottom", fontsize=5.5, color=MUTED)
+        figure.text(0.01, top + 0.01, "component", va="bottom", fontsize=6, color=MUTED)
+        side = 0.8 * HEAD
+        axes = figure.add_axes((0.02, 1 - side / tall, side / WIDTH, 0.62 * HEAD / tall))
+        _show(axes, image.detach().float().cpu())
+        figure.text(
+            FIRST,
+            1 - 0.35 * HEAD / tall,
+            "left the image; below what is drawn as one component changes",
+            va="center",
+            fontsize=7,
+            color=INK,
+        )
+    return figure
+
+
+def _show(axes: Axes, pixels: Tensor) -> None:
+    """Colour is three channels; of any other number the mean is shown."""
+    pixels = pixels.clamp(0, 1)
+    shown = pixels.permute(1, 2, 0) if len(pixels) == 3 else pixels.mean(0)
+    axes.imshow(shown.numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    axes.axis("off")

@@ -1,0 +1,74 @@
+"""`torchcaps perturb`: a decoder on a frozen network, and what the components of a class draw."""
+
+import json
+
+import pytest
+import torch
+
+from cli.command_line import assert_one_sentence, tiny
+from torchcaps import create_model, load, save
+from torchcaps.prune import MaskAtTheEnd, sparsity
+
+
+@pytest.fixture
+def pruned(tmp_path):
+    """A pruned network without a decoder."""
+    torch.manual_seed(0)
+    model = create_model("rem_eff_mnist", image=(1, 24, 24))
+    MaskAtTheEnd(model, to=0.8).at_the_end()
+    save(model, tmp_path / "pruned.safetensors")
+    return tmp_path / "pruned.safetensors"
+
+
+def test_a_decoder_learns_on_a_frozen_pruned_network(pruned, call, tmp_path):
+    words = ["train", "--model", "rem_eff_mnist", "--option", "decoder=true", "--data", "tiny"]
+    words += ["--init-from", pruned, "--epochs", 1, "--batch-size", 20, "--out", tmp_path / "run"]
+    for part in ("backbone", "primary", "layers"):
+        words += ["--freeze", part]
+    done = call(*words)
+    assert done.code == 0, done.err
+    before, after = load(pruned).state_dict(), load(tmp_path / "run").state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert {name.partition(".")[0] for name in set(after) - set(before)} == {"decoder"}
+    # The grid of it, against what the decoder draws one by one.
+    picture = tmp_path / "grid.svg"
+    done = call("perturb", tmp_path / "run", "--image", 3, "--picture", picture, "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert picture.read_text().startswith("<?xml")
+    model = load(tmp_path / "run")
+    pixels = tiny("test", None).batch(torch.tensor([3])).pixels
+    with torch.no_grad():
+        out = model(pixels)
+        best = int(out.scores.argmax())
+        assert found["error"] == pytest.approx(
+            float((out.reconstruction - pixels).square().mean()), abs=1e-6
+        )
+        for d in range(16):
+            ends = []
+            for step in (-0.25, 0.25):
+                pose = torch.zeros(10, 16)
+                pose[best] = out.classes.pose[0, best]
+                pose[best, d] += step
+                ends.append(model.decoder.layers(pose.flatten()))
+            assert found["ranges"][d] == pytest.approx(
+                float((ends[1] - ends[0]).abs().mean()), abs=1e-6
+            )
+    assert found["predicted"] == tiny("test", None).class_names[best]
+    lines = call("perturb", tmp_path / "run").out.splitlines()
+    assert [line.split()[0] for line in lines] == ["image", "error", "components"]
+    # What was pruned is still zero.
+    assert sparsity(load(tmp_path / "run")).share == pytest.approx(0.8, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "has no decoder, so it draws nothing; train one on it, with --init-from"),
+        (["--image", "12"], "--image must be one of the 12 test images, 0 to 11, but is 12."),
+        (["--image", "-1"], "--image must be one of the 12 test images, 0 to 11, but is -1."),
+        (["--picture", "grid.txt"], "the picture must end in .svg or .png, but is grid.txt."),
+    ],
+)
+def test_bad_perturbing_ends_in_one_sentence(pruned, call, words, sentence):
+    assert_one_sentence(call("perturb", pruned, "--data", "tiny", *words), sentence)
