@@ -1,20 +1,69 @@
-"""The networks that the benchmark of pruning trains: recipes that hold, and their hours."""
+"""The networks that the benchmark of pruning trains: recipes that hold, hours, records."""
+
+import json
+import sys
 
 import pruned_trees
 import pytest
 
+from torchcaps.data import SOURCES, PartWholeSpec, part_whole
+from torchcaps.study.pruned import MATCHED
+from torchcaps.study.record import read_records
 from torchcaps.train import make_recipe
 
-
-@pytest.mark.parametrize("data", pruned_trees.AUGMENT)
-@pytest.mark.parametrize("way", pruned_trees.WAYS)
-def test_every_way_is_a_recipe(data, way):
-    fields = pruned_trees.fields_of(data, 1, tiny=False)
-    recipe = make_recipe(**fields, **pruned_trees.WAYS[way])
-    assert (recipe.epochs, recipe.train_images, recipe.options) == (30, 20_000, {"width": 128})
-    assert recipe.prune == (None if way == "dense" else way)
+WHOLE, REDUCED = pruned_trees.WHOLE, pruned_trees.REDUCED
 
 
-def test_lobster_costs_more_and_masking_nothing():
-    dense, lobster, masked = map(pruned_trees.hours, ("dense", "lobster", "mask_at_the_end"))
-    assert masked == 0 < dense < lobster < 2 * dense
+@pytest.mark.parametrize("form", [WHOLE, REDUCED])
+@pytest.mark.parametrize("way", [each for each in pruned_trees.WAYS if "mask_" not in each])
+def test_every_way_is_a_recipe(form, way):
+    for data in form.data:
+        recipe = make_recipe(
+            **pruned_trees.fields_of(form, pruned_trees.Cell(data, 1, way)),
+        )
+        assert recipe.prune == (None if way in ("dense", "longer") else way)
+        assert recipe.epochs == form.fields["epochs"] * (4 if way == "longer" else 3) // 3
+        assert recipe.train_images == form.fields["train_images"]
+        if way == "lobster":
+            assert recipe.prune_to == MATCHED[data] / 100
+
+
+def test_the_whole_plan_fits_into_twelve_hours_of_two_cores():
+    cells = pruned_trees.cells_of(WHOLE)
+    assert len(set(cells)) == len(cells)
+    assert 8 < sum(map(pruned_trees.hours, cells)) <= 12
+    # What the question rests on is there for every set and seed.
+    for way in ("dense", "magnitude", "lobster", "mask_at_the_end"):
+        assert sum(cell.way == way for cell in cells) == 6
+    assert {cell.way for cell in pruned_trees.cells_of(REDUCED)} == set(pruned_trees.WAYS)
+
+
+@pytest.mark.slow
+def test_all_ways_give_records_and_the_same_line_adds_nothing(monkeypatch, tmp_path, capsys):
+    def tiny(split, root):
+        return part_whole(split, {"train": 400, "test": 30}[split], spec=PartWholeSpec(size=24))
+
+    monkeypatch.setitem(SOURCES, "mnist", tiny)
+    fields = {"model": "rem_eff_mnist", "options": {}, "train_images": 40, "batch_size": 20}
+    form = REDUCED._replace(seeds=(0, 1), fields={**REDUCED.fields, **fields, "epochs": 3})
+    monkeypatch.setattr(pruned_trees, "REDUCED", form)
+    words = ["pruned_trees.py", str(tmp_path / "runs"), "--reduced"]
+    monkeypatch.setattr(sys, "argv", [*words, "--evidence", str(tmp_path / "evidence")])
+    pruned_trees.main()
+    told = capsys.readouterr().out
+    assert told.count("entropy − dense") == len(pruned_trees.WAYS) - 1
+    records = read_records(tmp_path / "evidence", drafts=True)
+    assert len(records) == len(pruned_trees.WAYS) - 1
+    for record in records.values():
+        assert [seed.seed for seed in record.seeds] == [0, 1]
+        assert record.reduced == form.said
+        assert {"accuracy", "accuracy+K11", "entropy+K11", "sparsity"} <= set(
+            record.seeds[0].values
+        )
+    rows = json.loads((tmp_path / "runs" / "pruned_trees.json").read_text())["rows"]
+    reached = {row["way"]: row["values"]["sparsity"] for row in rows if row["seed"] == 0}
+    assert reached["mask_like_lobster"] == pytest.approx(reached["lobster"], abs=0.1)
+    assert reached["random_masks"] == pytest.approx(90, abs=0.1)
+    pruned_trees.main()
+    assert capsys.readouterr().out == told
+    assert read_records(tmp_path / "evidence", drafts=True) == records
