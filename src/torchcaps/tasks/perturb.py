@@ -121,7 +121,7 @@ def drawn_by_component(
     target = torch.full((size * len(steps),), longest, device=pose.device)
     decoder: Any = model.decoder
     drawn: Tensor = decoder(Capsules(poses.flatten(0, 1)), target)
-    return drawn.unflatten(0, (size, len(steps)))
+    return torch.unflatten(drawn, 0, (size, len(steps)))
 
 
 def _longest(classes: Capsules) -> int:
