@@ -45,6 +45,17 @@ def test_four_images_on_paper():
     assert found.entropy == zero.entropy / 2
 
 
+def test_two_objects_have_a_key_each():
+    coupling, _ = random_case(20)
+    pairs = torch.tensor([[0, 1], [1, 0]] * 10)
+    both = keys_of(coupling, pairs)
+    apart = [keys_of(coupling, pairs[:, m]) for m in range(2)]
+    assert both.images == 40
+    # Every image names both classes, in either order.
+    assert [row.images for row in both.classes] == [20, 20, 0]
+    assert sum(row.images for each in apart for row in each.classes) == 40
+
+
 def test_a_tree_that_never_changes_has_one_key():
     found = keys_of(even(6, 4, 3), [0, 0, 0, 1, 1, 1])
     assert [row.keys for row in found.classes] == [1, 1, 0]

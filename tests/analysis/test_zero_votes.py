@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from torchcaps.analysis import MeasureZeroVotes
+from torchcaps.analysis import MeasureZeroVotes, zero_votes
 from torchcaps.errors import TorchcapsError
-from torchcaps.types import Capsules, LayerTrace, Routed
+from torchcaps.ops import materialise
+from torchcaps.types import Capsules, LayerTrace, Routed, VoteMap, Window
 
 
 def layer(pose, weight):
@@ -73,3 +74,38 @@ def test_a_layer_with_shared_weights_is_passed_over_beside_one_without():
     measurement = MeasureZeroVotes()
     measurement.add((shared, own))
     assert [row.name for row in measurement.result().layers] == ["classes"]
+
+
+@pytest.mark.parametrize(("pose", "d"), [("vector", 3), ("matrix", 4)])
+def test_windows_and_types_against_votes_that_are_made(pose, d):
+    generator = torch.Generator().manual_seed(0)
+
+    def thinned(*shape, share):
+        values = torch.randn(*shape, generator=generator).double()
+        return values * (torch.rand(*shape, generator=generator) > share)
+
+    grid = (4, 3, 2)
+    window = Window(grid, (2, 2), (1, 1))
+    side = 2 if pose == "matrix" else 3
+    children = Capsules(thinned(3, 24, d, share=0.5))
+    for where, slots in ((window, 8), (window, 2), (None, 24), (None, 2)):
+        weight = thinned(slots, 2, side, side, share=0.7)
+        found = LayerTrace(
+            "l", children, Routed(children), child_grid=grid, weight=weight, window=where
+        )
+        sharing = "type" if slots == 2 else "none"
+        map_of = VoteMap(children, weight, sharing, pose, window=where)
+        votes = materialise(map_of)
+        (row,) = measured(found).layers
+        assert row.zero_votes == pytest.approx(float((votes == 0).all(-1).double().mean()))
+        seen = children.pose if where is None else where.of(children.pose)
+        assert row.dead_children == pytest.approx(float((seen == 0).all(-1).double().mean()))
+        assert row.zero_blocks < row.zero_votes < 1
+
+
+def test_many_windows_are_looked_at_in_parts(monkeypatch):
+    children = Capsules(torch.eye(6).double().expand(5, 6, 6).clone())
+    weight = torch.eye(6).double().expand(6, 2, 6, 6)
+    whole = measured(LayerTrace("l", children, Routed(children), weight=weight))
+    monkeypatch.setattr(zero_votes, "AT_ONCE", 1)
+    assert measured(LayerTrace("l", children, Routed(children), weight=weight)) == whole

@@ -14,7 +14,13 @@ from torch import Tensor
 
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.result import Result, quantity
-from torchcaps.analysis.trace import check_any, check_trace, class_coupling, finite_coupling
+from torchcaps.analysis.trace import (
+    check_any,
+    check_trace,
+    class_coupling,
+    finite_coupling,
+    predicted_classes,
+)
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Trace
 
@@ -65,18 +71,18 @@ class MeasureCouplings:
         self._counts: dict[str | int, Tensor] = {}
 
     def update(self, out: Answer, batch: Labelled) -> None:
-        self.add(out.trace, out.scores.argmax(-1).detach().cpu())
+        self.add(out.trace, predicted_classes(out.scores, batch.labels))
 
     def add(self, trace: Trace, predicted: Tensor) -> None:
-        """Count couplings of images whose predicted classes are [k]."""
+        """Count couplings of images whose predicted classes are [k], or [k, m] of m objects."""
         check_trace(trace)
-        towards = class_coupling(trace, predicted)
-        self._images += len(towards)
+        self._images += len(predicted)
+        for labels in predicted.view(len(predicted), -1).unbind(1):
+            towards = class_coupling(trace, labels)
+            for label in labels.unique().tolist():
+                self._count(label, coupling_counts(towards[labels == label], bins=self.bins))
         for layer in trace:
             self._count(layer.name, coupling_counts(finite_coupling(layer), bins=self.bins))
-        for label in predicted.unique().tolist():
-            counts = coupling_counts(towards[predicted == label], bins=self.bins)
-            self._count(label, counts)
 
     def merge(self, other: "MeasureCouplings") -> None:
         self._images += other._images

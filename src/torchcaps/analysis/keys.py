@@ -23,7 +23,7 @@ from torch import Tensor
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.quantise import quantised_index
 from torchcaps.analysis.result import Result, quantity
-from torchcaps.analysis.trace import check_any, check_trace, class_coupling
+from torchcaps.analysis.trace import check_any, check_trace, class_coupling, predicted_classes
 from torchcaps.types import Trace
 
 __all__ = ["ClassKeys", "Keys", "MeasureKeys", "key_entropy"]
@@ -78,17 +78,19 @@ class MeasureKeys:
 
     def update(self, out: Answer, batch: Labelled) -> None:
         check_trace(out.trace)
-        self.add(out.trace, out.scores.argmax(-1))
+        self.add(out.trace, predicted_classes(out.scores, batch.labels))
 
     def add(self, trace: Trace, predicted: Tensor) -> None:
-        """Count the keys of images whose predicted classes are [k]."""
-        coupling = class_coupling(trace, predicted)  # [k, i]
+        """Count the keys of images whose predicted classes are [k], or [k, m] of m objects: then
+        an image has a key of each."""
         self._classes = trace[-1].routed.parents.pose.shape[-2]
-        for levels in {self.levels, *self.sweep}:
-            rows = quantised_index(coupling, levels=levels).numpy()
-            for label, row in zip(predicted.tolist(), rows, strict=True):
-                key = hashlib.blake2b(row.tobytes(), digest_size=16).digest()
-                self._counts.setdefault((levels, label), Counter())[key] += 1
+        for labels in predicted.view(len(predicted), -1).unbind(1):
+            coupling = class_coupling(trace, labels)  # [k, i]
+            for levels in {self.levels, *self.sweep}:
+                rows = quantised_index(coupling, levels=levels).numpy()
+                for label, row in zip(labels.tolist(), rows, strict=True):
+                    key = hashlib.blake2b(row.tobytes(), digest_size=16).digest()
+                    self._counts.setdefault((levels, label), Counter())[key] += 1
 
     def merge(self, other: "MeasureKeys") -> None:
         self._classes = max(self._classes, other._classes)

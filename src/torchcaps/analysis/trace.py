@@ -25,6 +25,7 @@ __all__ = [
     "join",
     "last_coupling",
     "lengths",
+    "predicted_classes",
 ]
 
 
@@ -108,6 +109,14 @@ def image_coupling(layer: LayerTrace) -> Tensor:
             f"couplings of {layer.name} have shape {list(coupling.shape)}."
         )
     return coupling
+
+
+def predicted_classes(scores: Tensor, labels: Tensor | None) -> Tensor:
+    """The classes that scores [k, classes] name, [k, m]: as many of the highest as an image has
+    labels, one where nobody says."""
+    m = labels.shape[1] if labels is not None and labels.ndim == 2 else 1
+    named: Tensor = scores.detach().cpu().topk(m, -1).indices
+    return named
 
 
 def class_coupling(trace: Trace, predicted: Tensor) -> Tensor:

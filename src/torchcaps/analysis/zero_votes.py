@@ -5,11 +5,18 @@ Over images, children i and parents j, for blocks W_ij and votes û_ij = W_ij u_
     z_vote = share of (image, i, j) with û_ij = 0 in every entry ≥ z_block
 and the part of z_vote that is due to u_i = 0.
 
+Through windows a vote is one of a slot, and a child that several windows see votes in each; where
+slots or types share a block, it is one block.
+
 Departures: the shares are ours. A vote is what the weights make of a pose, without biases and
 coordinates.
-Ambiguities: none. Entries pruned independently at sparsity p leave z_block = p^(entries of W_ij).
+Ambiguities: a vote is zero where its block reads no component of u_i that is not zero; that sums
+cancel to zero by chance does not count. Entries pruned independently at sparsity p leave
+z_block = p^(entries of W_ij).
 """
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -18,16 +25,19 @@ from torch import Tensor
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
-from torchcaps.analysis.trace import check_any, check_trace
+from torchcaps.analysis.trace import check_any, check_finite, check_trace
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import LayerTrace, Trace
 
 __all__ = ["LayerZeroVotes", "MeasureZeroVotes", "ZeroVotes", "zero_blocks"]
 
+# Votes looked at together; all windows of a hundred images have hundreds of millions.
+AT_ONCE = 2**22
+
 
 @dataclass(frozen=True)
 class LayerZeroVotes:
-    """One routed layer whose children have weights of their own."""
+    """One routed layer whose children, slots or types have weights of their own."""
 
     name: str
     zero_blocks: float = quantity("share", "blocks of weights that are zero in every entry")
@@ -63,12 +73,10 @@ class MeasureZeroVotes:
         """Measure the images of a trace."""
         check_trace(trace)
         for layer, weight in _weights(trace):
-            pose = layer.children.pose.detach().cpu()  # [k, i, d]
-            zero = _zero_votes(pose, weight)  # [k, i, j]
-            dead = (pose == 0).all(-1, keepdim=True).expand_as(zero)
-            both = torch.stack([zero.flatten(1), dead.flatten(1)], -1)
-            self._votes.setdefault(layer.name, Moments()).add(both.double().mean(1))
-            expected = float((weight == 0).double().mean()) ** weight[0, 0].numel()
+            seen = self._votes.setdefault(layer.name, Moments())
+            for shares in _shares(layer, weight):
+                seen.add(shares)
+            expected = float((weight == 0).double().mean()) ** math.prod(weight.shape[-2:])
             self._blocks[layer.name] = float(zero_blocks(weight).double().mean()), expected
 
     def merge(self, other: "MeasureZeroVotes") -> None:
@@ -86,35 +94,47 @@ class MeasureZeroVotes:
 
 
 def _weights(trace: Trace) -> list[tuple[LayerTrace, Tensor]]:
-    """The layers that have a block for every child and parent, with their weights."""
+    """The layers that have blocks for children, slots of a window or types, with their weights."""
     found, others = [], []
     for layer in trace:
-        children = layer.children.pose.shape[-2]
-        weight = layer.weight
-        if (
-            weight is None
-            or weight.ndim != 4
-            or len(weight) != children
-            or layer.window is not None
-        ):
-            size = "none" if weight is None else list(weight.shape)
-            others.append(f"layer {layer.name} of {children} children has {size}")
-        else:
+        weight, slots = layer.weight, _slots(layer)
+        if weight is not None and weight.ndim == 4 and slots % len(weight) == 0:
             found.append((layer, weight.detach().cpu()))
+        else:
+            size = "none" if weight is None else list(weight.shape)
+            others.append(f"layer {layer.name} of {slots} children has {size}")
     if not found:
         raise TorchcapsError(
-            f"zero votes are counted where every child has weights [child, parent, ., .] of its "
-            f"own, but {', '.join(others)}."
+            f"zero votes are counted where children, slots of a window or types have weights "
+            f"[child, parent, ., .] of their own, but {', '.join(others)}."
         )
     return found
 
 
-def _zero_votes(pose: Tensor, weight: Tensor) -> Tensor:
-    """Which votes are zero in every entry: bool [k, i, j]; of vector or of matrix poses."""
-    d_out, d_in = weight.shape[-2:]
-    if pose.shape[-1] == d_in:
-        votes = torch.einsum("kid,ijed->kije", pose, weight)
-    else:
-        matrix = pose.unflatten(-1, (-1, d_out))  # [k, i, side, side]
-        votes = torch.einsum("kixy,ijyz->kijxz", matrix, weight).flatten(-2)
-    return (votes == 0).all(-1)
+def _slots(layer: LayerTrace) -> int:
+    """How many children a parent sees."""
+    window = layer.window
+    if window is None:
+        return layer.children.pose.shape[-2]
+    return math.prod(window.kernel) * window.child_grid[-1]
+
+
+def _shares(layer: LayerTrace, weight: Tensor) -> Iterator[Tensor]:
+    """Of each image the shares of zero votes, and of those of zero children, [k, 2]."""
+    pose = layer.children.pose.detach().cpu()
+    check_finite(layer.name, pose)
+    vector = pose.shape[-1] == weight.shape[-1]
+    if not vector:  # Votes are M W: a column of the matrix meets a row of the block.
+        pose = pose.unflatten(-1, (-1, weight.shape[-1])).movedim(-1, -2).ne(0).any(-1)
+    reads = weight.ne(0).any(-2 if vector else -1)  # [i or types, j, d]
+    # Types come last in the order of slots.
+    reads = reads.repeat(_slots(layer) // len(reads), 1, 1)
+    windows = 1 if layer.window is None else math.prod(layer.window.positions)
+    for some in pose.ne(0).split(max(1, AT_ONCE // (windows * reads.shape[0] * reads.shape[1]))):
+        seen = some.unsqueeze(1) if layer.window is None else layer.window.of(some)  # [k, p, i, d]
+        dead = (~seen.any(-1)).double().mean((1, 2))
+        zero = dead
+        if not bool(reads.all()):
+            met = torch.einsum("kpid,ijd->kpij", seen.float(), reads.float())
+            zero = met.eq(0).double().mean((1, 2, 3))
+        yield torch.stack([zero, dead], -1)
