@@ -1,0 +1,234 @@
+"""Laws of all measurements: streamed and merged is all at once; bad input is told in a sentence."""
+
+import json
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from torchcaps import analysis
+from torchcaps.analysis import measure
+from torchcaps.errors import TorchcapsError
+from torchcaps.types import Capsules, LayerTrace, Output, Routed, Step, Window
+
+IMAGES, CLASSES, PARTS = 71, 3, 4
+WINDOW = Window((3, 3, 1), (2, 2), (1, 1))
+
+
+def _fixed(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).double()
+
+
+def _capsules(pose):
+    return Capsules(pose, pose.norm(dim=-1))
+
+
+def look(pixels, *, window=WINDOW, classes=CLASSES, scale=1.0, broken=0.0):
+    """A network with a layer of windows and one of classes, both of two iterations; in float64."""
+    b, flat = len(pixels), pixels.double().flatten(1)
+    positions, slots = window.positions[0] * window.positions[1], 4
+
+    def made(n, d, seed):
+        return (flat @ _fixed(flat.shape[1], n * d, seed=seed)).view(b, n, d).tanh()
+
+    def layer(name, children, shape, n_parents, seed, **more):
+        logits = (flat @ _fixed(flat.shape[1], torch.Size(shape).numel(), seed=seed)).view(
+            b, *shape
+        )
+        parents = _capsules(scale * made(n_parents, 3, seed + 1) + broken)
+        early = _capsules(0.9 * parents.pose)
+        steps = (
+            Step(children, torch.full_like(logits, 1 / shape[-1]), early),
+            Step(children, logits.softmax(-1) + broken, parents),
+        )
+        weight = _fixed(shape[-2], shape[-1], 3, 3, seed=seed + 2)
+        weight = weight * (weight > 0.5)
+        return LayerTrace(name, children, Routed(parents, steps), weight=weight, **more)
+
+    children = _capsules(scale * made(math.prod(window.child_grid), 3, 1) + broken)
+    low = layer("hidden", children, (positions, slots, 2), positions * 2, 10, window=window)
+    high = layer("classes", low.routed.parents, (positions * 2, classes), classes, 20)
+    top = high.routed.parents
+    scores = (top.activation / 2).clamp(max=1)
+    return Output(scores, "lengths", top, trace=(low, high))
+
+
+def _shown(batch):
+    return batch.shown
+
+
+def twice(pixels):
+    return (2 * pixels).clamp(max=1)
+
+
+def flipped(pixels):
+    return pixels.flip(-1)
+
+
+NAMES = sorted(n for n in vars(analysis) if n.startswith("Measure") and n != "Measurement")
+
+
+def fresh(name, network=look):
+    changes = {"twice": twice, "flipped": flipped}
+    arguments = {
+        "MeasureCompactness": {"network": network, "factors": {"all": [*changes.values()]}},
+        "MeasureFidelity": {"parts": _shown, "layer": "hidden"},
+        "MeasureInvariance": {"network": network, "changes": changes},
+        "MeasureRobustness": {"network": network, "changes": changes},
+        "MeasureSelectivity": {"parts": _shown},
+    }
+    return getattr(analysis, name)(**arguments.get(name, {}))
+
+
+def images(n=IMAGES, classes=CLASSES, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return SimpleNamespace(
+        pixels=torch.rand(n, 1, 4, 4, generator=generator, dtype=torch.float64),
+        labels=torch.randint(classes, (n,), generator=generator),
+        shown=torch.randint(3, (n, PARTS), generator=generator),
+    )
+
+
+def repeated(whole, n):
+    return SimpleNamespace(**{k: v.expand(n, *v.shape[1:]) for k, v in vars(whole).items()})
+
+
+def batches(whole, size):
+    for index in torch.arange(len(whole.pixels)).split(size):
+        yield SimpleNamespace(**{name: value[index] for name, value in vars(whole).items()})
+
+
+def agree(found, expected, where=""):
+    """Equal to 1e-9 in every number, and in everything else."""
+    assert type(found) is type(expected), where
+    if isinstance(found, dict):
+        assert found.keys() == expected.keys(), where
+        for name in found:
+            agree(found[name], expected[name], f"{where}.{name}")
+    elif isinstance(found, list):
+        assert len(found) == len(expected), where
+        for number, pair in enumerate(zip(found, expected, strict=True)):
+            agree(*pair, f"{where}[{number}]")
+    elif isinstance(found, float):
+        assert found == pytest.approx(expected, abs=1e-9), where
+    else:
+        assert found == expected, where
+
+
+def numbers(measurement):
+    return json.loads(measurement.result().to_json())
+
+
+@pytest.fixture(scope="module")
+def all_at_once():
+    made = [fresh(name) for name in NAMES]
+    found = measure(look, [images()], made)
+    return {name: json.loads(each.to_json()) for name, each in zip(NAMES, found, strict=True)}
+
+
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_streamed_and_merged_is_all_at_once(size, all_at_once):
+    whole = images()
+    # Three parts of unequal sizes, not in order.
+    made = {name: [] for name in NAMES}
+    for first, last in ((68, 71), (0, 66), (66, 68)):
+        some = SimpleNamespace(**{n: value[first:last] for n, value in vars(whole).items()})
+        parts = {name: fresh(name) for name in NAMES}
+        for batch in batches(some, size):
+            out = look(batch.pixels)
+            for each in parts.values():
+                each.update(out, batch)
+        for name, each in parts.items():
+            made[name].append(each)
+    for name, (one, *others) in made.items():
+        for other in others:
+            one.merge(other)
+        agree(numbers(one), all_at_once[name], name)
+
+
+def _without(**changes):
+    def network(pixels):
+        out = look(pixels)
+        return replace(out, trace=tuple(replace(each, **changes) for each in out.trace))
+
+    return network
+
+
+def conv_net(pixels):
+    return Output(look(pixels).scores, "lengths")
+
+
+def kept_nothing(pixels):
+    out = look(pixels)
+    bare = (replace(each, routed=Routed(each.routed.parents)) for each in out.trace)
+    return replace(out, trace=tuple(bare))
+
+
+def nan_inside(pixels):
+    """NaN weights, of a network whose scores hide it."""
+    return replace(look(pixels, broken=torch.nan), scores=torch.full((len(pixels), 3), 0.5))
+
+
+def dead(pixels):
+    return look(pixels, scale=0.0)
+
+
+def one_position(pixels):
+    return look(pixels, window=Window((2, 2, 1), (2, 2), (1, 1)))
+
+
+def one_class(pixels):
+    return look(pixels, classes=1)
+
+
+BAD = {
+    "no trace": (conv_net, images()),
+    "no couplings": (kept_nothing, images()),
+    "no weights": (_without(weight=None), images()),
+    "NaN weights": (nan_inside, images()),
+    "NaN scores": (lambda pixels: look(pixels, broken=torch.nan), images()),
+    "all dead": (dead, images()),
+    "one class": (one_class, images(classes=1)),
+    "no images": (look, images(0)),
+    "a single image": (look, images(1)),
+    "one image many times": (look, repeated(images(1), 50)),
+    "windows with one position": (one_position, images()),
+    "no labels": (look, SimpleNamespace(**{**vars(images()), "labels": None})),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_told_in_a_sentence_or_measured(case, name):
+    network, whole = BAD[case]
+    try:
+        (found,) = measure(network, [whole], [fresh(name, network)])
+    except TorchcapsError as error:
+        told = str(error)
+        assert told.endswith(".")
+        assert "\n" not in told
+        return
+    assert case not in ("no images", "NaN scores")
+    assert case != "NaN weights" or name in ("MeasureCalibration", "MeasureRobustness")
+    # Neither NaN nor an infinite number is a result; JSON refuses both.
+    assert found.to_json()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_seen_is_told(name):
+    with pytest.raises(TorchcapsError, match=r"no images to measure|update the measurement first"):
+        fresh(name).result()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_objects_an_image_are_measured_or_told(name):
+    whole = images()
+    whole.labels = torch.stack([whole.labels, (whole.labels + 1) % CLASSES], -1)
+    if name in ("MeasureFidelity", "MeasureCompactness"):
+        with pytest.raises(TorchcapsError, match=r"one whole of each image|one label an image"):
+            measure(look, [whole], [fresh(name)])
+        return
+    (found,) = measure(look, batches(whole, 30), [fresh(name)])
+    assert found.to_json()
