@@ -31,7 +31,7 @@ def evaluate(
     ] = None,
     measure: Annotated[
         list[str] | None,
-        typer.Option(help="What else to measure, repeatable: activity, dynamics, keys, …"),
+        typer.Option(help="What else to measure, repeatable: activity, keys, robustness, …"),
     ] = None,
     as_json: AsJson = False,
     own_code: Imports = None,

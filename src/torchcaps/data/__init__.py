@@ -21,7 +21,7 @@ from torchcaps.data.image_set import ImageSet
 from torchcaps.data.mat import affnist, svhn
 from torchcaps.data.multi_mnist import MultiMnist
 from torchcaps.data.norb import smallnorb
-from torchcaps.data.part_truth import PartTruth, part_masks
+from torchcaps.data.part_truth import PartTruth, part_masks, shown_parts
 from torchcaps.data.part_whole import OBJECTS, CanonicalPart, PartWholeSpec, part_whole
 from torchcaps.data.resize import resized
 from torchcaps.data.sample import sample_of
@@ -70,6 +70,7 @@ __all__ = [
     "read_idx",
     "resized",
     "sample_of",
+    "shown_parts",
     "sign_set",
     "smallnorb",
     "some_of",

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from torchcaps.data.part_shapes import PART_NAMES, disk_distance, part_distance
 
-__all__ = ["RIM", "PartTruth", "part_masks"]
+__all__ = ["RIM", "PartTruth", "part_masks", "shown_parts"]
 
 # Every part carries a dark rim of this many pixels, so that overlapping parts stay apart.
 RIM = 0.8
@@ -53,3 +54,11 @@ def part_masks(truth: PartTruth, indices: Tensor) -> Tensor:
         masks[:, slot] &= ~hidden
         hidden = hidden | (distance[:, slot] <= RIM)
     return masks
+
+
+def shown_parts(truth: PartTruth) -> Tensor:
+    """How each image shows each part, int64 [n, parts]: 0 not at all, 1 as a stray, 2 as one of its
+    whole, however small a piece of it is seen."""
+    kind = torch.where(truth.owner == 0, 2, 1).where(truth.part >= 0, 0)
+    shown = torch.zeros(len(kind), len(truth.part_names), dtype=torch.int64)
+    return shown.scatter_reduce(1, truth.part.clamp(min=0), kind, "amax")

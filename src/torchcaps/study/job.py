@@ -151,6 +151,8 @@ class Job:
             looks += ["--quantise", ",".join(map(str, self.levels))]
         if {"keys", "entropy"} & set(self.metrics):
             looks += ["--measure", "keys"]
+        if "compactness" in self.metrics:
+            looks += ["--measure", "compactness"]
         if "eval" in told and (elsewhere or looks):
             words = ["torchcaps", "eval", run, *where, "--split", self.split, *looks]
             commands.append([*words, "--json"])

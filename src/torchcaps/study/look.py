@@ -3,20 +3,21 @@
 A look is one pass over images, or over weights alone. It gives numbers by name: `accuracy` in
 percent, or, of the look `layers`, `dyr.2` for the second routed layer and `cns.2` for the second
 layer of capsules, both counted from below as the papers do. The look `keys` gives `entropy`, `keys`
-of a class on average, and `keys.3` of class 3; the look `weights` gives `sparsity` in percent.
+of a class on average, and `keys.3` of class 3; the look `weights` gives `sparsity` in percent; the
+look `compactness` gives that of each factor, `compactness.trans-x`, and their mean.
 Numbers of other images than the run's own test images carry their name: `accuracy@sign/train`;
 those of couplings on a grid carry its levels before: `accuracy+K11`, or `accuracy+K11,6` of two
 routed layers.
 """
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.study.job import Job
 
 __all__ = ["OF_KEYS", "OF_LAYERS", "OF_WEIGHTS", "Look", "kind_of", "looks_named", "looks_of"]
 
-Kind = Literal["accuracy", "keys", "layers", "weights"]
+Kind = Literal["accuracy", "compactness", "keys", "layers", "weights"]
 OF_KEYS = ("entropy", "keys")
 # The same whatever images are shown.
 OF_WEIGHTS = ("sparsity",)
@@ -68,8 +69,8 @@ def looks_of(job: Job) -> tuple[Look, ...]:
 
 def kind_of(statistic: str) -> Kind | None:
     """The look that gives a statistic; None where there is none yet."""
-    if statistic == "accuracy":
-        return "accuracy"
+    if statistic in ("accuracy", "compactness"):
+        return cast(Kind, statistic)
     if statistic in OF_KEYS:
         return "keys"
     if statistic in OF_WEIGHTS:
@@ -90,7 +91,9 @@ def looks_named(names: list[str], data: str) -> tuple[Look, ...]:
         statistic, _, grid = named.partition("+K")
         kind = kind_of(statistic)
         if kind is None:
-            known = nearest(statistic, ("accuracy", *OF_KEYS, *OF_LAYERS, *OF_WEIGHTS))
+            known = nearest(
+                statistic, ("accuracy", "compactness", *OF_KEYS, *OF_LAYERS, *OF_WEIGHTS)
+            )
             raise TorchcapsError(f"statistic {statistic!r} cannot be measured in a study; {known}.")
         where, _, split = images.partition("/")
         if images and split not in SPLITS:

@@ -145,8 +145,11 @@ def _keys(job: Job) -> Iterable[str]:
     if kind is None or (kind == "layers") != (len(layers) == 1):
         return
     tested_on = job.fields.get("test_data", job.train)
-    place = job.at.get("class") if statistic == "keys" else None
-    place = layers[0] if kind == "layers" else place
+    place = {
+        "compactness": str(job.at.get("factor", "")).lower() or None,
+        "keys": job.at.get("class") if statistic == "keys" else None,
+        "layers": layers[0] if layers else None,
+    }.get(kind)
     number = statistic if place is None else f"{statistic}.{place}"
     yield Look(kind, job.test, job.split, job.levels).key(number, tested_on=tested_on)
 

@@ -46,7 +46,7 @@ STATISTICS: dict[str, Statistic] = {
     "revivals": Statistic("dead capsules that live at the end of a later epoch"),
     "activation_correlation": Statistic("norms on original and transformed images, correlated"),
     "entity_selectivity": Statistic("share of living capsules dedicated to one part"),
-    "compactness": Statistic("semantic compactness score, in nats"),
+    "compactness": Statistic("semantic compactness score, in nats", "eval"),
     "perturbation_range": Statistic("change of the drawing for a change of one pose component"),
     "class_separation": Statistic("silhouette by class of what the decoder sees"),
     "antipodal_share": Statistic("share of image pairs whose layer inputs are near opposites"),

@@ -1,34 +1,60 @@
-"""Images changed by so much, the same whatever the batch: for robustness and invariance."""
+"""Images changed by so much, the same whatever the batch: for what looks at changed images."""
 
 import math
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from torchcaps.data.warp import linear_maps, place, warp
 
-__all__ = ["noise", "occlusion", "robustness_changes", "rotation", "translation"]
+__all__ = [
+    "compactness_factors",
+    "invariance_changes",
+    "noise",
+    "occlusion",
+    "robustness_changes",
+    "rotation",
+    "scaling",
+    "shear",
+    "translation",
+]
 
 Change = Callable[[Tensor], Tensor]
+Axis = Literal["x", "y"]
 
 
 def rotation(degrees: float) -> Change:
     """Turned clockwise about the centre."""
 
-    def turned(pixels: Tensor) -> Tensor:
-        angle = torch.full((len(pixels),), math.radians(degrees), dtype=torch.float64)
-        one = torch.ones_like(angle)
-        maps = linear_maps(angle, torch.zeros_like(angle), one, one)
-        still = torch.zeros(len(pixels), 2, 1, dtype=maps.dtype)
-        return warp(pixels, torch.cat([maps, still], -1))
-
-    return turned
+    one = torch.ones(1, dtype=torch.float64)
+    return _mapped(linear_maps(one * math.radians(degrees), one * 0, one, one))
 
 
-def translation(pixels: int) -> Change:
-    """Moved to the right by whole pixels, black behind."""
-    return lambda images: place(images, torch.tensor([[pixels, 0]]).expand(len(images), -1))
+def scaling(factor: float) -> Change:
+    """Larger by a factor about the centre."""
+    one = torch.ones(1, dtype=torch.float64)
+    return _mapped(linear_maps(one * 0, one * 0, one * factor, one * factor))
+
+
+def shear(degrees: float, *, along: Axis = "x") -> Change:
+    """Upright lines lean to the right by so many degrees, or along y level lines downwards."""
+    lean = math.tan(math.radians(degrees))
+    rows = [[1.0, lean], [0.0, 1.0]] if along == "x" else [[1.0, 0.0], [lean, 1.0]]
+    return _mapped(torch.tensor([rows], dtype=torch.float64))
+
+
+def _mapped(maps: Tensor) -> Change:
+    """Moved as a linear map [1, 2, 2] moves points about the centre."""
+    still = torch.cat([maps, torch.zeros(1, 2, 1, dtype=maps.dtype)], -1)
+    return lambda pixels: warp(pixels, still.expand(len(pixels), -1, -1))
+
+
+def translation(pixels: int, *, along: Axis = "x") -> Change:
+    """Moved by whole pixels to the right, or along y downwards, black behind."""
+    corner = torch.tensor([[pixels, 0] if along == "x" else [0, pixels]])
+    return lambda images: place(images, corner.expand(len(images), -1))
 
 
 def noise(deviation: float, *, seed: int = 0) -> Change:
@@ -63,4 +89,27 @@ def robustness_changes() -> dict[str, Change]:
         **{f"translation {each} px": translation(each) for each in (1, 2, 4, 8)},
         **{f"noise {each}": noise(each) for each in (0.1, 0.2, 0.4)},
         **{f"occlusion {each}": occlusion(each) for each in (0.05, 0.1, 0.2)},
+    }
+
+
+def invariance_changes() -> dict[str, Change]:
+    """One at a time, after [mitterreiter2023] §4.2, which states no strengths."""
+    return {
+        **{f"rotation {each}°": rotation(each) for each in (15, 30, 60, 90, 180)},
+        **{f"translation {each} px": translation(each) for each in (1, 2, 4, 8)},
+        **{f"scale {each}": scaling(each) for each in (0.5, 0.75, 1.25, 1.5)},
+        **{f"shear {each}°": shear(each) for each in (15, 30, 45)},
+    }
+
+
+def compactness_factors() -> dict[str, list[Change]]:
+    """The six factors of [gu2021] §3.3, each in nine steps from end to end; it states no ranges."""
+    steps = range(-4, 5)
+    return {
+        "rotation": [rotation(5 * each) for each in steps],
+        "trans-x": [translation(each) for each in steps],
+        "trans-y": [translation(each, along="y") for each in steps],
+        "scale": [scaling(1 + each / 20) for each in steps],
+        "shear-x": [shear(5 * each) for each in steps],
+        "shear-y": [shear(5 * each, along="y") for each in steps],
     }

@@ -15,17 +15,18 @@ from torchcaps.analysis import (
     RoutingDynamics,
     join,
 )
+from torchcaps.analysis.names import keep_for
 from torchcaps.data import Batch, Images, sample_of
 from torchcaps.data.sample import classes_shown, counts_in_words
 from torchcaps.errors import TorchcapsError
 from torchcaps.models.own import as_network
 from torchcaps.report import Dissection, Picture, render
-from torchcaps.tasks.measurements import keep_for, measured_by
+from torchcaps.tasks.measurements import Shown, measured_by, parts_shown, with_parts
 from torchcaps.tasks.trained import Own, check_fit, open_trained
 from torchcaps.train.answers import CRITERIA, is_correct
 from torchcaps.train.optimiser import OPTIMISERS
 from torchcaps.train.run import Run, environment, write_whole
-from torchcaps.types import Keep, Output, Trace
+from torchcaps.types import Output, Trace
 from torchcaps.viz import draw_activity, draw_mean_couplings, draw_parse_tree
 
 __all__ = ["dissect", "dissect_files", "facts_of", "trace_images", "write_report"]
@@ -56,19 +57,20 @@ class Seen(NamedTuple):
     """A batch, what a network says of it, and how many of the answers are right."""
 
     out: Output
-    batch: Batch
+    batch: Batch | Shown
     right: int
 
 
 @torch.no_grad()
 def _looked_at(
-    model: nn.Module, images: Images, index: Tensor, *, keep: Keep = "last"
+    model: nn.Module, images: Images, index: Tensor, *, measurements: Sequence[str] = ()
 ) -> Iterator[Seen]:
     """The images `index`, batch after batch, so that a measurement needs no trace of all."""
     model = as_network(model)
     check_fit(model, images)
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     model.eval()
+    keep, parts = keep_for(measurements), parts_shown(images, measurements)
     for few in index.split(BATCH):
         batch = images.batch(few)
         out = model(batch.pixels.to(device), keep=keep)
@@ -78,7 +80,7 @@ def _looked_at(
                 f"{len(images.class_names)}; show it the data it was trained on."
             )
         found = is_correct(out, batch.labels.to(device), judged_by=images.judged_by)
-        yield Seen(out, batch, int(found.sum()))
+        yield Seen(out, with_parts(batch, parts, few), int(found.sum()))
 
 
 def _traced(model: nn.Module, images: Images, index: Tensor) -> tuple[Trace, int, Tensor]:
@@ -114,10 +116,11 @@ def dissect(
     if not 0 <= example < len(images):
         raise TorchcapsError(f"example must be one of the {len(images)} images, but is {example}.")
     index = torch.arange(len(images)) if count is None else sample_of(images, count)
+    model = as_network(model)
     dynamics, activity = MeasureDynamics(), MeasureActivity()
-    more, labels, right = measured_by(measurements), [], 0
+    more, labels, right = measured_by(measurements, model), [], 0
     trace: Trace = ()
-    for out, batch, correct in _looked_at(model, images, index, keep=keep_for(measurements)):
+    for out, batch, correct in _looked_at(model, images, index, measurements=measurements):
         trace, right = out.trace, right + correct
         labels.append(batch.labels)
         for each in [*more.values(), *((dynamics, activity) if trace else ())]:

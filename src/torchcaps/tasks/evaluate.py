@@ -18,7 +18,16 @@ from torchcaps.models.own import as_network
 from torchcaps.ops import binary_cross_entropy_loss, cross_entropy_loss, margin_loss
 from torchcaps.report.page import wilson
 from torchcaps.tasks.latest import open_latest
-from torchcaps.tasks.measurements import Levels, in_words, lines_of, measured_by, seen_through
+from torchcaps.tasks.measurements import (
+    Levels,
+    check_names,
+    in_words,
+    lines_of,
+    measured_by,
+    parts_shown,
+    seen_through,
+    with_parts,
+)
 from torchcaps.tasks.overlap import in_training
 from torchcaps.tasks.progress import progress
 from torchcaps.tasks.trained import MEANING, Own, Trained, check_fit
@@ -212,11 +221,13 @@ def evaluate(
         levels: moves the couplings of the last iteration to a grid from 0 to 1 of so many levels,
             of all layers or of each from below, and makes the parents anew
             [renzulli2025] §3.1.2.
-        measurements: names out of `MEASUREMENTS`, taken in the same pass.
+        measurements: names out of `MEASUREMENTS`, taken in the same pass; those of changed images
+            look at these too.
     """
     model = as_network(model)
     check_fit(model, images)
-    looking = measured_by(measurements, levels=levels)
+    looking = measured_by(measurements, model, levels=levels)
+    parts = parts_shown(images, measurements)
     network = seen_through(model, levels=levels, names=measurements)
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     model.eval()
@@ -228,7 +239,7 @@ def evaluate(
             out = _plain(answer)
             _check_scores(out, images, int(index[0]))
             for each in looking.values():
-                each.update(answer, batch)
+                each.update(answer, with_parts(batch, parts, index))
             loss_is, loss = _loss(out, batch.labels)
             losses.append(loss.double() * len(index))
             scores.append(out.scores)
@@ -299,7 +310,7 @@ def evaluate_file(
     Images of the test set that are in the training set too are counted. `predictions` is the file
     for what it says of each image; `levels` and `measurements` are those of `evaluate`.
     """
-    measured_by(measurements)
+    check_names(measurements)
     if predictions is not None:
         _writer(predictions)
     trained = open_latest(path, root=root, model=model)

@@ -4,72 +4,124 @@ import inspect
 import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from torchcaps.analysis import (
-    MeasureActivity,
-    MeasureAntipodal,
-    MeasureCalibration,
-    MeasureCouplings,
-    MeasureDynamics,
-    MeasureInDegree,
+    MeasureCompactness,
+    MeasureFidelity,
+    MeasureInvariance,
     MeasureKeys,
     Measurement,
-    MeasurePolarisation,
-    MeasureTreeDistance,
-    MeasureZeroVotes,
+    MeasureRobustness,
+    MeasureSelectivity,
     quantise,
 )
+from torchcaps.analysis.names import TRACE_MEASUREMENTS, keep_for
 from torchcaps.analysis.result import Result
+from torchcaps.data import Batch, Images, shown_parts
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.models.own import OwnNetwork
-from torchcaps.types import Couple, Keep, Output
+from torchcaps.tasks.changes import compactness_factors, invariance_changes, robustness_changes
+from torchcaps.types import Couple, Output
 
 __all__ = [
     "MEASUREMENTS",
     "Levels",
+    "Shown",
+    "check_names",
     "in_words",
-    "keep_for",
     "lines_of",
     "measured_by",
     "on_grid",
+    "parts_shown",
     "seen_through",
+    "with_parts",
 ]
 
 # Of the grid from 0 to 1: one number for all routed layers, or one for each from below.
 Levels = int | Sequence[int]
 
-# Those that ask for nothing but a network and images; the others are for `analysis.measure`.
-MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
-    "activity": MeasureActivity,
-    "antipodal": MeasureAntipodal,
-    "calibration": MeasureCalibration,
-    "couplings": MeasureCouplings,
-    "dynamics": MeasureDynamics,
-    "in-degree": MeasureInDegree,
-    "keys": MeasureKeys,
-    "polarisation": MeasurePolarisation,
-    "tree-distance": MeasureTreeDistance,
-    "zero-votes": MeasureZeroVotes,
+
+def _alone(kind: Callable[[], Measurement]) -> Callable[["Network", "Network"], Measurement]:
+    return lambda plain, traced: kind()
+
+
+Network = Callable[[Tensor], Output]
+
+# Each from the network as a function of pixels, and from the same function with a trace.
+MEASUREMENTS: dict[str, Callable[[Network, Network], Measurement]] = {
+    **{name: _alone(kind) for name, kind in TRACE_MEASUREMENTS.items()},
+    "compactness": lambda plain, traced: MeasureCompactness(plain, compactness_factors()),
+    "fidelity": lambda plain, traced: MeasureFidelity(_parts),
+    "invariance": lambda plain, traced: MeasureInvariance(traced, invariance_changes()),
+    "robustness": lambda plain, traced: MeasureRobustness(plain, robustness_changes()),
+    "selectivity": lambda plain, traced: MeasureSelectivity(_parts),
 }
+# Those that compare capsules with the parts that images show.
+OF_PARTS = ("fidelity", "selectivity")
 
 
-def measured_by(names: Sequence[str], *, levels: Levels | None = None) -> dict[str, Measurement]:
-    """A fresh measurement for each name; keys are counted on the grid of the last layer."""
+class Shown(NamedTuple):
+    """A batch, and how its images show each part: 0 not, 1 as a stray, 2 as one of the whole."""
+
+    pixels: Tensor
+    labels: Tensor
+    shown: Tensor  # int [b, parts]
+
+
+def _parts(batch: Any) -> Tensor:
+    shown: Tensor = batch.shown
+    return shown
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse a name that is none, before anything is opened."""
     for name in names:
         if name not in MEASUREMENTS:
             raise TorchcapsError(f"measurement {name!r} is unknown; {nearest(name, MEASUREMENTS)}.")
-    made = {name: MEASUREMENTS[name]() for name in names}
+
+
+def measured_by(
+    names: Sequence[str], model: nn.Module, *, levels: Levels | None = None
+) -> dict[str, Measurement]:
+    """A fresh measurement of a network for each name; keys are counted on the grid of the last
+    layer."""
+    check_names(names)
+    plain, traced = (
+        _there(model, seen_through(model, levels=levels, names=each)) for each in ((), names)
+    )
+    made = {name: MEASUREMENTS[name](plain, traced) for name in names}
     if levels is not None and "keys" in made:
         made["keys"] = MeasureKeys(levels=levels if isinstance(levels, int) else levels[-1])
     return made
 
 
-def keep_for(names: Sequence[str]) -> Keep:
-    """What the network has to keep for these measurements."""
-    return "steps" if "polarisation" in names else "last"
+def _there(model: nn.Module, network: Network) -> Network:
+    """The network, with pixels brought to its device."""
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    return lambda pixels: network(pixels.to(device))
+
+
+def parts_shown(images: Images, names: Sequence[str]) -> Tensor | None:
+    """How each image shows each part, int [n, parts]; None where no measurement asks for it."""
+    asking = [name for name in names if name in OF_PARTS]
+    if not asking:
+        return None
+    truth = getattr(images, "truth", None)
+    if truth is None:
+        raise TorchcapsError(
+            f"{asking[0]} compares capsules with the parts that images show, which {images.name} "
+            f"does not tell; take the images of part-whole, in the size in which they are made."
+        )
+    return shown_parts(truth)
+
+
+def with_parts(batch: Batch, parts: Tensor | None, index: Tensor) -> Batch | Shown:
+    """The batch of the images `index`, with what `parts_shown` says of them."""
+    return batch if parts is None else Shown(batch.pixels, batch.labels, parts[index])
 
 
 def seen_through(

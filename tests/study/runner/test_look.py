@@ -7,6 +7,7 @@ from error_text import text_of
 from torchcaps.prune import prunable
 from torchcaps.study import find_claim, plan_of
 from torchcaps.study.look import Look, looks_named, looks_of
+from torchcaps.study.result import _keys
 from torchcaps.study.runner.measure import look_at, root_of
 from torchcaps.train import fit, make_recipe
 
@@ -22,6 +23,15 @@ def test_a_job_names_its_looks():
     assert looks("mitt2023-t1-layer1-dyr", reduced=True) == ["layers@affnist-style/test"]
     assert looks("rem-t1-cifar-10-deepcaps-rem-entropy") == ["keys+K11@cifar10/test"]
     assert looks("rem-t7-dr-capsnet-q-mnist") == ["accuracy+K11@mnist/test"]
+
+
+def test_compactness_is_looked_at_factor_by_factor():
+    assert looks("gu2021-t5-capsnet-trans-x") == ["compactness@mnist/test"]
+    plan = plan_of(find_claim("gu2021-t5-capsnet-trans-x"))
+    assert [*_keys(plan.jobs[0])] == ["compactness.trans-x"]
+    assert plan.jobs[0].commands()[1].endswith("--measure compactness --json")
+    (look,) = looks_named(["compactness"], "mnist")
+    assert look.kind == "compactness"
 
 
 def test_numbers_of_other_images_carry_their_name():
@@ -112,6 +122,14 @@ def test_zeros_are_counted_in_percent(run, monkeypatch):
     found = look_at(run, Look("weights", "part-whole"), root=None)
     zeros = sum(weight.numel() for weight in others)
     assert found["sparsity"] == pytest.approx(100 * zeros / (zeros + first.numel()))
+
+
+@pytest.mark.slow
+def test_compactness_is_a_number_a_factor(run):
+    found = look_at(run, Look("compactness", "part-whole"), root=None)
+    mean = found.pop("compactness")
+    assert len(found) == 6
+    assert mean == pytest.approx(sum(found.values()) / 6)
 
 
 @pytest.mark.slow

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import torch
 
-from torchcaps.analysis import Keys, MeasureActivity, MeasureDynamics, measure
+from torchcaps.analysis import Compactness, Keys, MeasureActivity, MeasureDynamics, measure
+from torchcaps.analysis.result import Result
 from torchcaps.data import Images
 from torchcaps.prune import sparsity
 from torchcaps.study.look import Look
@@ -41,15 +42,25 @@ def look_at(run: Run, look: Look, *, root: str | os.PathLike[str] | None) -> dic
         images,
         batch_size=min(BATCH, recipe.batch_size),
         levels=grid or None,
-        measurements=("keys",) if look.kind == "keys" else (),
+        measurements=() if look.kind == "accuracy" else (look.kind,),
     )
     if look.kind == "accuracy":
         return {"accuracy": 100 * found.accuracy}
+    if look.kind == "compactness":
+        return _of_factors(found.measured["compactness"])
     keys = found.measured["keys"]
     assert isinstance(keys, Keys)
     each = {f"keys.{row.name}": float(row.keys) for row in keys.classes}
     mean = sum(each.values()) / len(each)
     return {"entropy": keys.entropy, "entropy_bound": keys.bound, "keys": mean, **each}
+
+
+def _of_factors(compactness: Result) -> dict[str, float]:
+    """The score of each factor along which some pose varies, and their mean."""
+    assert isinstance(compactness, Compactness)
+    each = {row.factor: row.score for row in compactness.factors if row.score is not None}
+    found = {f"compactness.{factor}": score for factor, score in each.items()}
+    return {"compactness": sum(each.values()) / len(each), **found} if each else {}
 
 
 def root_of(data: str, root: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
