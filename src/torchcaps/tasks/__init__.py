@@ -6,9 +6,10 @@ from torchcaps.tasks.dictionary import Dictionary, dictionary
 from torchcaps.tasks.dissect import dissect, dissect_files, trace_images, write_report
 from torchcaps.tasks.doctor import doctor, doctor_run, examine
 from torchcaps.tasks.estimate import Estimate, estimate
-from torchcaps.tasks.evaluate import evaluate, evaluate_file, write_predictions
+from torchcaps.tasks.evaluate import evaluate, evaluate_file
 from torchcaps.tasks.perturb import Perturbed, perturb
 from torchcaps.tasks.predict import predict
+from torchcaps.tasks.predictions import write_predictions
 from torchcaps.tasks.prune_run import prune_run
 from torchcaps.tasks.rate_test import RateTest, rate_test
 from torchcaps.tasks.shrink import Shrunk, shrink

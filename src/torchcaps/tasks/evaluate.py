@@ -1,9 +1,7 @@
 """Evaluate a trained network: how many images it gets right, and what it says of each."""
 
-import csv
-import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,13 +27,13 @@ from torchcaps.tasks.measurements import (
     with_parts,
 )
 from torchcaps.tasks.overlap import in_training
+from torchcaps.tasks.predictions import check_path, write_predictions
 from torchcaps.tasks.progress import progress
 from torchcaps.tasks.trained import MEANING, Own, Trained, check_fit
 from torchcaps.train.answers import CRITERIA, is_correct, named_classes, present_classes
-from torchcaps.train.run import write_whole
 from torchcaps.types import Output, ScoresAre
 
-__all__ = ["Evaluation", "evaluate", "evaluate_file", "write_predictions"]
+__all__ = ["Evaluation", "evaluate", "evaluate_file"]
 
 # The result does not depend on it; the memory does.
 BATCH = 100
@@ -312,7 +310,7 @@ def evaluate_file(
     """
     check_names(measurements)
     if predictions is not None:
-        _writer(predictions)
+        check_path(predictions)
     trained = open_latest(path, root=root, model=model)
     images = trained.images(split, data=data, root=root)
     # As small as the batches it was trained with, which fitted into memory.
@@ -341,62 +339,3 @@ def _seen(trained: Trained, test: Images, data: str | None, root: Path | None) -
         return None
     training = trained.images_now("train", data=data, root=root)
     return in_training(training, test) if len(training) <= MOST_COMPARED else None
-
-
-def write_predictions(found: Evaluation, path: Path) -> None:
-    """One line an image: index, file where it has one, label, predicted, right, scores. JSON lines
-    or CSV by the ending.
-
-    Scores stand in the order of the classes; several classes of one image are joined by +.
-    """
-    write_whole(path, _writer(path)(found))
-
-
-def _writer(path: Path) -> Callable[[Evaluation], str]:
-    """How to write this file; a sentence when it could not be written."""
-    writers = {".jsonl": _json_lines, ".csv": _csv}
-    if path.suffix not in writers:
-        raise TorchcapsError(
-            f"the file of predictions must end in .jsonl (JSON lines) or .csv, but is {path}."
-        )
-    if path.is_dir():
-        raise TorchcapsError(f"{path} is a folder; name a file in it, as predictions.csv.")
-    if not path.parent.is_dir():
-        raise TorchcapsError(f"the folder {path.parent} does not exist; make it, or name another.")
-    return writers[path.suffix]
-
-
-def _rows(found: Evaluation) -> list[dict[str, Any]]:
-    def named(classes: Tensor) -> str:
-        return "+".join(found.class_names[k] for k in classes.nonzero()[:, 0].tolist())
-
-    there, files = found.there, found.files
-    return [
-        {
-            "index": at,
-            # Names that are no UTF-8 are written with backslashes.
-            **({"file": files[at].encode(errors="backslashreplace").decode()} if files else {}),
-            "label": named(there[at]),
-            "predicted": named(found.said[at]),
-            "right": bool(found.right[at]),
-            # Nine digits tell every float32 from its neighbours.
-            "scores": [float(f"{score:.9g}") for score in found.scores[at].tolist()],
-        }
-        for at in range(len(found.right))
-    ]
-
-
-def _json_lines(found: Evaluation) -> str:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in _rows(found))
-
-
-def _csv(found: Evaluation) -> str:
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    rows = _rows(found)
-    facts = [name for name in rows[0] if name != "scores"]
-    table.writerow([*facts, *(f"score {name}" for name in found.class_names)])
-    for row in rows:
-        scores = row.pop("scores")
-        table.writerow([*row.values(), *scores])
-    return text.getvalue()

@@ -1,0 +1,82 @@
+"""The file of what a network says of each image."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.train.run import write_whole
+
+if TYPE_CHECKING:
+    from torchcaps.tasks.evaluate import Evaluation
+
+__all__ = ["check_path", "write_predictions"]
+
+
+def write_predictions(found: "Evaluation", path: Path) -> None:
+    """One line an image: index, file where it has one, label, predicted, right, scores. JSON lines
+    or CSV by the ending.
+
+    Scores stand in the order of the classes; several classes of one image are joined by +.
+    """
+    write_whole(path, _writer(path)(found))
+
+
+def check_path(path: Path) -> None:
+    """Refuse a file that could not be written, before anything is evaluated."""
+    _writer(path)
+
+
+def _writer(path: Path) -> Callable[["Evaluation"], str]:
+    """How to write this file; a sentence when it could not be written."""
+    writers = {".jsonl": _json_lines, ".csv": _csv}
+    if path.suffix not in writers:
+        raise TorchcapsError(
+            f"the file of predictions must end in .jsonl (JSON lines) or .csv, but is {path}."
+        )
+    if path.is_dir():
+        raise TorchcapsError(f"{path} is a folder; name a file in it, as predictions.csv.")
+    if not path.parent.is_dir():
+        raise TorchcapsError(f"the folder {path.parent} does not exist; make it, or name another.")
+    return writers[path.suffix]
+
+
+def _rows(found: "Evaluation") -> list[dict[str, Any]]:
+    def named(classes: Tensor) -> str:
+        return "+".join(found.class_names[k] for k in classes.nonzero()[:, 0].tolist())
+
+    there, files = found.there, found.files
+    return [
+        {
+            "index": at,
+            # Names that are no UTF-8 are written with backslashes.
+            **({"file": files[at].encode(errors="backslashreplace").decode()} if files else {}),
+            "label": named(there[at]),
+            "predicted": named(found.said[at]),
+            "right": bool(found.right[at]),
+            # Nine digits tell every float32 from its neighbours.
+            "scores": [float(f"{score:.9g}") for score in found.scores[at].tolist()],
+        }
+        for at in range(len(found.right))
+    ]
+
+
+def _json_lines(found: "Evaluation") -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in _rows(found))
+
+
+def _csv(found: "Evaluation") -> str:
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    rows = _rows(found)
+    facts = [name for name in rows[0] if name != "scores"]
+    table.writerow([*facts, *(f"score {name}" for name in found.class_names)])
+    for row in rows:
+        scores = row.pop("scores")
+        table.writerow([*row.values(), *scores])
+    return text.getvalue()
