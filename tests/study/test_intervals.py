@@ -5,7 +5,7 @@ import math
 import pytest
 
 from error_text import text_of
-from torchcaps.study.intervals import mean_interval, t_quantile
+from torchcaps.study.intervals import difference_interval, mean_interval, t_quantile
 
 # As printed in statistical tables, three decimals.
 PRINTED = {
@@ -71,3 +71,16 @@ def test_no_interval_without_finite_values(values):
 @pytest.mark.parametrize(("probability", "freedom"), [(0.0, 3), (1.0, 3), (0.9, 0)])
 def test_no_quantile_outside_the_distribution(probability, freedom):
     assert "a quantile needs a probability" in text_of(lambda: t_quantile(probability, freedom))
+
+
+def test_the_difference_of_two_groups_by_hand():
+    # Means 4 and 1, variances 1 and 4, three values each: the error is sqrt(1/3 + 4/3), and
+    # (5/3)² / ((1/3)²/2 + (4/3)²/2) = 2.94 degrees of freedom, of which two are counted.
+    found = difference_interval([3.0, 4.0, 5.0], [-1.0, 1.0, 3.0])
+    half = 4.302653 * (5 / 3) ** 0.5
+    assert found == (3.0, pytest.approx(3 - half), pytest.approx(3 + half), 3)
+
+
+def test_groups_without_spread_differ_exactly():
+    assert difference_interval([2.0, 2.0], [1.0, 1.0, 1.0]) == (1.0, 1.0, 1.0, 2)
+    assert difference_interval([2.0], [1.0, 1.1]).low is None

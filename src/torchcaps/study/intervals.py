@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["Interval", "mean_interval", "t_quantile"]
+__all__ = ["Interval", "difference_interval", "mean_interval", "t_quantile"]
 
 
 class Interval(NamedTuple):
@@ -41,6 +41,34 @@ def mean_interval(values: Sequence[float], *, confidence: float = 0.95) -> Inter
         return Interval(mean, None, None, 1)
     variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
     half = t_quantile((1 + confidence) / 2, n - 1) * math.sqrt(variance / n)
+    return Interval(mean, mean - half, mean + half, n)
+
+
+def difference_interval(
+    first: Sequence[float], second: Sequence[float], *, confidence: float = 0.95
+) -> Interval:
+    """The difference of two means over seeds that have nothing in common, with the interval of
+    Welch; `n` is that of the smaller group. Degrees of freedom are rounded down, for an interval
+    that is a little too wide and never too narrow.
+
+    >>> difference_interval([3.0, 4.0, 5.0], [1.0, 2.0, 3.0]).mean
+    2.0
+    """
+    groups = [mean_interval(each) for each in (first, second)]
+    mean, n = groups[0].mean - groups[1].mean, min(group.n for group in groups)
+    if n == 1:
+        return Interval(mean, None, None, 1)
+    # Of each mean, the square of its standard error.
+    errors = [
+        math.fsum((value - group.mean) ** 2 for value in each) / (group.n * (group.n - 1))
+        for each, group in zip((first, second), groups, strict=True)
+    ]
+    error = math.fsum(errors)
+    if error == 0:
+        return Interval(mean, mean, mean, n)
+    parts = (e**2 / (group.n - 1) for e, group in zip(errors, groups, strict=True))
+    freedom = math.floor(error**2 / math.fsum(parts))
+    half = t_quantile((1 + confidence) / 2, freedom) * math.sqrt(error)
     return Interval(mean, mean - half, mean + half, n)
 
 

@@ -63,7 +63,8 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
     networks.
 
     Of several records of a number the one of the full protocol is taken, then the one of most
-    seeds, then the latest. A statement compares, and rests on all of them.
+    seeds, then the latest. A statement compares, and rests on all of them that are
+    of the full protocol, or else on all of a smaller one.
     """
     plan = plan_of(claim)
     about = {
@@ -72,8 +73,13 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
         if claim.id in record.claims or _is_of_a_job(record, plan)
     }
     if claim.states and plan.shown_by is None:
-        compared = judge_statement(claim, about.values())
-        return Result(claim, plan, compared, about) if compared else Result(claim, plan)
+        # A network of the full protocol is not compared with one of a smaller.
+        for is_reduced in (False, True):
+            alike = {n: r for n, r in about.items() if (r.reduced is not None) == is_reduced}
+            compared = judge_statement(claim, alike.values())
+            if compared is not None:
+                return Result(claim, plan, compared, alike)
+        return Result(claim, plan)
     for name in sorted(about, key=lambda name: _rank(about[name]), reverse=True):
         verdict = _verdict(plan, about[name])
         if verdict is not None:

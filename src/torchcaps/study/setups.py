@@ -66,7 +66,7 @@ class Setup:
                 seeds=seeds,
                 at={**(at or {}), **cell.at},
                 after=cell.after,
-                reduced=self._smaller(test),
+                reduced=self._smaller(_trained_on(test) if split == "train" else test),
                 departures=(*PROTOCOLS[self.protocol].departures, *self.departures),
             )
             for test in data

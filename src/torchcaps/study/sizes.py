@@ -11,7 +11,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model
 from torchcaps.study.claim import Claim, claims
 
-__all__ = ["PublishedSize", "published_sizes"]
+__all__ = ["PublishedSize", "parameters_of", "published_sizes"]
 
 # (system, data set, backbone) -> our network. [tsai2020] Tables 10 to 12 print three input channels
 # for DiverseMultiMNIST, but its 42.49M parameters need one.
@@ -124,7 +124,7 @@ def _beside(claim: Claim) -> PublishedSize:
     if known not in COUNTED:
         raise TorchcapsError(f"{claim.id} prints a size, but no network of ours stands for it.")
     model = COUNTED[known]
-    ours = _count(model, kernel)
+    ours = parameters_of(model, kernel)
     digits = len(digits_of(claim).partition(".")[2])
     assert isinstance(claim.value, int | float)
     equal = round(ours / UNITS[claim.unit or "M"], digits) == claim.value
@@ -132,7 +132,8 @@ def _beside(claim: Claim) -> PublishedSize:
 
 
 @cache
-def _count(model: str, kernel: int | None) -> int:
+def parameters_of(model: str, kernel: int | None = None) -> int:
+    """The parameters of a network of ours, for the images of its paper."""
     import torch
 
     options: dict[str, Any] = {} if kernel is None else {"kernel": kernel}

@@ -35,6 +35,7 @@ __all__ = [
     "judge_count",
     "judge_statistic",
     "judge_test",
+    "word_of",
 ]
 
 NumberWord = Literal["reproduced", "better", "worse", "undecided"]
@@ -212,10 +213,11 @@ def judge_statistic(
             f"as {threshold!r}."
         )
     ours = mean_interval(values, confidence=1 - (1 - CONFIDENCE) / cells)
-    return StatementVerdict(_side(ours, side, threshold, n_seeds_min), ours, side, threshold)
+    return StatementVerdict(word_of(ours, side, threshold, n_seeds_min), ours, side, threshold)
 
 
-def _side(ours: Interval, side: Side, threshold: float, least: int) -> StatementWord:
+def word_of(ours: Interval, side: Side, threshold: float, least: int) -> StatementWord:
+    """The word for an interval by itself; below `least` seeds nothing is decided."""
     if ours.n < least or ours.low is None or ours.high is None:
         return "undecided"
     low, high = ours.low, ours.high

@@ -63,7 +63,8 @@ STATEMENTS: Statements = {
     ),
     "q-fc-gap-is-kernel": (f"{CAPSNET} kernel=5|9; {FC} kernel=5|9", "accuracy"),
     "q-groups-no-effect": (
-        f"{AFF} types=8 d_primary=32; {AFF}; {AFF} types=64 d_primary=4",
+        f"{AFF} types=8 d_primary=32; {AFF} types=16 d_primary=16; {AFF}; "
+        f"{AFF} types=64 d_primary=4",
         "accuracy",
     ),
     "q-all-components-help-multimnist": (

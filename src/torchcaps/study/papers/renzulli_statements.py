@@ -40,7 +40,7 @@ STATEMENTS: Statements = {
     ),
     "q-undertrained-high-entropy": (
         f"{each((DR,), Q, REM)}; {each((DR,), f'stopped {Q}', f'stopped {REM}')}",
-        "entropy",
+        "entropy accuracy",
     ),
     "q-rem-affine-robust": (
         f"{each((DR,), Q, REM)}; {each((DR,), f'stopped {Q}', f'stopped {REM}')}",

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from torchcaps.study import Seed, claims, find_claim, make_record, result_of
-from torchcaps.study.judges import JUDGES, judge_statement
+from torchcaps.study import Seed, find_claim, make_record, result_of
+from torchcaps.study.judges import judge_statement
 from torchcaps.train import make_recipe
 
 SIGN = "accuracy@sign/train"
@@ -119,5 +119,65 @@ def test_a_statement_rests_on_all_its_records():
     assert result_of(find_claim(NEVER), {"a": records["a"]}).status == "not run"
 
 
-def test_every_judge_is_of_a_statement():
-    assert set(JUDGES) <= {claim.id for claim in claims() if claim.states}
+def deep(model, n, data, mean, *, bias, **options):
+    """Five seeds around a mean."""
+    chosen = {"claim": NEVER, "data": data, "key": "accuracy", "n_layers": n, "bias": bias}
+    values = [mean + step / 10 for step in (-2, -1, 0, 1, 2)]
+    return record(model, values, **chosen, **options)
+
+
+SETS = ("mnist", "fashion-mnist")
+
+
+@pytest.mark.parametrize(
+    ("at_five", "expected"), [(10.0, "holds"), (97.0, "fails"), (40.0, "undecided")]
+)
+def test_two_and_three_layers_learn_and_four_and_five_do_not(at_five, expected):
+    means = {2: 98.0, 3: 98.0, 4: 10.0, 5: at_five}
+    records = [
+        deep("peer_deep_dynamic", n, data, mean, bias="none")
+        for data in SETS
+        for n, mean in means.items()
+    ]
+    assert word("peer2022-q-depth-rba-nobias", records) == expected
+    assert word("peer2022-q-depth-rba-nobias", records[:2]) is None
+
+
+@pytest.mark.parametrize(
+    ("at_seven", "at_nine", "expected"),
+    [(74.0, 10.0, "holds"), (99.5, 10.0, "undecided"), (74.0, 98.0, "fails")],
+)
+def test_depth_of_em_without_a_bias(at_seven, at_nine, expected):
+    means = {5: 99.0, 6: 99.0, 7: at_seven, 8: 10.0, 9: at_nine}
+    records = [
+        deep("peer_deep_em", n, data, mean, bias=False)
+        for data in SETS
+        for n, mean in means.items()
+    ]
+    assert word("peer2022-q-depth-em-nobias", records) == expected
+
+
+@pytest.mark.parametrize(
+    ("best_control", "expected"), [(60.0, "holds"), (96.9, "fails"), (94.0, "undecided")]
+)
+def test_whether_the_symmetry_is_the_cause(best_control, expected):
+    records = [
+        deep("peer_deep_dynamic", n, data, mean, **chosen)
+        for data in SETS
+        for n in (4, 5)
+        for mean, chosen in (
+            (97.0, {"bias": "added"}),
+            (best_control, {"bias": "odd"}),
+            (20.0, {"bias": "none", "squash": "exp"}),
+            (20.0, {"bias": "none", "weight_std": 0.3}),
+        )
+    ]
+    assert word("peer2022-q-symmetry-causes-depth-failure", records) == expected
+
+
+def test_full_networks_are_not_compared_with_smaller_ones():
+    full, smaller = both([50.0] * 5, [50.0] * 5), both([60.0] * 5, [50.0] * 5)
+    less = [each.model_copy(update={"reduced": "one epoch"}) for each in smaller]
+    mixed = {"a": full[0], "b": less[0], "c": less[1]}
+    found = result_of(find_claim(NEVER), mixed)
+    assert (found.status, found.records.keys()) == ("fails", {"b", "c"})

@@ -1,0 +1,76 @@
+"""The records about one statement, asked for by what their recipes say."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from torchcaps.models import MODELS
+from torchcaps.study.record import Record
+from torchcaps.train import Recipe
+
+__all__ = ["Evidence", "Values"]
+
+# One value a seed.
+Values = Mapping[int, float]
+# Fields of a recipe that make another system; at these values where a judge does not name them.
+USUAL = {"loss": "auto", "prune": None, "prune_to": None}
+
+
+class Evidence:
+    """Values by statistic and system."""
+
+    def __init__(self, records: Iterable[Record]):
+        # The fullest comes last, and counts.
+        self.records = sorted(records, key=lambda r: (r.reduced is None, len(r.seeds), r.made))
+
+    @property
+    def is_reduced(self) -> bool:
+        """Whether any of them is of a smaller protocol than the paper's."""
+        return any(record.reduced is not None for record in self.records)
+
+    def values(self, statistic: str, model: str, **chosen: Any) -> Values:
+        """One value a seed of the system that has these fields and options, and every other option
+        as the network has it by itself; of several records that of the full protocol, then the one
+        of most seeds.
+
+        Arguments:
+            statistic: its name in the record; "a|b" is b where a record has no a.
+            model: the name of the network.
+            chosen: options of the network, and fields of the recipe.
+        """
+        found: dict[int, float] = {}
+        for record in self._of(model, chosen):
+            for name in statistic.split("|"):
+                values = {s.seed: s.values[name] for s in record.seeds if name in s.values}
+                if values:
+                    found = values
+                    break
+        return found
+
+    def systems(self, statistic: str, model: str, **chosen: Any) -> dict[str, Values]:
+        """The values of every system of a network that has these fields and options, whatever its
+        others are, by the digest of its recipe."""
+        found: dict[str, Values] = {}
+        for record in self.records:
+            known = _known(record)
+            if any(known.get(n) != value for n, value in {"model": model, **chosen}.items()):
+                continue
+            values = {s.seed: s.values[statistic] for s in record.seeds if statistic in s.values}
+            if values:
+                found[record.recipe_hash] = values
+        return found
+
+    def _of(self, model: str, chosen: Mapping[str, Any]) -> Iterator[Record]:
+        wanted = {"model": model, **USUAL, **MODELS[model].options, **chosen}
+        for record in self.records:
+            known = _known(record)
+            if all(known.get(name) == value for name, value in wanted.items()):
+                yield record
+
+
+def _known(record: Record) -> dict[str, Any]:
+    """Fields and options, those too that nobody wrote out. An option goes before a field of its
+    name."""
+    recipe = record.recipe
+    usual = {name: field.default for name, field in Recipe.model_fields.items()}
+    options = MODELS[recipe["model"]].options if recipe.get("model") in MODELS else {}
+    return {**usual, **recipe, **options, **recipe.get("options", {})}

@@ -1,0 +1,198 @@
+"""Statements of [mitterreiter2023]: activity, deaths and dynamics of layers.
+
+Layers of capsules are counted from the primary one, routings from the lowest, both from 1.
+"""
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any
+
+from torchcaps.study.claim import Claim
+from torchcaps.study.judges.evidence import Evidence, Values
+from torchcaps.study.judges.rules import (
+    Cell,
+    confirming,
+    each,
+    joined,
+    left_open,
+    minus,
+    most,
+    slopes,
+)
+from torchcaps.study.verdict import StatementVerdict
+
+__all__ = ["JUDGES"]
+
+NET, GRID = "mitterreiter_5x16", "mitterreiter_grid"
+AFFNIST = ("affnist", "affnist-style")
+CLASSES, LAYERS, DEPTHS = 10, 5, range(2, 9)
+LEAST_ARCHITECTURES = 12
+
+
+def _of(evidence: Evidence, name: str, model: str = NET, **chosen: Any) -> Values:
+    """A statistic of a network that was trained on moved digits and looked at on affNIST."""
+    named = "|".join(f"{name}@{images}/test" for images in AFFNIST)
+    return evidence.values(named, model, data="expanded-mnist", **chosen)
+
+
+def _almost_static(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    cells = [Cell(_of(evidence, f"dys.{k}"), "less", claim.conditions["threshold"]) for k in (2, 3)]
+    return each(claim, cells, one_sided=False)
+
+
+def _last_more_dynamic(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    return each(
+        claim,
+        [
+            Cell(
+                minus(
+                    _of(evidence, f"{name}.4"),
+                    most([_of(evidence, f"{name}.2"), _of(evidence, f"{name}.3")]),
+                )
+            )
+            for name in ("dyr", "dys")
+        ],
+    )
+
+
+def _all_similar(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """Every routing strictly between the first and the last, of at least twelve architectures."""
+
+    def of(images: str) -> list[dict[str, Values]]:
+        names = [f"dyr.{k}@{images}/test" for k in DEPTHS]
+        return [evidence.systems(name, GRID, routing="dynamic") for name in names]
+
+    # Those of the second routing, of the third, and so on.
+    found = next((rows for rows in map(of, AFFNIST) if rows[0]), of(AFFNIST[0]))
+    cells = [
+        Cell(values, "less", claim.conditions["threshold"])
+        # A routing with one above it is not the last.
+        for below, above in pairwise(found)
+        for system, values in below.items()
+        if system in above
+    ]
+    if len(found[1]) < LEAST_ARCHITECTURES:
+        return None
+    return each(claim, cells, one_sided=False, corrected=True)
+
+
+def _worse_on_cifar(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    def mean(of: Callable[[int], Values]) -> Values:
+        layers = [of(k) for k in range(1, LAYERS)]
+        common = set.intersection(*map(set, layers))
+        return {seed: sum(each[seed] for each in layers) / len(layers) for seed in common}
+
+    colour = mean(lambda k: evidence.values(f"dyr.{k}", NET, data="cifar10"))
+    digits = mean(lambda k: _of(evidence, f"dyr.{k}"))
+    return each(claim, [Cell(colour, "less", against=digits)])
+
+
+def _primary_always_active(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """Records have the usual threshold of activity alone, and the row sweeps it, so that they can
+    contradict the statement and not confirm it."""
+    cell = Cell(_of(evidence, "car.1"), "greater", claim.conditions["threshold"])
+    found = each(claim, [cell], one_sided=False)
+    return found if found is None or found.word == "fails" else left_open(found)
+
+
+def _cas_declines(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    return _declines(claim, evidence, "cas", range(1, LAYERS - 1))
+
+
+def _cns_declines(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    return _declines(claim, evidence, "cns", range(1, LAYERS))
+
+
+def _declines(
+    claim: Claim, evidence: Evidence, name: str, layers: range
+) -> StatementVerdict | None:
+    cells = [
+        Cell(minus(_of(evidence, f"{name}.{k}"), _of(evidence, f"{name}.{k + 1}"))) for k in layers
+    ]
+    return each(claim, cells, corrected=True)
+
+
+def _dead_increase(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """More deaths in the fourth layer than in the first, and no layer with fewer than the one
+    below it: such a step lets the statement fail and need not be shown."""
+    cdr = {k: _of(evidence, f"cdr.{k}") for k in range(1, LAYERS)}
+    whole = each(claim, [Cell(minus(cdr[4], cdr[1]))])
+    steps = [each(claim, [Cell(minus(cdr[k + 1], cdr[k]))]) for k in range(1, 4)]
+    falling = [step for step in steps if step is not None and step.word == "fails"]
+    return falling[0] if falling else whole
+
+
+def _no_dead_class(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """Exactly none in every seed; fails where more than half of the seeds have one."""
+    dead = _of(evidence, f"cds.{LAYERS}")
+    if not dead:
+        return None
+    ours = Cell(dead).interval()
+    enough = len(dead) >= claim.conditions["n_seeds_min"]
+    if enough and sum(value >= 1 for value in dead.values()) > len(dead) / 2:
+        return StatementVerdict("fails", ours, "within", 0.0)
+    holds = enough and not any(dead.values())
+    return StatementVerdict("holds" if holds else "undecided", ours, "within", 0.0)
+
+
+def _fewer_than_classes(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    return each(claim, [Cell(_of(evidence, "cas.4"), "less", CLASSES)], one_sided=False)
+
+
+def _uniform_better(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """On affNIST and on CIFAR-10, at equal epochs."""
+    digits = minus(
+        _of(evidence, "accuracy", routing="uniform", stop_at=None),
+        _of(evidence, "accuracy", stop_at=None),
+    )
+    colour = minus(
+        evidence.values("accuracy", NET, data="cifar10", routing="uniform", stop_at=None),
+        evidence.values("accuracy", NET, data="cifar10", stop_at=None),
+    )
+    return each(claim, [Cell(digits), Cell(colour)], corrected=True)
+
+
+def _routing_causes_deaths(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    uniform = {k: _of(evidence, f"cdr.{k}", routing="uniform") for k in range(2, LAYERS)}
+    excess = each(claim, [Cell(minus(_of(evidence, "cdr.4"), uniform[4]))])
+    none_dead = each(
+        claim, [Cell(rate, "less", 0.05) for rate in uniform.values()], one_sided=False
+    )
+    return joined(excess, none_dead)
+
+
+def _depth_limited(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    def of(name: str, n: int, data: str, routing: str) -> Values:
+        chosen = {"widths": ",".join(["16"] * (n - 1)), "routing": routing}
+        if data == "affnist":
+            return _of(evidence, name, GRID, **chosen)
+        return evidence.values(name, GRID, data=data, **chosen)
+
+    parts = []
+    for data in ("affnist", "cifar10"):
+        deaths = {
+            n: most([of(f"cdr.{k}", n, data, "dynamic") for k in range(1, n + 1)]) for n in DEPTHS
+        }
+        right = slopes({n: of("accuracy", n, data, "dynamic") for n in DEPTHS})
+        twin = slopes({n: of("accuracy", n, data, "uniform") for n in DEPTHS})
+        limited = each(claim, [Cell(slopes(deaths)), Cell(right, "less")])
+        # That the twin falls as much leaves the statement open.
+        parts += [limited, confirming(each(claim, [Cell(minus(twin, right))]))]
+    return joined(*parts)
+
+
+JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
+    "mitt2023-q-routing-almost-static": _almost_static,
+    "mitt2023-q-last-layer-more-dynamic": _last_more_dynamic,
+    "mitt2023-q-all-affnist-models-similar": _all_similar,
+    "mitt2023-q-cifar10-worse-dynamics": _worse_on_cifar,
+    "mitt2023-q-primecaps-always-active": _primary_always_active,
+    "mitt2023-q-cas-declines": _cas_declines,
+    "mitt2023-q-cns-declines": _cns_declines,
+    "mitt2023-q-dead-increase-with-depth": _dead_increase,
+    "mitt2023-q-output-layer-no-dead": _no_dead_class,
+    "mitt2023-q-active-less-than-classes": _fewer_than_classes,
+    "mitt2023-q-uniform-routing-better": _uniform_better,
+    "mitt2023-q-rba-causes-deaths": _routing_causes_deaths,
+    "mitt2023-q-depth-limited-by-deaths": _depth_limited,
+}

@@ -1,0 +1,265 @@
+"""Statements of [renzulli2025]: entropy, keys, sparsity and accuracy, with and without pruning.
+
+Couplings are on a grid (Q); a pruned network has its couplings on the same grid (REM).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torchcaps.study.claim import Claim
+from torchcaps.study.judges.evidence import Evidence, Values
+from torchcaps.study.judges.rules import (
+    Cell,
+    confirming,
+    each,
+    joined,
+    left_open,
+    minus,
+    most,
+    times,
+)
+from torchcaps.study.verdict import StatementVerdict
+
+__all__ = ["JUDGES"]
+
+DR, GAMMA, DEEP = "rem_dr", "rem_gamma", "rem_deepcaps"
+EFFICIENT = {"mnist": "rem_eff_mnist", "fashion-mnist": "rem_eff_mnist", "cifar10": "rem_eff_cifar"}
+AT_HAND = ("mnist", "fashion-mnist", "cifar10")
+PRUNED: dict[str, Any] = {"prune": "lobster"}
+CLASSES = 10
+LOW, HIGH = (10, 20, 30), (80, 90)
+
+
+def _of(evidence: Evidence, name: str, data: str, model: str = DR, **chosen: Any) -> Values:
+    """A statistic with couplings on the grid of eleven levels, or that of its network."""
+    grid = "+K11,6" if model == GAMMA else "+K11"
+    types = {"types": 64} if (model, data) == (DR, "cifar10") else {}
+    return evidence.values(f"{name}{grid}", model, data=data, **types, **chosen)
+
+
+def _families(data: str) -> tuple[str, ...]:
+    return (DR, GAMMA, DEEP, EFFICIENT[data])
+
+
+def _entropy_lower(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """In every cell that was run: DR-CapsNet on the three sets at hand, and whatever there is of
+    the others."""
+    cells = []
+    for data in AT_HAND:
+        for model in _families(data):
+            fall = minus(
+                _of(evidence, "entropy", data, model),
+                _of(evidence, "entropy", data, model, **PRUNED),
+            )
+            if fall or model == DR:
+                cells.append(Cell(fall))
+    return each(claim, cells, corrected=True)
+
+
+def _keys_lower(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    cells = [
+        Cell(
+            minus(
+                _of(evidence, f"keys.{number}", data),
+                _of(evidence, f"keys.{number}", data, **PRUNED),
+            )
+        )
+        for data in AT_HAND
+        for number in range(CLASSES)
+    ]
+    return each(claim, cells, corrected=True)
+
+
+def _little_is_lost(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """Less than two points on Fashion-MNIST and on CIFAR-10, at a sparsity of 40 % or more in most
+    seeds; DR-CapsNet, and whatever there is of the others."""
+    threshold: Mapping[str, float] = claim.conditions["threshold"]
+    cells, is_sparse = [], True
+    for data in ("fashion-mnist", "cifar10"):
+        for model in _families(data):
+            types = {"types": 64} if (model, data) == (DR, "cifar10") else {}
+            whole = evidence.values("accuracy", model, data=data, **types)
+            pruned = _of(evidence, "accuracy", data, model, **PRUNED)
+            sparsity = evidence.values("sparsity", model, data=data, **types, **PRUNED)
+            loss = minus(whole, pruned)
+            if loss or model == DR:
+                cells.append(Cell(loss, "less", threshold["accuracy_drop"]))
+                enough = [each >= threshold["sparsity_at_least"] for each in sparsity.values()]
+                is_sparse = is_sparse and sum(enough) > len(enough) / 2
+    found = each(claim, cells, one_sided=False, corrected=True)
+    is_open = found is not None and found.word == "holds" and not is_sparse
+    return left_open(found) if found is not None and is_open else found
+
+
+def _efficient_lowest(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    return _lowest(claim, evidence, AT_HAND, lambda data: EFFICIENT[data])
+
+
+def _gamma_lowest(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    return _lowest(claim, evidence, ("mnist",), lambda data: GAMMA)
+
+
+def _lowest(
+    claim: Claim, evidence: Evidence, sets: tuple[str, ...], model_of: Callable[[str], str]
+) -> StatementVerdict | None:
+    """Whether one family has a lower entropy than each of the others, on every set, with and
+    without pruning."""
+    cells = []
+    for data in sets:
+        for pruned in ({}, PRUNED):
+            lowest = _of(evidence, "entropy", data, model_of(data), **pruned)
+            cells += [
+                Cell(_of(evidence, "entropy", data, other, **pruned), against=lowest)
+                for other in _families(data)
+                if other != model_of(data)
+            ]
+    return each(claim, cells, corrected=True)
+
+
+def _noisy_when_low(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """Entropy rises at one of the low sparsities and falls at the high ones."""
+    parts = []
+    for data in ("mnist", "cifar10"):
+        dense = _of(evidence, "entropy", data)
+
+        def rise(percent: int, data: str = data, dense: Values = dense) -> Values:
+            chosen = {**PRUNED, "prune_to": percent / 100}
+            return minus(_of(evidence, "entropy", data, **chosen), dense)
+
+        parts.append(each(claim, [Cell(most(rise(percent) for percent in LOW))]))
+        parts.append(each(claim, [Cell(rise(percent), "less") for percent in HIGH]))
+    return joined(*parts)
+
+
+def _undertrained_higher(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    under = _robust(evidence, "entropy", stops=True, **PRUNED)
+    well = _robust(evidence, "entropy", **PRUNED)
+    robust = minus(
+        _robust(evidence, "accuracy", **PRUNED), _robust(evidence, "accuracy", stops=True, **PRUNED)
+    )
+    higher = each(claim, [Cell(minus(under, well))])
+    if higher is None or higher.word != "holds":
+        return higher
+    # As robust or more: by its mean, and no test.
+    if not robust:
+        return None
+    return higher if sum(robust.values()) >= 0 else left_open(higher)
+
+
+def _pruned_more_robust(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    cells = [
+        Cell(
+            minus(
+                _robust(evidence, "accuracy", stops=stops, **PRUNED),
+                _robust(evidence, "accuracy", stops=stops),
+            )
+        )
+        for stops in (True, False)
+    ]
+    return each(claim, cells, corrected=True)
+
+
+def _robust(evidence: Evidence, name: str, *, stops: bool = False, **chosen: Any) -> Values:
+    """On affNIST: of networks that stop at 99.22 %, or of those that train to the end."""
+    named = "|".join(f"{name}+K11@{images}/test" for images in ("affnist", "affnist-style"))
+    stop_at = 0.9922 if stops else None
+    return evidence.values(named, DR, data="expanded-mnist", stop_at=stop_at, **chosen)
+
+
+def _levels_matter(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """On MNIST, from the coarsest grid of three levels to the finest of 129."""
+
+    def of(name: str, levels: int) -> Values:
+        return evidence.values(f"{name}+K{levels}", DR, data="mnist")
+
+    entropy = minus(of("entropy", 129), of("entropy", 3))
+    levels = (2, 3, 4, 6, 11, 21, 41, 129)
+    lowest = times(-1, most(times(-1, of("accuracy", each)) for each in levels))
+    accuracy = minus(of("accuracy", 129), lowest)
+    found = each(claim, [Cell(entropy), Cell(accuracy)])
+    same = [
+        each(claim, [Cell(entropy, "within", 0.2)]),
+        each(claim, [Cell(accuracy, "within", 0.05)]),
+    ]
+    if all(part is not None and part.word == "holds" for part in same) and same[0] is not None:
+        return StatementVerdict("fails", same[0].ours, "greater", 0.0)
+    return confirming(found)
+
+
+def _snip_worse(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    to = {"prune_to": 0.8}
+    lobster: dict[str, Any] = {**PRUNED, **to}
+    snip: dict[str, Any] = {"prune": "snip", **to}
+    cells = [
+        minus(_of(evidence, "accuracy", data, **lobster), _of(evidence, "accuracy", data, **snip))
+        for data in ("mnist", "cifar10")
+    ]
+    of_snip = {data: _of(evidence, "entropy", data, **snip) for data in ("mnist", "cifar10")}
+    cells.append(minus(_of(evidence, "entropy", "mnist"), of_snip["mnist"]))
+    cells.append(minus(of_snip["cifar10"], _of(evidence, "entropy", "cifar10", **lobster)))
+    return each(claim, [Cell(values) for values in cells], corrected=True)
+
+
+def _decoder_limits(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    cells = []
+    for data in AT_HAND:
+        types = {"types": 64} if data == "cifar10" else {}
+
+        def sparsity(drawn: bool, data: str = data, types: Mapping[str, int] = types) -> Values:
+            return evidence.values("sparsity", DR, data=data, decoder=drawn, **types, **PRUNED)
+
+        def fall(drawn: bool, data: str = data) -> Values:
+            dense = _of(evidence, "entropy", data, decoder=drawn)
+            pruned = _of(evidence, "entropy", data, decoder=drawn, **PRUNED)
+            falls = minus(dense, pruned)
+            return {seed: value / dense[seed] for seed, value in falls.items() if dense[seed]}
+
+        cells.append(Cell(minus(sparsity(False), sparsity(True))))
+        cells.append(Cell(minus(fall(False), fall(True))))
+    return each(claim, cells, corrected=True)
+
+
+def _falls_by_pruning(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """Against the dense network of the last epoch, and against networks that have as many weights
+    masked: at random, and at the end."""
+    cells = []
+    for data in AT_HAND:
+        pruned = _of(evidence, "entropy", data, **PRUNED)
+        cells.append(Cell(minus(_of(evidence, "entropy", data, keep="last"), pruned)))
+        for control in ("random_masks", "mask_at_the_end"):
+            masked = _matched(evidence, data, control)
+            cells.append(Cell(minus(masked, pruned)))
+    return each(claim, cells, corrected=True)
+
+
+def _matched(evidence: Evidence, data: str, control: str) -> Values:
+    """The entropy of a control, at whatever sparsity its plan has."""
+    found = evidence.systems("entropy+K11", DR, data=data, prune=control)
+    return next(iter(found.values()), {})
+
+
+def _any_pruning(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    cells = []
+    for data in ("mnist", "cifar10"):
+        dense = _of(evidence, "entropy", data)
+        for way in ("lobster", "magnitude", "snip", "random_masks"):
+            pruned = _of(evidence, "entropy", data, prune=way, prune_to=0.8)
+            cells.append(Cell(minus(dense, pruned)))
+    return each(claim, cells, corrected=True)
+
+
+JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
+    "rem-q-entropy-lower-everywhere": _entropy_lower,
+    "rem-q-negligible-loss": _little_is_lost,
+    "rem-q-keys-lower": _keys_lower,
+    "rem-q-eff-low-entropy": _efficient_lowest,
+    "rem-q-gamma-lowest": _gamma_lowest,
+    "rem-q-low-pruning-noisy": _noisy_when_low,
+    "rem-q-undertrained-high-entropy": _undertrained_higher,
+    "rem-q-rem-affine-robust": _pruned_more_robust,
+    "rem-q-k-affects-performance": _levels_matter,
+    "rem-q-snip-worse": _snip_worse,
+    "rem-q-decoder-limits": _decoder_limits,
+    "rem-q-entropy-falls-by-pruning": _falls_by_pruning,
+    "rem-q-any-pruning": _any_pruning,
+}

@@ -1,0 +1,137 @@
+"""The tests that rows name, as functions of one value a seed.
+
+"One-sided, p < 0.05" holds where the 90 % t-interval lies on its side of the threshold, which is
+the same; so do two one-sided tests of being within a threshold. "95 % bound" holds by the 95 %
+interval. A statement fails by the 95 % interval, that of Bonferroni where the row says so.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from torchcaps.study.claim import Claim
+from torchcaps.study.intervals import Interval, difference_interval, mean_interval
+from torchcaps.study.judges.evidence import Values
+from torchcaps.study.verdict import Side, StatementVerdict, StatementWord, word_of
+
+__all__ = [
+    "Cell",
+    "confirming",
+    "each",
+    "joined",
+    "left_open",
+    "minus",
+    "most",
+    "slopes",
+    "times",
+]
+
+CONFIDENCE, ONE_SIDED = 0.95, 0.90
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One statistic beside its threshold; with `against` the difference of two means whose seeds
+    have nothing in common (Welch)."""
+
+    values: Values
+    side: Side = "greater"
+    threshold: float = 0.0
+    against: Values | None = None
+
+    @property
+    def is_there(self) -> bool:
+        return bool(self.values) and (self.against is None or bool(self.against))
+
+    def interval(self, confidence: float = CONFIDENCE) -> Interval:
+        first = list(self.values.values())
+        if self.against is None:
+            return mean_interval(first, confidence=confidence)
+        return difference_interval(first, list(self.against.values()), confidence=confidence)
+
+    def word(self, least: int, *, one_sided: bool, cells: int) -> StatementWord:
+        """By itself it must hold; only failing is corrected for the number of cells."""
+        is_wide = one_sided or self.side == "within"
+        by_itself = self.interval(ONE_SIDED if is_wide else CONFIDENCE)
+        together = self.interval(1 - (1 - CONFIDENCE) / cells)
+        if word_of(by_itself, self.side, self.threshold, least) == "holds":
+            return "holds"
+        fails = word_of(together, self.side, self.threshold, least) == "fails"
+        return "fails" if fails else "undecided"
+
+    def slack(self) -> float:
+        """How far the mean is on its side."""
+        mean = self.interval().mean
+        if self.side == "within":
+            return self.threshold - abs(mean)
+        return mean - self.threshold if self.side == "greater" else self.threshold - mean
+
+
+def each(
+    claim: Claim, cells: Sequence[Cell], *, one_sided: bool = True, corrected: bool = False
+) -> StatementVerdict | None:
+    """Holds where every cell holds, fails where one fails, and shows the cell nearest to failing.
+
+    Where cells are missing, one of the others may let it fail; else there is no verdict.
+    """
+    there = [cell for cell in cells if cell.is_there]
+    least: int = claim.conditions["n_seeds_min"]
+    many = len(cells) if corrected else 1
+    words = [cell.word(least, one_sided=one_sided, cells=many) for cell in there]
+    if not there or (len(there) < len(cells) and "fails" not in words):
+        return None
+    order: tuple[StatementWord, ...] = ("fails", "undecided", "holds")
+    word, cell = min(
+        zip(words, there, strict=True), key=lambda both: (order.index(both[0]), both[1].slack())
+    )
+    return StatementVerdict(word, cell.interval(), cell.side, cell.threshold)
+
+
+def confirming(part: StatementVerdict | None) -> StatementVerdict | None:
+    """Of a part that a statement needs to hold and that cannot contradict it."""
+    return part if part is None or part.word != "fails" else left_open(part)
+
+
+def left_open(part: StatementVerdict) -> StatementVerdict:
+    """The same numbers, which something else of the row keeps from deciding it."""
+    return StatementVerdict("undecided", part.ours, part.side, part.threshold)
+
+
+def joined(*parts: StatementVerdict | None) -> StatementVerdict | None:
+    """Of a statement of several parts: holds where all hold, fails where one fails, and shows the
+    part that decides."""
+    known = [part for part in parts if part is not None]
+    for part in known:
+        if part.word == "fails":
+            return part
+    if not known or len(known) < len(parts):
+        return None
+    return next((part for part in known if part.word == "undecided"), known[0])
+
+
+def minus(first: Values, second: Values) -> Values:
+    """Differences of seeds that both have."""
+    return {seed: first[seed] - second[seed] for seed in first if seed in second}
+
+
+def times(factor: float, values: Values) -> Values:
+    return {seed: factor * value for seed, value in values.items()}
+
+
+def most(cells: Iterable[Values]) -> Values:
+    """The largest of several, seed by seed; nothing where one of them is missing."""
+    cells = list(cells)
+    common = set.intersection(*map(set, cells)) if cells else set()
+    return {seed: max(cell[seed] for cell in cells) for seed in sorted(common)}
+
+
+def slopes(by_place: Mapping[int, Values]) -> Values:
+    """The slope of the straight line through the values of a seed; nothing where a place has no
+    values."""
+    places = list(by_place)
+    middle = sum(places) / len(places)
+    spread = sum((place - middle) ** 2 for place in places)
+    common = set.intersection(*(set(values) for values in by_place.values()))
+    return {
+        seed: sum((place - middle) * by_place[place][seed] for place in places) / spread
+        for seed in sorted(common)
+    }

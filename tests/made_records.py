@@ -1,0 +1,63 @@
+"""Records made by hand: values of systems that nobody trained."""
+
+import random
+from datetime import UTC, datetime
+
+from torchcaps.study import Seed, make_record
+from torchcaps.study.look import OF_LAYERS, looks_of
+from torchcaps.train import make_recipe
+
+# More layers than any planned network has.
+LAYERS = range(1, 10)
+
+
+def made(recipe, by_seed, *, claim="peer2022-q-sign-not-learnable", reduced=None):
+    """A record of a recipe with these values, a table a seed."""
+    return make_record(
+        study="a/b",
+        claims=(claim,),
+        recipe=recipe.model_dump(mode="json"),
+        recipe_hash=recipe.digest(),
+        data={"sign/train": "1"},
+        seeds=tuple(Seed(seed=k, values=v, wall_seconds=1) for k, v in enumerate(by_seed)),
+        commit="a1b2c3d4e5f6",
+        dirty=False,
+        versions={},
+        device="",
+        command="",
+        made=datetime(2026, 1, 2, tzinfo=UTC),
+        reduced=reduced,
+    )
+
+
+def record(model, data, *, reduced=None, fields=(), claim="peer2022-q-sign-not-learnable", **given):
+    """A record of a system: names with a `values` list are statistics, the others its options.
+
+    Statistics are written as {"dyr.2@affnist/test": [0.1, 0.2, 0.3]} in `given["values"]`.
+    """
+    values = given.pop("values")
+    n = max(map(len, values.values()))
+    recipe = make_recipe(model=model, data=data, options=given, **dict(fields))
+    by_seed = [{name: v[k] for name, v in values.items() if k < len(v)} for k in range(n)]
+    return made(recipe, by_seed, claim=claim, reduced=reduced)
+
+
+def of_job(job, *, reduced=None):
+    """A record of a planned job with everything that its looks would give, near 99.2, so that
+    networks that stop there count."""
+    draw = random.Random(job.key)
+    recipe = job.recipe()
+    names = ["accuracy"]
+    for look in looks_of(job):
+        numbers = {
+            "accuracy": ["accuracy"],
+            "weights": ["sparsity"],
+            "keys": ["entropy", "keys", *(f"keys.{k}" for k in range(10))],
+            "layers": [f"{name}.{k}" for name in OF_LAYERS for k in LAYERS],
+        }[look.kind]
+        tested_on = recipe.test_data or recipe.data
+        names += [look.key(number, tested_on=tested_on) for number in numbers]
+    by_seed = [
+        {name: 99.22 + draw.uniform(-0.04, 0.04) for name in names} for _ in range(job.seeds)
+    ]
+    return made(recipe, by_seed, reduced=reduced)

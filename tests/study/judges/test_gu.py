@@ -1,0 +1,120 @@
+"""Robustness to affine changes by made records."""
+
+import pytest
+
+from made_records import record
+from torchcaps.study import find_claim
+from torchcaps.study.judges import judge_statement
+
+NOISE = (-0.04, -0.02, 0.0, 0.02, 0.04)
+IMAGES = "affnist-style/test"
+
+
+def net(model, affine, *, clean=99.22, stops=False, noise=NOISE, loss="auto", **options):
+    values = {"accuracy": [clean] * 5, f"accuracy@{IMAGES}": [affine + n for n in noise]}
+    fields = {"stop_at": 0.9922 if stops else None, "loss": loss}
+    data, reduced = "expanded-mnist", "five epochs"
+    return record(model, data, values=values, fields=fields.items(), reduced=reduced, **options)
+
+
+def word(name, *records):
+    found = judge_statement(find_claim(f"gu2021-q-{name}"), records)
+    return None if found is None else found.word
+
+
+@pytest.mark.parametrize(
+    ("avg", "capsnet", "expected"),
+    [(94.1, 79.0, "holds"), (83.0, 79.0, "fails"), (84.0, 79.0, "undecided")],
+)
+def test_more_than_five_points(avg, capsnet, expected):
+    records = [net("convnet_avg", avg, stops=True), net("gu_capsnet", capsnet, stops=True)]
+    assert word("convnet-avg-beats-capsnet", *records) == expected
+
+
+def test_seeds_that_never_were_at_the_accuracy_do_not_count():
+    avg, under = net("convnet_avg", 94.1, stops=True), {"stops": True, "clean": 97.0}
+    assert word("convnet-avg-beats-capsnet", avg, net("gu_capsnet", 79.0, **under)) is None
+    # Nor do networks that train to the end.
+    assert word("convnet-avg-beats-capsnet", avg, net("gu_capsnet", 79.0)) is None
+
+
+def test_routing_harms_with_shared_matrices_and_with_own():
+    shared = [net("gu_aff_capsnet", 89.0), net("gu_aff_capsnet_dr", 85.0)]
+    own = [net("gu_capsnet_nor", 80.0, stops=True), net("gu_capsnet", 79.0, stops=True)]
+    swapped = [net("gu_capsnet_nor", 79.0, stops=True), net("gu_capsnet", 80.0, stops=True)]
+    flipped = (0.04, 0.02, 0.0, -0.02, -0.04)
+    assert word("dr-harms-affine", *shared, *own) == "holds"
+    assert word("dr-harms-affine", *shared) is None
+    assert word("dr-harms-affine", *shared, *swapped) == "fails"
+    close = [own[0], net("gu_capsnet", 80.0, stops=True, noise=flipped)]
+    assert word("dr-harms-affine", *shared, *close) == "undecided"
+
+
+def test_other_groups_are_as_robust():
+    plain = net("gu_aff_capsnet", 89.0)
+    others = {
+        groups: net("gu_aff_capsnet", 89.5, types=groups, d_primary=256 // groups)
+        for groups in (8, 16, 64)
+    }
+    assert word("groups-no-effect", plain, *others.values()) == "holds"
+    far = net("gu_aff_capsnet", 86.0, types=8, d_primary=32)
+    assert word("groups-no-effect", plain, far, others[16], others[64]) == "fails"
+
+
+def test_the_slope_of_every_network_over_its_kernels():
+    models = ("gu_capsnet", "convnet_fc", "convnet_avg")
+    rising = [net(m, 60.0 + k, kernel=k) for m in models for k in (3, 5, 7, 9, 11)]
+    falling = [net("convnet_avg", 90.0 - k, kernel=k) for k in (3, 5, 7, 9, 11)]
+    assert word("large-kernels-help", *rising) == "holds"
+    assert word("large-kernels-help", *rising[:10], *falling) == "fails"
+    assert word("large-kernels-help", *rising[:14]) is None
+
+
+@pytest.mark.parametrize(
+    ("capsnet_9", "expected"),
+    # The gap at the original kernels is that to 65 points.
+    [(66.0, "holds"), (79.0, "undecided")],
+)
+def test_the_gap_that_equal_kernels_leave(capsnet_9, expected):
+    large = net("convnet_fc", 65.9 if expected == "holds" else 70.0, kernel=9)
+    records = [
+        net("gu_capsnet", 75.0, kernel=9),
+        net("convnet_fc", 65.0, kernel=5),
+        net("gu_capsnet", capsnet_9 - 0.5, kernel=5),
+        net("convnet_fc", 71.0, kernel=9) if expected == "holds" else large,
+    ]
+    assert word("fc-gap-is-kernel", *records) == expected
+
+
+@pytest.mark.parametrize(("entropy", "expected"), [(90.0, "holds"), (88.0, "fails")])
+def test_the_margin_loss_costs_robustness(entropy, expected):
+    margin = net("gu_aff_capsnet", 89.0)
+    other = net("gu_aff_capsnet", entropy, loss="cross_entropy")
+    assert word("margin-slightly-harms", margin, other) == expected
+
+
+def overlaid(model, mean, *, loss="auto", **options):
+    values = {"accuracy": [mean + n for n in NOISE]}
+    fields, data = {"loss": loss}.items(), "multi-mnist"
+    return record(model, data, values=values, fields=fields, reduced="one epoch", **options)
+
+
+def test_each_part_helps_and_matrices_of_ones_own_most():
+    whole, rest = overlaid("gu_capsnet", 92.0), [
+        overlaid("gu_capsnet_nor", 91.0),
+        overlaid("gu_capsnet", 91.0, primary_squash="none", class_squash="none"),
+        overlaid("gu_capsnet", 91.0, decoder=False),
+        overlaid("gu_capsnet", 91.0, loss="binary"),
+    ]  # fmt: skip
+    name = "all-components-help-multimnist"
+    assert word(name, whole, overlaid("gu_aff_capsnet_dr", 80.0), *rest) == "holds"
+    assert word(name, whole, overlaid("gu_aff_capsnet_dr", 91.5), *rest) == "undecided"
+    assert word(name, whole, overlaid("gu_aff_capsnet_dr", 93.0), *rest) == "fails"
+
+
+def test_a_softmax_is_trained_by_binary_loss_where_images_show_several():
+    capsnet = overlaid("gu_capsnet", 92.0)
+    assert word("avg-bad-for-overlap", capsnet, overlaid("convnet_avg", 80.0)) is None
+    assert word("avg-bad-for-overlap", capsnet, overlaid("convnet_avg", 80.0, loss="binary")) == (
+        "holds"
+    )

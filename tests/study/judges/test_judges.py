@@ -1,0 +1,39 @@
+"""The table of all judges."""
+
+import pytest
+
+from made_records import of_job
+from torchcaps.study import claims, find_claim, plan_of
+from torchcaps.study.judges import JUDGES, judge_statement
+
+
+def test_every_judge_is_of_a_statement_without_a_test():
+    known = {claim.id: claim for claim in claims() if claim.states}
+    assert set(JUDGES) <= set(known)
+    assert [name for name in JUDGES if plan_of(known[name]).shown_by is not None] == []
+
+
+@pytest.mark.drawn(8)
+@pytest.mark.parametrize("name", JUDGES)
+def test_nothing_is_judged_without_records(name):
+    assert judge_statement(find_claim(name), []) is None
+
+
+@pytest.mark.drawn(2)
+@pytest.mark.parametrize("name", JUDGES)
+@pytest.mark.parametrize("is_reduced", [False, True])
+def test_what_its_plan_runs_is_what_a_judge_asks_for(name, is_reduced):
+    # A judge that asks for an option, a statistic or images that no job has would wait for ever.
+    jobs = [job for job in plan_of(find_claim(name)).jobs if not job.lacks_to_train]
+    if is_reduced:
+        records = [of_job(job.smaller(), reduced="less") for job in jobs]
+    else:
+        records = [of_job(job) for job in jobs]
+    assert judge_statement(find_claim(name), records) is not None
+
+
+def test_a_statement_without_a_judge_has_no_verdict():
+    name = "tsai2020-q-smallest-variance"
+    assert name not in JUDGES
+    records = [of_job(job) for job in plan_of(find_claim(name)).jobs]
+    assert judge_statement(find_claim(name), records) is None

@@ -1,0 +1,130 @@
+"""Activity, deaths and dynamics by made records: five seeds unless a test is about fewer."""
+
+import pytest
+
+from made_records import record
+from torchcaps.study import find_claim
+from torchcaps.study.judges import judge_statement
+
+NET, NOISE = "mitterreiter_5x16", (-0.02, -0.01, 0.0, 0.01, 0.02)
+IMAGES = "affnist-style/test"
+
+
+def net(numbers, *, seeds=5, **options):
+    """A record of the network with means by statistic, "dys.2"; every seed has its own noise."""
+    values = {
+        f"{name}@{IMAGES}": [mean + NOISE[seed] for seed in range(seeds)]
+        for name, mean in numbers.items()
+    }
+    return record(NET, "expanded-mnist", values=values, reduced="seven epochs", **options)
+
+
+def word(name, *records):
+    found = judge_statement(find_claim(f"mitt2023-q-{name}"), records)
+    return None if found is None else found.word
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "expected"),
+    [
+        # Table 1 of the paper: dys of 4.50, 1.25, 1.11, 3.78.
+        ("routing-almost-static", {"dys.2": 1.25, "dys.3": 1.11}, "holds"),
+        ("routing-almost-static", {"dys.2": 1.25, "dys.3": 2.5}, "fails"),
+        ("routing-almost-static", {"dys.2": 1.25, "dys.3": 2.0}, "undecided"),
+        ("active-less-than-classes", {"cas.4": 7.0}, "holds"),
+        ("active-less-than-classes", {"cas.4": 11.0}, "fails"),
+        ("primecaps-always-active", {"car.1": 0.5}, "fails"),
+        # The sweep over thresholds is in no record.
+        ("primecaps-always-active", {"car.1": 1.5}, "undecided"),
+        ("cas-declines", {"cas.1": 16, "cas.2": 12, "cas.3": 8, "cas.4": 6}, "holds"),
+        ("cas-declines", {"cas.1": 16, "cas.2": 12, "cas.3": 8, "cas.4": 9}, "fails"),
+        ("cas-declines", {"cas.1": 16, "cas.2": 12, "cas.3": 8}, None),
+        ("cns-declines", {"cns.1": 9, "cns.2": 7, "cns.3": 5, "cns.4": 4, "cns.5": 2}, "holds"),
+        ("cns-declines", {"cns.1": 9, "cns.2": 7, "cns.3": 5, "cns.4": 4, "cns.5": 8}, "fails"),
+        ("dead-increase-with-depth", {"cdr.1": 0, "cdr.2": 1, "cdr.3": 2, "cdr.4": 3}, "holds"),
+        ("dead-increase-with-depth", {"cdr.1": 0, "cdr.2": 3, "cdr.3": 2, "cdr.4": 4}, "fails"),
+    ],
+)  # fmt: skip
+def test_one_network(name, numbers, expected):
+    assert word(name, net(numbers)) == expected
+
+
+def test_three_seeds_of_a_statement_that_asks_for_five():
+    assert (
+        word("routing-almost-static", net({"dys.2": 1.25, "dys.3": 1.11}, seeds=3)) == "undecided"
+    )
+
+
+def test_the_last_routing_is_more_dynamic_in_rate_and_in_sum():
+    rate = {"dyr.2": 0.2, "dyr.3": 0.2, "dyr.4": 0.38}
+    assert word("last-layer-more-dynamic", net({**rate, "dys.2": 1, "dys.3": 1, "dys.4": 3})) == (
+        "holds"
+    )
+    assert word("last-layer-more-dynamic", net({**rate, "dys.2": 1, "dys.3": 4, "dys.4": 3})) == (
+        "fails"
+    )
+
+
+@pytest.mark.parametrize(
+    ("dead", "expected"),
+    [
+        ([0] * 5, "holds"),
+        ([0] * 4, "undecided"),
+        ([0, 0, 0, 1, 1], "undecided"),
+        ([0, 0, 1, 1, 1], "fails"),
+    ],
+)
+def test_no_class_is_dead(dead, expected):
+    values = {f"cds.5@{IMAGES}": dead}
+    found = record(NET, "expanded-mnist", values=values)
+    assert word("output-layer-no-dead", found) == expected
+
+
+def test_routing_and_not_depth_kills():
+    routed = net({"cdr.2": 0.3, "cdr.3": 0.5, "cdr.4": 0.6})
+    alive = net({"cdr.2": 0.01, "cdr.3": 0.0, "cdr.4": 0.01}, routing="uniform")
+    dying = net({"cdr.2": 0.01, "cdr.3": 0.3, "cdr.4": 0.01}, routing="uniform")
+    dead = net({"cdr.2": 0.3, "cdr.3": 0.5, "cdr.4": 0.9}, routing="uniform")
+    assert word("rba-causes-deaths", routed) is None
+    assert word("rba-causes-deaths", routed, alive) == "holds"
+    assert word("rba-causes-deaths", routed, dying) == "fails"
+    assert word("rba-causes-deaths", routed, dead) == "fails"
+
+
+def test_the_uniform_twin_must_win_on_both_sets():
+    def of(data, routing, mean):
+        name = "accuracy" if data == "cifar10" else f"accuracy@{IMAGES}"
+        values = {name: [mean + n for n in NOISE]}
+        fields = {"stop_at": None}.items()
+        return record(NET, data, values=values, fields=fields, routing=routing, reduced="few")
+
+    digits = [of("expanded-mnist", "dynamic", 80.0), of("expanded-mnist", "uniform", 85.0)]
+    worse = [of("cifar10", "dynamic", 60.0), of("cifar10", "uniform", 55.0)]
+    better = [of("cifar10", "dynamic", 50.0), of("cifar10", "uniform", 55.0)]
+    # One set alone can contradict and cannot confirm.
+    assert word("uniform-routing-better", *digits) is None
+    assert word("uniform-routing-better", *digits, *better) == "holds"
+    assert word("uniform-routing-better", *worse) == "fails"
+
+
+def test_worse_dynamics_on_colour_are_compared_as_strangers():
+    digits = net({f"dyr.{k}": 0.4 for k in range(1, 5)})
+    values = {f"dyr.{k}": [0.2 + n for n in NOISE] for k in range(1, 5)}
+    colour = record(NET, "cifar10", values=values)
+    assert word("cifar10-worse-dynamics", digits, colour) == "holds"
+    assert word("cifar10-worse-dynamics", digits) is None
+
+
+def grid(n, mean, *, d_pose=8):
+    values = {f"dyr.{k}@{IMAGES}": [mean + noise for noise in NOISE] for k in range(1, n)}
+    widths = ",".join(["16"] * (n - 1))
+    return record(
+        "mitterreiter_grid", "expanded-mnist", values=values, widths=widths, d_pose=d_pose
+    )
+
+
+def test_twelve_architectures_of_which_one_may_contradict():
+    frozen = [grid(n, 0.1, d_pose=d) for n in (4, 5, 6, 7) for d in (4, 6, 8)]
+    assert word("all-affnist-models-similar", *frozen) == "holds"
+    assert word("all-affnist-models-similar", *frozen[1:]) is None
+    assert word("all-affnist-models-similar", *frozen[1:], grid(4, 0.9, d_pose=4)) == "fails"

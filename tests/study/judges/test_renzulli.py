@@ -1,0 +1,93 @@
+"""Entropy, keys and sparsity by made records."""
+
+import pytest
+
+from made_records import record
+from torchcaps.study import find_claim
+from torchcaps.study.judges import judge_statement
+
+NOISE = (-0.2, -0.1, 0.0, 0.1, 0.2)
+AT_HAND = ("mnist", "fashion-mnist", "cifar10")
+
+
+def net(data, numbers, *, model="rem_dr", fields=(), **options):
+    values = {name: [mean + n for n in NOISE] for name, mean in numbers.items()}
+    if (model, data) == ("rem_dr", "cifar10"):
+        options["types"] = 64
+    return record(model, data, values=values, fields=fields, **options)
+
+
+def pruned(data, numbers, *, to=None, way="lobster", **options):
+    # Long enough for every ramp.
+    fields = {"prune": way, "epochs": 10, **({} if to is None else {"prune_to": to})}
+    return net(data, numbers, fields=fields.items(), **options)
+
+
+def word(name, *records):
+    found = judge_statement(find_claim(f"rem-q-{name}"), records)
+    return None if found is None else found.word
+
+
+@pytest.mark.parametrize(("after", "expected"), [(6.0, "holds"), (9.0, "fails")])
+def test_pruning_lowers_the_entropy_everywhere(after, expected):
+    dense = [net(data, {"entropy+K11": 8.0}) for data in AT_HAND]
+    less = [pruned(data, {"entropy+K11": 6.0}) for data in AT_HAND[:2]]
+    last = pruned("cifar10", {"entropy+K11": after})
+    assert word("entropy-lower-everywhere", *dense, *less) is None
+    assert word("entropy-lower-everywhere", *dense, *less, last) == expected
+
+
+def test_another_architecture_may_contradict():
+    both = [net(data, {"entropy+K11": 8.0}) for data in AT_HAND]
+    both += [pruned(data, {"entropy+K11": 6.0}) for data in AT_HAND]
+    gamma = [
+        net("mnist", {"entropy+K11,6": 2.0}, model="rem_gamma"),
+        pruned("mnist", {"entropy+K11,6": 3.0}, model="rem_gamma"),
+    ]
+    assert word("entropy-lower-everywhere", *both, *gamma) == "fails"
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "sparsity", "expected"),
+    [(91.0, 80.0, "holds"), (91.0, 20.0, "undecided"), (89.0, 80.0, "fails")],
+)
+def test_sparse_at_little_loss(accuracy, sparsity, expected):
+    sets = ("fashion-mnist", "cifar10")
+    whole = [net(data, {"accuracy": 92.0}) for data in sets]
+    less = [pruned(data, {"accuracy+K11": accuracy, "sparsity": sparsity}) for data in sets]
+    assert word("negligible-loss", *whole, *less) == expected
+
+
+def test_any_way_of_pruning():
+    sets, ways = ("mnist", "cifar10"), ("lobster", "magnitude", "snip", "random_masks")
+    dense = [net(data, {"entropy+K11": 8.0}) for data in sets]
+    less = [pruned(d, {"entropy+K11": 6.0}, to=0.8, way=way) for d in sets for way in ways]
+    assert word("any-pruning", *dense, *less) == "holds"
+    noisier = pruned("cifar10", {"entropy+K11": 9.0}, to=0.8, way="random_masks")
+    assert word("any-pruning", *dense, *less[:-1], noisier) == "fails"
+    assert word("any-pruning", *dense, *less[:-1]) is None
+
+
+def test_little_pruning_is_noisy_and_much_is_not():
+    def of(data, low, high):
+        dense = net(data, {"entropy+K11": 8.0})
+        told = {0.1: 8.0, 0.2: low, 0.3: 8.0, 0.8: high, 0.9: high}
+        return [dense, *(pruned(data, {"entropy+K11": h}, to=to) for to, h in told.items())]
+
+    assert word("low-pruning-noisy", *of("mnist", 9.0, 5.0), *of("cifar10", 9.0, 5.0)) == "holds"
+    assert word("low-pruning-noisy", *of("mnist", 9.0, 5.0), *of("cifar10", 9.0, 8.5)) == "fails"
+
+
+def test_a_robust_network_has_a_low_entropy():
+    images = "+K11@affnist-style/test"
+
+    def of(entropy, accuracy, *, stops):
+        values = {f"entropy{images}": entropy, f"accuracy{images}": accuracy}
+        fields = {"prune": "lobster", "stop_at": 0.9922 if stops else None}
+        return net("expanded-mnist", values, fields=fields.items())
+
+    under = of(9.0, 80.0, stops=True)
+    name = "undertrained-high-entropy"
+    assert word(name, under, of(7.0, 85.0, stops=False)) == "holds"
+    assert word(name, under, of(7.0, 75.0, stops=False)) == "undecided"
+    assert word(name, under, of(9.9, 85.0, stops=False)) == "fails"

@@ -1,0 +1,86 @@
+"""Tests of rows on a few hand-made seeds.
+
+With five seeds and the deviation s, half the 90 % interval is 0.9534 s and half the 95 % interval
+1.2417 s.
+"""
+
+import pytest
+
+from torchcaps.study import find_claim
+from torchcaps.study.judges.rules import Cell, each, joined, minus, most, slopes
+from torchcaps.study.verdict import StatementVerdict
+
+# Five seeds.
+CLAIM = find_claim("gu2021-q-margin-beats-bce")
+
+
+def around(mean, spread=1.0):
+    """Five values of that mean whose deviation is `spread`."""
+    unit = spread / 2.5**0.5
+    return {seed: mean + unit * step for seed, step in enumerate((-2, -1, 0, 1, 2))}
+
+
+@pytest.mark.parametrize(
+    ("mean", "one_sided", "word"),
+    [
+        (0.96, True, "holds"),
+        (0.95, True, "undecided"),
+        (0.96, False, "undecided"),
+        (1.25, False, "holds"),
+        (-1.23, True, "undecided"),
+        (-1.25, True, "fails"),
+    ],
+)
+def test_one_cell(mean, one_sided, word):
+    assert each(CLAIM, [Cell(around(mean))], one_sided=one_sided).word == word
+    other_way = Cell(around(-mean), "less")
+    assert each(CLAIM, [other_way], one_sided=one_sided).word == word
+
+
+def test_within_is_two_one_sided_tests():
+    assert each(CLAIM, [Cell(around(0.04), "within", 1.0)]).word == "holds"
+    assert each(CLAIM, [Cell(around(0.05), "within", 1.0)]).word == "undecided"
+    assert each(CLAIM, [Cell(around(2.25), "within", 1.0)]).word == "fails"
+
+
+def test_four_seeds_of_five_decide_nothing():
+    few = dict(list(around(9.0).items())[:4])
+    assert each(CLAIM, [Cell(few)]).word == "undecided"
+
+
+def test_of_many_cells_one_fails_by_the_interval_of_bonferroni():
+    # Half the 97.5 % interval is 1.5642 s.
+    good, bad = Cell(around(5.0)), Cell(around(-1.5))
+    assert each(CLAIM, [good, bad]).word == "fails"
+    assert each(CLAIM, [good, bad], corrected=True).word == "undecided"
+    found = each(CLAIM, [good, Cell(around(-1.6))], corrected=True)
+    assert (found.word, found.ours.mean) == ("fails", pytest.approx(-1.6))
+
+
+def test_what_is_missing_may_not_hold_but_what_is_there_may_fail():
+    assert each(CLAIM, [Cell(around(5.0)), Cell({})]) is None
+    assert each(CLAIM, [Cell(around(-5.0)), Cell({})]).word == "fails"
+    assert each(CLAIM, [Cell({})]) is None
+
+
+def test_parts_are_joined_by_the_one_that_decides():
+    def part(word):
+        found = each(CLAIM, [Cell(around(1.0))])
+        return StatementVerdict(word, found.ours, "greater", 0.0)
+
+    holds, fails, is_open = part("holds"), part("fails"), part("undecided")
+    assert joined(holds, holds).word == "holds"
+    assert joined(holds, is_open).word == "undecided"
+    assert joined(is_open, fails).word == "fails"
+    assert joined(holds, None) is None
+    assert joined(None, fails).word == "fails"
+
+
+def test_arithmetic_of_seeds():
+    first, second = {0: 5.0, 1: 6.0, 2: 7.0}, {1: 1.0, 2: 9.0, 3: 0.0}
+    assert minus(first, second) == {1: 5.0, 2: -2.0}
+    assert most([first, second]) == {1: 6.0, 2: 9.0}
+    assert most([first, {}]) == {}
+    # Through (1, 1), (2, 3), (3, 2): a half. Seed 7 has no value in the middle.
+    places = {1: {0: 1.0, 7: 0.0}, 2: {0: 3.0}, 3: {0: 2.0, 7: 0.0}}
+    assert slopes(places) == {0: 0.5}

@@ -1,0 +1,74 @@
+"""Accuracies on CIFAR by made records."""
+
+import pytest
+
+from made_records import record
+from torchcaps.study import find_claim
+from torchcaps.study.judges import judge_statement
+
+NOISE = (-0.2, -0.1, 0.0, 0.1, 0.2)
+
+
+def net(model, mean, *, data="cifar10", loss="auto", **options):
+    values = {"accuracy": [mean + n for n in NOISE]}
+    return record(model, data, values=values, fields={"loss": loss}.items(), **options)
+
+
+def inverted(per_iteration, **options):
+    name = "tsai_inverted_simple_c10"
+    return [net(name, 80 + per_iteration * t, iterations=t, **options) for t in range(1, 6)]
+
+
+def word(name, *records):
+    found = judge_statement(find_claim(f"tsai2020-q-{name}"), records)
+    return None if found is None else found.word
+
+
+@pytest.mark.parametrize(("slope", "expected"), [(0.5, "holds"), (-0.5, "fails")])
+def test_more_iterations(slope, expected):
+    assert word("perf-increases-with-iterations", *inverted(slope)) == expected
+    assert word("perf-increases-with-iterations", *inverted(slope)[1:]) is None
+
+
+def test_iterations_that_do_nothing():
+    name = "tsai_inverted_simple_c10"
+    # Of the seeds one half rises and the other falls.
+    values = [[80 + sign * t for sign in (1, -1, 1, -1, 0)] for t in range(1, 6)]
+    records = [
+        record(name, "cifar10", values={"accuracy": each}, iterations=t)
+        for t, each in enumerate(values, 1)
+    ]
+    assert word("perf-increases-with-iterations", *records) == "undecided"
+
+
+def test_sequential_routing_gains_nothing_by_iterations():
+    sequential = inverted(-0.5, schedule="sequential")
+    assert word("sequential-no-correlation", *inverted(0.5), *sequential) == "holds"
+    rising = inverted(0.3, schedule="sequential")
+    assert word("sequential-no-correlation", *inverted(0.5), *rising) == "fails"
+
+
+def em(values):
+    return [
+        net("tsai_em_simple_c10", mean, loss="spread", iterations=t)
+        for t, mean in enumerate(values, 1)
+    ]
+
+
+def test_two_iterations_of_em_are_best_by_a_point():
+    assert word("em-best-at-2", *em([80, 85, 80, 79, 78])) == "holds"
+    assert word("em-best-at-2", *em([80, 85, 84.5, 79, 78])) == "undecided"
+    assert word("em-best-at-2", *em([80, 85, 86, 79, 78])) == "fails"
+
+
+def test_as_good_as_a_resnet():
+    def resnets(mean):
+        return [net("resnet18", mean), net("tsai_resnet18_c100", mean, data="cifar100")]
+
+    ours = [
+        net(f"tsai_inverted_resnet_c{n}", 90.0, data=f"cifar{n}") for n in (10, 100)
+    ]  # fmt: skip
+    assert word("matches-resnet18", *ours, *resnets(90.1)) == "holds"
+    assert word("matches-resnet18", *ours, *resnets(92.0)) == "fails"
+    # Better by two points is not the same, and is not worse.
+    assert word("matches-resnet18", *ours, *resnets(88.0)) == "undecided"
