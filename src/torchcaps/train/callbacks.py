@@ -17,6 +17,7 @@ from torchcaps.errors import Diverged, Interrupted
 from torchcaps.train.batches import Batches
 from torchcaps.train.epoch_sums import Sums, add, over_ranks, put, so_far
 from torchcaps.train.run import Run
+from torchcaps.train.sampled import Sampled
 from torchcaps.train.state import RECIPE
 
 __all__ = ["SaveState", "ShowProgress"]
@@ -36,8 +37,15 @@ class SaveState(Checkpoint):
     not cut off: it ends, and the epoch with it. A second Ctrl-C does not wait.
     """
 
-    def __init__(self, run: Run, *, until: float | None = None, loggers: Sequence[Logger] = ()):
-        self.run, self.until, self.loggers = run, until, loggers
+    def __init__(
+        self,
+        run: Run,
+        *,
+        until: float | None = None,
+        loggers: Sequence[Logger] = (),
+        sampled: Sampled | None = None,
+    ):
+        self.run, self.until, self.loggers, self.sampled = run, until, loggers, sampled
         self.started = 0.0
         self.terminated = False
         self.due = 0.0
@@ -104,7 +112,11 @@ class SaveState(Checkpoint):
             # A run killed between the two writes has a row more than its state knows of.
             rows = [row for row in self.run.metrics() if row["epoch"] < epoch]
             row = {**measured, "seconds": round(seconds, 3)}
-            self.run.write_metrics([*rows, {"epoch": epoch, **row}])
+            # Tables, which no logger takes.
+            more = {}
+            if self.sampled is not None:
+                more = self.sampled.of_epoch(module.model, epoch, step=trainer.global_step)
+            self.run.write_metrics([*rows, {"epoch": epoch, **row, **more}])
             for logger in self.loggers:
                 logger.log_metrics(row, step=epoch)
                 logger.save()

@@ -34,6 +34,7 @@ from torchcaps.train.pruning import Prune, make_pruner
 from torchcaps.train.ranks import MeanOfAll, Ranks, join
 from torchcaps.train.recipe import Precision, Recipe
 from torchcaps.train.run import Run, alone
+from torchcaps.train.sampled import Sampled
 from torchcaps.train.seeds import AUGMENT, CROP, HOLD_OUT, seed_of
 from torchcaps.train.start import (
     check_own,
@@ -126,6 +127,8 @@ def fit(
     has_weights = begins is not None or run.state_file.is_file()
     frozen = take_frozen(model, trunk, has_weights=has_weights)
     pruner = make_pruner(recipe, model)
+    sampled = Sampled(recipe, validation)
+    sampled.try_on(model)
     # Only now, so that a recipe that cannot be trained leaves no folder behind.
     digest = images.digest()
     with ExitStack() as held:
@@ -166,7 +169,7 @@ def fit(
             ShowProgress(label or recipe.model, training_batches),
             Measures(validation_batches.images),
             *early,
-            SaveState(run, until=until, loggers=loggers),
+            SaveState(run, until=until, loggers=loggers, sampled=sampled),
         ]
         started = time.perf_counter()
         _train(recipe, run, model, training_batches, validation_batches, ranks, callbacks)

@@ -27,6 +27,7 @@ from torchcaps.models.layout import is_faster_with_channels_last
 from torchcaps.models.own import OWN
 from torchcaps.prune import Scope, UnitKind
 from torchcaps.train.meant import MEANT
+from torchcaps.train.measured_names import Measured
 from torchcaps.train.protocols import PROTOCOLS
 from torchcaps.train.pruning_fields import Prune, Share, check_pruning, uses
 
@@ -51,6 +52,8 @@ YOUNGER: dict[str, Any] = {
     "begins_with": None,
     "crop": None,
     "freeze": (),
+    "measure": (),
+    "measure_every": 1,
     "prune": None,
     "prune_batches": 1,
     "prune_ramp": 5,
@@ -159,6 +162,9 @@ class Recipe(BaseModel):
     # Parts of the network, by their names in it, that stay as they begin: none of their weights is
     # trained, and normalisation goes by the statistics that it has.
     freeze: tuple[str, ...] = ()
+    # What is measured of a fixed sample after every so many epochs, for metrics.jsonl.
+    measure: Measured = ()
+    measure_every: int = Field(1, ge=1, le=MOST)
     # The network whose weights it begins with, by twelve digits of the SHA-256 of its file.
     begins_with: str | None = Field(None, pattern="^[0-9a-f]{12}$")
     # Which protocol filled in what was not given.
@@ -199,7 +205,9 @@ class Recipe(BaseModel):
                 )
         return options
 
-    @field_validator("milestones", "freeze", "image_size", "crop", "prune_to", mode="before")
+    @field_validator(
+        "milestones", "freeze", "image_size", "crop", "prune_to", "measure", mode="before"
+    )
     @classmethod
     def _list_is_fine(cls, values: Any) -> Any:
         return tuple(values) if isinstance(values, list) else values
@@ -229,6 +237,7 @@ class Recipe(BaseModel):
             ("spread_steps", self.loss == "spread", 'loss = "spread"'),
             *((name, self.loss == "margin", 'loss = "margin"') for name in MARGIN),
             *uses(self.prune, self.prune_to, self.prune_unit),
+            ("measure_every", bool(self.measure), "measure"),
             ("stop_on", self.stop_at is not None, "stop_at"),
             ("stop_every", self.stop_at is not None, "stop_at"),
         ]
