@@ -2,26 +2,62 @@
 
 FLOPs are those of `tasks.estimate`, a training step times all steps of all seeds; looking at a
 trained network is not counted, nor is what fast convolutions of large kernels do in place of
-products. Hours are FLOPs at RATE: `python benchmarks/throughput.py` on a CPU of two cores trained
+products. Counting takes a second a network, so `steps.json` holds the counts for all planned jobs;
+`python benchmarks/steps.py` writes it, and a network that is not there is counted when asked for.
+Hours are FLOPs at RATE: `python benchmarks/throughput.py` on a CPU of two cores trained
 ten networks at 30 to 89 GFLOP a second, half of them at 60 or more. Networks of few products, the
 sign networks above all, take longer than so.
 """
 
+import json
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from torchcaps.study.job import Job
+from torchcaps.study.same import plain
 from torchcaps.study.sets import SETS, data_set
 from torchcaps.tasks import estimate
 from torchcaps.train import Recipe
 
-__all__ = ["RATE", "Cost", "cost_of", "hours_of"]
+__all__ = ["RATE", "STEPS_FILE", "Cost", "Step", "cost_of", "hours_of", "step_of"]
 
 RATE = 60e9  # FLOPs a second
 # A step takes no less than this, however small the network.
 SECONDS_A_STEP = 0.005
+STEPS_FILE = Path(__file__).parent / "steps.json"
+
+
+class Step(NamedTuple):
+    """All that the FLOPs of a training step depend on."""
+
+    model: str
+    image: tuple[int, int, int]
+    n_classes: int
+    batch_size: int
+    options: tuple[tuple[str, Any], ...]
+
+    @property
+    def name(self) -> str:
+        """Its name in the file."""
+        sides = "x".join(map(str, self.image))
+        chosen = [f"{name}={value}" for name, value in self.options]
+        sizes = f"({sides} into {self.n_classes}, {self.batch_size} at once)"
+        return " ".join([self.model, *chosen, sizes])
+
+    @cache  # noqa: B019 (a step is a value, and there are a few hundred)
+    def flops(self) -> int:
+        """Counted on fake tensors, which takes about a second."""
+        found = estimate(
+            self.model,
+            image=self.image,
+            n_classes=self.n_classes,
+            batch_size=self.batch_size,
+            **dict(self.options),
+        )
+        return found.flops_step
 
 
 @dataclass(frozen=True)
@@ -63,36 +99,33 @@ def hours_of(recipe: Recipe) -> float:
     return _hours_of(*_training(recipe))
 
 
-def _training(recipe: Recipe) -> tuple[int, int]:
-    """Steps and FLOPs of one run."""
+def step_of(recipe: Recipe) -> Step:
+    """What the training step of a recipe is counted by."""
     data = data_set(recipe.data)
-    images = recipe.train_images or round(data.n_train * (1 - recipe.validation_share))
-    steps = recipe.epochs * math.ceil(images / recipe.batch_size)
     channels, *sides = data.image
     height, width = recipe.image_size or sides
-    options = tuple(recipe.options.items())
-    step = _step(
-        recipe.model, (channels, height, width), data.n_classes, recipe.batch_size, options
-    )
-    return steps, steps * step
+    options = tuple(sorted(plain(recipe).options.items()))
+    return Step(recipe.model, (channels, height, width), data.n_classes, recipe.batch_size, options)
+
+
+def _training(recipe: Recipe) -> tuple[int, int]:
+    """Steps and FLOPs of one run."""
+    n_train = data_set(recipe.data).n_train
+    images = recipe.train_images or round(n_train * (1 - recipe.validation_share))
+    steps = recipe.epochs * math.ceil(images / recipe.batch_size)
+    step = step_of(recipe)
+    flops = _counted().get(step.name)
+    return steps, steps * (step.flops() if flops is None else flops)
+
+
+@cache
+def _counted() -> dict[str, int]:
+    counts: dict[str, int] = json.loads(STEPS_FILE.read_text(encoding="utf-8"))
+    return counts
 
 
 def _hours_of(steps: int, flops: int) -> float:
     return max(flops / RATE, steps * SECONDS_A_STEP) / 3600
-
-
-@cache
-def _step(
-    model: str,
-    image: tuple[int, int, int],
-    n_classes: int,
-    batch_size: int,
-    options: tuple[tuple[str, Any], ...],
-) -> int:
-    found = estimate(
-        model, image=image, n_classes=n_classes, batch_size=batch_size, **dict(options)
-    )
-    return found.flops_step
 
 
 def _flops(count: float) -> str:
