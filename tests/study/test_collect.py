@@ -27,7 +27,7 @@ def lay(tmp_path):
             "python": "3.11.7",
             "machine": "Linux x86_64, 2 cores",
             "threads": threads,
-            "command": f"torchcaps train --seed {seed}",
+            "command": f"torchcaps train --root '/all sets' --seed {seed} --out=/runs/here",
             "training_images": "111111111111",
         }
         (folder / "environment.json").write_text(json.dumps(environment))

@@ -5,6 +5,8 @@ by committing afterwards.
 """
 
 import os
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +20,8 @@ __all__ = ["record_of_runs"]
 CHANGED = "+changes"
 # What of a run's environment is a version.
 VERSIONS = ("torchcaps", "torch", "python")
+# Options that name folders of one machine: no number depends on them.
+FOLDERS = re.compile(r"--(root|out|evidence)(=.*)?")
 
 
 def record_of_runs(
@@ -71,12 +75,24 @@ def record_of_runs(
         dirty=any(CHANGED in (each or "") for each in commits),
         versions={name: _one([each[name] for each in environments]) or "" for name in VERSIONS},
         device=_one([f"{e['machine']}, {e['threads']} threads" for e in environments]) or "",
-        command=environments[0]["command"],
+        command=_without_folders(environments[0]["command"]),
         made=datetime.now(UTC),
         reduced=reduced,
         departures=tuple(departures),
         supersedes=supersedes,
     )
+
+
+def _without_folders(command: str) -> str:
+    """A command without the options that name folders."""
+    words, kept = iter(shlex.split(command)), []
+    for word in words:
+        option = FOLDERS.fullmatch(word)
+        if option is None:
+            kept.append(word)
+        elif option[2] is None:
+            next(words, None)
+    return shlex.join(kept)
 
 
 def _check(runs: Sequence[Run], measured: Mapping[int, Mapping[str, float]]) -> None:
