@@ -46,7 +46,7 @@ def test_a_decoder_learns_on_a_frozen_pruned_network(pruned, call, tmp_path):
         )
         for d in range(16):
             ends = []
-            for step in (-0.25, 0.25):
+            for step in (-0.2, 0.2):
                 pose = torch.zeros(10, 16)
                 pose[best] = out.classes.pose[0, best]
                 pose[best, d] += step

@@ -1,5 +1,6 @@
 """Dissection: answers counted by hand, pictures in their order, and a sentence for every misuse."""
 
+import copy
 import json
 from collections.abc import Iterator
 from functools import cache
@@ -12,6 +13,8 @@ from torch import Tensor, nn
 from error_text import text_of
 from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole, sample_of
 from torchcaps.models import create_model, save
+from torchcaps.prune import sparsity
+from torchcaps.report import render
 from torchcaps.tasks import dissect, dissect_files, trace_images, write_report
 from torchcaps.train import Run, make_recipe
 from torchcaps.train.run import write_whole
@@ -280,3 +283,33 @@ def test_the_report_is_written_whole_into_a_folder_of_its_own(tmp_path: Path) ->
     assert "plain &lt;net&gt;" in text
     assert "2 coins" in text
     assert [file.name for file in page.parent.iterdir()] == ["page.html"]
+
+
+def test_trees_are_counted_as_the_measurement_does(network: nn.Module) -> None:
+    found = dissect(network, tiny("test", None), label="mine", measurements=("keys",))
+    assert found.trees is not None
+    assert found.trees.keys == found.measured["keys"]
+    assert found.trees.zeros is None
+    titles = [picture.title for picture in found.trees.pictures]
+    assert titles == [
+        "Trees of each predicted class",
+        "How couplings are distributed",
+        "What leads to the answer: image 0",
+    ]
+    page = render([found], title="t", provenance={})
+    assert page.index("How many parse trees does it use?") < page.index("<h2>Numbers</h2>")
+    assert f"of at most {found.trees.keys.bound:.2f}, the mean of the classes" in page
+    zeroed = copy.deepcopy(network)
+    with torch.no_grad():
+        zeroed.layers["classes"].weight.zero_()
+    share = sparsity(zeroed).share
+    again = dissect(zeroed, tiny("test", None), label="mine")
+    assert again.trees is not None
+    assert again.trees.zeros == share > 0
+    assert f"{100 * share:.1f} % of the weights" in render([again], title="t", provenance={})
+
+
+def test_without_a_parent_for_each_class_there_are_no_trees() -> None:
+    found = dissect(Brightest(), bright(20, wrong=5), label="plain")
+    assert found.trees is None
+    assert "parse trees" not in render([found], title="t", provenance={})

@@ -8,6 +8,7 @@ from torchcaps.analysis.activity import (
     capsule_activity,
 )
 from torchcaps.analysis.antipodal import Antipodal, LayerAntipodal, MeasureAntipodal, pair_cosines
+from torchcaps.analysis.backtrack import backtracked
 from torchcaps.analysis.calibration import Calibration, MeasureCalibration, Reliability, reliability
 from torchcaps.analysis.causal import (
     CapsuleUse,
@@ -135,6 +136,7 @@ __all__ = [
     "TreeDistance",
     "ZeroVotes",
     "area",
+    "backtracked",
     "capsule_activity",
     "capsule_layers",
     "causal_use",

@@ -1,7 +1,7 @@
 """From numbers and pictures to one self-contained page. Needs the extra [study]."""
 
 from torchcaps.report.claims import ClaimRow, Overview, Strip, render_claims
-from torchcaps.report.page import Dissection, Picture, render
+from torchcaps.report.page import Dissection, Picture, Trees, render
 from torchcaps.report.verdict import Sentence, verdict
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Picture",
     "Sentence",
     "Strip",
+    "Trees",
     "render",
     "render_claims",
     "verdict",

@@ -10,7 +10,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from torchcaps.analysis import Activity, RoutingDynamics
+from torchcaps.analysis import Activity, Keys, RoutingDynamics
 from torchcaps.analysis.activity import LayerActivity
 from torchcaps.analysis.dynamics import LayerDynamics
 from torchcaps.analysis.result import Result
@@ -18,7 +18,7 @@ from torchcaps.report.template import template
 from torchcaps.report.verdict import FROZEN, PERFECT, WEAK, verdict
 from torchcaps.viz import to_svg
 
-__all__ = ["Dissection", "Picture", "render", "wilson"]
+__all__ = ["Dissection", "Picture", "Trees", "render", "wilson"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +38,20 @@ class Picture:
 
 
 @dataclasses.dataclass(frozen=True)
+class Trees:
+    """How many parse trees a network makes, with pictures; `zeros` is the share of its weights that
+    is zero, where some were pruned."""
+
+    keys: Keys
+    zeros: float | None
+    pictures: Sequence[Picture]
+
+    @property
+    def count(self) -> int:
+        return sum(row.keys for row in self.keys.classes)
+
+
+@dataclasses.dataclass(frozen=True)
 class Dissection:
     """All that is known of one network, which got `right` of `images` held-out images right.
 
@@ -54,10 +68,14 @@ class Dissection:
     pictures: Sequence[Picture]
     # What else was measured, by name.
     measured: Mapping[str, Result] = field(default_factory=dict)
+    # None where the last layer has no parent for each class, or images show several objects.
+    trees: Trees | None = None
 
     def numbers(self) -> dict[str, Any]:
         """Everything measured, as JSON can hold it."""
         parts: dict[str, Result | None] = {"dynamics": self.dynamics, "activity": self.activity}
+        if self.trees is not None:
+            parts["keys"] = self.trees.keys
         parts |= self.measured
         measured = {
             name: None if part is None else json.loads(part.to_json())
@@ -95,7 +113,10 @@ def render(dissections: Sequence[Dissection], *, title: str, provenance: Mapping
         title=title,
         dissections=[(each, verdict(each.dynamics, each.activity)) for each in dissections],
         comparison=_comparison(dissections),
-        rows=_pictures_side_by_side(dissections),
+        rows=_side_by_side([(each, each.pictures) for each in dissections]),
+        tree_rows=_side_by_side(
+            [(each, each.trees.pictures) for each in dissections if each.trees]
+        ),
         activity_columns=_columns(LayerActivity),
         dynamics_columns=_columns(LayerDynamics),
         borders={"frozen": FROZEN, "weak": WEAK, "perfect": PERFECT},
@@ -103,13 +124,13 @@ def render(dissections: Sequence[Dissection], *, title: str, provenance: Mapping
     )
 
 
-def _pictures_side_by_side(
-    dissections: Sequence[Dissection],
+def _side_by_side(
+    networks: Sequence[tuple[Dissection, Sequence[Picture]]],
 ) -> list[list[tuple[Dissection, Picture]]]:
     """One row a kind of picture, one picture a network that has it."""
-    most = max((len(each.pictures) for each in dissections), default=0)
+    most = max((len(pictures) for _, pictures in networks), default=0)
     return [
-        [(each, each.pictures[k]) for each in dissections if k < len(each.pictures)]
+        [(each, pictures[k]) for each, pictures in networks if k < len(pictures)]
         for k in range(most)
     ]
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,14 +21,15 @@ from torchcaps.data import Batch, Images, sample_of
 from torchcaps.data.sample import classes_shown, counts_in_words
 from torchcaps.errors import TorchcapsError
 from torchcaps.models.own import as_network
-from torchcaps.report import Dissection, Picture, render
+from torchcaps.report import Dissection, Picture, Trees, render
 from torchcaps.tasks.measurements import Shown, measured_by, parts_shown, with_parts
+from torchcaps.tasks.parse_trees import MeasureTrees
 from torchcaps.tasks.trained import Own, check_fit, open_trained
 from torchcaps.train.answers import CRITERIA, is_correct
 from torchcaps.train.optimiser import OPTIMISERS
 from torchcaps.train.run import Run, environment, write_whole
 from torchcaps.types import Output, Trace
-from torchcaps.viz import draw_activity, draw_mean_couplings, draw_parse_tree
+from torchcaps.viz import draw_activity, draw_backtracked, draw_mean_couplings, draw_parse_tree
 
 __all__ = ["dissect", "dissect_files", "facts_of", "trace_images", "write_report"]
 
@@ -119,11 +121,12 @@ def dissect(
     model = as_network(model)
     dynamics, activity = MeasureDynamics(), MeasureActivity()
     more, labels, right = measured_by(measurements, model), [], 0
+    trees = MeasureTrees()
     trace: Trace = ()
     for out, batch, correct in _looked_at(model, images, index, measurements=measurements):
         trace, right = out.trace, right + correct
         labels.append(batch.labels)
-        for each in [*more.values(), *((dynamics, activity) if trace else ())]:
+        for each in [*more.values(), *((dynamics, activity, trees) if trace else ())]:
             each.update(out, batch)
     shown = classes_shown(torch.cat(labels), images.class_names)
     size = sum(parameter.numel() for parameter in model.parameters())
@@ -149,6 +152,7 @@ def dissect(
         activity=activity.result() if trace else None,
         pictures=pictures,
         measured={name: each.result() for name, each in more.items()},
+        trees=_with_graph(trees.result(model, images.class_names, label), model, images, example),
     )
 
 
@@ -165,6 +169,25 @@ def _picture_of_tree(model: nn.Module, images: Images, example: int, label: str)
         f"Couplings of {label} for one image of class {truth}, layer by layer.",
         draw_parse_tree(trace, pixels, class_names=names),
     )
+
+
+def _with_graph(
+    trees: Trees | None, model: nn.Module, images: Images, example: int
+) -> Trees | None:
+    """And the tree of one image, where all layers are dense."""
+    if trees is None:
+        return None
+    trace, _, _ = _traced(model, images, torch.tensor([example]))
+    if any(layer.window is not None for layer in trace):
+        return trees
+    picture = Picture(
+        f"What leads to the answer: image {example}",
+        "Capsules from which couplings stronger than an even split lead up to the predicted class; "
+        "all others are left out.",
+        f"The tree that leads to the class predicted for image {example}.",
+        draw_backtracked(trace, class_names=images.class_names),
+    )
+    return replace(trees, pictures=[*trees.pictures, picture])
 
 
 def _pictures_of_all(

@@ -1,7 +1,7 @@
 """What each component of a class capsule draws: components moved one by one, and decoded.
 
 For component d of the pose v of the predicted class and every step s, the decoder draws
-v + s e_d [sabour2017] §5.1, [renzulli2025] Fig. 11. How far a component reaches:
+v + s e_d [sabour2017], [renzulli2025] Fig. 11. How far a component reaches:
     range_d = mean over pixels of |drawn(v + s_last e_d) − drawn(v + s_first e_d)|
 """
 
@@ -19,8 +19,8 @@ from torchcaps.types import Capsules
 
 __all__ = ["Perturbed", "drawn_by_component", "perturb"]
 
-# -0.25 to 0.25 [sabour2017] §5.1.
-STEPS = tuple(k / 20 for k in range(-5, 6))
+# -0.2 to 0.2 [gu2021] Fig. 4; [renzulli2025] does not say.
+STEPS = tuple(k / 20 for k in range(-4, 5))
 
 
 @dataclass(frozen=True)

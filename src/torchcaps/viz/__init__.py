@@ -1,9 +1,11 @@
 """From numbers to matplotlib figures. Needs the extra [study]."""
 
 from torchcaps.viz.activity import draw_activity
+from torchcaps.viz.backtracked import draw_backtracked
 from torchcaps.viz.couplings import draw_mean_couplings
 from torchcaps.viz.dictionary import TreeImages, draw_dictionary
 from torchcaps.viz.intervals import draw_intervals
+from torchcaps.viz.keys import draw_couplings_histogram, draw_keys
 from torchcaps.viz.palette import check_figure_file, to_svg, write_figure
 from torchcaps.viz.parse_tree import draw_parse_tree
 from torchcaps.viz.perturbations import draw_perturbations
@@ -15,8 +17,11 @@ __all__ = [
     "TreeImages",
     "check_figure_file",
     "draw_activity",
+    "draw_backtracked",
+    "draw_couplings_histogram",
     "draw_dictionary",
     "draw_intervals",
+    "draw_keys",
     "draw_mean_couplings",
     "draw_parse_tree",
     "draw_perturbations",

@@ -48,14 +48,13 @@ def draw_perturbations(image: Tensor, drawn: Tensor, *, steps: Sequence[float]) 
             x = FIRST + (k + 0.5) * (1 - FIRST) / len(steps)
             told = f"{step:+g}" if step else "as is"
             figure.text(x, top + 0.01, told, ha="center", va="bottom", fontsize=5.5, color=MUTED)
-        figure.text(0.01, top + 0.01, "component", va="bottom", fontsize=6, color=MUTED)
         side = 0.8 * HEAD
         axes = figure.add_axes((0.02, 1 - side / tall, side / WIDTH, 0.62 * HEAD / tall))
         _show(axes, image.detach().float().cpu())
         figure.text(
             FIRST,
             1 - 0.35 * HEAD / tall,
-            "left the image; below what is drawn as one component changes",
+            "left the image; below a row for each component that changes",
             va="center",
             fontsize=7,
             color=INK,

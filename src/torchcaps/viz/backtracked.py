@@ -1,0 +1,102 @@
+"""The tree that leads to the predicted class of one image, as a graph [renzulli2025] Fig. 6."""
+
+from collections.abc import Sequence
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from torchcaps._printable import printable
+from torchcaps.analysis import capsule_layers, lengths
+from torchcaps.analysis.backtrack import backtracked
+from torchcaps.analysis.trace import last_coupling
+from torchcaps.types import Trace
+from torchcaps.viz.layered import MOST_SHOWN
+from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, new_figure
+
+__all__ = ["draw_backtracked"]
+
+LENGTHS = LinearSegmentedColormap.from_list("lengths", ["#ffffff", LENGTH])
+# Inches between two layers, and below the lowest.
+STEP, FOOT = 0.85, 0.45
+
+
+def draw_backtracked(
+    trace: Trace, *, index: int = 0, predicted: int | None = None, class_names: Sequence[str] = ()
+) -> Figure:
+    """Capsules from which couplings stronger than an even split lead up to the predicted class.
+
+    Darker capsules are longer, wider lines couplings stronger. Of a layer with more capsules in the
+    tree than fit, those with the strongest couplings into it are shown.
+
+    Arguments:
+        trace: of a network whose layers are all dense.
+        index: which image of the trace.
+        predicted: the class; the longest of the last layer if not given.
+        class_names: in the order of the classes.
+    """
+    layers = capsule_layers(trace)
+    length = [lengths(capsules)[index].detach().float().cpu() for _, capsules in layers]
+    top = int(length[-1].argmax()) if predicted is None else predicted
+    edges = backtracked(trace, top, index=index)
+    strength = [last_coupling(layer)[index].detach().float().cpu() for layer in trace]
+    rows = [*_in_tree(edges, strength), [top]]
+    title = printable(class_names[top], keep="") if class_names else str(top)
+    with matplotlib.rc_context(STYLE):
+        height = STEP * (len(rows) - 1) + 0.4 + FOOT
+        figure = new_figure(height)
+        axes = figure.add_axes((0.2, FOOT / height, 0.78, 1 - FOOT / height))
+        for y, coupling in enumerate(strength):
+            _draw_edges(axes, y, rows[y], rows[y + 1], edges[y], coupling)
+        for y, (row, (name, _)) in enumerate(zip(rows, layers, strict=True)):
+            x = _x(len(row))
+            axes.scatter(
+                x, [y] * len(row), c=length[y][row], cmap=LENGTHS, vmin=0, vmax=1, s=34,
+                edgecolors=INK, linewidths=0.5, zorder=3,
+            )  # fmt: skip
+            inside = 1 if y == len(edges) else int(edges[y].any(1).sum())
+            shown = f"\n{len(row)} shown" if len(row) < inside else ""
+            told = f"{name}\n{inside} of {len(length[y])}{shown}"
+            axes.text(-0.04, y, told, ha="right", va="center", fontsize=7.5)
+        axes.text(0.5, len(rows) - 0.75, title, ha="center", va="bottom", fontsize=8)
+        axes.set(xlim=(-0.02, 1.02), ylim=(-0.3, len(rows) - 0.45))
+        axes.axis("off")
+        figure.text(
+            0.02,
+            0.12 / height,
+            "dark: long capsule; line: coupling above an even split, wide is strong",
+            fontsize=7,
+            color=MUTED,
+        )
+    return figure
+
+
+def _in_tree(edges: Sequence[Tensor], strength: Sequence[Tensor]) -> list[list[int]]:
+    """The children of each layer that are shown, in their own order."""
+    rows = []
+    for inside, coupling in zip(edges, strength, strict=True):
+        best = (coupling * inside).amax(1)
+        count = min(int((best > 0).sum()), MOST_SHOWN)
+        rows.append(sorted(best.topk(count).indices.tolist()))
+    return rows
+
+
+def _x(count: int) -> np.ndarray:
+    return (np.arange(count) + 0.5) / max(count, 1)
+
+
+def _draw_edges(
+    axes: Axes, y: int, below: list[int], above: list[int], edges: Tensor, coupling: Tensor
+) -> None:
+    low, high = _x(len(below)), _x(len(above))
+    lines, widths = [], []
+    for a, i in enumerate(below):
+        for b, j in enumerate(above):
+            if bool(edges[i, j]):
+                lines.append([(low[a], y), (high[b], y + 1)])
+                widths.append(0.3 + 2.4 * float(coupling[i, j]))
+    axes.add_collection(LineCollection(lines, linewidths=widths, colors=LENGTH, alpha=0.6))

@@ -1,0 +1,90 @@
+"""How many parse trees each class has, and how its couplings are distributed [renzulli2025]."""
+
+from collections.abc import Sequence
+
+import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+
+from torchcaps._printable import printable
+from torchcaps.analysis import Couplings, Keys
+from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, new_figure
+
+__all__ = ["draw_couplings_histogram", "draw_keys"]
+
+
+def draw_keys(keys: Keys, *, class_names: Sequence[str] = ()) -> Figure:
+    """A bar a class: the entropy of its trees, and in grey what it would be had every image its own
+    tree; beside it the number of trees [renzulli2025] Fig. 9.
+
+    Arguments:
+        keys: what `MeasureKeys` found.
+        class_names: in the order of the classes.
+    """
+    rows = keys.classes
+    names = [printable(name, keep="") for name in class_names] or [row.name for row in rows]
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(0.24 * len(rows) + 0.75)
+        height = figure.get_figheight()
+        axes = figure.add_axes((0.2, 0.45 / height, 0.48, 1 - 0.6 / height))
+        for k, row in enumerate(rows):
+            y = len(rows) - 1 - k
+            axes.barh(y, row.bound, height=0.62, color="#e6eaee")
+            axes.barh(y, row.entropy, height=0.62, color=LENGTH)
+            trees = "tree" if row.keys == 1 else "trees"
+            images = "image" if row.images == 1 else "images"
+            axes.annotate(
+                f"{row.keys} {trees} of {row.images} {images}",
+                (1.04, y),
+                xycoords=("axes fraction", "data"),
+                va="center",
+                fontsize=7,
+                color=INK,
+                annotation_clip=False,
+            )
+        axes.set_yticks(range(len(rows)), names[::-1], fontsize=7.5)
+        axes.set_ylim(-0.6, len(rows) - 0.4)
+        axes.set_xlabel("entropy of the trees in bit (grey: a tree an image)", fontsize=7.5)
+        axes.tick_params(length=0)
+        for side in ("top", "right", "left"):
+            axes.spines[side].set_visible(False)
+    return figure
+
+
+def draw_couplings_histogram(*found: tuple[str, Couplings]) -> Figure:
+    """Histograms of the couplings of each routed layer, counts on a logarithmic axis, a colour a
+    network [renzulli2025] Figs. 12 and 13.
+
+    Arguments:
+        found: name of a network, and what `MeasureCouplings` found; the same layers in each.
+
+    >>> draw_couplings_histogram(("dense", before), ("pruned", after))
+    """
+    layers = [layer.name for layer in found[0][1].layers]
+    colours = [LENGTH, "#e08214", "#2c7a4b", "#8a6a8f"]
+    with matplotlib.rc_context(STYLE):
+        height = 1.05 * len(layers) + 0.45
+        figure = new_figure(height)
+        for k, name in enumerate(reversed(layers)):
+            low = (0.42 + 1.05 * (len(layers) - 1 - k)) / height
+            axes = figure.add_axes((0.2, low, 0.77, 0.8 / height))
+            for (network, couplings), colour in zip(found, colours, strict=False):
+                each = couplings.layers[layers.index(name)]
+                share = each.counts.double() / max(int(each.counts.sum()), 1)
+                edges = [b / couplings.bins for b in range(couplings.bins + 1)]
+                axes.stairs(share.numpy(), edges, color=colour, lw=1.2, label=network)
+            axes.set_yscale("log")
+            # Powers would be set as formulas, which no text of ours is.
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            axes.yaxis.set_minor_formatter(NullFormatter())
+            axes.set_xlim(0, 1)
+            axes.set_title(name, fontsize=7.5, loc="left", pad=2)
+            axes.tick_params(length=2, labelsize=7, labelbottom=k == len(layers) - 1)
+            for side in ("top", "right"):
+                axes.spines[side].set_visible(False)
+            if k == 0 and len(found) > 1:
+                axes.legend(fontsize=6.5, frameon=False)
+        figure.text(0.585, 0.05 / height, "coupling", ha="center", fontsize=7.5, color=INK)
+        figure.text(0.005, 0.5, "share of couplings", rotation=90, va="center", fontsize=7,
+                    color=MUTED)  # fmt: skip
+    return figure

@@ -1,0 +1,49 @@
+"""Trees of a class, couplings and the tree of an answer, read back from the figures."""
+
+import numpy as np
+import torch
+
+from torchcaps.analysis import MeasureCouplings, MeasureKeys
+from torchcaps.viz import draw_backtracked, draw_couplings_histogram, draw_keys
+from traces import network, switching
+
+
+def test_a_bar_is_an_entropy_before_its_bound():
+    trace = network({"classes": switching(2, 2)})
+    keys = MeasureKeys(sweep=())
+    keys.add(trace, torch.tensor([0, 0]))
+    found = keys.result()
+    axes = draw_keys(found, class_names=("one", "two")).axes[0]
+    # Two images, two trees: one bit of one; the second class has none.
+    assert [bar.get_width() for bar in axes.patches] == [1.0, 1.0, 0.0, 0.0]
+    assert [text.get_text() for text in axes.texts] == [
+        "2 trees of 2 images",
+        "0 trees of 0 images",
+    ]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["two", "one"]
+
+
+def test_a_histogram_has_the_shares_of_its_couplings():
+    couplings = MeasureCouplings(bins=4)
+    trace = network({"hidden": switching(2, 4), "classes": switching(2, 2, n_in=4)})
+    couplings.add(trace, torch.tensor([0, 1]))
+    found = couplings.result()
+    figure = draw_couplings_histogram(("mine", found), ("yours", found))
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["classes", "hidden"]
+    for axes, layer in zip(figure.axes, reversed(found.layers), strict=True):
+        assert len(axes.patches) == 2
+        drawn = axes.patches[0].get_data().values
+        assert np.allclose(drawn, layer.counts.double() / layer.counts.sum())
+        assert "$" not in "".join(label.get_text() for label in axes.get_yticklabels())
+
+
+def test_a_graph_shows_the_capsules_of_the_tree_alone():
+    hidden = torch.tensor([[[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]])
+    classes = torch.tensor([[[0.1, 0.2, 0.7], [0.5, 0.3, 0.2]]])
+    trace = network({"hidden": hidden, "classes": classes}, {"classes": [[0.2, 0.3, 0.9]]})
+    axes = draw_backtracked(trace, class_names="abc").axes[0]
+    points = [each for each in axes.collections if hasattr(each, "get_offsets")]
+    counts = [len(each.get_offsets()) for each in points if len(each.get_offsets()) > 0]
+    assert [count for count in counts if count][-3:] == [2, 1, 1]
+    words = [text.get_text() for text in axes.texts]
+    assert words == ["primary\n2 of 3", "hidden\n1 of 2", "classes\n1 of 3", "c"]
