@@ -91,6 +91,55 @@ KEPT = {
         {"pose": 6.2e14},
         625469675,
     ),
+    # The slope of a squash as the difference of two numbers: nothing is left of it where sums are
+    # long, and third powers of lengths overflowed.
+    "dynamic of one number by weights of zero": Drawn(
+        Case(
+            "dynamic",
+            "none",
+            "matrix",
+            given=("vote_bias",),
+            options={"iterations": 3, "detach": "votes", "squash": "exp"},
+            n_out=1,
+            d_in=1,
+            d_out=1,
+        ),
+        "float32",
+        {"pose": 238408.13330060826, "weight": 0.0},
+        1226967773,
+    ),
+    "dynamic of one number and a long bias": Drawn(
+        Case(
+            "dynamic",
+            "type",
+            "matrix",
+            given=("bias",),
+            options={"iterations": 4, "detach": "none"},
+            n_in=4,
+            n_out=10,
+            d_in=1,
+            d_out=1,
+        ),
+        "float32",
+        {"pose": 0.0, "weight": 0.08742753600941568, "bias": 5.867144118891771e17},
+        1989511123,
+    ),
+    "distance of a long bias": Drawn(
+        Case(
+            "distance",
+            "type",
+            "matrix",
+            given=("bias",),
+            options={"scale": "sample", "detach": "none", "iterations": 2},
+            batch=(17,),
+            n_in=2,
+            d_in=9,
+            d_out=9,
+        ),
+        "float32",
+        {"weight": 2.5860480619142788e-08, "length": 5.252014823083517e-13, "bias": 6.441e16},
+        1791726716,
+    ),
 }
 
 

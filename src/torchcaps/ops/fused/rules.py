@@ -111,15 +111,18 @@ def biased(s: Tensor, bias: Tensor | None, odd: bool) -> Tensor:
 
 
 def squash_gradient(s: Tensor, gradient: Tensor, kind: str) -> Tensor:
-    """g(s) = f(‖s‖²) s, so the gradient γ of v becomes f γ + 2 f′ ⟨s, γ⟩ s."""
+    """g(s) = ‖v‖ u, u = s / ‖s‖: what lies across u in the gradient of v is scaled as s is, what
+    lies along it by the slope of the length. A sum of both would lose the slope of a long s."""
     if kind == "none":
         return gradient
     square = (s * s).sum(-1, keepdim=True)
     norm = torch.sqrt(square + EPSILON)
     if kind == "hinton":
         f = square / (1 + square) / norm
-        slope = (1 / (1 + square) ** 2 - f / (2 * norm)) / norm
+        slope = 2 * norm / (1 + square) / (1 + square)
     else:
         f = -torch.expm1(-norm) / norm
-        slope = (torch.exp(-norm) - f) / (2 * norm**2)
-    return f * gradient + 2 * slope * (s * gradient).sum(-1, keepdim=True) * s
+        slope = torch.exp(-norm)
+    u = s / norm
+    along = (u * gradient).sum(-1, keepdim=True) * u
+    return f * (gradient - along) + slope * along

@@ -424,9 +424,7 @@ struct DistanceWorker {
     for (Int x = 0; x < plan.d_out; ++x) s[x] += job.bias[j * plan.d_out + x];
   }
 
-  void squash_scale(const V *s, V &f, V &slope) const {
-    ::squash_scale(job.squash, s, plan.d_out, f, slope);
-  }
+  V squash_scale(const V *s) const { return ::squash_scale(job.squash, s, plan.d_out); }
 
   template <class F>
   void for_my_parents(F f) const {
@@ -469,8 +467,7 @@ struct DistanceWorker {
         gather(block, 0, j, t ? 1.0f : 1.0f / float(job.parents), s);
         write_parent(s, block, j, job.sums + t * size);
         add_bias(j, s);
-        V f, slope;
-        squash_scale(s, f, slope);
+        const V f = squash_scale(s);
         for (Int x = 0; x < plan.d_out; ++x) plan.parents[at + x] = s[x] *= f;
         if (poses) write_parent(s, block, j, poses);
       });
@@ -495,8 +492,7 @@ struct DistanceWorker {
         V *s = parents(t) + at;
         read_parent(job.sums + t * job.batch * plan.row, block, j, s);
         add_bias(j, s);
-        V f, slope;
-        squash_scale(s, f, slope);
+        const V f = squash_scale(s);
         for (Int x = 0; x < plan.d_out; ++x) s[x] *= f;
       }
     });
@@ -539,10 +535,7 @@ struct DistanceWorker {
         for (Int x = 0; x < plan.d_out; ++x) of[x] += later()[at + x];
       read_parent(job.sums + t * job.batch * plan.row, block, j, s);
       add_bias(j, s);
-      V f, slope;
-      squash_scale(s, f, slope);
-      slope = 2.0f * slope * dot(s, of, plan.d_out);
-      for (Int x = 0; x < plan.d_out; ++x) of[x] = f * of[x] + slope * s[x];
+      squash_gradient(job.squash, s, plan.d_out, of);
       if (job.of_bias)
         for (Int x = 0; x < plan.d_out; ++x)
           job.of_bias[j * plan.d_out + x] += lane_sum(of[x]);

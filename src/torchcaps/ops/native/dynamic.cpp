@@ -345,9 +345,7 @@ struct Worker {
     for (Int d = 0; d < plan.d_out; ++d) s[d] += sign * job.bias[j * plan.d_out + d];
   }
 
-  void squash_scale(const V *s, V &f, V &slope) const {
-    ::squash_scale(job.squash, s, plan.d_out, f, slope);
-  }
+  V squash_scale(const V *s) const { return ::squash_scale(job.squash, s, plan.d_out); }
 
   template <class F>
   void for_my_parents(F f) const {
@@ -374,8 +372,7 @@ struct Worker {
         gather(at, uniform ? float(job.share) : 1.0f, s);
         from_lanes(s, plan.row, samples(block), plan.d_out, sums + place);
         add_bias(j, s);
-        V f, slope;
-        squash_scale(s, f, slope);
+        const V f = squash_scale(s);
         for (Int d = 0; d < plan.d_out; ++d) {
           s[d] *= f;
           plan.parents[at + d] = t ? plan.parents[at + d] + s[d] : s[d];
@@ -399,8 +396,7 @@ struct Worker {
         to_lanes(job.sums + t * job.batch * plan.row + parents_of(block, j), plan.row,
                  samples(block), plan.d_out, s);
         add_bias(j, s);
-        V f, slope;
-        squash_scale(s, f, slope);
+        const V f = squash_scale(s);
         for (Int d = 0; d < plan.d_out; ++d)
           agreed(t + 1)[at + d] = f * s[d] + (t ? agreed(t)[at + d] : V{});
       }
@@ -465,10 +461,7 @@ struct Worker {
         for (Int d = 0; d < plan.d_out; ++d) of[d] = V{};
       if (has_later)
         for (Int d = 0; d < plan.d_out; ++d) of[d] += later()[at + d];
-      V f, slope;
-      squash_scale(s, f, slope);
-      slope = 2.0f * slope * dot(s, of, plan.d_out);
-      for (Int d = 0; d < plan.d_out; ++d) of[d] = f * of[d] + slope * s[d];
+      squash_gradient(job.squash, s, plan.d_out, of);
       for (Int d = 0; d < plan.d_out; ++d) of_sum(t)[at + d] = of[d];
       if (job.of_bias)
         for (Int d = 0; d < plan.d_out; ++d)

@@ -70,22 +70,32 @@ void move_vote(const Job &job, Int i, Int j, Int size, V *v) {
     for (Int d = 0; d < size; ++d) v[d] += x[i * size + d];
 }
 
-// f and f′ of g(s) = f(‖s‖²) s
-inline void squash_scale(Int kind, const V *s, Int size, V &f, V &slope) {
+// f of g(s) = f s
+inline V squash_scale(Int kind, const V *s, Int size) {
+  if (kind == NONE) return splat(1);
   const V square = dot(s, s, size), norm = root(square + EPSILON);
-  if (kind == NONE) {
-    f = splat(1), slope = V{};
-  } else if (kind == HINTON) {
-    f = square / (1.0f + square) / norm;
-    slope = (1.0f / ((1.0f + square) * (1.0f + square)) - f / (2.0f * norm)) / norm;
+  if (kind == HINTON) return square / (1.0f + square) / norm;
+  V part;
+  for (int lane = 0; lane < LANES; ++lane) part[lane] = -std::expm1(-norm[lane]);
+  return part / norm;
+}
+
+// The gradient of s, in place of γ, that of g(s): what lies across u = s / ‖s‖ is scaled as s is,
+// what lies along it by the slope of the length. A sum of both would lose the slope of a long s.
+inline void squash_gradient(Int kind, const V *s, Int size, V *of) {
+  if (kind == NONE) return;
+  const V f = squash_scale(kind, s, size);
+  const V square = dot(s, s, size), norm = root(square + EPSILON);
+  V slope, along{};
+  if (kind == HINTON) {
+    slope = 2.0f * norm / (1.0f + square) / (1.0f + square);
   } else {
-    V rest, part;
-    for (int lane = 0; lane < LANES; ++lane) {
-      part[lane] = -std::expm1(-norm[lane]);
-      rest[lane] = std::exp(-norm[lane]);
-    }
-    f = part / norm;
-    slope = (rest - f) / (2.0f * norm * norm);
+    for (int lane = 0; lane < LANES; ++lane) slope[lane] = std::exp(-norm[lane]);
+  }
+  for (Int d = 0; d < size; ++d) along += s[d] / norm * of[d];
+  for (Int d = 0; d < size; ++d) {
+    const V u = along * (s[d] / norm);
+    of[d] = f * (of[d] - u) + slope * u;
   }
 }
 
