@@ -91,6 +91,23 @@ KEPT = {
         {"pose": 6.2e14},
         625469675,
     ),
+    # A mean of gradients that was found in another way than they: one child that has all the weight
+    # was left with a rounding of large numbers.
+    "em of one child with all the weight": Drawn(
+        Case(
+            "em",
+            "type",
+            "matrix",
+            given=("coordinates",),
+            options={"variant": "official", "iterations": 5},
+            n_in=2,
+            d_in=9,
+            d_out=9,
+        ),
+        "float32",
+        {"beta_a": 107726872519.71165, "beta_u": 258.3494866023054},
+        1713492512,
+    ),
     # The slope of a squash as the difference of two numbers: nothing is left of it where sums are
     # long, and third powers of lengths overflowed.
     "dynamic of one number by weights of zero": Drawn(

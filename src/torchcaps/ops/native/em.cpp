@@ -22,7 +22,7 @@ struct EMJob {
   float *top, *total;  // w = exp(t − top) / total
   float *rest;         // Σ_i w_ij (V_ij − μ_j), zero but for rounding
   float *likely, *seen;  // of ASSIGN; `seen`: the logarithm of what r was divided by
-  const float *of_mean, *of_variance, *shift, *of_log_r, *of_seen;
+  const float *of_mean, *of_variance, *rise, *of_log_r, *of_seen;
   float *to_log_r, *to_log_a, *to_likely, *to_mean, *to_variance;
 };
 
@@ -41,7 +41,7 @@ Int em_scratch(const EMJob &job) {
   const Int row = parents * seen.rows * seen.columns, back = LanePlan::tile_size(seen);
   switch (job.pass) {
     case FIT: return slots * (d_in + 1 + parents) + 2 * parents + 3 * row;
-    case FIT_BACK: return back + 3 * row + 3 * parents + 2 * slots;
+    case FIT_BACK: return back + 3 * row + 4 * parents + 2 * slots;
     case ASSIGN: return TILE * (d_in + parents) + 2 * row + parents + slots;
     default: return back + 4 * row + (1 + TILE) * parents + slots;
   }
@@ -194,43 +194,64 @@ struct EMWorker : LaneWorker<SIDE> {
     block.write(seen, slots, job.seen);
   }
 
-  // ∂V_ij = w_ij (α_j + 2 ν_j e_ij),   ∂ln(r_ij a_i) = w_ij (⟨e_ij, α_j + ν_j e_ij⟩ + shift_j)
+  // ∂V_ij = w_ij (α_j + 2 ν_j e_ij),   ∂w_ij = ⟨e_ij, α_j + ν_j e_ij⟩
   void fit_back(const Block &block) const {
     const Int n = job.log_r ? parents : 1, row = plan.row;
-    V *mean = scratch, *alpha = mean + row, *nu = alpha + row, *shift = nu + row;
-    V *top = shift + parents, *part = top + parents, *log_a = part + parents;
-    V *of_log_a = log_a + slots, *tile = of_log_a + slots;
+    V *mean = scratch, *alpha = mean + row, *nu = alpha + row, *rise = nu + row;
+    V *top = rise + parents, *part = top + parents, *log_a = part + parents;
+    V *of_log_a = log_a + slots, *sum = of_log_a + slots, *tile = sum + parents;
     block.read(job.mean, row, mean);
     block.read_gradient(job.of_mean, row, alpha);
     block.read_gradient(job.of_variance, row, nu);
-    block.read_gradient(job.shift, parents, shift);
+    block.read_gradient(job.rise, parents, rise);
     block.read(job.top, n, top);
     block.read(job.total, n, part);
     for (Int j = 0; j < n; ++j) part[j] = 1.0f / part[j];
     block.read(job.log_a, slots, log_a);
-    std::memset(static_cast<void *>(of_log_a), 0, slots * sizeof(V));
-    V share, of_share;
+    std::memset(static_cast<void *>(of_log_a), 0, (slots + parents) * sizeof(V));
+    V here, of_share;
+    const auto share = [&](Int i, Int j) {
+      V t = log_a[i];
+      if (job.log_r) t += load(at(job.log_r, block, i) + j * PLACES);
+      const Int k = n > 1 ? j : 0;
+      return exponential(t - top[k]) * part[k];
+    };
     this->gradients(
         block, tile, [](Int, Int, const V *, const float *const *) {},
         [&](Int i, Int j) {
-          const Int k = n > 1 ? j : 0;
-          V t = log_a[i];
-          if (job.log_r) t += load(at(job.log_r, block, i) + j * PLACES);
-          share = exponential(t - top[k]) * part[k];
-          of_share = shift[j];
+          here = share(i, j);
+          of_share = V{};
         },
         [&](auto width, Int at, V *v) {
           UNROLLED for (int m = 0; m < decltype(width)::value; ++m) {
             const V e = v[m] - mean[at + m], slope = e * nu[at + m], both = slope + alpha[at + m];
             of_share += e * both;
-            v[m] = share * (both + slope);
+            v[m] = here * (both + slope);
           }
         },
         [&](Int i, Int j) {
-          of_log_a[i] += share * of_share;
-          if (job.to_log_r)
-            store(at(job.to_log_r, block, i) + j * PLACES, share * of_share);
+          sum[j] += here * of_share;
+          if (job.log_r)
+            store(at(job.to_log_r, block, i) + j * PLACES, of_share);
+          else
+            of_log_a[i] += of_share;
         });
+    // ∂ln(r_ij a_i) = w_ij (∂w_ij − Σ_k w_kj ∂w_kj + m_j ∂m_j), with the sum of what was found: of
+    // one child that has all the weight nothing is left.
+    V left{};
+    for (Int j = 0; j < parents; ++j) left += rise[j] - sum[j];
+    for (Int i = 0; i < slots; ++i) {
+      if (!job.log_r) {
+        of_log_a[i] = share(i, 0) * (of_log_a[i] + left);
+        continue;
+      }
+      for (Int j = 0; j < parents; ++j) {
+        float *to = at(job.to_log_r, block, i) + j * PLACES;
+        const V of = share(i, j) * ((load(to) - sum[j]) + rise[j]);
+        store(to, of);
+        of_log_a[i] += of;
+      }
+    }
     block.write(of_log_a, slots, job.to_log_a);
   }
 

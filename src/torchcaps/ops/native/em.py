@@ -7,7 +7,8 @@ ln r, and its gradient. With t_ij = ln r_ij + ln a_i and c_j = Σ_i w_ij ∂w_ij
     ∂t_ij = w_ij (∂w_ij − c_j + m_j ∂m_j)                     back through the weights and m_j
     ∂x_ij = ∂ln r_ij + r_ij (∂ln s_i − Σ_k ∂ln r_ik)          with ln r = x − ln s, s = Σ_j exp x
 
-where c_j = ⟨ν_j, σ_j²⟩ + ⟨α_j, δ_j⟩, with the δ_j of rounding.
+where c_j is the sum of the numbers found: what it is equal to on paper, ⟨ν_j, σ_j²⟩, would leave a
+child that has all the weight with a rounding of large numbers.
 
 Departures: half precision is computed in float32, as in the fused form. Numbers are float32, so
 float64 goes the fused way, as do other devices, and every call where there is no native library.
@@ -117,7 +118,7 @@ class _Job(ctypes.Structure):
             for name in (
                 *("log_r", "log_a", "mass", "mean", "variance", "top", "total", "rest"),
                 *("likely", "seen"),
-                *("of_mean", "of_variance", "shift", "of_log_r", "of_seen"),
+                *("of_mean", "of_variance", "rise", "of_log_r", "of_seen"),
                 *("to_log_r", "to_log_a", "to_likely", "to_mean", "to_variance"),
             )
         ),
@@ -161,15 +162,15 @@ def _fit_shapes(given: Weighed) -> Fitted:
 
 
 def _fit_backward(asked: Asked[Weighed]) -> Gradients:
-    (log_r, log_a, votes), (mass, mean, variance, top, total, rest) = asked.given, asked.saved
+    (log_r, log_a, votes), (mass, mean, _, top, total, rest) = asked.given, asked.saved
     of_mass, of_mean, of_variance, *_ = asked.gradients
     of_mean, of_variance = (
         mean.new_zeros(mean.shape) if x is None else x.contiguous() for x in (of_mean, of_variance)
     )
     of_mean = of_mean - 2 * of_variance * rest
-    shift = -(of_variance * variance + of_mean * rest).sum(-1)
-    shift = shift if of_mass is None else shift + of_mass * mass
-    of_log_r = None if log_r is None or not asked.needs[0] else log_r.new_empty(log_r.shape)
+    rise = mass.new_zeros(mass.shape) if of_mass is None else of_mass * mass
+    # The kernel keeps ∂w there, whoever asks.
+    of_log_r = None if log_r is None else log_r.new_empty(log_r.shape)
     # Not like it: what a kernel fills is contiguous.
     of_log_a = log_a.new_empty(log_a.shape)
     of_made = gradients_of(votes, asked.needs[2:])
@@ -185,11 +186,11 @@ def _fit_backward(asked: Asked[Weighed]) -> Gradients:
             total=total.contiguous(),
             of_mean=of_mean,
             of_variance=of_variance,
-            shift=shift.contiguous(),
+            rise=rise.contiguous(),
             to_log_r=of_log_r,
             to_log_a=of_log_a,
         )
-    return [of_log_r, of_log_a, *laid_back(of_made, votes)]
+    return [of_log_r if asked.needs[0] else None, of_log_a, *laid_back(of_made, votes)]
 
 
 def _assign(given: Compared) -> Assigned:
