@@ -159,11 +159,13 @@ def tables(
 ) -> None:
     """Write the pages of the papers out of the records, and the overview into the README.
 
-    Prints their paths.
+    The pages of the questions go into the folder beside them. Prints all paths.
     """
     from torchcaps.study.pages import write_pages
+    from torchcaps.study.questions import write_questions
 
-    for path in write_pages(evidence, out, readme):
+    questions = write_questions(evidence, out.parent / "questions")
+    for path in (*questions, *write_pages(evidence, out, readme)):
         print(path)
 
 

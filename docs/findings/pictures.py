@@ -1,0 +1,155 @@
+"""Draw the pictures of these pages out of claims, of records, and of theory, in a few seconds.
+
+    python docs/findings/pictures.py
+
+The same claims and records give the same bytes; `make tables` calls it, and a test compares.
+"""
+
+import json
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from torchcaps.ops import em_routing
+from torchcaps.study import find_claim, mean_interval
+from torchcaps.study.svg import Dot, Line, draw_dots, draw_lines
+from torchcaps.train.digests import write_whole
+
+HERE = Path(__file__).parent
+RECORDS = HERE.parents[1] / "benchmarks" / "records"
+DRAWS = 20
+
+
+def pictures() -> Iterator[tuple[str, str]]:
+    """Every picture by the name of its file."""
+    yield "bias-of-em.svg", bias_of_em()
+    yield "living-targets.svg", living_targets()
+    yield "gradient-and-magnitude.svg", gradient_and_magnitude()
+    yield "initial-scale.svg", initial_scale()
+    yield "variants-of-em.svg", variants_of_em()
+    yield "tables-against-text.svg", tables_against_text()
+
+
+def bias_of_em() -> str:
+    """The largest change of an activation when all poses are negated, a bias on the first votes."""
+    rows = []
+    for variant in ("paper", "gritzman", "official"):
+        for layers in (1, 2):
+            changes = [_change(variant, layers, seed) for seed in range(DRAWS)]
+            low, mean, high = min(changes), statistics.fmean(changes), max(changes)
+            name = f"{variant}, {layers} layer{'s' * (layers > 1)}"
+            rows.append(Dot(name, mean, low, high, f"{mean:.2f}"))
+    return draw_dots(rows, label="largest change of an activation", low=0.0, high=0.4)
+
+
+def _change(variant: str, layers: int, seed: int) -> float:
+    draw = torch.Generator().manual_seed(seed)
+    sizes = ((9, 4), (7, 5), (6, 3))
+    pose = torch.randn(9, 4, generator=draw, dtype=torch.float64)
+    active = torch.rand(9, generator=draw, dtype=torch.float64)
+    states = [(sign * pose, active) for sign in (1, -1)]
+    beta_a = pose.new_tensor(1e-3 if variant == "official" else 1.0)
+    lambda_ = 0.02 if variant == "gritzman" else 1.0
+    for depth in range(layers):
+        (n_in, d_in), (n_out, d_out) = sizes[depth : depth + 2]
+        weight = torch.randn(n_in, n_out, d_out, d_in, generator=draw, dtype=torch.float64)
+        bias = torch.linspace(-3, 3, n_out * d_out, dtype=torch.float64).view(n_out, d_out)
+        routed = []
+        for child, activation in states:
+            votes = torch.einsum("ijde,ie->ijd", weight, child) + (bias if depth == 0 else 0)
+            routed.append(
+                em_routing(
+                    votes,
+                    activation,
+                    beta_a=beta_a,
+                    beta_u=pose.new_tensor(0.5),
+                    variant=variant,
+                    lambda_=lambda_,
+                ).parents
+            )
+        states = [(each.pose, each.activation) for each in routed]
+    change = (states[0][1] - states[1][1]).abs().max().item()
+    # What is left of rounding is nothing.
+    return round(change, 6)
+
+
+def living_targets() -> str:
+    """dys / dyr of Table 1, the number of targets it counts, beside those alive above."""
+    above = ("layer2", "layer3", "layer4", "layeroutput")
+    lines: dict[str, list[tuple[float, float]]] = {"dys / dyr": [], "alive": [], "all": []}
+    for number, layer in enumerate(above, 1):
+        sum_, rate = (_number(f"mitt2023-t1-layer{number}-{name}") for name in ("dys", "dyr"))
+        lines["dys / dyr"].append((number, sum_ / rate))
+        lines["alive"].append((number, _number(f"mitt2023-t1-{layer}-capsules-alive")))
+        lines["all"].append((number, 10 if layer == "layeroutput" else 16))
+    named = [Line(name, points) for name, points in lines.items()]
+    return draw_lines(named, x_label="routing", y_label="target capsules")
+
+
+def gradient_and_magnitude() -> str:
+    """The norm of Theorem 1's gradient of the target class: 2 (0.9 − ‖u‖)."""
+    line = Line("target class", [(k / 10, 2 * (0.9 - k / 10)) for k in range(10)])
+    return draw_lines([line], x_label="length of the capsule", y_label="norm of the gradient")
+
+
+def initial_scale() -> str:
+    """Ten layers of dynamic routing on small digits, by how they begin."""
+    runs = json.loads((RECORDS / "balanced_init.json").read_text(encoding="utf-8"))["runs"]
+    rows = []
+    for key, says in (("weight_std", "W ~ N(0, {}²)"), ("target", "balanced to length {}")):
+        chosen = [r for r in runs if (r["routing"], r["squash"]) == ("dynamic", "exp") and key in r]
+        for value in sorted({run[key] for run in chosen}):
+            right = [100 * run["accuracy"][-1] for run in chosen if run[key] == value]
+            found = mean_interval(right)
+            rows.append(Dot(says.format(f"{value:g}"), *found[:3], f"{found.mean:.1f} %"))
+    return draw_dots(rows, label="accuracy after three epochs, %", low=0, high=100, mark=10)
+
+
+def variants_of_em() -> str:
+    """By what the change of a pose grows through eight layers, as a power of ten."""
+    found = json.loads((RECORDS / "em_depth.json").read_text(encoding="utf-8"))["rows"]
+    rows = []
+    for variant in ("paper", "gritzman"):
+        for iterations in (1, 2, 3):
+            last = [
+                torch.tensor(row["change"][-1], dtype=torch.float64).log10().item()
+                for row in found
+                if (row["variant"], row["iterations"]) == (variant, iterations)
+            ]
+            name = f"{variant}, {iterations} iteration{'s' * (iterations > 1)}"
+            interval = mean_interval(last)
+            rows.append(Dot(name, *interval[:3], f"{interval.mean:.1f}"))
+    label = "log10 of the change in the last layer over that in the input"
+    return draw_dots(rows, label=label, low=-5, high=3, mark=0)
+
+
+def tables_against_text() -> str:
+    """Accuracy on affNIST by kernel, [gu2021] Table 3."""
+    kernels = {
+        "convnet-avg": (3, 5, 7, 9, 11),
+        "capsnet": (3, 5, 7, 9, 11),
+        "convnet-fc": (3, 5, 7),
+    }
+    lines = [
+        Line(name, [(k, _number(f"gu2021-t3-{name}-k{k}-aff")) for k in sizes])
+        for name, sizes in kernels.items()
+    ]
+    return draw_lines(lines, x_label="kernel", y_label="accuracy on affNIST, %")
+
+
+def _number(claim: str) -> float:
+    value = find_claim(claim).value
+    assert isinstance(value, int | float)
+    return float(value)
+
+
+def main() -> None:
+    for name, picture in pictures():
+        write_whole(HERE / name, picture)
+        print(HERE / name)
+
+
+if __name__ == "__main__":
+    main()

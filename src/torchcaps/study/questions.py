@@ -1,0 +1,188 @@
+"""Pages of the questions that the papers fight over: what is decided, by which numbers, and what is
+missing. Everything is a function of claims and records."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from torchcaps.study.judges import JUDGES
+from torchcaps.study.pages import MADE, STANDS, links, ours, protocol
+from torchcaps.study.result import Result, results
+from torchcaps.study.svg import Dot, draw_dots
+from torchcaps.study.verdict import StatementVerdict
+from torchcaps.train.digests import write_whole
+
+__all__ = ["QUESTIONS", "Question", "write_questions"]
+
+
+class Question(NamedTuple):
+    """A question, and the statements whose verdicts answer it."""
+
+    title: str
+    says: str
+    # What it would mean if the statement held: "yes" or "no", by the id of the statement.
+    answers: Mapping[str, str]
+
+
+QUESTIONS: Mapping[str, Question] = {
+    "does-routing-help": Question(
+        "Does routing help?",
+        "Dynamic couplings against fixed ones, at equal epochs and paired seeds.",
+        {
+            "mitt2023-q-uniform-routing-better": "no",
+            "gu2021-q-dr-harms-affine": "no",
+            "mitt2023-q-routing-almost-static": "no",
+            "mitt2023-q-last-layer-more-dynamic": "yes",
+            "tsai2020-q-perf-increases-with-iterations": "yes",
+            "tsai2020-q-gain-over-uniform-pass": "yes",
+            "tsai2020-q-routing-beats-pooling": "yes",
+            "gu2021-q-all-components-help-multimnist": "yes",
+        },
+    ),
+    "does-depth-kill-capsules": Question(
+        "Does depth kill capsules, or do initial scale and sharp agreement?",
+        "Dead capsules and accuracy of deep networks, with routing and without. What the initial "
+        "scale does by itself is [a finding](../findings/initial-scale.md).",
+        {
+            "mitt2023-q-dead-increase-with-depth": "yes",
+            "mitt2023-q-depth-limited-by-deaths": "yes",
+            "mitt2023-q-rba-causes-deaths": "no",
+            "peer2022-q-depth-rba-nobias": "yes",
+            "peer2022-q-depth-em-nobias": "yes",
+            "peer2022-q-bias-enables-depth": "no",
+            "peer2022-q-symmetry-causes-depth-failure": "no",
+        },
+    ),
+    "does-pruning-make-trees-simpler": Question(
+        "Does pruning make trees simpler?",
+        "Entropy and keys of quantised couplings before pruning and after, and against networks "
+        "with as many weights masked.",
+        {
+            "rem-q-entropy-lower-everywhere": "yes",
+            "rem-q-keys-lower": "yes",
+            "rem-q-entropy-falls-by-pruning": "yes",
+            "rem-q-any-pruning": "yes",
+            "rem-q-negligible-loss": "yes",
+            "rem-q-low-pruning-noisy": "no",
+            "rem-q-fewer-capsules-in-tree": "yes",
+        },
+    ),
+}
+DECIDED = ("holds", "fails")
+
+
+def write_questions(evidence: str | os.PathLike[str], out: str | os.PathLike[str]) -> list[Path]:
+    """Write a page a question, and a picture where a record speaks of it; return the paths."""
+    found = {each.claim.id: each for each in results(evidence)}
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, question in QUESTIONS.items():
+        rows = [found[claim] for claim in question.answers]
+        picture = _picture(rows)
+        if picture is not None:
+            written.append(folder / f"{name}.svg")
+            write_whole(written[-1], picture)
+        else:
+            (folder / f"{name}.svg").unlink(missing_ok=True)
+        written.append(folder / f"{name}.md")
+        write_whole(written[-1], "\n".join(_page(name, question, rows, picture is not None)))
+    return written
+
+
+def answer_of(question: Question, rows: Sequence[Result]) -> str:
+    """The plain answer: for it, against it, both, or nothing yet."""
+    sides = {"yes": 0, "no": 0}
+    for each in rows:
+        if each.status in DECIDED:
+            for_it = question.answers[each.claim.id]
+            other = "no" if for_it == "yes" else "yes"
+            sides[for_it if each.status in STANDS else other] += 1
+    decided = sides["yes"] + sides["no"]
+    if not decided:
+        return f"**Open.** None of {len(rows)} statements is decided yet."
+    if sides["yes"] and sides["no"]:
+        word = "It depends"
+    else:
+        word = "Yes, so far" if sides["yes"] else "No, so far"
+    return (
+        f"**{word}.** Of {len(rows)} statements {decided} are decided: {sides['yes']} speak for "
+        f"yes, {sides['no']} for no."
+    )
+
+
+def _page(
+    name: str, question: Question, rows: Sequence[Result], has_picture: bool
+) -> Iterator[str]:
+    yield f"# {question.title}"
+    yield ""
+    yield f"{MADE}{question.says}"
+    yield ""
+    yield answer_of(question, rows)
+    yield ""
+    if has_picture:
+        yield f"![Each mean with its 95 % interval, from its threshold]({name}.svg)"
+        yield ""
+        yield "Right of the line is what the statement claims. Every row has a scale of its own."
+        yield ""
+    yield "| statement | if it holds | verdict | ours | protocol | records |"
+    yield "|---|---|---|---|---|---|"
+    for each in rows:
+        yield _row(question, each)
+    yield ""
+    waiting = [each for each in rows if each.status not in DECIDED]
+    if waiting:
+        yield f"## What is missing for {len(waiting)} of them"
+        yield ""
+        for each in waiting:
+            yield f"- `{each.claim.id}`: {_missing(each)}"
+        yield ""
+
+
+def _row(question: Question, each: Result) -> str:
+    has_verdict = each.verdict is not None
+    cells = (
+        f"`{each.claim.id}` {each.claim.statement}",
+        question.answers[each.claim.id],
+        f"**{each.status}**" if has_verdict else "not judged yet",
+        ours(each) if has_verdict else "",
+        protocol(each) if has_verdict else "",
+        links(each) if has_verdict else "",
+    )
+    return "| " + " | ".join(cell.replace("|", "/").replace("\n", " ") for cell in cells) + " |"
+
+
+def _missing(each: Result) -> str:
+    least = each.claim.conditions["n_seeds_min"]
+    if each.claim.id not in JUDGES:
+        return "a statistic that records have, and with it a judge."
+    if not isinstance(each.verdict, StatementVerdict):
+        return f"records of every system it compares, {least} seeds or more each."
+    n = each.verdict.ours.n
+    if n < least:
+        return f"{n} seeds of the {least} that its row asks for."
+    return f"the interval over {n} seeds lies on both sides of its threshold."
+
+
+def _picture(rows: Sequence[Result]) -> str | None:
+    dots = [dot for each in rows if (dot := _dot(each)) is not None]
+    if not dots:
+        return None
+    return draw_dots(dots, label="from the threshold", low=-1.0, high=1.0, mark=0.0)
+
+
+def _dot(each: Result) -> Dot | None:
+    """A statistic as seen from its threshold, with the farther end of its interval at one."""
+    verdict = each.verdict
+    if not isinstance(verdict, StatementVerdict):
+        return None
+    ours, sign = verdict.ours, -1.0 if verdict.side == "less" else 1.0
+    low, high = (ours.mean if end is None else end for end in (ours.low, ours.high))
+    if verdict.side == "within":
+        return None
+    ends = sorted(sign * (end - verdict.threshold) for end in (low, high))
+    scale = max(abs(end) for end in ends) or 1.0
+    mean = sign * (ours.mean - verdict.threshold) / scale
+    name = each.claim.id.partition("-q-")[2]
+    return Dot(name, mean, ends[0] / scale, ends[1] / scale, verdict.word)

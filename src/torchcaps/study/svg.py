@@ -1,0 +1,123 @@
+"""Small pictures as text: the same numbers give the same bytes on every machine.
+
+Colours hold on white and on dark pages; every picture has its numbers in words below it.
+"""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import NamedTuple
+
+__all__ = ["Dot", "Line", "draw_dots", "draw_lines"]
+
+WIDTH, ROW, LEFT, RIGHT, TOP, BOTTOM = 640, 24, 290, 60, 16, 40
+HEIGHT = 260
+INK, REFERENCE = "#57606a", "#bc4c00"
+COLOURS = ("#0969da", "#bc4c00", "#1a7f37", "#8250df")
+
+
+class Dot(NamedTuple):
+    """A row of a picture: a mean with the ends of its interval, where it has one."""
+
+    label: str
+    mean: float
+    low: float | None = None
+    high: float | None = None
+    note: str = ""
+
+
+class Line(NamedTuple):
+    """A named line through points (x, y)."""
+
+    label: str
+    points: Sequence[tuple[float, float]]
+
+
+def draw_dots(
+    dots: Sequence[Dot], *, label: str, low: float, high: float, mark: float | None = None
+) -> str:
+    """Rows under each other on one axis from `low` to `high`; `mark` is a line across them."""
+    bottom = TOP + ROW * len(dots)
+
+    def x(value: float) -> float:
+        share = (min(max(value, low), high) - low) / (high - low)
+        return LEFT + share * (WIDTH - LEFT - RIGHT)
+
+    parts = [_line(LEFT, bottom, WIDTH - RIGHT, bottom)]
+    for tick in (low, (low + high) / 2, high):
+        parts += [_line(x(tick), bottom, x(tick), bottom + 4)]
+        parts += [_text(x(tick), bottom + 16, f"{tick:g}", "middle")]
+    parts.append(_text((LEFT + WIDTH - RIGHT) / 2, bottom + 33, label, "middle"))
+    if mark is not None:
+        parts.append(_line(x(mark), TOP - 6, x(mark), bottom, REFERENCE, dash=True))
+    for number, dot in enumerate(dots):
+        y = TOP + ROW * (number + 0.5)
+        parts.append(_text(LEFT - 10, y + 4, dot.label, "end"))
+        if dot.low is not None and dot.high is not None:
+            parts.append(_line(x(dot.low), y, x(dot.high), y, COLOURS[0], width=2))
+        parts.append(f'<circle cx="{x(dot.mean):.1f}" cy="{y:.1f}" r="4" fill="{COLOURS[0]}"/>')
+        parts.append(_text(WIDTH - RIGHT + 8, y + 4, dot.note, "start"))
+    return _whole(bottom + BOTTOM, parts)
+
+
+def draw_lines(lines: Sequence[Line], *, x_label: str, y_label: str) -> str:
+    """Lines over one axis; both axes begin at the smallest value and end at the largest."""
+    points = [point for line in lines for point in line.points]
+    (x_low, x_high), (y_low, y_high) = (_ends(each[k] for each in points) for k in (0, 1))
+    left, right, bottom = 60, WIDTH - 170, HEIGHT - BOTTOM
+
+    def place(point: tuple[float, float]) -> tuple[float, float]:
+        across = (point[0] - x_low) / (x_high - x_low)
+        up = (point[1] - y_low) / (y_high - y_low)
+        return left + across * (right - left), bottom - up * (bottom - TOP)
+
+    parts = [_line(left, bottom, right, bottom), _line(left, TOP, left, bottom)]
+    for value, spot in ((x_low, left), (x_high, right)):
+        parts.append(_text(spot, bottom + 16, f"{value:g}", "middle"))
+    for value, spot in ((y_low, bottom), (y_high, TOP)):
+        parts.append(_text(left - 8, spot + 4, f"{value:g}", "end"))
+    parts.append(_text((left + right) / 2, bottom + 33, x_label, "middle"))
+    parts.append(_text(left + 6, TOP - 4, y_label, "start"))
+    for number, line in enumerate(lines):
+        colour = COLOURS[number % len(COLOURS)]
+        spots = [place(point) for point in line.points]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        for x, y in spots:
+            parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>')
+        parts.append(_text(right + 14, TOP + 18 * (number + 1), line.label, "start", colour))
+    return _whole(HEIGHT, parts)
+
+
+def _ends(values: Iterable[float]) -> tuple[float, float]:
+    found = list(values)
+    return min(found), max(found)
+
+
+def _line(
+    x1: float,
+    y1: float,
+    x2: float,
+    y2: float,
+    colour: str = INK,
+    *,
+    width: int = 1,
+    dash: bool = False,
+) -> str:
+    dashed = ' stroke-dasharray="4 3"' if dash else ""
+    return (
+        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" '
+        f'stroke-width="{width}"{dashed}/>'
+    )
+
+
+def _text(x: float, y: float, text: str, anchor: str, colour: str = INK) -> str:
+    spot = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+    return f'<text {spot} fill="{colour}">{escape(text)}</text>'
+
+
+def _whole(height: float, parts: Iterable[str]) -> str:
+    inside = "\n".join(parts)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" '
+        f'font-family="sans-serif" font-size="12">\n{inside}\n</svg>\n'
+    )

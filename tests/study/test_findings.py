@@ -1,0 +1,45 @@
+"""The pages in docs/findings: their pictures, and what they name."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from torchcaps.study import claims
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "findings"
+PAGES = sorted(path for path in FOLDER.glob("*.md"))
+KNOWN = {claim.id for claim in claims()}
+
+
+def test_pictures_are_what_claims_and_records_give():
+    found = dict(runpy.run_path(str(FOLDER / "pictures.py"))["pictures"]())
+    assert set(found) == {path.name for path in FOLDER.glob("*.svg")}
+    for name, picture in found.items():
+        assert (FOLDER / name).read_text(encoding="utf-8") == picture, f"{name}: make tables"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_names_what_is_there(page):
+    text = page.read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)#]+)\)", text):
+        assert (page.parent / link).exists(), f"{page.name} links to {link}"
+    files = re.findall(r"tests/\w+/test_\w+\.py", text)
+    sources = "".join((ROOT / file).read_text(encoding="utf-8") for file in files)
+    for test in re.findall(r"`(test_\w+)`", text):
+        assert f"def {test}(" in sources, f"{page.name} names {test}"
+    for claim in re.findall(r"`((?:mitt2023|peer2022|gu2021|tsai2020|rem)-[\w-]+)`", text):
+        assert claim in KNOWN, f"{page.name} names {claim}"
+
+
+def test_every_finding_has_a_picture_a_check_and_its_line():
+    index = (FOLDER / "README.md").read_text(encoding="utf-8")
+    for page in PAGES:
+        if page.name == "README.md":
+            continue
+        text = page.read_text(encoding="utf-8")
+        assert f"({page.stem}.svg)" in text
+        assert "**The check:**" in text
+        assert f"({page.name})" in index

@@ -1,0 +1,66 @@
+"""Pages of the three questions."""
+
+from pathlib import Path
+
+import pytest
+
+from made_records import record
+from torchcaps.study import claims, find_claim, result_of, write_record
+from torchcaps.study.questions import QUESTIONS, answer_of, write_questions
+
+ROOT = Path(__file__).parents[2]
+STATIC = "mitt2023-q-routing-almost-static"
+
+
+def test_what_is_committed_is_what_the_records_give(tmp_path):
+    """`make tables` writes them again."""
+    written = write_questions(ROOT / "evidence", tmp_path)
+    for path in written:
+        committed = ROOT / "docs" / "questions" / path.name
+        assert path.read_bytes() == committed.read_bytes(), f"{committed} is old: make tables"
+    folder = ROOT / "docs" / "questions"
+    assert {path.name for path in written} == {path.name for path in folder.iterdir()}
+
+
+def test_statements_exist_and_their_answers_are_yes_or_no():
+    known = {claim.id for claim in claims() if claim.states}
+    for question in QUESTIONS.values():
+        assert set(question.answers) <= known
+        assert set(question.answers.values()) <= {"yes", "no"}
+
+
+def static(mean, seeds=5):
+    """Dynamics of the two inner routings of the five-layer network."""
+    around = [mean + step / 100 for step in range(seeds)]
+    values = {f"dys.{k}@affnist/test": around for k in (2, 3)}
+    return record("mitterreiter_5x16", "expanded-mnist", values=values, claim=STATIC)
+
+
+@pytest.mark.parametrize(
+    ("records", "answer"),
+    [
+        ([], "**Open.** None of 8 statements is decided yet."),
+        # "Routing is almost static" speaks against routing where it holds.
+        ([static(1.0)], "**No, so far.** Of 8 statements 1 are decided"),
+        ([static(3.0)], "**Yes, so far.**"),
+        ([static(1.0, seeds=3)], "**Open.**"),
+    ],
+)
+def test_the_plain_answer(records, answer):
+    question = QUESTIONS["does-routing-help"]
+    by_hash = {each.digest(): each for each in records}
+    rows = [result_of(find_claim(name), by_hash) for name in question.answers]
+    assert answer_of(question, rows).startswith(answer)
+
+
+def test_a_page_with_a_picture_and_what_is_missing(tmp_path):
+    write_record(static(1.0, seeds=3), tmp_path / "evidence")
+    write_questions(tmp_path / "evidence", tmp_path / "pages")
+    page = (tmp_path / "pages" / "does-routing-help.md").read_text()
+    assert f"- `{STATIC}`: 3 seeds of the 5 that its row asks for." in page
+    assert "](does-routing-help.svg)" in page
+    assert (tmp_path / "pages" / "does-routing-help.svg").is_file()
+    assert not (tmp_path / "pages" / "does-depth-kill-capsules.svg").exists()
+    # Once the records are gone, so is the picture.
+    write_questions(tmp_path / "none", tmp_path / "pages")
+    assert not (tmp_path / "pages" / "does-routing-help.svg").exists()
