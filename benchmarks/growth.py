@@ -1,15 +1,14 @@
-"""How time and memory grow with the sizes of a routing, and routing against self-attention.
+"""How time and memory grow with the sizes of a routing.
 
 python benchmarks/growth.py            # on a quiet machine
 python benchmarks/growth.py --tiny     # that it runs
 
 One axis is varied at a time, for dynamic routing and its opponent, then for the other routings by
 the last of our contestants alone; an exponent is the slope of a straight line through the
-logarithms, so 1 is linear. Fixed costs pull it down: read it with the points beside it. The second
-part measures [mitterreiter2023] Table 3, n capsules of d components to as many: dynamic routing,
-which it gives n² d² parameters and operations, and multi-head self-attention, d² and n² d + n d².
+logarithms, so 1 is linear. Fixed costs pull it down: read it with the points beside it.
 
-Prints both tables and writes benchmarks/records/growth.json.
+Prints the table and writes benchmarks/records/growth.json, whose part "attention" is of an earlier
+version: see attention.py.
 """
 
 import argparse
@@ -17,22 +16,16 @@ import dataclasses
 import json
 import math
 import statistics
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import torch
 from cases import CASES, Case
 from contestants import CONTESTANTS, absent
 from harness import ENVIRONMENTS, Settings, in_a_process
-from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
-from torchcaps.layers import AttentionCapsules, DenseCapsules
 from torchcaps.train.run import environment, write_whole
-from torchcaps.types import Capsules
 
 RECORD = Path(__file__).parent / "records" / "growth.json"
 
@@ -119,49 +112,6 @@ def runs(
     return made
 
 
-def against_attention(*, n: Sequence[int], d: Sequence[int]) -> list[dict[str, Any]]:
-    """Parameters, FLOPs of one sample and the time of eight, over n at the first d and over d at
-    the first n."""
-    rows = []
-    for kind in ("routing", "attention"):
-        for axis, pairs in (
-            ("n", [(each, d[0]) for each in n]),
-            ("d", [(n[0], each) for each in d]),
-        ):
-            points = [_cost(kind, many, size) | {"n": many, "d": size} for many, size in pairs]
-            x = [point[axis] for point in points]
-            fits = {
-                amount: exponent(x, [point[amount] for point in points])
-                for amount in ("parameters", "flops", "ms")
-            }
-            rows.append({"layer": kind, "axis": axis, "points": points, "exponents": fits})
-    return rows
-
-
-def _cost(kind: str, n: int, d: int) -> dict[str, float]:
-    layer: nn.Module = AttentionCapsules(n=n, d=d)
-    if kind == "routing":
-        layer = DenseCapsules(n_in=n, d_in=d, n_out=n, d_out=d, routing="dynamic")
-    children = torch.rand(8, n, d)
-    with torch.no_grad():
-        with FlopCounterMode(display=False) as counter:
-            layer(_capsules(children[:1]))
-        spent = []
-        for _ in range(7):
-            started = time.perf_counter()
-            layer(_capsules(children))
-            spent.append(1e3 * (time.perf_counter() - started))
-    return {
-        "parameters": sum(parameter.numel() for parameter in layer.parameters()),
-        "flops": counter.get_total_flops(),
-        "ms": statistics.median(spent),
-    }
-
-
-def _capsules(pose: torch.Tensor) -> Capsules:
-    return Capsules(pose, pose.norm(dim=-1))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -184,25 +134,12 @@ def main() -> None:
         growth.append(row)
         ms, mb = (row["exponents"].get(amount, math.nan) for amount in ("ms", "peak_mb"))
         print(f"{row['routing']:14}  {axis:10}  {name:18}  {ms:5.2f}   {mb:5.2f}", flush=True)
-    n, d = ((16, 32), (8, 16)) if given.tiny else ((32, 64, 128, 256), (16, 32, 64, 128))
-    attention = against_attention(n=n, d=d)
-    print("\naxis  layer       parameters  FLOPs   time   (exponents)")
-    for row in attention:
-        fits = row["exponents"]
-        print(
-            f"{row['axis']:4}  {row['layer']:10}  {fits['parameters']:10.2f}  {fits['flops']:5.2f}"
-            f"  {fits['ms']:5.2f}"
-        )
     record = {
-        "what": "growth: exponents of time and peak memory of a step along one axis; attention: "
-        "parameters, FLOPs of one sample, milliseconds of eight, without gradients",
-        "published": "mitterreiter2023 Table 3: routing n^2 d^2 in space and time; attention d^2 "
-        "in space, n^2 d + n d^2 in time",
+        "what": "exponents of time and peak memory of a step along one axis",
         "tiny": given.tiny,
         "date": datetime.now(UTC).date().isoformat(),
         "environment": environment(),
         "growth": growth,
-        "attention": attention,
     }
     write_whole(given.out, json.dumps(record, indent=2, allow_nan=False) + "\n")
 
