@@ -25,22 +25,22 @@ def test_distances_on_paper():
     second = torch.tensor([[[3.0, 5.0]], [[2.0, 0.0]], [[1.0, 0.0]]])
     third = torch.tensor([[[3.0, 5.0]], [[1.0, 0.0]], [[1.0, 3.0]]])
     whole = MeasureFixedPoint()
-    whole.add(trace_of(first, second, third))
+    whole.add(trace_of(first, second, third), torch.arange(3))
     one, two = whole.result().steps
     assert (one.name, one.iteration, two.iteration) == ("classes", 1, 2)
     assert one.median == pytest.approx((0.2 + 2**0.5) / 2)
     assert one.largest == pytest.approx(2**0.5)
     assert (two.median, two.largest) == pytest.approx((0.5, 3.0))
     parts = MeasureFixedPoint(), MeasureFixedPoint()
-    parts[0].add(trace_of(first[:1], second[:1], third[:1]))
-    parts[1].add(trace_of(first[1:], second[1:], third[1:]))
+    parts[0].add(trace_of(first[:1], second[:1], third[:1]), torch.arange(1))
+    parts[1].add(trace_of(first[1:], second[1:], third[1:]), torch.arange(1, 3))
     parts[0].merge(parts[1])
     assert parts[0].result() == whole.result()
 
 
 def test_one_step_has_no_distance():
     measurement = MeasureFixedPoint()
-    measurement.add(trace_of(torch.ones(1, 1, 2)))
+    measurement.add(trace_of(torch.ones(1, 1, 2)), torch.zeros(1))
     assert text_of(measurement.result) == (
         "the trace holds one step a layer, and a fixed point shows between two; run the network "
         'with keep="steps" and two iterations or more.'
@@ -52,10 +52,24 @@ def test_inverted_attention_run_on_and_on():
     options = {"image": (2, 13, 14), "n_classes": 3, "types": 4, "d_pose": 4}
     model = create_model("tsai_inverted_simple_c10", **options).eval()
     with torch.no_grad():
-        out = model(torch.rand(4, 2, 13, 14), iterations=30, keep="steps")
+        images = torch.rand(4, 2, 13, 14)
+        out = model(images, iterations=30, keep="steps")
     measurement = MeasureFixedPoint()
-    measurement.add(out.trace)
+    measurement.add(out.trace, images)
     rows = {(row.name, row.iteration): row for row in measurement.result().steps}
     assert len(rows) == 3 * 29
     # Children of the lowest layer never change; its poses come to rest.
     assert rows["conv_1", 29].median < 0.1 * rows["conv_1", 1].median
+
+
+def test_medians_are_of_a_sample_and_the_largest_is_of_all():
+    start = torch.ones(30, 1, 2).double()
+    moved = start * torch.linspace(2, 3, 30).double().view(30, 1, 1)
+    measurement = MeasureFixedPoint(sample=5)
+    measurement.add(trace_of(start, moved), torch.arange(30))
+    (row,) = measurement.result().steps
+    assert row.largest == pytest.approx(2)
+    middle = MeasureFixedPoint()
+    middle.add(trace_of(start, moved), torch.arange(30))
+    assert middle.result().steps[0].median == pytest.approx(1.5)
+    assert len(measurement._sample) == 5

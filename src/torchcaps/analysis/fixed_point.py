@@ -2,8 +2,9 @@
 
 For all capsules P of a layer and one image
     distance(t) = ‖P(t + 1) − P(t)‖ / ‖P(t)‖
-and of it the median and the largest over images. A network is run with keep="steps", and beyond the
-iterations it was trained with by `network(images, iterations=50, keep="steps")`.
+and of it the median over a sample of images and the largest over all. A network is run with
+keep="steps", and beyond the iterations it was trained with by
+`network(images, iterations=50, keep="steps")`.
 
 Departures: none.
 Ambiguities: none. Where P(t) is zero an image says nothing; where all say nothing there is no row.
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.result import Result, quantity
+from torchcaps.analysis.sample import MOST, Sample
 from torchcaps.analysis.trace import check_any, check_finite, check_trace, last_coupling
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Trace
@@ -30,7 +32,7 @@ class FixedPointStep:
 
     name: str
     iteration: int = quantity("iterations", "t, from 1")
-    median: float = quantity("relative change", "of the poses of a layer, median over images")
+    median: float = quantity("relative change", "of the poses of a layer, median of a sample")
     largest: float = quantity("relative change", "of the image whose poses move most")
 
 
@@ -43,43 +45,65 @@ class FixedPoint(Result):
 
 
 class MeasureFixedPoint:
-    """The relative change of poses in every step of every routed layer; needs keep="steps"."""
+    """The relative change of poses in every step of every routed layer; needs keep="steps".
 
-    def __init__(self) -> None:
+    Arguments:
+        sample: most images of the sample that medians are taken of.
+        seed: another seed draws another sample.
+    """
+
+    def __init__(self, *, sample: int = MOST, seed: int = 0) -> None:
         self._images = 0
-        self._distances: dict[tuple[str, int], list[Tensor]] = {}
+        self._largest: dict[tuple[str, int], Tensor] = {}
+        self._sample = Sample(size=sample, seed=seed)
 
     def update(self, out: Answer, batch: Labelled) -> None:
-        self.add(out.trace)
+        self.add(out.trace, batch.pixels)
 
-    def add(self, trace: Trace) -> None:
-        """Measure the images of a trace."""
+    def add(self, trace: Trace, pixels: Tensor) -> None:
+        """Measure the images of a trace; their pixels [k, ...] draw the sample."""
         check_trace(trace)
         self._images += len(last_coupling(trace[0]))
-        for layer in trace:
-            poses = [step.parents.pose.detach().cpu().double() for step in layer.routed.steps]
-            for t, (before, after) in enumerate(pairwise(poses), start=1):
-                check_finite(layer.name, after)
-                length = before.flatten(1).norm(dim=1)
-                distance = (after - before).flatten(1).norm(dim=1) / length
-                self._distances.setdefault((layer.name, t), []).append(distance[length > 0])
+        moved = _distances(trace)
+        for where, distance in moved.items():
+            largest = distance.nan_to_num(-1).max()
+            self._largest[where] = torch.maximum(self._largest.get(where, largest), largest)
+        if moved:
+            self._sample.add(pixels, torch.stack([*moved.values()], -1))
 
     def merge(self, other: "MeasureFixedPoint") -> None:
         self._images += other._images
-        for where, found in other._distances.items():
-            self._distances.setdefault(where, []).extend(found)
+        for where, largest in other._largest.items():
+            self._largest[where] = torch.maximum(self._largest.get(where, largest), largest)
+        self._sample.merge(other._sample)
 
     def result(self) -> FixedPoint:
-        if self._images and not self._distances:
+        if self._images and not self._largest:
             raise TorchcapsError(
                 "the trace holds one step a layer, and a fixed point shows between two; run the "
                 'network with keep="steps" and two iterations or more.'
             )
-        check_any(self._distances)
+        check_any(self._largest)
+        (distances,) = self._sample.columns()  # [k, steps]
         rows = []
-        for (name, t), found in self._distances.items():
-            all_images = torch.cat(found)
-            if len(all_images):
-                median, largest = float(all_images.quantile(0.5)), float(all_images.max())
-                rows.append(FixedPointStep(name, t, median, largest))
+        for ((name, t), largest), distance in zip(
+            self._largest.items(), distances.unbind(-1), strict=True
+        ):
+            if not bool(distance.isnan().all()):
+                rows.append(
+                    FixedPointStep(name, t, float(distance.nanquantile(0.5)), float(largest))
+                )
         return FixedPoint(self._images, tuple(rows))
+
+
+def _distances(trace: Trace) -> dict[tuple[str, int], Tensor]:
+    """Of every step of every layer, [k]; NaN where P(t) is zero."""
+    found = {}
+    for layer in trace:
+        poses = [step.parents.pose.detach().cpu().double() for step in layer.routed.steps]
+        for t, (before, after) in enumerate(pairwise(poses), start=1):
+            check_finite(layer.name, after)
+            length = before.flatten(1).norm(dim=1)
+            distance = (after - before).flatten(1).norm(dim=1) / length
+            found[layer.name, t] = distance.where(length > 0, torch.nan)
+    return found
