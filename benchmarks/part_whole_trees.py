@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.analysis import MeasureFidelity, causal_use, measure
-from torchcaps.data import ImageSet, PartWholeSpec, part_whole
+from torchcaps.data import ImageSet, PartWholeSpec, part_whole, shown_parts
 from torchcaps.models import create_model
 from torchcaps.ops import margin_loss
 from torchcaps.train.run import environment
@@ -39,8 +39,6 @@ ROUTINGS: dict[str, dict[str, Any]] = {
     "self_attention": {},
     "supervised": {"routing": "dynamic"},
 }
-# Parts count as shown however small a piece of them is seen.
-OWN, STRAY = 2, 1
 
 
 @dataclass
@@ -54,15 +52,8 @@ class Shown:
 
 def parts_of(images: ImageSet) -> Tensor:
     """0 where an image lacks a part, 1 where it is a stray, 2 where it is one of the whole."""
-    truth = images.truth
-    assert truth is not None
-    shown = torch.zeros(len(images), len(truth.part_names), dtype=torch.int64)
-    for slot in reversed(range(truth.part.shape[1])):
-        there = (truth.part[:, slot] >= 0).nonzero().flatten()
-        kind = torch.where(truth.owner[there, slot] == 0, OWN, STRAY)
-        part = truth.part[there, slot]
-        shown[there, part] = torch.maximum(shown[there, part], kind)
-    return shown
+    assert images.truth is not None
+    return shown_parts(images.truth)
 
 
 def network(kind: str, n_classes: int) -> nn.Module:
