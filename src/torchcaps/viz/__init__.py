@@ -10,6 +10,7 @@ from torchcaps.viz.palette import check_figure_file, to_svg, write_figure
 from torchcaps.viz.parse_tree import draw_parse_tree
 from torchcaps.viz.perturbations import draw_perturbations
 from torchcaps.viz.prediction import Shown, draw_predictions
+from torchcaps.viz.pruning import draw_levels, draw_pruning, draw_saliency
 from torchcaps.viz.rates import draw_rates
 
 __all__ = [
@@ -22,11 +23,14 @@ __all__ = [
     "draw_dictionary",
     "draw_intervals",
     "draw_keys",
+    "draw_levels",
     "draw_mean_couplings",
     "draw_parse_tree",
     "draw_perturbations",
     "draw_predictions",
+    "draw_pruning",
     "draw_rates",
+    "draw_saliency",
     "to_svg",
     "write_figure",
 ]

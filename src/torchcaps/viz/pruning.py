@@ -1,0 +1,138 @@
+"""How accuracy and entropy move as a network is pruned, or as couplings get more levels."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from torchcaps._printable import printable
+from torchcaps.errors import TorchcapsError
+from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, WIDTH, new_figure
+
+__all__ = ["draw_levels", "draw_pruning", "draw_saliency"]
+
+COLOURS = (LENGTH, "#e08214", "#2c7a4b", "#8a6a8f", "#c23b22")
+SHOWN = {"sparsity": "sparsity", "validation_accuracy": "accuracy", "entropy": "entropy (bit)"}
+
+
+def draw_pruning(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+    """Sparsity, validation accuracy and entropy by epoch, a line a run: [renzulli2025] Fig. 8, and
+    Figs. 10 and 14 of runs that were pruned epoch by epoch and at once.
+
+    Arguments:
+        runs: rows of metrics, as `Run.metrics()` gives them, by the name of the run.
+
+    >>> draw_pruning({"iterative": Run("a").metrics(), "SNIP": Run("b").metrics()})
+    """
+    for name, rows in runs.items():
+        if not any("entropy" in row for row in rows):
+            raise TorchcapsError(
+                f"the metrics of {name} have no entropy, which is written for pruned networks with "
+                f"a dense last layer; name runs that were pruned."
+            )
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(1.25 * len(SHOWN) + 0.5)
+        height = figure.get_figheight()
+        for k, (field, title) in enumerate(reversed(SHOWN.items())):
+            axes = figure.add_axes((0.15, (0.42 + 1.25 * k) / height, 0.8, 0.98 / height))
+            for (name, rows), colour in zip(runs.items(), _colours(len(runs)), strict=True):
+                points = [(row["epoch"], row[field]) for row in rows if field in row]
+                epochs = [epoch for epoch, _ in points]
+                axes.plot(
+                    epochs,
+                    [value for _, value in points],
+                    "o-",
+                    color=colour,
+                    ms=2.5,
+                    lw=1.2,
+                    label=printable(name, keep=""),
+                )
+            _plain(axes, title)
+            axes.tick_params(labelbottom=k == 0)
+            if k == 0:
+                axes.set_xlabel("epoch", fontsize=7.5)
+        figure.axes[-1].legend(fontsize=6.5, frameon=False)
+    return figure
+
+
+def draw_levels(rows: Sequence[tuple[int, float, float]]) -> Figure:
+    """Accuracy and entropy against the number of levels that couplings are moved to [renzulli2025]
+    Fig. 7.
+
+    Arguments:
+        rows: (levels, accuracy as a share, entropy in bit), one a grid.
+    """
+    rows = sorted(rows)
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(2.9)
+        for k, (column, title) in enumerate(((2, "entropy (bit)"), (1, "accuracy"))):
+            axes = figure.add_axes((0.15, (0.42 + 1.25 * k) / 2.9, 0.8, 0.98 / 2.9))
+            levels = [row[0] for row in rows]
+            axes.plot(levels, [row[column] for row in rows], "o-", color=LENGTH, ms=3, lw=1.2)
+            axes.set_xscale("log")
+            axes.set_xticks(levels, [str(each) for each in levels] if k == 0 else [])
+            axes.set_xticks([], minor=True)
+            _plain(axes, title)
+            if k == 0:
+                axes.set_xlabel("levels", fontsize=7.5)
+    return figure
+
+
+def draw_saliency(images: Tensor, maps: Mapping[str, Tensor]) -> Figure:
+    """A row an image: the image, then for every network where the capsules of its answer lie, over
+    the image [renzulli2025] Fig. 5.
+
+    Arguments:
+        images: [k, c, h, w].
+        maps: by the name of a network, what `analysis.saliency` gives, [k, h, w].
+
+    >>> draw_saliency(images, {"before": saliency(...), "after pruning": saliency(...)})
+    """
+    if not len(images) or any(each.shape != images[:, 0].shape for each in maps.values()):
+        shapes = {name: list(each.shape) for name, each in maps.items()}
+        raise TorchcapsError(
+            f"every network needs one map an image, of its size, {list(images[:, 0].shape)}, but "
+            f"came {shapes}."
+        )
+    columns = len(maps) + 1
+    cell = min(WIDTH / columns, 1.1)
+    tall = cell * len(images) + 0.3
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(tall)
+        for k, pixels in enumerate(images.detach().float().cpu().clamp(0, 1)):
+            grey = (pixels.permute(1, 2, 0) if len(pixels) == 3 else pixels.mean(0)).numpy()
+            for column, name in enumerate(["image", *maps]):
+                side = 0.94 * cell
+                low = tall - 0.3 - (k + 1) * cell
+                axes = figure.add_axes(
+                    (column * cell / WIDTH, low / tall, side / WIDTH, side / tall)
+                )
+                axes.imshow(grey, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+                if column:
+                    heat = maps[name][k].detach().float().cpu()
+                    share = (heat / heat.max().clamp(min=torch.finfo(heat.dtype).tiny)).numpy()
+                    axes.imshow(share, cmap="inferno", vmin=0, vmax=1, alpha=0.55)
+                axes.set(xticks=[], yticks=[])
+                if k == 0:
+                    axes.set_title(printable(name, keep=""), fontsize=7, color=INK, pad=3)
+    return figure
+
+
+def _colours(count: int) -> Sequence[str]:
+    if count > len(COLOURS):
+        raise TorchcapsError(
+            f"at most {len(COLOURS)} runs can be told apart in one picture, but {count} came."
+        )
+    return COLOURS[:count]
+
+
+def _plain(axes: Axes, title: str) -> None:
+    axes.set_title(title, fontsize=7.5, loc="left", pad=2)
+    axes.tick_params(length=2, labelsize=7)
+    axes.grid(axis="y", color=MUTED, alpha=0.25, lw=0.5)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)

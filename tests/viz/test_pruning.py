@@ -1,0 +1,53 @@
+"""Curves of pruning, of levels and maps of saliency, read back from the figures."""
+
+import pytest
+import torch
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.viz import draw_levels, draw_pruning, draw_saliency
+
+
+def rows(*entropies):
+    return [
+        {"epoch": k + 1, "sparsity": 0.1 * k, "validation_accuracy": 0.9, "entropy": each}
+        for k, each in enumerate(entropies)
+    ]
+
+
+def test_a_line_a_run_of_everything_that_moves():
+    figure = draw_pruning({"iterative": rows(3.0, 2.0, 1.0), "SNIP": rows(1.5, 1.0)})
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles == ["entropy (bit)", "accuracy", "sparsity"]
+    first, second = figure.axes[0].lines
+    assert first.get_xydata().tolist() == [[1, 3], [2, 2], [3, 1]]
+    assert second.get_xydata().tolist() == [[1, 1.5], [2, 1]]
+    words = [text.get_text() for text in figure.axes[2].get_legend().get_texts()]
+    assert words == ["iterative", "SNIP"]
+
+
+def test_runs_without_entropy_and_too_many_are_refused():
+    with pytest.raises(TorchcapsError, match="the metrics of dense have no entropy"):
+        draw_pruning({"dense": [{"epoch": 1, "validation_accuracy": 0.9}]})
+    with pytest.raises(TorchcapsError, match="at most 5 runs can be told apart"):
+        draw_pruning({str(k): rows(1.0) for k in range(6)})
+
+
+def test_levels_stand_in_their_order():
+    below, above = draw_levels([(11, 0.95, 2.0), (3, 0.5, 0.25)]).axes
+    assert below.lines[0].get_xydata().tolist() == [[3, 0.25], [11, 2]]
+    assert above.lines[0].get_xydata().tolist() == [[3, 0.5], [11, 0.95]]
+    assert [label.get_text() for label in below.get_xticklabels()] == ["3", "11"]
+
+
+def test_a_map_lies_over_its_image():
+    images, maps = torch.rand(2, 1, 4, 4), torch.rand(2, 4, 4)
+    maps[1] = 0
+    figure = draw_saliency(images, {"before": maps, "after": 2 * maps})
+    assert [axes.get_title() for axes in figure.axes[:3]] == ["image", "before", "after"]
+    plain, over = figure.axes[0], figure.axes[2]
+    assert len(plain.images) == 1
+    heat = torch.from_numpy(over.images[1].get_array().data)
+    assert torch.allclose(heat, maps[0] / maps[0].max())
+    assert float(figure.axes[5].images[1].get_array().max()) == 0
+    with pytest.raises(TorchcapsError, match=r"one map an image, of its size, \[2, 4, 4\]"):
+        draw_saliency(images, {"before": maps[:1]})
