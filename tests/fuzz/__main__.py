@@ -1,6 +1,7 @@
 """`make fuzz`: draw for some minutes, or so many of each, and write down what came of it."""
 
 import argparse
+import contextlib
 import json
 import platform
 import random
@@ -52,6 +53,9 @@ def fuzz(
 
     with (
         tempfile.TemporaryDirectory() as folder,
+        # Where commands write what they are told to by a name without a folder.
+        tempfile.TemporaryDirectory() as here,
+        contextlib.chdir(here),
         mock.patch.dict(SOURCES, tiny=tiny),
         warnings.catch_warnings(),
     ):

@@ -149,6 +149,7 @@ def test_two_processes_hold_the_same_weights_and_write_one_run(two: Path) -> Non
     saved = safetensors.torch.load_file(Run(two / "run").model_file)
     assert all(torch.equal(first[name], saved[name]) for name in saved)
     assert sorted(file.name for file in (two / "run").iterdir()) == [
+        "digests.json",
         "environment.json",
         "metrics.jsonl",
         "model.safetensors",
