@@ -1,0 +1,15 @@
+"""The benchmark of measuring: a tiny run has every measurement, and memory is counted."""
+
+import measuring
+
+
+def test_a_tiny_run_has_every_number():
+    found = measuring.measured(200, 2)
+    kinds = measuring.all_of_one_pass().keys()
+    assert {*found["bytes"]} == {*kinds}
+    assert all([*each] == [100, 200] for each in found["bytes"].values())
+    # Of a mean alone nothing grows; a sample does until it is full.
+    assert abs(found["bytes"]["activity"][100] - found["bytes"]["activity"][200]) < 100
+    assert found["bytes"]["antipodal"][100] < found["bytes"]["antipodal"][200]
+    assert found["ratio"] > 0
+    assert {*kinds} < {*found["cpu_seconds"]}
