@@ -12,17 +12,17 @@ def places(picture):
 
 
 def test_dots_lie_on_their_axis():
-    # The axis is from 290 to 580.
+    # The axis is from 290 to 560.
     found = draw_dots(
         [Dot("a < b", 0.0), Dot("b", 5.0, 4.0, 6.0), Dot("c", 10.0)], label="x", low=0, high=10
     )
-    assert places(found) == [290.0, 435.0, 580.0]
+    assert places(found) == [290.0, 425.0, 560.0]
     assert "a &lt; b" in found
-    assert 'x1="406.0" y1="52.0" x2="464.0"' in found
+    assert 'x1="398.0" y1="52.0" x2="452.0"' in found
 
 
 def test_what_lies_outside_is_drawn_at_the_edge():
-    assert places(draw_dots([Dot("a", 99.0)], label="x", low=0, high=10)) == [580.0]
+    assert places(draw_dots([Dot("a", 99.0)], label="x", low=0, high=10)) == [560.0]
 
 
 def test_lines_reach_from_end_to_end():

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 __all__ = ["Dot", "Line", "draw_dots", "draw_lines"]
 
-WIDTH, ROW, LEFT, RIGHT, TOP, BOTTOM = 640, 24, 290, 60, 16, 40
+WIDTH, ROW, LEFT, RIGHT, TOP, BOTTOM = 640, 24, 290, 80, 16, 40
 HEIGHT = 260
 INK, REFERENCE = "#57606a", "#bc4c00"
 COLOURS = ("#0969da", "#bc4c00", "#1a7f37", "#8250df")
