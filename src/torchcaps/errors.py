@@ -25,7 +25,14 @@ class Diverged(TorchcapsError):
 
 
 def short(value: object) -> str:
-    """What came, as a sentence quotes it: not with thousands of digits or brackets."""
+    """What came, as a sentence quotes it: not with thousands of digits or brackets.
+
+    Arguments:
+        value: what came, of any type.
+
+    >>> short([1, 2])
+    '[1, 2]'
+    """
     try:
         text = repr(value)
     except ValueError:
@@ -37,7 +44,16 @@ def short(value: object) -> str:
 
 def nearest(name: str, known: Iterable[str], *, meant: Mapping[str, str] = NOTHING) -> str:
     """The end of a sentence about an unknown name: the nearest known one, then all of them; of very
-    many the nearest few. `meant` has names from elsewhere that are spelt otherwise than ours."""
+    many the nearest few. `meant` has names from elsewhere that are spelt otherwise than ours.
+
+    Arguments:
+        name: what came.
+        known: all names that there are.
+        meant: names from elsewhere, each with ours.
+
+    >>> nearest("capsnt", ["capsnet", "resnet18"])
+    "did you mean 'capsnet'? known: capsnet, resnet18"
+    """
     known = sorted(known)
     close = difflib.get_close_matches(name, known, n=5, cutoff=0.4)
     if meant.get(name) in known:

@@ -12,6 +12,7 @@ from error_text import text_of
 from torchcaps import create_model, list_models
 from torchcaps.layers import ROUTINGS
 from torchcaps.models import MODELS
+from torchcaps.models.meanings import MEANINGS
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 AGAIN = (
@@ -31,9 +32,13 @@ routing, or the routing is what the network is.
 |---|---|---|---|---|---|
 """
 
+OPTIONS = """
+`torchcaps models NAME` prints the options of one network with what they are if nobody sets them.
 
+| option | what it means | choices |
+|---|---|---|
+"""
 TAIL = """
-`torchcaps models NAME` says what each option of a network means, and what it may be.
 `torchcaps models --compare` prints the parameters that papers print beside ours, equal or why not.
 
 ## How the three routings of [tsai2020] differ
@@ -81,8 +86,25 @@ def row(name):
     return f"| {' | '.join(cells)} |\n"
 
 
+def choices(option):
+    """What an option may be, in any network that has it."""
+    having = [preset for preset in MODELS.values() if option in preset.options]
+    words = {word: None for preset in having for word in preset.words(option)}
+    if option == "routing":
+        words = dict.fromkeys(sorted(ROUTINGS))
+    kinds = {type(preset.options[option]) for preset in having}
+    named = {bool: "true or false", int: "a whole number", float: "a number"}
+    plain = [named[kind] for kind in named if kind in kinds]
+    return ", ".join([*plain, *(f"`{word}`" for word in words)]) or "text"
+
+
+def option_row(option):
+    return f"| `{option}` | {MEANINGS[option]} | {choices(option)} |\n"
+
+
 def page():
-    return HEAD + "".join(map(row, list_models())) + TAIL
+    options = "".join(map(option_row, sorted(MEANINGS)))
+    return HEAD + "".join(map(row, list_models())) + OPTIONS + options + TAIL
 
 
 def test_the_page_is_what_the_registry_says():

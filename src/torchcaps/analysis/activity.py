@@ -73,7 +73,14 @@ class Activity(Result):
 
 
 def capsule_activity(trace: Trace, *, thresholds: Thresholds = Thresholds()) -> Activity:
-    """Measure every layer of capsules of a trace over its images."""
+    """Measure every layer of capsules of a trace over its images.
+
+    Arguments:
+        trace: what `model(images, keep="last").trace` holds.
+        thresholds: from which length a capsule counts as active, and below which it counts as dead.
+
+    >>> capsule_activity(out.trace).layers[0].name
+    """
     measurement = MeasureActivity(thresholds=thresholds)
     measurement.add(trace)
     return measurement.result()

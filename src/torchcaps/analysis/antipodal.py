@@ -48,7 +48,14 @@ class Antipodal(Result):
 
 
 def pair_cosines(rows: Tensor) -> Tensor:
-    """Cosines of all pairs of rows [k, d], [k (k − 1) / 2], ordered (0, 1), (0, 2), … (1, 2), …"""
+    """Cosines of all pairs of rows [k, d], [k (k − 1) / 2], ordered (0, 1), (0, 2), … (1, 2), …
+
+    Arguments:
+        rows: [k, d].
+
+    >>> pair_cosines(torch.tensor([[1.0, 0.0], [-2.0, 0.0]]))
+    tensor([-1.])
+    """
     norm = rows.norm(dim=-1, keepdim=True)
     unit = rows / norm.where(norm > 0, 1)
     first, second = torch.triu_indices(len(rows), len(rows), 1)

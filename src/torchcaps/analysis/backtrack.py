@@ -28,6 +28,8 @@ def backtracked(trace: Trace, predicted: int, *, index: int = 0) -> list[Tensor]
         trace: of a network whose layers are all dense.
         predicted: the class.
         index: which image of the trace.
+
+    >>> backtracked(out.trace, int(out.scores[0].argmax()))
     """
     check_trace(trace)
     edges: list[Tensor] = []

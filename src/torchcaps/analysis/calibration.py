@@ -59,6 +59,8 @@ def reliability(probability: Tensor, right: Tensor, *, bins: int = 15) -> Tensor
         probability: of each case, [n].
         right: bool [n].
         bins: how many bins of equal width; a border belongs to the bin above.
+
+    >>> cases, probabilities, right = reliability(torch.rand(9), torch.rand(9) > 0.5)
     """
     index = (probability.double() * bins).floor().clamp(max=bins - 1).long()
     values = torch.stack([torch.ones_like(probability), probability, right.to(probability)])

@@ -106,6 +106,8 @@ def causal_use(
         batch_size: images at once.
         seed: of which image lends its couplings, and of the sample of capsules.
         progress: called after each batch with the number of images that went through so far.
+
+    >>> use = causal_use(model, images, labels, silenced=["primary"])
     """
     images = _Images(network, pixels, labels, batch_size, progress)
     with torch.no_grad():
@@ -143,6 +145,8 @@ def paired_fall(before: Tensor, after: Tensor) -> tuple[float, tuple[float, floa
     Arguments:
         before: which images are right, bool [k].
         after: which of the same images are right then, bool [k].
+
+    >>> fall, (low, high) = paired_fall(torch.rand(100) > 0.1, torch.rand(100) > 0.5)
     """
     k = len(before)
     lost, won = int((before & ~after).sum()), int((~before & after).sum())
@@ -152,7 +156,13 @@ def paired_fall(before: Tensor, after: Tensor) -> tuple[float, tuple[float, floa
 
 
 def silence(*capsules: int) -> Callable[[Capsules], Capsules]:
-    """A function for `intervene` that silences capsules by their numbers."""
+    """A function for `intervene` that silences capsules by their numbers.
+
+    Arguments:
+        capsules: their numbers in the layer.
+
+    >>> model(images, intervene={"primary": silence(0, 1, 2)})
+    """
 
     def silenced(made: Capsules) -> Capsules:
         heard = made.pose.new_ones(made.pose.shape[-2])

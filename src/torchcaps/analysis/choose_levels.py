@@ -46,6 +46,8 @@ def choose_levels(
         each: whether layers may have different numbers of levels.
         grids: numbers of levels to try, each at least 2.
         tolerance: the accepted fall, a share.
+
+    >>> choose_levels(accuracy_at, layers=1)
     """
     if not grids or min(grids) < 2:
         raise TorchcapsError(

@@ -50,6 +50,8 @@ def compactness(pose: Tensor) -> Tensor:
 
     Arguments:
         pose: poses of k images, each under s changes, [k, s, d].
+
+    >>> compactness(torch.tensor([[1.0, 0.0], [2.0, 0.0]])).shape  # doctest: +SKIP
     """
     variance = pose.double().var(1, correction=0)
     share = variance / variance.sum(-1, keepdim=True)

@@ -19,7 +19,14 @@ __all__ = ["area", "jitter", "onset", "time_to"]
 
 
 def jitter(accuracy: Sequence[float]) -> float | None:
-    """Of accuracies of successive epochs; None of fewer than three."""
+    """How much accuracy goes up and down from epoch to epoch; None of fewer than three epochs.
+
+    Arguments:
+        accuracy: of successive epochs.
+
+    >>> jitter([0.5, 0.75, 0.5])
+    0.5
+    """
     bends = [
         abs(a - 2 * b + c) for a, b, c in zip(accuracy, accuracy[1:], accuracy[2:], strict=False)
     ]
@@ -33,6 +40,9 @@ def onset(steps: Sequence[int], accuracy: Sequence[float], *, chance: float) -> 
         steps: when each accuracy was had.
         accuracy: shares from 0 to 1.
         chance: the accuracy of a guess.
+
+    >>> onset([0, 10, 20], [0.1, 0.15, 0.5], chance=0.1)
+    20
     """
     _check(steps, accuracy)
     pairs = zip(steps, accuracy, strict=True)
@@ -40,13 +50,30 @@ def onset(steps: Sequence[int], accuracy: Sequence[float], *, chance: float) -> 
 
 
 def time_to(level: float, steps: Sequence[int], accuracy: Sequence[float]) -> int | None:
-    """The first step with an accuracy of `level` or more; None where it is never reached."""
+    """The first step with an accuracy of `level` or more; None where it is never reached.
+
+    Arguments:
+        level: the accuracy to reach.
+        steps: at which steps accuracy was measured, rising.
+        accuracy: one value a step.
+
+    >>> time_to(0.5, [0, 10, 20], [0.1, 0.5, 0.9])
+    10
+    """
     _check(steps, accuracy)
     return next((step for step, value in zip(steps, accuracy, strict=True) if value >= level), None)
 
 
 def area(steps: Sequence[int], accuracy: Sequence[float]) -> float:
-    """The mean accuracy over all steps; of one point its accuracy."""
+    """The mean accuracy over all steps; of one point its accuracy.
+
+    Arguments:
+        steps: at which steps accuracy was measured, rising.
+        accuracy: one value a step.
+
+    >>> area([0, 1, 2], [0.0, 0.5, 1.0])
+    0.5
+    """
     _check(steps, accuracy)
     if len(steps) == 1:
         return accuracy[0]

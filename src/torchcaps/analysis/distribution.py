@@ -48,7 +48,15 @@ class Couplings(Result):
 
 
 def coupling_counts(coupling: Tensor, *, bins: int = 20) -> Tensor:
-    """Couplings below 0, in each bin, and above 1: int64 [1 + bins + 1]."""
+    """Couplings below 0, in each bin, and above 1: int64 [1 + bins + 1].
+
+    Arguments:
+        coupling: of any shape.
+        bins: how many equal parts [0, 1] has.
+
+    >>> coupling_counts(torch.tensor([0.1, 0.9]), bins=2)
+    tensor([0, 1, 1, 0])
+    """
     if bins < 1:
         raise TorchcapsError(f"a histogram needs at least one bin, but bins is {bins}.")
     flat = coupling.flatten().double()

@@ -73,7 +73,17 @@ def routing_dynamics(
     drop_dead_parents: bool = True,
     drop_dead_children: bool = True,
 ) -> RoutingDynamics:
-    """Measure every routed layer of a trace over its images."""
+    """Measure every routed layer of a trace over its images.
+
+    Arguments:
+        trace: what `model(images, keep="last").trace` holds.
+        thresholds: from which length a capsule counts as active, and below which it counts as dead.
+        drop_dead_parents: whether parents that are dead on all images are left out.
+        drop_dead_children: the same of children.
+
+    >>> for layer in routing_dynamics(out.trace).layers:
+    ...     print(layer.name, layer.dyr)
+    """
     measurement = MeasureDynamics(
         thresholds=thresholds,
         drop_dead_parents=drop_dead_parents,

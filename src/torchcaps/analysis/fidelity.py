@@ -72,6 +72,8 @@ def class_paths(trace: Trace, layer: str) -> Tensor:
     Arguments:
         trace: of dense layers from the named one up.
         layer: the name of a layer of capsules, "primary" or that of a routed layer but the last.
+
+    >>> class_paths(out.trace, "primary").shape
     """
     names = [name for name, _ in capsule_layers(trace)]
     if layer not in names[:-1]:

@@ -51,6 +51,9 @@ def in_degree(coupling: Tensor, *, threshold: float = 1.0) -> Tensor:
     Arguments:
         coupling: couplings [*b, i, j].
         threshold: in even splits; 1 is one over the number of parents.
+
+    >>> in_degree(torch.tensor([[1.0, 0.0], [1.0, 0.0]]))
+    tensor([2, 0])
     """
     least = threshold / coupling.shape[-1] * (1 + 1e-6)
     return (coupling > least).sum(-2)

@@ -56,7 +56,14 @@ class Keys(Result):
 
 
 def key_entropy(counts: Counter[bytes] | tuple[int, ...]) -> float:
-    """Entropy in bit of keys that came so many times each; 0 of none."""
+    """Entropy in bit of keys that came so many times each; 0 of none.
+
+    Arguments:
+        counts: how often each key came.
+
+    >>> key_entropy((1, 1))
+    1.0
+    """
     each = list(counts.values()) if isinstance(counts, Counter) else list(counts)
     total = sum(each)
     # log₂(total / n) and not −log₂(n / total): one key has exactly 0, and never −0.

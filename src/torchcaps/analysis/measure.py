@@ -71,6 +71,8 @@ def measure(
             `pixels` and `labels`, as the data sets of this library give.
         measurements: fresh objects such as `MeasureActivity()`; those that have seen images go on.
         progress: called after each batch with the number of images so far.
+
+    >>> (found,) = measure(model, batches, [MeasureDynamics()])
     """
     images = 0
     for each in batches:

@@ -43,7 +43,15 @@ class Polarisation(Result):
 
 
 def polarisation(coupling: Tensor) -> Tensor:
-    """1 − H / log J of each row of couplings [*b, i, j], [*b, i]; NaN for rows of zeros."""
+    """How one-sided couplings are, 1 − H / log J of each row [*b, i]: 0 where all parents get the
+    same, 1 where one gets all; NaN for rows of zeros.
+
+    Arguments:
+        coupling: [*b, i, j].
+
+    >>> polarisation(torch.tensor([[1.0, 0.0], [0.5, 0.5]]))
+    tensor([1., 0.])
+    """
     share = coupling / coupling.sum(-1, keepdim=True)
     entropy: Tensor = torch.special.entr(share).sum(-1)
     return 1 - entropy / math.log(coupling.shape[-1])

@@ -37,5 +37,8 @@ def quantise(coupling: Tensor, *, levels: int = 11) -> Tensor:
     Arguments:
         coupling: couplings of any shape.
         levels: how many levels lie from 0 to 1, both included; two at least.
+
+    >>> quantise(torch.tensor([0.26, 0.74]), levels=3)
+    tensor([0.5000, 0.5000])
     """
     return (quantised_index(coupling, levels=levels).double() / (levels - 1)).to(coupling)

@@ -30,6 +30,8 @@ def saliency(trace: Trace, predicted: Tensor, *, size: tuple[int, int]) -> Tenso
         trace: of a network whose last layer has its children on a grid.
         predicted: the class of each image, [k].
         size: (height, width) of the images.
+
+    >>> saliency(out.trace, out.scores.argmax(-1), size=(28, 28)).shape
     """
     check_trace(trace)
     last = trace[-1]
@@ -51,6 +53,8 @@ def focus(maps: Tensor, inside: Tensor) -> Tensor:
     Arguments:
         maps: [k, height, width].
         inside: which pixels show the object, bool [k, height, width].
+
+    >>> focus(saliency(out.trace, out.scores.argmax(-1), size=(28, 28)), inside)
     """
     if maps.shape != inside.shape:
         raise TorchcapsError(

@@ -54,6 +54,9 @@ def detection_auc(values: Tensor, present: Tensor) -> Tensor:
     Arguments:
         values: of k images, [k, n].
         present: which of the images hold what is to be detected, bool [k]; some and not all.
+
+    >>> detection_auc(torch.tensor([[0.9], [0.2]]), torch.tensor([True, False]))
+    tensor([1.], dtype=torch.float64)
     """
     positive = values[present].T.contiguous()  # [n, k present]
     negative = values[~present].T.sort(-1).values.contiguous()  # [n, k absent]

@@ -70,6 +70,8 @@ def gradient_norms(loss: Tensor, trace: Trace) -> GradientNorms:
     Arguments:
         loss: one number, computed from the output that holds the trace; its graph is kept.
         trace: of that output, recorded with gradients.
+
+    >>> gradient_norms(loss, out.trace)
     """
     check_trace(trace)
     tensors = [each for layer in trace for each in (layer.children.pose, layer.weight)]
@@ -106,6 +108,8 @@ def gradient_cancellation(
     Arguments:
         first: gradients of one loss by the name of the tensor.
         second: those of another loss, of the same tensors.
+
+    >>> gradient_cancellation(first, second)
     """
     if not first or first.keys() != second.keys():
         raise TorchcapsError(

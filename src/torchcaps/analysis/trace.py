@@ -30,7 +30,13 @@ __all__ = [
 
 
 def join(traces: Iterable[Trace]) -> Trace:
-    """One trace of many batches, their images one after the other."""
+    """One trace of many batches, their images one after the other.
+
+    Arguments:
+        traces: of the same layers, one a batch.
+
+    >>> whole = join(model(images, keep="last").trace for images in batches)
+    """
     traces = list(traces)
     if not traces:
         raise TorchcapsError("join needs at least one trace, but got none; was there any batch?")
@@ -68,7 +74,13 @@ def check_any(seen: Sized) -> None:
 
 
 def capsule_layers(trace: Trace) -> list[tuple[str, Capsules]]:
-    """Every layer of capsules from the bottom up; the lowest is called "primary"."""
+    """Every layer of capsules from the bottom up; the lowest is called "primary".
+
+    Arguments:
+        trace: what `model(images, keep="last").trace` holds.
+
+    >>> [name for name, capsules in capsule_layers(out.trace)]
+    """
     check_trace(trace)
     return [("primary", trace[0].children)] + [
         (layer.name, layer.routed.parents) for layer in trace
@@ -76,7 +88,14 @@ def capsule_layers(trace: Trace) -> list[tuple[str, Capsules]]:
 
 
 def lengths(capsules: Capsules) -> Tensor:
-    """Activations [*b, i]; of capsules without one, the lengths of their poses."""
+    """Activations [*b, i]; of capsules without one, the lengths of their poses.
+
+    Arguments:
+        capsules: poses [*b, i, d], with activations or without.
+
+    >>> lengths(Capsules(torch.tensor([[3.0, 4.0]])))
+    tensor([5.])
+    """
     if capsules.activation is not None:
         return capsules.activation
     norm: Tensor = torch.linalg.vector_norm(capsules.pose, dim=-1)

@@ -17,6 +17,11 @@ def child_of(trace: Trace) -> Mapping[str, Tensor]:
     Of a layer with windows int64 [p, i]: the child in slot i of window p, so that
     `lengths(layer.children)[:, child_of(trace)[layer.name]]` lies beside couplings [k, p, i, j].
     Of a dense layer [i], the children in their order.
+
+    Arguments:
+        trace: what `model(images, keep="last").trace` holds.
+
+    >>> child_of(out.trace)["classes"].shape
     """
     check_trace(trace)
     found = {}

@@ -55,7 +55,14 @@ class ZeroVotes(Result):
 
 
 def zero_blocks(weight: Tensor) -> Tensor:
-    """Which blocks [*, d_out, d_in] are zero in every entry: bool [*]."""
+    """Which blocks [*, d_out, d_in] are zero in every entry: bool [*].
+
+    Arguments:
+        weight: [*, d_out, d_in].
+
+    >>> zero_blocks(torch.zeros(8, 3, 4, 4)).all()
+    tensor(True)
+    """
     return (weight == 0).flatten(-2).all(-1)
 
 

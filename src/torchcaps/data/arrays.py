@@ -33,10 +33,12 @@ def from_arrays(
 ) -> ImageSet:
     """Labelled images out of arrays or tensors.
 
-    images: bytes 0 to 255, or floats in [0, 1]: [n, h, w], [n, channels, h, w], or with up to four
-        channels last, [n, h, w, channels].
-    labels: whole numbers from 0, one an image.
-    class_names: by default the numbers themselves.
+    Arguments:
+        images: bytes 0 to 255, or floats in [0, 1]: [n, h, w], [n, channels, h, w], or with up to
+            four channels last, [n, h, w, channels].
+        labels: whole numbers from 0, one an image.
+        class_names: by default the numbers themselves.
+        name: what the set is called in sentences.
 
     >>> from_arrays(torch.rand(6, 5, 4, 3), [0, 1, 2, 0, 1, 2]).image_shape
     (3, 5, 4)
@@ -78,7 +80,16 @@ def from_npz(
     images: str = "images",
     labels: str = "labels",
 ) -> ImageSet:
-    """The two arrays of these names in an .npz file, as in `from_arrays`; never unpickled."""
+    """The two arrays of these names in an .npz file, as in `from_arrays`; never unpickled.
+
+    Arguments:
+        path: the .npz file.
+        class_names: by default the numbers themselves.
+        images: the name of the array of images.
+        labels: the name of the array of labels.
+
+    >>> from_npz("mine.npz", ("cat", "dog"))  # doctest: +SKIP
+    """
     path = path_of("path", path)
     if not path.is_file():
         raise TorchcapsError(f"there is no file {path}; is the path right?")

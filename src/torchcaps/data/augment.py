@@ -147,5 +147,13 @@ class Augmented(ChangedImages):
 
 
 def augmented(images: Images, name: str, seed: int = 0) -> Images:
-    """`images`, changed by one of `AUGMENTATIONS` anew in every epoch."""
+    """`images`, changed by one of `AUGMENTATIONS` anew in every epoch.
+
+    Arguments:
+        images: the set.
+        name: a name of `AUGMENTATIONS`.
+        seed: which changes are drawn.
+
+    >>> augmented(load("part-whole"), "shift2")  # doctest: +SKIP
+    """
     return Augmented(images, name, seed)

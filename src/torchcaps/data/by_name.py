@@ -149,9 +149,11 @@ def load(
     """A data set by its name. The test images are for the end; `hold_out` parts off some for
     validation. Images made out of others are the same on every machine: their seed is 0.
 
-    root: the folder of a data set that is files, or the folder above it, laid out as published.
-        "folder" is pictures of your own.
-    size: (height, width) to which the images are stretched; without it they are as published.
+    Arguments:
+        name: a name of `SOURCES`, such as "mnist"; "folder" is pictures of your own.
+        split: "train" or "test".
+        root: the folder of a data set that is files, or the folder above it, laid out as published.
+        size: (height, width) to which the images are stretched; without it they are as published.
 
     >>> load("part-whole", split="test").image_shape
     (1, 32, 32)

@@ -16,6 +16,9 @@ def channel_statistics(images: Images) -> tuple[tuple[float, ...], tuple[float, 
     """(means, standard deviations), over the pixels of all images, or of ten thousand from all over
     the set where there are more; `create_model(standardise=)` takes both.
 
+    Arguments:
+        images: the set.
+
     >>> channel_statistics(load("part-whole", split="test"))  # doctest: +SKIP
     """
     count = min(len(images), MOST)

@@ -107,8 +107,11 @@ def check_images(train: Images, test: Images) -> Findings:
 
     Images made on the fly are those of epoch 0.
 
-    >>> from torchcaps.data import load
-    >>> found = check_images(load("part-whole"), load("part-whole", split="test"))
+    Arguments:
+        train: the images to train on.
+        test: those to be tested on.
+
+    >>> found = check_images(train, test)
     >>> found.sentences()[-1]
     'No test image is among the training images.'
     """

@@ -102,12 +102,28 @@ _HUNDRED = _Layout(
 
 
 def cifar10(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
-    """CIFAR-10 out of its files, the folder above them, or one of its two archives."""
+    """CIFAR-10 out of its files, the folder above them, or one of its two archives.
+
+    Arguments:
+        root: the folder of its files.
+        split: "train" or "test".
+
+    >>> cifar10("data", "test").image_shape  # doctest: +SKIP
+    (3, 32, 32)
+    """
     return _read(_TEN, path_of("root", root), split)
 
 
 def cifar100(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
-    """CIFAR-100 with its hundred fine classes; root as in `cifar10`."""
+    """CIFAR-100 with its hundred fine classes; root as in `cifar10`.
+
+    Arguments:
+        root: the folder of its files.
+        split: "train" or "test".
+
+    >>> len(cifar100("data", "test").class_names)  # doctest: +SKIP
+    100
+    """
     return _read(_HUNDRED, path_of("root", root), split)
 
 

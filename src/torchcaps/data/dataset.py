@@ -24,8 +24,14 @@ def from_dataset(
     or of floats in [0, 1], or a picture of pillow; all of one shape and type. Random transforms
     are drawn once, here.
 
-    class_names: by default the `classes` that the data set itself names, or the labels' numbers.
-    name: by default the name of the data set's class.
+    Arguments:
+        dataset: it has a length and items (image, label).
+        class_names: by default the `classes` that the data set itself names, or the labels'
+            numbers.
+        name: by default the name of the data set's class.
+
+    >>> from_dataset([(torch.rand(1, 8, 8), 0), (torch.rand(1, 8, 8), 1)], name="mine").labels
+    tensor([0, 1])
     """
     name = name or type(dataset).__name__
     try:

@@ -32,8 +32,13 @@ def dogs_vs_cats(
 ) -> ImageSet:
     """Dogs vs. Cats out of the folder train, or the folder above it.
 
-    size: (height, width) to which every picture is stretched; [renzulli2025] takes (128, 128). It
-        is needed where pictures differ in size, as the published ones do.
+    Arguments:
+        root: the folder train, or the one above it.
+        split: "train" or "test".
+        size: (height, width) to which every picture is stretched; [renzulli2025] takes (128, 128).
+            It is needed where pictures differ in size, as the published ones do.
+
+    >>> dogs_vs_cats("data", "test", size=(128, 128))  # doctest: +SKIP
     """
     folder = _folder(path_of("root", root))
     pictures: dict[str, list[Path]] = {name: [] for name in CLASSES}

@@ -60,8 +60,13 @@ def fetch_data(
     Files that are there already are checked, not fetched. What was begun is continued, by the next
     call after an interruption too. Two processes may fetch into one folder: one waits.
 
-    timeout: seconds to wait for a connection, and for each next piece.
-    progress: called as (file name, bytes here, bytes in all).
+    Arguments:
+        name: a name of `PUBLISHED`.
+        root: the folder below which the files are laid.
+        timeout: seconds to wait for a connection, and for each next piece.
+        progress: called as (file name, bytes here, bytes in all); None: nobody is told.
+
+    >>> fetch_data("mnist", root="data")  # doctest: +SKIP
     """
     if name not in PUBLISHED:
         raise TorchcapsError(

@@ -66,13 +66,19 @@ def image_folder(
 ) -> ImageSet:
     """The pictures root/class/*.png (jpg, bmp, webp, tiff, ppm), or root/split/class/*.png.
 
-    split: the folder train, val or test below root; a missing test is read from val. Without such
-        folders, test is a share of each class, train is the rest, and there is no val.
-    size: (height, width) to which every picture is stretched; not needed when all have one size.
-    channels: 1 or 3; by default 1 when all pictures are grey. Size and channels are those of all
-        pictures below root, so that every split has the same.
-    test_share, seed: how much of a class is test, where no folder says it, and which draw; whether
-        a picture is drawn depends on the seed and on the names of the class's pictures alone.
+    Arguments:
+        root: the folder that holds a folder a class, or a folder a split.
+        split: the folder train, val or test below root; a missing test is read from val. Without
+            such folders, test is a share of each class, train is the rest, and there is no val.
+        size: (height, width) to which every picture is stretched; not needed when all have one
+            size.
+        channels: 1 or 3; by default 1 when all pictures are grey. Size and channels are those of
+            all pictures below root, so that every split has the same.
+        test_share: how much of a class is test, where no folder says it.
+        seed: which pictures are drawn for the test. Whether a picture is drawn depends on the seed
+            and on the names of the class's pictures alone.
+
+    >>> image_folder("pictures", "test", size=(48, 64))  # doctest: +SKIP
     """
     root = path_of("root", root)
     if size is not None:

@@ -40,7 +40,15 @@ LABELS = {
 
 
 def read_idx(path: str | os.PathLike[str], *, axes: int) -> Tensor:
-    """The unsigned bytes of one IDX file with the given number of axes."""
+    """The unsigned bytes of one IDX file with the given number of axes.
+
+    Arguments:
+        path: the file, packed by gzip or not.
+        axes: how many axes the file should have: 3 for images, 1 for labels.
+
+    >>> read_idx("train-images-idx3-ubyte.gz", axes=3).shape  # doctest: +SKIP
+    torch.Size([60000, 28, 28])
+    """
     path = path_of("path", path)
     with opened(path) as file:
         header = file.read(4)
@@ -68,12 +76,28 @@ def read_idx(path: str | os.PathLike[str], *, axes: int) -> Tensor:
 
 
 def mnist(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
-    """MNIST out of the folder that holds its four files, or MNIST/raw, as published."""
+    """MNIST out of the folder that holds its four files, or MNIST/raw, as published.
+
+    Arguments:
+        root: the folder of its files.
+        split: "train" or "test".
+
+    >>> mnist("data", "test").image_shape  # doctest: +SKIP
+    (1, 28, 28)
+    """
     return _read("mnist", path_of("root", root), split, ("MNIST/raw", "mnist"), DIGITS)
 
 
 def fashion_mnist(root: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageSet:
-    """Fashion-MNIST out of the folder that holds its four files, or FashionMNIST/raw."""
+    """Fashion-MNIST out of the folder that holds its four files, or FashionMNIST/raw.
+
+    Arguments:
+        root: the folder of its files.
+        split: "train" or "test".
+
+    >>> fashion_mnist("data", "test").image_shape  # doctest: +SKIP
+    (1, 28, 28)
+    """
     folders = ("FashionMNIST/raw", "fashion-mnist", "fashion_mnist")
     return _read("fashion-mnist", path_of("root", root), split, folders, CLOTHES)
 

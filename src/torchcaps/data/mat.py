@@ -269,6 +269,13 @@ def svhn(root: str | os.PathLike[str], split: Literal["train", "test"]) -> Image
     """SVHN's cropped digits, out of the folder that holds train_32x32.mat and test_32x32.mat.
 
     The digit 0 has label 10 there, and 0 here. http://ufldl.stanford.edu/housenumbers/
+
+    Arguments:
+        root: the folder of its files.
+        split: "train" or "test".
+
+    >>> svhn("data", "test").image_shape  # doctest: +SKIP
+    (3, 32, 32)
     """
     path = _file(
         path_of("root", root),
@@ -289,6 +296,13 @@ def affnist(root: str | os.PathLike[str], split: Literal["train", "test"]) -> Im
     A column of 1600 numbers is an image, row by row. For training: training_and_validation_batches,
     else training_batches; the single files `training_and_validation.mat` and `training.mat` of the
     centred version are read too. https://www.cs.toronto.edu/~tijmen/affNIST/
+
+    Arguments:
+        root: the folder of its files.
+        split: "train" or "test".
+
+    >>> affnist("data/affnist", "test").image_shape  # doctest: +SKIP
+    (1, 40, 40)
     """
     stems = {"train": ("training_and_validation", "training"), "test": ("test",)}[split]
     names = [name for stem in stems for name in (f"{stem}.mat", f"{stem}_batches/1.mat")]

@@ -47,6 +47,13 @@ def smallnorb(root: str | os.PathLike[str], split: Literal["train", "test"]) -> 
 
     The two cameras are the two channels. `facts` holds the toy's `instance`, the camera's
     `elevation` (30 to 70) and `azimuth` (0 to 340) in degrees, and the `lighting`.
+
+    Arguments:
+        root: the folder of its files.
+        split: "train" or "test".
+
+    >>> smallnorb("data", "test").image_shape  # doctest: +SKIP
+    (2, 96, 96)
     """
     folders = ("smallNORB", "smallnorb")
     holds = "the -dat.mat, -cat.mat and -info.mat files of smallNORB"

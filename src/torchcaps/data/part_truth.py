@@ -45,6 +45,12 @@ def part_masks(truth: PartTruth, indices: Tensor) -> Tensor:
 
     A pixel is a part's own when the part covers at least half of it and nothing before the part
     (its rim included) does; so no pixel has two owners. An empty slot has no pixels.
+
+    Arguments:
+        truth: of a set that `part_whole` made.
+        indices: which images, int64 [m].
+
+    >>> part_masks(part_whole("test", 4).truth, torch.arange(4)).shape  # doctest: +SKIP
     """
     distance = part_distance(truth.part[indices], truth.pose[indices], truth.size)
     occluder = truth.occluder[indices]
@@ -58,7 +64,13 @@ def part_masks(truth: PartTruth, indices: Tensor) -> Tensor:
 
 def shown_parts(truth: PartTruth) -> Tensor:
     """How each image shows each part, int64 [n, parts]: 0 not at all, 1 as a stray, 2 as one of its
-    whole, however small a piece of it is seen."""
+    whole, however small a piece of it is seen.
+
+    Arguments:
+        truth: of a set that `part_whole` made.
+
+    >>> shown_parts(truth).shape
+    """
     kind = torch.where(truth.owner == 0, 2, 1).where(truth.part >= 0, 0)
     shown = torch.zeros(len(kind), len(truth.part_names), dtype=torch.int64)
     return shown.scatter_reduce(1, truth.part.clamp(min=0), kind, "amax")

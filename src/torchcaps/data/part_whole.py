@@ -123,8 +123,15 @@ def part_whole(
 ) -> ImageSet:
     """Samples `start` to `start + n` of a split, labels drawn evenly; splits share no sample.
 
-    chunk: samples drawn at once; by default so many that they fit a few megabytes. It changes
-        nothing else.
+    Arguments:
+        split: "train", "validation" or "test".
+        n: how many samples.
+        spec: sizes, numbers and ranges of what is drawn; None: the defaults of `PartWholeSpec`.
+        seed: which samples are drawn.
+        start: the number of the first sample.
+        device: where they are drawn.
+        chunk: samples drawn at once; by default so many that they fit a few megabytes. It changes
+            nothing else.
 
     >>> part_whole("train", 5).images.shape
     torch.Size([5, 1, 32, 32])

@@ -47,7 +47,11 @@ def resized(images: Images, size: tuple[int, int]) -> Images:
     Bytes stay bytes. Of made images with known parts, the `truth` is left out, whose places are
     those of the old size.
 
-    >>> resized(load("part-whole", split="test"), (24, 24)).image_shape
+    Arguments:
+        images: the set.
+        size: (height, width).
+
+    >>> resized(tc.data.load("part-whole", split="test"), (24, 24)).image_shape
     (1, 24, 24)
     """
     check_size(size)

@@ -80,7 +80,14 @@ class SignSet(Items):
 def sign_set(distribution: Distribution = "grid", *, n: int = 20_000, seed: int = 0) -> SignSet:
     """`n` numbers in [-1, 1] with their signs.
 
-    seed: of the numbers drawn, where distribution="uniform".
+    Arguments:
+        distribution: where the numbers lie: on a "grid", "between" its points, or "uniform" at
+            random.
+        n: how many there are.
+        seed: of the numbers drawn, where distribution is "uniform".
+
+    >>> len(sign_set(n=100))
+    100
     """
     if distribution not in get_args(Distribution):
         raise TorchcapsError(

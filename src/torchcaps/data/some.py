@@ -65,6 +65,11 @@ def some_of(images: Images, count: int, *, seed: int = 0) -> Images:
     """`count` images of a set as a set of their own, drawn as `sample_of` draws them: every class
     keeps its share.
 
+    Arguments:
+        images: the set.
+        count: how many to take.
+        seed: which are drawn.
+
     >>> len(tc.data.some_of(train, 20_000))
     20000
     """

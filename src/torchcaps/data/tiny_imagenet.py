@@ -31,7 +31,15 @@ MOST_BYTES = 1 << 24
 
 
 def tiny_imagenet(root: str | PathLike[str], split: Literal["train", "test"]) -> ImageSet:
-    """Tiny ImageNet out of the folder tiny-imagenet-200, or the one above it; the test is `val`."""
+    """Tiny ImageNet out of the folder tiny-imagenet-200, or the one above it; the test is `val`.
+
+    Arguments:
+        root: the folder of its files, or the one above it.
+        split: "train" or "test".
+
+    >>> tiny_imagenet("data", "test").image_shape  # doctest: +SKIP
+    (3, 64, 64)
+    """
     root = path_of("root", root)
     home = next((each for each in (root, root / FOLDER) if (each / "wnids.txt").is_file()), None)
     if home is None:

@@ -31,6 +31,11 @@ STREAMS = {"train": 0, "test": 1}
 def toy_2d(split: Literal["train", "test"], n: int = 10_000, *, seed: int = 0) -> ImageSet:
     """`n` points as images [2, 1, 1], the classes in turn.
 
+    Arguments:
+        split: "train" or "test".
+        n: how many points.
+        seed: which points are drawn.
+
     >>> toy_2d("test", 6).labels
     tensor([0, 1, 2, 0, 1, 2])
     """

@@ -26,7 +26,12 @@ _FAMILIAR = {"azimuth": (0, 20, 40, 300, 320, 340), "elevation": (30, 35, 40)}
 def viewpoints(images: ImageSet, angle: Angle, kind: Kind) -> ImageSet:
     """The images seen from familiar or from novel directions.
 
-    images: of smallNORB, or any whose `facts` hold the angle in degrees.
+    Arguments:
+        images: of smallNORB, or any whose `facts` hold the angle in degrees.
+        angle: "azimuth" or "elevation".
+        kind: which directions: the "familiar" ones, to train on, or the "novel" ones.
+
+    >>> viewpoints(smallnorb("data", "test"), "azimuth", "novel")  # doctest: +SKIP
     """
     for argument, value, choices in (("angle", angle, Angle), ("kind", kind, Kind)):
         if value not in get_args(choices):

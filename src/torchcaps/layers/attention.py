@@ -34,6 +34,11 @@ __all__ = ["AttentionCapsules"]
 class AttentionCapsules(nn.Module):
     """`n` parents of `d` components from as many children of the same size.
 
+    Arguments:
+        n: how many children there are, and as many parents.
+        d: components of a pose; a multiple of `heads`.
+        heads: how many attentions share the components.
+
     >>> layer = AttentionCapsules(n=16, d=8, heads=2)
     >>> layer(Capsules(torch.rand(2, 16, 8))).parents.pose.shape
     torch.Size([2, 16, 8])

@@ -28,7 +28,16 @@ __all__ = [
 
 def sabour_backbone(channels: int, *, kernel: int = 9, width: int = 256) -> nn.Sequential:
     """One 9×9 convolution with 256 channels and a ReLU [gu2021] §3, from [sabour2017]; other
-    kernels in [gu2021] Table 3; a smaller width is ours, for a quick trunk."""
+    kernels in [gu2021] Table 3; a smaller width is ours, for a quick trunk.
+
+    Arguments:
+        channels: of the image.
+        kernel: height and width of the filters.
+        width: how many filters there are.
+
+    >>> feature_shape(sabour_backbone(1), (1, 28, 28))
+    (256, 20, 20)
+    """
     return nn.Sequential(nn.Conv2d(channels, width, kernel), nn.ReLU(inplace=True))
 
 
@@ -44,7 +53,17 @@ def efficient_backbone(
     kernels: Sequence[int] = (5, 3, 3, 3),
     strides: Sequence[int] = (1, 1, 1, 2),
 ) -> nn.Sequential:
-    """Convolutions, each with ReLU and batch normalisation, as Efficient-CapsNet [mazzia2021]."""
+    """Convolutions, each with ReLU and batch normalisation, as Efficient-CapsNet [mazzia2021].
+
+    Arguments:
+        channels: of the image.
+        widths: channels of each convolution.
+        kernels: height and width of its filters.
+        strides: how far apart they lie.
+
+    >>> feature_shape(efficient_backbone(1), (1, 28, 28))
+    (128, 9, 9)
+    """
     blocks: list[nn.Module] = []
     for c_out, kernel, stride in zip(widths, kernels, strides, strict=True):
         blocks += [
@@ -58,7 +77,14 @@ def efficient_backbone(
 
 def efficient_norb_backbone(channels: int) -> nn.Sequential:
     """The same for stereo pairs: a first kernel of 7 with stride 2, leaky ReLU and instance
-    normalisation [mazzia2021]."""
+    normalisation [mazzia2021].
+
+    Arguments:
+        channels: of the image; a stereo pair has two.
+
+    >>> feature_shape(efficient_norb_backbone(2), (2, 48, 48))
+    (128, 8, 8)
+    """
     blocks: list[nn.Module] = []
     for c_out, kernel, stride in zip((32, 64, 64, 128), (7, 3, 3, 3), (2, 1, 1, 2), strict=True):
         blocks += [
@@ -79,7 +105,16 @@ class InstanceNorm(nn.InstanceNorm2d):
 
 def whole_map(channels: int, height: int, width: int) -> WholeMapConv2d:
     """A depthwise convolution as large as the map: one value a channel is left, no positions
-    [mazzia2021], [renzulli2025] §4.3.1."""
+    [mazzia2021], [renzulli2025] §4.3.1.
+
+    Arguments:
+        channels: of the features.
+        height: of the map.
+        width: of the map.
+
+    >>> whole_map(128, 9, 9)(torch.rand(2, 128, 9, 9)).shape
+    torch.Size([2, 128, 1, 1])
+    """
     return WholeMapConv2d(channels, height, width)
 
 
@@ -88,6 +123,11 @@ def with_channels_last(network: nn.Module) -> nn.Module:
 
     Their outputs then are laid out so too. `network.to(memory_format=torch.channels_last)` would
     do it to capsule matrices as well and refuse 3-D convolutions.
+
+    Arguments:
+        network: any module; it is changed and given back.
+
+    >>> model = with_channels_last(create_model("efficient_capsnet"))
     """
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
@@ -106,7 +146,19 @@ def simple_backbone(
     norm: bool = False,
 ) -> nn.Sequential:
     """One convolution and a ReLU [tsai2020] Tables 8 and 9, batch normalisation between them in
-    Table 6."""
+    Table 6.
+
+    Arguments:
+        channels: of the image.
+        width: how many filters there are.
+        kernel: height and width of the filters.
+        stride: how far apart they lie.
+        padding: zeros around the image.
+        norm: whether batch normalisation follows the convolution.
+
+    >>> feature_shape(simple_backbone(3, 128), (3, 32, 32))
+    (128, 16, 16)
+    """
     normalised = (nn.BatchNorm2d(width),) if norm else ()
     return nn.Sequential(
         nn.Conv2d(channels, width, kernel, stride, padding), *normalised, nn.ReLU(inplace=True)
@@ -122,6 +174,13 @@ def resnet_backbone(channels: int, *, width: int = 128) -> nn.Sequential:
     The text has 128 channels for every network, but the sizes printed for dynamic routing with this
     backbone (12.45M and 36.04M) ask for `width=256`: 4,521,024 parameters, then a 9×9 convolution
     with stride 2 and padding 4 to 32 types of 8 components on 8×8 positions.
+
+    Arguments:
+        channels: of the image.
+        width: channels of the last four blocks.
+
+    >>> feature_shape(resnet_backbone(3), (3, 32, 32))
+    (128, 16, 16)
     """
     return residual_backbone(channels, (64, 3), (width, 4))
 
@@ -131,6 +190,13 @@ def residual_backbone(channels: int, *stages: tuple[int, int]) -> nn.Sequential:
     first halves the map.
 
     Convolutions have no bias, since batch normalisation follows each of them.
+
+    Arguments:
+        channels: of the image.
+        stages: (width, how many residual blocks), one a stage.
+
+    >>> feature_shape(residual_backbone(3, (64, 2), (128, 2)), (3, 32, 32))
+    (128, 16, 16)
     """
     width = stages[0][0]
     stem = _normalised(channels, width, 3, 1)
@@ -188,7 +254,15 @@ class ImageTooSmall(TorchcapsError):
 
 
 def feature_shape(module: nn.Module, image: tuple[int, int, int]) -> tuple[int, int, int]:
-    """The (channels, height, width) that `module` makes of an image, without computing anything."""
+    """The (channels, height, width) that `module` makes of an image, without computing anything.
+
+    Arguments:
+        module: takes images [b, c, h, w] and gives feature maps.
+        image: (channels, height, width) of the images.
+
+    >>> feature_shape(sabour_backbone(1), (1, 28, 28))
+    (256, 20, 20)
+    """
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     shadow = {name: tensor.detach().to("meta") for name, tensor in state.items()}
     try:

@@ -12,7 +12,17 @@ __all__ = ["use_backend"]
 
 
 def use_backend(module: nn.Module, backend: Backend) -> None:
-    """Choose how every routing inside a module routes; "plain" is plain for convolutions too."""
+    """Choose how every routing inside a module routes; "plain" is plain for convolutions too.
+
+    Arguments:
+        module: a network, a layer or a routing.
+        backend: "auto": votes are stored only where that is faster. "plain": they are stored, and
+            convolutions are plain too. "fused": they are made a tile at a time. "native" and
+            "triton": the same by a compiled kernel, for processors and for GPUs, where a routing
+            has one.
+
+    >>> use_backend(create_model("capsnet"), "plain")
+    """
     check_choice("backend", backend, get_args(Backend))
     for part in module.modules():
         if isinstance(part, LargeConv2d | SmallConv2d | WholeMapConv2d):

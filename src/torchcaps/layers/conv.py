@@ -21,6 +21,19 @@ class ConvCapsules(CapsuleLayer):
     A child in several windows routes in each of them on its own; with EM routing and
     compete="all" the windows compete for it.
 
+    Arguments:
+        child_grid: (height, width, types) of the children.
+        d_in: components of a child.
+        types: how many types of parents every window has.
+        d_out: components of a parent.
+        kernel: height and width of a window, one number or two.
+        stride: how far apart windows lie, one number or two.
+        routing: a name of `ROUTINGS` or a routing object.
+        pose: how weights act. "vector": W u. "matrix": poses are square matrices, M W, and d_in is
+            d_out.
+        vote_bias: whether a learned vector is added to all votes for a type.
+        weight_std: the standard deviation that weights are drawn with.
+
     >>> layer = ConvCapsules(child_grid=(16, 16, 32), d_in=16, types=32, d_out=16, kernel=3,
     ...                      stride=2, pose="matrix", routing="inverted")
     >>> layer.parent_grid

@@ -24,6 +24,20 @@ class Conv3dCapsules(nn.Module):
     couplings are [*b, child type, parent] while the children of a step are the capsules as they
     came: row i of the couplings belongs to all children of type i.
 
+    Arguments:
+        child_grid: (height, width, types) of the children, which the parents keep but for the
+            types.
+        d_in: components of a child.
+        types: how many types of parents lie at every position.
+        d_out: components of a parent.
+        iterations: how often couplings are made, from 1.
+        bias: whether every type of parents has a learned vector added before the squash.
+        squash_over: whose norm squashes a parent: "map", that of its type over all positions, or
+            "pose", its own.
+        detach: what is a constant to the gradient: "none", "votes", "states" or "coupling", as in
+            `ops.dynamic_routing`.
+        kernel: height and width of the filters, an odd number.
+
     >>> layer = Conv3dCapsules(child_grid=(4, 4, 32), d_in=8, types=32, d_out=8)
     >>> layer(Capsules(torch.rand(2, 512, 8))).parents.pose.shape
     torch.Size([2, 512, 8])

@@ -25,6 +25,16 @@ class Decoder(nn.Module):
     have: each is drawn alone, [b, m, c, h, w]. [gu2021] §3.2
 
     With mask "none" it sees the poses of all classes and no target: "normal" in [gu2021] Table 2.
+
+    Arguments:
+        n_classes: how many classes there are.
+        d_in: components of a class capsule.
+        image: (channels, height, width) of what is drawn.
+        mask: which capsules the decoder sees: "class", those of one class, or "none", all.
+
+    >>> decoder = Decoder(n_classes=10, d_in=16, image=(1, 28, 28))
+    >>> decoder(Capsules(torch.rand(2, 10, 16))).shape
+    torch.Size([2, 1, 28, 28])
     """
 
     def __init__(
@@ -63,6 +73,13 @@ class DeconvDecoder(nn.Module):
     The maps start at the image's sides over 2ⁿ, rounded up, and are doubled n times; what then lies
     beyond the image is cropped. n is 3 where both sides have 64 pixels or more, else 2, as the code
     has it for 64 and 28.
+
+    Arguments:
+        d_in: components of a class capsule.
+        image: (channels, height, width) of what is drawn.
+
+    >>> DeconvDecoder(d_in=16, image=(1, 28, 28))(Capsules(torch.rand(2, 10, 16))).shape
+    torch.Size([2, 1, 28, 28])
     """
 
     def __init__(self, *, d_in: int, image: tuple[int, int, int]):

@@ -22,13 +22,24 @@ Sharing = Literal["none", "type", "all"]
 class DenseCapsules(CapsuleLayer):
     """`n_out` parents of `d_out` components from `n_in` children of `d_in`.
 
-    `weight_std` decides whether stacked layers learn at all: squashed lengths must neither vanish
-    nor saturate layer after layer. 0.1, the custom for one layer, silences five of them.
-
-    `child_grid` (height, width, types) says where the children lie, which sharing="type" and
-    `coordinates` need. Coordinates are added to votes, because with shared matrices a parent cannot
-    know where its children are [hinton2018]. True adds row and column as shares of the grid; a
-    tensor [n_in, d_out] is added as it is, for networks that count otherwise.
+    Arguments:
+        n_in: how many children there are.
+        d_in: components of a child.
+        n_out: how many parents there are.
+        d_out: components of a parent.
+        routing: a name of `ROUTINGS` or a routing object.
+        pose: how weights act. "vector": W u. "matrix": poses are square matrices, M W, and d_in is
+            d_out.
+        sharing: which children share matrices. "none": each has its own. "type": those of one type,
+            for which `child_grid` is needed. "all": all of them.
+        child_grid: (height, width, types), where the children lie; None: nowhere.
+        coordinates: what is added to the votes, because with shared matrices a parent cannot know
+            where its children are [hinton2018]. False: nothing. True: row and column as shares of
+            the grid. A tensor [n_in, d_out]: as it is, for networks that count otherwise.
+        vote_bias: whether a learned vector is added to all votes for a parent.
+        weight_std: the standard deviation that weights are drawn with. It decides whether stacked
+            layers learn at all: squashed lengths must neither vanish nor saturate layer after
+            layer. 0.1, the custom for one layer, silences five of them.
 
     >>> layer = DenseCapsules(n_in=1152, d_in=8, n_out=10, d_out=16)
     >>> layer(Capsules(torch.rand(2, 1152, 8))).parents.pose.shape

@@ -35,6 +35,11 @@ class CapsuleHead(nn.Module):
         primary: from the feature map to capsules of `primary.d_out` components.
         classes: from these to one capsule a class; its routing must give activations.
         grid: (height, width, types) of the primary capsules, height × width × types in all.
+
+    >>> backbone = sabour_backbone(1, width=32)
+    >>> head = CapsuleHead.after(backbone, image=(1, 28, 28), n_classes=7)
+    >>> head(backbone(torch.rand(2, 1, 28, 28))).scores.shape
+    torch.Size([2, 7])
     """
 
     def __init__(self, primary: PrimaryCapsules, classes: DenseCapsules, *, grid: Grid):

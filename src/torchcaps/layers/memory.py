@@ -14,7 +14,11 @@ OTHERS = ("mallctl", "tc_version", "mi_version")
 
 def can_keep_memory() -> bool:
     """Whether `keep_memory` does anything: under Linux with the allocator of the GNU C library, and
-    without TORCHCAPS_KEEP_MEMORY=0 in the environment."""
+    without TORCHCAPS_KEEP_MEMORY=0 in the environment.
+
+    >>> if can_keep_memory():  # doctest: +SKIP
+    ...     keep_memory()
+    """
     return _libc() is not None
 
 
@@ -28,6 +32,8 @@ def keep_memory() -> bool:
     once used is not given back, and tensors of many sizes may leave holes, so that the peak of
     memory is another one. `fit` and the commands that train or predict call this; a program that
     only builds layers is left as it is.
+
+    >>> keep_memory()  # doctest: +SKIP
     """
     libc = _libc()
     if libc is None:

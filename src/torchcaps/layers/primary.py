@@ -24,6 +24,11 @@ __all__ = ["EMPrimaryCapsules", "LayerNormPrimaryCapsules", "PrimaryCapsules"]
 class PrimaryCapsules(nn.Module):
     """Poses squashed: a length says how sure a capsule is.
 
+    Arguments:
+        projection: from features to the components of all poses, [b, types * d_out, h, w].
+        d_out: components of a capsule.
+        squash: the length of a capsule: "hinton", "exp" or "none", as in `ops.squash`.
+
     >>> primary = PrimaryCapsules(nn.Conv2d(256, 256, 9, stride=2), d_out=8)
     >>> primary(torch.rand(2, 256, 20, 20)).pose.shape
     torch.Size([2, 1152, 8])
@@ -44,7 +49,18 @@ class PrimaryCapsules(nn.Module):
 @final
 class LayerNormPrimaryCapsules(nn.Module):
     """Poses normalised over their components, one scale and offset for all capsules [tsai2020] §2,
-    Table 8. They carry an activation only if there is a projection for it (ablation C, §5)."""
+    Table 8. They carry an activation only if there is a projection for it (ablation C, §5).
+
+    Arguments:
+        projection: from features to the components of all poses, [b, types * d_out, h, w].
+        activation: from features to one number a capsule, [b, types, h, w]; None: capsules have
+            none.
+        d_out: components of a capsule.
+
+    >>> layer = LayerNormPrimaryCapsules(nn.Conv2d(32, 32 * 16, 1), d_out=16)
+    >>> layer(torch.rand(2, 32, 6, 6)).pose.shape
+    torch.Size([2, 1152, 16])
+    """
 
     def __init__(self, projection: nn.Module, activation: nn.Module | None = None, *, d_out: int):
         super().__init__()
@@ -65,7 +81,18 @@ class LayerNormPrimaryCapsules(nn.Module):
 class EMPrimaryCapsules(nn.Module):
     """Poses as they are, and an activation from a projection of its own through a sigmoid
     [tsai2020] Table 6, from [hinton2018]. `offset` is added before it: −1 in the code of the
-    latter."""
+    latter.
+
+    Arguments:
+        projection: from features to the components of all poses, [b, types * d_out, h, w].
+        activation: from features to one number a capsule, [b, types, h, w].
+        d_out: components of a capsule.
+        offset: added before the sigmoid.
+
+    >>> layer = EMPrimaryCapsules(nn.Conv2d(32, 32 * 16, 1), nn.Conv2d(32, 32, 1), d_out=16)
+    >>> layer(torch.rand(2, 32, 6, 6)).activation.shape
+    torch.Size([2, 1152])
+    """
 
     def __init__(
         self, projection: nn.Module, activation: nn.Module, *, d_out: int, offset: float = 0.0

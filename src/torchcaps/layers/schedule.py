@@ -30,6 +30,20 @@ def route_sequentially(
     couple: Mapping[str, Couple] = NOTHING_DONE,
     intervene: Mapping[str, Intervene] = NOTHING_DONE,
 ) -> dict[str, Routed]:
+    """Route one layer after the other, each over the parents of the one below.
+
+    Arguments:
+        layers: capsule layers by their names, from below.
+        children: the capsules that the lowest of them sees.
+        keep: which iterations the results hold, with their couplings: "none", "last", or all
+            "steps".
+        couple: by the name of a layer, a function on the couplings of its last iteration.
+        intervene: by the name of a layer, a function on the capsules that leave it.
+
+    >>> layers = {"classes": DenseCapsules(n_in=8, d_in=4, n_out=3, d_out=6)}
+    >>> route_sequentially(layers, Capsules(torch.rand(2, 8, 4)))["classes"].parents.pose.shape
+    torch.Size([2, 3, 6])
+    """
     routed = {}
     for name, layer in layers.items():
         made: Routed = layer(children, keep=keep, couple=couple.get(name))
@@ -47,10 +61,23 @@ def route_concurrently(
     couple: Mapping[str, Couple] = NOTHING_DONE,
     intervene: Mapping[str, Intervene] = NOTHING_DONE,
 ) -> dict[str, Routed]:
-    """Weights are tied over iterations; the lowest children never change.
+    """Route all layers at the same time, iteration by iteration [tsai2020] §3.
 
-    The top of iteration t looks one layer down at t − 1, two layers down at t − 2. What cannot
-    reach it is not computed, unless every step is to be kept.
+    Weights are tied over iterations; the lowest children never change. The top of iteration t looks
+    one layer down at t − 1, two layers down at t − 2. What cannot reach it is not computed, unless
+    every step is to be kept.
+
+    Arguments:
+        layers: capsule layers by their names, from below.
+        children: the capsules that the lowest of them sees.
+        iterations: how often every layer routes, from 1.
+        keep: which iterations the results hold, with their couplings: "none", "last", or all
+            "steps".
+        couple: by the name of a layer, a function on the couplings of its last iteration.
+        intervene: by the name of a layer, a function on the capsules that leave it.
+
+    >>> routed = route_concurrently(layers, children, iterations=2)  # doctest: +SKIP
+    >>> routed["classes"].parents.pose.shape  # doctest: +SKIP
     """
     check_keep(keep)
     names = list(layers)

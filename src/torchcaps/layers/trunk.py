@@ -29,6 +29,8 @@ class FrozenTrunk(nn.Module):
         channels: of the images.
         kind: "resnet18" for small images, an eighth of their height and width; or
             "resnet18_imagenet", a thirty-second.
+
+    >>> feature_shape(FrozenTrunk(3, "resnet18"), (3, 32, 32))  # doctest: +SKIP
     """
 
     def __init__(self, channels: int, kind: TrunkKind):

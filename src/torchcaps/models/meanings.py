@@ -43,7 +43,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "primary_squash": "the function that sets the lengths of the primary capsules",
         "prior": "logits that routing starts from: zero, or learned",
         "reconstruction": "a decoder draws the image again from the last features",
-        "routing": "how children choose their parents; its own name comes first in docs/models.md",
+        "routing": "how children choose their parents; docs/models.md says what each network takes",
         "scale": "distances are measured over the batch, or over each image alone",
         "scaled": "agreements are divided by the square root of the pose's size",
         "schedule": "layers route all at once, or one after the other",

@@ -35,6 +35,21 @@ class CapsuleNetwork(Refits):
 
     A class scores by the activation of its capsule, or with a `head` by one linear map of its pose,
     the same for every class [tsai2020] §2; `head_scores` says what those logits mean.
+
+    Arguments:
+        image: (channels, height, width) of the images.
+        backbone: from images to features.
+        primary: from features to the lowest capsules.
+        primary_grid: (height, width, types), where those lie.
+        layers: capsule layers by their names, from below; the last has a capsule a class.
+        decoder: from class capsules to images, such as `layers.Decoder`; None: there is none.
+        head: from the pose of a class capsule to its score; None: classes score by activation.
+        head_scores: what those scores are: "logits", "independent_logits" or "lengths".
+        schedule: "sequential": layers route one after the other. "concurrent": all at the same
+            time.
+
+    >>> create_model("capsnet").layers["classes"].routing.iterations
+    3
     """
 
     # Which primary capsules the first layer reads, where some were taken out (`models.smaller`).

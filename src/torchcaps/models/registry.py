@@ -185,7 +185,11 @@ MODELS: dict[str, Preset] = {
 
 
 def list_models() -> list[str]:
-    """The names that `create_model` knows."""
+    """The names that `create_model` knows.
+
+    >>> "capsnet" in list_models()
+    True
+    """
     return sorted(MODELS)
 
 

@@ -38,6 +38,8 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
         model: one of `create_model`, which knows its own name and options, or any other module: of
             that the import path of its class is written, and `load` wants the class again.
         path: the file to write, ending in .safetensors.
+
+    >>> save(create_model("capsnet"), "capsnet.safetensors")
     """
     if not isinstance(model, nn.Module):
         raise TorchcapsError(f"save takes a network, an nn.Module, but got {model!r}.")
@@ -90,6 +92,9 @@ def load(
         routing: for a network that was made with a routing object, another one like it.
         n_classes: another number of classes. Weights that fit are kept; what was made new is named
             on standard error, drawn from torch's random numbers and to be trained.
+
+    >>> model = load("my-run")
+    >>> seven = load("my-run", n_classes=7)  # doctest: +SKIP
     """
     network = load_network(path, model=model, routing=routing, n_classes=n_classes)
     return network.module if isinstance(network, OwnNetwork) else network

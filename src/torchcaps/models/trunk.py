@@ -40,9 +40,12 @@ def trunk_of(network: nn.Module) -> FrozenTrunk | None:
 def take_trunk(network: nn.Module, path: str | os.PathLike[str]) -> str:
     """Give the frozen trunk of a network the weights of a file; twelve characters that tell them.
 
-    network: made with a `trunk`, as `create_model("rem_dr", trunk="resnet18")`.
-    path: a safetensors file: for trunk "resnet18" of a network resnet18 that torchcaps saved, for
-        "resnet18_imagenet" of ResNet-18 for ImageNet by the names of public code.
+    Arguments:
+        network: made with a `trunk`, as `create_model("rem_dr", trunk="resnet18")`.
+        path: a safetensors file. For trunk "resnet18" it is a network resnet18 that torchcaps
+            saved, for "resnet18_imagenet" ResNet-18 for ImageNet by the names of public code.
+
+    >>> take_trunk(create_model("rem_dr", trunk="resnet18"), "mine.safetensors")  # doctest: +SKIP
     """
     trunk, path = trunk_of(network), path_of("path", path)
     if trunk is None:

@@ -65,6 +65,18 @@ def margin_loss(
     """Margin loss of class lengths [b, k], mean over the batch.
 
     `target` is a class index [b], or a zero-one matrix [b, k] when several classes are present.
+
+    Arguments:
+        lengths: [b, k], of the class capsules.
+        target: class indices [b], or a zero-one matrix [b, k] where several classes are there.
+        m_plus: a class that is there costs nothing from this length.
+        m_minus: a class that is not there costs nothing up to this length.
+        lambda_: the weight of the classes that are not there.
+        reduction: "sum": the squared parts as printed are summed over classes. "official": the mean
+            over classes and images, halved, as in public code.
+
+    >>> margin_loss(torch.tensor([[0.9, 0.1]]), torch.tensor([0]))
+    tensor(0.)
     """
     check_choice("reduction", reduction, get_args(Reduction))
     present = _present("lengths", lengths, target)
@@ -75,9 +87,16 @@ def margin_loss(
 
 
 def spread_loss(activations: Tensor, target: Tensor, *, margin: float) -> Tensor:
-    """How far the true class [b] fails to lead each other one by `margin`, for activations [b, k].
+    """How far the true class fails to lead each other one by a margin, squared and summed
+    [hinton2018]. Half precision comes back as float32.
 
-    Half precision comes back as float32.
+    Arguments:
+        activations: [b, k], of the class capsules.
+        target: class indices [b].
+        margin: by how much the true class should lead; `spread_margin` has that of a step.
+
+    >>> spread_loss(torch.tensor([[0.75, 0.5]]), torch.tensor([0]), margin=0.5)
+    tensor(0.0625)
     """
     true = _index("activations", activations, target).unsqueeze(1)
     activations = widen(activations)
@@ -87,6 +106,9 @@ def spread_loss(activations: Tensor, target: Tensor, *, margin: float) -> Tensor
 
 def spread_margin(step: int) -> float:
     """The margin of the spread loss after `step` updates, from 0.21 to 0.99 over 500,000.
+
+    Arguments:
+        step: how many updates there were.
 
     >>> round(spread_margin(200_000), 3)
     0.595
@@ -98,16 +120,32 @@ def cross_entropy_loss(scores: Tensor, target: Tensor) -> Tensor:
     """Cross-entropy of logits [b, k], or of lengths as logits, against class indices [b].
 
     Lengths below one keep it above log(1 + (k − 1)/e). Half precision comes back as float32.
+
+    Arguments:
+        scores: [b, k], logits, or lengths taken as logits.
+        target: class indices [b].
+
+    >>> cross_entropy_loss(torch.zeros(1, 10), torch.tensor([3]))
+    tensor(2.3026)
     """
     index = _index("scores", scores, target)
     return functional.cross_entropy(widen(scores), index)
 
 
 def binary_cross_entropy_loss(scores: Tensor, target: Tensor, *, scores_are: ScoresAre) -> Tensor:
-    """Binary cross-entropy of every class [b, k], summed over them, mean over the batch.
+    """Binary cross-entropy of every class, summed over them, mean over the batch. Half precision
+    comes back as float32.
 
-    `scores_are` says what an Output says: "lengths" are probabilities, "independent_logits" go
-    through a sigmoid. `target` as in `margin_loss`. Half precision comes back as float32.
+    Arguments:
+        scores: [b, k], one a class.
+        target: class indices [b], or a zero-one matrix [b, k] where several classes are there.
+        scores_are: what an `Output` says of its scores. "lengths": they are probabilities.
+            "independent_logits": they go through a sigmoid. "logits" are refused, for they are no
+            judgements of single classes.
+
+    >>> scores = torch.tensor([[0.5, 0.5]])
+    >>> binary_cross_entropy_loss(scores, torch.tensor([0]), scores_are="lengths")
+    tensor(1.3863)
     """
     if scores_are == "logits":
         raise TorchcapsError(
@@ -132,6 +170,13 @@ def reconstruction_loss(reconstruction: Tensor, image: Tensor) -> Tensor:
 
     Of m images a sample, [b, m, c, h, w], as when each digit is drawn alone ([gu2021] §3.2), it is
     the sum of the m errors.
+
+    Arguments:
+        reconstruction: [b, c, h, w], or [b, m, c, h, w] where each of m objects is drawn alone.
+        image: what should have been drawn, of the same shape.
+
+    >>> reconstruction_loss(torch.zeros(2, 1, 4, 4), torch.ones(2, 1, 4, 4))
+    tensor(16.)
     """
     check_tensor("reconstruction", reconstruction)
     check_tensor("image", image)

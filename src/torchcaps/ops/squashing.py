@@ -31,6 +31,11 @@ EPSILON = 1e-8
 def squash(pose: Tensor, kind: Squash = "hinton") -> Tensor:
     """Squash the last axis. The scale depends on s² alone, so g(−s) = −g(s) holds bit for bit.
 
+    Arguments:
+        pose: [*b, d]; the last axis is squashed.
+        kind: which length g gives. "hinton": ‖s‖²/(1+‖s‖²). "exp": 1 − exp(−‖s‖). "none": the pose
+            stays as it is.
+
     >>> squash(torch.tensor([3.0, 4.0])).norm()
     tensor(0.9615)
     """

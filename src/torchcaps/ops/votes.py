@@ -33,6 +33,13 @@ def materialise(vote_map: VoteMap) -> Tensor:
 
     With sharing "type" the children are ordered (position, type), so child i has the weights of
     type i % types.
+
+    Arguments:
+        vote_map: the children, their weights, and how they are shared; `VoteMap` names the shapes.
+
+    >>> children = Capsules(torch.ones(2, 18, 4))
+    >>> materialise(VoteMap(children, torch.ones(18, 3, 6, 4))).shape
+    torch.Size([2, 18, 3, 6])
     """
     check_choice("sharing", vote_map.sharing, SHARINGS)
     check_choice("pose", vote_map.pose, POSES)

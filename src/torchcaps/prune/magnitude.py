@@ -61,8 +61,12 @@ class Magnitude(Pruner):
 def ramp(to: float, *, epochs: int) -> tuple[float, ...]:
     """Targets that rise steeply at first, while there is much to prune that nobody misses.
 
-    >>> ramp(0.8, epochs=2)
-    (0.7, 0.8)
+    Arguments:
+        to: the share of zeros at the end, above 0 and below 1.
+        epochs: how many targets there are, one an epoch.
+
+    >>> ramp(1.0, epochs=2)
+    (0.875, 1.0)
     """
     if epochs < 1:
         raise TorchcapsError(f"a ramp needs at least 1 epoch, but came with {epochs}.")

@@ -102,7 +102,11 @@ class Masks:
 def lowest(scores: Mapping[str, Tensor], count: int) -> dict[str, Tensor]:
     """The `count` entries with the lowest scores of all tensors together; of equal ones the first.
 
-    >>> lowest({"a": tensor([3.0, 1.0]), "b": tensor([2.0])}, 2)
+    Arguments:
+        scores: tensors of any shape by name.
+        count: how many entries to take.
+
+    >>> lowest({"a": torch.tensor([3.0, 1.0]), "b": torch.tensor([2.0])}, 2)
     {'a': tensor([False,  True]), 'b': tensor([True])}
     """
     flat = torch.cat([score.detach().flatten() for score in scores.values()])

@@ -54,7 +54,14 @@ class Silent:
 
 @torch.no_grad()
 def silent(network: nn.Module, batches: Iterable[Tensor]) -> Silent:
-    """Look at images [b, c, h, w], and remember how large channels and capsules ever were."""
+    """Look at images [b, c, h, w], and remember how large channels and capsules ever were.
+
+    Arguments:
+        network: a network of `create_model`.
+        batches: images [b, c, h, w].
+
+    >>> found = silent(network, [images])
+    """
     if not isinstance(network, CapsuleNetwork):
         raise TorchcapsError(_no_network(network))
     seen = Silent()
@@ -79,6 +86,8 @@ def removable(network: nn.Module, seen: Silent | None = None, *, below: float = 
         network: in evaluation mode.
         seen: what `silent` found; without it weights alone decide.
         below: lengths up to this are silent; channels are so at exactly zero.
+
+    >>> shrunk = removable(network)
     """
     if not isinstance(network, CapsuleNetwork):
         raise TorchcapsError(_no_network(network))

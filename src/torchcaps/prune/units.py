@@ -49,7 +49,15 @@ class Unit(NamedTuple):
 
 
 def units(network: nn.Module, kind: UnitKind) -> tuple[Unit, ...]:
-    """All units of one kind; refused where a network has none."""
+    """All units of one kind; refused where a network has none.
+
+    Arguments:
+        network: a network of `create_model`.
+        kind: what is set to zero as a whole: "weight", "capsule", "type" or "channel".
+
+    >>> len(units(create_model("capsnet"), "type"))
+    32
+    """
     finders = {"capsule": _capsules, "type": _types, "channel": _channels}
     if kind not in finders:
         raise TorchcapsError(

@@ -38,6 +38,9 @@ class Sparsity:
 def prunable(model: nn.Module) -> dict[str, nn.Parameter]:
     """The weights that pruning may set to zero, by their names in the network.
 
+    Arguments:
+        model: a network of `create_model`, or any module.
+
     >>> list(prunable(create_model("capsnet")))
     ['backbone.0.weight', 'primary.projection.weight', 'layers.classes.weight']
     """
@@ -57,7 +60,13 @@ def prunable(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def sparsity(model: nn.Module) -> Sparsity:
-    """Count the zeros among the weights that can be pruned."""
+    """Count the zeros among the weights that can be pruned.
+
+    Arguments:
+        model: a network of `create_model`, or any module.
+
+    >>> sparsity(create_model("capsnet")).numbers()  # doctest: +SKIP
+    """
     weights = prunable(model)
     zeros = {name: int((weight == 0).sum()) for name, weight in weights.items()}
     shares = {name: zeros[name] / weight.numel() for name, weight in weights.items()}

@@ -83,6 +83,8 @@ def render_claims(
         title: of the page.
         overview: one a paper, with the same groups in all.
         provenance: how it was made, name by name.
+
+    >>> page = render_claims(rows, title="Claims", overview=overview, provenance={})
     """
     return template("claims.html").render(
         title=title,

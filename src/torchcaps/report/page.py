@@ -108,7 +108,15 @@ def wilson(right: int, n: int) -> tuple[float, float]:
 
 
 def render(dissections: Sequence[Dissection], *, title: str, provenance: Mapping[str, Any]) -> str:
-    """The page as one string of HTML that asks for nothing outside itself."""
+    """The page as one string of HTML that asks for nothing outside itself.
+
+    Arguments:
+        dissections: one a network, as `tasks.dissect` makes them.
+        title: the heading of the page.
+        provenance: what the foot of the page says of where the numbers are from.
+
+    >>> page = render([dissect(model, test, label="mine")], title="Mine", provenance={})
+    """
     return template("report.html").render(
         title=title,
         dissections=[(each, verdict(each.dynamics, each.activity)) for each in dissections],

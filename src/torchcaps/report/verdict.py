@@ -26,7 +26,14 @@ class Sentence(NamedTuple):
 
 
 def verdict(dynamics: RoutingDynamics | None, activity: Activity | None) -> list[Sentence]:
-    """Does the tree depend on the image, does a child choose a parent, is every capsule alive?"""
+    """Does the tree depend on the image, does a child choose a parent, is every capsule alive?
+
+    Arguments:
+        dynamics: what `analysis.routing_dynamics` measured; None: nothing is routed.
+        activity: what `analysis.capsule_activity` measured; None: there are no capsules.
+
+    >>> [sentence.text for sentence in verdict(dynamics, activity)]
+    """
     if dynamics is None or activity is None:
         text = "This network has no capsules, so there is no tree to read."
         return [Sentence("tree", text, False)]

@@ -93,7 +93,14 @@ def claims(*, paper: str | None = None, kind: str | None = None) -> tuple[Claim,
 
 
 def claims_of_table(paper: str, table: int) -> tuple[Claim, ...]:
-    """The cells of one table of a paper, in the order in which they are printed."""
+    """The cells of one table of a paper, in the order in which they are printed.
+
+    Arguments:
+        paper: its key, such as "gu2021".
+        table: the number of the table.
+
+    >>> len(claims_of_table("gu2021", 1))  # doctest: +SKIP
+    """
     every = claims(paper=paper)
     found = tuple(claim for claim in every if claim.table == table)
     if not found:
@@ -109,8 +116,11 @@ def claims_of_table(paper: str, table: int) -> tuple[Claim, ...]:
 def find_claim(name: str) -> Claim:
     """The claim with an id.
 
+    Arguments:
+        name: the id of the claim, as `torchcaps study list` prints it.
+
     >>> find_claim("gu2021-t1-capsnet-affnist").value
-    79.0
+    79
     """
     every = {claim.id: claim for claim in claims()}
     if name not in every:

@@ -50,6 +50,8 @@ def record_of_runs(
         reduced: in words, how the protocol is smaller than the paper's.
         departures: what is done otherwise than in the paper.
         supersedes: the hash of the record that this one replaces.
+
+    >>> record_of_runs(["runs/0", "runs/1"], study="mine", claims=["my-claim"])  # doctest: +SKIP
     """
     runs = [Run(Path(folder)) for folder in folders]
     measured = measured or {}

@@ -83,7 +83,13 @@ class Cost:
 
 
 def cost_of(job: Job) -> Cost | None:
-    """The cost of a job; None while it needs something to be trained."""
+    """The cost of a job; None while it needs something to be trained.
+
+    Arguments:
+        job: of a plan, `study.table("gu2021", 4).jobs` has some.
+
+    >>> cost_of(job)
+    """
     if job.lacks_to_train:
         return None
     recipe = job.recipe()

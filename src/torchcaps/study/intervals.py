@@ -27,6 +27,10 @@ class Interval(NamedTuple):
 def mean_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval:
     """The mean of one value a seed, with its t-interval; the deviation is of the sample (n - 1).
 
+    Arguments:
+        values: one a seed.
+        confidence: how often such intervals hold the mean of all trainings.
+
     >>> mean_interval([1.0, 2.0, 3.0]).low.__round__(3)
     -0.484
     """

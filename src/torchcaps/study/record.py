@@ -127,7 +127,13 @@ class Record(_Frozen):
 
 
 def make_record(**fields: Any) -> Record:
-    """A record of its fields; everything wrong with them in one sentence."""
+    """A record of its fields; everything wrong with them in one sentence.
+
+    Arguments:
+        fields: those of `Record`.
+
+    >>> make_record(**json.loads(text))
+    """
     try:
         return Record(**fields)
     except ValidationError as error:
@@ -138,6 +144,12 @@ def write_record(record: Record, root: str | os.PathLike[str] = "evidence") -> P
     """Write a record to its place, and return the path. The same record again changes nothing.
 
     A record that supersedes another needs that one beside it, in the same study.
+
+    Arguments:
+        record: what was found.
+        root: the folder of records.
+
+    >>> write_record(record)
     """
     folder = Path(root) / record.study
     path = folder / f"{record.digest()}.json"
@@ -157,7 +169,13 @@ def write_record(record: Record, root: str | os.PathLike[str] = "evidence") -> P
 
 
 def read_record(path: str | os.PathLike[str]) -> Record:
-    """A record, as it was written."""
+    """A record, as it was written.
+
+    Arguments:
+        path: the file of one record.
+
+    >>> read_record("evidence/peer2022/1.json")  # doctest: +SKIP
+    """
     path = path_of("path", path)
     if not path.is_file():
         raise TorchcapsError(f"there is no record at {path}.")
@@ -193,6 +211,13 @@ def read_records(
     """The records that stand, by their hash: neither superseded nor, unless asked for, drafts.
 
     A draft supersedes nothing but drafts, so that changed code cannot take a result away.
+
+    Arguments:
+        root: the folder of records.
+        study: only those of this study; None: all.
+        drafts: whether drafts are read too.
+
+    >>> len(read_records("evidence"))  # doctest: +SKIP
     """
     folder = Path(root) if study is None else Path(root) / study
     every = {path.stem: read_record(path) for path in sorted(folder.rglob("*.json"))}

@@ -51,6 +51,10 @@ def results(
 ) -> list[Result]:
     """One a claim, in the order of the files; records of changed code are left out.
 
+    Arguments:
+        evidence: the folder of records.
+        paper: only the claims of this paper; None: those of all.
+
     >>> len(results(paper="peer2022"))
     73
     """
@@ -65,6 +69,12 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
     Of several records of a number the one of the full protocol is taken, then the one of most
     seeds, then the latest. A statement compares, and rests on all of them that are
     of the full protocol, or else on all of a smaller one.
+
+    Arguments:
+        claim: the printed number or statement.
+        records: all records by their hash, as `read_records` gives them.
+
+    >>> result_of(find_claim("gu2021-t1-capsnet-affnist"), read_records())  # doctest: +SKIP
     """
     plan = plan_of(claim)
     about = {

@@ -94,7 +94,11 @@ class PublishedSize:
 
 
 def published_sizes() -> tuple[PublishedSize, ...]:
-    """Every size that the papers print, in their order."""
+    """Every size that the papers print, in their order.
+
+    >>> len(published_sizes()) > 0
+    True
+    """
     return tuple(_beside(claim) for claim in claims() if claim.kind == "params")
 
 

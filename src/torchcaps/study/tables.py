@@ -122,8 +122,13 @@ class Table:
 
 
 def table(paper: str, number: int, *, reduced: bool = False, root: str = "data") -> Table:
-    """A table of a paper, planned. `reduced` plans the smaller form of each cell; `root` is the
-    folder of the data sets in the commands.
+    """A table of a paper, planned.
+
+    Arguments:
+        paper: its key, such as "gu2021".
+        number: the number of the table.
+        reduced: whether the smaller form of each cell is planned.
+        root: the folder of the data sets in the commands.
 
     >>> print(table("gu2021", 4).text())
     """

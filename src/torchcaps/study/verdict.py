@@ -117,6 +117,10 @@ class StatementVerdict:
 def judge(claim: Claim, values: Sequence[float]) -> NumberVerdict:
     """The verdict on a printed number by one value a seed, in the unit of the claim.
 
+    Arguments:
+        claim: the printed number.
+        values: one a seed, in the unit of the claim.
+
     >>> judge(find_claim("gu2021-t1-capsnet-affnist"), [78.9, 79.1, 79.0]).word
     'reproduced'
     """
@@ -134,6 +138,10 @@ def judge(claim: Claim, values: Sequence[float]) -> NumberVerdict:
 def judge_count(claim: Claim, count: float) -> NumberVerdict:
     """The verdict on a printed number by what is counted, in the unit of the claim; `ours.n` is 0.
 
+    Arguments:
+        claim: the printed number.
+        count: ours, in the unit of the claim.
+
     >>> judge_count(find_claim("rem-t9-eff-capsnet-params"), 0.161824).word
     'reproduced'
     """
@@ -149,7 +157,14 @@ def judge_count(claim: Claim, count: float) -> NumberVerdict:
 
 
 def judge_test(claim: Claim, test: str) -> ShownVerdict:
-    """The verdict on a claim by a test that passed."""
+    """The verdict on a claim by a test that passed.
+
+    Arguments:
+        claim: the printed statement.
+        test: the name of the test that passed.
+
+    >>> judge_test(claim, "tests/theory/test_sign.py::test_x")
+    """
     if not claim.states:
         return ShownVerdict("reproduced", test)
     return ShownVerdict("fails" if claim.expected == "contradicted" else "holds", test)
@@ -232,7 +247,14 @@ def word_of(ours: Interval, side: Side, threshold: float, least: int) -> Stateme
 
 
 def in_every_cell(words: Iterable[StatementWord]) -> StatementWord:
-    """A statement about every cell holds where all cells hold, and fails where one fails."""
+    """A statement about every cell holds where all cells hold, and fails where one fails.
+
+    Arguments:
+        words: a verdict a cell, "holds", "fails" or "undecided".
+
+    >>> in_every_cell(["holds", "undecided"])
+    'undecided'
+    """
     found = list(words)
     if not found:
         raise TorchcapsError("a statement about every cell needs at least one cell, but came none.")

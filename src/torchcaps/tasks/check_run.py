@@ -66,6 +66,9 @@ class CheckedRun:
 def check_run(folder: Path) -> CheckedRun:
     """Read every file of a run; nothing is changed.
 
+    Arguments:
+        folder: a run, finished or not.
+
     >>> check_run(Path("my-run")).is_whole  # doctest: +SKIP
     True
     """

@@ -19,6 +19,12 @@ def demo(out: str | os.PathLike[str], *, seed: int = 0) -> Path:
     """Train both twins on the part-whole set, dissect them on held-out images; the page's path.
 
     Called again with the same folder and seed it goes on where it stopped.
+
+    Arguments:
+        out: the folder for runs and page.
+        seed: of images and weights.
+
+    >>> demo("torchcaps-demo")  # doctest: +SKIP
     """
     out = Path(out)
     runs = {

@@ -118,6 +118,8 @@ def dictionary(
         root: where the data lies, for data sets that are files.
         split: which images are grouped.
         picture: file for the images of the most frequent trees and their overlap, .svg or .png.
+
+    >>> print(dictionary(Path("my-run"), levels=11).text())
     """
     if picture is not None:
         from torchcaps.viz import check_figure_file

@@ -114,6 +114,8 @@ def dissect(
         facts: more to say of the network, name by name.
         measurements: names out of `tasks.measurements.MEASUREMENTS`, for the numbers; routing
             dynamics and activity are measured in any case.
+
+    >>> write_report([dissect(model, test, label="mine")], Path("report.html"))
     """
     if not 0 <= example < len(images):
         raise TorchcapsError(f"example must be one of the {len(images)} images, but is {example}.")
@@ -217,7 +219,16 @@ def write_report(
     title: str = "What the network does inside",
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the page. Its folder is made when it is missing."""
+    """Write the page. Its folder is made when it is missing.
+
+    Arguments:
+        dissections: one a network, as `dissect` makes them.
+        path: the file of the page.
+        title: its heading.
+        more: what else its foot should say, by name.
+
+    >>> write_report([dissect(model, test, label="mine")], Path("report.html"))
+    """
     if path.is_dir():
         raise TorchcapsError(f"{path} is a folder; name the page itself, as report.html.")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -238,6 +249,17 @@ def dissect_files(
     """Dissect runs on test images of their own data, saved networks on those of `data`.
 
     Each is measured over a sample of `images`, the same one for all networks of one data set.
+
+    Arguments:
+        paths: run folders or saved networks.
+        data: a data set by name; None: that of each run.
+        root: where the data lies, if the run does not remember it.
+        images: how many to look at, drawn with each class's share.
+        example: the number of the image whose tree is drawn.
+        model: the class of a network of one's own, or a module of it.
+        measurements: names out of `--measure`, taken in the same pass.
+
+    >>> write_report(dissect_files([Path("my-run")]), Path("report.html"))  # doctest: +SKIP
     """
     found: list[Dissection] = []
     for path in paths:

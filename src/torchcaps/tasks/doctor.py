@@ -66,7 +66,15 @@ class Examination:
 
 
 def doctor(recipe: Recipe, *, root: Path | None = None, seconds: float = SECONDS) -> Examination:
-    """Examine a network before it is trained: at its first weights, on its training images."""
+    """Examine a network before it is trained: at its first weights, on its training images.
+
+    Arguments:
+        recipe: what is to be trained.
+        root: where the data lies, for data sets that are files.
+        seconds: how long it may try to learn sixteen images by heart.
+
+    >>> print(doctor(recipe).text())
+    """
     training = recipe.images("train", root=root)
     return examine(
         initial_model(recipe, training),
@@ -83,7 +91,13 @@ def doctor_run(
 ) -> Examination:
     """Examine the network of a run folder, finished or not.
 
-    model: the class of a network of one's own, or a module of it.
+    Arguments:
+        path: the run folder.
+        root: where the data lies, if the run does not remember it.
+        seconds: how long it may try to learn sixteen images by heart.
+        model: the class of a network of one's own, or a module of it.
+
+    >>> print(doctor_run(Path("my-run")).text())
     """
     if not path.exists():
         raise TorchcapsError(f"there is no run folder at {path}.")
@@ -117,7 +131,18 @@ def examine(
     stage: str,
     seconds: float = SECONDS,
 ) -> Examination:
-    """Examine a network on its training images. `stage` is "before training", or when it was."""
+    """Examine a network on its training images.
+
+    Arguments:
+        model: the network.
+        recipe: how it is trained.
+        training: the images to train on.
+        load_test: reads the test images; called once.
+        stage: "before training", or when it was.
+        seconds: how long it may try to learn sixteen images by heart.
+
+    >>> examine(model, recipe, train, lambda: test, stage="before training")
+    """
     model = as_network(model)
     check_fit(model, training)
     device = "cuda" if torch.cuda.is_available() else "cpu"

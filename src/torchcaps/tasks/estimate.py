@@ -108,9 +108,16 @@ def estimate(
 ) -> Estimate:
     """Parameters, FLOPs, votes and peak memory of a network at a batch size.
 
-    `image`, `n_classes` and `options` are those of `create_model`; no size is refused here.
-    `precision="bfloat16"` trains under autocast. FLOPs are those of products and convolutions,
-    a multiplication and an addition two.
+    FLOPs are those of products and convolutions, a multiplication and an addition two. No size is
+    refused here.
+
+    Arguments:
+        model: a name that `create_model` knows.
+        image: (channels, height, width); that of the paper if not given.
+        n_classes: how many classes; as many as in the paper if not given.
+        batch_size: images in a step.
+        precision: "float32", or "bfloat16", which trains under autocast.
+        options: those of the network, as for `create_model`.
 
     >>> print(estimate("capsnet", image=(3, 64, 48), n_classes=7, batch_size=128).text())
     """

@@ -221,6 +221,8 @@ def evaluate(
             [renzulli2025] §3.1.2.
         measurements: names out of `MEASUREMENTS`, taken in the same pass; those of changed images
             look at these too.
+
+    >>> print(evaluate(model, test).text())
     """
     model = as_network(model)
     check_fit(model, images)
@@ -305,8 +307,19 @@ def evaluate_file(
     """Evaluate a run on its own data, or a saved network on those named.
 
     A run that was stopped is evaluated with the weights of its last state, which the result says.
-    Images of the test set that are in the training set too are counted. `predictions` is the file
-    for what it says of each image; `levels` and `measurements` are those of `evaluate`.
+    Images of the test set that are in the training set too are counted.
+
+    Arguments:
+        path: a run folder or a saved network.
+        data: a data set by name; None: that of the run.
+        root: where the data lies, if the run does not remember it.
+        split: "test", "validation" (what the run held out) or "train".
+        predictions: a .csv or .jsonl file for what it says of each image; None: nothing is written.
+        model: the class of a network of one's own, or a module of it.
+        levels: as in `evaluate`.
+        measurements: as in `evaluate`.
+
+    >>> evaluate_file(Path("my-run")).accuracy  # doctest: +SKIP
     """
     check_names(measurements)
     if predictions is not None:

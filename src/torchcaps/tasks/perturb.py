@@ -70,6 +70,8 @@ def perturb(
         data: data set, where the network is a file.
         root: where the data lies, for data sets that are files.
         picture: file for the drawings, a row a component and a column a step, .svg or .png.
+
+    >>> print(perturb(Path("my-run")).text())
     """
     if picture is not None:
         from torchcaps.viz import check_figure_file

@@ -86,15 +86,22 @@ def predict(
     picture: Path | None = None,
     model: Own = None,
 ) -> tuple[Prediction, ...]:
-    """Predict the class of picture files by a run's network, or a saved one.
+    """Predict the class of picture files by a run's network, or a saved one. A picture is brought
+    to the colours of the network.
 
-    An image is brought to the colours of the network.
+    Arguments:
+        path: a run folder or a saved network.
+        images: the picture files.
+        resize: stretch it to the size of the network, whatever its proportions.
+        crop: take the largest middle part with the proportions that the network takes, then
+            stretch.
+        invert: swap light and dark, as for a digit in black on white.
+        centre: move it by whole pixels until its centre of brightness is in the middle, as in
+            MNIST.
+        picture: a file to draw all of it into; None: nothing is drawn.
+        model: the class of a network of one's own, or a module of it.
 
-    resize: stretch it to the size of the network, whatever its proportions.
-    crop: take the largest middle part with the proportions that the network takes, then stretch.
-    invert: swap light and dark, as for a digit in black on white.
-    centre: move it by whole pixels until its centre of brightness is in the middle, as in MNIST.
-    picture: a file to draw all of it into.
+    >>> predict(Path("my-run"), [Path("seven.png")])[0].text()
     """
     if picture is not None:
         _check_drawing(picture, len(images))

@@ -23,6 +23,12 @@ def write_predictions(found: "Evaluation", path: Path) -> None:
     or CSV by the ending.
 
     Scores stand in the order of the classes; several classes of one image are joined by +.
+
+    Arguments:
+        found: what `evaluate` gave.
+        path: the file, ending in .csv or .jsonl.
+
+    >>> write_predictions(evaluate(model, test), Path("said.csv"))
     """
     write_whole(path, _writer(path)(found))
 

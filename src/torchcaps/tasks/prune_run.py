@@ -60,6 +60,8 @@ def prune_run(
         root: where the images lie, for data sets that are files.
         time_budget: seconds, as for `train.fit`.
         fields: other fields of the recipe.
+
+    >>> prune_run(Path("my-run"), Path("my-run-90"), to=0.9)  # doctest: +SKIP
     """
     trained = open_trained(run)
     if trained.run is None:

@@ -75,6 +75,8 @@ def rate_test(
         low: the first rate.
         high: the last one; it ends before where the loss shoots up.
         steps: how many there are, from 10.
+
+    >>> rate_test(recipe).suggested
     """
     if not 0 < low < high:
         raise TorchcapsError(

@@ -100,6 +100,8 @@ def shrink(
         data: data set, where the network is a file.
         root: where the data lies, for data sets that are files.
         images: at how many training images is looked, a sample with every class.
+
+    >>> print(shrink(Path("my-run-50"), Path("small.safetensors")).text())
     """
     _check(out, below, images)
     trained = open_trained(network)

@@ -62,20 +62,26 @@ def assert_routing_contract(
 ) -> dict[str, float]:
     """The largest error of every clause; RoutingContractError at the first broken one.
 
-    reference: a slow, trusted twin: votes -> (parent poses, last couplings), differentiable; the
-        parent activations are a third where they are not the lengths of the poses.
-    first_iteration: votes -> couplings [*b, i, j] of the first iteration, in closed form.
-    normalised_over: the axis on which couplings sum to one; "none" where nothing competes.
-    interchangeable: which capsules have no parameters of their own.
-    leftover: some of a child's mass may go to nobody.
-    fixed_coupling: couplings do not depend on the votes, or not by how much they agree, as when
-        many iterations of a normalisation enlarge what scattered votes leave; exempt from
-        `meaning`.
-    batch_statistics: samples influence each other by design; exempt from `batch_independence`.
-    stops_gradient: something is a constant to the gradient by design; exempt from `gradient`, so
-        give a `reference` that stops it in the same place.
-    sizes: (i, j, d) of the votes; at least one should have i, j and d above 1, or `meaning` has
-        nothing to say.
+    Arguments:
+        routing: a function on votes [*b, i, j, d] with `keep`, such as those of `ops`, or a module.
+        reference: a slow, trusted twin: votes -> (parent poses, last couplings), differentiable;
+            the parent activations are a third where they are not the lengths of the poses.
+        first_iteration: votes -> couplings [*b, i, j] of the first iteration, in closed form.
+        normalised_over: the axis on which couplings sum to one: "parents", "children", or "none"
+            where nothing competes.
+        interchangeable: which capsules have no parameters of their own: "both", "children",
+            "parents" or "neither".
+        leftover: some of a child's mass may go to nobody.
+        fixed_coupling: couplings do not depend on the votes, or not by how much they agree, as when
+            many iterations of a normalisation enlarge what scattered votes leave; exempt from
+            `meaning`.
+        batch_statistics: samples influence each other by design; exempt from `batch_independence`.
+        stops_gradient: something is a constant to the gradient by design; exempt from `gradient`,
+            so give a `reference` that stops it in the same place.
+        sizes: (i, j, d) of the votes; at least one should have i, j and d above 1, or `meaning` has
+            nothing to say.
+        device: where the votes lie.
+        tolerance: the largest error that a clause allows.
 
     >>> from torchcaps.ops import dynamic_routing
     >>> errors = assert_routing_contract(dynamic_routing)

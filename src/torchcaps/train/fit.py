@@ -80,20 +80,27 @@ def fit(
     every batch and give what one device would give, but for rounding. Freed memory is kept for
     the next tensors (`layers.keep_memory`), unless TORCHCAPS_KEEP_MEMORY=0 is in the environment.
 
-    root: where the data lies, for data sets that are files. The run remembers it.
-    own: training and test images of your own, for a recipe with data "own".
-    begin_with: a saved network, or a run, whose weights training begins with, as far as they fit.
-        The recipe's `begins_with` is written as the first twelve digits of the SHA-256 of its file.
-    label: names the run in the progress.
-    workers: processes that make batches. With none they are made on the device itself, where the
-        images lie too if at least half of its memory stays free. The weights are the same.
-    time_budget: seconds, counted from this call. Past them the run saves its state after the step
-        it is at and raises `Interrupted`, as it does at SIGTERM; the same call continues it.
-    loggers: Lightning's; each epoch's row of metrics goes to them too.
-    model: a module of your own that returns an `Output`, for a recipe with model "own". It is
-        trained in place, from the weights that it has.
-    trunk: a file with the weights of the frozen trunk, for a network that has one: see
-        `models.take_trunk`. A run that goes on has them.
+    Arguments:
+        recipe: what to train, of `make_recipe`.
+        out: the run folder, new or of the same recipe.
+        root: where the data lies, for data sets that are files. The run remembers it.
+        own: training and test images of your own, for a recipe with data "own".
+        begin_with: a saved network, or a run, whose weights training begins with, as far as they
+            fit. The recipe's `begins_with` is written as the first twelve digits of the SHA-256 of
+            its file.
+        label: names the run in the progress; None: its network does.
+        workers: processes that make batches. With none they are made on the device itself, where
+            the images lie too if at least half of its memory stays free. The weights are the same.
+        time_budget: seconds, counted from this call. Past them the run saves its state after the
+            step it is at and raises `Interrupted`, as it does at SIGTERM; the same call continues
+            it.
+        loggers: Lightning's; each epoch's row of metrics goes to them too.
+        model: a module of your own that returns an `Output`, for a recipe with model "own". It is
+            trained in place, from the weights that it has.
+        trunk: a file with the weights of the frozen trunk, for a network that has one: see
+            `models.take_trunk`. A run that goes on has them.
+
+    >>> run = fit(make_recipe(model="capsnet", data="part-whole"), "my-run")  # doctest: +SKIP
     """
     until = None if time_budget is None else time.monotonic() + time_budget
     _check_call(recipe, own, workers, time_budget)
@@ -272,7 +279,15 @@ def _take(run: Run, recipe: Recipe, digest: str, held: ExitStack, about: dict[st
 
 
 def accuracy(model: nn.Module, images: Images, *, batch_size: int = 256) -> float:
-    """Share of images that the network gets right, by the criterion `images.judged_by`."""
+    """Share of images that the network gets right, by the criterion `images.judged_by`.
+
+    Arguments:
+        model: the network.
+        images: labelled images of its size and classes.
+        batch_size: how many go through at once.
+
+    >>> accuracy(run.model(), test)
+    """
     return _right(model, Batches(images, batch_size)) / len(images)
 
 

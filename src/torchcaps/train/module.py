@@ -34,7 +34,8 @@ class Training(lightning.LightningModule):
         recipe: how to train; of a network and images of one's own it says model "own", data "own".
         steps_an_epoch: updates an epoch, by which a schedule counts epochs; those of the Trainer if
             not given.
-        judged_by: when an answer is right, a key of `answers.CRITERIA`.
+        judged_by: when an answer is right. "class": the highest score is that of the class. "top":
+            the highest scores are those of all its classes. "set": those of one half or more are.
 
     >>> recipe = make_recipe(model="capsnet", data="own", epochs=5)
     >>> lightning.Trainer(max_epochs=5).fit(Training(model, recipe), loader)

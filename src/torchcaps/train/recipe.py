@@ -324,7 +324,9 @@ class Recipe(BaseModel):
 def make_recipe(*, protocol: str | None = None, **fields: Any) -> Recipe:
     """A recipe of its fields; everything wrong with them in one sentence.
 
-    protocol: a name of PROTOCOLS; it fills in what is not given.
+    Arguments:
+        protocol: a name of PROTOCOLS; it fills in what is not given.
+        fields: those of `Recipe`, which docs/training.md lists.
 
     >>> make_recipe(model="mitterreiter_5x16", data="part-whole", epochs=5)
     """
@@ -345,7 +347,13 @@ def make_recipe(*, protocol: str | None = None, **fields: Any) -> Recipe:
 
 
 def read_recipe(path: str | os.PathLike[str]) -> Recipe:
-    """A recipe out of a TOML file, or out of the recipe.json of a run."""
+    """A recipe out of a TOML file, or out of the recipe.json of a run.
+
+    Arguments:
+        path: a TOML file, or the recipe.json of a run.
+
+    >>> read_recipe("my-run/recipe.json").model
+    """
     fields = read_fields(path)
     try:
         return make_recipe(**fields)
@@ -357,6 +365,11 @@ def read_fields(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The fields that a TOML or JSON file gives, not yet a whole recipe.
 
     JSON is what a run wrote: a field that is missing there was not known yet.
+
+    Arguments:
+        path: a TOML or JSON file.
+
+    >>> read_fields("recipe.toml")  # doctest: +SKIP
     """
     path = path_of("path", path)
     if not path.is_file():

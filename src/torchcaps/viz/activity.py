@@ -10,7 +10,13 @@ __all__ = ["draw_activity"]
 
 
 def draw_activity(activity: Activity) -> Figure:
-    """Mean length of every capsule with its spread over the images, lowest layer at the bottom."""
+    """Mean length of every capsule with its spread over the images, lowest layer at the bottom.
+
+    Arguments:
+        activity: what `analysis.capsule_activity` measured.
+
+    >>> draw_activity(analysis.capsule_activity(out.trace))
+    """
     layers = activity.layers
     with matplotlib.rc_context(STYLE):
         figure = new_figure(0.62 * len(layers) + 0.75)

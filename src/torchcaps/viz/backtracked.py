@@ -38,6 +38,8 @@ def draw_backtracked(
         index: which image of the trace.
         predicted: the class; the longest of the last layer if not given.
         class_names: in the order of the classes.
+
+    >>> draw_backtracked(out.trace, class_names=test.class_names)
     """
     layers = capsule_layers(trace)
     length = [lengths(capsules)[index].detach().float().cpu() for _, capsules in layers]

@@ -29,7 +29,13 @@ class TreeImages(NamedTuple):
 
 
 def draw_dictionary(rows: Sequence[TreeImages]) -> Figure:
-    """One row a tree: the overlap of all its images, then up to eight of them."""
+    """One row a tree: the overlap of all its images, then up to eight of them.
+
+    Arguments:
+        rows: one a tree, with its images.
+
+    >>> draw_dictionary(rows)
+    """
     if not rows:
         raise TorchcapsError("there is no tree to draw: no image was given.")
     tall = ROW * len(rows)

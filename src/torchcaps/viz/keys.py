@@ -20,6 +20,8 @@ def draw_keys(keys: Keys, *, class_names: Sequence[str] = ()) -> Figure:
     Arguments:
         keys: what `MeasureKeys` found.
         class_names: in the order of the classes.
+
+    >>> draw_keys(keys, class_names=test.class_names)
     """
     rows = keys.classes
     names = [printable(name, keep="") for name in class_names] or [row.name for row in rows]

@@ -61,7 +61,13 @@ def new_figure(height: float) -> Figure:
 
 
 def to_svg(figure: Figure) -> str:
-    """The same figure gives the same bytes, today and tomorrow."""
+    """The same figure gives the same bytes, today and tomorrow.
+
+    Arguments:
+        figure: of any function here.
+
+    >>> to_svg(draw_parse_tree(out.trace, images[0]))
+    """
     buffer = io.StringIO()
     with matplotlib.rc_context(STYLE):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
@@ -70,7 +76,13 @@ def to_svg(figure: Figure) -> str:
 
 
 def check_figure_file(path: Path) -> None:
-    """Refuse a file that could not be drawn, before any work is done."""
+    """Refuse a file that could not be drawn, before any work is done.
+
+    Arguments:
+        path: where a picture shall be written.
+
+    >>> check_figure_file(Path("tree.svg"))
+    """
     if path.suffix not in (".svg", ".png"):
         raise TorchcapsError(f"the picture must end in .svg or .png, but is {path}.")
     if path.is_dir():
@@ -80,7 +92,14 @@ def check_figure_file(path: Path) -> None:
 
 
 def write_figure(figure: Figure, path: Path) -> None:
-    """Replace a file by a picture in one step; .svg or .png."""
+    """Replace a file by a picture in one step; .svg or .png.
+
+    Arguments:
+        figure: of any function here.
+        path: the file, ending in .svg or .png.
+
+    >>> write_figure(draw_parse_tree(out.trace, images[0]), Path("tree.svg"))
+    """
     check_figure_file(path)
     partial = path.with_name(f".{path.name}.partial")
     try:

@@ -19,10 +19,17 @@ __all__ = ["draw_parse_tree"]
 def draw_parse_tree(
     trace: Trace, image: Tensor, *, index: int = 0, class_names: Sequence[str] = ()
 ) -> Figure:
-    """Lengths as bars and couplings as lines for image `index` of a trace; `image` is its [c, h,
-    w].
+    """Lengths as bars and couplings as lines for one image of a trace.
 
     Of a layer with more capsules than fit, the longest are shown.
+
+    Arguments:
+        trace: what `model(images, keep="last").trace` holds.
+        image: its pixels, [c, h, w].
+        index: the number of the image in the trace.
+        class_names: what the class capsules are called; by default numbers.
+
+    >>> draw_parse_tree(out.trace, images[0]).savefig("tree.svg")
     """
     class_names = [printable(name, keep="") for name in class_names]
     rows = []

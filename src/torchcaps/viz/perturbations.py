@@ -24,6 +24,8 @@ def draw_perturbations(image: Tensor, drawn: Tensor, *, steps: Sequence[float]) 
         image: what was shown, [c, h, w].
         drawn: what is drawn, [d, step, c, h, w].
         steps: what was added to the component of each row.
+
+    >>> draw_perturbations(images[0], drawn, steps=(-0.25, 0.0, 0.25))
     """
     if drawn.ndim != 5 or drawn.shape[1] != len(steps):
         raise TorchcapsError(

@@ -31,8 +31,15 @@ class Shown(NamedTuple):
 def draw_predictions(rows: Sequence[Shown], class_names: Sequence[str], *, measure: str) -> Figure:
     """One row an image: the image, a bar for each class, the reconstruction.
 
-    `measure` names what a bar is, "length" say; the highest is marked by a darker bar and its
-    number. Of more than ten classes the ten highest are drawn, in their own order.
+    The highest bar is darker and has its number. Of more than ten classes the ten highest are
+    drawn, in their own order.
+
+    Arguments:
+        rows: what is shown of each image.
+        class_names: one a class.
+        measure: what a bar is, "length" say.
+
+    >>> draw_predictions(rows, ("cat", "dog"), measure="length")
     """
     bars = min(len(class_names), MOST_BARS)
     each = max(BAR * bars, SIDE + 0.1) + MARGIN

@@ -23,6 +23,8 @@ def draw_rates(
         losses: the loss before each of them.
         smoothed: the running mean of the losses.
         suggested: a rate to mark, if there is one.
+
+    >>> draw_rates([1e-3, 1e-2], [2.0, 1.0], [2.0, 1.5], suggested=1e-2)
     """
     figure = Figure(figsize=(6, 3.5), layout="constrained")
     axes = figure.add_subplot()

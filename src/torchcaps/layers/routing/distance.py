@@ -24,6 +24,16 @@ class DistanceRouting(Routing):
     the buffer `running_scale`: weights loaded without it predict far off, and a warning says so.
     It holds one mean for every update of training; where a network is evaluated with more
     iterations, further updates go by the last of them.
+
+    Arguments:
+        iterations: how often couplings are made, from 1.
+        scale: over what the mean distance is taken: "sample", one image, or "batch".
+        bias: whether every parent has a learned vector added before the squash.
+        squash: the length of a parent: "hinton", "exp" or "none", as in `ops.squash`.
+        detach: what is a constant to the gradient: "none", "votes" or "iterations", as in
+            `ops.distance_routing`.
+
+    >>> DenseCapsules(n_in=8, d_in=4, n_out=3, d_out=6, routing=DistanceRouting(scale="batch"))
     """
 
     algorithm = "distance"

@@ -24,12 +24,22 @@ LEARNED_FROM = 0.1
 class DynamicRouting(Routing):
     """`ops.dynamic_routing` with its prior and bias.
 
-    `prior="learned"` starts at zero and is shared by the batch [mitterreiter2023] §3.3; `bias=True`
-    is one vector a parent, started at 0.1, without which x and −x cannot be told apart [peer2022]
-    §4.1; bias="odd" is its control, which cannot either.
+    Arguments:
+        iterations: how often couplings are made, from 1.
+        prior: the logits before the first iteration. "zero": none. "learned": a logit for every
+            child and parent, shared by the batch and zero at first [mitterreiter2023] §3.3.
+        bias: what is added before every squash. True: a vector a parent, 0.1 at first, without
+            which x and −x cannot be told apart [peer2022] §4.1. "odd": its control, which cannot
+            either. False: nothing.
+        leaky: whether a child may give to nobody, by one more parent that is then dropped.
+        squash: the length of a parent: "hinton", "exp" or "none", as in `ops.squash`.
+        detach: what is a constant to the gradient: "none", "votes", "states" or "coupling", as in
+            `ops.dynamic_routing`.
+        agreement: the factor on what a logit grows by, 1 in the papers; ours, because deep networks
+            are hard to train through agreement as sharp as at 1. "learned": one number a layer, 0.1
+            at first.
 
-    `agreement` is ours: the factor on what a logit grows by, 1 in the papers; "learned" starts at
-    0.1. In deep networks agreement as sharp as at 1 is hard to train through.
+    >>> DenseCapsules(n_in=8, d_in=4, n_out=3, d_out=6, routing=DynamicRouting(bias=True))
     """
 
     algorithm = "dynamic"

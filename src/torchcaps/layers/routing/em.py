@@ -21,10 +21,20 @@ __all__ = ["EMRouting"]
 class EMRouting(Routing):
     """`ops.em_routing` with its costs β_a and β_u, one pair a parent (a parent type in windows).
 
-    Children need activations: those of `EMPrimaryCapsules`, or lengths. With compete="all" windows
-    share a child, with "window" each has it to itself. `unit_poses` gives parents the pose
-    a_j μ_j / ‖μ_j‖, as public code of [peer2022] does: means of narrow layers shrink from layer to
-    layer, directions do not.
+    Children need activations: those of `EMPrimaryCapsules`, or lengths.
+
+    Arguments:
+        iterations: how many M-steps there are, from 1.
+        variant: whose reading: "paper", "official" or "gritzman", as in `ops.em_routing`.
+        compete: with "all" the windows that see a child share it, with "window" each has it to
+            itself.
+        lambda_: the inverse temperature of activations.
+        lambda_schedule: whether it grows over the iterations, "growing", or not, "constant".
+        variance_floor: the least variance of a parent; None: that of the variant.
+        unit_poses: whether parents get the pose a_j μ_j / ‖μ_j‖, as in public code of [peer2022]:
+            means of narrow layers shrink from layer to layer, directions do not.
+
+    >>> DenseCapsules(n_in=8, d_in=16, n_out=3, d_out=16, pose="matrix", routing=EMRouting())
     """
 
     algorithm = "em"

@@ -32,14 +32,23 @@ Start = Literal["none", "random", "learned"]
 class InvertedRouting(Routing):
     """`ops.inverted_routing` with its LayerNorm, one for all iterations; layers may route at once.
 
-    `scaled` divides agreements by √d, as public code does and [tsai2020] §3 does not.
-    `activations` is ablation C: children need them, and parents get them as EM routing has them.
-    `start` is footnote 1. `dropout` silences so large a share of the components of parents in every
-    iteration of training, before they are normalised, as public code does.
+    Ambiguities: footnote 1 of [tsai2020] does not say how often a random start is drawn. Here it is
+    drawn with the weights and kept as a buffer, the same for every image, so that a prediction is a
+    function of its image. Drawn and learned starts begin as N(0, 1/d).
 
-    Ambiguities: footnote 1 does not say how often a random start is drawn. Here it is drawn with
-    the weights and kept as a buffer, the same for every image, so that a prediction is a function
-    of its image. Drawn and learned starts begin as N(0, 1/d).
+    Arguments:
+        iterations: how often parents are made, from 1.
+        layer_norm: whether parents are normalised after every iteration.
+        scaled: whether agreements are divided by √d, as in public code; [tsai2020] §3 does not.
+        activations: ablation C: children need activations, and parents get them as EM routing has
+            them.
+        start: the parents before the first iteration, footnote 1 of [tsai2020]: "none", "random" or
+            "learned".
+        dropout: so large a share of the components of parents is silenced in every iteration of
+            training, before they are normalised, as in public code.
+        lambda_: the inverse temperature of activations, where there are some.
+
+    >>> DenseCapsules(n_in=8, d_in=16, n_out=3, d_out=16, pose="matrix", routing=InvertedRouting())
     """
 
     algorithm = "inverted"

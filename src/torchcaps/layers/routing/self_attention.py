@@ -17,8 +17,15 @@ __all__ = ["SelfAttentionRouting"]
 
 @final
 class SelfAttentionRouting(Routing):
-    """`ops.self_attention_routing`, one pass; `prior` is added to the couplings, and starts at
-    zero."""
+    """`ops.self_attention_routing`, one pass, with its prior.
+
+    Arguments:
+        prior: what is added to the couplings. "learned": a number for every child and parent, zero
+            at first. "zero": nothing.
+        squash: the length of a parent: "hinton", "exp" or "none", as in `ops.squash`.
+
+    >>> DenseCapsules(n_in=8, d_in=4, n_out=3, d_out=6, routing=SelfAttentionRouting())
+    """
 
     algorithm = "self_attention"
     prior: nn.Parameter | None

@@ -97,6 +97,13 @@ def make_routing(name: str | Routing, **options: Any) -> Routing:
     So a network can offer every routing: uniform routing, say, has no use for iterations. What no
     routing knows is refused. A routing that is given instead of a name has its options already; it
     is copied, so that each of several layers gets its own.
+
+    Arguments:
+        name: a name of `ROUTINGS`, or a routing object.
+        options: those of any routing; the named one gets those that it has.
+
+    >>> make_routing("uniform", iterations=5, bias=True)
+    UniformRouting()
     """
     if isinstance(name, Routing):
         return copy.deepcopy(name)

@@ -16,7 +16,15 @@ __all__ = ["UniformRouting"]
 
 @final
 class UniformRouting(Routing):
-    """`ops.uniform_routing` with its bias: the twin in which couplings carry no information."""
+    """`ops.uniform_routing` with its bias: the twin in which couplings carry no information.
+
+    Arguments:
+        normalise: "softmax": every coupling is 1/parents. "mean": it is 1/children.
+        bias: whether every parent has a learned vector added before the squash.
+        squash: the length of a parent: "hinton", "exp" or "none", as in `ops.squash`.
+
+    >>> DenseCapsules(n_in=8, d_in=4, n_out=3, d_out=6, routing=UniformRouting())
+    """
 
     algorithm = "uniform"
     bias: nn.Parameter | None

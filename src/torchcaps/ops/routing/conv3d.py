@@ -61,11 +61,24 @@ def conv3d_routing(
     keep: Keep = "none",
     couple: Couple | None = None,
 ) -> Routed:
-    """Route votes [*b, i, j, d] of child types i to parents j = (h, w, type), flattened.
+    """Route votes [*b, i, j, d] of child types i to parents j = (h, w, type), flattened: all
+    parents of the next map compete for a whole map of children.
 
-    `bias` [type, d] enters before every squash, the same at every position. `couple` is a function
-    on the couplings of the last iteration, by whose result the parents are made and which `keep`
-    records.
+    Arguments:
+        votes: [*b, i, j, d]: what the map of each child type i predicts of the pose of each parent
+            j.
+        parent_grid: (height, width, types) of the parents, whose product is j.
+        iterations: how often couplings are made, from 1; the first ones are even.
+        bias: [type, d], added before every squash, the same at every position; None: nothing is
+            added.
+        squash_over: whose norm squashes a parent. "map": that of its type over all positions
+            together, as in public code. "pose": its own.
+        detach: what is a constant to the gradient, as in `dynamic_routing`: "none", "votes",
+            "states" or "coupling".
+        keep: which iterations the result's `steps` hold, with their couplings: "none", "last", or
+            all "steps".
+        couple: a function on the couplings [*b, i, j] of the last iteration, by whose result the
+            parents are made and which `keep` records.
 
     >>> conv3d_routing(torch.ones(32, 128, 8), parent_grid=(2, 2, 32)).parents.pose.shape
     torch.Size([128, 8])

@@ -72,14 +72,31 @@ def distance_routing(
     keep: Keep = "none",
     couple: Couple | None = None,
 ) -> Routed:
-    """Route votes [*b, i, j, d] of children as long as `activation` [*b, i] to parents [*b, j, d].
+    """Route votes [*b, i, j, d] of children as long as `activation` to parents [*b, j, d]: a child
+    goes to the parents that its votes lie near.
 
-    `bias` [j, d] enters before every squash. The result's `scale` holds the d_o of every update, in
-    the precision they were used in: [*b, iterations − 1] for "sample", [iterations − 1] for
-    "batch", None for one iteration. Distances [iterations − 1] in place of a word are used as they
-    are: so a network is evaluated with the mean distances of its training. The batch is that of
-    this process: nothing is exchanged with others. `couple` is a function on the couplings of the
-    last iteration, by whose result the parents are made and which `keep` records.
+    `ops.routing.distance` has the equations. The result's `scale` holds the mean distance d_o of
+    every update, in the precision that was used: [*b, iterations − 1] for scale="sample",
+    [iterations − 1] for "batch", None for one iteration.
+
+    Arguments:
+        votes: [*b, i, j, d]: what each child i predicts of the pose of each parent j.
+        activation: [*b, i], the length of each child, to which its votes are shortened.
+        iterations: how often couplings are made, from 1; the first ones are even.
+        scale: over what the mean distance is taken. "sample": one image. "batch": the images of
+            this process. A tensor [iterations − 1] is used as it is, so that a network is evaluated
+            with the mean distances of its training.
+        bias: [j, d], added to s_j before every squash; None: nothing is added.
+        p: the coupling to a parent at half the mean distance, while all others are at the mean
+            distance; above 0, below 1.
+        squash: "hinton" ‖s‖²/(1+‖s‖²), "exp" 1 − exp(−‖s‖) as length of a parent, "none" leaves s_j
+            as it is.
+        detach: what is a constant to the gradient. "none": nothing. "votes": the votes of all but
+            the last iteration. "iterations": all that the iterations before the last one computed.
+        keep: which iterations the result's `steps` hold, with their couplings: "none", "last", or
+            all "steps".
+        couple: a function on the couplings [*b, i, j] of the last iteration, by whose result the
+            parents are made and which `keep` records.
 
     >>> routed = distance_routing(torch.ones(1152, 10, 16), torch.ones(1152))
     >>> routed.parents.pose.shape, routed.scale.shape

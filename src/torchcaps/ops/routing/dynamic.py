@@ -70,13 +70,31 @@ def dynamic_routing(
     keep: Keep = "none",
     couple: Couple | None = None,
 ) -> Routed:
-    """Route votes [*b, i, j, d] to parents [*b, j, d].
+    """Route votes [*b, i, j, d] to parents [*b, j, d]: parents attract the children that agree with
+    them.
 
-    `bias` [j, d] enters before every squash, with `odd_bias` on the side of s_j; `prior` [i, j]
-    holds the initial logits; `agreement`, a number or a tensor of one, is the factor α. Under
-    `detach="coupling"` neither a learned prior nor a learned α receives a gradient. `couple` is a
-    function on the couplings of the last iteration, by whose result the parents are made and which
-    `keep` records.
+    `ops.routing.dynamic` has the equations.
+
+    Arguments:
+        votes: [*b, i, j, d]: what each child i predicts of the pose of each parent j.
+        iterations: how often couplings are made, from 1; in the first one they are even, or follow
+            the prior.
+        bias: [j, d], added to s_j before every squash; None: nothing is added.
+        prior: [i, j], the logits b_ij before the first iteration; None: zeros.
+        odd_bias: True adds bias_j or −bias_j, whichever lies on the side of s_j; a control for
+            [peer2022] §5.3.
+        leaky: True lets one more parent with logit zero take what no parent wants, so couplings of
+            a child may sum to less than one.
+        squash: "hinton" ‖s‖²/(1+‖s‖²), "exp" 1 − exp(−‖s‖) as length of a parent, "none" leaves s_j
+            as it is.
+        detach: what is a constant to the gradient. "none": nothing. "votes": the votes, in all but
+            the last iteration. "states": the v_j of all but the last iteration. "coupling": the
+            couplings, in every iteration; then neither prior nor agreement learns.
+        agreement: the factor α on what a logit grows by, a number or a tensor of one.
+        keep: which iterations the result's `steps` hold, with their couplings: "none", "last", or
+            all "steps".
+        couple: a function on the couplings [*b, i, j] of the last iteration, by whose result the
+            parents are made and which `keep` records; None: they stay.
 
     >>> dynamic_routing(torch.ones(1152, 10, 16)).parents.pose.shape
     torch.Size([10, 16])

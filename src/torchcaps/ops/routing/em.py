@@ -95,13 +95,33 @@ def em_routing(
     keep: Keep = "none",
     couple: Couple | None = None,
 ) -> Routed:
-    """Route votes [*b, i, j, d] of children with activations [*b, i] to parents [*b, j, d].
+    """Route votes [*b, i, j, d] of children with activations to parents [*b, j, d] with
+    activations: every parent is a Gaussian that explains votes.
 
-    `beta_a` and `beta_u` [j] are what a parent costs, switched on and described. With
-    `compete="all"` the last batch axis of the votes counts windows, [*b, p, i, j, d], and
-    `child_id` [p, i] says which child lies in a slot. `couple` is a function on the couplings
-    before the last M-step, by whose result the parents are made and which `keep` records; a parent
-    that gets no child from it costs nothing.
+    `ops.routing.em` has the equations.
+
+    Arguments:
+        votes: [*b, i, j, d]: what each child i predicts of the pose of each parent j.
+        activation: [*b, i], in [0, 1]: how sure each child is there.
+        beta_a: [j], what it costs to switch a parent on.
+        beta_u: [j], what it costs to describe the children of a parent.
+        iterations: how many M-steps there are, from 1.
+        variant: where public code and the paper differ. "paper": as printed. "official": the
+            released code of [hinton2018], which damps means and weighs costs otherwise. "gritzman":
+            costs count children as if each parent had a hundred [gritzman2019].
+        compete: between whom a child is shared. "window": the parents of one window. "all": the
+            parents of every window that sees the child; the last batch axis of the votes then
+            counts windows, [*b, p, i, j, d].
+        child_id: [p, i], which child lies in slot i of window p; needed for compete="all".
+        lambda_: the inverse temperature λ of a parent's activation.
+        lambda_schedule: "growing": λ grows from iteration to iteration. "constant": it is the same
+            in all of them.
+        variance_floor: the least variance of a parent; None: that of the variant.
+        keep: which iterations the result's `steps` hold, with their couplings: "none", "last", or
+            all "steps".
+        couple: a function on the couplings [*b, i, j] before the last M-step, by whose result the
+            parents are made and which `keep` records. A parent that gets no child from it costs
+            nothing.
 
     >>> a, beta = torch.ones(18), torch.zeros(5)
     >>> em_routing(torch.rand(18, 5, 16), a, beta_a=beta, beta_u=beta).parents.activation.shape

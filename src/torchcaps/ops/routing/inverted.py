@@ -63,9 +63,24 @@ def inverted_step(
     lambda_: float = 0.01,
     couple: Couple | None = None,
 ) -> Step:
-    """One iteration from votes [*b, i, j, d] and the present parent poses [*b, j, d]; `None` is
-    the first one. Half precision is rounded after every call, but in `inverted_routing` only once.
-    `couple` is a function on the couplings, by whose result the parents are made.
+    """One iteration of `inverted_routing`, for layers that route at the same time.
+
+    Half precision is rounded after every call, but in `inverted_routing` only once.
+
+    Arguments:
+        votes: [*b, i, j, d]: what each child i predicts of the pose of each parent j.
+        parents: [*b, j, d], the present poses; None: this is the first iteration.
+        activation: [*b, i] of the children; only together with beta_a and beta_u.
+        norm: weight and bias, both [d], of a LayerNorm on every parent; None: parents stay as they
+            are.
+        scale: the factor on agreements.
+        beta_a: [j], what it costs to switch a parent on; None: parents have no activations.
+        beta_u: [j], what it costs to describe the children of a parent; goes with beta_a.
+        lambda_: the inverse temperature of a parent's activation, where there is one.
+        couple: a function on the couplings [*b, i, j], by whose result the parents are made.
+
+    >>> inverted_step(torch.ones(1152, 10, 16), None).parents.pose.shape
+    torch.Size([10, 16])
     """
     check_votes(votes)
     poses = (*votes.shape[:-3], *votes.shape[-2:])
@@ -107,12 +122,27 @@ def inverted_routing(
     keep: Keep = "none",
     couple: Couple | None = None,
 ) -> Routed:
-    """Route votes [*b, i, j, d] to parents [*b, j, d].
+    """Route votes [*b, i, j, d] to parents [*b, j, d]: parents compete for the children by inverted
+    attention.
 
-    `norm` is the weight and the bias [d] of LayerNorm. `start` [j, d] holds the parents before the
-    first iteration. Child activations [*b, i] enter together with `beta_a` and `beta_u` [j];
-    without them the parents have no activations. `couple` is a function on the couplings of the
-    last iteration, by whose result the parents are made and which `keep` records.
+    `ops.routing.inverted` has the equations.
+
+    Arguments:
+        votes: [*b, i, j, d]: what each child i predicts of the pose of each parent j.
+        activation: [*b, i] of the children; only together with beta_a and beta_u.
+        iterations: how often parents are made, from 1.
+        norm: weight and bias, both [d], of a LayerNorm on every parent; None: parents stay as they
+            are.
+        scale: the factor on agreements, for example 1/√d.
+        beta_a: [j], what it costs to switch a parent on; None: parents have no activations.
+        beta_u: [j], what it costs to describe the children of a parent; goes with beta_a.
+        lambda_: the inverse temperature of a parent's activation, where there is one.
+        start: [j, d], the parents before the first iteration; None: zeros, so the first couplings
+            are even.
+        keep: which iterations the result's `steps` hold, with their couplings: "none", "last", or
+            all "steps".
+        couple: a function on the couplings [*b, i, j] of the last iteration, by whose result the
+            parents are made and which `keep` records.
 
     >>> norm = torch.ones(16), torch.zeros(16)
     >>> inverted_routing(torch.ones(1152, 10, 16), norm=norm).parents.pose.shape

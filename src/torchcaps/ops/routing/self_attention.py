@@ -48,10 +48,18 @@ def self_attention_routing(
     keep: Keep = "none",
     couple: Couple | None = None,
 ) -> Routed:
-    """Route votes [*b, i, j, d] to parents [*b, j, d] in one pass.
+    """Route votes [*b, i, j, d] to parents [*b, j, d] in one pass: children that predict what
+    others predict count more.
 
-    `bias` [i, j] is added to the couplings; the step records their sum, or what the function
-    `couple` makes of it, from which the parents follow.
+    Arguments:
+        votes: [*b, i, j, d]: what each child i predicts of the pose of each parent j.
+        bias: [i, j], added to the couplings; None: nothing is added.
+        squash: "hinton" ‖s‖²/(1+‖s‖²), "exp" 1 − exp(−‖s‖) as length of a parent, "none" leaves s_j
+            as it is.
+        keep: whether the result's `steps` hold the one pass, with its couplings and bias: "none",
+            "last" or "steps".
+        couple: a function on the sum of couplings and bias [*b, i, j], by whose result the parents
+            are made and which `keep` records.
 
     >>> self_attention_routing(torch.ones(16, 10, 16)).parents.pose.shape
     torch.Size([10, 16])

@@ -46,8 +46,24 @@ def uniform_routing(
     keep: Keep = "none",
     couple: Couple | None = None,
 ) -> Routed:
-    """Route votes [*b, i, j, d] to parents [*b, j, d] with equal couplings, or with what the
-    function `couple` makes of them."""
+    """Route votes [*b, i, j, d] to parents [*b, j, d] with equal couplings: the twin without
+    routing.
+
+    Arguments:
+        votes: [*b, i, j, d]: what each child i predicts of the pose of each parent j.
+        normalise: "softmax": every coupling is 1/j, as in the first iteration of dynamic routing.
+            "mean": it is 1/i, so a parent is the mean of its votes.
+        bias: [j, d], added before the squash; None: nothing is added.
+        squash: "hinton" ‖s‖²/(1+‖s‖²), "exp" 1 − exp(−‖s‖) as length of a parent, "none" leaves s_j
+            as it is.
+        keep: whether the result's `steps` hold the one pass, with its couplings: "none", "last" or
+            "steps".
+        couple: a function on the couplings [*b, i, j], by whose result the parents are made and
+            which `keep` records.
+
+    >>> uniform_routing(torch.ones(1152, 10, 16)).parents.pose.shape
+    torch.Size([10, 16])
+    """
     check_votes(votes)
     check_choice("normalise", normalise, get_args(Normalise))
     check_keep(keep)
