@@ -377,6 +377,23 @@ def test_a_primary_grid_that_the_first_layer_does_not_have_is_told(
     assert text_of(network) == sentence
 
 
+def test_a_grid_of_as_many_capsules_and_other_types_is_told():
+    def network(grid):
+        return CapsuleNetwork(
+            image=(1, 8, 8),
+            backbone=nn.Identity(),
+            primary=PrimaryCapsules(nn.Conv2d(1, 16, 1), d_out=2),
+            primary_grid=grid,
+            layers={"classes": DenseCapsules(n_in=512, d_in=2, n_out=3, d_out=2)},
+        )
+
+    assert text_of(lambda: network((4, 4, 32))) == (
+        "primary_grid=(4, 4, 32) has 32 types, but the projection of the primary capsules makes 8, "
+        "16 channels of poses with 2 components; give their (height, width, types)."
+    )
+    network((8, 8, 8))
+
+
 def test_layers_that_route_at_once_share_their_iterations():
     layers = made("tsai_inverted_simple_c10", **INVERTED).layers
     layers["classes"].routing.iterations = 5

@@ -59,6 +59,8 @@ def test_levels_are_those_of_the_row_or_of_the_paper():
     assert job(after=("quantise",)).levels == (11,)
     assert job(after=("quantise",), model="rem_gamma").levels == (11, 6)
     assert job(after=("quantise",), model="rem_gamma", at={"K": 21}).levels == (21,)
+    # A row says so in words; `torchcaps study status` reads every row.
+    assert job(after=("quantise",), at={"K": "not stated for SVHN"}).levels == (11,)
 
 
 def test_a_quantised_job_is_evaluated_on_the_grid():

@@ -54,7 +54,7 @@ def test_a_damaged_file_is_named_and_nothing_else_is(run: Run, name: str) -> Non
     (run.folder / name).write_bytes(content)
     found = check_run(run.folder)
     assert {file.name for file in found.files if file.state != "whole"} >= {name}
-    assert f"{name} is damaged: {MENDS[name]}." in found.text()
+    assert f"{name} is damaged: remove it; {MENDS[name]}." in found.text()
     # Without its recipe nobody can say whether a state belongs to it; nothing is trusted without
     # digests that can be read.
     others = set(states(run).values()) if name not in ("recipe.json", "digests.json") else set()
@@ -68,6 +68,8 @@ def test_a_damaged_file_is_named_and_nothing_else_is(run: Run, name: str) -> Non
 def test_a_missing_file_is_named(run: Run, name: str) -> None:
     (run.folder / name).unlink()
     assert states(run)[name] == "missing"
+    # There is nothing to remove.
+    assert f"{name} is missing: {MENDS[name]}." in check_run(run.folder).text()
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "model.safetensors", "result.json"])

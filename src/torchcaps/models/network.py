@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from torch import Tensor, nn
 
@@ -190,6 +190,17 @@ class CapsuleNetwork(Refits):
                 f"for {first.n_in} children; give the (height, width, types) of the primary "
                 f"capsules."
             )
+        # As many capsules may lie in another way. A convolution says how many types there are.
+        primary: Any = self.primary
+        projection = getattr(primary, "projection", None)
+        if isinstance(projection, nn.Conv2d):
+            types = projection.out_channels // primary.d_out
+            if grid[2] != types:
+                raise TorchcapsError(
+                    f"primary_grid={grid} has {grid[2]} types, but the projection of the primary "
+                    f"capsules makes {types}, {projection.out_channels} channels of poses with "
+                    f"{primary.d_out} components; give their (height, width, types)."
+                )
 
     def _common_iterations(self) -> int:
         counts = {getattr(layer.routing, "iterations", 1) for layer in self._layers().values()}

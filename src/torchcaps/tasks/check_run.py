@@ -14,17 +14,17 @@ from torchcaps.train.state import state_of
 
 __all__ = ["CheckedFile", "CheckedRun", "check_run"]
 
-# What to do about a damaged file, where the other files are whole.
+# What follows without a file, where the other files are whole.
 MENDS = {
-    "recipe.json": "write the recipe again by the train line that began the run, in a new folder, "
-    "and move the other files there",
-    "environment.json": "remove it: the next train line writes it anew",
-    "metrics.jsonl": "remove it: training goes on, and the rows of past epochs are lost",
-    "state.ckpt": "remove it: a finished network stays usable, an unfinished run begins anew",
-    "best.safetensors": "remove it and state.ckpt: the run begins anew",
-    "model.safetensors": "remove it: the same train line writes it again from state.ckpt",
-    "result.json": "remove it: the same train line writes it again",
-    NAME: "remove it: the files are then trusted as far as their formats show damage",
+    "recipe.json": "the train line that began the run writes the recipe again in a new folder; "
+    "move the other files there",
+    "environment.json": "the next train line writes it anew",
+    "metrics.jsonl": "training goes on, and the rows of past epochs are lost",
+    "state.ckpt": "a finished network stays usable, an unfinished run begins anew",
+    "best.safetensors": "remove state.ckpt too, and the run begins anew",
+    "model.safetensors": "the same train line writes it again from state.ckpt",
+    "result.json": "the same train line writes it again",
+    NAME: "the files are trusted as far as their formats show damage",
 }
 
 
@@ -58,7 +58,8 @@ class CheckedRun:
         lines = [f"{file.name:{wide}}  {file.state}" for file in self.files]
         for file in self.files:
             if file.state != "whole":
-                lines.append(f"{file.name} is {file.state}: {MENDS[file.name]}.")
+                remove = "remove it; " if file.state == "damaged" else ""
+                lines.append(f"{file.name} is {file.state}: {remove}{MENDS[file.name]}.")
                 lines.extend([f"    {file.why}"] if file.why else [])
         return "\n".join(lines)
 
