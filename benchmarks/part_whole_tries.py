@@ -1,9 +1,10 @@
 """What may raise the fidelity of trees: knobs of the data, initial scale, more training.
 
-python benchmarks/part_whole_tries.py FOLDER
+python benchmarks/part_whole_tries.py [--seeds 3] [--tries "dynamic, 8 epochs" …]
 
-Each try is one run of `part_whole_trees`, seed 0, with one thing changed; "supervised" is taught
-the parts, an upper bound. Writes FOLDER/part_whole_tries.json after every try.
+Each try is a run of `part_whole_trees` with one thing changed; "supervised" is taught the parts, an
+upper bound. Writes benchmarks/records/part_whole_tries.json after every run, and goes on with the
+next: delete a run to measure it anew.
 """
 
 import argparse
@@ -31,7 +32,10 @@ TRIES: dict[str, tuple[str, dict[str, Any], dict[str, Any], int]] = {
 }
 
 
-def tried(kind: str, options: dict[str, Any], knobs: dict[str, Any], epochs: int) -> Any:
+RECORD = Path(__file__).parent / "records" / "part_whole_tries.json"
+
+
+def tried(seed: int, kind: str, options: dict[str, Any], knobs: dict[str, Any], epochs: int) -> Any:
     """The numbers of one try."""
     usual = trees.ROUTINGS[kind]
     spec = dataclasses.replace(trees.SPEC, **knobs)
@@ -41,7 +45,7 @@ def tried(kind: str, options: dict[str, Any], knobs: dict[str, Any], epochs: int
     )
     trees.ROUTINGS[kind] = {**usual, **options}
     try:
-        return trees.run(kind, 0, trained=trained, test=test, epochs=epochs)
+        return trees.run(kind, seed, trained=trained, test=test, epochs=epochs)
     finally:
         trees.ROUTINGS[kind] = usual
 
@@ -50,18 +54,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--tries", nargs="+", choices=TRIES, default=list(TRIES))
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    asked.folder.mkdir(parents=True, exist_ok=True)
-    found = {}
+    began = environment()
+    runs: list[dict[str, Any]] = json.loads(RECORD.read_text()) if RECORD.is_file() else []
     for name in asked.tries:
-        found[name] = tried(*TRIES[name])
-        primary = found[name]["fidelity"]["primary"]
-        print(name, *(f"{key} {primary[key]}" for key in ("edges", "undiscerning", "tree")))
-        record = {"environment": environment(), "runs": found}
-        write_whole(asked.folder / "part_whole_tries.json", json.dumps(record, indent=1) + "\n")
+        for seed in range(asked.seeds):
+            if any((run["try"], run["seed"]) == (name, seed) for run in runs):
+                continue
+            found = tried(seed, *TRIES[name])
+            primary = found["fidelity"]["primary"]
+            print(name, seed, *(f"{key} {primary[key]}" for key in ("edges", "undiscerning")))
+            runs.append({"try": name, **found, "environment": began})
+            write_whole(RECORD, json.dumps(runs, indent=1) + "\n")
 
 
 if __name__ == "__main__":
