@@ -24,6 +24,15 @@ def test_an_even_split_leads_nowhere():
     assert not any(bool(edges.any()) for edges in backtracked(network({"c": even(1, 4, 3)}), 1))
 
 
+def test_layers_that_do_not_lead_to_each_other_are_refused():
+    trace = network({"skip": even(1, 4, 3), "classes": even(1, 5, 3)})
+    said = text_of(lambda: backtracked(trace, 1))
+    assert said == (
+        "a tree wants layers that each lead to the next, but the parents of one are fewer or more "
+        "than the children of the next; DeepCaps, for one, joins two layers in its last."
+    )
+
+
 def test_a_class_that_is_none_is_refused():
     said = text_of(lambda: backtracked(network({"classes": even(1, 4, 3)}), 3))
     assert said == (

@@ -5,7 +5,7 @@ import pytest
 
 
 def test_a_tiny_run_has_the_exponents_of_the_paper():
-    rows = attention.against_attention(n=(16, 32), d=(8, 16))
+    rows = attention.against_attention(n=(32, 64), d=(16, 32))
     fits = {(row["layer"], row["axis"]): row["exponents"] for row in rows}
     # n² d² of routing and d² of attention, exactly: neither has a bias.
     for place, slope in {
@@ -15,6 +15,9 @@ def test_a_tiny_run_has_the_exponents_of_the_paper():
         ("attention", "d"): 2,
     }.items():
         assert fits[place]["parameters"] == pytest.approx(slope, abs=0.05)
+    assert fits["routing", "n"]["flops"] == pytest.approx(2)
+    for place in (("routing", "d"), ("attention", "n"), ("attention", "d")):
+        assert 1 < fits[place]["flops"] < 2
     for row in rows:
         for point in row["points"]:
             # In bytes, a weight is four and its gradient as many.

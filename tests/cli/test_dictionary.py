@@ -87,4 +87,4 @@ def test_bad_dictionaries_end_in_one_sentence(run_folder, call, words, sentence)
 def test_a_convnet_has_no_trees(call, tmp_path):
     save(create_model("efficient_convnet", image=(1, 24, 24)), tmp_path / "plain.safetensors")
     words = ["dictionary", tmp_path / "plain.safetensors", "--data", "tiny", "--levels", "11"]
-    assert_one_sentence(call(*words), "so there are no couplings to quantise; take a capsule")
+    assert_one_sentence(call(*words), "so it has no couplings to quantise; take a capsule")

@@ -26,6 +26,8 @@ class Finder:
 
 sys.meta_path.insert(0, Finder())
 sys.argv = ["torchcaps", "models"]
+# Tests in the background of a shell are begun deaf to Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 {more}
 cli.main()
 """

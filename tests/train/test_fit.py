@@ -1118,6 +1118,7 @@ def test_a_run_remembers_where_its_data_lies(
 
     monkeypatch.setitem(SOURCES, "files", files)
     monkeypatch.chdir(tmp_path)
+    Path("sets").mkdir()
     run = fit(recipe(**WITHOUT_NORM, data="files", epochs=1), "run", root="sets")
     assert run.root == tmp_path / "sets"
     asked.clear()
@@ -1126,5 +1127,5 @@ def test_a_run_remembers_where_its_data_lies(
     trained.images("test")
     assert set(asked) == {tmp_path / "sets"}
     trained.images("test", root="moved")
-    assert asked[-1] == "moved"
+    assert asked[-1] == Path("moved")
     assert fit(recipe(**WITHOUT_NORM, epochs=1), tmp_path / "made").root is None

@@ -8,6 +8,8 @@ Departures: none.
 Ambiguities: couplings of exactly 1 / J, as before any routing, lead nowhere.
 """
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor
 
@@ -15,10 +17,16 @@ from torchcaps.analysis.trace import check_trace, image_coupling
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Trace
 
-__all__ = ["backtracked"]
+__all__ = ["backtracked", "is_chain"]
 
 # An even split in float32 may lie that far above 1 / J.
 ROUNDING = 1e-6
+
+
+def is_chain(trace: Trace) -> bool:
+    """Whether the parents of each layer are the children of the next, as far as numbers tell."""
+    sizes = [image_coupling(layer).shape[1:] for layer in trace]
+    return all(a[1] == b[0] for a, b in pairwise(sizes))
 
 
 def backtracked(trace: Trace, predicted: int, *, index: int = 0) -> list[Tensor]:
@@ -32,6 +40,11 @@ def backtracked(trace: Trace, predicted: int, *, index: int = 0) -> list[Tensor]
     >>> backtracked(out.trace, int(out.scores[0].argmax()))
     """
     check_trace(trace)
+    if not is_chain(trace):
+        raise TorchcapsError(
+            "a tree wants layers that each lead to the next, but the parents of one are fewer or "
+            "more than the children of the next; DeepCaps, for one, joins two layers in its last."
+        )
     edges: list[Tensor] = []
     for layer in reversed(trace):
         coupling = image_coupling(layer)[index]  # [i, j]

@@ -16,6 +16,7 @@ from torchcaps.analysis import (
     RoutingDynamics,
     join,
 )
+from torchcaps.analysis.backtrack import is_chain
 from torchcaps.analysis.names import keep_for
 from torchcaps.data import Batch, Images, sample_of
 from torchcaps.data.sample import classes_shown, counts_in_words
@@ -176,11 +177,11 @@ def _picture_of_tree(model: nn.Module, images: Images, example: int, label: str)
 def _with_graph(
     trees: Trees | None, model: nn.Module, images: Images, example: int
 ) -> Trees | None:
-    """And the tree of one image, where all layers are dense."""
+    """And the tree of one image, where all layers are dense and each leads to the next."""
     if trees is None:
         return None
     trace, _, _ = _traced(model, images, torch.tensor([example]))
-    if any(layer.window is not None for layer in trace):
+    if any(layer.window is not None for layer in trace) or not is_chain(trace):
         return trees
     picture = Picture(
         f"What leads to the answer: image {example}",
