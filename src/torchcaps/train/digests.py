@@ -70,7 +70,7 @@ def known_digests(folder: Path) -> dict[str, list[str]]:
         return {}
     try:
         known = json.loads(path.read_text(encoding="utf-8"))
-        if not all(isinstance(digest, str) for each in known.values() for digest in each):
+        if not all(_are_digests(each) for each in known.values()):
             raise ValueError("it holds something else than digests")
     except (ValueError, AttributeError, TypeError, RecursionError, OSError) as error:
         raise TorchcapsError(
@@ -78,6 +78,10 @@ def known_digests(folder: Path) -> dict[str, list[str]]:
             f"whole; copy it once more, or remove it and trust them."
         ) from None
     return {str(name): list(digests) for name, digests in known.items()}
+
+
+def _are_digests(each: object) -> bool:
+    return isinstance(each, list) and bool(each) and all(isinstance(one, str) for one in each)
 
 
 def digest_of(path: Path) -> str:

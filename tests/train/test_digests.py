@@ -1,0 +1,20 @@
+"""What digests.json may hold."""
+
+import json
+
+import pytest
+
+from error_text import text_of
+from torchcaps.train.digests import check_digest
+
+
+@pytest.mark.parametrize("wrong", [[], "abc", [1], None, {"a": "b"}], ids=repr)
+def test_a_file_without_a_list_of_digests_is_refused(tmp_path, wrong):
+    path = tmp_path / "state.ckpt"
+    path.write_bytes(b"weights")
+    known = tmp_path / "digests.json"
+    known.write_text(json.dumps({path.name: wrong}))
+    assert text_of(lambda: check_digest(path)) == (
+        f"{known} cannot be read (it holds something else than digests), so nobody can say whether "
+        f"the files beside it are whole; copy it once more, or remove it and trust them."
+    )
