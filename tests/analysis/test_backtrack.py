@@ -28,8 +28,8 @@ def test_layers_that_do_not_lead_to_each_other_are_refused():
     trace = network({"skip": even(1, 4, 3), "classes": even(1, 5, 3)})
     said = text_of(lambda: backtracked(trace, 1))
     assert said == (
-        "a tree wants layers that each lead to the next, but the parents of one are fewer or more "
-        "than the children of the next; DeepCaps, for one, joins two layers in its last."
+        "a tree needs layers that lead to each other, but one layer here has more or fewer "
+        "parents than the next has children; DeepCaps, for example, joins two layers into one."
     )
 
 

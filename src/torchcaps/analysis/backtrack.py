@@ -42,8 +42,8 @@ def backtracked(trace: Trace, predicted: int, *, index: int = 0) -> list[Tensor]
     check_trace(trace)
     if not is_chain(trace):
         raise TorchcapsError(
-            "a tree wants layers that each lead to the next, but the parents of one are fewer or "
-            "more than the children of the next; DeepCaps, for one, joins two layers in its last."
+            "a tree needs layers that lead to each other, but one layer here has more or fewer "
+            "parents than the next has children; DeepCaps, for example, joins two layers into one."
         )
     edges: list[Tensor] = []
     for layer in reversed(trace):
