@@ -93,7 +93,7 @@ def _shortened(vote, length):
     square = 0.0
     for x in vote:
         square = square + x * x
-    if square <= length * length:
+    if square <= length * length or square <= 1e-18**2:
         return vote
     norm = torch.sqrt(square)
     return [length * x / norm for x in vote]

@@ -47,7 +47,7 @@ from torchcaps.ops.fused.tiles import MadeOf, made_of, vote_like
 from torchcaps.ops.fused.weighted import sums_of
 from torchcaps.ops.operators import Operator, by_stored_votes
 from torchcaps.ops.routing.couple import coupled, recorded
-from torchcaps.ops.routing.distance import DistanceOptions, check_distance
+from torchcaps.ops.routing.distance import SHORTEST, DistanceOptions, check_distance
 from torchcaps.ops.squashing import squash as g
 from torchcaps.types import Routed, VoteMap
 
@@ -123,8 +123,7 @@ def _shortening(votes: MadeOf, length: Tensor) -> Tensor:
     norm = distances(Met(zero, torch.ones_like(zero), votes))  # squared, [i, j, p, b]
     norm = norm.permute(3, 2, 0, 1).reshape(*length.shape, parents)
     limit = length.unsqueeze(-1)
-    tiny = torch.finfo(norm.dtype).tiny
-    longer = norm > (limit * limit).clamp(min=tiny)
+    longer = norm > (limit * limit).clamp(min=SHORTEST**2)
     return torch.where(longer, limit / torch.where(longer, norm, 1).sqrt(), 1)
 
 

@@ -16,8 +16,8 @@ namespace {
 
 // Children that share what is read of the sums.
 constexpr Int PAIR = 2;
-// The smallest normal number.
-constexpr float TINY = 1.17549435e-38f;
+// No shorter vote is shortened; as in ops/routing/distance.py.
+constexpr float SHORTEST = 1e-18f;
 
 enum Detach : Int { NOTHING, VOTES };
 
@@ -92,7 +92,7 @@ struct Shortening {
 
   Shortening(V limit, V square) {
     const V found = inverse_root(square), norm = square * found;
-    const V least = limit < splat(TINY) ? splat(TINY) : limit;  // NaN stays
+    const V least = limit < splat(SHORTEST) ? splat(SHORTEST) : limit;  // NaN stays
     factor = norm > least ? limit * found : splat(1);
     inverse = norm > least ? found : V{};
   }
@@ -691,22 +691,22 @@ struct DistanceWorker {
           for (Int i = i0; i < i1; ++i) {
             for (Int block = 0; block < n_blocks; ++block) {
               const Int at = (g0 + block) * plan.row + j * size;
-              V *o = of + block * size, square{}, drawn{};
+              V *o = of + block * size, square{};
               const Agreement itself = {v, &square};
               make_votes(i, g0 + block, j, 1, v, &itself, 1);
               const Shortening shortening(length(g0 + block, i), square);
-              Amount parts[2 * MOST_ITERATIONS + 1];
+              Amount parts[MOST_ITERATIONS + 1];
               Int n_parts = 0;
-              for (Int t = begin; t < n; ++t) {
+              for (Int t = begin; t < n; ++t)
                 parts[n_parts++] = {held_at(t, 0, i - i0, block)[j], of_sum(t) + at};
-                if (!measured) continue;
-                const V q = held_at(t, 1, i - i0, block)[j];
-                parts[n_parts++] = {-q, parents(t - 1) + at};
-                drawn += q * shortening.factor;
-              }
               if (!earliest) parts[n_parts++] = {splat(1.0f / float(n_out)), of_sum(0) + at};
-              if (measured) parts[n_parts++] = {drawn, v};
               sum_of_amounts(parts, n_parts, size, o);
+              // Not q v and q φ w by themselves: where a vote meets its parent, q is large and both
+              // cancel.
+              for (Int t = begin; measured && t < n; ++t) {
+                const V q = -held_at(t, 1, i - i0, block)[j];
+                pull(&q, parents(t - 1) + at, &shortening.factor, v, 1, size, o);
+              }
               const V inward = dot(o, v, size) * shortening.inverse;
               const V excess = inward * shortening.inverse;
               of_length[block * HELD + i - i0] += inward;

@@ -20,6 +20,8 @@ Departures:
    vote meets its parent, couplings are uniform.
 2. With one parent p (J − 1) is zero; it is taken as p. The coupling is 1 whatever the logit.
 3. The update of b after the last iteration is skipped: it changes neither v nor the c it came from.
+4. A vote below SHORTEST is not shortened, however short its child: its square is lost in single
+   precision, and with it the direction in which a length acts.
 Ambiguities:
 1. The mean of d_o is over the batch too in public code, so a sample's result depends on the others
    ("batch"); "sample", the default, is a mean for each sample alone.
@@ -50,8 +52,16 @@ from torchcaps.ops.squashing import EPSILON, Squash
 from torchcaps.ops.squashing import squash as g
 from torchcaps.types import Couple, Keep, Routed, Step
 
-__all__ = ["DetachVotes", "DistanceOptions", "Scale", "check_distance", "distance_routing"]
+__all__ = [
+    "SHORTEST",
+    "DetachVotes",
+    "DistanceOptions",
+    "Scale",
+    "check_distance",
+    "distance_routing",
+]
 
+SHORTEST = 1e-18
 # Whose distances d_o is the mean of: one sample's, or those of the batch.
 Scale = Literal["sample", "batch"]
 # What is a constant to the gradient. "votes": the rescaled votes, in all but the last iteration.
@@ -182,8 +192,7 @@ def _no_longer_than(length: Tensor, votes: Tensor) -> Tensor:
     """Votes [*b, i, j, d] shortened to `length` [*b, i] where they are longer."""
     limit = length.unsqueeze(-1)
     norm = torch.linalg.vector_norm(votes, dim=-1)  # [*b, i, j]
-    # Below the smallest normal number 1/norm overflows, and a vote is short enough.
-    longer = norm > limit.clamp(min=torch.finfo(norm.dtype).tiny)
+    longer = norm > limit.clamp(min=SHORTEST)
     # The other norms may be zero: what is divided by must not be one of them.
     factor = torch.where(longer, limit / torch.where(longer, norm, 1), 1)
     return votes * factor.unsqueeze(-1)
