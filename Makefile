@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 MINUTES ?= 5
 SEED ?= $(shell $(PYTHON) -c "import random; print(random.randrange(2**32))")
 
-.PHONY: demo test fuzz check test-all format claims tables clean
+.PHONY: demo test fuzz check test-all docs format claims tables clean
 
 demo: .venv/.study
 	$(BIN)/torchcaps demo
@@ -31,6 +31,10 @@ check: .venv/.dev
 test-all: .venv/.all
 	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not gpu"
 
+# The pages of docs/ and the reference, as one site: build/docs/index.html. A warning is an error.
+docs: .venv/.docs
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs -d build/doctrees . build/docs
+
 format: .venv/.dev
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
@@ -45,14 +49,14 @@ tables: .venv/.study
 	$(BIN)/python docs/findings/pictures.py
 
 clean:
-	rm -rf .venv build dist torchcaps-demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf .venv build dist docs/reference torchcaps-demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
-.venv/.study .venv/.test .venv/.dev: .venv/.%: pyproject.toml constraints.txt
+.venv/.study .venv/.test .venv/.dev .venv/.docs: .venv/.%: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(INSTALL) -e ".[$*]"
 	touch $@
 
 .venv/.all: .venv/.dev
-	$(INSTALL) -e ".[dev,browser,export,triton]"
+	$(INSTALL) -e ".[dev,browser,docs,export,triton]"
 	test -n "$$CHROMIUM" || command -v chromium || (apt-get update -qq && apt-get install -y -qq chromium)
 	touch $@
