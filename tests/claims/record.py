@@ -3,7 +3,8 @@
     python tests/claims/record.py
 
 A record holds one number by the id of each claim: what was counted, or 1 where the test asks for
-more than a number. A test that fails ends it, and nothing is written.
+more than a number, or 0 where it leaves the claim open. A test that fails or is skipped ends it,
+and nothing is written; so TORCHCAPS_DATA must name the folder that holds MNIST.
 """
 
 import hashlib
@@ -29,8 +30,11 @@ class Outcomes:
 
     def __init__(self):
         self.numbers = defaultdict(dict)
+        self.skipped = []
 
     def pytest_runtest_logreport(self, report):
+        if report.skipped:
+            self.skipped.append(report.nodeid)
         if report.when == "call" and report.passed:
             name, _, parameter = report.nodeid.partition("[")
             ours = dict(report.user_properties).get("ours", 1.0)
@@ -82,6 +86,11 @@ def main():
     code = pytest.main(["-q", "-p", "no:cacheprovider", "-m", "not gpu", *tests], [outcomes])
     if code:
         sys.exit(int(code))
+    if outcomes.skipped:
+        sys.exit(
+            f"{len(outcomes.skipped)} tests were skipped, the first is {outcomes.skipped[0]}; does "
+            f"TORCHCAPS_DATA name a folder that holds MNIST/raw? Nothing was written."
+        )
     seconds = round(time.monotonic() - began, 1)
     for paper in PAPERS:
         if shown(paper):

@@ -33,6 +33,13 @@ def test_tolerances(claim, tolerance):
     assert tolerance_of(claim) == pytest.approx(tolerance)
 
 
+def test_a_test_may_leave_a_claim_open():
+    claim = find_claim("tsai2020-q-cost-grows")
+    assert verdict.judge_test(claim, "tests/a.py::b").text() == "holds: shown by tests/a.py::b"
+    left = verdict.judge_test(claim, "tests/a.py::b", found=0.0)
+    assert left.text() == "undecided: left open by tests/a.py::b"
+
+
 @pytest.mark.parametrize(
     ("values", "word"),
     [

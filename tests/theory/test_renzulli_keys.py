@@ -2,6 +2,7 @@
 extremes, and that sparse votes need not make sparse couplings."""
 
 import math
+import os
 
 import pytest
 import torch
@@ -9,8 +10,9 @@ import torch
 import traces
 from torchcaps import create_model
 from torchcaps.analysis import MeasureKeys, key_entropy, polarisation
-from torchcaps.data import part_whole
+from torchcaps.data import PartWholeSpec, by_name, load, part_whole
 from torchcaps.ops import dynamic_routing, materialise
+from torchcaps.train import fit, make_recipe
 from torchcaps.types import Capsules, VoteMap
 
 
@@ -40,6 +42,44 @@ def test_equation_8_untrained_couplings_are_near_even():
     found = MeasureKeys()
     found.add(out.trace, out.scores.argmax(-1))
     assert found.result().entropy < 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.parametrize("seed", range(5))
+def test_equation_8_of_digits_and_five_seeds(seed):
+    """A thousand test images; entropy with the eleven levels of the claim."""
+    root = os.environ.get("TORCHCAPS_DATA")
+    if root is None:
+        pytest.skip("TORCHCAPS_DATA is not set; it names the folder that holds MNIST/raw")
+    digits = load("mnist", split="test", root=root)
+    torch.manual_seed(seed)
+    model = create_model("rem_dr", image=digits.image_shape, n_classes=10).eval()
+    found, away = MeasureKeys(levels=11), 0.0
+    for index in torch.arange(1000).split(100):
+        with torch.no_grad():
+            out = model(digits.pixels(index), keep="last")
+        away += float((10 * out.trace[-1].routed.steps[-1].coupling - 1).abs().mean()) / 10
+        found.add(out.trace, out.scores.argmax(-1))
+    assert away < 0.05
+    assert found.result().entropy < 0.5
+
+
+def test_quantised_couplings_of_every_epoch_change_no_weight(tmp_path, monkeypatch):
+    """Two runs of one seed: one finds the keys of its quantised couplings after every epoch."""
+
+    def tiny(split, root):
+        return part_whole(split, {"train": 48, "test": 12}[split], spec=PartWholeSpec(size=20))
+
+    monkeypatch.setitem(by_name.SOURCES, "tiny", tiny)
+    fields = {"model": "mitterreiter_grid", "data": "tiny", "epochs": 2, "batch_size": 16}
+    fields |= {"options": {"widths": "5,4", "d_pose": 4}, "validation_share": 0.25}
+    plain = fit(make_recipe(**fields), tmp_path / "plain")
+    quantised = fit(make_recipe(**fields, measure=["keys"]), tmp_path / "quantised")
+    assert all("measured" in row for row in quantised.metrics())
+    weights = plain.model().state_dict()
+    for name, weight in quantised.model().state_dict().items():
+        assert torch.equal(weight, weights[name])
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.9])

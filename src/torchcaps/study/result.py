@@ -129,9 +129,10 @@ def _verdict(plan: Plan, record: Record) -> NumberVerdict | ShownVerdict | None:
     shown = record.seeds[0]
     if claim.id not in shown.values:
         return None
-    if claim.kind == "params":
-        return judge_count(claim, shown.values[claim.id])
-    return judge_test(claim, plan.shown_by)
+    found = shown.values[claim.id]
+    if claim.kind == "params" or (plan.word == "count" and not claim.states):
+        return judge_count(claim, found)
+    return judge_test(claim, plan.shown_by, found=found)
 
 
 def values_of(plan: Plan, record: Record) -> list[float] | None:

@@ -11,7 +11,8 @@ number of seeds that its row asks for.
 
 What is counted, such as parameters, is one exact number and needs no seeds: it is `reproduced`
 within the tolerance. A statement that a test of this repository shows `holds`, or `fails` where the
-test shows that the paper is wrong, which its row says.
+test shows that the paper is wrong, which its row says; it is `undecided` where the test shows what
+lies between both.
 
 Changing a tolerance changes verdicts and no record.
 """
@@ -88,12 +89,13 @@ class NumberVerdict:
 class ShownVerdict:
     """What a test of this repository shows of a claim."""
 
-    word: Literal["holds", "fails", "reproduced"]
+    word: Literal["holds", "fails", "reproduced", "undecided"]
     test: str
 
     def text(self) -> str:
         """The same in one line."""
-        return f"{self.word}: shown by {self.test}"
+        verb = "left open" if self.word == "undecided" else "shown"
+        return f"{self.word}: {verb} by {self.test}"
 
 
 @dataclass(frozen=True)
@@ -156,15 +158,19 @@ def judge_count(claim: Claim, count: float) -> NumberVerdict:
     return NumberVerdict(word, claim, exact, tolerance)
 
 
-def judge_test(claim: Claim, test: str) -> ShownVerdict:
+def judge_test(claim: Claim, test: str, *, found: float = 1.0) -> ShownVerdict:
     """The verdict on a claim by a test that passed.
 
     Arguments:
         claim: the printed statement.
         test: the name of the test that passed.
+        found: what the test recorded; 0 where it shows that the claim, as its row puts it, is
+            neither shown nor refuted.
 
     >>> judge_test(claim, "tests/theory/test_sign.py::test_x")
     """
+    if found == 0:
+        return ShownVerdict("undecided", test)
     if not claim.states:
         return ShownVerdict("reproduced", test)
     return ShownVerdict("fails" if claim.expected == "contradicted" else "holds", test)

@@ -58,6 +58,7 @@ SHOWN = {
     "perfect-routing-std": "tests/analysis/test_dynamics.py::test_perfect_routing_is_one",
     "q-squash-exp-sensitive": f"{THEORY}test_squash_near_zero",
 }
+COSTS = "tests/claims/test_costs.py::"
 
 
 def plan(claim: Claim) -> Plan:
@@ -67,12 +68,13 @@ def plan(claim: Claim) -> Plan:
         return no_run(claim, "theory", shown_by=SHOWN[name])
     if claim.states:
         if name == "q-rba-expensive":
-            return no_run(claim, "benchmark")
+            shown = f"{COSTS}test_routing_costs_more_than_self_attention"
+            return no_run(claim, "benchmark", shown_by=shown)
         return plan_statement(claim, name, STATEMENTS)
     if claim.origin == "cited":
         return no_run(claim, "cited")
     if claim.where == "Table 3":
-        return no_run(claim, "benchmark")
+        return no_run(claim, "benchmark", shown_by=f"{COSTS}test_table_3")
     # How many networks they trained; ours, `models.grid_of_121`, are as many by choice.
     if name in ("text-architectures", "text-target-accuracy"):
         return no_run(claim, "setting")

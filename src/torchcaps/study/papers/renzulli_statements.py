@@ -104,7 +104,7 @@ SHOWN: dict[str, tuple[Word, str | None]] = {
         "theory",
         "tests/ops/test_dynamic.py::test_logits_are_the_prior_plus_all_agreements",
     ),
-    "eq-8-init": ("theory", None),
+    "eq-8-init": ("theory", f"{KEYS}test_equation_8_of_digits_and_five_seeds"),
     "eq-9-gradient": ("theory", f"{THEORY}test_equation_9_misses_terms_of_the_full_graph"),
     "eq-12-pruned": ("theory", f"{THEORY}test_equation_12_one_pruned_vote"),
     "eq-14-entropy": (
@@ -112,5 +112,8 @@ SHOWN: dict[str, tuple[Word, str | None]] = {
         f"{KEYS}test_equation_14_random_keys_never_exceed_the_bound",
     ),
     "q-r1-zero-entropy": ("theory", f"{KEYS}test_one_iteration_has_no_entropy"),
-    "q-quantiser-inference-only": ("configuration", None),
+    "q-quantiser-inference-only": (
+        "configuration",
+        f"{KEYS}test_quantised_couplings_of_every_epoch_change_no_weight",
+    ),
 }

@@ -84,6 +84,7 @@ STATEMENTS: Statements = {
     "q-dmm-converges-better": (f"{VECTOR}; {CNN}; {FCPOOL}", "area time_to"),
     "q-gain-over-uniform-pass": (f"{INV} {SWEEP}; {INV_RESNET} {SWEEP}", "accuracy"),
 }
+COSTS = "tests/claims/test_costs.py::"
 MADE = "tests/data/test_diverse_multi_mnist.py::"
 SHOWN: dict[str, tuple[Word, str | None]] = {
     "q-first-iteration-uniform": (
@@ -100,8 +101,14 @@ SHOWN: dict[str, tuple[Word, str | None]] = {
         "configuration",
         "tests/models/test_variants.py::test_the_comparison_of_three_routings",
     ),
-    "q-cost-grows": ("benchmark", None),
-    "text-4x-fewer": ("count", None),
+    "q-cost-grows": (
+        "benchmark",
+        f"{COSTS}test_an_iteration_more_takes_more_time_and_not_always_more_memory",
+    ),
+    "text-4x-fewer": (
+        "count",
+        f"{COSTS}test_inverted_attention_has_a_quarter_of_the_parameters",
+    ),
     "text-train-images": (
         "setting",
         f"{MADE}test_an_epoch_has_as_many_images_as_digits_and_no_two_are_alike",
