@@ -1,4 +1,4 @@
-"""The Python on the pages about networks, tools and weights of one's own runs as written."""
+"""The Python on the pages about networks, tools, weights, traces and logs runs as written."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,14 @@ import pytest
 from registries import as_before
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = ("own-networks.md", "layers.md", "interoperability.md", "fine-tuning.md")
+PAGES = (
+    "own-networks.md",
+    "layers.md",
+    "interoperability.md",
+    "fine-tuning.md",
+    "traces.md",
+    "logging.md",
+)
 BLOCKS = [
     pytest.param(block, id=f"{page.removesuffix('.md')}-{number}")
     for page in PAGES

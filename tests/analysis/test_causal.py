@@ -114,6 +114,18 @@ def test_silenced_capsules_have_no_pose():
     assert torch.equal(made.pose.norm(dim=-1), 2 * made.activation)
 
 
+def test_silence_says_what_it_takes():
+    assert text_of(lambda: silence([0, 1])) == (
+        "silence takes the numbers of capsules one by one, as in silence(0, 1, 2), but came with a "
+        "list; write a star before a list: silence(*numbers)."
+    )
+    three = Capsules(torch.ones(2, 3, 4))
+    assert text_of(lambda: silence(3)(three)) == (
+        "silence names capsule 3, but the layer has 3: 0 to 2."
+    )
+    assert silence(-1)(three).pose[0, :, 0].tolist() == [1, 1, 0]
+
+
 def test_bad_input_is_a_sentence():
     assert text_of(lambda: causal_use(network, PIXELS, LABELS[:3])) == (
         "causal use needs images and a label for each, but got 10 images and 3 labels."

@@ -163,9 +163,20 @@ def silence(*capsules: int) -> Callable[[Capsules], Capsules]:
 
     >>> model(images, intervene={"primary": silence(0, 1, 2)})
     """
+    for each in capsules:
+        if isinstance(each, bool) or not isinstance(each, int):
+            raise TorchcapsError(
+                f"silence takes the numbers of capsules one by one, as in silence(0, 1, 2), but "
+                f"came with a {type(each).__name__}; write a star before a list: silence(*numbers)."
+            )
 
     def silenced(made: Capsules) -> Capsules:
-        heard = made.pose.new_ones(made.pose.shape[-2])
+        n = made.pose.shape[-2]
+        if absent := [each for each in capsules if not -n <= each < n]:
+            raise TorchcapsError(
+                f"silence names capsule {absent[0]}, but the layer has {n}: 0 to {n - 1}."
+            )
+        heard = made.pose.new_ones(n)
         heard[list(capsules)] = 0
         activation = None if made.activation is None else made.activation * heard
         return Capsules(made.pose * heard.unsqueeze(-1), activation)
