@@ -23,7 +23,16 @@ from torchcaps.train.run import write_whole
 from torchcaps.types import Output
 
 RECIPE = make_recipe(model="mitterreiter_5x16", data="part-whole", batch_size=20)
-CHECKS = ["torch", "torchvision", "compiler", "pixels", "classes", "test images", "finite"]
+CHECKS = [
+    "updates",
+    "torch",
+    "torchvision",
+    "compiler",
+    "pixels",
+    "classes",
+    "test images",
+    "finite",
+]
 CHECKS += ["scores", "gradients", "memory", "capsules", "couplings", "overfit"]
 
 
@@ -90,7 +99,8 @@ def images_found(pixels=None, labels=None, test=None):
 
 def test_nothing_is_wrong_with_the_healthy(network, monkeypatch):
     before = copy.deepcopy(network.state_dict())
-    found = doctor(make_recipe(model="mitterreiter_5x16", data="tiny", batch_size=20), seconds=500)
+    recipe = make_recipe(model="mitterreiter_5x16", data="tiny", batch_size=20, epochs=30)
+    found = doctor(recipe, seconds=500)
     assert [each.check for each in found.findings] == CHECKS
     assert {each.verdict for each in found.findings} == {"fine"}, found.text()
     assert found.subject == "mitterreiter_5x16 on 96 training images of tiny, before training"

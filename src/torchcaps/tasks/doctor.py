@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from torchcaps.data.sample import classes_shown, counts_in_words
 from torchcaps.errors import TorchcapsError
 from torchcaps.models.own import as_network
 from torchcaps.tasks.diagnosis import Diagnosis
+from torchcaps.tasks.examine_course import examine_course
 from torchcaps.tasks.examine_images import examine_images
 from torchcaps.tasks.examine_machine import examine_machine
 from torchcaps.tasks.examine_network import examine_network
@@ -76,7 +77,7 @@ def doctor(recipe: Recipe, *, root: Path | None = None, seconds: float = SECONDS
     >>> print(doctor(recipe).text())
     """
     training = recipe.images("train", root=root)
-    return examine(
+    found = examine(
         initial_model(recipe, training),
         recipe,
         training,
@@ -84,6 +85,7 @@ def doctor(recipe: Recipe, *, root: Path | None = None, seconds: float = SECONDS
         stage="before training",
         seconds=seconds,
     )
+    return _with_course(found, examine_course(recipe, training, ()))
 
 
 def doctor_run(
@@ -112,7 +114,7 @@ def doctor_run(
     root = run.root_or(root)
     training = recipe.images("train", root=root)
     network, stage = latest_network(run, recipe, training, model)
-    return examine(
+    found = examine(
         network,
         recipe,
         training,
@@ -120,6 +122,11 @@ def doctor_run(
         stage=stage,
         seconds=seconds,
     )
+    return _with_course(found, examine_course(recipe, training, run.metrics()))
+
+
+def _with_course(found: Examination, course: Diagnosis) -> Examination:
+    return replace(found, findings=(course, *found.findings))
 
 
 def examine(

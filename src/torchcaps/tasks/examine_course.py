@@ -1,0 +1,65 @@
+"""Whether training was long enough to show anything: how many updates, and what they taught."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torchcaps.data import Images
+from torchcaps.tasks.diagnosis import Diagnosis
+from torchcaps.train.recipe import Recipe
+
+__all__ = ["examine_course"]
+
+# Most networks here learn nothing in fewer updates.
+FEW = 100
+# A network has begun to learn where it is right in so large a share of what chance leaves wrong.
+BEGUN = 0.1
+
+
+def examine_course(
+    recipe: Recipe, training: Images, rows: Sequence[Mapping[str, Any]]
+) -> Diagnosis:
+    """The updates that the rows of metrics stand for, or, without any, those that are planned."""
+    seen = math.ceil(len(training) * (1 - recipe.validation_share))
+    if recipe.train_images is not None:
+        seen = min(seen, recipe.train_images)
+    batches = math.ceil(seen / recipe.batch_size)
+    an_epoch = math.ceil(batches / recipe.accumulate)
+    epochs = len(rows) or recipe.epochs
+    updates = epochs * an_epoch
+    numbers: dict[str, Any] = {"updates": updates, "epochs": epochs}
+    course = (
+        f"{_counted(updates, 'update')} in {_counted(epochs, 'epoch')} of about {seen:,} images, "
+        f"{min(recipe.batch_size, seen)} a batch"
+    )
+    if updates < FEW:
+        text = (
+            f"{course}: few networks learn anything from fewer than {FEW}; take more --epochs or a "
+            f"smaller --batch-size."
+        )
+        return Diagnosis("updates", "look", text, numbers)
+    if not rows or training.judged_by != "class":
+        return Diagnosis("updates", "fine", f"{course}.", numbers)
+    right, chance = float(rows[-1]["accuracy"]), 1 / len(training.class_names)
+    begun = chance + BEGUN * (1 - chance)
+    held = rows[-1].get("validation_accuracy")
+    numbers |= {"accuracy": right, "validation_accuracy": held, "chance": chance}
+    learnt = f"in the last epoch {right:.0%} of the training images were right"
+    if right < begun:
+        text = (
+            f"{course}; {learnt}, and {chance:.0%} are by chance: it has not begun to learn. Let "
+            f"the same train line go on with more --epochs, or find a learning rate with "
+            f"torchcaps lr."
+        )
+        return Diagnosis("updates", "look", text, numbers)
+    if held is not None and held < begun:
+        text = (
+            f"{course}; {learnt}, but only {held:.0%} of those held out, and {chance:.0%} are by "
+            f"chance: it learns by heart. More images help, or --set augment=shift2-flip."
+        )
+        return Diagnosis("updates", "look", text, numbers)
+    return Diagnosis("updates", "fine", f"{course}; {learnt}.", numbers)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
