@@ -97,7 +97,7 @@ FORMS = {
     "inverted": Form(
         [{}, *each("iterations", [1, 4]), {"scale": 0.3}, {"iterations": 3, "scale": 0.5}],
         may=("norm_weight", "norm_bias", "start"),
-        # No LayerNorm: of one component it makes nothing but rounding.
+        # No LayerNorm: of one component it leaves nothing.
         alone={"scale": 0.2},
     ),
     "self_attention": Form(

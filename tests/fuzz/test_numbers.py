@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from contracts.forms import Case, results_of
+from contracts.forms import ODD, Case, results_of
 from fuzz.numbers import Drawn, check, made
 from torchcaps.ops import dynamic_routing, materialise, native
 from torchcaps.types import Capsules, VoteMap
@@ -222,6 +222,36 @@ KEPT = {
         "float32",
         {"weight": 0.5218241776066728, "length": 12.860749516784708},
         1511245207,
+    ),
+    # A LayerNorm of one component, which is its bias whatever the parent: PyTorch's left rounding.
+    "inverted of one component": Drawn(
+        Case(
+            "inverted",
+            "all",
+            given=("coordinates", "norm_weight", "norm_bias"),
+            n_in=40,
+            n_out=2,
+            d_out=1,
+        ),
+        "float32",
+        {"pose": 0.0, "norm_bias": 0.0},
+        739274191,
+    ),
+    "inverted of one component through windows": Drawn(
+        Case(
+            "inverted",
+            "all",
+            "matrix",
+            ODD,
+            given=("norm_weight", "norm_bias"),
+            options={"iterations": 4},
+            n_in=2,
+            d_in=1,
+            d_out=1,
+        ),
+        "float32",
+        {"weight": 73.87609873618571},
+        1889031280,
     ),
 }
 # The exact result has as few digits.

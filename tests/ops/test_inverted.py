@@ -197,6 +197,28 @@ def test_negated_votes_negate_the_parents(normed, active, dtype, size):
         assert torch.equal(plus.parents.activation, minus.parents.activation)
 
 
+def test_a_norm_of_one_component_leaves_its_bias_alone():
+    """PyTorch's LayerNorm leaves what rounding makes of m/σ − m/σ, 1e-5 of everything here."""
+    votes = (100 * random_votes(2, 40, 3, 1)).float().requires_grad_()
+    norm = torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=True)
+    pose = inverted_routing(votes, norm=norm, iterations=3).parents.pose
+    assert torch.equal(pose, torch.ones(2, 3, 1))
+    of_votes, of_weight = torch.autograd.grad((pose * pose.cumsum(1)).sum(), (votes, norm[0]))
+    assert not of_votes.any()
+    assert not of_weight.any()
+
+
+def test_the_norm_of_a_long_mean_has_all_digits():
+    """By the mean alone 1e-3 of a component would be lost."""
+    votes = (1e4 + random_votes(2, 1, 4, 8)).float()
+    norm = torch.ones(8), torch.zeros(8)
+    pose, exact = (
+        inverted_routing(x, norm=tuple(y.to(x) for y in norm), iterations=1).parents.pose
+        for x in (votes, votes.double())
+    )
+    torch.testing.assert_close(pose.double(), exact, rtol=0, atol=1e-5)
+
+
 def test_a_bias_of_the_norm_breaks_the_symmetry():
     votes = random_votes(2, 5, 3, 4)
     plus, minus = (inverted_routing(x, norm=NORM).parents.pose for x in (votes, -votes))

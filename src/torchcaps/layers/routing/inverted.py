@@ -6,7 +6,7 @@ from typing import Any, Literal, final, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, layer_norm
+from torch.nn.functional import dropout
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.routing.base import Routing
@@ -20,6 +20,7 @@ from torchcaps.ops.checks import (
     without_autocast,
 )
 from torchcaps.ops.routing import inverted_routing, inverted_step
+from torchcaps.ops.routing.inverted import normalised
 from torchcaps.types import Capsules, Couple, Keep, Routed, Step, VoteMap
 
 __all__ = ["InvertedRouting", "Start"]
@@ -190,14 +191,9 @@ class InvertedRouting(Routing):
         if self.norm is not None:
             wide = widen(pose)
             with without_autocast(wide):
-                normalised = layer_norm(
-                    wide,
-                    wide.shape[-1:],
-                    self.norm.weight.to(wide.dtype),
-                    self.norm.bias.to(wide.dtype),
-                    self.norm.eps,
-                )
-            pose = normalised.to(pose.dtype)
+                weight, bias = (x.to(wide.dtype) for x in (self.norm.weight, self.norm.bias))
+                wide = normalised(wide, weight, bias, self.norm.eps)
+            pose = wide.to(pose.dtype)
         return step._replace(parents=Capsules(pose, None))
 
 

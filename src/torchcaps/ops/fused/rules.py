@@ -13,7 +13,7 @@ from typing import Protocol, cast
 import torch
 from torch import Tensor
 
-from torchcaps.ops.routing.inverted import NORM_GUARD
+from torchcaps.ops.routing.inverted import NORM_GUARD, centred, normalised
 from torchcaps.ops.squashing import EPSILON, Squash
 from torchcaps.ops.squashing import squash as g
 
@@ -75,19 +75,18 @@ class Present:
     def query(self, before: Tensor | None, sums: Tensor) -> Tensor:
         if self.weight is None or self.bias is None:
             return self.scale * sums
-        size = sums.shape[-1:]
-        return self.scale * torch.layer_norm(sums, size, self.weight, self.bias, NORM_GUARD)
+        return self.scale * normalised(sums, self.weight, self.bias)
 
     def back(self, sums: Tensor, of_query: Tensor) -> Back:
         of_query = self.scale * of_query
         if self.weight is None or self.bias is None:
             return None, of_query, None, None
-        size, norm = sums.shape[-1:], (self.weight, self.bias)
-        _, mean, rstd = torch.native_layer_norm(sums, size, *norm, NORM_GUARD)
+        x, size, norm = centred(sums), sums.shape[-1:], (self.weight, self.bias)
+        _, mean, rstd = torch.native_layer_norm(x, size, *norm, NORM_GUARD)
         of_sums, of_weight, of_bias = torch.ops.aten.native_layer_norm_backward(
-            of_query, sums, size, mean, rstd, *norm, [True, True, True]
+            of_query, x, size, mean, rstd, *norm, [True, True, True]
         )
-        return None, of_sums, of_weight, of_bias
+        return None, centred(of_sums), of_weight, of_bias
 
 
 def rule_of(

@@ -104,8 +104,19 @@ def inverted_step(
         p = torch.einsum("...ij,...ijd->...jd", w, votes)
         if norm is not None:
             weight, bias = (x.to(p.dtype).expand(p.shape[-1]) for x in norm)
-            p = layer_norm(p, p.shape[-1:], weight, bias, NORM_GUARD)
+            p = normalised(p, weight, bias)
     return _rounded(Step(None, r, Capsules(p, a)), dtype)
+
+
+def normalised(pose: Tensor, weight: Tensor, bias: Tensor, guard: float = NORM_GUARD) -> Tensor:
+    """LayerNorm of the last axis, by weight and bias [d]."""
+    return layer_norm(centred(pose), pose.shape[-1:], weight, bias, guard)
+
+
+def centred(pose: Tensor) -> Tensor:
+    """A pose without the mean of its components. PyTorch's LayerNorm takes m/σ from x/σ: where the
+    mean m is large beside the spread σ, hardly a digit is left, and none of one component."""
+    return pose - pose.mean(-1, keepdim=True)
 
 
 def inverted_routing(
