@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from torchcaps.study import Seed, make_record
 from torchcaps.study.look import OF_LAYERS, looks_of
+from torchcaps.study.runner.viewpoint import STRENGTHS
 from torchcaps.train import make_recipe
 
 # More layers than any planned network has.
@@ -51,7 +52,15 @@ def of_job(job, *, reduced=None):
     for look in looks_of(job):
         numbers = {
             "accuracy": ["accuracy"],
-            "weights": ["sparsity"],
+            "weights": ["sparsity", "nonzero_parameters"],
+            "invariance": [
+                *(f"corr.{each.name}.1" for each in STRENGTHS),
+                *(f"spearman.{each.kind}.{k}" for each in STRENGTHS for k in LAYERS),
+            ],
+            "trees": ["distance.different", "share_as_far"],
+            "antipodal": [f"antipodal_share.{k}" for k in LAYERS],
+            "polarisation": ["polarisation"],
+            "zero-votes": ["zero_blocks", "zero_votes"],
             "keys": ["entropy", "keys", *(f"keys.{k}" for k in range(10))],
             "layers": [f"{name}.{k}" for name in OF_LAYERS for k in LAYERS],
         }[look.kind]

@@ -12,7 +12,7 @@ from torchcaps.models import MODELS, create_model
 from torchcaps.study.gaps import gaps_of_measuring, gaps_of_training
 from torchcaps.study.pruned import pruning_fields
 from torchcaps.study.sets import data_set
-from torchcaps.study.statistics import STATISTICS
+from torchcaps.study.statistics import MEASURED_AS, STATISTICS
 from torchcaps.train import PROTOCOLS, make_recipe
 from torchcaps.train.recipe import Recipe
 
@@ -149,10 +149,10 @@ class Job:
         looks = []
         if self.levels:
             looks += ["--quantise", ",".join(map(str, self.levels))]
-        if {"keys", "entropy"} & set(self.metrics):
-            looks += ["--measure", "keys"]
-        if "compactness" in self.metrics:
-            looks += ["--measure", "compactness"]
+        for name in dict.fromkeys(
+            MEASURED_AS[name] for name in self.metrics if name in MEASURED_AS
+        ):
+            looks += ["--measure", name]
         if "eval" in told and (elsewhere or looks):
             words = ["torchcaps", "eval", run, *where, "--split", self.split, *looks]
             commands.append([*words, "--json"])

@@ -4,25 +4,51 @@ A look is one pass over images, or over weights alone. It gives numbers by name:
 percent, or, of the look `layers`, `dyr.2` for the second routed layer and `cns.2` for the second
 layer of capsules, both counted from below as the papers do. The look `keys` gives `entropy`, `keys`
 of a class on average, and `keys.3` of class 3; the look `weights` gives `sparsity` in percent; the
-look `compactness` gives that of each factor, `compactness.trans-x`, and their mean.
+look `compactness` gives that of each factor, `compactness.trans-x`, and their mean. The look
+`invariance` gives `corr.rotation 20°.2` of the second layer of capsules, Pearson's beside it, and
+`spearman.rotation.2`; the look `trees` `distance.different` and `share_as_far`. Of `zero-votes`,
+`antipodal` and `polarisation` there is a number a layer, counted from below.
 Numbers of other images than the run's own test images carry their name: `accuracy@sign/train`;
 those of couplings on a grid carry its levels before: `accuracy+K11`, or `accuracy+K11,6` of two
 routed layers.
 """
 
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.study.job import Job
 
 __all__ = ["OF_KEYS", "OF_LAYERS", "OF_WEIGHTS", "Look", "kind_of", "looks_named", "looks_of"]
 
-Kind = Literal["accuracy", "compactness", "keys", "layers", "weights"]
+Kind = Literal[
+    "accuracy",
+    "antipodal",
+    "compactness",
+    "invariance",
+    "keys",
+    "layers",
+    "polarisation",
+    "trees",
+    "weights",
+    "zero-votes",
+]
 OF_KEYS = ("entropy", "keys")
 # The same whatever images are shown.
-OF_WEIGHTS = ("sparsity",)
+OF_WEIGHTS = ("nonzero_parameters", "sparsity")
 # Statistics of the layers of capsules, and of the routings between them.
 OF_LAYERS = ("capsules_alive", "cnm", "cns", "car", "cas", "cdr", "cds", "dyr", "dys")
+KIND_OF: dict[str, Kind] = {
+    "accuracy": "accuracy",
+    "activation_correlation": "invariance",
+    "antipodal_share": "antipodal",
+    "compactness": "compactness",
+    "parse_tree_distance": "trees",
+    "polarisation": "polarisation",
+    "zero_blocks": "zero-votes",
+    **dict.fromkeys(OF_KEYS, "keys"),
+    **dict.fromkeys(OF_WEIGHTS, "weights"),
+    **dict.fromkeys(OF_LAYERS, "layers"),
+}
 SPLITS = ("test", "validation", "train")
 
 
@@ -69,13 +95,7 @@ def looks_of(job: Job) -> tuple[Look, ...]:
 
 def kind_of(statistic: str) -> Kind | None:
     """The look that gives a statistic; None where there is none yet."""
-    if statistic in ("accuracy", "compactness"):
-        return cast(Kind, statistic)
-    if statistic in OF_KEYS:
-        return "keys"
-    if statistic in OF_WEIGHTS:
-        return "weights"
-    return "layers" if statistic in OF_LAYERS else None
+    return KIND_OF.get(statistic)
 
 
 def looks_named(names: list[str], data: str) -> tuple[Look, ...]:
@@ -91,9 +111,7 @@ def looks_named(names: list[str], data: str) -> tuple[Look, ...]:
         statistic, _, grid = named.partition("+K")
         kind = kind_of(statistic)
         if kind is None:
-            known = nearest(
-                statistic, ("accuracy", "compactness", *OF_KEYS, *OF_LAYERS, *OF_WEIGHTS)
-            )
+            known = nearest(statistic, tuple(KIND_OF))
             raise TorchcapsError(f"statistic {statistic!r} cannot be measured in a study; {known}.")
         where, _, split = images.partition("/")
         if images and split not in SPLITS:

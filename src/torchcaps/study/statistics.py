@@ -6,7 +6,7 @@ says so in `needs`.
 
 from typing import Literal, NamedTuple
 
-__all__ = ["STATISTICS", "Statistic"]
+__all__ = ["MEASURED_AS", "STATISTICS", "Statistic"]
 
 # What a run measures of itself stands in its result.json.
 Command = Literal["eval", "dissect", "estimate", "train"]
@@ -19,6 +19,18 @@ class Statistic(NamedTuple):
     command: Command | None = None
 
 
+# What `torchcaps eval --measure` calls what a statistic is read off.
+MEASURED_AS = {
+    "activation_correlation": "invariance",
+    "antipodal_share": "antipodal",
+    "compactness": "compactness",
+    "entropy": "keys",
+    "keys": "keys",
+    "parse_tree_distance": "tree-distance",
+    "polarisation": "polarisation",
+    "zero_blocks": "zero-votes",
+}
+
 STATISTICS: dict[str, Statistic] = {
     # Of answers
     "accuracy": Statistic("share of images that are right, in percent", "eval"),
@@ -29,11 +41,11 @@ STATISTICS: dict[str, Statistic] = {
     "coupling_std": Statistic("standard deviation of a coupling over images"),
     "coupling_levels": Statistic("share of couplings on the quantiser's level of 1/J"),
     "coupling_inequality": Statistic("share of couplings below 1/(2J), and their Gini coefficient"),
-    "polarisation": Statistic("1 - H(c_i)/log J, mean over children and images"),
+    "polarisation": Statistic("1 - H(c_i)/log J, mean over children and images", "eval"),
     "entropy": Statistic("entropy of the dictionary of quantised couplings, in bits", "eval"),
     "keys": Statistic("distinct keys of the dictionary, a class", "eval"),
     "tree_size": Statistic("capsules with an in-degree of one or more on the backtracked tree"),
-    "parse_tree_distance": Statistic("weighted distance between the trees of two images"),
+    "parse_tree_distance": Statistic("weighted distance between the trees of two images", "eval"),
     "saliency": Statistic("saliency maps of two networks, and the share inside a mask"),
     # Of capsules
     "capsules_alive": Statistic("capsules of a layer that are not dead", "dissect"),
@@ -44,18 +56,24 @@ STATISTICS: dict[str, Statistic] = {
     "cdr": Statistic("rate of dead capsules", "dissect"),
     "cds": Statistic("dead capsules", "dissect"),
     "revivals": Statistic("dead capsules that live at the end of a later epoch"),
-    "activation_correlation": Statistic("norms on original and transformed images, correlated"),
+    "activation_correlation": Statistic(
+        "norms on original and transformed images, correlated", "eval"
+    ),
     "entity_selectivity": Statistic("share of living capsules dedicated to one part"),
     "compactness": Statistic("semantic compactness score, in nats", "eval"),
     "perturbation_range": Statistic("change of the drawing for a change of one pose component"),
     "class_separation": Statistic("silhouette by class of what the decoder sees"),
-    "antipodal_share": Statistic("share of image pairs whose layer inputs are near opposites"),
+    "antipodal_share": Statistic(
+        "share of image pairs whose layer inputs are near opposites", "eval"
+    ),
     "fixed_point_distance": Statistic("relative change of poses from one iteration to the next"),
     # Of weights and gradients
     "parameters": Statistic("trained numbers of the network", "estimate"),
-    "nonzero_parameters": Statistic("trained numbers that are not zero"),
+    "nonzero_parameters": Statistic("trained numbers that are not zero, in millions", "train"),
     "sparsity": Statistic("share of weights that are zero, in percent", "train"),
-    "zero_blocks": Statistic("shares of matrices and of votes that are zero in every entry"),
+    "zero_blocks": Statistic(
+        "shares of matrices and of votes that are zero in every entry", "eval"
+    ),
     "gradient_norms": Statistic("gradient norms of capsules and of their weights"),
     "gradient_cancellation": Statistic("cosine and cancellation of the gradients of opposites"),
     # Of training curves

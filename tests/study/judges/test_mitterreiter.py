@@ -49,6 +49,35 @@ def test_one_network(name, numbers, expected):
     assert word(name, net(numbers)) == expected
 
 
+KINDS = ("rotation", "translation", "scale", "shear")
+TREES = {"distance.different": 0.1, "dyr.2": 0.2, "dyr.3": 0.1}
+FALLING = {f"spearman.{kind}.{k}": -0.9 for kind in KINDS for k in range(1, 5)}
+SMALL = {f"corr.{x}.1": 0.99 for x in ("rotation 20°", "shear 10°", "scale 0.8")}
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "expected"),
+    [
+        ("correlation-decreases", FALLING, "holds"),
+        ("correlation-decreases", {**FALLING, "spearman.shear.4": 0.5}, "fails"),
+        ("correlation-decreases", {**FALLING, "spearman.shear.4": 0.0}, "undecided"),
+        ("primecaps-not-invariant", {**SMALL, "corr.translation 4 px.1": 0.8}, "holds"),
+        ("primecaps-not-invariant", {**SMALL, "corr.translation 4 px.1": 0.99}, "fails"),
+        ("primecaps-not-invariant", {**SMALL, "corr.translation 4 px.1": 0.95}, "undecided"),
+        ("primecaps-not-invariant", SMALL, None),
+        ("parse-trees-not-dynamic", TREES, "holds"),
+        ("parse-trees-not-dynamic", {**TREES, "distance.different": 0.3}, "fails"),
+        ("parse-trees-not-dynamic", {**TREES, "dyr.2": 0.6, "dyr.3": 0.7}, "fails"),
+        ("parse-trees-not-dynamic", {**TREES, "dyr.2": 0.6}, "undecided"),
+        ("different-tree-similar-image", {"share_as_far": 0.05}, "holds"),
+        ("different-tree-similar-image", {"share_as_far": -0.05}, "fails"),
+        ("different-tree-similar-image", {"share_as_far": 0.01}, "undecided"),
+    ],
+)  # fmt: skip
+def test_moved_images(name, numbers, expected):
+    assert word(name, net(numbers)) == expected
+
+
 def test_three_seeds_of_a_statement_that_asks_for_five():
     assert (
         word("routing-almost-static", net({"dys.2": 1.25, "dys.3": 1.11}, seeds=3)) == "undecided"

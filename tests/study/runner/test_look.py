@@ -112,7 +112,11 @@ def test_the_accuracy_of_a_run_is_looked_at_once(run):
 @pytest.mark.slow
 def test_zeros_are_counted_in_percent(run, monkeypatch):
     # Nothing is trained to be exactly zero.
-    assert look_at(run, Look("weights", "part-whole"), root=None) == {"sparsity": 0.0}
+    found = look_at(run, Look("weights", "part-whole"), root=None)
+    assert found.pop("nonzero_parameters") == pytest.approx(
+        sum(weight.numel() for weight in run.model().parameters()) / 1e6, rel=1e-3
+    )
+    assert found == {"sparsity": 0.0}
     model = run.model()
     first, *others = prunable(model).values()
     with torch.no_grad():

@@ -17,6 +17,7 @@ from torchcaps.study.judges.rules import (
     left_open,
     minus,
     most,
+    one_of,
     slopes,
 )
 from torchcaps.study.verdict import StatementVerdict
@@ -27,6 +28,7 @@ NET, GRID = "mitterreiter_5x16", "mitterreiter_grid"
 AFFNIST = ("affnist", "affnist-style")
 CLASSES, LAYERS, DEPTHS = 10, 5, range(2, 9)
 LEAST_ARCHITECTURES = 12
+STATED = ("rotation 20°", "shear 10°", "scale 0.8", "translation 4 px")
 
 
 def _of(evidence: Evidence, name: str, model: str = NET, **chosen: Any) -> Values:
@@ -161,6 +163,39 @@ def _routing_causes_deaths(claim: Claim, evidence: Evidence) -> StatementVerdict
     return joined(excess, none_dead)
 
 
+def _correlation_decreases(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """Every kind of change and every layer below the classes."""
+    cells = [
+        Cell(_of(evidence, f"spearman.{kind}.{k}"), "less", claim.conditions["threshold"])
+        for kind in ("rotation", "translation", "scale", "shear")
+        for k in range(1, LAYERS)
+    ]
+    return each(claim, cells, one_sided=False, corrected=True)
+
+
+def _primary_not_invariant(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """One of the changes is enough; all of them are needed to contradict it."""
+    limit = claim.conditions["threshold"]
+    cells = [Cell(_of(evidence, f"corr.{change}.1"), "less", limit) for change in STATED]
+    return one_of(claim, cells)
+
+
+def _not_dynamic(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    limits = claim.conditions["threshold"]
+    distance = Cell(_of(evidence, "distance.different"), "less", limits["D"])
+    rates = [Cell(_of(evidence, f"dyr.{k}"), "less", limits["dyr"]) for k in (2, 3)]
+    return joined(
+        each(claim, [distance], one_sided=False),
+        # One frozen routing of two leaves the statement open.
+        one_of(claim, rates, all_hold=True),
+    )
+
+
+def _different_tree(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    cell = Cell(_of(evidence, "share_as_far"), "greater", claim.conditions["threshold"])
+    return each(claim, [cell], one_sided=False)
+
+
 def _depth_limited(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     def of(name: str, n: int, data: str, routing: str) -> Values:
         chosen = {"widths": ",".join(["16"] * (n - 1)), "routing": routing}
@@ -195,4 +230,8 @@ JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "mitt2023-q-uniform-routing-better": _uniform_better,
     "mitt2023-q-rba-causes-deaths": _routing_causes_deaths,
     "mitt2023-q-depth-limited-by-deaths": _depth_limited,
+    "mitt2023-q-correlation-decreases": _correlation_decreases,
+    "mitt2023-q-primecaps-not-invariant": _primary_not_invariant,
+    "mitt2023-q-parse-trees-not-dynamic": _not_dynamic,
+    "mitt2023-q-different-tree-similar-image": _different_tree,
 }

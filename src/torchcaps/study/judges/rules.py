@@ -21,6 +21,7 @@ __all__ = [
     "left_open",
     "minus",
     "most",
+    "one_of",
     "slopes",
     "times",
 ]
@@ -84,6 +85,24 @@ def each(
         zip(words, there, strict=True), key=lambda both: (order.index(both[0]), both[1].slack())
     )
     return StatementVerdict(word, cell.interval(), cell.side, cell.threshold)
+
+
+def one_of(
+    claim: Claim, cells: Sequence[Cell], *, all_hold: bool = False
+) -> StatementVerdict | None:
+    """Fails where every cell fails, by 95 % intervals, and holds where one holds, or with
+    `all_hold` where all do; shows the cell nearest to holding. None where one is missing."""
+    if not all(cell.is_there for cell in cells):
+        return None
+    least: int = claim.conditions["n_seeds_min"]
+    words = [cell.word(least, one_sided=False, cells=1) for cell in cells]
+    best = max(cells, key=Cell.slack)
+    word: StatementWord = "undecided"
+    if all(each == "fails" for each in words):
+        word = "fails"
+    elif (all if all_hold else any)(each == "holds" for each in words):
+        word = "holds"
+    return StatementVerdict(word, best.interval(), best.side, best.threshold)
 
 
 def confirming(part: StatementVerdict | None) -> StatementVerdict | None:

@@ -1,21 +1,33 @@
 """One look at a trained network."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
+from torch import Tensor, nn
 
-from torchcaps.analysis import Compactness, Keys, MeasureActivity, MeasureDynamics, measure
+from torchcaps.analysis import (
+    Antipodal,
+    Compactness,
+    Keys,
+    MeasureActivity,
+    MeasureDynamics,
+    Polarisation,
+    ZeroVotes,
+    measure,
+)
 from torchcaps.analysis.result import Result
 from torchcaps.data import Images
 from torchcaps.prune import sparsity
 from torchcaps.study.look import Look
+from torchcaps.study.runner.viewpoint import invariance_of, trees_of
 from torchcaps.study.sets import SETS
 from torchcaps.tasks.evaluate import evaluate
 from torchcaps.tasks.measurements import Levels, seen_through
 from torchcaps.tasks.trained import Trained, open_trained
 from torchcaps.train import Run
+from torchcaps.types import Output
 
 __all__ = ["look_at", "root_of"]
 
@@ -30,13 +42,15 @@ def look_at(run: Run, look: Look, *, root: str | os.PathLike[str] | None) -> dic
         # Looked at once already, at the end of training.
         return {"accuracy": 100 * run.result()["test_accuracy"]}
     if look.kind == "weights":
-        return {"sparsity": 100 * sparsity(run.model()).share}
+        return _of_weights(run.model())
     trained = open_trained(run.folder)
     where = root_of(look.data, root)
     images = trained.images(look.split, data=look.data, root=None if where is None else Path(where))
     grid: int | tuple[int, ...] = look.levels[0] if len(look.levels) == 1 else look.levels
     if look.kind == "layers":
         return dict(_of_layers(trained, images, grid or None))
+    if look.kind in VIEWS:
+        return VIEWS[look.kind](_network(trained, grid or None, ("tree-distance",)), images)
     found = evaluate(
         trained.model,
         images,
@@ -46,13 +60,52 @@ def look_at(run: Run, look: Look, *, root: str | os.PathLike[str] | None) -> dic
     )
     if look.kind == "accuracy":
         return {"accuracy": 100 * found.accuracy}
-    if look.kind == "compactness":
-        return _of_factors(found.measured["compactness"])
-    keys = found.measured["keys"]
+    return READERS[look.kind](found.measured[look.kind])
+
+
+def _of_weights(model: nn.Module) -> dict[str, float]:
+    """In percent, and in millions, as the papers print them."""
+    nonzero = sum(int(weight.count_nonzero()) for weight in model.parameters())
+    return {"sparsity": 100 * sparsity(model).share, "nonzero_parameters": nonzero / 1e6}
+
+
+def _of_keys(keys: Result) -> dict[str, float]:
+    """Entropy, its bound, and the keys of each class and of a class on average."""
     assert isinstance(keys, Keys)
     each = {f"keys.{row.name}": float(row.keys) for row in keys.classes}
     mean = sum(each.values()) / len(each)
     return {"entropy": keys.entropy, "entropy_bound": keys.bound, "keys": mean, **each}
+
+
+def _of_zero_votes(found: Result) -> dict[str, float]:
+    """Shares by layer, and those of the last one by themselves."""
+    assert isinstance(found, ZeroVotes)
+    told = {}
+    for number, layer in enumerate(found.layers, 1):
+        for name in ("zero_blocks", "zero_votes", "dead_children"):
+            told[f"{name}.{number}"] = told[name] = float(getattr(layer, name))
+    return told
+
+
+def _of_pairs(found: Result) -> dict[str, float]:
+    """Near-antipodal shares of a child by layer, the cosine of the nearest hundredth, and the mean
+    share."""
+    assert isinstance(found, Antipodal)
+    told = {f"antipodal_share.{k}": each.per_child for k, each in enumerate(found.layers, 1)}
+    told |= {f"lowest_cosine.{k}": each.lowest for k, each in enumerate(found.layers, 1)}
+    return {**told, "antipodal_share": sum(x.per_child for x in found.layers) / len(found.layers)}
+
+
+def _of_steps(found: Result) -> dict[str, float]:
+    """By layer and iteration, `polarisation.1.3`, and of the last of all."""
+    assert isinstance(found, Polarisation)
+    told: dict[str, float] = {}
+    layers = list(dict.fromkeys(row.name for row in found.steps))
+    for row in found.steps:
+        if row.polarisation is not None:
+            name = f"polarisation.{layers.index(row.name) + 1}.{row.iteration}"
+            told[name] = told["polarisation"] = row.polarisation
+    return told
 
 
 def _of_factors(compactness: Result) -> dict[str, float]:
@@ -63,18 +116,36 @@ def _of_factors(compactness: Result) -> dict[str, float]:
     return {"compactness": sum(each.values()) / len(each), **found} if each else {}
 
 
+READERS: Mapping[str, Callable[[Result], dict[str, float]]] = {
+    "antipodal": _of_pairs,
+    "compactness": _of_factors,
+    "keys": _of_keys,
+    "polarisation": _of_steps,
+    "zero-votes": _of_zero_votes,
+}
+VIEWS = {"invariance": invariance_of, "trees": trees_of}
+
+
 def root_of(data: str, root: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
     """The folder of a set; None for images that are made."""
     return None if data in SETS and not SETS[data].has_files else root
 
 
+def _network(
+    trained: Trained, levels: Levels | None, names: Sequence[str]
+) -> Callable[[Tensor], Output]:
+    """Of pixels that lie anywhere, with what the measurements need of the trace."""
+    network = seen_through(trained.model.eval(), levels=levels, names=names)
+    return lambda pixels: network(pixels.to(trained.device))
+
+
 def _of_layers(
     trained: Trained, images: Images, levels: Levels | None
 ) -> Iterator[tuple[str, float]]:
-    network = seen_through(trained.model.eval(), levels=levels, names=("activity", "dynamics"))
+    network = _network(trained, levels, ("activity", "dynamics"))
     batches = (images.batch(index) for index in torch.arange(len(images)).split(BATCH))
-    on_device = ((b.pixels.to(trained.device), b.labels.to(trained.device)) for b in batches)
-    dynamics, activity = measure(network, on_device, [MeasureDynamics(), MeasureActivity()])
+    pairs = ((batch.pixels, batch.labels) for batch in batches)
+    dynamics, activity = measure(network, pairs, [MeasureDynamics(), MeasureActivity()])
     for number, layer in enumerate(activity.layers, 1):
         for name in ("cnm", "cns", "car", "cas", "cdr", "cds"):
             yield f"{name}.{number}", float(getattr(layer, name))

@@ -1,0 +1,103 @@
+"""Moved images, seen through networks whose answer to a move is known."""
+
+import pytest
+import torch
+
+import traces
+from torchcaps.data import part_whole
+from torchcaps.study.runner.viewpoint import (
+    STATED,
+    STRENGTHS,
+    invariance_of,
+    spearman,
+    trees_of,
+)
+from torchcaps.types import Output
+
+K, CHILDREN, PARENTS = 60, 3, 2
+
+
+@pytest.fixture(scope="module")
+def images():
+    return part_whole("test", K)
+
+
+def network(lengths, couplings):
+    """Children of these lengths [b, i], and couplings [b, i, j], as functions of pixels."""
+
+    def seen(pixels):
+        trace = traces.network({"classes": couplings(pixels)}, {"primary": lengths(pixels)})
+        return Output(torch.zeros(len(pixels), PARENTS), "lengths", trace=trace)
+
+    return seen
+
+
+def even(pixels):
+    return torch.full((len(pixels), CHILDREN, PARENTS), 0.5)
+
+
+def test_the_strengths_are_as_said_and_grow():
+    names = [each.name for each in STRENGTHS]
+    assert set(STATED) < set(names)
+    assert len(set(names)) == len(names)
+    for each in STRENGTHS:
+        assert each.amount > 0
+
+
+def test_a_constant_network_is_invariant_and_has_one_tree(images):
+    seen = network(lambda pixels: torch.ones(len(pixels), CHILDREN), even)
+    found = invariance_of(seen, images)
+    assert found["activation_correlation"] == pytest.approx(1)
+    assert found["corr.rotation 20°.1"] == pytest.approx(1)
+    assert "pearson.rotation 20°.1" not in found
+    trees = trees_of(seen, images)
+    assert trees["distance.same"] == trees["distance.different"] == trees["distance.copy"] == 0
+    # Every copy lies as far away as an image of the same class does: nowhere.
+    assert trees["share_as_far"] == 1
+
+
+def test_lengths_that_follow_one_corner_go_down_with_the_strength(images):
+    """The length of each child is what is left of one quarter of its image."""
+
+    def corner(pixels):
+        left = pixels[..., :10, :10].mean((1, 2, 3))
+        return left.unsqueeze(-1).expand(-1, CHILDREN) + 1e-3
+
+    found = invariance_of(network(corner, even), images)
+    assert found["spearman.rotation.1"] < 0
+    assert found["corr.rotation 90°.1"] < found["corr.rotation 5°.1"] < 1
+
+
+def test_trees_that_follow_the_class_are_near_in_it(images):
+    """Couplings by the label: as far as can be from images of other classes, and no move matters to
+    a network that has learnt its images by heart."""
+    index = torch.arange(len(images))
+    batch = images.batch(index)
+    known = batch.pixels.flatten(1)
+
+    def by_label(pixels):
+        near = torch.cdist(pixels.flatten(1), known).argmin(1)
+        side = (batch.labels[near] % 2).float()
+        return torch.stack([side, 1 - side], -1).unsqueeze(1).expand(-1, CHILDREN, -1)
+
+    found = trees_of(network(lambda pixels: torch.ones(len(pixels), CHILDREN), by_label), images)
+    assert found["distance.same"] == 0
+    assert 0 < found["distance.different"] < 1
+    assert found["parse_tree_distance"] == found["distance.different"]
+    assert found["distance.copy"] < 0.5
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "expected"),
+    [
+        ((1, 2, 3), (5, 6, 9), 1.0),
+        ((1, 2, 3), (9, 6, 5), -1.0),
+        # Ranks 1, 2, 3, 4 and 1, 3, 2, 4: 1 - 6 * 2 / (4 * 15).
+        ((1, 2, 3, 4), (1, 3, 2, 4), 0.8),
+        # Ranks 1.5, 1.5, 3 and 1, 2, 3: 1.5 over the root of 1.5 times 2.
+        ((2, 2, 3), (1, 2, 3), 0.8660254037844387),
+        ((1, 1, 1), (1, 2, 3), 0.0),
+    ],
+)
+def test_ranks_by_hand(x, y, expected):
+    assert spearman(x, y) == pytest.approx(expected)
