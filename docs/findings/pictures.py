@@ -12,7 +12,8 @@ from pathlib import Path
 
 import torch
 
-from torchcaps.ops import em_routing
+from torchcaps.ops import dynamic_routing, em_routing, margin_loss, squash
+from torchcaps.ops.routing.dynamic import Detach
 from torchcaps.study import find_claim, mean_interval
 from torchcaps.study.svg import Dot, Line, draw_dots, draw_lines
 from torchcaps.train.digests import write_whole
@@ -30,6 +31,8 @@ def pictures() -> Iterator[tuple[str, str]]:
     yield "initial-scale.svg", initial_scale()
     yield "variants-of-em.svg", variants_of_em()
     yield "tables-against-text.svg", tables_against_text()
+    yield "equation-9.svg", equation_9()
+    yield "scoring-rules.svg", scoring_rules()
 
 
 def bias_of_em() -> str:
@@ -137,6 +140,57 @@ def tables_against_text() -> str:
         for name, sizes in kernels.items()
     ]
     return draw_lines(lines, x_label="kernel", y_label="accuracy on affNIST, %")
+
+
+def equation_9() -> str:
+    """What Eq. 9 leaves out of the gradient of a vote, as a share of its norm."""
+    rows = []
+    for detach, says in (("states", "constant states"), ("none", "full graph")):
+        for iterations in (2, 3, 4):
+            shares = [_left_out(detach, iterations, seed) for seed in range(DRAWS)]
+            low, mean, high = min(shares), statistics.fmean(shares), max(shares)
+            rows.append(Dot(f"{says}, {iterations} iterations", mean, low, high, f"{mean:.2f}"))
+    return draw_dots(rows, label="share of the gradient that is left out", low=0.0, high=1.0)
+
+
+def _left_out(detach: Detach, iterations: int, seed: int) -> float:
+    draw = torch.Generator().manual_seed(seed)
+    votes = torch.randn(6, 4, 3, generator=draw, dtype=torch.float64, requires_grad=True)
+    target = torch.tensor([1])
+    routed = dynamic_routing(votes, iterations=iterations, detach=detach, keep="steps")
+    length = routed.parents.activation
+    assert length is not None
+    (whole,) = torch.autograd.grad(margin_loss(length[None], target), votes)
+    c, u_hat = routed.steps[-1].coupling.detach(), votes.detach()
+    s = torch.einsum("ij,ijd->jd", c, u_hat).requires_grad_()
+    (by_s,) = torch.autograd.grad(margin_loss(squash(s).norm(dim=-1)[None], target), s)
+    earlier = sum(step.parents.pose.detach() for step in routed.steps[:-1])
+    # ⟨∂L/∂s_m, û_im⟩ through the softmax of child i, and from its logit j to the vote.
+    by_coupling = torch.einsum("md,imd->im", by_s, u_hat)
+    by_logit = c * (by_coupling - (c * by_coupling).sum(-1, keepdim=True))
+    printed = by_s * c.unsqueeze(-1) + by_logit.unsqueeze(-1) * earlier
+    # What is left of rounding is nothing.
+    return round(((whole - printed).norm() / whole.norm()).item(), 4)
+
+
+def scoring_rules() -> str:
+    """Ten independent detectors with logits N(±m, 1), two digits there: all ten right, or the two
+    highest."""
+    x = torch.linspace(-12, 12, 4801, dtype=torch.float64)
+    # How the highest of the eight others is distributed about −m.
+    density = 8 * torch.exp(-(x**2) / 2) / (2 * torch.pi) ** 0.5 * torch.special.ndtr(x) ** 7
+    margins = [each / 4 for each in range(1, 13)]
+    by_top = [
+        float(torch.trapezoid(density * torch.special.ndtr(2 * m - x) ** 2, x)) for m in margins
+    ]
+    by_set = [
+        float(torch.special.ndtr(torch.tensor(m, dtype=torch.float64))) ** 10 for m in margins
+    ]
+    lines = [
+        Line(label, [(m, round(100 * right, 2)) for m, right in zip(margins, found, strict=True)])
+        for label, found in (("the two highest", by_top), ("the set", by_set))
+    ]
+    return draw_lines(lines, x_label="mean logit m of a detector", y_label="right, %")
 
 
 def _number(claim: str) -> float:
