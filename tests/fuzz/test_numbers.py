@@ -223,6 +223,41 @@ KEPT = {
         {"weight": 0.5218241776066728, "length": 12.860749516784708},
         1511245207,
     ),
+    # Across a vote of one number nothing lies: rounding alone was left of a small weight.
+    "distance of votes of one number that are shortened": Drawn(
+        Case(
+            "distance",
+            "type",
+            "matrix",
+            options={"iterations": 3, "squash": "none", "p": 0.5},
+            batch=(1,),
+            n_in=2,
+            n_out=10,
+            d_in=1,
+            d_out=1,
+        ),
+        "float32",
+        {"weight": 668.14061275109, "length": 0.0010593088891980042},
+        1028887356,
+    ),
+    # One parent has nearly all of a child: its distance less the mean distance was rounding.
+    "distance of a scale that is short beside the distances": Drawn(
+        Case(
+            "distance",
+            "all",
+            "matrix",
+            given=("bias",),
+            options={"scale": "given", "detach": "votes", "iterations": 2},
+            batch=(17,),
+            n_in=3,
+            n_out=2,
+            d_in=4,
+            d_out=4,
+        ),
+        "float32",
+        {"weight": 147042297325.75714, "scale": 0.010626231776039979},
+        498060486,
+    ),
     # A LayerNorm of one component, which is its bias whatever the parent: PyTorch's left rounding.
     "inverted of one component": Drawn(
         Case(

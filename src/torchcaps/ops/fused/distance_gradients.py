@@ -11,6 +11,7 @@ from torchcaps.ops.fused.distance_tiles import (
     along_itself,
     between,
     from_mean,
+    from_nearest,
     lengths_of,
     rate_of,
 )
@@ -179,6 +180,6 @@ class _Backward:
                 d = along_itself(between(part, factor, v)).add_(EPSILON).sqrt_()
                 c = (d * f).softmax(1)
                 kappa = votes.of_couplings(of_c, tile).flatten(-2)
-                found += (kappa * c * from_mean(c, d)).sum((0, 1, 2))
+                found += (kappa * c * from_mean(c, from_nearest(d))).sum((0, 1, 2))
             total[lanes] = found.view(total[lanes].shape)
         return total

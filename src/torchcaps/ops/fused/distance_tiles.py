@@ -24,6 +24,7 @@ __all__ = [
     "between",
     "forward",
     "from_mean",
+    "from_nearest",
     "lengths_of",
     "rate_of",
     "shapes",
@@ -184,11 +185,17 @@ def _mix(
             votes.of_couplings(kept, tile).copy_(votes.by_lane(c, lanes))
         share = c * of_tile(votes, factors, tile)
         if slope is not None:
-            more += (part * (share * from_mean(c, d)).unsqueeze(2)).sum((0, 3))
+            more += (part * (share * from_mean(c, from_nearest(d))).unsqueeze(2)).sum((0, 3))
         s += part.mul_(share.unsqueeze(2)).sum((0, 3))
     if slope is not None:
         slope[lanes] = votes.from_lanes(more, lanes)
     return s
+
+
+def from_nearest(d: Tensor) -> Tensor:
+    """d_ij − min_k d_ik, which has the same d_ij − Σ_k c_ik d_ik: that would be a difference of two
+    long distances, and rounding, where one parent has nearly all of a child."""
+    return d - d.amin(1, keepdim=True)
 
 
 def from_mean(c: Tensor, x: Tensor) -> Tensor:

@@ -280,6 +280,14 @@ struct DistanceWorker {
     }
   }
 
+  // d_ij − min_k d_ik, which has the same d_ij − Σ_k c_ik d_ik: where one parent has nearly all of a
+  // child, that difference of two long distances would be rounding.
+  void from_nearest(V *d) const {
+    V least = d[0];
+    for (Int j = 1; j < job.parents; ++j) least = d[j] < least ? d[j] : least;
+    for (Int j = 0; j < job.parents; ++j) d[j] -= least;
+  }
+
   // c_ij = softmax_j(f d_ij)
   void couple(const V *d, V rate, V *c) const {
     for (Int j = 0; j < job.parents; ++j) c[j] = rate * d[j];
@@ -337,6 +345,7 @@ struct DistanceWorker {
         if (record)
           from_lanes(c + at, stride, samples(block), n_out,
                      record + block * LANES * stride + (i + each) * n_out);
+        from_nearest(d + at);
         const V mean = dot(c + at, d + at, n_out);
         for (Int j = at; j < at + n_out; ++j) {
           c[j] *= factor[j];
@@ -571,6 +580,7 @@ struct DistanceWorker {
         couple(d + at, rate(t)[block], c + at);
         add_given(of_c, i + each, block, h + at);
         softmax_gradient(c + at, h + at, n_out);
+        from_nearest(d + at);
         *sum += dot(h + at, d + at, n_out);
       }
     });
@@ -711,6 +721,8 @@ struct DistanceWorker {
               const V excess = inward * shortening.inverse;
               of_length[block * HELD + i - i0] += inward;
               for (Int x = 0; x < size; ++x) o[x] = shortening.factor * (o[x] - excess * v[x]);
+              // Beside one number nothing lies across it, and rounding must not stay.
+              if (size == 1) o[0] = shortening.inverse > V{} ? V{} : o[0];
               const V whole = splat(1);
               if (job.of_pose)
                 plan.back(plan.shape, weight(i, j), o, 0, &whole,
