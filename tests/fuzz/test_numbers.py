@@ -258,6 +258,36 @@ KEPT = {
         {"weight": 147042297325.75714, "scale": 0.010626231776039979},
         498060486,
     ),
+    # Logits of thousands, which differ by a few: what each child added to them was rounded.
+    "em of children that are hundreds": Drawn(
+        Case(
+            "em",
+            "type",
+            options={"variant": "gritzman", "lambda_": 0.1, "lambda_schedule": "constant"},
+            batch=(17,),
+            d_in=2,
+            d_out=3,
+        ),
+        "float32",
+        {"activation": 170.10162389838288},
+        809831885,
+    ),
+    "em of long coordinates": Drawn(
+        Case(
+            "em",
+            "all",
+            "matrix",
+            given=("coordinates",),
+            options={"variant": "gritzman", "variance_floor": 0.1},
+            n_in=3,
+            n_out=2,
+            d_in=16,
+            d_out=16,
+        ),
+        "float32",
+        {"activation": 0.006932745639862962, "coordinates": 3492348708567247.5},
+        1709402515,
+    ),
     # A LayerNorm of one component, which is its bias whatever the parent: PyTorch's left rounding.
     "inverted of one component": Drawn(
         Case(

@@ -175,7 +175,7 @@ def route(kind: type[Steps], vote_map: VoteMap, **options: Any) -> Routed:
                 r = couplings(log_r, log_share) if made is None else made
                 steps.append(Step(None, r, parents))
             if not last:
-                found = likelihood_of(logit, variance), mean, variance
+                found = likelihood_of(logit, variance, asked), mean, variance
     return Routed(parents, tuple(steps))
 
 

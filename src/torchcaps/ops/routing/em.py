@@ -169,7 +169,7 @@ def em_routing(
                 steps.append(Step(None, r.to(dtype), parents))
             if t < iterations:
                 scaled = (residual / variance.unsqueeze(-3)).sum(-1)  # [*b, i, j]
-                log_r = normalise(likelihood_of(logit, variance).unsqueeze(-2) - scaled / 2)
+                log_r = normalise(likelihood_of(logit, variance, asked).unsqueeze(-2) - scaled / 2)
     return Routed(parents, tuple(steps))
 
 
@@ -232,9 +232,12 @@ def logit_of(
     return lambda_at(t, asked.lambda_, asked.lambda_schedule) * (reward - cost)
 
 
-def likelihood_of(logit: Tensor, variance: Tensor) -> Tensor:
-    """ln a_j − Σ_h ln σ_j^h, [*b, j]."""
-    return torch.nn.functional.logsigmoid(logit) - variance.log().sum(-1) / 2
+def likelihood_of(logit: Tensor, variance: Tensor, asked: EMOptions) -> Tensor:
+    """ln a_j − Σ_h ln σ_j^h, [*b, j], less that of the likeliest parent that a child has: only
+    differences count, and what children add to large numbers would be rounded."""
+    likely = torch.nn.functional.logsigmoid(logit) - variance.log().sum(-1) / 2
+    competing = -1 if asked.child_id is None else (-2, -1)
+    return likely - likely.detach().amax(competing, keepdim=True)
 
 
 def lambda_at(t: int, lambda_: float, schedule: LambdaSchedule) -> float:
