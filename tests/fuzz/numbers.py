@@ -13,8 +13,9 @@ with a value that has no right digit; then its gradients are those of other numb
 Rounded tensors do not move every exact result that rounding moves: parents whose votes are equal
 stay equal, however steep the softmax between them is. What only this explains is counted apart, as
 "unsteady": there the exact result moves as far when each vote is rounded by itself, which is what
-the plain op does when it stores them; or a gradient is no farther off than rounding moves the
-couplings, which a form makes once more on its way back.
+the plain op does when it stores them, in distance routing once more when it shortens them; or a
+gradient is no farther off than rounding moves the couplings, which a form makes once more on its
+way back.
 """
 
 import random
@@ -28,6 +29,8 @@ from contracts import forms
 from contracts.forms import BACKENDS, FORMS, ODD, SMALL, Case, leaves_of, results_of
 from torchcaps import TorchcapsError
 from torchcaps.ops import materialise
+from torchcaps.ops.routing import distance
+from torchcaps.ops.routing.distance import _no_longer_than
 
 __all__ = ["Drawn", "check", "draw", "made"]
 
@@ -169,7 +172,14 @@ class _Judge:
     def _of_rounded_votes(self, wide: Tensors) -> Iterator[Tensors]:
         for turn in range(3):
             moved = _rounded(self.drawn, turn)
-            with mock.patch.object(forms, "materialise", lambda x, by=moved: by(materialise(x))):
+
+            def shortened(*given: torch.Tensor, by: Callable = moved) -> torch.Tensor:
+                return by(_no_longer_than(*given))
+
+            with (
+                mock.patch.object(forms, "materialise", lambda x, by=moved: by(materialise(x))),
+                mock.patch.object(distance, "_no_longer_than", shortened),
+            ):
                 yield results_of("plain", self.drawn.case, wide)
 
     def _moved(self, other: Tensors, exact: Tensors) -> float:

@@ -339,6 +339,24 @@ UNSTEADY = {
         {"weight": 22.284713986893216, "bias": 0.0028526137805113135},
         199349336,
     ),
+    # Two parents alike, told apart by the rounding of shortened votes, ten times more every turn.
+    "distance of one child to two parents alike": Drawn(
+        Case(
+            "distance",
+            "all",
+            "matrix",
+            given=("coordinates",),
+            options={"iterations": 5, "squash": "exp", "scale": "batch"},
+            batch=(5,),
+            n_in=1,
+            n_out=2,
+            d_in=9,
+            d_out=9,
+        ),
+        "float32",
+        {"weight": 0.006444097808956058, "length": 0.002195642236059374},
+        2019855181,
+    ),
 }
 
 
