@@ -30,5 +30,12 @@ def test_bad_words_are_one_sentence(call, tmp_path):
     assert_one_sentence(
         call(*TRAIN, "--seeds", "4-0", "--out", out), "for example 0-4 or 0,2,5, but came as '4-0'"
     )
+    for idle in (["--tensorboard"], ["--workers", 2]):
+        done = call(*TRAIN, "--seeds", "0-1", *idle, "--out", out)
+        assert_one_sentence(done, f"{idle[0]} is for one run; leave it out, or train seed after")
+    assert_one_sentence(
+        call(*TRAIN, "--seeds", "0-1", "--seed", 3, "--out", out),
+        "--seeds 0-1 names every seed, so --seed 3 would do nothing; leave one out.",
+    )
     assert_one_sentence(call("compare", tmp_path), f"{tmp_path} is no run folder and holds none")
     assert not out.exists()

@@ -102,7 +102,7 @@ def test_a_study_of_ones_own_is_run_and_compared(call, tmp_path, monkeypatch):
     code, out, err = call("run", "my.toml", "--evidence", "records")
     assert code == 0
     lines = out.splitlines()
-    assert lines[0].split() == ["seeds", "accuracy", "training"]
+    assert lines[0].split() == ["seeds", "accuracy,", "%", "training,", "a", "run"]
     assert lines[1].startswith("peer_sign_em  1      50")
     assert (tmp_path / "runs" / "my.svg").is_file()
     assert "drawn in runs/my.svg" in err

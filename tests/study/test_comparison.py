@@ -37,8 +37,9 @@ def test_runs_are_grouped_by_all_but_their_seed(lay, tmp_path):
     lay("a1", 0.7, options={"bias": True}, seed=1)
     lay("b0", 0.9)  # bias=False is what the network has by itself
     found = compare([tmp_path / "runs"])
-    assert [each.label for each in found.variants] == ["bias=True", "bias=False"]
-    first, second = found.variants
+    # False before True, whatever the folders are called.
+    assert [each.label for each in found.variants] == ["bias=False", "bias=True"]
+    second, first = found.variants
     assert (first.seeds, first.seconds) == ((0, 1), 180.0)
     assert first.values == {"accuracy": (50.0, 70.0)}
     # Two values 20 apart: 60 ± 12.706 · 14.142 / √2.
@@ -46,10 +47,36 @@ def test_runs_are_grouped_by_all_but_their_seed(lay, tmp_path):
     assert first.interval("accuracy").low == pytest.approx(60 - 127.06, abs=0.01)
     assert second.interval("accuracy").low is None
     lines = found.text().splitlines()
-    assert lines[0].split() == ["seeds", "accuracy", "training"]
-    assert lines[1].split() == ["bias=True", "2", "60", "[-67.06,", "187.1]", "3.0", "min"]
-    assert lines[2].split() == ["bias=False", "1", "90", "1.5", "min"]
-    assert json.loads(json.dumps(found.numbers()))["variants"][1]["variant"] == "bias=False"
+    assert lines[0].split() == ["seeds", "accuracy,", "%", "training,", "a", "run"]
+    # Each run took 90 seconds.
+    assert lines[2].split() == ["bias=True", "2", "60", "[-67.06,", "187.1]", "1.5", "min"]
+    assert lines[1].split() == ["bias=False", "1", "90", "1.5", "min"]
+    told = json.loads(json.dumps(found.numbers()))["variants"][1]
+    assert told["variant"] == "bias=True"
+    assert told["folders"] == [str(tmp_path / "runs" / name) for name in ("a0", "a1")]
+
+
+def test_variants_of_a_folder_stand_in_the_order_of_their_values(lay, tmp_path):
+    for name, iterations in (("a", 10), ("b", 2), ("c", 3)):
+        lay(name, 0.5, options={"iterations": iterations})
+    found = compare([tmp_path / "runs"])
+    assert [each.label for each in found.variants] == [f"iterations={n}" for n in (2, 3, 10)]
+    # Runs that are named one by one stay as they were named.
+    found = compare([tmp_path / "runs" / name for name in "abc"])
+    assert [each.label for each in found.variants] == [f"iterations={n}" for n in (10, 2, 3)]
+
+
+def test_networks_of_ones_own_are_compared(lay):
+    found = compare([lay("a", 0.5, model="own"), lay("b", 0.6, model="own", epochs=2)])
+    assert [each.label for each in found.variants] == ["epochs=1", "epochs=2"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(59.4, "59 s"), (90.0, "1.5 min"), (5400.0, "1.5 h")]
+)
+def test_what_a_run_took_is_told_in_its_unit(seconds, told):
+    found = Comparison((Variant("a", (0, 1), {"accuracy": (1.0, 2.0)}, 2 * seconds),))
+    assert found.text().splitlines()[1].endswith(told)
 
 
 def test_what_a_study_measured_is_compared_too(lay):
@@ -74,7 +101,7 @@ def test_what_cannot_be_compared_is_a_sentence(lay, tmp_path):
         f"{first}, {again} train one recipe with the seeds [0, 0]; a seed that counts twice would"
     )
     (first / "result.json").unlink()
-    assert text_of(lambda: compare([first])).startswith(f"{first} has no result yet; finish the")
+    assert text_of(lambda: compare([first])).startswith(f"{first} has no result yet; finish each")
     nothing = tmp_path / "nothing"
     assert text_of(lambda: compare([nothing])) == (
         f"{nothing} is no run folder and holds none; torchcaps train makes one."

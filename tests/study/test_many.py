@@ -43,3 +43,13 @@ def test_every_seed_and_value_is_one_run(monkeypatch, tmp_path):
     told = [(each.seed, each.options["iterations"], each.options["bias"]) for each in seen]
     assert told == [(s, i, b) for s in (0, 1) for i in (1, 2) for b in (True, False)]
     assert len(set(folders)) == 8
+
+
+def test_a_value_that_the_network_refuses_is_told_before_any_training(monkeypatch, tmp_path):
+    seen = []
+    monkeypatch.setattr(many, "finish", lambda cell, ledger, **_: seen.append(cell.recipe))
+    recipe = make_recipe(model="peer_sign_em", data="sign", options={"iterations": "1,x"})
+    assert text_of(lambda: train_many(recipe, tmp_path)) == (
+        "peer_sign_em takes iterations as int, for example 3, but it came as 'x'."
+    )
+    assert seen == []

@@ -110,6 +110,14 @@ def train(
             raise TorchcapsError(
                 "--init-from begins one run; train the seeds one by one, each with --init-from."
             )
+        if tensorboard or workers:
+            idle = "--tensorboard" if tensorboard else "--workers"
+            raise TorchcapsError(f"{idle} is for one run; leave it out, or train seed after seed.")
+        if seeds is not None and seed is not None:
+            raise TorchcapsError(
+                f"--seeds {seeds} names every seed, so --seed {seed} would do nothing; leave one "
+                f"out."
+            )
         _train_many(one, out, seeds, root, budget)
         return
     run = fit(

@@ -32,7 +32,7 @@ from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.options import ITERATES, SQUASHES, check_option, check_routing, check_use
 from torchcaps.models.standardise import Standardise
 
-__all__ = ["MODELS", "Preset", "create_model", "list_models"]
+__all__ = ["MODELS", "Preset", "check_options", "create_model", "list_models"]
 
 
 @dataclass(frozen=True)
@@ -230,14 +230,7 @@ def make_model(
     **options: Any,
 ) -> nn.Module:
     """The same from a config, where every option is there, of use to the routing or not."""
-    if name not in MODELS:
-        raise TorchcapsError(f"model {short(name)} is unknown; {nearest(str(name), MODELS)}.")
-    preset = MODELS[name]
-    for option, value in options.items():
-        check_option(name, preset, option, value)
-    if "routing" in preset.options:
-        known = preset.options | options
-        check_routing(name, preset, known["routing"], has_head=known.get("head", False))
+    preset = _checked(name, options)
     image = preset.image if image is None else image
     n_classes = preset.n_classes if n_classes is None else n_classes
     _check_sides(image, n_classes)
@@ -261,6 +254,23 @@ def make_model(
     # nn.Module types every attribute as a tensor or a module.
     model.config = {"name": name, **preset.options, **chosen}  # type: ignore[assignment]
     return model
+
+
+def check_options(name: str, options: dict[str, Any]) -> None:
+    """Refuse what `create_model` would refuse of these options, whatever the size of the images."""
+    check_use(_checked(name, options), options)
+
+
+def _checked(name: str, options: dict[str, Any]) -> Preset:
+    if name not in MODELS:
+        raise TorchcapsError(f"model {short(name)} is unknown; {nearest(str(name), MODELS)}.")
+    preset = MODELS[name]
+    for option, value in options.items():
+        check_option(name, preset, option, value)
+    if "routing" in preset.options:
+        known = preset.options | options
+        check_routing(name, preset, known["routing"], has_head=known.get("head", False))
+    return preset
 
 
 def _check_sides(image: tuple[int, int, int], n_classes: int) -> None:

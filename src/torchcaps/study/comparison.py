@@ -31,6 +31,7 @@ class Variant:
     values: Mapping[str, tuple[float, ...]]
     # Of training, over all seeds.
     seconds: float
+    folders: tuple[str, ...] = ()
 
     def interval(self, statistic: str) -> Interval | None:
         """The mean over the seeds with its t-interval; None where no seed has the statistic."""
@@ -49,6 +50,7 @@ class Variant:
                 if i is not None
             },
             "seconds_of_training": self.seconds,
+            "folders": list(self.folders),
         }
 
 
@@ -69,7 +71,8 @@ class Comparison:
 
     def text(self) -> str:
         """A table: a line a variant, a column a statistic."""
-        head = ["", "seeds", *self.statistics, "training"]
+        named = [f"{name}, %" if _is_share(name) else name for name in self.statistics]
+        head = ["", "seeds", *named, "training, a run"]
         rows = [head, *(self._cells(each) for each in self.variants)]
         widths = [max(len(row[k]) for row in rows) for k in range(len(head))]
         lines = [
@@ -91,13 +94,14 @@ class Comparison:
             found = each.interval(statistic)
             if found is not None:
                 rows.append((each.label, found.mean, found.low, found.high, each.values[statistic]))
-        unit = ", %" if statistic.startswith(ACCURACY) else ""
+        unit = ", %" if _is_share(statistic) else ""
         return draw_intervals(rows, label=f"{statistic}{unit}")
 
     def _cells(self, variant: Variant) -> list[str]:
         found = [variant.interval(name) for name in self.statistics]
         told = [MISSING if each is None else _in_words(each) for each in found]
-        return [variant.label, str(len(variant.seeds)), *told, f"{variant.seconds / 60:.1f} min"]
+        runs = len(variant.seeds)
+        return [variant.label, str(runs), *told, _duration(variant.seconds / runs)]
 
 
 def compare(runs: Sequence[str | os.PathLike[str]]) -> Comparison:
@@ -111,9 +115,10 @@ def compare(runs: Sequence[str | os.PathLike[str]]) -> Comparison:
     found = [run for path in runs for run in _runs_at(Path(path))]
     waiting = [str(run.folder) for run in found if not run.is_done]
     if waiting:
+        have = "has" if len(waiting) == 1 else "have"
         raise TorchcapsError(
-            f"{', '.join(waiting)} has no result yet; finish the run with its own line, or leave "
-            f"it out."
+            f"{', '.join(waiting)} {have} no result yet; finish each run with the line that began "
+            f"it, or leave it out."
         )
     groups: dict[str, list[Run]] = {}
     for run in found:
@@ -129,6 +134,8 @@ def _runs_at(path: Path) -> list[Run]:
         return [Run(path)]
     inside = [Run(each) for each in sorted(path.iterdir())] if path.is_dir() else []
     found = [run for run in inside if run.recipe_file.is_file()]
+    # Names of folders end in a digest, which would put three iterations before two.
+    found.sort(key=lambda run: _place(run.recipe))
     if not found:
         raise TorchcapsError(f"{path} is no run folder and holds none; torchcaps train makes one.")
     return found
@@ -154,8 +161,29 @@ def _flat(recipe: Recipe) -> dict[str, Any]:
     fields: dict[str, Any] = recipe.model_dump()
     options = fields.pop("options")
     fields.pop("seed")
-    # What is not written out is what the network has by itself.
-    return {**fields, **MODELS[recipe.model].options, **options}
+    # What is not written out is what the network has by itself; of your own only its run knows.
+    known = MODELS[recipe.model].options if recipe.model in MODELS else {}
+    return {**fields, **known, **options}
+
+
+def _place(recipe: Recipe) -> list[tuple[bool, float, str]]:
+    """Where a recipe stands among others: by the values of its fields, numbers by their size."""
+    values = _flat(recipe).values()
+    are_numbers = [isinstance(each, int | float) for each in values]
+    return [
+        (is_number, float(each) if is_number else 0.0, str(each))
+        for each, is_number in zip(values, are_numbers, strict=True)
+    ]
+
+
+def _is_share(statistic: str) -> bool:
+    return statistic.startswith(ACCURACY)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
 
 
 def _variant(label: str, runs: Sequence[Run]) -> Variant:
@@ -171,7 +199,9 @@ def _variant(label: str, runs: Sequence[Run]) -> Variant:
         for name, value in _values(run).items():
             values.setdefault(name, []).append(value)
     seconds = sum(row["seconds"] for run in runs for row in run.metrics())
-    return Variant(label, seeds, {name: tuple(found) for name, found in values.items()}, seconds)
+    folders = tuple(str(run.folder) for run in runs)
+    told = {name: tuple(found) for name, found in values.items()}
+    return Variant(label, seeds, told, seconds, folders)
 
 
 def _values(run: Run) -> dict[str, float]:

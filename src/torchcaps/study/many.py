@@ -11,6 +11,7 @@ from typing import Any
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import MODELS
+from torchcaps.models.registry import check_options
 from torchcaps.study.comparison import Comparison, compare
 from torchcaps.study.runner.ledger import Ledger
 from torchcaps.study.runner.system import Study, System
@@ -45,7 +46,7 @@ def swept_options(recipe: Recipe) -> dict[str, list[Any]]:
 
     An option that is a list itself, as widths="16,16", has one value.
     """
-    known = MODELS[recipe.model].options
+    known = MODELS[recipe.model].options if recipe.model in MODELS else {}
     return {
         name: [_value(word) for word in value.split(",")]
         for name, value in recipe.options.items()
@@ -77,6 +78,8 @@ def train_many(
     for values in itertools.product(*swept.values()):
         chosen = dict(zip(swept, values, strict=True))
         one = recipe.model_copy(update={"options": {**recipe.options, **chosen}})
+        # All of them before the first is trained, which may take hours.
+        check_options(one.model, one.options)
         systems.append(System(one.model, one, tuple(seeds) or (recipe.seed,), looks=()))
     until = None if time_budget is None else time.time() + time_budget
     ledger = Ledger(Path(out))
