@@ -184,7 +184,7 @@ class Job:
             else:
                 words += ["--set", f"{name}={_word(value)}"]
         if "trunk" in self.options:
-            words += ["--trunk", f"{self.options['trunk']}.safetensors"]
+            words += ["--trunk", f"{root}/{self.options['trunk']}.safetensors"]
         return [*words, "--seed", str(seed), "--out", run]
 
     def smaller(self) -> "Job":

@@ -1,5 +1,6 @@
 """One worker in this process: what it takes, what it leaves, what it writes down."""
 
+import dataclasses
 import os
 import time
 
@@ -7,9 +8,11 @@ import pytest
 
 from torchcaps.errors import Diverged, Interrupted, TorchcapsError
 from torchcaps.study import read_records
+from torchcaps.study.runner import Study
 from torchcaps.study.runner import work as module
 from torchcaps.study.runner.evidence import write_records
 from torchcaps.study.runner.work import work
+from torchcaps.train import make_recipe
 
 
 @pytest.fixture
@@ -60,6 +63,20 @@ def test_every_cell_is_trained_once(study, ledger, fits, tmp_path):
     assert newer != path
     (record,) = read_records(tmp_path / "evidence", drafts=True).values()
     assert (len(record.seeds), record.supersedes) == (3, path.stem)
+
+
+def test_a_frozen_trunk_lies_beside_the_data_sets(study, ledger, tmp_path):
+    (system,) = study().systems
+    options = {"trunk": "resnet18_imagenet", "types": 1}
+    recipe = make_recipe(model="rem_dr", data="sign", options=options, epochs=1)
+    assert module.trunk_file(system.recipe, tmp_path) is None
+    assert module.trunk_file(recipe, tmp_path) == tmp_path / "resnet18_imagenet.safetensors"
+    frozen = dataclasses.replace(system, recipe=recipe)
+    (cell,) = Study("a/b", (frozen,)).cells()
+    work([cell], ledger, root=tmp_path)
+    assert f"there is no file {tmp_path}/resnet18_imagenet.safetensors; it must be weights of" in (
+        ledger.failure(cell)
+    )
 
 
 def test_cells_of_others_are_left_alone(study, ledger, pretended):

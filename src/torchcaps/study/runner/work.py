@@ -6,14 +6,15 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 from torchcaps.errors import Diverged, Interrupted, TorchcapsError
 from torchcaps.study.runner.ledger import Ledger
 from torchcaps.study.runner.measure import look_at, root_of
 from torchcaps.study.runner.system import Cell
-from torchcaps.train import fit
+from torchcaps.train import Recipe, fit
 
-__all__ = ["OPEN", "finish", "work"]
+__all__ = ["OPEN", "finish", "trunk_file", "work"]
 
 # A worker takes cells in these states.
 OPEN = ("waiting", "begun")
@@ -87,9 +88,16 @@ def finish(
         root=root_of(recipe.data, root) or root_of(recipe.test_data or recipe.data, root),
         label=cell.name,
         time_budget=left,
+        trunk=trunk_file(recipe, root),
     )
     # Training answers it by saving its state; a look is begun anew instead.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, before)
     for look in ledger.missing(cell):
         ledger.write(cell, look, look_at(run, look, root=root))
+
+
+def trunk_file(recipe: Recipe, root: str | os.PathLike[str] | None) -> Path | None:
+    """The weights of a frozen trunk, which lie beside the data sets under the trunk's name."""
+    trunk = recipe.options.get("trunk")
+    return None if trunk is None else Path(root or "data") / f"{trunk}.safetensors"
