@@ -94,6 +94,13 @@ def run(
     evidence: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("evidence"),
     jobs: Annotated[int, typer.Option(help="Networks that are trained at once.")] = 1,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda")] = "auto",
+    on: Annotated[
+        str,
+        typer.Option(
+            help="Where they are trained: here, ray (a Ray cluster; ray:HOST:PORT), or slurm "
+            "(slurm:partition=gpu,timeout_min=60)."
+        ),
+    ] = "here",
     time_budget: Annotated[
         str | None,
         typer.Option(help="8m, 90s, 1h30m: then all states are saved, and the same line goes on."),
@@ -109,7 +116,7 @@ def run(
 
     until = None if time_budget is None else time.time() + seconds_of(time_budget)
     study = _study(what, table, reduced, seeds)
-    settings = Settings(out, evidence, root=root, jobs=jobs, device=device, until=until)
+    settings = Settings(out, evidence, root, jobs=jobs, device=device, until=until, on=on)
     with watched(study, Ledger(out)) as watch:
         paths = run_study(study, settings, watch=watch)
     if what.endswith(".toml"):

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import platform
 import signal
 import time
 
@@ -74,11 +75,11 @@ def test_a_claim_ends_with_its_process(ledger):
         assert not is_ours
     os.kill(holder.pid, signal.SIGKILL)
     holder.join()
-    assert ledger.claimed_by(holder.pid) == cell().name
+    assert ledger.claimed_by(holder.pid, platform.node()) == cell().name
     assert ledger.state(cell()) == "waiting"
     with ledger.claimed(cell()) as is_ours:
         assert is_ours
-    assert ledger.claimed_by(holder.pid) is None
+    assert ledger.claimed_by(holder.pid, platform.node()) is None
 
 
 def test_an_edited_file_is_a_sentence(ledger):

@@ -1,21 +1,34 @@
 """The pool, with real processes that are really killed."""
 
-import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
-import time
 
 import pytest
 
 from error_text import text_of
+from study_line import Lines, kill_all, until
 from torchcaps.study import read_records
 from torchcaps.study.runner import Settings, run_study
 from torchcaps.study.runner.pool import MOST_DEATHS, _Pool
+from torchcaps.study.runner.workers import End
 
-LINE = "import sys; from torchcaps.cli import main; main()"
+
+def no_worker(*_):
+    pytest.fail("a worker was started")
+
+
+class Pretended:
+    """A worker that ends as it is told."""
+
+    def __init__(self, end=None):
+        self.ended = end
+
+    def is_alive(self):
+        return self.ended is None
+
+    def end(self):
+        return self.ended
 
 
 def test_bad_settings_are_a_sentence(study, tmp_path):
@@ -24,12 +37,47 @@ def test_bad_settings_are_a_sentence(study, tmp_path):
 
     assert text_of(run(jobs=0)) == "--jobs must be 1 or more processes, but is 0."
     assert text_of(run(device="gpu")).startswith("--device must be auto, cpu or cuda, but is 'gpu'")
+    assert text_of(run(on="rya")) == (
+        "--on must be here, ray, ray:HOST:PORT, slurm or slurm:NAME=VALUE,…, but is 'rya'; did you "
+        "mean 'ray'? known: here, ray, slurm."
+    )
+    assert text_of(run(on="here:4")) == "--on here takes no options, but came as 'here:4'."
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_worker_that_died_is_replaced_while_others_work(study, ledger):
+    cells = study(seeds=(0, 1)).cells()
+    first, second = (cell.name for cell in cells)
+    hired = []
+
+    def hire(cells, number):
+        hired.append(number)
+        return Pretended()
+
+    pool = _Pool(cells, ledger, Settings(ledger.folder, ledger.folder, jobs=2), hire)
+    assert pool.tend({first: "waiting", second: "waiting"})
+    assert hired == [0, 1]
+    pool.workers[1].ended = End("killed", second)
+    assert pool.tend({first: "running", second: "begun"})
+    assert hired == [0, 1, 2]
+    assert pool.deaths[second] == 1
+
+
+def test_a_machine_that_went_away_is_no_fault_of_its_cell(study, ledger):
+    (cell,) = study().cells()
+    pool = _Pool([cell], ledger, Settings(ledger.folder, ledger.folder), no_worker)
+    pool.workers = [Pretended(End("lost", cell.name))]
+    # A disk that machines share frees the locks of a dead one after a while.
+    assert pool.tend({cell.name: "running"})
+    assert not pool.deaths
+    pool.hire = lambda cells, number: Pretended()
+    assert pool.tend({cell.name: "begun"})
+    assert len(pool.workers) == 1
 
 
 def test_a_cell_that_kills_its_workers_is_left_alone(study, ledger):
     (cell,) = study().cells()
-    pool = _Pool([cell], ledger, Settings(ledger.folder, ledger.folder))
+    pool = _Pool([cell], ledger, Settings(ledger.folder, ledger.folder), no_worker)
     pool.deaths[cell.name] = MOST_DEATHS
     assert not pool.tend({cell.name: "begun"})
     assert text_of(lambda: pool.explain({cell.name: "begun"})) == (
@@ -41,7 +89,7 @@ def test_a_cell_that_kills_its_workers_is_left_alone(study, ledger):
 def test_cells_that_were_stopped_are_told(study, ledger):
     (cell,) = study().cells()
     ledger.fail(cell, "there is no folder data.", is_result=False)
-    pool = _Pool([cell], ledger, Settings(ledger.folder, ledger.folder))
+    pool = _Pool([cell], ledger, Settings(ledger.folder, ledger.folder), no_worker)
     assert text_of(lambda: pool.explain({cell.name: "stopped"})) == (
         f"1 of 1 cells were stopped by an error, the first, {cell.name}, by this: there is no "
         f"folder data. The same command tries them again."
@@ -51,7 +99,7 @@ def test_cells_that_were_stopped_are_told(study, ledger):
 def test_a_study_that_is_done_starts_nothing(study, ledger, tmp_path, monkeypatch):
     (cell,) = study().cells()
     ledger.fail(cell, "the loss became nan", is_result=True)
-    monkeypatch.setattr(_Pool, "_start", lambda self: pytest.fail("a worker was started"))
+    monkeypatch.setattr("torchcaps.study.runner.workers._Process", no_worker)
     seen = []
     settings = Settings(ledger.folder, tmp_path / "evidence")
     assert run_study(study(), settings, watch=seen.append) == []
@@ -59,76 +107,34 @@ def test_a_study_that_is_done_starts_nothing(study, ledger, tmp_path, monkeypatc
 
 
 @pytest.fixture
-def line(tmp_path):
-    """Starts `torchcaps study run` on four sign networks of 8 epochs, two at once."""
-    (tmp_path / "my.toml").write_text(
-        'model = "peer_sign_em"\ndata = "sign"\nepochs = 8\nbatch_size = 500\n'
-        "validation_share = 0.0\n[vary]\nseed = [0, 1, 2, 3]\n"
-    )
-
-    started = []
-
-    def start():
-        words = ["study", "run", "my.toml", "--jobs", "2", "--json"]
-        study = subprocess.Popen(
-            [sys.executable, "-c", LINE, *words],
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
-        started.append(study)
-        return study
-
-    yield start
-    for study in started:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(study.pid, signal.SIGKILL)
-        study.communicate()
-
-
-def until(true, *, seconds=600):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
-def rows(folder):
-    return {
-        path.parent.name: [json.loads(row)["epoch"] for row in path.read_text().splitlines()]
-        for path in folder.glob("runs/*/metrics.jsonl")
-    }
+def lines(tmp_path):
+    made = Lines(tmp_path)
+    yield made
+    made.end()
 
 
 @pytest.mark.cluster
-def test_killed_workers_and_killed_studies_go_on(line, tmp_path):
+def test_killed_workers_and_killed_studies_go_on(lines, tmp_path):
     """One worker is killed, then every process; then the same line ends what they began."""
-    study = line()
-    until(lambda: len(rows(tmp_path)) == 2 and all(rows(tmp_path).values()))
+    study = lines.start("--jobs", "2")
+    until(lambda: len(lines.rows()) == 2 and all(lines.rows().values()))
     claim = next((tmp_path / "runs").glob("*.claim"))
     os.kill(json.loads(claim.read_text())["process"], signal.SIGKILL)
     # Another worker takes its place.
-    until(lambda: len(rows(tmp_path)) >= 3)
-    os.killpg(study.pid, signal.SIGKILL)
-    study.wait()
-    before = {name: path.stat().st_mtime_ns for name, path in done(tmp_path).items()}
-    study = line()
+    until(lambda: len(lines.rows()) >= 3)
+    kill_all(study)
+    before = lines.done()
+    study = lines.start("--jobs", "2")
     out, _ = study.communicate(timeout=900)
     assert study.returncode == 0
-    assert rows(tmp_path) == {name: list(range(1, 9)) for name in rows(tmp_path)}
-    assert len(done(tmp_path)) == 4
+    assert lines.rows() == {name: list(range(1, 9)) for name in lines.rows()}
+    after = lines.done()
+    assert len(after) == 4
     # What was done was left as it is.
-    after = {name: path.stat().st_mtime_ns for name, path in done(tmp_path).items()}
     assert {name: after[name] for name in before} == before
     (record,) = read_records(tmp_path / "evidence", drafts=True).values()
     assert [seed.seed for seed in record.seeds] == [0, 1, 2, 3]
     assert json.loads(out)["variants"][0]["seeds"] == [0, 1, 2, 3]
     # Nothing is left to do, and nothing is done.
-    assert line().wait(timeout=600) == 0
-    assert {n: path.stat().st_mtime_ns for n, path in done(tmp_path).items()} == after
-
-
-def done(folder):
-    return {path.parent.name: path for path in folder.glob("runs/*/result.json")}
+    assert lines.start("--jobs", "2").wait(timeout=600) == 0
+    assert lines.done() == after

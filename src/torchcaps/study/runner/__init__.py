@@ -8,7 +8,8 @@ written as soon as all seeds of a system are there.
 from torchcaps.study.runner.ledger import Ledger
 from torchcaps.study.runner.of_claims import study_of, study_of_claims
 from torchcaps.study.runner.outcome import Outcome, outcome_of
-from torchcaps.study.runner.pool import Settings, run_study
+from torchcaps.study.runner.pool import run_study
+from torchcaps.study.runner.settings import Settings
 from torchcaps.study.runner.system import Cell, Study, System
 from torchcaps.study.runner.watch import Progress, progress_of, watched
 

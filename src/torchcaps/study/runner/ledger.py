@@ -122,14 +122,14 @@ class Ledger:
             claim.unlink(missing_ok=True)
             lock.release()
 
-    def claimed_by(self, process: int) -> str | None:
-        """The name of the cell that a process of this machine was at when it died."""
+    def claimed_by(self, process: int, machine: str) -> str | None:
+        """The name of the cell that a process was at when it died."""
         for claim in self.folder.glob("*.claim"):
             try:
                 who = json.loads(claim.read_text(encoding="utf-8"))
             except (OSError, json.JSONDecodeError):
                 continue
-            if (who["process"], who["machine"]) == (process, platform.node()):
+            if (who["process"], who["machine"]) == (process, machine):
                 return claim.stem
         return None
 

@@ -1,53 +1,32 @@
-"""A pool of worker processes on this machine, and what is watched of them.
+"""A pool of workers, and what is watched of them.
 
 Workers share nothing but the ledger. The pool starts as many as there are jobs, starts another one
 where one was killed, writes a record as soon as a system is complete, and ends when no cell is left
-that could be taken. Killed itself, it leaves a ledger that the same call goes on with.
+that could be taken. Killed itself, it leaves a ledger that the same call goes on with. Where its
+workers run is the business of `workers`, `on_ray` and `on_slurm`.
 """
 
-import multiprocessing
-import os
 import signal
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from multiprocessing.process import BaseProcess
+from contextlib import AbstractContextManager
 from pathlib import Path
-
-import torch
 
 from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.study.runner.evidence import write_records
 from torchcaps.study.runner.ledger import Ledger, State
+from torchcaps.study.runner.settings import Settings, check
 from torchcaps.study.runner.system import Cell, Study
-from torchcaps.study.runner.work import OPEN, work
+from torchcaps.study.runner.work import OPEN
+from torchcaps.study.runner.workers import Hire, Worker, here
 
-__all__ = ["Settings", "run_study"]
+__all__ = ["run_study"]
 
 # A cell whose worker was killed so often is left alone.
 MOST_DEATHS = 3
 SECONDS_BETWEEN_LOOKS = 0.5
-# What a worker ends with that saved its state and stopped.
-STOPPED = 130
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a study is run on this machine.
-
-    `root` is the folder of data sets that are files, `jobs` how many cells run at once, `device`
-    "auto", "cpu" or "cuda", and `until` the time (`time.time()`) at which all states are saved.
-    """
-
-    folder: Path
-    evidence: Path
-    root: Path | None = None
-    jobs: int = 1
-    device: str = "auto"
-    until: float | None = None
 
 
 def run_study(
@@ -60,73 +39,79 @@ def run_study(
 
     `watch` is called with the state of every cell, again and again.
     """
-    _check(settings)
+    check(settings)
     ledger = Ledger(settings.folder)
     cells = study.cells()
     for cell in cells:
         ledger.forgive(cell)
-    pool = _Pool(cells, ledger, settings)
-    complete = -1
-    if threading.current_thread() is threading.main_thread():
-        # As Ctrl-C: the workers save their states.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        while True:
-            states = {cell.name: ledger.state(cell) for cell in cells}
-            watch(states)
-            ended = sum(state in ("done", "failed") for state in states.values())
-            if ended != complete:
-                write_records(study, ledger, settings.evidence)
-                complete = ended
-            if not pool.tend(states):
-                break
-            time.sleep(SECONDS_BETWEEN_LOOKS)
-    except KeyboardInterrupt:
-        pool.stop()
-        raise Interrupted("the study was interrupted; the same command goes on.") from None
-    except BaseException:
-        pool.stop()
-        raise
+    with _place(settings, ledger) as hire:
+        pool = _Pool(cells, ledger, settings, hire)
+        complete = -1
+        if threading.current_thread() is threading.main_thread():
+            # As Ctrl-C: the workers save their states.
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            while True:
+                states = {cell.name: ledger.state(cell) for cell in cells}
+                watch(states)
+                ended = sum(state in ("done", "failed") for state in states.values())
+                if ended != complete:
+                    write_records(study, ledger, settings.evidence)
+                    complete = ended
+                if not pool.tend(states):
+                    break
+                time.sleep(SECONDS_BETWEEN_LOOKS)
+        except KeyboardInterrupt:
+            pool.stop()
+            raise Interrupted("the study was interrupted; the same command goes on.") from None
+        except BaseException:
+            pool.stop()
+            raise
     paths = write_records(study, ledger, settings.evidence)
     pool.explain({cell.name: ledger.state(cell) for cell in cells})
     return paths
 
 
-def _check(settings: Settings) -> None:
-    if settings.jobs < 1:
-        raise TorchcapsError(f"--jobs must be 1 or more processes, but is {settings.jobs}.")
-    if settings.device not in ("auto", "cpu", "cuda"):
-        raise TorchcapsError(
-            f"--device must be auto, cpu or cuda, but is {settings.device!r}; of several GPUs the "
-            f"environment variable CUDA_VISIBLE_DEVICES chooses."
-        )
-    if settings.device == "cuda" and not torch.cuda.is_available():
-        raise TorchcapsError(
-            "--device cuda needs a GPU that torch sees, and there is none; leave it out, and the "
-            "processor is taken."
-        )
+def _place(settings: Settings, ledger: Ledger) -> AbstractContextManager[Hire]:
+    """Where workers are hired."""
+    if settings.place == "ray":
+        from torchcaps.study.runner.on_ray import on_ray
+
+        return on_ray(settings, ledger)
+    if settings.place == "slurm":
+        from torchcaps.study.runner.on_slurm import on_slurm
+
+        return on_slurm(settings, ledger)
+    return here(settings, ledger)
 
 
 class _Pool:
     """The workers that run, and how often cells were left by one that was killed."""
 
-    def __init__(self, cells: Sequence[Cell], ledger: Ledger, settings: Settings):
-        self.cells, self.ledger, self.settings = cells, ledger, settings
-        self.workers: list[BaseProcess] = []
+    def __init__(self, cells: Sequence[Cell], ledger: Ledger, settings: Settings, hire: Hire):
+        self.cells, self.ledger, self.settings, self.hire = cells, ledger, settings, hire
+        self.workers: list[Worker] = []
         self.deaths: Counter[str] = Counter()
+        # Cells of workers that died. Another machine frees their locks in its own time.
+        self.left: set[str] = set()
         self.was_stopped = False
         self.started = 0
 
     def tend(self, states: dict[str, State]) -> bool:
-        """Look after the workers; whether any is left."""
+        """Look after the workers; whether any is left, or is still to be started."""
         for worker in [each for each in self.workers if not each.is_alive()]:
             self.workers.remove(worker)
             self._bury(worker)
+        if self._is_over():
+            return bool(self.workers)
         takeable = [cell for cell in self._cells() if states[cell.name] in OPEN]
-        if takeable and not self._is_over():
-            for _ in range(min(self.settings.jobs, len(takeable)) - len(self.workers)):
-                self._start()
-        return bool(self.workers)
+        if takeable:
+            running = sum(state == "running" for state in states.values())
+            wanted = min(self.settings.jobs, running + len(takeable))
+            for _ in range(wanted - len(self.workers)):
+                self.workers.append(self.hire(self._cells(), self.started))
+                self.started += 1
+        return bool(self.workers) or any(states[name] == "running" for name in self.left)
 
     def stop(self) -> None:
         """Ask every worker to save its state, and wait for that."""
@@ -163,40 +148,12 @@ class _Pool:
         until = self.settings.until
         return self.was_stopped or (until is not None and time.time() >= until)
 
-    def _start(self) -> None:
-        settings = self.settings
-        worker = multiprocessing.get_context("spawn").Process(
-            target=_worker, args=(self._cells(), settings, os.getpid(), self.started)
-        )
-        worker.start()
-        self.started += 1
-        self.workers.append(worker)
-
-    def _bury(self, worker: BaseProcess) -> None:
-        if worker.exitcode == STOPPED:
+    def _bury(self, worker: Worker) -> None:
+        how, cell = worker.end()
+        if how == "stopped":
             self.was_stopped = True
-        elif worker.exitcode and worker.pid is not None:
-            cell = self.ledger.claimed_by(worker.pid)
+        if how in ("killed", "lost") and cell is not None:
+            self.left.add(cell)
+        if how == "killed":
             # One that died before it took a cell died of something that all workers share.
             self.deaths[cell or self.cells[0].name] += 1
-
-
-def _worker(cells: Sequence[Cell], settings: Settings, parent: int, number: int) -> None:
-    """What a worker process does: it speaks into a file of its own, and uses its share of cores."""
-    if settings.device == "cpu":
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    elif torch.cuda.device_count() > 1:
-        torch.cuda.set_device(number % torch.cuda.device_count())
-    if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, (os.cpu_count() or 1) // settings.jobs))
-    # The first Ctrl-C goes to the pool, which tells its workers to stop.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ledger = Ledger(settings.folder)
-    ledger.folder.mkdir(parents=True, exist_ok=True)
-    talk = (ledger.folder / f"worker{number}.log").open("a", encoding="utf-8", buffering=1)
-    sys.stderr = talk
-    try:
-        work(cells, ledger, root=settings.root, until=settings.until, parent=parent)
-    except Interrupted as stop:
-        print(stop, file=talk)
-        sys.exit(STOPPED)

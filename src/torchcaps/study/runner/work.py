@@ -5,7 +5,8 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from torchcaps.errors import Diverged, Interrupted, TorchcapsError
@@ -14,59 +15,14 @@ from torchcaps.study.runner.measure import look_at, root_of
 from torchcaps.study.runner.system import Cell
 from torchcaps.train import Recipe, fit
 
-__all__ = ["OPEN", "finish", "trunk_file", "work"]
+__all__ = ["OPEN", "Lost", "finish", "trunk_file", "work"]
 
 # A worker takes cells in these states.
 OPEN = ("waiting", "begun")
 
 
-def work(
-    cells: Sequence[Cell],
-    ledger: Ledger,
-    *,
-    root: str | os.PathLike[str] | None,
-    until: float | None = None,
-    parent: int | None = None,
-) -> None:
-    """Work through cells until none is left that this process can take.
-
-    Arguments:
-        cells: in the order in which they are taken.
-        ledger: where they are kept.
-        root: the folder of data sets that are files.
-        until: the time (`time.time()`) at which the state is saved and `Interrupted` raised.
-        parent: the process that started this one; with it gone, no further cell is begun.
-    """
-    took_one = True
-    while took_one:
-        took_one = False
-        for cell in cells:
-            if parent is not None and os.getppid() != parent:
-                return
-            if ledger.state(cell) not in OPEN:
-                continue
-            with ledger.claimed(cell) as is_ours:
-                # Another process may have done it in the meantime.
-                if not is_ours or not ledger.missing(cell) or ledger.failure(cell):
-                    continue
-                took_one = True
-                _finish_or_say_why(cell, ledger, root, until)
-
-
-def _finish_or_say_why(
-    cell: Cell, ledger: Ledger, root: str | os.PathLike[str] | None, until: float | None
-) -> None:
-    try:
-        finish(cell, ledger, root=root, until=until)
-    except Interrupted:
-        raise
-    except Diverged as error:
-        ledger.fail(cell, str(error), is_result=True)
-    except TorchcapsError as error:
-        ledger.fail(cell, str(error), is_result=False)
-    except Exception as error:
-        traceback.print_exc()
-        ledger.fail(cell, f"{type(error).__name__}: {error}", is_result=False)
+class Lost(Exception):
+    """The machine that was sent a cell died; it says nothing of the cell."""
 
 
 def finish(
@@ -101,3 +57,55 @@ def trunk_file(recipe: Recipe, root: str | os.PathLike[str] | None) -> Path | No
     """The weights of a frozen trunk, which lie beside the data sets under the trunk's name."""
     trunk = recipe.options.get("trunk")
     return None if trunk is None else Path(root or "data") / f"{trunk}.safetensors"
+
+
+def work(
+    cells: Sequence[Cell],
+    ledger: Ledger,
+    *,
+    root: str | os.PathLike[str] | None,
+    until: float | None = None,
+    parent: int | None = None,
+    finish: Callable[..., None] = finish,
+) -> None:
+    """Work through cells until none is left that this process can take.
+
+    Arguments:
+        cells: in the order in which they are taken.
+        ledger: where they are kept.
+        root: the folder of data sets that are files.
+        until: the time (`time.time()`) at which the state is saved and `Interrupted` raised.
+        parent: the process that started this one; with it gone, no further cell is begun.
+        finish: what finishes a cell, here or elsewhere.
+    """
+    took_one = True
+    while took_one:
+        took_one = False
+        for cell in cells:
+            if parent is not None and os.getppid() != parent:
+                return
+            if ledger.state(cell) not in OPEN:
+                continue
+            with ledger.claimed(cell) as is_ours:
+                # Another process may have done it in the meantime.
+                if not is_ours or not ledger.missing(cell) or ledger.failure(cell):
+                    continue
+                took_one = True
+                with _reasons(cell, ledger):
+                    finish(cell, ledger, root=root, until=until)
+
+
+@contextmanager
+def _reasons(cell: Cell, ledger: Ledger) -> Iterator[None]:
+    """Write down why a cell came to no result."""
+    try:
+        yield
+    except (Interrupted, Lost):
+        raise
+    except Diverged as error:
+        ledger.fail(cell, str(error), is_result=True)
+    except TorchcapsError as error:
+        ledger.fail(cell, str(error), is_result=False)
+    except Exception as error:
+        traceback.print_exc()
+        ledger.fail(cell, f"{type(error).__name__}: {error}", is_result=False)

@@ -1,0 +1,71 @@
+"""Whether another machine sees the folder of the cells; how a cell travels where it does not."""
+
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+__all__ = ["Files", "is_seen", "pack", "signed", "unpack"]
+
+# The files of a cell, by their paths within the folder of all cells.
+Files = Mapping[str, bytes]
+
+
+@contextmanager
+def signed(folder: Path) -> Iterator[str]:
+    """Hold a lock in a folder, whose name tells another machine by what it knows the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sign = f".seen-by-{uuid.uuid4().hex}.lock"
+    lock = FileLock(folder / sign)
+    lock.acquire()
+    try:
+        yield sign
+    finally:
+        lock.release()
+        (folder / sign).unlink(missing_ok=True)
+
+
+def is_seen(folder: Path, sign: str) -> bool:
+    """Whether this machine sees that folder, and its locks too: then workers here may take cells
+    by themselves, and none is taken twice."""
+    if not (folder / sign).is_file():
+        return False
+    lock = FileLock(folder / sign)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return True
+    lock.release()
+    return False
+
+
+def pack(folder: Path, name: str) -> dict[str, bytes]:
+    """All that there is of a cell: its run, and what was measured of it."""
+    within = [path for path in (folder / name).rglob("*") if path.is_file()]
+    measured = folder / f"{name}.values.json"
+    files = [*within, *([measured] if measured.is_file() else [])]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def unpack(files: Files, folder: Path, name: str) -> None:
+    """Put a cell that came from elsewhere in the place of what there is: first its run as a whole,
+    then what was measured of it."""
+    arrived, before = (folder / f".{name}.{word}" for word in ("arrived", "before"))
+    for old in (arrived, before):
+        shutil.rmtree(old, ignore_errors=True)
+    for path, content in files.items():
+        place = arrived / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+    if (arrived / name).is_dir():
+        if (folder / name).exists():
+            (folder / name).rename(before)
+        (arrived / name).rename(folder / name)
+    measured = arrived / f"{name}.values.json"
+    if measured.is_file():
+        measured.replace(folder / measured.name)
+    for old in (arrived, before):
+        shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,78 @@
+"""How a study is run: where its files lie, on which machines, how many cells at once."""
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from torchcaps.errors import TorchcapsError, nearest
+
+__all__ = ["PLACES", "Settings", "check"]
+
+# Where workers may run.
+PLACES = ("here", "ray", "slurm")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a study is run.
+
+    `root` is the folder of data sets that are files, `jobs` how many cells run at once, `device`
+    "auto", "cpu" or "cuda", and `until` the time (`time.time()`) at which all states are saved.
+    `on` is "here" for processes of this machine, "ray" or "ray:HOST:PORT" for a Ray cluster,
+    "slurm" or "slurm:NAME=VALUE,…" for Slurm jobs.
+    """
+
+    folder: Path
+    evidence: Path
+    root: Path | None = None
+    jobs: int = 1
+    device: str = "auto"
+    until: float | None = None
+    on: str = "here"
+
+    @property
+    def place(self) -> str:
+        """The first word of `on`."""
+        return self.on.partition(":")[0]
+
+    @property
+    def place_options(self) -> str:
+        """What follows it."""
+        return self.on.partition(":")[2]
+
+    def for_elsewhere(self) -> "Settings":
+        """The same with paths that do not depend on where this process was started."""
+        root = None if self.root is None else _absolute(self.root)
+        return replace(self, folder=_absolute(self.folder), root=root)
+
+
+def _absolute(path: Path) -> Path:
+    """Links are kept, since another machine may have others."""
+    return Path(os.path.abspath(path))  # noqa: PTH100
+
+
+def check(settings: Settings) -> None:
+    """Refuse settings that cannot work, before anything is started."""
+    if settings.jobs < 1:
+        raise TorchcapsError(f"--jobs must be 1 or more processes, but is {settings.jobs}.")
+    if settings.device not in ("auto", "cpu", "cuda"):
+        raise TorchcapsError(
+            f"--device must be auto, cpu or cuda, but is {settings.device!r}; of several GPUs the "
+            f"environment variable CUDA_VISIBLE_DEVICES chooses."
+        )
+    if settings.place not in PLACES:
+        raise TorchcapsError(
+            f"--on must be here, ray, ray:HOST:PORT, slurm or slurm:NAME=VALUE,…, but is "
+            f"{settings.on!r}; {nearest(settings.place, PLACES)}."
+        )
+    if settings.place != "here":
+        return
+    if settings.place_options:
+        raise TorchcapsError(f"--on here takes no options, but came as {settings.on!r}.")
+    if settings.device == "cuda" and not torch.cuda.is_available():
+        raise TorchcapsError(
+            "--device cuda needs a GPU that torch sees, and there is none; leave it out, and the "
+            "processor is taken."
+        )

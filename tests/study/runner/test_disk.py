@@ -1,0 +1,56 @@
+"""Cells that travel, and folders that two machines see or do not."""
+
+import pytest
+from filelock import FileLock
+
+from torchcaps.study.runner import disk
+from torchcaps.study.runner.disk import is_seen, pack, signed, unpack
+
+
+def test_a_signed_folder_is_seen_while_its_lock_holds(tmp_path):
+    with signed(tmp_path / "runs") as sign:
+        assert is_seen(tmp_path / "runs", sign)
+        assert not is_seen(tmp_path, sign)
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_a_disk_without_common_locks_is_not_seen(tmp_path, monkeypatch):
+    """Two machines may see one file, and each its own locks."""
+    monkeypatch.setattr(FileLock, "acquire", lambda self, timeout=None: None)
+    with signed(tmp_path) as sign:
+        assert not is_seen(tmp_path, sign)
+
+
+def test_a_cell_travels_whole(tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    (here / "a" / "deep").mkdir(parents=True)
+    (here / "a" / "deep" / "recipe.json").write_text("{}")
+    (here / "a.values.json").write_text("1")
+    (here / "b.values.json").write_text("of another cell")
+    files = pack(here, "a")
+    assert sorted(files) == ["a.values.json", "a/deep/recipe.json"]
+    # What lies there is replaced as a whole.
+    (there / "a").mkdir(parents=True)
+    (there / "a" / "state.ckpt").write_text("old")
+    unpack(files, there, "a")
+    assert pack(there, "a") == files
+    assert sorted(path.name for path in there.iterdir()) == ["a", "a.values.json"]
+
+
+def test_a_cell_that_nobody_began_is_nothing(tmp_path):
+    assert pack(tmp_path, "a") == {}
+    unpack({}, tmp_path, "a")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_is_in_its_place_before_it_is_said_to_be_measured(tmp_path, monkeypatch):
+    """Killed in between, it is measured again."""
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(disk.Path, "replace", stop)
+    with pytest.raises(KeyboardInterrupt):
+        unpack({"a/result.json": b"{}", "a.values.json": b"1"}, tmp_path, "a")
+    assert (tmp_path / "a" / "result.json").is_file()
+    assert not (tmp_path / "a.values.json").exists()
