@@ -280,6 +280,10 @@ def test_the_commit_is_that_of_the_source_and_tells_of_changes(tmp_path: Path, m
     git("add", "src")
     git("commit", "--quiet", "-m", "ours")
     head = git("rev-parse", "--short=12", "HEAD")
+    # Looking must not write: a process that is killed meanwhile would leave git's lock behind.
+    os.utime(package / "__init__.py", (1, 1))
+    index = (tmp_path / ".git" / "index").read_bytes()
     assert _commit() == head
+    assert (tmp_path / ".git" / "index").read_bytes() == index
     (package / "__init__.py").write_text("changed = True\n")
     assert _commit() == head + "+changes"

@@ -342,7 +342,8 @@ def environment() -> dict[str, Any]:
 def _commit() -> str | None:
     """The commit of the source tree, "+changes" when it has some; None for an installed package."""
     source = Path(__file__).parents[1]
-    git = ["git", "-C", str(source)]
+    # A process that is killed must leave no lock in somebody's repository.
+    git = ["git", "--no-optional-locks", "-C", str(source)]
     try:
         # An installed package may lie inside somebody else's repository.
         tracked = subprocess.run(
