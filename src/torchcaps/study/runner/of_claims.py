@@ -8,6 +8,7 @@ from torchcaps.study.claim import PAPERS, Claim, claims, claims_of_table, find_c
 from torchcaps.study.job import Job
 from torchcaps.study.look import looks_of
 from torchcaps.study.papers import plan_of
+from torchcaps.study.runner.labels import label_of, told_apart
 from torchcaps.study.runner.own import read_study
 from torchcaps.study.runner.system import Study, System, Waiting
 from torchcaps.study.same import plain
@@ -66,7 +67,7 @@ def study_of_claims(
             found = _system(claim, job, small, smaller, seeds)
             key = (found.recipe.digest(), smaller)
             systems[key] = _joined(systems[key], found) if key in systems else found
-    return Study(name, tuple(systems.values()), tuple(dict.fromkeys(waiting)))
+    return Study(name, told_apart(tuple(systems.values())), tuple(dict.fromkeys(waiting)))
 
 
 def _system(claim: Claim, job: Job, small: Job, smaller: str | None, seeds: int | None) -> System:
@@ -79,13 +80,6 @@ def _system(claim: Claim, job: Job, small: Job, smaller: str | None, seeds: int 
         reduced=smaller,
         departures=job.departures,
     )
-
-
-def label_of(job: Job) -> str:
-    """The network, and what was chosen for it."""
-    chosen = {**job.options, **job.fields}
-    told = " ".join(f"{name}={value}" for name, value in chosen.items())
-    return " ".join(filter(None, (job.model, told, f"on {job.train}")))
 
 
 def _joined(first: System, second: System) -> System:
