@@ -55,7 +55,7 @@ def browser():
         browser.close()
 
 
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [1280, 800, 390])
 def test_page_is_whole_and_quiet(browser, page_file, width):
     page = browser.new_page(viewport={"width": width, "height": 900})
     requests, said = [], []
@@ -66,10 +66,21 @@ def test_page_is_whole_and_quiet(browser, page_file, width):
     assert [url for url in requests if not url.startswith("data:")] == [page_file.as_uri()]
     assert said == []
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    tables = page.evaluate(
+        "[...document.querySelectorAll('.scroll')].map(e => [e.scrollWidth, e.clientWidth])"
+    )
+    assert len(tables) >= 4
+    assert all(wide <= room for wide, room in tables)
+    # A number stands beside its name, in the head of its table or in its row.
+    names = page.evaluate(
+        "[...document.querySelectorAll('.wide td:nth-child(2)')].map("
+        "e => getComputedStyle(e, '::before').content)"
+    )
+    assert all(name == "none" for name in names) == (width == 1280)
     pictures = page.evaluate(
         "[...document.images].map(i => [i.complete, i.naturalWidth, i.alt.length])"
     )
-    assert len(pictures) == 6
+    assert len(pictures) == 12
     assert all(done and wide > 0 and alt > 0 for done, wide, alt in pictures)
     assert page.title() == "What the network does inside · torchcaps"
     heads = page.evaluate("[...document.querySelectorAll('.verdict')].map(e => e.children.length)")

@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from torchcaps.analysis import capsule_activity, routing_dynamics
 from torchcaps.viz import draw_activity, draw_mean_couplings, draw_parse_tree, to_svg
-from torchcaps.viz.layered import BAR, MOST_SHOWN
+from torchcaps.viz.layered import BAR, FADED, MOST_SHOWN
 from torchcaps.viz.palette import DEAD, WARMTH
 from traces import even, network, switching
 
@@ -71,7 +71,8 @@ def test_lines_of_a_tree_are_couplings_of_the_image():
     (collection,) = lines(tree())
     assert len(collection.get_segments()) == 3 * 2
     alpha, width = collection.get_colors()[:, 3], collection.get_linewidths()
-    strength = sorted(c for row in COUPLING[1] for c in row)
+    # 0.4 and 0.1 are not the strongest of their child; the even halves both are.
+    strength = sorted([0.6, FADED * 0.4, FADED * 0.1, 0.9, 0.5, 0.5])
     assert sorted(alpha) == pytest.approx([0.04 + 0.96 * c for c in strength])
     assert sorted(width) == pytest.approx([0.35 + 2.4 * c for c in strength])
     # Child 1 of 3 and parent 1 of 2, at the centres of their bars.
@@ -79,6 +80,19 @@ def test_lines_of_a_tree_are_couplings_of_the_image():
     assert darkest.tolist() == [pytest.approx([1.5 / 3, BAR]), pytest.approx([1.5 / 2, 1.0])]
     # Strong lines are drawn last.
     assert list(alpha) == sorted(alpha)
+
+
+def test_a_line_to_the_strongest_parent_of_all_is_full_though_others_are_shown():
+    """Two classes of 40 are not among the longest; the child's strongest parent is one of them."""
+    weak, strong = 0.01, 0.02
+    coupling = [strong] + [weak] * 39
+    trace = network(
+        {"classes": [[coupling]]}, {"primary": [[1.0]], "classes": [[0.0] + [0.5] * 39]}
+    )
+    (collection,) = lines(draw_parse_tree(trace, IMAGE))
+    alpha = collection.get_colors()[:, 3]
+    assert len(alpha) == MOST_SHOWN
+    assert list(alpha) == pytest.approx([0.04 + 0.96 * FADED * weak] * MOST_SHOWN)
 
 
 def test_a_tree_names_the_longest_class():

@@ -49,7 +49,8 @@ def draw_mean_couplings(trace: Trace | RoutingDynamics, activity: Activity | Non
             mean = routed.mean[below.shown][:, above.shown]
             std = routed.std[below.shown][:, above.shown]
             perfect = perfect_std(routed.mean.shape[1])
-            draw_couplings(axes, y, below, above, mean, std / perfect if perfect else std)
+            warmth = std / perfect if perfect else std
+            draw_couplings(axes, y, below, above, mean, warmth=warmth)
         draw_rows(axes, rows)
         axes.set_ylim(-0.08, len(rows) - 0.63)
         notes = figure.add_axes((0.18, 0.0, 0.8, band / (height + band)))

@@ -12,12 +12,14 @@ from torch import Tensor
 
 from torchcaps.viz.palette import DEAD, INK, LENGTH, MUTED, WARMTH
 
-__all__ = ["MOST_SHOWN", "Row", "draw_couplings", "draw_legend", "draw_rows"]
+__all__ = ["MOST_SHOWN", "Row", "draw_couplings", "draw_legend", "draw_rows", "strongest"]
 
 # More capsules a row than this would be a grey band.
 MOST_SHOWN = 32
 # Of the distance between two rows, which is 1.
 BAR = 0.30
+# What is left of the darkness and width of a line that is not its capsule's strongest.
+FADED = 0.3
 
 
 @dataclass(frozen=True)
@@ -94,14 +96,30 @@ def draw_rows(axes: Axes, rows: Sequence[Row]) -> None:
     axes.axis("off")
 
 
+def strongest(coupling: Tensor) -> Tensor:
+    """Which couplings [i, j] are the largest of their child; all of them where a child splits
+    itself evenly, for then it has chosen nobody."""
+    return coupling >= coupling.amax(-1, keepdim=True) * (1 - 1e-5)
+
+
 def draw_couplings(
-    axes: Axes, y: int, below: Row, above: Row, coupling: Tensor, warmth: Tensor | None = None
+    axes: Axes,
+    y: int,
+    below: Row,
+    above: Row,
+    coupling: Tensor,
+    *,
+    warmth: Tensor | None = None,
+    full: Tensor | None = None,
 ) -> None:
     """Lines from row y to row y + 1 for couplings [below, above]: darker and wider is stronger.
 
-    `warmth` in [0, 1] colours a line by how much it changes from image to image.
+    `warmth` in [0, 1] colours a line by how much it changes from image to image. `full` says which
+    lines do not fade.
     """
     strength = coupling.clamp(0, 1).numpy()
+    if full is not None:
+        strength = np.where(full.numpy(), strength, FADED * strength)
     colours = np.empty((*strength.shape, 4))
     colours[:] = to_rgba(LENGTH) if warmth is None else WARMTH(warmth.clamp(0, 1).numpy())
     colours[..., 3] = np.clip(0.04 + 0.96 * strength, 0, 1)

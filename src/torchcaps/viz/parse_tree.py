@@ -10,7 +10,14 @@ from torchcaps._printable import printable
 from torchcaps.analysis import capsule_layers, lengths
 from torchcaps.analysis.trace import last_coupling
 from torchcaps.types import Trace
-from torchcaps.viz.layered import Row, draw_couplings, draw_legend, draw_rows, longest
+from torchcaps.viz.layered import (
+    Row,
+    draw_couplings,
+    draw_legend,
+    draw_rows,
+    longest,
+    strongest,
+)
 from torchcaps.viz.palette import INK, MUTED, STYLE, WIDTH, new_figure
 
 __all__ = ["draw_parse_tree"]
@@ -21,7 +28,9 @@ def draw_parse_tree(
 ) -> Figure:
     """Lengths as bars and couplings as lines for one image of a trace.
 
-    Of a layer with more capsules than fit, the longest are shown.
+    The line to the parent that a capsule couples to most is drawn full, and its other lines are
+    faded; a capsule that splits itself evenly has no strongest parent, and nothing fades. Of a
+    layer with more capsules than fit, the longest are shown.
 
     Arguments:
         trace: what `model(images, keep="last").trace` holds.
@@ -49,7 +58,10 @@ def draw_parse_tree(
         for y, layer in enumerate(trace):
             coupling = last_coupling(layer)[index].detach().float().cpu()
             below, above = rows[y], rows[y + 1]
-            draw_couplings(axes, y, below, above, coupling[below.shown][:, above.shown])
+            # Of all parents: the strongest may not be among those that are shown.
+            full = strongest(coupling)[below.shown][:, above.shown]
+            coupling = coupling[below.shown][:, above.shown]
+            draw_couplings(axes, y, below, above, coupling, full=full)
         draw_rows(axes, rows)
         axes.set_ylim(-0.08, len(rows) + 0.02)
         picture = figure.add_axes((0.02, 0.02, 1.0 / WIDTH, 1.0 / (height + band)))
@@ -64,6 +76,13 @@ def draw_parse_tree(
         winner = int(rows[-1].shown[rows[-1].length.argmax()])
         winner_name = class_names[winner] if class_names else str(winner)
         notes.text(0.0, 0.75, f"longest class capsule: {winner_name}", va="center", color=INK)
-        notes.text(0.0, 0.5, "bar: length, full is 1", va="center", color=MUTED, fontsize=7.5)
+        notes.text(
+            0.0,
+            0.5,
+            "bar: length, full is 1; lines to any but the strongest parent are faded",
+            va="center",
+            color=MUTED,
+            fontsize=7.5,
+        )
         draw_legend(notes, 0.25)
     return figure
