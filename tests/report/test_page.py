@@ -1,5 +1,6 @@
 """The page: its order, its numbers, its safety, and that it asks for nothing outside itself."""
 
+import dataclasses
 import json
 from html.parser import HTMLParser
 
@@ -171,6 +172,13 @@ def test_two_networks_are_compared_without_a_verdict(second, words):
     text = page(dissection("A"), dissection("B", right=second))
     assert f"{words} One training run each: no verdict on which is better." in text
     assert "these do." in text
+
+
+def test_accuracies_on_different_images_are_not_compared():
+    other = dataclasses.replace(dissection("B"), facts={"images": "9 of 9 of another set"})
+    text = page(dissection("A"), other)
+    assert "A and B were shown different images, so their accuracies cannot be compared." in text
+    assert "accurate" not in text
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -157,6 +157,11 @@ def _comparison(dissections: Sequence[Dissection]) -> str | None:
     if len(dissections) != 2:
         return None
     first, second = dissections
+    if (first.classes, first.facts.get("images")) != (second.classes, second.facts.get("images")):
+        return (
+            f"{first.label} and {second.label} were shown different images, so their accuracies "
+            f"cannot be compared."
+        )
     # Of the figures that stand on the page, so that a reader who subtracts finds the same.
     gap = round(100 * first.accuracy, 1) - round(100 * second.accuracy, 1)
     how = f"{abs(gap):.1f} points {'more' if gap > 0 else 'less'} accurate than {second.label}"

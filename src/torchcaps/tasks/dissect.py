@@ -305,4 +305,5 @@ def _epochs(run: Run) -> str:
     """How many epochs were trained, which may be fewer than the recipe allows."""
     asked = run.recipe.epochs
     trained = max((row["epoch"] for row in run.metrics()), default=asked)
-    return f"{asked} epochs" if trained == asked else f"stopped after {trained} of {asked} epochs"
+    of_all = f"{asked} epoch{'' if asked == 1 else 's'}"
+    return of_all if trained == asked else f"stopped after {trained} of {of_all}"
