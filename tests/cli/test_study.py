@@ -43,9 +43,23 @@ def test_claims_are_lines(call):
 def test_a_table_is_printed_and_not_run(call):
     code, out, err = call("table", "peer2022", 1, "--dry-run", "--root", "sets")
     assert (code, err) == (0, "")
-    assert out.startswith("peer2022-t1-rba-nobias  training accuracy 49.61 %\n    torchcaps train ")
+    first, second, third, *_ = out.splitlines()
+    assert first == "peer2022-t1-rba-nobias  training accuracy 49.61 %"
+    assert second.startswith("    # judged by the mean over seeds ")
+    assert third.startswith("    torchcaps train --protocol peer --model peer_sign_dynamic ")
     code, out, err = call("table", "peer2022", 1, "--dry-run", "--json")
     assert (code, err, json.loads(out)["table"]) == (0, "", 1)
+
+
+def test_one_claim_is_printed_with_the_hours_of_a_gpu(call):
+    words = ("table", "peer2022-q-sign-not-learnable", "--dry-run", "--gpu-tflops", 2)
+    code, out, err = call(*words)
+    assert (code, err) == (0, "")
+    assert "on two cores, at least " in out
+    assert out.endswith("2 TFLOP a second on the GPU.\n")
+    assert call(*words[:2])[2].endswith(
+        "`torchcaps study run peer2022-q-sign-not-learnable` runs it.\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,11 @@ import json
 
 import pytest
 
+from error_text import text_of
 from torchcaps.study import Cost, cost_of, plan_of, table
-from torchcaps.study.claim import find_claim
+from torchcaps.study.claim import claims, find_claim
 from torchcaps.study.cost import RATE
+from torchcaps.study.tables import judged_by
 from torchcaps.tasks import estimate
 
 
@@ -43,6 +45,7 @@ def test_what_cannot_be_trained_has_no_cost():
         (Cost(29_460 * 10**12, 136.6), "29.5 PFLOP, 137 h on two cores"),
         (Cost(10**12, 0.5, True), "at most 1.0 TFLOP, 30 min on two cores"),
         (Cost(10**9, 12.34), "1.0 GFLOP, 12.3 h on two cores"),
+        (Cost(10**9, 0.001), "1.0 GFLOP, 3.6 s on two cores"),
     ],
 )
 def test_costs_in_words(cost, text):
@@ -77,3 +80,51 @@ def test_gaps_are_printed(monkeypatch):
     found = table("peer2022", 1).text()
     assert "# needs data:sign" in found
     assert found.endswith("all need something that is not there yet.")
+
+
+def test_a_row_is_a_whole_recipe():
+    """Claim, verdict's test, commands with protocol, statistic, seeds, costs, departures."""
+    claim = find_claim("rem-t1-f-mnist-dr-capsnet-rem-entropy")
+    lines = table(claim.id, reduced=True, gpu_rate=2e12).text().splitlines()
+    assert lines[0].startswith(f"{claim.id}  ")
+    assert lines[1].startswith(
+        f"    # judged by the mean over seeds with its 95 % t-interval, within {claim.value} ±"
+    )
+    assert lines[2].startswith("    torchcaps train --protocol rem_pruned --model rem_dr ")
+    assert lines[4] == (
+        "    # reads entropy (entropy of the dictionary of quantised couplings, in bits), of "
+        "fashion-mnist/test, couplings on 11 levels"
+    )
+    (job,) = plan_of(claim).jobs
+    flops = cost_of(job.smaller()).flops
+    hours = flops / 2e12 / 3600
+    assert lines[5].startswith(f"    # 5 seeds, 0 to 4: {flops / 1e15:.1f} PFLOP, ")
+    assert lines[5].endswith(f" on two cores, at least {hours * 60:.0f} min on one GPU")
+    assert lines[6] == "    # departure 1: reduced: 10 epochs, fixed beforehand"
+    assert lines[7].startswith("    # departure 2: epochs: 10, where the protocol rem_pruned has ")
+    assert lines[-1].endswith(" at 60 GFLOP a second, and 2 TFLOP a second on the GPU.")
+
+
+def test_a_statement_says_what_it_is_judged_by():
+    lines = table("peer2022-q-sign-not-learnable").text().splitlines()
+    assert lines[1] == "    # judged by training accuracy: equal to 50.0; 5 seeds or more"
+    assert lines[-1].startswith("# 1 row, 2 networks, 10 runs with all seeds: ")
+
+
+def test_every_claim_that_needs_training_is_judged_by_something():
+    for claim in claims():
+        assert not plan_of(claim).jobs or judged_by(claim)
+
+
+def test_without_a_rate_no_hours_of_a_gpu_are_told():
+    found = table("peer2022", 1)
+    assert "GPU" not in found.text()
+    assert found.numbers()["cost"]["hours_on_one_gpu"] is None
+    told = table("peer2022", 1, gpu_rate=1e9).numbers()["cost"]
+    assert told["hours_on_one_gpu"] == pytest.approx(told["flops"] / 1e9 / 3600)
+
+
+def test_a_gpu_that_makes_nothing_is_a_sentence():
+    assert text_of(lambda: table("peer2022", 1, gpu_rate=0)) == (
+        "a GPU makes more than 0 FLOPs a second, but came with 0."
+    )

@@ -57,8 +57,10 @@ def list_claims(
 
 @app.command("table")
 def print_table(
-    paper: Annotated[str, typer.Argument(help="A key: gu2021.")],
-    number: Annotated[int, typer.Argument(help="The number of the table in the paper.")],
+    what: Annotated[str, typer.Argument(help="A paper (gu2021), or the id of a claim.")],
+    number: Annotated[
+        int | None, typer.Argument(help="A table of the paper; else all of its claims.")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the commands and run nothing.")
     ] = False,
@@ -66,20 +68,27 @@ def print_table(
     root: Annotated[Path, typer.Option(help="Folder of the data sets in the commands.")] = Path(
         "data"
     ),
+    gpu_tflops: Annotated[
+        float | None,
+        typer.Option(help="TFLOP a second that your GPU trains at, for the hours on it."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the commands that run a table, row by row, with what they cost.
 
-    Cost is that of training all seeds; nothing is run.
+    Cost is that of training all seeds; nothing is run. Each row says by which test it is judged,
+    which statistics are read, and where it departs from the paper.
     """
     from torchcaps import study
 
     if not dry_run:
+        words = what if number is None else f"{what} {number}"
         raise TorchcapsError(
-            f"this prints the commands of a table with --dry-run; `torchcaps study run {paper} "
-            f"{number}` runs it."
+            f"this prints the commands of a table with --dry-run; `torchcaps study run {words}` "
+            f"runs it."
         )
-    found = study.table(paper, number, reduced=reduced, root=str(root))
+    rate = None if gpu_tflops is None else gpu_tflops * 1e12
+    found = study.table(what, number, reduced=reduced, root=str(root), gpu_rate=rate)
     print(json.dumps(found.numbers()) if as_json else found.text())
 
 

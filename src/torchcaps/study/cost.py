@@ -72,10 +72,17 @@ class Cost:
         flops, hours = self.flops + other.flops, self.hours + other.hours
         return Cost(flops, hours, self.is_most or other.is_most)
 
-    def text(self) -> str:
-        """Both in words."""
+    def text(self, *, gpu_rate: float | None = None) -> str:
+        """Both in words; with the FLOPs a second of a GPU, the hours on it too."""
         most = "at most " if self.is_most else ""
-        return f"{most}{_flops(self.flops)}, {_in_words(self.hours)} on two cores"
+        told = f"{most}{_flops(self.flops)}, {_in_words(self.hours)} on two cores"
+        if gpu_rate is None:
+            return told
+        return f"{told}, at least {_in_words(self.hours_at(gpu_rate))} on one GPU"
+
+    def hours_at(self, rate: float) -> float:
+        """Hours on a machine that makes so many FLOPs a second, if no step is too small for it."""
+        return self.flops / rate / 3600
 
     def numbers(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -142,6 +149,8 @@ def _flops(count: float) -> str:
 
 
 def _in_words(hours: float) -> str:
+    if hours < 1 / 60:
+        return f"{hours * 3600:.2g} s"
     if hours < 1:
         return f"{hours * 60:.0f} min"
     return f"{hours:,.1f} h" if hours < 100 else f"{hours:,.0f} h"

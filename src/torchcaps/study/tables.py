@@ -1,16 +1,26 @@
-"""A table of a paper as the commands that run it: every cell, what it needs, and what it costs."""
+"""A table of a paper as the commands that run it: every cell, what it needs, and what it costs.
 
-from collections.abc import Iterator
+So are a single claim and all claims of a paper. This is the recipe of a claim: it is made of the
+plans in `papers/` whenever it is asked for, and kept in no file.
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from torchcaps.study.claim import Claim, claims_of_table
+from torchcaps.errors import TorchcapsError
+from torchcaps.study.claim import PAPERS, Claim, claims, claims_of_table, find_claim
 from torchcaps.study.cost import RATE, Cost, cost_of
 from torchcaps.study.job import Job
 from torchcaps.study.papers import plan_of
 from torchcaps.study.plan import WORDS, Plan
+from torchcaps.study.statistics import STATISTICS
+from torchcaps.study.verdict import tolerance_of
 
-__all__ = ["Table", "table"]
+__all__ = ["Table", "departures_of", "judged_by", "table"]
+
+# How a statement compares its statistic with its threshold.
+DIRECTIONS = {"equal": "equal to", "greater": "greater than", "less": "less than"}
 
 
 @dataclass(frozen=True)
@@ -18,10 +28,12 @@ class Table:
     """The cells of one table with their plans. Nothing is run."""
 
     paper: str
-    number: int
+    number: int | None
     reduced: bool
     root: str
     rows: tuple[tuple[Claim, Plan], ...]
+    # FLOPs a second; None where nobody said.
+    gpu_rate: float | None = None
 
     def jobs(self, plan: Plan) -> tuple[Job, ...]:
         """The jobs of a cell, in the form that was asked for."""
@@ -47,8 +59,9 @@ class Table:
             "rows": [self._row(claim, plan) for claim, plan in self.rows],
             "trainings": len(self.trainings()),
             "trainings_that_need_something": waiting,
-            "cost": self.cost().numbers(),
+            "cost": self._cost_numbers(self.cost()),
             "flops_a_second": RATE,
+            "flops_a_second_on_one_gpu": self.gpu_rate,
         }
 
     def text(self) -> str:
@@ -65,7 +78,8 @@ class Table:
                     "commands": [
                         list(job.commands(seed=s, root=self.root)) for s in range(job.seeds)
                     ],
-                    "cost": None if cost is None else cost.numbers(),
+                    "all_departures": list(departures_of(job)),
+                    "cost": None if cost is None else self._cost_numbers(cost),
                 }
             )
         return {
@@ -76,6 +90,7 @@ class Table:
             "std": claim.std,
             "unit": claim.unit,
             "statement": claim.statement,
+            "judged_by": judged_by(claim),
             **plan.numbers(),
             "jobs": jobs,
         }
@@ -91,6 +106,8 @@ class Table:
                 yield f"    # {plan.choice}"
             if plan.lacks:
                 yield f"    # needs {', '.join(plan.lacks)}"
+            if plan.jobs:
+                yield f"    # judged by {judged_by(claim)}"
             for job in self.jobs(plan):
                 yield from self._job_lines(job)
         yield ""
@@ -100,40 +117,95 @@ class Table:
         for command in job.commands(root=self.root):
             yield f"    {command}"
         cost = cost_of(job)
-        told = "cost unknown" if cost is None else cost.text()
+        told = "cost unknown" if cost is None else cost.text(gpu_rate=self.gpu_rate)
+        yield f"    # reads {_reads(job)}"
         yield f"    # {job.seeds} seeds, 0 to {job.seeds - 1}: {told}"
         if job.needs:
             yield f"    # needs {', '.join(job.needs)}"
-        for departure in job.departures:
-            yield f"    # departs: {departure}"
+        for k, departure in enumerate(departures_of(job), 1):
+            yield f"    # departure {k}: {departure}"
 
     def _total(self) -> str:
         jobs = self.trainings().values()
+        rows = f"# {len(self.rows)} {'row' if len(self.rows) == 1 else 'rows'}"
         if not jobs:
-            return f"# {len(self.rows)} rows, nothing to train."
+            return f"{rows}, nothing to train."
         waiting = sum(bool(job.lacks_to_train) for job in jobs)
         runs = sum(job.seeds for job in jobs)
-        told = f"# {len(self.rows)} rows, {len(jobs)} networks, {runs} runs with all seeds"
+        told = f"{rows}, {len(jobs)} networks, {runs} runs with all seeds"
         rate = f"{RATE / 1e9:.0f} GFLOP a second"
         if waiting == len(jobs):
             return f"{told}; all need something that is not there yet."
         missing = f", {waiting} networks that need something left out" if waiting else ""
-        return f"{told}: {self.cost().text()} at {rate}{missing}."
+        if self.gpu_rate is not None:
+            rate += f", and {self.gpu_rate / 1e12:g} TFLOP a second on the GPU"
+        return f"{told}: {self.cost().text(gpu_rate=self.gpu_rate)} at {rate}{missing}."
+
+    def _cost_numbers(self, cost: Cost) -> dict[str, Any]:
+        hours = None if self.gpu_rate is None else cost.hours_at(self.gpu_rate)
+        return {**cost.numbers(), "hours_on_one_gpu": hours}
 
 
-def table(paper: str, number: int, *, reduced: bool = False, root: str = "data") -> Table:
-    """A table of a paper, planned.
+def table(
+    what: str,
+    number: int | None = None,
+    *,
+    reduced: bool = False,
+    root: str = "data",
+    gpu_rate: float | None = None,
+) -> Table:
+    """A table of a paper, planned; or all claims of a paper, or one claim.
 
     Arguments:
-        paper: its key, such as "gu2021".
-        number: the number of the table.
+        what: a key of a paper, such as "gu2021", or the id of a claim.
+        number: the number of a table of the paper; None: all of its claims.
         reduced: whether the smaller form of each cell is planned.
         root: the folder of the data sets in the commands.
+        gpu_rate: the FLOPs a second of a GPU, for the hours on it.
 
     >>> print(table("gu2021", 4).text())
     """
-    rows = tuple((claim, plan_of(claim)) for claim in claims_of_table(paper, number))
-    return Table(paper, number, reduced, root, rows)
+    if gpu_rate is not None and not gpu_rate > 0:
+        raise TorchcapsError(f"a GPU makes more than 0 FLOPs a second, but came with {gpu_rate:g}.")
+    if number is not None:
+        chosen = claims_of_table(what, number)
+    else:
+        chosen = claims(paper=what) if what in PAPERS else (find_claim(what),)
+    rows = tuple((claim, plan_of(claim)) for claim in chosen)
+    return Table(chosen[0].paper, number, reduced, root, rows, gpu_rate)
+
+
+def departures_of(job: Job) -> tuple[str, ...]:
+    """Where a job leaves its paper, and its recipe the protocol."""
+    of_recipe = () if job.lacks_to_train else job.recipe().departures()
+    return tuple(dict.fromkeys((*job.departures, *of_recipe)))
+
+
+def _reads(job: Job) -> str:
+    """The statistics, and of which images."""
+    said = (
+        f"{name} ({STATISTICS[name].says})" if name in STATISTICS else name for name in job.metrics
+    )
+    at = "".join(f", {name} {value}" for name, value in job.at.items())
+    levels = f", couplings on {' and '.join(map(str, job.levels))} levels" if job.levels else ""
+    return f"{', '.join(said)}, of {job.test}/{job.split}{at}{levels}"
+
+
+def judged_by(claim: Claim) -> str | None:
+    """The test whose outcome is the verdict, in words."""
+    if claim.states:
+        told = claim.conditions
+        limit = told["threshold"]
+        if isinstance(limit, Mapping):
+            limit = ", ".join(f"{name} {value}" for name, value in limit.items())
+        direction = DIRECTIONS.get(told["direction"], told["direction"].replace("_", " ") + ",")
+        return f"{told['statistic']}: {direction} {limit}; {told['n_seeds_min']} seeds or more"
+    if not isinstance(claim.value, int | float):
+        return None
+    return (
+        f"the mean over seeds with its 95 % t-interval, within {claim.value:g} ± "
+        f"{tolerance_of(claim):.3g}"
+    )
 
 
 def _published(claim: Claim) -> str:
