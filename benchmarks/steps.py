@@ -7,8 +7,8 @@
 of `torchcaps estimate`; tests/study/test_cost.py says when the file is out of date.
 """
 
+import argparse
 import json
-import sys
 
 from torchcaps.study import claims, plan_of
 from torchcaps.study.cost import STEPS_FILE, step_of
@@ -24,9 +24,14 @@ def planned_steps():
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--missing", action="store_true", help="only those that the file lacks")
+    given = parser.parse_args()
     steps = planned_steps()
     known = {}
-    if "--missing" in sys.argv[1:]:
+    if given.missing:
         known = json.loads(STEPS_FILE.read_text(encoding="utf-8"))
     counts = {name: known.get(name) or step.flops() for name, step in steps.items()}
     write_whole(STEPS_FILE, json.dumps(counts, indent=0) + "\n")

@@ -62,6 +62,7 @@ def linear_widths(model):
 
 # The trunk of CapsNet, and its decoder from n values to 28×28 pixels.
 TRUNK = (81 * 256 + 256) + (256 * 81 * 256 + 256)
+NARROW = (81 * 64 + 64) + (64 * 81 * 256 + 256)
 DECODER_160 = (160 * 512 + 512) + (512 * 1024 + 1024) + (1024 * 784 + 784)
 
 
@@ -90,6 +91,11 @@ DECODER_160 = (160 * 512 + 512) + (512 * 1024 + 1024) + (1024 * 784 + 784)
         ("gu_convnet_cr", {}, TRUNK + 6 * 6 * 256 * 160 + DECODER_160),
         ("gu_convnet_cr_sf", {}, TRUNK + 6 * 6 * 256 * 160 + DECODER_160),
         ("gu_convnet_r", {}, TRUNK + 6 * 6 * 256 * 160 + 160 * 10 + 10 + DECODER_160),
+        # a quarter of the channels between the two convolutions
+        ("gu_convnet_cr", {"width": 64}, NARROW + 6 * 6 * 256 * 160 + DECODER_160),
+        ("gu_convnet_cr_sf", {"width": 64}, NARROW + 6 * 6 * 256 * 160 + DECODER_160),
+        ("gu_convnet_r", {"width": 64}, NARROW + 6 * 6 * 256 * 160 + 1610 + DECODER_160),
+        ("convnet_avg", {"width": 64}, NARROW + 257 * 10),
         # [tsai2020]: 18.92M, 19.01M, 42.49M
         ("tsai_cnn_c10", {}, 18_919_434),
         ("tsai_cnn_c100", {}, 19_011_684),

@@ -146,6 +146,8 @@ def test_the_smaller_form_says_so():
     assert small.departures == ("reduced: 5 epochs",)
     assert small.recipe().epochs == 5
     # A smaller training set is tested on its own test images.
+    narrow = job(reduced=Reduced("narrow", options={"width": 64})).smaller()
+    assert narrow.options == {**job().options, "width": 64}
     other = job(reduced=Reduced("other", train="fashion-mnist")).smaller()
     assert (other.train, other.test) == ("fashion-mnist", "fashion-mnist")
 

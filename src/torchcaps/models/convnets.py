@@ -25,8 +25,9 @@ The vectors of 16 units of gu_convnet_cr, gu_convnet_r and gu_convnet_cr_sf are 
                          at every position, mean (6×6) FC(classes)
     tsai_dmm_cnn_fcpool  FC(640) on the whole map instead, no mean
 
-`kernel` is the kernel study of [gu2021] Table 3. Its printed sizes are met but for convnet_avg with
-kernel 5, 1,647,882 parameters against 1.70M, and with kernel 9, 5,332,234 against 5.30M.
+`width` is that of the first convolution of two. `kernel` is the kernel study of [gu2021] Table 3.
+Its printed sizes are met but for convnet_avg with kernel 5, 1,647,882 parameters against 1.70M, and
+with kernel 9, 5,332,234 against 5.30M.
 
 Departures: none known.
 Ambiguities:
@@ -129,10 +130,10 @@ class ConvNet(Refits):
 class ConvNetCR(Refits):
     """A logit is the sum of the units of its class; the decoder sees the units of one class."""
 
-    def __init__(self, *, image: tuple[int, int, int], n_classes: int, kernel: int):
+    def __init__(self, *, image: tuple[int, int, int], n_classes: int, kernel: int, width: int):
         super().__init__()
         self.image, self.n_classes = image, n_classes
-        self.units = _units(image, n_classes, kernel)
+        self.units = _units(image, n_classes, kernel, width)
         self.decoder = Decoder(n_classes=n_classes, d_in=D_CLASS, image=image)
 
     def forward(
@@ -152,11 +153,17 @@ class ConvNetCRSF(Refits):
     """ConvNet-CR squashed at both ends; [gu2021] calls it CapsNet without routing."""
 
     def __init__(
-        self, *, image: tuple[int, int, int], n_classes: int, kernel: int, primary_relu: bool
+        self,
+        *,
+        image: tuple[int, int, int],
+        n_classes: int,
+        kernel: int,
+        width: int,
+        primary_relu: bool,
     ):
         super().__init__()
         self.image, self.n_classes = image, n_classes
-        maps = _stack(image[0], kernel, (256, 1), (256, 2))
+        maps = _stack(image[0], kernel, (width, 1), (256, 2))
         self.primary = PrimaryCapsules(maps if primary_relu else maps[:-1], d_out=D_PRIMARY)
         n_in = math.prod(feature_shape(maps, image))
         self.units = nn.Linear(n_in, n_classes * D_CLASS, bias=False)
@@ -212,8 +219,10 @@ def gu_convnet_fc_lk(
     return _fully_connected(image, n_classes, maps, hidden, scores_are, reconstruction)
 
 
-def convnet_avg(*, image: tuple[int, int, int], n_classes: int, kernel: int = 9) -> ConvNet:
-    maps = _stack(image[0], kernel, (256, 1), (256, 2))
+def convnet_avg(
+    *, image: tuple[int, int, int], n_classes: int, kernel: int = 9, width: int = 256
+) -> ConvNet:
+    maps = _stack(image[0], kernel, (width, 1), (256, 2))
     return ConvNet(
         image=image,
         features=_mean_over_map(maps, image),
@@ -222,15 +231,19 @@ def convnet_avg(*, image: tuple[int, int, int], n_classes: int, kernel: int = 9)
     )
 
 
-def gu_convnet_cr(*, image: tuple[int, int, int], n_classes: int, kernel: int = 9) -> ConvNetCR:
-    return ConvNetCR(image=image, n_classes=n_classes, kernel=kernel)
+def gu_convnet_cr(
+    *, image: tuple[int, int, int], n_classes: int, kernel: int = 9, width: int = 256
+) -> ConvNetCR:
+    return ConvNetCR(image=image, n_classes=n_classes, kernel=kernel, width=width)
 
 
-def gu_convnet_r(*, image: tuple[int, int, int], n_classes: int, kernel: int = 9) -> ConvNet:
+def gu_convnet_r(
+    *, image: tuple[int, int, int], n_classes: int, kernel: int = 9, width: int = 256
+) -> ConvNet:
     units = n_classes * D_CLASS
     return ConvNet(
         image=image,
-        features=_units(image, n_classes, kernel),
+        features=_units(image, n_classes, kernel, width),
         head=nn.Linear(units, n_classes),
         scores_are="independent_logits",
         decoder=_unmasked(units, image),
@@ -239,9 +252,16 @@ def gu_convnet_r(*, image: tuple[int, int, int], n_classes: int, kernel: int = 9
 
 
 def gu_convnet_cr_sf(
-    *, image: tuple[int, int, int], n_classes: int, kernel: int = 9, primary_relu: bool = True
+    *,
+    image: tuple[int, int, int],
+    n_classes: int,
+    kernel: int = 9,
+    width: int = 256,
+    primary_relu: bool = True,
 ) -> ConvNetCRSF:
-    return ConvNetCRSF(image=image, n_classes=n_classes, kernel=kernel, primary_relu=primary_relu)
+    return ConvNetCRSF(
+        image=image, n_classes=n_classes, kernel=kernel, width=width, primary_relu=primary_relu
+    )
 
 
 def tsai_cnn(*, image: tuple[int, int, int], n_classes: int) -> ConvNet:
@@ -335,8 +355,8 @@ def _size_of_capsnet(image: tuple[int, int, int], n_classes: int, kernel: int) -
     return convolutions + children * D_PRIMARY * units + decoder
 
 
-def _units(image: tuple[int, int, int], n_classes: int, kernel: int) -> nn.Sequential:
-    maps = _stack(image[0], kernel, (256, 1), (256, 2))
+def _units(image: tuple[int, int, int], n_classes: int, kernel: int, width: int) -> nn.Sequential:
+    maps = _stack(image[0], kernel, (width, 1), (256, 2))
     n_in = math.prod(feature_shape(maps, image))
     return nn.Sequential(maps, nn.Flatten(), nn.Linear(n_in, n_classes * D_CLASS, bias=False))
 

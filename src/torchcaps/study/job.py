@@ -38,6 +38,7 @@ class Reduced:
     fields: Mapping[str, Any] = field(default_factory=dict)
     train: str | None = None
     test: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -198,6 +199,7 @@ class Job:
             train=train,
             test=test,
             fields={**self.fields, **self.reduced.fields},
+            options={**self.options, **self.reduced.options},
             reduced=None,
             departures=(*self.departures, f"reduced: {self.reduced.says}"),
         )
