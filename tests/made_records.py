@@ -4,6 +4,7 @@ import random
 from datetime import UTC, datetime
 
 from torchcaps.study import Seed, make_record
+from torchcaps.study.judges.gu_compactness import FACTORS
 from torchcaps.study.look import OF_LAYERS, looks_of
 from torchcaps.study.runner.viewpoint import STRENGTHS
 from torchcaps.train import make_recipe
@@ -53,6 +54,7 @@ def of_job(job, *, reduced=None):
         numbers = {
             "accuracy": ["accuracy"],
             "weights": ["sparsity", "nonzero_parameters"],
+            "compactness": [f"compactness.{factor}" for factor in FACTORS],
             "invariance": [
                 *(f"corr.{each.name}.1" for each in STRENGTHS),
                 *(f"spearman.{each.kind}.{k}" for each in STRENGTHS for k in LAYERS),

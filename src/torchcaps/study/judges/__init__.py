@@ -1,16 +1,17 @@
 """Statements judged by records: for each the systems, the statistic and the test of its row.
 
-A module a paper; its `JUDGES`, at the end, is the table: one more statement is one more function
-and its line there. A judge gets the records that name its statement, and returns None while they
-do not hold what the row asks for. Where a statement speaks of several cells, the verdict shows the
-cell that decides it. A statement without a judge has no verdict, whatever was run.
+A module a paper, or a part of one; its `JUDGES`, at the end, is the table: one more statement is
+one more function and its line there. A judge gets the records that name its statement, and returns
+None while they do not hold what the row asks for. Where a statement speaks of several cells, the
+verdict shows the cell that decides it. A statement without a judge has no verdict, whatever was
+run.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from torchcaps.study.claim import Claim
-from torchcaps.study.judges import gu, mitterreiter, peer, renzulli, tsai
+from torchcaps.study.judges import gu, gu_compactness, mitterreiter, peer, renzulli, tsai
 from torchcaps.study.judges.evidence import Evidence
 from torchcaps.study.record import Record
 from torchcaps.study.verdict import StatementVerdict
@@ -24,6 +25,7 @@ JUDGES: Mapping[str, Judge] = MappingProxyType(
         **mitterreiter.JUDGES,
         **peer.JUDGES,
         **gu.JUDGES,
+        **gu_compactness.JUDGES,
         **tsai.JUDGES,
         **renzulli.JUDGES,
     }
