@@ -2,12 +2,13 @@
 
 import json
 import os
+import signal
 import sys
 
 import pytest
 
 from error_text import text_of
-from study_line import Lines, kill_all, until
+from study_line import FOUR_SEEDS, Lines, kill_all, until
 from torchcaps.study import read_records
 from torchcaps.study.runner import Settings, run_study
 
@@ -110,6 +111,19 @@ def test_machines_that_do_not_see_the_folder_send_cells_back(cluster, lines):
     # No worker took cells by itself.
     assert not list(claims.glob("worker*.log"))
     assert not list(claims.glob(".*"))
+
+
+@pytest.mark.cluster
+def test_told_to_stop_workers_save_their_states(cluster, lines):
+    """Ctrl-C here, and training elsewhere saves its state within the epoch that it is at."""
+    (lines.folder / "my.toml").write_text(FOUR_SEEDS.replace("epochs = 8", "epochs = 1000"))
+    study = lines.start("--on", f"ray:{cluster.address}")
+    until(lambda: any(lines.rows().values()))
+    study.send_signal(signal.SIGINT)
+    assert study.wait(timeout=600) == 130
+    assert not list(lines.folder.glob("runs/*.claim"))
+    log = (lines.folder / "runs" / "worker0.log").read_text()
+    assert "training was told to stop; the same command continues " in log
 
 
 @pytest.mark.cluster

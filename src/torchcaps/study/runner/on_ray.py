@@ -139,9 +139,17 @@ class _OnRay:
             return
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+        # Runs beside the worker, whose training saves its state and stops. Ray sends the code of a
+        # function that is inside another one; else the process would first import torch.
+        def tell(process: int) -> None:
+            import os
+            import signal
+
+            os.kill(process, signal.SIGTERM)
+
         near = NodeAffinitySchedulingStrategy(about.node, soft=False)
-        tell = self._ray.remote(num_cpus=0, max_retries=0)(_tell_to_stop)
-        tell.options(scheduling_strategy=near).remote(about.process)
+        task = self._ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=near)(tell)
+        task.remote(about.process)
 
     def join(self) -> None:
         self._thread.join()
@@ -198,14 +206,6 @@ class _OnRay:
         about = self._about
         alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
         return about is not None and about.node not in alive
-
-
-def _tell_to_stop(process: int) -> None:
-    """Runs on the machine of a worker, whose training saves its state and stops."""
-    import os
-    import signal
-
-    os.kill(process, signal.SIGTERM)
 
 
 def _of_machine(error: Exception) -> str:
