@@ -75,5 +75,7 @@ def test_order_of_pairs():
 
 
 def test_one_image_has_no_pair():
-    with pytest.raises(TorchcapsError, match="there must be two images"):
+    with pytest.raises(
+        TorchcapsError, match="two different ones are needed, but the measurement has seen 1;"
+    ):
         measured([[[1.0, 0.0]]])

@@ -42,8 +42,8 @@ def test_one_step_has_no_distance():
     measurement = MeasureFixedPoint()
     measurement.add(trace_of(torch.ones(1, 1, 2)), torch.zeros(1))
     assert text_of(measurement.result) == (
-        "the trace holds one step a layer, and a fixed point shows between two; run the network "
-        'with keep="steps" and two iterations or more.'
+        "a fixed point is seen by comparing two steps, but the trace holds one a layer; run the "
+        'network with keep="steps" and two iterations or more.'
     )
 
 

@@ -100,5 +100,7 @@ def test_one_image_has_no_pair():
     trace = network({"classes": even(1, 2, 3)})
     batch = SimpleNamespace(pixels=torch.zeros(1, 1), labels=None)
     measurement.update(SimpleNamespace(trace=trace), batch)
-    with pytest.raises(TorchcapsError, match="there must be two images"):
+    with pytest.raises(
+        TorchcapsError, match="two different ones are needed, but the measurement has seen 1;"
+    ):
         measurement.result()

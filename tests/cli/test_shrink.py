@@ -66,7 +66,7 @@ def test_shrink_tells_people(pruned, call, tmp_path):
         (["{pruned}", "--out", "a.safetensors"], "which does not know its data; name it with"),
         (
             ["{pruned}", "--data", "tiny", "--silent", "-1", "--out", "a.safetensors"],
-            "a length is never below 0, so -1 takes nothing out.",
+            "no capsule is shorter than 0, so a limit of -1 takes nothing out; give a length",
         ),
         (
             ["{pruned}", "--data", "tiny", "--images", "0", "--out", "a.safetensors"],

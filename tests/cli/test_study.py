@@ -67,8 +67,8 @@ def test_one_claim_is_printed_with_the_hours_of_a_gpu(call):
     [
         (
             ["table", "peer2022", 1],
-            "torchcaps: this prints the commands of a table with --dry-run; `torchcaps study run "
-            "peer2022 1` runs it.\n",
+            "torchcaps: without --dry-run there is nothing to print; add it to see the commands of "
+            "the table, or run them with `torchcaps study run peer2022 1`.\n",
         ),
         (
             ["table", "peer2022", 4, "--dry-run"],

@@ -107,8 +107,8 @@ def test_every_set_comes_in_the_size_that_is_asked_for() -> None:
 
 def test_own_images_have_no_name_to_load_them_by() -> None:
     assert text_of(lambda: load("own")) == (
-        "own images are known to the program alone that holds them; it trains on them by "
-        "fit(recipe, out, own=(train, test))."
+        'data "own" stands for images that a Python program holds, and here is none; give them in '
+        "Python: fit(recipe, out, own=(train, test))."
     )
 
 

@@ -324,7 +324,7 @@ TEST = "cifar-10-batches-bin/test_batch.bin"
 @pytest.mark.parametrize(
     ("members", "words"),
     [
-        ([], f"lacks {TEST} and cifar-10-batches-py/test_batch, of which it should hold one;"),
+        ([], f"should hold {TEST} or cifar-10-batches-py/test_batch and the files beside it, but"),
         (
             [member("../test_batch.bin", b"\x03" + PICTURE)],
             "holds '../test_batch.bin', which would leave its folder; it is not the archive of its "
@@ -337,8 +337,8 @@ TEST = "cifar-10-batches-bin/test_batch.bin"
         ([member(TEST, b"", size=8**11 - 1)], f"'{TEST}' of 8589934591 bytes; it is another"),
         ([member("zeros", bytes(5 * MEGABYTE))], "unpacks to far more than the data set it should"),
         ([member(TEST, PICTURE[:700], size=3073)], "it is cut short: fetch it again."),
-        ([member(TEST, b"\x03" + PICTURE).replace(b"test", b"tost", 1)], "does not add up;"),
-        ([b"\x1f" * 512], "has a member whose header does not add up; it is no tar archive,"),
+        ([member(TEST, b"\x03" + PICTURE).replace(b"test", b"tost", 1)], "has a wrong checksum;"),
+        ([b"\x1f" * 512], "holds a file whose header has a wrong checksum; it is no tar archive,"),
         ([member(TEST, b"\x03" + PICTURE[:-1])], "holds 3072 bytes, which is no whole number"),
     ],
     ids=[

@@ -97,7 +97,7 @@ class Endless(IterableDataset):
             Pets((Image.new("L", (4, 3)), 0), (Image.new("RGB", (4, 3)), 1)),
             "image 0 is torch.uint8 [1, 3, 4] and image 1 is torch.uint8 [3, 3, 4];",
         ),
-        (Pets((Image.new("F", (4, 3)), 0)), "pixels of mode F have no known white; save them with"),
+        (Pets((Image.new("F", (4, 3)), 0)), "the picture has pixels of mode F, which does not say"),
         (
             Pets((GREY, 0), (GREY, -1)),
             "must count two or more classes from 0, but the largest is 0",

@@ -77,11 +77,15 @@ def test_a_size_is_taken_from_the_recipe(home):
         ("words.txt", None, "words.txt; unpack the whole archive."),
         ("words.txt", b"n01 goldfish\n", "line 1 of "),
         ("words.txt", b"\xff\xfe\x00", "words.txt is no text; it is damaged: unpack it again."),
-        ("val/val_annotations.txt", b"val_0.JPEG\tn99\n", "'val_0.JPEG' shows 'n99', and one of"),
+        (
+            "val/val_annotations.txt",
+            b"val_0.JPEG\tn99\n",
+            "'val_0.JPEG' shows the class 'n99', but the set",
+        ),
         (
             "val/val_annotations.txt",
             b"../../../secret.JPEG\tn01\n",
-            "'../../../secret.JPEG' shows 'n01', and one of the two is none that the set has;",
+            "'../../../secret.JPEG' shows the class 'n01', but the set has no such image",
         ),
         ("val/val_annotations.txt", b"val_7.JPEG\tn01\n", "val_7.JPEG could not be read"),
         ("val/images/val_0.JPEG", b"no picture", "val_0.JPEG could not be read as a picture"),

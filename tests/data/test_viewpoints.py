@@ -60,8 +60,8 @@ def test_what_is_missing_is_told() -> None:
     images = every_direction()
     bare = ImageSet("pictures", images.images, images.labels, images.class_names)
     assert text_of(lambda: viewpoints(bare, "azimuth", "novel")) == (
-        "pictures does not tell the azimuth of its images, which a split by viewpoints needs in "
-        "facts; smallnorb reads it from the -info.mat files."
+        "a split by viewpoints needs the azimuth of every image, but the facts of pictures do not "
+        "hold it; take smallnorb, which reads it from its -info.mat files."
     )
     assert text_of(lambda: viewpoints(images, "azimut", "novel")) == (
         "angle='azimut' is unknown; did you mean 'azimuth'? known: azimuth, elevation."

@@ -126,5 +126,6 @@ def test_other_routings_cannot_route_at_once(name):
     u = Capsules(children().pose, torch.rand(2, 24, dtype=torch.float64))
     assert text_of(lambda: route_concurrently(layers, u, iterations=2)) == (
         f"{ROUTINGS[name].__name__} keeps more than its parents from one iteration to the next, so "
-        f'its layers cannot route at once; use schedule="sequential", or inverted routing.'
+        f"its layers cannot all route at the same time; use "
+        f'schedule="sequential", or inverted routing.'
     )

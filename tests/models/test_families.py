@@ -339,7 +339,7 @@ def test_other_routings_refuse_to_route_at_once():
 
     assert text_of(network) == (
         "DynamicRouting keeps more than its parents from one iteration to the next, so its layers "
-        'cannot route at once; use schedule="sequential", or inverted routing.'
+        'cannot all route at the same time; use schedule="sequential", or inverted routing.'
     )
 
 

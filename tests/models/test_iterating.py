@@ -55,8 +55,8 @@ def test_further_updates_of_gamma_go_by_the_last_stored_distance():
     assert torch.equal(model(x, iterations=5).scores, longer(x).scores)
     once = create_model("gamma_capsnet", image=(1, 17, 17), n_classes=3, iterations=1).eval()
     assert text_of(lambda: once(x, iterations=3)) == (
-        "this γ routing was made with one iteration, so it stored no distances by which 3 could be "
-        "evaluated; train it with two or more."
+        "this γ routing was trained with one iteration, so it has no mean distances, which 3 "
+        "iterations need; train it with two or more."
     )
     assert once(x, iterations=1).scores.shape == (4, 3)
     assert create_model("mitterreiter_grid", **options).eval()(
@@ -68,8 +68,8 @@ def test_further_updates_of_gamma_go_by_the_last_stored_distance():
 def test_a_routing_that_passes_once_is_told_so(name, options):
     model = made(name, routing="uniform", **options)
     assert text_of(lambda: model(torch.rand(2, *model.image), iterations=5)) == (
-        "iterations=5 is for a network whose routing iterates, and that of this one passes once; "
-        "leave it out."
+        "iterations=5 is for a routing that iterates, but the routing of this network passes "
+        "once; leave iterations out."
     )
 
 

@@ -168,7 +168,7 @@ def test_a_registered_network_is_one_among_the_others(tmp_path):
         ),
         (
             lambda: tc.register_model("x", nn.Linear, image=(1, 8, 8), n_classes=2),
-            "but it takes no image; a network that fits one data set only",
+            "but it takes no image; let it take both, even if it needs neither.",
         ),
     ],
 )

@@ -171,7 +171,8 @@ def test_an_option_reaches_the_network():
             {"routing": "dynamc"},
             "routing='dynamc' is unknown; did you mean 'dynamic'? known: "
             + ", ".join(sorted(ROUTINGS))
-            + ".",
+            + ". One of your own is known after register_routing, on the command line by --import "
+            "of its file.",
         ),
         (
             "capsnet",
@@ -297,8 +298,8 @@ STARTS = 'it starts as init="paper" says and cannot do otherwise: '
         (
             "rem_dr",
             {"mask": "none"},
-            "mask='none' says what the decoder sees, but there is none; leave it out, or set "
-            "decoder=True.",
+            "mask='none' says what the decoder sees, but decoder=False leaves the decoder out; "
+            "leave mask out too, or set decoder=True.",
         ),
         (
             "matrix_capsnet",

@@ -171,7 +171,7 @@ def test_weights_that_are_none_are_told(tmp_path, file):
 
 def test_the_width_of_a_convolution_that_is_not_there_is_refused():
     assert text_of(lambda: create_model("rem_dr", trunk="resnet18", width=64)) == (
-        'width=64 is that of the convolution before the primary capsules, and trunk="resnet18" is '
-        "in its place; leave it out."
+        "width=64 sets the convolution before the primary capsules, which "
+        'trunk="resnet18" replaces; leave width out.'
     )
     assert "did you mean 'resnet18'" in text_of(lambda: create_model("rem_dr", trunk="resnet"))

@@ -344,7 +344,7 @@ VOTES = torch.zeros(2, 5, 3, 4)
                 (
                     torch.ones(3),
                     "agreement must be one number for all votes, but came as a tensor of shape "
-                    "[3]; a factor for every parent or child is none of ours.",
+                    "[3]; parents and children have no factors of their own.",
                 ),
             ]
         ),

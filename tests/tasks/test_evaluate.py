@@ -379,13 +379,13 @@ def test_scores_that_are_not_finite_are_told():
         (
             "model.safetensors",
             {"data": "tiny", "split": "validation"},
-            "which images were held out for validation is known of a run on its own data alone, "
-            "and {path} is none on tiny; name a run folder, or take --split test.",
+            "only a run knows which images of its own data it held out for validation, but {path} "
+            "is no run on tiny; name a run folder, or take --split test.",
         ),
         (
             "",
             {"data": "leaky", "split": "validation"},
-            "which images were held out for validation is known of a run on its own data alone",
+            "only a run knows which images of its own data it held out for validation, but",
         ),
     ],
 )

@@ -219,7 +219,7 @@ def test_a_picture_unlike_all_that_was_trained_on_is_told(run, tmp_path, level, 
         ("text.txt", "{} is none of the kinds that are read (.png .jpg .jpeg .bmp .webp .tif"),
         ("cut.png", "{} could not be read as a picture ("),
         ("liar.png", "{} could not be read as a picture (cannot identify image file"),
-        ("bomb.png", "{} claims more than 500 pixels, Pillow's limit; it is a bomb, or needs"),
+        ("bomb.png", "{} claims more than 500 pixels, the most that Pillow reads; it may"),
     ],
 )
 def test_what_is_no_picture_is_told(run, grey, tmp_path, monkeypatch, name, sentence):

@@ -47,6 +47,6 @@ def test_the_rate_of_the_recipe_changes_nothing_and_it_repeats():
 
 def test_bounds_are_checked():
     assert text_of(lambda: rate_test(recipe(), low=1, high=0.1)) == (
-        "rates grow from low to high, so 0 < low < high, but they are 1 and 0.1."
+        "the lowest rate must be above 0 and below the highest, but they came as 1 and 0.1."
     )
-    assert "fewer than 10 steps show no slope" in text_of(lambda: rate_test(recipe(), steps=3))
+    assert "a slope needs at least 10 steps" in text_of(lambda: rate_test(recipe(), steps=3))

@@ -967,14 +967,23 @@ def test_images_of_ones_own_give_the_same_run(whole: Run, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("data", "own", "words"),
+    ("data", "own", "expected"),
     [
-        ("own", None, 'the recipe says "own" and own images were not given.'),
-        ("tiny", (None, None), 'the recipe says "tiny" and own images were given.'),
+        (
+            "own",
+            None,
+            'the recipe says data "own", but no images were given; give them to fit: '
+            "own=(train, test).",
+        ),
+        (
+            "tiny",
+            (None, None),
+            'own images were given, but the recipe says data "tiny"; make the recipe with '
+            'data="own", or leave own out.',
+        ),
     ],
 )
-def test_own_images_and_their_name_belong_together(data, own, words, tmp_path) -> None:
-    expected = f'own=(train, test) and data "own" belong together, but {words}'
+def test_own_images_and_their_name_belong_together(data, own, expected, tmp_path) -> None:
     assert text_of(lambda: fit(recipe(data=data), tmp_path / "run", own=own)) == expected
     assert not (tmp_path / "run").exists()
 

@@ -95,15 +95,15 @@ def test_spread_loss_of_logits_is_that_of_the_logits(scores_are):
 def test_margin_loss_of_a_softmax_refuses_two_objects():
     words = text_of(lambda: classification([1.0, 2.0], [0, 1], scores_are="logits", loss="margin"))
     assert words == (
-        'loss = "margin" asks that two classes be probable at once, which a softmax cannot say, '
-        'but mnist labels several; take "binary".'
+        'loss = "margin" wants every class that is there to be probable, but mnist labels several '
+        'an image, and the probabilities of a softmax sum to one; take "binary".'
     )
 
 
 @pytest.mark.parametrize("loss", ["spread", "cross_entropy"])
 def test_losses_of_one_object_refuse_two(loss):
     assert text_of(lambda: classification([0.1, 0.2], [0, 1], loss=loss)) == (
-        f'loss = "{loss}" knows one object an image, but mnist labels several; take "margin" or '
+        f'loss = "{loss}" is for images of one object, but mnist labels several; take "margin" or '
         f'"binary".'
     )
 
@@ -155,6 +155,6 @@ def test_loss_of_names_the_nearest_loss():
     assert "margin" in sentence
     sentence = text_of(lambda: loss_of(out, torch.tensor([[0, 1], [1, 2]]), loss="spread"))
     assert sentence == (
-        'loss = "spread" knows one object an image, but the data labels several; take "margin" or '
-        '"binary".'
+        'loss = "spread" is for images of one object, but the data labels several; take "margin" '
+        'or "binary".'
     )

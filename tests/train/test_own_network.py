@@ -186,10 +186,13 @@ def test_a_class_that_needs_arguments_is_to_be_made(tmp_path):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda out: tc.train.fit(recipe(), out), 'but the recipe says "own" and none was given'),
+        (
+            lambda out: tc.train.fit(recipe(), out),
+            'the recipe says model "own", but no network was given; give it to fit: model=module.',
+        ),
         (
             lambda out: tc.train.fit(recipe(model="capsnet"), out, model=Mine()),
-            'but the recipe says "capsnet" and one was given',
+            'but the recipe says model "capsnet"; make the recipe with model="own", or leave',
         ),
         (lambda out: tc.train.fit(recipe(), out, model=Mine), "a module that was made, such as"),
         (

@@ -372,7 +372,7 @@ def test_a_number_that_json_cannot_hold_is_refused(fields: dict) -> None:
         ("a.json", b'{"seed": ' + b"9" * 5000, "JSON (it holds a number of thousands of digits)."),
         ("a.json", b"[" * 10_000, "JSON (its brackets are nested too deeply)."),
         ("a.json", b"{", "a.json cannot be read as JSON (Expecting property name"),
-        ("a.json", b"[]", "a.json must hold the fields of a recipe by name, options too."),
+        ("a.json", b"[]", "a.json must hold names with values, one a field of the recipe, and"),
         (
             "a.json",
             b'{"model": "capsnet"}',

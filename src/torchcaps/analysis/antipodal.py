@@ -100,7 +100,10 @@ class MeasureAntipodal:
     def result(self) -> Antipodal:
         labels, *poses = self._sample.columns()
         if len(labels) < 2:
-            raise TorchcapsError("directions are compared in pairs, so there must be two images.")
+            raise TorchcapsError(
+                f"directions are compared between images, so two different ones are needed, but "
+                f"the measurement has seen {len(labels)}; update it with more."
+            )
         names = torch.tensor(names_of(labels))
         first, second = torch.triu_indices(len(labels), len(labels), 1)
         differ = names[first] != names[second] if labels.numel() else torch.zeros(len(first)) > 0

@@ -80,8 +80,8 @@ class MeasureFixedPoint:
     def result(self) -> FixedPoint:
         if self._images and not self._largest:
             raise TorchcapsError(
-                "the trace holds one step a layer, and a fixed point shows between two; run the "
-                'network with keep="steps" and two iterations or more.'
+                "a fixed point is seen by comparing two steps, but the trace holds one a layer; "
+                'run the network with keep="steps" and two iterations or more.'
             )
         check_any(self._largest)
         (distances,) = self._sample.columns()  # [k, steps]

@@ -114,7 +114,10 @@ class MeasureTreeDistance:
     def result(self) -> TreeDistance:
         labels, *rows = self._sample.columns()
         if len(labels) < 2:
-            raise TorchcapsError("trees are compared in pairs, so there must be two images.")
+            raise TorchcapsError(
+                f"trees are compared between images, so two different ones are needed, but the "
+                f"measurement has seen {len(labels)}; update it with more."
+            )
         pairs = neighbours(labels)
         found: dict[str, list[float | None]] = {
             kind: [

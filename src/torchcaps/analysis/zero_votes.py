@@ -112,8 +112,9 @@ def _weights(trace: Trace) -> list[tuple[LayerTrace, Tensor]]:
             others.append(f"layer {layer.name} of {slots} children has {size}")
     if not found:
         raise TorchcapsError(
-            f"zero votes are counted where children, slots of a window or types have weights "
-            f"[child, parent, ., .] of their own, but {', '.join(others)}."
+            f"zero votes are counted in layers whose children, window slots or types have weights "
+            f"of their own, [child, parent, ., .], but here {', '.join(others)}; take a network "
+            f"with such a layer."
         )
     return found
 

@@ -84,8 +84,8 @@ def print_table(
     if not dry_run:
         words = what if number is None else f"{what} {number}"
         raise TorchcapsError(
-            f"this prints the commands of a table with --dry-run; `torchcaps study run {words}` "
-            f"runs it."
+            f"without --dry-run there is nothing to print; add it to see the commands of the "
+            f"table, or run them with `torchcaps study run {words}`."
         )
     rate = None if gpu_tflops is None else gpu_tflops * 1e12
     found = study.table(what, number, reduced=reduced, root=str(root), gpu_rate=rate)

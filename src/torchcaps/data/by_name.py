@@ -49,8 +49,8 @@ def _toy_2d(split: Split, root: Root | None) -> ImageSet:
 
 def _own(split: Split, root: Root | None) -> Images:
     raise TorchcapsError(
-        "own images are known to the program alone that holds them; it trains on them by "
-        "fit(recipe, out, own=(train, test))."
+        'data "own" stands for images that a Python program holds, and here is none; give them '
+        "in Python: fit(recipe, out, own=(train, test))."
     )
 
 

@@ -172,8 +172,8 @@ def _unpacked(
         if all(name in found for name in names):
             return version, ((archive / name, found.pop(name)) for name in names)
     raise TorchcapsError(
-        f"{archive} lacks {' and '.join(names[-1] for names in inside)}, of which it "
-        f"should hold one; it is another archive, or cut short: fetch it again."
+        f"{archive} should hold {' or '.join(names[-1] for names in inside)} and the files "
+        f"beside it, but does not; it is another archive, or cut short: fetch it again."
     )
 
 

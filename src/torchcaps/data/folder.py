@@ -119,7 +119,8 @@ def pixels_of(
         channels = 1 if image.mode in GREY else 3
     if image.mode in ("I", "F"):
         raise TorchcapsError(
-            f"pixels of mode {image.mode} have no known white; save them with 8 or 16 bits."
+            f"the picture has pixels of mode {image.mode}, which does not say what value white "
+            f"has; save it with 8 or 16 bits."
         )
     if image.mode.startswith("I;16"):
         # Pillow would cut off what is brighter than 255.
@@ -166,8 +167,8 @@ def _files(root: Path, split: str, test_share: float, seed: int) -> tuple[tuple[
         chosen = [_pictures(part / name, home) for name in class_names if (part / name).is_dir()]
     elif split == "val":
         raise TorchcapsError(
-            f"{root} has no folders train and val; validation images come out of the training "
-            f"ones: images.hold_out."
+            f"{root} has no folder val to read; make folders train and val in it, or hold out "
+            f"some of the training images: images.hold_out()."
         )
     else:
         class_names = _classes(root, home)
@@ -302,8 +303,8 @@ def _opened(path: Path) -> Iterator["Image.Image"]:
                 yield image
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise TorchcapsError(
-            f"{path} claims more than {Image.MAX_IMAGE_PIXELS} pixels, Pillow's limit; it is a "
-            f"bomb, or needs to be made smaller."
+            f"{path} claims more than {Image.MAX_IMAGE_PIXELS} pixels, the most that Pillow "
+            f"reads; it may be made to fill the memory: make the picture smaller, or remove it."
         ) from None
     except TorchcapsError as error:
         raise TorchcapsError(f"{path}: {error}") from None

@@ -132,7 +132,7 @@ class _Inflated:
         """See that the stream ends here; its checksum is compared on the way."""
         if self.read(1) or not self.stream.eof:
             raise TorchcapsError(
-                f"{self.path} packs more, or less, than the array that it announces; it is "
+                f"{self.path} holds an array of another size than its header announces; it is "
                 f"damaged: fetch it again."
             )
 

@@ -99,15 +99,18 @@ def _matrix(path: Path, mark: int, shape: tuple[int, ...]) -> NDArray[np.integer
             )
         (stored,) = struct.unpack("<i", exactly(file, 4, path))
         if stored != axes:
-            raise TorchcapsError(f"{path} should have {axes} axes, but tells of {stored}.")
+            raise TorchcapsError(
+                f"{path} should have {axes} axes, but its header says {stored}; it is another "
+                f"file, or damaged: fetch it again."
+            )
         sizes = struct.unpack(f"<{max(axes, 3)}i", exactly(file, 4 * max(axes, 3), path))
         known = (*shape, *(1,) * (3 - axes))
         values = math.prod(sizes)
         if sizes[0] < 1 or sizes[1:] != known or values > MOST_VALUES:
             raise TorchcapsError(
-                f"{path} claims sizes {' × '.join(map(str, sizes))}, where "
-                f"{' × '.join(map(str, ('n', *known)))} belong, of at most {MOST_VALUES} values; "
-                f"it is another file, or damaged."
+                f"{path} should have sizes {' × '.join(map(str, ('n', *known)))} and at most "
+                f"{MOST_VALUES} values, but claims {' × '.join(map(str, sizes))}; it is another "
+                f"file, or damaged: fetch it again."
             )
         dtype = np.dtype(_STORED[mark])
         content = exactly(file, values * dtype.itemsize, path)

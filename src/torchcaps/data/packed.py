@@ -119,8 +119,8 @@ def _described(header: bytearray, path: Path) -> tuple[str, int]:
     summed = sum(header[:148]) + sum(header[156:]) + 8 * ord(" ")
     if _octal(header[148:156]) != summed:
         raise TorchcapsError(
-            f"{path} has a member whose header does not add up; it is no tar archive, or damaged: "
-            f"fetch it again."
+            f"{path} holds a file whose header has a wrong checksum; it is no tar archive, or "
+            f"damaged: fetch it again."
         )
     parts = [header[345:500], header[:100]] if header[257:263] == b"ustar\0" else [header[:100]]
     texts = [part.split(b"\0")[0].decode("latin-1") for part in parts]

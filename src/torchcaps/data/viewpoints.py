@@ -40,8 +40,9 @@ def viewpoints(images: ImageSet, angle: Angle, kind: Kind) -> ImageSet:
             )
     if angle not in images.facts:
         raise TorchcapsError(
-            f"{images.name} does not tell the {angle} of its images, which a split by viewpoints "
-            f"needs in facts; smallnorb reads it from the -info.mat files."
+            f"a split by viewpoints needs the {angle} of every image, but the facts of "
+            f"{images.name} do not hold it; take smallnorb, which reads it from its -info.mat "
+            f"files."
         )
     seen = torch.isin(images.facts[angle], torch.tensor(_FAMILIAR[angle]))
     index = (seen if kind == "familiar" else ~seen).nonzero()[:, 0]

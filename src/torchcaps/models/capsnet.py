@@ -129,8 +129,8 @@ def _trunk(trunk: Trunk, channels: int, kernel: int, width: int) -> tuple[nn.Mod
         return sabour_backbone(channels, kernel=kernel, width=width), width
     if width != 256:
         raise TorchcapsError(
-            f"width={width} is that of the convolution before the primary capsules, and trunk="
-            f'"{trunk}" is in its place; leave it out.'
+            f"width={width} sets the convolution before the primary capsules, which "
+            f'trunk="{trunk}" replaces; leave width out.'
         )
     return FrozenTrunk(channels, trunk), MAPS
 

@@ -31,8 +31,8 @@ def _set(network: nn.Module, iterations: int) -> Iterator[None]:
     # The skip of a uniform DeepCaps has one iteration, so as to route nowhere.
     if not any(isinstance(module, Routing) for module in found):
         raise TorchcapsError(
-            f"iterations={iterations} is for a network whose routing iterates, and that of this "
-            f"one passes once; leave it out."
+            f"iterations={iterations} is for a routing that iterates, but the routing of this "
+            f"network passes once; leave iterations out."
         )
     try:
         for module in found:

@@ -97,7 +97,10 @@ def check_routing(name: str, preset: "Preset", routing: str | Routing, *, has_he
     elif routing in ROUTINGS:
         known, what = ROUTINGS[routing], f"{routing} routing"
     else:
-        raise TorchcapsError(f"routing={short(routing)} is unknown; {nearest(routing, ROUTINGS)}.")
+        raise TorchcapsError(
+            f"routing={short(routing)} is unknown; {nearest(routing, ROUTINGS)}. One of your own "
+            f"is known after register_routing, on the command line by --import of its file."
+        )
     if not known.gives_activations and not has_head:
         or_head = ", or any with head=True" if "head" in preset.options else ""
         raise TorchcapsError(
@@ -148,6 +151,6 @@ def _check_together(preset: "Preset", options: dict[str, Any]) -> None:
     decoder = options.get("decoder", preset.options.get("decoder"))
     if "mask" in preset.options and "mask" in options and decoder is False:
         raise TorchcapsError(
-            f"mask={options['mask']!r} says what the decoder sees, but there is none; leave it "
-            f"out, or set decoder=True."
+            f"mask={options['mask']!r} says what the decoder sees, but decoder=False leaves the "
+            f"decoder out; leave mask out too, or set decoder=True."
         )

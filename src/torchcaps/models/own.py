@@ -183,8 +183,7 @@ def register_model(
         if each not in parameters:
             raise TorchcapsError(
                 f"{_path(build)} must take image=(channels, height, width) and n_classes, but it "
-                f"takes no {each}; a network that fits one data set only can do so too, and ignore "
-                f"them."
+                f"takes no {each}; let it take both, even if it needs neither."
             )
     for each, parameter in parameters.items():
         named = parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)

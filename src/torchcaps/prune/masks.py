@@ -111,7 +111,9 @@ def lowest(scores: Mapping[str, Tensor], count: int) -> dict[str, Tensor]:
     """
     flat = torch.cat([score.detach().flatten() for score in scores.values()])
     if not 0 <= count <= flat.numel():
-        raise TorchcapsError(f"{count} of {flat.numel()} weights cannot be chosen.")
+        raise TorchcapsError(
+            f"there are {flat.numel()} weights to choose from, but {count} were asked for."
+        )
     chosen = torch.zeros_like(flat, dtype=torch.bool)
     if count:
         # Quicker than sorting, and among equals the order of the weights decides.

@@ -80,11 +80,12 @@ def rate_test(
     """
     if not 0 < low < high:
         raise TorchcapsError(
-            f"rates grow from low to high, so 0 < low < high, but they are {low:g} and {high:g}."
+            f"the lowest rate must be above 0 and below the highest, but they came as {low:g} and "
+            f"{high:g}."
         )
     if steps < FEWEST:
         raise TorchcapsError(
-            f"fewer than {FEWEST} steps show no slope, but {steps} were asked for."
+            f"a slope needs at least {FEWEST} steps to be seen, but {steps} were asked for."
         )
     images = recipe.images("train", root=root) if own is None else own
     network = initial_model(recipe, images, model)

@@ -146,7 +146,10 @@ def _check(out: Path, below: float | None, images: int) -> None:
     if out.exists():
         raise TorchcapsError(f"{out} is there already; name another file.")
     if below is not None and below < 0:
-        raise TorchcapsError(f"a length is never below 0, so {below:g} takes nothing out.")
+        raise TorchcapsError(
+            f"no capsule is shorter than 0, so a limit of {below:g} takes nothing out; give a "
+            f"length from 0 up."
+        )
     if images < 1:
         raise TorchcapsError(f"images to look at must be 1 or more, but came as {images}.")
 

@@ -88,9 +88,8 @@ class Trained:
             if split == "train":
                 return images
             raise TorchcapsError(
-                f"which images were held out for validation is known of a run on its own data "
-                f"alone, and {self.path} is none on {source}; name a run folder, or take --split "
-                f"test."
+                f"only a run knows which images of its own data it held out for validation, but "
+                f"{self.path} is no run on {source}; name a run folder, or take --split test."
             )
         if not self.knows(images, "train"):
             raise TorchcapsError(

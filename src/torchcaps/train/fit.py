@@ -224,9 +224,14 @@ def _check_call(
             f"the time budget must be above 0 seconds, but came as {time_budget:g}."
         )
     if (own is None) == (recipe.data == "own"):
+        if own is None:
+            raise TorchcapsError(
+                'the recipe says data "own", but no images were given; give them to fit: '
+                "own=(train, test)."
+            )
         raise TorchcapsError(
-            f'own=(train, test) and data "own" belong together, but the recipe says '
-            f'"{recipe.data}" and own images were {"not " if own is None else ""}given.'
+            f'own images were given, but the recipe says data "{recipe.data}"; make the recipe '
+            f'with data="own", or leave own out.'
         )
     if recipe.precision == "float16" and not torch.cuda.is_available():
         raise TorchcapsError(

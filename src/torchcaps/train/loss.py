@@ -117,7 +117,7 @@ def _classification(
     if loss in ("spread", "cross_entropy"):
         if labels.ndim != 1:
             raise TorchcapsError(
-                f'loss = "{loss}" knows one object an image, but {data} labels several; '
+                f'loss = "{loss}" is for images of one object, but {data} labels several; '
                 f'take "margin" or "binary".'
             )
         if loss == "cross_entropy":
@@ -127,8 +127,9 @@ def _classification(
     if loss == "margin":
         if labels.ndim != 1 and out.scores_are == "logits":
             raise TorchcapsError(
-                f'loss = "margin" asks that two classes be probable at once, which a softmax '
-                f'cannot say, but {data} labels several; take "binary".'
+                f'loss = "margin" wants every class that is there to be probable, but {data} '
+                f"labels several an image, and the probabilities of a softmax sum to one; take "
+                f'"binary".'
             )
         probable = Output(scores, out.scores_are).probabilities()
         m_plus, m_minus, lambda_ = margins

@@ -386,7 +386,10 @@ def read_fields(path: str | os.PathLike[str]) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise TorchcapsError(f"{path} cannot be read as {kind} ({_why(error)}).") from None
     if not isinstance(fields, dict) or not isinstance(fields.get("options", {}), dict):
-        raise TorchcapsError(f"{path} must hold the fields of a recipe by name, options too.")
+        raise TorchcapsError(
+            f"{path} must hold names with values, one a field of the recipe, and names with values "
+            f"in its options too; a run folder holds such a file, recipe.json."
+        )
     return fields if kind == "TOML" else {"channels_last": False, **fields}
 
 

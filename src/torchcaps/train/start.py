@@ -22,11 +22,15 @@ __all__ = ["check_own", "initial_model", "named_class", "take_frozen", "take_wei
 def check_own(recipe: Recipe, model: nn.Module | None) -> None:
     """Whether the recipe and the call speak of the same network."""
     if (model is None) == (recipe.model == OWN):
-        given = "none was given" if model is None else "one was given"
+        if model is None:
+            raise TorchcapsError(
+                'the recipe says model "own", but no network was given; give it to fit: '
+                "model=module. For the command line, name it by register_model in a file, and add "
+                "--import of the file."
+            )
         raise TorchcapsError(
-            f'model=module and a recipe with model "own" belong together, but the recipe says '
-            f'"{recipe.model}" and {given}; a network that the command line shall train gets a '
-            f"name by register_model, in a file that --import names."
+            f'a network of your own was given, but the recipe says model "{recipe.model}"; make '
+            f'the recipe with model="own", or leave model=module out.'
         )
     if model is None:
         return

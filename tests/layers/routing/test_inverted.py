@@ -143,6 +143,6 @@ def test_a_share_that_is_none(share):
 
 def test_dropout_and_activations_are_not_had_together():
     assert text_of(lambda: InvertedRouting(dropout=0.5, activations=True)) == (
-        "activations measure how far votes spread around parents, which dropout=0.5 would change; "
-        "use one of the two."
+        "dropout=0.5 changes how far votes spread around parents, and activations are made of "
+        "that spread; use either dropout or activations."
     )

@@ -129,7 +129,8 @@ class Routing(nn.Module, ABC):
         """
         raise TorchcapsError(
             f"{type(self).__name__} keeps more than its parents from one iteration to the next, so "
-            f'its layers cannot route at once; use schedule="sequential", or inverted routing.'
+            f"its layers cannot all route at the same time; use "
+            f'schedule="sequential", or inverted routing.'
         )
 
     def fused_step(

@@ -108,7 +108,7 @@ class DistanceRouting(Routing):
             return self.running_scale[:updates]
         if not known:
             raise TorchcapsError(
-                f"this γ routing was made with one iteration, so it stored no distances by which "
-                f"{self.iterations} could be evaluated; train it with two or more."
+                f"this γ routing was trained with one iteration, so it has no mean distances, "
+                f"which {self.iterations} iterations need; train it with two or more."
             )
         return torch.cat([self.running_scale, self.running_scale[-1:].expand(updates - known)])

@@ -205,6 +205,6 @@ def _check_dropout(share: float, activations: bool) -> None:
         )
     if share and activations:
         raise TorchcapsError(
-            f"activations measure how far votes spread around parents, which dropout={share} would "
-            f"change; use one of the two."
+            f"dropout={share} changes how far votes spread around parents, and activations are "
+            f"made of that spread; use either dropout or activations."
         )

@@ -174,7 +174,7 @@ def check_agreement(agreement: float | Tensor) -> None:
         if agreement.numel() != 1:
             raise TorchcapsError(
                 f"agreement must be one number for all votes, but came as a tensor of shape "
-                f"{list(agreement.shape)}; a factor for every parent or child is none of ours."
+                f"{list(agreement.shape)}; parents and children have no factors of their own."
             )
         return
     if isinstance(agreement, bool) or not isinstance(agreement, int | float):
