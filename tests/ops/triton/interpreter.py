@@ -28,6 +28,7 @@ def triton_device(request, monkeypatch):
         pytest.skip("Triton was imported before TRITON_INTERPRET=1 was set, so it compiles")
     patch_once(monkeypatch)
     look_for_no_overflow(monkeypatch)
+    round_to_nearest(monkeypatch)
     # Like a GPU, which does not warn.
     with numpy.errstate(all="ignore"):
         yield torch.device("cpu")
@@ -69,6 +70,22 @@ def look_for_no_overflow(monkeypatch):
     assert not options.debug
     quiet = dataclasses.replace(options, sanitize_overflow=False)
     monkeypatch.setattr(interpreter.interpreter_builder, "options", quiet)
+
+
+def round_to_nearest(monkeypatch):
+    """The interpreter cuts a float32 off where a bfloat16 ends. A GPU rounds to the nearest, which
+    is half as far away and as often above as below."""
+    from triton import language
+    from triton.runtime import interpreter
+
+    convert = interpreter._convert_float
+
+    def converted(given, source, target, mode):
+        if (source, target) != (language.float32, language.bfloat16):
+            return convert(given, source, target, mode)
+        return torch.tensor(given).bfloat16().view(torch.uint16).numpy()
+
+    monkeypatch.setattr(interpreter, "_convert_float", converted)
 
 
 @pytest.fixture

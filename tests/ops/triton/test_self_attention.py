@@ -39,6 +39,15 @@ def test_flops_are_those_of_its_sums():
     assert counter.get_total_flops() == votes + votes + 2 * agreement
 
 
+def test_autocast_rounds_poses_and_weights_to_the_nearest_and_nothing_else():
+    leaves = attention_leaves("p", batch=(2,))
+    near = {name: x.detach().bfloat16().float() for name, x in leaves.items()}
+    exact = attended_by("triton", leaves | {name: near[name] for name in ("pose", "weight")}, {})
+    with torch.autocast("cpu", torch.bfloat16):
+        found = attended_by("triton", leaves, {})
+    assert torch.equal(found.parents.pose, exact.parents.pose.bfloat16())
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @pytest.mark.parametrize(("pose", "sharing"), KINDS)
