@@ -57,9 +57,7 @@ def test_one_claim_is_printed_with_the_hours_of_a_gpu(call):
     assert (code, err) == (0, "")
     assert "on two cores, at least " in out
     assert out.endswith("2 TFLOP a second on the GPU.\n")
-    assert call(*words[:2])[2].endswith(
-        "`torchcaps study run peer2022-q-sign-not-learnable` runs it.\n"
-    )
+    assert call(*words[:2])[2].endswith("`torchcaps study run peer2022-q-sign-not-learnable`.\n")
 
 
 @pytest.mark.parametrize(
