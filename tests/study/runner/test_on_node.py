@@ -26,6 +26,7 @@ def node(tmp_path, monkeypatch):
     return make
 
 
+@pytest.mark.slow
 def test_a_cell_that_was_sent_comes_back_done(study, ledger, node, monkeypatch):
     (cell,) = study().cells()
     there = node()

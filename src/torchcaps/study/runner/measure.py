@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from torchcaps.analysis import (
     Antipodal,
-    Compactness,
     Keys,
     MeasureActivity,
     MeasureDynamics,
@@ -21,7 +20,7 @@ from torchcaps.analysis.result import Result
 from torchcaps.data import Images
 from torchcaps.prune import sparsity
 from torchcaps.study.look import Look
-from torchcaps.study.runner.viewpoint import invariance_of, trees_of
+from torchcaps.study.runner.viewpoint import compactness_of, invariance_of, trees_of
 from torchcaps.study.sets import SETS
 from torchcaps.tasks.evaluate import evaluate
 from torchcaps.tasks.measurements import Levels, seen_through
@@ -108,22 +107,13 @@ def _of_steps(found: Result) -> dict[str, float]:
     return told
 
 
-def _of_factors(compactness: Result) -> dict[str, float]:
-    """The score of each factor along which some pose varies, and their mean."""
-    assert isinstance(compactness, Compactness)
-    each = {row.factor: row.score for row in compactness.factors if row.score is not None}
-    found = {f"compactness.{factor}": score for factor, score in each.items()}
-    return {"compactness": sum(each.values()) / len(each), **found} if each else {}
-
-
 READERS: Mapping[str, Callable[[Result], dict[str, float]]] = {
     "antipodal": _of_pairs,
-    "compactness": _of_factors,
     "keys": _of_keys,
     "polarisation": _of_steps,
     "zero-votes": _of_zero_votes,
 }
-VIEWS = {"invariance": invariance_of, "trees": trees_of}
+VIEWS = {"compactness": compactness_of, "invariance": invariance_of, "trees": trees_of}
 
 
 def root_of(data: str, root: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
