@@ -64,3 +64,16 @@ def test_a_page_with_a_picture_and_what_is_missing(tmp_path):
     # Once the records are gone, so is the picture.
     write_questions(tmp_path / "none", tmp_path / "pages")
     assert not (tmp_path / "pages" / "does-routing-help.svg").exists()
+
+
+def test_seeds_that_all_lie_on_the_threshold_ask_for_no_more_seeds(tmp_path):
+    """Nothing died in any layer, so nothing died more often above."""
+    values = {f"cdr.{k}@affnist/test": [0.0] * 5 for k in range(1, 6)}
+    dead = "mitt2023-q-dead-increase-with-depth"
+    made = record("mitterreiter_5x16", "expanded-mnist", values=values, claim=dead)
+    write_record(made, tmp_path / "evidence")
+    write_questions(tmp_path / "evidence", tmp_path / "pages")
+    page = (tmp_path / "pages" / "does-depth-kill-capsules.md").read_text()
+    assert (
+        f"- `{dead}`: nothing by more seeds: every one of 5 lies exactly on the threshold." in page
+    )

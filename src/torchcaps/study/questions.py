@@ -162,6 +162,9 @@ def _missing(each: Result) -> str:
     n = each.verdict.ours.n
     if n < least:
         return f"{n} seeds of the {least} that its row asks for."
+    ours = each.verdict.ours
+    if ours.low == ours.high == each.verdict.threshold:
+        return f"nothing by more seeds: every one of {n} lies exactly on the threshold."
     return f"the interval over {n} seeds lies on both sides of its threshold."
 
 
