@@ -1,7 +1,8 @@
-"""A study of one epoch that takes a second."""
+"""A study of one epoch that takes a second, and the command line that runs one."""
 
 import pytest
 
+from study_line import Lines
 from torchcaps.study.look import Look
 from torchcaps.study.runner import Ledger, Study, System
 from torchcaps.train import make_recipe
@@ -31,3 +32,10 @@ def study():
 @pytest.fixture
 def ledger(tmp_path):
     return Ledger(tmp_path / "runs")
+
+
+@pytest.fixture
+def lines(tmp_path):
+    made = Lines(tmp_path)
+    yield made
+    made.end()

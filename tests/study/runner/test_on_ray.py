@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from error_text import text_of
-from study_line import FOUR_SEEDS, Lines, kill_all, until
+from study_line import FOUR_SEEDS, kill_all, until
 from torchcaps.study import read_records
 from torchcaps.study.runner import Settings, run_study
 
@@ -55,13 +55,6 @@ def cluster(ray):
     made = Cluster(initialize_head=True, head_node_args={**SMALL, "include_dashboard": False})
     yield made
     made.shutdown()
-
-
-@pytest.fixture
-def lines(tmp_path):
-    made = Lines(tmp_path)
-    yield made
-    made.end()
 
 
 def ended_well(lines, process):

@@ -63,13 +63,6 @@ def test_an_option_that_no_job_has_is_a_sentence(study, tmp_path, monkeypatch):
     assert said.startswith("these are not all options of a job: partitoin; they are those of")
 
 
-@pytest.fixture
-def lines(tmp_path):
-    made = Lines(tmp_path)
-    yield made
-    made.end()
-
-
 @pytest.mark.cluster
 def test_a_job_that_is_killed_and_a_study_that_is_killed_go_on(lines, tmp_path):
     """The line is killed and its jobs work on; then one of those is killed too."""

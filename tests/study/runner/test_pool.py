@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from error_text import text_of
-from study_line import Lines, kill_all, until
+from study_line import kill_all, until
 from torchcaps.study import read_records
 from torchcaps.study.runner import Settings, run_study
 from torchcaps.study.runner.pool import MOST_DEATHS, _Pool
@@ -104,13 +104,6 @@ def test_a_study_that_is_done_starts_nothing(study, ledger, tmp_path, monkeypatc
     settings = Settings(ledger.folder, tmp_path / "evidence")
     assert run_study(study(), settings, watch=seen.append) == []
     assert seen == [{cell.name: "failed"}]
-
-
-@pytest.fixture
-def lines(tmp_path):
-    made = Lines(tmp_path)
-    yield made
-    made.end()
 
 
 @pytest.mark.cluster

@@ -5,8 +5,8 @@ import torch
 
 import traces
 from torchcaps.data import part_whole
+from torchcaps.study.judges.mitterreiter import STATED
 from torchcaps.study.runner.viewpoint import (
-    STATED,
     STRENGTHS,
     invariance_of,
     spearman,

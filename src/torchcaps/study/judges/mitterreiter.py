@@ -11,6 +11,7 @@ from torchcaps.study.claim import Claim
 from torchcaps.study.judges.evidence import Evidence, Values
 from torchcaps.study.judges.rules import (
     Cell,
+    all_of,
     confirming,
     each,
     joined,
@@ -187,7 +188,7 @@ def _not_dynamic(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return joined(
         each(claim, [distance], one_sided=False),
         # One frozen routing of two leaves the statement open.
-        one_of(claim, rates, all_hold=True),
+        all_of(claim, rates),
     )
 
 

@@ -5,7 +5,7 @@ the same; so do two one-sided tests of being within a threshold. "95 % bound" ho
 interval. A statement fails by the 95 % interval, that of Bonferroni where the row says so.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torchcaps.study.claim import Claim
@@ -15,6 +15,7 @@ from torchcaps.study.verdict import Side, StatementVerdict, StatementWord, word_
 
 __all__ = [
     "Cell",
+    "all_of",
     "confirming",
     "each",
     "joined",
@@ -87,11 +88,20 @@ def each(
     return StatementVerdict(word, cell.interval(), cell.side, cell.threshold)
 
 
-def one_of(
-    claim: Claim, cells: Sequence[Cell], *, all_hold: bool = False
+def one_of(claim: Claim, cells: Sequence[Cell]) -> StatementVerdict | None:
+    """Holds where one cell holds, and fails where every one fails, by 95 % intervals."""
+    return _unless_all_fail(claim, cells, any)
+
+
+def all_of(claim: Claim, cells: Sequence[Cell]) -> StatementVerdict | None:
+    """Holds where all cells hold, and yet fails only where every one fails, by 95 % intervals."""
+    return _unless_all_fail(claim, cells, all)
+
+
+def _unless_all_fail(
+    claim: Claim, cells: Sequence[Cell], enough: Callable[[Iterable[bool]], bool]
 ) -> StatementVerdict | None:
-    """Fails where every cell fails, by 95 % intervals, and holds where one holds, or with
-    `all_hold` where all do; shows the cell nearest to holding. None where one is missing."""
+    """Shows the cell nearest to holding; None where one is missing."""
     if not all(cell.is_there for cell in cells):
         return None
     least: int = claim.conditions["n_seeds_min"]
@@ -100,7 +110,7 @@ def one_of(
     word: StatementWord = "undecided"
     if all(each == "fails" for each in words):
         word = "fails"
-    elif (all if all_hold else any)(each == "holds" for each in words):
+    elif enough(each == "holds" for each in words):
         word = "holds"
     return StatementVerdict(word, best.interval(), best.side, best.threshold)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-__all__ = ["Files", "is_seen", "pack", "signed", "unpack"]
+__all__ = ["Files", "is_held", "is_seen", "pack", "signed", "unpack"]
 
 # The files of a cell, by their paths within the folder of all cells.
 Files = Mapping[str, bytes]
@@ -31,9 +31,12 @@ def signed(folder: Path) -> Iterator[str]:
 def is_seen(folder: Path, sign: str) -> bool:
     """Whether this machine sees that folder, and its locks too: then workers here may take cells
     by themselves, and none is taken twice."""
-    if not (folder / sign).is_file():
-        return False
-    lock = FileLock(folder / sign)
+    return (folder / sign).is_file() and is_held(folder / sign)
+
+
+def is_held(file: Path) -> bool:
+    """Whether a process that lives holds this lock."""
+    lock = FileLock(file)
     try:
         lock.acquire(timeout=0)
     except Timeout:

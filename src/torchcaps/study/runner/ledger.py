@@ -24,6 +24,7 @@ from filelock import FileLock, Timeout
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.look import Look
+from torchcaps.study.runner.disk import is_held
 from torchcaps.study.runner.system import Cell
 from torchcaps.train import Run
 from torchcaps.train.digests import write_whole
@@ -107,7 +108,7 @@ class Ledger:
     def claimed(self, cell: Cell) -> Iterator[bool]:
         """Take a cell for this process, unless another one has it."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        lock = self._lock(cell)
+        lock = FileLock(self._lock_file(cell))
         try:
             lock.acquire(timeout=PATIENCE)
         except Timeout:
@@ -133,19 +134,12 @@ class Ledger:
                 return claim.stem
         return None
 
-    def _lock(self, cell: Cell) -> FileLock:
-        return FileLock(self.folder / f"{cell.name}.lock")
+    def _lock_file(self, cell: Cell) -> Path:
+        return self.folder / f"{cell.name}.lock"
 
     def _is_taken(self, cell: Cell) -> bool:
-        if not (self.folder / f"{cell.name}.claim").is_file():
-            return False
-        lock = self._lock(cell)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            return True
-        lock.release()
-        return False
+        claim = self.folder / f"{cell.name}.claim"
+        return claim.is_file() and is_held(self._lock_file(cell))
 
     def _file(self, cell: Cell) -> Path:
         return self.folder / f"{cell.name}.values.json"
