@@ -13,14 +13,16 @@ with a value that has no right digit; then its gradients are those of other numb
 Rounded tensors do not move every exact result that rounding moves: parents whose votes are equal
 stay equal, however steep the softmax between them is. What only this explains is counted apart, as
 "unsteady": there the exact result moves as far when each vote is rounded by itself, which is what
-the plain op does when it stores them, in distance routing once more when it shortens them; or a
-gradient is no farther off than rounding moves the couplings, which a form makes once more on its
-way back.
+the plain op does when it stores them, in distance routing once more when it shortens them, and each
+number of a parent between two iterations; or a gradient is no farther off than rounding moves the
+couplings, which a form makes once more on its way back. No form in float32 can be right there but
+by luck, as a parent is float32 numbers when the children are next compared with it.
 """
 
 import random
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
@@ -28,11 +30,10 @@ import torch
 from contracts import forms
 from contracts.forms import BACKENDS, FORMS, ODD, SMALL, Case, leaves_of, results_of
 from torchcaps import TorchcapsError
-from torchcaps.ops import materialise
-from torchcaps.ops.routing import distance
-from torchcaps.ops.routing.distance import _no_longer_than
+from torchcaps.ops.routing import distance, dynamic, inverted
+from torchcaps.types import Step
 
-__all__ = ["Drawn", "check", "draw", "made"]
+__all__ = ["Drawn", "Judge", "check", "draw", "made"]
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 # So many times the error of the plain op, or of arguments that are rounded; the error that is none,
@@ -40,6 +41,14 @@ DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.
 # that of a value without a right digit.
 TIMES, ROUNDINGS, LAST_ROUNDINGS, NO_DIGIT = 50, 500, 8, 0.1
 WAYS = ("fused", "native")
+# How often tensors are rounded, and steps, which is dear and seldom asked: one rounding of many
+# turns a steep softmax over.
+TURNS, TURNS_OF_STEPS = 3, 20
+# Which functions of the plain op make what it stores: votes in the dtype of the case, and in
+# float32 shortened votes and parents.
+OF_VOTES = [(forms, "materialise")]
+OF_ROUTING = [(distance, "_no_longer_than"), (distance, "g"), (dynamic, "g")]
+OF_ROUTING += [(inverted, "inverted_step")]
 Tensors = dict[str, torch.Tensor]
 # The exponents of ten that sizes have.
 SIZES = {"float32": (-25, 18), "float16": (-6, 3), "bfloat16": (-25, 18)}
@@ -117,13 +126,13 @@ def check(drawn: Drawn) -> dict[str, str]:
     leaves = made(drawn)
     ways = [way for way in WAYS if drawn.case.algorithm in BACKENDS[way].ROUTINGS]
     try:
-        judge = _Judge(drawn, leaves)
+        judge = Judge(drawn, leaves)
     except TorchcapsError as refusal:
         return {way: _refused_too(way, drawn, leaves, str(refusal)) for way in ways}
     return {way: judge(way, results_of(way, drawn.case, leaves)) for way in ways}
 
 
-class _Judge:
+class Judge:
     """Of what forms make of a case."""
 
     def __init__(self, drawn: Drawn, leaves: Tensors):
@@ -153,7 +162,7 @@ class _Judge:
             return "right"
         if _is_finite(found) and self._has_no_digit(exact, [narrow]):
             return "beyond"
-        shaken = list(self._of_rounded_votes(wide))
+        shaken = list(self._of_rounded_steps(wide))
         if self._has_no_digit(exact, shaken) or not self._wrong(found, exact, shaken):
             return "unsteady"
         moved = max(self._moved(other, exact) for other in [narrow, *others[2:], *shaken])
@@ -165,21 +174,18 @@ class _Judge:
         return {name: x.to(dtype) for name, x in self.leaves.items()}
 
     def _of_rounded_leaves(self, wide: Tensors) -> Iterator[Tensors]:
-        for turn in range(3):
+        for turn in range(TURNS):
             moved = _rounded(self.drawn, turn)
             yield results_of("plain", self.drawn.case, {n: moved(x) for n, x in wide.items()})
 
-    def _of_rounded_votes(self, wide: Tensors) -> Iterator[Tensors]:
-        for turn in range(3):
-            moved = _rounded(self.drawn, turn)
-
-            def shortened(*given: torch.Tensor, by: Callable = moved) -> torch.Tensor:
-                return by(_no_longer_than(*given))
-
-            with (
-                mock.patch.object(forms, "materialise", lambda x, by=moved: by(materialise(x))),
-                mock.patch.object(distance, "_no_longer_than", shortened),
-            ):
+    def _of_rounded_steps(self, wide: Tensors) -> Iterator[Tensors]:
+        for turn in range(TURNS_OF_STEPS):
+            of_votes = _rounded(self.drawn, turn)
+            of_routing = _rounded(self.drawn._replace(dtype="float32"), turn)
+            with ExitStack() as stack:
+                for moved, makers in ((of_votes, OF_VOTES), (of_routing, OF_ROUTING)):
+                    for module, name in makers:
+                        stack.enter_context(_with_its_result(module, name, moved))
                 yield results_of("plain", self.drawn.case, wide)
 
     def _moved(self, other: Tensors, exact: Tensors) -> float:
@@ -261,3 +267,16 @@ def _rounded(drawn: Drawn, turn: int) -> Callable[[torch.Tensor], torch.Tensor]:
         return x * (1 + rounding * (2 * noise - 1))
 
     return moved
+
+
+def _with_its_result(module: Any, name: str, moved: Callable) -> AbstractContextManager:
+    """A function that gives votes, parents, or a step with parents has its result moved."""
+    make = getattr(module, name)
+
+    def made(*arguments: Any, **options: Any) -> torch.Tensor | Step:
+        found = make(*arguments, **options)
+        if not isinstance(found, Step):
+            return moved(found)
+        return found._replace(parents=found.parents._replace(pose=moved(found.parents.pose)))
+
+    return mock.patch.object(module, name, made)

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from contracts.forms import ODD, Case, results_of
-from fuzz.numbers import Drawn, check, made
+from contracts.forms import FORMS, ODD, SMALL, Case, results_of
+from fuzz.numbers import Drawn, Judge, check, made
 from torchcaps.ops import dynamic_routing, materialise, native
 from torchcaps.types import Capsules, VoteMap
 
@@ -357,6 +357,22 @@ UNSTEADY = {
         {"weight": 0.006444097808956058, "length": 0.002195642236059374},
         2019855181,
     ),
+    # Logits of 3e9 that differ by 115, and parents that are rounded before they make them.
+    "inverted of long coordinates without LayerNorm": Drawn(
+        Case(
+            "inverted",
+            "type",
+            window=SMALL,
+            given=("coordinates", "start"),
+            options={"scale": 0.3},
+            batch=(5,),
+            n_in=2,
+            d_out=8,
+        ),
+        "float32",
+        {"coordinates": 51429.664241943705, "start": 0.0},
+        1501949762,
+    ),
 }
 
 
@@ -368,6 +384,15 @@ def test_a_kept_case(name):
 @pytest.mark.parametrize("name", UNSTEADY)
 def test_a_kept_case_that_no_rounding_leaves_alone(name):
     assert set(check(UNSTEADY[name]).values()) <= {"right", "unsteady"}
+
+
+@pytest.mark.parametrize("algorithm", FORMS)
+def test_a_form_that_is_off_is_wrong(algorithm):
+    drawn = Drawn(Case(algorithm), "float32", {}, 1)
+    judge = Judge(drawn, made(drawn))
+    found = {name: 1.001 * x for name, x in judge.plain.items()}
+    with pytest.raises(AssertionError, match="is off by"):
+        judge("fused", found)
 
 
 def test_half_precision_rounds_the_sum_of_its_gradients_once():
