@@ -30,7 +30,7 @@ import torch
 from contracts import forms
 from contracts.forms import BACKENDS, FORMS, ODD, SMALL, Case, leaves_of, results_of
 from torchcaps import TorchcapsError
-from torchcaps.ops.routing import distance, dynamic, inverted
+from torchcaps.ops.routing import distance, dynamic, em, inverted
 from torchcaps.types import Step
 
 __all__ = ["Drawn", "Judge", "check", "draw", "made"]
@@ -48,7 +48,7 @@ TURNS, TURNS_OF_STEPS = 3, 20
 # float32 shortened votes and parents.
 OF_VOTES = [(forms, "materialise")]
 OF_ROUTING = [(distance, "_no_longer_than"), (distance, "g"), (dynamic, "g")]
-OF_ROUTING += [(inverted, "inverted_step")]
+OF_ROUTING += [(em, "_mean"), (inverted, "inverted_step")]
 Tensors = dict[str, torch.Tensor]
 # The exponents of ten that sizes have.
 SIZES = {"float32": (-25, 18), "float16": (-6, 3), "bfloat16": (-25, 18)}
@@ -163,7 +163,8 @@ class Judge:
         if _is_finite(found) and self._has_no_digit(exact, [narrow]):
             return "beyond"
         shaken = list(self._of_rounded_steps(wide))
-        if self._has_no_digit(exact, shaken) or not self._wrong(found, exact, shaken):
+        explained = not self._wrong(found, exact, [*others, *shaken])
+        if explained or self._has_no_digit(exact, shaken):
             return "unsteady"
         moved = max(self._moved(other, exact) for other in [narrow, *others[2:], *shaken])
         if not self._wrong(found, exact, others, for_gradients=moved):

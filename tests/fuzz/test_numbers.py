@@ -373,6 +373,27 @@ UNSTEADY = {
         {"coordinates": 51429.664241943705, "start": 0.0},
         1501949762,
     ),
+    # Means of thousands beside a deviation of 11: their rounding moves the couplings of the next
+    # iteration.
+    "em of two children that are far apart": Drawn(
+        Case(
+            "em",
+            given=("vote_bias",),
+            options={"variant": "paper", "lambda_": 2.0},
+            batch=(1,),
+            n_in=2,
+            d_in=3,
+            d_out=6,
+        ),
+        "float32",
+        {
+            "pose": 4.657336430058654,
+            "weight": 614.1396135028242,
+            "activation": 79.19998312978043,
+            "vote_bias": 0.0105858749174437,
+        },
+        1159534349,
+    ),
 }
 
 
