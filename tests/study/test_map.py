@@ -216,10 +216,12 @@ def test_networks_of_em_routing_have_a_course_of_their_own():
     assert job.recipe().learning_rate == 1e-4
     small = job.smaller()
     recipe = small.recipe()
-    assert (recipe.epochs, recipe.batch_size, recipe.learning_rate) == (5, 64, 1e-3)
+    assert (recipe.epochs, recipe.batch_size, recipe.learning_rate) == (2, 64, 1e-3)
+    assert recipe.options["width"] == 32
     assert small.departures == (
         "EM as in Alg. 2 of the paper, which trains an adapted version that it does not describe",
-        "reduced: 5 epochs, fixed beforehand; batch_size 64, learning_rate 0.001, schedule cosine",
+        "reduced: 2 epochs, fixed beforehand; batch_size 64, learning_rate 0.001, schedule cosine, "
+        "width 32",
     )
 
 

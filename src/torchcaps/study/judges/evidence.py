@@ -13,6 +13,8 @@ __all__ = ["Evidence", "Values"]
 Values = Mapping[int, float]
 # Fields of a recipe that make another system; at these values where a judge does not name them.
 USUAL = {"loss": "auto", "prune": None, "prune_to": None}
+# The option by which a reduced form makes a network narrower.
+NARROWED = "width"
 
 
 class Evidence:
@@ -29,8 +31,8 @@ class Evidence:
 
     def values(self, statistic: str, model: str, **chosen: Any) -> Values:
         """One value a seed of the system that has these fields and options, and every other option
-        as the network has it by itself; of several records that of the full protocol, then the one
-        of most seeds.
+        as the network has it by itself; a reduced form may be narrower. Of several records that of
+        the full protocol, then the one of most seeds.
 
         Arguments:
             statistic: its name in the record; "a|b" is b where a record has no a.
@@ -63,6 +65,8 @@ class Evidence:
         wanted = {"model": model, **USUAL, **MODELS[model].options, **chosen}
         for record in self.records:
             known = _known(record)
+            if record.reduced is not None and NARROWED not in chosen:
+                known[NARROWED] = wanted.get(NARROWED)
             if all(known.get(name) == value for name, value in wanted.items()):
                 yield record
 

@@ -1,7 +1,6 @@
 """Statements of [gu2021] §3.3 about semantic compactness, factor by factor."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from torchcaps.study.claim import Claim
 from torchcaps.study.judges.evidence import Evidence, Values
@@ -12,18 +11,15 @@ __all__ = ["JUDGES"]
 
 CR, CR_SF, R, CAPSNET = "gu_convnet_cr", "gu_convnet_cr_sf", "gu_convnet_r", "gu_capsnet"
 FACTORS = ("rotation", "trans-x", "trans-y", "scale", "shear-x", "shear-y")
-# Channels of the reduced networks between their two convolutions.
-NARROW: Mapping[str, Any] = {"width": 64}
 
 
 def _differences(
     claim: Claim, evidence: Evidence, data: str, pairs: tuple[tuple[str, str], ...]
 ) -> StatementVerdict | None:
     """The first network of each pair is the more compact, for every factor."""
-    chosen = NARROW if evidence.is_reduced else {}
 
     def of(model: str, factor: str) -> Values:
-        return evidence.values(f"compactness.{factor}", model, data=data, **chosen)
+        return evidence.values(f"compactness.{factor}", model, data=data)
 
     cells = [Cell(minus(of(a, factor), of(b, factor))) for a, b in pairs for factor in FACTORS]
     return each(claim, cells, corrected=True)
