@@ -206,6 +206,40 @@ KEPT = {
         {"weight": 2.4668062028821996e-24, "length": 0.0},
         1630977362,
     ),
+    # Votes whose squares overflow: they were shortened to nothing, those of more than one number
+    # by the plain op too.
+    "distance of votes of one number longer than 1e19": Drawn(
+        Case(
+            "distance",
+            "all",
+            given=("bias",),
+            options={"scale": "given", "detach": "votes", "iterations": 2},
+            batch=(17,),
+            n_in=3,
+            n_out=2,
+            d_in=5,
+            d_out=1,
+        ),
+        "float32",
+        {"pose": 2.39678353201815e16, "weight": 512.5585542990436, "bias": 7.01656609230565e-18},
+        526267444,
+    ),
+    "distance of votes of three numbers longer than 1e19": Drawn(
+        Case(
+            "distance",
+            "all",
+            given=("bias",),
+            options={"scale": "given", "detach": "votes", "iterations": 2},
+            batch=(17,),
+            n_in=3,
+            n_out=2,
+            d_in=5,
+            d_out=3,
+        ),
+        "float32",
+        {"pose": 2.4e16, "weight": 512.0},
+        526267444,
+    ),
     # A vote that meets its parent: two long poses were taken from each other where nothing is left.
     "distance of one child to one parent": Drawn(
         Case(

@@ -105,6 +105,8 @@ def test_logits_are_replaced_by_the_last_distances():
         # longer: the slope along the vote is gone, that across it is 2.5/5; the length moves it
         ((3.0, 4.0), 2.5, (1.5, 2.0), ((0.32, -0.24), (-0.24, 0.18)), (0.6, 0.8)),
         ((3.0, 4.0), 0.0, (0.0, 0.0), ((0.0, 0.0), (0.0, 0.0)), (0.6, 0.8)),
+        # so long that no number holds its square
+        ((3e200, 4e200), 2.5, (1.5, 2.0), ((0.0, 0.0), (0.0, 0.0)), (0.6, 0.8)),
         # shorter, and nothing at all: as they are
         ((0.3, 0.4), 2.5, (0.3, 0.4), ((1.0, 0.0), (0.0, 1.0)), (0.0, 0.0)),
         ((3e-9, 4e-9), 1e-8, (3e-9, 4e-9), ((1.0, 0.0), (0.0, 1.0)), (0.0, 0.0)),

@@ -11,6 +11,7 @@ from typing import get_args
 
 import torch
 from torch import Tensor
+from torch._subclasses import FakeTensor
 
 from torchcaps.errors import NOTHING, TorchcapsError, nearest
 from torchcaps.types import Keep
@@ -117,6 +118,8 @@ def check_broadcast(argument: str, value: Tensor | None, shape: Sequence[int], a
 def may_look(tensor: Tensor) -> bool:
     """Whether values may be checked: looking stalls an accelerator and breaks a compiled graph."""
     if torch.compiler.is_compiling() or tensor.device.type != "cpu":
+        return False
+    if isinstance(tensor, FakeTensor):  # It has a shape alone.
         return False
     # Under torch.func.vmap one tensor has as many values as lanes, and no answer holds for all.
     return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)

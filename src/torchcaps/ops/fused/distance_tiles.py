@@ -11,7 +11,7 @@ from torchcaps.ops.fused.em import of_tile, write_tile
 from torchcaps.ops.fused.results import outputs
 from torchcaps.ops.fused.rules import biased
 from torchcaps.ops.fused.tiles import Lanes, MadeOf, TiledVotes
-from torchcaps.ops.routing.distance import SHORTEST, DetachVotes
+from torchcaps.ops.routing.distance import SHORTEST, DetachVotes, of_long_votes
 from torchcaps.ops.squashing import EPSILON, Squash
 from torchcaps.ops.squashing import squash as g
 from torchcaps.types import Keep
@@ -120,7 +120,7 @@ def rate_of(mean: Tensor, log_odds: float) -> Tensor:
 
 def lengths_of(part: Tensor, limit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Which votes [t, j, d, p, b] are longer than `limit`, their norms (1 for others), and φ."""
-    norm = along_itself(part).sqrt_()
+    norm = of_long_votes(along_itself(part).sqrt_(), part, 2)
     longer = norm > limit.clamp(min=SHORTEST)
     norm = torch.where(longer, norm, 1)
     return longer, norm, torch.where(longer, limit / norm, 1)

@@ -21,7 +21,9 @@ Departures:
 2. With one parent p (J − 1) is zero; it is taken as p. The coupling is 1 whatever the logit.
 3. The update of b after the last iteration is skipped: it changes neither v nor the c it came from.
 4. A vote below SHORTEST is not shortened, however short its child: its square is lost in single
-   precision, and with it the direction in which a length acts.
+   precision, and with it the direction in which a length acts. One beyond 1e19, whose square
+   overflows, is measured by its largest number, but not where a look at values is dear: on an
+   accelerator and in a compiled graph it is shortened to nothing.
 Ambiguities:
 1. The mean of d_o is over the batch too in public code, so a sample's result depends on the others
    ("batch"); "sample", the default, is a mean for each sample alone.
@@ -59,6 +61,7 @@ __all__ = [
     "Scale",
     "check_distance",
     "distance_routing",
+    "of_long_votes",
 ]
 
 SHORTEST = 1e-18
@@ -191,11 +194,21 @@ def check_distance(
 def _no_longer_than(length: Tensor, votes: Tensor) -> Tensor:
     """Votes [*b, i, j, d] shortened to `length` [*b, i] where they are longer."""
     limit = length.unsqueeze(-1)
-    norm = torch.linalg.vector_norm(votes, dim=-1)  # [*b, i, j]
+    norm = of_long_votes(torch.linalg.vector_norm(votes, dim=-1), votes, -1)  # [*b, i, j]
     longer = norm > limit.clamp(min=SHORTEST)
     # The other norms may be zero: what is divided by must not be one of them.
     factor = torch.where(longer, limit / torch.where(longer, norm, 1), 1)
     return votes * factor.unsqueeze(-1)
+
+
+def of_long_votes(norm: Tensor, votes: Tensor, axis: int) -> Tensor:
+    """Norms of votes along an axis, with those whose squares overflowed found once more, as so many
+    times their largest number; where looking for them is cheap."""
+    if not (may_look(norm) and norm.numel() and float(norm.detach().amax()) == math.inf):
+        return norm
+    largest = votes.detach().abs().amax(axis, keepdim=True).clamp(min=1)
+    found = largest.squeeze(axis) * torch.linalg.vector_norm(votes / largest, dim=axis)
+    return torch.where(norm.isinf(), found, norm)
 
 
 def _log_odds(p: float, n_out: int) -> float:
