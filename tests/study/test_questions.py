@@ -6,7 +6,8 @@ import pytest
 
 from made_records import record
 from torchcaps.study import claims, find_claim, result_of, write_record
-from torchcaps.study.questions import QUESTIONS, answer_of, write_questions
+from torchcaps.study.questions import QUESTIONS, SHARP, answer_of, write_questions
+from torchcaps.study.variants import table_of
 
 ROOT = Path(__file__).parents[2]
 STATIC = "mitt2023-q-routing-almost-static"
@@ -77,3 +78,23 @@ def test_seeds_that_all_lie_on_the_threshold_ask_for_no_more_seeds(tmp_path):
     assert (
         f"- `{dead}`: nothing by more seeds: every one of 5 lies exactly on the threshold." in page
     )
+
+
+def test_variants_of_a_study_of_ours_stand_below():
+    """Accuracy 90, 92 and 94; of three routed layers the last is that of the classes."""
+    values = {
+        "accuracy": [90.0, 92.0, 94.0],
+        "dyr.1": [0.1, 0.1, 0.1],
+        "dyr.2": [0.3, 0.3, 0.3],
+        "dyr.3": [0.5, 0.6, 0.7],
+    }
+    asked = {"agreement": "learned", "widths": "4,3,2"}
+    learned = record("mitterreiter_grid", "mnist", values=values, **asked).model_copy(
+        update={"study": "sharp-agreement", "claims": ()}
+    )
+    fixed = learned.model_copy(update={"recipe": {**learned.recipe, "options": {}}})
+    rows = [*table_of(SHARP, {"a" * 12: learned, "b" * 12: fixed}, "../e")]
+    assert rows[2].startswith("| 1.0 | 92 [87, 97] | 0.2 [0.2, 0.2] | 0.6 [0.352, 0.848] |  |  |")
+    assert rows[3].startswith("| learned | 92 [87, 97] |")
+    assert rows[3].endswith("[aaaaaaaaaaaa](../e/sharp-agreement/aaaaaaaaaaaa.json), n = 3 |")
+    assert [*table_of(SHARP, {}, "../e")] == []

@@ -3,7 +3,8 @@
 A look is one pass over images, or over weights alone. It gives numbers by name: `accuracy` in
 percent, or, of the look `layers`, `dyr.2` for the second routed layer and `cns.2` for the second
 layer of capsules, both counted from below as the papers do. The look `keys` gives `entropy`, `keys`
-of a class on average, and `keys.3` of class 3; the look `weights` gives `sparsity` in percent; the
+of a class on average, and `keys.3` of class 3; the look `weights` gives `sparsity` in percent, and
+`agreement.2` where the second routed layer learned how sharp its agreement is; the
 look `compactness` gives that of each factor, `compactness.trans-x`, and their mean. The look
 `invariance` gives `corr.rotation 20°.2` of the second layer of capsules, Pearson's beside it, and
 `spearman.rotation.2`; the look `trees` `distance.different` and `share_as_far`. Of `zero-votes`,
@@ -34,7 +35,7 @@ Kind = Literal[
 ]
 OF_KEYS = ("entropy", "keys")
 # The same whatever images are shown.
-OF_WEIGHTS = ("nonzero_parameters", "sparsity")
+OF_WEIGHTS = ("agreement", "nonzero_parameters", "sparsity")
 # Statistics of the layers of capsules, and of the routings between them.
 OF_LAYERS = ("capsules_alive", "cnm", "cns", "car", "cas", "cdr", "cds", "dyr", "dys")
 KIND_OF: dict[str, Kind] = {

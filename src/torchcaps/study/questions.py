@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from torchcaps.study.judges import JUDGES
-from torchcaps.study.pages import MADE, STANDS, links, ours, protocol
+from torchcaps.study.pages import MADE, STANDS, TO_EVIDENCE, links, ours, protocol
+from torchcaps.study.record import read_records
 from torchcaps.study.result import Result, results
 from torchcaps.study.svg import Dot, draw_dots
+from torchcaps.study.variants import Column, Variants, table_of
 from torchcaps.study.verdict import StatementVerdict
 from torchcaps.train.digests import write_whole
 
@@ -23,8 +25,28 @@ class Question(NamedTuple):
     says: str
     # What it would mean if the statement held: "yes" or "no", by the id of the statement.
     answers: Mapping[str, str]
+    # What no paper tried.
+    own: Variants | None = None
 
 
+SHARP = Variants(
+    "sharp-agreement",
+    "agreement",
+    "Ours: nine routed layers that may learn α, what agreement is multiplied by in a logit, one "
+    "number a layer, and the same network with α fixed. At 0 nothing is routed, at 1 as in the "
+    "papers. `torchcaps study run studies/sharp-agreement.toml --root data`; MNIST, "
+    "6,000 images, eight epochs; every network starts with weights that keep lengths from layer "
+    "to layer. dyr is how much couplings change from image to image; a hidden layer is one of the "
+    "eight below the classes.",
+    (
+        Column("accuracy", "accuracy"),
+        Column("dyr, hidden", "dyr", slice(-1)),
+        Column("dyr, classes", "dyr", slice(-1, None)),
+        Column("α, hidden", "agreement", slice(-1)),
+        Column("α, classes", "agreement", slice(-1, None)),
+        Column("dead capsules a layer", "cds"),
+    ),
+)
 QUESTIONS: Mapping[str, Question] = {
     "does-routing-help": Question(
         "Does routing help?",
@@ -39,6 +61,7 @@ QUESTIONS: Mapping[str, Question] = {
             "tsai2020-q-routing-beats-pooling": "yes",
             "gu2021-q-all-components-help-multimnist": "yes",
         },
+        SHARP,
     ),
     "does-depth-kill-capsules": Question(
         "Does depth kill capsules, or do initial scale and sharp agreement?",
@@ -75,6 +98,7 @@ DECIDED = ("holds", "fails")
 def write_questions(evidence: str | os.PathLike[str], out: str | os.PathLike[str]) -> list[Path]:
     """Write a page a question, and a picture where a record speaks of it; return the paths."""
     found = {each.claim.id: each for each in results(evidence)}
+    records = read_records(evidence)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
@@ -87,7 +111,8 @@ def write_questions(evidence: str | os.PathLike[str], out: str | os.PathLike[str
         else:
             (folder / f"{name}.svg").unlink(missing_ok=True)
         written.append(folder / f"{name}.md")
-        write_whole(written[-1], "\n".join(_page(name, question, rows, picture is not None)))
+        own = [] if question.own is None else [*table_of(question.own, records, TO_EVIDENCE)]
+        write_whole(written[-1], "\n".join(_page(name, question, rows, own, picture is not None)))
     return written
 
 
@@ -113,7 +138,11 @@ def answer_of(question: Question, rows: Sequence[Result]) -> str:
 
 
 def _page(
-    name: str, question: Question, rows: Sequence[Result], has_picture: bool
+    name: str,
+    question: Question,
+    rows: Sequence[Result],
+    own: Sequence[str],
+    has_picture: bool,
 ) -> Iterator[str]:
     yield f"# {question.title}"
     yield ""
@@ -131,6 +160,13 @@ def _page(
     for each in rows:
         yield _row(question, each)
     yield ""
+    if own and question.own is not None:
+        yield "## What a network chooses"
+        yield ""
+        yield question.own.says
+        yield ""
+        yield from own
+        yield ""
     waiting = [each for each in rows if each.status not in DECIDED]
     if waiting:
         yield f"## What is missing for {len(waiting)} of them"

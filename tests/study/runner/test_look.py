@@ -4,11 +4,12 @@ import pytest
 import torch
 
 from error_text import text_of
+from torchcaps.models import create_model
 from torchcaps.prune import prunable
 from torchcaps.study import find_claim, plan_of
 from torchcaps.study.look import Look, looks_named, looks_of
 from torchcaps.study.result import _keys
-from torchcaps.study.runner.measure import look_at, root_of
+from torchcaps.study.runner.measure import _of_weights, look_at, root_of
 from torchcaps.train import fit, make_recipe
 
 
@@ -73,6 +74,17 @@ def test_looks_by_the_names_of_statistics():
 
 def test_only_files_have_a_root():
     assert (root_of("mnist", "sets"), root_of("sign", "sets")) == ("sets", None)
+
+
+def test_how_sharp_agreement_became_is_a_number_a_routed_layer():
+    model = create_model("mitterreiter_grid", widths="4,3", d_pose=2, agreement="learned")
+    with torch.no_grad():
+        model.layers["classes"].routing.agreement.fill_(0.5)
+    found = _of_weights(model)
+    assert found["agreement.2"] == 0.5
+    assert found["agreement.1"] == pytest.approx(0.1)
+    fixed = _of_weights(create_model("mitterreiter_grid", widths="4,3", d_pose=2, agreement=0.3))
+    assert found.keys() - fixed.keys() == {"agreement.1", "agreement.2"}
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,7 @@
 """Studies of one's own, out of TOML files."""
 
+from pathlib import Path
+
 import pytest
 
 from error_text import text_of
@@ -74,3 +76,11 @@ def test_what_is_wrong_is_a_sentence_with_the_file(file, old, new, says):
     said = text_of(lambda: study_of(path))
     assert said.startswith(path)
     assert says in said
+
+
+@pytest.mark.parametrize("path", sorted((Path(__file__).parents[3] / "studies").glob("*.toml")))
+def test_the_studies_that_are_here_can_be_run(path):
+    study = study_of(str(path))
+    assert study.name == path.stem
+    assert not study.waiting
+    assert all(len(system.seeds) >= 5 and system.looks for system in study.systems)

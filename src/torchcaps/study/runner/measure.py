@@ -18,6 +18,7 @@ from torchcaps.analysis import (
 )
 from torchcaps.analysis.result import Result
 from torchcaps.data import Images
+from torchcaps.layers import DynamicRouting
 from torchcaps.prune import sparsity
 from torchcaps.study.look import Look
 from torchcaps.study.runner.viewpoint import compactness_of, invariance_of, trees_of
@@ -63,9 +64,16 @@ def look_at(run: Run, look: Look, *, root: str | os.PathLike[str] | None) -> dic
 
 
 def _of_weights(model: nn.Module) -> dict[str, float]:
-    """In percent, and in millions, as the papers print them."""
+    """In percent, and in millions, as the papers print them; and how sharp agreement became, a
+    number a routed layer."""
     nonzero = sum(int(weight.count_nonzero()) for weight in model.parameters())
-    return {"sparsity": 100 * sparsity(model).share, "nonzero_parameters": nonzero / 1e6}
+    routed = [module for module in model.modules() if isinstance(module, DynamicRouting)]
+    sharp = {
+        f"agreement.{number}": routing.agreement.item()
+        for number, routing in enumerate(routed, 1)
+        if isinstance(routing.agreement, nn.Parameter)
+    }
+    return {"sparsity": 100 * sparsity(model).share, "nonzero_parameters": nonzero / 1e6, **sharp}
 
 
 def _of_keys(keys: Result) -> dict[str, float]:
