@@ -2,7 +2,7 @@
 missing. Everything is a function of claims and records."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from torchcaps.study.pages import MADE, STANDS, TO_EVIDENCE, links, ours, protoc
 from torchcaps.study.record import read_records
 from torchcaps.study.result import Result, results
 from torchcaps.study.svg import Dot, draw_dots
-from torchcaps.study.variants import Column, Variants, table_of
+from torchcaps.study.variants import Column, Variants, lines_of
 from torchcaps.study.verdict import StatementVerdict
 from torchcaps.train.digests import write_whole
 
@@ -30,21 +30,43 @@ class Question(NamedTuple):
 
 
 SHARP = Variants(
+    "Where a network routes that may choose",
     "sharp-agreement",
-    "agreement",
     "Ours: nine routed layers that may learn α, what agreement is multiplied by in a logit, one "
-    "number a layer, and the same network with α fixed. At 0 nothing is routed, at 1 as in the "
-    "papers. `torchcaps study run studies/sharp-agreement.toml --root data`; MNIST, "
-    "6,000 images, eight epochs; every network starts with weights that keep lengths from layer "
-    "to layer. dyr is how much couplings change from image to image; a hidden layer is one of the "
-    "eight below the classes.",
+    "number a layer, and the same network with α fixed. At 0 nothing is routed, at 1 it is as in "
+    "the papers. dyr is how much couplings change from image to image; a hidden layer is one of "
+    "the eight below the classes. MNIST, 6,000 images, eight epochs; every network starts with "
+    "weights that keep lengths from layer to layer. "
+    "`torchcaps study run studies/sharp-agreement.toml --root data` makes the records.",
+    ("agreement",),
+    (0.0,),
     (
         Column("accuracy", "accuracy"),
+        Column("accuracy less that at 0", "accuracy", is_compared=True),
         Column("dyr, hidden", "dyr", slice(-1)),
         Column("dyr, classes", "dyr", slice(-1, None)),
         Column("α, hidden", "agreement", slice(-1)),
         Column("α, classes", "agreement", slice(-1, None)),
         Column("dead capsules a layer", "cds"),
+    ),
+)
+TREES = Variants(
+    "Entropy of networks pruned in every way",
+    "renzulli2025/pruned_trees",
+    "Ours: a small DR-CapsNet on MNIST, and networks that have as many weights masked, at random "
+    "or at the end. Couplings are on eleven levels; no entropy can be above 9.97 bit, which is "
+    "that of 1,000 images a class that all have trees of their own. "
+    "`python benchmarks/pruned_trees.py FOLDER --root data --reduced --seeds 0 1 2 3 4` makes the "
+    "records, and [Pruning](../pruning.md#does-pruning-lower-the-entropy) says what follows.",
+    ("prune", "epochs"),
+    (None, 12),
+    (
+        Column("sparsity", "sparsity"),
+        Column("accuracy", "accuracy+K11"),
+        Column("entropy", "entropy+K11"),
+        Column("entropy less that of the unpruned", "entropy+K11", is_compared=True),
+        Column("keys a class", "keys+K11"),
+        Column("zero blocks", "zero_blocks"),
     ),
 )
 QUESTIONS: Mapping[str, Question] = {
@@ -90,6 +112,7 @@ QUESTIONS: Mapping[str, Question] = {
             "rem-q-low-pruning-noisy": "no",
             "rem-q-fewer-capsules-in-tree": "yes",
         },
+        TREES,
     ),
 }
 DECIDED = ("holds", "fails")
@@ -111,7 +134,7 @@ def write_questions(evidence: str | os.PathLike[str], out: str | os.PathLike[str
         else:
             (folder / f"{name}.svg").unlink(missing_ok=True)
         written.append(folder / f"{name}.md")
-        own = [] if question.own is None else [*table_of(question.own, records, TO_EVIDENCE)]
+        own = [] if question.own is None else lines_of(question.own, records, TO_EVIDENCE)
         write_whole(written[-1], "\n".join(_page(name, question, rows, own, picture is not None)))
     return written
 
@@ -141,7 +164,7 @@ def _page(
     name: str,
     question: Question,
     rows: Sequence[Result],
-    own: Sequence[str],
+    own: Iterable[str],
     has_picture: bool,
 ) -> Iterator[str]:
     yield f"# {question.title}"
@@ -160,13 +183,7 @@ def _page(
     for each in rows:
         yield _row(question, each)
     yield ""
-    if own and question.own is not None:
-        yield "## What a network chooses"
-        yield ""
-        yield question.own.says
-        yield ""
-        yield from own
-        yield ""
+    yield from own
     waiting = [each for each in rows if each.status not in DECIDED]
     if waiting:
         yield f"## What is missing for {len(waiting)} of them"

@@ -1,71 +1,138 @@
 """What the variants of a study of our own gave: a row each, with intervals over its seeds."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torchcaps.models import MODELS
-from torchcaps.study.intervals import mean_interval
+from torchcaps.study.intervals import Interval, mean_interval
 from torchcaps.study.record import Record
+from torchcaps.train import Recipe
 
-__all__ = ["Column", "Variants", "table_of"]
+__all__ = ["Column", "Variants", "lines_of"]
+
+# One value a seed.
+Values = Mapping[int, float]
 
 
 class Column(NamedTuple):
-    """A statistic, of all layers that have it, but where `layers` chooses from them."""
+    """A statistic, of all layers that have it, but where `layers` chooses from them; or by how
+    much it lies above that of the variant that others are compared with, seed by seed."""
 
     title: str
     statistic: str
     layers: slice = slice(None)
+    is_compared: bool = False
 
 
 class Variants(NamedTuple):
-    """A study of our own by the name of its records, in whose file `vary` names `option`."""
+    """A study of our own by the name of its records, which differ in fields or options."""
 
+    title: str
     study: str
-    option: str
     says: str
+    differ_in: tuple[str, ...]
+    # The values of the variant that others are compared with.
+    compared_with: tuple[Any, ...]
     columns: tuple[Column, ...]
 
 
-def table_of(variants: Variants, records: Mapping[str, Record], evidence: str) -> Iterator[str]:
-    """A table in Markdown, in the order of the values of the option; nothing without records."""
+def lines_of(variants: Variants, records: Mapping[str, Record], evidence: str) -> Iterator[str]:
+    """A section in Markdown; nothing without records.
+
+    Arguments:
+        variants: the study.
+        records: all records by their hash.
+        evidence: where their folder lies, as seen from the page.
+    """
     rows = {name: record for name, record in records.items() if record.study == variants.study}
     if not rows:
         return
-    yield f"| {variants.option} | {' | '.join(c.title for c in variants.columns)} | record |"
-    yield "|---" * (len(variants.columns) + 2) + "|"
-    for name, record in sorted(rows.items(), key=lambda row: str(_value(variants.option, row[1]))):
-        cells = [_mean(record, column) for column in variants.columns]
+    yield f"## {variants.title}"
+    yield ""
+    yield variants.says
+    yield ""
+    titles = (*variants.differ_in, *(column.title for column in variants.columns), "record")
+    yield f"| {' | '.join(titles)} |"
+    yield "|---" * len(titles) + "|"
+    told: dict[str, tuple[Record, str]] = {}
+    for name, record in rows.items():
         link = f"[{name}]({evidence}/{record.study}/{name}.json), n = {len(record.seeds)}"
-        yield f"| {_value(variants.option, record)} | {' | '.join(cells)} | {link} |"
+        told[" | ".join(map(_said, _values(variants, record)))] = record, link
+    base = _base(variants, rows)
+    for label, (record, link) in sorted(told.items()):
+        cells = [_text(_interval(record, column, base)) for column in variants.columns]
+        yield f"| {label} | {' | '.join(cells)} | {link} |"
+    yield ""
+    for column in variants.columns:
+        if column.is_compared and base is not None:
+            yield from _in_words(variants, column, [x for _, (x, _) in sorted(told.items())], base)
 
 
-def _value(option: str, record: Record) -> Any:
-    """That of the network itself where nobody wrote it out."""
+def _in_words(
+    variants: Variants, column: Column, rows: Sequence[Record], base: Record
+) -> Iterator[str]:
+    """Which variants are higher, lower, or neither by their intervals."""
+    found: dict[str, list[str]] = {"higher": [], "lower": [], "not told apart": []}
+    for record in rows:
+        interval = None if record is base else _interval(record, column, base)
+        if interval is None or interval.low is None or interval.high is None:
+            continue
+        word = "higher" if interval.low > 0 else "lower" if interval.high < 0 else "not told apart"
+        named = zip(variants.differ_in, _values(variants, record), strict=True)
+        others = zip(named, variants.compared_with, strict=True)
+        found[word].append(", ".join(f"{n} {_said(x)}" for (n, x), usual in others if x != usual))
+    said = [f"{word} with {'; '.join(labels)}" for word, labels in found.items() if labels]
+    if said:
+        yield f"By its 95 % interval, {column.title} is {'. It is '.join(said)}."
+        yield ""
+
+
+def _values(variants: Variants, record: Record) -> tuple[Any, ...]:
+    """Those of the network itself, or of any recipe, where nobody wrote them out."""
     recipe = record.recipe
-    return recipe["options"].get(option, MODELS[recipe["model"]].options[option])
+    usual = {name: field.default for name, field in Recipe.model_fields.items()}
+    known = {**usual, **recipe, **MODELS[recipe["model"]].options, **recipe.get("options", {})}
+    return tuple(known.get(name) for name in variants.differ_in)
 
 
-def _mean(record: Record, column: Column) -> str:
-    """Of one value a seed, the mean over its layers."""
-    each = [_of_layers(seed.values, column) for seed in record.seeds]
-    values = [sum(layers) / len(layers) for layers in each if layers]
-    if not values:
-        return ""
-    found = mean_interval(values)
-    ends = "" if found.low is None else f" [{found.low:.3g}, {found.high:.3g}]"
-    return f"{found.mean:.3g}{ends}"
+def _said(value: Any) -> str:
+    return "none" if value is None else str(value)
 
 
-def _of_layers(values: Mapping[str, float], column: Column) -> list[float]:
+def _base(variants: Variants, rows: Mapping[str, Record]) -> Record | None:
+    return next(
+        (each for each in rows.values() if _values(variants, each) == variants.compared_with), None
+    )
+
+
+def _interval(record: Record, column: Column, base: Record | None) -> Interval | None:
+    values = _by_seed(record, column)
+    if column.is_compared:
+        of_base = {} if base is None or record is base else _by_seed(base, column)
+        values = {seed: x - of_base[seed] for seed, x in values.items() if seed in of_base}
+    return mean_interval([*values.values()]) if values else None
+
+
+def _by_seed(record: Record, column: Column) -> Values:
+    """The mean over its layers."""
+    each = {seed.seed: _of_layers(seed.values, column) for seed in record.seeds}
+    return {seed: sum(layers) / len(layers) for seed, layers in each.items() if layers}
+
+
+def _of_layers(values: Mapping[str, float], column: Column) -> Sequence[float]:
     """A number without a layer stands alone."""
     if column.statistic in values:
         return [values[column.statistic]]
-    return _in_order(values, column.statistic)[column.layers]
-
-
-def _in_order(values: Mapping[str, float], statistic: str) -> list[float]:
-    numbers: Iterable[int] = sorted(
-        int(name.rpartition(".")[2]) for name in values if name.rpartition(".")[0] == statistic
+    numbers = sorted(
+        int(name.rpartition(".")[2])
+        for name in values
+        if name.rpartition(".")[0] == column.statistic
     )
-    return [values[f"{statistic}.{number}"] for number in numbers]
+    return [values[f"{column.statistic}.{number}"] for number in numbers][column.layers]
+
+
+def _text(found: Interval | None) -> str:
+    if found is None:
+        return ""
+    mean, *ends = (None if x is None else f"{x:.4g}" for x in found[:3])
+    return f"{mean}" if len(set(ends)) == 1 else f"{mean} [{', '.join(map(str, ends))}]"
