@@ -240,6 +240,23 @@ KEPT = {
         {"pose": 2.4e16, "weight": 512.0},
         526267444,
     ),
+    # The squash of one number that is long: rounding was left of its gradient.
+    "self-attention to parents of one number": Drawn(
+        Case(
+            "self_attention",
+            "type",
+            "matrix",
+            given=("vote_bias", "prior"),
+            options={"squash": "exp"},
+            batch=(5,),
+            n_in=4,
+            d_in=1,
+            d_out=1,
+        ),
+        "float32",
+        {"weight": 45002.29087373274},
+        661649944,
+    ),
     # A vote that meets its parent: two long poses were taken from each other where nothing is left.
     "distance of one child to one parent": Drawn(
         Case(

@@ -1,9 +1,12 @@
 """What a rule hands back is what autograd finds."""
 
+import math
+
 import pytest
 import torch
 
-from torchcaps.ops.fused.rules import Agreement, Present
+from torchcaps.ops.fused.rules import Agreement, Present, squashed
+from torchcaps.ops.squashing import squash as g
 
 
 def numbers(*shape):
@@ -22,6 +25,33 @@ def test_present_parents():
     sums, weight, bias = numbers(2, 3, 4, 5), numbers(5), numbers(5)
     check(Present(0.3, weight, bias), None, sums, (sums, weight, bias), (1, 2, 3))
     check(Present(0.3, None, None), None, sums, (sums,), (1,))
+
+
+@pytest.mark.parametrize("squash", ["hinton", "exp"])
+@pytest.mark.parametrize("size", [0.0, 1e-5, 1e-3, 1.0])
+def test_the_squash_of_one_number(squash, size):
+    sums = (size * numbers(2, 3, 4, 1).detach()).requires_grad_()
+    check(Agreement(squash, False, None), None, sums, (sums,), (1,))
+    expected = torch.autograd.grad(g(sums, squash).sum(), sums)
+    found = torch.autograd.grad(squashed(sums, squash).sum(), sums)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("squash", "power"),
+    # The slope of a length is 2/s³ and e⁻ˢ; autograd finds up to 1e-7/s.
+    [("hinton", -3), ("exp", -math.inf)],
+)
+def test_the_slope_of_one_long_number_keeps_its_digits(squash, power):
+    s = torch.linspace(1e3, 1e5, 1000).unsqueeze(-1).requires_grad_()
+    (found,) = torch.autograd.grad(squashed(s, squash).sum(), s)
+    torch.testing.assert_close(found, 2 * s.detach() ** power, rtol=1e-5, atol=0)
+
+
+def test_the_squash_of_one_number_takes_lanes_of_vmap():
+    s = numbers(3, 4, 1)
+    found = torch.func.vmap(lambda lane: squashed(lane, "exp"))(s)
+    torch.testing.assert_close(found, g(s, "exp"), rtol=0, atol=0)
 
 
 def check(rule, before, sums, leaves, places):

@@ -8,7 +8,7 @@ dispatcher cannot ask autograd.
 """
 
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from torchcaps.ops.routing.inverted import NORM_GUARD, centred, normalised
 from torchcaps.ops.squashing import EPSILON, Squash
 from torchcaps.ops.squashing import squash as g
 
-__all__ = ["Agreement", "Present", "Rule", "biased", "rule_of"]
+__all__ = ["Agreement", "Present", "Rule", "biased", "rule_of", "squashed"]
 
 
 # Gradients of the query before, of the sums, and of the weight and the bias of a rule.
@@ -61,7 +61,7 @@ class Agreement:
         return of_query, of_sums, of_factor, of_bias
 
     def _parents(self, sums: Tensor) -> Tensor:
-        return g(biased(sums, self.bias, self.odd_bias), cast(Squash, self.squash))
+        return squashed(biased(sums, self.bias, self.odd_bias), cast(Squash, self.squash))
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,32 @@ def biased(s: Tensor, bias: Tensor | None, odd: bool) -> Tensor:
     if bias is None:
         return s
     return s + ((s * bias).sum(-1, keepdim=True).sign() * bias if odd else bias)
+
+
+def squashed(s: Tensor, kind: Squash) -> Tensor:
+    """g(s). Of poses of one number the gradient is `squash_gradient`: that of PyTorch is there the
+    difference of two numbers that nearly cancel."""
+    if s.shape[-1] != 1 or kind == "none":
+        return g(s, kind)
+    return cast(Tensor, _Squashed.apply(s, kind))
+
+
+class _Squashed(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(s: Tensor, kind: Squash) -> Tensor:
+        return g(s, kind)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Squash], output: Tensor) -> None:
+        s, ctx.kind = inputs
+        ctx.save_for_backward(s)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (s,) = ctx.saved_tensors
+        return squash_gradient(s, gradient, ctx.kind), None
 
 
 def squash_gradient(s: Tensor, gradient: Tensor, kind: str) -> Tensor:

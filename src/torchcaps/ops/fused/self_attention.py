@@ -28,11 +28,11 @@ from torchcaps.ops.checks import (
 from torchcaps.ops.fused.loop import Loop, Mix, given
 from torchcaps.ops.fused.mixing import mix
 from torchcaps.ops.fused.results import recoupled, routed
+from torchcaps.ops.fused.rules import squashed
 from torchcaps.ops.fused.tiles import vote_like
 from torchcaps.ops.fused.weighted import sums_of
 from torchcaps.ops.routing.couple import recorded
 from torchcaps.ops.squashing import Squash
-from torchcaps.ops.squashing import squash as g
 from torchcaps.types import Couple, Keep, Routed, VoteMap
 
 __all__ = ["route_by", "self_attention_routing"]
@@ -71,8 +71,8 @@ def route_by(
     mixed = mix(given(vote_map, votes, loop, added=bias))
     with without_autocast(votes):
         return recoupled(
-            routed(votes, [g(mixed.last, squash)], mixed.couplings, record),
+            routed(votes, [squashed(mixed.last, squash)], mixed.couplings, record),
             keep,
             couple,
-            lambda coupling: g(sums_of(vote_map, votes, coupling), squash),
+            lambda coupling: squashed(sums_of(vote_map, votes, coupling), squash),
         )
