@@ -225,6 +225,33 @@ def test_networks_of_em_routing_have_a_course_of_their_own():
     )
 
 
+def reduced_of(name):
+    (job,) = plan_of(find_claim(name)).jobs
+    small = job.smaller()
+    assert not small.lacks_to_train
+    return small.recipe()
+
+
+def test_networks_of_rem_are_reduced_as_far_as_they_can_be():
+    whole, pruned = (
+        reduced_of(f"rem-t1-f-mnist-dr-capsnet-{way}-acc") for way in ("vanilla", "rem")
+    )
+    assert whole.options == pruned.options == {"width": 16}
+    assert (whole.epochs, whole.train_images, whole.batch_size) == (6, 10_000, 64)
+    assert (whole.validation_share, whole.patience, whole.keep) == (0.02, None, "best")
+    # Steps of an epoch times the sum of 0.99^e: 157 * 5.80 * 4.6e-3 = 422 * 99 * 1e-4.
+    ours = sum(157 * pruned.prune_shrink * 0.99**e for e in range(1, 7))
+    papers = sum(422 * 1e-4 * 0.99**e for e in range(1, 2000))
+    assert ours == pytest.approx(papers, rel=0.01)
+    assert (pruned.prune, pruned.keep) == ("lobster", "last")
+    # A network without such an option, and a set of 8,100 images.
+    gamma = reduced_of("rem-t1-f-mnist-gamma-capsnet-rem-acc")
+    assert "width" not in gamma.options
+    assert gamma.train_images == 10_000
+    (norb,) = plan_of(find_claim("rem-t3-eff-capsnet-rem-elevation-novel-acc")).jobs
+    assert "train_images" not in norb.smaller().fields
+
+
 def test_where_is_looked():
     assert plan_of(find_claim("mitt2023-t1-layer3-dys")).jobs[0].at == {"layers": [3]}
     assert plan_of(find_claim("mitt2023-t1-layeroutput-capsules-alive")).jobs[0].at == {

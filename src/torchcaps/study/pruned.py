@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["WAYS", "pruning_fields"]
+__all__ = ["WAYS", "pruning_fields", "way_in"]
 
 # The way to prune of a recipe, by the step that plans name.
 WAYS = {
@@ -25,12 +25,16 @@ MATCHED = {
 }
 
 
+def way_in(after: tuple[str, ...]) -> str | None:
+    """The way to prune among the steps of a job; None where none of them prunes."""
+    return next((WAYS[step] for step in after if step in WAYS), None)
+
+
 def pruning_fields(after: tuple[str, ...], at: Mapping[str, Any], *, train: str) -> dict[str, Any]:
     """What the steps of a job add to its recipe; nothing where none of them prunes."""
-    ways = [WAYS[step] for step in after if step in WAYS]
-    if not ways:
+    way = way_in(after)
+    if way is None:
         return {}
-    (way,) = ways
     # LOBSTER finds its own sparsity, unless one is asked for.
     percent = at.get("sparsity", None if way == "lobster" else MATCHED.get(train))
     to = {} if percent is None else {"prune_to": percent / 100}

@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.models import MODELS
 from torchcaps.study.cells import Cell, cells
 from torchcaps.study.job import Job, Reduced, Split
+from torchcaps.study.pruned import way_in
+from torchcaps.study.sets import SETS
 from torchcaps.train import PROTOCOLS
 
 __all__ = ["SETUPS", "WITHOUT_TRAINING", "Setup", "setups_in"]
@@ -22,7 +25,15 @@ BY_VALIDATION = "chosen on validation images, where the paper chooses on test im
 OWN_EM = "EM as in Alg. 2 of the paper, which trains an adapted version that it does not describe"
 NO_STOP = {"stop_at": None}
 # Fields that change how a network is trained, and not only how long.
-COURSE = ("train_images", "batch_size", "learning_rate", "schedule", "milestones")
+COURSE = (
+    "train_images",
+    "validation_share",
+    "batch_size",
+    "learning_rate",
+    "schedule",
+    "milestones",
+    "prune_shrink",
+)
 # Trained without moving, and looked at on moved images of the same digits.
 TRANSFER = {"affnist": "expanded-mnist"}
 SOFTMAX = ("convnet_avg", "convnet_fc", "gu_convnet_fc_lk", "gu_convnet_r")
@@ -37,8 +48,10 @@ class Setup:
     fields: Mapping[str, Any] = field(default_factory=dict)
     departures: tuple[str, ...] = ()
     reduced: Mapping[str, Any] = field(default_factory=dict)
-    # Options of the networks of the reduced form, all of which must have them.
+    # Options of the networks of the reduced form that have them.
     narrower: Mapping[str, Any] = field(default_factory=dict)
+    # Further fields of the reduced form, by the way to prune that uses them.
+    by_way: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     # Fields that go with a data set.
     by_data: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     smaller_data: Mapping[str, str] = field(default_factory=dict)
@@ -68,7 +81,7 @@ class Setup:
                 seeds=seeds,
                 at={**(at or {}), **cell.at},
                 after=cell.after,
-                reduced=self._smaller(_trained_on(test) if split == "train" else test),
+                reduced=self._smaller(cell, _trained_on(test) if split == "train" else test),
                 departures=(*PROTOCOLS[self.protocol].departures, *self.departures),
             )
             for test in data
@@ -82,30 +95,45 @@ class Setup:
             fields |= {} if cell.options.get("margin") else {"loss": "binary"}
         return fields
 
-    def _smaller(self, test: str) -> Reduced | None:
-        """The reduced form on the images of one test set."""
+    def _smaller(self, cell: Cell, test: str) -> Reduced | None:
+        """The reduced form of one network on the images of one test set."""
         if not self.reduced:
             return None
-        epochs = self.reduced["epochs"]
-        fields = {**PROTOCOLS[self.protocol].fields, **self.fields, **self.reduced}
+        reduced = {**self.reduced, **self.by_way.get(way_in(cell.after) or "", {})}
+        if not _has_as_many(_trained_on(test), reduced):
+            del reduced["train_images"]
+        epochs = reduced["epochs"]
+        fields = {**PROTOCOLS[self.protocol].fields, **self.fields, **reduced}
         stops = fields.get("stop_at") is not None or fields.get("patience") is not None
         says = [f"{'at most ' * stops}{epochs} epoch{'s' * (epochs > 1)}, fixed beforehand"]
-        others = [f"{name} {value}" for name, value in self.reduced.items() if name in COURSE]
-        others += [f"{name} {value}" for name, value in self.narrower.items()]
+        others = [f"{name} {value}" for name, value in reduced.items() if name in COURSE]
+        narrower = _narrower(cell, self.narrower)
+        others += [f"{name} {value}" for name, value in narrower.items()]
         says += [", ".join(others)] if others else []
         if test == "affnist":
             says.append(MADE_AFFNIST)
             says_all = "; ".join(says)
-            return Reduced(says_all, self.reduced, test="affnist-style", options=self.narrower)
+            return Reduced(says_all, reduced, test="affnist-style", options=narrower)
         smaller = self.smaller_data.get(test)
         if smaller is not None:
             says.append(f"{smaller} in place of {test}")
-        return Reduced("; ".join(says), self.reduced, train=smaller, options=self.narrower)
+        return Reduced("; ".join(says), reduced, train=smaller, options=narrower)
 
 
 QUICK = {"batch_size": 64, "learning_rate": 1e-3, "schedule": "cosine"}
 TSAI_REDUCED = {"epochs": 10, "milestones": (5, 8)}
-REM_REDUCED = {"epochs": 10, "patience": None}
+REM_REDUCED = {
+    "epochs": 6,
+    "patience": None,
+    "train_images": 10_000,
+    # LOBSTER looks at all of them ten times an epoch.
+    "validation_share": 0.02,
+    "batch_size": 64,
+}
+# All of its steps together shrink a weight as much as all of the paper's: 1e-4 times 422 steps an
+# epoch, by a hundredth less in every epoch, without end.
+FAST_LOBSTER = {"lobster": {"prune_shrink": 4.6e-3}}
+REM_TRANSFER_REDUCED = {"epochs": 10, "patience": None}
 REM_DATA: dict[str, dict[str, Any]] = {
     # The augmentations of the paper's public code.
     "mnist": {"augment": "shift2"},
@@ -157,13 +185,32 @@ SETUPS: dict[str, Setup] = {
         "tsai_cifar_em", HELD_OUT, departures=(BY_VALIDATION,), reduced=TSAI_REDUCED
     ),
     "tsai-dmm": Setup("tsai_dmm", reduced=TSAI_REDUCED),
-    "rem": Setup("rem", reduced=REM_REDUCED, by_data=REM_DATA),
+    "rem": Setup("rem", reduced=REM_REDUCED, narrower={"width": 16}, by_data=REM_DATA),
     # Pruned networks are those of the last epoch.
-    "rem-pruned": Setup("rem_pruned", reduced=REM_REDUCED, by_data=REM_DATA),
-    "rem-transfer": Setup("rem_transfer", reduced=REM_REDUCED),
-    "rem-transfer-pruned": Setup("rem_transfer", {"keep": "last"}, reduced=REM_REDUCED),
+    "rem-pruned": Setup(
+        "rem_pruned",
+        reduced=REM_REDUCED,
+        narrower={"width": 16},
+        by_way=FAST_LOBSTER,
+        by_data=REM_DATA,
+    ),
+    "rem-transfer": Setup("rem_transfer", reduced=REM_TRANSFER_REDUCED),
+    "rem-transfer-pruned": Setup("rem_transfer", {"keep": "last"}, reduced=REM_TRANSFER_REDUCED),
 }
 WITHOUT_TRAINING = ("numeric float64", "count", "configuration", "benchmark", "untrained")
+
+
+def _has_as_many(train: str, reduced: Mapping[str, Any]) -> bool:
+    """Whether a set has the images that a reduced form asks for, beside those held out."""
+    wanted, held_out = reduced.get("train_images", 0), reduced.get("validation_share", 0.1)
+    return train not in SETS or wanted <= SETS[train].n_train * (1 - held_out)
+
+
+def _narrower(cell: Cell, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that the network has; a trunk that somebody trained has its own width."""
+    if cell.model not in MODELS or "trunk" in cell.options:
+        return {}
+    return {name: v for name, v in options.items() if name in MODELS[cell.model].options}
 
 
 def _trained_on(test: str) -> str:
