@@ -25,6 +25,14 @@ What = Annotated[
 TableNumber = Annotated[int | None, typer.Argument(help="A table of the paper; else all claims.")]
 Reduced = Annotated[bool, typer.Option("--reduced", help="The smaller form of each row.")]
 Seeds = Annotated[int | None, typer.Option(help="How many seeds, instead of as many as planned.")]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TEXT",
+        help="Of the systems those with this text in their names, as `study status` prints them; "
+        "repeatable.",
+    ),
+]
 Cells = Annotated[Path, typer.Option(help="Folder of the trained networks.")]
 
 
@@ -98,6 +106,7 @@ def run(
     table: TableNumber = None,
     reduced: Reduced = False,
     seeds: Seeds = None,
+    only: Only = None,
     root: Annotated[Path, typer.Option(help="Folder of data sets that are files.")] = Path("data"),
     out: Cells = Path("runs"),
     evidence: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("evidence"),
@@ -124,7 +133,7 @@ def run(
     from torchcaps.study.runner import Ledger, Settings, outcome_of, run_study, watched
 
     until = None if time_budget is None else time.time() + seconds_of(time_budget)
-    study = _study(what, table, reduced, seeds)
+    study = _study(what, table, reduced, seeds, only)
     settings = Settings(out, evidence, root, jobs=jobs, device=device, until=until, on=on)
     with watched(study, Ledger(out)) as watch:
         paths = run_study(study, settings, watch=watch)
@@ -144,6 +153,7 @@ def status(
     table: TableNumber = None,
     reduced: Reduced = False,
     seeds: Seeds = None,
+    only: Only = None,
     out: Cells = Path("runs"),
     by: Annotated[
         str, typer.Option(help="Order of the rows: table, as the paper has them, or cost.")
@@ -160,7 +170,7 @@ def status(
 
     if by not in ("table", "cost"):
         raise TorchcapsError(f"--by must be table or cost, but is {by!r}.")
-    found = progress_of(_study(what, table, reduced, seeds), Ledger(out))
+    found = progress_of(_study(what, table, reduced, seeds, only), Ledger(out))
     if as_json:
         print(json.dumps(found.numbers(by_cost=by == "cost")))
         return
@@ -212,13 +222,17 @@ def _print_comparison(study: "Study", out: Path, as_json: bool) -> None:
         show(found, plot=out / f"{study.name}.svg", as_json=as_json)
 
 
-def _study(what: str | None, table: int | None, reduced: bool, seeds: int | None) -> "Study":
+def _study(
+    what: str | None, table: int | None, reduced: bool, seeds: int | None, only: list[str] | None
+) -> "Study":
     from torchcaps.study import claims
-    from torchcaps.study.runner import study_of, study_of_claims
+    from torchcaps.study.runner import only_those, study_of, study_of_claims
 
     if what is None:
-        return study_of_claims(claims(), "all", reduced=reduced, seeds=seeds)
-    return study_of(what, table, reduced=reduced, seeds=seeds)
+        found = study_of_claims(claims(), "all", reduced=reduced, seeds=seeds)
+    else:
+        found = study_of(what, table, reduced=reduced, seeds=seeds)
+    return only_those(found, only) if only else found
 
 
 def _why(word: str | None) -> str:

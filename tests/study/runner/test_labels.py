@@ -4,9 +4,10 @@ import dataclasses
 
 import pytest
 
+from error_text import text_of
 from torchcaps.study import claims
 from torchcaps.study.look import Look
-from torchcaps.study.runner import System, study_of_claims
+from torchcaps.study.runner import System, only_those, study_of, study_of_claims
 from torchcaps.study.runner.labels import told_apart
 from torchcaps.train import make_recipe
 
@@ -75,3 +76,15 @@ def test_order_and_everything_but_labels_stay():
     assert [dataclasses.replace(each, label="") for each in found] == [
         dataclasses.replace(each, label="") for each in given
     ]
+
+
+def test_only_those_with_every_text_in_their_names():
+    study = study_of("renzulli2025", 9)
+    chosen = only_those(study, ["rem_dr ", "prune=lobster"])
+    (one,) = chosen.systems
+    assert (one.recipe.model, one.recipe.prune) == ("rem_dr", "lobster")
+    assert chosen.name == study.name
+    assert text_of(lambda: only_those(study, ["rem_dr", "prune=lobsters"])).startswith(
+        "no system of renzulli2025/table9 has 'rem_dr' and 'prune=lobsters' in its name; "
+        "`torchcaps study status` prints the names, for example rem_dr "
+    )

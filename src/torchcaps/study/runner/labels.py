@@ -5,11 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from torchcaps.errors import TorchcapsError
 from torchcaps.study.job import Job
-from torchcaps.study.runner.system import System
+from torchcaps.study.runner.system import Study, System
 from torchcaps.train import Recipe
 
-__all__ = ["label_of", "told_apart"]
+__all__ = ["label_of", "only_those", "told_apart"]
 
 # Of what two systems differ in, this is told first.
 FIRST = ("prune", "prune_to", "protocol")
@@ -33,6 +34,23 @@ def told_apart(systems: Sequence[System]) -> tuple[System, ...]:
             for place, system in zip(places, _apart([found[p] for p in places]), strict=True):
                 found[place] = system
     return tuple(found)
+
+
+def only_those(study: Study, texts: Sequence[str]) -> Study:
+    """The systems in whose names each of these texts stands.
+
+    >>> len(only_those(study_of("renzulli2025", 9), ["rem_dr", "prune=lobster"]).systems)
+    1
+    """
+    found = tuple(each for each in study.systems if all(text in each.label for text in texts))
+    if not found:
+        asked = " and ".join(map(repr, texts))
+        known = "; ".join(each.label for each in study.systems[:3])
+        raise TorchcapsError(
+            f"no system of {study.name} has {asked} in its name; `torchcaps study status` prints "
+            f"the names, for example {known}."
+        )
+    return replace(study, systems=found)
 
 
 def _apart(systems: list[System]) -> tuple[System, ...]:
