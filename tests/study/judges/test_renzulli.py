@@ -5,6 +5,7 @@ import pytest
 from made_records import record
 from torchcaps.study import find_claim
 from torchcaps.study.judges import judge_statement
+from torchcaps.study.pruned import MATCHED
 
 NOISE = (-0.2, -0.1, 0.0, 0.1, 0.2)
 AT_HAND = ("mnist", "fashion-mnist", "cifar10")
@@ -91,3 +92,21 @@ def test_a_robust_network_has_a_low_entropy():
     assert word(name, under, of(7.0, 85.0, stops=False)) == "holds"
     assert word(name, under, of(7.0, 75.0, stops=False)) == "undecided"
     assert word(name, under, of(9.9, 85.0, stops=False)) == "fails"
+
+
+def test_masks_of_as_many_weights_are_the_control():
+    shares = {data: MATCHED[data] / 100 for data in AT_HAND}
+
+    def masked(entropy, **options):
+        return [
+            pruned(data, {"entropy+K11": entropy}, to=to, way=way, **options)
+            for data, to in shares.items()
+            for way in ("random_masks", "mask_at_the_end")
+        ]
+
+    dense = [net(data, {"entropy+K11": 8.0}) for data in AT_HAND]
+    less = [pruned(data, {"entropy+K11": 6.0}) for data in AT_HAND]
+    assert word("entropy-falls-by-pruning", *dense, *less, *masked(7.0)) == "holds"
+    assert word("entropy-falls-by-pruning", *dense, *less, *masked(2.0)) == "fails"
+    # Masks of another network are none.
+    assert word("entropy-falls-by-pruning", *dense, *less, *masked(7.0, kernel=5)) is None

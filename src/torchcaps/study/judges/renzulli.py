@@ -18,6 +18,7 @@ from torchcaps.study.judges.rules import (
     most,
     times,
 )
+from torchcaps.study.pruned import MATCHED
 from torchcaps.study.verdict import StatementVerdict
 
 __all__ = ["JUDGES"]
@@ -227,15 +228,10 @@ def _falls_by_pruning(claim: Claim, evidence: Evidence) -> StatementVerdict | No
         pruned = _of(evidence, "entropy", data, **PRUNED)
         cells.append(Cell(minus(_of(evidence, "entropy", data, keep="last"), pruned)))
         for control in ("random_masks", "mask_at_the_end"):
-            masked = _matched(evidence, data, control)
+            to = MATCHED[data] / 100
+            masked = _of(evidence, "entropy", data, prune=control, prune_to=to)
             cells.append(Cell(minus(masked, pruned)))
     return each(claim, cells, corrected=True)
-
-
-def _matched(evidence: Evidence, data: str, control: str) -> Values:
-    """The entropy of a control, at whatever sparsity its plan has."""
-    found = evidence.systems("entropy+K11", DR, data=data, prune=control)
-    return next(iter(found.values()), {})
 
 
 def _any_pruning(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
