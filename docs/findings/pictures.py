@@ -33,6 +33,7 @@ def pictures() -> Iterator[tuple[str, str]]:
     yield "tables-against-text.svg", tables_against_text()
     yield "equation-9.svg", equation_9()
     yield "scoring-rules.svg", scoring_rules()
+    yield "compactness-below-chance.svg", compactness_below_chance()
 
 
 def bias_of_em() -> str:
@@ -203,6 +204,17 @@ def main() -> None:
     for name, picture in pictures():
         write_whole(HERE / name, picture)
         print(HERE / name)
+
+
+def compactness_below_chance() -> str:
+    """What Table 5 prints, from the lowest to the highest factor, and the score of chance."""
+    rows = []
+    factors = ("rotation", "trans-x", "trans-y", "scale", "shear-x", "shear-y")
+    for name in ("convnet-r", "convnet-cr", "convnet-cr-sf", "capsnet"):
+        printed = [_number(f"gu2021-t5-{name}-{factor}") for factor in factors]
+        mean = statistics.fmean(printed)
+        rows.append(Dot(f"{name}, printed", mean, min(printed), max(printed), f"{mean:.4f}"))
+    return draw_dots(rows, label="score; the line is chance", low=0, high=0.35, mark=0.112)
 
 
 if __name__ == "__main__":
