@@ -1,6 +1,7 @@
 """The map of the claims: all 947 rows have jobs, or one word why nothing is trained for them."""
 
 import ast
+import math
 import re
 from collections import Counter
 from functools import cache
@@ -250,6 +251,13 @@ def test_networks_of_rem_are_reduced_as_far_as_they_can_be():
     assert gamma.train_images == 10_000
     (norb,) = plan_of(find_claim("rem-t3-eff-capsnet-rem-elevation-novel-acc")).jobs
     assert "train_images" not in norb.smaller().fields
+
+
+def test_the_margin_grows_over_all_of_a_reduced_training():
+    for job in plan_of(find_claim("tsai2020-q-em-best-at-2")).jobs:
+        recipe = job.smaller().recipe()
+        assert recipe.batch_size == 128
+        assert recipe.spread_steps == recipe.epochs * math.ceil(recipe.train_images / 128)
 
 
 def test_where_is_looked():
