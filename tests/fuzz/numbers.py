@@ -45,10 +45,10 @@ WAYS = ("fused", "native")
 # turns a steep softmax over.
 TURNS, TURNS_OF_STEPS = 3, 20
 # Which functions of the plain op make what it stores: votes in the dtype of the case, and in
-# float32 shortened votes and parents.
+# float32 shortened votes and parents, with the logits of their activations.
 OF_VOTES = [(forms, "materialise")]
 OF_ROUTING = [(distance, "_no_longer_than"), (distance, "g"), (dynamic, "g")]
-OF_ROUTING += [(em, "_mean"), (inverted, "inverted_step")]
+OF_ROUTING += [(em, "_mean"), (em, "logit_of"), (inverted, "inverted_step")]
 Tensors = dict[str, torch.Tensor]
 # The exponents of ten that sizes have.
 SIZES = {"float32": (-25, 18), "float16": (-6, 3), "bfloat16": (-25, 18)}

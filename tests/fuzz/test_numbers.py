@@ -424,6 +424,28 @@ UNSTEADY = {
         {"coordinates": 51429.664241943705, "start": 0.0},
         1501949762,
     ),
+    # Windows alike, told apart by the rounding of logits of thousands.
+    "em of two windows alike": Drawn(
+        Case(
+            "em",
+            "type",
+            "matrix",
+            ODD,
+            options={"variant": "gritzman", "compete": "all"},
+            n_in=17,
+            n_out=1,
+            d_in=16,
+            d_out=16,
+        ),
+        "float32",
+        {
+            "weight": 1.1808157426762122e-16,
+            "activation": 0.0,
+            "beta_a": 52.470508822216416,
+            "beta_u": 5098850873777689.0,
+        },
+        350707826,
+    ),
     # Means of thousands beside a deviation of 11: their rounding moves the couplings of the next
     # iteration.
     "em of two children that are far apart": Drawn(
