@@ -22,7 +22,7 @@ ROW = ClaimRow(
 
 
 def page(*rows):
-    overview = [Overview("peer2022", "Limitation", {"stands": 0, "undecided": 1})]
+    overview = [Overview("peer2022", "Limitation", {"stands": 0, "undecided": 1}, {"undecided": 1})]
     return render_claims(
         rows, title="A & B", overview=overview, provenance={"torch": "2", "x": None}
     )

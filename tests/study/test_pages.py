@@ -41,8 +41,17 @@ def test_rows_that_a_test_shows_are_judged(found):
 def test_the_overview_has_ten_lines_at_most(found):
     lines = overview(found).splitlines()
     assert len(lines) <= 10
-    counts = [int(cell) for cell in lines[-1].split("|")[2:-1]]
+    counts = [int(cell.split()[0]) for cell in lines[-1].split("|")[2:-1]]
     assert counts[0] == sum(counts[1:]) == 947
+
+
+def test_what_rests_on_reduced_runs_stands_in_brackets(found):
+    own = [each for each in found if each.claim.paper == "mitterreiter2023"]
+    cells = [cell.strip() for cell in overview(own).splitlines()[2].split("|")[2:-1]]
+    falls = [each for each in own if each.status in ("better", "worse", "fails")]
+    reduced = [each for each in falls if each.is_reduced]
+    assert 0 < len(reduced) < len(falls)
+    assert cells[2] == f"{len(falls)} ({len(reduced)})"
 
 
 def test_a_page_shows_every_verdict_with_its_record(found):

@@ -62,11 +62,13 @@ class ClaimRow(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """A paper, and how many of its claims come to what."""
+    """A paper, how many of its claims come to what, and how many of these rest on runs that are
+    smaller than the paper's."""
 
     paper: str
     title: str
     counts: Mapping[str, int]
+    reduced: Mapping[str, int]
 
 
 def render_claims(

@@ -66,7 +66,8 @@ def page(paper: str, found: Sequence[Result]) -> str:
 
 
 def overview(found: Sequence[Result]) -> str:
-    """One line a paper: how many of its claims stand, fall, or are open."""
+    """One line a paper: how many of its claims stand, fall, or are open, and in brackets how many
+    of them rest on runs that are smaller than the paper's."""
     lines = [
         "| paper | claims | stand | fall | undecided | not judged yet | cannot be judged |",
         "|---|---|---|---|---|---|---|",
@@ -79,12 +80,20 @@ def overview(found: Sequence[Result]) -> str:
 
 
 def _shares(found: Sequence[Result]) -> str:
-    stand = sum(each.status in STANDS for each in found)
-    fall = sum(each.status in FALLS for each in found)
-    undecided = sum(each.status == "undecided" for each in found)
-    never = sum(each.status in NEVER for each in found)
-    waiting = len(found) - stand - fall - undecided - never
-    return " | ".join(map(str, (len(found), stand, fall, undecided, waiting, never)))
+    words = (STANDS, FALLS, ("undecided",), NEVER)
+    stand, fall, undecided, never = (_those(found, each) for each in words)
+    waiting = len(found) - sum(map(len, (stand, fall, undecided, never)))
+    told = (len(found), *map(_count, (stand, fall, undecided)), waiting, len(never))
+    return " | ".join(map(str, told))
+
+
+def _those(found: Sequence[Result], words: Sequence[str]) -> list[Result]:
+    return [each for each in found if each.status in words]
+
+
+def _count(found: Sequence[Result]) -> str:
+    reduced = sum(each.is_reduced for each in found)
+    return f"{len(found)} ({reduced})" if reduced else str(len(found))
 
 
 def _put_between(path: Path, text: str) -> None:

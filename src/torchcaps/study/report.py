@@ -25,14 +25,14 @@ def write_claims_report(
     found = results(evidence)
     to_evidence = os.path.relpath(evidence, path.parent)
     overview = [
-        Overview(paper, TITLES[paper], _counts([r for r in found if r.claim.paper == paper]))
+        _overview(paper, TITLES[paper], [each for each in found if each.claim.paper == paper])
         for paper in PAPERS
     ]
     about = environment()
     page = render_claims(
         [_row(each, to_evidence) for each in found],
         title="Which claims about capsule networks stand?",
-        overview=[*overview, Overview("all", "", _counts(found))],
+        overview=[*overview, _overview("all", "", found)],
         provenance={name: about[name] for name in ("torchcaps", "commit", "torch", "command")},
     )
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,6 +49,10 @@ def group_of(each: Result) -> str:
     if each.status == "undecided":
         return "undecided"
     return "never" if each.status in NEVER else "open"
+
+
+def _overview(paper: str, title: str, found: list[Result]) -> Overview:
+    return Overview(paper, title, _counts(found), _counts([r for r in found if r.is_reduced]))
 
 
 def _counts(found: list[Result]) -> dict[str, int]:
