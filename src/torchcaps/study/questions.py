@@ -33,10 +33,10 @@ SHARP = Variants(
     "Where a network routes that may choose",
     "sharp-agreement",
     "Ours: nine routed layers that may learn α, what agreement is multiplied by in a logit, one "
-    "number a layer, and the same network with α fixed. At 0 nothing is routed, at 1 it is as in "
-    "the papers. dyr is how much couplings change from image to image; a hidden layer is one of "
-    "the eight below the classes. MNIST, 6,000 images, five epochs; every network starts with "
-    "weights that keep lengths from layer to layer. "
+    "number a layer, from 0.1 on, and the same network with α fixed. At 0 nothing is routed, at 1 "
+    "it is as in the papers. dyr is how much couplings change from image to image; a hidden layer "
+    "is one of the eight below the classes. MNIST, 6,000 images, five epochs; every network starts "
+    "with weights that keep lengths from layer to layer. "
     "`torchcaps study run studies/sharp-agreement.toml --root data` makes the records.",
     ("agreement",),
     (0.0,),
