@@ -33,7 +33,7 @@ def pictures() -> Iterator[tuple[str, str]]:
     yield "tables-against-text.svg", tables_against_text()
     yield "equation-9.svg", equation_9()
     yield "scoring-rules.svg", scoring_rules()
-    yield "compactness-below-chance.svg", compactness_below_chance()
+    yield "compactness-by-chance.svg", compactness_by_chance()
 
 
 def bias_of_em() -> str:
@@ -206,15 +206,16 @@ def main() -> None:
         print(HERE / name)
 
 
-def compactness_below_chance() -> str:
-    """What Table 5 prints, from the lowest to the highest factor, and the score of chance."""
+def compactness_by_chance() -> str:
+    """What Table 5 prints, from the lowest to the highest factor; the line is what independent
+    components have with nine images."""
     rows = []
     factors = ("rotation", "trans-x", "trans-y", "scale", "shear-x", "shear-y")
     for name in ("convnet-r", "convnet-cr", "convnet-cr-sf", "capsnet"):
         printed = [_number(f"gu2021-t5-{name}-{factor}") for factor in factors]
         mean = statistics.fmean(printed)
         rows.append(Dot(f"{name}, printed", mean, min(printed), max(printed), f"{mean:.4f}"))
-    return draw_dots(rows, label="score; the line is chance", low=0, high=0.35, mark=0.112)
+    return draw_dots(rows, label="score", low=0, high=0.35, mark=0.112)
 
 
 if __name__ == "__main__":

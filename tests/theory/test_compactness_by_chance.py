@@ -1,4 +1,4 @@
-"""[gu2021] §3.3: the score that vectors have which vary at random, alike in every component."""
+"""[gu2021] §3.3: the score of vectors whose components vary independently and alike."""
 
 import math
 
@@ -20,7 +20,7 @@ def by_chance(images):
 
 
 @pytest.mark.parametrize(("images", "score"), [(5, 0.2141), (9, 0.1120), (41, 0.02322)])
-def test_no_component_is_special_and_the_score_is_not_zero(images, score):
+def test_independent_components_do_not_score_zero(images, score):
     draw = torch.Generator().manual_seed(images)
     scores = compactness(torch.randn(4000, images, D, generator=draw, dtype=torch.float64))
     error = scores.std().item() / math.sqrt(len(scores))
@@ -28,8 +28,8 @@ def test_no_component_is_special_and_the_score_is_not_zero(images, score):
     assert scores.mean().item() == pytest.approx(score, abs=5 * error)
 
 
-def test_what_is_printed_lies_below_chance_of_hundreds_of_images():
-    """Of ConvNet-R the mean of six factors would need more than a thousand images a factor."""
+def test_printed_scores_lie_below_those_of_hundreds_of_images():
+    """Where components vary independently."""
     printed = {claim.id: claim.value for claim in claims(paper="gu2021") if claim.table == 5}
     of_r = [value for name, value in printed.items() if "-convnet-r-" in name]
     of_cr = [
