@@ -4,7 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from made_records import of_job
+from made_records import record as small
 from torchcaps.study import Seed, find_claim, make_record, plan_of, result_of, results
+from torchcaps.study.judges.gu_compactness import FACTORS
 from torchcaps.study.result import values_of
 
 SIGN, LAYER = "peer2022-t1-rba-bias", "mitt2023-t1-layer3-dyr"
@@ -50,6 +53,14 @@ def test_numbers_of_several_jobs_or_layers_are_not_read_off():
         plan = plan_of(find_claim(name))
         found = record(SIGN, "accuracy", [1.0], claims=(name,))
         assert values_of(plan, found) is None
+
+
+def test_a_number_of_another_epoch_or_of_the_best_seed_is_not_read_off():
+    for name in ("rem-text-f12-epoch1-acc", "rem-text-f8-start-acc", "rem-text-max-elev-novel"):
+        (job,) = plan_of(find_claim(name)).jobs
+        assert values_of(plan_of(find_claim(name)), of_job(job)) is None
+    (job,) = plan_of(find_claim("rem-text-f8-end-acc")).jobs
+    assert values_of(plan_of(find_claim("rem-text-f8-end-acc")), of_job(job)) is not None
 
 
 def result(claim, *records):
@@ -115,3 +126,19 @@ def test_every_claim_has_a_status(tmp_path):
     found = results(tmp_path)
     assert len(found) == 947
     assert {each.status for each in found} == {"not run", "tested", "cited", "not testable"}
+
+
+def test_a_narrow_network_is_not_compared_with_a_wide_one():
+    """The score of compactness is higher without routing, in networks of one width."""
+    name, factors = "gu2021-q-dr-reduces-compactness", FACTORS
+
+    def of(model, score, width):
+        values = {f"compactness.{f}": [score + k / 1000 for k in range(5)] for f in factors}
+        return small(model, "mnist", values=values, claim=name, reduced="less", width=width)
+
+    narrow = [of("gu_convnet_cr_sf", 0.5, 64), of("gu_capsnet", 0.4, 64)]
+    assert result(name, *narrow).status == "holds"
+    mixed = [of("gu_convnet_cr_sf", 0.5, 64), of("gu_capsnet", 0.4, 128)]
+    assert result(name, *mixed).status == "not run"
+    # The more records of one width count.
+    assert result(name, *narrow, of("gu_capsnet", 0.9, 128)).status == "holds"

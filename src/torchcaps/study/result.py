@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.claim import Claim, claims
@@ -83,9 +84,7 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
         if claim.id in record.claims or _is_of_a_job(record, plan)
     }
     if claim.states and plan.shown_by is None:
-        # A network of the full protocol is not compared with one of a smaller.
-        for is_reduced in (False, True):
-            alike = {n: r for n, r in about.items() if (r.reduced is not None) == is_reduced}
+        for alike in _comparable(about):
             compared = judge_statement(claim, alike.values())
             if compared is not None:
                 return Result(claim, plan, compared, alike)
@@ -95,6 +94,18 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
         if verdict is not None:
             return Result(claim, plan, verdict, {name: about[name]})
     return Result(claim, plan)
+
+
+def _comparable(about: Mapping[str, Record]) -> Iterable[dict[str, Record]]:
+    """Those of the full protocol; then those of a smaller one, a width at a time, since a narrow
+    network is not compared with a wide one."""
+    yield {name: record for name, record in about.items() if record.reduced is None}
+    widths: dict[Any, dict[str, Record]] = {}
+    for name, record in about.items():
+        if record.reduced is not None:
+            width = record.recipe.get("options", {}).get("width")
+            widths.setdefault(width, {})[name] = record
+    yield from sorted(widths.values(), key=len, reverse=True)
 
 
 def _is_of_a_job(record: Record, plan: Plan) -> bool:
@@ -154,7 +165,9 @@ def values_of(plan: Plan, record: Record) -> list[float] | None:
 
 def _keys(job: Job) -> Iterable[str]:
     """What the number of a job is called in a record."""
-    if len(job.metrics) != 1:
+    # Records are of the last epoch, and of all seeds.
+    of_another = job.at.get("epoch", "last") != "last" or "best_seed" in job.at
+    if len(job.metrics) != 1 or of_another:
         return
     (statistic,) = job.metrics
     kind = kind_of(statistic)

@@ -97,16 +97,19 @@ def test_a_robust_network_has_a_low_entropy():
 def test_masks_of_as_many_weights_are_the_control():
     shares = {data: MATCHED[data] / 100 for data in AT_HAND}
 
-    def masked(entropy, **options):
+    def masked(entropy, sparsity=80.0, **options):
+        values = {"entropy+K11": entropy, "sparsity": sparsity}
         return [
-            pruned(data, {"entropy+K11": entropy}, to=to, way=way, **options)
+            pruned(data, values, to=to, way=way, **options)
             for data, to in shares.items()
             for way in ("random_masks", "mask_at_the_end")
         ]
 
     dense = [net(data, {"entropy+K11": 8.0}) for data in AT_HAND]
-    less = [pruned(data, {"entropy+K11": 6.0}) for data in AT_HAND]
+    less = [pruned(data, {"entropy+K11": 6.0, "sparsity": 80.5}) for data in AT_HAND]
     assert word("entropy-falls-by-pruning", *dense, *less, *masked(7.0)) == "holds"
     assert word("entropy-falls-by-pruning", *dense, *less, *masked(2.0)) == "fails"
+    # Masks of more weights are no control.
+    assert word("entropy-falls-by-pruning", *dense, *less, *masked(2.0, 85.0)) == "undecided"
     # Masks of another network are none.
     assert word("entropy-falls-by-pruning", *dense, *less, *masked(7.0, kernel=5)) is None

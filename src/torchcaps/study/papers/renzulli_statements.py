@@ -85,7 +85,7 @@ STATEMENTS: Statements = {
     "q-entropy-falls-by-pruning": (
         f"{each((DR,), Q, REM)}; {DR} :keep=last {Q}; {DR} +random_masks {Q}; "
         f"{DR} +mask_at_the_end {Q}",
-        "entropy",
+        "entropy sparsity",
     ),
     "q-any-pruning": (
         f"{DR} {Q}; "
