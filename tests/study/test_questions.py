@@ -109,12 +109,24 @@ def test_variants_of_a_study_of_ours_are_compared_seed_by_seed():
     assert papers.startswith("| 1.0 | 90 [")
     assert fixed.startswith("| 0.0 | 90 [87.52, 92.48] |  | 0.2 |")
     assert lines[-2] == (
-        "By its 95 % interval, accuracy less that at 0 is not told apart with agreement 1.0; "
-        "agreement learned."
+        "Accuracy less that at 0, by 95 % intervals, of all 2 together: zero lies within the "
+        "interval with agreement 1.0; agreement learned."
     )
+    # Above by 2, 2 and 2.1 points; by 0.95, 1 and 1.05 as the paper has it.
     records["a" * 12] = of_ours([91.0, 92.0, 93.1], agreement="learned")
+    records["b" * 12] = of_ours([88.05, 89.0, 89.95])
     assert [*lines_of(SHARP, records, "../e")][-2] == (
-        "By its 95 % interval, accuracy less that at 0 is higher with agreement learned. It is "
-        "not told apart with agreement 1.0."
+        "Accuracy less that at 0, by 95 % intervals, of all 2 together: it is above zero with "
+        "agreement learned, it is below zero with agreement 1.0."
     )
+    # Of 1, 1 and 1.9 points the interval leaves out zero alone, but not beside another's.
+    records["a" * 12] = of_ours([90.0, 91.0, 92.9], agreement="learned")
+    *_, alone, _ = lines_of(SHARP, {n: records[n] for n in ("a" * 12, "c" * 12)}, "../e")
+    assert alone.endswith("by 95 % intervals: it is above zero with agreement learned.")
+    assert [*lines_of(SHARP, records, "../e")][-2].endswith(
+        "zero lies within the interval with agreement learned."
+    )
+    # Two seeds decide nothing, and without records nothing is said.
+    few = {n: r.model_copy(update={"seeds": r.seeds[:2]}) for n, r in records.items()}
+    assert "interval" not in "".join(lines_of(SHARP, few, "../e"))
     assert [*lines_of(SHARP, {}, "../e")] == []

@@ -1,11 +1,13 @@
 """What the variants of a study of our own gave: a row each, with intervals over its seeds."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torchcaps.models import MODELS
 from torchcaps.study.intervals import Interval, mean_interval
 from torchcaps.study.record import Record
+from torchcaps.study.verdict import LEAST_SEEDS
 from torchcaps.train import Recipe
 
 __all__ = ["Column", "Variants", "lines_of"]
@@ -54,37 +56,46 @@ def lines_of(variants: Variants, records: Mapping[str, Record], evidence: str) -
     titles = (*variants.differ_in, *(column.title for column in variants.columns), "record")
     yield f"| {' | '.join(titles)} |"
     yield "|---" * len(titles) + "|"
-    told: dict[str, tuple[Record, str]] = {}
-    for name, record in rows.items():
-        link = f"[{name}]({evidence}/{record.study}/{name}.json), n = {len(record.seeds)}"
-        told[" | ".join(map(_said, _values(variants, record)))] = record, link
+    told = sorted((" | ".join(map(_said, _values(variants, x))), name) for name, x in rows.items())
     base = _base(variants, rows)
-    for label, (record, link) in sorted(told.items()):
+    for label, name in told:
+        record = rows[name]
         cells = [_text(_interval(record, column, base)) for column in variants.columns]
+        link = f"[{name}]({evidence}/{record.study}/{name}.json), n = {len(record.seeds)}"
         yield f"| {label} | {' | '.join(cells)} | {link} |"
     yield ""
+    others = [rows[name] for _, name in told if rows[name] is not base]
+    enough = [record for record in others if len(record.seeds) >= LEAST_SEEDS]
     for column in variants.columns:
-        if column.is_compared and base is not None:
-            yield from _in_words(variants, column, [x for _, (x, _) in sorted(told.items())], base)
+        if column.is_compared and base is not None and enough:
+            yield from _in_words(variants, column, enough, base)
 
 
 def _in_words(
     variants: Variants, column: Column, rows: Sequence[Record], base: Record
 ) -> Iterator[str]:
-    """Which variants are higher, lower, or neither by their intervals."""
-    found: dict[str, list[str]] = {"higher": [], "lower": [], "not told apart": []}
+    """Which variants lie above the base, below it, or neither, by intervals that hold together:
+    the more are compared, the wider each."""
+    found: dict[str, list[str]] = {"above zero": [], "below zero": [], "": []}
     for record in rows:
-        interval = None if record is base else _interval(record, column, base)
+        interval = _interval(record, column, base, confidence=1 - 0.05 / len(rows))
         if interval is None or interval.low is None or interval.high is None:
             continue
-        word = "higher" if interval.low > 0 else "lower" if interval.high < 0 else "not told apart"
+        word = "above zero" if interval.low > 0 else "below zero" if interval.high < 0 else ""
         named = zip(variants.differ_in, _values(variants, record), strict=True)
-        others = zip(named, variants.compared_with, strict=True)
-        found[word].append(", ".join(f"{n} {_said(x)}" for (n, x), usual in others if x != usual))
-    said = [f"{word} with {'; '.join(labels)}" for word, labels in found.items() if labels]
+        pairs = zip(named, variants.compared_with, strict=True)
+        found[word].append(", ".join(f"{n} {_said(x)}" for (n, x), usual in pairs if x != usual))
+    open_ = found.pop("")
+    said = [f"it is {word} with {'; '.join(labels)}" for word, labels in found.items() if labels]
+    said += [f"zero lies within the interval with {'; '.join(open_)}"] if open_ else []
     if said:
-        yield f"By its 95 % interval, {column.title} is {'. It is '.join(said)}."
+        together = f", of all {len(rows)} together" if len(rows) > 1 else ""
+        yield f"{_capital(column.title)}, by 95 % intervals{together}: {', '.join(said)}."
         yield ""
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _values(variants: Variants, record: Record) -> tuple[Any, ...]:
@@ -105,12 +116,14 @@ def _base(variants: Variants, rows: Mapping[str, Record]) -> Record | None:
     )
 
 
-def _interval(record: Record, column: Column, base: Record | None) -> Interval | None:
+def _interval(
+    record: Record, column: Column, base: Record | None, confidence: float = 0.95
+) -> Interval | None:
     values = _by_seed(record, column)
     if column.is_compared:
         of_base = {} if base is None or record is base else _by_seed(base, column)
         values = {seed: x - of_base[seed] for seed, x in values.items() if seed in of_base}
-    return mean_interval([*values.values()]) if values else None
+    return mean_interval([*values.values()], confidence=confidence) if values else None
 
 
 def _by_seed(record: Record, column: Column) -> Values:
@@ -123,12 +136,9 @@ def _of_layers(values: Mapping[str, float], column: Column) -> Sequence[float]:
     """A number without a layer stands alone."""
     if column.statistic in values:
         return [values[column.statistic]]
-    numbers = sorted(
-        int(name.rpartition(".")[2])
-        for name in values
-        if name.rpartition(".")[0] == column.statistic
-    )
-    return [values[f"{column.statistic}.{number}"] for number in numbers][column.layers]
+    pattern = re.compile(re.escape(column.statistic) + r"\.(\d+)")
+    found = {int(match[1]): x for name, x in values.items() if (match := pattern.fullmatch(name))}
+    return [found[number] for number in sorted(found)][column.layers]
 
 
 def _text(found: Interval | None) -> str:

@@ -27,6 +27,7 @@ from torchcaps.study.claim import Claim
 from torchcaps.study.intervals import Interval, mean_interval
 
 __all__ = [
+    "LEAST_SEEDS",
     "VERDICTS",
     "NumberVerdict",
     "ShownVerdict",
