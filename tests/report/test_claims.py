@@ -49,6 +49,8 @@ def test_the_page_is_whole_and_asks_for_nothing():
     assert "a &lt;b&gt;bold&lt;/b&gt; system" in text
     assert "<title>A &amp; B" in text
     assert text.count("<svg") == 1
+    # How many of a paper's claims rest on reduced runs.
+    assert text.count('<small class="note">(1)</small>') == 1
     assert text.count('href="../evidence/a.json"') == 1
     assert not re.findall(r'(?:src|href)="https?:', text)
     assert "<dt>x</dt>" not in text

@@ -30,7 +30,7 @@ Only = Annotated[
     typer.Option(
         metavar="TEXT",
         help="Of the systems those with this text in their names, as `study status` prints them; "
-        "repeatable.",
+        "given more than once, those with all of the texts.",
     ),
 ]
 Cells = Annotated[Path, typer.Option(help="Folder of the trained networks.")]

@@ -86,5 +86,5 @@ def test_only_those_with_every_text_in_their_names():
     assert chosen.name == study.name
     assert text_of(lambda: only_those(study, ["rem_dr", "prune=lobsters"])).startswith(
         "no system of renzulli2025/table9 has 'rem_dr' and 'prune=lobsters' in its name; "
-        "`torchcaps study status` prints the names, for example rem_dr "
+        "`torchcaps study status` prints the names: rem_dr "
     )

@@ -45,12 +45,12 @@ def only_those(study: Study, texts: Sequence[str]) -> Study:
     found = tuple(each for each in study.systems if all(text in each.label for text in texts))
     if not found:
         asked = " and ".join(map(repr, texts))
-        known = "; ".join(each.label for each in study.systems[:3])
+        known = "; ".join(each.label for each in study.systems[:3]) or "none that can be run today"
         raise TorchcapsError(
             f"no system of {study.name} has {asked} in its name; `torchcaps study status` prints "
-            f"the names, for example {known}."
+            f"the names: {known}."
         )
-    return replace(study, systems=found)
+    return replace(study, systems=found, waiting=())
 
 
 def _apart(systems: list[System]) -> tuple[System, ...]:
