@@ -42,7 +42,7 @@ def static(mean, seeds=5):
     [
         ([], "**Open.** None of 8 statements is decided yet."),
         # "Routing is almost static" speaks against routing where it holds.
-        ([static(1.0)], "**No, so far.** Of 8 statements 1 are decided"),
+        ([static(1.0)], "**No, so far.** Of 8 statements 1 is decided: 1 speaks for no."),
         ([static(3.0)], "**Yes, so far.**"),
         ([static(1.0, seeds=3)], "**Open.**"),
     ],

@@ -155,10 +155,9 @@ def answer_of(question: Question, rows: Sequence[Result]) -> str:
         word = "It depends"
     else:
         word = "Yes, so far" if sides["yes"] else "No, so far"
-    return (
-        f"**{word}.** Of {len(rows)} statements {decided} are decided: {sides['yes']} speak for "
-        f"yes, {sides['no']} for no."
-    )
+    told = ", ".join(f"{n} speak{'s' * (n == 1)} for {side}" for side, n in sides.items() if n)
+    are = "is" if decided == 1 else "are"
+    return f"**{word}.** Of {len(rows)} statements {decided} {are} decided: {told}."
 
 
 def _page(
