@@ -480,6 +480,24 @@ def test_a_kept_case_that_no_rounding_leaves_alone(name):
     assert set(check(UNSTEADY[name]).values()) <= {"right", "unsteady"}
 
 
+@pytest.mark.parametrize("name", UNSTEADY)
+@pytest.mark.parametrize("part", ["pose", "coupling 1", "of weight"])
+def test_what_is_unsteady_excuses_no_nan(name, part):
+    judge = Judge(UNSTEADY[name], made(UNSTEADY[name]))
+    found = judge.plain | {part: torch.full_like(judge.plain[part], torch.nan)}
+    with pytest.raises(AssertionError, match=f"{part} is not finite where the plain op's is"):
+        judge("fused", found)
+
+
+@pytest.mark.parametrize("name", UNSTEADY)
+def test_what_is_unsteady_excuses_no_value_that_is_not(name):
+    judge = Judge(UNSTEADY[name], made(UNSTEADY[name]))
+    # Nothing was compared before them.
+    found = judge.plain | {"coupling 0": 1.5 * judge.plain["coupling 0"]}
+    with pytest.raises(AssertionError, match="coupling 0 is off by"):
+        judge("fused", found)
+
+
 @pytest.mark.parametrize("algorithm", FORMS)
 def test_a_form_that_is_off_is_wrong(algorithm):
     drawn = Drawn(Case(algorithm), "float32", {}, 1)
