@@ -31,7 +31,6 @@ def test_present_parents():
 @pytest.mark.parametrize("size", [0.0, 1e-5, 1e-3, 1.0])
 def test_the_squash_of_one_number(squash, size):
     sums = (size * numbers(2, 3, 4, 1).detach()).requires_grad_()
-    check(Agreement(squash, False, None), None, sums, (sums,), (1,))
     expected = torch.autograd.grad(g(sums, squash).sum(), sums)
     found = torch.autograd.grad(squashed(sums, squash).sum(), sums)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
