@@ -4,16 +4,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from torchcaps.models import MODELS
 from torchcaps.study.intervals import Interval, mean_interval
+from torchcaps.study.judges.evidence import Values, known_fields
 from torchcaps.study.record import Record
 from torchcaps.study.verdict import LEAST_SEEDS
-from torchcaps.train import Recipe
 
 __all__ = ["Column", "Variants", "lines_of"]
-
-# One value a seed.
-Values = Mapping[int, float]
 
 
 class Column(NamedTuple):
@@ -90,19 +86,12 @@ def _in_words(
     said += [f"zero lies within the interval with {'; '.join(open_)}"] if open_ else []
     if said:
         together = f", of all {len(rows)} together" if len(rows) > 1 else ""
-        yield f"{_capital(column.title)}, by 95 % intervals{together}: {', '.join(said)}."
+        yield f"{column.title.capitalize()}, by 95 % intervals{together}: {', '.join(said)}."
         yield ""
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
 def _values(variants: Variants, record: Record) -> tuple[Any, ...]:
-    """Those of the network itself, or of any recipe, where nobody wrote them out."""
-    recipe = record.recipe
-    usual = {name: field.default for name, field in Recipe.model_fields.items()}
-    known = {**usual, **recipe, **MODELS[recipe["model"]].options, **recipe.get("options", {})}
+    known = known_fields(record)
     return tuple(known.get(name) for name in variants.differ_in)
 
 

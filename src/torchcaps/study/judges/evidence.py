@@ -7,7 +7,7 @@ from torchcaps.models import MODELS
 from torchcaps.study.record import Record
 from torchcaps.train import Recipe
 
-__all__ = ["Evidence", "Values"]
+__all__ = ["Evidence", "Values", "known_fields"]
 
 # One value a seed.
 Values = Mapping[int, float]
@@ -53,7 +53,7 @@ class Evidence:
         others are, by the digest of its recipe."""
         found: dict[str, Values] = {}
         for record in self.records:
-            known = _known(record)
+            known = known_fields(record)
             if any(known.get(n) != value for n, value in {"model": model, **chosen}.items()):
                 continue
             values = {s.seed: s.values[statistic] for s in record.seeds if statistic in s.values}
@@ -64,14 +64,14 @@ class Evidence:
     def _of(self, model: str, chosen: Mapping[str, Any]) -> Iterator[Record]:
         wanted = {"model": model, **USUAL, **MODELS[model].options, **chosen}
         for record in self.records:
-            known = _known(record)
+            known = known_fields(record)
             if record.reduced is not None and NARROWED not in chosen:
                 known[NARROWED] = wanted.get(NARROWED)
             if all(known.get(name) == value for name, value in wanted.items()):
                 yield record
 
 
-def _known(record: Record) -> dict[str, Any]:
+def known_fields(record: Record) -> dict[str, Any]:
     """Fields and options, those too that nobody wrote out. An option goes before a field of its
     name."""
     recipe = record.recipe
