@@ -41,6 +41,7 @@ from torchcaps.analysis.dynamics import (
 from torchcaps.analysis.fidelity import Fidelity, MeasureFidelity, class_paths
 from torchcaps.analysis.fixed_point import FixedPoint, FixedPointStep, MeasureFixedPoint
 from torchcaps.analysis.in_degree import InDegree, LayerInDegree, MeasureInDegree, in_degree
+from torchcaps.analysis.inequality import Inequality, LayerInequality, MeasureInequality, gini
 from torchcaps.analysis.invariance import Invariance, LayerInvariance, MeasureInvariance
 from torchcaps.analysis.keys import ClassKeys, Keys, MeasureKeys, key_entropy
 from torchcaps.analysis.measure import Measurement, measure
@@ -98,6 +99,7 @@ __all__ = [
     "GradientCancellation",
     "GradientNorms",
     "InDegree",
+    "Inequality",
     "Invariance",
     "Keys",
     "LayerActivity",
@@ -105,6 +107,7 @@ __all__ = [
     "LayerDynamics",
     "LayerGradients",
     "LayerInDegree",
+    "LayerInequality",
     "LayerInvariance",
     "LayerSelectivity",
     "LayerTreeDistance",
@@ -118,6 +121,7 @@ __all__ = [
     "MeasureFidelity",
     "MeasureFixedPoint",
     "MeasureInDegree",
+    "MeasureInequality",
     "MeasureInvariance",
     "MeasureKeys",
     "MeasurePolarisation",
@@ -147,6 +151,7 @@ __all__ = [
     "coupling_counts",
     "detection_auc",
     "focus",
+    "gini",
     "gradient_cancellation",
     "gradient_norms",
     "in_degree",

@@ -8,6 +8,7 @@ from torchcaps.analysis.calibration import MeasureCalibration
 from torchcaps.analysis.distribution import MeasureCouplings
 from torchcaps.analysis.dynamics import MeasureDynamics
 from torchcaps.analysis.in_degree import MeasureInDegree
+from torchcaps.analysis.inequality import MeasureInequality
 from torchcaps.analysis.keys import MeasureKeys
 from torchcaps.analysis.measure import Measurement
 from torchcaps.analysis.polarisation import MeasurePolarisation
@@ -24,6 +25,7 @@ TRACE_MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
     "couplings": MeasureCouplings,
     "dynamics": MeasureDynamics,
     "in-degree": MeasureInDegree,
+    "inequality": MeasureInequality,
     "keys": MeasureKeys,
     "polarisation": MeasurePolarisation,
     "tree-distance": MeasureTreeDistance,

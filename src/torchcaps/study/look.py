@@ -7,8 +7,9 @@ of a class on average, and `keys.3` of class 3; the look `weights` gives `sparsi
 `agreement.2` where the second routed layer learned how sharp its agreement is; the
 look `compactness` gives that of each factor, `compactness.trans-x`, and their mean. The look
 `invariance` gives `corr.rotation 20°.2` of the second layer of capsules, Pearson's beside it, and
-`spearman.rotation.2`; the look `trees` `distance.different` and `share_as_far`. Of `zero-votes`,
-`antipodal` and `polarisation` there is a number a layer, counted from below.
+`spearman.rotation.2`; the look `trees` `distance.different` and `share_as_far`. Of `inequality`
+(`small_couplings` and `gini`), `zero-votes`, `antipodal` and `polarisation` there is a number a
+layer, counted from below.
 Numbers of other images than the run's own test images carry their name: `accuracy@sign/train`;
 those of couplings on a grid carry its levels before: `accuracy+K11`, or `accuracy+K11,6` of two
 routed layers.
@@ -25,6 +26,7 @@ Kind = Literal[
     "accuracy",
     "antipodal",
     "compactness",
+    "inequality",
     "invariance",
     "keys",
     "layers",
@@ -43,6 +45,7 @@ KIND_OF: dict[str, Kind] = {
     "activation_correlation": "invariance",
     "antipodal_share": "antipodal",
     "compactness": "compactness",
+    "coupling_inequality": "inequality",
     "parse_tree_distance": "trees",
     "polarisation": "polarisation",
     "zero_blocks": "zero-votes",

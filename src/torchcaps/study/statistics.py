@@ -24,6 +24,7 @@ MEASURED_AS = {
     "activation_correlation": "invariance",
     "antipodal_share": "antipodal",
     "compactness": "compactness",
+    "coupling_inequality": "inequality",
     "entropy": "keys",
     "keys": "keys",
     "parse_tree_distance": "tree-distance",
@@ -40,7 +41,9 @@ STATISTICS: dict[str, Statistic] = {
     "dys": Statistic("routing dynamics, sum", "dissect"),
     "coupling_std": Statistic("standard deviation of a coupling over images"),
     "coupling_levels": Statistic("share of couplings on the quantiser's level of 1/J"),
-    "coupling_inequality": Statistic("share of couplings below 1/(2J), and their Gini coefficient"),
+    "coupling_inequality": Statistic(
+        "share of couplings below 1/(2J), and their Gini coefficient", "eval"
+    ),
     "polarisation": Statistic("1 - H(c_i)/log J, mean over children and images", "eval"),
     "entropy": Statistic("entropy of the dictionary of quantised couplings, in bits", "eval"),
     "keys": Statistic("distinct keys of the dictionary, a class", "eval"),

@@ -1,4 +1,4 @@
-"""Entropy, keys and sparsity by made records."""
+"""Couplings, entropy, keys and sparsity by made records."""
 
 import pytest
 
@@ -57,6 +57,28 @@ def test_sparse_at_little_loss(accuracy, sparsity, expected):
     whole = [net(data, {"accuracy": 92.0}) for data in sets]
     less = [pruned(data, {"accuracy+K11": accuracy, "sparsity": sparsity}) for data in sets]
     assert word("negligible-loss", *whole, *less) == expected
+
+
+def couplings(small, gini):
+    return {"small_couplings+K11": small, "gini+K11": gini}
+
+
+@pytest.mark.parametrize(
+    ("small", "gini", "expected"),
+    [
+        (0.5, 0.6, "holds"),
+        # Seeds are paired, so that a fall of every one of them is a sure one.
+        (0.5, 0.3, "fails"),
+        # As many small couplings: neither above zero nor below.
+        (0.4, 0.6, "undecided"),
+    ],
+)
+def test_couplings_are_sparser_by_both_measures(small, gini, expected):
+    dense = net("mnist", couplings(0.4, 0.5))
+    assert word("sparser-couplings", dense, pruned("mnist", couplings(small, gini))) == expected
+    assert word("sparser-couplings", dense) is None
+    other = pruned("fashion-mnist", couplings(small, gini))
+    assert word("sparser-couplings", dense, other) is None
 
 
 def test_any_way_of_pruning():

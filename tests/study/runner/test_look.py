@@ -4,12 +4,13 @@ import pytest
 import torch
 
 from error_text import text_of
+from torchcaps.analysis import Inequality, LayerInequality
 from torchcaps.models import create_model
 from torchcaps.prune import prunable
 from torchcaps.study import find_claim, plan_of
 from torchcaps.study.look import Look, looks_named, looks_of
 from torchcaps.study.result import _keys
-from torchcaps.study.runner.measure import _of_weights, look_at, root_of
+from torchcaps.study.runner.measure import _of_inequality, _of_weights, look_at, root_of
 from torchcaps.train import fit, make_recipe
 
 
@@ -33,6 +34,26 @@ def test_compactness_is_looked_at_factor_by_factor():
     assert plan.jobs[0].commands()[1].endswith("--measure compactness --json")
     (look,) = looks_named(["compactness"], "mnist")
     assert look.kind == "compactness"
+
+
+def test_couplings_are_looked_at_on_the_grid_of_a_row():
+    plan = plan_of(find_claim("rem-q-sparser-couplings"))
+    assert [each.name for job in plan.jobs for each in looks_of(job)] == [
+        "inequality+K11@mnist/test"
+    ] * 2
+    for job in plan.jobs:
+        assert job.commands()[1].endswith("--quantise 11 --measure inequality --json")
+
+
+def test_inequality_is_a_number_a_layer_and_that_of_the_last():
+    layers = (LayerInequality("hidden", 0.1, None), LayerInequality("classes", 0.2, 0.3))
+    assert _of_inequality(Inequality(5, layers)) == {
+        "small_couplings.1": 0.1,
+        "small_couplings.2": 0.2,
+        "small_couplings": 0.2,
+        "gini.2": 0.3,
+        "gini": 0.3,
+    }
 
 
 def test_numbers_of_other_images_carry_their_name():

@@ -1,4 +1,5 @@
-"""Statements of [renzulli2025]: entropy, keys, sparsity and accuracy, with and without pruning.
+"""Statements of [renzulli2025]: couplings, their entropy and keys, sparsity and accuracy, with and
+without pruning.
 
 Couplings are on a grid (Q); a pruned network has its couplings on the same grid (REM).
 """
@@ -69,6 +70,14 @@ def _keys_lower(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
         )
         for data in AT_HAND
         for number in range(CLASSES)
+    ]
+    return each(claim, cells, corrected=True)
+
+
+def _sparser_couplings(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    cells = [
+        Cell(minus(_of(evidence, name, "mnist", **PRUNED), _of(evidence, name, "mnist")))
+        for name in ("small_couplings", "gini")
     ]
     return each(claim, cells, corrected=True)
 
@@ -258,6 +267,7 @@ JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "rem-q-entropy-lower-everywhere": _entropy_lower,
     "rem-q-negligible-loss": _little_is_lost,
     "rem-q-keys-lower": _keys_lower,
+    "rem-q-sparser-couplings": _sparser_couplings,
     "rem-q-eff-low-entropy": _efficient_lowest,
     "rem-q-gamma-lowest": _gamma_lowest,
     "rem-q-low-pruning-noisy": _noisy_when_low,

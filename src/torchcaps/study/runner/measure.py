@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from torchcaps.analysis import (
     Antipodal,
+    Inequality,
     Keys,
     MeasureActivity,
     MeasureDynamics,
@@ -84,6 +85,17 @@ def _of_keys(keys: Result) -> dict[str, float]:
     return {"entropy": keys.entropy, "entropy_bound": keys.bound, "keys": mean, **each}
 
 
+def _of_inequality(found: Result) -> dict[str, float]:
+    """By layer, and of the last one by themselves."""
+    assert isinstance(found, Inequality)
+    told = {}
+    for number, layer in enumerate(found.layers, 1):
+        told[f"small_couplings.{number}"] = told["small_couplings"] = layer.small
+        if layer.gini is not None:
+            told[f"gini.{number}"] = told["gini"] = layer.gini
+    return told
+
+
 def _of_zero_votes(found: Result) -> dict[str, float]:
     """Shares by layer, and those of the last one by themselves."""
     assert isinstance(found, ZeroVotes)
@@ -117,6 +129,7 @@ def _of_steps(found: Result) -> dict[str, float]:
 
 READERS: Mapping[str, Callable[[Result], dict[str, float]]] = {
     "antipodal": _of_pairs,
+    "inequality": _of_inequality,
     "keys": _of_keys,
     "polarisation": _of_steps,
     "zero-votes": _of_zero_votes,

@@ -1,0 +1,94 @@
+"""Inequality of couplings: how unevenly a child shares itself out [renzulli2025] Fig. 13.
+
+For a row c_i of couplings to J parents, sorted upwards as c_(1) ≤ … ≤ c_(J), over children and
+images:
+    small = share of couplings with c_ij < 1 / (2 J)
+    gini = mean over rows of Σ_k (2 k − J − 1) c_(k) / (J Σ_k c_(k))
+An even split has no small coupling and a Gini coefficient of 0; one parent a child 1 − 1/J of both.
+
+Departures: the paper shows histograms, "sparser" by eye; both numbers are ours.
+Ambiguities: Gini is of each child's own row, since the children of a layer weigh the same. "Below"
+means by more than a millionth, because the rounding of a grid with a level there would decide
+otherwise. A row of zeros is an even split; a layer with a negative coupling has no Gini.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torchcaps.analysis.measure import Answer, Labelled
+from torchcaps.analysis.moments import Moments
+from torchcaps.analysis.result import Result, quantity
+from torchcaps.analysis.trace import check_any, check_trace, finite_coupling
+from torchcaps.types import Trace
+
+__all__ = ["Inequality", "LayerInequality", "MeasureInequality", "gini"]
+
+
+@dataclass(frozen=True)
+class LayerInequality:
+    """One routed layer; gini is None where a coupling is negative."""
+
+    name: str
+    small: float = quantity("share", "couplings below half of an even split")
+    gini: float | None = quantity("share", "mean Gini coefficient of a child's couplings")
+
+
+@dataclass(frozen=True)
+class Inequality(Result):
+    """One row a routed layer, from the bottom up."""
+
+    images: int
+    layers: tuple[LayerInequality, ...]
+
+
+def gini(coupling: Tensor) -> Tensor:
+    """Gini coefficient of each row [*b, i]: 0 where all parents get the same, 1 − 1/J where one
+    gets all; NaN for rows with negative couplings.
+
+    Arguments:
+        coupling: [*b, i, j].
+
+    >>> gini(torch.tensor([[1.0, 0.0], [0.5, 0.5]]))
+    tensor([0.5000, 0.0000])
+    """
+    n = coupling.shape[-1]
+    total = coupling.sum(-1)
+    rank = torch.arange(1 - n, n, 2, dtype=coupling.dtype, device=coupling.device)
+    above = (coupling.sort(-1).values * rank).sum(-1)
+    index = torch.where(total > 0, above / (n * total), 0.0)
+    return torch.where((coupling < 0).any(-1), math.nan, index)
+
+
+class MeasureInequality:
+    """Small couplings and Gini coefficients of every routed layer."""
+
+    def __init__(self) -> None:
+        # Of (small, gini), over images.
+        self._layers: dict[str, Moments] = {}
+
+    def update(self, out: Answer, batch: Labelled) -> None:
+        self.add(out.trace)
+
+    def add(self, trace: Trace) -> None:
+        """Measure the images of a trace."""
+        check_trace(trace)
+        for layer in trace:
+            coupling = finite_coupling(layer)
+            small = coupling < (1 - 1e-6) / (2 * coupling.shape[-1])
+            each = [small.double().flatten(1).mean(1), gini(coupling).flatten(1).mean(1)]
+            self._layers.setdefault(layer.name, Moments()).add(torch.stack(each, -1))
+
+    def merge(self, other: "MeasureInequality") -> None:
+        for name, moments in other._layers.items():
+            self._layers.setdefault(name, Moments()).merge(moments)
+
+    def result(self) -> Inequality:
+        check_any(self._layers)
+        rows = []
+        for name, moments in self._layers.items():
+            small, index = moments.mean.tolist()
+            rows.append(LayerInequality(name, small, None if math.isnan(index) else index))
+        return Inequality(next(iter(self._layers.values())).count, tuple(rows))

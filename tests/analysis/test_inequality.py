@@ -1,0 +1,62 @@
+"""Gini coefficients and small couplings on paper, against pairs, in batches."""
+
+import pytest
+import torch
+
+from torchcaps.analysis import MeasureInequality, gini
+from traces import network
+
+
+def measured(*couplings):
+    measurement = MeasureInequality()
+    for coupling in couplings:
+        measurement.add(network({"classes": coupling}))
+    return measurement.result()
+
+
+def test_extremes():
+    assert gini(torch.full((2, 3, 4), 0.25)).tolist() == [[0.0] * 3] * 2
+    assert gini(torch.eye(4)).tolist() == [0.75] * 4
+    assert gini(torch.zeros(1, 4)).tolist() == [0.0]
+
+
+def test_on_paper():
+    # (−3 · 0 + −1 · 0.1 + 1 · 0.3 + 3 · 0.6) / (4 · 1), whatever the order and the sum.
+    row = torch.tensor([0.3, 0.0, 0.6, 0.1], dtype=torch.float64)
+    assert gini(torch.stack([row, 7 * row])).tolist() == pytest.approx([0.5, 0.5], abs=1e-15)
+
+
+def test_gini_is_half_the_mean_difference_over_the_mean():
+    rows = torch.rand(5, 6, dtype=torch.float64)
+    for row, found in zip(rows, gini(rows), strict=True):
+        pairs = [abs(a - b) for a in row for b in row]
+        assert found == pytest.approx(float(sum(pairs) / 36 / 2 / row.mean()), abs=1e-12)
+
+
+def test_small_is_below_half_of_an_even_split():
+    # Half of an even split of four is 0.125: two rows have two and no couplings below it.
+    uneven = torch.tensor([0.8, 0.125, 0.075, 0.0])
+    coupling = torch.stack([uneven, torch.full((4,), 0.25)]).expand(3, 2, 4)
+    (layer,) = measured(coupling).layers
+    assert layer.small == pytest.approx(2 / 8)
+    # (−3 · 0 − 0.075 + 0.125 + 3 · 0.8) / 4, and none of the second row.
+    assert layer.gini == pytest.approx(2.45 / 4 / 2)
+
+
+def test_a_level_of_the_grid_at_half_of_an_even_split_is_not_below_it():
+    # A level of 21 from 0 to 1, with ten parents: 0.05, rounded down to float32 or up.
+    for level in (0.05, 0.05 * (1 - 1e-7)):
+        coupling = torch.tensor([[[level] * 9 + [1 - 9 * level]]], dtype=torch.float64)
+        (layer,) = measured(coupling).layers
+        assert layer.small == 0
+
+
+def test_negative_couplings_have_no_gini():
+    (layer,) = measured(torch.tensor([[[0.5, -0.5]], [[1.0, 0.0]]])).layers
+    assert (layer.gini, layer.small) == (None, 0.5)
+
+
+def test_batches_change_nothing():
+    coupling = torch.rand(7, 3, 5, dtype=torch.float64).softmax(-1)
+    (whole,), (parts,) = (measured(*coupling.split(size)).layers for size in (7, 2))
+    assert (whole.small, whole.gini) == pytest.approx((parts.small, parts.gini), abs=1e-12)
