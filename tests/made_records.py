@@ -13,15 +13,19 @@ from torchcaps.train import make_recipe
 LAYERS = range(1, 10)
 
 
-def made(recipe, by_seed, *, claim="peer2022-q-sign-not-learnable", reduced=None):
-    """A record of a recipe with these values, a table a seed."""
+def made(recipe, by_seed, *, claim="peer2022-q-sign-not-learnable", reduced=None, curves=()):
+    """A record of a recipe with these values, a table a seed, and the rows of its epochs."""
+    epochs = dict(enumerate(curves))
     return make_record(
         study="a/b",
         claims=(claim,),
         recipe=recipe.model_dump(mode="json"),
         recipe_hash=recipe.digest(),
         data={"sign/train": "1"},
-        seeds=tuple(Seed(seed=k, values=v, wall_seconds=1) for k, v in enumerate(by_seed)),
+        seeds=tuple(
+            Seed(seed=k, values=v, per_epoch=epochs.get(k, ()), wall_seconds=1)
+            for k, v in enumerate(by_seed)
+        ),
         commit="a1b2c3d4e5f6",
         dirty=False,
         versions={},
@@ -35,13 +39,18 @@ def made(recipe, by_seed, *, claim="peer2022-q-sign-not-learnable", reduced=None
 def record(model, data, *, reduced=None, fields=(), claim="peer2022-q-sign-not-learnable", **given):
     """A record of a system: names with a `values` list are statistics, the others its options.
 
-    Statistics are written as {"dyr.2@affnist/test": [0.1, 0.2, 0.3]} in `given["values"]`.
+    Statistics are written as {"dyr.2@affnist/test": [0.1, 0.2, 0.3]} in `given["values"]`, those
+    of epochs as {"entropy": [(0.1, 0.2), (0.1, 0.3)]}, a row a seed, in `given["curves"]`.
     """
-    values = given.pop("values")
+    values, curves = given.pop("values"), given.pop("curves", {})
     n = max(map(len, values.values()))
     recipe = make_recipe(model=model, data=data, options=given, **dict(fields))
     by_seed = [{name: v[k] for name, v in values.items() if k < len(v)} for k in range(n)]
-    return made(recipe, by_seed, claim=claim, reduced=reduced)
+    rows = [
+        tuple(dict(zip(curves, point, strict=True)) for point in zip(*each, strict=True))
+        for each in zip(*curves.values(), strict=True)
+    ]
+    return made(recipe, by_seed, claim=claim, reduced=reduced, curves=rows)
 
 
 def of_job(job, *, reduced=None):
@@ -72,4 +81,5 @@ def of_job(job, *, reduced=None):
     by_seed = [
         {name: 99.22 + draw.uniform(-0.04, 0.04) for name in names} for _ in range(job.seeds)
     ]
-    return made(recipe, by_seed, reduced=reduced)
+    row = {"validation_accuracy": 0.5, "entropy": 1.0}
+    return made(recipe, by_seed, reduced=reduced, curves=[(row, row)] * job.seeds)

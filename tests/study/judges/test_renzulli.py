@@ -81,6 +81,18 @@ def test_couplings_are_sparser_by_both_measures(small, gini, expected):
     assert word("sparser-couplings", dense, other) is None
 
 
+@pytest.mark.parametrize(
+    ("curve", "expected"),
+    [((0.0, 4.0, 1.0), "holds"), ((0.0, 2.0, 4.0), "fails"), ((3.5, 4.0, 1.0), "fails")],
+)
+def test_entropy_rises_and_falls_again(curve, expected):
+    curves = {"entropy": [[h + n * e for e, h in enumerate(curve)] for n in NOISE]}
+    rem = pruned("mnist", {"entropy+K11": 1.0}, curves=curves)
+    assert word("entropy-starts-low", rem) == expected
+    # Epochs of a network that is not pruned count no keys.
+    assert word("entropy-starts-low", pruned("mnist", {"entropy+K11": 1.0})) is None
+
+
 def test_any_way_of_pruning():
     sets, ways = ("mnist", "cifar10"), ("lobster", "magnitude", "snip", "random_masks")
     dense = [net(data, {"entropy+K11": 8.0}) for data in sets]

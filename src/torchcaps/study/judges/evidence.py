@@ -7,10 +7,12 @@ from torchcaps.models import MODELS
 from torchcaps.study.record import Record
 from torchcaps.train import Recipe
 
-__all__ = ["Evidence", "Values", "known_fields"]
+__all__ = ["Curves", "Evidence", "Values", "known_fields"]
 
 # One value a seed.
 Values = Mapping[int, float]
+# One value an epoch, a seed.
+Curves = Mapping[int, tuple[float, ...]]
 # Fields of a recipe that make another system; at these values where a judge does not name them.
 USUAL = {"loss": "auto", "prune": None, "prune_to": None}
 # The option by which a reduced form makes a network narrower.
@@ -46,6 +48,24 @@ class Evidence:
                 if values:
                     found = values
                     break
+        return found
+
+    def curves(self, statistic: str, model: str, **chosen: Any) -> Curves:
+        """What every epoch measured of its own accord, of the system that `values` would take;
+        seeds without it are left out.
+
+        Arguments:
+            statistic: a name in metrics.jsonl, such as "validation_accuracy".
+            model: the name of the network.
+            chosen: options of the network, and fields of the recipe.
+        """
+        found: dict[int, tuple[float, ...]] = {}
+        for record in self._of(model, chosen):
+            curves = {
+                seed.seed: tuple(row[statistic] for row in seed.per_epoch if statistic in row)
+                for seed in record.seeds
+            }
+            found = {seed: curve for seed, curve in curves.items() if curve} or found
         return found
 
     def systems(self, statistic: str, model: str, **chosen: Any) -> dict[str, Values]:

@@ -178,6 +178,19 @@ def _robust(evidence: Evidence, name: str, *, stops: bool = False, **chosen: Any
     return evidence.values(named, DR, data="expanded-mnist", stop_at=stop_at, **chosen)
 
 
+def _starts_low(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """Of validation images, on which every epoch of a pruned run counts its keys."""
+    curves = evidence.curves("entropy", DR, data="mnist", **PRUNED)
+    threshold = claim.conditions["threshold"]
+    cells = [
+        Cell(
+            {seed: max(curve) - curve[end] for seed, curve in curves.items()}, "greater", threshold
+        )
+        for end in (0, -1)
+    ]
+    return each(claim, cells, one_sided=False)
+
+
 def _levels_matter(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """On MNIST, from the coarsest grid of three levels to the finest of 129."""
 
@@ -273,6 +286,7 @@ JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "rem-q-low-pruning-noisy": _noisy_when_low,
     "rem-q-undertrained-high-entropy": _undertrained_higher,
     "rem-q-rem-affine-robust": _pruned_more_robust,
+    "rem-q-entropy-starts-low": _starts_low,
     "rem-q-k-affects-performance": _levels_matter,
     "rem-q-snip-worse": _snip_worse,
     "rem-q-decoder-limits": _decoder_limits,
