@@ -70,7 +70,7 @@ def of_job(job, *, reduced=None):
             ],
             "trees": ["distance.different", "share_as_far"],
             "antipodal": [f"antipodal_share.{k}" for k in LAYERS],
-            "inequality": ["small_couplings", "gini"],
+            "inequality": ["small_couplings", "even_couplings", "gini"],
             "polarisation": ["polarisation"],
             "zero-votes": ["zero_blocks", "zero_votes"],
             "keys": ["entropy", "keys", *(f"keys.{k}" for k in range(10))],

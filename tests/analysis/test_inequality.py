@@ -43,6 +43,13 @@ def test_small_is_below_half_of_an_even_split():
     assert layer.gini == pytest.approx(2.45 / 4 / 2)
 
 
+def test_even_is_what_eleven_levels_take_for_an_even_split():
+    # Of five parents 0.2: its level has all from 0.15 to 0.25, the ends go to even levels.
+    coupling = torch.tensor([[[0.2, 0.16, 0.24, 0.14, 0.26], [0.2, 0.2, 0.2, 0.25, 0.15]]])
+    (layer,) = measured(coupling.double()).layers
+    assert layer.even == pytest.approx((3 + 5) / 10)
+
+
 def test_a_level_of_the_grid_at_half_of_an_even_split_is_not_below_it():
     # A level of 21 from 0 to 1, with ten parents: 0.05, rounded down to float32 or up.
     for level in (0.05, 0.05 * (1 - 1e-7)):

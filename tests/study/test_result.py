@@ -55,12 +55,26 @@ def test_numbers_of_several_jobs_or_layers_are_not_read_off():
         assert values_of(plan, found) is None
 
 
-def test_a_number_of_another_epoch_or_of_the_best_seed_is_not_read_off():
-    for name in ("rem-text-f12-epoch1-acc", "rem-text-f8-start-acc", "rem-text-max-elev-novel"):
-        (job,) = plan_of(find_claim(name)).jobs
-        assert values_of(plan_of(find_claim(name)), of_job(job)) is None
-    (job,) = plan_of(find_claim("rem-text-f8-end-acc")).jobs
-    assert values_of(plan_of(find_claim("rem-text-f8-end-acc")), of_job(job)) is not None
+def test_a_number_of_the_best_seed_is_not_read_off():
+    plan = plan_of(find_claim("rem-text-max-elev-novel"))
+    assert values_of(plan, of_job(plan.jobs[0])) is None
+
+
+@pytest.mark.parametrize("is_reduced", [False, True])
+def test_a_number_of_the_first_epoch_is_that_of_runs_that_end_there(is_reduced):
+    def planned(name):
+        plan = plan_of(find_claim(name))
+        (job,) = plan.jobs
+        return plan, of_job(job.smaller() if is_reduced else job)
+
+    first, of_first = planned("rem-text-f8-start-acc")
+    last, of_last = planned("rem-text-f8-end-acc")
+    assert of_first.recipe["epochs"] == 1
+    assert values_of(first, of_first) is not None
+    assert values_of(last, of_last) is not None
+    # Made for both claims, as older records were.
+    assert values_of(first, of_last) is None
+    assert first.jobs[0].reduced.says.startswith("1 epoch, fixed beforehand; ")
 
 
 def result(claim, *records):

@@ -3,6 +3,7 @@
 For a row c_i of couplings to J parents, sorted upwards as c_(1) ≤ … ≤ c_(J), over children and
 images:
     small = share of couplings with c_ij < 1 / (2 J)
+    even = share of couplings on the same of eleven levels as 1 / J
     gini = mean over rows of Σ_k (2 k − J − 1) c_(k) / (J Σ_k c_(k))
 An even split has no small coupling and a Gini coefficient of 0; one parent a child 1 − 1/J of both.
 
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
+from torchcaps.analysis.quantise import quantised_index
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import check_any, check_trace, finite_coupling
 from torchcaps.types import Trace
@@ -33,6 +35,7 @@ class LayerInequality:
 
     name: str
     small: float = quantity("share", "couplings below half of an even split")
+    even: float = quantity("share", "couplings that a grid of 11 levels takes for an even split")
     gini: float | None = quantity("share", "mean Gini coefficient of a child's couplings")
 
 
@@ -66,7 +69,7 @@ class MeasureInequality:
     """Small couplings and Gini coefficients of every routed layer."""
 
     def __init__(self) -> None:
-        # Of (small, gini), over images.
+        # Of (small, even, gini), over images.
         self._layers: dict[str, Moments] = {}
 
     def update(self, out: Answer, batch: Labelled) -> None:
@@ -77,8 +80,11 @@ class MeasureInequality:
         check_trace(trace)
         for layer in trace:
             coupling = finite_coupling(layer)
-            small = coupling < (1 - 1e-6) / (2 * coupling.shape[-1])
-            each = [small.double().flatten(1).mean(1), gini(coupling).flatten(1).mean(1)]
+            split = 1 / coupling.shape[-1]
+            small = coupling < (1 - 1e-6) * split / 2
+            level = quantised_index(torch.full((), split, dtype=torch.float64))
+            even = quantised_index(coupling) == level
+            each = [share.double().flatten(1).mean(1) for share in (small, even, gini(coupling))]
             self._layers.setdefault(layer.name, Moments()).add(torch.stack(each, -1))
 
     def merge(self, other: "MeasureInequality") -> None:
@@ -89,6 +95,6 @@ class MeasureInequality:
         check_any(self._layers)
         rows = []
         for name, moments in self._layers.items():
-            small, index = moments.mean.tolist()
-            rows.append(LayerInequality(name, small, None if math.isnan(index) else index))
+            small, even, index = moments.mean.tolist()
+            rows.append(LayerInequality(name, small, even, None if math.isnan(index) else index))
         return Inequality(next(iter(self._layers.values())).count, tuple(rows))

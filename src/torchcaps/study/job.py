@@ -19,7 +19,7 @@ from torchcaps.train.recipe import Recipe
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["Job", "Reduced", "Split"]
+__all__ = ["Job", "Reduced", "Split", "ends_at"]
 
 Split = Literal["test", "train", "validation"]
 
@@ -28,6 +28,14 @@ Split = Literal["test", "train", "validation"]
 USUAL_LEVELS: tuple[int, ...] = (11,)
 LEVELS_OF_MODEL: dict[str, tuple[int, ...]] = {"rem_effconv": (21,), "rem_gamma": (11, 6)}
 LEVELS_OF_SET: dict[str, tuple[int, ...]] = {"tiny-imagenet": (129,)}
+
+
+def ends_at(at: Mapping[str, Any]) -> dict[str, Any]:
+    """The field of the last epoch, where a row looks at an early one. A run that ends there is the
+    same up to there: no protocol of such a row has rates that know how many epochs there are."""
+    epoch = at.get("epoch")
+    epoch = 1 if epoch == "first" else epoch
+    return {"epochs": epoch} if isinstance(epoch, int) else {}
 
 
 @dataclass(frozen=True)
@@ -98,8 +106,13 @@ class Job:
             model=self.model,
             options=dict(self.options),
             seed=seed,
-            **{"data": self.train, **self.pruning, **self.fields},
+            **{"data": self.train, **self.pruning, **self.fields, **self.ends},
         )
+
+    @property
+    def ends(self) -> dict[str, Any]:
+        """The field of the last epoch, where a row looks at an early one."""
+        return ends_at(self.at)
 
     @property
     def pruning(self) -> dict[str, Any]:
@@ -132,7 +145,7 @@ class Job:
         known = MODELS[self.model].options if self.model in MODELS else {}
         protocol = PROTOCOLS.get(self.protocol)
         prescribed = {} if protocol is None else protocol.fields
-        given = {**prescribed, "data": self.train, **self.fields}
+        given = {**prescribed, "data": self.train, **self.fields, **self.ends}
         plain = {
             name: field.default for name, field in Recipe.model_fields.items() if name in given
         }
@@ -179,7 +192,7 @@ class Job:
         words += ["--data", self.train, *_root(root, self.train), *self._option_words()]
         prescribed = PROTOCOLS[self.protocol].fields if self.protocol in PROTOCOLS else {}
         pruning = {n: v for n, v in self.pruning.items() if prescribed.get(n) != v}
-        for name, value in {**pruning, **self.fields}.items():
+        for name, value in {**pruning, **self.fields, **self.ends}.items():
             if name == "image_size":
                 words += ["--image-size", "x".join(map(str, value))]
             else:

@@ -8,8 +8,8 @@ of a class on average, and `keys.3` of class 3; the look `weights` gives `sparsi
 look `compactness` gives that of each factor, `compactness.trans-x`, and their mean. The look
 `invariance` gives `corr.rotation 20°.2` of the second layer of capsules, Pearson's beside it, and
 `spearman.rotation.2`; the look `trees` `distance.different` and `share_as_far`. Of `inequality`
-(`small_couplings` and `gini`), `zero-votes`, `antipodal` and `polarisation` there is a number a
-layer, counted from below.
+(`small_couplings`, `even_couplings` and `gini`), `zero-votes`, `antipodal` and `polarisation` there
+is a number a layer, counted from below.
 Numbers of other images than the run's own test images carry their name: `accuracy@sign/train`;
 those of couplings on a grid carry its levels before: `accuracy+K11`, or `accuracy+K11,6` of two
 routed layers.
@@ -46,6 +46,7 @@ KIND_OF: dict[str, Kind] = {
     "antipodal_share": "antipodal",
     "compactness": "compactness",
     "coupling_inequality": "inequality",
+    "coupling_levels": "inequality",
     "parse_tree_distance": "trees",
     "polarisation": "polarisation",
     "zero_blocks": "zero-votes",

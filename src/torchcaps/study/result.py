@@ -157,6 +157,9 @@ def values_of(plan: Plan, record: Record) -> list[float] | None:
     (job,) = plan.jobs
     known = {name for seed in record.seeds for name in seed.values}
     for each in (job, job.smaller()):
+        # A record that was made for the claim may be of another epoch.
+        if each.ends and each.ends["epochs"] != record.recipe.get("epochs"):
+            continue
         for name in _keys(each):
             if name in known:
                 return record.values(name)
@@ -165,9 +168,8 @@ def values_of(plan: Plan, record: Record) -> list[float] | None:
 
 def _keys(job: Job) -> Iterable[str]:
     """What the number of a job is called in a record."""
-    # Records are of the last epoch, and of all seeds.
-    of_another = job.at.get("epoch", "last") != "last" or "best_seed" in job.at
-    if len(job.metrics) != 1 or of_another:
+    # Records are of all seeds.
+    if len(job.metrics) != 1 or "best_seed" in job.at:
         return
     (statistic,) = job.metrics
     kind = kind_of(statistic)

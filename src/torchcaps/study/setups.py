@@ -12,7 +12,7 @@ from typing import Any
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.models import MODELS
 from torchcaps.study.cells import Cell, cells
-from torchcaps.study.job import Job, Reduced, Split
+from torchcaps.study.job import Job, Reduced, Split, ends_at
 from torchcaps.study.pruned import way_in
 from torchcaps.study.sets import SETS
 from torchcaps.train import PROTOCOLS
@@ -82,7 +82,9 @@ class Setup:
                 seeds=seeds,
                 at={**(at or {}), **cell.at},
                 after=cell.after,
-                reduced=self._smaller(cell, _trained_on(test) if split == "train" else test),
+                reduced=self._smaller(
+                    cell, _trained_on(test) if split == "train" else test, ends_at(at or {})
+                ),
                 departures=(*PROTOCOLS[self.protocol].departures, *self.departures),
             )
             for test in data
@@ -96,11 +98,12 @@ class Setup:
             fields |= {} if cell.options.get("margin") else {"loss": "binary"}
         return fields
 
-    def _smaller(self, cell: Cell, test: str) -> Reduced | None:
+    def _smaller(self, cell: Cell, test: str, ends: Mapping[str, Any]) -> Reduced | None:
         """The reduced form of one network on the images of one test set."""
         if not self.reduced:
             return None
-        reduced = {**self.reduced, **self.by_way.get(way_in(cell.after) or "", {})}
+        ends = {**ends, **ends_at(cell.at)}
+        reduced = {**self.reduced, **self.by_way.get(way_in(cell.after) or "", {}), **ends}
         fields = {**PROTOCOLS[self.protocol].fields, **self.fields, **reduced}
         if not _has_as_many(_trained_on(test), fields):
             del reduced["train_images"]

@@ -25,6 +25,7 @@ MEASURED_AS = {
     "antipodal_share": "antipodal",
     "compactness": "compactness",
     "coupling_inequality": "inequality",
+    "coupling_levels": "inequality",
     "entropy": "keys",
     "keys": "keys",
     "parse_tree_distance": "tree-distance",
@@ -40,7 +41,7 @@ STATISTICS: dict[str, Statistic] = {
     "dyr": Statistic("routing dynamics, rate", "dissect"),
     "dys": Statistic("routing dynamics, sum", "dissect"),
     "coupling_std": Statistic("standard deviation of a coupling over images"),
-    "coupling_levels": Statistic("share of couplings on the quantiser's level of 1/J"),
+    "coupling_levels": Statistic("share of couplings on the quantiser's level of 1/J", "eval"),
     "coupling_inequality": Statistic(
         "share of couplings below 1/(2J), and their Gini coefficient", "eval"
     ),

@@ -46,11 +46,14 @@ def test_couplings_are_looked_at_on_the_grid_of_a_row():
 
 
 def test_inequality_is_a_number_a_layer_and_that_of_the_last():
-    layers = (LayerInequality("hidden", 0.1, None), LayerInequality("classes", 0.2, 0.3))
+    layers = (LayerInequality("hidden", 0.1, 0.4, None), LayerInequality("classes", 0.2, 0.5, 0.3))
     assert _of_inequality(Inequality(5, layers)) == {
         "small_couplings.1": 0.1,
+        "even_couplings.1": 0.4,
         "small_couplings.2": 0.2,
+        "even_couplings.2": 0.5,
         "small_couplings": 0.2,
+        "even_couplings": 0.5,
         "gini.2": 0.3,
         "gini": 0.3,
     }

@@ -191,6 +191,11 @@ def _starts_low(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return each(claim, cells, one_sided=False)
 
 
+def _even_at_first(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    share = evidence.values("even_couplings", DR, data="mnist", epochs=1)
+    return each(claim, [Cell(share, "greater", claim.conditions["threshold"])], one_sided=False)
+
+
 def _levels_matter(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """On MNIST, from the coarsest grid of three levels to the finest of 129."""
 
@@ -287,6 +292,7 @@ JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "rem-q-undertrained-high-entropy": _undertrained_higher,
     "rem-q-rem-affine-robust": _pruned_more_robust,
     "rem-q-entropy-starts-low": _starts_low,
+    "rem-q-epoch1-uniform": _even_at_first,
     "rem-q-k-affects-performance": _levels_matter,
     "rem-q-snip-worse": _snip_worse,
     "rem-q-decoder-limits": _decoder_limits,

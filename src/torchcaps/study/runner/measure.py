@@ -91,6 +91,7 @@ def _of_inequality(found: Result) -> dict[str, float]:
     told = {}
     for number, layer in enumerate(found.layers, 1):
         told[f"small_couplings.{number}"] = told["small_couplings"] = layer.small
+        told[f"even_couplings.{number}"] = told["even_couplings"] = layer.even
         if layer.gini is not None:
             told[f"gini.{number}"] = told["gini"] = layer.gini
     return told
