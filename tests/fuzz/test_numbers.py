@@ -369,6 +369,70 @@ KEPT = {
         {"weight": 73.87609873618571},
         1889031280,
     ),
+    # Weights over children do not see how likely a parent is: the sum of what is zero was rounding,
+    # which the mass of a parent made a thousand times larger in the gradient of a cost.
+    "em of two parents that children share evenly": Drawn(
+        Case(
+            "em",
+            options={"variant": "gritzman", "lambda_": 0.1, "lambda_schedule": "constant"},
+            batch=(1,),
+            n_in=3,
+            n_out=2,
+            d_out=8,
+        ),
+        "float32",
+        {"beta_u": 3.637113107640087},
+        1222577930,
+    ),
+    "em of a hundred times as many children": Drawn(
+        Case(
+            "em",
+            "all",
+            given=("coordinates",),
+            options={"variant": "gritzman", "iterations": 5},
+            batch=(1,),
+            n_in=3,
+            n_out=3,
+            d_in=2,
+            d_out=6,
+        ),
+        "float32",
+        {"activation": 95.17561583068807, "beta_a": 0.0},
+        1053383360,
+    ),
+    "em of costs whose gradient was twice as large as it may be": Drawn(
+        Case(
+            "em",
+            "type",
+            options={"variant": "gritzman", "lambda_": 0.1, "iterations": 5},
+            batch=(1,),
+            n_in=2,
+            n_out=3,
+            d_in=1,
+            d_out=9,
+        ),
+        "float32",
+        {"activation": 77.3714205106576, "beta_a": 2.37968602859226},
+        1252938766,
+    ),
+    # One parent a window, so that all but zero of the gradient of its mass cancels.
+    "em of windows of one parent and huge activations": Drawn(
+        Case(
+            "em",
+            "type",
+            "matrix",
+            ODD,
+            options={"variant": "paper", "compete": "all"},
+            batch=(5,),
+            n_in=2,
+            n_out=1,
+            d_in=4,
+            d_out=4,
+        ),
+        "float32",
+        {"weight": 2.283881800940736e17, "activation": 1.889565528200168e17},
+        1072361260,
+    ),
 }
 # The exact result has as few digits.
 UNSTEADY = {

@@ -9,13 +9,13 @@ from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from torchcaps.layers import ConvCapsules, DenseCapsules, DynamicRouting, use_backend
 from torchcaps.ops.costs import COSTS
-from torchcaps.ops.fused import em, mixing, tiles
+from torchcaps.ops.fused import em, likely, mixing, tiles
 from torchcaps.tasks.footprint import Footprint
 from torchcaps.types import Capsules
 
 aten = torch.ops.aten
 KERNELS = {}
-for operator in (mixing.mix, em.moments, em.distances):
+for operator in (mixing.mix, em.moments, em.distances, likely.moves):
     KERNELS[operator.forward.overloadpacket] = operator.run_flat
     KERNELS[operator.backward.overloadpacket] = operator.run_backward_flat
 B, N_IN, J, D = 32, 96, 10, 16

@@ -13,7 +13,7 @@ from torch import Tensor
 from torchcaps.ops.costs import em as flops_of
 from torchcaps.ops.costs.base import Cost, register
 from torchcaps.ops.costs.loop import iterations, loop_backward_flops, loop_flops
-from torchcaps.ops.fused import distance, em, mixing, window_sums
+from torchcaps.ops.fused import distance, em, likely, mixing, window_sums
 from torchcaps.ops.fused.agreement import folds, tiled
 from torchcaps.ops.fused.distance_tiles import Given
 from torchcaps.ops.fused.loop import Given as Looped
@@ -184,6 +184,16 @@ def _distances_backward(asked: Asked[em.Met]) -> Cost:
     return Cost(products, _held(size, needs[2], tiles))
 
 
+def _moves(_: likely.Likely) -> Cost:
+    return Cost(0, 0)
+
+
+def _moves_backward(asked: Asked[likely.Likely]) -> Cost:
+    log_r = asked.given.log_r
+    couplings = log_r.numel() * log_r.element_size()
+    return Cost(0, couplings if asked.gradients[-1] is None else 2 * couplings)
+
+
 def _measured(given: Given) -> Cost:
     size, updates = _sizes_of(given.votes), given.how.iterations - 1
     # Votes are measured, then mixed; shortened ones in the first iteration too.
@@ -228,3 +238,4 @@ register(distance.measured, _measured, _measured_backward)
 register(mixing.mix, _mixed, _mixed_backward)
 register(em.moments, _moments, _moments_backward)
 register(em.distances, _distances, _distances_backward)
+register(likely.moves, _moves, _moves_backward)

@@ -22,7 +22,8 @@ of z_ij,
 
 A number of a parent, the same for all children, is left out of ∂w: along weights that sum to one it
 is no gradient. δ_j = Σ_i w_ij e_ij is zero but for the rounding of μ_j, and σ_j may be as small: so
-α_j owes −2 ν_j δ_j to σ_j², and an error that all e_ij share leaves no trace.
+α_j owes −2 ν_j δ_j to σ_j², and an error that all e_ij share leaves no trace. Nor does ℓ_j move w
+where all r_ij are alike; `ops.fused.likely` says how its gradient goes.
 
 Departures: half precision votes are not rounded before they are routed, as a vote tensor is; they
 are made in float32, and only parents and couplings are rounded.
@@ -41,6 +42,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from torchcaps.ops.checks import widen, without_autocast
+from torchcaps.ops.fused.likely import Likely, moves
 from torchcaps.ops.fused.tiles import (
     Lanes,
     MadeOf,
@@ -123,21 +125,31 @@ def route(kind: type[Steps], vote_map: VoteMap, **options: Any) -> Routed:
         log_a_in = a_in.log().reshape(n_batch, n_windows, n_in)
         first = first_couplings(wide, n_out, asked).log()
         log_r, log_share = None, first.squeeze(-1) if first.ndim else first
-        before = -bias
+        before, still = -bias, wide.new_zeros((1, 1, 1))
+        move = still
 
-        def share(likely: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-            """ln r and ln s of parents that were found."""
-            log_r, seen = meet.assign(likely, mean, variance, share_out is not None)
-            if share_out is None or seen is None:
-                return log_r, wide.new_zeros(())
-            return log_r, share_out(seen.unsqueeze(-1)).squeeze(-1)
+        def share(likely: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            """ln r and ln s of parents that were found, and what moves their masses."""
+            log_r, seen = meet.assign(likely.detach(), mean, variance, share_out is not None)
+            log_share, move = wide.new_zeros(()), still
+            if torch.is_grad_enabled():
+                log_share, move, of_seen = moves(Likely(likely, meet.laid_out(log_r.detach())))
+                seen = None if seen is None else seen + of_seen
+            if share_out is not None and seen is not None:
+                log_share = log_share + share_out(seen.unsqueeze(-1)).squeeze(-1)
+            return log_r, log_share, move
 
         def refit(*found: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            log_r, log_share = share(*found)
-            return meet.fit(log_r, log_a_in + log_share)
+            return fit(*share(*found))
 
-        def couplings(log_r: Tensor | None, log_share: Tensor) -> Tensor:
-            log_rs = log_share.unsqueeze(-1)
+        def fit(
+            log_r: Tensor | None, log_share: Tensor, move: Tensor
+        ) -> tuple[Tensor, Tensor, Tensor]:
+            mass, mean, variance = meet.fit(log_r, log_a_in + log_share)
+            return mass * (1 + move), mean, variance
+
+        def couplings(log_r: Tensor | None, log_share: Tensor, move: Tensor) -> Tensor:
+            log_rs = log_share.unsqueeze(-1) + move.unsqueeze(-2)
             log_rs = log_rs if log_r is None else meet.laid_out(log_r) + log_rs
             r = log_rs.exp().to(votes.dtype).expand(n_batch, n_windows, n_in, n_out)
             return r.reshape(*lead, n_in, n_out)
@@ -153,18 +165,19 @@ def route(kind: type[Steps], vote_map: VoteMap, **options: Any) -> Routed:
                 )
             else:
                 if found is not None:
-                    log_r, log_share = share(*found)
+                    log_r, log_share, move = share(*found)
                 if last and asked.couple is not None:
-                    made = replaced(asked.couple, couplings(log_r, log_share), negative=False)
+                    made = replaced(asked.couple, couplings(log_r, log_share, move), negative=False)
                 if made is None:
-                    mass, mean, variance = meet.fit(log_r, log_a_in + log_share)
+                    mass, mean, variance = fit(log_r, log_share, move)
                 else:
                     mass, mean, variance = _fitted_to(made, a_in, bias, without_bias)
             if asked.variant == "official":
                 # A parent that was given no child has no votes to be away from.
-                move = DAMPING * (before - mean)
-                away = move.square() if made is None else move.square() * (mass > 0).unsqueeze(-1)
-                mean, variance = mean + move, variance + away
+                damped = DAMPING * (before - mean)
+                away = damped.square()
+                away = away if made is None else away * (mass > 0).unsqueeze(-1)
+                mean, variance = mean + damped, variance + away
                 before = mean
             variance = variance + asked.floor
             logit = logit_of(t, variance, mass, asked, n_in / n_out)
@@ -172,7 +185,7 @@ def route(kind: type[Steps], vote_map: VoteMap, **options: Any) -> Routed:
             parents = Capsules(pose.view(*lead, n_out, d), activation.view(*lead, n_out))
             parents = Capsules(*(x.to(votes.dtype) for x in parents if x is not None))
             if asked.keep == "steps" or (asked.keep == "last" and last):
-                r = couplings(log_r, log_share) if made is None else made
+                r = couplings(log_r, log_share, move) if made is None else made
                 steps.append(Step(None, r, parents))
             if not last:
                 found = likelihood_of(logit, variance, asked), mean, variance
