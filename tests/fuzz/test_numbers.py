@@ -434,6 +434,28 @@ KEPT = {
         1072361260,
     ),
 }
+# A gradient of 78,000 is infinite in float16; the plain op, which rounds votes, found 58,624.
+OVERFLOWING = Drawn(
+    Case(
+        "em",
+        "all",
+        given=("vote_bias",),
+        options={"variant": "gritzman", "iterations": 5},
+        batch=(17,),
+        n_in=6,
+        n_out=2,
+        d_in=9,
+        d_out=2,
+    ),
+    "float16",
+    {
+        "weight": 0.0012995469068604114,
+        "beta_a": 0.002947065906320468,
+        "beta_u": 83.58110362884943,
+        "vote_bias": 542.0865619851782,
+    },
+    2142410523,
+)
 # The exact result has as few digits.
 UNSTEADY = {
     # Logits of thousands: a rounding of them moves the couplings of one child by 3e-4.
@@ -542,6 +564,18 @@ def test_a_kept_case(name):
 @pytest.mark.parametrize("name", UNSTEADY)
 def test_a_kept_case_that_no_rounding_leaves_alone(name):
     assert set(check(UNSTEADY[name]).values()) <= {"right", "unsteady"}
+
+
+def test_what_overflows_may_be_infinite():
+    assert set(check(OVERFLOWING).values()) == {"beyond"}
+
+
+@pytest.mark.parametrize("bad", [torch.inf, torch.nan])
+def test_what_overflows_excuses_no_other_number(bad):
+    judge = Judge(OVERFLOWING, made(OVERFLOWING))
+    everywhere = torch.full_like(judge.plain["of weight"], bad)
+    with pytest.raises(AssertionError, match="of weight is not finite where the plain op's is"):
+        judge("fused", judge.plain | {"of weight": everywhere})
 
 
 @pytest.mark.parametrize("name", UNSTEADY)
