@@ -51,6 +51,23 @@ SHARP = Variants(
         Column("dead capsules a layer", "cds"),
     ),
 )
+SCALE = Variants(
+    "Depth, initial scale and routing at once",
+    "deep-scale",
+    "Ours: four and nine routed layers of 16 capsules, from weights of N(0, 0.1²) and of N(0, 1), "
+    "with an agreement of 1 in a logit as in the papers, and of 0, where nothing is routed. MNIST, "
+    "6,000 images, five epochs. Nine layers whose weights are scaled until lengths keep from layer "
+    "to layer are on [the page of routing](does-routing-help.md). "
+    "`torchcaps study run studies/deep-scale.toml --root data` makes the records.",
+    ("widths", "weight_std", "agreement"),
+    (None, None, None),
+    (
+        Column("accuracy", "accuracy"),
+        Column("dead capsules a layer, hidden", "cds", slice(-1)),
+        Column("dyr, hidden", "dyr", slice(-1)),
+        Column("dyr, classes", "dyr", slice(-1, None)),
+    ),
+)
 TREES = Variants(
     "Entropy of networks pruned in every way",
     "renzulli2025/pruned_trees",
@@ -99,6 +116,7 @@ QUESTIONS: Mapping[str, Question] = {
             "peer2022-q-bias-enables-depth": "no",
             "peer2022-q-symmetry-causes-depth-failure": "no",
         },
+        SCALE,
     ),
     "does-pruning-make-trees-simpler": Question(
         "Does pruning make trees simpler?",
