@@ -6,6 +6,8 @@ none    g(s) = s                                [gu2021] ablation "Squash-fn ✗
 
 Departures:
 1. The norm that divides is sqrt(‖s‖² + ε) with ε = 1e-8, so value and gradient exist at s = 0.
+2. s is squared as it comes. Beyond ‖s‖ = 1.8e19 its square overflows in float32: there exp gives
+   zero, and hinton NaN.
 Ambiguities: the papers give no ε; public code has 1e-6 to 1e-20. 1e-8 shortens a length by ε/2‖s‖²
 of itself, less than float32 resolves once ‖s‖ > 0.3.
 
