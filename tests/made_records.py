@@ -72,6 +72,7 @@ def of_job(job, *, reduced=None):
             "antipodal": [f"antipodal_share.{k}" for k in LAYERS],
             "inequality": ["small_couplings", "even_couplings", "gini"],
             "polarisation": ["polarisation"],
+            "separation": ["silhouette", "nearest_centroid"],
             "zero-votes": ["zero_blocks", "zero_votes"],
             "keys": ["entropy", "keys", *(f"keys.{k}" for k in range(10))],
             "layers": [f"{name}.{k}" for name in OF_LAYERS for k in LAYERS],

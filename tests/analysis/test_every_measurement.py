@@ -59,6 +59,10 @@ def _shown(batch):
     return batch.shown
 
 
+def _poses(classes, labels):
+    return classes.pose.flatten(1)
+
+
 def twice(pixels):
     return (2 * pixels).clamp(max=1)
 
@@ -78,6 +82,7 @@ def fresh(name, network=look):
         "MeasureInvariance": {"network": network, "changes": changes},
         "MeasureRobustness": {"network": network, "changes": changes},
         "MeasureSelectivity": {"parts": _shown},
+        "MeasureSeparation": {"seen": _poses},
     }
     return getattr(analysis, name)(**arguments.get(name, {}))
 
@@ -226,7 +231,7 @@ def test_nothing_seen_is_told(name):
 def test_two_objects_an_image_are_measured_or_told(name):
     whole = images()
     whole.labels = torch.stack([whole.labels, (whole.labels + 1) % CLASSES], -1)
-    if name in ("MeasureFidelity", "MeasureCompactness"):
+    if name in ("MeasureFidelity", "MeasureCompactness", "MeasureSeparation"):
         with pytest.raises(TorchcapsError, match=r"one whole of each image|one label an image"):
             measure(look, [whole], [fresh(name)])
         return

@@ -21,7 +21,7 @@ def few():
 @pytest.fixture(scope="module")
 def network():
     torch.manual_seed(0)
-    small = {"widths": "6,5", "d_pose": 4, "decoder": False}
+    small = {"widths": "6,5", "d_pose": 4, "decoder": True}
     return create_model("mitterreiter_grid", image=(1, 20, 20), n_classes=3, **small).eval()
 
 

@@ -60,6 +60,7 @@ from torchcaps.analysis.selectivity import (
     Selectivity,
     detection_auc,
 )
+from torchcaps.analysis.separation import MeasureSeparation, Separation, silhouette
 from torchcaps.analysis.starvation import (
     Cancellation,
     GradientCancellation,
@@ -127,6 +128,7 @@ __all__ = [
     "MeasurePolarisation",
     "MeasureRobustness",
     "MeasureSelectivity",
+    "MeasureSeparation",
     "MeasureTreeDistance",
     "MeasureZeroVotes",
     "Measurement",
@@ -135,6 +137,7 @@ __all__ = [
     "Robustness",
     "RoutingDynamics",
     "Selectivity",
+    "Separation",
     "StepPolarisation",
     "Thresholds",
     "TreeDistance",
@@ -169,6 +172,7 @@ __all__ = [
     "routing_dynamics",
     "saliency",
     "silence",
+    "silhouette",
     "time_to",
     "tree_distance",
     "zero_blocks",

@@ -21,8 +21,7 @@ from torch import Tensor
 from torchcaps.analysis.measure import Labelled
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
-from torchcaps.analysis.trace import check_any, check_finite
-from torchcaps.errors import TorchcapsError
+from torchcaps.analysis.trace import check_any, check_finite, labelled_classes
 
 __all__ = ["Compactness", "FactorCompactness", "MeasureCompactness", "compactness"]
 
@@ -107,14 +106,9 @@ class MeasureCompactness:
 def _true_pose(network: Callable[[Tensor], Any], pixels: Tensor, batch: Labelled) -> Tensor:
     """Poses [k, d] of the capsules of the true classes."""
     with torch.no_grad():
-        classes = getattr(network(pixels), "classes", None)
-    if classes is None:
-        raise TorchcapsError(
-            "compactness looks at poses of class capsules, but the network returns no `classes`."
-        )
-    if batch.labels is None or batch.labels.ndim != 1:
-        raise TorchcapsError("compactness needs one label an image, to know which capsule to see.")
+        out = network(pixels)
+    classes, labels = labelled_classes("compactness", out, batch.labels)
     pose = classes.pose.detach().cpu().double()
     check_finite("classes", pose)
-    true: Tensor = pose[torch.arange(len(pose)), batch.labels.cpu().long()]
+    true: Tensor = pose[torch.arange(len(pose)), labels.cpu()]
     return true

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sized
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ __all__ = [
     "image_coupling",
     "image_lengths",
     "join",
+    "labelled_classes",
     "last_coupling",
     "lengths",
     "predicted_classes",
@@ -136,6 +137,18 @@ def predicted_classes(scores: Tensor, labels: Tensor | None) -> Tensor:
     m = labels.shape[1] if labels is not None and labels.ndim == 2 else 1
     named: Tensor = scores.detach().cpu().topk(m, -1).indices
     return named
+
+
+def labelled_classes(what: str, out: Any, labels: Tensor | None) -> tuple[Capsules, Tensor]:
+    """The class capsules of a network, and the true class of each image, on their device."""
+    classes = getattr(out, "classes", None)
+    if classes is None:
+        raise TorchcapsError(
+            f"{what} looks at poses of class capsules, but the network returns no `classes`."
+        )
+    if labels is None or labels.ndim != 1:
+        raise TorchcapsError(f"{what} needs one label an image, to know which capsule to see.")
+    return classes, labels.to(classes.pose.device).long()
 
 
 def class_coupling(trace: Trace, predicted: Tensor) -> Tensor:

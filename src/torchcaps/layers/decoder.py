@@ -53,6 +53,11 @@ class Decoder(nn.Module):
         )
 
     def forward(self, classes: Capsules, target: Tensor | None = None) -> Tensor:
+        return torch.unflatten(self.layers(self.seen(classes, target)), -1, self.image)
+
+    def seen(self, classes: Capsules, target: Tensor | None = None) -> Tensor:
+        """What it draws from: the poses of all classes in a row, [b, k · d], those zeroed that it
+        does not see; [b, m, k · d] where m classes of each image are drawn."""
         pose = classes.pose  # [b, k, d]
         if self.mask == "class":
             target = _drawn(pose, target)
@@ -60,7 +65,7 @@ class Decoder(nn.Module):
                 pose = pose.unsqueeze(1)  # [b, 1, k, d]
             shown = one_hot(target, self.n_classes, pose.dtype)  # [b, k] or [b, m, k]
             pose = pose * shown.unsqueeze(-1)
-        return torch.unflatten(self.layers(pose.flatten(-2)), -1, self.image)
+        return pose.flatten(-2)
 
 
 class DeconvDecoder(nn.Module):

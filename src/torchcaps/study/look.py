@@ -9,7 +9,8 @@ look `compactness` gives that of each factor, `compactness.trans-x`, and their m
 `invariance` gives `corr.rotation 20°.2` of the second layer of capsules, Pearson's beside it, and
 `spearman.rotation.2`; the look `trees` `distance.different` and `share_as_far`. Of `inequality`
 (`small_couplings`, `even_couplings` and `gini`), `zero-votes`, `antipodal` and `polarisation` there
-is a number a layer, counted from below.
+is a number a layer, counted from below. The look `separation` gives `silhouette` and
+`nearest_centroid`, in percent.
 Numbers of other images than the run's own test images carry their name: `accuracy@sign/train`;
 those of couplings on a grid carry its levels before: `accuracy+K11`, or `accuracy+K11,6` of two
 routed layers.
@@ -31,6 +32,7 @@ Kind = Literal[
     "keys",
     "layers",
     "polarisation",
+    "separation",
     "trees",
     "weights",
     "zero-votes",
@@ -44,6 +46,7 @@ KIND_OF: dict[str, Kind] = {
     "accuracy": "accuracy",
     "activation_correlation": "invariance",
     "antipodal_share": "antipodal",
+    "class_separation": "separation",
     "compactness": "compactness",
     "coupling_inequality": "inequality",
     "coupling_levels": "inequality",

@@ -24,6 +24,7 @@ MEASURED_AS = {
     "activation_correlation": "invariance",
     "antipodal_share": "antipodal",
     "compactness": "compactness",
+    "class_separation": "separation",
     "coupling_inequality": "inequality",
     "coupling_levels": "inequality",
     "entropy": "keys",
@@ -66,7 +67,9 @@ STATISTICS: dict[str, Statistic] = {
     "entity_selectivity": Statistic("share of living capsules dedicated to one part"),
     "compactness": Statistic("semantic compactness score, in nats", "eval"),
     "perturbation_range": Statistic("change of the drawing for a change of one pose component"),
-    "class_separation": Statistic("silhouette by class of what the decoder sees"),
+    "class_separation": Statistic(
+        "silhouette by class, and nearest centroids, of what the decoder sees", "eval"
+    ),
     "antipodal_share": Statistic(
         "share of image pairs whose layer inputs are near opposites", "eval"
     ),

@@ -17,6 +17,7 @@ from torchcaps.analysis import (
     Measurement,
     MeasureRobustness,
     MeasureSelectivity,
+    MeasureSeparation,
     quantise,
 )
 from torchcaps.analysis.names import TRACE_MEASUREMENTS, keep_for
@@ -25,6 +26,7 @@ from torchcaps.data import Batch, Images, shown_parts
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.models.own import OwnNetwork
 from torchcaps.tasks.changes import compactness_factors, invariance_changes, robustness_changes
+from torchcaps.tasks.decoding import decoder_of
 from torchcaps.types import Couple, Output
 
 __all__ = [
@@ -45,20 +47,24 @@ __all__ = [
 Levels = int | Sequence[int]
 
 
-def _alone(kind: Callable[[], Measurement]) -> Callable[["Network", "Network"], Measurement]:
-    return lambda plain, traced: kind()
-
-
 Network = Callable[[Tensor], Output]
+Make = Callable[[Network, Network, nn.Module], Measurement]
 
-# Each from the network as a function of pixels, and from the same function with a trace.
-MEASUREMENTS: dict[str, Callable[[Network, Network], Measurement]] = {
+
+def _alone(kind: Callable[[], Measurement]) -> Make:
+    return lambda plain, traced, model: kind()
+
+
+# Each from the network as a function of pixels, from the same function with a trace, and from the
+# network itself.
+MEASUREMENTS: dict[str, Make] = {
     **{name: _alone(kind) for name, kind in TRACE_MEASUREMENTS.items()},
-    "compactness": lambda plain, traced: MeasureCompactness(plain, compactness_factors()),
-    "fidelity": lambda plain, traced: MeasureFidelity(_parts),
-    "invariance": lambda plain, traced: MeasureInvariance(traced, invariance_changes()),
-    "robustness": lambda plain, traced: MeasureRobustness(plain, robustness_changes()),
-    "selectivity": lambda plain, traced: MeasureSelectivity(_parts),
+    "compactness": lambda plain, traced, model: MeasureCompactness(plain, compactness_factors()),
+    "fidelity": lambda plain, traced, model: MeasureFidelity(_parts),
+    "invariance": lambda plain, traced, model: MeasureInvariance(traced, invariance_changes()),
+    "robustness": lambda plain, traced, model: MeasureRobustness(plain, robustness_changes()),
+    "selectivity": lambda plain, traced, model: MeasureSelectivity(_parts),
+    "separation": lambda plain, traced, model: MeasureSeparation(decoder_of(model).seen),
 }
 # Those that compare capsules with the parts that images show.
 OF_PARTS = ("fidelity", "selectivity")
@@ -93,7 +99,7 @@ def measured_by(
     plain, traced = (
         _there(model, seen_through(model, levels=levels, names=each)) for each in ((), names)
     )
-    made = {name: MEASUREMENTS[name](plain, traced) for name in names}
+    made = {name: MEASUREMENTS[name](plain, traced, model) for name in names}
     if levels is not None and "keys" in made:
         made["keys"] = MeasureKeys(levels=levels if isinstance(levels, int) else levels[-1])
     return made

@@ -4,13 +4,19 @@ import pytest
 import torch
 
 from error_text import text_of
-from torchcaps.analysis import Inequality, LayerInequality
+from torchcaps.analysis import Inequality, LayerInequality, Separation
 from torchcaps.models import create_model
 from torchcaps.prune import prunable
 from torchcaps.study import find_claim, plan_of
 from torchcaps.study.look import Look, looks_named, looks_of
 from torchcaps.study.result import _keys
-from torchcaps.study.runner.measure import _of_inequality, _of_weights, look_at, root_of
+from torchcaps.study.runner.measure import (
+    _of_inequality,
+    _of_separation,
+    _of_weights,
+    look_at,
+    root_of,
+)
 from torchcaps.train import fit, make_recipe
 
 
@@ -57,6 +63,13 @@ def test_inequality_is_a_number_a_layer_and_that_of_the_last():
         "gini.2": 0.3,
         "gini": 0.3,
     }
+
+
+def test_separation_is_told_in_percent_where_it_is_an_accuracy():
+    plan = plan_of(find_claim("gu2021-q-cr-separates-classes"))
+    assert [each.name for each in looks_of(plan.jobs[0])] == ["separation@toy-2d/test"]
+    found = _of_separation(Separation(5, 0.25, 0.8))
+    assert found == {"silhouette": 0.25, "nearest_centroid": 80}
 
 
 def test_numbers_of_other_images_carry_their_name():

@@ -11,7 +11,15 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from torchcaps.study.claim import Claim
-from torchcaps.study.judges import gu, gu_compactness, mitterreiter, peer, renzulli, tsai
+from torchcaps.study.judges import (
+    gu,
+    gu_compactness,
+    gu_drawing,
+    mitterreiter,
+    peer,
+    renzulli,
+    tsai,
+)
 from torchcaps.study.judges.evidence import Evidence
 from torchcaps.study.record import Record
 from torchcaps.study.verdict import StatementVerdict
@@ -26,6 +34,7 @@ JUDGES: Mapping[str, Judge] = MappingProxyType(
         **peer.JUDGES,
         **gu.JUDGES,
         **gu_compactness.JUDGES,
+        **gu_drawing.JUDGES,
         **tsai.JUDGES,
         **renzulli.JUDGES,
     }

@@ -14,6 +14,7 @@ from torchcaps.analysis import (
     MeasureActivity,
     MeasureDynamics,
     Polarisation,
+    Separation,
     ZeroVotes,
     measure,
 )
@@ -128,11 +129,17 @@ def _of_steps(found: Result) -> dict[str, float]:
     return told
 
 
+def _of_separation(found: Result) -> dict[str, float]:
+    assert isinstance(found, Separation)
+    return {"silhouette": found.silhouette, "nearest_centroid": 100 * found.nearest_centroid}
+
+
 READERS: Mapping[str, Callable[[Result], dict[str, float]]] = {
     "antipodal": _of_pairs,
     "inequality": _of_inequality,
     "keys": _of_keys,
     "polarisation": _of_steps,
+    "separation": _of_separation,
     "zero-votes": _of_zero_votes,
 }
 VIEWS = {"compactness": compactness_of, "invariance": invariance_of, "trees": trees_of}

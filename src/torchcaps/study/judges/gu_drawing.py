@@ -1,0 +1,35 @@
+"""Statements of [gu2021] §3.3 about what decoders see and draw."""
+
+from collections.abc import Callable, Mapping
+
+from torchcaps.study.claim import Claim
+from torchcaps.study.judges.evidence import Evidence, Values
+from torchcaps.study.judges.rules import Cell, each, left_open, minus
+from torchcaps.study.verdict import StatementVerdict
+
+__all__ = ["JUDGES"]
+
+CR, R = "gu_convnet_cr", "gu_convnet_r"
+ALL = 100.0  # percent
+
+
+def _separates_classes(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """By the silhouette, and every point nearest to the centroid of its class; contradicted where
+    that fails in most seeds."""
+
+    def of(name: str, model: str) -> Values:
+        return evidence.values(name, model, data="toy-2d", kernel=1)
+
+    nearest = of("nearest_centroid", CR)
+    found = each(claim, [Cell(minus(of("silhouette", CR), of("silhouette", R)))])
+    if found is None or not nearest:
+        return None
+    missed = sum(value < ALL for value in nearest.values())
+    if len(nearest) >= claim.conditions["n_seeds_min"] and missed > len(nearest) / 2:
+        return StatementVerdict("fails", Cell(nearest).interval(), "greater", ALL)
+    return left_open(found) if missed and found.word == "holds" else found
+
+
+JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
+    "gu2021-q-cr-separates-classes": _separates_classes,
+}

@@ -1,0 +1,23 @@
+"""The decoder of a network, for measurements of what it sees and draws."""
+
+from torch import nn
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import Decoder
+from torchcaps.models.own import OwnNetwork
+
+__all__ = ["decoder_of"]
+
+
+def decoder_of(model: nn.Module) -> Decoder:
+    """The decoder of a network, which draws from units of all classes."""
+    network = model.module if isinstance(model, OwnNetwork) else model
+    decoder = getattr(network, "decoder", None)
+    if not isinstance(decoder, Decoder):
+        has = "no decoder" if decoder is None else f"a {type(decoder).__name__}"
+        raise TorchcapsError(
+            f"what a decoder sees is looked at where its layers are fully connected to the "
+            f"components of all classes, but this {type(network).__name__} has {has}; take "
+            f"another network, or train this one with --option decoder=true."
+        )
+    return decoder
