@@ -71,6 +71,7 @@ def of_job(job, *, reduced=None):
             "trees": ["distance.different", "share_as_far"],
             "antipodal": [f"antipodal_share.{k}" for k in LAYERS],
             "inequality": ["small_couplings", "even_couplings", "gini"],
+            "perturbation": ["change.0.2", "change.8"],
             "polarisation": ["polarisation"],
             "separation": ["silhouette", "nearest_centroid"],
             "zero-votes": ["zero_blocks", "zero_votes"],

@@ -80,6 +80,7 @@ def fresh(name, network=look):
         "MeasureCompactness": {"network": network, "factors": {"all": [*changes.values()]}},
         "MeasureFidelity": {"parts": _shown, "layer": "hidden"},
         "MeasureInvariance": {"network": network, "changes": changes},
+        "MeasurePerturbation": {"seen": _poses, "draw": torch.sigmoid},
         "MeasureRobustness": {"network": network, "changes": changes},
         "MeasureSelectivity": {"parts": _shown},
         "MeasureSeparation": {"seen": _poses},
@@ -231,7 +232,8 @@ def test_nothing_seen_is_told(name):
 def test_two_objects_an_image_are_measured_or_told(name):
     whole = images()
     whole.labels = torch.stack([whole.labels, (whole.labels + 1) % CLASSES], -1)
-    if name in ("MeasureFidelity", "MeasureCompactness", "MeasureSeparation"):
+    of_one = ("Compactness", "Fidelity", "Perturbation", "Separation")
+    if name.removeprefix("Measure") in of_one:
         with pytest.raises(TorchcapsError, match=r"one whole of each image|one label an image"):
             measure(look, [whole], [fresh(name)])
         return

@@ -45,6 +45,7 @@ from torchcaps.analysis.inequality import Inequality, LayerInequality, MeasureIn
 from torchcaps.analysis.invariance import Invariance, LayerInvariance, MeasureInvariance
 from torchcaps.analysis.keys import ClassKeys, Keys, MeasureKeys, key_entropy
 from torchcaps.analysis.measure import Measurement, measure
+from torchcaps.analysis.perturbation import ComponentChange, MeasurePerturbation, Perturbation
 from torchcaps.analysis.polarisation import (
     MeasurePolarisation,
     Polarisation,
@@ -90,6 +91,7 @@ __all__ = [
     "ChosenLevels",
     "ClassKeys",
     "Compactness",
+    "ComponentChange",
     "CouplingHistogram",
     "CouplingUse",
     "Couplings",
@@ -125,6 +127,7 @@ __all__ = [
     "MeasureInequality",
     "MeasureInvariance",
     "MeasureKeys",
+    "MeasurePerturbation",
     "MeasurePolarisation",
     "MeasureRobustness",
     "MeasureSelectivity",
@@ -132,6 +135,7 @@ __all__ = [
     "MeasureTreeDistance",
     "MeasureZeroVotes",
     "Measurement",
+    "Perturbation",
     "Polarisation",
     "Reliability",
     "Robustness",

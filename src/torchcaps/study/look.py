@@ -10,7 +10,8 @@ look `compactness` gives that of each factor, `compactness.trans-x`, and their m
 `spearman.rotation.2`; the look `trees` `distance.different` and `share_as_far`. Of `inequality`
 (`small_couplings`, `even_couplings` and `gini`), `zero-votes`, `antipodal` and `polarisation` there
 is a number a layer, counted from below. The look `separation` gives `silhouette` and
-`nearest_centroid`, in percent.
+`nearest_centroid`, in percent, and the look `perturbation` `change.0.2` and `change.8`, for
+components that move by so much.
 Numbers of other images than the run's own test images carry their name: `accuracy@sign/train`;
 those of couplings on a grid carry its levels before: `accuracy+K11`, or `accuracy+K11,6` of two
 routed layers.
@@ -31,6 +32,7 @@ Kind = Literal[
     "invariance",
     "keys",
     "layers",
+    "perturbation",
     "polarisation",
     "separation",
     "trees",
@@ -51,6 +53,7 @@ KIND_OF: dict[str, Kind] = {
     "coupling_inequality": "inequality",
     "coupling_levels": "inequality",
     "parse_tree_distance": "trees",
+    "perturbation_range": "perturbation",
     "polarisation": "polarisation",
     "zero_blocks": "zero-votes",
     **dict.fromkeys(OF_KEYS, "keys"),

@@ -30,6 +30,7 @@ MEASURED_AS = {
     "entropy": "keys",
     "keys": "keys",
     "parse_tree_distance": "tree-distance",
+    "perturbation_range": "perturbation",
     "polarisation": "polarisation",
     "zero_blocks": "zero-votes",
 }
@@ -66,7 +67,9 @@ STATISTICS: dict[str, Statistic] = {
     ),
     "entity_selectivity": Statistic("share of living capsules dedicated to one part"),
     "compactness": Statistic("semantic compactness score, in nats", "eval"),
-    "perturbation_range": Statistic("change of the drawing for a change of one pose component"),
+    "perturbation_range": Statistic(
+        "change of the drawing for a change of one pose component", "eval"
+    ),
     "class_separation": Statistic(
         "silhouette by class, and nearest centroids, of what the decoder sees", "eval"
     ),

@@ -15,6 +15,7 @@ from torchcaps.analysis import (
     MeasureInvariance,
     MeasureKeys,
     Measurement,
+    MeasurePerturbation,
     MeasureRobustness,
     MeasureSelectivity,
     MeasureSeparation,
@@ -24,6 +25,7 @@ from torchcaps.analysis.names import TRACE_MEASUREMENTS, keep_for
 from torchcaps.analysis.result import Result
 from torchcaps.data import Batch, Images, shown_parts
 from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.layers import Decoder
 from torchcaps.models.own import OwnNetwork
 from torchcaps.tasks.changes import compactness_factors, invariance_changes, robustness_changes
 from torchcaps.tasks.decoding import decoder_of
@@ -55,6 +57,10 @@ def _alone(kind: Callable[[], Measurement]) -> Make:
     return lambda plain, traced, model: kind()
 
 
+def _perturbation(decoder: Decoder) -> Measurement:
+    return MeasurePerturbation(decoder.seen, decoder.layers)
+
+
 # Each from the network as a function of pixels, from the same function with a trace, and from the
 # network itself.
 MEASUREMENTS: dict[str, Make] = {
@@ -62,6 +68,7 @@ MEASUREMENTS: dict[str, Make] = {
     "compactness": lambda plain, traced, model: MeasureCompactness(plain, compactness_factors()),
     "fidelity": lambda plain, traced, model: MeasureFidelity(_parts),
     "invariance": lambda plain, traced, model: MeasureInvariance(traced, invariance_changes()),
+    "perturbation": lambda plain, traced, model: _perturbation(decoder_of(model)),
     "robustness": lambda plain, traced, model: MeasureRobustness(plain, robustness_changes()),
     "selectivity": lambda plain, traced, model: MeasureSelectivity(_parts),
     "separation": lambda plain, traced, model: MeasureSeparation(decoder_of(model).seen),

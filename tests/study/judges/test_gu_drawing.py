@@ -35,3 +35,24 @@ def test_classes_are_apart_and_every_point_is_near_its_own(silhouette, nearest, 
     assert word("cr-separates-classes", masked) is None
     large = points("gu_convnet_r", 0.5, [90.0] * 5, kernel=9)
     assert word("cr-separates-classes", masked, large) is None
+
+
+def drawn(model, change, **options):
+    return record(model, "mnist", values={"change.0.2": change}, **options)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ([0.060, 0.061, 0.062, 0.061, 0.060], "holds"),
+        ([0.040, 0.060, 0.080, 0.050, 0.070], "undecided"),
+        ([0.030, 0.031, 0.032, 0.031, 0.030], "fails"),
+    ],
+)
+def test_a_drawing_changes_five_times_as_far(change, expected):
+    plain = drawn("gu_convnet_r", [0.01] * 5)
+    assert word("perturbation-range", drawn("gu_capsnet", change), plain) == expected
+    assert word("perturbation-range", drawn("gu_capsnet", change)) is None
+    # Nor is there a ratio to a drawing that does not change.
+    never = drawn("gu_convnet_r", [0.0] * 5)
+    assert word("perturbation-range", drawn("gu_capsnet", change), never) is None

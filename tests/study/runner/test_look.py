@@ -4,7 +4,13 @@ import pytest
 import torch
 
 from error_text import text_of
-from torchcaps.analysis import Inequality, LayerInequality, Separation
+from torchcaps.analysis import (
+    ComponentChange,
+    Inequality,
+    LayerInequality,
+    Perturbation,
+    Separation,
+)
 from torchcaps.models import create_model
 from torchcaps.prune import prunable
 from torchcaps.study import find_claim, plan_of
@@ -12,6 +18,7 @@ from torchcaps.study.look import Look, looks_named, looks_of
 from torchcaps.study.result import _keys
 from torchcaps.study.runner.measure import (
     _of_inequality,
+    _of_perturbation,
     _of_separation,
     _of_weights,
     look_at,
@@ -70,6 +77,13 @@ def test_separation_is_told_in_percent_where_it_is_an_accuracy():
     assert [each.name for each in looks_of(plan.jobs[0])] == ["separation@toy-2d/test"]
     found = _of_separation(Separation(5, 0.25, 0.8))
     assert found == {"silhouette": 0.25, "nearest_centroid": 80}
+
+
+def test_how_far_drawings_change_is_a_number_an_amount():
+    plan = plan_of(find_claim("gu2021-q-perturbation-range"))
+    assert [each.name for each in looks_of(plan.jobs[0])] == ["perturbation@mnist/test"]
+    rows = [ComponentChange(a, c, torch.tensor([c])) for a, c in ((0.2, 0.1), (8.0, 0.5))]
+    assert _of_perturbation(Perturbation(5, tuple(rows))) == {"change.0.2": 0.1, "change.8": 0.5}
 
 
 def test_numbers_of_other_images_carry_their_name():

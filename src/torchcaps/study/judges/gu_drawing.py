@@ -9,7 +9,7 @@ from torchcaps.study.verdict import StatementVerdict
 
 __all__ = ["JUDGES"]
 
-CR, R = "gu_convnet_cr", "gu_convnet_r"
+CAPSNET, CR, R = "gu_capsnet", "gu_convnet_cr", "gu_convnet_r"
 ALL = 100.0  # percent
 
 
@@ -30,6 +30,14 @@ def _separates_classes(claim: Claim, evidence: Evidence) -> StatementVerdict | N
     return left_open(found) if missed and found.word == "holds" else found
 
 
+def _perturbation_range(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """How many times as far the drawing changes, seed by seed."""
+    ours, theirs = (evidence.values("change.0.2", model, data="mnist") for model in (CAPSNET, R))
+    ratio = {seed: ours[seed] / theirs[seed] for seed in ours if theirs.get(seed)}
+    return each(claim, [Cell(ratio, "greater", claim.conditions["threshold"])], one_sided=False)
+
+
 JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
+    "gu2021-q-perturbation-range": _perturbation_range,
     "gu2021-q-cr-separates-classes": _separates_classes,
 }

@@ -13,6 +13,7 @@ from torchcaps.analysis import (
     Keys,
     MeasureActivity,
     MeasureDynamics,
+    Perturbation,
     Polarisation,
     Separation,
     ZeroVotes,
@@ -129,6 +130,11 @@ def _of_steps(found: Result) -> dict[str, float]:
     return told
 
 
+def _of_perturbation(found: Result) -> dict[str, float]:
+    assert isinstance(found, Perturbation)
+    return {f"change.{row.amount:g}": row.change for row in found.amounts}
+
+
 def _of_separation(found: Result) -> dict[str, float]:
     assert isinstance(found, Separation)
     return {"silhouette": found.silhouette, "nearest_centroid": 100 * found.nearest_centroid}
@@ -138,6 +144,7 @@ READERS: Mapping[str, Callable[[Result], dict[str, float]]] = {
     "antipodal": _of_pairs,
     "inequality": _of_inequality,
     "keys": _of_keys,
+    "perturbation": _of_perturbation,
     "polarisation": _of_steps,
     "separation": _of_separation,
     "zero-votes": _of_zero_votes,
