@@ -48,6 +48,7 @@ def test_means_and_deviations_of_each_pair():
     # One child over two images: 0.75 and 0.25 to the first parent.
     row = measured([[[0.75, 0.25]], [[0.25, 0.75]]])
     assert row.mean.tolist() == [[0.5, 0.5]]
+    assert row.coupling_std == 0.25
     assert row.std.tolist() == [[0.25, 0.25]]
     # 0.25 of the 0.5 of perfect routing
     assert (row.dyr, row.dys) == (0.5, 1.0)

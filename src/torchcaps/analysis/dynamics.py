@@ -53,6 +53,8 @@ class LayerDynamics:
     dys: float | None = quantity("capsules", "dyr times parents")
     strongest: float = quantity("share of a child", "mean coupling to the favourite parent")
     even: float = quantity("share of a child", "the same under an even split")
+    # Over all children and parents, dead or alive, and divided by nothing.
+    coupling_std: float = quantity("share of a child", "mean standard deviation of a coupling")
     # [i, j], through windows [p, i, j]
     mean: Tensor = quantity("share of a child", "mean couplings")
     std: Tensor = quantity("share of a child", "standard deviation of couplings")
@@ -150,6 +152,7 @@ class MeasureDynamics:
             dys=dys,
             strongest=float(favourite[slots].mean() if alive else favourite.mean()),
             even=1 / splits,
+            coupling_std=float(coupling.std.mean()),
             mean=coupling.mean,
             std=coupling.std,
         )

@@ -43,7 +43,9 @@ OF_KEYS = ("entropy", "keys")
 # The same whatever images are shown.
 OF_WEIGHTS = ("agreement", "nonzero_parameters", "sparsity")
 # Statistics of the layers of capsules, and of the routings between them.
-OF_LAYERS = ("capsules_alive", "cnm", "cns", "car", "cas", "cdr", "cds", "dyr", "dys")
+OF_CAPSULES = ("capsules_alive", "cnm", "cns", "car", "cas", "cdr", "cds")
+OF_COUPLINGS = ("coupling_std", "dyr", "dys")
+OF_LAYERS = (*OF_CAPSULES, *OF_COUPLINGS)
 KIND_OF: dict[str, Kind] = {
     "accuracy": "accuracy",
     "activation_correlation": "invariance",

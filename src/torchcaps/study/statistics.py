@@ -42,7 +42,7 @@ STATISTICS: dict[str, Statistic] = {
     # Of couplings
     "dyr": Statistic("routing dynamics, rate", "dissect"),
     "dys": Statistic("routing dynamics, sum", "dissect"),
-    "coupling_std": Statistic("standard deviation of a coupling over images"),
+    "coupling_std": Statistic("standard deviation of a coupling over images", "dissect"),
     "coupling_levels": Statistic("share of couplings on the quantiser's level of 1/J", "eval"),
     "coupling_inequality": Statistic(
         "share of couplings below 1/(2J), and their Gini coefficient", "eval"

@@ -93,6 +93,32 @@ def test_entropy_rises_and_falls_again(curve, expected):
     assert word("entropy-starts-low", pruned("mnist", {"entropy+K11": 1.0})) is None
 
 
+@pytest.mark.parametrize(
+    ("std", "entropy", "elsewhere", "expected"),
+    [
+        (0.005, 0.5, 0.1, "holds"),
+        (0.05, 0.5, 0.1, "fails"),
+        (0.005, 3.0, 0.1, "fails"),
+        # As even on the other sets: no collapse of this one alone.
+        (0.005, 0.5, 0.005, "undecided"),
+        # Not told apart from the threshold.
+        (0.005, 0.9, 0.1, "undecided"),
+    ],
+)
+def test_self_attention_collapses_on_cifar(std, entropy, elsewhere, expected):
+    def of(data, model, std, entropy):
+        values = {
+            "coupling_std.1": [std + n / 100 for n in NOISE],
+            "entropy+K11": [entropy + n for n in NOISE],
+        }
+        return record(model, data, values=values)
+
+    others = [of(data, "rem_eff_mnist", elsewhere, 4.0) for data in AT_HAND[:2]]
+    last = of("cifar10", "rem_eff_cifar", std, entropy)
+    assert word("selfattention-collapse", *others, last) == expected
+    assert word("selfattention-collapse", *others) is None
+
+
 def test_any_way_of_pruning():
     sets, ways = ("mnist", "cifar10"), ("lobster", "magnitude", "snip", "random_masks")
     dense = [net(data, {"entropy+K11": 8.0}) for data in sets]

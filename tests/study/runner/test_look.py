@@ -79,6 +79,13 @@ def test_separation_is_told_in_percent_where_it_is_an_accuracy():
     assert found == {"silhouette": 0.25, "nearest_centroid": 80}
 
 
+def test_self_attention_is_looked_at_as_it_is_and_on_the_grid():
+    plan = plan_of(find_claim("rem-q-selfattention-collapse"))
+    names = [each.name for job in plan.jobs if job.test == "mnist" for each in looks_of(job)]
+    plain, grid = (f"layers{k}@mnist/test keys{k}@mnist/test".split() for k in ("", "+K11"))
+    assert names == [*plain, *grid]
+
+
 def test_how_far_drawings_change_is_a_number_an_amount():
     plan = plan_of(find_claim("gu2021-q-perturbation-range"))
     assert [each.name for each in looks_of(plan.jobs[0])] == ["perturbation@mnist/test"]

@@ -107,6 +107,25 @@ def _efficient_lowest(claim: Claim, evidence: Evidence) -> StatementVerdict | No
     return _lowest(claim, evidence, AT_HAND, lambda data: EFFICIENT[data])
 
 
+def _self_attention_collapses(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """On CIFAR-10 couplings hardly vary, and their entropy is low; elsewhere both are larger, which
+    cannot contradict it."""
+    found = {}
+    for data in AT_HAND:
+        model = EFFICIENT[data]
+        found["std", data] = evidence.values("coupling_std.1", model, data=data)
+        found["H", data] = _of(evidence, "entropy", data, model)
+    threshold: Mapping[str, float] = claim.conditions["threshold"]
+    low = [Cell(found[name, "cifar10"], "less", bound) for name, bound in threshold.items()]
+    larger = [
+        Cell(found[name, data], against=found[name, "cifar10"])
+        for name in threshold
+        for data in AT_HAND
+        if data != "cifar10"
+    ]
+    return joined(each(claim, low, one_sided=False), confirming(each(claim, larger)))
+
+
 def _gamma_lowest(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return _lowest(claim, evidence, ("mnist",), lambda data: GAMMA)
 
@@ -287,6 +306,7 @@ JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "rem-q-keys-lower": _keys_lower,
     "rem-q-sparser-couplings": _sparser_couplings,
     "rem-q-eff-low-entropy": _efficient_lowest,
+    "rem-q-selfattention-collapse": _self_attention_collapses,
     "rem-q-gamma-lowest": _gamma_lowest,
     "rem-q-low-pruning-noisy": _noisy_when_low,
     "rem-q-undertrained-high-entropy": _undertrained_higher,

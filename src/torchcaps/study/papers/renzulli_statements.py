@@ -30,7 +30,8 @@ STATEMENTS: Statements = {
     "q-keys-lower": (each((DR,), Q, REM), "keys"),
     "q-eff-low-entropy": (each(FOUR, Q, REM), "entropy"),
     "q-selfattention-collapse": (
-        f"{EFF} {Q}",
+        # Couplings as they are, and the entropy of those on the grid.
+        each((EFF,), "", Q),
         "coupling_std entropy",
         (*AT_HAND, "svhn"),
     ),

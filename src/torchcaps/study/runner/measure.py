@@ -23,7 +23,7 @@ from torchcaps.analysis.result import Result
 from torchcaps.data import Images
 from torchcaps.layers import DynamicRouting
 from torchcaps.prune import sparsity
-from torchcaps.study.look import Look
+from torchcaps.study.look import OF_COUPLINGS, Look
 from torchcaps.study.runner.viewpoint import compactness_of, invariance_of, trees_of
 from torchcaps.study.sets import SETS
 from torchcaps.tasks.evaluate import evaluate
@@ -177,7 +177,7 @@ def _of_layers(
             yield f"{name}.{number}", float(getattr(layer, name))
         yield f"capsules_alive.{number}", float(layer.n - layer.cds)
     for number, routed in enumerate(dynamics.layers, 1):
-        for name in ("dyr", "dys"):
+        for name in OF_COUPLINGS:
             value = getattr(routed, name)
             # None where no two parents live: there is nothing to route.
             if value is not None:
