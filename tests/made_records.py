@@ -63,6 +63,7 @@ def of_job(job, *, reduced=None):
         numbers = {
             "accuracy": ["accuracy"],
             "weights": ["sparsity", "nonzero_parameters"],
+            "calibration": ["confidence"],
             "compactness": [f"compactness.{factor}" for factor in FACTORS],
             "invariance": [
                 *(f"corr.{each.name}.1" for each in STRENGTHS),

@@ -27,6 +27,7 @@ __all__ = ["OF_KEYS", "OF_LAYERS", "OF_WEIGHTS", "Look", "kind_of", "looks_named
 Kind = Literal[
     "accuracy",
     "antipodal",
+    "calibration",
     "compactness",
     "inequality",
     "invariance",
@@ -42,6 +43,8 @@ Kind = Literal[
 OF_KEYS = ("entropy", "keys")
 # The same whatever images are shown.
 OF_WEIGHTS = ("agreement", "nonzero_parameters", "sparsity")
+# What every epoch measures of its own accord, so that a record has it with its accuracy.
+OF_EPOCHS = ("area", "jitter", "time_to")
 # Statistics of the layers of capsules, and of the routings between them.
 OF_CAPSULES = ("capsules_alive", "cnm", "cns", "car", "cas", "cdr", "cds")
 OF_COUPLINGS = ("coupling_std", "dyr", "dys")
@@ -52,6 +55,7 @@ KIND_OF: dict[str, Kind] = {
     "antipodal_share": "antipodal",
     "class_separation": "separation",
     "compactness": "compactness",
+    "confidence": "calibration",
     "coupling_inequality": "inequality",
     "coupling_levels": "inequality",
     "parse_tree_distance": "trees",
@@ -100,7 +104,8 @@ class Look(NamedTuple):
 
 def looks_of(job: Job) -> tuple[Look, ...]:
     """The looks that a job asks for, as far as they exist."""
-    kinds = dict.fromkeys(kind for name in job.metrics if (kind := kind_of(name)) is not None)
+    asked = ("accuracy" if name in OF_EPOCHS else name for name in job.metrics)
+    kinds = dict.fromkeys(kind for name in asked if (kind := kind_of(name)) is not None)
     return tuple(
         Look(kind, job.test, job.split, () if kind == "weights" else job.levels) for kind in kinds
     )

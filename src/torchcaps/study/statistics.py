@@ -24,6 +24,7 @@ MEASURED_AS = {
     "activation_correlation": "invariance",
     "antipodal_share": "antipodal",
     "compactness": "compactness",
+    "confidence": "calibration",
     "class_separation": "separation",
     "coupling_inequality": "inequality",
     "coupling_levels": "inequality",
@@ -38,7 +39,7 @@ MEASURED_AS = {
 STATISTICS: dict[str, Statistic] = {
     # Of answers
     "accuracy": Statistic("share of images that are right, in percent", "eval"),
-    "confidence": Statistic("mean probability of the likeliest class"),
+    "confidence": Statistic("mean probability of the likeliest class", "eval"),
     # Of couplings
     "dyr": Statistic("routing dynamics, rate", "dissect"),
     "dys": Statistic("routing dynamics, sum", "dissect"),
@@ -88,7 +89,7 @@ STATISTICS: dict[str, Statistic] = {
     "gradient_cancellation": Statistic("cosine and cancellation of the gradients of opposites"),
     # Of training curves
     "onset": Statistic("first step with training accuracy 10 points above chance"),
-    "time_to": Statistic("steps to the first validation accuracy above a level"),
-    "area": Statistic("mean of the accuracy curve over all steps"),
-    "jitter": Statistic("mean |second difference| of the validation accuracy per epoch"),
+    "time_to": Statistic("steps to the first validation accuracy above a level", "train"),
+    "area": Statistic("mean of the accuracy curve over all steps", "train"),
+    "jitter": Statistic("mean |second difference| of the validation accuracy per epoch", "train"),
 }

@@ -5,18 +5,22 @@ import torch
 
 from error_text import text_of
 from torchcaps.analysis import (
+    Calibration,
     ComponentChange,
     Inequality,
     LayerInequality,
     Perturbation,
+    Reliability,
     Separation,
 )
+from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model
 from torchcaps.prune import prunable
 from torchcaps.study import find_claim, plan_of
 from torchcaps.study.look import Look, looks_named, looks_of
 from torchcaps.study.result import _keys
 from torchcaps.study.runner.measure import (
+    _of_calibration,
     _of_inequality,
     _of_perturbation,
     _of_separation,
@@ -213,3 +217,18 @@ def test_a_quantised_run_is_looked_at_on_its_grid(run):
     assert 0 <= grid["accuracy"] <= 100
     assert keys["keys"] == pytest.approx(sum(keys[f"keys.{k}"] for k in range(10)) / 10)
     assert 0 <= keys["entropy"] <= keys["entropy_bound"]
+
+
+def test_a_statement_about_epochs_needs_no_pass_but_that_of_its_run():
+    for name in ("tsai2020-q-jitters", "tsai2020-q-dmm-converges-better"):
+        looks = {look.kind for job in plan_of(find_claim(name)).jobs for look in looks_of(job)}
+        assert looks == {"accuracy"}
+    # A study of one's own compares epochs by its picture: no number of a run is called so.
+    with pytest.raises(TorchcapsError, match="statistic 'jitter' cannot be measured in a study"):
+        looks_named(["jitter"], "mnist")
+
+
+def test_confidence_is_the_mean_largest_probability():
+    counts, confidence = torch.tensor([1.0, 3.0]), torch.tensor([0.25, 0.75])
+    answers = Reliability("answers", 4, 0.0, counts, confidence, confidence)
+    assert _of_calibration(Calibration(answers, answers)) == {"confidence": 0.625}

@@ -19,6 +19,7 @@ from torchcaps.study.judges import (
     peer,
     renzulli,
     tsai,
+    tsai_curves,
 )
 from torchcaps.study.judges.evidence import Evidence
 from torchcaps.study.record import Record
@@ -36,6 +37,7 @@ JUDGES: Mapping[str, Judge] = MappingProxyType(
         **gu_compactness.JUDGES,
         **gu_drawing.JUDGES,
         **tsai.JUDGES,
+        **tsai_curves.JUDGES,
         **renzulli.JUDGES,
     }
 )

@@ -68,6 +68,13 @@ class Evidence:
             found = {seed: curve for seed, curve in curves.items() if curve} or found
         return found
 
+    def recipe(self, model: str, **chosen: Any) -> Mapping[str, Any]:
+        """The recipe of the system that `values` would take; empty where there is none."""
+        found: Mapping[str, Any] = {}
+        for record in self._of(model, chosen):
+            found = record.recipe
+        return found
+
     def systems(self, statistic: str, model: str, **chosen: Any) -> dict[str, Values]:
         """The values of every system of a network that has these fields and options, whatever its
         others are, by the digest of its recipe."""

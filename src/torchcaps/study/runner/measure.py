@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from torchcaps.analysis import (
     Antipodal,
+    Calibration,
     Inequality,
     Keys,
     MeasureActivity,
@@ -99,6 +100,13 @@ def _of_inequality(found: Result) -> dict[str, float]:
     return told
 
 
+def _of_calibration(found: Result) -> dict[str, float]:
+    """The mean over images of the largest probability."""
+    assert isinstance(found, Calibration)
+    answers = found.answers
+    return {"confidence": float((answers.counts * answers.confidence).sum() / answers.cases)}
+
+
 def _of_zero_votes(found: Result) -> dict[str, float]:
     """Shares by layer, and those of the last one by themselves."""
     assert isinstance(found, ZeroVotes)
@@ -142,6 +150,7 @@ def _of_separation(found: Result) -> dict[str, float]:
 
 READERS: Mapping[str, Callable[[Result], dict[str, float]]] = {
     "antipodal": _of_pairs,
+    "calibration": _of_calibration,
     "inequality": _of_inequality,
     "keys": _of_keys,
     "perturbation": _of_perturbation,

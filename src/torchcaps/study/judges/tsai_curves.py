@@ -1,0 +1,165 @@
+"""Statements of [tsai2020] about how training goes: by what every epoch measured, and by iterations
+that are chosen on validation images."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torchcaps.analysis import curves
+from torchcaps.study.claim import Claim
+from torchcaps.study.judges.evidence import Evidence, Values
+from torchcaps.study.judges.rules import Cell, confirming, each, joined, left_open, minus
+from torchcaps.study.verdict import StatementVerdict
+
+__all__ = ["JUDGES"]
+
+SIMPLE = "tsai_inverted_simple_c10"
+BACKBONES = ("simple", "resnet")
+CLASSES = (10, 100)
+ITERATIONS = range(1, 6)
+MEASURED = "validation_accuracy"
+# A run that has nothing above it has collapsed, in percent.
+COLLAPSED = 12.0
+
+
+def _accuracy(evidence: Evidence, model: str = SIMPLE, **chosen: Any) -> Values:
+    return evidence.values("accuracy", model, **chosen)
+
+
+def _jitter(evidence: Evidence, model: str = SIMPLE, **chosen: Any) -> Values:
+    """Of the epochs before the rate drops for the first time."""
+    drops = evidence.recipe(model, **chosen).get("milestones") or (None,)
+    told = evidence.curves(MEASURED, model, **chosen)
+    found = {seed: curves.jitter(curve[: drops[0]]) for seed, curve in told.items()}
+    return {seed: value for seed, value in found.items() if value is not None}
+
+
+def _time_to(level: float, evidence: Evidence, model: str = SIMPLE, **chosen: Any) -> Values:
+    """Epochs to a validation accuracy; all of them where it is never reached."""
+    told = evidence.curves(MEASURED, model, **chosen)
+    return {seed: _first(level, curve) for seed, curve in told.items()}
+
+
+def _first(level: float, curve: tuple[float, ...]) -> float:
+    epochs = range(1, len(curve) + 1)
+    return curves.time_to(level, epochs, curve) or len(curve)
+
+
+def _area(evidence: Evidence, model: str) -> Values:
+    told = evidence.curves(MEASURED, model, data="diverse-multi-mnist")
+    return {seed: curves.area(range(len(curve)), curve) for seed, curve in told.items()}
+
+
+def _at_its_best(evidence: Evidence, model: str, **chosen: Any) -> Values:
+    """Accuracy at the number of iterations that is best on validation images, seed by seed."""
+    tests = {t: _accuracy(evidence, model, iterations=t, **chosen) for t in ITERATIONS}
+    held_out = {t: evidence.curves(MEASURED, model, iterations=t, **chosen) for t in ITERATIONS}
+    common = set.intersection(*(set(tests[t]) & set(held_out[t]) for t in ITERATIONS))
+    best = {seed: max(ITERATIONS, key=lambda t: held_out[t][seed][-1]) for seed in sorted(common)}
+    return {seed: tests[t][seed] for seed, t in best.items()}
+
+
+def _jitters(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    more = minus(_jitter(evidence, iterations=5), _jitter(evidence, iterations=1))
+    return each(claim, [Cell(more)])
+
+
+def _larger_poses_jitter_less(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    usual = _jitter(evidence, iterations=5)
+    cells = [
+        Cell(minus(usual, _jitter(evidence, f"{SIMPLE}_d{d}", iterations=5))) for d in (36, 64)
+    ]
+    return each(claim, cells, corrected=True)
+
+
+def _collapses_without_norm(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """Contradicted by one number of iterations at which little is lost, or by an accuracy above
+    chance at five."""
+    limits = claim.conditions["threshold"]
+    drops = [
+        minus(
+            _accuracy(evidence, iterations=t), _accuracy(evidence, iterations=t, layer_norm=False)
+        )
+        for t in ITERATIONS
+    ]
+    without: dict[str, Any] = {"iterations": 5, "layer_norm": False}
+    lost = [Cell(drop, "greater", limits["drop"]) for drop in drops]
+    lost.append(Cell(_accuracy(evidence, **without), "less", limits["chance_accuracy"]))
+    probability = evidence.values("confidence", SIMPLE, **without)
+    uniform = each(claim, [Cell(probability, "less", limits["max_probability"])], one_sided=False)
+    return joined(each(claim, lost, one_sided=False), confirming(uniform))
+
+
+def _norm_stabilises(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """Sooner at 60 %, at two and at three iterations, with no more runs that collapse."""
+    cells, is_safe = [], True
+    for t in (2, 3):
+        sooner = [
+            _time_to(0.6, evidence, iterations=t, layer_norm=layer_norm)
+            for layer_norm in (False, True)
+        ]
+        cells.append(Cell(minus(*sooner)))
+        without, normed = (
+            [x < COLLAPSED for x in _accuracy(evidence, iterations=t, layer_norm=norm).values()]
+            for norm in (False, True)
+        )
+        is_safe = is_safe and sum(normed) * len(without) <= sum(without) * len(normed)
+    found = each(claim, cells)
+    return found if found is None or is_safe or found.word != "holds" else left_open(found)
+
+
+def _start_hardly_matters(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """As accurate from poses that are drawn or learned, and slower from drawn ones."""
+    threshold = claim.conditions["threshold"]
+    of = {start: _accuracy(evidence, start=start) for start in ("none", "random", "learned")}
+    same = [
+        Cell(minus(of[start], of["none"]), "within", threshold) for start in of if start != "none"
+    ]
+    told = {start: evidence.curves(MEASURED, SIMPLE, start=start) for start in ("none", "random")}
+    times = {
+        start: {seed: _first(0.9 * curve[-1], curve) for seed, curve in by_seed.items()}
+        for start, by_seed in told.items()
+    }
+    slower = each(claim, [Cell(minus(times["random"], times["none"]))])
+    return joined(each(claim, same), slower)
+
+
+def _converges_better(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """A larger area, and 75 % not later on average."""
+    ours, cells, is_sooner = "tsai_dmm_vector", [], True
+    data = {"data": "diverse-multi-mnist"}
+    for other in ("tsai_dmm_cnn", "tsai_dmm_cnn_fcpool"):
+        cells.append(Cell(minus(_area(evidence, ours), _area(evidence, other))))
+        later = minus(
+            _time_to(0.75, evidence, ours, **data), _time_to(0.75, evidence, other, **data)
+        )
+        is_sooner = is_sooner and sum(later.values()) <= 0
+    found = each(claim, cells, corrected=True)
+    return found if found is None or is_sooner or found.word != "holds" else left_open(found)
+
+
+def _gains_over_the_uniform_pass(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    cells = []
+    for backbone in BACKBONES:
+        for n in CLASSES:
+            model, data = f"tsai_inverted_{backbone}_c{n}", f"cifar{n}"
+            uniform = _accuracy(evidence, model, data=data, iterations=1)
+            cells.append(Cell(minus(_at_its_best(evidence, model, data=data), uniform)))
+    return each(claim, cells, corrected=True)
+
+
+def _activations_hurt(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """Each network at the number of iterations that is best for it."""
+    without = _at_its_best(evidence, SIMPLE)
+    return each(claim, [Cell(minus(without, _at_its_best(evidence, SIMPLE, activations=True)))])
+
+
+JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
+    "tsai2020-q-jitters": _jitters,
+    "tsai2020-q-pose-dim-reduces-jitter": _larger_poses_jitter_less,
+    "tsai2020-q-no-layernorm-collapse": _collapses_without_norm,
+    "tsai2020-q-layernorm-stabilises": _norm_stabilises,
+    "tsai2020-q-zero-init-ok": _start_hardly_matters,
+    "tsai2020-q-dmm-converges-better": _converges_better,
+    "tsai2020-q-gain-over-uniform-pass": _gains_over_the_uniform_pass,
+    "tsai2020-q-activations-hurt": _activations_hurt,
+}
