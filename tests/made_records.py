@@ -85,4 +85,4 @@ def of_job(job, *, reduced=None):
         {name: 99.22 + draw.uniform(-0.04, 0.04) for name in names} for _ in range(job.seeds)
     ]
     row = {"validation_accuracy": 0.5, "entropy": 1.0}
-    return made(recipe, by_seed, reduced=reduced, curves=[(row, row)] * job.seeds)
+    return made(recipe, by_seed, reduced=reduced, curves=[(row,) * 3] * job.seeds)
