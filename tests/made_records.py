@@ -74,6 +74,7 @@ def of_job(job, *, reduced=None):
             "inequality": ["small_couplings", "even_couplings", "gini"],
             "perturbation": ["change.0.2", "change.8"],
             "polarisation": ["polarisation"],
+            "selectivity": [f"dedicated.{k}" for k in LAYERS],
             "separation": ["silhouette", "nearest_centroid"],
             "zero-votes": ["zero_blocks", "zero_votes"],
             "keys": ["entropy", "keys", *(f"keys.{k}" for k in range(10))],

@@ -11,7 +11,8 @@ look `compactness` gives that of each factor, `compactness.trans-x`, and their m
 (`small_couplings`, `even_couplings` and `gini`), `zero-votes`, `antipodal` and `polarisation` there
 is a number a layer, counted from below. The look `separation` gives `silhouette` and
 `nearest_centroid`, in percent, and the look `perturbation` `change.0.2` and `change.8`, for
-components that move by so much.
+components that move by so much. Of the part-whole set alone the look `selectivity` gives
+`dedicated.2` of the second layer of capsules, and `dedicated_by_chance.2` of random read-outs.
 Numbers of other images than the run's own test images carry their name: `accuracy@sign/train`;
 those of couplings on a grid carry its levels before: `accuracy+K11`, or `accuracy+K11,6` of two
 routed layers.
@@ -35,6 +36,7 @@ Kind = Literal[
     "layers",
     "perturbation",
     "polarisation",
+    "selectivity",
     "separation",
     "trees",
     "weights",
@@ -58,6 +60,7 @@ KIND_OF: dict[str, Kind] = {
     "confidence": "calibration",
     "coupling_inequality": "inequality",
     "coupling_levels": "inequality",
+    "entity_selectivity": "selectivity",
     "parse_tree_distance": "trees",
     "perturbation_range": "perturbation",
     "polarisation": "polarisation",

@@ -29,6 +29,7 @@ MEASURED_AS = {
     "coupling_inequality": "inequality",
     "coupling_levels": "inequality",
     "entropy": "keys",
+    "entity_selectivity": "selectivity",
     "keys": "keys",
     "parse_tree_distance": "tree-distance",
     "perturbation_range": "perturbation",
@@ -66,7 +67,7 @@ STATISTICS: dict[str, Statistic] = {
     "activation_correlation": Statistic(
         "norms on original and transformed images, correlated", "eval"
     ),
-    "entity_selectivity": Statistic("share of living capsules dedicated to one part"),
+    "entity_selectivity": Statistic("share of living capsules dedicated to one part", "eval"),
     "compactness": Statistic("semantic compactness score, in nats", "eval"),
     "perturbation_range": Statistic(
         "change of the drawing for a change of one pose component", "eval"

@@ -9,8 +9,10 @@ from torchcaps.analysis import (
     ComponentChange,
     Inequality,
     LayerInequality,
+    LayerSelectivity,
     Perturbation,
     Reliability,
+    Selectivity,
     Separation,
 )
 from torchcaps.errors import TorchcapsError
@@ -23,6 +25,7 @@ from torchcaps.study.runner.measure import (
     _of_calibration,
     _of_inequality,
     _of_perturbation,
+    _of_selectivity,
     _of_separation,
     _of_weights,
     look_at,
@@ -88,6 +91,21 @@ def test_self_attention_is_looked_at_as_it_is_and_on_the_grid():
     names = [each.name for job in plan.jobs if job.test == "mnist" for each in looks_of(job)]
     plain, grid = (f"layers{k}@mnist/test keys{k}@mnist/test".split() for k in ("", "+K11"))
     assert names == [*plain, *grid]
+
+
+def test_dedicated_capsules_are_a_share_a_layer_where_some_live():
+    plan = plan_of(find_claim("mitt2023-q-no-dedicated-entity"))
+    assert [each.name for each in looks_of(plan.jobs[0])] == ["selectivity@part-whole/test"]
+    auc = torch.zeros(2, 3)
+    rows = (
+        LayerSelectivity("primary", 2, 0.5, 0.0, auc),
+        LayerSelectivity("hidden", 0, None, 0.25, auc),
+    )
+    assert _of_selectivity(Selectivity(5, (0, 1, 2), rows)) == {
+        "dedicated.1": 0.5,
+        "dedicated_by_chance.1": 0.0,
+        "dedicated_by_chance.2": 0.25,
+    }
 
 
 def test_how_far_drawings_change_is_a_number_an_amount():

@@ -217,6 +217,19 @@ def _depth_limited(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return joined(*parts)
 
 
+def _none_dedicated(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """Of every layer below the classes, on images that tell which parts they show."""
+    cells = [
+        Cell(
+            evidence.values(f"dedicated.{k}", NET, data="part-whole"),
+            "less",
+            claim.conditions["threshold"],
+        )
+        for k in range(1, LAYERS)
+    ]
+    return each(claim, cells, one_sided=False)
+
+
 JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "mitt2023-q-routing-almost-static": _almost_static,
     "mitt2023-q-last-layer-more-dynamic": _last_more_dynamic,
@@ -232,6 +245,7 @@ JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "mitt2023-q-rba-causes-deaths": _routing_causes_deaths,
     "mitt2023-q-depth-limited-by-deaths": _depth_limited,
     "mitt2023-q-correlation-decreases": _correlation_decreases,
+    "mitt2023-q-no-dedicated-entity": _none_dedicated,
     "mitt2023-q-primecaps-not-invariant": _primary_not_invariant,
     "mitt2023-q-parse-trees-not-dynamic": _not_dynamic,
     "mitt2023-q-different-tree-similar-image": _different_tree,

@@ -16,6 +16,7 @@ from torchcaps.analysis import (
     MeasureDynamics,
     Perturbation,
     Polarisation,
+    Selectivity,
     Separation,
     ZeroVotes,
     measure,
@@ -143,6 +144,18 @@ def _of_perturbation(found: Result) -> dict[str, float]:
     return {f"change.{row.amount:g}": row.change for row in found.amounts}
 
 
+def _of_selectivity(found: Result) -> dict[str, float]:
+    """By layer of capsules; nothing of one without a living capsule."""
+    assert isinstance(found, Selectivity)
+    told = {}
+    for number, layer in enumerate(found.layers, 1):
+        if layer.dedicated is not None:
+            told[f"dedicated.{number}"] = layer.dedicated
+        if layer.control is not None:
+            told[f"dedicated_by_chance.{number}"] = layer.control
+    return told
+
+
 def _of_separation(found: Result) -> dict[str, float]:
     assert isinstance(found, Separation)
     return {"silhouette": found.silhouette, "nearest_centroid": 100 * found.nearest_centroid}
@@ -155,6 +168,7 @@ READERS: Mapping[str, Callable[[Result], dict[str, float]]] = {
     "keys": _of_keys,
     "perturbation": _of_perturbation,
     "polarisation": _of_steps,
+    "selectivity": _of_selectivity,
     "separation": _of_separation,
     "zero-votes": _of_zero_votes,
 }
