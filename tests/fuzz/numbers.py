@@ -2,8 +2,8 @@
 
 A case is drawn from the options and tensors that forms are held to (contracts.forms), in any size
 that the dtype holds. Three things must hold. Wherever the plain op in the same dtype is finite, the
-form is, but for a number that is infinite as the exact one is in that dtype. Where the exact
-result, that of the plain op in double precision, moves by some amount when its arguments are
+form is, but for a number that is infinite in that dtype when it is exact, or nearly so. Where the
+exact result, that of the plain op in double precision, moves by some amount when its arguments are
 rounded, the form is at most `TIMES` so far away, or as the plain op in the same dtype. And nothing
 but a TorchcapsError is raised.
 
@@ -51,7 +51,7 @@ TURNS, TURNS_OF_STEPS = 3, 20
 # Which functions of the plain op make what it stores: votes in the dtype of the case, and in
 # float32 shortened votes and parents, with the logits of their activations.
 OF_VOTES = [(forms, "materialise")]
-OF_ROUTING = [(distance, "_no_longer_than"), (distance, "g"), (dynamic, "g")]
+OF_ROUTING = [(distance, "no_longer_than"), (distance, "g"), (dynamic, "g")]
 OF_ROUTING += [(em, "_mean"), (em, "logit_of"), (inverted, "inverted_step")]
 Tensors = dict[str, torch.Tensor]
 # The exponents of ten that sizes have.
@@ -161,8 +161,9 @@ class Judge:
         exact = results_of("plain", self.drawn.case, wide)
         held = {name: x.to(dtype) for name, x in exact.items()}
         for name, x in found.items():
-            may = x.isfinite() | (x.isinf() & held[name].isinf())
-            assert may.all(), f"{way}: {name} is not finite where the plain op's is"
+            # Forms are off by a little, so some overflow where the exact number just does not.
+            may_be = x.isfinite() | ((1 + NO_DIGIT) * exact[name]).to(dtype).isinf()
+            assert may_be.all(), f"{way}: {name} is not finite where the plain op's is"
         if not _is_finite(held):
             return "beyond"
         narrow = results_of("plain", self.drawn.case, self._in(torch.float32))

@@ -38,6 +38,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchcaps.ops.checks import may_look
 from torchcaps.ops.fused.distance_gradients import gradients
 from torchcaps.ops.fused.distance_tiles import Given, How, Measured, forward, shapes
 from torchcaps.ops.fused.em import Met, distances
@@ -47,8 +48,9 @@ from torchcaps.ops.fused.tiles import MadeOf, made_of, vote_like
 from torchcaps.ops.fused.weighted import sums_of
 from torchcaps.ops.operators import Operator, by_stored_votes
 from torchcaps.ops.routing.couple import coupled, recorded
-from torchcaps.ops.routing.distance import SHORTEST, DistanceOptions, check_distance
+from torchcaps.ops.routing.distance import SHORTEST, DistanceOptions, check_distance, no_longer_than
 from torchcaps.ops.squashing import squash as g
+from torchcaps.ops.votes import materialise
 from torchcaps.types import Routed, VoteMap
 
 __all__ = ["distance_routing", "measured", "route"]
@@ -105,7 +107,7 @@ def route(operator: Callable[[Given], Measured], vote_map: VoteMap, **options: A
     scale = means if asked.iterations > 1 else None
 
     def parents_of(coupling: Tensor) -> Tensor:
-        s = sums_of(vote_map, votes, coupling * _shortening(parts, length))
+        s = _sums(vote_map, votes, coupling, length)
         return g(biased(s, None if bias is None else bias.transpose(0, 1), False), asked.squash)
 
     made = routed(votes, found.poses, found.couplings, record)._replace(scale=scale)
@@ -115,13 +117,30 @@ def route(operator: Callable[[Given], Measured], vote_map: VoteMap, **options: A
     return recoupled(made, asked.keep, asked.couple, parents_of)
 
 
-def _shortening(votes: MadeOf, length: Tensor) -> Tensor:
-    """min(1, ‖u_i‖ / ‖û_ij‖), [*b, i, j], of children as long as `length` [*b, i]. Lengths of votes
-    are distances from zero, which EM routing measures without a vote tensor."""
+def _sums(vote_map: VoteMap, votes: Tensor, coupling: Tensor, length: Tensor) -> Tensor:
+    """Σ_i c_ij û_ij of votes that are shortened to `length`, [b, p, j, d]."""
+    parts = made_of(vote_map, votes)
+    norm = _squared_norms(parts, length)
+    # Votes of one number are no more than couplings, and where squares overflow the plain op knows
+    # what to do.
+    if votes.shape[-1] == 1 or (may_look(norm) and bool(norm.isinf().any())):
+        stored = no_longer_than(length, materialise(parts.widened().vote_map))
+        s = (coupling.to(length.dtype).unsqueeze(-1) * stored).sum(-3)
+        return s.reshape(*parts.counts()[:2], *s.shape[-2:])
+    return sums_of(vote_map, votes, coupling * _shortening(norm, length))
+
+
+def _squared_norms(votes: MadeOf, length: Tensor) -> Tensor:
+    """‖û_ij‖², [*b, i, j], of children as long as `length` [*b, i]: distances from zero, which EM
+    routing measures without a vote tensor."""
     samples, windows, _, parents, size = votes.counts()
     zero = length.new_zeros(samples, windows, parents, size)
-    norm = distances(Met(zero, torch.ones_like(zero), votes))  # squared, [i, j, p, b]
-    norm = norm.permute(3, 2, 0, 1).reshape(*length.shape, parents)
+    norm = distances(Met(zero, torch.ones_like(zero), votes))  # [i, j, p, b]
+    return norm.permute(3, 2, 0, 1).reshape(*length.shape, parents)
+
+
+def _shortening(norm: Tensor, length: Tensor) -> Tensor:
+    """min(1, ‖u_i‖ / ‖û_ij‖), from squares."""
     limit = length.unsqueeze(-1)
     longer = norm > (limit * limit).clamp(min=SHORTEST**2)
     return torch.where(longer, limit / torch.where(longer, norm, 1).sqrt(), 1)

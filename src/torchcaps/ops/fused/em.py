@@ -109,7 +109,8 @@ def route(kind: type[Steps], vote_map: VoteMap, **options: Any) -> Routed:
     votes, asked = vote_like(vote_map), EMOptions(**options)
     activation, window = vote_map.children.activation, vote_map.window
     if activation is not None and window is not None:
-        activation = window.of(activation.unsqueeze(-1)).squeeze(-1)
+        # Wide: what windows owe to one child may be too much for half precision, one by one.
+        activation = window.of(widen(activation).unsqueeze(-1)).squeeze(-1)
     activation = check_em(votes, activation, asked)
     *lead, n_in, n_out, d = votes.shape
     wide = widen(votes.new_empty(()))

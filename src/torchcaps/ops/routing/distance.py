@@ -61,6 +61,7 @@ __all__ = [
     "Scale",
     "check_distance",
     "distance_routing",
+    "no_longer_than",
     "of_long_votes",
 ]
 
@@ -120,7 +121,7 @@ def distance_routing(
     dtype, votes = votes.dtype, widen(votes)
     steps, used = [], []
     with without_autocast(votes):
-        votes = _no_longer_than(activation.to(votes.dtype), votes)
+        votes = no_longer_than(activation.to(votes.dtype), votes)
         b: Tensor | None = None  # [*b, i, j]; at first nothing is known, and couplings are even
         if bias is not None:
             # Once, not in the loop: float16 would round the gradient of every iteration.
@@ -191,7 +192,7 @@ def check_distance(
     return activation, log_odds
 
 
-def _no_longer_than(length: Tensor, votes: Tensor) -> Tensor:
+def no_longer_than(length: Tensor, votes: Tensor) -> Tensor:
     """Votes [*b, i, j, d] shortened to `length` [*b, i] where they are longer."""
     limit = length.unsqueeze(-1)
     norm = of_long_votes(torch.linalg.vector_norm(votes, dim=-1), votes, -1)  # [*b, i, j]
