@@ -450,6 +450,22 @@ KEPT = {
         {"weight": 173.99770841002467, "length": 0.12389376981870749},
         419678335,
     ),
+    "distance of votes of one number that are constants": Drawn(
+        Case(
+            "distance",
+            "none",
+            "matrix",
+            given=("coordinates",),
+            options={"scale": "sample", "detach": "votes"},
+            batch=(1,),
+            n_in=40,
+            d_in=1,
+            d_out=1,
+        ),
+        "float32",
+        {"weight": 173.99770841002467, "length": 0.12389376981870749},
+        419678335,
+    ),
     # The same child in several windows, each of which owes it more than float16 holds.
     "em of an activation in several windows": Drawn(
         Case(

@@ -166,6 +166,9 @@ class _Backward:
         if self.found.any:
             # The votes have served; their memory takes their gradient.
             part.mul_(inward.div_(norm).neg_().unsqueeze(2)).add_(of_votes)
+            if part.shape[2] == 1:
+                # Beside one number nothing lies across it, and rounding must not stay.
+                part.masked_fill_(longer.unsqueeze(2), 0)
             self.found.add(tile, seen, part.mul_(factor.unsqueeze(2)))
 
     def _of_rate(self, parents: Tensor, rate: Tensor, of_c: Tensor) -> Tensor:
