@@ -9,11 +9,17 @@ import torch
 
 import traces
 from torchcaps import create_model
-from torchcaps.analysis import MeasureKeys, key_entropy, polarisation
+from torchcaps.analysis import (
+    MeasureInequality,
+    MeasureKeys,
+    MeasureZeroVotes,
+    key_entropy,
+    polarisation,
+)
 from torchcaps.data import PartWholeSpec, by_name, load, part_whole
 from torchcaps.ops import dynamic_routing, materialise
 from torchcaps.train import fit, make_recipe
-from torchcaps.types import Capsules, VoteMap
+from torchcaps.types import Capsules, LayerTrace, VoteMap
 
 
 def keys_of(coupling, predicted, **options):
@@ -98,6 +104,25 @@ def test_equations_10_and_11_sparse_votes_need_not_make_sparse_couplings(share):
     low = float((coupling < 1 / (2 * n_out)).double().mean())
     assert low <= 1 - share
     assert float(polarisation(coupling).mean()) <= 1 - share
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_three_votes_of_four_are_zero_and_few_couplings_are_small(seed):
+    """The row asks for a layer with half of its votes zero or more, and small couplings for less
+    than half as many; among the other children couplings are as sparse as can be."""
+    torch.manual_seed(seed)
+    weight = 20 * torch.randn(40, 5, 4, 4, dtype=torch.float64)
+    weight[:30] = 0
+    children = Capsules(torch.randn(8, 40, 4, dtype=torch.float64))
+    votes = materialise(VoteMap(children, weight))
+    routed = dynamic_routing(votes, iterations=3, keep="last")
+    trace = (LayerTrace("classes", children, routed, weight=weight),)
+    zero, couplings = MeasureZeroVotes(), MeasureInequality()
+    zero.add(trace)
+    couplings.add(trace)
+    share, small = zero.result().layers[0].zero_votes, couplings.result().layers[0].small
+    assert share == 0.75
+    assert 0.15 < small <= 1 - share < share / 2
 
 
 def test_equation_10_a_zero_vote_has_the_prior_logit_beside_others():
