@@ -250,7 +250,7 @@ class ImageTooSmall(TorchcapsError):
 
     def __init__(self, found: str):
         self.found = found
-        super().__init__(f"{found}; use a larger image or smaller kernels, or check its channels.")
+        super().__init__(f"{found}; use a larger image or smaller kernels.")
 
 
 def feature_shape(module: nn.Module, image: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -269,6 +269,7 @@ def feature_shape(module: nn.Module, image: tuple[int, int, int]) -> tuple[int, 
         # Two images, because batch normalisation refuses to train on a single value.
         features = torch.func.functional_call(module, shadow, torch.empty(2, *image, device="meta"))
     except (RuntimeError, ValueError) as error:
+        _check_channels(module, image)
         raise ImageTooSmall(
             f"an image of (channels, height, width) = {image} does not pass through the "
             f"convolutions ({str(error).splitlines()[0]})"
@@ -281,3 +282,20 @@ def feature_shape(module: nn.Module, image: tuple[int, int, int]) -> tuple[int, 
         )
     channels, height, width = features.shape[1:]
     return channels, height, width
+
+
+def _check_channels(module: nn.Module, image: tuple[int, int, int]) -> None:
+    first = next((part for part in module.modules() if isinstance(part, nn.Conv2d)), None)
+    if first is None or first.in_channels == image[0]:
+        return
+    last = first.in_channels == image[2]
+    raise TorchcapsError(
+        f"the first convolution takes {first.in_channels} channels, but an image of (channels, "
+        f"height, width) = {image} has {image[0]}; "
+        + (
+            f"channels come first: ({image[2]}, {image[0]}, {image[1]})."
+            if last
+            else f"give image=({first.in_channels}, {image[1]}, {image[2]}), or a "
+            f"convolution that takes {image[0]}."
+        )
+    )
