@@ -22,6 +22,7 @@ import safetensors.torch
 import torch
 from lightning.pytorch.loggers import CSVLogger
 from torch import Tensor, nn
+from torch.utils.data import TensorDataset
 
 from error_text import text_of
 from torchcaps.data import (
@@ -985,6 +986,27 @@ def test_images_of_ones_own_give_the_same_run(whole: Run, tmp_path: Path) -> Non
 )
 def test_own_images_and_their_name_belong_together(data, own, expected, tmp_path) -> None:
     assert text_of(lambda: fit(recipe(data=data), tmp_path / "run", own=own)) == expected
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        (
+            tiny("train", None),
+            "own takes two sets of images, own=(train, test), but came as one ImageSet.",
+        ),
+        ((1, 2, 3), "own takes two sets of images, own=(train, test), but came as 3 of them."),
+        (
+            (TensorDataset(torch.rand(4, 1, 8, 8), torch.arange(4)), None),
+            "the training images came as TensorDataset, which knows neither their size nor their "
+            "classes; make a set of it first: data.from_dataset(dataset, class_names) or "
+            "data.from_arrays(images, labels, class_names).",
+        ),
+    ],
+)
+def test_a_torch_data_set_is_told_how_to_become_images(own, expected, tmp_path) -> None:
+    assert text_of(lambda: fit(recipe(data="own"), tmp_path / "run", own=own)) == expected
     assert not (tmp_path / "run").exists()
 
 

@@ -37,6 +37,7 @@ from torchcaps.train.run import Run, alone
 from torchcaps.train.sampled import Sampled
 from torchcaps.train.seeds import AUGMENT, CROP, HOLD_OUT, seed_of
 from torchcaps.train.start import (
+    check_images_given,
     check_own,
     initial_model,
     named_class,
@@ -239,6 +240,7 @@ def _check_call(
             "care for overflow."
         )
     if own is not None:
+        check_images_given(own)
         _check_alike(*own)
 
 

@@ -16,7 +16,14 @@ from torchcaps.models.trunk import FILES, take_trunk, trunk_of
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import WEIGHTS, seed_of
 
-__all__ = ["check_own", "initial_model", "named_class", "take_frozen", "take_weights"]
+__all__ = [
+    "check_images_given",
+    "check_own",
+    "initial_model",
+    "named_class",
+    "take_frozen",
+    "take_weights",
+]
 
 
 def check_own(recipe: Recipe, model: nn.Module | None) -> None:
@@ -45,6 +52,25 @@ def check_own(recipe: Recipe, model: nn.Module | None) -> None:
                 f"{name} is of no use with a network of your own, which is made already; leave it "
                 f"out."
             )
+
+
+def check_images_given(own: object) -> None:
+    """Whether own=(train, test) holds two sets of images, and no torch Dataset of somebody else."""
+    if not isinstance(own, tuple | list) or len(own) != 2:
+        raise TorchcapsError(
+            f"own takes two sets of images, own=(train, test), but came as {_kind(own)}."
+        )
+    for name, images in zip(("training", "test"), own, strict=True):
+        if not hasattr(images, "image_shape"):
+            raise TorchcapsError(
+                f"the {name} images came as {type(images).__name__}, which knows neither their "
+                f"size nor their classes; make a set of it first: data.from_dataset(dataset, "
+                f"class_names) or data.from_arrays(images, labels, class_names)."
+            )
+
+
+def _kind(own: object) -> str:
+    return f"{len(own)} of them" if isinstance(own, tuple | list) else f"one {type(own).__name__}"
 
 
 def initial_model(recipe: Recipe, images: Images, own: nn.Module | None = None) -> nn.Module:
