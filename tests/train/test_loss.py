@@ -158,3 +158,21 @@ def test_loss_of_names_the_nearest_loss():
         'loss = "spread" is for images of one object, but the data labels several; take "margin" '
         'or "binary".'
     )
+
+
+@pytest.mark.parametrize(
+    ("out", "labels", "words"),
+    [
+        (torch.rand(2, 3), torch.tensor([0, 1]), "returned, but got a Tensor; for scores alone"),
+        (Output(torch.rand(2, 3), "lengths"), [0, 1], "but came as list; write torch.tensor"),
+        (Output(torch.rand(2, 3), "lengths"), torch.rand(2), "but came as torch.float32; write"),
+        (
+            Output(torch.rand(2, 3), "lengths"),
+            torch.tensor([[0, 0, 1], [1, 0, 0]]),
+            "but came as [2, 3], a zero or a one for each of 3 classes; write labels.argmax(-1).",
+        ),
+    ],
+    ids=["scores", "list", "floats", "one-hot"],
+)
+def test_a_loop_of_ones_own_is_told_what_to_give(out, labels, words) -> None:
+    assert words in text_of(lambda: loss_of(out, labels))

@@ -92,6 +92,7 @@ def loss_of(
     >>> loss_of(out, labels, images=images).backward()
     """
     check_choice("loss", loss, get_args(Loss))
+    _check_answer(out, labels)
     with torch.autocast(out.scores.device.type, enabled=False):
         total = _classification(
             out, labels, loss, "the data", (m_plus, m_minus, lambda_), lambda: margin
@@ -100,6 +101,28 @@ def loss_of(
             error = reconstruction_loss(out.reconstruction.float(), images)
             total = total + reconstruction_weight * error
     return total
+
+
+def _check_answer(out: object, labels: object) -> None:
+    if not isinstance(out, Output):
+        raise TorchcapsError(
+            f"loss_of takes the Output that a network of torchcaps returned, but got a "
+            f"{type(out).__name__}; for scores alone write Output(scores, 'logits'), or 'lengths' "
+            f"for lengths of capsules."
+        )
+    if not isinstance(labels, Tensor) or labels.is_floating_point():
+        came = labels.dtype if isinstance(labels, Tensor) else type(labels).__name__
+        raise TorchcapsError(
+            f"labels must be a tensor with the numbers of classes, int64 [b], but came as {came}; "
+            f"write torch.tensor(labels) for a list, labels.argmax(-1) for one-hot rows."
+        )
+    # So many objects would be every class there is, and one_hot of torch gives int64 too.
+    n_classes = out.scores.shape[-1]
+    if labels.ndim == 2 and n_classes > 2 and labels.shape[1] == n_classes:
+        raise TorchcapsError(
+            f"labels must be the numbers of classes, but came as {list(labels.shape)}, a zero or a "
+            f"one for each of {n_classes} classes; write labels.argmax(-1)."
+        )
 
 
 def _classification(
