@@ -4,6 +4,9 @@ from typing import final
 
 from torch import Tensor, nn
 
+from torchcaps.errors import TorchcapsError, short
+from torchcaps.types import Output
+
 __all__ = ["scores_only"]
 
 
@@ -14,8 +17,14 @@ class _ScoresOnly(nn.Module):
         self.model = model
 
     def forward(self, images: Tensor) -> Tensor:
-        scores: Tensor = self.model(images).scores
-        return scores
+        out = self.model(images)
+        if not isinstance(out, Output):
+            raise TorchcapsError(
+                f"scores_only takes a network that returns a torchcaps.Output, but "
+                f"{type(self.model).__name__} returned a {type(out).__name__}; a network that "
+                f"returns its scores needs no scores_only."
+            )
+        return out.scores
 
 
 def scores_only(model: nn.Module) -> nn.Module:
@@ -28,4 +37,9 @@ def scores_only(model: nn.Module) -> nn.Module:
 
     >>> traced = torch.jit.trace(scores_only(model.eval()), images)
     """
+    if not isinstance(model, nn.Module):
+        raise TorchcapsError(
+            f"scores_only takes a network, an nn.Module, but got {short(model)}; tc.load(path) "
+            f"opens a saved one."
+        )
     return _ScoresOnly(model)
