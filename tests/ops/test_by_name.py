@@ -84,3 +84,10 @@ def test_inverted_routing_with_activations_falls_back():
 )
 def test_bad_input_is_a_sentence(call, sentence):
     assert text_of(call).startswith(sentence)
+
+
+def test_votes_that_are_made_already_are_sent_to_their_function() -> None:
+    assert text_of(lambda: route(torch.rand(2, 4, 3, 5), "dynamic")) == (
+        "route takes a VoteMap(children, weight), but got a Tensor; votes that are made already go "
+        "to ops.dynamic_routing(votes) and its like."
+    )

@@ -55,6 +55,11 @@ def route(
     >>> route(tc.VoteMap(children, weight), "dynamic", iterations=3).parents.pose.shape
     torch.Size([32, 10, 16])
     """
+    if not isinstance(vote_map, VoteMap):
+        raise TorchcapsError(
+            f"route takes a VoteMap(children, weight), but got a {type(vote_map).__name__}; votes "
+            f"that are made already go to ops.dynamic_routing(votes) and its like."
+        )
     check_choice("routing", routing, tuple(PLAIN))
     check_choice("backend", backend, get_args(Backend))
     _check_options(routing, options)
