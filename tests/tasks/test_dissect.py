@@ -276,7 +276,7 @@ def test_a_damaged_network_is_told(run: Run) -> None:
 def test_the_report_is_written_whole_into_a_folder_of_its_own(tmp_path: Path) -> None:
     page = tmp_path / "new" / "folder" / "page.html"
     found = dissect(Brightest(), bright(20, wrong=5), label="plain <net>")
-    write_report([found], page, title="A & B", more={"cost": "2 coins"})
+    write_report([found], str(page), title="A & B", more={"cost": "2 coins"})
     text = page.read_text()
     assert text.startswith("<!doctype html>")
     assert "A &amp; B" in text

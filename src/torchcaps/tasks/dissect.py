@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from torchcaps._paths import path_of
 from torchcaps.analysis import (
     Activity,
     MeasureActivity,
@@ -215,7 +216,7 @@ def _pictures_of_all(
 
 def write_report(
     dissections: Sequence[Dissection],
-    path: Path,
+    path: str | os.PathLike[str],
     *,
     title: str = "What the network does inside",
     more: Mapping[str, Any] | None = None,
@@ -230,6 +231,7 @@ def write_report(
 
     >>> write_report([dissect(model, test, label="mine")], Path("report.html"))
     """
+    path = path_of("path", path)
     if path.is_dir():
         raise TorchcapsError(f"{path} is a folder; name the page itself, as report.html.")
     path.parent.mkdir(parents=True, exist_ok=True)
