@@ -245,6 +245,10 @@ def test_fine_tuning_repeats_neither_network_nor_options(
     assert (found.model, found.freeze) == ("mitterreiter_5x16", ("backbone",))
     assert found.begins_with is not None
     assert_one_sentence(
+        call("train", "--init-from", tmp_path / "nowhere", "--out", tmp_path / "x"),
+        "there is no run folder and no saved network at",
+    )
+    assert_one_sentence(
         call("train", "--init-from", trained / "model.safetensors", "--out", tmp_path / "x"),
         "is no run folder, so which network it is must be said: give --model",
     )

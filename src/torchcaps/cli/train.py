@@ -138,6 +138,10 @@ def _network_of(start: Path) -> dict[str, Any]:
     """The network that a run was trained with, so that nobody has to repeat it."""
     from torchcaps.train import Run
 
+    if not start.exists():
+        raise TorchcapsError(
+            f"there is no run folder and no saved network at {start} to begin with."
+        )
     run = Run(start)
     if not start.is_dir() or not run.recipe_file.is_file():
         raise TorchcapsError(
