@@ -329,11 +329,19 @@ def test_a_recipe_cannot_be_changed() -> None:
             "protocol 'guu' is unknown; did you mean 'gu'? known:",
         ),
         (NAMES | {"options": 3}, "options: input should be a valid dictionary, not 3."),
-        ({"data": "mnist"}, "the recipe does not hold: model: field required."),
+        (
+            {"data": "mnist"},
+            "the recipe does not hold: model is missing, --model on the command line.",
+        ),
+        (
+            NAMES | {"freeze": "backbone"},
+            "freeze must be a list, such as ['backbone'], but came as 'backbone'.",
+        ),
         (
             {"model": "capsnet", "epochs": -1, "batch_size": "8"},
-            "the recipe does not hold: data: field required; epochs: input should be greater than "
-            "or equal to 1, not -1; batch_size: input should be a valid integer, not '8'.",
+            "the recipe does not hold: data is missing, --data on the command line; epochs: input "
+            "should be greater than or equal to 1, not -1; batch_size: input should be a valid "
+            "integer, not '8'.",
         ),
     ],
 )
@@ -364,7 +372,11 @@ def test_a_number_that_json_cannot_hold_is_refused(fields: dict) -> None:
     [
         ("a.toml", b"model =", "a.toml cannot be read as TOML (Invalid value"),
         ("a.toml", b"\xff\xfe", "a.toml cannot be read as TOML ('utf-8' codec"),
-        ("a.toml", b'data = "mnist"', "the recipe does not hold: model: field required."),
+        (
+            "a.toml",
+            b'data = "mnist"',
+            "the recipe does not hold: model is missing, --model on the command line.",
+        ),
         ("a.toml", b"epochz = 3", "a recipe has no field 'epochz'; did you mean 'epochs'? known:"),
         ("a.toml", b"epochs = " + b"9" * 5000, "TOML (it holds a number of thousands of digits)."),
         ("a.toml", b"a=" + b"{a=" * 4000, "TOML (its brackets are nested too deeply)."),
@@ -376,7 +388,7 @@ def test_a_number_that_json_cannot_hold_is_refused(fields: dict) -> None:
         (
             "a.json",
             b'{"model": "capsnet"}',
-            "a.json: the recipe does not hold: data: field required.",
+            "a.json: the recipe does not hold: data is missing, --data on the command line.",
         ),
         (
             "a.json",

@@ -406,9 +406,16 @@ def _in_words(error: ValidationError) -> str:
     faults = []
     for fault in error.errors():
         where = ".".join(str(part)[:40] for part in fault["loc"])
+        if fault["type"] == "missing":
+            faults.append(f"{where} is missing, --{where} on the command line")
+            continue
+        if fault["type"] == "tuple_type":
+            faults.append(
+                f"{where} must be a list, such as [{short(fault['input'])}], but came "
+                f"as {short(fault['input'])}"
+            )
+            continue
         what = fault["msg"].removeprefix("Value error, ")
-        said = (
-            "" if fault["type"] in ("value_error", "missing") else f", not {short(fault['input'])}"
-        )
+        said = "" if fault["type"] == "value_error" else f", not {short(fault['input'])}"
         faults.append(f"{where}: {what[0].lower()}{what[1:]}{said}" if where else what)
     return "; ".join(faults)
