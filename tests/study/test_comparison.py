@@ -5,6 +5,7 @@ import json
 import pytest
 
 from error_text import text_of
+from torchcaps.cli.compare import show
 from torchcaps.study import Comparison, Variant, compare
 from torchcaps.train import make_recipe
 
@@ -107,6 +108,9 @@ def test_what_cannot_be_compared_is_a_sentence(lay, tmp_path):
         f"{nothing} is no run folder and holds none; torchcaps train makes one."
     )
     found = Comparison((Variant("a", (0,), {"accuracy": (1.0,)}, 1.0),))
+    assert text_of(lambda: show(found, plot=None, statistic="dyr")) == (
+        "there is no 'dyr' to draw; there is accuracy."
+    )
     assert text_of(lambda: found.figure("dyr")) == ("there is no 'dyr' to draw; there is accuracy.")
 
 

@@ -38,6 +38,7 @@ def show(
     found: "Comparison", *, plot: Path | None, statistic: str = "accuracy", as_json: bool = False
 ) -> None:
     """Print a comparison, and draw it where a file is named."""
+    found.check_statistic(statistic)
     print(json.dumps(found.numbers()) if as_json else printable(found.text()))
     if plot is not None:
         from torchcaps.viz import write_figure

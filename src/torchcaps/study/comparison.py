@@ -81,14 +81,18 @@ class Comparison:
         ]
         return "\n".join([*lines, "in brackets: the 95 % t-interval of the mean over seeds"])
 
-    def figure(self, statistic: str = ACCURACY) -> "Figure":
-        """Every mean as a dot with its interval, and every seed as a small mark."""
-        from torchcaps.viz import draw_intervals
-
+    def check_statistic(self, statistic: str) -> None:
+        """Refuse one that no variant has."""
         if statistic not in self.statistics:
             raise TorchcapsError(
                 f"there is no {statistic!r} to draw; there is {', '.join(self.statistics)}."
             )
+
+    def figure(self, statistic: str = ACCURACY) -> "Figure":
+        """Every mean as a dot with its interval, and every seed as a small mark."""
+        from torchcaps.viz import draw_intervals
+
+        self.check_statistic(statistic)
         rows = []
         for each in self.variants:
             found = each.interval(statistic)
