@@ -8,6 +8,7 @@ from PIL import Image
 
 from error_text import text_of
 from torchcaps.data import SOURCES, ImageSet, load
+from torchcaps.data.downloads import PUBLISHED
 
 
 def numbered(count: int) -> ImageSet:
@@ -64,7 +65,9 @@ def test_take_takes_the_facts_of_the_same_images() -> None:
 def test_data_of_files_without_a_folder_say_what_is_missing(name: str) -> None:
     text = text_of(lambda: load(name))
     assert text.startswith(f"{name} needs root, the folder that holds ")
-    assert text.endswith("; on the command line: --root FOLDER.")
+    fetched = f", into which torchcaps data get {name} --root FOLDER fetches them"
+    told = fetched if name in PUBLISHED else ""
+    assert text.endswith(f"; on the command line: --root FOLDER{told}.")
 
 
 @pytest.mark.parametrize("name", sorted(set(SOURCES) - {"own", "part-whole", "sign", "toy-2d"}))
@@ -128,7 +131,8 @@ def test_an_unknown_split_is_told_with_the_nearest_and_the_way_to_validation() -
 def test_mnist_without_a_folder_says_what_is_missing() -> None:
     assert text_of(lambda: load("mnist")) == (
         "mnist needs root, the folder that holds its four files (train-images-idx3-ubyte.gz and so "
-        "on); on the command line: --root FOLDER."
+        "on); on the command line: --root FOLDER, into which torchcaps data get mnist --root "
+        "FOLDER fetches them."
     )
 
 

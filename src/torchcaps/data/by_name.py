@@ -10,6 +10,7 @@ from torchcaps.data.batch import Images
 from torchcaps.data.cifar import cifar10, cifar100
 from torchcaps.data.diverse_multi_mnist import DiverseMultiMnist
 from torchcaps.data.dogs_vs_cats import dogs_vs_cats
+from torchcaps.data.downloads import PUBLISHED
 from torchcaps.data.expanded import Expanded
 from torchcaps.data.folder import image_folder
 from torchcaps.data.idx import fashion_mnist, mnist
@@ -75,9 +76,14 @@ def _files(
 
     def source(split: Split, root: Root | None) -> Images:
         if root is None:
+            fetched = (
+                f", into which torchcaps data get {name} --root FOLDER fetches them"
+                if name in PUBLISHED
+                else ""
+            )
             raise TorchcapsError(
                 f"{name} needs root, the folder that holds {holds}; on the command line: --root "
-                f"FOLDER."
+                f"FOLDER{fetched}."
             )
         return read(root, split)
 
