@@ -57,6 +57,6 @@ clean:
 	touch $@
 
 .venv/.all: .venv/.dev
-	$(INSTALL) -e ".[dev,browser,cluster,docs,export,slurm,triton]"
+	$(INSTALL) -e ".[dev,browser,cluster,docs,export,slurm,tools,triton]"
 	test -n "$$CHROMIUM" || command -v chromium || (apt-get update -qq && apt-get install -y -qq chromium)
 	touch $@

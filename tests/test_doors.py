@@ -16,8 +16,14 @@ PAGES = (
     "traces.md",
     "logging.md",
 )
+# Packages that the extra `tools` brings, which the default tier has not.
+TOOLS = ("captum", "torchinfo")
 BLOCKS = [
-    pytest.param(block, id=f"{page.removesuffix('.md')}-{number}")
+    pytest.param(
+        block,
+        id=f"{page.removesuffix('.md')}-{number}",
+        marks=[pytest.mark.slow] if any(tool in block for tool in TOOLS) else [],
+    )
     for page in PAGES
     for number, block in enumerate(
         re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), flags=re.S)

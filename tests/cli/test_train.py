@@ -210,6 +210,20 @@ def test_writing_for_tensorboard_needs_its_package(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
+def test_tensorboard_reads_what_the_run_wrote(tmp_path: Path, call: Call) -> None:
+    # Here, because the default tier has not the extra that brings it.
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    words = ["train", *TRAIN, "--epochs", 2, "--tensorboard", "--out", tmp_path / "run"]
+    assert call(*words).code == 0
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
+    logged = [(event.step, event.value) for event in events.Scalars("loss")]
+    rows = Run(tmp_path / "run").metrics()
+    assert [step for step, _ in logged] == [row["epoch"] for row in rows] == [1, 2]
+    assert [value for _, value in logged] == pytest.approx([row["loss"] for row in rows])
+
+
 def test_a_foreign_folder_is_refused(tmp_path: Path, call: Call) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     done = call("train", *TRAIN, "--out", tmp_path)
