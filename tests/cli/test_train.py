@@ -224,6 +224,34 @@ def test_tensorboard_reads_what_the_run_wrote(tmp_path: Path, call: Call) -> Non
     assert [value for _, value in logged] == pytest.approx([row["loss"] for row in rows])
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (["--lr", 0.1], "there is no option --lr; write --learning-rate for the recipe's learning"),
+        (["--momentum", 0.9], "no option --momentum; write --set momentum=VALUE for the recipe's"),
+        (["--wd", 0.1], "no option --wd; write --set weight_decay=VALUE for the recipe's weight"),
+    ],
+)
+def test_a_field_that_is_no_option_is_told_with_its_line(
+    tmp_path: Path, call: Call, line: list[object], told: str
+) -> None:
+    assert_one_sentence(call("train", *TRAIN, *line, "--out", tmp_path / "run"), told)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_seed_among_fields_would_do_nothing_beside_seeds(tmp_path: Path, call: Call) -> None:
+    words = ["--model", "peer_sign_dynamic", "--data", "sign", "--seeds", "0-1", "--set", "seed=3"]
+    done = call("train", *words, "--out", tmp_path / "five")
+    assert_one_sentence(done, "--seeds 0-1 names every seed, so --set seed=… would do nothing;")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_option_that_is_no_field_either_is_told_by_its_name(tmp_path: Path, call: Call) -> None:
+    done = call("train", *TRAIN, "--learner", 1, "--out", tmp_path / "run")
+    assert done.code == 2
+    assert "No such option: --learner" in done.err
+
+
 def test_a_foreign_folder_is_refused(tmp_path: Path, call: Call) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     done = call("train", *TRAIN, "--out", tmp_path)

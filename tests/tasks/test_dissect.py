@@ -313,3 +313,8 @@ def test_without_a_parent_for_each_class_there_are_no_trees() -> None:
     found = dissect(Brightest(), bright(20, wrong=5), label="plain")
     assert found.trees is None
     assert "parse trees" not in render([found], title="t", provenance={})
+
+
+def test_a_name_is_no_images():
+    text = text_of(lambda: dissect(torch.nn.Identity(), "part-whole", label="mine"))
+    assert text == ("dissect takes labelled images, what data.load returns, but got 'part-whole'.")

@@ -49,4 +49,7 @@ def test_bounds_are_checked():
     assert text_of(lambda: rate_test(recipe(), low=1, high=0.1)) == (
         "the lowest rate must be above 0 and below the highest, but they came as 1 and 0.1."
     )
+    assert text_of(lambda: rate_test("capsnet")) == (
+        "rate_test takes a recipe, what train.make_recipe returns, but got 'capsnet'."
+    )
     assert "a slope needs at least 10 steps" in text_of(lambda: rate_test(recipe(), steps=3))

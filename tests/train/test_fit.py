@@ -1160,3 +1160,8 @@ def test_a_run_remembers_where_its_data_lies(
     trained.images("test", root="moved")
     assert asked[-1] == Path("moved")
     assert fit(recipe(**WITHOUT_NORM, epochs=1), tmp_path / "made").root is None
+
+
+def test_a_name_is_no_recipe(tmp_path):
+    text = text_of(lambda: fit("capsnet", tmp_path / "run"))
+    assert text == "fit takes a recipe, what train.make_recipe returns, but got 'capsnet'."

@@ -13,6 +13,7 @@ from torchcaps.cli.dissect import dissect
 from torchcaps.cli.doctor import doctor
 from torchcaps.cli.estimate import estimate
 from torchcaps.cli.evaluate import evaluate
+from torchcaps.cli.fields import FieldsCommand
 from torchcaps.cli.lr import lr
 from torchcaps.cli.models import models
 from torchcaps.cli.perturb import perturb
@@ -31,7 +32,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(models)
-app.command()(train)
+app.command(cls=FieldsCommand)(train)
 app.command()(lr)
 app.command()(compare)
 app.command()(dissect)

@@ -113,10 +113,10 @@ def train(
         if tensorboard or workers:
             idle = "--tensorboard" if tensorboard else "--workers"
             raise TorchcapsError(f"{idle} is for one run; leave it out, or train seed after seed.")
-        if seeds is not None and seed is not None:
+        named = f"--seed {seed}" if seed is not None else "--set seed=…"
+        if seeds is not None and (seed is not None or _sets_seed(field)):
             raise TorchcapsError(
-                f"--seeds {seeds} names every seed, so --seed {seed} would do nothing; leave one "
-                f"out."
+                f"--seeds {seeds} names every seed, so {named} would do nothing; leave one out."
             )
         _train_many(one, out, seeds, root, budget)
         return
@@ -158,6 +158,10 @@ def _has_several_values(recipe: "Recipe") -> bool:
     from torchcaps.study.many import swept_options
 
     return bool(swept_options(recipe))
+
+
+def _sets_seed(field: FieldList) -> bool:
+    return any(line.partition("=")[0].strip() == "seed" for line in field or ())
 
 
 def _train_many(

@@ -21,7 +21,7 @@ from torchcaps.analysis.backtrack import is_chain
 from torchcaps.analysis.names import keep_for
 from torchcaps.data import Batch, Images, sample_of
 from torchcaps.data.sample import classes_shown, counts_in_words
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.models.own import as_network
 from torchcaps.report import Dissection, Picture, Trees, render
 from torchcaps.tasks.measurements import Shown, measured_by, parts_shown, with_parts
@@ -119,8 +119,7 @@ def dissect(
 
     >>> write_report([dissect(model, test, label="mine")], Path("report.html"))
     """
-    if not 0 <= example < len(images):
-        raise TorchcapsError(f"example must be one of the {len(images)} images, but is {example}.")
+    _check_shown(images, example)
     index = torch.arange(len(images)) if count is None else sample_of(images, count)
     model = as_network(model)
     dynamics, activity = MeasureDynamics(), MeasureActivity()
@@ -158,6 +157,15 @@ def dissect(
         measured={name: each.result() for name, each in more.items()},
         trees=_with_graph(trees.result(model, images.class_names, label), model, images, example),
     )
+
+
+def _check_shown(images: Images, example: int) -> None:
+    if not hasattr(images, "class_names"):
+        raise TorchcapsError(
+            f"dissect takes labelled images, what data.load returns, but got {short(images)}."
+        )
+    if not 0 <= example < len(images):
+        raise TorchcapsError(f"example must be one of the {len(images)} images, but is {example}.")
 
 
 def _picture_of_tree(model: nn.Module, images: Images, example: int, label: str) -> Picture:

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from torchcaps.data import Images
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.train.batches import Batches
 from torchcaps.train.beginning import freeze
 from torchcaps.train.loss import loss_parts
@@ -78,15 +78,7 @@ def rate_test(
 
     >>> rate_test(recipe).suggested
     """
-    if not 0 < low < high:
-        raise TorchcapsError(
-            f"the lowest rate must be above 0 and below the highest, but they came as {low:g} and "
-            f"{high:g}."
-        )
-    if steps < FEWEST:
-        raise TorchcapsError(
-            f"a slope needs at least {FEWEST} steps to be seen, but {steps} were asked for."
-        )
+    _check_asked(recipe, low, high, steps)
     images = recipe.images("train", root=root) if own is None else own
     network = initial_model(recipe, images, model)
     freeze(network, recipe.freeze)
@@ -131,6 +123,22 @@ def steepest(rates: Sequence[float], losses: Sequence[float]) -> float | None:
         return None
     k = slopes.index(min(slopes))
     return math.sqrt(rates[k] * rates[k + reach])
+
+
+def _check_asked(recipe: object, low: float, high: float, steps: int) -> None:
+    if not isinstance(recipe, Recipe):
+        raise TorchcapsError(
+            f"rate_test takes a recipe, what train.make_recipe returns, but got {short(recipe)}."
+        )
+    if not 0 < low < high:
+        raise TorchcapsError(
+            f"the lowest rate must be above 0 and below the highest, but they came as {low:g} and "
+            f"{high:g}."
+        )
+    if steps < FEWEST:
+        raise TorchcapsError(
+            f"a slope needs at least {FEWEST} steps to be seen, but {steps} were asked for."
+        )
 
 
 def _again_and_again(batches: Batches) -> Any:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torchcaps._paths import path_of
 from torchcaps.data import Cropped, Images, augmented
 from torchcaps.data.by_name import Split
-from torchcaps.errors import Interrupted, TorchcapsError
+from torchcaps.errors import Interrupted, TorchcapsError, short
 from torchcaps.layers import keep_memory
 from torchcaps.models import save
 from torchcaps.prune import sparsity
@@ -218,6 +218,10 @@ def _check_call(
     workers: int,
     time_budget: float | None,
 ) -> None:
+    if not isinstance(recipe, Recipe):
+        raise TorchcapsError(
+            f"fit takes a recipe, what train.make_recipe returns, but got {short(recipe)}."
+        )
     if workers < 0:
         raise TorchcapsError(f"workers must be 0 or more processes, but came as {workers}.")
     if time_budget is not None and time_budget <= 0:
