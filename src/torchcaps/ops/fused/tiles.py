@@ -424,15 +424,13 @@ class VoteGradients:
             self.coordinates += gradient.sum((0, 2))
 
     def of(self, vote_map: VoteMap) -> list[Tensor | None]:
-        """As pose, weight, bias and coordinates lie and are stored."""
+        """As pose, weight, bias and coordinates lie, not rounded: others may be added."""
         pose, weight, bias, coordinates = self.pose, self.weight, self.bias, self.coordinates
         if pose is not None:
-            theirs = vote_map.children.pose
             # Turned as a matrix: torch is slower by far with more axes.
-            pose = pose.flatten(0, 1).t().contiguous().view(theirs.shape).to(theirs.dtype)
+            pose = pose.flatten(0, 1).t().contiguous().view(vote_map.children.pose.shape)
         if weight is not None:
-            theirs = vote_map.weight
-            weight = self._laid_back(weight).view(theirs.shape).to(theirs.dtype)
+            weight = self._laid_back(weight).view(vote_map.weight.shape)
         if bias is not None:
             bias = self.tiled.turned_back(bias)
         if coordinates is not None:

@@ -53,8 +53,9 @@ class WindowSums:
     def gradients(
         self, of_sums: Tensor, pose: bool, weight: bool, bias: bool, coordinates: bool
     ) -> list[Tensor | None]:
-        """Of pose, weight, bias and coordinates, from those of sums [b, p, j, d]."""
-        of_images = torch.empty_like(self.images) if pose else None
+        """Of pose, weight, bias and coordinates, from those of sums [b, p, j, d], not rounded:
+        others may be added."""
+        of_images = torch.empty_like(self.images, dtype=self.dtype) if pose else None
         of_filters = torch.zeros_like(self.filters) if weight else None
         grid = torch.unflatten(of_sums, -1, (self.rows, self.columns))
         grid = torch.unflatten(grid, 1, self.window.positions)  # [b, h, w, j, row, c]
@@ -103,8 +104,7 @@ class WindowSums:
         slots = grid.permute(4, 5, 2, 0, 1, 3).flatten(0, 2)  # [slot, j, c, k]
         weight = torch.unflatten(slots, 0, (-1, self.kinds)).sum(0)
         weight = weight.transpose(-1, -2) if self.is_matrix else weight
-        theirs = self.vote_map.weight
-        return weight.reshape(theirs.shape).to(theirs.dtype)
+        return weight.reshape(self.vote_map.weight.shape)
 
 
 def _channels(grid: Tensor) -> Tensor:
