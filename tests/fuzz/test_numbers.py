@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from contracts.forms import FORMS, ODD, SMALL, Case, results_of, route
-from fuzz.numbers import Drawn, Judge, check, made
+from fuzz.numbers import WAYS, Drawn, Judge, check, made
 from torchcaps.ops import dynamic_routing, materialise, native
 from torchcaps.types import Capsules, VoteMap
 
@@ -674,6 +674,14 @@ def test_a_kept_case_that_no_rounding_leaves_alone(name):
 @pytest.mark.parametrize("name", OVERFLOWING)
 def test_what_overflows_may_be_infinite(name):
     assert set(check(OVERFLOWING[name]).values()) == {"beyond"}
+
+
+@pytest.mark.parametrize("name", OVERFLOWING)
+@pytest.mark.parametrize("way", WAYS)
+def test_what_overflows_is_infinite_and_not_nan(name, way):
+    found = results_of(way, OVERFLOWING[name].case, made(OVERFLOWING[name]))
+    assert found["of weight"].isinf().any()
+    assert not any(x.isnan().any() for x in found.values())
 
 
 @pytest.mark.parametrize("name", OVERFLOWING)
