@@ -542,7 +542,7 @@ OVERFLOWING = {
         {"weight": 0.504317717958533, "coordinates": 997.3119162525561},
         773955240,
     ),
-    # Up to 715,730. One of 25,664 was NaN, the sum of -89,501 and 115,179 after rounding.
+    # Up to 715,730. One of 25,678 was NaN, the sum of -89,501 and 115,179 after rounding.
     "self-attention": Drawn(
         Case(
             "self_attention",
