@@ -732,11 +732,21 @@ def test_half_precision_rounds_the_sum_of_its_gradients_once():
         assert error < 0.01, name
 
 
-@pytest.mark.parametrize("algorithm", ["self_attention", "inverted"])
-@pytest.mark.parametrize("way", ["fused", "native"])
-def test_half_precision_adds_what_windows_owe_before_it_rounds(algorithm, way):
-    """To the bit: the first iteration, a convolution, gives one part of the gradient."""
-    case = Case(algorithm, "none", "matrix", SMALL, n_out=2, d_out=4)
+# The first iteration, a convolution, gives one part of a gradient; lengths of votes, and what each
+# window owes to the length of a child, give others.
+GIVEN = ("coordinates",)
+IN_PARTS = [
+    Case(name, "none", "matrix", SMALL, GIVEN, n_out=2) for name in ("self_attention", "inverted")
+]
+IN_PARTS += [
+    Case("distance", "none", "matrix", SMALL, GIVEN, {"iterations": 1, "detach": detach}, n_out=2)
+    for detach in ("none", "iterations")
+]
+
+
+@pytest.mark.parametrize("case", IN_PARTS, ids=str)
+@pytest.mark.parametrize("way", WAYS)
+def test_half_precision_adds_all_parts_of_a_gradient_before_it_rounds(case, way):
     leaves = made(Drawn(case, "float16", {"pose": 10.0}, 3))
 
     def gradients(dtype):

@@ -38,7 +38,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.ops.checks import may_look
+from torchcaps.ops.checks import may_look, widen
 from torchcaps.ops.fused.distance_gradients import gradients
 from torchcaps.ops.fused.distance_tiles import Given, How, Measured, forward, shapes
 from torchcaps.ops.fused.em import Met, distances
@@ -51,7 +51,7 @@ from torchcaps.ops.routing.couple import coupled, recorded
 from torchcaps.ops.routing.distance import SHORTEST, DistanceOptions, check_distance, no_longer_than
 from torchcaps.ops.squashing import squash as g
 from torchcaps.ops.votes import materialise
-from torchcaps.types import Routed, VoteMap
+from torchcaps.types import Capsules, Routed, VoteMap
 
 __all__ = ["distance_routing", "measured", "route"]
 
@@ -75,7 +75,8 @@ def route(operator: Callable[[Given], Measured], vote_map: VoteMap, **options: A
     asked, votes = DistanceOptions(**options), vote_like(vote_map)
     activation, window = vote_map.children.activation, vote_map.window
     if activation is not None and window is not None:
-        activation = window.of(activation.unsqueeze(-1)).squeeze(-1)
+        # Wide, for the sum of what windows owe to one child.
+        activation = window.of(widen(activation).unsqueeze(-1)).squeeze(-1)
     activation, log_odds = check_distance(votes, activation, asked)
     *lead, n_in, _, _ = votes.shape
     lanes = (math.prod(lead[:-1]), lead[-1]) if window else (math.prod(lead), 1)
@@ -119,15 +120,30 @@ def route(operator: Callable[[Given], Measured], vote_map: VoteMap, **options: A
 
 def _sums(vote_map: VoteMap, votes: Tensor, coupling: Tensor, length: Tensor) -> Tensor:
     """Σ_i c_ij û_ij of votes that are shortened to `length`, [b, p, j, d]."""
-    parts = made_of(vote_map, votes)
+    # Wide, as the gradient has two parts, that of the sums and that of the lengths.
+    wide = _widened(vote_map, length.dtype)
+    parts = made_of(wide, votes)
     norm = _squared_norms(parts, length)
     # Votes of one number are no more than couplings, and where squares overflow the plain op knows
     # what to do.
     if votes.shape[-1] == 1 or (may_look(norm) and bool(norm.isinf().any())):
-        stored = no_longer_than(length, materialise(parts.widened().vote_map))
+        stored = no_longer_than(length, materialise(parts.vote_map))
         s = (coupling.to(length.dtype).unsqueeze(-1) * stored).sum(-3)
         return s.reshape(*parts.counts()[:2], *s.shape[-2:])
-    return sums_of(vote_map, votes, coupling * _shortening(norm, length))
+    return sums_of(wide, votes, coupling * _shortening(norm, length))
+
+
+def _widened(vote_map: VoteMap, dtype: torch.dtype) -> VoteMap:
+    """Where it has that precision already, the same tensors."""
+    bias, coordinates = (
+        None if x is None else x.to(dtype) for x in (vote_map.bias, vote_map.coordinates)
+    )
+    return vote_map._replace(
+        children=Capsules(vote_map.children.pose.to(dtype)),
+        weight=vote_map.weight.to(dtype),
+        bias=bias,
+        coordinates=coordinates,
+    )
 
 
 def _squared_norms(votes: MadeOf, length: Tensor) -> Tensor:
