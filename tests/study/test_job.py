@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from torchcaps.cli.arguments import options_from
-from torchcaps.study import Job, Reduced, find_claim, plan_of
+from torchcaps.study import Job, Reduced, claims, find_claim, plan_of
 from torchcaps.study.gaps import _takes_loss
 
 
@@ -156,3 +156,12 @@ def test_seeds_are_the_only_difference():
     first, second = job().recipe(seed=0), job().recipe(seed=1)
     assert first.model_copy(update={"seed": 1}) == second
     assert job().numbers()["key"] == job().key
+
+
+def test_a_run_that_ends_early_is_the_beginning_of_a_longer_one():
+    """A cosine, or milestones beyond its end, would give other rates to the same first epochs."""
+    early = [job for claim in claims() for job in plan_of(claim).jobs if job.ends]
+    recipes = [each.recipe() for job in early for each in (job, job.smaller())]
+    assert recipes
+    assert {recipe.schedule for recipe in recipes} == {"exponential"}
+    assert {recipe.epochs for recipe in recipes} == {1}
