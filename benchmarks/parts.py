@@ -20,7 +20,11 @@ LAYERS = {
     "whole-map": "WholeMapConv2d",
 }
 # Native kernels of a routing, which the fused form in PyTorch replaces.
-KERNELS = {"native-inverted": "InvertedRouting", "native-distance": "DistanceRouting"}
+KERNELS = {
+    "native-dynamic": "DynamicRouting",
+    "native-distance": "DistanceRouting",
+    "native-em": "EMRouting",
+}
 PARTS = (*LAYERS, *KERNELS)
 
 # How a layer asks itself whether to take what pays for large batches.
@@ -41,8 +45,9 @@ def switch_off(part: str, module: nn.Module) -> None:
     for name in vars(fused).keys() & vars(native).keys():
         if name.startswith(f"{stem}_"):
             setattr(native, name, getattr(fused, name))
-    native.ROUTINGS.pop(stem)
-    native._TAKES.pop(stem)
+    # A case builds its network more than once.
+    native.ROUTINGS.pop(stem, None)
+    native._TAKES.pop(stem, None)
 
 
 def is_in(part: str, module: nn.Module) -> bool:

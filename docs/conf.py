@@ -64,6 +64,7 @@ CONTENTS = {
         "docs/pruning",
         "docs/porting",
         "docs/performance",
+        "docs/backends",
         "docs/trust",
         "docs/not-yet",
     ],

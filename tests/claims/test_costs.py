@@ -106,9 +106,10 @@ def test_an_iteration_more_takes_more_time_and_not_always_more_memory(record_pro
                 started = time.process_time()
                 network(images)
                 times.append(time.process_time() - started)
-    medians = [statistics.median(times) for times in spent]
-    assert medians == sorted(medians)
-    assert len(set(medians)) == 5
+    # The shortest, for other tests that run beside it only ever add time.
+    shortest = [min(times) for times in spent]
+    assert shortest == sorted(shortest)
+    assert len(set(shortest)) == 5
     peaks = []
     for t in range(1, 6):
         with FakeTensorMode(), Footprint() as footprint:

@@ -27,13 +27,11 @@ class Bars(NamedTuple):
 # the last bits, and small variances enlarge all of them. Where gradients of two samples cancel, as
 # they do in one of some hundred draws with one child and one parent, nothing is left but rounding.
 BARS = {
-    ("dynamic", "native"): Bars(gradients=4),
+    ("dynamic", "native"): Bars(gradients=4, others=("plain", "fused")),
     ("distance", "native"): Bars(values=3, gradients=3, together=True),
     ("em", "native"): Bars(True, 3, 4, ("plain", "fused"), together=True, rounding="millionth"),
     ("em", "triton"): Bars(True, 4, 4, rounding="millionth"),
-    ("inverted", "native"): Bars(True, 4, 4, ("plain", "fused"), rounding="millionth"),
     ("inverted", "triton"): Bars(values=1, together=True),
-    ("self_attention", "native"): Bars(values=4, gradients=4, rounding="own"),
     ("self_attention", "triton"): Bars(values=4, gradients=4, rounding="own"),
 }
 VALUES, GRADIENTS = 2e-6, 2e-5

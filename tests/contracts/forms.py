@@ -122,8 +122,6 @@ FORMS = {
 LACKS = {
     ("distance", "native"): "window",
     ("dynamic", "native"): "window",
-    ("inverted", "native"): "vote_bias",
-    ("self_attention", "native"): "vote_bias",
 }
 PAIRS = [(name, way) for way, backend in BACKENDS.items() for name in backend.ROUTINGS]
 

@@ -153,11 +153,9 @@ NO_SECOND = {
         (name, way): (words, "the routing of torchcaps.ops")
         for way, words in (
             ("fused", "fused routing"),
-            ("native", "native routing"),
             ("triton", "routing by Triton"),
         )
         for name in ("dynamic", "inverted", "self_attention")
-        if (name, way) != ("dynamic", "native")
     },
 }
 

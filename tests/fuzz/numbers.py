@@ -37,7 +37,7 @@ from torchcaps import TorchcapsError
 from torchcaps.ops.routing import distance, dynamic, em, inverted
 from torchcaps.types import Step
 
-__all__ = ["Drawn", "Judge", "check", "draw", "made"]
+__all__ = ["Drawn", "Judge", "check", "draw", "made", "ways_of"]
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 # So many times the error of the plain op, or of arguments that are rounded; the error that is none,
@@ -124,11 +124,16 @@ def made(drawn: Drawn) -> Tensors:
     }
 
 
+def ways_of(algorithm: str) -> list[str]:
+    """The backends that have a form of it."""
+    return [way for way in WAYS if algorithm in BACKENDS[way].ROUTINGS]
+
+
 def check(drawn: Drawn) -> dict[str, str]:
     """What came of every backend: "right", "refused" by a sentence, "beyond" or "unsteady". What is
     wrong is an AssertionError."""
     leaves = made(drawn)
-    ways = [way for way in WAYS if drawn.case.algorithm in BACKENDS[way].ROUTINGS]
+    ways = ways_of(drawn.case.algorithm)
     try:
         judge = Judge(drawn, leaves)
     except TorchcapsError as refusal:

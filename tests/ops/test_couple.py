@@ -224,7 +224,7 @@ def test_forms_without_votes_keep_every_bit_and_replace_the_rest(name, backend):
         lambda x: x.float() if isinstance(x, torch.Tensor) else x, options
     )
     routing = name.split("-")[0]
-    form = backend.ROUTINGS[routing]
+    form = backend.ROUTINGS.get(routing, fused.ROUTINGS[routing])
     bare = form(made, keep="last", **options)
     coupled = form(made, keep="last", couple=torch.clone, **options)
     assert torch.equal(bare.parents.pose, coupled.parents.pose)

@@ -13,7 +13,6 @@ from reference.distance import distance_routing as twin
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops import distance_routing, squash, uniform_routing
 
-LN9 = math.log(9)
 # Above the length of every vote here: nothing is shortened.
 LONG = torch.tensor(1e3, dtype=torch.float64)
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Mapping
-from types import ModuleType
 from typing import Any, Literal
 
 import torch
@@ -12,7 +11,7 @@ from torchcaps.ops.fused.tiles import counts_of
 from torchcaps.ops.tracing import is_looked_through
 from torchcaps.types import Routed, VoteMap
 
-__all__ = ["Backend", "backend_module", "fused_form", "is_worth_fusing"]
+__all__ = ["Backend", "fused_form", "is_worth_fusing"]
 
 
 # How a layer routes. "plain": the votes are made, then routed. "fused": they are made a tile at a
@@ -25,7 +24,7 @@ Backend = Literal["auto", "plain", "fused", "native", "triton"]
 FUSED_FROM, LANES_FROM = 1 << 21, 16
 # So many numbers of votes a native kernel of these routings predicts sooner. It is left to
 # predictions, for it gives no gradients of gradients.
-KERNEL_FROM = dict.fromkeys(("distance", "dynamic", "em", "inverted"), 1 << 17)
+KERNEL_FROM = dict.fromkeys(("distance", "dynamic", "em"), 1 << 17)
 
 
 def is_worth_fusing(
@@ -46,14 +45,8 @@ def is_worth_fusing(
     return native.takes(algorithm, vote_map, options())
 
 
-def backend_module(backend: Backend) -> ModuleType:
-    """The module of the fused form, for a routing that has several."""
-    return {"fused": fused, "triton": triton}.get(backend, native)
-
-
 def fused_form(backend: Backend, algorithm: str) -> Callable[..., Routed]:
     """What routes without stored votes; the form in PyTorch where a backend has none of its own."""
-    form: Callable[..., Routed] = backend_module(backend).ROUTINGS.get(
-        algorithm, fused.ROUTINGS[algorithm]
-    )
+    forms = {"fused": fused, "triton": triton}.get(backend, native).ROUTINGS
+    form: Callable[..., Routed] = forms.get(algorithm, fused.ROUTINGS[algorithm])
     return form

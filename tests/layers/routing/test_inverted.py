@@ -133,6 +133,23 @@ def test_every_backend_drops_the_same():
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.parametrize("backend", ["fused", "native"])
+def test_a_step_without_stored_votes_is_a_step(backend):
+    layer = DenseCapsules(n_in=7, d_in=3, n_out=4, d_out=2, routing=InvertedRouting())
+    children, parents = Capsules(torch.randn(5, 7, 3)), None
+    for _ in range(2):
+        use_backend(layer, "plain")
+        expected = layer.step(children, parents)
+        use_backend(layer, backend)
+        step = layer.step(children, parents, keep="last")
+        torch.testing.assert_close(step.coupling, expected.coupling)
+        torch.testing.assert_close(step.parents.pose, expected.parents.pose)
+        unkept = layer.step(children, parents)
+        assert unkept.coupling.shape == (0,)
+        assert torch.equal(unkept.parents.pose, step.parents.pose)
+        parents = expected.parents
+
+
 @pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
 def test_a_share_that_is_none(share):
     assert text_of(lambda: InvertedRouting(dropout=share)) == (

@@ -36,3 +36,14 @@ def test_costs_have_no_gradient_where_one_parent_has_every_child(backend, costs)
     pose = routed.parents.pose
     (pose * torch.randn(pose.shape)).sum().backward()
     assert beta_u.grad.abs().max() < 1e-12
+
+
+def test_a_parent_owes_nothing_to_a_child_that_gives_it_nothing():
+    """However large the gradient of that child is, whose rounding was larger than this gradient."""
+    likely = torch.zeros(1, 1, 2, requires_grad=True)
+    gradients = [1.0, 9_999_999.0, -3_333_333.0, -3_333_333.0, -3_333_334.0]
+    log_r = torch.full((1, 1, 5, 2), -200.0)
+    log_r[..., 0, 0] = log_r[..., 1:, 1] = 0.0
+    moved = moves(Likely(likely, log_r))
+    (found,) = torch.autograd.grad((moved.of_children * torch.tensor(gradients)).sum(), likely)
+    assert found.flatten().tolist() == [-1.0, 1.0]

@@ -76,17 +76,3 @@ def both(plain, fused, kind, found, **options):
             (result * weight).sum(), mine.values(), materialize_grads=True
         )
         yield result.detach(), dict(zip(mine, gradients, strict=True))
-
-
-def largest_errors(plain, fused, kind, found, **options):
-    """Of values and of every gradient, by name; of numbers above one, as a part of the largest."""
-    (expected, theirs), (result, mine) = both(plain, fused, kind, found, **options)
-    assert result.dtype == expected.dtype
-    pairs = {"values": (result, expected)}
-    for name, gradient in mine.items():
-        assert gradient.dtype == theirs[name].dtype
-        pairs[name] = (gradient, theirs[name])
-    return {
-        name: ((a - b).abs().max() / b.abs().max().clamp(min=1)).item() if a.numel() else 0
-        for name, (a, b) in pairs.items()
-    }

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from torchcaps.ops.native import build, distance, dynamic, em, mixing
+from torchcaps.ops.native import build, distance, dynamic, em
 
 SOURCE = """
 struct Team { void *run, *index, *size, *most; };
-extern "C" __attribute__((visibility("default"))) long torchcaps_workspace() { return %d; }
+extern "C" __attribute__((visibility("default"))) long torchcaps_job_size() { return %d; }
 extern "C" __attribute__((visibility("default"))) void torchcaps_use_team(Team) {}
 """
 ANNOUNCED = "building the native kernels, once, which takes some ten seconds; see {}"
@@ -70,7 +70,7 @@ def forget(monkeypatch):
 
 def answer():
     found = build.library()
-    return found and found.torchcaps_workspace()
+    return found and found.torchcaps_job_size()
 
 
 def libraries(cache):
@@ -102,7 +102,7 @@ from torchcaps.ops.native import build
 build.FOLDER = pathlib.Path({str(build.FOLDER)!r})
 def through_the_command_line():
     from torchcaps.cli.application import app
-    app.command("build")(lambda: print(build.library().torchcaps_workspace()))
+    app.command("build")(lambda: print(build.library().torchcaps_job_size()))
     app(["build"])
 """
 
@@ -354,7 +354,6 @@ def test_the_users_cache_folder_is_the_default(cache, monkeypatch, tmp_path):
         (distance, "torchcaps_distance_job_size"),
         (dynamic, "torchcaps_job_size"),
         (em, "torchcaps_em_job_size"),
-        (mixing, "torchcaps_mixing_job_size"),
     ],
     ids=lambda x: x if isinstance(x, str) else "",
 )

@@ -14,6 +14,7 @@ from ops.fused.distance_cases import (
 from ops.fused.vote_maps import KINDS, named
 from torchcaps.ops import native
 from torchcaps.ops.costs import COSTS
+from torchcaps.ops.native import build
 from torchcaps.ops.native import distance as kernel
 
 NO_WINDOW = [kind for kind in KINDS if kind[2] is None]
@@ -223,7 +224,7 @@ def test_flops_are_counted():
 
 def test_a_workspace_is_near_that_of_the_kernel(threads, monkeypatch):
     threads(2)
-    asked, found, plan = [], [], kernel.library().torchcaps_distance_plan
+    asked, found, plan = [], [], build.library().torchcaps_distance_plan
     for name in ("forward", "backward"):
         operator = getattr(kernel.measured, name)
 
@@ -237,7 +238,7 @@ def test_a_workspace_is_near_that_of_the_kernel(threads, monkeypatch):
         plan(job, backward)
         found.append(4 * job._obj.workspace_size)
 
-    monkeypatch.setattr(kernel.library(), "torchcaps_distance_plan", planned)
+    monkeypatch.setattr(build.library(), "torchcaps_distance_plan", planned)
     leaves = made(batch=128, n_in=1152, n_out=10, d_in=8, d_out=16)
     leaves = {name: x.requires_grad_() for name, x in leaves.items()}
     routed_by("native", DENSE, leaves).parents.pose.sum().backward()

@@ -15,6 +15,7 @@ from ops.fused.em_cases import (
 )
 from torchcaps.ops import native
 from torchcaps.ops.costs import COSTS
+from torchcaps.ops.native import build
 from torchcaps.ops.native import em as kernel
 from torchcaps.types import Window
 
@@ -130,7 +131,7 @@ def test_what_they_cost_is_known(monkeypatch):
     how = {"pose": "matrix", "window": LARGE}
     leaves = narrow(batch=(7,), d_in=16, n_out=16, **how)
     leaves = {name: x.requires_grad_() for name, x in leaves.items()}
-    asked, found, plan = [], [], kernel.library().torchcaps_em_plan
+    asked, found, plan = [], [], build.library().torchcaps_em_plan
     for operator, name in product((kernel.fit, kernel.assign), ("forward", "backward")):
         called = getattr(operator, name)
 
@@ -144,7 +145,7 @@ def test_what_they_cost_is_known(monkeypatch):
         plan(job)
         found.append(4 * job._obj.seen_by.workspace_size)
 
-    monkeypatch.setattr(kernel.library(), "torchcaps_em_plan", planned)
+    monkeypatch.setattr(build.library(), "torchcaps_em_plan", planned)
     routed_by("native", leaves, how, {"iterations": 2}).parents.pose.sum().backward()
     votes = 2 * 7 * 9 * 72 * 16 * 16 * 4
     assert [cost.flops // votes for cost in asked] == [2, 1, 2, 3, 3, 3]

@@ -26,7 +26,7 @@ LAWS = [
     "contracts/test_form_contract.py::test_keep_changes_no_bit",
     *(
         f"ops/native/test_{name}.py::test_any_number_of_threads"
-        for name in ("distance", "dynamic", "em", "inverted")
+        for name in ("distance", "dynamic", "em")
     ),
     *(f"ops/native/test_{name}.py::test_ragged_sizes" for name in ("distance", "dynamic")),
 ]

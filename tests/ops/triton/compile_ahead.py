@@ -17,7 +17,7 @@ import torch
 import triton
 from triton.backends.compiler import GPUTarget
 
-from torchcaps.ops.triton import dynamic, em, inverted, mixing, votes
+from torchcaps.ops.triton import dynamic_routing, em, inverted_routing, mixing, votes
 from torchcaps.types import Capsules, VoteMap, Window
 
 TOOL = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
@@ -61,7 +61,7 @@ def route(
     children = torch.empty(batch, n_in, pose, dtype=dtype, requires_grad=True)
     weight = torch.empty(weight, dtype=dtype, requires_grad=True)
     vote_map = VoteMap(Capsules(children), weight, sharing, kind, *moved)
-    routed = dynamic.dynamic_routing(vote_map, iterations=2, **options)
+    routed = dynamic_routing(vote_map, iterations=2, **options)
     routed.parents.pose.sum().backward()
 
 
@@ -72,7 +72,7 @@ def route_windows(*, n_out, dtype):
     children = Capsules(pose, torch.empty(20, 200))
     window = Window((5, 5, 8), (3, 3), (2, 2))
     vote_map = VoteMap(children, weight, "type", "matrix", None, window)
-    inverted.inverted_routing(vote_map, keep="steps").parents.pose.sum().backward()
+    inverted_routing(vote_map, keep="steps").parents.pose.sum().backward()
     beta = torch.zeros(n_out)
     em.em_routing(vote_map, beta_a=beta, beta_u=beta).parents.pose.sum().backward()
 

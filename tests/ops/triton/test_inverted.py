@@ -15,9 +15,7 @@ from ops.fused.inverted_cases import (
     results_of,
     routed_by,
     slots_of,
-    vote_map_of,
 )
-from torchcaps.ops import triton
 from torchcaps.ops.triton import votes
 from torchcaps.types import Window
 
@@ -82,9 +80,9 @@ def test_keep_changes_no_bit_and_routing_is_its_steps(window):
     kept = {keep: routed_by("triton", leaves, how, {}, keep) for keep in ("none", "last", "steps")}
     for routed in kept.values():
         assert torch.equal(routed.parents.pose, kept["none"].parents.pose)
-    norm, parents = (leaves["norm_weight"], leaves["norm_bias"]), leaves["start"]
+    parents = leaves["start"]
     for step in kept["steps"].steps:
-        again = triton.inverted_step(vote_map_of(leaves, **how), parents, norm=norm, keep="last")
+        (again,) = routed_by("triton", leaves | {"start": parents}, how, {"iterations": 1}).steps
         assert torch.equal(again.coupling, step.coupling)
         parents = again.parents.pose
         assert torch.equal(parents, step.parents.pose)

@@ -10,7 +10,7 @@ from torch.nn.functional import dropout
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.routing.base import Routing
-from torchcaps.ops.backend import backend_module
+from torchcaps.ops.backend import fused_form
 from torchcaps.ops.checks import (
     check_choice,
     check_iterations,
@@ -138,9 +138,11 @@ class InvertedRouting(Routing):
         couple: Couple | None = None,
     ) -> Step:
         now = self.start if parents is None else parents.pose
-        step: Step = backend_module(self.backend).inverted_step(
-            vote_map, now, keep=keep, couple=couple, **self._of_a_step()
-        )
+        route = fused_form(self.backend, self.algorithm)
+        options = self._of_a_step() | {"iterations": 1, "start": now}
+        routed = route(vote_map, keep=keep, couple=couple, **options)
+        unkept = Step(None, routed.parents.pose.new_empty(0), routed.parents)
+        step = routed.steps[0] if routed.steps else unkept
         return self._dropped(step) if self._drops else step
 
     def fused(

@@ -6,11 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.layers.routing.base import Routing
-from torchcaps.ops.backend import backend_module
 from torchcaps.ops.checks import check_choice
 from torchcaps.ops.routing import self_attention_routing
 from torchcaps.ops.squashing import Squash
-from torchcaps.types import Couple, Keep, Routed, VoteMap
+from torchcaps.types import Couple, Keep, Routed
 
 __all__ = ["SelfAttentionRouting"]
 
@@ -53,14 +52,6 @@ class SelfAttentionRouting(Routing):
         couple: Couple | None = None,
     ) -> Routed:
         return self_attention_routing(votes, keep=keep, couple=couple, **self.options())
-
-    def fused(
-        self, vote_map: VoteMap, *, keep: Keep = "none", couple: Couple | None = None
-    ) -> Routed:
-        routed: Routed = backend_module(self.backend).self_attention_routing(
-            vote_map, bias=self.prior, squash=self.squash, keep=keep, couple=couple
-        )
-        return routed
 
     def options(self) -> dict[str, Any]:
         return {"bias": self.prior, "squash": self.squash}

@@ -8,8 +8,6 @@ every window that sees them.
 
 from collections.abc import Sequence
 
-from torch import Tensor
-
 from torchcaps.ops.costs import em as flops_of
 from torchcaps.ops.costs.base import Cost, register
 from torchcaps.ops.costs.loop import loop_flops
@@ -27,10 +25,8 @@ class _Sizes:
     """FLOPs of all votes, of the same after the children that share weights are summed, and of one
     multiply-add for each of their numbers; how often votes are made for one softmax; bytes."""
 
-    def __init__(
-        self, pose: Tensor, weight: Tensor, sharing: str, kind: str, window: Sequence[int] = ()
-    ):
-        shape = shape_of(pose, weight, sharing, kind, window)
+    def __init__(self, votes: MadeOf):
+        shape, window = shape_of(votes), votes.window
         blocks = blocks_of(shape)
         tiles = -(-shape.parents // blocks.parents)
         lanes = -(-shape.batch // blocks.lanes)
@@ -43,9 +39,10 @@ class _Sizes:
         self.partial = shared_out(shape.children, lanes * tiles, CHILDREN)[0] * self.parents
         self.found = 0 if tiles == 1 else 12 * shape.batch * shape.children
         splits = shared_out(shape.children // shape.types, shape.types, 1)[0]
-        self.of_weight = 4 * splits * weight.numel() if splits > 1 else 0
+        self.of_weight = 4 * splits * votes.weight.numel() if splits > 1 else 0
         self.of_vote_bias = 4 * splits * shape.types * shape.parents * shape.size
-        self.of_slots = 4 * shape.batch * shape.children * pose.shape[-1] if window else 0
+        size = votes.pose.shape[-1]
+        self.of_slots = 4 * shape.batch * shape.children * size if window else 0
 
     @property
     def total(self) -> int:
@@ -64,12 +61,12 @@ class _Sizes:
 
 
 def _mixed(given: Given) -> Cost:
-    sizes = _sizes_of(given.made_of)
+    sizes = _Sizes(given.made_of)
     return Cost(loop_flops(given, sizes), 2 * sizes.parents + sizes.partial + sizes.found)
 
 
 def _mixed_backward(asked: Asked[Given]) -> Cost:
-    sizes, needs = _sizes_of(asked.given.made_of), asked.needs
+    sizes, needs = _Sizes(asked.given.made_of), asked.needs
     flops = held = noted = terms = 0
     for visit in visits(asked):
         # Queries have their gradient first.
@@ -85,31 +82,27 @@ def _mixed_backward(asked: Asked[Given]) -> Cost:
 
 
 def _moments(given: Shared) -> Cost:
-    sizes = _sizes_of(given.votes)
+    sizes = _Sizes(given.votes)
     return Cost(flops_of.moments(sizes.products), 2 * sizes.partial + sizes.parents)
 
 
 def _moments_backward(asked: Asked[Shared]) -> Cost:
-    sizes, needs = _sizes_of(asked.given.votes), asked.needs
+    sizes, needs = _Sizes(asked.given.votes), asked.needs
     held = 2 * sizes.parents + sizes.of_slots * needs[1] + sizes.of_weight * needs[2]
     return Cost(flops_of.moments_backward(sizes.products, needs[1:]), held)
 
 
 def _distances(given: Met) -> Cost:
-    sizes = _sizes_of(given.votes)
+    sizes = _Sizes(given.votes)
     return Cost(flops_of.distances(sizes.products), sizes.parents)
 
 
 def _distances_backward(asked: Asked[Met]) -> Cost:
-    sizes, needs = _sizes_of(asked.given.votes), asked.needs
+    sizes, needs = _Sizes(asked.given.votes), asked.needs
     held = 2 * (sizes.partial + sizes.parents)
     held += sizes.of_slots * needs[2] + sizes.of_weight * needs[3]
     passes = 1 + any(needs[2:])
     return Cost(flops_of.distances_backward(sizes.products, needs[2:], passes), held)
-
-
-def _sizes_of(votes: MadeOf) -> _Sizes:
-    return _Sizes(votes.pose, votes.weight, votes.sharing, votes.kind, votes.window)
 
 
 register(mixing.by_kernels, _mixed, _mixed_backward)

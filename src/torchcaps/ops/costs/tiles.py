@@ -5,11 +5,11 @@ They hold the children once more, lane by lane, their gradient in the same order
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
+from torchcaps.ops.costs import distance as distance_flops
 from torchcaps.ops.costs import em as flops_of
 from torchcaps.ops.costs.base import Cost, register
 from torchcaps.ops.costs.loop import iterations, loop_backward_flops, loop_flops
@@ -18,7 +18,7 @@ from torchcaps.ops.fused.agreement import folds, tiled
 from torchcaps.ops.fused.distance_tiles import Given
 from torchcaps.ops.fused.loop import Given as Looped
 from torchcaps.ops.fused.loop import visits
-from torchcaps.ops.fused.tiles import TiledVotes, size_of, vote_map_of
+from torchcaps.ops.fused.tiles import MadeOf, TiledVotes, size_of
 from torchcaps.ops.operators import Asked
 from torchcaps.types import VoteMap
 
@@ -71,20 +71,20 @@ class _Sizes(NamedTuple):
 
 
 def _sizes(
-    pose: Tensor,
-    weight: Tensor,
-    sharing: str,
-    kind: str,
-    window: Sequence[int],
-    dtype: torch.dtype,
-    vote_bias: Tensor | None = None,
-    coordinates: Tensor | None = None,
-    tiled: Callable[[VoteMap, torch.dtype], TiledVotes] = TiledVotes,
+    made_of: MadeOf, tiled: Callable[[VoteMap, torch.dtype], TiledVotes] = TiledVotes
 ) -> _Sizes:
+    weight, dtype = made_of.weight, made_of.dtype
+    bias, coordinates = (
+        None if x is None else x.to("meta") for x in (made_of.bias, made_of.coordinates)
+    )
     # On "meta" the tiles are laid out and nothing is copied.
-    bias, places = (None if x is None else x.to("meta") for x in (vote_bias, coordinates))
-    vote_map = vote_map_of(pose.to("meta"), weight.to("meta"), bias, places, sharing, kind, window)
-    votes = tiled(vote_map, dtype)
+    on_meta = made_of._replace(
+        pose=made_of.pose.to("meta"),
+        weight=weight.to("meta"),
+        bias=bias,
+        coordinates=coordinates,
+    )
+    votes = tiled(on_meta.vote_map, dtype)
     lanes = next(votes.lanes(), None)
     tile = None if lanes is None else next(votes.tiles(lanes), None)
     numbers = votes.n_batch * votes.n_windows * votes.n_in * votes.n_out * votes.d_out
@@ -128,7 +128,7 @@ def _sizes(
 
 
 def _mixed(given: Looped) -> Cost:
-    size = _sizes_of_loop(given)
+    size = _sizes(given.made_of, tiled)
     held = max(
         size.held_by_total if is_uniform else size.folded if size.folds else 2 * size.tile
         for is_uniform, _ in iterations(given)
@@ -138,7 +138,7 @@ def _mixed(given: Looped) -> Cost:
 
 
 def _mixed_backward(asked: Asked[Looped]) -> Cost:
-    size, held = _sizes_of_loop(asked.given), 0
+    size, held = _sizes(asked.given.made_of, tiled), 0
     for visit in visits(asked):
         if visit.is_uniform:
             held = max(held, visit.mixes * (1 + size.through) * size.held_by_total)
@@ -148,14 +148,8 @@ def _mixed_backward(asked: Asked[Looped]) -> Cost:
     return Cost(loop_backward_flops(asked, size), _held(size, asked.needs[0], held))
 
 
-def _sizes_of_loop(given: Looped) -> _Sizes:
-    votes = given.made_of
-    made_of = (votes.pose, votes.weight, votes.sharing, votes.kind, votes.window, votes.dtype)
-    return _sizes(*made_of, votes.bias, votes.coordinates, tiled)
-
-
 def _moments(given: em.Shared) -> Cost:
-    size = _sizes_of(given.votes)
+    size = _sizes(given.votes)
     return Cost(
         flops_of.moments(size.products),
         size.children + 3 * size.tile + size.seen + 4 * size.parents,
@@ -163,14 +157,14 @@ def _moments(given: em.Shared) -> Cost:
 
 
 def _moments_backward(asked: Asked[em.Shared]) -> Cost:
-    size, needs = _sizes_of(asked.given.votes), asked.needs
+    size, needs = _sizes(asked.given.votes), asked.needs
     tiles = 6 * size.tile + 2 * size.seen + 4 * size.parents
     products = flops_of.moments_backward(size.products, needs[1:])
     return Cost(products, _held(size, needs[1], tiles))
 
 
 def _distances(given: em.Met) -> Cost:
-    size = _sizes_of(given.votes)
+    size = _sizes(given.votes)
     return Cost(
         flops_of.distances(size.products),
         size.children + 2 * size.tile + size.seen + 2 * size.parents,
@@ -178,7 +172,7 @@ def _distances(given: em.Met) -> Cost:
 
 
 def _distances_backward(asked: Asked[em.Met]) -> Cost:
-    size, needs = _sizes_of(asked.given.votes), asked.needs
+    size, needs = _sizes(asked.given.votes), asked.needs
     tiles = 5 * size.tile + 2 * size.seen + 4 * size.parents
     products = flops_of.distances_backward(size.products, needs[2:])
     return Cost(products, _held(size, needs[2], tiles))
@@ -195,38 +189,21 @@ def _moves_backward(asked: Asked[likely.Likely]) -> Cost:
 
 
 def _measured(given: Given) -> Cost:
-    size, updates = _sizes_of(given.votes), given.how.iterations - 1
-    # Votes are measured, then mixed; shortened ones in the first iteration too.
-    agreements = 1 + (1 + given.how.with_slopes) * updates
-    flops = (1 + 2 * updates) * size.products + agreements * size.agreement
+    size = _sizes(given.votes)
     # How much a vote is shortened, and how far it lies.
-    held = (2 if updates else 1) * size.couplings
-    return Cost(flops, size.children + held + 2 * size.tile + size.seen + 4 * size.parents)
+    held = (2 if given.how.iterations > 1 else 1) * size.couplings
+    return Cost(
+        distance_flops.forward(given, size.products, size.agreement, passes=2),
+        size.children + held + 2 * size.tile + size.seen + 4 * size.parents,
+    )
 
 
 def _measured_backward(asked: Asked[Given]) -> Cost:
-    size, needs, (sums, slopes, _) = _sizes_of(asked.given.votes), asked.needs, asked.saved
-    of_couplings = asked.gradients[-1]
-    added, wanted = any(needs[:5]), needs[0] + needs[1]
-    every = added and asked.given.how.detach == "none"
-    goes_back, flops = every or any(needs[5:]), 0
-    for back in range(len(sums)):
-        first, mixes = back == len(sums) - 1, every or (added and back == 0)
-        if not mixes and (first or not goes_back):
-            continue
-        flops += size.products
-        if of_couplings is not None and back < len(of_couplings) and not first:
-            flops += size.products if goes_back and len(slopes) else 0
-        flops += size.agreement if goes_back and not first else 0
-        if mixes:
-            flops += wanted * size.products + size.agreement
+    size, needs = _sizes(asked.given.votes), asked.needs
+    measured, mixed, recorded = distance_flops.back(asked)
+    made = max(measured, mixed) + recorded + mixed * (needs[0] + needs[1])
+    flops = made * size.products + (measured + mixed) * size.agreement
     return Cost(flops, _held(size, needs[0], 3 * size.tile + 2 * size.seen + 6 * size.parents))
-
-
-def _sizes_of(made_of: Sequence[Any]) -> _Sizes:
-    """Of the arguments that EM and inverted routing share."""
-    pose, weight, *_, sharing, kind, window, dtype = made_of
-    return _sizes(pose, weight, sharing, kind, window, dtype)
 
 
 def _held(size: _Sizes, needs_pose: bool, tiles: int) -> int:

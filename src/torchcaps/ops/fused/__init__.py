@@ -7,7 +7,7 @@ from typing import Any
 from torchcaps.ops.fused.distance import distance_routing
 from torchcaps.ops.fused.dynamic import dynamic_routing
 from torchcaps.ops.fused.em import em_routing
-from torchcaps.ops.fused.inverted import inverted_routing, inverted_step
+from torchcaps.ops.fused.inverted import inverted_routing
 from torchcaps.ops.fused.self_attention import self_attention_routing
 from torchcaps.ops.fused.uniform import uniform_routing
 from torchcaps.ops.fused.weighted import weighted_sums
@@ -19,7 +19,6 @@ __all__ = [
     "dynamic_routing",
     "em_routing",
     "inverted_routing",
-    "inverted_step",
     "self_attention_routing",
     "takes",
     "uniform_routing",

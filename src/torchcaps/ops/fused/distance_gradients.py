@@ -161,8 +161,8 @@ class _Backward:
         # ⟨∂û_ij, w_ij⟩ / ‖w_ij‖
         inward = (of_votes * part).sum(2).div_(norm).mul_(longer)
         if self.of_length is not None:
-            mine = self.votes.of_couplings(self.of_length.transpose(0, 1).unsqueeze(-1), tile)
-            mine += self.votes.by_lane(inward.sum(1, keepdim=True), tile.lanes)
+            of_length = self.votes.of_couplings(self.of_length.transpose(0, 1).unsqueeze(-1), tile)
+            of_length += self.votes.by_lane(inward.sum(1, keepdim=True), tile.lanes)
         if self.found.any:
             # The votes have served; their memory takes their gradient.
             part.mul_(inward.div_(norm).neg_().unsqueeze(2)).add_(of_votes)

@@ -154,10 +154,10 @@ def _measure(votes: TiledVotes, v: Tensor, factors: Tensor, distances: Tensor) -
     """Distances to parents [p, b, j, d] into `distances`, and their sums [p, b]."""
     total = v.new_empty(v.shape[:2])
     for lanes in votes.lanes():
-        mine, found = votes.to_lanes(v[lanes]), v.new_zeros(votes.count(lanes))
+        parents, found = votes.to_lanes(v[lanes]), v.new_zeros(votes.count(lanes))
         for tile in votes.tiles(lanes):
             part = votes.votes(tile, votes.seen(tile))
-            gap = part.mul_(of_tile(votes, factors, tile).unsqueeze(2)).sub_(mine.unsqueeze(-2))
+            gap = part.mul_(of_tile(votes, factors, tile).unsqueeze(2)).sub_(parents.unsqueeze(-2))
             d = gap.square_().sum(2).add_(EPSILON).sqrt_()
             found += d.sum((0, 1, 2))
             write_tile(votes, distances, tile, d)

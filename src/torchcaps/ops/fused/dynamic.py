@@ -27,8 +27,7 @@ from torchcaps.ops.fused.rules import Agreement
 from torchcaps.ops.fused.tiles import vote_like
 from torchcaps.ops.fused.weighted import sums_of
 from torchcaps.ops.routing.couple import recorded
-from torchcaps.ops.routing.dynamic import Detach, check_dynamic, factor_of
-from torchcaps.ops.squashing import Squash
+from torchcaps.ops.routing.dynamic import DynamicOptions, check_dynamic, factor_of
 from torchcaps.types import Couple, Keep, Routed, VoteMap
 
 __all__ = ["dynamic_routing", "route", "route_by"]
@@ -46,43 +45,29 @@ def dynamic_routing(vote_map: VoteMap, **options: Any) -> Routed:
     return route_by(mix, vote_map, **options)
 
 
-def route_by(
-    mix: Mix,
-    vote_map: VoteMap,
-    *,
-    iterations: int = 3,
-    bias: Tensor | None = None,
-    prior: Tensor | None = None,
-    odd_bias: bool = False,
-    leaky: bool = False,
-    squash: Squash = "hinton",
-    detach: Detach = "none",
-    agreement: float | Tensor = 1.0,
-    keep: Keep = "none",
-    couple: Couple | None = None,
-) -> Routed:
+def route_by(mix: Mix, vote_map: VoteMap, **options: Any) -> Routed:
     """The same by the sums of a backend."""
-    votes = vote_like(vote_map)
-    check_dynamic(votes, iterations, bias, prior, squash, detach, agreement, keep)
+    votes, asked = vote_like(vote_map), DynamicOptions(**options)
+    check_dynamic(votes, asked)
     loop = Loop(
         "agreement",
-        squash,
-        odd_bias,
-        iterations=iterations,
-        share=1 / (votes.shape[-2] + leaky),
-        leaky=leaky,
-        detach=detach,
+        asked.squash,
+        asked.odd_bias,
+        iterations=asked.iterations,
+        share=1 / (votes.shape[-2] + asked.leaky),
+        leaky=asked.leaky,
+        detach=asked.detach,
     )
     return route(
         mix,
         vote_map,
         votes,
         loop,
-        prior=prior,
-        bias=bias,
-        agreement=agreement,
-        keep=keep,
-        couple=couple,
+        prior=asked.prior,
+        bias=asked.bias,
+        agreement=asked.agreement,
+        keep=asked.keep,
+        couple=asked.couple,
     )
 
 

@@ -36,11 +36,9 @@ from torchcaps.ops.fused.tiles import vote_like
 from torchcaps.ops.fused.weighted import sums_of
 from torchcaps.ops.routing.couple import recorded
 from torchcaps.ops.routing.inverted import _check_norm
-from torchcaps.types import Couple, Keep, Routed, Step, VoteMap
+from torchcaps.types import Couple, Keep, Routed, VoteMap
 
-__all__ = ["inverted_routing", "inverted_step", "route_by", "step_by"]
-
-Norm = tuple[Tensor, Tensor]
+__all__ = ["inverted_routing", "route_by"]
 
 
 def inverted_routing(vote_map: VoteMap, **options: Any) -> Routed:
@@ -54,20 +52,12 @@ def inverted_routing(vote_map: VoteMap, **options: Any) -> Routed:
     return route_by(mix, vote_map, **options)
 
 
-def inverted_step(vote_map: VoteMap, parents: Tensor | None, **options: Any) -> Step:
-    """One iteration from the present parent poses [*b, j, d], or [*b, p, j, d] through a window;
-    `None` is the first one. Options are `norm`, `scale`, `keep` and `couple`; with keep="none" the
-    coupling of the step is an empty tensor.
-    """
-    return step_by(mix, vote_map, parents, **options)
-
-
 def route_by(
     mix: Mix,
     vote_map: VoteMap,
     *,
     iterations: int = 2,
-    norm: Norm | None = None,
+    norm: tuple[Tensor, Tensor] | None = None,
     scale: float = 1.0,
     start: Tensor | None = None,
     keep: Keep = "none",
@@ -76,52 +66,12 @@ def route_by(
     """The same by the sums of a backend."""
     check_iterations(iterations)
     votes = vote_like(vote_map)
-    _check(votes, norm, scale, keep, "start", start)
-    return _routed(mix, vote_map, votes, iterations, norm, scale, start, keep, couple)
-
-
-def step_by(
-    mix: Mix,
-    vote_map: VoteMap,
-    parents: Tensor | None,
-    *,
-    norm: Norm | None = None,
-    scale: float = 1.0,
-    keep: Keep = "none",
-    couple: Couple | None = None,
-) -> Step:
-    """One iteration by the sums of a backend."""
-    votes = vote_like(vote_map)
-    _check(votes, norm, scale, keep, "parents", parents)
-    routed = _routed(mix, vote_map, votes, 1, norm, scale, parents, keep, couple)
-    if routed.steps:
-        return routed.steps[0]
-    return Step(None, votes.new_empty(0), routed.parents)
-
-
-def _check(
-    votes: Tensor, norm: Norm | None, scale: float, keep: str, name: str, start: Tensor | None
-) -> None:
     check_votes(votes)
     check_keep(keep)
     check_number("scale", scale)
     _check_norm(norm, votes.shape[-1])
-    poses = (*votes.shape[:-3], *votes.shape[-2:])
-    check_broadcast(name, start, poses, "[*batch, parent, pose]")
-
-
-def _routed(
-    mix: Mix,
-    vote_map: VoteMap,
-    votes: Tensor,
-    iterations: int,
-    norm: Norm | None,
-    scale: float,
-    start: Tensor | None,
-    keep: Keep,
-    couple: Couple | None,
-) -> Routed:
-    """Of checked arguments."""
+    sizes = (*votes.shape[:-3], *votes.shape[-2:])
+    check_broadcast("start", start, sizes, "[*batch, parent, pose]")
     # Of one number: `votes` stands for more than there is memory.
     dtype, size = widen(votes.new_empty(())).dtype, votes.shape[-1]
     weight, bias = (None, None) if norm is None else (x.to(dtype).expand(size) for x in norm)

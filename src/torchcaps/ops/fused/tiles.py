@@ -37,7 +37,6 @@ __all__ = [
     "size_of",
     "vote_dtype",
     "vote_like",
-    "vote_map_of",
 ]
 
 TILE_BYTES = 2 << 20
@@ -94,8 +93,13 @@ class MadeOf(NamedTuple):
 
     @property
     def vote_map(self) -> VoteMap:
-        """The vote map again."""
-        return vote_map_of(*self[:7])
+        """The vote map again: the dispatcher knows no tuples."""
+        window = None
+        if self.window:
+            height, width, types, *rest = self.window
+            window = Window((height, width, types), (rest[0], rest[1]), (rest[2], rest[3]))
+        children, sharing, kind = Capsules(self.pose), cast(Any, self.sharing), cast(Any, self.kind)
+        return VoteMap(children, self.weight, sharing, kind, self.bias, window, self.coordinates)
 
     def in_one_batch(self) -> "MadeOf":
         """The same with samples along one axis."""
@@ -137,25 +141,6 @@ def made_of(vote_map: VoteMap, votes: Tensor) -> MadeOf:
         vote_map.pose,
         [] if window is None else [*window.child_grid, *window.kernel, *window.stride],
         dtype,
-    )
-
-
-def vote_map_of(
-    pose: Tensor,
-    weight: Tensor,
-    vote_bias: Tensor | None,
-    coordinates: Tensor | None,
-    sharing: str,
-    kind: str,
-    window: Sequence[int],
-) -> VoteMap:
-    """What an operator of the dispatcher, which knows no tuples, was given."""
-    looks = None
-    if window:
-        height, width, types, *rest = window
-        looks = Window((height, width, types), (rest[0], rest[1]), (rest[2], rest[3]))
-    return VoteMap(
-        Capsules(pose), weight, cast(Any, sharing), cast(Any, kind), vote_bias, looks, coordinates
     )
 
 
@@ -248,16 +233,16 @@ class TiledVotes:
 
     def tiles(self, lanes: Lanes) -> Iterator[Tile]:
         """All children, for these lanes."""
-        most = max(1, TILE_BYTES // (self._pair_bytes * self.count(lanes)))
-        for types in _parts(self.types, max(1, most // self.positions)):
-            for positions in _parts(self.positions, most):
-                yield Tile(types, positions, lanes)
+        return self._tiles(lanes, self._pair_bytes * self.count(lanes))
 
     def wide_tiles(self, lanes: Lanes) -> Iterator[Tile]:
         """The same where no votes are made: tiles of as many bytes of children and weights."""
         child_bytes = self.d_in * self.count(lanes) * self.dtype.itemsize
         weight_bytes = self.n_out * self.k * self.columns * self.dtype.itemsize
-        most = max(1, TILE_BYTES // max(child_bytes, weight_bytes))
+        return self._tiles(lanes, max(child_bytes, weight_bytes))
+
+    def _tiles(self, lanes: Lanes, bytes_a_child: int) -> Iterator[Tile]:
+        most = max(1, TILE_BYTES // bytes_a_child)
         for types in _parts(self.types, max(1, most // self.positions)):
             for positions in _parts(self.positions, most):
                 yield Tile(types, positions, lanes)

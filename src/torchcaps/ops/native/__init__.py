@@ -1,4 +1,4 @@
-"""The fused routings in C++: the same parents and gradients, compiled at their first use.
+"""Three of the fused routings in C++: the same parents and gradients, compiled at their first use.
 
 Where no compiler is found, or a call has an option that a kernel lacks, the fused form in PyTorch
 routes instead.
@@ -7,19 +7,11 @@ routes instead.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from torchcaps.ops.native import (
-    distance,
-    dynamic,
-    em,
-    inverted,
-    self_attention,
-)
+from torchcaps.ops.native import distance, dynamic, em
 from torchcaps.ops.native.build import available
 from torchcaps.ops.native.distance import distance_routing
 from torchcaps.ops.native.dynamic import dynamic_routing
 from torchcaps.ops.native.em import em_routing
-from torchcaps.ops.native.inverted import inverted_routing, inverted_step
-from torchcaps.ops.native.self_attention import self_attention_routing
 from torchcaps.types import Routed, VoteMap
 
 __all__ = [
@@ -28,9 +20,6 @@ __all__ = [
     "distance_routing",
     "dynamic_routing",
     "em_routing",
-    "inverted_routing",
-    "inverted_step",
-    "self_attention_routing",
     "takes",
 ]
 
@@ -38,15 +27,11 @@ ROUTINGS: dict[str, Callable[..., Routed]] = {
     "distance": distance_routing,
     "dynamic": dynamic_routing,
     "em": em_routing,
-    "inverted": inverted_routing,
-    "self_attention": self_attention_routing,
 }
 _TAKES: dict[str, Callable[[VoteMap, Mapping[str, Any]], bool]] = {
     "distance": distance.takes,
     "dynamic": dynamic.takes,
     "em": em.takes,
-    "inverted": inverted.takes,
-    "self_attention": self_attention.takes,
 }
 
 

@@ -27,10 +27,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
-__all__ = ["available", "library"]
+__all__ = ["available", "call", "library"]
 
 # All sources and headers in here.
 FOLDER = Path(__file__).parent
@@ -99,6 +100,16 @@ def available() -> bool:
     return library() is not None
 
 
+def call(kernel: str, job: Any, sizes: Any, *arguments: ctypes.c_int64) -> None:
+    """Have a kernel do its job, with the workspace that it asks for in `sizes`, a part of that."""
+    found = library()
+    assert found is not None
+    getattr(found, f"torchcaps_{kernel}_plan")(ctypes.byref(job), *arguments)
+    workspace = torch.empty(sizes.workspace_size, dtype=torch.float32)
+    sizes.workspace = workspace.data_ptr()
+    getattr(found, f"torchcaps_{kernel}")(ctypes.byref(job), *arguments)
+
+
 def _library() -> ctypes.CDLL:
     if os.name != "posix":
         raise Unavailable(f"they are not made for {platform.system()}")
@@ -125,8 +136,8 @@ def _compiler() -> list[str]:
     for name, *rest in names:
         path = shutil.which(name)
         if path is not None:
-            mine = "-mcpu" if platform.machine() in ("aarch64", "arm64") else "-march"
-            return [path, *rest, *FLAGS, f"{mine}=native"]
+            flag = "-mcpu" if platform.machine() in ("aarch64", "arm64") else "-march"
+            return [path, *rest, *FLAGS, f"{flag}=native"]
     if chosen:
         raise Unavailable(f"CXX names {chosen!r}, which is not there")
     raise Unavailable(
@@ -143,12 +154,12 @@ def _words(command: str) -> list[str]:
 
 def _folder() -> Path:
     """Where libraries are kept: a folder that nobody else can write to."""
-    told = os.environ.get("TORCHCAPS_CACHE")
+    chosen = os.environ.get("TORCHCAPS_CACHE")
     try:
-        base = Path(told or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        base = Path(chosen or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError as error:
         raise Unavailable("there is no home folder; name a folder in TORCHCAPS_CACHE") from error
-    folder = (base if told else base / "torchcaps").absolute() / "native"
+    folder = (base if chosen else base / "torchcaps").absolute() / "native"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -226,7 +237,6 @@ def _load(folder: Path, key: str) -> ctypes.CDLL | None:
             path.unlink(missing_ok=True)
             continue
         found = ctypes.CDLL(str(path))
-        found.torchcaps_workspace.restype = ctypes.c_int64
         found.torchcaps_use_team(_Team() if _once.is_fork else _team())
         return found
     return None

@@ -30,9 +30,9 @@ extern "C" {
 // is null.
 struct DistanceJob {
   Int batch, children, parents, rows, inner, columns, types, iterations, threads;
-  Int squash, detach, by_sample;
   Int n_poses, n_couplings;  // how many of the last iterations are recorded, or have gradients
   Int workspace_size;        // how many numbers; planning writes it
+  Int squash, detach, by_sample;
   double log_odds;
   const float *pose, *weight, *vote_bias, *coordinates, *length, *bias, *scale;
   float *sums, *slopes, *means, *poses, *couplings;
@@ -131,38 +131,20 @@ void pull(const V *q, const V *v, const V *factor, const V *w, Int parents, Int 
     for (Int d = 0; d < size; ++d) out[d] += q[j] * (v[d] - factor[j] * w[d]);
 }
 
-// Where everything lies. Sizes count vectors.
-struct DistancePlan {
-  Shape shape;
-  Int blocks, d_in, d_out, row, parents_size;  // row: all parents of one block of lanes
-  Int outs;                                    // what a pass sums for a parent: s, or s and S
+struct DistancePlan : Places {
+  Int outs;  // what a pass sums for a parent: s, or s and S
   Int tile, group, updates;
   V *children, *lengths, *parents, *partial, *totals, *rates, *scratch;
-  Int scratch_size, total;
-  float *shared_weight;
-  V *lane_bias;
-  Votes votes[3];  // with as many agreements
+  Int scratch_size;
   Back back;
 
-  DistancePlan(const DistanceJob &job, Int threads, bool backward)
-      : shape{job.rows, job.inner, job.columns} {
-    blocks = (job.batch + LANES - 1) / LANES;
-    d_in = job.rows * job.inner;
-    d_out = job.rows * job.columns;
-    row = job.parents * d_out;
-    parents_size = blocks * row;
+  DistancePlan(const DistanceJob &job, Int threads, bool backward) : Places(job) {
     outs = !backward && job.slopes ? 2 : 1;
     updates = job.iterations - 1;
     tile = TILE_BYTES / (job.parents * job.columns * job.inner * 4);
     tile = tile < PAIR ? PAIR : tile;
     const Int held = 2 * updates * HELD * job.parents;
     group = group_of(held, blocks);
-    Int at = 0;
-    auto take = [&](Int count) {
-      V *start = aligned(job) + at;
-      at += count;
-      return start;
-    };
     children = take(blocks * job.children * d_in);
     lengths = take(blocks * job.children);
     // Forwards v; backwards v of all iterations but the last, γ of all, and the gradient of v.
@@ -175,36 +157,15 @@ struct DistancePlan {
                           HELD * (2 * group * d_in + d_out + group) + (group + 1) * d_out;
     scratch_size = backward && gradients > routed ? gradients : routed;
     scratch = take(threads * scratch_size);
-    const bool private_weight = backward && job.of_weight && job.types < job.children;
-    shared_weight = reinterpret_cast<float *>(
-        take(private_weight ? threads * shared_weights(job) / LANES : 0));
-    lane_bias = take(backward && job.of_vote_bias ? threads * row : 0);
-    total = at;
-    switch (job.inner) {
-      case 4: choose<4>(); break;
-      case 8: choose<8>(); break;
-      case 16: choose<16>(); break;
-      default: choose<0>();
-    }
-  }
-
-  template <int K_>
-  void choose() {
-    votes[0] = votes_of<K_, 0>, votes[1] = votes_of<K_, 1>, votes[2] = votes_of<K_, 2>;
-    back = back_of<K_, 1>;
+    take_sums(job, threads, backward);
+    for_inner(job.inner, [&](auto known) { back = back_of<decltype(known)::value, 1>; });
   }
 };
 
-// One thread of a call.
-struct DistanceWorker {
-  const DistanceJob &job;
-  const DistancePlan &plan;
-  Barrier &barrier;
-  const Int index, threads;
+struct DistanceWorker : Thread<DistanceJob, DistancePlan> {
   bool to_votes = job.of_pose || job.of_weight || job.of_vote_bias || job.of_coordinates ||
                   job.of_length;
-  const Int first = job.children * index / threads, end = job.children * (index + 1) / threads;
-  V *const mine = plan.partial + index * plan.outs * plan.parents_size;
+  V *const summed = plan.partial + index * plan.outs * plan.parents_size;
   V *const totals = plan.totals + index * plan.blocks;
   V *const rates = plan.rates + index * 2 * plan.updates * plan.blocks;
   V *const scratch = plan.scratch + index * plan.scratch_size;
@@ -215,15 +176,11 @@ struct DistanceWorker {
   V *const inverse = d + PAIR * job.parents, *const c = inverse + PAIR * job.parents;
   V *const h = c + PAIR * job.parents;
 
-  Int samples(Int block) const { return samples_of(job, block); }
-
   const V *child(Int block, Int i) const {
     return plan.children + (block * job.children + i) * plan.d_in;
   }
 
   V length(Int block, Int i) const { return plan.lengths[block * job.children + i]; }
-
-  const float *weight(Int i, Int j) const { return weight_of(job, i, j); }
 
   void read_children() const {
     const Int stride = job.children * plan.d_in, count = end - first;
@@ -232,23 +189,6 @@ struct DistanceWorker {
                count * plan.d_in, const_cast<V *>(child(block, first)));
       to_lanes(job.length + block * LANES * job.children + first, job.children, samples(block),
                count, plan.lengths + block * job.children + first);
-    }
-  }
-
-  // Votes of child i of a block of lanes for parents from j on; what they agree with begins at
-  // parent j too.
-  void make_votes(Int i, Int block, Int j, Int count, V *v, const Agreement *agreements,
-                  int n) const {
-    const Int size = plan.d_out;
-    const bool moved = job.vote_bias || job.coordinates;
-    // As many as are found while votes are in registers.
-    const int at_once = moved ? 0 : n < 2 ? n : 2;
-    plan.votes[at_once](plan.shape, weight(i, j), child(block, i), v, size, count, agreements);
-    if (n == at_once && !moved) return;
-    for (Int at = 0; at < count; ++at, v += size) {
-      move_vote(job, i, j + at, size, v);
-      for (int each = at_once; each < n; ++each)
-        agreements[each].to[at] += dot(agreements[each].with + at * size, v, size);
     }
   }
 
@@ -261,7 +201,7 @@ struct DistanceWorker {
     clear(along, n_out);
     // A vote agrees with itself as far as it is long.
     const Agreement found[] = {{w, phi}, {of_sum, along}};
-    make_votes(i, block, 0, n_out, w, found, of_sum ? 2 : 1);
+    make_votes(i, child(block, i), 0, n_out, w, plan.d_out, found, of_sum ? 2 : 1);
     for (Int j = 0; j < n_out; ++j) {
       phi[j] = Shortening(length(block, i), phi[j]).factor;
       along[j] *= phi[j];
@@ -294,7 +234,7 @@ struct DistanceWorker {
     softmax_of_many(c, job.parents);
   }
 
-  // f(first child, how many, block) for one child or two of mine at a time, which add to `sum`;
+  // f(first child, how many, block) for one child or two of this thread at a time, which add to `sum`;
   // `out` has as many numbers for every block. A tile is summed by itself: a long sum in one line
   // loses digits.
   template <class F>
@@ -309,10 +249,10 @@ struct DistanceWorker {
     }
   }
 
-  // mine_j = Σ_i û_ij
+  // summed_j = Σ_i û_ij
   void shortened() const {
-    clear(mine, plan.outs * plan.parents_size);
-    pass(mine, plan.outs * plan.row, [&](Int i, Int count, Int block) {
+    clear(summed, plan.outs * plan.parents_size);
+    pass(summed, plan.outs * plan.row, [&](Int i, Int count, Int block) {
       for (Int each = 0; each < count; ++each) see(i + each, block, each);
       mix(factor, votes, job.parents, plan.d_out, count, sum);
     });
@@ -332,11 +272,11 @@ struct DistanceWorker {
     });
   }
 
-  // mine_j = Σ_i c_ij û_ij and, where slopes are kept, Σ_i c_ij (d_ij − Σ_k c_ik d_ik) û_ij
+  // summed_j = Σ_i c_ij û_ij and, where slopes are kept, Σ_i c_ij (d_ij − Σ_k c_ik d_ik) û_ij
   void routed(const V *v, float *record) const {
     const Int n_out = job.parents, stride = job.children * n_out;
-    clear(mine, plan.outs * plan.parents_size);
-    pass(mine, plan.outs * plan.row, [&](Int i, Int count, Int block) {
+    clear(summed, plan.outs * plan.parents_size);
+    pass(summed, plan.outs * plan.row, [&](Int i, Int count, Int block) {
       for (Int each = 0; each < count; ++each) {
         const Int at = each * n_out;
         see(i + each, block, each);
@@ -355,11 +295,6 @@ struct DistanceWorker {
       mix(c, votes, n_out, plan.d_out, count, sum);
       if (job.slopes) mix(d, votes, n_out, plan.d_out, count, sum + plan.row);
     });
-  }
-
-  template <class T>
-  T *recorded(T *all, Int count, Int t, Int size) const {
-    return kept_of(job, all, count, t, size);
   }
 
   // Σ over the threads of what a pass has summed for a parent.
@@ -431,23 +366,6 @@ struct DistanceWorker {
   void add_bias(Int j, V *s) const {
     if (!job.bias) return;
     for (Int x = 0; x < plan.d_out; ++x) s[x] += job.bias[j * plan.d_out + x];
-  }
-
-  V squash_scale(const V *s) const { return ::squash_scale(job.squash, s, plan.d_out); }
-
-  template <class F>
-  void for_my_parents(F f) const {
-    for_parents(job, plan, index, threads, f);
-  }
-
-  // A parent of all samples, in what a call is given.
-  void read_parent(const float *all, Int block, Int j, V *to) const {
-    to_lanes(all + block * LANES * plan.row + j * plan.d_out, plan.row, samples(block), plan.d_out,
-             to);
-  }
-  void write_parent(const V *from, Int block, Int j, float *all) const {
-    from_lanes(from, plan.row, samples(block), plan.d_out,
-               all + block * LANES * plan.row + j * plan.d_out);
   }
 
   void forward() const {
@@ -525,7 +443,7 @@ struct DistanceWorker {
     barrier.wait();
     if (earliest < n) gradients(earliest, every);
     barrier.wait();
-    sum_threads(job, plan, index, threads);
+    sum_threads();
   }
 
   // γ_t from the gradient of v_t, and Σ_j ⟨γ_j, S_j⟩ of my parents; the gradient of the bias is
@@ -552,15 +470,6 @@ struct DistanceWorker {
       read_parent(job.slopes + (t - 1) * job.batch * plan.row, block, j, s);
       totals[block] += dot(of, s, plan.d_out);
     });
-  }
-
-  // κ of child i, added to h
-  void add_given(const float *of_c, Int i, Int block, V *h) const {
-    const Int stride = job.children * job.parents;
-    const float *from = of_c + block * LANES * stride + i * job.parents;
-    float *numbers = reinterpret_cast<float *>(h);
-    for (Int lane = 0; lane < samples(block); ++lane)
-      for (Int j = 0; j < job.parents; ++j) numbers[j * LANES + lane] += from[lane * stride + j];
   }
 
   const float *of_couplings(Int t) const {
@@ -621,11 +530,11 @@ struct DistanceWorker {
     for (Int j = 0; j < job.parents; ++j) h[j] = (f * h[j] + even) * inverse[j];
   }
 
-  // mine_j = Σ_i q_ij n_ij
+  // summed_j = Σ_i q_ij n_ij
   void back(Int t) const {
     const Int n_out = job.parents;
-    clear(mine, plan.parents_size);
-    pass(mine, plan.row, [&](Int i, Int count, Int block) {
+    clear(summed, plan.parents_size);
+    pass(summed, plan.row, [&](Int i, Int count, Int block) {
       const V *v = parents(t - 1) + block * plan.row;
       for (Int each = 0; each < count; ++each) {
         const Int at = each * n_out;
@@ -653,8 +562,8 @@ struct DistanceWorker {
       return held + ((((t - 1) * 2 + kind) * HELD + i) * group + block) * n_out;
     };
     const auto near_at = [&](Int t, Int i) { return near + (i * plan.updates + t - 1) * n_out; };
-    float *of_weight = own_weights(job, plan, index);
-    V *of_bias = own_vote_bias(job, plan, index);
+    float *of_weight = own_weights();
+    V *of_bias = own_vote_bias();
     for (Int g0 = 0; g0 < plan.blocks; g0 += group) {
       const Int n_blocks = g0 + group < plan.blocks ? group : plan.blocks - g0;
       for (Int i0 = first; i0 < end; i0 += HELD) {
@@ -670,7 +579,7 @@ struct DistanceWorker {
                 V &h = held_at(t, 1, i - i0, block)[j] = V{};
                 if (measured) found[count++] = {of_sum(t) + at, &h};
               }
-              make_votes(i, g0 + block, j, 1, v, found, count);
+              make_votes(i, child(g0 + block, i), j, 1, v, size, found, count);
               const V factor = Shortening(length(g0 + block, i), square).factor;
               for (Int t = begin; t < n; ++t) {
                 const V x = gap(parents(t - 1) + at, factor, v, size) + EPSILON;
@@ -703,7 +612,7 @@ struct DistanceWorker {
               const Int at = (g0 + block) * plan.row + j * size;
               V *o = of + block * size, square{};
               const Agreement itself = {v, &square};
-              make_votes(i, g0 + block, j, 1, v, &itself, 1);
+              make_votes(i, child(g0 + block, i), j, 1, v, size, &itself, 1);
               const Shortening shortening(length(g0 + block, i), square);
               Amount parts[MOST_ITERATIONS + 1];
               Int n_parts = 0;
@@ -769,7 +678,7 @@ SEEN void torchcaps_distance_plan(DistanceJob *job, Int backward) {
 SEEN void torchcaps_distance(const DistanceJob *job, Int backward) {
   const DistancePlan plan(*job, job->threads, backward);
   in_threads(job->threads, [&](Barrier &barrier, Int index, Int threads) {
-    const DistanceWorker worker{*job, plan, barrier, index, threads};
+    const DistanceWorker worker{{*job, plan, barrier, index, threads}};
     backward ? worker.backward() : worker.forward();
   });
 }

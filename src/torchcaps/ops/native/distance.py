@@ -16,24 +16,21 @@ import math
 from collections.abc import Mapping
 from typing import Any, get_args
 
-import torch
 from torch import Tensor
 
 from torchcaps.ops.fused import distance as fused
 from torchcaps.ops.fused.distance import route
 from torchcaps.ops.fused.distance_tiles import Given, Measured, shapes
 from torchcaps.ops.fused.results import speak_for_all_samples
-from torchcaps.ops.native.build import library
-from torchcaps.ops.native.layout import MOST_ITERATIONS, MOST_THREADS, contiguous, lay_out
+from torchcaps.ops.native.layout import MOST_ITERATIONS, contiguous, lay_back
 from torchcaps.ops.native.reach import reaches
+from torchcaps.ops.native.routing import MADE_OF, SIZES, given_of, gradients_of, run
 from torchcaps.ops.operators import Asked, Gradients, Operator, by_stored_votes
 from torchcaps.ops.routing.distance import DetachVotes, DistanceOptions
 from torchcaps.ops.squashing import Squash
 from torchcaps.types import Routed, VoteMap
 
 __all__ = ["distance_routing", "takes"]
-
-NAMES = ("pose", "weight", "vote_bias", "coordinates", "length", "bias", "scale")
 
 
 def distance_routing(vote_map: VoteMap, **options: Any) -> Routed:
@@ -63,104 +60,58 @@ class _Job(ctypes.Structure):
     """What a call is given: the fields of the source in their order."""
 
     _fields_ = (
-        *(
-            (name, ctypes.c_int64)
-            for name in (
-                *("batch", "children", "parents", "rows", "inner", "columns", "types"),
-                *("iterations", "threads", "squash", "detach", "by_sample"),
-                *("n_poses", "n_couplings", "workspace_size"),
-            )
-        ),
+        *((name, ctypes.c_int64) for name in (*SIZES, "squash", "detach", "by_sample")),
         ("log_odds", ctypes.c_double),
         *(
             (name, ctypes.c_void_p)
             for name in (
-                *NAMES,
+                *(*MADE_OF, "length", "bias", "scale"),
                 *("sums", "slopes", "means", "poses", "couplings"),
                 *("of_means", "of_poses", "of_couplings"),
-                *(f"of_{name}" for name in NAMES),
+                *(f"of_{name}" for name in (*MADE_OF, "length", "bias", "scale")),
                 "workspace",
             )
         ),
     )
 
 
-def _run(numbers: dict[str, int], tensors: dict[str, Tensor | None], log_odds: float) -> None:
-    """Fill the tensors that are there to be filled; all are float32 and contiguous."""
-    found = library()
-    assert found is not None
-    present = {name: x for name, x in tensors.items() if x is not None and x.numel()}
-    assert all(x.is_contiguous() and x.dtype == torch.float32 for x in present.values())
-    pointers = {name: x.data_ptr() for name, x in present.items()}
-    job = _Job(**numbers, **pointers, log_odds=log_odds)
-    backward = ctypes.c_int64("of_pose" in tensors)
-    found.torchcaps_distance_plan(ctypes.byref(job), backward)
-    workspace = torch.empty(job.workspace_size, dtype=torch.float32)
-    job.workspace = workspace.data_ptr()
-    found.torchcaps_distance(ctypes.byref(job), backward)
-
-
-def _job(given: Given) -> tuple[dict[str, int], dict[str, Tensor | None]]:
+def _given(given: Given) -> tuple[dict[str, float], dict[str, Tensor | None]]:
     """Numbers and tensors of a call."""
-    votes, how = given.votes, given.how
-    laid = lay_out(votes.weight, votes.sharing, votes.kind)
-    (batch, children, d_in), (types, parents, columns, inner) = votes.pose.shape, laid.shape
-    numbers = {
-        "batch": batch,
-        "children": children,
-        "parents": parents,
-        "rows": d_in // inner if votes.kind == "matrix" else 1,
-        "inner": inner,
-        "columns": columns,
-        "types": types,
-        "iterations": how.iterations,
-        "threads": min(torch.get_num_threads(), children, MOST_THREADS),
+    votes, length, bias, scale, how = given
+    sizes, tensors = given_of(votes, how.iterations, length=length, bias=bias, scale=scale)
+    options = {
         "squash": get_args(Squash).index(how.squash),
         "detach": get_args(DetachVotes).index(how.detach),
         "by_sample": how.by_sample,
+        "log_odds": how.log_odds,
     }
-    inputs = (votes.pose, laid, votes.bias, votes.coordinates, *given[1:4])
-    return numbers, dict(zip(NAMES, map(contiguous, inputs), strict=True))
+    return sizes | options, tensors
 
 
 def _forward(given: Given) -> Measured:
-    found, how = shapes(given), given.how
+    found = shapes(given)
     if not len(given.votes.pose):
         # As of no distances, or as given.
         found.means.fill_(math.nan) if given.scale is None else found.means.copy_(given.scale)
         return found
-    numbers, tensors = _job(given)
-    if len(found.couplings) == how.iterations:
+    numbers, tensors = _given(given)
+    if len(found.couplings) == given.how.iterations:
         found.couplings[0] = 1 / numbers["parents"]
-    counts = {"n_poses": len(found.poses), "n_couplings": len(found.couplings)}
-    _run(numbers | counts, tensors | found._asdict(), how.log_odds)
+    run("distance", _Job, numbers, tensors | found._asdict())
     return found
 
 
 def _backward(asked: Asked[Given]) -> Gradients:
-    given, votes = asked.given, asked.given.votes
-    *_, of_means, of_poses, of_couplings = asked.gradients
-    numbers, tensors = _job(given)
-    gradients = {
-        f"of_{name}": None if x is None or not need else x.new_zeros(x.shape)
-        for (name, x), need in zip(tensors.items(), asked.needs, strict=True)
-    }
-    of_weight, of_scale = gradients["of_weight"], gradients["of_scale"]
-    if len(votes.pose):
-        saved = zip(("sums", "slopes", "means"), asked.saved, strict=True)
-        tensors |= gradients | {name: x.contiguous() for name, x in saved}
-        recorded = {"of_means": of_means, "of_poses": of_poses, "of_couplings": of_couplings}
-        tensors |= {name: contiguous(x) for name, x in recorded.items()}
-        counts = {
-            "n_poses": 0 if of_poses is None else len(of_poses),
-            "n_couplings": 0 if of_couplings is None else len(of_couplings),
-        }
-        _run(numbers | counts, tensors, given.how.log_odds)
-    elif of_means is not None and of_scale is not None:
-        of_scale.copy_(of_means)
-    if of_weight is not None:
-        turned = of_weight.transpose(-1, -2) if votes.kind == "matrix" else of_weight
-        gradients["of_weight"] = turned.contiguous()
+    votes, (*_, of_means, of_poses, of_couplings) = asked.given.votes, asked.gradients
+    if not len(votes.pose):
+        return [*[None] * (len(asked.needs) - 1), of_means]
+    numbers, tensors = _given(asked.given)
+    gradients = gradients_of(tensors, asked.needs)
+    saved = zip(("sums", "slopes", "means"), asked.saved, strict=True)
+    tensors |= gradients | {name: x.contiguous() for name, x in saved}
+    recorded = {"of_means": of_means, "of_poses": of_poses, "of_couplings": of_couplings}
+    run("distance", _Job, numbers, tensors | {name: contiguous(x) for name, x in recorded.items()})
+    gradients["of_weight"] = lay_back(gradients["of_weight"], votes.kind)
     return list(gradients.values())
 
 

@@ -30,8 +30,9 @@ extern "C" {
 // and parents are [b, …], couplings [t, b, i, j]; what is not wanted is null.
 struct Job {
   Int batch, children, parents, rows, inner, columns, types, iterations, threads;
-  Int squash, odd_bias, leaky, detach;
   Int n_poses, n_couplings;  // how many of the last iterations are recorded, or have gradients
+  Int workspace_size;        // how many numbers; planning writes it
+  Int squash, odd_bias, leaky, detach;
   double share;
   const float *pose, *weight, *vote_bias, *coordinates, *bias, *prior;
   float *sums, *poses, *couplings;
@@ -79,10 +80,7 @@ struct Term {
   bool asks() const { return !uniform && (to_logits || !kept); }
 };
 
-// Where everything lies. Sizes count vectors.
-struct Plan {
-  Shape shape;
-  Int blocks, d_in, d_out, row, parents_size;  // row: all parents of one block of lanes
+struct Plan : Places {
   Int tile, together;
   bool stored;
   Int group, terms;
@@ -90,19 +88,11 @@ struct Plan {
   bool by_column;  // whether gradients of weights have the numbers of a vote in their lanes
   V *turned;  // parents as numbers of one sample after the other, for this
   V *scratch, *children;
-  Int scratch_size, total;
-  float *shared_weight;
-  V *lane_bias;
-  Votes votes[3];  // with as many agreements
-  Sum sum[2];    // of one block of lanes, or of two
+  Int scratch_size;
+  Sum sum[2];  // of one block of lanes, or of two
   Back back[2];
 
-  Plan(const Job &job, Int threads, bool backward) : shape{job.rows, job.inner, job.columns} {
-    blocks = (job.batch + LANES - 1) / LANES;
-    d_in = job.rows * job.inner;
-    d_out = job.rows * job.columns;
-    row = job.parents * d_out;
-    parents_size = blocks * row;
+  Plan(const Job &job, Int threads, bool backward) : Places(job) {
     const Int weight_bytes = job.parents * job.columns * job.inner * 4;
     const Int child_bytes = blocks * d_in * Int(sizeof(V));
     stored = FEW * row * Int(sizeof(V)) <= STORED_BYTES;
@@ -112,12 +102,6 @@ struct Plan {
     terms = job.iterations - !job.prior;
     const Int held = 2 * terms * HELD * job.parents;
     group = group_of(held, blocks);
-    Int at = 0;
-    auto take = [&](Int count) {
-      V *start = aligned(job) + at;
-      at += count;
-      return start;
-    };
     // Forwards A; backwards A and γ of every iteration, and the gradient of A.
     parents = take((backward ? 2 * job.iterations + 1 : 1) * parents_size);
     partial = take(threads * parents_size);
@@ -130,47 +114,25 @@ struct Plan {
     scratch_size = backward && gradients > routed ? gradients : routed;
     scratch = take(threads * scratch_size);
     children = take(threads * blocks * tile * d_in);
-    const bool private_weight = backward && job.of_weight && job.types < job.children;
-    shared_weight = reinterpret_cast<float *>(
-        take(private_weight ? threads * shared_weights(job) / LANES : 0));
-    lane_bias = take(backward && job.of_vote_bias ? threads * row : 0);
-    total = at;
-    switch (job.inner) {
-      case 4: choose<4>(); break;
-      case 8: choose<8>(); break;
-      case 16: choose<16>(); break;
-      default: choose<0>();
-    }
-  }
-
-  template <int K_>
-  void choose() {
-    votes[0] = votes_of<K_, 0>, votes[1] = votes_of<K_, 1>, votes[2] = votes_of<K_, 2>;
-    sum[0] = sum_of<K_, 1>, sum[1] = sum_of<K_, 2>;
-    back[0] = back_of<K_, 1>, back[1] = back_of<K_, 2>;
+    take_sums(job, threads, backward);
+    for_inner(job.inner, [&](auto known) {
+      constexpr int K_ = decltype(known)::value;
+      sum[0] = sum_of<K_, 1>, sum[1] = sum_of<K_, 2>;
+      back[0] = back_of<K_, 1>, back[1] = back_of<K_, 2>;
+    });
   }
 };
 
-// One thread of a call.
-struct Worker {
-  const Job &job;
-  const Plan &plan;
-  Barrier &barrier;
-  const Int index, threads;
+struct Worker : Thread<Job, Plan> {
   bool to_votes = job.of_pose || job.of_weight || job.of_vote_bias || job.of_coordinates;
-  const Int first = job.children * index / threads, end = job.children * (index + 1) / threads;
-  V *const mine = plan.partial + index * plan.parents_size;
+  V *const summed = plan.partial + index * plan.parents_size;
   V *const scratch = plan.scratch + index * plan.scratch_size;
   V *const tile = plan.children + index * plan.blocks * plan.tile * plan.d_in;
-
-  Int samples(Int block) const { return samples_of(job, block); }
 
   // My tile of children, from `from` on.
   V *child(Int block, Int i, Int from) const {
     return tile + (block * plan.tile + i - from) * plan.d_in;
   }
-
-  const float *weight(Int i, Int j) const { return weight_of(job, i, j); }
 
   // Couplings that are kept lie by children, whose gradients are made one after the other.
   Int kept_at(Int i, Int block) const { return (i * plan.blocks + block) * job.parents * LANES; }
@@ -188,48 +150,26 @@ struct Worker {
     }
   }
 
-  // Votes of child i, whose pose is u, for parents from j on, `step` apart; what they agree with
-  // begins at parent j too.
-  void make_votes(Int i, const V *u, Int j, Int count, V *v, Int step,
-                  const Agreement *agreements = nullptr, int n = 0) const {
-    const Int size = plan.d_out;
-    const bool moved = job.vote_bias || job.coordinates;
-    // As many as are found while votes are in registers.
-    const int at_once = moved ? 0 : n < 2 ? n : 2;
-    plan.votes[at_once](plan.shape, weight(i, j), u, v, step, count, agreements);
-    if (n == at_once && !moved) return;
-    for (Int at = 0; at < count; ++at, v += step) {
-      move_vote(job, i, j + at, size, v);
-      for (int each = at_once; each < n; ++each)
-        agreements[each].to[at] += dot(agreements[each].with + at * size, v, size);
-    }
-  }
-
   // The logits that no vote has a part in.
   V start(Int i, Int j) const {
     return job.prior ? splat(job.prior[i * job.parents + j]) : V{};
   }
 
-  template <class T>
-  T *recorded(T *all, Int count, Int t, Int size) const {
-    return kept_of(job, all, count, t, size);
-  }
-
-  // mine_j = Σ_i û_ij of my children
+  // summed_j = Σ_i û_ij of my children
   void total() const {
     V *sum = scratch;
     const Int weight_step = job.parents * job.columns * job.inner;
-    std::memset(mine, 0, plan.parents_size * sizeof(V));
+    std::memset(summed, 0, plan.parents_size * sizeof(V));
     for_my_tiles([&](Int from, Int to) {
       for (Int block = 0, two; block < plan.blocks; block += two) {
         two = block + 2 <= plan.blocks ? 2 : 1;
         std::memset(sum, 0, two * plan.row * sizeof(V));
         for (Int j = 0; j < job.parents; ++j)
-          plan.sum[two - 1](plan.shape, weight(0, j), weight_step, type_of(job, from), job.types,
+          plan.sum[two - 1](plan.shape, weight(0, j), weight_step, type_of(from), job.types,
                             child(block, from, from), plan.tile * plan.d_in, to - from,
                             sum + j * plan.d_out, plan.row);
         for (Int each = 0; each < two; ++each) move(from, to, sum + each * plan.row);
-        V *out = mine + block * plan.row;
+        V *out = summed + block * plan.row;
         for (Int x = 0; x < two * plan.row; ++x) out[x] += sum[x];
       }
     });
@@ -246,18 +186,18 @@ struct Worker {
     }
   }
 
-  // mine_j = Σ_i c_ij û_ij; with γ, Σ_i ∂b_ij û_ij. Couplings are written where `record` is.
+  // summed_j = Σ_i c_ij û_ij; with γ, Σ_i ∂b_ij û_ij. Couplings are written where `record` is.
   void routed(const V *agreed, const V *of_sum, const float *of_c, bool gradient,
               float *record, float *keep) const {
     const Int n_out = job.parents, size = plan.d_out;
     V *sum = scratch, *c = sum + plan.row, *h = c + plan.together * n_out;
     V *made = h + plan.together * n_out;
-    std::memset(mine, 0, plan.parents_size * sizeof(V));
+    std::memset(summed, 0, plan.parents_size * sizeof(V));
     for_my_tiles([&](Int from, Int to) {
       for (Int block = 0; block < plan.blocks; ++block) {
         const V *agreed_here = agreed ? agreed + block * plan.row : nullptr;
         const V *of_here = of_sum ? of_sum + block * plan.row : nullptr;
-        V *out = mine + block * plan.row;
+        V *out = summed + block * plan.row;
         // Of a tile first: a long sum in one line loses digits.
         std::memset(sum, 0, plan.row * sizeof(V));
         for (Int i0 = from; i0 < to; i0 += plan.together) {
@@ -309,16 +249,11 @@ struct Worker {
   // Logits to couplings; where h is there, the gradient of c to that of the logits.
   void couple(Int i, Int block, V *c, V *h, const float *of_c, float *record) const {
     const Int n_out = job.parents, stride = job.children * n_out;
-    const Int here = block * LANES * stride + i * n_out;
     softmax(c, n_out, job.leaky);
-    if (record) from_lanes(c, stride, samples(block), n_out, record + here);
+    if (record)
+      from_lanes(c, stride, samples(block), n_out, record + block * LANES * stride + i * n_out);
     if (!h) return;
-    if (of_c) {
-      float *numbers = reinterpret_cast<float *>(h);
-      for (Int lane = 0; lane < samples(block); ++lane)
-        for (Int j = 0; j < n_out; ++j)
-          numbers[j * LANES + lane] += of_c[here + lane * stride + j];
-    }
+    if (of_c) add_given(of_c, i, block, h);
     softmax_gradient(c, h, n_out);
   }
 
@@ -345,15 +280,6 @@ struct Worker {
     for (Int d = 0; d < plan.d_out; ++d) s[d] += sign * job.bias[j * plan.d_out + d];
   }
 
-  V squash_scale(const V *s) const { return ::squash_scale(job.squash, s, plan.d_out); }
-
-  template <class F>
-  void for_my_parents(F f) const {
-    for_parents(job, plan, index, threads, f);
-  }
-
-  Int parents_of(Int block, Int j) const { return block * LANES * plan.row + j * plan.d_out; }
-
   void forward() const {
     V *s = scratch;
     for (Int t = 0; t < job.iterations; ++t) {
@@ -368,16 +294,15 @@ struct Worker {
       float *sums = job.sums + t * job.batch * plan.row;
       float *poses = recorded(job.poses, job.n_poses, t, plan.row);
       for_my_parents([&](Int j, Int block, Int at) {
-        const Int place = parents_of(block, j);
         gather(at, uniform ? float(job.share) : 1.0f, s);
-        from_lanes(s, plan.row, samples(block), plan.d_out, sums + place);
+        write_parent(s, block, j, sums);
         add_bias(j, s);
         const V f = squash_scale(s);
         for (Int d = 0; d < plan.d_out; ++d) {
           s[d] *= f;
           plan.parents[at + d] = t ? plan.parents[at + d] + s[d] : s[d];
         }
-        if (poses) from_lanes(s, plan.row, samples(block), plan.d_out, poses + place);
+        if (poses) write_parent(s, block, j, poses);
       });
       barrier.wait();
     }
@@ -393,8 +318,7 @@ struct Worker {
     for_my_parents([&](Int j, Int block, Int at) {
       V *s = scratch;
       for (Int t = 0; t + 1 < n; ++t) {
-        to_lanes(job.sums + t * job.batch * plan.row + parents_of(block, j), plan.row,
-                 samples(block), plan.d_out, s);
+        read_parent(job.sums + t * job.batch * plan.row, block, j, s);
         add_bias(j, s);
         const V f = squash_scale(s);
         for (Int d = 0; d < plan.d_out; ++d)
@@ -443,20 +367,18 @@ struct Worker {
     }
     gradients(terms, count);
     barrier.wait();
-    sum_threads(job, plan, index, threads);
+    sum_threads();
   }
 
   // γ_t from the gradient of v_t; that of the bias is kept.
   void of_sums(Int t, const float *of_v, bool has_later) const {
     V *s = scratch, *of = scratch + plan.d_out;
     for_my_parents([&](Int j, Int block, Int at) {
-      const Int place = parents_of(block, j);
-      to_lanes(job.sums + t * job.batch * plan.row + place, plan.row, samples(block), plan.d_out,
-               s);
+      read_parent(job.sums + t * job.batch * plan.row, block, j, s);
       const V sign = job.bias ? side(j, s) : V{};
       add_bias(j, s);
       if (of_v)
-        to_lanes(of_v + place, plan.row, samples(block), plan.d_out, of);
+        read_parent(of_v, block, j, of);
       else
         for (Int d = 0; d < plan.d_out; ++d) of[d] = V{};
       if (has_later)
@@ -493,7 +415,7 @@ struct Worker {
   struct Bench {
     V *held;  // [term, c or ∂b, child, block, parent]
     V *of_child, *seen, *of_place, *of, *vote;
-    float *of_weight;  // mine alone, where children share weights
+    float *of_weight;  // of this thread alone, where children share weights
     V *of_bias;
   };
 
@@ -511,8 +433,8 @@ struct Worker {
     to.of_place = to.seen + plan.group * plan.d_in;
     to.of = to.of_place + HELD * plan.d_out;
     to.vote = to.of + plan.group * plan.d_out;
-    to.of_weight = own_weights(job, plan, index);
-    to.of_bias = own_vote_bias(job, plan, index);
+    to.of_weight = own_weights();
+    to.of_bias = own_vote_bias();
     return to;
   }
 
@@ -666,15 +588,14 @@ SEEN void torchcaps_use_team(Team theirs) { team = theirs; }
 
 SEEN Int torchcaps_job_size() { return sizeof(Job); }
 
-// How many numbers the workspace of a call has.
-SEEN Int torchcaps_workspace(const Job *job, Int backward) {
-  return (Plan(*job, job->threads, backward).total + 1) * LANES;
+SEEN void torchcaps_dynamic_plan(Job *job, Int backward) {
+  job->workspace_size = (Plan(*job, job->threads, backward).total + 1) * LANES;
 }
 
 SEEN void torchcaps_dynamic(const Job *job, Int backward) {
   const Plan plan(*job, job->threads, backward);
   in_threads(job->threads, [&](Barrier &barrier, Int index, Int threads) {
-    const Worker worker{*job, plan, barrier, index, threads};
+    const Worker worker{{*job, plan, barrier, index, threads}};
     backward ? worker.backward() : worker.forward();
   });
 }

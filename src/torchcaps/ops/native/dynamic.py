@@ -3,14 +3,11 @@
 The algorithm, its papers and its options are those of `ops.dynamic_routing`; the equations of both
 passes are those of `ops.fused.loop`, and so is what is kept for the backward pass.
 
-With a factor on agreements the kernel of `ops.native.mixing` sums, an iteration a call.
-
 Departures: half precision is computed in float32, as in the fused form. Numbers are float32, so
-float64 goes the fused way, as do windows, vote biases together with a factor on agreements, priors
-and biases that differ between samples, other devices, and every call where there is no native
-library. Couplings that float32 holds with fewer
-digits, below 1.2e-38, are zero: with squash="none" an odd bias that hangs on the sign of a sum of
-nothing else is lost with them.
+float64 goes the fused way, as do windows, a factor on agreements, priors and biases that differ
+between samples, other devices, and every call where there is no native library. Couplings that
+float32 holds with fewer digits, below 1.2e-38, are zero: with squash="none" an odd bias that hangs
+on the sign of a sum of nothing else is lost with them.
 Ambiguities: none.
 """
 
@@ -22,7 +19,6 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops import fused
-from torchcaps.ops.fused.dynamic import route_by
 from torchcaps.ops.fused.results import (
     by_sample,
     of_all_samples,
@@ -33,10 +29,9 @@ from torchcaps.ops.fused.results import (
 from torchcaps.ops.fused.rules import Agreement
 from torchcaps.ops.fused.tiles import MadeOf, made_of, vote_like
 from torchcaps.ops.fused.weighted import sums_of
-from torchcaps.ops.native.build import library
-from torchcaps.ops.native.layout import MOST_ITERATIONS, MOST_THREADS, contiguous, lay_out
-from torchcaps.ops.native.mixing import mix
+from torchcaps.ops.native.layout import MOST_ITERATIONS, contiguous, lay_back
 from torchcaps.ops.native.reach import reaches
+from torchcaps.ops.native.routing import MADE_OF, SIZES, given_of, gradients_of, run
 from torchcaps.ops.operators import Asked, Gradients, Operator, by_stored_votes
 from torchcaps.ops.routing.couple import recorded
 from torchcaps.ops.routing.dynamic import Detach, DynamicOptions, check_dynamic
@@ -48,7 +43,6 @@ __all__ = ["dynamic_routing"]
 # Where gradients stop at couplings, those of the last iteration are all that a backward pass needs
 # to know of the votes; they are kept for it up to this size. Lanes come in at most so many.
 KEPT_BYTES, LANES = 16 << 20, 16
-NAMES = ("pose", "weight", "vote_bias", "coordinates", "bias", "prior")
 
 
 def dynamic_routing(vote_map: VoteMap, **options: Any) -> Routed:
@@ -56,12 +50,9 @@ def dynamic_routing(vote_map: VoteMap, **options: Any) -> Routed:
     of `ops.dynamic_routing` of the materialised votes."""
     votes, asked = vote_like(vote_map), DynamicOptions(**options)
     bias, prior, detach = asked.bias, asked.prior, asked.detach
-    factor = asked.agreement
-    check_dynamic(votes, asked.iterations, bias, prior, asked.squash, detach, factor, asked.keep)
+    check_dynamic(votes, asked)
     if not takes(vote_map, options):
         return fused.dynamic_routing(vote_map, **options)
-    if _is_weighed(asked):
-        return route_by(mix, vote_map, **options)
     n_in, n_out, size = votes.shape[-3:]
     record = recorded(asked.keep, asked.couple)
     parts = made_of(vote_map, votes)
@@ -102,12 +93,12 @@ def takes(vote_map: VoteMap, options: Mapping[str, Any]) -> bool:
         and asked.iterations <= MOST_ITERATIONS
         and speak_for_all_samples(asked.bias, asked.prior)
         and reaches(vote_map)
-        and not (_is_weighed(asked) and vote_map.bias is not None)
+        and not _is_weighed(asked)
     )
 
 
 def _is_weighed(asked: DynamicOptions) -> bool:
-    """Whether agreement has a factor: this kernel has none, that of `mixing` takes any query."""
+    """Whether agreement has a factor, which the kernel lacks."""
     return isinstance(asked.agreement, Tensor) or asked.agreement != 1
 
 
@@ -147,77 +138,43 @@ class _Job(ctypes.Structure):
     """What a call is given: the fields of the source in their order."""
 
     _fields_ = (
-        *(
-            (name, ctypes.c_int64)
-            for name in (
-                *("batch", "children", "parents", "rows", "inner", "columns", "types"),
-                *("iterations", "threads", "squash", "odd_bias", "leaky", "detach"),
-                *("n_poses", "n_couplings"),
-            )
-        ),
+        *((name, ctypes.c_int64) for name in (*SIZES, "squash", "odd_bias", "leaky", "detach")),
         ("share", ctypes.c_double),
         *(
             (name, ctypes.c_void_p)
             for name in (
-                *("pose", "weight", "vote_bias", "coordinates", "bias", "prior"),
+                *(*MADE_OF, "bias", "prior"),
                 *("sums", "poses", "couplings", "kept", "of_poses", "of_couplings"),
-                *("of_pose", "of_weight", "of_vote_bias", "of_coordinates", "of_bias", "of_prior"),
+                *(f"of_{name}" for name in (*MADE_OF, "bias", "prior")),
                 "workspace",
             )
         ),
     )
 
 
-def _run(numbers: dict[str, int], tensors: dict[str, Tensor | None], share: float) -> None:
-    """Fill the tensors that are there to be filled; all are float32 and contiguous."""
-    found = library()
-    assert found is not None
-    present = [x for x in tensors.values() if x is not None]
-    assert all(x.is_contiguous() and x.dtype == torch.float32 for x in present)
-    pointers = {name: None if x is None else x.data_ptr() for name, x in tensors.items()}
-    job = _Job(**numbers, **pointers, share=share)
-    backward = ctypes.c_int64("of_pose" in tensors)
-    size = found.torchcaps_workspace(ctypes.byref(job), backward)
-    workspace = torch.empty(size, dtype=torch.float32)
-    job.workspace = workspace.data_ptr()
-    found.torchcaps_dynamic(ctypes.byref(job), backward)
-
-
-def _of_call(given: Given) -> tuple[dict[str, int], dict[str, Tensor | None], float]:
-    """Numbers, tensors, and the couplings before anything is known."""
-    votes, how = given.votes, given.how
-    laid = lay_out(votes.weight, votes.sharing, votes.kind)
-    (batch, children, d_in), (types, parents, columns, inner) = votes.pose.shape, laid.shape
-    numbers = {
-        "batch": batch,
-        "children": children,
-        "parents": parents,
-        "rows": d_in // inner if votes.kind == "matrix" else 1,
-        "inner": inner,
-        "columns": columns,
-        "types": types,
-        "iterations": how.iterations,
-        "threads": min(torch.get_num_threads(), children, MOST_THREADS),
+def _given(given: Given) -> tuple[dict[str, float], dict[str, Tensor | None]]:
+    """Numbers and tensors of a call."""
+    how = given.how
+    sizes, tensors = given_of(given.votes, how.iterations, bias=given.bias, prior=given.prior)
+    options = {
         "squash": get_args(Squash).index(how.squash),
         "odd_bias": how.odd_bias,
         "leaky": how.leaky,
         "detach": get_args(Detach).index(how.detach),
+        # The couplings before anything is known.
+        "share": 1 / (sizes["parents"] + how.leaky),
     }
-    inputs = (votes.pose, laid, votes.bias, votes.coordinates, given.bias, given.prior)
-    tensors = dict(zip(NAMES, map(contiguous, inputs), strict=True))
-    return numbers, tensors, 1 / (parents + how.leaky)
+    return sizes | options, tensors
 
 
 def _forward(given: Given) -> Mixed:
     found = _shapes(given)
     if not len(given.votes.pose):
         return found
-    numbers, tensors, share = _of_call(given)
+    numbers, tensors = _given(given)
     if len(found.couplings) == given.how.iterations and given.prior is None:
-        found.couplings[0] = share
-    filled = {name: x if len(x) else None for name, x in found._asdict().items()}
-    counts = {"n_poses": len(found.poses), "n_couplings": len(found.couplings)}
-    _run(numbers | counts, tensors | filled, share)
+        found.couplings[0] = numbers["share"]
+    run("dynamic", _Job, numbers, tensors | found._asdict())
     return found
 
 
@@ -239,30 +196,16 @@ def _backward(asked: Asked[Given]) -> Gradients:
     *_, of_poses, of_couplings = asked.gradients
     if not len(votes.pose):
         return [None] * len(asked.needs)
-    numbers, tensors, share = _of_call(asked.given)
-    gradients = {
-        f"of_{name}": None
-        if x is None or not need
-        else x.new_empty(x.shape)
-        if name == "pose" or name == "weight"
-        else x.new_zeros(x.shape)
-        for (name, x), need in zip(tensors.items(), asked.needs, strict=True)
-    }
+    numbers, tensors = _given(asked.given)
+    gradients = gradients_of(tensors, asked.needs)
     tensors |= gradients | {
         "sums": sums.contiguous(),
-        "kept": kept if len(kept) else None,
+        "kept": kept,
         "of_poses": contiguous(of_poses),
         "of_couplings": contiguous(of_couplings),
     }
-    counts = {
-        "n_poses": 0 if of_poses is None else len(of_poses),
-        "n_couplings": 0 if of_couplings is None else len(of_couplings),
-    }
-    _run(numbers | counts, tensors, share)
-    of_weight = gradients["of_weight"]
-    if of_weight is not None:
-        turned = of_weight.transpose(-1, -2) if votes.kind == "matrix" else of_weight
-        gradients["of_weight"] = turned.contiguous()
+    run("dynamic", _Job, numbers, tensors)
+    gradients["of_weight"] = lay_back(gradients["of_weight"], votes.kind)
     return list(gradients.values())
 
 

@@ -23,12 +23,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from torchcaps.ops.fused.em import Met, Tiled, route
 from torchcaps.ops.fused.tiles import MadeOf
-from torchcaps.ops.native.build import library
+from torchcaps.ops.native.build import call
 from torchcaps.ops.native.layout import contiguous
 from torchcaps.ops.native.reach import reaches
 from torchcaps.ops.native.windows import PLACES, Seen, filled, gradients_of, laid_back
@@ -132,14 +131,9 @@ def _run(
     **tensors: Tensor | None,
 ) -> None:
     """Fill the tensors that are there to be filled."""
-    found = library()
-    assert found is not None
     seen, places, _alive = filled(votes, of_made, tensors)
     job = _Job(seen_by=seen, pass_=PASSES.index(name), **places)
-    found.torchcaps_em_plan(ctypes.byref(job))
-    workspace = torch.empty(job.seen_by.workspace_size, dtype=torch.float32)
-    job.seen_by.workspace = workspace.data_ptr()
-    found.torchcaps_em(ctypes.byref(job))
+    call("em", job, job.seen_by)
 
 
 def _fit(given: Weighed) -> Fitted:

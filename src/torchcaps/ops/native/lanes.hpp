@@ -212,14 +212,14 @@ void sum_of(const Shape &shape, const float *w, Int w_step, Int type, Int types,
       V a[B][M], *to = v + row * columns + c;
       UNROLLED for (int b = 0; b < B; ++b)
         UNROLLED for (int m = 0; m < M; ++m) a[b][m] = to[b * v_step + m];
-      Int mine = type;
+      Int type_of_child = type;
       for (Int i = 0; i < children; ++i) {
-        const float *x = w + mine * w_step + c * inner;
+        const float *x = w + type_of_child * w_step + c * inner;
         const V *y = u + (i * shape.rows + row) * inner;
         for (Int k = 0; k < inner; ++k)
           UNROLLED for (int m = 0; m < M; ++m)
             UNROLLED for (int b = 0; b < B; ++b) a[b][m] += x[m * inner + k] * y[b * u_step + k];
-        mine = mine + 1 == types ? 0 : mine + 1;
+        type_of_child = type_of_child + 1 == types ? 0 : type_of_child + 1;
       }
       UNROLLED for (int b = 0; b < B; ++b)
         UNROLLED for (int m = 0; m < M; ++m) to[b * v_step + m] = a[b][m];
@@ -477,10 +477,10 @@ void in_threads(Int wanted, Work work) {
   Call<Work> call{work, wanted};
   if (team.run && wanted > 1) {
     const auto each = [](void *data) {
-      auto &mine = *static_cast<Call<Work> *>(data);
+      auto &call = *static_cast<Call<Work> *>(data);
       const int index = team.index();
-      if (index == 0) mine.start(team.size() < mine.wanted ? team.size() : mine.wanted);
-      mine.take_part(index);
+      if (index == 0) call.start(team.size() < call.wanted ? team.size() : call.wanted);
+      call.take_part(index);
     };
     // All of them: a team that shrinks ends threads, which the next operator starts again.
     const Int most = team.most();

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-__all__ = ["MOST_ITERATIONS", "MOST_THREADS", "contiguous", "lay_out"]
+__all__ = ["MOST_ITERATIONS", "MOST_THREADS", "contiguous", "lay_back", "lay_out"]
 
 # As in the source.
 MOST_THREADS, MOST_ITERATIONS = 256, 32
@@ -12,6 +12,11 @@ def lay_out(weight: Tensor, sharing: str, kind: str) -> Tensor:
     """Weights as [type, parent, column, inner]."""
     weight = weight.unsqueeze(0) if sharing == "all" else weight
     return (weight.transpose(-1, -2) if kind == "matrix" else weight).contiguous()
+
+
+def lay_back(laid: Tensor | None, kind: str) -> Tensor | None:
+    """Their gradient as they lay; the types of one that all share are still an axis."""
+    return laid.transpose(-1, -2).contiguous() if laid is not None and kind == "matrix" else laid
 
 
 def contiguous(tensor: Tensor | None) -> Tensor | None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops.fused.tiles import MadeOf
-from torchcaps.ops.native.layout import MOST_THREADS, contiguous, lay_out
+from torchcaps.ops.native.layout import MOST_THREADS, contiguous, lay_back, lay_out
 
 __all__ = ["PLACES", "Seen", "filled", "gradients_of", "laid_back"]
 
@@ -85,8 +85,6 @@ def gradients_of(votes: MadeOf, needs: Sequence[bool]) -> dict[str, Tensor | Non
 
 def laid_back(of_made: Mapping[str, Tensor | None], votes: MadeOf) -> list[Tensor | None]:
     """Those of pose, weight, bias and coordinates."""
-    of_weight = of_made["of_weight"]
-    if of_weight is not None:
-        turned = of_weight.transpose(-1, -2) if votes.kind == "matrix" else of_weight
-        of_weight = turned.contiguous().view(votes.weight.shape)
+    of_weight = lay_back(of_made["of_weight"], votes.kind)
+    of_weight = None if of_weight is None else of_weight.view(votes.weight.shape)
     return [of_made["of_pose"], of_weight, None, of_made["of_coordinates"]]

@@ -99,7 +99,10 @@ def dynamic_routing(
     >>> dynamic_routing(torch.ones(1152, 10, 16)).parents.pose.shape
     torch.Size([10, 16])
     """
-    check_dynamic(votes, iterations, bias, prior, squash, detach, agreement, keep)
+    options = DynamicOptions(
+        iterations, bias, prior, odd_bias, leaky, squash, detach, agreement, keep, couple
+    )
+    check_dynamic(votes, options)
     dtype, votes = votes.dtype, widen(votes)
     steps = []
     with without_autocast(votes):
@@ -147,25 +150,17 @@ class DynamicOptions(NamedTuple):
     couple: Couple | None = None
 
 
-def check_dynamic(
-    votes: Tensor,
-    iterations: int,
-    bias: Tensor | None,
-    prior: Tensor | None,
-    squash: Squash,
-    detach: Detach,
-    agreement: float | Tensor,
-    keep: Keep,
-) -> None:
+def check_dynamic(votes: Tensor, options: DynamicOptions) -> None:
     """What every form of dynamic routing asks of its arguments."""
     check_votes(votes)
-    check_iterations(iterations)
-    check_choice("detach", detach, get_args(Detach))
-    check_choice("squash", squash, get_args(Squash))
-    check_keep(keep)
-    check_agreement(agreement)
-    check_broadcast("prior", prior, votes.shape[:-1], "[*batch, child, parent]")
-    check_broadcast("bias", bias, (*votes.shape[:-3], *votes.shape[-2:]), "[*batch, parent, pose]")
+    check_iterations(options.iterations)
+    check_choice("detach", options.detach, get_args(Detach))
+    check_choice("squash", options.squash, get_args(Squash))
+    check_keep(options.keep)
+    check_agreement(options.agreement)
+    check_broadcast("prior", options.prior, votes.shape[:-1], "[*batch, child, parent]")
+    poses = (*votes.shape[:-3], *votes.shape[-2:])
+    check_broadcast("bias", options.bias, poses, "[*batch, parent, pose]")
 
 
 def check_agreement(agreement: float | Tensor) -> None:

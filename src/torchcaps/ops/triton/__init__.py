@@ -5,14 +5,14 @@ PyTorch does; distance routing has no kernels of its own here.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
+from torchcaps.ops.fused import dynamic, inverted, self_attention
 from torchcaps.ops.fused.results import speak_for_all_samples
-from torchcaps.ops.triton.dynamic import dynamic_routing
 from torchcaps.ops.triton.em import em_routing
-from torchcaps.ops.triton.inverted import inverted_routing, inverted_step
+from torchcaps.ops.triton.mixing import mix
 from torchcaps.ops.triton.runtime import available
-from torchcaps.ops.triton.self_attention import self_attention_routing
 from torchcaps.ops.triton.votes import fits
 from torchcaps.types import Routed, VoteMap
 
@@ -22,10 +22,13 @@ __all__ = [
     "dynamic_routing",
     "em_routing",
     "inverted_routing",
-    "inverted_step",
     "self_attention_routing",
     "takes",
 ]
+
+dynamic_routing = partial(dynamic.route_by, mix)
+inverted_routing = partial(inverted.route_by, mix)
+self_attention_routing = partial(self_attention.route_by, mix)
 
 ROUTINGS: dict[str, Callable[..., Routed]] = {
     "dynamic": dynamic_routing,

@@ -126,7 +126,7 @@ def _moments(given: Shared) -> Moments:
     found = _moments_shapes(given)
     if not given.share.numel():
         return found
-    votes, share = Votes.of(given.votes), given.share.contiguous()
+    votes, share = Votes(given.votes), given.share.contiguous()
     mean, _ = _moments_of(votes, share, None, None)
     rest, variance = _moments_of(votes, share, mean, None)
     return Moments(*(x.view(found.mean.shape) for x in (mean, variance, rest)))
@@ -145,7 +145,7 @@ def _moments_backward(asked: Asked[Shared]) -> Gradients:
     of_variance = torch.zeros_like(mean) if of_variance is None else of_variance.contiguous()
     alpha = -2 * of_variance * rest
     alpha = alpha if of_mean is None else of_mean + alpha
-    votes = Votes.of(made_of)
+    votes = Votes(made_of)
     of_share = votes.empty(*share.shape) if needs[0] else None
     numbers = (share.contiguous(), mean.contiguous(), alpha.contiguous(), of_variance)
     return [of_share, *_slopes(votes, *numbers, of_share, needs[1:])]
@@ -157,7 +157,7 @@ def _distances(given: Met) -> Tensor:
     if distances.numel():
         nu = given.variance.reciprocal().contiguous()
         numbers = (None, given.mean.contiguous(), None, nu, distances)
-        _slopes(Votes.of(given.votes), *numbers, (False,) * 4)
+        _slopes(Votes(given.votes), *numbers, (False,) * 4)
     return distances
 
 
@@ -171,7 +171,7 @@ def _distances_backward(asked: Asked[Met]) -> Gradients:
     assert of_distances is not None
     if not of_distances.numel():
         return [None] * len(needs)
-    votes = Votes.of(asked.given.votes)
+    votes = Votes(asked.given.votes)
     mean, variance, of_distances = (x.contiguous() for x in (*asked.given[:2], of_distances))
     first, second = _moments_of(votes, of_distances, mean, variance)
     of_made: Gradients = [None] * 4

@@ -1,8 +1,16 @@
 """The sums of `ops.fused.loop` by Triton kernels: votes live in the registers of a GPU.
 
-Backwards every query gets its gradient first, iteration by iteration; then votes are made once more
-for the gradients of all iterations together. Through windows, the gradients of poses lie in memory
-once for every window that sees them.
+Dynamic, inverted and self-attention routing are that loop with these sums. Backwards every query
+gets its gradient first, iteration by iteration; then votes are made once more for the gradients of
+all iterations together. Through windows, the gradients of poses lie in memory once for every window
+that sees them.
+
+Departures: votes of half precision are products of half precision summed in float32 and not rounded
+themselves; gradients of votes are rounded to half precision before they are multiplied with poses
+and weights, as they are where votes are stored. float32 is multiplied in full precision, unless
+torch.set_float32_matmul_precision allows TensorFloat-32. float64 goes the fused way, as do priors
+that differ between samples, and poses so large that the weights of one pair have more than 8192
+numbers.
 """
 
 from collections.abc import Sequence
@@ -60,7 +68,7 @@ class TritonMixing:
         from torchcaps.ops.triton import mixing_kernels
 
         self.kernels, self.given, self.needs = mixing_kernels, given, needs
-        self.votes = Votes(*given.made_of[:7], multiplied=given.made_of.dtype)
+        self.votes = Votes(given.made_of, given.made_of.dtype)
         self.leaky = given.loop.leaky
         self.is_whole = self.votes.tiles == 1
         self.prior, self.added = (

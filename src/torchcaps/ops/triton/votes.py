@@ -4,14 +4,13 @@ A sample that is seen through windows counts as one sample for each of them, and
 the slots of the window.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from torchcaps.ops.fused.tiles import MadeOf, vote_dtype, vote_map_of
+from torchcaps.ops.fused.tiles import MadeOf, vote_dtype
 from torchcaps.ops.triton.runtime import interpreted, launch
 from torchcaps.types import VoteMap, Window
 
@@ -59,25 +58,14 @@ class Shape(NamedTuple):
         return self.rows * self.columns
 
 
-def shape_of(
-    pose: Tensor, weight: Tensor, sharing: str, kind: str, window: Sequence[int] = ()
-) -> Shape:
-    batch, grid, d_in = pose.shape
-    looks, windows, children = _looks(pose, weight, sharing, kind, window), 1, grid
-    if looks is not None:
-        windows = math.prod(looks.positions)
-        children = math.prod(looks.kernel) * looks.child_grid[2]
-    types = 1 if sharing == "all" else len(weight)
-    parents, *sizes = weight.shape[-3:]
-    columns, inner = reversed(sizes) if kind == "matrix" else sizes
-    rows = d_in // inner if kind == "matrix" else 1
-    return Shape(batch * windows, children, parents, types, rows, columns, inner, windows, grid)
-
-
-def _looks(
-    pose: Tensor, weight: Tensor, sharing: str, kind: str, window: Sequence[int]
-) -> Window | None:
-    return vote_map_of(pose, weight, None, None, sharing, kind, window).window
+def shape_of(votes: MadeOf) -> Shape:
+    samples, windows, children, parents, _ = votes.counts()
+    _, grid, d_in = votes.pose.shape
+    types = 1 if votes.sharing == "all" else len(votes.weight)
+    is_matrix, sizes = votes.kind == "matrix", votes.weight.shape[-2:]
+    columns, inner = reversed(sizes) if is_matrix else sizes
+    rows = d_in // inner if is_matrix else 1
+    return Shape(samples * windows, children, parents, types, rows, columns, inner, windows, grid)
 
 
 class Blocks(NamedTuple):
@@ -111,33 +99,19 @@ class Votes:
     """The arguments that all kernels for one vote map share. Poses are [b, n, d], and poses and
     weights are rounded to `multiplied`."""
 
-    def __init__(
-        self,
-        pose: Tensor,
-        weight: Tensor,
-        vote_bias: Tensor | None,
-        coordinates: Tensor | None,
-        sharing: str,
-        kind: str,
-        window: Sequence[int] = (),
-        multiplied: torch.dtype = torch.float32,
-    ):
-        self.pose, self.weight = pose.contiguous(), weight.contiguous()
-        self.vote_bias = None if vote_bias is None else vote_bias.contiguous()
-        self.coordinates = None if coordinates is None else coordinates.contiguous()
-        self.is_matrix, self.multiplied = kind == "matrix", multiplied
-        self.shape = shape = shape_of(pose, weight, sharing, kind, window)
-        self.blocks = blocks_of(shape)
-        self.tiles = -(-shape.parents // self.blocks.parents)
-        self.lanes = -(-shape.batch // self.blocks.lanes)
-        self.window = _looks(pose, weight, sharing, kind, window)
-        self.child_id = None
+    def __init__(self, votes: MadeOf, multiplied: torch.dtype = torch.float32):
+        self.pose, self.weight = votes.pose.contiguous(), votes.weight.contiguous()
+        self.vote_bias, self.coordinates = (
+            None if x is None else x.contiguous() for x in (votes.bias, votes.coordinates)
+        )
+        self.is_matrix, self.multiplied = votes.kind == "matrix", multiplied
+        self.shape = shape_of(votes)
+        self.blocks = blocks_of(self.shape)
+        self.tiles = -(-self.shape.parents // self.blocks.parents)
+        self.lanes = -(-self.shape.batch // self.blocks.lanes)
+        self.window, self.child_id = votes.vote_map.window, None
         if self.window is not None:
-            self.child_id = self.window.child_id(pose.device).contiguous()
-
-    @classmethod
-    def of(cls, votes: MadeOf) -> "Votes":
-        return cls(*votes[:7])
+            self.child_id = self.window.child_id(votes.pose.device).contiguous()
 
     def empty(self, *sizes: int) -> Tensor:
         return torch.empty(sizes, dtype=torch.float32, device=self.pose.device)
