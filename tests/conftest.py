@@ -2,6 +2,8 @@
 
 import ipaddress
 import os
+import random
+import signal
 import socket
 import zlib
 from collections.abc import Iterator
@@ -14,10 +16,17 @@ import torch
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 POISONED = {"contracts", "ops", "theory"}
 
+# Before workers start, which are to draw the same.
+FUZZ_SEED = "TORCHCAPS_FUZZ_SEED"
+os.environ.setdefault(FUZZ_SEED, str(random.SystemRandom().randrange(2**32)))
+
 hypothesis.settings.register_profile(
     "default", max_examples=50, deadline=None, derandomize=True, database=None
 )
 hypothesis.settings.load_profile("default")
+# What a script starts with & ignores Ctrl-C, and so would the processes that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Tensors are small: a second thread only waits, and sums keep one order.
 torch.set_num_threads(1)
 
@@ -27,6 +36,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--dtype", default="float64", choices=sorted(DTYPES), help="dtype of the numeric tests"
     )
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    # pytest hides what a test prints that passes, and with -q its header.
+    terminalreporter.write_line(f"make fuzz SEED={os.environ[FUZZ_SEED]}")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -7,10 +7,12 @@ and never with a traceback.
 
 import contextlib
 import gzip
+import hashlib
 import io
 import json
 import os
 import random
+import shutil
 import signal
 import struct
 import sys
@@ -24,11 +26,15 @@ import torch
 from PIL import Image
 
 from fuzz.mutate import mutated, odd_value
+from made_records import made
 from torchcaps import TorchcapsError, create_model, load, save
 from torchcaps.cli import main
 from torchcaps.data import from_npz, image_folder, mnist, smallnorb
 from torchcaps.data.idx import read_idx
 from torchcaps.data.mat import read_mat
+from torchcaps.study import compare, read_record, write_record
+from torchcaps.study.measured import values_file
+from torchcaps.study.runner import Ledger, study_of
 from torchcaps.tasks.check_run import check_run
 from torchcaps.train import Run, read_recipe
 from torchcaps.train.state import state_of
@@ -40,6 +46,10 @@ SECONDS, LETTERS = 20, 2000
 
 class Wrong(AssertionError):
     """Neither a sentence nor what was there before."""
+
+
+class _Late(BaseException):
+    """No Exception, of which a command makes a sentence."""
 
 
 class Target(NamedTuple):
@@ -63,8 +73,14 @@ class Bench:
             'model = "capsnet"\ndata = "part-whole"\nepochs = 3\nlearning_rate = 1e-3\n'
             'schedule = "steps"\nmilestones = [1, 2]\ndecay = 0.5\n[options]\nkernel = 5\n'
         )
-        self.run = Run(folder / "run")
+        self.study = folder / "study.toml"
+        self.study.write_text(
+            'name = "few"\nmodel = "peer_sign_dynamic"\ndata = "tiny"\nepochs = 1\n'
+            'measure = ["accuracy"]\n[vary]\nbias = [true, false]\nseed = [0]\n'
+        )
+        self.run, self.old = Run(folder / "run"), Run(folder / "old")
         self._train()
+        self._lay_results()
         self._lay_images()
 
     def _train(self) -> None:
@@ -73,6 +89,17 @@ class Bench:
         with mock.patch.object(sys, "argv", words), contextlib.suppress(SystemExit), _quiet():
             main()
         assert self.run.is_done
+
+    def _lay_results(self) -> None:
+        """A run of the time before digests, what a study measured of it, and a record."""
+        shutil.copytree(self.run.folder, self.old.folder)
+        (self.old.folder / "digests.json").unlink()
+        looks = {"layers@tiny/test": {"dyr.1": 0.25}, "accuracy@tiny/train": {"accuracy": 50.0}}
+        values_file(self.old.folder).write_text(json.dumps({"commit": None, "looks": looks}))
+        claim = {"process": 1, "machine": "here", "since": 0.0}
+        (self.folder / "old.claim").write_text(json.dumps(claim))
+        values = [{"accuracy": 50.0, "dyr.1": 0.25}, {"accuracy": 51.0, "dyr.1": 0.5}]
+        self.record = write_record(made(self.run.recipe, values), self.folder / "evidence")
 
     def _lay_images(self) -> None:
         noise = np.random.default_rng(0)
@@ -131,6 +158,7 @@ def targets(bench: Bench) -> list[Target]:
         before = read()
         found.append(Target(f"run: {path.name}", path, read, _equal_to(before)))
         found.append(Target(f"check: {path.name}", path, lambda: check_run(run.folder)))
+    found += _of_results(bench)
     for path in sorted((folder / "mnist").iterdir()):
         split = "train" if path.name.startswith("train") else "test"
         found.append(Target(path.name, path, lambda split=split: mnist(folder / "mnist", split)))
@@ -143,6 +171,38 @@ def targets(bench: Bench) -> list[Target]:
     found.append(Target("idx", plain, lambda: read_idx(plain, axes=1)))
     found.append(Target("as mat", plain, lambda: read_mat(plain, ("X", "y"))))
     return found
+
+
+def _of_results(bench: Bench) -> list[Target]:
+    old, record = bench.old, bench.record
+    side_by_side = lambda: compare([old.folder]).text()  # noqa: E731
+    read = [
+        (old.recipe_file, side_by_side),
+        (old.metrics_file, side_by_side),
+        (old.result_file, side_by_side),
+        (values_file(old.folder), side_by_side),
+        (bench.folder / "old.claim", lambda: Ledger(bench.folder).claimed_by(1, "here")),
+        (bench.study, lambda: study_of(str(bench.study)).cells()),
+        (record, lambda: _read_under_its_digest(record)),
+    ]
+    whole = Target("record", record, lambda: read_record(record), _equal_to(read_record(record)))
+    return [whole, *(Target(f"results: {path.name}", path, reader) for path, reader in read)]
+
+
+def _read_under_its_digest(path: Path) -> None:
+    """A changed record whose name was changed too, so that its digest is right."""
+    if not path.is_file():
+        # A folder or a pipe in its place has no content to be named after.
+        read_record(path)
+    content = path.read_bytes()
+    named = path.with_name(f"{hashlib.sha256(content).hexdigest()[:12]}.json")
+    before = named.exists()
+    named.write_bytes(content)
+    try:
+        read_record(named)
+    finally:
+        if not before:
+            named.unlink()
 
 
 def _readers_of(run: Run) -> dict[str, Callable[[], Any]]:
@@ -171,15 +231,22 @@ def _equal_to(before: Any) -> Callable[[Any], bool]:
 def check_file(target: Target, draw: random.Random) -> str:
     """ "refused" in a sentence, or "accepted"; what is wrong is an error of its own."""
     good = target.path.read_bytes()
-    bad = mutated(good, draw)
+    bad = None if draw.random() < 0.05 else mutated(good, draw)
     try:
-        target.path.write_bytes(bad)
+        if bad is None:
+            target.path.unlink()
+            # A pipe waits for whoever reads it.
+            draw.choice([os.mkdir, os.mkfifo])(target.path)
+        else:
+            target.path.write_bytes(bad)
         with _in_time():
             found = target.read()
     except TorchcapsError as error:
         _check_sentence(str(error))
         return "refused"
     finally:
+        if bad is None:
+            (target.path.rmdir if target.path.is_dir() else target.path.unlink)()
         target.path.write_bytes(good)
     if bad != good and not target.same(found):
         raise Wrong(f"{target.name}: something else than before came out of a changed file")
@@ -193,7 +260,7 @@ def _check_sentence(text: str) -> None:
 
 TRAIN_OPTIONS = ["--out", "--recipe", "--model", "--data", "--root", "--image-size", "--option"]
 TRAIN_OPTIONS += ["--epochs", "--batch-size", "--learning-rate", "--seed", "--protocol", "--set"]
-TRAIN_OPTIONS += ["--workers", "--time-budget", "--import"]
+TRAIN_OPTIONS += ["--workers", "--time-budget", "--import", "--seeds"]
 COMMANDS = {
     "models": (["capsnet", "capsnt", "--json"], []),
     "train": ([], TRAIN_OPTIONS),
@@ -203,12 +270,19 @@ COMMANDS = {
     "doctor": (["RUN"], ["--images", "--root", "--recipe", "--model", "--data"]),
     "check": (["RUN"], []),
     "estimate": ([], ["--model", "--image", "--classes", "--batch-size", "--option", "--recipe"]),
+    "compare": (["RUN"], ["--plot", "--statistic", "--import", "--json"]),
+    "lr": (["RUN"], ["--model", "--data", "--low", "--high", "--steps", "--picture"]),
+    "prune": (["RUN"], ["--out", "--to", "--by", "--unit", "--epochs", "--learning-rate", "--set"]),
+    "shrink": (["RUN"], ["--out", "--silent", "--images", "--data", "--root", "--json"]),
+    "perturb": (["RUN"], ["--picture", "--image", "--data", "--root", "--json"]),
+    "dictionary": (["RUN"], ["--levels", "--each", "--picture", "--data", "--split", "--json"]),
     "data list": ([], ["--json"]),
     "data check": (["part-whole", "mnist", "PICTURES"], ["--root", "--json", "--image-size"]),
     "study claims": ([], ["--paper", "--json"]),
     "study table": (["peer"], ["--paper", "--json"]),
-    "study status": (["peer"], ["--out"]),
+    "study status": (["peer", "STUDY"], ["--out", "--seeds", "--only", "--by"]),
 }
+FLAGS = ("--each", "--json")
 MODELS = ["capsnet", "mitterreiter_5x16", "peer_sign_dynamic", "no_such"]
 DATA = ["tiny", "part-whole", "mnist", "folder", "no_such"]
 
@@ -221,9 +295,15 @@ def draw_command(draw: random.Random, bench: Bench) -> list[str]:
     if arguments and draw.random() < 0.9:
         words.append(_argument(draw, draw.choice(arguments), bench))
     for option in draw.sample(options, k=min(len(options), draw.randint(0, 4))):
-        words += [option, _argument(draw, option, bench)]
+        words += [option] if option in FLAGS else [option, _argument(draw, option, bench)]
+    # What trains has to stop soon, and what writes needs a place.
+    if name == "lr" and "--steps" not in words:
+        words += ["--steps", "10"]
+    if name == "shrink":
+        words += ["--out", str(bench.folder / "small.safetensors")]
+    if name == "prune":
+        words += ["--out", str(bench.folder / f"out{draw.randrange(3)}"), "--time-budget", "1s"]
     if name == "train":
-        # Whatever trains soon has to stop.
         words += ["--model", draw.choice(MODELS), "--data", draw.choice(DATA)]
         words += ["--out", str(bench.folder / f"out{draw.randrange(3)}"), "--time-budget", "1s"]
     return words
@@ -234,11 +314,21 @@ def _argument(draw: random.Random, what: str, bench: Bench) -> str:
         "RUN": [str(bench.run.folder), str(bench.network)],
         "PICTURE": [str(bench.folder / "pictures" / "cat" / "0.png"), str(bench.recipe)],
         "PICTURES": ["folder"],
+        "STUDY": [str(bench.study), str(bench.recipe)],
         "--recipe": [str(bench.recipe), str(bench.network)],
         "--root": [str(bench.folder / name) for name in ("mnist", "pictures", "run")],
         "--model": MODELS,
         "--data": DATA,
         "--out": [str(bench.folder / "out0"), str(bench.run.folder), str(bench.recipe)],
+        "--picture": ["x.png", "x.svg", "x.gif"],
+        "--plot": ["x.png", "x.svg", "x.gif"],
+        "--statistic": ["accuracy", "dyr.1"],
+        "--to": ["0.5"],
+        "--by": ["magnitude", "lobster", "snip", "random_masks", "cost"],
+        "--unit": ["weight", "capsule", "type"],
+        "--levels": ["11", "3,4"],
+        "--seeds": ["0-1", "2"],
+        "--steps": ["10"],
         "--image-size": ["8", "8x9", "0x3"],
         "--image": ["1,8,8", "1x28x28", "3"],
     }
@@ -256,7 +346,7 @@ def _text(value: Any) -> str:
     try:
         text = value if isinstance(value, str) else json.dumps(value)
     except ValueError:
-        text = "9" * 4000
+        text = "9" * 5000
     return text.replace("\0", "")
 
 
@@ -295,12 +385,14 @@ def _in_time() -> Iterator[None]:
     """What takes longer hangs."""
 
     def late(number: int, frame: object) -> None:
-        raise TimeoutError(f"longer than {SECONDS} s")
+        raise _Late
 
     before = signal.signal(signal.SIGALRM, late)
     signal.alarm(SECONDS)
     try:
         yield
+    except _Late:
+        raise Wrong(f"longer than {SECONDS} s") from None
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)

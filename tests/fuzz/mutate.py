@@ -17,6 +17,8 @@ WORDS += [
     b"\n",
 ]
 ODD: list[Any] = [None, True, False, 0, -1, 1, 10**6, 2**31, 2**63, 10**400, 1.5, 1e308, -0.0]
+# Python reads no more than 4,300 digits.
+ODD += [10**4299, "9" * 5000]
 ODD += [
     "",
     "x",

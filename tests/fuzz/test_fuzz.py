@@ -1,6 +1,8 @@
-"""A few turns of `make fuzz`, from another seed each time."""
+"""A few turns of `make fuzz`, from another seed each time, which pytest says at its end."""
 
-import random
+import os
+from pathlib import Path
+from types import SimpleNamespace
 
 from fuzz.__main__ import fuzz
 
@@ -9,8 +11,16 @@ SECONDS = 60
 
 
 def test_a_few_turns_find_nothing():
-    seed = random.SystemRandom().randrange(2**32)
-    print(f"make fuzz SEED={seed}")
+    seed = int(os.environ["TORCHCAPS_FUZZ_SEED"])
     found = fuzz(seed, seconds=SECONDS, files=40, commands=15, cases=40)
     assert found["wrong"] == [], f"make fuzz SEED={seed}"
     assert min(found[kind]["tried"] for kind in ("files", "commands", "numbers")) > 0
+
+
+def test_every_run_of_pytest_says_the_seed(request):
+    conftest = Path(__file__).parents[1] / "conftest.py"
+    said = []
+    for plugin in request.config.pluginmanager.get_plugins():
+        if getattr(plugin, "__file__", None) == str(conftest):
+            plugin.pytest_terminal_summary(SimpleNamespace(write_line=said.append))
+    assert said == [f"make fuzz SEED={os.environ['TORCHCAPS_FUZZ_SEED']}"]

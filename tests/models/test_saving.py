@@ -120,6 +120,12 @@ def test_saving_what_is_no_network(tmp_path):
         save(3, tmp_path / "net.safetensors")
 
 
+def test_saving_a_state_does_not_print_its_tensors(model, tmp_path):
+    sentence = "save takes a network, an nn.Module, but got its state_dict; give the network itself"
+    with pytest.raises(TorchcapsError, match=f"^{re.escape(sentence)}\\.$"):
+        save(model.state_dict(), tmp_path / "net.safetensors")
+
+
 def test_a_missing_file(tmp_path):
     path = tmp_path / "net.safetensors"
     refused(path, f"there is no file {path}; a saved network ends in .safetensors.")
@@ -134,6 +140,32 @@ def test_a_truncated_file(file, cut):
     end = "; was the copy cut short, or is it another format?"
     with pytest.raises(TorchcapsError, match=f"^{re.escape(start)}.*{re.escape(end)}$"):
         load(file)
+
+
+@pytest.mark.parametrize("as_zip", [True, False])
+def test_a_file_of_torch_save(model, tmp_path, as_zip):
+    path = tmp_path / "w.pt"
+    torch.save(model.state_dict(), path, _use_new_zipfile_serialization=as_zip)
+    refused(
+        path,
+        f"{path} was written by torch.save, and load reads what torchcaps.save wrote, since "
+        f"unpickling runs code; make the network with create_model, then "
+        f"model.load_state_dict(torch.load(path, weights_only=True)), with weights of other code "
+        f"through torchcaps.models.convert.",
+    )
+    # What the sentence advises.
+    again = create_model(NAME, **SMALL)
+    again.load_state_dict(torch.load(path, weights_only=True))
+
+
+def test_the_state_of_a_run(tmp_path):
+    path = tmp_path / "state.ckpt"
+    torch.save({}, path)
+    refused(
+        path,
+        f"{path} is what training goes on from, and no network; load the folder of the run, "
+        f"{tmp_path}.",
+    )
 
 
 def test_another_format(tmp_path):
@@ -158,7 +190,7 @@ def test_a_pickle_is_never_executed(tmp_path, write):
     path, trace = tmp_path / "net.safetensors", tmp_path / "executed"
     with path.open("wb") as file:
         write(Payload(trace), file)
-    with pytest.raises(TorchcapsError, match="is not a readable safetensors file"):
+    with pytest.raises(TorchcapsError, match=r"is not a readable|written by torch"):
         load(path)
     assert not trace.exists()
     # The payload would have worked.

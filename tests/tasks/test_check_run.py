@@ -1,17 +1,24 @@
 """Every file of a run is looked at, and for each that is not whole there is something to do."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+from torch import Tensor, nn
 
+import torchcaps as tc
 from error_text import text_of
+from torchcaps import Output, register_model
 from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole
+from torchcaps.errors import short
+from torchcaps.models import MODELS
 from torchcaps.tasks import check_run
 from torchcaps.tasks.check_run import MENDS
+from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Run, fit, make_recipe
 
 FILES = [name for name in MENDS if name != "best.safetensors"]
@@ -64,6 +71,13 @@ def test_a_damaged_file_is_named_and_nothing_else_is(run: Run, name: str) -> Non
     assert json.loads(json.dumps(found.numbers()))["whole"] is False
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_a_pipe_is_damaged_and_not_waited_for(run: Run, name: str) -> None:
+    (run.folder / name).unlink()
+    os.mkfifo(run.folder / name)
+    assert states(run)[name] == "damaged"
+
+
 @pytest.mark.parametrize("name", [name for name in FILES if name != "digests.json"])
 def test_a_missing_file_is_named(run: Run, name: str) -> None:
     (run.folder / name).unlink()
@@ -81,6 +95,77 @@ def test_what_is_advised_mends_it(run: Run, finished: Run, name: str) -> None:
         fit(run.recipe, run.folder)
     assert run.model_file.read_bytes() == finished.model_file.read_bytes()
     assert states(run)["model.safetensors"] == "whole"
+
+
+class Own(nn.Module):
+    def __init__(self, *, image: tuple[int, int, int] = (1, 20, 20), n_classes: int = 10) -> None:
+        super().__init__()
+        self.to_scores = nn.Linear(image[1] * image[2], n_classes)
+
+    def forward(self, image: Tensor) -> Output:
+        return Output(self.to_scores(image.mean(1).flatten(1)), "logits")
+
+
+@pytest.mark.parametrize("is_registered", [True, False])
+def test_a_network_of_ones_own_is_whole_where_its_code_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_registered: bool
+) -> None:
+    fields = {"epochs": 1, "batch_size": 48}
+    if is_registered:
+        monkeypatch.setitem(SOURCES, "tiny", tiny)
+        register_model("mine", Own, image=(1, 20, 20), n_classes=10)
+        try:
+            fit(make_recipe(model="mine", data="tiny", **fields), tmp_path / "run")
+        finally:
+            MODELS.pop("mine")
+    else:
+        images = (tiny("train", None), tiny("test", None))
+        fit(
+            make_recipe(model="own", data="own", keep="best", **fields),
+            tmp_path / "run",
+            own=images,
+            model=Own(),
+        )
+    found = check_run(tmp_path / "run")
+    assert found.is_whole, found.text()
+
+
+def test_a_whole_network_of_another_run_is_not_that_of_this_one(run: Run) -> None:
+    other = tc.create_model("peer_sign_dynamic", image=(1, 20, 20), n_classes=10)
+    tc.save(other, run.model_file)
+    assert states(run)["model.safetensors"] == "damaged"
+    for opened in (lambda: tc.load(run.folder), run.model, lambda: open_trained(run.folder)):
+        assert "model.safetensors is damaged or was edited" in text_of(opened)
+
+
+def test_the_best_network_of_another_run_is_not_trained_on(tmp_path: Path) -> None:
+    recipe = make_recipe(model="peer_sign_dynamic", data="tiny", epochs=1, batch_size=48)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SOURCES, "tiny", tiny)
+        run = fit(recipe.model_copy(update={"keep": "best"}), tmp_path / "run")
+        assert states(run)["best.safetensors"] == "whole"
+        # As if it had been stopped before the end.
+        run.result_file.unlink()
+        run.model_file.unlink()
+        other = tc.create_model("peer_sign_dynamic", image=(1, 20, 20), n_classes=10)
+        tc.save(other, run.best_file)
+        said = text_of(lambda: fit(run.recipe, run.folder))
+    assert "best.safetensors is damaged or was edited" in said
+
+
+@pytest.mark.parametrize("name", ["state.ckpu", "../recipe.json", "\x1b[2J" * 100])
+def test_a_name_that_no_run_writes_is_told(run: Run, name: str) -> None:
+    path = run.folder / "digests.json"
+    known = json.loads(path.read_text())
+    # The file whose name was lost is compared with nothing.
+    path.write_text(json.dumps({**known, name: known.pop("state.ckpt")}))
+    found = check_run(run.folder)
+    (odd,) = [file for file in found.files if file.state != "whole"]
+    assert (odd.name, odd.state) == ("digests.json", "damaged")
+    assert odd.why == (
+        f"{path} names {short(name)}, which no run writes; was the name of a file changed there, "
+        f"or did a later torchcaps write it?"
+    )
 
 
 def test_a_folder_without_a_run_is_told(tmp_path: Path) -> None:

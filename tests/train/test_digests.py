@@ -1,11 +1,12 @@
 """What digests.json may hold."""
 
 import json
+import os
 
 import pytest
 
 from error_text import text_of
-from torchcaps.train.digests import check_digest
+from torchcaps._digests import check_digest
 
 
 @pytest.mark.parametrize("wrong", [[], "abc", [1], None, {"a": "b"}], ids=repr)
@@ -17,4 +18,13 @@ def test_a_file_without_a_list_of_digests_is_refused(tmp_path, wrong):
     assert text_of(lambda: check_digest(path)) == (
         f"{known} cannot be read (it holds something else than digests), so nobody can say whether "
         f"the files beside it are whole; copy it once more, or remove it and trust them."
+    )
+
+
+def test_digests_that_are_a_pipe_are_not_waited_for(tmp_path):
+    path = tmp_path / "state.ckpt"
+    path.write_bytes(b"weights")
+    os.mkfifo(tmp_path / "digests.json")
+    assert "digests.json cannot be read (it is a folder or a device)" in text_of(
+        lambda: check_digest(path)
     )

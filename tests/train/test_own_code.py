@@ -7,7 +7,12 @@ import pytest
 
 from error_text import text_of
 from torchcaps.train import own_code
-from torchcaps.train.own_code import check_imported, import_file, imported_files
+from torchcaps.train.own_code import (
+    check_imported,
+    fault_of_own_code,
+    import_file,
+    imported_files,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +59,30 @@ def test_what_cannot_be_imported_is_a_sentence(tmp_path, name, text, words):
     assert words in sentence
     assert imported_files() == []
     assert "mine_own" not in sys.modules
+
+
+def test_a_fault_is_that_of_the_file_whose_line_raised_it_last(tmp_path):
+    path = file(
+        tmp_path,
+        "from torchcaps.errors import nearest\n"
+        "def mine():\n    return 1 / 0\n"
+        "def by_python():\n    return sorted(None)\n"
+        "def ours():\n    return nearest('a', None)\n",
+    )
+    import_file(path)
+
+    def fault(call):
+        with pytest.raises((ZeroDivisionError, TypeError)) as error:
+            call()
+        return fault_of_own_code(error.value)
+
+    mine = sys.modules["mine_own"]
+    told = f"{path} failed in line 3: ZeroDivisionError: division by zero; mend the file."
+    assert fault(mine.mine) == told
+    assert fault(mine.by_python).startswith(f"{path} failed in line 5: TypeError: ")
+    # torchcaps was called with what it should have refused.
+    assert fault(mine.ours) is None
+    assert fault(lambda: 1 / 0) is None
 
 
 def test_a_file_that_is_not_there(tmp_path):

@@ -8,6 +8,8 @@ import torchcaps as tc
 from error_text import text_of
 from torchcaps import tasks
 from torchcaps.data import PartWholeSpec, by_name, part_whole
+from torchcaps.errors import Interrupted
+from torchcaps.models import MODELS
 from torchcaps.models.own import OwnNetwork
 
 
@@ -94,6 +96,21 @@ def test_a_stopped_run_goes_on_to_the_same_weights(tmp_path):
     tc.train.fit(recipe(epochs=2), tmp_path / "twice", model=other)
     for name, value in once.state_dict().items():
         assert torch.equal(value, other.state_dict()[name]), name
+
+
+def test_a_registered_network_that_takes_images_alone_is_one_of_ours(tmp_path):
+    """It has a name, so neither its best weights nor its last state ask for its class."""
+    tc.register_model("plain", Plain, image=(1, 24, 24), n_classes=10)
+    try:
+        whole = recipe(model="plain", keep="best", epochs=2)
+        with pytest.raises(Interrupted):
+            tc.train.fit(whole, tmp_path / "cut", time_budget=1e-6)
+        assert 0 <= tasks.evaluate_file(tmp_path / "cut").accuracy <= 1
+        run = tc.train.fit(whole, tmp_path / "run")
+        assert type(tc.load(run.folder)) is Plain
+        assert tasks.evaluate_file(run.folder).accuracy == run.result()["test_accuracy"]
+    finally:
+        MODELS.pop("plain")
 
 
 def test_a_state_of_other_sizes_is_told(tmp_path):

@@ -14,11 +14,11 @@ from torch import nn
 
 from error_text import text_of
 from torchcaps import load
+from torchcaps._digests import NAME
 from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole
 from torchcaps.errors import Interrupted
 from torchcaps.prune import Magnitude, prunable, ramp, sparsity
 from torchcaps.train import Recipe, Run, fit, make_recipe
-from torchcaps.train.digests import NAME
 from torchcaps.train.fit import initial_model
 from torchcaps.train.module import Training
 

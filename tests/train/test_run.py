@@ -78,9 +78,14 @@ def test_another_recipe_is_refused_and_the_differences_listed(tmp_path: Path) ->
         Run(tmp_path).check(other)
     assert str(error.value) == (
         f"{tmp_path} holds a run of another recipe (epochs 2 there, 3 here; seed 0 there, 5 here); "
-        f"continue it with its own recipe, or choose another folder."
+        f"continue it with its own recipe, remove it, for it has no epoch yet, or choose another "
+        f"folder."
     )
     assert contents(tmp_path) == before
+    Run(tmp_path).metrics_file.write_text("")
+    assert text_of(lambda: Run(tmp_path).check(other)).endswith(
+        "; continue it with its own recipe, or choose another folder."
+    )
 
 
 def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
@@ -177,6 +182,17 @@ def test_a_broken_piece_is_a_sentence(tmp_path: Path, damage, with_digests: bool
         return
     said = text_of(read)
     assert f"{file} " in said or "was begun on other training images" in said
+
+
+@pytest.mark.parametrize("with_digests", [True, False])
+def test_a_folder_in_the_place_of_metrics_is_told(tmp_path: Path, with_digests: bool) -> None:
+    run = Run(tmp_path)
+    run.begin(RECIPE, "abc")
+    if not with_digests:
+        (tmp_path / "digests.json").unlink()
+    run.metrics_file.mkdir()
+    for read in (run.metrics, lambda: run.seconds):
+        assert "metrics.jsonl cannot be read (it is a folder or a device)" in text_of(read)
 
 
 def test_a_digest_is_there_before_its_file(tmp_path: Path, monkeypatch) -> None:

@@ -7,6 +7,7 @@ import torch
 
 from torchcaps import create_model, load
 from torchcaps.train import make_recipe
+from torchcaps.train.run import Run
 from torchcaps.train.stopping import KeepBest, StopAtAccuracy, StopWithoutProgress
 
 
@@ -96,8 +97,8 @@ def test_a_run_cut_off_after_it_reached_its_target_does_not_go_on():
 def test_the_weights_of_the_lowest_loss_are_kept(tmp_path, writes):
     model = create_model("peer_sign_dynamic")
     module = SimpleNamespace(model=model)
-    file = tmp_path / "best.safetensors"
-    best = KeepBest(file)
+    of_run = Run(tmp_path)
+    best, file = KeepBest(of_run), of_run.best_file
     kept = []
     first = next(model.parameters())
     for epoch, loss in enumerate([2.0, 1.0, 1.5, 1.0]):

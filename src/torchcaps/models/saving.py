@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from torchcaps._digests import check_digest
 from torchcaps._paths import path_of
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import ROUTINGS, Routing
 from torchcaps.layers.routing.table import import_path
 from torchcaps.models.own import OWN, OwnNetwork, own_module
@@ -20,7 +22,7 @@ from torchcaps.models.refit import say_what_is_new, take_fitting
 from torchcaps.models.registry import MODELS, make_model
 from torchcaps.models.smaller import SMALLER, adopt_sizes
 
-__all__ = ["load", "load_network", "save"]
+__all__ = ["check_whole", "content_of", "load", "load_network", "save"]
 
 # Where a run folder has its network.
 OF_A_RUN = "model.safetensors"
@@ -42,13 +44,8 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
     >>> save(create_model("capsnet"), "capsnet.safetensors")
     """
     if not isinstance(model, nn.Module):
-        raise TorchcapsError(f"save takes a network, an nn.Module, but got {model!r}.")
-    config = getattr(model, "config", None)
-    if not isinstance(config, dict) or not {"name", "image", "n_classes"} <= set(config):
-        model = OwnNetwork(model)
-        config = model.config
-    if isinstance(model, OwnNetwork):
-        model = model.module
+        what = "its state_dict; give the network itself" if _is_state(model) else short(model)
+        raise TorchcapsError(f"save takes a network, an nn.Module, but got {what}.")
     path = path_of("path", path)
     if path.is_dir():
         raise TorchcapsError(f"{path} is a folder; name a file in it, ending in .safetensors.")
@@ -56,22 +53,30 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
         raise TorchcapsError(
             f"the folder {path.parent} does not exist; make it, or save elsewhere."
         )
-    state = {name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}
-    if config["name"] == OWN:
-        # Its modules may share a tensor, which safetensors refuses to write.
-        state = {name: tensor.clone() for name, tensor in state.items()}
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        header = {**config, DIGEST: _digest(state, config)}
-        metadata = {HEADER: json.dumps(header)}
-        # Through bytes, because save_file makes files that only their owner may read.
-        partial.write_bytes(safetensors.torch.save(state, metadata=metadata))
+        partial.write_bytes(content_of(model))
         # Not even a power cut leaves an empty file.
         with partial.open("r+b") as file:
             os.fsync(file.fileno())
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def content_of(model: nn.Module) -> bytes:
+    """What `save` writes."""
+    module = model.module if isinstance(model, OwnNetwork) else model
+    config = getattr(module, "config", None)
+    if not isinstance(config, dict) or not {"name", "image", "n_classes"} <= set(config):
+        config = (model if isinstance(model, OwnNetwork) else OwnNetwork(module)).config
+    state = {name: tensor.detach().contiguous() for name, tensor in module.state_dict().items()}
+    if config["name"] not in MODELS or MODELS[config["name"]].is_own:
+        # Its modules may share a tensor, which safetensors refuses to write.
+        state = {name: tensor.clone() for name, tensor in state.items()}
+    header = {**config, DIGEST: _digest(state, config)}
+    # Bytes, because save_file makes files that only their owner may read.
+    return safetensors.torch.save(state, metadata={HEADER: json.dumps(header)})
 
 
 def load(
@@ -141,6 +146,17 @@ def load_network(
     return network.eval()
 
 
+def _is_state(value: object) -> bool:
+    """Tensors by name, as other libraries save them."""
+    return isinstance(value, Mapping) and any(isinstance(each, Tensor) for each in value.values())
+
+
+def check_whole(path: Path) -> None:
+    """Refuse a file whose tensors or configuration are not those that were saved. The code of a
+    network of one's own need not be here."""
+    _read(_file_of(path))
+
+
 def _file_of(path: str | os.PathLike[str]) -> Path:
     """The file of a network, of a run folder the one in it."""
     path = path_of("path", path)
@@ -153,6 +169,8 @@ def _file_of(path: str | os.PathLike[str]) -> Path:
             )
     if not path.is_file():
         raise TorchcapsError(f"there is no file {path}; a saved network ends in .safetensors.")
+    # A whole file of another run is not that of this one.
+    check_digest(path)
     return path
 
 
@@ -195,6 +213,18 @@ def _read(path: Path) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
             metadata = file.metadata() or {}
         state = safetensors.torch.load_file(path)
     except (safetensors.SafetensorError, OSError) as error:
+        if _is_of_torch_save(path):
+            if path.name == "state.ckpt":
+                raise TorchcapsError(
+                    f"{path} is what training goes on from, and no network; load the folder of "
+                    f"the run, {path.parent}."
+                ) from None
+            raise TorchcapsError(
+                f"{path} was written by torch.save, and load reads what torchcaps.save wrote, "
+                f"since unpickling runs code; make the network with create_model, then "
+                f"model.load_state_dict(torch.load(path, weights_only=True)), with weights of "
+                f"other code through torchcaps.models.convert."
+            ) from None
         raise TorchcapsError(
             f"{path} is not a readable safetensors file ({error}); was the copy cut short, or is "
             f"it another format?"
@@ -215,6 +245,15 @@ def _read(path: Path) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
             f"copy it once more from where it is whole."
         )
     return state, name, config
+
+
+def _is_of_torch_save(path: Path) -> bool:
+    """By its first bytes: a zip archive, or a bare pickle as torch before 1.6 wrote."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4).startswith((b"PK\x03\x04", b"\x80\x02"))
+    except OSError:
+        return False
 
 
 def _without_weights(name: str, config: dict[str, Any]) -> nn.Module:

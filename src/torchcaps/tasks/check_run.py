@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from torchcaps.errors import TorchcapsError
-from torchcaps.models import load
-from torchcaps.train.digests import NAME, known_digests
+from torchcaps._digests import NAME, check_digest, known_digests
+from torchcaps.errors import TorchcapsError, short
+from torchcaps.models.saving import check_whole
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.run import Run
 from torchcaps.train.state import state_of
@@ -21,7 +21,8 @@ MENDS = {
     "environment.json": "the next train line writes it anew",
     "metrics.jsonl": "training goes on, and the rows of past epochs are lost",
     "state.ckpt": "a finished network stays usable, an unfinished run begins anew",
-    "best.safetensors": "remove state.ckpt too, and the run begins anew",
+    "best.safetensors": "a finished run needs it no longer; of an unfinished one remove state.ckpt "
+    "too, and it begins anew",
     "model.safetensors": "the same train line writes it again from state.ckpt",
     "result.json": "the same train line writes it again",
     NAME: "the files are trusted as far as their formats show damage",
@@ -65,7 +66,7 @@ class CheckedRun:
 
 
 def check_run(folder: Path) -> CheckedRun:
-    """Read every file of a run; nothing is changed.
+    """Read every file of a run; nothing is changed, and no code of one's own is needed.
 
     Arguments:
         folder: a run, finished or not.
@@ -78,31 +79,50 @@ def check_run(folder: Path) -> CheckedRun:
         raise TorchcapsError(f"{folder} holds no run; name the folder that was given as --out.")
     recipe: list[Recipe] = []
     checks: dict[str, Callable[[], object]] = {
-        NAME: lambda: known_digests(folder),
+        NAME: lambda: _check_names(folder),
         run.recipe_file.name: lambda: recipe.append(run.recipe),
         run.environment_file.name: run.began,
         run.metrics_file.name: run.metrics,
         run.state_file.name: lambda: state_of(run, recipe[0] if recipe else run.recipe),
-        run.best_file.name: lambda: load(run.best_file),
-        run.model_file.name: lambda: load(run.model_file),
+        run.best_file.name: lambda: check_whole(run.best_file),
+        run.model_file.name: lambda: check_whole(run.model_file),
         run.result_file.name: run.result,
     }
     try:
-        written = set(known_digests(folder))
+        digested = set(known_digests(folder))
     except TorchcapsError:
-        written = set()
+        digested = set()
     # The network's digest lies in its own header; a result says that it was written.
-    written |= {run.model_file.name} if run.result_file.name in written else set()
-    files = (_checked(folder / name, check, name in written) for name, check in checks.items())
+    written = digested | ({run.model_file.name} if run.result_file.name in digested else set())
+    files = (
+        _checked(folder / name, check, digested, name in written) for name, check in checks.items()
+    )
     return CheckedRun(folder, tuple(file for file in files if file is not None))
 
 
-def _checked(path: Path, check: Callable[[], object], was_written: bool) -> CheckedFile | None:
+def _check_names(folder: Path) -> None:
+    """A file that lost its name there would be compared with nothing."""
+    strange = [name for name in known_digests(folder) if name not in MENDS]
+    if strange:
+        raise TorchcapsError(
+            f"{folder / NAME} names {short(strange[0])}, which no run writes; was the name of a "
+            f"file changed there, or did a later torchcaps write it?"
+        )
+
+
+def _checked(
+    path: Path, check: Callable[[], object], digested: set[str], was_written: bool
+) -> CheckedFile | None:
     """None for a file that the run did not come to write."""
     if not path.exists():
         return CheckedFile(path.name, "missing") if was_written else None
     try:
-        check()
+        if not path.is_file():
+            raise TorchcapsError("it is a folder or a device.")
+        check_digest(path)
+        # What the run wrote is whole, whether or not the code is here that reads it.
+        if path.name not in digested:
+            check()
     except (TorchcapsError, OSError) as error:
         return CheckedFile(path.name, "damaged", str(error))
     return CheckedFile(path.name, "whole")

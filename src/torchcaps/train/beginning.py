@@ -5,12 +5,12 @@ from pathlib import Path
 
 from torch import nn
 
+from torchcaps._digests import digest_of
 from torchcaps._paths import path_of
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.models.own import OwnNetwork
 from torchcaps.models.refit import say_what_is_new, take_fitting
 from torchcaps.models.saving import OF_A_RUN, load_network
-from torchcaps.train.digests import digest_of
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.start import take_weights
 

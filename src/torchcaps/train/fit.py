@@ -21,7 +21,6 @@ from torchcaps.data import Cropped, Images, augmented
 from torchcaps.data.by_name import Split
 from torchcaps.errors import Interrupted, TorchcapsError, short
 from torchcaps.layers import keep_memory
-from torchcaps.models import save
 from torchcaps.prune import sparsity
 from torchcaps.train.answers import is_correct
 from torchcaps.train.batches import Batches, held_on
@@ -155,7 +154,7 @@ def fit(
         if recipe.patience is not None:
             early.append(StopWithoutProgress(recipe.patience))
         if recipe.keep == "best":
-            early.append(KeepBest(run.best_file))
+            early.append(KeepBest(run))
         if isinstance(training, Cropped):
             training = replace(training, seed=seed_of(recipe.seed, CROP))
         if recipe.augment is not None:
@@ -187,7 +186,7 @@ def fit(
         if pruner is not None:
             pruner.masks.move(next(model.parameters()).device)
             pruner.at_the_end()
-        ranks.first_does(lambda: save(model, run.model_file))
+        ranks.first_does(lambda: run.put_network(model, run.model_file))
         test = images_of("test") if elsewhere is None else elsewhere
         result = {
             "test_accuracy": _judge(model.to(ranks.device), test, ranks, recipe),

@@ -11,11 +11,11 @@ from typing import Any
 
 from torch import nn
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.routing.table import import_path
 from torchcaps.models.own import CLASSES
 
-__all__ = ["check_imported", "import_file", "imported_files"]
+__all__ = ["check_imported", "fault_of_own_code", "import_file", "imported_files"]
 
 # By the name of the module: the path and the SHA-256 of its file.
 _IMPORTED: dict[str, dict[str, str]] = {}
@@ -30,7 +30,7 @@ def import_file(path: Path) -> None:
     if path.suffix != ".py" or not name.isidentifier():
         raise TorchcapsError(
             f"--import takes a Python file named like a module, for example my_routing.py, but got "
-            f"{path}."
+            f"{short(str(path))}."
         )
     if not path.is_file():
         raise TorchcapsError(f"there is no file {path} to import; is the path right?")
@@ -90,6 +90,24 @@ def check_imported(folder: Path, began: Mapping[str, Any]) -> None:
                 digest[:12],
                 here["sha256"][:12],
             )
+
+
+def fault_of_own_code(error: Exception) -> str | None:
+    """The sentence about an error that an imported file raised; None for a fault of torchcaps,
+    which such a file may have called."""
+    found = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        module = str(frame.f_globals.get("__name__"))
+        if module in _IMPORTED or module.split(".")[0] == "torchcaps":
+            found = module, line
+    if found is None or found[0] not in _IMPORTED:
+        return None
+    module, line = found
+    reason = (str(error) or "no more is known").splitlines()[0][:150]
+    return (
+        f"{_IMPORTED[module]['path']} failed in line {line}: {type(error).__name__}: {reason}; "
+        f"mend the file."
+    )
 
 
 def _line(error: Exception, path: Path) -> str:

@@ -1,10 +1,8 @@
 """What to train: frozen, validated, hashed to tell runs apart."""
 
 import hashlib
-import json
 import math
 import os
-import tomllib
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
@@ -17,13 +15,13 @@ from pydantic import (
     model_validator,
 )
 
-from torchcaps._paths import path_of
 from torchcaps.data import AUGMENTATIONS, SOURCES, Images, load
-from torchcaps.data.by_name import Split
+from torchcaps.data.by_name import Split, why_no_source
 from torchcaps.data.crop import windows
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.models import MODELS
 from torchcaps.models.layout import is_faster_with_channels_last
+from torchcaps.models.options import check_option_name
 from torchcaps.models.own import OWN
 from torchcaps.prune import Scope, UnitKind
 from torchcaps.train.meant import MEANT
@@ -31,7 +29,7 @@ from torchcaps.train.measured_names import Measured
 from torchcaps.train.protocols import PROTOCOLS
 from torchcaps.train.pruning_fields import Prune, Share, check_pruning, uses
 
-__all__ = ["Recipe", "make_recipe", "read_fields", "read_recipe"]
+__all__ = ["Recipe", "make_recipe"]
 
 
 # Told by name, so that a recipe says what is meant and a wrong word lists the right ones.
@@ -40,10 +38,8 @@ MARGIN = ("m_plus", "m_minus", "lambda_")
 Optimiser = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "steps", "exponential", "cosine"]
 Precision = Literal["float32", "bfloat16", "float16"]
-# Of any count in a recipe, and of its bytes: a page of text, which TOML of a hostile make reads for
-# seconds and ten pages for minutes.
+# Of any count in a recipe.
 MOST = 10**9
-MOST_BYTES = 16_384
 # Fields younger than the first records of runs, each with the value that says what was done before
 # it was there. At that value a field leaves the digest as it was, so that runs and records of
 # before keep their names. Whoever adds a field adds it here.
@@ -181,7 +177,7 @@ class Recipe(BaseModel):
     @classmethod
     def _known_data(cls, name: str | None) -> str | None:
         if name is not None and name not in SOURCES:
-            raise ValueError(f"{short(name)} is unknown; {nearest(name, SOURCES)}")
+            raise ValueError(why_no_source(name))
         return name
 
     @field_validator("augment")
@@ -341,65 +337,14 @@ def make_recipe(*, protocol: str | None = None, **fields: Any) -> Recipe:
             known = nearest(field, Recipe.model_fields, meant=MEANT)
             raise TorchcapsError(f"a recipe has no field {short(field)}; {known}.")
     try:
-        return Recipe(**fields)
+        recipe = Recipe(**fields)
     except ValidationError as error:
         raise TorchcapsError(f"the recipe does not hold: {_in_words(error)}.") from None
-
-
-def read_recipe(path: str | os.PathLike[str]) -> Recipe:
-    """A recipe out of a TOML file, or out of the recipe.json of a run.
-
-    Arguments:
-        path: a TOML file, or the recipe.json of a run.
-
-    >>> read_recipe("my-run/recipe.json").model
-    """
-    fields = read_fields(path)
-    try:
-        return make_recipe(**fields)
-    except TorchcapsError as error:
-        raise TorchcapsError(f"{path}: {error}") from None
-
-
-def read_fields(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The fields that a TOML or JSON file gives, not yet a whole recipe.
-
-    JSON is what a run wrote: a field that is missing there was not known yet.
-
-    Arguments:
-        path: a TOML or JSON file.
-
-    >>> read_fields("recipe.toml")  # doctest: +SKIP
-    """
-    path = path_of("path", path)
-    if not path.is_file():
-        raise TorchcapsError(f"there is no recipe at {path}; a run folder holds a recipe.json.")
-    kind = "JSON" if path.suffix == ".json" else "TOML"
-    if (size := path.stat().st_size) > MOST_BYTES:
-        raise TorchcapsError(
-            f"{path} has {size:,} bytes, and a recipe has at most {MOST_BYTES:,}; is it another "
-            f"file?"
-        )
-    try:
-        text = path.read_text(encoding="utf-8")
-        fields = json.loads(text) if kind == "JSON" else tomllib.loads(text)
-    except (OSError, ValueError, RecursionError) as error:
-        raise TorchcapsError(f"{path} cannot be read as {kind} ({_why(error)}).") from None
-    if not isinstance(fields, dict) or not isinstance(fields.get("options", {}), dict):
-        raise TorchcapsError(
-            f"{path} must hold names with values, one a field of the recipe, and names with values "
-            f"in its options too; a run folder holds such a file, recipe.json."
-        )
-    return fields if kind == "TOML" else {"channels_last": False, **fields}
-
-
-def _why(error: Exception) -> str:
-    """What a parser found, in words of ours where its own speak of Python."""
-    if isinstance(error, RecursionError):
-        return "its brackets are nested too deeply"
-    if "int_max_str_digits" in str(error):
-        return "it holds a number of thousands of digits"
-    return str(error)
+    if recipe.model in MODELS:
+        # Their values are looked at when the network is made: several of them are a sweep.
+        for option in recipe.options:
+            check_option_name(recipe.model, MODELS[recipe.model], option)
+    return recipe
 
 
 def _in_words(error: ValidationError) -> str:

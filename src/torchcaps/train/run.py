@@ -27,21 +27,27 @@ from typing import Any
 import torch
 from torch import nn
 
+from torchcaps._digests import NAME, check_digest
 from torchcaps._paths import path_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import with_channels_last
 from torchcaps.models import load
-from torchcaps.train.digests import NAME, check_digest, expect, put_in_place, write_whole
+from torchcaps.models.saving import content_of
+from torchcaps.train.digests import beside, expect, put_in_place, write_whole
+from torchcaps.train.objects import damaged, read_objects
 from torchcaps.train.own_code import check_imported, imported_files
-from torchcaps.train.recipe import Recipe, read_fields, read_recipe
+from torchcaps.train.recipe import Recipe
+from torchcaps.train.recipe_file import read_fields, read_recipe
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Run", "alone", "environment", "write_whole"]
+__all__ = ["VERSIONS", "Run", "alone", "check_is_run", "environment", "write_whole"]
 
+# What of an environment is a version.
+VERSIONS = ("torchcaps", "torch", "python")
 # How long to wait for another process to leave a run.
 LOCK_SECONDS = 10.0
 
@@ -124,7 +130,7 @@ class Run:
 
     def about(self) -> dict[str, Any]:
         """All that was written down when it began, of the environment and of the network."""
-        return _read_json(self.environment_file)[0]
+        return read_objects(self.environment_file)[0]
 
     def model(self, own: nn.Module | type[nn.Module] | None = None) -> nn.Module:
         """The trained network, ready to look at images (in evaluation mode).
@@ -166,11 +172,42 @@ class Run:
 
     def result(self) -> dict[str, Any]:
         """Accuracy on the test images and the time it took."""
-        return _read_json(self.result_file)[0]
+        return read_objects(self.result_file)[0]
+
+    @property
+    def accuracy(self) -> float:
+        """In percent of the test images."""
+        (result,) = read_objects(self.result_file, numbers=("test_accuracy",))
+        return float(100 * result["test_accuracy"])
+
+    @property
+    def seconds(self) -> float:
+        """What training took."""
+        if not self.metrics_file.exists():
+            return 0.0
+        rows = read_objects(self.metrics_file, numbers=("epoch", "seconds"))
+        return float(sum(row["seconds"] for row in rows))
 
     def began(self) -> dict[str, Any]:
         """What `environment` said when it began: code, versions, machine, command."""
-        return _read_json(self.environment_file, needs=("commit", "machine", "command"))[0]
+        words = (*VERSIONS, "machine", "command")
+        (found,) = read_objects(
+            self.environment_file, needs=("commit",), numbers=("threads",), words=words
+        )
+        if not isinstance(found["commit"], str | None):
+            raise damaged(self.environment_file, "its 'commit' is no text")
+        return found
+
+    def image_digests(self) -> dict[str, str]:
+        """Of the images it was trained and tested on, by "train" and "test"."""
+        (result,) = read_objects(self.result_file, needs=("digests",))
+        found = result["digests"]
+        named = isinstance(found, dict) and all(
+            isinstance(found.get(split), str) for split in ("train", "test")
+        )
+        if not named:
+            raise damaged(self.result_file, "its 'digests' do not name the images")
+        return dict(found)
 
     @property
     def root(self) -> Path | None:
@@ -193,28 +230,30 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         """One row an epoch."""
-        if not self.metrics_file.is_file():
+        if not self.metrics_file.exists():
             return []
-        return _read_json(self.metrics_file, needs=("epoch",))
+        return read_objects(self.metrics_file, numbers=("epoch",))
 
     def write_metrics(self, rows: list[dict[str, Any]]) -> None:
-        self.write(
-            self.metrics_file, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
-        )
+        lines = [json.dumps(row, allow_nan=False) + "\n" for row in rows]
+        self.write(self.metrics_file, "".join(lines))
 
     def write(self, path: Path, text: str) -> None:
         """Replace one of the files, whose digest is written down first."""
-        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-        try:
+        with beside(path) as partial:
             partial.write_text(text, encoding="utf-8")
             self.put(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
 
     def put(self, partial: Path, path: Path) -> None:
         """The same of a file that has been written beside it."""
         expect(partial, path)
         put_in_place(partial, path)
+
+    def put_network(self, network: nn.Module, path: Path) -> None:
+        """Replace one of the networks, whose digest is written down first."""
+        with beside(path) as partial:
+            partial.write_bytes(content_of(network))
+            self.put(partial, path)
 
     def remove_partial_files(self) -> None:
         """Of processes that were killed; only who holds the folder alone may."""
@@ -249,9 +288,11 @@ class Run:
                     for name in Recipe.model_fields
                     if getattr(old, name) != getattr(recipe, name)
                 )
+                is_empty = not (self.metrics_file.exists() or self.state_file.exists())
+                remove = ", remove it, for it has no epoch yet" if is_empty else ""
                 raise TorchcapsError(
                     f"{self.folder} holds a run of another recipe ({changed}); continue it with "
-                    f"its own recipe, or choose another folder."
+                    f"its own recipe{remove}, or choose another folder."
                 )
         elif self.folder.is_dir() and any(not _is_begun(file) for file in self.folder.iterdir()):
             raise TorchcapsError(
@@ -272,7 +313,7 @@ class Run:
         if not self.environment_file.is_file():
             seen = {**environment(), "keeps_memory": False, **about, "training_images": data}
             self.write(self.environment_file, json.dumps(seen, indent=2))
-        seen = _read_json(self.environment_file)[0]
+        seen = read_objects(self.environment_file)[0]
         if seen.get("training_images") != data:
             raise TorchcapsError(
                 f"{self.folder} was begun on other training images (digest "
@@ -285,6 +326,20 @@ class Run:
             )
 
 
+def check_is_run(folder: Path) -> None:
+    """Refuse a folder without a recipe; of one that holds runs, say so and name one of them."""
+    if Run(folder).recipe_file.is_file():
+        return
+    inside = [each for each in sorted(folder.iterdir()) if Run(each).recipe_file.is_file()]
+    if inside:
+        raise TorchcapsError(
+            f"{folder} is no run, but a folder of {len(inside)}; name one of them, as {inside[0]}."
+        )
+    raise TorchcapsError(
+        f"{folder} holds no run (recipe.json is missing); name the folder that was given as --out."
+    )
+
+
 def _is_longer(recipe: Recipe, old: Recipe) -> bool:
     """Whether it is the old one but for more epochs, and its first epochs are those of the old."""
     return (
@@ -293,26 +348,6 @@ def _is_longer(recipe: Recipe, old: Recipe) -> bool:
         # It falls to nothing at the last epoch, whichever that is.
         and recipe.schedule != "cosine"
     )
-
-
-def _read_json(path: Path, needs: tuple[str, ...] = ()) -> list[dict[str, Any]]:
-    """JSON objects with these keys, one or one a line."""
-    check_digest(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-        pieces = [text] if path.suffix == ".json" else text.splitlines()
-        found = [json.loads(piece) for piece in pieces]
-        for each in found:
-            if not isinstance(each, dict):
-                raise ValueError(f"a JSON object belongs where {str(each)[:20]!r} is")
-            if lacking := [key for key in needs if key not in each]:
-                raise ValueError(f"{lacking[0]!r} is missing")
-    except (ValueError, RecursionError) as error:
-        raise TorchcapsError(
-            f"{path} cannot be read ({error}); was it edited, or its copy cut short? Remove it, "
-            f"and the run makes it anew."
-        ) from None
-    return found
 
 
 def _is_begun(file: Path) -> bool:

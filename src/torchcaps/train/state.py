@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
+from torchcaps._digests import check_digest
 from torchcaps.errors import TorchcapsError
-from torchcaps.train.digests import check_digest
 from torchcaps.train.recipe import Recipe, make_recipe
 from torchcaps.train.run import Run
 
-__all__ = ["RECIPE", "state_of"]
+__all__ = ["RECIPE", "read_state", "state_of"]
 
 # Where a state says of which recipe it is.
 RECIPE = "torchcaps_recipe"
@@ -26,6 +26,12 @@ def state_of(run: Run, recipe: Recipe) -> Path | None:
     path = run.state_file
     if not path.exists():
         return None
+    _check_recipe(path, read_state(path, needs=PARTS), recipe)
+    return path
+
+
+def read_state(path: Path, *, needs: tuple[str, ...], device: str = "meta") -> dict[str, Any]:
+    """What a state holds, if the file is whole and has these parts."""
     if not path.is_file():
         raise TorchcapsError(
             f"{path} should be a file, but is a folder or a device; remove it, and the run begins "
@@ -33,7 +39,7 @@ def state_of(run: Run, recipe: Recipe) -> Path | None:
         )
     try:
         check_digest(path)
-        state = _read(path)
+        return _read(path, needs, device)
     except OSError as error:
         raise TorchcapsError(
             f"{path} could not be opened ({error.strerror}), which says nothing of what is in it; "
@@ -47,19 +53,17 @@ def state_of(run: Run, recipe: Recipe) -> Path | None:
         raise TorchcapsError(
             f"{path} cannot be read ({reason}); it is damaged: remove it, and the run begins anew."
         ) from None
-    _check_recipe(path, state, recipe)
-    return path
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, needs: tuple[str, ...], device: str) -> dict[str, Any]:
     # torch itself reads on where a checksum of the archive does not fit.
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             broken = archive.testzip()
         if broken is not None:
             raise pickle.UnpicklingError(f"the checksum of {broken} does not fit")
-    state = torch.load(path, weights_only=True, map_location="meta")
-    lacking = [part for part in PARTS if not isinstance(state, dict) or part not in state]
+    state = torch.load(path, weights_only=True, map_location=device)
+    lacking = [part for part in needs if not isinstance(state, dict) or part not in state]
     if lacking:
         raise pickle.UnpicklingError(f"it holds no {lacking[0]!r}")
     return dict(state)

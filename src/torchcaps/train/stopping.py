@@ -1,14 +1,13 @@
 """When to stop before the last epoch, and which weights to keep. All of it survives a restart."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import lightning
 from lightning.pytorch.callbacks import Callback
 
-from torchcaps.models import save
 from torchcaps.train.recipe import Recipe
+from torchcaps.train.run import Run
 
 __all__ = ["KeepBest", "StopAtAccuracy", "StopWithoutProgress"]
 
@@ -88,8 +87,8 @@ class StopWithoutProgress(Callback):
 class KeepBest(Callback):
     """Write the network down whenever its validation loss is the lowest so far."""
 
-    def __init__(self, file: Path):
-        self.file = file
+    def __init__(self, run: Run):
+        self.run = run
         self.lowest = float("inf")
         self.epoch = 0
 
@@ -105,4 +104,4 @@ class KeepBest(Callback):
             self.lowest, self.epoch = loss, trainer.current_epoch + 1
             # The state is written later: cut off between the two, the same weights come again.
             if trainer.is_global_zero:
-                save(module.model, self.file)
+                self.run.put_network(module.model, self.run.best_file)

@@ -1,0 +1,60 @@
+"""The digest of every file of a run, so that a file that a disk or a copy has changed, or that came
+from another run, is not used.
+
+digests.json holds, by the name of a file, the SHA-256 of the file as it is and as it was before: a
+process that is killed while it replaces a file leaves the one or the other. `train.digests` writes
+it.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+
+from torchcaps.errors import TorchcapsError
+
+__all__ = ["NAME", "check_digest", "digest_of", "known_digests"]
+
+NAME = "digests.json"
+
+
+def check_digest(path: Path) -> None:
+    """Refuse a file that is not the one that the run wrote. Runs of earlier versions wrote no
+    digests; their files are as good as their formats show."""
+    known = known_digests(path.parent).get(path.name)
+    if known is None or not path.is_file():
+        return
+    found = digest_of(path)
+    if found not in known:
+        raise TorchcapsError(
+            f"{path} is damaged or was edited: its SHA-256 begins with {found[:12]}, where the run "
+            f"wrote {known[0][:12]}; copy it once more from where it is whole, or remove it."
+        )
+
+
+def known_digests(folder: Path) -> dict[str, list[str]]:
+    """What digests.json says, by the name of a file."""
+    path = folder / NAME
+    if not path.exists():
+        return {}
+    try:
+        if not path.is_file():
+            raise ValueError("it is a folder or a device")
+        known = json.loads(path.read_text(encoding="utf-8"))
+        if not all(_are_digests(each) for each in known.values()):
+            raise ValueError("it holds something else than digests")
+    except (ValueError, AttributeError, TypeError, RecursionError, OSError) as error:
+        raise TorchcapsError(
+            f"{path} cannot be read ({error}), so nobody can say whether the files beside it are "
+            f"whole; copy it once more, or remove it and trust them."
+        ) from None
+    return {str(name): list(digests) for name, digests in known.items()}
+
+
+def _are_digests(each: object) -> bool:
+    return isinstance(each, list) and bool(each) and all(isinstance(one, str) for one in each)
+
+
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

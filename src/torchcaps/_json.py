@@ -1,0 +1,54 @@
+"""JSON that a file holds, or in plain words why it holds none."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+__all__ = ["is_number", "parsed", "read_json", "read_text", "why_not"]
+
+
+def read_json(path: Path) -> Any:
+    """What a file holds; a ValueError in plain words where that is no JSON."""
+    return parsed(read_text(path))
+
+
+def read_text(path: Path) -> str:
+    """The text of a file; a ValueError in plain words where there is none."""
+    # A pipe would never end.
+    if path.exists() and not path.is_file():
+        raise ValueError("it is a folder or a device")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(why_not(error)) from None
+
+
+def parsed(text: str) -> Any:
+    """The value that a text stands for; a ValueError in plain words where it is no JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(why_not(error)) from None
+
+
+def why_not(error: Exception) -> str:
+    """What a parser found, in words of ours where its own speak of Python."""
+    if isinstance(error, RecursionError):
+        return "its brackets are nested too deeply"
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not text in UTF-8"
+    if "int_max_str_digits" in str(error):
+        return "it holds a number of thousands of digits"
+    return str(error)
+
+
+def is_number(value: object) -> bool:
+    """Whether a float can hold it: JSON has longer integers, which overflow in a mean.
+
+    >>> is_number(1), is_number(0.5), is_number(True), is_number(10**400)
+    (True, True, False, False)
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return abs(value) <= sys.float_info.max
+    return isinstance(value, float)

@@ -1,0 +1,45 @@
+"""JSON objects that a run wrote, or a sentence about the file that is damaged."""
+
+from pathlib import Path
+from typing import Any
+
+from torchcaps._digests import check_digest
+from torchcaps._json import is_number, parsed, read_text
+from torchcaps.errors import TorchcapsError, short
+
+__all__ = ["damaged", "read_objects"]
+
+
+def read_objects(
+    path: Path,
+    *,
+    needs: tuple[str, ...] = (),
+    numbers: tuple[str, ...] = (),
+    words: tuple[str, ...] = (),
+) -> list[dict[str, Any]]:
+    """JSON objects with these keys, some of them of numbers or of text; one, or one a line."""
+    check_digest(path)
+    try:
+        text = read_text(path)
+        pieces = [text] if path.suffix == ".json" else text.splitlines()
+        found = [parsed(piece) for piece in pieces]
+        for each in found:
+            if not isinstance(each, dict):
+                raise ValueError(f"a JSON object belongs where {short(each)} is")
+            if lacking := [key for key in (*needs, *numbers, *words) if key not in each]:
+                raise ValueError(f"{lacking[0]!r} is missing")
+            if wrong := [key for key in numbers if not is_number(each[key])]:
+                raise ValueError(f"{wrong[0]!r} is no number")
+            if wrong := [key for key in words if not isinstance(each[key], str)]:
+                raise ValueError(f"{wrong[0]!r} is no text")
+    except ValueError as error:
+        raise damaged(path, str(error)) from None
+    return found
+
+
+def damaged(path: Path, why: str) -> TorchcapsError:
+    """What is said of a file that is there, but is not as a run wrote it."""
+    return TorchcapsError(
+        f"{path} cannot be read ({why}); was it edited, or its copy cut short? Remove it, and the "
+        f"run makes it anew."
+    )

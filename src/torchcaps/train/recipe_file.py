@@ -1,0 +1,62 @@
+"""A recipe out of a file: TOML that somebody wrote, or the JSON of a run."""
+
+import os
+import tomllib
+from typing import Any
+
+from torchcaps._json import parsed, read_text, why_not
+from torchcaps._paths import path_of
+from torchcaps.errors import TorchcapsError
+from torchcaps.train.recipe import Recipe, make_recipe
+
+__all__ = ["read_fields", "read_recipe"]
+
+# A page of text: TOML of a hostile make takes seconds for a page, and minutes for ten.
+MOST_BYTES = 16_384
+
+
+def read_recipe(path: str | os.PathLike[str]) -> Recipe:
+    """A recipe out of a TOML file, or out of the recipe.json of a run.
+
+    Arguments:
+        path: a TOML file, or the recipe.json of a run.
+
+    >>> read_recipe("my-run/recipe.json").model
+    """
+    fields = read_fields(path)
+    try:
+        return make_recipe(**fields)
+    except TorchcapsError as error:
+        raise TorchcapsError(f"{path}: {error}") from None
+
+
+def read_fields(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The fields that a TOML or JSON file gives, not yet a whole recipe.
+
+    JSON is what a run wrote: a field that is missing there was not known yet.
+
+    Arguments:
+        path: a TOML or JSON file.
+
+    >>> read_fields("recipe.toml")  # doctest: +SKIP
+    """
+    path = path_of("path", path)
+    if not path.is_file():
+        raise TorchcapsError(f"there is no recipe at {path}; a run folder holds a recipe.json.")
+    kind = "JSON" if path.suffix == ".json" else "TOML"
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise TorchcapsError(
+            f"{path} has {size:,} bytes, and a recipe has at most {MOST_BYTES:,}; is it another "
+            f"file?"
+        )
+    try:
+        text = read_text(path)
+        fields = parsed(text) if kind == "JSON" else tomllib.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        raise TorchcapsError(f"{path} cannot be read as {kind} ({why_not(error)}).") from None
+    if not isinstance(fields, dict) or not isinstance(fields.get("options", {}), dict):
+        raise TorchcapsError(
+            f"{path} must hold names with values, one a field of the recipe, and names with values "
+            f"in its options too; a run folder holds such a file, recipe.json."
+        )
+    return fields if kind == "TOML" else {"channels_last": False, **fields}
