@@ -19,11 +19,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
-from torchcaps.analysis import MeasureFidelity, MeasureFixedPoint, Measurement, MeasureSelectivity
+from torchcaps.analysis import (
+    MeasureFidelity,
+    MeasureFixedPoint,
+    Measurement,
+    MeasureSelectivity,
+    MeasureSeparation,
+)
 from torchcaps.analysis.names import TRACE_MEASUREMENTS
 from torchcaps.data import Batch, PartWholeSpec, part_whole, shown_parts
 from torchcaps.models import create_model
+from torchcaps.tasks.decoding import decoder_of
 from torchcaps.tasks.measurements import Shown
 from torchcaps.train.run import environment
 
@@ -35,12 +43,13 @@ def parts(batch: Shown) -> torch.Tensor:
     return batch.shown
 
 
-def all_of_one_pass() -> dict[str, Measurement]:
+def all_of_one_pass(model: nn.Module) -> dict[str, Measurement]:
     return {
         **{name: kind() for name, kind in TRACE_MEASUREMENTS.items()},
         "fidelity": MeasureFidelity(parts),
         "fixed-point": MeasureFixedPoint(),
         "selectivity": MeasureSelectivity(parts),
+        "separation": MeasureSeparation(decoder_of(model).seen),
     }
 
 
@@ -49,7 +58,7 @@ def measured(count: int, looks: int) -> dict[str, Any]:
     shown = shown_parts(images.truth)
     torch.manual_seed(0)
     model = create_model(MODEL, image=images.image_shape, n_classes=10).eval()
-    kinds = all_of_one_pass()
+    kinds = all_of_one_pass(model)
     seconds = dict.fromkeys(("plain", "with trace", *kinds, *(f"{n}: result" for n in kinds)), 0.0)
     held: dict[str, dict[int, int]] = {name: {} for name in kinds}
 

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from torchcaps.analysis import MeasureAntipodal, pair_cosines
+from error_text import text_of
+from torchcaps.analysis import MeasureAntipodal, opposite_pairs, pair_cosines
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Capsules, LayerTrace, Routed
 
@@ -31,6 +32,20 @@ def test_a_vector_and_its_negative():
     assert row.lowest == pytest.approx(-1)
     assert row.negative == 0.5
     assert [share for _, share, _ in row.sweep] == [1, 1, 1, 1]
+
+
+def test_the_nearest_to_opposite_come_first():
+    # Cosines with the row of −1: −0.8, −0.6 and −1. A row of zeros has 0 with each.
+    rows = torch.tensor([[3.0, 4.0], [4.0, 3.0], [0.0, 0.5], [0.0, -1.0], [0.0, 0.0]])
+    expected = [[2, 3], [0, 3], [1, 3]]
+    assert opposite_pairs(rows, 3).tolist() == expected
+    assert len(opposite_pairs(rows, 99)) == 10
+    found = pair_cosines(rows.double())
+    assert found.sort().values[:3].tolist() == pytest.approx([-1, -0.8, -0.6])
+    assert text_of(lambda: opposite_pairs(torch.ones(3, 2, 2), 1)) == (
+        "opposite pairs are looked for among two or more vectors [k, d], and at least one is asked "
+        "for, but came as [3, 2, 2] and 1; flatten poses first."
+    )
 
 
 def test_on_paper():

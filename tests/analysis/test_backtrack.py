@@ -1,9 +1,13 @@
 """The tree of a class on paper, and where nothing leads to it."""
 
+from dataclasses import replace
+
 import torch
 
+import torchcaps as tc
 from error_text import text_of
-from torchcaps.analysis import backtracked
+from torchcaps.analysis import backtracked, tree_pixels
+from torchcaps.types import Capsules, LayerTrace, Routed, Step, Window
 from traces import even, network
 
 
@@ -38,3 +42,74 @@ def test_a_class_that_is_none_is_refused():
     assert said == (
         "the tree of a class begins at one of the 3 parents of classes, but predicted is 3."
     )
+
+
+def layer(name, children, coupling, parents, **more):
+    below, above = (Capsules(torch.ones(1, n, 2), torch.ones(1, n)) for n in (children, parents))
+    routed = Routed(above, (Step(below, torch.as_tensor(coupling)[None], above),))
+    return LayerTrace(name, below, routed, **more)
+
+
+def through_windows():
+    """Children on a grid of 1 × 3 positions with 2 types, two windows of 2 positions with 2 parent
+    types each, and two classes above the four parents."""
+    window = Window((1, 3, 2), (1, 2), (1, 1))
+    first = [[0.9, 0.1], [0.5, 0.5], [0.2, 0.8], [0.5, 0.5]]
+    second = [[0.7, 0.3], [0.5, 0.5], [0.4, 0.6], [0.1, 0.9]]
+    low = layer("conv", 6, [first, second], 4, window=window)
+    # Only type 1 of window 0 and type 1 of window 1 choose class 0.
+    return low, layer("classes", 4, [[0.4, 0.6], [0.9, 0.1], [0.5, 0.5], [0.8, 0.2]], 2)
+
+
+def test_a_tree_through_windows_on_paper():
+    trace = through_windows()
+    low, high = backtracked(trace, 0)
+    assert high.nonzero().tolist() == [[1, 0], [3, 0]]
+    # Window 0, slot 2: child 2. Window 1, slots 2 and 3: children 4 and 5.
+    assert low.nonzero().tolist() == [[0, 2, 1], [1, 2, 1], [1, 3, 1]]
+    # One of two types at the second position, both at the third.
+    assert tree_pixels(trace, 0, size=(1, 3)).tolist() == [[0, 0.5, 1]]
+    assert tree_pixels(trace, 1, size=(1, 3)).tolist() == [[0.5, 0, 0]]
+    assert tree_pixels(trace, 0, size=(4, 6)).shape == (4, 6)
+
+
+def test_loops_over_windows_agree():
+    torch.manual_seed(0)
+    model = tc.create_model("matrix_capsnet_mnist", image=(1, 20, 20), n_classes=4, sizes="8-2-3-3")
+    trace = model.eval()(torch.rand(2, 1, 20, 20), keep="last").trace
+    wanted = {3}
+    for each, edges in zip(reversed(trace), reversed(backtracked(trace, 3, index=1)), strict=True):
+        coupling = each.routed.steps[-1].coupling[1]
+        coupling = coupling if each.window is not None else coupling[None]
+        j, found = coupling.shape[-1], set()
+        slots = (
+            torch.arange(coupling.shape[1])[None] if each.window is None else each.window.child_id()
+        )
+        for p in range(len(coupling)):
+            for i in range(coupling.shape[1]):
+                for k in range(j):
+                    leads = bool(coupling[p, i, k] > 1 / j + 1e-6) and p * j + k in wanted
+                    assert bool(edges.reshape(coupling.shape)[p, i, k]) == leads
+                    if leads:
+                        found.add(int(slots[p, i]))
+        wanted = found
+    leaves = torch.zeros(4 * 4 * 8)
+    leaves[[*wanted]] = 1
+    assert 0 < len(wanted) < len(leaves)
+    size = trace[0].window.child_grid[:2]
+    assert torch.equal(
+        tree_pixels(trace, 3, size=size, index=1).float(), leaves.view(*size, -1).mean(-1)
+    )
+
+
+def test_leaves_without_a_place_are_a_sentence():
+    assert text_of(lambda: tree_pixels(network({"classes": even(1, 4, 3)}), 1, size=(8, 8))) == (
+        "leaves are shown in an image where capsules lie on a grid, but those below classes lie on "
+        "none; take a network whose first layer looks at a map."
+    )
+
+
+def test_capsules_on_a_map_below_a_dense_layer_have_a_place():
+    (only,) = network({"classes": [[[0.9, 0.1], [0.2, 0.8]]]})
+    on_a_map = (replace(only, child_grid=(1, 2, 1)),)
+    assert tree_pixels(on_a_map, 1, size=(1, 2)).tolist() == [[0, 1]]

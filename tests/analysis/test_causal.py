@@ -1,13 +1,14 @@
 """Causal use: networks whose answers are their couplings, or owe nothing to them."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
 
 from error_text import text_of
 from torchcaps import Capsules, create_model
-from torchcaps.analysis import causal_use, paired_fall, silence
+from torchcaps.analysis import MeasureCausalUse, causal_use, measure, paired_fall, silence
 from torchcaps.types import LayerTrace, Output, Routed, Step
 
 LABELS = torch.tensor([0, 1, 2, 0, 1, 0, 0, 1, 0, 0])
@@ -73,6 +74,21 @@ def test_what_is_not_used_does_not_fall():
     assert high == pytest.approx(1.96 / 12)
 
 
+def test_measured_in_a_pass_is_what_the_function_says():
+    batches = zip(PIXELS.split(3), LABELS.split(3), strict=True)
+    (found,) = measure(partial(network, keep="last"), batches, [MeasureCausalUse(network)])
+    expected = causal_use(network, PIXELS, LABELS)
+    assert (found.images, found.accuracy) == (10, 1.0)
+    # Who lends to whom is another draw, because a sample has an order of its own.
+    for layer in ("lower", "upper", "all layers"):
+        for by in ("mean", "same class", "uniform"):
+            assert used(found, layer, by) == used(expected, layer, by)
+
+
+def test_a_network_that_takes_no_couplings_is_told_before_the_pass():
+    assert "Plain takes no `couple`" in text_of(lambda: MeasureCausalUse(Plain()))
+
+
 def test_the_interval_on_paper():
     before = torch.tensor([True] * 8 + [False] * 2)
     after = torch.tensor([True] * 5 + [False] * 3 + [True] + [False])
@@ -126,7 +142,41 @@ def test_silence_says_what_it_takes():
     assert silence(-1)(three).pose[0, :, 0].tolist() == [1, 1, 0]
 
 
+class Plain(torch.nn.Module):
+    """A network of somebody's own that lets nothing be replaced."""
+
+    def forward(self, pixels, keep="none"):
+        return network(pixels, keep=keep)
+
+
+def test_a_network_that_lets_nothing_be_replaced_is_told():
+    asked = "causal use asks a network for its trace and replaces couplings and capsules, but "
+    assert text_of(lambda: causal_use(Plain(), PIXELS, LABELS)) == (
+        f"{asked}Plain takes no `couple`; take a capsule network, or let the forward of your own "
+        f"take couple=None and hand it to its layers."
+    )
+
+    def scores_alone(pixels):
+        return network(pixels)
+
+    assert text_of(lambda: causal_use(scores_alone, PIXELS, LABELS)) == (
+        f"{asked}scores_alone takes no `keep`; take a capsule network, or let the forward of your "
+        f'own take keep="none" and hand it to its layers.'
+    )
+
+    def never_silent(pixels, *, keep="none", couple=None):
+        return network(pixels, keep=keep, couple=couple)
+
+    assert causal_use(never_silent, PIXELS, LABELS).accuracy == 1
+    told = text_of(lambda: causal_use(never_silent, PIXELS, LABELS, silenced=["primary"]))
+    assert "never_silent takes no `intervene`" in told
+
+
 def test_bad_input_is_a_sentence():
+    assert text_of(lambda: causal_use(network, PIXELS, LABELS + 1)) == (
+        "the network scores 3 classes, so labels must be 0 to 2, but an image has label 3; take "
+        "the data that the network was trained on, and count classes from 0."
+    )
     assert text_of(lambda: causal_use(network, PIXELS, LABELS[:3])) == (
         "causal use needs images and a label for each, but got 10 images and 3 labels."
     )
@@ -135,4 +185,4 @@ def test_bad_input_is_a_sentence():
     )
     plain = create_model("convnet_avg", image=(1, 24, 24)).eval()
     found = text_of(lambda: causal_use(plain, torch.rand(2, 1, 24, 24), torch.tensor([0, 1])))
-    assert found.startswith('the trace is empty; call the network with keep="last".')
+    assert "ConvNet takes no `couple`; take a capsule network" in found

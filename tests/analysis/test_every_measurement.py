@@ -1,10 +1,13 @@
-"""Laws of all measurements: streamed and merged is all at once; bad input is told in a sentence."""
+"""Laws of all measurements: streamed and merged is all at once; capsules in another order have the
+same numbers; bad input is told in a sentence."""
 
 import json
 import math
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -26,9 +29,13 @@ def _capsules(pose):
 
 
 def look(pixels, *, window=WINDOW, classes=CLASSES, scale=1.0, broken=0.0):
-    """A network with a layer of windows and one of classes, both of two iterations; in float64."""
+    """A network with a layer of windows and one of classes, both of two iterations; in float64.
+    Without a window the lower layer is dense."""
     b, flat = len(pixels), pixels.double().flatten(1)
-    positions, slots = window.positions[0] * window.positions[1], 4
+    grid, shape, n_hidden = (3, 3, 1), (9, 8), 8
+    if window is not None:
+        grid, positions = window.child_grid, math.prod(window.positions)
+        shape, n_hidden = (positions, 4, 2), positions * 2
 
     def made(n, d, seed):
         return (flat @ _fixed(flat.shape[1], n * d, seed=seed)).view(b, n, d).tanh()
@@ -47,12 +54,29 @@ def look(pixels, *, window=WINDOW, classes=CLASSES, scale=1.0, broken=0.0):
         weight = weight * (weight > 0.5)
         return LayerTrace(name, children, Routed(parents, steps), weight=weight, **more)
 
-    children = _capsules(scale * made(math.prod(window.child_grid), 3, 1) + broken)
-    low = layer("hidden", children, (positions, slots, 2), positions * 2, 10, window=window)
-    high = layer("classes", low.routed.parents, (positions * 2, classes), classes, 20)
+    children = _capsules(scale * made(math.prod(grid), 3, 1) + broken)
+    low = layer("hidden", children, shape, n_hidden, 10, window=window)
+    high = layer("classes", low.routed.parents, (n_hidden, classes), classes, 20)
     top = high.routed.parents
     scores = (top.activation / 2).clamp(max=1)
     return Output(scores, "lengths", top, trace=(low, high))
+
+
+def listening(network):
+    """The network with scores that hear its couplings, and those that take their place."""
+
+    def asked(pixels, *, keep="none", couple=None):
+        out = network(pixels)
+        scores = out.scores
+        for each in out.trace if out.trace and out.trace[0].routed.steps else ():
+            coupling = (couple or {}).get(each.name, lambda c: c)(each.routed.steps[-1].coupling)
+            if each.name == "classes":
+                scores = scores + coupling.mean(-2)
+            else:
+                scores = scores * coupling.square().flatten(1).sum(1, keepdim=True)
+        return replace(out, scores=scores)
+
+    return asked
 
 
 def _shown(batch):
@@ -77,6 +101,7 @@ NAMES = sorted(n for n in vars(analysis) if n.startswith("Measure") and n != "Me
 def fresh(name, network=look):
     changes = {"twice": twice, "flipped": flipped}
     arguments = {
+        "MeasureCausalUse": {"network": listening(network)},
         "MeasureCompactness": {"network": network, "factors": {"all": [*changes.values()]}},
         "MeasureFidelity": {"parts": _shown, "layer": "hidden"},
         "MeasureInvariance": {"network": network, "changes": changes},
@@ -154,6 +179,128 @@ def test_streamed_and_merged_is_all_at_once(size, all_at_once):
         agree(numbers(one), all_at_once[name], name)
 
 
+# Numbers of which each capsule has its own, and their axis from the end: "capsules" of a layer of
+# capsules, "children" and "parents" of a routed layer, through windows the types of a position.
+PER_CAPSULE = {
+    "MeasureActivity": {
+        "mean": {-1: "capsules"},
+        "std": {-1: "capsules"},
+        "dead": {-1: "capsules"},
+    },
+    "MeasureDynamics": {
+        "mean": {-2: "children", -1: "parents"},
+        "std": {-2: "children", -1: "parents"},
+    },
+    "MeasureFidelity": {"parts": {-1: "capsules"}},
+    "MeasureInDegree": {"each": {-1: "capsules"}},
+    "MeasureSelectivity": {"auc": {-2: "capsules"}},
+}
+# Those with a row for each class.
+PER_CLASS = ("MeasureCouplings", "MeasureKeys")
+# Numbers for which the order of capsules means something: read-outs of a layer are drawn capsule
+# after capsule, so that another order gives others; they stay a share. The keys of `MeasureKeys`
+# change, too, but none of its numbers: test_keys_of_children_in_another_order_are_others.
+BY_CHANCE = {"MeasureSelectivity": ("control",)}
+BELOW = {"hidden": "primary", "classes": "hidden"}
+
+
+class Reordered:
+    """`look` with the capsules of one layer in another order, in everything that it returns; where
+    they are made through windows, every position orders its types alike."""
+
+    def __init__(self, layer, window):
+        self.layer, self.window = layer, window
+        n = {"primary": 9, "hidden": 8, "classes": CLASSES}[layer]
+        self.order = torch.randperm(n, generator=torch.Generator().manual_seed(5))
+        self.types = self.order
+        if layer == "hidden" and window is not None:
+            self.types = torch.tensor([1, 0])
+            self.order = torch.arange(n).view(-1, 2)[:, self.types].flatten()
+
+    def __call__(self, pixels):
+        out = look(pixels, window=self.window)
+        if self.layer == "classes":
+            out = replace(out, scores=out.scores[:, self.order], classes=self._of(out.classes))
+        return replace(out, trace=tuple(self._layer(each) for each in out.trace))
+
+    def _of(self, capsules):
+        return Capsules(capsules.pose[:, self.order], capsules.activation[:, self.order])
+
+    def _layer(self, each):
+        children, weight = each.children, each.weight
+        parents, steps = each.routed.parents, each.routed.steps
+        if self.layer == each.name:
+            parents, weight = self._of(parents), weight[:, self.types]
+            steps = [
+                Step(s.children, s.coupling[..., self.types], self._of(s.parents)) for s in steps
+            ]
+        elif self.layer == BELOW[each.name]:
+            children, weight = self._of(children), weight[self.order]
+            steps = [Step(children, s.coupling[:, self.order], s.parents) for s in steps]
+        routed = Routed(parents, tuple(steps))
+        return replace(each, children=children, routed=routed, weight=weight)
+
+    def labels(self, labels):
+        return self.order.argsort()[labels] if self.layer == "classes" else labels
+
+    def numbers(self, name, found):
+        """The numbers of `look`, in the order of these capsules."""
+        for layer, row in rows(found):
+            for field, axes in PER_CAPSULE.get(name, {}).items():
+                for axis, whose in axes.items():
+                    order = self.types if whose == "parents" else self.order
+                    if self.layer == (BELOW.get(layer) if whose == "children" else layer):
+                        row[field] = np.take(np.array(row[field]), order, axis).tolist()
+        if name in PER_CLASS and self.layer == "classes":
+            old = {int(row["name"]): row for row in found["classes"]}
+            places = [(new, was) for new, was in enumerate(self.order.tolist()) if was in old]
+            found["classes"] = [{**old[was], "name": str(new)} for new, was in places]
+        return found
+
+
+def rows(found):
+    """The rows of a result with the names of their layers, or all of it as one row."""
+    for row in found.get("layers", [found]):
+        yield row.get("name", row.get("layer")), row
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("layer", "window"),
+    [
+        pytest.param("primary", None, id="primary"),
+        pytest.param("hidden", None, id="hidden"),
+        pytest.param("classes", None, id="classes"),
+        pytest.param("hidden", WINDOW, id="types of windows"),
+        pytest.param("classes", WINDOW, id="classes above windows"),
+    ],
+)
+def test_capsules_in_another_order_have_their_numbers_in_that_order(layer, window, name):
+    plain, other = partial(look, window=window), Reordered(layer, window)
+    whole = images()
+    (expected,) = measure(plain, [whole], [fresh(name, plain)])
+    whole.labels = other.labels(whole.labels)
+    (found,) = measure(other, [whole], [fresh(name, other)])
+    found, expected = json.loads(found.to_json()), json.loads(expected.to_json())
+    expected = other.numbers(name, expected)
+    for where, row in (*rows(found), *rows(expected)):
+        for field in BY_CHANCE.get(name, ()) if where == layer else ():
+            assert 0 <= row.pop(field) <= 1
+    agree(found, expected, name)
+
+
+def test_keys_of_children_in_another_order_are_others():
+    """A key is written in the order of the children; the number and the sizes of keys stay."""
+    networks = partial(look, window=None), Reordered("hidden", None)
+    made = [analysis.MeasureKeys(levels=3) for _ in networks]
+    for network, each in zip(networks, made, strict=True):
+        measure(network, [images()], [each])
+    for label in range(CLASSES):
+        keys, others = (each.dictionary(label) for each in made)
+        assert sorted(keys.values()) == sorted(others.values())
+        assert not keys or keys.keys() != others.keys()
+
+
 def _without(**changes):
     def network(pixels):
         out = look(pixels)
@@ -220,6 +367,33 @@ def test_bad_input_is_told_in_a_sentence_or_measured(case, name):
     assert case != "NaN weights" or name in ("MeasureCalibration", "MeasureRobustness")
     # Neither NaN nor an infinite number is a result; JSON refuses both.
     assert found.to_json()
+
+
+COMPARE_WITH_LABELS = (
+    "MeasureCalibration",
+    "MeasureCompactness",
+    "MeasureFidelity",
+    "MeasurePerturbation",
+    "MeasureRobustness",
+    "MeasureSeparation",
+)
+
+
+@pytest.mark.parametrize("label", [CLASSES, -1])
+@pytest.mark.parametrize("name", COMPARE_WITH_LABELS)
+def test_a_label_beyond_the_classes_is_told(name, label):
+    whole = images()
+    whole.labels[5] = label
+    with pytest.raises(TorchcapsError, match=f"labels must be 0 to 2, but .* {label};"):
+        measure(look, [whole], [fresh(name)])
+
+
+@pytest.mark.parametrize("name", ["Calibration", "Couplings", "Keys", "Robustness"])
+def test_more_objects_than_classes_are_told(name):
+    whole = images()
+    whole.labels = whole.shown.clamp(max=2)  # [b, 4]
+    with pytest.raises(TorchcapsError, match=r"at most as many as the 3 classes, but came as"):
+        measure(look, [whole], [fresh(f"Measure{name}")])
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -152,3 +152,12 @@ def test_nan_in_a_layer(kind):
     trace = _pytree.tree_map_only(torch.Tensor, lambda tensor: tensor * torch.nan, WHOLE)
     with pytest.raises(TorchcapsError, match="holds NaN or infinite values"):
         kind().update(SimpleNamespace(trace=trace), None)
+
+
+@pytest.mark.parametrize("wrong", [["activity"], [MeasureActivity], MeasureActivity(), "activity"])
+def test_what_is_no_list_of_measurements_is_said_before_a_pass(wrong):
+    def never(pixels):
+        raise AssertionError
+
+    with pytest.raises(TorchcapsError, match=r"^measurements are a list of fresh objects"):
+        measure(never, [PIXELS], wrong)

@@ -52,6 +52,19 @@ def test_nothing_to_be_said(coupling):
     assert (only(coupling).polarisation, only(coupling).strongest) == (None, None)
 
 
+def test_the_t_score_is_of_the_last_iteration_and_over_layers():
+    halves = torch.tensor([[[0.5, 0.5, 0, 0]]]).expand(3, 3, 4)
+    lower, upper = network({"hidden": halves, "classes": switching(3, 4)[:, :1].expand(3, 4, 4)})
+    (last,) = upper.routed.steps
+    early = last._replace(coupling=even(3, 4, 4))
+    upper = replace(upper, routed=upper.routed._replace(steps=(early, last)))
+    # Half of log 4 below, one parent a child above, whatever came before.
+    assert measured((lower, upper)).t_score == pytest.approx((0.5 + 1) / 2)
+    one_parent = network({"hidden": halves, "classes": torch.ones(3, 4, 1)})
+    assert measured(one_parent).t_score == pytest.approx(0.5)
+    assert measured(network({"classes": torch.ones(2, 3, 1)})).t_score is None
+
+
 def test_a_row_for_every_kept_iteration():
     (layer,) = network({"classes": switching(3, 4)})
     (last,) = layer.routed.steps

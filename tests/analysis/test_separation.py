@@ -11,10 +11,11 @@ from torchcaps.types import Capsules
 
 
 def measured(points, labels, size=100, **options):
-    """Of points that a network gives as class capsules of one component."""
+    """Of points that a network gives as class capsules of one component, with others at zero."""
     measurement = MeasureSeparation(lambda classes, labels: classes.pose.flatten(1), **options)
     for part in torch.arange(len(points)).split(size):
-        out = SimpleNamespace(classes=Capsules(points[part].unsqueeze(-1)))
+        poses = torch.nn.functional.pad(points[part], (0, 5)).unsqueeze(-1)
+        out = SimpleNamespace(classes=Capsules(poses))
         measurement.update(out, SimpleNamespace(pixels=points[part], labels=labels[part]))
     return measurement.result()
 

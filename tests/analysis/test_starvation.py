@@ -7,6 +7,8 @@ import torch
 
 from torchcaps.analysis import gradient_cancellation, gradient_norms
 from torchcaps.errors import TorchcapsError
+from torchcaps.layers import DenseCapsules
+from torchcaps.ops import margin_loss
 from torchcaps.types import Capsules, LayerTrace, Routed
 
 
@@ -58,6 +60,29 @@ def test_cancellation_on_paper(second, cosine, chi):
     assert (row.name, whole.name) == ("W", "all")
     for each in (row, whole):
         assert (each.cosine, each.chi) == (pytest.approx(cosine), pytest.approx(chi))
+
+
+def opposed(layer, pose, label):
+    """Gradients of the margin loss of one image."""
+    length = layer(Capsules(pose)).parents.pose.norm(dim=-1)
+    (found,) = torch.autograd.grad(margin_loss(length, torch.tensor([label])), [layer.weight])
+    return {"W": found}
+
+
+@pytest.mark.parametrize("routing", ["dynamic", "uniform"])
+def test_opposites_without_bias_cancel_where_their_labels_differ(routing):
+    layer = DenseCapsules(n_in=1, d_in=3, n_out=2, d_out=4, routing=routing).double()
+    pose = torch.randn(1, 1, 3, dtype=torch.float64)
+    # Lengths of (m⁺ + λ m⁻) / (1 + λ) = 0.95 / 1.5, at which both slopes of the loss are as steep.
+    # Of couplings of ½ and squash |s|² / (1 + |s|²), |s|² is 0.95 / 0.55.
+    with torch.no_grad():
+        vote = torch.einsum("kid,ijed->kje", pose, layer.weight)
+        layer.weight *= (2 * math.sqrt(0.95 / 0.55) / vote.norm(dim=-1)).view(1, 2, 1, 1)
+    other = gradient_cancellation(opposed(layer, pose, 0), opposed(layer, -pose, 1)).weights[0]
+    assert (other.cosine, other.chi) == (pytest.approx(-1), pytest.approx(1))
+    # The control: of one label, x and −x are the same image to this layer.
+    same = gradient_cancellation(opposed(layer, pose, 0), opposed(layer, -pose, 0)).weights[0]
+    assert (same.cosine, same.chi) == (pytest.approx(1), pytest.approx(0, abs=1e-12))
 
 
 def test_all_is_one_vector():

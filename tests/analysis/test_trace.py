@@ -7,15 +7,21 @@ import torch
 from torch.utils import _pytree
 
 from torchcaps.analysis import (
+    backtracked,
     capsule_activity,
     capsule_layers,
+    child_of,
+    class_paths,
+    gradient_norms,
     join,
     lengths,
     routing_dynamics,
+    saliency,
+    tree_distance,
 )
 from torchcaps.analysis.trace import last_coupling
 from torchcaps.errors import TorchcapsError
-from torchcaps.types import Capsules
+from torchcaps.types import Capsules, Output
 from traces import even, network
 
 COUPLING = torch.rand(7, 4, 3, generator=torch.Generator().manual_seed(1)).softmax(-1)
@@ -96,3 +102,43 @@ def test_a_layer_without_steps():
     expected = 'layer classes kept no couplings; call the network with keep="last".'
     with pytest.raises(TorchcapsError, match=f"^{re.escape(expected)}$"):
         last_coupling(none)
+
+
+NO_TRACES = {
+    "an Output": (Output(LENGTHS, "lengths", trace=WHOLE), "Output; give its .trace."),
+    "a layer": (WHOLE[0], "LayerTrace; give what model(images, keep="),
+    "nothing": (None, "NoneType; give what"),
+    "scores": (LENGTHS, "Tensor; give what"),
+}
+READERS = {
+    "activity": capsule_activity,
+    "backtracked": lambda trace: backtracked(trace, 0),
+    "children": child_of,
+    "couplings": lambda trace: tree_distance(WHOLE, trace),
+    "dynamics": routing_dynamics,
+    "gradients": lambda trace: gradient_norms(torch.zeros(()), trace),
+    "join": lambda trace: join([trace]),
+    "join of one": lambda trace: join([trace] if isinstance(trace, torch.Tensor) else trace),
+    "layers": capsule_layers,
+    "paths": lambda trace: class_paths(trace, "primary"),
+    "saliency": lambda trace: saliency(trace, LENGTHS.argmax(-1), size=(4, 4)),
+}
+
+
+@pytest.mark.parametrize("came", NO_TRACES)
+@pytest.mark.parametrize("reader", READERS)
+def test_what_is_no_trace_is_named_with_what_is_meant(reader, came):
+    wrong, named = NO_TRACES[came]
+    expected = f"a trace is a tuple with a LayerTrace for each routed layer, but came as {named}"
+    with pytest.raises(TorchcapsError, match=f"^{re.escape(expected)}"):
+        READERS[reader](wrong)
+
+
+def test_networks_are_not_joined():
+    other = network({"hidden": even(2, 4, 2), "classes": even(2, 2, 2)})
+    with pytest.raises(TorchcapsError, match=r"^join needs traces of one network, but their laye"):
+        join([WHOLE, other])
+
+
+def test_networks_without_capsules_have_nothing_to_join():
+    assert join([(), ()]) == ()

@@ -104,3 +104,10 @@ def test_one_image_has_no_pair():
         TorchcapsError, match="two different ones are needed, but the measurement has seen 1;"
     ):
         measurement.result()
+
+
+def test_traces_of_other_images_or_networks_are_not_compared():
+    one = network({"classes": even(3, 2, 2)})
+    for other in (network({"classes": even(2, 2, 2)}), network({"classes": even(3, 2, 4)})):
+        with pytest.raises(TorchcapsError, match=r"^tree_distance compares two traces of as many"):
+            tree_distance(one, other)

@@ -2,10 +2,12 @@
 
 import measuring
 
+from torchcaps.analysis.names import TRACE_MEASUREMENTS
+
 
 def test_a_tiny_run_has_every_number():
     found = measuring.measured(200, 2)
-    kinds = measuring.all_of_one_pass().keys()
+    kinds = [*TRACE_MEASUREMENTS, "fidelity", "fixed-point", "selectivity", "separation"]
     assert {*found["bytes"]} == {*kinds}
     assert all([*each] == [100, 200] for each in found["bytes"].values())
     # Of a mean alone nothing grows; a sample does until it is full.

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import zipfile
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -431,6 +432,24 @@ def test_a_stopped_run_knows_its_training_images_and_so_what_was_held_out(tmp_pa
     assert text_of(lambda: evaluate_file(run.folder, split="validation")).startswith(
         f"{run.folder} was trained on other images of tiny than there are now"
     )
+
+
+def test_a_stopped_run_whose_state_is_damaged_is_not_evaluated(run, network):
+    """torch.load does not look at the checksums of the archive it reads."""
+    run.model_file.unlink()
+    run.result_file.unlink()
+    torch.save(state_of(network, 0), run.state_file)
+    content = bytearray(run.state_file.read_bytes())
+    with zipfile.ZipFile(run.state_file) as archive:
+        largest = max(archive.infolist(), key=lambda member: member.file_size)
+    content[largest.header_offset + 200] ^= 1
+    run.state_file.write_bytes(content)
+    text = text_of(lambda: evaluate_file(run.folder))
+    assert "does not fit); it is damaged: remove it" in text
+    known = {run.state_file.name: ["0" * 64]}
+    (run.folder / "digests.json").write_text(json.dumps(known))
+    text = text_of(lambda: evaluate_file(run.folder))
+    assert "state.ckpt is damaged or was edited: its SHA-256" in text
 
 
 def test_a_run_without_a_state_is_told(run):

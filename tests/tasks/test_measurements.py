@@ -1,16 +1,22 @@
 """Measurements by name, in eval and in dissect: those of changed images and of parts too."""
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from error_text import text_of
+from torchcaps import analysis
 from torchcaps.data import PartWholeSpec, part_whole, shown_parts
 from torchcaps.models import create_model
 from torchcaps.tasks import dissect, evaluate
 from torchcaps.tasks.measurements import MEASUREMENTS, parts_shown
+from torchcaps.tasks.tables import lines_of
+
+COMMANDS = (Path(__file__).parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +42,22 @@ def test_every_name_is_measured_in_one_pass(few, network):
     assert "robustness" in found.text()
 
 
+def test_a_kind_of_measurement_has_a_name_and_a_place_in_the_docs():
+    kinds = {name for name in vars(analysis) if re.match(r"Measure[A-Z]", name)} - {"Measurement"}
+    named = {"Measure" + name.title().replace("-", "") for name in MEASUREMENTS}
+    assert named == kinds
+    listed = re.search(r"`--measure keys(.*?)What each says is in", COMMANDS, flags=re.S)[1]
+    assert all(name in listed for name in MEASUREMENTS)
+
+
+def test_every_measurement_says_a_number_in_words(few, network):
+    found = evaluate(network, few, measurements=[*MEASUREMENTS]).measured
+    for name, result in found.items():
+        lines = [*lines_of(result)]
+        assert re.search(r"\d", "".join(lines)), name
+    assert json.loads(found["calibration"].to_json())["units"]["confidence"] == "share"
+
+
 def test_dissect_takes_the_same_names(few, network):
     names = ["fidelity", "selectivity", "robustness"]
     found = dissect(network, few, label="small", count=40, measurements=names)
@@ -52,6 +74,21 @@ def test_changed_images_go_through_the_same_grid(few, network):
         for k in (None, 2)
     )
     assert plain != coarse
+
+
+def test_replaced_couplings_are_those_of_the_network_itself(few, network):
+    found = evaluate(network, few, measurements=["causal-use"]).measured["causal-use"]
+    whole = few.batch(slice(0, 44))
+    use = analysis.causal_use(network, whole.pixels, whole.labels)
+    rows = [*zip(found.couplings, use.couplings, strict=True)]
+    for ours, theirs in rows:
+        if ours.by in ("mean", "uniform"):
+            assert ours == theirs
+    assert {row.layer for row, _ in rows} == {"hidden_2", "classes", "all layers"}
+    assert text_of(lambda: evaluate(network, few, levels=11, measurements=["causal-use"])) == (
+        "causal-use replaces couplings, and so does a grid of levels; measure the one without the "
+        "other."
+    )
 
 
 def test_parts_are_shown_as_the_truth_has_them(few):

@@ -1,14 +1,26 @@
 """Pictures, read back from the figure: bars, crosses and lines are the numbers."""
 
+import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.patches import Rectangle
+from matplotlib.text import Text
 
 from torchcaps.analysis import capsule_activity, routing_dynamics
-from torchcaps.viz import draw_activity, draw_mean_couplings, draw_parse_tree, to_svg
+from torchcaps.errors import TorchcapsError
+from torchcaps.types import Window
+from torchcaps.viz import (
+    draw_activity,
+    draw_backtracked,
+    draw_mean_couplings,
+    draw_parse_tree,
+    to_svg,
+)
 from torchcaps.viz.layered import BAR, FADED, MOST_SHOWN
 from torchcaps.viz.palette import DEAD, WARMTH
 from traces import even, network, switching
@@ -110,6 +122,21 @@ def test_a_tree_shows_its_image():
     assert colour.axes[1].images[0].get_array().shape == (6, 5, 3)
 
 
+@pytest.mark.parametrize(
+    "draw",
+    [tree, means, lambda: draw_activity(capsule_activity(TRACE))],
+    ids=["tree", "means", "activity"],
+)
+def test_no_word_is_cut_off_at_the_edge(draw):
+    figure = draw()
+    paper = FigureCanvasAgg(figure).get_renderer()
+    for text in figure.findobj(Text):
+        if text.get_text() and text.get_visible():
+            seen = text.get_window_extent(paper)
+            assert seen.x0 >= 0, text
+            assert seen.x1 <= figure.bbox.width, text
+
+
 def test_an_image_of_two_channels_is_drawn_as_their_mean():
     image = torch.rand(2, 6, 5)
     (shown,) = draw_parse_tree(TRACE, image).axes[1].images
@@ -207,3 +234,46 @@ def test_a_name_is_text(name):
     svg = to_svg(tree(class_names=[name, "dog"]))
     assert ElementTree.fromstring(svg).tag.endswith("svg")
     assert svg.isprintable() or set(filter(lambda c: not c.isprintable(), svg)) == {"\n"}
+
+
+@pytest.mark.parametrize(
+    ("draw", "sentence"),
+    [
+        (
+            lambda: tree(class_names=["a cat"]),
+            "class_names must name the 2 class capsules in their order, but has 1 names; leave it",
+        ),
+        (
+            lambda: draw_backtracked(TRACE, class_names="abc"),
+            "class_names must name the 2 class capsules in their order, but has 3 names; leave it",
+        ),
+        (
+            lambda: draw_parse_tree(TRACE, torch.rand(2, 1, 6, 5), index=1),
+            "draw_parse_tree shows one image [channels, height, width], but image came with shape "
+            "[2, 1, 6, 5]; of a batch give images[index], with the same index=1.",
+        ),
+        (lambda: tree(2), "index must be one of the 2 images of the trace, counted from 0, but is"),
+        (lambda: draw_backtracked(TRACE, index=-3), "index must be one of the 2 images"),
+        (
+            lambda: draw_activity(TRACE),
+            "draw_activity draws what analysis.capsule_activity(trace) measured, but got tuple.",
+        ),
+    ],
+)
+def test_what_cannot_be_drawn_is_said_in_a_sentence(draw, sentence):
+    with pytest.raises(TorchcapsError, match=f"^{re.escape(sentence)}"):
+        draw()
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [draw_mean_couplings, draw_backtracked, lambda trace: draw_parse_tree(trace, IMAGE)],
+    ids=["means", "backtracked", "tree"],
+)
+def test_couplings_through_windows_are_no_lines(draw):
+    (layer,) = TRACE
+    window = Window((1, 1, 3), (1, 1), (1, 1))
+    step = layer.routed.steps[-1]
+    seen = layer.routed._replace(steps=(step._replace(coupling=step.coupling[:, None]),))
+    with pytest.raises(TorchcapsError, match=r"^lines are drawn where every child votes for every"):
+        draw((replace(layer, routed=seen, window=window),))

@@ -7,13 +7,20 @@ from torchcaps.analysis.activity import (
     Thresholds,
     capsule_activity,
 )
-from torchcaps.analysis.antipodal import Antipodal, LayerAntipodal, MeasureAntipodal, pair_cosines
-from torchcaps.analysis.backtrack import backtracked
+from torchcaps.analysis.antipodal import (
+    Antipodal,
+    LayerAntipodal,
+    MeasureAntipodal,
+    opposite_pairs,
+    pair_cosines,
+)
+from torchcaps.analysis.backtrack import backtracked, tree_pixels
 from torchcaps.analysis.calibration import Calibration, MeasureCalibration, Reliability, reliability
 from torchcaps.analysis.causal import (
     CapsuleUse,
     CausalUse,
     CouplingUse,
+    MeasureCausalUse,
     causal_use,
     paired_fall,
     silence,
@@ -118,6 +125,7 @@ __all__ = [
     "MeasureActivity",
     "MeasureAntipodal",
     "MeasureCalibration",
+    "MeasureCausalUse",
     "MeasureCompactness",
     "MeasureCouplings",
     "MeasureDynamics",
@@ -168,6 +176,7 @@ __all__ = [
     "lengths",
     "measure",
     "onset",
+    "opposite_pairs",
     "pair_cosines",
     "paired_fall",
     "polarisation",
@@ -179,5 +188,6 @@ __all__ = [
     "silhouette",
     "time_to",
     "tree_distance",
+    "tree_pixels",
     "zero_blocks",
 ]

@@ -20,7 +20,7 @@ from torchcaps.analysis.sample import MOST, Sample
 from torchcaps.analysis.trace import check_finite, check_trace
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["Antipodal", "LayerAntipodal", "MeasureAntipodal", "pair_cosines"]
+__all__ = ["Antipodal", "LayerAntipodal", "MeasureAntipodal", "opposite_pairs", "pair_cosines"]
 
 SWEEP = (0.5, 0.7, 0.9, 0.99)
 
@@ -32,7 +32,9 @@ class LayerAntipodal:
     name: str
     share: float = quantity("share of pairs", "pairs near antipodal, all children as one vector")
     per_child: float = quantity("share of pairs", "the same for one child, mean over children")
-    different: float | None = quantity("share of pairs", "of pairs with different labels alone")
+    different: float | None = quantity(
+        "share of pairs", "near antipodal of the pairs with different labels"
+    )
     lowest: float = quantity("cosine", "the cosine that 1 % of the pairs stay below")
     negative: float = quantity("share", "components of poses below zero")
     sweep: tuple[tuple[float, float, float], ...] = ()
@@ -61,6 +63,27 @@ def pair_cosines(rows: Tensor) -> Tensor:
     first, second = torch.triu_indices(len(rows), len(rows), 1)
     cosines: Tensor = (unit @ unit.T)[first, second]
     return cosines
+
+
+def opposite_pairs(rows: Tensor, most: int) -> Tensor:
+    """The pairs of rows that are nearest to opposite, int [pairs, 2], the nearest first.
+
+    Between the gradients of such images `gradient_cancellation` looks for cancellation.
+
+    Arguments:
+        rows: one vector an image [k, d], such as all children of a layer as one vector.
+        most: how many pairs; fewer are given where there are fewer.
+
+    >>> opposite_pairs(torch.tensor([[1.0, 0.0], [0.0, 1.0], [-2.0, 0.1]]), 1)
+    tensor([[0, 2]])
+    """
+    if rows.ndim != 2 or len(rows) < 2 or most < 1:
+        raise TorchcapsError(
+            f"opposite pairs are looked for among two or more vectors [k, d], and at least one is "
+            f"asked for, but came as {list(rows.shape)} and {most}; flatten poses first."
+        )
+    nearest = pair_cosines(rows).argsort(stable=True)[:most]
+    return torch.triu_indices(len(rows), len(rows), 1, device=rows.device).T[nearest]
 
 
 class MeasureAntipodal:

@@ -3,21 +3,25 @@
 From the predicted class downwards, a child belongs to the tree if it is coupled to a parent that
 does more strongly than an even split over its J parents would have it:
     child i is in  ⇔  there is a parent j in with c_ij > 1 / J
+Through windows the J parents are those of one window, and a child is in that any window leads to.
 
 Departures: none.
 Ambiguities: couplings of exactly 1 / J, as before any routing, lead nowhere.
 """
 
+import math
 from itertools import pairwise
 
 import torch
 from torch import Tensor
+from torch.nn.functional import interpolate
 
-from torchcaps.analysis.trace import check_trace, image_coupling
+from torchcaps.analysis.trace import check_trace, finite_coupling, image_coupling
+from torchcaps.analysis.windows import child_of
 from torchcaps.errors import TorchcapsError
-from torchcaps.types import Trace
+from torchcaps.types import LayerTrace, Trace
 
-__all__ = ["backtracked", "is_chain"]
+__all__ = ["backtracked", "is_chain", "tree_pixels"]
 
 # An even split in float32 may lie that far above 1 / J.
 ROUNDING = 1e-6
@@ -25,15 +29,26 @@ ROUNDING = 1e-6
 
 def is_chain(trace: Trace) -> bool:
     """Whether the parents of each layer are the children of the next, as far as numbers tell."""
-    sizes = [image_coupling(layer).shape[1:] for layer in trace]
-    return all(a[1] == b[0] for a, b in pairwise(sizes))
+    return all(_sizes(below)[1] == _sizes(above)[0] for below, above in pairwise(trace))
+
+
+def _sizes(layer: LayerTrace) -> tuple[int, int]:
+    """Children and parents of a layer, of all windows."""
+    if layer.window is None:
+        _, children, parents = image_coupling(layer).shape
+        return children, parents
+    coupling = finite_coupling(layer)
+    return math.prod(layer.window.child_grid), coupling.shape[-3] * coupling.shape[-1]
 
 
 def backtracked(trace: Trace, predicted: int, *, index: int = 0) -> list[Tensor]:
     """Which edges of each routed layer lead to the predicted class, bool [i, j], from below.
 
+    Through windows bool [p, i, j]; `child_of` names the child in a slot, and the parents of window
+    p are p * J to p * J + J - 1.
+
     Arguments:
-        trace: of a network whose layers are all dense.
+        trace: of a network whose layers lead to each other.
         predicted: the class.
         index: which image of the trace.
 
@@ -45,18 +60,52 @@ def backtracked(trace: Trace, predicted: int, *, index: int = 0) -> list[Tensor]
             "a tree needs layers that lead to each other, but one layer here has more or fewer "
             "parents than the next has children; DeepCaps, for example, joins two layers into one."
         )
+    _, parents = _sizes(trace[-1])
+    if not 0 <= predicted < parents:
+        raise TorchcapsError(
+            f"the tree of a class begins at one of the {parents} parents of {trace[-1].name}, but "
+            f"predicted is {predicted}."
+        )
     edges: list[Tensor] = []
+    inside = torch.arange(parents) == predicted
     for layer in reversed(trace):
-        coupling = image_coupling(layer)[index]  # [i, j]
-        parents = coupling.shape[1]
-        if edges:
-            inside = edges[0].any(1)
-        elif 0 <= predicted < parents:
-            inside = torch.arange(parents) == predicted
-        else:
-            raise TorchcapsError(
-                f"the tree of a class begins at one of the {parents} parents of {layer.name}, but "
-                f"predicted is {predicted}."
-            )
-        edges.insert(0, (coupling > 1 / parents + ROUNDING) & inside)
+        coupling = finite_coupling(layer)[index]  # [i, j] or [p, i, j]
+        n = coupling.shape[-1]
+        above = inside if layer.window is None else inside.view(-1, 1, n)
+        edges.insert(0, (coupling > 1 / n + ROUNDING) & above)
+        inside = _children(layer, edges[0])
     return edges
+
+
+def _children(layer: LayerTrace, edges: Tensor) -> Tensor:
+    """Which children edges [i, j] or [p, i, j] leave, bool [n]."""
+    inside = torch.zeros(_sizes(layer)[0], dtype=torch.bool)
+    inside[child_of((layer,))[layer.name].cpu()[edges.any(-1)]] = True
+    return inside
+
+
+def tree_pixels(trace: Trace, predicted: int, *, size: tuple[int, int], index: int = 0) -> Tensor:
+    """Where in an image the tree of a class has its leaves, [height, width].
+
+    The value is the share of types that belong to the tree at a position of the lowest capsules,
+    stretched bilinearly to the image.
+
+    Arguments:
+        trace: of a network whose lowest capsules lie on a grid.
+        predicted: the class.
+        size: (height, width) of the image.
+        index: which image of the trace.
+
+    >>> tree_pixels(out.trace, int(out.scores[0].argmax()), size=(28, 28))
+    """
+    lowest, *_ = backtracked(trace, predicted, index=index)
+    layer = trace[0]
+    grid = layer.child_grid if layer.window is None else layer.window.child_grid
+    if grid is None:
+        raise TorchcapsError(
+            f"leaves are shown in an image where capsules lie on a grid, but those below "
+            f"{layer.name} lie on none; take a network whose first layer looks at a map."
+        )
+    leaves = _children(layer, lowest).double().unflatten(0, grid).mean(-1)  # [h, w]
+    stretched = interpolate(leaves[None, None], size=size, mode="bilinear", align_corners=False)
+    return stretched[0, 0]

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from torchcaps.analysis.measure import Labelled
 from torchcaps.analysis.result import Result, quantity
+from torchcaps.analysis.trace import class_labels
 from torchcaps.errors import TorchcapsError
 
 __all__ = ["Calibration", "MeasureCalibration", "Reliability", "reliability"]
@@ -92,7 +93,7 @@ class MeasureCalibration:
                 "probabilities lie between 0 and 1, but the network returns others; the lengths of "
                 "unsquashed capsules are no probabilities."
             )
-        labels = batch.labels.detach().cpu().view(len(probability), -1)
+        labels = class_labels(batch.labels, probability.shape[1])
         present = torch.zeros_like(probability, dtype=torch.bool).scatter(1, labels, True)
         best = probability.argmax(-1, keepdim=True)
         self._add("answers", probability.gather(1, best), present.gather(1, best))

@@ -21,6 +21,7 @@ Departures: none.
 Ambiguities: none.
 """
 
+import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,13 +30,22 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.measure import Answer
+from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.result import Result, quantity
-from torchcaps.analysis.trace import capsule_layers, check_trace, last_coupling
+from torchcaps.analysis.sample import MOST, Sample
+from torchcaps.analysis.trace import capsule_layers, check_trace, judged_answers, last_coupling
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Capsules, Couple, Trace
 
-__all__ = ["CapsuleUse", "CausalUse", "CouplingUse", "causal_use", "paired_fall", "silence"]
+__all__ = [
+    "CapsuleUse",
+    "CausalUse",
+    "CouplingUse",
+    "MeasureCausalUse",
+    "causal_use",
+    "paired_fall",
+    "silence",
+]
 
 ALL = "all layers"
 MOST_CAPSULES = 32
@@ -57,7 +67,7 @@ class CouplingUse:
 
     layer: str
     by: str
-    images: int = quantity("images", "that were judged; of one class alone none has another")
+    images: int = quantity("images", "images judged; one that is alone in its class has no other")
     fall: float = quantity("share of images", "fall in accuracy")
     interval: tuple[float, float] = quantity("share of images", "95 % of the fall")
     changed: float = quantity("share of images", "images whose answer is another one")
@@ -78,7 +88,7 @@ class CausalUse(Result):
     """What the answers owe to couplings and to capsules."""
 
     images: int
-    accuracy: float = quantity("share of images", "that are right with nothing replaced")
+    accuracy: float = quantity("share of images", "images that are right with nothing replaced")
     couplings: tuple[CouplingUse, ...] = ()
     capsules: tuple[CapsuleUse, ...] = ()
 
@@ -109,6 +119,7 @@ def causal_use(
 
     >>> use = causal_use(model, images, labels, silenced=["primary"])
     """
+    _check_words(network, ("keep", "couple", *(["intervene"] if silenced else [])))
     images = _Images(network, pixels, labels, batch_size, progress)
     with torch.no_grad():
         trace, right, said = images.plain()
@@ -137,6 +148,36 @@ def causal_use(
         ]
     accuracy = float(right.double().mean())
     return CausalUse(len(pixels), accuracy, tuple(rows), tuple(capsules))
+
+
+class MeasureCausalUse:
+    """`causal_use` of the couplings of every layer, and of all at once, in a sample.
+
+    Arguments:
+        network: the network that is measured, which takes `keep` and `couple`; it looks at the
+            sample when the result is asked for, six times for each layer and six for all.
+        sample: most images of the sample.
+        seed: another seed draws another sample, and others that lend their couplings.
+    """
+
+    def __init__(self, network: Network, *, sample: int = MOST, seed: int = 0) -> None:
+        _check_words(network, ("keep", "couple"))
+        self.network, self.seed = network, seed
+        self._sample = Sample(size=sample, seed=seed)
+        self._device = torch.device("cpu")
+
+    def update(self, out: Answer, batch: Labelled) -> None:
+        if batch.labels is None:
+            raise TorchcapsError("causal use compares with labels, but the batches have none.")
+        self._device = out.scores.device
+        self._sample.add(batch.pixels, batch.pixels, batch.labels)
+
+    def merge(self, other: "MeasureCausalUse") -> None:
+        self._sample.merge(other._sample)
+
+    def result(self) -> CausalUse:
+        pixels, labels = self._sample.columns()
+        return causal_use(self.network, pixels.to(self._device), labels, seed=self.seed)
 
 
 def paired_fall(before: Tensor, after: Tensor) -> tuple[float, tuple[float, float]]:
@@ -182,6 +223,23 @@ def silence(*capsules: int) -> Callable[[Capsules], Capsules]:
         return Capsules(made.pose * heard.unsqueeze(-1), activation)
 
     return silenced
+
+
+def _check_words(network: Network, words: Sequence[str]) -> None:
+    """Refuse a network that does not take what it will be asked."""
+    called = network.forward if isinstance(network, torch.nn.Module) else network
+    taken = inspect.signature(called).parameters
+    if any(each.kind is each.VAR_KEYWORD for each in taken.values()):
+        return
+    for word in words:
+        if word not in taken:
+            name = getattr(network, "__name__", type(network).__name__)
+            default = 'keep="none"' if word == "keep" else f"{word}=None"
+            raise TorchcapsError(
+                f"causal use asks a network for its trace and replaces couplings and capsules, but "
+                f"{name} takes no `{word}`; take a capsule network, or let the forward of your own "
+                f"take {default} and hand it to its layers."
+            )
 
 
 def _row(
@@ -240,11 +298,9 @@ class _Images:
         if not bool(scores.isfinite().all()):
             raise TorchcapsError(
                 "the network returns scores that are NaN or infinite, so nothing can be said of "
-                "its answers; did training diverge?"
+                "its answers; did training diverge? A smaller learning rate usually mends it."
             )
-        labels = self.labels[index].view(len(index), -1).cpu()
-        said = scores.cpu().topk(labels.shape[1], -1).indices.sort(-1).values
-        return (said == labels.sort(-1).values).all(-1), said
+        return judged_answers(scores, self.labels[index])
 
     def plain(self) -> tuple[Trace, Tensor, Tensor]:
         """The trace of one image, and the answers to all."""

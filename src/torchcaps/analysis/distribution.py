@@ -33,7 +33,9 @@ class CouplingHistogram:
 
     name: str
     below: int = quantity("couplings", "couplings below 0")
-    counts: Tensor = quantity("couplings", "couplings in each bin")  # int64 [bins]
+    counts: Tensor = quantity(
+        "couplings", "couplings in each of equal bins from 0 to 1"
+    )  # int64 [bins]
     above: int = quantity("couplings", "couplings above 1")
 
 

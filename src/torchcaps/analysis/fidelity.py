@@ -12,7 +12,8 @@ lacks them, shows them as strays, or shows them as parts of its whole:
        F = 2 Σ_own e_iy / (Σ e_iy + cases own),      M = I(y; e_i) / H(y)
    F over all cases; M over those where the part is the whole's own, a mean over capsules.
 4. Both lie between chance and one: fidelity = (F − F₀) / (1 − F₀). Chance is a tree whose edges are
-   exchanged between the cases of a capsule: F₀ as it is expected, M₀ a mean of seeded exchanges.
+   exchanged between the cases of a capsule: F₀ as it is expected, M₀ the mean of eight exchanges.
+   In the k-th, a case has the edge of the case k places before it in the sample's random order.
 
 True trees have 1 in both, exchanged ones 0, and so has a tree that never changes. A tree that sends
 every capsule to the right class, strays too, has 1 in M and much in F: `undiscerning` is how much;
@@ -33,7 +34,13 @@ from torch import Tensor
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.sample import MOST, Sample
-from torchcaps.analysis.trace import capsule_layers, check_trace, image_coupling, image_lengths
+from torchcaps.analysis.trace import (
+    capsule_layers,
+    check_trace,
+    class_labels,
+    image_coupling,
+    image_lengths,
+)
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.types import Trace
 
@@ -51,8 +58,8 @@ class Fidelity(Result):
     """Of one layer. None where nothing can be said: no active capsule meets its part."""
 
     layer: str
-    images: int = quantity("images", "of the half that is judged")
-    capsules: int = quantity("capsules", "that have a part and a case")
+    images: int = quantity("images", "images of the half that is judged")
+    capsules: int = quantity("capsules", "capsules that have a part and a case")
     cases: int = quantity("cases", "active capsules in images that show their part")
     edges: float | None = quantity("share above chance", "F of edges")
     edges_interval: tuple[float, float] | None = quantity("share above chance", "95 % of it")
@@ -106,7 +113,7 @@ class MeasureFidelity:
         layer: the capsules that stand for parts.
         active: least length of an active capsule.
         sample: most images of the sample.
-        seed: of the sample and of the exchanges.
+        seed: another seed draws another sample.
     """
 
     def __init__(
@@ -118,7 +125,7 @@ class MeasureFidelity:
         sample: int = MOST,
         seed: int = 0,
     ) -> None:
-        self.parts, self.layer, self.active, self.seed = parts, layer, active, seed
+        self.parts, self.layer, self.active = parts, layer, active
         self._sample = Sample(size=sample, seed=seed)
 
     def update(self, out: Answer, batch: Labelled) -> None:
@@ -130,6 +137,7 @@ class MeasureFidelity:
                 f"but are {None if labels is None else list(labels.shape)}."
             )
         paths = class_paths(out.trace, self.layer)
+        class_labels(labels, paths.shape[-1])
         named = dict(capsule_layers(out.trace))
         length = image_lengths(self.layer, named[self.layer])
         self._sample.add(batch.pixels, labels, self.parts(batch), length, paths)
@@ -152,8 +160,8 @@ class MeasureFidelity:
         return self._judged(_of_parts(cases, part_of), part_of, len(labels) - half)
 
     def _judged(self, cases: "_Cases", part_of: Tensor, images: int) -> Fidelity:
-        edges = _with_interval(lambda some: _edges(some), cases)
-        tree = _with_interval(lambda some: _tree(some, self.seed), cases)
+        edges = _with_interval(_edges, cases)
+        tree = _with_interval(_tree, cases)
         return Fidelity(
             layer=self.layer,
             images=images,
@@ -183,12 +191,12 @@ def parts_of_capsules(length: Tensor, present: Tensor) -> Tensor:
     inside = torch.nn.functional.one_hot(bins, BINS).double()  # [k, i, bins]
     there = torch.stack([~present, present], -1).double()  # [k, parts, 2]
     joint = torch.einsum("kib,kpt->ipbt", inside, there) / len(length)
-    told = mutual_information(joint)  # [i, parts]
+    information = mutual_information(joint)  # [i, parts]
     # A part is there where its capsule is long, not where it is short.
     longer = (length.T @ present.double()) / present.sum(0).clamp(min=1)
     shorter = (length.T @ (~present).double()) / (~present).sum(0).clamp(min=1)
-    told = torch.where(longer > shorter, told, -1)
-    best = told.max(-1)
+    information = torch.where(longer > shorter, information, -1)
+    best = information.max(-1)
     return torch.where(best.values > 0, best.indices, -1)
 
 
@@ -198,8 +206,8 @@ def mutual_information(joint: Tensor) -> Tensor:
     apart = entr(joint.sum(-1)).sum(-1) + entr(joint.sum(-2)).sum(-1)
     together: Tensor = entr(joint).sum((-2, -1))
     # A difference of roundings is none.
-    told: Tensor = (apart - together).clamp(min=0)
-    return torch.where(told > 1e-12, told, 0)
+    information: Tensor = (apart - together).clamp(min=0)
+    return torch.where(information > 1e-12, information, 0)
 
 
 def _shared(values: Tensor, bins: Tensor) -> Tensor:
@@ -277,22 +285,22 @@ def _undiscerning(cases: _Cases) -> float | None:
     return (2 * own / (len(cases.own) + own) - chance) / (1 - chance)
 
 
-def _tree(cases: _Cases, seed: int) -> float | None:
+def _tree(cases: _Cases) -> float | None:
     own = cases.take(cases.own.nonzero().flatten())
     if not len(own.label):
         return None
-    generator = torch.Generator().manual_seed(seed)
-    told = chance = bound = 0.0
+    information = chance = bound = 0.0
     for capsule in own.capsule.unique().tolist():
         some = own.take((own.capsule == capsule).nonzero().flatten())
         label = torch.nn.functional.one_hot(some.label, some.edge.shape[1]).double()
         n = len(label)
-        told += n * float(mutual_information(label.T @ some.edge / n))
-        for _ in range(EXCHANGES):
-            other = some.edge[torch.randperm(n, generator=generator)]
+        information += n * float(mutual_information(label.T @ some.edge / n))
+        # Not drawn anew: the jackknife would take twenty times the difference of two draws.
+        for places in range(1, EXCHANGES + 1):
+            other = some.edge.roll(places, 0)
             chance += n * float(mutual_information(label.T @ other / n)) / EXCHANGES
         bound += n * float(torch.special.entr(label.mean(0)).sum())
-    return None if bound - chance <= 1e-9 else (told - chance) / (bound - chance)
+    return None if bound - chance <= 1e-9 else (information - chance) / (bound - chance)
 
 
 def _with_interval(

@@ -31,9 +31,11 @@ class FixedPointStep:
     """One step of one layer, from iteration t to t + 1."""
 
     name: str
-    iteration: int = quantity("iterations", "t, from 1")
-    median: float = quantity("relative change", "of the poses of a layer, median of a sample")
-    largest: float = quantity("relative change", "of the image whose poses move most")
+    iteration: int = quantity("iterations", "t of the step from t to t + 1, from 1")
+    median: float = quantity(
+        "relative change", "how far the poses of a layer move, median of a sample"
+    )
+    largest: float = quantity("relative change", "the same of the image whose poses move most")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.analysis.result import Result
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import Trace
 
 __all__ = ["Answer", "Labelled", "Measurement", "Pixels", "measure"]
@@ -74,6 +74,7 @@ def measure(
 
     >>> (found,) = measure(model, batches, [MeasureDynamics()])
     """
+    _check_measurements(measurements)
     images = 0
     for each in batches:
         batch = _batch(each)
@@ -92,6 +93,17 @@ def measure(
             "there are no images to measure; an iterator can be gone through once."
         )
     return tuple(measurement.result() for measurement in measurements)
+
+
+def _check_measurements(measurements: Any) -> None:
+    wrong = [measurements]
+    if isinstance(measurements, list | tuple):
+        wrong = [x for x in measurements if isinstance(x, type) or not hasattr(x, "update")]
+    if wrong:
+        raise TorchcapsError(
+            f"measurements are a list of fresh objects, [MeasureActivity()], but came with "
+            f"{short(wrong[0])}; make each one by its brackets, and write a list also for one."
+        )
 
 
 def _batch(batch: Any) -> Labelled:

@@ -2,7 +2,8 @@
 
 For rows c_i of couplings to J parents, over children and images:
     pol = mean(1 − H(c_i) / log J),    strongest = mean(max_j c_ij)
-0 is an even split, 1 one parent a child. An iteration is there where the trace kept it.
+0 is an even split, 1 one parent a child. An iteration is there where the trace kept it. The T-score
+[peer2018] is the mean of pol over layers, each in its last iteration.
 
 Departures: rows that do not sum to one, after a learned prior or where couplings sum to one over
 children, are divided by their sums first; rows of zeros leave the means.
@@ -29,7 +30,7 @@ class StepPolarisation:
     """One iteration of one layer. Not a number (None, in JSON null) where nothing can be said."""
 
     name: str
-    iteration: int = quantity("iterations", "the how-manieth of the kept iterations, from 1")
+    iteration: int = quantity("iterations", "which of the kept iterations, from 1")
     polarisation: float | None = quantity("share", "one minus the entropy over its maximum")
     strongest: float | None = quantity("share of a child", "mean coupling to the favourite parent")
 
@@ -40,6 +41,9 @@ class Polarisation(Result):
 
     images: int
     steps: tuple[StepPolarisation, ...]
+    t_score: float | None = quantity(
+        "share", "T-score: mean over layers, each in its last iteration"
+    )
 
 
 def polarisation(coupling: Tensor) -> Tensor:
@@ -94,11 +98,15 @@ class MeasurePolarisation:
     def result(self) -> Polarisation:
         check_any(self._steps)
         rows = []
+        last: dict[str, float | None] = {}
         for (name, number), moments in self._steps.items():
             known = moments is not None and moments.count > 0
             pol, strongest = moments.mean.tolist() if known and moments else (None, None)
             rows.append(StepPolarisation(name, number, pol, strongest))
-        return Polarisation(self._images, tuple(rows))
+            last[name] = pol
+        known_layers = [pol for pol in last.values() if pol is not None]
+        t_score = math.fsum(known_layers) / len(known_layers) if known_layers else None
+        return Polarisation(self._images, tuple(rows), t_score)
 
 
 def _moments(coupling: Tensor) -> Moments | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-__all__ = ["Result", "quantity"]
+__all__ = ["Result", "quantities", "quantity", "row_of"]
 
 
 def quantity(unit: str, meaning: str) -> Any:
@@ -34,12 +34,27 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def quantities(kind: Any) -> dict[str, tuple[str, str]]:
+    """Unit and meaning of each quantity of a dataclass, without those of its rows."""
+    return {
+        field.name: (field.metadata["unit"], field.metadata["meaning"])
+        for field in dataclasses.fields(kind)
+        if "unit" in field.metadata
+    }
+
+
+def row_of(field: dataclasses.Field[Any]) -> type | None:
+    """The dataclass of which a field holds one or a tuple."""
+    row, *_ = getattr(field.type, "__args__", (field.type,))
+    return row if dataclasses.is_dataclass(row) and isinstance(row, type) else None
+
+
 def _units(kind: Any) -> dict[str, str]:
     units = {}
     for field in dataclasses.fields(kind):
         if "unit" in field.metadata:
             units[field.name] = field.metadata["unit"]
-        rows = getattr(field.type, "__args__", ())
-        if rows and dataclasses.is_dataclass(rows[0]):
-            units |= _units(rows[0])
+        row = row_of(field)
+        if row is not None:
+            units |= _units(row)
     return units

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.result import Result, quantity
-from torchcaps.analysis.trace import check_any
+from torchcaps.analysis.trace import check_any, judged_answers
 from torchcaps.errors import TorchcapsError
 
 __all__ = ["ChangedAccuracy", "MeasureRobustness", "Robustness"]
@@ -31,7 +31,7 @@ class ChangedAccuracy:
     """Of one change."""
 
     change: str
-    accuracy: float = quantity("share of images", "that are right")
+    accuracy: float = quantity("share of images", "images that are right")
     interval: tuple[float, float] = quantity("share of images", "95 % Wilson interval")
 
 
@@ -84,9 +84,8 @@ class MeasureRobustness:
         return Robustness(self._images, tuple(rows))
 
     def _count(self, name: str, scores: Tensor, labels: Tensor) -> None:
-        each = labels.view(len(labels), -1).cpu().sort(-1).values
-        said = scores.detach().cpu().topk(each.shape[1], -1).indices.sort(-1).values
-        self._right[name] = self._right.get(name, 0) + int((said == each).all(-1).sum())
+        right, _ = judged_answers(scores, labels)
+        self._right[name] = self._right.get(name, 0) + int(right.sum())
 
 
 def _wilson(right: int, n: int) -> tuple[float, float]:

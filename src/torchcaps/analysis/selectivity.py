@@ -116,16 +116,16 @@ class MeasureSelectivity:
     def result(self) -> Selectivity:
         present, *columns = self._sample.columns()
         share = present.double().mean(0)
-        told = ((share > 0) & (share < 1)).nonzero().flatten().tolist()
-        if len(told) < 2:
+        parts = ((share > 0) & (share < 1)).nonzero().flatten().tolist()
+        if len(parts) < 2:
             raise TorchcapsError(
                 f"selectivity compares parts, so at least two must be in some images and not in "
-                f"others, but of {present.shape[1]} parts {len(told)} are."
+                f"others, but of {present.shape[1]} parts {len(parts)} are."
             )
-        present = present[:, told]
+        present = present[:, parts]
         pairs = zip(self._names, columns[::2], columns[1::2], strict=True)
         rows = tuple(self._row(*each, present) for each in pairs)
-        return Selectivity(len(present), tuple(told), rows)
+        return Selectivity(len(present), tuple(parts), rows)
 
     def _row(self, name: str, length: Tensor, chance: Tensor, present: Tensor) -> LayerSelectivity:
         auc, control = (

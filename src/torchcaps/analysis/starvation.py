@@ -75,14 +75,14 @@ def gradient_norms(loss: Tensor, trace: Trace) -> GradientNorms:
     """
     check_trace(trace)
     tensors = [each for layer in trace for each in (layer.children.pose, layer.weight)]
-    wanted = [each for each in tensors if each is not None and each.requires_grad]
-    if not loss.requires_grad or not wanted:
+    differentiable = [each for each in tensors if each is not None and each.requires_grad]
+    if not loss.requires_grad or not differentiable:
         raise TorchcapsError(
             "the loss has no gradient; compute it from an output that was made without "
             "torch.no_grad."
         )
-    found = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
-    by_tensor = {id(each): grad for each, grad in zip(wanted, found, strict=True)}
+    found = torch.autograd.grad(loss, differentiable, retain_graph=True, allow_unused=True)
+    by_tensor = {id(each): grad for each, grad in zip(differentiable, found, strict=True)}
     rows = []
     for layer in trace:
         pose = _norm(by_tensor.get(id(layer.children.pose)), layer.children.pose, -1)

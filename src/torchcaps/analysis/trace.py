@@ -1,6 +1,6 @@
 """Reading a trace: joining batches, names of layers, lengths."""
 
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -19,10 +19,12 @@ __all__ = [
     "check_finite",
     "check_trace",
     "class_coupling",
+    "class_labels",
     "finite_coupling",
     "image_coupling",
     "image_lengths",
     "join",
+    "judged_answers",
     "labelled_classes",
     "last_coupling",
     "lengths",
@@ -38,9 +40,19 @@ def join(traces: Iterable[Trace]) -> Trace:
 
     >>> whole = join(model(images, keep="last").trace for images in batches)
     """
-    traces = list(traces)
+    traces = list(traces) if isinstance(traces, Iterable) else [traces]
     if not traces:
         raise TorchcapsError("join needs at least one trace, but got none; was there any batch?")
+    for trace in traces:
+        _check_layers(trace)
+    shapes = {
+        tuple((layer.name, layer.routed.parents.pose.shape[1:]) for layer in t) for t in traces
+    }
+    if len(shapes) > 1:
+        raise TorchcapsError(
+            "join needs traces of one network, but their layers differ in names or sizes; join "
+            "the batches of each network apart."
+        )
     return tuple(
         replace(
             first,
@@ -60,11 +72,23 @@ def _cat(*parts: T) -> T:
 
 
 def check_trace(trace: Trace) -> None:
-    """Refuse a trace without layers."""
+    """Refuse what is no trace, and a trace without layers."""
+    _check_layers(trace)
     if not trace:
         raise TorchcapsError(
             'the trace is empty; call the network with keep="last". A network without capsules has '
             "no trace at all."
+        )
+
+
+def _check_layers(trace: Trace) -> None:
+    if not isinstance(trace, Sequence) or not all(hasattr(layer, "routed") for layer in trace):
+        # A tensor has a method of that name.
+        inside = isinstance(getattr(trace, "trace", None), Sequence)
+        meant = "its .trace" if inside else 'what model(images, keep="last").trace holds'
+        raise TorchcapsError(
+            f"a trace is a tuple with a LayerTrace for each routed layer, but came as "
+            f"{type(trace).__name__}; give {meant}."
         )
 
 
@@ -131,10 +155,38 @@ def image_coupling(layer: LayerTrace) -> Tensor:
     return coupling
 
 
+def class_labels(labels: Tensor, n_classes: int) -> Tensor:
+    """Labels [k, m] of images that show m objects each, each one of the classes that are scored."""
+    each = labels.detach().cpu().reshape(len(labels), -1)
+    if each.is_floating_point() or each.shape[1] > n_classes:
+        raise TorchcapsError(
+            f"labels must be whole numbers, one for each object of an image and at most as many as "
+            f"the {n_classes} classes, but came as {each.dtype} of shape {list(labels.shape)}."
+        )
+    beyond = each[(each < 0) | (each >= n_classes)]
+    if len(beyond):
+        raise TorchcapsError(
+            f"the network scores {n_classes} classes, so labels must be 0 to {n_classes - 1}, but "
+            f"an image has label {int(beyond[0])}; take the data that the network was trained on, "
+            f"and count classes from 0."
+        )
+    return each
+
+
+def judged_answers(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Which images are right, bool [k], and the classes that are named, [k, m]: as many of the
+    highest scores [k, classes] as an image has labels."""
+    each = class_labels(labels, scores.shape[1]).sort(-1).values
+    said = scores.detach().cpu().topk(each.shape[1], -1).indices.sort(-1).values
+    return (said == each).all(-1), said
+
+
 def predicted_classes(scores: Tensor, labels: Tensor | None) -> Tensor:
     """The classes that scores [k, classes] name, [k, m]: as many of the highest as an image has
     labels, one where nobody says."""
-    m = labels.shape[1] if labels is not None and labels.ndim == 2 else 1
+    m = 1
+    if labels is not None and labels.ndim == 2:
+        m = class_labels(labels, scores.shape[1]).shape[1]
     named: Tensor = scores.detach().cpu().topk(m, -1).indices
     return named
 
@@ -148,7 +200,8 @@ def labelled_classes(what: str, out: Any, labels: Tensor | None) -> tuple[Capsul
         )
     if labels is None or labels.ndim != 1:
         raise TorchcapsError(f"{what} needs one label an image, to know which capsule to see.")
-    return classes, labels.to(classes.pose.device).long()
+    known = class_labels(labels, classes.pose.shape[-2])[:, 0]
+    return classes, known.to(classes.pose.device)
 
 
 def class_coupling(trace: Trace, predicted: Tensor) -> Tensor:

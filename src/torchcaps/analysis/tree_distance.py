@@ -55,8 +55,15 @@ def tree_distance(first: Trace, second: Trace) -> dict[str, Tensor]:
 
     >>> tree_distance(out.trace, moved.trace)["classes"].mean()
     """
-    pairs = zip(first, _rows(first), _rows(second), strict=True)
-    return {layer.name: _distance(*x, *y) for layer, x, y in pairs}
+    x, y = _rows(first), _rows(second)
+    shapes = [[tuple(coupling.shape) for coupling, _ in rows] for rows in (x, y)]
+    if shapes[0] != shapes[1]:
+        raise TorchcapsError(
+            f"tree_distance compares two traces of as many images by the same network, but their "
+            f"couplings are {shapes[0]} and {shapes[1]} (images, children, parents)."
+        )
+    pairs = zip(first, x, y, strict=True)
+    return {layer.name: _distance(*a, *b) for layer, a, b in pairs}
 
 
 def _rows(trace: Trace) -> list[tuple[Tensor, Tensor]]:

@@ -20,7 +20,6 @@ from torchcaps.tasks.measurements import (
     Levels,
     check_names,
     in_words,
-    lines_of,
     measured_by,
     parts_shown,
     seen_through,
@@ -29,6 +28,7 @@ from torchcaps.tasks.measurements import (
 from torchcaps.tasks.overlap import in_training
 from torchcaps.tasks.predictions import check_path, write_predictions
 from torchcaps.tasks.progress import progress
+from torchcaps.tasks.tables import lines_of
 from torchcaps.tasks.trained import MEANING, Own, Trained, check_fit
 from torchcaps.train.answers import CRITERIA, is_correct, named_classes, present_classes
 from torchcaps.types import Output, ScoresAre
@@ -181,7 +181,7 @@ class Evaluation:
                 "images then, and nothing here would show it",
             ]
         for name, result in self.measured.items():
-            lines += ["", name, *lines_of(result)]
+            lines += ["", name, *lines_of(result, class_names=self.class_names)]
         return "\n".join(line.rstrip() for line in lines)
 
     def _mistaken(self, k: int) -> str:

@@ -1,8 +1,7 @@
 """Measurements by name, and couplings on a grid, for a network that somebody names."""
 
 import inspect
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,8 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.analysis import (
+    MeasureCausalUse,
     MeasureCompactness,
     MeasureFidelity,
+    MeasureFixedPoint,
     MeasureInvariance,
     MeasureKeys,
     Measurement,
@@ -22,9 +23,8 @@ from torchcaps.analysis import (
     quantise,
 )
 from torchcaps.analysis.names import TRACE_MEASUREMENTS, keep_for
-from torchcaps.analysis.result import Result
 from torchcaps.data import Batch, Images, shown_parts
-from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers import Decoder
 from torchcaps.models.own import OwnNetwork
 from torchcaps.tasks.changes import compactness_factors, invariance_changes, robustness_changes
@@ -37,7 +37,6 @@ __all__ = [
     "Shown",
     "check_names",
     "in_words",
-    "lines_of",
     "measured_by",
     "on_grid",
     "parts_shown",
@@ -65,8 +64,10 @@ def _perturbation(decoder: Decoder) -> Measurement:
 # network itself.
 MEASUREMENTS: dict[str, Make] = {
     **{name: _alone(kind) for name, kind in TRACE_MEASUREMENTS.items()},
+    "causal-use": lambda plain, traced, model: MeasureCausalUse(model),
     "compactness": lambda plain, traced, model: MeasureCompactness(plain, compactness_factors()),
     "fidelity": lambda plain, traced, model: MeasureFidelity(_parts),
+    "fixed-point": _alone(MeasureFixedPoint),
     "invariance": lambda plain, traced, model: MeasureInvariance(traced, invariance_changes()),
     "perturbation": lambda plain, traced, model: _perturbation(decoder_of(model)),
     "robustness": lambda plain, traced, model: MeasureRobustness(plain, robustness_changes()),
@@ -94,7 +95,9 @@ def check_names(names: Sequence[str]) -> None:
     """Refuse a name that is none, before anything is opened."""
     for name in names:
         if name not in MEASUREMENTS:
-            raise TorchcapsError(f"measurement {name!r} is unknown; {nearest(name, MEASUREMENTS)}.")
+            raise TorchcapsError(
+                f"measurement {short(name)} is unknown; {nearest(name, MEASUREMENTS)}."
+            )
 
 
 def measured_by(
@@ -103,6 +106,11 @@ def measured_by(
     """A fresh measurement of a network for each name; keys are counted on the grid of the last
     layer."""
     check_names(names)
+    if levels is not None and "causal-use" in names:
+        raise TorchcapsError(
+            "causal-use replaces couplings, and so does a grid of levels; measure the one without "
+            "the other."
+        )
     plain, traced = (
         _there(model, seen_through(model, levels=levels, names=each)) for each in ((), names)
     )
@@ -173,22 +181,3 @@ def on_grid(model: nn.Module, levels: Levels) -> Couple | dict[str, Couple]:
 def in_words(levels: Levels) -> str:
     """11, or 11 and 6."""
     return str(levels) if isinstance(levels, int) else " and ".join(map(str, levels))
-
-
-def lines_of(result: Result) -> Iterator[str]:
-    """What a measurement found, one line for each of its rows and numbers, units behind."""
-    numbers = json.loads(result.to_json())
-    units = numbers.pop("units")
-
-    def told(name: str, value: Any) -> str:
-        text = f"{value:.4g}" if isinstance(value, float) else "–" if value is None else str(value)
-        return f"{name} {text} {units[name]}" if name in units else f"{name} {text}"
-
-    def line(row: dict[str, Any]) -> str:
-        plain = [(name, value) for name, value in row.items() if not isinstance(value, list | dict)]
-        return "  " + ", ".join(told(name, value) for name, value in plain)
-
-    yield line(numbers)
-    for rows in numbers.values():
-        if isinstance(rows, list):
-            yield from ("  " + line(row) for row in rows if isinstance(row, dict))

@@ -4,6 +4,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from torchcaps.analysis import Activity
+from torchcaps.errors import TorchcapsError
 from torchcaps.viz.palette import DEAD, INK, LENGTH, MUTED, STYLE, new_figure
 
 __all__ = ["draw_activity"]
@@ -17,6 +18,11 @@ def draw_activity(activity: Activity) -> Figure:
 
     >>> draw_activity(analysis.capsule_activity(out.trace))
     """
+    if not isinstance(activity, Activity):
+        raise TorchcapsError(
+            f"draw_activity draws what analysis.capsule_activity(trace) measured, but got "
+            f"{type(activity).__name__}."
+        )
     layers = activity.layers
     with matplotlib.rc_context(STYLE):
         figure = new_figure(0.62 * len(layers) + 0.75)

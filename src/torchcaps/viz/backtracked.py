@@ -10,12 +10,11 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from torchcaps._printable import printable
 from torchcaps.analysis import capsule_layers, lengths
 from torchcaps.analysis.backtrack import backtracked
 from torchcaps.analysis.trace import last_coupling
 from torchcaps.types import Trace
-from torchcaps.viz.layered import MOST_SHOWN
+from torchcaps.viz.layered import MOST_SHOWN, called, check_index
 from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, new_figure
 
 __all__ = ["draw_backtracked"]
@@ -41,13 +40,14 @@ def draw_backtracked(
 
     >>> draw_backtracked(out.trace, class_names=test.class_names)
     """
+    check_index(trace, index)
     layers = capsule_layers(trace)
     length = [lengths(capsules)[index].detach().float().cpu() for _, capsules in layers]
     top = int(length[-1].argmax()) if predicted is None else predicted
     edges = backtracked(trace, top, index=index)
     strength = [last_coupling(layer)[index].detach().float().cpu() for layer in trace]
     rows = [*_in_tree(edges, strength), [top]]
-    title = printable(class_names[top], keep="") if class_names else str(top)
+    title = called(class_names, len(length[-1]))[top] if class_names else str(top)
     with matplotlib.rc_context(STYLE):
         height = STEP * (len(rows) - 1) + 0.4 + FOOT
         figure = new_figure(height)
@@ -62,8 +62,8 @@ def draw_backtracked(
             )  # fmt: skip
             inside = 1 if y == len(edges) else int(edges[y].any(1).sum())
             shown = f"\n{len(row)} shown" if len(row) < inside else ""
-            told = f"{name}\n{inside} of {len(length[y])}{shown}"
-            axes.text(-0.04, y, told, ha="right", va="center", fontsize=7.5)
+            label = f"{name}\n{inside} of {len(length[y])}{shown}"
+            axes.text(-0.04, y, label, ha="right", va="center", fontsize=7.5)
         axes.text(0.5, len(rows) - 0.75, title, ha="center", va="bottom", fontsize=8)
         axes.set(xlim=(-0.02, 1.02), ylim=(-0.3, len(rows) - 0.45))
         axes.axis("off")

@@ -9,7 +9,7 @@ from torchcaps.analysis import Activity, RoutingDynamics, capsule_activity, rout
 from torchcaps.analysis.dynamics import perfect_std
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Trace
-from torchcaps.viz.layered import Row, draw_couplings, draw_legend, draw_rows, longest
+from torchcaps.viz.layered import Row, check_dense, draw_couplings, draw_legend, draw_rows, longest
 from torchcaps.viz.palette import MUTED, STYLE, WARMTH, new_figure
 
 __all__ = ["draw_mean_couplings"]
@@ -75,6 +75,7 @@ def _measured(
     trace: Trace | RoutingDynamics, activity: Activity | None
 ) -> tuple[RoutingDynamics, Activity]:
     if not isinstance(trace, RoutingDynamics):
+        check_dense(trace)
         return routing_dynamics(trace), capsule_activity(trace)
     if activity is None:
         raise TorchcapsError(

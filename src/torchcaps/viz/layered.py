@@ -10,9 +10,24 @@ from matplotlib.colors import to_rgba
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from torchcaps._printable import printable
+from torchcaps.analysis.trace import check_trace
+from torchcaps.errors import TorchcapsError
+from torchcaps.types import Trace
 from torchcaps.viz.palette import DEAD, INK, LENGTH, MUTED, WARMTH
 
-__all__ = ["MOST_SHOWN", "Row", "draw_couplings", "draw_legend", "draw_rows", "strongest"]
+__all__ = [
+    "MOST_SHOWN",
+    "Row",
+    "called",
+    "check_dense",
+    "check_index",
+    "draw_couplings",
+    "draw_legend",
+    "draw_rows",
+    "longest",
+    "strongest",
+]
 
 # More capsules a row than this would be a grey band.
 MOST_SHOWN = 32
@@ -38,6 +53,38 @@ class Row:
     def x(self) -> np.ndarray:
         """Centres of the bars, spread over [0, 1]."""
         return (np.arange(len(self.shown)) + 0.5) / len(self.shown)
+
+
+def check_dense(trace: Trace) -> None:
+    """Refuse to draw couplings through windows as lines: each child has many."""
+    check_trace(trace)
+    windows = [layer.name for layer in trace if layer.window is not None]
+    if windows:
+        raise TorchcapsError(
+            f"lines are drawn where every child votes for every parent, but {', '.join(windows)} "
+            f"looks through windows; analysis.tree_pixels shows the tree of such a network in the "
+            f"image."
+        )
+
+
+def check_index(trace: Trace, index: int) -> None:
+    """Refuse to draw an image that a trace lacks, and layers with windows."""
+    check_dense(trace)
+    count = len(trace[0].children.pose)
+    if not -count <= index < count:
+        raise TorchcapsError(
+            f"index must be one of the {count} images of the trace, counted from 0, but is {index}."
+        )
+
+
+def called(class_names: Sequence[str], n: int) -> list[str]:
+    """What to call n class capsules, without signs that act on a terminal."""
+    if len(class_names) != n:
+        raise TorchcapsError(
+            f"class_names must name the {n} class capsules in their order, but has "
+            f"{len(class_names)} names; leave it out for numbers."
+        )
+    return [printable(name, keep="") for name in class_names]
 
 
 def longest(length: Tensor) -> Tensor:

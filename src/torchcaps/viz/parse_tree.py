@@ -1,17 +1,20 @@
 """The parse tree of one image, as [mitterreiter2023] Fig. 2 draws it, here with the root on top."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import matplotlib
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from torchcaps._printable import printable
 from torchcaps.analysis import capsule_layers, lengths
 from torchcaps.analysis.trace import last_coupling
+from torchcaps.errors import TorchcapsError
 from torchcaps.types import Trace
 from torchcaps.viz.layered import (
     Row,
+    called,
+    check_index,
     draw_couplings,
     draw_legend,
     draw_rows,
@@ -40,17 +43,16 @@ def draw_parse_tree(
 
     >>> draw_parse_tree(out.trace, images[0]).savefig("tree.svg")
     """
-    class_names = [printable(name, keep="") for name in class_names]
+    check_index(trace, index)
+    _check_image(image, index)
     rows = []
     for name, capsules in capsule_layers(trace):
         length = lengths(capsules)[index].detach().float().cpu()
         shown = longest(length)
         rows.append(Row(name, shown, length[shown], len(length)))
     if class_names:
-        top = rows[-1]
-        rows[-1] = Row(
-            top.name, top.shown, top.length, top.n, labels=[class_names[k] for k in top.shown]
-        )
+        class_names, top = called(class_names, rows[-1].n), rows[-1]
+        rows[-1] = replace(top, labels=[class_names[k] for k in top.shown])
     with matplotlib.rc_context(STYLE):
         band, height = 1.2, 0.92 * (len(rows) + 0.1)
         figure = new_figure(height + band)
@@ -75,14 +77,22 @@ def draw_parse_tree(
         notes.set(xlim=(0, 1), ylim=(0, 1))
         winner = int(rows[-1].shown[rows[-1].length.argmax()])
         winner_name = class_names[winner] if class_names else str(winner)
-        notes.text(0.0, 0.75, f"longest class capsule: {winner_name}", va="center", color=INK)
+        notes.text(0.0, 0.83, f"longest class capsule: {winner_name}", va="center", color=INK)
         notes.text(
             0.0,
             0.5,
-            "bar: length, full is 1; lines to any but the strongest parent are faded",
+            "bar: length, full is 1\nfaded: lines to any but the strongest parent",
             va="center",
             color=MUTED,
             fontsize=7.5,
         )
         draw_legend(notes, 0.25)
     return figure
+
+
+def _check_image(image: Tensor, index: int) -> None:
+    if image.ndim != 3:
+        raise TorchcapsError(
+            f"draw_parse_tree shows one image [channels, height, width], but image came with shape "
+            f"{list(image.shape)}; of a batch give images[index], with the same index={index}."
+        )

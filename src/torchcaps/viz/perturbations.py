@@ -48,8 +48,8 @@ def draw_perturbations(image: Tensor, drawn: Tensor, *, steps: Sequence[float]) 
         top = 1 - HEAD / tall
         for k, step in enumerate(steps):
             x = FIRST + (k + 0.5) * (1 - FIRST) / len(steps)
-            told = f"{step:+g}" if step else "as is"
-            figure.text(x, top + 0.01, told, ha="center", va="bottom", fontsize=5.5, color=MUTED)
+            label = f"{step:+g}" if step else "as is"
+            figure.text(x, top + 0.01, label, ha="center", va="bottom", fontsize=5.5, color=MUTED)
         side = 0.8 * HEAD
         axes = figure.add_axes((0.02, 1 - side / tall, side / WIDTH, 0.62 * HEAD / tall))
         _show(axes, image.detach().float().cpu())

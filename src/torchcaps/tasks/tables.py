@@ -1,0 +1,107 @@
+"""What measurements found, for people: a table of each kind of row, and what its columns say."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from torchcaps.analysis.result import Result, quantities, row_of
+
+__all__ = ["lines_of"]
+
+# The longest list that is told; --json has all of every list.
+MOST_TOLD = 20
+
+
+def lines_of(result: Result, *, class_names: Sequence[str] = ()) -> Iterator[str]:
+    """What a measurement found: what is of all images first, then its tables.
+
+    Arguments:
+        result: of any measurement.
+        class_names: names in the place of the numbers of classes.
+    """
+    numbers = json.loads(result.to_json())
+    explained = quantities(type(result))
+    plain: dict[str, str] = {}
+    said: dict[str, str] = {}
+    tables: dict[tuple[type, str], list[dict[str, Any]]] = {}
+    for field in fields(result):  # type: ignore[arg-type]
+        value, row = numbers[field.name], row_of(field)
+        if row is not None:
+            # Rows that stand alone share a table, as the answers and the classes of calibration do.
+            table = field.name if isinstance(value, list) else ""
+            tables.setdefault((row, table), []).extend([value] if table == "" else value)
+        elif _is_told(field.name, value):
+            (said if field.name in explained else plain)[field.name] = _told(value)
+    if plain:
+        yield "  " + ", ".join(f"{name} {value}" for name, value in plain.items())
+    yield from _explained("  ", explained, said)
+    for number, ((row, table), rows) in enumerate(tables.items(), 1):
+        columns = _columns(rows, class_names if table == "classes" else ())
+        if columns:
+            yield ""
+            yield from _aligned(columns)
+        # Two tables of one kind are explained once.
+        if columns and row not in [kind for kind, _ in [*tables][number:]]:
+            yield from _explained("      ", quantities(row), dict.fromkeys(columns, ""))
+
+
+def _columns(rows: Sequence[Mapping[str, Any]], class_names: Sequence[str]) -> dict[str, list[str]]:
+    """The cells of each column that is told of some row, by its heading."""
+    columns = {}
+    for name in rows[0] if rows else ():
+        if any(_is_told(name, row[name]) for row in rows):
+            columns[name] = [_told(row[name]) for row in rows]
+    if class_names and "name" in columns:
+        # A last layer may have parents that are no class.
+        known = {str(number): name for number, name in enumerate(class_names)}
+        named = [known.get(number, number) for number in columns["name"]]
+        columns = {"class": named, **{k: v for k, v in columns.items() if k != "name"}}
+    return columns
+
+
+def _aligned(columns: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Rows of text under their headings; names and lists begin at the left, numbers end right."""
+    made = []
+    for name, cells in columns.items():
+        wide = max(map(len, [name, *cells]))
+        left = any(not _is_number(cell) for cell in cells)
+        made.append([each.ljust(wide) if left else each.rjust(wide) for each in (name, *cells)])
+    for cells in zip(*made, strict=True):
+        yield ("    " + "  ".join(cells)).rstrip()
+
+
+def _explained(
+    margin: str, explained: Mapping[str, tuple[str, str]], values: Mapping[str, str]
+) -> Iterator[str]:
+    """What numbers say, one a line, behind them where there are any."""
+    known = {name: value for name, value in values.items() if name in explained}
+    names, cells = (max(map(len, each), default=0) for each in (known, known.values()))
+    for name, value in known.items():
+        unit, meaning = explained[name]
+        text = f"{name:{names}}  {value:{cells}}".rstrip() if cells else f"{name:{names}}"
+        yield f"{margin}{text}  {meaning}" + ("" if unit == name else f" ({unit})")
+
+
+def _is_told(name: str, value: Any) -> bool:
+    """Numbers and names, intervals, and lists of whole numbers: the bins of a histogram."""
+    if isinstance(value, list):
+        whole = bool(value) and all(type(each) is int for each in value)
+        return whole or (name.endswith("interval") and len(value) == 2)
+    return not isinstance(value, dict)
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, list):
+        shown = [_told(each) for each in value[:MOST_TOLD]]
+        if value and isinstance(value[0], float):
+            return " to ".join(shown)
+        return " ".join([*shown, *(["…"] if len(value) > MOST_TOLD else [])]) or "–"
+    if isinstance(value, float):
+        # What rounding leaves of zero is zero.
+        return f"{value:.4g}" if abs(value) > 1e-12 else "0"
+    return "–" if value is None else str(value)
+
+
+def _is_number(cell: str) -> bool:
+    return cell == "–" or (cell.lstrip("-")[:1].isdigit() and " " not in cell)
