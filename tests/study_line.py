@@ -24,7 +24,7 @@ class Lines:
         self.started = []
         (folder / "my.toml").write_text(FOUR_SEEDS)
 
-    def start(self, *words, code=LINE, **environment):
+    def start(self, *words, code=LINE):
         process = subprocess.Popen(
             [sys.executable, "-c", code, "study", "run", "my.toml", "--json", *words],
             cwd=self.folder,
@@ -32,7 +32,8 @@ class Lines:
             stderr=subprocess.DEVNULL,
             text=True,
             start_new_session=True,
-            env={**os.environ, **environment},
+            # Two jobs of two threads each wait for each other where other tests run.
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
         self.started.append(process)
         return process

@@ -103,3 +103,28 @@ def test_runs_that_do_not_belong_together_are_refused(lay):
     assert text_of(lambda: collected(first, measured={7: {"dyr": 1.0}})) == (
         "values came for seeds [7], but the runs have [0]."
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("result", {"digests": None}, "its 'digests' do not name the images"),
+        ("result", {"digests": {"train": "1"}}, "its 'digests' do not name the images"),
+        ("result", {"digests": {"train": "1", "test": 2}}, "its 'digests' do not name the images"),
+        ("result", {"digests": ...}, "'digests' is missing"),
+        ("environment", {"torch": ...}, "'torch' is missing"),
+        ("environment", {"threads": ...}, "'threads' is missing"),
+        ("environment", {"threads": "many"}, "'threads' is no number"),
+        ("environment", {"machine": 3}, "'machine' is no text"),
+        ("environment", {"commit": 3}, "its 'commit' is no text"),
+        ("environment", {"command": "torchcaps 'train"}, "its 'command': No closing quotation"),
+    ],
+)
+def test_a_damaged_file_of_a_run_is_told_by_name(lay, name, change, words):
+    file = lay(0) / f"{name}.json"
+    fields = {**json.loads(file.read_text()), **change}
+    file.write_text(json.dumps({key: value for key, value in fields.items() if value is not ...}))
+    assert text_of(lambda: collected(file.parent)) == (
+        f"{file} cannot be read ({words}); was it edited, or its copy cut short? Remove it, and "
+        f"the run makes it anew."
+    )

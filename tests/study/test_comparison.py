@@ -1,13 +1,17 @@
 """Runs side by side, out of folders that were laid by hand."""
 
 import json
+import re
 
 import pytest
 
 from error_text import text_of
 from torchcaps.cli.compare import show
 from torchcaps.study import Comparison, Variant, compare
+from torchcaps.study.intervals import mean_interval
 from torchcaps.train import make_recipe
+
+DAMAGES = (b"{", b"[]", b"null", b"{}", b"\xff", b"[" * 10_000, b"9" * 5000)
 
 
 @pytest.fixture
@@ -91,6 +95,32 @@ def test_what_a_study_measured_is_compared_too(lay):
     assert "–" in found.text()
 
 
+def test_statistics_of_layers_share_a_column(lay):
+    """Means over layers, seed by seed: 0.2 and 0.5."""
+    for seed, (low, high) in enumerate([(0.1, 0.3), (0.4, 0.6)]):
+        numbers = {"dyr.1": low, "dyr.2": high, "cds.1": 0.0, "cds.2": 9.0}
+        looks = {"layers@sign/test": numbers, "layers@norb/test": {"dyr.1": 0.7}}
+        folder = lay(f"a{seed}", 0.5, seed=seed, measured=looks).parent
+    found = compare([folder])
+    head, row, _ = found.text().splitlines()
+    columns = [f"{name}, mean of layers" for name in ("dyr", "cds", "dyr@norb/test")]
+    assert re.split(" {2,}", head)[3:-1] == columns
+    assert [cell.split()[0] for cell in re.split(" {2,}", row)[3:-1]] == ["0.35", "4.5", "0.7"]
+    assert found.variants[0].interval("dyr.1", "dyr.2") == mean_interval([0.2, 0.5])
+    asked = found.without(["cds", "accuracy"])
+    assert "cds" not in asked.text()
+    assert "accuracy, %" in asked.text()
+    assert set(asked.statistics) == {"accuracy", "dyr.1", "dyr.2", "dyr.1@norb/test"}
+
+
+def test_a_layer_that_fewer_seeds_have_is_not_mixed_with_others():
+    """Where no parent lives there is no dyr."""
+    found = Variant("a", (0, 1), {"dyr.1": (0.1, 0.3), "dyr.2": (0.9,)}, 1.0)
+    assert found.interval("dyr.1", "dyr.2") == mean_interval([0.1, 0.3])
+    assert found.interval("dyr.2").mean == 0.9
+    assert found.interval("dyr.3") is None
+
+
 def test_equal_recipes_have_the_name_of_their_network(lay):
     (only,) = compare([lay("a0", 0.5)]).variants
     assert only.label == "peer_sign_em"
@@ -112,6 +142,27 @@ def test_what_cannot_be_compared_is_a_sentence(lay, tmp_path):
         "there is no 'dyr' to draw; there is accuracy."
     )
     assert text_of(lambda: found.figure("dyr")) == ("there is no 'dyr' to draw; there is accuracy.")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        *(("a.values.json", content) for content in DAMAGES),
+        ("a.values.json", b'{"commit": null, "looks": {"accuracy@sign/test": {"x": []}}}'),
+        *(("a/result.json", content) for content in DAMAGES),
+        ("a/result.json", b'{"test_accuracy": "1"}'),
+        ("a/result.json", b'{"test_accuracy": 1' + b"0" * 400 + b"}"),
+        *(("a/metrics.jsonl", content) for content in DAMAGES),
+        ("a/metrics.jsonl", b'{"epoch": 1}'),
+        ("a/metrics.jsonl", b'{"epoch": 1, "seconds": null}'),
+    ],
+)
+def test_a_damaged_file_is_a_sentence_that_names_it(lay, tmp_path, name, content):
+    folder = lay("a", 0.5, measured={})
+    (tmp_path / "runs" / name).write_bytes(content)
+    said = text_of(lambda: compare([folder]))
+    assert said.startswith(f"{tmp_path / 'runs' / name} cannot be read (")
+    assert "Remove it" in said
 
 
 def test_the_picture_shows_every_mean_and_seed():

@@ -6,8 +6,8 @@ import pytest
 
 from made_records import record
 from torchcaps.study import claims, find_claim, result_of, write_record
-from torchcaps.study.questions import QUESTIONS, SHARP, answer_of, write_questions
-from torchcaps.study.variants import lines_of
+from torchcaps.study.questions import QUESTIONS, SCALE, SHARP, answer_of, write_questions
+from torchcaps.study.variants import decision_of, lines_of
 
 ROOT = Path(__file__).parents[2]
 STATIC = "mitt2023-q-routing-almost-static"
@@ -40,7 +40,7 @@ def static(mean, seeds=5):
 @pytest.mark.parametrize(
     ("records", "answer"),
     [
-        ([], "**Open.** None of 8 statements is decided yet."),
+        ([], "**Open.** None of 8 statements of the papers is decided yet."),
         # "Routing is almost static" speaks against routing where it holds.
         ([static(1.0)], "**No, so far.** Of 8 statements 1 is decided: 1 speaks for no."),
         ([static(3.0)], "**Yes, so far.**"),
@@ -80,7 +80,7 @@ def test_seeds_that_all_lie_on_the_threshold_ask_for_no_more_seeds(tmp_path):
     )
 
 
-def of_ours(accuracy, **options):
+def of_ours(accuracy, study="sharp-agreement", **options):
     """Of three routed layers the last is that of the classes."""
     values = {
         "accuracy": accuracy,
@@ -89,7 +89,7 @@ def of_ours(accuracy, **options):
         "dyr.3": [0.5, 0.6, 0.7],
     }
     made = record("mitterreiter_grid", "mnist", values=values, **options)
-    return made.model_copy(update={"study": "sharp-agreement", "claims": ()})
+    return made.model_copy(update={"study": study, "claims": ()})
 
 
 def test_variants_of_a_study_of_ours_are_compared_seed_by_seed():
@@ -130,3 +130,58 @@ def test_variants_of_a_study_of_ours_are_compared_seed_by_seed():
     few = {n: r.model_copy(update={"seeds": r.seeds[:2]}) for n, r in records.items()}
     assert "interval" not in "".join(lines_of(SHARP, few, "../e"))
     assert [*lines_of(SHARP, {}, "../e")] == []
+
+
+def test_what_learns_is_said_in_words():
+    """Above 20 % by its interval; the more networks there are, the wider each interval."""
+    deep = {"widths": "16,16,16", "study": "deep-scale"}
+    records = {
+        "a" * 12: of_ours([90.0, 92.0, 94.0], weight_std=1.0, agreement=1.0, **deep),
+        "b" * 12: of_ours([9.8, 9.8, 9.8], weight_std=0.1, agreement=1.0, **deep),
+        "c" * 12: of_ours([9.8, 60.0, 90.0], weight_std=0.1, agreement=0.0, **deep),
+    }
+    assert [*lines_of(SCALE, records, "../e")][-2] == (
+        "Accuracy, by 95 % intervals, of all 3 together: it is above 20 with widths 3 × 16, "
+        "weight_std 1.0, agreement 1.0, it is below 20 with widths 3 × 16, weight_std 0.1, "
+        "agreement 1.0, 20 lies within the interval with widths 3 × 16, weight_std 0.1, "
+        "agreement 0.0."
+    )
+
+
+def four_of(accuracies):
+    """Of weights of 0.1 and 1.0, without routing and with it."""
+    settings = [(std, agreement) for std in (0.1, 1.0) for agreement in (0.0, 1.0)]
+    return {
+        f"{k}" * 12: of_ours(
+            [mean - 0.1, mean, mean + 0.1],
+            study="deep-scale",
+            widths="16,16",
+            weight_std=std,
+            agreement=agreement,
+        )
+        for k, ((std, agreement), mean) in enumerate(zip(settings, accuracies, strict=True))
+    }
+
+
+def test_a_name_that_alone_decides_is_said_first():
+    records = four_of([10.0, 11.0, 95.0, 96.0])
+    told = (
+        "**weight_std alone decides**: accuracy is above 20 with 1.0, and below 20 with 0.1, "
+        "whatever widths or agreement may be (95 % intervals, of all 4 together)."
+    )
+    assert decision_of(SCALE, records) == told
+    assert [*lines_of(SCALE, records, "../e")][-2] == told
+
+
+@pytest.mark.parametrize(
+    "accuracies", [(10.0, 95.0, 96.0, 96.0), (95.0, 96.0, 96.0, 96.0), (20.0, 11.0, 95.0, 96.0)]
+)
+def test_nothing_decides_alone_where_one_network_is_otherwise(accuracies):
+    """One that learns, all that learn, one with 20 % within its interval."""
+    assert decision_of(SCALE, four_of(accuracies)) is None
+
+
+def test_a_single_network_of_a_value_decides_nothing():
+    records = four_of([10.0, 11.0, 95.0, 96.0])
+    assert decision_of(SCALE, {k: records[k] for k in list(records)[1:3]}) is None
+    assert decision_of(SCALE, {}) is None

@@ -213,6 +213,24 @@ def test_files_that_are_no_records(tmp_path):
     assert "a record of schema None" in text_of(lambda: read_record(path))
 
 
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"\xff\xfe", "it is not text in UTF-8"),
+        (b"[" * 10_000, "its brackets are nested too deeply"),
+        (b'{"schema_version": ' + b"9" * 5000 + b"}", "it holds a number of thousands of digits"),
+    ],
+)
+def test_bytes_that_no_record_has(tmp_path, content, why):
+    path = tmp_path / "a.json"
+    path.write_bytes(content)
+    assert text_of(lambda: read_record(path)) == (
+        f"{path} is no record: it cannot be read as JSON ({why}); was its copy cut short?"
+    )
+    path.write_text(json.dumps({"schema_version": "x" * 9000}))
+    assert len(text_of(lambda: read_record(path))) < 600
+
+
 def test_an_interrupted_write_leaves_nothing(tmp_path, monkeypatch):
     def full(*_):
         raise OSError("no room")

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.errors import TorchcapsError, nearest, short
 
 __all__ = ["PAPERS", "Claim", "Kind", "claims", "claims_of_table", "find_claim"]
 
@@ -77,12 +77,12 @@ def claims(*, paper: str | None = None, kind: str | None = None) -> tuple[Claim,
     """
     if paper is not None and paper not in PAPERS:
         raise TorchcapsError(
-            f"paper {paper!r} has no claims; {nearest(str(paper), PAPERS)}. A new paper is a new "
-            f"file in claims/."
+            f"paper {short(paper)} has no claims; {nearest(str(paper), PAPERS)}. A new paper is a "
+            f"new file in claims/."
         )
     if kind is not None and kind not in get_args(Kind):
         raise TorchcapsError(
-            f"no claim is of the kind {kind!r}; {nearest(str(kind), get_args(Kind))}."
+            f"no claim is of the kind {short(kind)}; {nearest(str(kind), get_args(Kind))}."
         )
     return tuple(
         claim
@@ -124,7 +124,7 @@ def find_claim(name: str) -> Claim:
     """
     every = {claim.id: claim for claim in claims()}
     if name not in every:
-        raise TorchcapsError(f"no claim has the id {name!r}; {nearest(str(name), every)}.")
+        raise TorchcapsError(f"no claim has the id {short(name)}; {nearest(str(name), every)}.")
     return every[name]
 
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.record import Record, Seed, make_record
 from torchcaps.train import Run
+from torchcaps.train.objects import damaged
+from torchcaps.train.run import VERSIONS
 
 __all__ = ["record_of_runs"]
 
 CHANGED = "+changes"
-# What of a run's environment is a version.
-VERSIONS = ("torchcaps", "torch", "python")
 # Options that name folders of one machine: no number depends on them.
 FOLDERS = re.compile(r"--(root|out|evidence)(=.*)?")
 
@@ -58,7 +58,7 @@ def record_of_runs(
     _check(runs, measured)
     first = runs[0].recipe
     environments = [run.began() for run in runs]
-    digests = runs[0].result()["digests"]
+    digests = runs[0].image_digests()
     commits = [*(each["commit"] for each in environments), *measured_by]
     return make_record(
         study=study,
@@ -77,7 +77,7 @@ def record_of_runs(
         dirty=any(CHANGED in (each or "") for each in commits),
         versions={name: _one([each[name] for each in environments]) or "" for name in VERSIONS},
         device=_one([f"{e['machine']}, {e['threads']} threads" for e in environments]) or "",
-        command=_without_folders(environments[0]["command"]),
+        command=_command_of(runs[0], environments[0]["command"]),
         made=datetime.now(UTC),
         reduced=reduced,
         departures=tuple(departures),
@@ -85,9 +85,13 @@ def record_of_runs(
     )
 
 
-def _without_folders(command: str) -> str:
-    """A command without the options that name folders."""
-    words, kept = iter(shlex.split(command)), []
+def _command_of(run: Run, command: str) -> str:
+    """The command that began it, without the options that name folders."""
+    try:
+        words = iter(shlex.split(command))
+    except ValueError as error:
+        raise damaged(run.environment_file, f"its 'command': {error}") from None
+    kept = []
     for word in words:
         option = FOLDERS.fullmatch(word)
         if option is None:
@@ -122,12 +126,11 @@ def _check(runs: Sequence[Run], measured: Mapping[int, Mapping[str, float]]) -> 
 
 
 def _seed(run: Run, measured: Mapping[str, float]) -> Seed:
-    rows = run.metrics()
     return Seed(
         seed=run.recipe.seed,
-        values={"accuracy": 100 * run.result()["test_accuracy"], **measured},
-        per_epoch=tuple(rows),
-        wall_seconds=sum(row["seconds"] for row in rows),
+        values={"accuracy": run.accuracy, **measured},
+        per_epoch=tuple(run.metrics()),
+        wall_seconds=run.seconds,
     )
 
 

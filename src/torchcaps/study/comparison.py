@@ -1,15 +1,17 @@
 """Runs side by side: what differs, the mean of each over its seeds, its interval, and its cost."""
 
-import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.models import MODELS
 from torchcaps.study.intervals import Interval, mean_interval
+from torchcaps.study.look import OF_LAYERS
+from torchcaps.study.measured import read_values, values_file
 from torchcaps.train import Recipe, Run
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ __all__ = ["Comparison", "Variant", "compare"]
 
 ACCURACY = "accuracy"
 MISSING = "–"
+# dyr.2@mnist/test: of the second layer.
+OF_A_LAYER = re.compile(rf"({'|'.join(OF_LAYERS)})\.\d+(.*)")
 
 
 @dataclass(frozen=True)
@@ -33,9 +37,13 @@ class Variant:
     seconds: float
     folders: tuple[str, ...] = ()
 
-    def interval(self, statistic: str) -> Interval | None:
-        """The mean over the seeds with its t-interval; None where no seed has the statistic."""
-        values = self.values.get(statistic, ())
+    def interval(self, *statistics: str) -> Interval | None:
+        """The mean over the seeds with its t-interval; None where no seed has the statistic. Of
+        several statistics that of their mean, over those that most seeds have."""
+        found = [self.values[name] for name in statistics if name in self.values]
+        most = max(map(len, found), default=0)
+        together = zip(*(each for each in found if len(each) == most), strict=True)
+        values = [sum(of_seed) / len(of_seed) for of_seed in together]
         return mean_interval(values) if values else None
 
     def numbers(self) -> dict[str, Any]:
@@ -65,14 +73,28 @@ class Comparison:
         """Everything that some variant has, in the order of its first appearance."""
         return tuple(dict.fromkeys(name for each in self.variants for name in each.values))
 
+    def without(self, statistics: Iterable[str]) -> "Comparison":
+        """The same without some statistics of layers, whatever the layer."""
+        gone = set(statistics)
+
+        def stays(name: str) -> bool:
+            of_layer = OF_A_LAYER.fullmatch(name)
+            return of_layer is None or of_layer[1] not in gone
+
+        return Comparison(
+            tuple(
+                replace(each, values={name: x for name, x in each.values.items() if stays(name)})
+                for each in self.variants
+            )
+        )
+
     def numbers(self) -> dict[str, Any]:
         """Everything, as JSON has it."""
         return {"variants": [each.numbers() for each in self.variants]}
 
     def text(self) -> str:
-        """A table: a line a variant, a column a statistic."""
-        named = [f"{name}, %" if _is_share(name) else name for name in self.statistics]
-        head = ["", "seeds", *named, "training, a run"]
+        """A table: a line a variant, a column a statistic, of all layers together."""
+        head = ["", "seeds", *self._columns(), "training, a run"]
         rows = [head, *(self._cells(each) for each in self.variants)]
         widths = [max(len(row[k]) for row in rows) for k in range(len(head))]
         lines = [
@@ -85,7 +107,7 @@ class Comparison:
         """Refuse one that no variant has."""
         if statistic not in self.statistics:
             raise TorchcapsError(
-                f"there is no {statistic!r} to draw; there is {', '.join(self.statistics)}."
+                f"there is no {short(statistic)} to draw; there is {', '.join(self.statistics)}."
             )
 
     def figure(self, statistic: str = ACCURACY) -> "Figure":
@@ -101,11 +123,21 @@ class Comparison:
         unit = ", %" if _is_share(statistic) else ""
         return draw_intervals(rows, label=f"{statistic}{unit}")
 
+    def _columns(self) -> dict[str, list[str]]:
+        """The statistics of each column, by its head."""
+        found: dict[str, list[str]] = {}
+        for name in self.statistics:
+            of_layer = OF_A_LAYER.fullmatch(name)
+            unit = ", %" if _is_share(name) else ""
+            head = f"{of_layer[1]}{of_layer[2]}, mean of layers" if of_layer else f"{name}{unit}"
+            found.setdefault(head, []).append(name)
+        return found
+
     def _cells(self, variant: Variant) -> list[str]:
-        found = [variant.interval(name) for name in self.statistics]
-        told = [MISSING if each is None else _in_words(each) for each in found]
+        found = [variant.interval(*names) for names in self._columns().values()]
+        intervals = [MISSING if each is None else _in_words(each) for each in found]
         runs = len(variant.seeds)
-        return [variant.label, str(runs), *told, _duration(variant.seconds / runs)]
+        return [variant.label, str(runs), *intervals, _duration(variant.seconds / runs)]
 
 
 def compare(runs: Sequence[str | os.PathLike[str]]) -> Comparison:
@@ -135,21 +167,31 @@ def compare(runs: Sequence[str | os.PathLike[str]]) -> Comparison:
 
 def _runs_at(path: Path) -> list[Run]:
     if Run(path).recipe_file.is_file():
+        _recipe(Run(path))
         return [Run(path)]
     inside = [Run(each) for each in sorted(path.iterdir())] if path.is_dir() else []
     found = [run for run in inside if run.recipe_file.is_file()]
     # Names of folders end in a digest, which would put three iterations before two.
-    found.sort(key=lambda run: _place(run.recipe))
+    found.sort(key=lambda run: _place(_recipe(run)))
     if not found:
         raise TorchcapsError(f"{path} is no run folder and holds none; torchcaps train makes one.")
     return found
 
 
+def _recipe(run: Run) -> Recipe:
+    try:
+        return run.recipe
+    except TorchcapsError:
+        # It may name what code of one's own registers; then that is what is missing.
+        run.check_imported()
+        raise
+
+
 def _labels(recipes: Sequence[Recipe]) -> list[str]:
     """For each recipe the fields and options in which it differs from some other one."""
-    told = [_flat(recipe) for recipe in recipes]
-    names = dict.fromkeys(name for each in told for name in each)
-    differing = [name for name in names if len({repr(each.get(name)) for each in told}) > 1]
+    flat = [_flat(recipe) for recipe in recipes]
+    names = dict.fromkeys(name for each in flat for name in each)
+    differing = [name for name in names if len({repr(each.get(name)) for each in flat}) > 1]
     return [
         " ".join(
             str(each[name]) if name == "model" else f"{name}={each[name]}"
@@ -157,7 +199,7 @@ def _labels(recipes: Sequence[Recipe]) -> list[str]:
             if name in each
         )
         or str(each["model"])
-        for each in told
+        for each in flat
     ]
 
 
@@ -202,21 +244,19 @@ def _variant(label: str, runs: Sequence[Run]) -> Variant:
     for run in runs:
         for name, value in _values(run).items():
             values.setdefault(name, []).append(value)
-    seconds = sum(row["seconds"] for run in runs for row in run.metrics())
+    seconds = sum(run.seconds for run in runs)
     folders = tuple(str(run.folder) for run in runs)
-    told = {name: tuple(found) for name, found in values.items()}
-    return Variant(label, seeds, told, seconds, folders)
+    by_name = {name: tuple(found) for name, found in values.items()}
+    return Variant(label, seeds, by_name, seconds, folders)
 
 
 def _values(run: Run) -> dict[str, float]:
     """The accuracy, and what a study measured of the run beside it."""
-    found = {ACCURACY: 100 * run.result()["test_accuracy"]}
-    measured = run.folder.with_name(f"{run.folder.name}.values.json")
-    if measured.is_file():
-        for name, numbers in json.loads(measured.read_text(encoding="utf-8"))["looks"].items():
-            images = name.partition("@")[2]
-            own = images == f"{run.recipe.test_data or run.recipe.data}/test"
-            found |= {k if own else f"{k}@{images}": value for k, value in numbers.items()}
+    found = {ACCURACY: run.accuracy}
+    for name, numbers in read_values(values_file(run.folder))["looks"].items():
+        images = name.partition("@")[2]
+        own = images == f"{run.recipe.test_data or run.recipe.data}/test"
+        found |= {k if own else f"{k}@{images}": value for k, value in numbers.items()}
     return found
 
 

@@ -75,10 +75,10 @@ class Cost:
     def text(self, *, gpu_rate: float | None = None) -> str:
         """Both in words; with the FLOPs a second of a GPU, the hours on it too."""
         most = "at most " if self.is_most else ""
-        told = f"{most}{_flops(self.flops)}, {_in_words(self.hours)} on two cores"
+        on_cores = f"{most}{_flops(self.flops)}, {_in_words(self.hours)} on two cores"
         if gpu_rate is None:
-            return told
-        return f"{told}, at least {_in_words(self.hours_at(gpu_rate))} on one GPU"
+            return on_cores
+        return f"{on_cores}, at least {_in_words(self.hours_at(gpu_rate))} on one GPU"
 
     def hours_at(self, rate: float) -> float:
         """Hours on a machine that makes so many FLOPs a second, if no step is too small for it."""

@@ -156,7 +156,7 @@ class Job:
         """The `torchcaps` commands of one seed, as far as commands exist: train, then measure."""
         run = f"runs/{self.model}-{self.key}-s{seed}"
         commands = [self._train_command(run, seed, root)]
-        told = {STATISTICS[name].command for name in self.metrics}
+        measured_by = {STATISTICS[name].command for name in self.metrics}
         where = ["--data", self.test, *_root(root, self.test)]
         # The result of a run is its accuracy on the test images of its own data.
         elsewhere = self.test != self.train or self.split != "test"
@@ -167,13 +167,13 @@ class Job:
             MEASURED_AS[name] for name in self.metrics if name in MEASURED_AS
         ):
             looks += ["--measure", name]
-        if "eval" in told and (elsewhere or looks):
+        if "eval" in measured_by and (elsewhere or looks):
             words = ["torchcaps", "eval", run, *where, "--split", self.split, *looks]
             commands.append([*words, "--json"])
-        if "dissect" in told:
+        if "dissect" in measured_by:
             page = f"{run}.html"
             commands.append(["torchcaps", "dissect", run, *where, "--out", page, "--json"])
-        if "estimate" in told:
+        if "estimate" in measured_by:
             commands.append(self._estimate_command())
         return tuple(map(shlex.join, commands))
 
@@ -184,8 +184,8 @@ class Job:
         return [*words, "--classes", classes, *self._option_words(), "--json"]
 
     def _option_words(self) -> list[str]:
-        told = [f"{name}={_word(value)}" for name, value in self.options.items()]
-        return [word for pair in told for word in ("--option", pair)]
+        pairs = [f"{name}={_word(value)}" for name, value in self.options.items()]
+        return [word for pair in pairs for word in ("--option", pair)]
 
     def _train_command(self, run: str, seed: int, root: str) -> list[str]:
         words = ["torchcaps", "train", "--protocol", self.protocol, "--model", self.model]
@@ -219,9 +219,9 @@ class Job:
 
     def numbers(self) -> dict[str, Any]:
         """Everything, as JSON has it."""
-        told = dataclasses.asdict(dataclasses.replace(self, reduced=None))
+        fields = dataclasses.asdict(dataclasses.replace(self, reduced=None))
         reduced = None if self.reduced is None else dataclasses.asdict(self.reduced)
-        return {**told, "reduced": reduced, "key": self.key, "needs": list(self.needs)}
+        return {**fields, "reduced": reduced, "key": self.key, "needs": list(self.needs)}
 
 
 def _root(root: str, data: str) -> list[str]:

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.study.plan import STATUSES
 from torchcaps.study.result import Result, results
 from torchcaps.study.verdict import VERDICTS
@@ -29,7 +29,7 @@ def listed_claims(
     """
     known = (*VERDICTS, *STATUSES)
     if status is not None and status not in known:
-        raise TorchcapsError(f"no claim has the status {status!r}; {nearest(status, known)}.")
+        raise TorchcapsError(f"no claim has the status {short(status)}; {nearest(status, known)}.")
     rows = [_row(each) for each in results(evidence, paper=paper)]
     return [row for row in rows if status is None or row["status"] == status]
 

@@ -1,7 +1,6 @@
 """One recipe many times: over seeds, and over several values of options."""
 
 import itertools
-import json
 import os
 import re
 import time
@@ -9,16 +8,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torchcaps.errors import TorchcapsError
+from torchcaps._words import value_of
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.models import MODELS
 from torchcaps.models.registry import check_options
 from torchcaps.study.comparison import Comparison, compare
 from torchcaps.study.runner.ledger import Ledger
 from torchcaps.study.runner.system import Study, System
 from torchcaps.study.runner.work import finish
-from torchcaps.train import Recipe
+from torchcaps.train import Recipe, Run
 
 __all__ = ["seeds_in", "swept_options", "train_many"]
+
+MOST_SEEDS = 10_000
 
 
 def seeds_in(text: str) -> tuple[int, ...]:
@@ -27,18 +29,22 @@ def seeds_in(text: str) -> tuple[int, ...]:
     >>> seeds_in("0-4")
     (0, 1, 2, 3, 4)
     """
-    if found := re.fullmatch(r"(\d+)-(\d+)", text):
-        seeds = tuple(range(int(found[1]), int(found[2]) + 1))
-    elif re.fullmatch(r"\d+(,\d+)*", text):
+    seeds: Sequence[int] = ()
+    if found := re.fullmatch(r"(\d{1,10})-(\d{1,10})", text):
+        seeds = range(int(found[1]), int(found[2]) + 1)
+    elif re.fullmatch(r"\d{1,10}(,\d{1,10})*", text):
         seeds = tuple(dict.fromkeys(map(int, text.split(","))))
-    else:
-        seeds = ()
     if not seeds:
         raise TorchcapsError(
             f"--seeds must be a range from low to high or a list, for example 0-4 or 0,2,5, but "
-            f"came as {text!r}."
+            f"came as {short(text)}."
         )
-    return seeds
+    if len(seeds) > MOST_SEEDS:
+        raise TorchcapsError(
+            f"--seeds {text} names {len(seeds):,} seeds, and at most {MOST_SEEDS:,} are trained in "
+            f"one call; is the range right?"
+        )
+    return tuple(seeds)
 
 
 def swept_options(recipe: Recipe) -> dict[str, list[Any]]:
@@ -48,7 +54,7 @@ def swept_options(recipe: Recipe) -> dict[str, list[Any]]:
     """
     known = MODELS[recipe.model].options if recipe.model in MODELS else {}
     return {
-        name: [_value(word) for word in value.split(",")]
+        name: [value_of(word) for word in value.split(",")]
         for name, value in recipe.options.items()
         if isinstance(value, str) and "," in value and "," not in str(known.get(name, ""))
     }
@@ -74,6 +80,10 @@ def train_many(
         time_budget: seconds, after which the state is saved and `Interrupted` raised.
     """
     swept = swept_options(recipe)
+    if Run(Path(out)).recipe_file.is_file():
+        raise TorchcapsError(
+            f"{out} is a run, where several seeds or values need a folder of runs; choose another."
+        )
     systems = []
     for values in itertools.product(*swept.values()):
         chosen = dict(zip(swept, values, strict=True))
@@ -87,10 +97,3 @@ def train_many(
     for cell in cells:
         finish(cell, ledger, root=root, until=until)
     return compare([ledger.run(cell).folder for cell in cells])
-
-
-def _value(word: str) -> Any:
-    try:
-        return json.loads({"True": "true", "False": "false"}.get(word, word))
-    except json.JSONDecodeError:
-        return word

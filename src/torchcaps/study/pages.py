@@ -73,8 +73,8 @@ def overview(found: Sequence[Result]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for paper in PAPERS:
-        mine = [each for each in found if each.claim.paper == paper]
-        lines.append(f"| [{paper}](docs/claims/{paper}.md) | {_shares(mine)} |")
+        of_paper = [each for each in found if each.claim.paper == paper]
+        lines.append(f"| [{paper}](docs/claims/{paper}.md) | {_shares(of_paper)} |")
     lines.append(f"| all | {_shares(found)} |")
     return "\n".join(lines)
 
@@ -83,8 +83,8 @@ def _shares(found: Sequence[Result]) -> str:
     words = (STANDS, FALLS, ("undecided",), NEVER)
     stand, fall, undecided, never = (_those(found, each) for each in words)
     waiting = len(found) - sum(map(len, (stand, fall, undecided, never)))
-    told = (len(found), *map(_count, (stand, fall, undecided)), waiting, len(never))
-    return " | ".join(map(str, told))
+    counts = (len(found), *map(_count, (stand, fall, undecided)), waiting, len(never))
+    return " | ".join(map(str, counts))
 
 
 def _those(found: Sequence[Result], words: Sequence[str]) -> list[Result]:
@@ -153,9 +153,11 @@ def says(claim: Claim) -> str:
     """The statement, or the system that a number is about."""
     if claim.states:
         return claim.statement or ""
-    told = [claim.system, claim.dataset]
-    told += [f"{name} {value}" for name, value in claim.conditions.items() if _is_told(name, value)]
-    return ", ".join(filter(None, told))
+    words = [claim.system, claim.dataset]
+    words += [
+        f"{name} {value}" for name, value in claim.conditions.items() if _is_told(name, value)
+    ]
+    return ", ".join(filter(None, words))
 
 
 def published(claim: Claim) -> str:
@@ -187,8 +189,8 @@ def protocol(each: Result) -> str:
     records = each.records.values()
     smaller = dict.fromkeys(record.reduced for record in records if record.reduced is not None)
     departures = dict.fromkeys(text for record in records for text in record.departures)
-    told = "the paper's" if not smaller else f"reduced: {'; '.join(smaller)}"
-    return "; departs: ".join((told, *departures))
+    conditions = "the paper's" if not smaller else f"reduced: {'; '.join(smaller)}"
+    return "; departs: ".join((conditions, *departures))
 
 
 def links(each: Result) -> str:

@@ -16,8 +16,9 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from torchcaps._json import parsed, read_text
 from torchcaps._paths import path_of
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 
 __all__ = ["SCHEMA", "Record", "Seed", "make_record", "read_record", "read_records", "write_record"]
 
@@ -117,9 +118,9 @@ class Record(_Frozen):
 
     def text(self) -> str:
         """The file as it is written: fields in order, keys of tables sorted."""
-        told = self.model_dump(mode="json")
-        told["recipe"] = dict(sorted(told["recipe"].items()))
-        return json.dumps(told, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+        fields = self.model_dump(mode="json")
+        fields["recipe"] = dict(sorted(fields["recipe"].items()))
+        return json.dumps(fields, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
     def digest(self) -> str:
         """Twelve characters that change when anything in the record does."""
@@ -179,18 +180,18 @@ def read_record(path: str | os.PathLike[str]) -> Record:
     path = path_of("path", path)
     if not path.is_file():
         raise TorchcapsError(f"there is no record at {path}.")
-    text = path.read_text(encoding="utf-8")
     try:
-        told = json.loads(text)
-    except json.JSONDecodeError as error:
+        text = read_text(path)
+        content = parsed(text)
+    except ValueError as error:
         raise TorchcapsError(
             f"{path} is no record: it cannot be read as JSON ({error}); was its copy cut short?"
         ) from None
-    schema = told.get("schema_version") if isinstance(told, dict) else None
+    schema = content.get("schema_version") if isinstance(content, dict) else None
     if schema != SCHEMA:
         raise TorchcapsError(
-            f"{path} is a record of schema {schema}, and this torchcaps reads schema {SCHEMA}; "
-            f"read it with the version of torchcaps that its `versions` name."
+            f"{path} is a record of schema {short(schema)}, and this torchcaps reads schema "
+            f"{SCHEMA}; read it with the version of torchcaps that its `versions` name."
         )
     if path.stem != _digest(text):
         raise TorchcapsError(

@@ -117,9 +117,9 @@ class Table:
         for command in job.commands(root=self.root):
             yield f"    {command}"
         cost = cost_of(job)
-        told = "cost unknown" if cost is None else cost.text(gpu_rate=self.gpu_rate)
+        cost_text = "cost unknown" if cost is None else cost.text(gpu_rate=self.gpu_rate)
         yield f"    # reads {_reads(job)}"
-        yield f"    # {job.seeds} seeds, 0 to {job.seeds - 1}: {told}"
+        yield f"    # {job.seeds} seeds, 0 to {job.seeds - 1}: {cost_text}"
         if job.needs:
             yield f"    # needs {', '.join(job.needs)}"
         for k, departure in enumerate(departures_of(job), 1):
@@ -132,14 +132,14 @@ class Table:
             return f"{rows}, nothing to train."
         waiting = sum(bool(job.lacks_to_train) for job in jobs)
         runs = sum(job.seeds for job in jobs)
-        told = f"{rows}, {len(jobs)} networks, {runs} runs with all seeds"
+        counts = f"{rows}, {len(jobs)} networks, {runs} runs with all seeds"
         rate = f"{RATE / 1e9:.0f} GFLOP a second"
         if waiting == len(jobs):
-            return f"{told}; all need something that is not there yet."
+            return f"{counts}; all need something that is not there yet."
         missing = f", {waiting} networks that need something left out" if waiting else ""
         if self.gpu_rate is not None:
             rate += f", and {self.gpu_rate / 1e12:g} TFLOP a second on the GPU"
-        return f"{told}: {self.cost().text(gpu_rate=self.gpu_rate)} at {rate}{missing}."
+        return f"{counts}: {self.cost().text(gpu_rate=self.gpu_rate)} at {rate}{missing}."
 
     def _cost_numbers(self, cost: Cost) -> dict[str, Any]:
         hours = None if self.gpu_rate is None else cost.hours_at(self.gpu_rate)
@@ -194,12 +194,12 @@ def _reads(job: Job) -> str:
 def judged_by(claim: Claim) -> str | None:
     """The test whose outcome is the verdict, in words."""
     if claim.states:
-        told = claim.conditions
-        limit = told["threshold"]
+        rule = claim.conditions
+        limit = rule["threshold"]
         if isinstance(limit, Mapping):
             limit = ", ".join(f"{name} {value}" for name, value in limit.items())
-        direction = DIRECTIONS.get(told["direction"], told["direction"].replace("_", " ") + ",")
-        return f"{told['statistic']}: {direction} {limit}; {told['n_seeds_min']} seeds or more"
+        direction = DIRECTIONS.get(rule["direction"], rule["direction"].replace("_", " ") + ",")
+        return f"{rule['statistic']}: {direction} {limit}; {rule['n_seeds_min']} seeds or more"
     if not isinstance(claim.value, int | float):
         return None
     return (

@@ -9,7 +9,7 @@ from torchcaps.study.judges.evidence import Values, known_fields
 from torchcaps.study.record import Record
 from torchcaps.study.verdict import LEAST_SEEDS
 
-__all__ = ["Column", "Variants", "lines_of"]
+__all__ = ["Column", "Variants", "decision_of", "lines_of"]
 
 
 class Column(NamedTuple):
@@ -20,6 +20,8 @@ class Column(NamedTuple):
     statistic: str
     layers: slice = slice(None)
     is_compared: bool = False
+    # It is said what lies above it and what below; of what is compared, above zero and below.
+    line: float | None = None
 
 
 class Variants(NamedTuple):
@@ -52,41 +54,93 @@ def lines_of(variants: Variants, records: Mapping[str, Record], evidence: str) -
     titles = (*variants.differ_in, *(column.title for column in variants.columns), "record")
     yield f"| {' | '.join(titles)} |"
     yield "|---" * len(titles) + "|"
-    told = sorted((" | ".join(map(_said, _values(variants, x))), name) for name, x in rows.items())
+    labels = sorted(
+        (" | ".join(map(_said, _values(variants, x))), name) for name, x in rows.items()
+    )
     base = _base(variants, rows)
-    for label, name in told:
+    for label, name in labels:
         record = rows[name]
         cells = [_text(_interval(record, column, base)) for column in variants.columns]
         link = f"[{name}]({evidence}/{record.study}/{name}.json), n = {len(record.seeds)}"
         yield f"| {label} | {' | '.join(cells)} | {link} |"
     yield ""
-    others = [rows[name] for _, name in told if rows[name] is not base]
-    enough = [record for record in others if len(record.seeds) >= LEAST_SEEDS]
+    enough = [rows[name] for _, name in labels if len(rows[name].seeds) >= LEAST_SEEDS]
     for column in variants.columns:
-        if column.is_compared and base is not None and enough:
-            yield from _in_words(variants, column, enough, base)
+        if column.is_compared:
+            against = [] if base is None else [record for record in enough if record is not base]
+            yield from _in_words(variants, column, against, base, 0.0)
+        elif column.line is not None:
+            decided = _decided_by(variants, column, enough)
+            yield from (
+                [decided, ""] if decided else _in_words(variants, column, enough, base, column.line)
+            )
+
+
+def decision_of(variants: Variants, records: Mapping[str, Record]) -> str | None:
+    """One sentence, where the value of a single name says on which side of its line all lie.
+
+    Arguments:
+        variants: the study.
+        records: all records by their hash.
+    """
+    rows = [x for x in records.values() if x.study == variants.study]
+    enough = [x for x in rows if len(x.seeds) >= LEAST_SEEDS]
+    found = [_decided_by(variants, x, enough) for x in variants.columns if x.line is not None]
+    return next(filter(None, found), None)
+
+
+def _decided_by(variants: Variants, column: Column, rows: Sequence[Record]) -> str | None:
+    line = column.line or 0.0
+    sides = [_side(_interval(x, column, None, 1 - 0.05 / len(rows)), line) for x in rows]
+    if set(sides) != {"above", "below"}:
+        return None
+    deciding = []
+    for place, name in enumerate(variants.differ_in):
+        found: dict[Any, list[str | None]] = {}
+        for record, side in zip(rows, sides, strict=True):
+            found.setdefault(_values(variants, record)[place], []).append(side)
+        # A value that one variant has says nothing of the others.
+        if all(len(each) > 1 and len(set(each)) == 1 for each in found.values()):
+            deciding.append((name, {_said(value): each[0] for value, each in found.items()}))
+    if len(deciding) != 1:
+        return None
+    ((name, side_of),) = deciding
+    each = sorted(f"{side} {line:g} with {value}" for value, side in side_of.items())
+    others = " or ".join(x for x in variants.differ_in if x != name)
+    return (
+        f"**{name} alone decides**: {column.title} is {', and '.join(each)}, whatever {others} "
+        f"may be (95 % intervals, of all {len(rows)} together)."
+    )
+
+
+def _side(interval: Interval | None, line: float) -> str | None:
+    if interval is None or interval.low is None or interval.high is None:
+        return None
+    return "above" if interval.low > line else "below" if interval.high < line else None
 
 
 def _in_words(
-    variants: Variants, column: Column, rows: Sequence[Record], base: Record
+    variants: Variants, column: Column, rows: Sequence[Record], base: Record | None, line: float
 ) -> Iterator[str]:
-    """Which variants lie above the base, below it, or neither, by intervals that hold together:
-    the more are compared, the wider each."""
-    found: dict[str, list[str]] = {"above zero": [], "below zero": [], "": []}
+    """Which variants lie above a line, below it, or neither, by intervals that hold together: the
+    more there are, the wider each."""
+    named = f"{line:g}" if line else "zero"
+    above, below = f"it is above {named}", f"it is below {named}"
+    on = f"{named} lies within the interval"
+    found: dict[str, list[str]] = {above: [], below: [], on: []}
     for record in rows:
         interval = _interval(record, column, base, confidence=1 - 0.05 / len(rows))
-        if interval is None or interval.low is None or interval.high is None:
+        if interval is None or interval.low is None:
             continue
-        word = "above zero" if interval.low > 0 else "below zero" if interval.high < 0 else ""
-        named = zip(variants.differ_in, _values(variants, record), strict=True)
-        pairs = zip(named, variants.compared_with, strict=True)
+        word = {"above": above, "below": below}.get(_side(interval, line) or "", on)
+        values = zip(variants.differ_in, _values(variants, record), strict=True)
+        pairs = zip(values, variants.compared_with, strict=True)
         found[word].append(", ".join(f"{n} {_said(x)}" for (n, x), usual in pairs if x != usual))
-    open_ = found.pop("")
-    said = [f"it is {word} with {'; '.join(labels)}" for word, labels in found.items() if labels]
-    said += [f"zero lies within the interval with {'; '.join(open_)}"] if open_ else []
+    said = [f"{word} with {'; '.join(labels)}" for word, labels in found.items() if labels]
     if said:
         together = f", of all {len(rows)} together" if len(rows) > 1 else ""
-        yield f"{column.title.capitalize()}, by 95 % intervals{together}: {', '.join(said)}."
+        title = column.title[0].upper() + column.title[1:]
+        yield f"{title}, by 95 % intervals{together}: {', '.join(said)}."
         yield ""
 
 
@@ -96,6 +150,10 @@ def _values(variants: Variants, record: Record) -> tuple[Any, ...]:
 
 
 def _said(value: Any) -> str:
+    """Widths that are all the same by their number."""
+    each = str(value).split(",")
+    if len(each) > 1 and len(set(each)) == 1:
+        return f"{len(each)} × {each[0]}"
     return "none" if value is None else str(value)
 
 

@@ -1,5 +1,6 @@
 """A ledger: states of cells, claims, and what was measured, read from files alone."""
 
+import json
 import multiprocessing
 import os
 import platform
@@ -13,6 +14,18 @@ from torchcaps.study.look import Look
 from torchcaps.study.runner import Cell, Ledger
 from torchcaps.train import make_recipe
 
+# Of a claim or of values.
+DAMAGES = (b"{", b"[]", b"null", b"{}", b"\xff", b"[" * 10_000, b"9" * 5000)
+# Of values alone.
+NO_VALUES = (
+    b'{"commit": null, "looks": []}',
+    b'{"commit": null, "looks": {"accuracy@sign/test": 1}}',
+    b'{"commit": null, "looks": {"accuracy@sign/test": {"accuracy": "1"}}}',
+    b'{"commit": null, "looks": {"accuracy@sign/test": {"accuracy": 1' + b"0" * 400 + b"}}}",
+    b'{"commit": 1, "looks": {}}',
+    b'{"looks": {}}',
+    b'{"commit": null, "looks": {}, "failed": 1}',
+)
 OWN, OTHER = Look("accuracy", "sign"), Look("accuracy", "sign", "train")
 
 
@@ -82,10 +95,21 @@ def test_a_claim_ends_with_its_process(ledger):
     assert ledger.claimed_by(holder.pid, platform.node()) is None
 
 
-def test_an_edited_file_is_a_sentence(ledger):
+@pytest.mark.parametrize("content", DAMAGES)
+def test_a_damaged_claim_names_no_cell(ledger, content):
+    ledger.folder.mkdir()
+    (ledger.folder / "a.claim").write_bytes(content)
+    assert ledger.claimed_by(1, "here") is None
+    whole = json.dumps({"process": 1, "machine": "here", "since": 0.0})
+    (ledger.folder / "b.claim").write_text(whole)
+    assert ledger.claimed_by(1, "here") == "b"
+
+
+@pytest.mark.parametrize("content", [*DAMAGES, *NO_VALUES])
+def test_an_edited_file_is_a_sentence(ledger, content):
     ledger.write(cell(), OWN, {"accuracy": 50.0})
     path = ledger.folder / f"{cell().name}.values.json"
-    path.write_text("{")
+    path.write_bytes(content)
     said = text_of(lambda: ledger.state(cell()))
     assert said.startswith(f"{path} cannot be read (")
     assert said.endswith("was it edited? Remove it, and the cell is measured again.")

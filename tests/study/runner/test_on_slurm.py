@@ -4,14 +4,15 @@ import json
 import os
 import signal
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from error_text import text_of
 from study_line import LINE, Lines, kill_all, until
 from torchcaps.study import read_records
-from torchcaps.study.runner import Settings, run_study
-from torchcaps.study.runner.on_slurm import _read
+from torchcaps.study.runner import Ledger, Settings, run_study
+from torchcaps.study.runner.on_slurm import _Job, _read, _who
 
 LOCAL = f"from torchcaps.study.runner import on_slurm; on_slurm.CLUSTER = 'local'; {LINE}"
 ON = ("--jobs", "2", "--on", "slurm:partition=none,timeout_min=30")
@@ -26,6 +27,13 @@ def test_options_of_jobs_are_read():
     assert _read("") == {}
 
 
+@pytest.mark.parametrize("content", [b"", b"1", b"[1]", b"\xff", b"[" * 10_000])
+def test_a_job_that_was_killed_as_it_said_who_it_is_names_no_cell(tmp_path, content):
+    (tmp_path / "slurm").mkdir()
+    _who(tmp_path, "7").write_bytes(content)
+    assert _Job(SimpleNamespace(job_id="7"), Ledger(tmp_path))._cell() is None
+
+
 @pytest.mark.parametrize(
     ("place", "says"),
     [
@@ -34,6 +42,10 @@ def test_options_of_jobs_are_read():
             "--on slurm:NAME=VALUE,… takes options of a job, for example slurm:partition=",
         ),
         ("slurm:timeout_min=1h", "timeout_min must be whole minutes, 1 or more, but came as '1h'."),
+        (
+            f"slurm:timeout_min={'9' * 5000}",
+            f"timeout_min must be whole minutes, 1 or more, but came as '{'9' * 99}….",
+        ),
     ],
 )
 def test_bad_options_are_a_sentence(study, tmp_path, place, says):
@@ -106,7 +118,7 @@ def test_jobs_and_processes_give_the_same_record(tmp_path):
         (tmp_path / name).mkdir()
         lines = Lines(tmp_path / name)
         (tmp_path / name / "my.toml").write_text(short)
-        process = lines.start(*words, code=code, OMP_NUM_THREADS="1")
+        process = lines.start(*words, code=code)
         process.communicate(timeout=600)
         lines.end()
         assert process.returncode == 0

@@ -89,12 +89,12 @@ class Evidence:
         return found
 
     def _of(self, model: str, chosen: Mapping[str, Any]) -> Iterator[Record]:
-        wanted = {"model": model, **USUAL, **MODELS[model].options, **chosen}
+        asked_for = {"model": model, **USUAL, **MODELS[model].options, **chosen}
         for record in self.records:
             known = known_fields(record)
             if record.reduced is not None and NARROWED not in chosen:
-                known[NARROWED] = wanted.get(NARROWED)
-            if all(known.get(name) == value for name, value in wanted.items()):
+                known[NARROWED] = asked_for.get(NARROWED)
+            if all(known.get(name) == value for name, value in asked_for.items()):
                 yield record
 
 

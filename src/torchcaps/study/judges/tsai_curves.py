@@ -28,15 +28,15 @@ def _accuracy(evidence: Evidence, model: str = SIMPLE, **chosen: Any) -> Values:
 def _jitter(evidence: Evidence, model: str = SIMPLE, **chosen: Any) -> Values:
     """Of the epochs before the rate drops for the first time."""
     drops = evidence.recipe(model, **chosen).get("milestones") or (None,)
-    told = evidence.curves(MEASURED, model, **chosen)
-    found = {seed: curves.jitter(curve[: drops[0]]) for seed, curve in told.items()}
+    by_seed = evidence.curves(MEASURED, model, **chosen)
+    found = {seed: curves.jitter(curve[: drops[0]]) for seed, curve in by_seed.items()}
     return {seed: value for seed, value in found.items() if value is not None}
 
 
 def _time_to(level: float, evidence: Evidence, model: str = SIMPLE, **chosen: Any) -> Values:
     """Epochs to a validation accuracy; all of them where it is never reached."""
-    told = evidence.curves(MEASURED, model, **chosen)
-    return {seed: _first(level, curve) for seed, curve in told.items()}
+    by_seed = evidence.curves(MEASURED, model, **chosen)
+    return {seed: _first(level, curve) for seed, curve in by_seed.items()}
 
 
 def _first(level: float, curve: tuple[float, ...]) -> float:
@@ -45,8 +45,8 @@ def _first(level: float, curve: tuple[float, ...]) -> float:
 
 
 def _area(evidence: Evidence, model: str) -> Values:
-    told = evidence.curves(MEASURED, model, data="diverse-multi-mnist")
-    return {seed: curves.area(range(len(curve)), curve) for seed, curve in told.items()}
+    by_seed = evidence.curves(MEASURED, model, data="diverse-multi-mnist")
+    return {seed: curves.area(range(len(curve)), curve) for seed, curve in by_seed.items()}
 
 
 def _at_its_best(evidence: Evidence, model: str, **chosen: Any) -> Values:
@@ -114,10 +114,12 @@ def _start_hardly_matters(claim: Claim, evidence: Evidence) -> StatementVerdict 
     same = [
         Cell(minus(of[start], of["none"]), "within", threshold) for start in of if start != "none"
     ]
-    told = {start: evidence.curves(MEASURED, SIMPLE, start=start) for start in ("none", "random")}
+    by_start = {
+        start: evidence.curves(MEASURED, SIMPLE, start=start) for start in ("none", "random")
+    }
     times = {
         start: {seed: _first(0.9 * curve[-1], curve) for seed, curve in by_seed.items()}
-        for start, by_seed in told.items()
+        for start, by_seed in by_start.items()
     }
     slower = each(claim, [Cell(minus(times["random"], times["none"]))])
     return joined(each(claim, same), slower)

@@ -22,8 +22,9 @@ from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 
-from torchcaps.errors import TorchcapsError
+from torchcaps._json import read_json
 from torchcaps.study.look import Look
+from torchcaps.study.measured import read_values, values_file
 from torchcaps.study.runner.disk import is_held
 from torchcaps.study.runner.system import Cell
 from torchcaps.train import Run
@@ -50,12 +51,12 @@ class Ledger:
 
     def state(self, cell: Cell) -> State:
         """Where it stands."""
-        told = self._read(cell)
-        if told.get("failed"):
+        entry = self._read(cell)
+        if entry.get("failed"):
             return "failed"
         if not self.missing(cell):
             return "done"
-        if told.get("stopped"):
+        if entry.get("stopped"):
             return "stopped"
         if self._is_taken(cell):
             return "running"
@@ -82,27 +83,27 @@ class Ledger:
 
     def failure(self, cell: Cell) -> str | None:
         """How it failed, or why it was stopped."""
-        told = self._read(cell)
-        why: str | None = told.get("failed") or told.get("stopped")
+        entry = self._read(cell)
+        why: str | None = entry.get("failed") or entry.get("stopped")
         return why
 
     def write(self, cell: Cell, look: Look, numbers: Mapping[str, float]) -> None:
         """Keep what a look gave."""
-        told = self._read(cell)
-        looks = {**told["looks"], look.name: dict(numbers)}
-        self._write(cell, {**told, "commit": environment()["commit"], "looks": looks})
+        entry = self._read(cell)
+        looks = {**entry["looks"], look.name: dict(numbers)}
+        self._write(cell, {**entry, "commit": environment()["commit"], "looks": looks})
 
     def fail(self, cell: Cell, why: str, *, is_result: bool) -> None:
         """Keep that it came to an end without a result: by itself, as training that diverges, or
         by an error that says nothing of the network."""
-        told = {**self._read(cell), "commit": environment()["commit"]}
-        self._write(cell, {**told, ("failed" if is_result else "stopped"): why})
+        entry = {**self._read(cell), "commit": environment()["commit"]}
+        self._write(cell, {**entry, ("failed" if is_result else "stopped"): why})
 
     def forgive(self, cell: Cell) -> None:
         """Let a stopped cell be tried again."""
-        told = self._read(cell)
-        if told.pop("stopped", None):
-            self._write(cell, told)
+        entry = self._read(cell)
+        if entry.pop("stopped", None):
+            self._write(cell, entry)
 
     @contextmanager
     def claimed(self, cell: Cell) -> Iterator[bool]:
@@ -127,10 +128,11 @@ class Ledger:
         """The name of the cell that a process was at when it died."""
         for claim in self.folder.glob("*.claim"):
             try:
-                who = json.loads(claim.read_text(encoding="utf-8"))
-            except (OSError, json.JSONDecodeError):
+                who = read_json(claim)
+            except (OSError, ValueError):
                 continue
-            if (who["process"], who["machine"]) == (process, machine):
+            known = isinstance(who, dict) and (who.get("process"), who.get("machine"))
+            if known == (process, machine):
                 return claim.stem
         return None
 
@@ -142,23 +144,11 @@ class Ledger:
         return claim.is_file() and is_held(self._lock_file(cell))
 
     def _file(self, cell: Cell) -> Path:
-        return self.folder / f"{cell.name}.values.json"
+        return values_file(self.folder / cell.name)
 
     def _read(self, cell: Cell) -> dict[str, Any]:
-        path = self._file(cell)
-        if not path.is_file():
-            return {"commit": None, "looks": {}}
-        try:
-            told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            if not isinstance(told["looks"], dict):
-                raise TypeError("its looks are no table")
-        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-            raise TorchcapsError(
-                f"{path} cannot be read ({error}); was it edited? Remove it, and the cell is "
-                f"measured again."
-            ) from None
-        return told
+        return read_values(self._file(cell))
 
-    def _write(self, cell: Cell, told: Mapping[str, Any]) -> None:
+    def _write(self, cell: Cell, entry: Mapping[str, Any]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_whole(self._file(cell), json.dumps(told, indent=1))
+        write_whole(self._file(cell), json.dumps(entry, indent=1))

@@ -45,7 +45,7 @@ def look_at(run: Run, look: Look, *, root: str | os.PathLike[str] | None) -> dic
     recipe = run.recipe
     if look == Look("accuracy", recipe.test_data or recipe.data):
         # Looked at once already, at the end of training.
-        return {"accuracy": 100 * run.result()["test_accuracy"]}
+        return {"accuracy": run.accuracy}
     if look.kind == "weights":
         return _of_weights(run.model())
     trained = open_trained(run.folder)
@@ -92,13 +92,13 @@ def _of_keys(keys: Result) -> dict[str, float]:
 def _of_inequality(found: Result) -> dict[str, float]:
     """By layer, and of the last one by themselves."""
     assert isinstance(found, Inequality)
-    told = {}
+    values = {}
     for number, layer in enumerate(found.layers, 1):
-        told[f"small_couplings.{number}"] = told["small_couplings"] = layer.small
-        told[f"even_couplings.{number}"] = told["even_couplings"] = layer.even
+        values[f"small_couplings.{number}"] = values["small_couplings"] = layer.small
+        values[f"even_couplings.{number}"] = values["even_couplings"] = layer.even
         if layer.gini is not None:
-            told[f"gini.{number}"] = told["gini"] = layer.gini
-    return told
+            values[f"gini.{number}"] = values["gini"] = layer.gini
+    return values
 
 
 def _of_calibration(found: Result) -> dict[str, float]:
@@ -111,32 +111,32 @@ def _of_calibration(found: Result) -> dict[str, float]:
 def _of_zero_votes(found: Result) -> dict[str, float]:
     """Shares by layer, and those of the last one by themselves."""
     assert isinstance(found, ZeroVotes)
-    told = {}
+    values = {}
     for number, layer in enumerate(found.layers, 1):
         for name in ("zero_blocks", "zero_votes", "dead_children"):
-            told[f"{name}.{number}"] = told[name] = float(getattr(layer, name))
-    return told
+            values[f"{name}.{number}"] = values[name] = float(getattr(layer, name))
+    return values
 
 
 def _of_pairs(found: Result) -> dict[str, float]:
     """Near-antipodal shares of a child by layer, the cosine of the nearest hundredth, and the mean
     share."""
     assert isinstance(found, Antipodal)
-    told = {f"antipodal_share.{k}": each.per_child for k, each in enumerate(found.layers, 1)}
-    told |= {f"lowest_cosine.{k}": each.lowest for k, each in enumerate(found.layers, 1)}
-    return {**told, "antipodal_share": sum(x.per_child for x in found.layers) / len(found.layers)}
+    values = {f"antipodal_share.{k}": each.per_child for k, each in enumerate(found.layers, 1)}
+    values |= {f"lowest_cosine.{k}": each.lowest for k, each in enumerate(found.layers, 1)}
+    return {**values, "antipodal_share": sum(x.per_child for x in found.layers) / len(found.layers)}
 
 
 def _of_steps(found: Result) -> dict[str, float]:
     """By layer and iteration, `polarisation.1.3`, and of the last of all."""
     assert isinstance(found, Polarisation)
-    told: dict[str, float] = {}
+    values: dict[str, float] = {}
     layers = list(dict.fromkeys(row.name for row in found.steps))
     for row in found.steps:
         if row.polarisation is not None:
             name = f"polarisation.{layers.index(row.name) + 1}.{row.iteration}"
-            told[name] = told["polarisation"] = row.polarisation
-    return told
+            values[name] = values["polarisation"] = row.polarisation
+    return values
 
 
 def _of_perturbation(found: Result) -> dict[str, float]:
@@ -147,13 +147,13 @@ def _of_perturbation(found: Result) -> dict[str, float]:
 def _of_selectivity(found: Result) -> dict[str, float]:
     """By layer of capsules; nothing of one without a living capsule."""
     assert isinstance(found, Selectivity)
-    told = {}
+    values = {}
     for number, layer in enumerate(found.layers, 1):
         if layer.dedicated is not None:
-            told[f"dedicated.{number}"] = layer.dedicated
+            values[f"dedicated.{number}"] = layer.dedicated
         if layer.control is not None:
-            told[f"dedicated_by_chance.{number}"] = layer.control
-    return told
+            values[f"dedicated_by_chance.{number}"] = layer.control
+    return values
 
 
 def _of_separation(found: Result) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.study.claim import PAPERS, Claim, claims, claims_of_table, find_claim
 from torchcaps.study.job import Job
 from torchcaps.study.look import looks_of
@@ -41,7 +41,7 @@ def study_of(
             chosen, name = claims(paper=what), f"{what}/all"
     elif table is not None:
         known = nearest(what, PAPERS)
-        raise TorchcapsError(f"Table {table} is of no paper that is known: {what!r}; {known}.")
+        raise TorchcapsError(f"Table {table} is of no paper that is known: {short(what)}; {known}.")
     else:
         found = find_claim(what)
         chosen, name = (found,), f"{found.paper}/{what}"

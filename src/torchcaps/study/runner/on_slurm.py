@@ -16,7 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torchcaps.errors import TorchcapsError
+from torchcaps._json import read_json
+from torchcaps._words import DIGITS
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.study.runner.disk import is_seen, signed
 from torchcaps.study.runner.ledger import Ledger
 from torchcaps.study.runner.settings import Settings
@@ -64,11 +66,12 @@ def _read(text: str) -> dict[str, Any]:
                 f"--on slurm:NAME=VALUE,… takes options of a job, for example "
                 f"slurm:partition=gpu,timeout_min=60, but {word!r} is none."
             )
-        options[name] = int(value) if value.isdecimal() else value
+        is_number = value.isdecimal() and len(value) <= DIGITS
+        options[name] = int(value) if is_number else value
     minutes = options.get("timeout_min", MINUTES)
     if not isinstance(minutes, int) or minutes < 1:
         raise TorchcapsError(
-            f"timeout_min must be whole minutes, 1 or more, but came as {minutes!r}."
+            f"timeout_min must be whole minutes, 1 or more, but came as {short(minutes)}."
         )
     return options
 
@@ -139,8 +142,8 @@ class _Job:
 
     def _cell(self) -> str | None:
         try:
-            process, machine = json.loads(_who(self._ledger.folder, self._job.job_id).read_text())
-        except FileNotFoundError:
+            process, machine = read_json(_who(self._ledger.folder, self._job.job_id))
+        except (FileNotFoundError, TypeError, ValueError):
             return None
         return self._ledger.claimed_by(process, machine)
 

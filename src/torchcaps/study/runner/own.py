@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.study.look import Look, looks_named
+from torchcaps.study.look import OF_LAYERS, Look, looks_named
 from torchcaps.study.runner.system import Study, System
 from torchcaps.study.same import plain
 from torchcaps.train import Recipe, make_recipe, read_fields
@@ -91,7 +91,8 @@ def own_study(
         )
         for label, recipe in varied({**fields, "seed": seeds[0]}, vary)
     ]
-    return Study(name, tuple(systems))
+    asked = [re.split("[@+]", each)[0] for each in measure]
+    return Study(name, tuple(systems), unasked=tuple(x for x in OF_LAYERS if x not in asked))
 
 
 def varied(fields: Mapping[str, Any], vary: Mapping[str, list[Any]]) -> list[tuple[str, Recipe]]:

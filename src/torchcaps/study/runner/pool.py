@@ -107,8 +107,8 @@ class _Pool:
         takeable = [cell for cell in self._cells() if states[cell.name] in OPEN]
         if takeable:
             running = sum(state == "running" for state in states.values())
-            wanted = min(self.settings.jobs, running + len(takeable))
-            for _ in range(wanted - len(self.workers)):
+            workers = min(self.settings.jobs, running + len(takeable))
+            for _ in range(workers - len(self.workers)):
                 self.workers.append(self.hire(self._cells(), self.started))
                 self.started += 1
         return bool(self.workers) or any(states[name] == "running" for name in self.left)

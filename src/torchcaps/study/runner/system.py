@@ -56,6 +56,8 @@ class Study:
     name: str
     systems: tuple[System, ...]
     waiting: tuple[Waiting, ...] = ()
+    # What was measured because it comes with what was asked for.
+    unasked: tuple[str, ...] = ()
 
     def cells(self) -> tuple[Cell, ...]:
         """Every cell once, seed by seed, so that a study that is stopped has whole comparisons."""

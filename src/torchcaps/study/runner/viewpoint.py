@@ -67,25 +67,25 @@ def invariance_of(network: Network, images: Images) -> dict[str, float]:
     (found,) = measure(network, _batches(images), [MeasureInvariance(network, changes)])
     layers = list(dict.fromkeys(row.name for row in found.layers))
     rows = {(row.change, layers.index(row.name) + 1): row for row in found.layers}
-    told: dict[str, float] = {}
+    values: dict[str, float] = {}
     for (change, layer), row in rows.items():
         if row.corr is not None:
-            told[f"corr.{change}.{layer}"] = row.corr
+            values[f"corr.{change}.{layer}"] = row.corr
         if row.pearson is not None:
-            told[f"pearson.{change}.{layer}"] = row.pearson
-    cosines = [value for name, value in told.items() if name.startswith("corr.")]
+            values[f"pearson.{change}.{layer}"] = row.pearson
+    cosines = [value for name, value in values.items() if name.startswith("corr.")]
     if cosines:
-        told["activation_correlation"] = sum(cosines) / len(cosines)
+        values["activation_correlation"] = sum(cosines) / len(cosines)
     for kind in dict.fromkeys(each.kind for each in STRENGTHS):
         for layer in range(1, len(layers) + 1):
             points = [
-                (each.amount, told[name])
+                (each.amount, values[name])
                 for each in STRENGTHS
-                if each.kind == kind and (name := f"corr.{each.name}.{layer}") in told
+                if each.kind == kind and (name := f"corr.{each.name}.{layer}") in values
             ]
             if len(points) > 1:
-                told[f"spearman.{kind}.{layer}"] = spearman(*zip(*points, strict=True))
-    return told
+                values[f"spearman.{kind}.{layer}"] = spearman(*zip(*points, strict=True))
+    return values
 
 
 def compactness_of(network: Network, images: Images) -> dict[str, float]:
@@ -93,8 +93,8 @@ def compactness_of(network: Network, images: Images) -> dict[str, float]:
     measurement = MeasureCompactness(network, compactness_factors())
     (found,) = measure(network, _batches(images), [measurement])
     each = {row.factor: row.score for row in found.factors if row.score is not None}
-    told = {f"compactness.{factor}": score for factor, score in each.items()}
-    return {"compactness": sum(each.values()) / len(each), **told} if each else {}
+    scores = {f"compactness.{factor}": score for factor, score in each.items()}
+    return {"compactness": sum(each.values()) / len(each), **scores} if each else {}
 
 
 def trees_of(network: Network, images: Images) -> dict[str, float]:
@@ -103,13 +103,13 @@ def trees_of(network: Network, images: Images) -> dict[str, float]:
     images of the same class do, in the median."""
     index = sample_of(images, SAMPLE)
     (found,) = measure(network, _batches(images), [MeasureTreeDistance(sample=SAMPLE)])
-    told = {}
+    values = {}
     for kind in ("same", "different"):
         value = getattr(found.layers[-1], kind)
         if value is not None:
-            told[f"distance.{kind}"] = value
-    if "distance.different" in told:
-        told["parse_tree_distance"] = told["distance.different"]
+            values[f"distance.{kind}"] = value
+    if "distance.different" in values:
+        values["parse_tree_distance"] = values["distance.different"]
     labels = images.batch(index).labels
     turned, moved = rotation(5), translation(1)
     to_copy, to_class = [], []
@@ -124,9 +124,9 @@ def trees_of(network: Network, images: Images) -> dict[str, float]:
     same = torch.cat(to_class) if to_class else torch.empty(0)
     if len(same):
         copies = torch.cat(to_copy)
-        told["distance.copy"] = float(copies.mean())
-        told["share_as_far"] = float((copies >= same.median()).double().mean())
-    return told
+        values["distance.copy"] = float(copies.mean())
+        values["share_as_far"] = float((copies >= same.median()).double().mean())
+    return values
 
 
 def spearman(first: tuple[float, ...], second: tuple[float, ...]) -> float:

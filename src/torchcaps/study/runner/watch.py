@@ -60,11 +60,11 @@ class Progress:
 
     def text(self) -> str:
         """The sum of all systems in one line."""
-        told = self.numbers()
-        failed = f", {told['failed']} failed" if told["failed"] else ""
+        sums = self.numbers()
+        failed = f", {sums['failed']} failed" if sums["failed"] else ""
         return (
-            f"{told['done']} of {told['cells']} cells done{failed}, {told['running']} running, "
-            f"{told['left']} left: about {hours(told['hours_left'])} on one worker"
+            f"{sums['done']} of {sums['cells']} cells done{failed}, {sums['running']} running, "
+            f"{sums['left']} left: about {hours(sums['hours_left'])} on one worker"
         )
 
     def table(self, *, by_cost: bool = False) -> Table:
@@ -83,8 +83,7 @@ class Progress:
         done = [cell for cell in system.cells() if self.states[cell.name] == "done"]
         if not done:
             return hours_of(system.recipe)
-        rows = [row for cell in done for row in self.ledger.run(cell).metrics()]
-        return float(sum(row["seconds"] for row in rows)) / len(done) / 3600
+        return sum(self.ledger.run(cell).seconds for cell in done) / len(done) / 3600
 
 
 def progress_of(study: Study, ledger: Ledger) -> Progress:
