@@ -19,7 +19,6 @@ LONG_FILES = {
     "ops/native/distance.cpp": "one library: forward and backward share how lanes are laid out",
     "ops/native/dynamic.cpp": "one library: forward and backward share how lanes are laid out",
     "ops/native/lanes.hpp": "the vector type and every operation on it, for three kinds of CPU",
-    "train/recipe.py": "every field of a recipe, beside what is checked of it",
     "ops/triton/mixing_kernels.py": "one operator: forward, its softmax and its backward pass",
 }
 

@@ -56,6 +56,18 @@ def test_dissecting_an_example_that_is_not_there_ends_in_one_sentence(
     assert not (tmp_path / "page.html").exists()
 
 
+@pytest.mark.parametrize(
+    ("out", "sentence"),
+    [("a.txt", "the page must end in .html, but is a.txt."), (".", ". is a folder; name the page")],
+)
+def test_a_page_is_refused_by_its_name_before_anything_is_measured(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch, out: str, sentence: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert_one_sentence(call("dissect", "no-run", "--out", out), sentence)
+    assert not list(tmp_path.iterdir())
+
+
 def test_two_runs_of_one_name_keep_their_numbers_apart(
     trained: Path, tmp_path: Path, call: Call
 ) -> None:

@@ -50,6 +50,27 @@ def test_a_missing_extra_is_named(
     assert_one_sentence(done, "this command needs lightning, which comes with the extra [study]:")
 
 
+LONG = [
+    ["perturb"],
+    ["compare", "x", "--import"],
+    ["data", "check"],
+    ["models"],
+    ["study", "claims", "--paper"],
+    ["study", "claims", "--status"],
+    ["study", "status", "--by"],
+    ["estimate", "--model", "capsnet", "--option"],
+    ["lr", "0", "--model", "peer_sign_dynamic", "--picture"],
+]
+
+
+@pytest.mark.parametrize("words", LONG)
+def test_a_word_of_thousands_of_letters_is_not_repeated(call: Call, words: list[str]) -> None:
+    done = call(*words, "9" * 5000)
+    assert_one_sentence(done, f"{'9' * 99}…")
+    # Some list all names that there are.
+    assert len(done.err) < 1500
+
+
 @pytest.mark.parametrize("out", ["/dev/null/run", "/proc/run"])
 def test_a_place_that_cannot_be_written_is_told_in_one_line(call: Call, out: str) -> None:
     done = call(

@@ -60,6 +60,24 @@ def test_ones_own_routing_on_the_command_line(
         forget(monkeypatch)
 
 
+def test_a_fault_in_ones_own_file_is_told_by_its_line(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    file = tmp_path / "mine_half.py"
+    file.write_text(MINE.replace("votes.sum(-3) / 2", "vote.sum(-3) / 2"))
+    line = ["train", *TRAIN, "--option", "routing=half", "--out", tmp_path / "run"]
+    try:
+        done = call(*line, "--import", file)
+        assert (done.code, done.out) == (2, "")
+        assert done.err.splitlines()[-1] == (
+            f"torchcaps: {file} failed in line 10: NameError: name 'vote' is not defined; mend "
+            f"the file."
+        )
+    finally:
+        forget(monkeypatch)
+
+
 NET = """
 import torch
 import torchcaps as tc
@@ -94,3 +112,29 @@ def test_a_network_without_a_name_is_opened_by_its_file(
         assert json.loads(call(*line, "--import", file).out)["images"] == 12
     finally:
         sys.modules.pop("mine_net", None)
+
+
+def test_a_registered_network_is_compared_by_its_file(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(own_code, "_IMPORTED", {})
+    file, out = tmp_path / "mine_named.py", tmp_path / "runs"
+    build = "lambda image, n_classes: Net(), image=(1, 24, 24), n_classes=10"
+    file.write_text(f'{NET}\ntc.register_model("mine_named", {build})\n')
+    line = ["train", "--model", "mine_named", "--data", "tiny", "--epochs", 1, "--seeds", "0-1"]
+    try:
+        done = call(*line, "--set", "batch_size=20", "--out", out, "--import", file)
+        assert done.code == 0, done.err
+        # As a new process knows nothing of the file.
+        own_code._IMPORTED.clear()
+        del sys.modules["mine_named"], tc.models.MODELS["mine_named"]
+        assert_one_sentence(call("compare", out), "add --import mine_named.py to the command")
+        first = sorted(each for each in out.iterdir() if each.is_dir())[0]
+        assert_one_sentence(call("compare", first), "add --import mine_named.py to the command")
+        done = call("compare", out, "--import", file)
+        assert done.code == 0, done.err
+        assert done.out.splitlines()[1].startswith("mine_named  2 ")
+    finally:
+        sys.modules.pop("mine_named", None)
+        tc.models.MODELS.pop("mine_named", None)

@@ -239,6 +239,30 @@ def test_a_field_that_is_no_option_is_told_with_its_line(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (["--learning-rate", "1e-3x"], "--learning-rate: input should be a valid number, not '1e"),
+        (["--learning-rate=1e-3x"], "input should be a valid number, not '1e-3x'."),
+        (["--epochs", "two"], "--epochs: input should be a valid integer, not 'two'."),
+        (["--seed", "1", "--seed", "1.5"], "--seed: input should be a valid integer, not '1.5'."),
+    ],
+)
+def test_a_number_that_is_none_is_told_with_what_came(
+    tmp_path: Path, call: Call, line: list[object], told: str
+) -> None:
+    words = ["--model", "peer_sign_dynamic", "--data", "sign"]
+    assert_one_sentence(call("train", *words, *line, "--out", tmp_path / "run"), told)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_same_holds_where_rates_are_tried(call: Call) -> None:
+    words = ["--model", "peer_sign_dynamic", "--data", "sign"]
+    told = "--low: input should be a valid number, not 'x'."
+    assert_one_sentence(call("lr", *words, "--low", "x"), told)
+    assert_one_sentence(call("lr", *words, "--wd", "0"), "write --set weight_decay=VALUE for the")
+
+
 def test_a_seed_among_fields_would_do_nothing_beside_seeds(tmp_path: Path, call: Call) -> None:
     words = ["--model", "peer_sign_dynamic", "--data", "sign", "--seeds", "0-1", "--set", "seed=3"]
     done = call("train", *words, "--out", tmp_path / "five")
@@ -293,4 +317,16 @@ def test_fine_tuning_repeats_neither_network_nor_options(
     assert_one_sentence(
         call("train", "--init-from", trained / "model.safetensors", "--out", tmp_path / "x"),
         "is no run folder, so which network it is must be said: give --model",
+    )
+
+
+@pytest.mark.parametrize("name", ["x.png", "weights.pt"])
+def test_what_holds_no_network_is_not_asked_for_its_model(
+    tmp_path: Path, call: Call, name: str
+) -> None:
+    (tmp_path / name).write_bytes(b"PK")
+    assert_one_sentence(
+        call("train", "--init-from", tmp_path / name, "--out", tmp_path / "run"),
+        f"--init-from takes a run folder or a saved network, NAME.safetensors, but got "
+        f"{tmp_path / name}; what torch.save wrote is loaded in Python and saved with tc.save.",
     )

@@ -120,6 +120,18 @@ def test_an_unknown_name_is_told_with_the_nearest() -> None:
     assert text.startswith("data 'part-hole' is unknown; did you mean 'part-whole'? known: ")
 
 
+def test_a_folder_in_the_place_of_a_name_is_told_with_the_two_that_it_takes(
+    tmp_path, monkeypatch
+) -> None:
+    (tmp_path / "my pictures").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for name in ("my pictures", "not/here"):
+        assert text_of(lambda name=name: load(name)) == (
+            f"data '{name}' is a path, where data takes the name of a set; pictures of your own "
+            f"are the set \"folder\", and root says where they lie: --data folder --root '{name}'."
+        )
+
+
 def test_an_unknown_split_is_told_with_the_nearest_and_the_way_to_validation() -> None:
     assert text_of(lambda: load("mnist", split="validation")) == (
         "split='validation' is unknown; did you mean 'train'? known: test, train. Validation "

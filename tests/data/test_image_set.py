@@ -123,3 +123,11 @@ def test_files_must_be_one_an_image() -> None:
     with pytest.raises(TorchcapsError) as error:
         ImageSet("mine", torch.zeros(2, 1, 2, 2), torch.zeros(2).long(), NAMES, files=("a.png",))
     assert str(error.value) == ("mine: files must name 2 files, one an image, but came with 1.")
+
+
+def test_a_set_prints_what_it_holds_in_one_line() -> None:
+    files = ("a.png", "b.png", "c.png")
+    named = ImageSet(
+        "my\x1b[2J", torch.zeros(3, 1, 5, 4), torch.zeros(3).long(), NAMES, files=files
+    )
+    assert repr(named) == "ImageSet('my\\x1b[2J': 3 images of 1×5×4, 2 classes)"

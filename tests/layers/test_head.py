@@ -10,6 +10,7 @@ from torchcaps.layers import (
     CapsuleHead,
     ConvCapsules,
     DenseCapsules,
+    DynamicRouting,
     EMPrimaryCapsules,
     EMRouting,
     InvertedRouting,
@@ -113,6 +114,66 @@ def head(below=None, image=IMAGE, **options):
             "<class 'torch.nn.modules.conv.Conv2d'>.",
         ),
         (
+            lambda: head(nn.LSTM(18, 5)),
+            "LSTM should make feature maps of images [batch, 3, 14, 18], but does not take them, "
+            "nor larger ones (LSTM: Expected input to be 2D or 3D, got 4D instead); give the "
+            "convolutions of a network for images.",
+        ),
+        (
+            lambda: head(nn.Bilinear(18, 18, 5)),
+            "Bilinear should make feature maps of images [batch, 3, 14, 18], but does not take "
+            "them, nor larger ones (Bilinear.forward() missing 1 required positional argument: "
+            "'input2'); give the convolutions of a network for images.",
+        ),
+        (
+            lambda: head()(torch.rand(2, *IMAGE)),
+            "a head takes the feature maps of its backbone, [batch, 6, height, width], but got "
+            "[2, 3, 14, 18]; write head(backbone(images)).",
+        ),
+        (
+            lambda: head()(backbone()(torch.rand(2, *IMAGE))[0]),
+            "a head takes the feature maps of its backbone, [batch, 6, height, width], but got "
+            "[6, 5, 7]; write head(backbone(images)).",
+        ),
+        (
+            lambda: head()([torch.rand(2, 6, 5, 7)]),
+            "a head takes the feature maps of its backbone, [batch, 6, height, width], but got "
+            "list; write head(backbone(images)).",
+        ),
+        (
+            lambda: head()(torch.zeros(2, 6, 5, 7, dtype=torch.uint8)),
+            "feature maps must be floating point, but came as torch.uint8; convert them with "
+            "features.to(torch.float32).",
+        ),
+        (
+            lambda: head()(torch.zeros(2, 6, 5, 7, dtype=torch.float64)),
+            "feature maps and the weights of a head must share a dtype, but are torch.float64 and "
+            "torch.float32; convert the features with features.to(torch.float32), or the head with "
+            "head.to(torch.float64).",
+        ),
+        (
+            lambda: head(typs=4),
+            "CapsuleHead.after takes no typs; did you mean 'types'? known: agreement, backbone, "
+            "bias, ….",
+        ),
+        (
+            lambda: head(iteration=4),
+            "CapsuleHead.after takes no iteration; did you mean 'iterations'? known: routing, "
+            "prior, stride, kernel, ….",
+        ),
+        (
+            lambda: head(routing=DynamicRouting(), iterations=4),
+            "a routing that is given as an object has its options already, so iterations would do "
+            "nothing; say it where DynamicRouting(…) is made.",
+        ),
+        (
+            lambda: DenseCapsules.after(
+                PrimaryCapsules(nn.Conv2d(3, 8, 3), d_out=8), image=IMAGE, n_out=3, d_out=4, n_in=3
+            ),
+            "DenseCapsules.after takes no n_in; did you mean 'n_out'? known: coordinates, d_out, "
+            "image, n_out, pose, routing, sharing, vote_bias, weight_std.",
+        ),
+        (
             lambda: head(kernel=6),
             "a kernel of 6×6 does not fit on the 5×7 map that the backbone makes of (3, 14, 18); "
             "use kernel=5 or less.",
@@ -146,3 +207,15 @@ def head(below=None, image=IMAGE, **options):
 )
 def test_what_does_not_fit_is_said_in_a_sentence(make, sentence):
     assert text_of(make) == sentence
+
+
+def test_options_of_a_named_routing_go_to_it():
+    made = head(iterations=5, squash="exp").classes.routing
+    assert (made.iterations, made.squash) == (5, "exp")
+
+
+def test_half_the_precision_is_fine_under_autocast_and_any_in_a_head_of_its_own():
+    features = torch.rand(2, 6, 5, 7)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert head()(features.bfloat16()).scores.shape == (2, 3)
+    assert head().double()(features.double()).scores.dtype == torch.float64

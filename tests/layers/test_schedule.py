@@ -11,6 +11,7 @@ from torchcaps.layers import (
     InvertedRouting,
     route_concurrently,
     route_sequentially,
+    steps_in_a_row,
 )
 from torchcaps.types import Capsules
 
@@ -129,3 +130,31 @@ def test_other_routings_cannot_route_at_once(name):
         f"its layers cannot all route at the same time; use "
         f'schedule="sequential", or inverted routing.'
     )
+
+
+def longest_way(layers, iterations, schedule):
+    """Through the graph of all steps (layer, iteration), by what each step needs."""
+
+    def needs(layer, t):
+        if schedule == "sequential":
+            return [(layer, t - 1) if t > 1 else (layer - 1, iterations)]
+        return [(layer - 1, 1)] if t == 1 else [(layer, t - 1), (layer - 1, t - 1)]
+
+    def deep(layer, t):
+        below = [step for step in needs(layer, t) if step[0]]
+        return 1 + max((deep(*step) for step in below), default=0)
+
+    return deep(layers, iterations)
+
+
+@pytest.mark.parametrize("schedule", ["sequential", "concurrent"])
+def test_steps_in_a_row_are_the_longest_way(schedule):
+    for layers, iterations in [(1, 1), (1, 4), (2, 1), (3, 3), (5, 3), (4, 5)]:
+        found = steps_in_a_row(layers, iterations, schedule)
+        assert found == longest_way(layers, iterations, schedule)
+
+
+def test_steps_in_a_row_are_told_what_they_count():
+    assert "did you mean 'concurrent'" in text_of(lambda: steps_in_a_row(2, 3, "concurent"))
+    assert "layers counts those that route" in text_of(lambda: steps_in_a_row(0, 3, "sequential"))
+    assert "whole number from 1" in text_of(lambda: steps_in_a_row(2, 0, "sequential"))

@@ -62,6 +62,20 @@ def _tables():
 SMALL = {"image": (1, 20, 20), "n_classes": 3}
 
 
+def test_a_registered_routing_is_not_asked_for_no_iterations():
+    tc.register_routing("anneal", Anneal)
+    for few in (0, -1):
+        assert (
+            text_of(
+                lambda few=few: tc.create_model(
+                    "capsnet", **SMALL, routing="anneal", iterations=few
+                )
+            )
+            == f"capsnet takes iterations from 1 up with anneal routing, but it came as {few}."
+        )
+    tc.create_model("capsnet", **SMALL, routing="anneal", iterations=1)
+
+
 def test_a_registered_routing_is_one_among_the_others(tmp_path):
     tc.register_routing("anneal", Anneal)
     tc.register_routing("anneal", Anneal)  # again, as an import does that is repeated

@@ -137,6 +137,25 @@ def test_an_option_reaches_the_network():
             "known: agreement, bias, decoder, init, iterations, primary_relu, routing, weight_std.",
         ),
         (
+            "capsnet",
+            {"num_classes": 7},
+            "capsnet has no option 'num_classes': how many classes there are is n_classes, in "
+            "training a matter of the data.",
+        ),
+        (
+            "capsnet",
+            {"in_chans": 3},
+            "capsnet has no option 'in_chans': the size of its images is image=(channels, height, "
+            "width), in training a matter of the data.",
+        ),
+        (
+            "capsnet",
+            {"lambda_schedule": "paper"},
+            "capsnet has no option 'lambda_schedule': it passes on to a routing only the options "
+            "that it has itself; register a class with another default, or give create_model a "
+            "routing as an object.",
+        ),
+        (
             "resnet18",
             {"depth": 3},
             "resnet18 has no options but image and n_classes; leave 'depth' out.",

@@ -33,7 +33,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(models)
 app.command(cls=FieldsCommand)(train)
-app.command()(lr)
+app.command(cls=FieldsCommand)(lr)
 app.command()(compare)
 app.command()(dissect)
 app.command()(dictionary)

@@ -1,13 +1,13 @@
 """Arguments that several commands take, and how their text is read."""
 
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from torchcaps.errors import TorchcapsError
+from torchcaps._words import DIGITS, value_of
+from torchcaps.errors import TorchcapsError, short
 
 if TYPE_CHECKING:
     from torchcaps.train import Recipe
@@ -115,33 +115,30 @@ def _pairs(pairs: list[str] | None, shape: str) -> dict[str, Any]:
     for pair in pairs or []:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise TorchcapsError(f"{shape}, but came as {pair!r}.")
-        try:
-            # Python's spelling is what `torchcaps models` prints.
-            found[name] = json.loads({"True": "true", "False": "false"}.get(value, value))
-        except json.JSONDecodeError:
-            found[name] = value
+            raise TorchcapsError(f"{shape}, but came as {short(pair)}.")
+        found[name] = value_of(value)
     return found
 
 
 def sides(option: str, text: str, example: str) -> tuple[int, ...]:
     """Whole numbers with x between them, as many as the example has."""
     numbers = text.lower().replace("×", "x").split("x")
-    if len(numbers) != len(example.split("x")) or not all(each.isdecimal() for each in numbers):
+    are_numbers = all(each.isdecimal() and len(each) <= DIGITS for each in numbers)
+    if len(numbers) != len(example.split("x")) or not are_numbers:
         what = "channels, height and width" if example.count("x") == 2 else "height and width"
         raise TorchcapsError(
-            f"{option} must be {what}, for example {example}, but came as {text!r}."
+            f"{option} must be {what}, for example {example}, but came as {short(text)}."
         )
     return tuple(map(int, numbers))
 
 
 def seconds_of(text: str) -> float:
     """The seconds of a time budget such as "1h30m", "8m" or "90s"."""
-    parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text)
+    parts = re.fullmatch(r"(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?", text)
     if not parts or not any(parts.groups()):
         raise TorchcapsError(
             f"--time-budget must be hours, minutes and seconds, for example 8m, 90s or 1h30m, but "
-            f"came as {text!r}."
+            f"came as {short(text)}."
         )
     hours, minutes, seconds = (int(part or 0) for part in parts.groups())
     return float(3600 * hours + 60 * minutes + seconds)
@@ -150,12 +147,14 @@ def seconds_of(text: str) -> float:
 def levels(option: str, text: str) -> int | list[int]:
     """Levels of a grid: one number, or one for each layer from below with commas between."""
     words = text.split(",")
-    if not all(word.strip().isascii() and word.strip().isdigit() for word in words):
+    if not all(re.fullmatch(rf"\s*[0-9]{{1,{DIGITS}}}\s*", word) for word in words):
         raise TorchcapsError(
             f"{option} must be a number of levels, for example 11, or one for each routed layer "
-            f"from below, as 11,6, but came as {text!r}."
+            f"from below, as 11,6, but came as {short(text)}."
         )
     numbers = [int(word) for word in words]
     if min(numbers) < 2:
-        raise TorchcapsError(f"{option} needs at least the 2 levels 0 and 1, but came as {text!r}.")
+        raise TorchcapsError(
+            f"{option} needs at least the 2 levels 0 and 1, but came as {short(text)}."
+        )
     return numbers[0] if len(numbers) == 1 else numbers

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchcaps._printable import printable
-from torchcaps.cli.arguments import AsJson
+from torchcaps.cli.arguments import AsJson, Imports
 
 if TYPE_CHECKING:
     from torchcaps.study import Comparison
@@ -22,6 +22,7 @@ def compare(
         Path | None, typer.Option(help="Draw the means with their intervals: .svg or .png.")
     ] = None,
     statistic: Annotated[str, typer.Option(help="What is drawn.")] = "accuracy",
+    own_code: Imports = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare runs that differ in anything, over the seeds of each.
@@ -31,6 +32,10 @@ def compare(
     """
     from torchcaps import study
 
+    if plot is not None:
+        from torchcaps.viz import check_figure_file
+
+        check_figure_file(plot)
     show(study.compare(runs), plot=plot, statistic=statistic, as_json=as_json)
 
 

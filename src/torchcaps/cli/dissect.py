@@ -13,7 +13,9 @@ __all__ = ["dissect"]
 
 def dissect(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or saved networks.")],
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(help="The page to write, ending in .html.")] = Path(
+        "report.html"
+    ),
     data: Annotated[
         str | None, typer.Option(help="Data set; that of the run if not given.")
     ] = None,
@@ -36,7 +38,9 @@ def dissect(
     Prints the path of the page, or with --json every number on it.
     """
     from torchcaps import tasks
+    from torchcaps.tasks.dissect import page_at
 
+    page_at(out)  # before minutes of measuring
     found = tasks.dissect_files(
         runs,
         data=data,

@@ -1,14 +1,18 @@
 """How a command ends that failed: one sentence and an exit code, or a traceback to report."""
 
+import re
+import sys
 import traceback
 from typing import NamedTuple
 
-from torchcaps.errors import Interrupted, TorchcapsError
+from torchcaps.errors import Interrupted, TorchcapsError, short
 
 __all__ = ["Failure", "failure_of"]
 
 # What a command can do without until it is called, and the extra of the package that brings it.
 EXTRAS = {"lightning": "study", "matplotlib": "study"}
+# Longer than any path that someone types: a number of 5,000 digits is not said to its end.
+LONG_WORD, BEGINNING = re.compile(r"\S{500,}"), 100
 
 
 class Failure(NamedTuple):
@@ -19,9 +23,13 @@ class Failure(NamedTuple):
 def failure_of(error: Exception) -> Failure | None:
     """How a command ends that raised an error; None for a fault of torchcaps."""
     if isinstance(error, TorchcapsError):
-        return Failure(130 if isinstance(error, Interrupted) else 2, str(error))
+        sentence = LONG_WORD.sub(lambda word: f"{word[0][:BEGINNING]}…", str(error))
+        return Failure(130 if isinstance(error, Interrupted) else 2, sentence)
     if isinstance(error, OSError):
-        return Failure(2, f"{error}; is the path right, may it be written, is there room?")
+        what = str(error)
+        if isinstance(error.filename, str):
+            what = what.replace(repr(error.filename), short(error.filename))
+        return Failure(2, f"{what}; is the path right, may it be written, is there room?")
     if isinstance(error, ModuleNotFoundError):
         return _missing_package(error)
     if _is_out_of_memory(error):
@@ -39,7 +47,16 @@ def failure_of(error: Exception) -> Failure | None:
             f"({str(error).splitlines()[0]}); it was built for another torch: install the one that "
             f"fits, or pip uninstall torchvision, which torchcaps does not need.",
         )
-    return None
+    return _fault_of_own_code(error)
+
+
+def _fault_of_own_code(error: Exception) -> Failure | None:
+    if "torchcaps.train.own_code" not in sys.modules:
+        return None
+    from torchcaps.train.own_code import fault_of_own_code
+
+    sentence = fault_of_own_code(error)
+    return None if sentence is None else Failure(2, sentence)
 
 
 def _missing_package(error: ModuleNotFoundError) -> Failure | None:

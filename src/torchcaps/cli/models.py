@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from torchcaps.cli.arguments import AsJson, Imports
-from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.errors import TorchcapsError, nearest, short
 
 __all__ = ["models"]
 
@@ -31,7 +31,7 @@ def models(
     from torchcaps.models import MODELS, create_model, list_models
 
     if name is not None and name not in MODELS:
-        raise TorchcapsError(f"model {name!r} is unknown; {nearest(name, MODELS)}.")
+        raise TorchcapsError(f"model {short(name)} is unknown; {nearest(name, MODELS)}.")
     rows: dict[str, dict[str, Any]] = {}
     for each in list_models() if name is None else [name]:
         preset = MODELS[each]

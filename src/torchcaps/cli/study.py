@@ -9,7 +9,7 @@ import typer
 
 from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson, seconds_of
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 
 if TYPE_CHECKING:
     from torchcaps.study.runner.system import Study
@@ -169,7 +169,7 @@ def status(
     from torchcaps.study.runner import Ledger, progress_of
 
     if by not in ("table", "cost"):
-        raise TorchcapsError(f"--by must be table or cost, but is {by!r}.")
+        raise TorchcapsError(f"--by must be table or cost, but is {short(by)}.")
     found = progress_of(_study(what, table, reduced, seeds, only), Ledger(out))
     if as_json:
         print(json.dumps(found.numbers(by_cost=by == "cost")))
@@ -218,7 +218,7 @@ def _print_comparison(study: "Study", out: Path, as_json: bool) -> None:
     ledger = Ledger(out)
     done = [ledger.run(cell) for cell in study.cells() if ledger.state(cell) == "done"]
     if done:
-        found = compare([run.folder for run in done])
+        found = compare([run.folder for run in done]).without(study.unasked)
         show(found, plot=out / f"{study.name}.svg", as_json=as_json)
 
 

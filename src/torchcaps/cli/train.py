@@ -137,13 +137,21 @@ def train(
 def _network_of(start: Path) -> dict[str, Any]:
     """The network that a run was trained with, so that nobody has to repeat it."""
     from torchcaps.train import Run
+    from torchcaps.train.run import check_is_run
 
     if not start.exists():
         raise TorchcapsError(
             f"there is no run folder and no saved network at {start} to begin with."
         )
     run = Run(start)
-    if not start.is_dir() or not run.recipe_file.is_file():
+    if start.is_dir():
+        check_is_run(start)
+    elif start.suffix != ".safetensors":
+        raise TorchcapsError(
+            f"--init-from takes a run folder or a saved network, NAME.safetensors, but got "
+            f"{start}; what torch.save wrote is loaded in Python and saved with tc.save."
+        )
+    else:
         raise TorchcapsError(
             f"{start} is no run folder, so which network it is must be said: give --model, and its "
             f"--option."

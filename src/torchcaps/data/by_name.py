@@ -24,9 +24,9 @@ from torchcaps.data.sign import sign_set
 from torchcaps.data.tiny_imagenet import tiny_imagenet
 from torchcaps.data.toy import toy_2d
 from torchcaps.data.viewpoints import Angle, Kind, viewpoints
-from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.errors import TorchcapsError, nearest, short
 
-__all__ = ["PICTURES", "SOURCES", "Split", "load"]
+__all__ = ["PICTURES", "SOURCES", "Split", "load", "why_no_source"]
 
 Split = Literal["train", "test"]
 Root = str | os.PathLike[str]
@@ -165,11 +165,11 @@ def load(
     (1, 32, 32)
     """
     if name not in SOURCES:
-        raise TorchcapsError(f"data {name!r} is unknown; {nearest(name, SOURCES)}.")
+        raise TorchcapsError(f"data {why_no_source(name)}.")
     if split not in get_args(Split):
         raise TorchcapsError(
-            f"split={split!r} is unknown; {nearest(split, get_args(Split))}. Validation images "
-            f"come out of the training ones: images.hold_out."
+            f"split={short(split)} is unknown; {nearest(split, get_args(Split))}. Validation "
+            f"images come out of the training ones: images.hold_out."
         )
     if size is None:
         return SOURCES[name](split, root)
@@ -177,3 +177,15 @@ def load(
         holds = _READERS[name][1]
         return _files(name, partial(PICTURES[name], size=size), holds)(split, root)
     return resized(SOURCES[name](split, root), size)
+
+
+def why_no_source(name: str) -> str:
+    """The words about a name that is none of `SOURCES`: often it is the folder of the pictures."""
+    # Path.is_dir raises where a word is too long for a name of a file.
+    if os.sep in name or os.path.isdir(name):  # noqa: PTH112
+        return (
+            f"{short(name)} is a path, where data takes the name of a set; pictures of your own "
+            f'are the set "folder", and root says where they lie: --data folder --root '
+            f"{short(name)}"
+        )
+    return f"{short(name)} is unknown; {nearest(name, SOURCES)}"

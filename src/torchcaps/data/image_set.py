@@ -88,6 +88,13 @@ class ImageSet(Items):
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __repr__(self) -> str:
+        channels, height, width = self.image_shape
+        return (
+            f"{type(self).__name__}({self.name!r}: {len(self)} images of "
+            f"{channels}×{height}×{width}, {len(self.class_names)} classes)"
+        )
+
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """(channels, height, width), as `create_model(image=)` takes it."""

@@ -37,7 +37,7 @@ from torchcaps.layers.routing import (
     make_routing,
     register_routing,
 )
-from torchcaps.layers.schedule import route_concurrently, route_sequentially
+from torchcaps.layers.schedule import route_concurrently, route_sequentially, steps_in_a_row
 from torchcaps.layers.trunk import FrozenTrunk
 
 __all__ = [
@@ -74,6 +74,7 @@ __all__ = [
     "route_sequentially",
     "sabour_backbone",
     "simple_backbone",
+    "steps_in_a_row",
     "use_backend",
     "whole_map",
     "with_channels_last",

@@ -1,16 +1,17 @@
 """How many children come out of what lies below a layer, and where they lie: nobody multiplies."""
 
 import math
+from collections.abc import Iterable
 from typing import Any, cast
 
 from torch import nn
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.layers.backbone import feature_shape
 from torchcaps.layers.capsule_layer import CapsuleLayer
 from torchcaps.types import Grid
 
-__all__ = ["children_after", "features_after"]
+__all__ = ["check_names", "children_after", "features_after"]
 
 
 def features_after(backbone: nn.Module, image: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -59,6 +60,14 @@ def children_after(
         )
     grid: Grid = (height, width, channels // d_in)
     return {"n_in": math.prod(grid), "d_in": d_in, "child_grid": grid}
+
+
+def check_names(call: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse names that a call does not take, with the nearest that it takes."""
+    known = sorted(known)
+    for name in given:
+        if name not in known:
+            raise TorchcapsError(f"{call} takes no {name}; {nearest(name, known)}.")
 
 
 def _check_image(image: object) -> None:

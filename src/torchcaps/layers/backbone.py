@@ -244,6 +244,10 @@ def _normalised(c_in: int, c_out: int, kernel: int, stride: int) -> tuple[nn.Mod
     return convolution, nn.BatchNorm2d(c_out)
 
 
+# A side that is enough for any backbone of small kernels; nothing is computed on it.
+LARGE = 512
+
+
 class ImageTooSmall(TorchcapsError):
     """An image that does not pass through the convolutions. `found` says so without a remedy, for
     callers that know a better one."""
@@ -265,14 +269,31 @@ def feature_shape(module: nn.Module, image: tuple[int, int, int]) -> tuple[int, 
     """
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     shadow = {name: tensor.detach().to("meta") for name, tensor in state.items()}
-    try:
+
+    def maps_of(*size: int) -> object:
         # Two images, because batch normalisation refuses to train on a single value.
-        features = torch.func.functional_call(module, shadow, torch.empty(2, *image, device="meta"))
-    except (RuntimeError, ValueError) as error:
+        images = torch.empty(2, *size, device="meta")
+        return torch.func.functional_call(module, shadow, images)
+
+    try:
+        features = maps_of(*image)
+    except (RuntimeError, ValueError, TypeError) as error:
         _check_channels(module, image)
+        why = (str(error) or type(error).__name__).splitlines()[0]
+        channels, height, width = image
+        kernels = [side for tensor in shadow.values() for side in tensor.shape[2:]]
+        large = max(LARGE, height, width, 4 * sum(kernels))
+        try:
+            maps_of(channels, large, large)
+        except (RuntimeError, ValueError, TypeError):
+            raise TorchcapsError(
+                f"{type(module).__name__} should make feature maps of images [batch, {channels}, "
+                f"{height}, {width}], but does not take them, nor larger ones ({why}); give the "
+                f"convolutions of a network for images."
+            ) from error
         raise ImageTooSmall(
             f"an image of (channels, height, width) = {image} does not pass through the "
-            f"convolutions ({str(error).splitlines()[0]})"
+            f"convolutions ({why})"
         ) from None
     if not isinstance(features, Tensor) or features.ndim != 4:
         what = list(features.shape) if isinstance(features, Tensor) else type(features).__name__

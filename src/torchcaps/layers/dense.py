@@ -1,12 +1,13 @@
 """Dense capsules: every child votes for every parent [renzulli2025] §2.1."""
 
+import inspect
 from typing import Any, Literal, Self, final
 
 import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers.after import children_after
+from torchcaps.layers.after import check_names, children_after
 from torchcaps.layers.capsule_layer import CapsuleLayer, Pose, check_grid, check_sizes
 from torchcaps.layers.routing import Routing
 from torchcaps.ops.checks import check_choice
@@ -119,7 +120,10 @@ class DenseCapsules(CapsuleLayer):
         >>> hidden.n_in, classes.n_in
         (384, 16)
         """
-        return cls(**children_after(below, image), n_out=n_out, d_out=d_out, **options)
+        found = children_after(below, image)
+        known = {"image", *inspect.signature(cls).parameters} - found.keys()
+        check_names("DenseCapsules.after", options, known)
+        return cls(**found, n_out=n_out, d_out=d_out, **options)
 
     def vote_map(self, children: Capsules) -> VoteMap:
         where = self.own_coordinates

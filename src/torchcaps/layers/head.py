@@ -5,19 +5,21 @@ class capsules, every primary capsule votes for each of them. A class scores by 
 capsule.
 """
 
+import inspect
 import math
 from collections.abc import Mapping
-from typing import Self, final
+from typing import Any, Self, final
 
+import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers.after import features_after
+from torchcaps.layers.after import check_names, features_after
 from torchcaps.layers.capsule_layer import check_sizes
 from torchcaps.layers.dense import DenseCapsules
 from torchcaps.layers.intervention import by_layer, leaving, named
 from torchcaps.layers.primary import PrimaryCapsules
-from torchcaps.layers.routing import Routing, as_routing
+from torchcaps.layers.routing import Routing, as_routing, make_routing
 from torchcaps.types import Couple, Grid, Intervene, Keep, LayerTrace, Output, Trace
 
 __all__ = ["CapsuleHead"]
@@ -73,6 +75,7 @@ class CapsuleHead(nn.Module):
         stride: int = 1,
         routing: str | Routing = "dynamic",
         weight_std: float = 0.1,
+        **options: Any,
     ) -> Self:
         """The head that fits the feature maps which `backbone` makes of images of one size.
 
@@ -89,6 +92,7 @@ class CapsuleHead(nn.Module):
             stride: its stride; 2 leaves a quarter of the positions.
             routing: a name of `ROUTINGS`, or a routing that belongs to no layer yet.
             weight_std: standard deviation of the class capsules' first weights.
+            options: those of a routing that is given by its name, such as `iterations`.
 
         >>> backbone = nn.Sequential(nn.Conv2d(3, 32, 5, stride=2), nn.ReLU())
         >>> head = CapsuleHead.after(backbone, image=(3, 24, 32), n_classes=7)
@@ -104,7 +108,7 @@ class CapsuleHead(nn.Module):
             kernel=kernel,
             stride=stride,
         )
-        routing = as_routing(routing)
+        routing = cls._routing(routing, options)
         channels, height, width = features_after(backbone, image)
         if kernel > min(height, width):
             raise TorchcapsError(
@@ -124,6 +128,23 @@ class CapsuleHead(nn.Module):
         )
         return cls(PrimaryCapsules(projection, d_out=d_primary), classes, grid=grid)
 
+    @classmethod
+    def _routing(cls, routing: str | Routing, options: Mapping[str, Any]) -> Routing:
+        """The routing, with those options that are its own; there are no others."""
+        found = as_routing(routing)
+        names = {*inspect.signature(cls.after).parameters} - {"options"}
+        taken = inspect.signature(type(found)).parameters
+        check_names("CapsuleHead.after", options, {*names, *taken})
+        if not options:
+            return found
+        if isinstance(routing, Routing):
+            raise TorchcapsError(
+                f"a routing that is given as an object has its options already, so "
+                f"{', '.join(options)} would do nothing; say it where {type(routing).__name__}(…) "
+                f"is made."
+            )
+        return make_routing(routing, **options)
+
     def forward(
         self,
         features: Tensor,
@@ -132,6 +153,7 @@ class CapsuleHead(nn.Module):
         couple: Couple | Mapping[str, Couple] | None = None,
         intervene: Mapping[str, Intervene] | None = None,
     ) -> Output:
+        self._check_features(features)
         changes = named("intervene", intervene, ["primary", "classes"])
         children = leaving("primary", self.primary(features), changes)
         couple = by_layer(couple, ["classes"]).get("classes")
@@ -145,3 +167,28 @@ class CapsuleHead(nn.Module):
             trace = (seen,)
         assert parents.activation is not None
         return Output(parents.activation, "lengths", parents, trace=trace)
+
+    def _check_features(self, features: Tensor) -> None:
+        """Refuse images that did not pass the backbone, the usual slip, and other dtypes."""
+        projection = self.primary.projection
+        if not isinstance(projection, nn.Conv2d):
+            return
+        is_map = isinstance(features, Tensor) and features.ndim == 4
+        if not is_map or features.shape[1] != projection.in_channels:
+            got = list(features.shape) if isinstance(features, Tensor) else type(features).__name__
+            raise TorchcapsError(
+                f"a head takes the feature maps of its backbone, [batch, {projection.in_channels}, "
+                f"height, width], but got {got}; write head(backbone(images))."
+            )
+        dtype = projection.weight.dtype
+        if not features.is_floating_point():
+            raise TorchcapsError(
+                f"feature maps must be floating point, but came as {features.dtype}; convert them "
+                f"with features.to({dtype})."
+            )
+        if features.dtype != dtype and not torch.is_autocast_enabled(features.device.type):
+            raise TorchcapsError(
+                f"feature maps and the weights of a head must share a dtype, but are "
+                f"{features.dtype} and {dtype}; convert the features with features.to({dtype}), or "
+                f"the head with head.to({features.dtype})."
+            )

@@ -11,15 +11,19 @@ what its routing gave.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Literal, get_args
 
 from torch import Tensor
 
+from torchcaps.errors import TorchcapsError
 from torchcaps.layers.capsule_layer import CapsuleLayer
 from torchcaps.layers.intervention import NOTHING_DONE, leaving
-from torchcaps.ops.checks import check_keep
+from torchcaps.ops.checks import check_choice, check_iterations, check_keep
 from torchcaps.types import Capsules, Couple, Intervene, Keep, Routed, Step, VoteMap
 
-__all__ = ["route_concurrently", "route_sequentially"]
+__all__ = ["Schedule", "route_concurrently", "route_sequentially", "steps_in_a_row"]
+
+Schedule = Literal["sequential", "concurrent"]
 
 
 def route_sequentially(
@@ -116,6 +120,26 @@ def route_concurrently(
         )
         for name, made in steps.items()
     }
+
+
+def steps_in_a_row(layers: int, iterations: int, schedule: Schedule) -> int:
+    """How many iterations of routing lie one behind the other on the longest way through stacked
+    layers: what no number of processors makes shorter, and how deep gradients go.
+
+    Arguments:
+        layers: how many layers route.
+        iterations: how often each of them does.
+        schedule: "sequential": each layer waits for all iterations of the one below. "concurrent":
+            the first iteration goes from the bottom up, and each later one is one step for all.
+
+    >>> steps_in_a_row(5, 3, "sequential"), steps_in_a_row(5, 3, "concurrent")
+    (15, 7)
+    """
+    check_choice("schedule", schedule, get_args(Schedule))
+    check_iterations(iterations)
+    if not isinstance(layers, int) or layers < 1:
+        raise TorchcapsError(f"layers counts those that route, from 1, but came as {layers!r}.")
+    return layers * iterations if schedule == "sequential" else layers + iterations - 1
 
 
 def _couple_at(

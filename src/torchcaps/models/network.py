@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, cast, get_args
 
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import AttentionCapsules, CapsuleLayer, route_concurrently, route_sequentially
 from torchcaps.layers.intervention import by_layer, leaving, named
+from torchcaps.layers.schedule import Schedule
 from torchcaps.models.iterating import routed_so_often
 from torchcaps.models.refit import Refits
 from torchcaps.models.standardise import prepared
@@ -26,8 +27,6 @@ from torchcaps.types import (
 )
 
 __all__ = ["CapsuleNetwork", "Schedule"]
-
-Schedule = Literal["sequential", "concurrent"]
 
 
 class CapsuleNetwork(Refits):
@@ -69,7 +68,7 @@ class CapsuleNetwork(Refits):
         schedule: Schedule = "sequential",
     ):
         super().__init__()
-        check_choice("schedule", schedule, ("sequential", "concurrent"))
+        check_choice("schedule", schedule, get_args(Schedule))
         self.image = image
         self.backbone = backbone
         self.primary = primary

@@ -10,7 +10,15 @@ from torchcaps.models.stack import all_routing_options, routing_options
 if TYPE_CHECKING:
     from torchcaps.models.registry import Preset
 
-__all__ = ["ITERATES", "SQUASHES", "check_option", "check_routing", "check_use"]
+__all__ = [
+    "ITERATES",
+    "SQUASHES",
+    "check_iterations",
+    "check_option",
+    "check_option_name",
+    "check_routing",
+    "check_use",
+]
 
 # Whole numbers whose makers say more about them than that they are too small.
 EXPLAINED = {"iterations", "n_layers"}
@@ -18,6 +26,11 @@ EXPLAINED = {"iterations", "n_layers"}
 MOST_LETTERS = 200
 # The skip of DeepCaps' last cell iterates too; primary capsules are squashed too.
 ITERATES, SQUASHES = frozenset({"iterations", "detach"}), frozenset({"squash"})
+
+# What other libraries call the two that every network has.
+COUNT = "how many classes there are is n_classes, in training a matter of the data"
+SIZE = "the size of its images is image=(channels, height, width), in training a matter of the data"
+ELSEWHERE = {"num_classes": COUNT, "in_chans": SIZE, "img_size": SIZE, "image_size": SIZE}
 
 # Why some networks have not the options that others have.
 MANY_PARENTS = "with twenty parents to a child no scale brings their lengths to 0.2"
@@ -31,6 +44,8 @@ NOT_SQUASHED = "balanced initialisation sets squashed lengths, which its routing
 
 
 def _why_not(name: str, preset: "Preset", option: str) -> str | None:
+    if option in ELSEWHERE:
+        return ELSEWHERE[option]
     if option == "routing":
         if not preset.routes:
             return "it routes nothing"
@@ -43,10 +58,16 @@ def _why_not(name: str, preset: "Preset", option: str) -> str | None:
             return "it has no routed layer whose lengths could be balanced"
         reason = NOT_BALANCED.get(name, NOT_SQUASHED)
         return f'it starts as init="paper" says and cannot do otherwise: {reason}'
+    if preset.routes and option in all_routing_options():
+        return (
+            "it passes on to a routing only the options that it has itself; register a class with "
+            "another default, or give create_model a routing as an object"
+        )
     return None
 
 
-def check_option(name: str, preset: "Preset", option: str, value: Any) -> None:
+def check_option_name(name: str, preset: "Preset", option: str) -> None:
+    """Refuse an option that the network has not."""
     if not preset.options:
         raise TorchcapsError(
             f"{name} has no options but image and n_classes; leave {option!r} out."
@@ -54,7 +75,11 @@ def check_option(name: str, preset: "Preset", option: str, value: Any) -> None:
     if option not in preset.options:
         reason = _why_not(name, preset, option)
         explanation = f": {reason}" if reason else f"; {nearest(option, preset.options)}"
-        raise TorchcapsError(f"{name} has no option {option!r}{explanation}.")
+        raise TorchcapsError(f"{name} has no option {short(option)}{explanation}.")
+
+
+def check_option(name: str, preset: "Preset", option: str, value: Any) -> None:
+    check_option_name(name, preset, option)
     default = preset.options[option]
     if option == "routing" and isinstance(value, Routing):
         return
@@ -106,6 +131,18 @@ def check_routing(name: str, preset: "Preset", routing: str | Routing, *, has_he
         raise TorchcapsError(
             f"{name} scores by the activations of its classes, and {what} gives none; it takes "
             f"{', '.join(preset.routings)}{or_head}."
+        )
+
+
+def check_iterations(name: str, routing: str | Routing, iterations: object) -> None:
+    """Our routings say themselves how many they take; a registered one is never asked for none,
+    since a loop that is not run leaves no parents."""
+    if not isinstance(routing, str) or ROUTINGS[routing].algorithm:
+        return
+    if type(iterations) is int and iterations < 1:
+        raise TorchcapsError(
+            f"{name} takes iterations from 1 up with {routing} routing, but it came as "
+            f"{iterations}."
         )
 
 

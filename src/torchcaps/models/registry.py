@@ -29,7 +29,14 @@ from torchcaps.models import (
 from torchcaps.models.deepcaps import DeepCaps
 from torchcaps.models.limits import MOST, MOST_PIXELS, check_weights, kernel_that_fits, made
 from torchcaps.models.network import CapsuleNetwork
-from torchcaps.models.options import ITERATES, SQUASHES, check_option, check_routing, check_use
+from torchcaps.models.options import (
+    ITERATES,
+    SQUASHES,
+    check_iterations,
+    check_option,
+    check_routing,
+    check_use,
+)
 from torchcaps.models.standardise import Standardise
 
 __all__ = ["MODELS", "Preset", "check_options", "create_model", "list_models"]
@@ -270,6 +277,7 @@ def _checked(name: str, options: dict[str, Any]) -> Preset:
     if "routing" in preset.options:
         known = preset.options | options
         check_routing(name, preset, known["routing"], has_head=known.get("head", False))
+        check_iterations(name, known["routing"], known.get("iterations"))
     return preset
 
 

@@ -222,6 +222,16 @@ def _pictures_of_all(
     ]
 
 
+def page_at(path: str | os.PathLike[str]) -> Path:
+    """Where a page may be written: a browser shows another ending as text."""
+    page = path_of("path", path)
+    if page.is_dir():
+        raise TorchcapsError(f"{page} is a folder; name the page itself, as report.html.")
+    if page.suffix.lower() not in (".html", ".htm"):
+        raise TorchcapsError(f"the page must end in .html, but is {page}.")
+    return page
+
+
 def write_report(
     dissections: Sequence[Dissection],
     path: str | os.PathLike[str],
@@ -233,15 +243,13 @@ def write_report(
 
     Arguments:
         dissections: one a network, as `dissect` makes them.
-        path: the file of the page.
+        path: the file of the page, ending in .html.
         title: its heading.
         more: what else its foot should say, by name.
 
     >>> write_report([dissect(model, test, label="mine")], Path("report.html"))
     """
-    path = path_of("path", path)
-    if path.is_dir():
-        raise TorchcapsError(f"{path} is a folder; name the page itself, as report.html.")
+    path = page_at(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     provenance = {**environment(), **(more or {})}
     write_whole(path, render(dissections, title=title, provenance=provenance))

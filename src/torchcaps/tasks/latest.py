@@ -1,21 +1,20 @@
 """The network of a run as it stands, finished or not."""
 
-import pickle
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from torchcaps.data import Images
 from torchcaps.data.by_name import Root
 from torchcaps.errors import TorchcapsError
-from torchcaps.models.own import OWN, own_module
+from torchcaps.models.own import OWN, as_network, own_module
 from torchcaps.models.saving import load_network
 from torchcaps.tasks.trained import Own, Trained, open_trained, to_accelerator
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.run import Run
 from torchcaps.train.start import initial_model
+from torchcaps.train.state import read_state
 
 __all__ = ["latest_network", "open_latest"]
 
@@ -49,20 +48,16 @@ def latest_network(run: Run, recipe: Recipe, training: Images, own: Own) -> tupl
     model = initial_model(recipe, training, own if isinstance(own, nn.Module) else None)
     if not run.state_file.is_file():
         return model, "before training"
+    state = read_state(run.state_file, needs=("state_dict", "epoch"), device="cpu")
     try:
-        state = torch.load(run.state_file, weights_only=True, map_location="cpu")
         weights = state["state_dict"]
         prefix = "model."
-        model.load_state_dict(
+        # As training called it.
+        as_network(model).load_state_dict(
             {n.removeprefix(prefix): w for n, w in weights.items() if n.startswith(prefix)}
         )
         stage = f"{_when(state)} of {recipe.epochs}"
-    except OSError as error:
-        raise TorchcapsError(
-            f"{run.state_file} could not be opened ({error.strerror}), which says nothing of what "
-            f"is in it; is it yours, and is the disk well?"
-        ) from None
-    except (EOFError, RuntimeError, KeyError, TypeError, pickle.UnpicklingError) as error:
+    except (AttributeError, RuntimeError, TypeError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0][:100]
         raise TorchcapsError(
             f"{run.state_file} cannot be read ({reason}); it is damaged: remove it, and the run "

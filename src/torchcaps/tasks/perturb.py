@@ -43,13 +43,13 @@ class Perturbed:
     def text(self) -> str:
         """The same as lines for people."""
         order = sorted(range(len(self.ranges)), key=lambda d: -self.ranges[d])
-        told = ", ".join(f"{d} {self.ranges[d]:.3f}" for d in order)
+        ranges = ", ".join(f"{d} {self.ranges[d]:.3f}" for d in order)
         return (
             f"image       {self.image} of {self.data}, {self.label}; drawn as {self.predicted}, "
             f"whose capsule is {self.length:.3f} long\n"
             f"error       {self.error:.4f}, mean square a pixel of the drawing as it is\n"
             f"components  by how much a pixel changes from {self.steps[0]:g} to "
-            f"{self.steps[-1]:g}: {told}"
+            f"{self.steps[-1]:g}: {ranges}"
         )
 
 

@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from torchcaps._digests import digest_of
 from torchcaps.data.by_name import Root
 from torchcaps.errors import TorchcapsError
-from torchcaps.models import save
 from torchcaps.prune import MaskAtTheEnd, sparsity
 from torchcaps.tasks.trained import Trained, open_trained
 from torchcaps.train import Run, accuracy, fit, make_recipe
-from torchcaps.train.digests import digest_of
 from torchcaps.train.recipe import Recipe
 
 __all__ = ["prune_run"]
@@ -135,8 +134,8 @@ def _masked(trained: Trained, run: Run, recipe: Recipe, out: Path, root: Root | 
         "departures": list(recipe.departures()),
         "sparsity": sparsity(trained.model).numbers(),
     }
-    new.begin(recipe, result["digests"]["train"])
+    new.begin(recipe, run.image_digests()["train"])
     new.write_metrics(run.metrics())
-    save(trained.model, new.model_file)
+    new.put_network(trained.model, new.model_file)
     new.write(new.result_file, json.dumps(result, indent=2))
     return new

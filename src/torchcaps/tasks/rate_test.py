@@ -26,7 +26,7 @@ __all__ = ["RateTest", "rate_test", "steepest"]
 
 # How much of the smoothed loss is the past; a loss so many times the lowest has shot up.
 PAST, TOO_MUCH = 0.9, 3.0
-FEWEST = 10
+FEWEST, MOST = 10, 100_000
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def rate_test(
         model: a module of your own, for a recipe with model "own"; it is trained in place.
         low: the first rate.
         high: the last one; it ends before where the loss shoots up.
-        steps: how many there are, from 10.
+        steps: how many there are, from 10 to 100,000.
 
     >>> rate_test(recipe).suggested
     """
@@ -134,6 +134,13 @@ def _check_asked(recipe: object, low: float, high: float, steps: int) -> None:
         raise TorchcapsError(
             f"the lowest rate must be above 0 and below the highest, but they came as {low:g} and "
             f"{high:g}."
+        )
+    if not isinstance(steps, int):
+        raise TorchcapsError(f"steps must be a whole number, but came as {short(steps)}.")
+    if steps > MOST:
+        raise TorchcapsError(
+            f"a slope is seen in some hundred steps, and more than {MOST:,} would be training, but "
+            f"{short(steps)} were asked for; take 100."
         )
     if steps < FEWEST:
         raise TorchcapsError(

@@ -10,11 +10,11 @@ from torch import nn
 from torchcaps.data import Images, load
 from torchcaps.data.by_name import PICTURES, Root
 from torchcaps.data.crop import windows
-from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers import with_channels_last
 from torchcaps.models.saving import load_network
 from torchcaps.train.parting import parted
-from torchcaps.train.run import Run
+from torchcaps.train.run import Run, check_is_run
 from torchcaps.types import ScoresAre
 
 __all__ = [
@@ -78,7 +78,7 @@ class Trained:
     def images(self, split: str, *, data: str | None = None, root: Root | None = None) -> Images:
         """Images to show to the network: of its own data, or of those named."""
         if split not in SPLITS:
-            raise TorchcapsError(f"split={split!r} is unknown; {nearest(split, SPLITS)}.")
+            raise TorchcapsError(f"split={short(split)} is unknown; {nearest(split, SPLITS)}.")
         own = self.run.recipe.data if self.run else None
         source = data or own
         images = self.images_now("test" if split == "test" else "train", data=data, root=root)
@@ -152,11 +152,8 @@ def open_trained(path: Path, *, model: Own = None) -> Trained:
     if not path.exists():
         raise TorchcapsError(f"there is no run folder and no saved network at {path}.")
     run = Run(path) if path.is_dir() else None
-    if run is not None and not run.recipe_file.is_file():
-        raise TorchcapsError(
-            f"{path} holds no run (recipe.json is missing); name the folder that was given as "
-            f"--out."
-        )
+    if run is not None:
+        check_is_run(path)
     if run is not None and not run.is_done:
         missing = next(file for file in (run.result_file, run.model_file) if not file.is_file())
         raise TorchcapsError(
