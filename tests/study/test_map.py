@@ -179,8 +179,7 @@ BY_HAND = [
     ),
     (
         "rem-t2-dr-capsnet-rem-under-affnist-acc",
-        "rem_dr {} {'keep': 'last'} rem_transfer expanded-mnist>affnist:test accuracy 5 +prune "
-        "+quantise",
+        "rem_dr {} {} rem_transfer expanded-mnist>affnist:test accuracy 5 +prune +quantise",
         1,
     ),
     (

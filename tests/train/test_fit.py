@@ -40,6 +40,7 @@ from torchcaps.train.batches import Batches
 from torchcaps.train.fit import initial_model
 from torchcaps.train.module import Training
 from torchcaps.train.run import alone
+from torchcaps.train.stopping import KeepBest
 from torchcaps.types import Output
 
 # The package hides its module `fit` behind the function.
@@ -425,6 +426,23 @@ def test_an_accuracy_reached_within_an_epoch_ends_it(tmp_path, monkeypatch, stop
     assert run.result()["stop"] == {"at": 0.95, "on": "validation", **reached}
     assert run.result()["test_accuracy"] == 0.75
     assert [row["epoch"] for row in run.metrics()] == [1, 2]
+
+
+def test_the_network_that_is_good_enough_is_saved_whatever_was_best_before(
+    tmp_path, monkeypatch
+) -> None:
+    def keep_the_first(self, trainer, module):
+        if trainer.current_epoch == 0:
+            self.run.put_network(module.model, self.run.best_file)
+
+    monkeypatch.setattr(KeepBest, "on_validation_end", keep_the_first)
+    found = iter([0.5, 0.96, 0.75, 0.75])
+    monkeypatch.setattr(FIT, "_judge", lambda *_: next(found))
+    stopped = fit(recipe(stop_at=0.95, keep="best"), tmp_path / "stopped")
+    assert stopped.result()["stop"]["reached"]
+    two_epochs = fit(recipe(epochs=2), tmp_path / "two")
+    kept = [safetensors.torch.load_file(run.model_file) for run in (stopped, two_epochs)]
+    torch.testing.assert_close(*kept, rtol=0, atol=0)
 
 
 def by_single_steps(given: Recipe, out: Path) -> Run:

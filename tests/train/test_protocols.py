@@ -92,7 +92,8 @@ PRINTED = {
         "prune_shrink": 1e-4,
         "prune_tolerance": 0.0,
     },
-    "rem_transfer": {**REM, **AT_9922},
+    # The network that stopped, whatever its validation loss was before.
+    "rem_transfer": {**REM, **AT_9922, "keep": "last"},
     "tsai_cifar": {**TSAI, **SGD, **CIFAR, "loss": "auto"},
     "tsai_cifar_dynamic": {**TSAI, **ADAM, **CIFAR, "learning_rate": 1e-3, "loss": "auto"},
     "tsai_cifar_em": {**TSAI, **ADAM, **CIFAR, "learning_rate": 1e-2, "loss": "spread"},
@@ -110,7 +111,7 @@ def test_every_protocol_says_what_is_printed(name):
     recipe = make_recipe(protocol=name, **data, **MODEL)
     assert {field: getattr(recipe, field) for field in PRINTED[name]} == PRINTED[name]
     assert recipe.protocol == name
-    assert recipe.departures() == PROTOCOLS[name].departures
+    assert recipe.departures() == tuple(PROTOCOLS[name].departs.values())
 
 
 def test_what_is_given_wins_over_the_protocol_and_departs_from_it():
@@ -120,6 +121,17 @@ def test_what_is_given_wins_over_the_protocol_and_departs_from_it():
     again = make_recipe(**recipe.model_dump(mode="json"))
     assert (again, again.departures()) == (recipe, recipe.departures())
     assert make_recipe(data="mnist", **MODEL).departures() == ()
+
+
+def test_another_value_takes_back_what_a_protocol_says_of_itself():
+    changed = {"keep": "best", "validation_share": 0.1}
+    recipe = make_recipe(protocol="tsai_cifar", data="cifar10", **changed, **MODEL)
+    assert recipe.departures() == (
+        "keep: 'best', where the protocol tsai_cifar has 'last'",
+        "validation_share: 0.1, where the protocol tsai_cifar has 0.0",
+    )
+    unstopped = make_recipe(protocol="mitterreiter", data="mnist", stop_at=None, **MODEL)
+    assert unstopped.departures() == ("stop_at: None, where the protocol mitterreiter has 0.992",)
 
 
 def test_a_protocol_says_where_it_leaves_its_paper():

@@ -4,8 +4,8 @@ The trunk of CapsNet, 32 types × 8 – 32 hidden capsules × 8 – n_classes ×
 distance with a bias – decoder that sees all class capsules, nothing masked.
 
 gamma_capsnet  as [peer2018]
-rem_gamma      no decoder; votes constant in all but the last iteration, as the code of
-               [renzulli2025]
+rem_gamma      no decoder; all but the last iteration is constant, as in the code of
+               [renzulli2025], which runs it without gradients
 
 Distances are measured over the batch in training, as in public code, and their running mean is used
 in evaluation, so that no result depends on its neighbours there. 7,730,336 parameters on MNIST
@@ -83,4 +83,4 @@ def gamma_capsnet(
     return initialised(network, init)
 
 
-rem_gamma = partial(gamma_capsnet, detach="votes", decoder=False)
+rem_gamma = partial(gamma_capsnet, detach="iterations", decoder=False)

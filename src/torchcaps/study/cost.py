@@ -116,7 +116,7 @@ def step_of(recipe: Recipe) -> Step:
     """What the training step of a recipe is counted by."""
     data = data_set(recipe.data)
     channels, *sides = data.image
-    height, width = recipe.image_size or sides
+    height, width = recipe.crop or recipe.image_size or sides
     options = tuple(sorted(plain(recipe).options.items()))
     return Step(recipe.model, (channels, height, width), data.n_classes, recipe.batch_size, options)
 

@@ -307,7 +307,7 @@ class Recipe(BaseModel):
             for name, value in own.items()
             if value != protocol.fields[name]
         )
-        return (*protocol.departures, *changed)
+        return (*protocol.departures(own), *changed)
 
     def digest(self) -> str:
         """Twelve characters that change when anything in the recipe does."""
