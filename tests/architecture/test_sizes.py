@@ -25,7 +25,6 @@ LONG_FILES = {
 LONG_FUNCTIONS = {
     "cli/train.py:train": "its arguments are the options of the command, each with its help",
     "models/inverted_capsnet.py:tsai_inverted": "its arguments are the options of the network",
-    "ops/costs/tiles.py:_sizes": "one formula after the other, a line each",
     "ops/fused/em.py:route": "the loop of all backends, whose steps it defines beside it",
     "ops/routing/em.py:em_routing": "the algorithm from first to last line, as printed",
     "ops/triton/em_kernels.py:moments": KERNEL,

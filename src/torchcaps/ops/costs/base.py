@@ -13,7 +13,8 @@ time. Counted are, as `torch.utils.flop_counter` counts,
 
 and not squares, exponentials or the moments of EM routing, which the plain op does not count.
 
-The workspace is what an operator holds beside its arguments and its results at its fullest.
+The workspace is about what an operator holds beside its arguments and its results at its fullest,
+with every gradient that can be asked for.
 """
 
 from collections.abc import Callable
@@ -21,9 +22,10 @@ from typing import Any, NamedTuple
 
 from torch.utils.flop_counter import register_flop_formula
 
+from torchcaps.ops.fused.tiles import MadeOf
 from torchcaps.ops.operators import Asked, Operator
 
-__all__ = ["COSTS", "Cost", "register"]
+__all__ = ["COSTS", "Cost", "Sizes", "register", "sizes_of"]
 
 
 class Cost(NamedTuple):
@@ -39,17 +41,29 @@ COSTS: dict[Any, Callable[..., Cost]] = {}
 
 def register(
     operator: Operator[Any, Any],
-    forward: Callable[[Any], Cost],
-    backward: Callable[[Asked[Any]], Cost] | None = None,
+    workspace: Callable[[Any, bool], int],
+    forward: Callable[[Any], int],
+    backward: Callable[[Asked[Any]], int] | None = None,
 ) -> None:
-    """Have an operator and its backward pass cost so much."""
-    _register(operator.forward.overloadpacket, _of_flat(operator.given, forward))
-    if backward is not None:
-        _register(operator.backward.overloadpacket, _of_flat(operator.asked, backward))
+    """Have an operator and its backward pass make so many FLOPs; `workspace` is asked what they are
+    given, and whether it is the backward pass."""
+
+    def going(*flat: Any) -> Cost:
+        given = operator.given(*flat)
+        return Cost(forward(given), workspace(given, False))
+
+    _register(operator.forward.overloadpacket, going)
+    if backward is None:
+        return
+
+    def coming_back(*flat: Any) -> Cost:
+        asked = operator.asked(*flat)
+        return Cost(backward(asked), workspace(asked.given, True))
+
+    _register(operator.backward.overloadpacket, coming_back)
 
 
 def _register(packet: Any, cost: Callable[..., Cost]) -> None:
-    """The same of one operator, by the arguments of the dispatcher."""
     COSTS[packet] = cost
 
     @register_flop_formula(packet, get_raw=True)
@@ -57,5 +71,29 @@ def _register(packet: Any, cost: Callable[..., Cost]) -> None:
         return cost(*arguments).flops
 
 
-def _of_flat(unpacked: Callable[..., Any], cost: Callable[[Any], Cost]) -> Callable[..., Cost]:
-    return lambda *flat: cost(unpacked(*flat))
+class Sizes(NamedTuple):
+    """Of the votes of a call."""
+
+    products: int  # FLOPs of making all of them once
+    agreement: int  # FLOPs of one multiply-add for each of their numbers
+    alike: int  # how many children share their weights
+    children: int  # bytes; so are those below
+    weight: int
+    couplings: int
+    parents: int
+
+
+def sizes_of(votes: MadeOf) -> Sizes:
+    samples, windows, n_in, n_out, size = votes.counts()
+    weight, couplings, wide = votes.weight, samples * windows * n_in * n_out, votes.dtype.itemsize
+    inner = weight.shape[-2 if votes.kind == "matrix" else -1]
+    types = 1 if votes.sharing == "all" else len(weight)
+    return Sizes(
+        products=2 * couplings * size * inner,
+        agreement=2 * couplings * size,
+        alike=n_in // max(1, types),
+        children=wide * votes.pose.numel(),
+        weight=wide * weight.numel(),
+        couplings=wide * couplings,
+        parents=wide * samples * windows * n_out * size,
+    )

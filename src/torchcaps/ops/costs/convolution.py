@@ -7,27 +7,30 @@ from torch import Tensor
 
 from torchcaps.ops.convolution import winograd
 from torchcaps.ops.convolution.winograd import Convolution, Kernels
-from torchcaps.ops.costs.base import Cost, register
+from torchcaps.ops.costs.base import register
 
 __all__: list[str] = []
 
 
-def _convolve(given: Convolution) -> Cost:
+def _borrowed(given: Convolution, _: bool) -> int:
     padding = 2 - given.padding if given.turned else given.padding
-    return _filtered(given.x, winograd.convolved_shapes(given), padding, of_kernels=False)
+    maps = given.x, winograd.convolved_shapes(given)
+    return 4 * int(winograd.planned(*maps, padding, of_kernels=False).workspace_size)
 
 
-def _kernels(given: Kernels) -> Cost:
-    return _filtered(*given, of_kernels=True)
+def _borrowed_for_kernels(given: Kernels, _: bool) -> int:
+    return 4 * int(winograd.planned(*given, of_kernels=True).workspace_size)
 
 
-def _filtered(x: Tensor, y: Tensor, padding: int, *, of_kernels: bool) -> Cost:
+def _filtered(x: Tensor, y: Tensor) -> int:
     tiles = len(y) * math.ceil(y.shape[2] / 2) * math.ceil(y.shape[3] / 2)
     # 16 products of matrices, whichever way round they are.
-    flops = 2 * 16 * tiles * x.shape[1] * y.shape[1]
-    job = winograd.planned(x, y, padding, of_kernels=of_kernels)
-    return Cost(flops, 4 * job.workspace_size)
+    return 2 * 16 * tiles * x.shape[1] * y.shape[1]
 
 
-register(winograd.convolve, _convolve)
-register(winograd.kernels, _kernels)
+register(
+    winograd.convolve,
+    _borrowed,
+    lambda given: _filtered(given.x, winograd.convolved_shapes(given)),
+)
+register(winograd.kernels, _borrowed_for_kernels, lambda given: _filtered(*given[:2]))

@@ -1,25 +1,34 @@
 """FLOPs of distance routing, whoever meets the votes: of what makes them, and what follows them."""
 
+from torchcaps.ops.costs.base import sizes_of
 from torchcaps.ops.fused.distance_tiles import Given
 from torchcaps.ops.operators import Asked
 
-__all__ = ["back", "forward"]
+__all__ = ["backward", "forward"]
 
 
-def forward(given: Given, products: int, agreement: int, passes: int) -> int:
+def forward(given: Given, passes: int = 2) -> int:
     """Votes made once at first and `passes` times in every later iteration; they are summed in
     all, and in the later ones measured, and summed for the slopes."""
-    updates = given.how.iterations - 1
+    size, updates = sizes_of(given.votes), given.how.iterations - 1
     agreements = 1 + (1 + given.how.with_slopes) * updates
-    return (1 + passes * updates) * products + agreements * agreement
+    return (1 + passes * updates) * size.products + agreements * size.agreement
 
 
-def back(asked: Asked[Given]) -> tuple[int, int, int]:
-    """How many iterations a backward pass measures again, in how many votes get a gradient, and how
-    many gradients of couplings ask for votes once more."""
-    needs, (sums, slopes, _), of_couplings = asked.needs, asked.saved, asked.gradients[-1]
+def backward(asked: Asked[Given], at_once: bool = False) -> int:
+    """An iteration after the other, or the gradients of all at once."""
+    size, needs = sizes_of(asked.given.votes), asked.needs
+    (sums, slopes, _), of_couplings = asked.saved, asked.gradients[-1]
     added = any(needs[:5])
     every = added and asked.given.how.detach == "none"
+    # In how many iterations distances are measured again, and in how many votes have a gradient.
     measured = len(sums) - 1 if every or any(needs[5:]) else 0
+    mixed = len(sums) if every else int(added)
+    made, met = max(measured, mixed) + mixed * (needs[0] + needs[1]), measured + mixed
+    if at_once:
+        # Once for couplings, where these are not equal, and once for gradients.
+        made = measured + added * ((len(sums) > 1) + 1 + needs[0] + needs[1])
+        met = measured + added * (2 * mixed - 1)
+    # Gradients of couplings ask for votes once more.
     recorded = 0 if of_couplings is None or not len(slopes) else len(of_couplings)
-    return measured, len(sums) if every else int(added), min(measured, recorded)
+    return (made + min(measured, recorded)) * size.products + met * size.agreement

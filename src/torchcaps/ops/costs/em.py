@@ -1,24 +1,29 @@
-"""FLOPs of EM routing, whoever meets the votes: of the products that make all votes once."""
+"""FLOPs of EM routing, whoever meets the votes: of the products that make them."""
 
-from collections.abc import Sequence
+from typing import Any
 
-__all__ = ["distances", "distances_backward", "moments", "moments_backward"]
+from torchcaps.ops.costs.base import sizes_of
+from torchcaps.ops.fused.tiles import MadeOf
+from torchcaps.ops.operators import Asked
+
+__all__ = ["backward", "distances", "moments", "votes_of"]
 
 
-def moments(products: int) -> int:
+def moments(given: Any) -> int:
     """Votes are made for the mean, and for the variance about it."""
-    return 2 * products
+    return 2 * distances(given)
 
 
-def moments_backward(products: int, needs: Sequence[bool]) -> int:
-    """Votes once more, and gradients of poses and weights."""
-    return (1 + needs[0] + needs[1]) * products
+def distances(given: Any) -> int:
+    return sizes_of(votes_of(given)).products
 
 
-def distances(products: int) -> int:
-    return products
+def backward(asked: Asked[Any]) -> int:
+    """Of either: votes once more, and gradients of poses and weights."""
+    *_, pose, weight, _, _ = asked.needs
+    return (1 + pose + weight) * distances(asked.given)
 
 
-def distances_backward(products: int, needs: Sequence[bool], passes: int = 1) -> int:
-    """The same, where parents and what votes are made of may take a pass each."""
-    return (passes + needs[0] + needs[1]) * products
+def votes_of(given: Any) -> MadeOf:
+    """The last of all that an operator is given."""
+    return given if isinstance(given, MadeOf) else votes_of(given[-1])

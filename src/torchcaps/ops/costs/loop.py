@@ -1,41 +1,59 @@
 """FLOPs of the loop that dynamic, inverted and self-attention routing are, whoever mixes."""
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import NamedTuple
 
-from torchcaps.ops.fused.loop import Given as Looped
-from torchcaps.ops.fused.loop import visits
+from torchcaps.ops.fused.loop import Given, visits
 from torchcaps.ops.operators import Asked
 
-__all__ = ["LoopSizes", "iterations", "loop_backward_flops", "loop_flops"]
+__all__ = ["Folding", "Mixing", "backward", "forward", "is_uniform"]
 
 
-class LoopSizes(Protocol):
-    """FLOPs of what a backend does in an iteration of `ops.fused.loop`."""
+class Folding(NamedTuple):
+    """Of tiles that fold parents onto children (`ops.fused.agreement`)."""
 
-    @property
-    def total(self) -> int:
-        """The sum of all votes."""
-        ...
+    products: int
+    agreement: int  # one multiply-add a number of the children of all parents
+
+
+class Mixing(NamedTuple):
+    """What sums over children take."""
+
+    products: int  # of making all votes
+    agreement: int  # of one multiply-add for each of their numbers
+    total: int  # of the sum of all votes
+    folding: Folding | None = None
 
     def asked(self, times: int) -> int:
         """Some questions to the votes: what they agree with, or their weighed sum."""
-        ...
+        if self.folding is not None:
+            return times * sum(self.folding)
+        return self.products + times * self.agreement
 
     def handed_on(self, terms: int, needs: Sequence[bool], known: bool) -> int:
         """A gradient of some terms, from votes to poses and weights; `known` where children have
         been weighed by one of the terms."""
-        ...
+        made = needs[0] + needs[1]
+        if self.folding is not None:
+            met = needs[1] * (terms - known) + needs[0] * terms
+            return made * terms * self.folding.products + met * self.folding.agreement
+        some = any(needs[:4]) and terms > 0
+        return some * (terms * self.agreement + made * self.products)
 
 
-def loop_flops(given: Looped, size: LoopSizes) -> int:
+def forward(given: Given, mixing: Mixing) -> int:
     return sum(
-        size.total if is_uniform else size.asked(has_query + 1)
-        for is_uniform, has_query in iterations(given)
+        mixing.total if uniform else mixing.asked(has_query + 1)
+        for uniform, has_query in _iterations(given)
     )
 
 
-def iterations(given: Looped) -> Iterator[tuple[bool, bool]]:
+def is_uniform(given: Given) -> bool:
+    """Whether all couplings are known before."""
+    return all(uniform for uniform, _ in _iterations(given))
+
+
+def _iterations(given: Given) -> Iterator[tuple[bool, bool]]:
     """Of each, whether couplings are known before, and whether votes agree with a query."""
     for t in range(given.loop.iterations):
         has_query, is_last = t > 0 or given.start is not None, t == given.loop.iterations - 1
@@ -43,14 +61,14 @@ def iterations(given: Looped) -> Iterator[tuple[bool, bool]]:
         yield not (has_query or adds or given.prior is not None), has_query
 
 
-def loop_backward_flops(asked: Asked[Looped], size: LoopSizes) -> int:
+def backward(asked: Asked[Given], mixing: Mixing) -> int:
     needs, flops = asked.needs, 0
     for visit in visits(asked):
         if visit.is_uniform:
-            flops += visit.mixes * (needs[0] + needs[1]) * size.total
+            flops += visit.mixes * (needs[0] + needs[1]) * mixing.total
         elif visit.goes_on:
             asks_h = visit.has_sum and (visit.to_logits or visit.to_added)
-            flops += size.asked(visit.has_query + asks_h + visit.to_query)
+            flops += mixing.asked(visit.has_query + asks_h + visit.to_query)
             terms = visit.mixes + visit.agrees
-            flops += size.handed_on(terms, needs, visit.to_query and visit.agrees)
+            flops += mixing.handed_on(terms, needs, visit.to_query and visit.agrees)
     return flops

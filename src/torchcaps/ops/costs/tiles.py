@@ -1,218 +1,108 @@
 """What the fused operators cost.
 
-They hold the children once more, lane by lane, their gradient in the same order, and a few tiles.
+They hold the children once more, lane by lane, their gradient in the same order, parents, and a few
+tiles: of votes, or where only their sum is asked for, of children and of weights.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from torchcaps.ops.costs import distance as distance_flops
-from torchcaps.ops.costs import em as flops_of
-from torchcaps.ops.costs.base import Cost, register
-from torchcaps.ops.costs.loop import iterations, loop_backward_flops, loop_flops
-from torchcaps.ops.fused import distance, em, likely, mixing, window_sums
+from torchcaps.ops.costs import em as em_flops
+from torchcaps.ops.costs import loop
+from torchcaps.ops.costs.base import register, sizes_of
+from torchcaps.ops.fused import distance, em, likely, mixing
 from torchcaps.ops.fused.agreement import folds, tiled
 from torchcaps.ops.fused.distance_tiles import Given
 from torchcaps.ops.fused.loop import Given as Looped
-from torchcaps.ops.fused.loop import visits
-from torchcaps.ops.fused.tiles import MadeOf, TiledVotes, size_of
-from torchcaps.ops.operators import Asked
+from torchcaps.ops.fused.tiles import TILE_BYTES, MadeOf, Tile, TiledVotes, size_of
 from torchcaps.types import VoteMap
 
 __all__: list[str] = []
 
 
-class _Sizes(NamedTuple):
-    """What the tiles of a vote map come to."""
-
-    products: int  # FLOPs of making all votes
-    summed: int  # the same after the children of a wide tile that share weights are summed
-    folding: int  # and where parents are folded onto the children of a tile
-    agreement: int  # FLOPs of one multiply-add a number of all votes
-    children: int  # bytes
-    couplings: int
-    weight: int
-    parents: int  # of the lanes that are done at once
-    tile: int  # votes
-    seen: int  # children of a tile
-    wide: int  # children of a wide tile
-    laid: int  # and its weights, laid out anew
-    chunk: int  # what one convolution sees and gives
-    folds: bool  # in dynamic routing votes are not made
-    met: int  # FLOPs of one multiply-add a number of the children of all parents
-    folded: int  # bytes of those of a tile
-    sums: int  # bytes of all parents
-    through: bool  # windows
-
-    @property
-    def total(self) -> int:
-        # Through windows by a convolution.
-        return self.products if self.through else self.summed
-
-    @property
-    def held_by_total(self) -> int:
-        return 2 * self.weight + self.chunk if self.through else self.wide + self.laid
-
-    def asked(self, times: int) -> int:
-        if self.folds:
-            return times * (self.folding + self.met)
-        return self.products + times * self.agreement
-
-    def handed_on(self, terms: int, needs: Sequence[bool], known: bool) -> int:
-        made = needs[0] + needs[1]
-        if self.folds:
-            met = needs[1] * (terms - known) + needs[0] * terms
-            return made * terms * self.folding + met * self.met
-        some = any(needs[:4]) and terms > 0
-        return some * (terms * self.agreement + made * self.products)
-
-
-def _sizes(
+def _on_meta(
     made_of: MadeOf, tiled: Callable[[VoteMap, torch.dtype], TiledVotes] = TiledVotes
-) -> _Sizes:
-    weight, dtype = made_of.weight, made_of.dtype
-    bias, coordinates = (
-        None if x is None else x.to("meta") for x in (made_of.bias, made_of.coordinates)
-    )
-    # On "meta" the tiles are laid out and nothing is copied.
-    on_meta = made_of._replace(
-        pose=made_of.pose.to("meta"),
-        weight=weight.to("meta"),
-        bias=bias,
-        coordinates=coordinates,
-    )
-    votes = tiled(on_meta.vote_map, dtype)
-    lanes = next(votes.lanes(), None)
-    tile = None if lanes is None else next(votes.tiles(lanes), None)
-    numbers = votes.n_batch * votes.n_windows * votes.n_in * votes.n_out * votes.d_out
-    a_tile = a_part = some = a_wide = laid = 0
-    parts = wide_parts = 1
-    if lanes is not None and tile is not None:
-        many = size_of(tile.types) * size_of(tile.positions)
-        parts = math.ceil(votes.positions / size_of(tile.positions))
-        wide = next(votes.wide_tiles(lanes))
-        wide_parts = math.ceil(votes.positions / size_of(wide.positions))
-        laid = size_of(wide.types) * votes.weight[0].numel() * dtype.itemsize
-        a_wide = size_of(wide.types) * size_of(wide.positions) * votes.count(lanes)
-        a_wide *= votes.d_in * dtype.itemsize
-        a_part = many * votes.count(lanes) * dtype.itemsize
-        a_tile = a_part * votes.n_out * votes.d_out
-        some = votes.count(lanes) * votes.n_out * votes.d_out * dtype.itemsize
-    image = votes.n_children * votes.d_in * dtype.itemsize
-    given = votes.n_windows * votes.n_out * votes.d_out * dtype.itemsize
-    one = 2 * numbers * votes.k // max(1, votes.positions)
-    return _Sizes(
-        products=2 * numbers * votes.k,
-        summed=one * wide_parts,
-        folding=one * parts,
-        agreement=2 * numbers,
-        children=votes.n_batch * image,
-        couplings=numbers // votes.d_out * dtype.itemsize,
-        weight=weight.numel() * dtype.itemsize,
-        parents=some,
-        tile=a_tile,
-        seen=a_part * votes.k * votes.rows,
-        wide=a_wide,
-        laid=laid,
-        chunk=min(votes.n_batch, max(1, window_sums.CHUNK_BYTES // max(1, image)))
-        * (image + given),
-        folds=folds(votes),
-        met=2 * numbers * votes.d_in // max(1, votes.d_out),
-        folded=a_part * votes.n_out * votes.d_in,
-        sums=votes.n_batch * given,
-        through=votes.window is not None,
-    )
+) -> TiledVotes:
+    """Where tiles are laid out and nothing is copied."""
+    moved: Any = (x.to("meta") if isinstance(x, Tensor) else x for x in made_of)
+    return tiled(MadeOf(*moved).vote_map, made_of.dtype)
 
 
-def _mixed(given: Looped) -> Cost:
-    size = _sizes(given.made_of, tiled)
-    held = max(
-        size.held_by_total if is_uniform else size.folded if size.folds else 2 * size.tile
-        for is_uniform, _ in iterations(given)
-    )
-    held += size.children + size.seen + 4 * size.parents + size.sums
-    return Cost(loop_flops(given, size), held)
+def _mixing(made_of: MadeOf) -> loop.Mixing:
+    size, votes = sizes_of(made_of), _on_meta(made_of, tiled)
+    if not size.products:
+        return loop.Mixing(0, 0, 0)
+
+    def products(tiles: Iterator[Tile]) -> int:
+        """Where the children of a tile that share weights are summed first."""
+        parts = math.ceil(votes.positions / size_of(next(tiles).positions))
+        return size.products // votes.positions * parts
+
+    lanes = next(votes.lanes())
+    # Through windows by a convolution.
+    total = size.products if made_of.window else products(votes.wide_tiles(lanes))
+    folding = None
+    if folds(votes):
+        met = size.agreement // votes.d_out * votes.d_in
+        folding = loop.Folding(products(votes.tiles(lanes)), met)
+    return loop.Mixing(size.products, size.agreement, total, folding)
 
 
-def _mixed_backward(asked: Asked[Looped]) -> Cost:
-    size, held = _sizes(asked.given.made_of, tiled), 0
-    for visit in visits(asked):
-        if visit.is_uniform:
-            held = max(held, visit.mixes * (1 + size.through) * size.held_by_total)
-        elif visit.goes_on:
-            held = max(held, 2 * size.folded if size.folds else 3 * size.tile)
-    held += 2 * size.seen + 2 * size.parents + (2 * asked.given.loop.iterations - 1) * size.sums
-    return Cost(loop_backward_flops(asked, size), _held(size, asked.needs[0], held))
+def _of_loop(given: Looped, backward: bool) -> int:
+    size, votes = sizes_of(given.made_of), _on_meta(given.made_of, tiled)
+    if loop.is_uniform(given):
+        tiles = min(size.children, TILE_BYTES) + min(size.weight, TILE_BYTES)
+    else:
+        tiles = _tiles(votes, backward) // (1 + folds(votes))
+    return _held(given.made_of, backward, tiles + 2 * given.loop.iterations * size.parents)
 
 
-def _moments(given: em.Shared) -> Cost:
-    size = _sizes(given.votes)
-    return Cost(
-        flops_of.moments(size.products),
-        size.children + 3 * size.tile + size.seen + 4 * size.parents,
-    )
-
-
-def _moments_backward(asked: Asked[em.Shared]) -> Cost:
-    size, needs = _sizes(asked.given.votes), asked.needs
-    tiles = 6 * size.tile + 2 * size.seen + 4 * size.parents
-    products = flops_of.moments_backward(size.products, needs[1:])
-    return Cost(products, _held(size, needs[1], tiles))
-
-
-def _distances(given: em.Met) -> Cost:
-    size = _sizes(given.votes)
-    return Cost(
-        flops_of.distances(size.products),
-        size.children + 2 * size.tile + size.seen + 2 * size.parents,
-    )
-
-
-def _distances_backward(asked: Asked[em.Met]) -> Cost:
-    size, needs = _sizes(asked.given.votes), asked.needs
-    tiles = 5 * size.tile + 2 * size.seen + 4 * size.parents
-    products = flops_of.distances_backward(size.products, needs[2:])
-    return Cost(products, _held(size, needs[2], tiles))
-
-
-def _moves(_: likely.Likely) -> Cost:
-    return Cost(0, 0)
-
-
-def _moves_backward(asked: Asked[likely.Likely]) -> Cost:
-    log_r = asked.given.log_r
-    couplings = log_r.numel() * log_r.element_size()
-    return Cost(0, couplings if asked.gradients[-1] is None else 2 * couplings)
-
-
-def _measured(given: Given) -> Cost:
-    size = _sizes(given.votes)
+def _of_distance(given: Given, backward: bool) -> int:
     # How much a vote is shortened, and how far it lies.
-    held = (2 if given.how.iterations > 1 else 1) * size.couplings
-    return Cost(
-        distance_flops.forward(given, size.products, size.agreement, passes=2),
-        size.children + held + 2 * size.tile + size.seen + 4 * size.parents,
-    )
+    apart = 0 if backward else 2 * sizes_of(given.votes).couplings
+    return apart + _of_tiles(given.votes, backward)
 
 
-def _measured_backward(asked: Asked[Given]) -> Cost:
-    size, needs = _sizes(asked.given.votes), asked.needs
-    measured, mixed, recorded = distance_flops.back(asked)
-    made = max(measured, mixed) + recorded + mixed * (needs[0] + needs[1])
-    flops = made * size.products + (measured + mixed) * size.agreement
-    return Cost(flops, _held(size, needs[0], 3 * size.tile + 2 * size.seen + 6 * size.parents))
+def _of_em(given: em.Shared | em.Met, backward: bool) -> int:
+    return _of_tiles(given.votes, backward)
 
 
-def _held(size: _Sizes, needs_pose: bool, tiles: int) -> int:
-    """Of a backward pass. The gradient of the children is copied out when the tiles are gone."""
-    return size.children + (max(size.children, tiles) if needs_pose else tiles)
+def _of_moves(given: likely.Likely, backward: bool) -> int:
+    return backward * given.log_r.numel() * given.log_r.element_size()
 
 
-register(distance.measured, _measured, _measured_backward)
-register(mixing.mix, _mixed, _mixed_backward)
-register(em.moments, _moments, _moments_backward)
-register(em.distances, _distances, _distances_backward)
-register(likely.moves, _moves, _moves_backward)
+def _of_tiles(made_of: MadeOf, backward: bool) -> int:
+    parents = 6 * sizes_of(made_of).parents
+    return _held(made_of, backward, _tiles(_on_meta(made_of), backward) + parents)
+
+
+def _held(made_of: MadeOf, backward: bool, tiles: int) -> int:
+    """The gradient of the children is copied out when the tiles are gone."""
+    children = sizes_of(made_of).children
+    return children + max(children * backward, tiles)
+
+
+def _tiles(votes: TiledVotes, backward: bool) -> int:
+    """Bytes of those that are there at once."""
+    for lanes in votes.lanes():
+        for tile in votes.tiles(lanes):
+            pairs = math.prod(votes.couplings_shape(tile))
+            return (3 + backward) * pairs * votes.pair * votes.dtype.itemsize
+    return 0
+
+
+register(
+    mixing.mix,
+    _of_loop,
+    lambda given: loop.forward(given, _mixing(given.made_of)),
+    lambda asked: loop.backward(asked, _mixing(asked.given.made_of)),
+)
+register(em.moments, _of_em, em_flops.moments, em_flops.backward)
+register(em.distances, _of_em, em_flops.distances, em_flops.backward)
+register(distance.measured, _of_distance, distance_flops.forward, distance_flops.backward)
+register(likely.moves, _of_moves, lambda _: 0, lambda _: 0)
