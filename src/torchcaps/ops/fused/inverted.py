@@ -17,17 +17,7 @@ Ambiguities: none.
 
 from typing import Any
 
-from torch import Tensor
-
-from torchcaps.ops.checks import (
-    check_broadcast,
-    check_iterations,
-    check_keep,
-    check_number,
-    check_votes,
-    widen,
-    without_autocast,
-)
+from torchcaps.ops.checks import widen, without_autocast
 from torchcaps.ops.fused.loop import Loop, Mix, given
 from torchcaps.ops.fused.mixing import mix
 from torchcaps.ops.fused.results import kept_of, recoupled, routed
@@ -35,8 +25,8 @@ from torchcaps.ops.fused.rules import Present
 from torchcaps.ops.fused.tiles import vote_like
 from torchcaps.ops.fused.weighted import sums_of
 from torchcaps.ops.routing.couple import recorded
-from torchcaps.ops.routing.inverted import _check_norm
-from torchcaps.types import Couple, Keep, Routed, VoteMap
+from torchcaps.ops.routing.inverted import InvertedOptions, check_inverted
+from torchcaps.types import Routed, VoteMap
 
 __all__ = ["inverted_routing", "route_by"]
 
@@ -52,45 +42,31 @@ def inverted_routing(vote_map: VoteMap, **options: Any) -> Routed:
     return route_by(mix, vote_map, **options)
 
 
-def route_by(
-    mix: Mix,
-    vote_map: VoteMap,
-    *,
-    iterations: int = 2,
-    norm: tuple[Tensor, Tensor] | None = None,
-    scale: float = 1.0,
-    start: Tensor | None = None,
-    keep: Keep = "none",
-    couple: Couple | None = None,
-) -> Routed:
+def route_by(mix: Mix, vote_map: VoteMap, **options: Any) -> Routed:
     """The same by the sums of a backend."""
-    check_iterations(iterations)
-    votes = vote_like(vote_map)
-    check_votes(votes)
-    check_keep(keep)
-    check_number("scale", scale)
-    _check_norm(norm, votes.shape[-1])
-    sizes = (*votes.shape[:-3], *votes.shape[-2:])
-    check_broadcast("start", start, sizes, "[*batch, parent, pose]")
+    votes, asked = vote_like(vote_map), InvertedOptions(**options)
+    check_inverted(votes, asked)
     # Of one number: `votes` stands for more than there is memory.
     dtype, size = widen(votes.new_empty(())).dtype, votes.shape[-1]
-    weight, bias = (None, None) if norm is None else (x.to(dtype).expand(size) for x in norm)
-    record = recorded(keep, couple)
+    weight = bias = None
+    if asked.norm is not None:
+        weight, bias = (x.to(dtype).expand(size) for x in asked.norm)
+    record = recorded(asked.keep, asked.couple)
     loop = Loop(
         "present",
-        scale=scale,
-        iterations=iterations,
+        scale=asked.scale,
+        iterations=asked.iterations,
         share=1 / votes.shape[-2],
-        kept=kept_of(record, iterations),
+        kept=kept_of(record, asked.iterations),
     )
     with without_autocast(votes):
-        query = None if start is None else scale * start.to(dtype)
+        query = None if asked.start is None else asked.scale * asked.start.to(dtype)
         mixed = mix(given(vote_map, votes, loop, start=query, rule_weight=weight, rule_bias=bias))
         norm_of = Present(1.0, weight, bias)
         poses = [norm_of.query(None, s) for s in mixed.sums(record)]
         return recoupled(
             routed(votes, poses, mixed.couplings, record, activations=False),
-            keep,
-            couple,
+            asked.keep,
+            asked.couple,
             lambda coupling: norm_of.query(None, sums_of(vote_map, votes, coupling)),
         )

@@ -14,17 +14,9 @@ Ambiguities: none.
 """
 
 import math
-from typing import Any, get_args
+from typing import Any
 
-from torch import Tensor
-
-from torchcaps.ops.checks import (
-    check_broadcast,
-    check_choice,
-    check_keep,
-    check_votes,
-    without_autocast,
-)
+from torchcaps.ops.checks import without_autocast
 from torchcaps.ops.fused.loop import Loop, Mix, given
 from torchcaps.ops.fused.mixing import mix
 from torchcaps.ops.fused.results import recoupled, routed
@@ -32,8 +24,8 @@ from torchcaps.ops.fused.rules import squashed
 from torchcaps.ops.fused.tiles import vote_like
 from torchcaps.ops.fused.weighted import sums_of
 from torchcaps.ops.routing.couple import recorded
-from torchcaps.ops.squashing import Squash
-from torchcaps.types import Couple, Keep, Routed, VoteMap
+from torchcaps.ops.routing.self_attention import SelfAttentionOptions, check_self_attention
+from torchcaps.types import Routed, VoteMap
 
 __all__ = ["route_by", "self_attention_routing"]
 
@@ -50,29 +42,18 @@ def self_attention_routing(vote_map: VoteMap, **options: Any) -> Routed:
     return route_by(mix, vote_map, **options)
 
 
-def route_by(
-    mix: Mix,
-    vote_map: VoteMap,
-    *,
-    bias: Tensor | None = None,
-    squash: Squash = "exp",
-    keep: Keep = "none",
-    couple: Couple | None = None,
-) -> Routed:
+def route_by(mix: Mix, vote_map: VoteMap, **options: Any) -> Routed:
     """The same by the sums of a backend."""
-    votes = vote_like(vote_map)
-    check_votes(votes)
-    check_keep(keep)
-    check_broadcast("bias", bias, votes.shape[:-1], "[*batch, child, parent]")
-    check_choice("squash", squash, get_args(Squash))
-    record = recorded(keep, couple)
+    votes, asked = vote_like(vote_map), SelfAttentionOptions(**options)
+    check_self_attention(votes, asked)
+    record = recorded(asked.keep, asked.couple)
     scale, kept = 1 / math.sqrt(votes.shape[-1]), int(record != "none")
     loop = Loop("present", scale=scale, iterations=2, share=1.0, kept=kept)
-    mixed = mix(given(vote_map, votes, loop, added=bias))
+    mixed = mix(given(vote_map, votes, loop, added=asked.bias))
     with without_autocast(votes):
         return recoupled(
-            routed(votes, [squashed(mixed.last, squash)], mixed.couplings, record),
-            keep,
-            couple,
-            lambda coupling: squashed(sums_of(vote_map, votes, coupling), squash),
+            routed(votes, [squashed(mixed.last, asked.squash)], mixed.couplings, record),
+            asked.keep,
+            asked.couple,
+            lambda coupling: squashed(sums_of(vote_map, votes, coupling), asked.squash),
         )

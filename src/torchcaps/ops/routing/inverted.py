@@ -28,6 +28,8 @@ Without `start` and the bias of LayerNorm, negated votes give negated poses and 
 for bit.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm
@@ -45,7 +47,7 @@ from torchcaps.ops.checks import (
 from torchcaps.ops.routing.couple import coupled
 from torchcaps.types import Capsules, Couple, Keep, Routed, Step
 
-__all__ = ["inverted_routing", "inverted_step"]
+__all__ = ["InvertedOptions", "check_inverted", "inverted_routing", "inverted_step"]
 
 NORM_GUARD = 1e-5
 VARIANCE_FLOOR = 1e-4
@@ -82,13 +84,10 @@ def inverted_step(
     >>> inverted_step(torch.ones(1152, 10, 16), None).parents.pose.shape
     torch.Size([10, 16])
     """
-    check_votes(votes)
+    check_inverted(votes, InvertedOptions(norm=norm, scale=scale))
     poses = (*votes.shape[:-3], *votes.shape[-2:])
     check_broadcast("parents", parents, poses, "[*batch, parent, pose]")
-    _check_norm(norm, votes.shape[-1])
-    check_number("scale", scale)
-    check_number("lambda_", lambda_)
-    _check_activation(votes, activation, beta_a, beta_u)
+    _check_activation(votes, activation, beta_a, beta_u, lambda_)
     dtype, votes = votes.dtype, widen(votes)
     with without_autocast(votes):
         if parents is None:
@@ -159,15 +158,8 @@ def inverted_routing(
     >>> inverted_routing(torch.ones(1152, 10, 16), norm=norm).parents.pose.shape
     torch.Size([10, 16])
     """
-    check_votes(votes)
-    check_iterations(iterations)
-    check_keep(keep)
-    poses = (*votes.shape[:-3], *votes.shape[-2:])
-    check_broadcast("start", start, poses, "[*batch, parent, pose]")
-    _check_norm(norm, votes.shape[-1])
-    check_number("scale", scale)
-    check_number("lambda_", lambda_)
-    _check_activation(votes, activation, beta_a, beta_u)
+    check_inverted(votes, InvertedOptions(iterations, norm, scale, start, keep, couple))
+    _check_activation(votes, activation, beta_a, beta_u, lambda_)
     dtype, votes = votes.dtype, widen(votes)
     # Once, not in every step: float16 would round the gradient of each.
     norm = None if norm is None else (norm[0].to(votes.dtype), norm[1].to(votes.dtype))
@@ -193,6 +185,29 @@ def inverted_routing(
     return Routed(_rounded(step, dtype).parents, tuple(steps))
 
 
+class InvertedOptions(NamedTuple):
+    """What every form of inverted routing is asked, with the defaults of `inverted_routing`. Only
+    the op knows activations."""
+
+    iterations: int = 2
+    norm: tuple[Tensor, Tensor] | None = None
+    scale: float = 1.0
+    start: Tensor | None = None
+    keep: Keep = "none"
+    couple: Couple | None = None
+
+
+def check_inverted(votes: Tensor, options: InvertedOptions) -> None:
+    """What every form of inverted routing asks of its arguments."""
+    check_votes(votes)
+    check_iterations(options.iterations)
+    check_keep(options.keep)
+    poses = (*votes.shape[:-3], *votes.shape[-2:])
+    check_broadcast("start", options.start, poses, "[*batch, parent, pose]")
+    _check_norm(options.norm, votes.shape[-1])
+    check_number("scale", options.scale)
+
+
 def _check_norm(norm: tuple[Tensor, Tensor] | None, size: int) -> None:
     if norm is None:
         return
@@ -207,8 +222,13 @@ def _check_norm(norm: tuple[Tensor, Tensor] | None, size: int) -> None:
 
 
 def _check_activation(
-    votes: Tensor, activation: Tensor | None, beta_a: Tensor | None, beta_u: Tensor | None
+    votes: Tensor,
+    activation: Tensor | None,
+    beta_a: Tensor | None,
+    beta_u: Tensor | None,
+    lambda_: float,
 ) -> None:
+    check_number("lambda_", lambda_)
     named = {"activation": activation, "beta_a": beta_a, "beta_u": beta_u}
     given = [name for name, value in named.items() if value is not None]
     if 0 < len(given) < 3:

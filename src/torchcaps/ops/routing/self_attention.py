@@ -17,11 +17,13 @@ Ambiguities:
 """
 
 import math
+from typing import NamedTuple, get_args
 
 from torch import Tensor
 
 from torchcaps.ops.checks import (
     check_broadcast,
+    check_choice,
     check_keep,
     check_votes,
     widen,
@@ -33,7 +35,7 @@ from torchcaps.ops.squashing import Squash
 from torchcaps.ops.squashing import squash as g
 from torchcaps.types import Couple, Keep, Routed, Step
 
-__all__ = ["self_attention_routing"]
+__all__ = ["SelfAttentionOptions", "check_self_attention", "self_attention_routing"]
 
 # Of so many children, as the network of [mazzia2021] has, all products of two poses and their sums
 # take a third of the time of a small product of matrices a parent, both passes together.
@@ -64,9 +66,7 @@ def self_attention_routing(
     >>> self_attention_routing(torch.ones(16, 10, 16)).parents.pose.shape
     torch.Size([10, 16])
     """
-    check_votes(votes)
-    check_keep(keep)
-    check_broadcast("bias", bias, votes.shape[:-1], "[*batch, child, parent]")
+    check_self_attention(votes, SelfAttentionOptions(bias, squash, keep, couple))
     dtype, votes = votes.dtype, widen(votes)
     few = votes.shape[-3] <= FEW_CHILDREN
     with without_autocast(votes):
@@ -80,3 +80,21 @@ def self_attention_routing(
         v = g(s, squash)
     steps = () if keep == "none" else (Step(None, c.to(dtype), capsules(v, dtype)),)
     return Routed(capsules(v, dtype), steps)
+
+
+class SelfAttentionOptions(NamedTuple):
+    """What every form of self-attention routing is asked, with the defaults of
+    `self_attention_routing`."""
+
+    bias: Tensor | None = None
+    squash: Squash = "exp"
+    keep: Keep = "none"
+    couple: Couple | None = None
+
+
+def check_self_attention(votes: Tensor, options: SelfAttentionOptions) -> None:
+    """What every form of self-attention routing asks of its arguments."""
+    check_votes(votes)
+    check_keep(options.keep)
+    check_broadcast("bias", options.bias, votes.shape[:-1], "[*batch, child, parent]")
+    check_choice("squash", options.squash, get_args(Squash))

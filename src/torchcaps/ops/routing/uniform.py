@@ -13,7 +13,7 @@ and the default; "mean" averages the votes. W absorbs the difference, but at the
 the squash does not.
 """
 
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from torch import Tensor
 
@@ -31,7 +31,7 @@ from torchcaps.ops.squashing import Squash
 from torchcaps.ops.squashing import squash as g
 from torchcaps.types import Couple, Keep, Routed, Step
 
-__all__ = ["Normalise", "uniform_routing"]
+__all__ = ["Normalise", "UniformOptions", "check_uniform", "uniform_routing"]
 
 # "softmax": the couplings of a child sum to one; "mean": those of a parent do.
 Normalise = Literal["softmax", "mean"]
@@ -64,13 +64,8 @@ def uniform_routing(
     >>> uniform_routing(torch.ones(1152, 10, 16)).parents.pose.shape
     torch.Size([10, 16])
     """
-    check_votes(votes)
-    check_choice("normalise", normalise, get_args(Normalise))
-    check_keep(keep)
-    check_broadcast("bias", bias, (*votes.shape[:-3], *votes.shape[-2:]), "[*batch, parent, pose]")
+    share = check_uniform(votes, UniformOptions(normalise, bias, squash, keep, couple))
     dtype, votes = votes.dtype, widen(votes)
-    *_, n_in, n_out, _ = votes.shape
-    share = 1 / (n_out if normalise == "softmax" else n_in)
     with without_autocast(votes):
         c = coupled_or_even(couple, None, votes, share)
         s = votes.sum(-3) * share if c is None else weighted(c, votes)  # [*b, j, d]
@@ -80,3 +75,24 @@ def uniform_routing(
         c = votes.new_full(votes.shape[:-1], share) if c is None else c
         steps = (Step(None, c.to(dtype), capsules(v, dtype)),)
     return Routed(capsules(v, dtype), steps)
+
+
+class UniformOptions(NamedTuple):
+    """What every form of uniform routing is asked, with the defaults of `uniform_routing`."""
+
+    normalise: Normalise = "softmax"
+    bias: Tensor | None = None
+    squash: Squash = "hinton"
+    keep: Keep = "none"
+    couple: Couple | None = None
+
+
+def check_uniform(votes: Tensor, options: UniformOptions) -> float:
+    """What every form of uniform routing asks of its arguments; returned is the coupling."""
+    check_votes(votes)
+    check_choice("normalise", options.normalise, get_args(Normalise))
+    check_keep(options.keep)
+    *lead, n_in, n_out, size = votes.shape
+    check_broadcast("bias", options.bias, (*lead, n_out, size), "[*batch, parent, pose]")
+    check_choice("squash", options.squash, get_args(Squash))
+    return 1 / (n_out if options.normalise == "softmax" else n_in)
