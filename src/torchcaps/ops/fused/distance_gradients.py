@@ -127,10 +127,7 @@ class _Backward:
         for tile in votes.tiles(lanes):
             seen = votes.seen(tile)
             part = votes.votes(tile, seen)  # [t, j, d, p, b]
-            longer, norm, factor = lengths_of(part, of_tile(votes, self.limit, tile))
-            gap = between(part, factor, v)
-            d = along_itself(gap).add_(EPSILON).sqrt_()
-            c = (d * f).softmax(1)
+            gap, d, c, longer, norm, factor = self._compared(tile, part, v, f)
             if of_parents is not None:
                 h = along(part, of_s).mul_(factor)
                 if of_c is not None:
@@ -179,10 +176,15 @@ class _Backward:
             found = torch.zeros_like(f)
             for tile in votes.tiles(lanes):
                 part = votes.votes(tile, votes.seen(tile))
-                _, _, factor = lengths_of(part, of_tile(votes, self.limit, tile))
-                d = along_itself(between(part, factor, v)).add_(EPSILON).sqrt_()
-                c = (d * f).softmax(1)
+                _, d, c, *_ = self._compared(tile, part, v, f)
                 kappa = votes.of_couplings(of_c, tile).flatten(-2)
                 found += (kappa * c * from_mean(c, from_nearest(d))).sum((0, 1, 2))
             total[lanes] = found.view(total[lanes].shape)
         return total
+
+    def _compared(self, tile: Tile, part: Tensor, v: Tensor, f: Tensor) -> tuple[Tensor, ...]:
+        """n_ij, d_ij and c_ij of votes and parents, and what `lengths_of` finds of the votes."""
+        lengths = lengths_of(part, of_tile(self.votes, self.limit, tile))
+        gap = between(part, lengths[-1], v)
+        d = along_itself(gap).add_(EPSILON).sqrt_()
+        return gap, d, (d * f).softmax(1), *lengths
