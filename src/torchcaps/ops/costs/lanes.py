@@ -48,8 +48,7 @@ def _mixed_backward(asked: Asked[dynamic.Given]) -> int:
 
 def _of_dynamic(given: dynamic.Given, backward: bool) -> int:
     size, threads = sizes_of(given.votes), torch.get_num_threads()
-    # Twice all parents for the weights, if these may have them in the order of the samples.
-    parents = threads + 1 + (4 * given.how.iterations if backward else 0)
+    parents = threads + 1 + (2 * given.how.iterations if backward else 0)
     return min(size.children, threads * TILE_BYTES) + parents * size.parents
 
 

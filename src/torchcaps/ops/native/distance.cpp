@@ -632,9 +632,8 @@ struct DistanceWorker : Thread<DistanceJob, DistancePlan> {
               for (Int x = 0; x < size; ++x) o[x] = shortening.factor * (o[x] - excess * v[x]);
               // Beside one number nothing lies across it, and rounding must not stay.
               if (size == 1) o[0] = shortening.inverse > V{} ? V{} : o[0];
-              const V whole = splat(1);
               if (job.of_pose)
-                plan.back(plan.shape, weight(i, j), o, 0, &whole,
+                plan.back(plan.shape, weight(i, j), o, 0,
                           of_child + (block * HELD + i - i0) * d_in, 0);
               if (of_bias)
                 for (Int x = 0; x < size; ++x) of_bias[j * size + x] += o[x];

@@ -60,6 +60,20 @@ void mix(const V *share, Int step, const V *v, Int size, Int count, V *out) {
   for (Int d = 0; d < size; ++d) out[d] += p * v[d];
 }
 
+// A part of the gradient of the votes of a pair: shares, `step` numbers from one block to the next,
+// times poses of a parent.
+struct Part {
+  const float *share;
+  Int step;
+  const V *of;
+
+  V shared(Int block) const {
+    V here;
+    std::memcpy(&here, share + block * step, sizeof here);
+    return here;
+  }
+};
+
 // out = Σ of all parts; poses of parents lie `step` apart
 void sum_of_parts(const Part *parts, Int count, Int block, Int step, Int size, V *out) {
   Amount amounts[2 * MOST_ITERATIONS];
@@ -85,8 +99,6 @@ struct Plan : Places {
   bool stored;
   Int group, terms;
   V *parents, *partial;
-  bool by_column;  // whether gradients of weights have the numbers of a vote in their lanes
-  V *turned;  // parents as numbers of one sample after the other, for this
   V *scratch, *children;
   Int scratch_size;
   Sum sum[2];  // of one block of lanes, or of two
@@ -105,12 +117,9 @@ struct Plan : Places {
     // Forwards A; backwards A and γ of every iteration, and the gradient of A.
     parents = take((backward ? 2 * job.iterations + 1 : 1) * parents_size);
     partial = take(threads * parents_size);
-    by_column = backward && job.of_weight && job.rows == 1 && job.columns % LANES == 0;
-    turned = take(by_column ? 2 * job.iterations * parents_size : 0);
     const Int made = stored ? together * row : d_out;
     const Int routed = row + (made > row ? made : row) + 2 * together * job.parents;
-    const Int gradients = held * group + HELD * (group * d_in + d_out) + group * d_in +
-                          (group + 1) * d_out;
+    const Int gradients = held * group + HELD * (2 * group * d_in + d_out) + (group + 1) * d_out;
     scratch_size = backward && gradients > routed ? gradients : routed;
     scratch = take(threads * scratch_size);
     children = take(threads * blocks * tile * d_in);
@@ -361,10 +370,6 @@ struct Worker : Thread<Job, Plan> {
       barrier.wait();
     }
     barrier.wait();
-    if (plan.by_column) {
-      turn(terms, count);
-      barrier.wait();
-    }
     gradients(terms, count);
     barrier.wait();
     sum_threads();
@@ -391,26 +396,6 @@ struct Worker : Thread<Job, Plan> {
     });
   }
 
-  // Where the poses of parent j lie once more, from a block on.
-  V *turned(const V *of, Int block, Int j) const {
-    return plan.turned + (of - agreed(0)) / plan.parents_size * plan.parents_size +
-           (j * plan.blocks + block) * plan.d_out;
-  }
-
-  void turn(const Term *terms, Int count) const {
-    const auto each = [&](const V *of) {
-      if (!of) return;
-      for_my_parents([&](Int j, Int block, Int at) {
-        from_lanes(of + at, plan.d_out, LANES, plan.d_out,
-                   reinterpret_cast<float *>(turned(of, block, j)));
-      });
-    };
-    for (Int m = 0; m < count; ++m) {
-      each(terms[m].mixes ? terms[m].of_sum : nullptr);
-      each(terms[m].agrees ? terms[m].agreed : nullptr);
-    }
-  }
-
   // Where gradients of some children are made.
   struct Bench {
     V *held;  // [term, c or ∂b, child, block, parent]
@@ -430,7 +415,7 @@ struct Worker : Thread<Job, Plan> {
     to.held = scratch;
     to.of_child = to.held + 2 * plan.terms * HELD * plan.group * job.parents;
     to.seen = to.of_child + places;
-    to.of_place = to.seen + plan.group * plan.d_in;
+    to.of_place = to.seen + places;
     to.of = to.of_place + HELD * plan.d_out;
     to.vote = to.of + plan.group * plan.d_out;
     to.of_weight = own_weights();
@@ -499,9 +484,7 @@ struct Worker : Thread<Job, Plan> {
   Int parts_of(const Bench &at, const Step &step, const Term *terms, Int count, Int i, Int j,
                const V &share, Part *parts) const {
     const auto part = [&](const float *shares, Int blocks, const V *of) -> Part {
-      return {shares, blocks * job.parents * LANES,
-              of + step.block * plan.row + j * plan.d_out,
-              plan.by_column ? turned(of, step.block, j) : nullptr};
+      return {shares, blocks * job.parents * LANES, of + step.block * plan.row + j * plan.d_out};
     };
     const auto numbers = [](const V *v) { return reinterpret_cast<const float *>(v); };
     Int n = 0;
@@ -530,13 +513,15 @@ struct Worker : Thread<Job, Plan> {
           __builtin_prefetch(terms[m].kept + kept_at(i, step.block) + x * LANES, 0, 2);
     std::memset(at.of_child, 0, HELD * plan.group * d_in * sizeof(V));
     std::memset(at.of_place, 0, HELD * size * sizeof(V));
+    for (Int i = step.i0; job.of_weight && i < step.i1; ++i)
+      for (Int block = 0; block < step.blocks; ++block)
+        std::memcpy(seen(at, step, i) + block * d_in, child(step.block + block, i, step.from),
+                    d_in * sizeof(V));
     for (Int j = 0; j < n_out; ++j)
       for (Int i = step.i0; i < step.i1; ++i) {
         Part parts[2 * MOST_ITERATIONS];
         const Int n = parts_of(at, step, terms, count, i, j, share, parts);
-        // Who asks for the sum of the parts themselves.
-        const bool sums = n != 1 || !plan.by_column || at.of_bias || job.of_coordinates;
-        for (Int block = 0; sums && block < step.blocks; ++block) {
+        for (Int block = 0; block < step.blocks; ++block) {
           V *of = at.of + block * size;
           sum_of_parts(parts, n, block, plan.row, size, of);
           for (Int d = 0; at.of_bias && d < size; ++d) at.of_bias[j * size + d] += of[d];
@@ -545,14 +530,15 @@ struct Worker : Thread<Job, Plan> {
         }
         for (Int block = 0, two; job.of_pose && block < step.blocks; block += two) {
           two = block + 2 <= step.blocks ? 2 : 1;
-          V shares[2] = {splat(1), splat(1)};
-          for (Int b = 0; !sums && b < two; ++b) shares[b] = parts->shared(block + b);
-          plan.back[two - 1](plan.shape, weight(i, j),
-                             sums ? at.of + block * size : parts->of + block * plan.row,
-                             sums ? size : plan.row, shares,
+          plan.back[two - 1](plan.shape, weight(i, j), at.of + block * size, size,
                              at.of_child + (block * HELD + i - step.i0) * d_in, HELD * d_in);
         }
-        if (job.of_weight) weights(at, step, parts, n, i, j);
+        if (job.of_weight) {
+          float *w = at.of_weight ? at.of_weight : job.of_weight;
+          w += ((i % job.types) * n_out + j) * job.columns * job.inner;
+          weights_of(plan.shape, at.of, seen(at, step, i), w, step.blocks,
+                     at.of_weight || step.block);
+        }
       }
     const Int stride = job.children * d_in;
     for (Int block = 0; job.of_pose && block < step.blocks; ++block)
@@ -563,20 +549,9 @@ struct Worker : Thread<Job, Plan> {
       job.of_coordinates[step.i0 * size + x] += lane_sum(at.of_place[x]);
   }
 
-  void weights(const Bench &at, const Step &step, const Part *parts, Int n, Int i, Int j) const {
-    const V *u = child(step.block, i, step.from);
-    const Int u_step = plan.tile * plan.d_in;
-    const bool adds = at.of_weight || step.block;
-    float *w = at.of_weight ? at.of_weight : job.of_weight;
-    w += ((i % job.types) * job.parents + j) * job.columns * job.inner;
-    if (plan.by_column) {
-      (n == 1 ? weights_by_columns<1> : weights_by_columns<0>)(plan.shape, parts, n, u, u_step, w,
-                                                               step.blocks, adds);
-      return;
-    }
-    for (Int block = 0; block < step.blocks; ++block)
-      std::memcpy(at.seen + block * plan.d_in, u + block * u_step, plan.d_in * sizeof(V));
-    weights_of(plan.shape, at.of, at.seen, w, step.blocks, adds);
+  // Child i of a step, one block after the other.
+  V *seen(const Bench &at, const Step &step, Int i) const {
+    return at.seen + (i - step.i0) * plan.group * plan.d_in;
   }
 };
 

@@ -226,10 +226,9 @@ void sum_of(const Shape &shape, const float *w, Int w_step, Int type, Int types,
     });
 }
 
-// u[m] += share Σ_c w[c, m] g[c] for B blocks of lanes, which read every weight once
+// u[m] += Σ_c w[c, m] g[c] for B blocks of lanes, which read every weight once
 template <int K_, int B>
-void back_of(const Shape &shape, const float *w, const V *g, Int g_step, const V *share, V *u,
-             Int u_step) {
+void back_of(const Shape &shape, const float *w, const V *g, Int g_step, V *u, Int u_step) {
   const Int inner = K_ ? K_ : shape.inner, columns = shape.columns;
   for (Int row = 0; row < shape.rows; ++row, u += inner, g += columns)
     in_parts<WIDE / B>(inner, [&](Int k, auto wide) __attribute__((always_inline)) {
@@ -239,7 +238,7 @@ void back_of(const Shape &shape, const float *w, const V *g, Int g_step, const V
         UNROLLED for (int m = 0; m < M; ++m)
           UNROLLED for (int b = 0; b < B; ++b) a[b][m] += w[c * inner + k + m] * g[b * g_step + c];
       UNROLLED for (int b = 0; b < B; ++b)
-        UNROLLED for (int m = 0; m < M; ++m) u[b * u_step + k + m] += share[b] * a[b][m];
+        UNROLLED for (int m = 0; m < M; ++m) u[b * u_step + k + m] += a[b][m];
     });
 }
 
@@ -293,74 +292,6 @@ inline void sum_of_amounts(const Amount *amounts, Int count, Int size, V *out) {
       UNROLLED for (int m = 0; m < M; ++m) a[m] += amounts[each].share * amounts[each].of[d + m];
     UNROLLED for (int m = 0; m < M; ++m) out[d + m] = a[m];
   });
-}
-
-// Vectors of M numbers each, first to last, become LANES rows of M.
-template <int M, size_t... N>
-inline void lanes_to_rows(V *a, std::index_sequence<N...>) {
-  for (int turn = 1; turn < M; turn *= 2) {
-    V b[M];
-    UNROLLED for (int x = 0; x < M / 2; ++x) {
-      V p = a[x], q = a[x + M / 2];
-      b[2 * x] = lanes_of<(int(N) / 2 + int(N) % 2 * LANES)...>(p, q);
-      b[2 * x + 1] = lanes_of<(int(N + LANES) / 2 + int(N) % 2 * LANES)...>(p, q);
-    }
-    UNROLLED for (int x = 0; x < M; ++x) a[x] = b[x];
-  }
-}
-
-// A part of the gradient of the votes of a pair: shares in lanes, `step` numbers from one block to
-// the next, times poses of a parent, in lanes too and as numbers of one sample after the other.
-struct Part {
-  const float *share;
-  Int step;
-  const V *of, *turned;
-
-  V shared(Int block) const {
-    V here;
-    std::memcpy(&here, share + block * step, sizeof here);
-    return here;
-  }
-};
-
-// w[c, k] = Σ_b Σ_parts share_b of_b[c] u_b[k], or added to what is there, for LANES columns from
-// `c` on and M numbers of a child from `k` on. No sum over lanes: columns lie in them.
-template <int M, int N>
-void weights_by_column(const Shape &shape, const Part *parts, Int count, const V *u, Int u_step,
-                       Int c, Int k, float *w, Int blocks, bool add) {
-  const Int inner = shape.inner, wide = shape.columns / LANES, n_parts = N ? N : count;
-  V a[M] = {};
-  for (Int block = 0; block < blocks; ++block) {
-    const float *seen = reinterpret_cast<const float *>(u + block * u_step + k);
-    for (int lane = 0; lane < LANES; ++lane) {
-      V g = {};
-      for (Int n = 0; n < n_parts; ++n) {
-        const Part &part = parts[n];
-        const V some = part.share[block * part.step + lane] *
-                       part.turned[(block * LANES + lane) * wide + c];
-        g = N == 1 ? some : g + some;
-      }
-      UNROLLED for (int m = 0; m < M; ++m) a[m] += g * seen[m * LANES + lane];
-    }
-  }
-  lanes_to_rows<M>(a, std::make_index_sequence<LANES>());
-  const float *numbers = reinterpret_cast<const float *>(a);
-  w += c * LANES * inner + k;
-  for (Int lane = 0; lane < LANES; ++lane)
-    UNROLLED for (int m = 0; m < M; ++m) {
-      float &to = w[lane * inner + m];
-      to = add ? to + numbers[lane * M + m] : numbers[lane * M + m];
-    }
-}
-
-template <int N>
-void weights_by_columns(const Shape &shape, const Part *parts, Int count, const V *u, Int u_step,
-                        float *w, Int blocks, bool add) {
-  for (Int c = 0; c < shape.columns / LANES; ++c)
-    in_parts<8>(shape.inner, [&](Int k, auto wide) {
-      weights_by_column<decltype(wide)::value, N>(shape, parts, count, u, u_step, c, k, w, blocks,
-                                                  add);
-    });
 }
 
 // Rows to columns of a square of numbers: blocks of it change places, ever smaller ones.

@@ -22,7 +22,7 @@ enum Squash : Int { HINTON, EXP, NONE };
 
 typedef void (*Votes)(const Shape &, const float *, const V *, V *, Int, Int,
                       const Agreement *);
-typedef void (*Back)(const Shape &, const float *, const V *, Int, const V *, V *, Int);
+typedef void (*Back)(const Shape &, const float *, const V *, Int, V *, Int);
 
 // Blocks whose couplings are held at once, of which a block has so many vectors.
 inline Int group_of(Int held, Int blocks) {
