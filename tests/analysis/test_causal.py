@@ -177,6 +177,11 @@ def test_bad_input_is_a_sentence():
         "the network scores 3 classes, so labels must be 0 to 2, but an image has label 3; take "
         "the data that the network was trained on, and count classes from 0."
     )
+    one_hot = torch.nn.functional.one_hot(LABELS, 3)
+    assert text_of(lambda: causal_use(network, PIXELS, one_hot)) == (
+        "labels must be numbers of classes, [b] or [b, m], but came one-hot as [10, 3] zeros and "
+        "ones; give labels.argmax(-1)."
+    )
     assert text_of(lambda: causal_use(network, PIXELS, LABELS[:3])) == (
         "causal use needs images and a label for each, but got 10 images and 3 labels."
     )

@@ -67,7 +67,7 @@ def test_a_pose_that_never_varies_is_counted():
 
 def test_several_labels_an_image():
     with pytest.raises(TorchcapsError, match="needs one label an image"):
-        measured([[0, 1], [1, 0]])
+        measured([[0, 1, 1], [1, 0, 0]])
 
 
 def test_a_network_without_class_capsules():

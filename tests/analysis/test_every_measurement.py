@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import one_hot
 
 from torchcaps import analysis
 from torchcaps.analysis import measure
@@ -336,6 +337,10 @@ def one_class(pixels):
     return look(pixels, classes=1)
 
 
+def with_labels(labels):
+    return SimpleNamespace(**{**vars(images()), "labels": labels})
+
+
 BAD = {
     "no trace": (conv_net, images()),
     "no couplings": (kept_nothing, images()),
@@ -348,8 +353,15 @@ BAD = {
     "a single image": (look, images(1)),
     "one image many times": (look, repeated(images(1), 50)),
     "windows with one position": (one_position, images()),
-    "no labels": (look, SimpleNamespace(**{**vars(images()), "labels": None})),
+    "no labels": (look, with_labels(None)),
+    "seven labels": (look, with_labels(images().labels[:7])),
+    "more labels than images": (look, with_labels(images(IMAGES + 9).labels)),
+    "one-hot labels": (look, with_labels(one_hot(images().labels, CLASSES))),
+    "labels that are no whole numbers": (look, with_labels(images().labels.double())),
+    "labels in a list": (look, with_labels(images().labels.tolist())),
 }
+# Whatever is measured, these are a sentence.
+REFUSED = [*[*BAD][-5:], "no images", "NaN scores"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -363,7 +375,7 @@ def test_bad_input_is_told_in_a_sentence_or_measured(case, name):
         assert told.endswith(".")
         assert "\n" not in told
         return
-    assert case not in ("no images", "NaN scores")
+    assert case not in REFUSED
     assert case != "NaN weights" or name in ("MeasureCalibration", "MeasureRobustness")
     # Neither NaN nor an infinite number is a result; JSON refuses both.
     assert found.to_json()

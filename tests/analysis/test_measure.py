@@ -89,8 +89,8 @@ def test_a_fresh_measurement_takes_everything_of_another():
     "batch",
     [
         PIXELS,
-        (PIXELS, torch.zeros(IMAGES)),
-        [PIXELS, torch.zeros(IMAGES)],
+        (PIXELS, torch.zeros(IMAGES).long()),
+        [PIXELS, torch.zeros(IMAGES).long()],
         SimpleNamespace(pixels=PIXELS, labels=None),
     ],
     ids=["pixels", "tuple", "list", "object"],

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.analysis.result import Result
+from torchcaps.analysis.trace import check_no_one_hot
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import Trace
 
@@ -83,6 +84,8 @@ def measure(
         with torch.no_grad():
             out = network(batch.pixels)
         _check(out, len(batch.pixels))
+        if batch.labels is not None:
+            check_no_one_hot(batch.labels, out.scores.shape[-1])
         for measurement in measurements:
             measurement.update(out, batch)
         images += len(batch.pixels)
@@ -109,14 +112,32 @@ def _check_measurements(measurements: Any) -> None:
 def _batch(batch: Any) -> Labelled:
     if isinstance(batch, Tensor):
         return Pixels(batch)
+    labelled: Labelled | None = None
     if isinstance(getattr(batch, "pixels", None), Tensor):
-        labelled: Labelled = batch
+        labelled = batch
+    elif isinstance(batch, Sequence) and len(batch) == 2 and isinstance(batch[0], Tensor):
+        labelled = Pixels(*batch)
+    if labelled is not None:
+        _check_labels(labelled.labels, len(labelled.pixels))
         return labelled
-    if isinstance(batch, Sequence) and len(batch) == 2 and isinstance(batch[0], Tensor):
-        return Pixels(*batch)
     raise TorchcapsError(
         f"a batch must be a tensor of pixels, a pair (pixels, labels), or have `pixels` and "
         f"`labels`, but is {type(batch).__name__}."
+    )
+
+
+def _check_labels(labels: Any, images: int) -> None:
+    if labels is None:
+        return
+    came = type(labels).__name__
+    if isinstance(labels, Tensor):
+        came = f"{labels.dtype} of shape {list(labels.shape)}"
+        whole = not labels.is_floating_point() and labels.dtype != torch.bool
+        if whole and labels.ndim in (1, 2) and len(labels) == images:
+            return
+    raise TorchcapsError(
+        f"labels must be None or a tensor of whole numbers with a row for each of the {images} "
+        f"images, but came as {came}; give labels.long() of the same images."
     )
 
 

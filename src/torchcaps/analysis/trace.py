@@ -17,6 +17,7 @@ __all__ = [
     "capsule_layers",
     "check_any",
     "check_finite",
+    "check_no_one_hot",
     "check_trace",
     "class_coupling",
     "class_labels",
@@ -163,6 +164,7 @@ def class_labels(labels: Tensor, n_classes: int) -> Tensor:
             f"labels must be whole numbers, one for each object of an image and at most as many as "
             f"the {n_classes} classes, but came as {each.dtype} of shape {list(labels.shape)}."
         )
+    check_no_one_hot(labels, n_classes)
     beyond = each[(each < 0) | (each >= n_classes)]
     if len(beyond):
         raise TorchcapsError(
@@ -171,6 +173,16 @@ def class_labels(labels: Tensor, n_classes: int) -> Tensor:
             f"and count classes from 0."
         )
     return each
+
+
+def check_no_one_hot(labels: Tensor, n_classes: int) -> None:
+    """Refuse rows of zeros and ones where numbers of classes are expected."""
+    wide = labels.ndim == 2 and labels.shape[1] == n_classes > 1 and len(labels) > 0
+    if wide and bool(((labels == 0) | (labels == 1)).all()):
+        raise TorchcapsError(
+            f"labels must be numbers of classes, [b] or [b, m], but came one-hot as "
+            f"{list(labels.shape)} zeros and ones; give labels.argmax(-1)."
+        )
 
 
 def judged_answers(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
