@@ -65,6 +65,29 @@ def test_a_pose_that_never_varies_is_counted():
     assert (first.score, first.images, first.constant) == (None, 0, 2)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_pose_that_varies_by_rounding_alone_never_varies(dtype):
+    """s · v / s is v but for rounding, whatever the brightness s; a small step of v is more."""
+
+    def bright(pixels, step=0.0):
+        s = pixels.to(dtype).sum(1, keepdim=True)
+        v = torch.tensor([1.1, 2.3, 3.7, 4.9], dtype=dtype) * (1 + step)
+        return SimpleNamespace(classes=Capsules(((s * v) / s).unsqueeze(1)))
+
+    def stepping(pixels):
+        far = (pixels.sum(1, keepdim=True) > 2).to(dtype)
+        return bright(pixels, step=32 * torch.finfo(dtype).eps * far)
+
+    changes = [lambda pixels, by=by: pixels * by for by in (0.7, 0.8, 0.9, 1.0, 1.1)]
+    batch = SimpleNamespace(pixels=torch.rand(40, 4), labels=torch.zeros(40).long())
+    batch.pixels = 2.4 * batch.pixels / batch.pixels.sum(1, keepdim=True)
+    for look_at, constant in ((bright, 40), (stepping, 0)):
+        measurement = MeasureCompactness(look_at, {"brightness": changes})
+        measurement.update(None, batch)
+        (found,) = measurement.result().factors
+        assert (found.constant, found.images) == (constant, 40 - constant)
+
+
 def test_several_labels_an_image():
     with pytest.raises(TorchcapsError, match="needs one label an image"):
         measured([[0, 1, 1], [1, 0, 0]])

@@ -7,7 +7,7 @@ and the score is the mean over images. 0 is an even spread, log D one dimension 
 
 Departures: none.
 Ambiguities: the logarithm is natural. An image whose pose never varies has no score; it is left out
-and counted.
+and counted. "Never" means by no more than eight times the precision of the network's numbers.
 """
 
 import math
@@ -24,6 +24,10 @@ from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import check_any, check_finite, labelled_classes
 
 __all__ = ["Compactness", "FactorCompactness", "MeasureCompactness", "compactness"]
+
+
+# By how many times the precision of its numbers rounding may move a pose that never varies.
+ROUNDINGS = 8
 
 
 @dataclass(frozen=True)
@@ -81,8 +85,10 @@ class MeasureCompactness:
             seen = [_true_pose(self.network, change(batch.pixels), batch) for change in changes]
             pose = torch.stack(seen, 1)  # [k, s, d]
             self._d = pose.shape[-1]
-            # Rounding moves a pose by about 1e-16 of its length.
-            varies = pose.var(1, correction=0).sum(-1) > 1e-20
+            rounding = ROUNDINGS * torch.finfo(pose.dtype).eps
+            pose = pose.double()
+            square = pose.square().sum(-1).mean(1)
+            varies = pose.var(1, correction=0).sum(-1) > rounding**2 * square
             if bool(varies.any()):
                 self._scores[name].add(compactness(pose[varies]))
             self._constant[name] += int((~varies).sum())
@@ -108,7 +114,7 @@ def _true_pose(network: Callable[[Tensor], Any], pixels: Tensor, batch: Labelled
     with torch.no_grad():
         out = network(pixels)
     classes, labels = labelled_classes("compactness", out, batch.labels)
-    pose = classes.pose.detach().cpu().double()
+    pose = classes.pose.detach().cpu()
     check_finite("classes", pose)
     true: Tensor = pose[torch.arange(len(pose)), labels.cpu()]
     return true
