@@ -6,7 +6,8 @@ does more strongly than an even split over its J parents would have it:
 Through windows the J parents are those of one window, and a child is in that any window leads to.
 
 Departures: none.
-Ambiguities: couplings of exactly 1 / J, as before any routing, lead nowhere.
+Ambiguities: couplings of exactly 1 / J, as before any routing, lead nowhere. Couplings that sum to
+one over children, or over all positions, are first multiplied by what makes an even split 1 / J.
 """
 
 import math
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from torchcaps.analysis.even_split import comparable_coupling
 from torchcaps.analysis.trace import check_trace, finite_coupling, image_coupling
 from torchcaps.analysis.windows import child_of
 from torchcaps.errors import TorchcapsError
@@ -69,7 +71,7 @@ def backtracked(trace: Trace, predicted: int, *, index: int = 0) -> list[Tensor]
     edges: list[Tensor] = []
     inside = torch.arange(parents) == predicted
     for layer in reversed(trace):
-        coupling = finite_coupling(layer)[index]  # [i, j] or [p, i, j]
+        coupling = comparable_coupling(layer)[index]  # [i, j] or [p, i, j]
         n = coupling.shape[-1]
         above = inside if layer.window is None else inside.view(-1, 1, n)
         edges.insert(0, (coupling > 1 / n + ROUNDING) & above)

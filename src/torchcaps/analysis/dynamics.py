@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.analysis.activity import Thresholds, is_dead
+from torchcaps.analysis.even_split import even_split
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
@@ -116,11 +117,11 @@ class MeasureDynamics:
         """Measure the images of a trace."""
         check_trace(trace)
         for layer in trace:
-            self._layers.setdefault(layer.name, _Layer(layer.normalised_over)).add(layer)
+            self._layers.setdefault(layer.name, _Layer()).add(layer)
 
     def merge(self, other: "MeasureDynamics") -> None:
         for name, layer in other._layers.items():
-            self._layers.setdefault(name, _Layer(layer.normalised_over)).merge(layer)
+            self._layers.setdefault(name, _Layer()).merge(layer)
 
     def result(self) -> RoutingDynamics:
         check_any(self._layers)
@@ -143,7 +144,8 @@ class MeasureDynamics:
         slots, parents = children[layer.child], parents.view(*layer.child.shape[:-1], -1)
         dyr, dys = _rates(coupling.std, slots, parents)
         favourite = layer.favourite.mean  # [i], or [p, i]
-        splits = coupling.mean.shape[-2 if layer.normalised_over == "children" else -1]
+        even = layer.even.squeeze(-1)  # [1], or [p, i]
+        even = even[slots] if alive and even.shape == slots.shape else even
         return LayerDynamics(
             name=name,
             n_parents=n,
@@ -151,7 +153,7 @@ class MeasureDynamics:
             dyr=dyr,
             dys=dys,
             strongest=float(favourite[slots].mean() if alive else favourite.mean()),
-            even=1 / splits,
+            even=float(even.mean()),
             coupling_std=float(coupling.std.mean()),
             mean=coupling.mean,
             std=coupling.std,
@@ -161,12 +163,12 @@ class MeasureDynamics:
 class _Layer:
     """Moments of one routed layer."""
 
-    def __init__(self, normalised_over: str) -> None:
-        self.normalised_over = normalised_over
+    def __init__(self) -> None:
         self.coupling, self.favourite = Moments(), Moments()  # [i, j], [i]
         self.children, self.parents = Moments(), Moments()  # of all capsules of the layers
         # Which child lies in a slot, [i], or [p, i].
         self.child = torch.zeros(0, dtype=torch.int64)
+        self.even = torch.zeros(0, dtype=torch.float64)  # [1, 1], or [p, i, 1]
 
     def add(self, layer: LayerTrace) -> None:
         if layer.window is None:
@@ -175,13 +177,14 @@ class _Layer:
         else:
             coupling, self.child = finite_coupling(layer), layer.window.child_id()
             _check_windows(layer.name, coupling, self.child)
+        self.even = even_split(layer)
         self.coupling.add(coupling)
         self.favourite.add(coupling.amax(-1))
         self.children.add(lengths(layer.children))
         self.parents.add(lengths(layer.routed.parents))
 
     def merge(self, other: "_Layer") -> None:
-        self.child = other.child
+        self.child, self.even = other.child, other.even
         for part in ("coupling", "favourite", "children", "parents"):
             getattr(self, part).merge(getattr(other, part))
 

@@ -6,7 +6,8 @@ With n parents in the layer:
 Departures: none.
 Ambiguities: "above" means by more than a millionth of the threshold, because the rounding of an
 even split would decide otherwise. Through windows the children of a parent are the slots of its
-window.
+window. Couplings that sum to one over children, or over all positions, are first multiplied by what
+makes an even split 1 / n.
 """
 
 from dataclasses import dataclass
@@ -14,10 +15,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torchcaps.analysis.even_split import comparable_coupling
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
-from torchcaps.analysis.trace import check_any, check_trace, finite_coupling
+from torchcaps.analysis.trace import check_any, check_trace
 from torchcaps.types import Trace
 
 __all__ = ["InDegree", "LayerInDegree", "MeasureInDegree", "in_degree"]
@@ -79,7 +81,7 @@ class MeasureInDegree:
         """Measure the images of a trace."""
         check_trace(trace)
         for layer in trace:
-            coupling = finite_coupling(layer)
+            coupling = comparable_coupling(layer)
             rows = []
             for threshold in (self.threshold, *self.sweep):
                 degree = in_degree(coupling, threshold=threshold).flatten(1)  # [k, parents]

@@ -10,7 +10,9 @@ An even split has no small coupling and a Gini coefficient of 0; one parent a ch
 Departures: the paper shows histograms, "sparser" by eye; both numbers are ours.
 Ambiguities: Gini is of each child's own row, since the children of a layer weigh the same. "Below"
 means by more than a millionth, because the rounding of a grid with a level there would decide
-otherwise. A row of zeros is an even split; a layer with a negative coupling has no Gini.
+otherwise. A row of zeros is an even split; a layer with a negative coupling has no Gini. Couplings
+that sum to one over children, or over all positions, are first multiplied by what makes an even
+split 1 / J.
 """
 
 import math
@@ -19,11 +21,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torchcaps.analysis.even_split import comparable_coupling
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.quantise import quantised_index
 from torchcaps.analysis.result import Result, quantity
-from torchcaps.analysis.trace import check_any, check_trace, finite_coupling
+from torchcaps.analysis.trace import check_any, check_trace
 from torchcaps.types import Trace
 
 __all__ = ["Inequality", "LayerInequality", "MeasureInequality", "gini"]
@@ -79,7 +82,7 @@ class MeasureInequality:
         """Measure the images of a trace."""
         check_trace(trace)
         for layer in trace:
-            coupling = finite_coupling(layer)
+            coupling = comparable_coupling(layer)
             split = 1 / coupling.shape[-1]
             small = coupling < (1 - 1e-6) * split / 2
             level = quantised_index(torch.full((), split, dtype=torch.float64))

@@ -1,0 +1,48 @@
+"""What an even split is, for couplings that sum to one over parents, children, or all positions.
+
+    over the J parents of a child        1 / J
+    over the I children of a parent      1 / I
+    over the parents of all P_i windows that see child i, J each        1 / (P_i J)
+
+Where nothing says over what couplings sum to one, as with a learned prior, the first is meant.
+"""
+
+import torch
+from torch import Tensor
+
+from torchcaps.analysis.trace import finite_coupling, last_coupling
+from torchcaps.types import LayerTrace
+
+__all__ = ["comparable_coupling", "even_split"]
+
+# An even split in float32 lies that near to it, as a share of it.
+ROUNDING = 1e-6
+
+
+def even_split(layer: LayerTrace) -> Tensor:
+    """Every coupling of a layer under an even split: float64 [1, 1], through windows where
+    positions compete [p, i, 1]."""
+    return 1 / _parts(layer)
+
+
+def comparable_coupling(layer: LayerTrace) -> Tensor:
+    """Couplings in float64, times what makes an even split 1 / J, whatever they sum to one over."""
+    coupling, parts = finite_coupling(layer), _parts(layer)
+    n = coupling.shape[-1]
+    if bool((parts == n).all()):
+        return coupling
+    # The quotient of two roundings is none: a level of a grid may begin at 1 / J.
+    even = (coupling * parts - 1).abs() <= ROUNDING
+    return torch.where(even, 1 / n, coupling * (parts / n))
+
+
+def _parts(layer: LayerTrace) -> Tensor:
+    """Into how many parts a child, or the attention of a parent, is split."""
+    children, parents = last_coupling(layer).shape[-2:]
+    if layer.normalised_over == "children":
+        return torch.full((1, 1), children, dtype=torch.float64)
+    if layer.normalised_over == "parents_and_positions" and layer.window is not None:
+        child = layer.window.child_id()
+        windows = child.flatten().bincount()[child]  # [p, i]
+        return (parents * windows.double()).unsqueeze(-1)
+    return torch.full((1, 1), parents, dtype=torch.float64)

@@ -1,0 +1,111 @@
+"""An even split counts as even, over whatever couplings sum to one."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import torchcaps as tc
+from torchcaps.analysis import (
+    MeasureDynamics,
+    MeasureInDegree,
+    MeasureInequality,
+    backtracked,
+)
+from torchcaps.analysis.even_split import even_split
+from torchcaps.types import Capsules, LayerTrace, Routed, Step, Window
+from traces import network
+
+# Four positions in a row and windows of two: the outer children have one window, the others two.
+ROW = Window((1, 4, 1), (1, 2), (1, 1))
+
+
+def over_positions(dtype=torch.float64):
+    """Three windows of two slots with two parents each, and the even split of every child."""
+    even = torch.tensor([[1 / 2, 1 / 4], [1 / 4, 1 / 4], [1 / 4, 1 / 2]], dtype=dtype)
+    coupling = even[..., None].expand(2, 3, 2, 2)
+    children, parents = (Capsules(torch.ones(2, n, 2), torch.ones(2, n)) for n in (4, 6))
+    routed = Routed(parents, (Step(children, coupling, parents),))
+    return (
+        LayerTrace("conv", children, routed, window=ROW, normalised_over="parents_and_positions"),
+    )
+
+
+def over(which, children, parents, dtype=torch.float32):
+    """A dense layer whose couplings are all alike."""
+    split = 1 / (children if which == "children" else parents)
+    (layer,) = network({"classes": torch.full((2, children, parents), split)})
+    (step,) = layer.routed.steps
+    step = step._replace(coupling=step.coupling.to(dtype))
+    return (replace(layer, routed=Routed(layer.routed.parents, (step,)), normalised_over=which),)
+
+
+EVEN = {
+    "parents": over("parents", 4, 10),
+    "none": over("none", 4, 10),
+    "children, fewer than parents": over("children", 4, 10),
+    "children, more than parents": over("children", 20, 10),
+    "children, where a level begins": over("children", 10, 4),
+    "parents and positions": over_positions(),
+    "parents and positions in float32": over_positions(torch.float32),
+    "parents and positions without windows": over("parents_and_positions", 4, 10),
+}
+
+
+@pytest.mark.parametrize("case", EVEN)
+def test_an_even_split_is_even(case):
+    trace = EVEN[case]
+    degrees, inequality, dynamics = MeasureInDegree(), MeasureInequality(), MeasureDynamics()
+    for each in (degrees, inequality, dynamics):
+        each.add(trace)
+    (degree,), (unequal,), (moves,) = (
+        each.result().layers for each in (degrees, inequality, dynamics)
+    )
+    assert (degree.mean, degree.with_a_child) == (0, 0)
+    assert (unequal.small, unequal.even) == (0, 1)
+    assert unequal.gini == pytest.approx(0, abs=1e-12)
+    assert moves.strongest == pytest.approx(moves.even, rel=1e-6)
+    assert not bool(backtracked(trace, 0)[0].any())
+
+
+def test_over_children_on_paper():
+    """Four children of two parents, columns that sum to one: an even split is 1/4."""
+    coupling = torch.tensor([[[0.7, 0.1], [0.1, 0.3], [0.1, 0.3], [0.1, 0.3]]]).double()
+    (layer,) = network({"classes": coupling})
+    trace = (replace(layer, normalised_over="children"),)
+    degrees, inequality = MeasureInDegree(), MeasureInequality()
+    degrees.add(trace)
+    inequality.add(trace)
+    assert degrees.result().layers[0].each.tolist() == [1, 3]
+    # Below 1/8 lie the three of the first parent and the one of the second.
+    assert inequality.result().layers[0].small == 0.5
+    assert [edges.nonzero().tolist() for edges in backtracked(trace, 0)] == [[[0, 0]]]
+
+
+def test_over_positions_on_paper():
+    (layer,) = over_positions()
+    assert even_split(layer)[..., 0].tolist() == [[0.5, 0.25], [0.25, 0.25], [0.25, 0.5]]
+    measurement = MeasureDynamics()
+    measurement.add((layer,))
+    (row,) = measurement.result().layers
+    assert row.even == pytest.approx((2 * 0.5 + 4 * 0.25) / 6)
+
+
+def test_networks_of_the_library():
+    """Uniform routing over children, and EM that has seen nothing: no parent has a child."""
+    torch.manual_seed(0)
+    uniform = tc.create_model("gu_capsnet_nor", image=(1, 28, 28)).eval()
+    trace = uniform(torch.rand(2, 1, 28, 28), keep="last").trace
+    degrees = MeasureInDegree()
+    degrees.add(trace)
+    assert [row.mean for row in degrees.result().layers] == [0] * len(trace)
+
+    # The official variant begins with couplings that do not sum to one.
+    options = {"sizes": "4-2-2-2", "iterations": 1, "variant": "paper"}
+    em = tc.create_model("matrix_capsnet", n_classes=3, **options).eval()
+    trace = em(torch.rand(2, 2, 32, 32), keep="last").trace
+    over = {each.normalised_over for each in trace}
+    degrees = MeasureInDegree()
+    degrees.add(trace)
+    assert over == {"parents_and_positions", "parents"}
+    assert [row.mean for row in degrees.result().layers] == [0] * len(trace)
