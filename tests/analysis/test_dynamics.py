@@ -10,6 +10,7 @@ import torch
 
 from error_text import text_of
 from torchcaps.analysis import routing_dynamics
+from torchcaps.analysis.dynamics import perfect_std
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Capsules, LayerTrace, Routed, Step, Window
 from traces import even, network, switching
@@ -194,3 +195,19 @@ def test_windows_of_another_shape_are_a_sentence():
         "couplings through windows must be [images, window, slot, parent] with [4, 1] windows and "
         "slots, but those of conv have shape [2, 2, 2, 2]."
     )
+
+
+def test_the_sweep_has_other_thresholds():
+    """Parents of 0.02, 0.04 and 0.5, and an image-dependent tree among the first two alone."""
+    coupling = torch.zeros(2, 3, 3)
+    coupling[0, :, 0] = coupling[1, :, 1] = 1
+    lengths = torch.tensor([[0.02, 0.04, 0.5]]).expand(2, -1)
+    row = measured(coupling, {"classes": lengths})
+    assert (row.n_parents, row.dyr) == (1, None)
+    by_factor = {factor: rest for factor, *rest in row.sweep}
+    assert [*by_factor] == [0.2, 0.5, 1.0, 2.0]
+    # From 0.01 all three count, from 0.025 two, of which one never changes.
+    three, two = perfect_std(3), perfect_std(2)
+    assert by_factor[0.2] == [3, pytest.approx(1 / 3 / three), pytest.approx(1 / three)]
+    assert by_factor[0.5] == [2, pytest.approx(1 / 4 / two), pytest.approx(1 / 2 / two)]
+    assert by_factor[1.0] == by_factor[2.0] == [1, None, None]

@@ -165,3 +165,22 @@ def test_bad_input_is_a_sentence():
     assert text_of(
         lambda: fidelity(images, {"classes": true_tree(images)}, layer="primry")
     ).startswith("layer 'primry' has no routed layer above it; did you mean 'primary'?")
+
+
+def test_the_sweep_has_other_lengths_of_active_capsules():
+    """Long capsules have the true tree, and those of 0.2 another one."""
+    images = Images(400)
+    long = torch.rand(400, PARTS, generator=torch.Generator().manual_seed(3)) > 0.5
+    tree = true_tree(images)
+    tree = torch.where(long[..., None], tree, tree.roll(1, -1))
+    lengths = (images.parts > 0) * torch.where(long, 0.6, 0.2)
+    found = fidelity(images, {"classes": tree}, lengths=lengths)
+    assert [row[0] for row in found.sweep] == [0.05, 0.1, 0.3, 0.5, 0.8]
+    usual, exact, nothing = (found.sweep[k][1:] for k in (1, 3, 4))
+    assert usual == (found.cases, found.edges, found.tree)
+    assert exact[0] < found.cases
+    assert exact[1:] == pytest.approx((1, 1))
+    assert found.edges < 0.9
+    assert nothing == (0, None, None)
+    other = fidelity(images, {"classes": tree}, lengths=lengths, active=0.5)
+    assert exact == (other.cases, other.edges, other.tree)

@@ -67,3 +67,12 @@ def test_batches_change_nothing():
     coupling = torch.rand(7, 3, 5, dtype=torch.float64).softmax(-1)
     (whole,), (parts,) = (measured(*coupling.split(size)).layers for size in (7, 2))
     assert (whole.small, whole.gini) == pytest.approx((parts.small, parts.gini), abs=1e-12)
+
+
+def test_the_sweep_has_other_thresholds_and_grids():
+    # Four parents: an even split is 0.25, on a grid of 6 levels next to 0.2, of 21 its own.
+    coupling = torch.tensor([[[0.02, 0.08, 0.18, 0.72], [0.25, 0.25, 0.25, 0.25]]]).double()
+    (layer,) = measured(coupling).layers
+    assert layer.sweep == ((0.1, 1 / 8), (0.25, 1 / 8), (0.5, 2 / 8), (0.75, 3 / 8))
+    assert dict(layer.levels) == {6: 5 / 8, 11: 5 / 8, 21: 4 / 8, 129: 4 / 8}
+    assert (layer.small, layer.even) == (dict(layer.sweep)[0.5], dict(layer.levels)[11])

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.activity import Thresholds, is_dead
+from torchcaps.analysis.activity import SWEEP, Thresholds, is_dead
 from torchcaps.analysis.even_split import even_split
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
@@ -45,7 +45,8 @@ __all__ = ["LayerDynamics", "MeasureDynamics", "RoutingDynamics", "perfect_std",
 
 @dataclass(frozen=True)
 class LayerDynamics:
-    """Not a number (None in JSON: null) where fewer than two parents, or no child, are left."""
+    """Not a number (None in JSON: null) where fewer than two parents, or no child, are left.
+    `sweep` has (factor, parents that count, dyr, dys) for multiples of the thresholds."""
 
     name: str
     n_parents: int = quantity("capsules", "parents that count")
@@ -59,6 +60,7 @@ class LayerDynamics:
     # [i, j], through windows [p, i, j]
     mean: Tensor = quantity("share of a child", "mean couplings")
     std: Tensor = quantity("share of a child", "standard deviation of couplings")
+    sweep: tuple[tuple[float, int, float | None, float | None], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -133,16 +135,8 @@ class MeasureDynamics:
     def _row(self, name: str) -> LayerDynamics:
         layer = self._layers[name]
         coupling = layer.coupling
-        parents, children = (
-            ~is_dead(each.mean, each.std, self.thresholds) | (not dropped)
-            for each, dropped in (
-                (layer.parents, self.drop_dead_parents),
-                (layer.children, self.drop_dead_children),
-            )
-        )
-        n, alive = int(parents.sum()), int(children.sum())
-        slots, parents = children[layer.child], parents.view(*layer.child.shape[:-1], -1)
-        dyr, dys = _rates(coupling.std, slots, parents)
+        children, n, dyr, dys = self._rates(layer, self.thresholds)
+        alive, slots = int(children.sum()), children[layer.child]
         favourite = layer.favourite.mean  # [i], or [p, i]
         even = layer.even.squeeze(-1)  # [1], or [p, i]
         even = even[slots] if alive and even.shape == slots.shape else even
@@ -157,7 +151,25 @@ class MeasureDynamics:
             coupling_std=float(coupling.std.mean()),
             mean=coupling.mean,
             std=coupling.std,
+            sweep=tuple(
+                (factor, *self._rates(layer, self.thresholds.times(factor))[1:]) for factor in SWEEP
+            ),
         )
+
+    def _rates(
+        self, layer: "_Layer", thresholds: Thresholds
+    ) -> tuple[Tensor, int, float | None, float | None]:
+        """The children that count, bool [n], how many parents do, dyr and dys."""
+        parents, children = (
+            ~is_dead(each.mean, each.std, thresholds) | (not dropped)
+            for each, dropped in (
+                (layer.parents, self.drop_dead_parents),
+                (layer.children, self.drop_dead_children),
+            )
+        )
+        windows = parents.view(*layer.child.shape[:-1], -1)
+        rates = _rates(layer.coupling.std, children[layer.child], windows)
+        return children, int(parents.sum()), *rates
 
 
 class _Layer:

@@ -26,7 +26,7 @@ Ambiguities: a part that an image shows twice, once as its own, counts as its ow
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -49,13 +49,16 @@ __all__ = ["Fidelity", "MeasureFidelity", "class_paths"]
 # How an image shows a part.
 OWN = 2
 BINS, GROUPS, EXCHANGES = 8, 20, 8
+# Least lengths of an active capsule at which scores are reported again.
+SWEEP = (0.05, 0.1, 0.3, 0.5, 0.8)
 # Two-sided 95 % of Student's t with 19 degrees of freedom.
 T_95 = 2.093
 
 
 @dataclass(frozen=True)
 class Fidelity(Result):
-    """Of one layer. None where nothing can be said: no active capsule meets its part."""
+    """Of one layer. None where nothing can be said: no active capsule meets its part. `sweep` has
+    (least length, cases, edges, tree) for other lengths from which a capsule is active."""
 
     layer: str
     images: int = quantity("images", "images of the half that is judged")
@@ -71,6 +74,7 @@ class Fidelity(Result):
     tree_interval: tuple[float, float] | None = quantity("share above chance", "95 % of it")
     # The part of each capsule, -1 where its length tells of none.
     parts: tuple[int, ...] = ()
+    sweep: tuple[tuple[float, int, float | None, float | None], ...] = ()
 
 
 def class_paths(trace: Trace, layer: str) -> Tensor:
@@ -112,6 +116,7 @@ class MeasureFidelity:
             where it is a stray, 2 where it is one of the whole.
         layer: the capsules that stand for parts.
         active: least length of an active capsule.
+        sweep: lengths at which the scores are reported again.
         sample: most images of the sample.
         seed: another seed draws another sample.
     """
@@ -122,10 +127,11 @@ class MeasureFidelity:
         *,
         layer: str = "primary",
         active: float = 0.1,
+        sweep: tuple[float, ...] = SWEEP,
         sample: int = MOST,
         seed: int = 0,
     ) -> None:
-        self.parts, self.layer, self.active = parts, layer, active
+        self.parts, self.layer, self.active, self.sweep = parts, layer, active, sweep
         self._sample = Sample(size=sample, seed=seed)
 
     def update(self, out: Answer, batch: Labelled) -> None:
@@ -156,8 +162,17 @@ class MeasureFidelity:
         # A sample is in random order, so its first half is as good as any.
         half = len(labels) // 2
         part_of = parts_of_capsules(length[:half], parts[:half] > 0)
-        cases = _cases(labels[half:], parts[half:], length[half:] >= self.active, paths[half:])
-        return self._judged(_of_parts(cases, part_of), part_of, len(labels) - half)
+
+        def cases(active: float) -> _Cases:
+            some = _cases(labels[half:], parts[half:], length[half:] >= active, paths[half:])
+            return _of_parts(some, part_of)
+
+        sweep = []
+        for active in self.sweep:
+            again = cases(active)
+            sweep.append((active, len(again.label), _edges(again), _tree(again)))
+        judged = self._judged(cases(self.active), part_of, len(labels) - half)
+        return replace(judged, sweep=tuple(sweep))
 
     def _judged(self, cases: "_Cases", part_of: Tensor, images: int) -> Fidelity:
         edges = _with_interval(_edges, cases)

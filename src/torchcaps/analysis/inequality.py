@@ -32,14 +32,21 @@ from torchcaps.types import Trace
 __all__ = ["Inequality", "LayerInequality", "MeasureInequality", "gini"]
 
 
+# Shares of an even split, and levels of a grid, at which a layer is reported again.
+SWEEP, LEVELS = (0.1, 0.25, 0.5, 0.75), (6, 11, 21, 129)
+
+
 @dataclass(frozen=True)
 class LayerInequality:
-    """One routed layer; gini is None where a coupling is negative."""
+    """One routed layer; gini is None where a coupling is negative. `sweep` has (share of an even
+    split, couplings below it), `levels` has (levels, couplings on that of an even split)."""
 
     name: str
     small: float = quantity("share", "couplings below half of an even split")
     even: float = quantity("share", "couplings that a grid of 11 levels takes for an even split")
     gini: float | None = quantity("share", "mean Gini coefficient of a child's couplings")
+    sweep: tuple[tuple[float, float], ...] = ()
+    levels: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,7 @@ class MeasureInequality:
     """Small couplings and Gini coefficients of every routed layer."""
 
     def __init__(self) -> None:
-        # Of (small, even, gini), over images.
+        # Of (gini, each of the sweep, each of the levels), over images.
         self._layers: dict[str, Moments] = {}
 
     def update(self, out: Answer, batch: Labelled) -> None:
@@ -84,10 +91,10 @@ class MeasureInequality:
         for layer in trace:
             coupling = comparable_coupling(layer)
             split = 1 / coupling.shape[-1]
-            small = coupling < (1 - 1e-6) * split / 2
-            level = quantised_index(torch.full((), split, dtype=torch.float64))
-            even = quantised_index(coupling) == level
-            each = [share.double().flatten(1).mean(1) for share in (small, even, gini(coupling))]
+            small = [coupling < (1 - 1e-6) * split * share for share in SWEEP]
+            even = [_on_its_level(coupling, split, levels) for levels in LEVELS]
+            shares = (gini(coupling), *small, *even)
+            each = [share.double().flatten(1).mean(1) for share in shares]
             self._layers.setdefault(layer.name, Moments()).add(torch.stack(each, -1))
 
     def merge(self, other: "MeasureInequality") -> None:
@@ -98,6 +105,16 @@ class MeasureInequality:
         check_any(self._layers)
         rows = []
         for name, moments in self._layers.items():
-            small, even, index = moments.mean.tolist()
-            rows.append(LayerInequality(name, small, even, None if math.isnan(index) else index))
+            index, *shares = moments.mean.tolist()
+            small = dict(zip(SWEEP, shares, strict=False))
+            even = dict(zip(LEVELS, shares[len(SWEEP) :], strict=True))
+            known = None if math.isnan(index) else index
+            sweep, levels = tuple(small.items()), tuple(even.items())
+            rows.append(LayerInequality(name, small[0.5], even[11], known, sweep, levels))
         return Inequality(next(iter(self._layers.values())).count, tuple(rows))
+
+
+def _on_its_level(coupling: Tensor, split: float, levels: int) -> Tensor:
+    """Which couplings have the level that an even split has."""
+    level = quantised_index(torch.full((), split, dtype=torch.float64), levels=levels)
+    return quantised_index(coupling, levels=levels) == level
