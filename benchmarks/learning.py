@@ -74,6 +74,7 @@ TRIALS = [
     Trial("tsai_inverted_resnet_c100"),
     Trial("tsai_dmm_matrix"),
     Trial("tsai_dmm_vector", rate=3e-4),
+    *(Trial("peer_deep_em", {"n_layers": n, "bias": True}, batch=10, rate=2e-3) for n in (5, 9)),
     *(
         # Three iterations are one too many.
         Trial("peer_deep_em", {"n_layers": n, "bias": True, "iterations": 3}, batch=10, rate=rate)
@@ -97,6 +98,8 @@ TRIALS = [
         )
     ),
     Trial("matrix_capsnet", rate=3e-3, loss="spread"),
+    # Normalised behind its stem, two iterations, a constant λ.
+    Trial("matrix_capsnet_mnist", rate=1e-2, loss="spread"),
     Trial("tsai_em_simple_c10", rate=1e-2, loss="spread"),
 ]
 
