@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 
+from error_text import text_of
 from reference.votes import materialise as twin
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops import materialise
@@ -187,6 +188,17 @@ POSE, WEIGHT = (6, 4), (6, 3, 2, 4)
 def test_wrong_sizes_are_explained(pose, weight, options, message):
     with pytest.raises(TorchcapsError, match=re.escape(message)):
         votes_of(torch.zeros(pose), torch.zeros(weight), **options)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.complex64])
+@pytest.mark.parametrize("argument", ["pose", "weight"])
+def test_what_is_not_floating_point_is_converted_and_no_network_is(argument, dtype):
+    tensors = {"pose": torch.ones(POSE), "weight": torch.ones(WEIGHT)}
+    tensors[argument] = tensors[argument].to(dtype)
+    assert text_of(lambda: votes_of(tensors["pose"], tensors["weight"])) == (
+        f"the {argument} of votes must be floating point, but came as {dtype}; convert it with "
+        f"{argument}.float()."
+    )
 
 
 def test_wrong_dtype_is_explained():

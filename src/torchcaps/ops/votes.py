@@ -82,6 +82,12 @@ def _per_type(vote_map: VoteMap) -> tuple[Tensor, Tensor]:
             f"(without the child axis when shared by all), but came with shapes "
             f"{list(u.shape)} and {list(vote_map.weight.shape)}."
         )
+    for argument, tensor in (("pose", u), ("weight", weight)):
+        if not tensor.is_floating_point():
+            raise TorchcapsError(
+                f"the {argument} of votes must be floating point, but came as {tensor.dtype}; "
+                f"convert it with {argument}.float()."
+            )
     if u.dtype != weight.dtype and not torch.is_autocast_enabled(u.device.type):
         raise TorchcapsError(
             f"child poses and weights must share a dtype, but are {u.dtype} and {weight.dtype}; "
