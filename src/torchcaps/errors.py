@@ -8,6 +8,8 @@ MANY, VERY_MANY = 12, 100
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 MOST_WORDS = 100
+# How alike two names are, from 0 to 1: a guess is worth making, a name is worth listing among many.
+GUESSED, LISTED = 0.6, 0.4
 
 __all__ = ["Diverged", "Interrupted", "TorchcapsError", "nearest", "short"]
 
@@ -43,8 +45,9 @@ def short(value: object) -> str:
 
 
 def nearest(name: str, known: Iterable[str], *, meant: Mapping[str, str] = NOTHING) -> str:
-    """The end of a sentence about an unknown name: the nearest known one, then all of them; of very
-    many the nearest few. `meant` has names from elsewhere that are spelt otherwise than ours.
+    """The end of a sentence about an unknown name: the nearest known one, if any is near, then all
+    of them; of very many the nearest few. `meant` has names from elsewhere that are spelt otherwise
+    than ours.
 
     Arguments:
         name: what came.
@@ -53,13 +56,23 @@ def nearest(name: str, known: Iterable[str], *, meant: Mapping[str, str] = NOTHI
 
     >>> nearest("capsnt", ["capsnet", "resnet18"])
     "did you mean 'capsnet'? known: capsnet, resnet18"
+    >>> nearest("cuda", ["fused", "native"])
+    'known: fused, native'
     """
     known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=5, cutoff=0.4)
-    if meant.get(name) in known:
-        close = [meant[name], *(each for each in close if each != meant[name])]
-    if not close:
+    guess = meant.get(name)
+    if guess not in known:
+        guess = _guess(name, known)
+    if guess is None:
         return f"known: {', '.join(known if len(known) <= VERY_MANY else [*known[:MANY], '…'])}"
-    few = close[1:] or [each for each in known if each not in close][:3]
-    others = known if len(known) <= MANY else [*few, "…"]
-    return f"did you mean {close[0]!r}? known: {', '.join(others)}"
+    others = [each for each in known if each != guess]
+    few = difflib.get_close_matches(name, others, n=4, cutoff=LISTED) or others[:3]
+    listed = known if len(known) <= MANY else [*few, "…"]
+    return f"did you mean {guess!r}? known: {', '.join(listed)}"
+
+
+def _guess(name: str, known: list[str]) -> str | None:
+    """The known name that is most like this one, or that begins with it."""
+    begun = [each for each in known if len(name) > 1 and each.startswith(name)]
+    close = difflib.get_close_matches(name, known, n=1, cutoff=GUESSED)
+    return next(iter([*close, *begun]), None)

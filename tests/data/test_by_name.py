@@ -134,7 +134,7 @@ def test_a_folder_in_the_place_of_a_name_is_told_with_the_two_that_it_takes(
 
 def test_an_unknown_split_is_told_with_the_nearest_and_the_way_to_validation() -> None:
     assert text_of(lambda: load("mnist", split="validation")) == (
-        "split='validation' is unknown; did you mean 'train'? known: test, train. Validation "
+        "split='validation' is unknown; known: test, train. Validation "
         "images come out of the training ones: images.hold_out."
     )
     assert "did you mean 'train'?" in text_of(lambda: load("mnist", split="trian"))

@@ -170,8 +170,8 @@ def head(below=None, image=IMAGE, **options):
             lambda: DenseCapsules.after(
                 PrimaryCapsules(nn.Conv2d(3, 8, 3), d_out=8), image=IMAGE, n_out=3, d_out=4, n_in=3
             ),
-            "DenseCapsules.after takes no n_in; did you mean 'n_out'? known: coordinates, d_out, "
-            "image, n_out, pose, routing, sharing, vote_bias, weight_std.",
+            "DenseCapsules.after takes no n_in; known: coordinates, d_out, image, n_out, pose, "
+            "routing, sharing, vote_bias, weight_std.",
         ),
         (
             lambda: head(kernel=6),

@@ -70,7 +70,22 @@ def test_inverted_routing_with_activations_falls_back():
             lambda: route(vote_map(), "dynmic"),
             "routing='dynmic' is unknown; did you mean 'dynamic'?",
         ),
-        (lambda: route(vote_map(), backend="cuda"), "backend='cuda' is unknown; "),
+        (
+            lambda: route(vote_map(), backend="cuda"),
+            "backend='cuda' is a device, and routing runs on the device of its tensors; leave "
+            'backend out, or use backend="triton" for the kernels of that device.',
+        ),
+        (
+            lambda: route(vote_map(), backend="fussed"),
+            "backend='fussed' is unknown; did you mean 'fused'? known: auto, fused, native, plain, "
+            "triton.",
+        ),
+        # No name of its options is near enough for a guess.
+        (
+            lambda: route(vote_map(), "uniform", iterations=2),
+            "uniform routing has no option iterations; known: bias, couple, keep, normalise, "
+            "squash.",
+        ),
         (
             lambda: route(vote_map(), iteration=3),
             "dynamic routing has no option iteration; did you mean 'iterations'?",

@@ -1,12 +1,10 @@
 """One switch for every part of a network that can be computed in several ways."""
 
-from typing import get_args
-
 from torch import nn
 
 from torchcaps.layers.convolution import LargeConv2d, SmallConv2d, WholeMapConv2d
 from torchcaps.layers.routing import Backend, Routing
-from torchcaps.ops.checks import check_choice
+from torchcaps.ops.backend import check_backend
 
 __all__ = ["use_backend"]
 
@@ -23,7 +21,7 @@ def use_backend(module: nn.Module, backend: Backend) -> None:
 
     >>> use_backend(create_model("capsnet"), "plain")
     """
-    check_choice("backend", backend, get_args(Backend))
+    check_backend(backend)
     for part in module.modules():
         if isinstance(part, LargeConv2d | SmallConv2d | WholeMapConv2d):
             part.is_direct = backend == "plain"

@@ -2,16 +2,18 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 
+from torchcaps.errors import TorchcapsError
 from torchcaps.ops import fused, native, triton
+from torchcaps.ops.checks import check_choice
 from torchcaps.ops.fused.tiles import counts_of
 from torchcaps.ops.tracing import is_looked_through
 from torchcaps.types import Routed, VoteMap
 
-__all__ = ["Backend", "fused_form", "is_worth_fusing"]
+__all__ = ["Backend", "check_backend", "fused_form", "is_worth_fusing"]
 
 
 # How a layer routes. "plain": the votes are made, then routed. "fused": they are made a tile at a
@@ -19,12 +21,25 @@ __all__ = ["Backend", "fused_form", "is_worth_fusing"]
 # processors and for GPUs, and by PyTorch where a routing has none. "auto": native where not storing
 # pays, else plain; not triton as long as nobody has measured it on a GPU.
 Backend = Literal["auto", "plain", "fused", "native", "triton"]
+# Whose kernels run on a device, by the names that other libraries give to a backend.
+KERNELS_ON = {"cpu": "native", "cuda": "triton", "gpu": "triton"}
 # So many numbers of votes fit into a cache, where tiles are a detour; and what runs along them are
 # the lanes, samples times windows: a few leave it idle. Both measured on CPUs.
 FUSED_FROM, LANES_FROM = 1 << 21, 16
 # So many numbers of votes a native kernel of these routings predicts sooner. It is left to
 # predictions, for it gives no gradients of gradients.
 KERNEL_FROM = dict.fromkeys(("distance", "dynamic", "em"), 1 << 17)
+
+
+def check_backend(backend: str) -> None:
+    """A backend must be one of ours, and a device is none."""
+    kernels = KERNELS_ON.get(str(backend).partition(":")[0])
+    if kernels is not None:
+        raise TorchcapsError(
+            f"backend={backend!r} is a device, and routing runs on the device of its tensors; "
+            f'leave backend out, or use backend="{kernels}" for the kernels of that device.'
+        )
+    check_choice("backend", backend, get_args(Backend))
 
 
 def is_worth_fusing(

@@ -2,11 +2,11 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.ops import fused
-from torchcaps.ops.backend import Backend, fused_form, is_worth_fusing
+from torchcaps.ops.backend import Backend, check_backend, fused_form, is_worth_fusing
 from torchcaps.ops.checks import check_choice
 from torchcaps.ops.routing import (
     distance_routing,
@@ -61,7 +61,7 @@ def route(
             f"that are made already go to ops.dynamic_routing(votes) and its like."
         )
     check_choice("routing", routing, tuple(PLAIN))
-    check_choice("backend", backend, get_args(Backend))
+    check_backend(backend)
     _check_options(routing, options)
     if _is_stored(vote_map, routing, backend, options):
         return PLAIN[routing](

@@ -41,6 +41,10 @@ def test_a_routing_belongs_to_one_layer() -> None:
         (lambda: EMRouting(variance_floor=math.inf), "variance_floor must be a finite number"),
         (lambda: InvertedRouting(lambda_=math.nan), "lambda_ must be a finite number from 0 up"),
         (
+            lambda: InvertedRouting(start="zero"),
+            "start='zero' is unknown; parents start at zero with start=\"none\".",
+        ),
+        (
             lambda: UniformRouting(normalise="men"),
             "normalise='men' is unknown; did you mean 'mean'?",
         ),

@@ -70,7 +70,7 @@ class InvertedRouting(Routing):
     ):
         super().__init__()
         check_iterations(iterations)
-        check_choice("start", start, get_args(Start))
+        _check_start(start)
         check_number("lambda_", lambda_)
         _check_dropout(dropout, activations)
         self.iterations = iterations
@@ -197,6 +197,14 @@ class InvertedRouting(Routing):
                 wide = normalised(wide, weight, bias, self.norm.eps)
             pose = wide.to(pose.dtype)
         return step._replace(parents=Capsules(pose, None))
+
+
+def _check_start(start: str) -> None:
+    if start in ("zero", "zeros"):
+        raise TorchcapsError(
+            f'start={start!r} is unknown; parents start at zero with start="none".'
+        )
+    check_choice("start", start, get_args(Start))
 
 
 def _check_dropout(share: float, activations: bool) -> None:
