@@ -73,6 +73,15 @@ def test_a_routing_that_passes_once_is_told_so(name, options):
     )
 
 
+@pytest.mark.parametrize("name", ["convnet_avg", "gu_convnet_cr", "gu_convnet_cr_sf", "resnet18"])
+def test_a_network_without_routing_is_told_so(name):
+    model = create_model(name, image=(1, 28, 28), n_classes=3).eval()
+    assert text_of(lambda: model(torch.rand(1, 1, 28, 28), iterations=8)) == (
+        "iterations=8 is for a routing that iterates, but this network routes nothing; leave "
+        "iterations out."
+    )
+
+
 def test_no_mark_is_left_by_a_call_that_fails():
     model = made("mitterreiter_grid")
     before = [layer.routing.iterations for layer in model.layers.values()]

@@ -65,6 +65,7 @@ from torchcaps.layers import (
 )
 from torchcaps.layers.backbone import simple_backbone
 from torchcaps.layers.convolution import LargeConv2d
+from torchcaps.models.iterating import refuse_iterations
 from torchcaps.models.refit import Refits
 from torchcaps.models.standardise import prepared
 from torchcaps.ops.checks import check_keep
@@ -115,10 +116,17 @@ class ConvNet(Refits):
         self.decoder = decoder
 
     def forward(
-        self, image: Tensor, target: Tensor | None = None, *, keep: Keep = "none"
+        self,
+        image: Tensor,
+        target: Tensor | None = None,
+        *,
+        keep: Keep = "none",
+        iterations: int | None = None,
     ) -> Output:
-        """`target` and `keep` are those of capsule networks; here they change nothing."""
+        """`target` and `keep` are those of capsule networks; here they change nothing. `iterations`
+        is refused, since nothing is routed."""
         check_keep(keep)
+        refuse_iterations(iterations)
         image = prepared(image, self.image, self)
         features = self.features(image)  # [b, n]
         # The decoder sees all features, as if they were the pose of one class.
@@ -137,11 +145,17 @@ class ConvNetCR(Refits):
         self.decoder = Decoder(n_classes=n_classes, d_in=D_CLASS, image=image)
 
     def forward(
-        self, image: Tensor, target: Tensor | None = None, *, keep: Keep = "none"
+        self,
+        image: Tensor,
+        target: Tensor | None = None,
+        *,
+        keep: Keep = "none",
+        iterations: int | None = None,
     ) -> Output:
         """`target` [b] tells the decoder which class to draw, [b, m] which m of them, one by one;
         without it the likeliest is drawn."""
         check_keep(keep)
+        refuse_iterations(iterations)
         image = prepared(image, self.image, self)
         classes = _class_vectors(self.units(image), D_CLASS)
         logits = classes.pose.sum(-1)
@@ -170,11 +184,17 @@ class ConvNetCRSF(Refits):
         self.decoder = Decoder(n_classes=n_classes, d_in=D_CLASS, image=image)
 
     def forward(
-        self, image: Tensor, target: Tensor | None = None, *, keep: Keep = "none"
+        self,
+        image: Tensor,
+        target: Tensor | None = None,
+        *,
+        keep: Keep = "none",
+        iterations: int | None = None,
     ) -> Output:
         """`target` [b] tells the decoder which class to draw, [b, m] which m of them, one by one;
         without it the longest is drawn."""
         check_keep(keep)
+        refuse_iterations(iterations)
         image = prepared(image, self.image, self)
         units = self.units(self.primary(image).pose.flatten(1))
         classes = capsules(squash(units.unflatten(1, (self.n_classes, D_CLASS))))

@@ -8,16 +8,25 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from torch import nn
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import Routing
 from torchcaps.ops.checks import check_iterations
 
-__all__ = ["routed_so_often"]
+__all__ = ["refuse_iterations", "routed_so_often"]
 
 
 def routed_so_often(network: nn.Module, iterations: int | None) -> AbstractContextManager[None]:
     """Every routing of the network iterates so often inside; None leaves all as it is."""
     return nullcontext() if iterations is None else _set(network, iterations)
+
+
+def refuse_iterations(iterations: int | None) -> None:
+    """What a network without any routing says of them."""
+    if iterations is not None:
+        raise TorchcapsError(
+            f"iterations={short(iterations)} is for a routing that iterates, but this network "
+            f"routes nothing; leave iterations out."
+        )
 
 
 @contextmanager
