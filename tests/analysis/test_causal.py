@@ -186,7 +186,7 @@ def test_bad_input_is_a_sentence():
         "causal use needs images and a label for each, but got 10 images and 3 labels."
     )
     assert text_of(lambda: causal_use(network, PIXELS, LABELS, silenced=["prim"])) == (
-        "there is no layer 'prim' to silence; known: primary, lower, upper."
+        "there is no layer 'prim' to silence; did you mean 'primary'? known: lower, primary, upper."
     )
     plain = create_model("convnet_avg", image=(1, 24, 24)).eval()
     found = text_of(lambda: causal_use(plain, torch.rand(2, 1, 24, 24), torch.tensor([0, 1])))

@@ -16,10 +16,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import capsule_layers, check_any, image_lengths
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import Trace
 
 __all__ = [
@@ -45,6 +47,15 @@ class Thresholds(NamedTuple):
 
     def times(self, factor: float) -> "Thresholds":
         return Thresholds(*(factor * value for value in self))
+
+
+def check_thresholds(thresholds: object) -> None:
+    """Refuse a bare tuple, whose numbers have no names."""
+    if not isinstance(thresholds, Thresholds):
+        raise TorchcapsError(
+            f"thresholds must be Thresholds(active=0.1, dead_mean=0.05, dead_std=0.05), but came "
+            f"as {short(thresholds)}."
+        )
 
 
 @dataclass(frozen=True)
@@ -90,6 +101,7 @@ class MeasureActivity:
     """Capsule activity of a stream of images; see `capsule_activity`."""
 
     def __init__(self, *, thresholds: Thresholds = Thresholds()) -> None:
+        check_thresholds(thresholds)
         self.thresholds = thresholds
         self._length: dict[str, Moments] = {}
         # Active capsules an image, for each factor of the sweep.
@@ -108,6 +120,7 @@ class MeasureActivity:
             self._active.setdefault(name, Moments()).add(active)
 
     def merge(self, other: "MeasureActivity") -> None:
+        check_alike(self, other)
         for name in other._length:
             self._length.setdefault(name, Moments()).merge(other._length[name])
             self._active.setdefault(name, Moments()).merge(other._active[name])

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.pairs import labels_or_none, names_of
 from torchcaps.analysis.result import Result, quantity
@@ -117,6 +118,7 @@ class MeasureAntipodal:
         self._sample.add(batch.pixels, labels_or_none(batch), *poses)
 
     def merge(self, other: "MeasureAntipodal") -> None:
+        check_alike(self, other)
         self._names = self._names or other._names
         self._sample.merge(other._sample)
 

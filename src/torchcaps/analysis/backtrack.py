@@ -68,6 +68,11 @@ def backtracked(trace: Trace, predicted: int, *, index: int = 0) -> list[Tensor]
             f"the tree of a class begins at one of the {parents} parents of {trace[-1].name}, but "
             f"predicted is {predicted}."
         )
+    images = len(comparable_coupling(trace[-1]))
+    if not 0 <= index < images:
+        raise TorchcapsError(
+            f"the trace has {images} images, the first with index 0, and none has {index}."
+        )
     edges: list[Tensor] = []
     inside = torch.arange(parents) == predicted
     for layer in reversed(trace):

@@ -16,10 +16,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Labelled
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import class_labels
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 
 __all__ = ["Calibration", "MeasureCalibration", "Reliability", "reliability"]
 
@@ -77,6 +78,11 @@ class MeasureCalibration:
     """
 
     def __init__(self, *, bins: int = 15, sweep: tuple[int, ...] = SWEEP) -> None:
+        if any(type(each) is not int or each < 1 for each in (bins, *sweep)):
+            raise TorchcapsError(
+                f"probabilities are counted in one bin or more, but bins came as {short(bins)} and "
+                f"sweep as {short(sweep)}."
+            )
         self.bins, self.sweep = bins, sweep
         self._sums = {
             (name, each): torch.zeros(3, each, dtype=torch.float64)
@@ -105,6 +111,7 @@ class MeasureCalibration:
                 sums += reliability(probability.flatten(), right.flatten(), bins=bins)
 
     def merge(self, other: "MeasureCalibration") -> None:
+        check_alike(self, other)
         for where, sums in other._sums.items():
             self._sums[where] = self._sums[where] + sums
 

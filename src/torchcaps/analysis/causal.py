@@ -30,11 +30,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.sample import MOST, Sample
 from torchcaps.analysis.trace import capsule_layers, check_trace, judged_answers, last_coupling
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.types import Capsules, Couple, Trace
 
 __all__ = [
@@ -120,6 +121,14 @@ def causal_use(
     >>> use = causal_use(model, images, labels, silenced=["primary"])
     """
     _check_words(network, ("keep", "couple", *(["intervene"] if silenced else [])))
+    if isinstance(silenced, str):
+        raise TorchcapsError(
+            f"silenced is a list of layers, but came as a word; write silenced=[{silenced!r}]."
+        )
+    if type(batch_size) is not int or batch_size < 1:
+        raise TorchcapsError(
+            f"batches hold one image or more, but batch_size came as {short(batch_size)}."
+        )
     images = _Images(network, pixels, labels, batch_size, progress)
     with torch.no_grad():
         trace, right, said = images.plain()
@@ -173,6 +182,9 @@ class MeasureCausalUse:
         self._sample.add(batch.pixels, batch.pixels, batch.labels)
 
     def merge(self, other: "MeasureCausalUse") -> None:
+        check_alike(self, other)
+        if not len(self._sample):
+            self._device = other._device
         self._sample.merge(other._sample)
 
     def result(self) -> CausalUse:
@@ -347,7 +359,7 @@ class _Images:
         for layer in layers:
             if layer not in known:
                 raise TorchcapsError(
-                    f"there is no layer {layer!r} to silence; known: {', '.join(known)}."
+                    f"there is no layer {short(layer)} to silence; {nearest(layer, known)}."
                 )
             numbers = torch.randperm(known[layer], generator=generator)[:MOST_CAPSULES]
             for number in sorted(numbers.tolist()):

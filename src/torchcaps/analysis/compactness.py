@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Labelled
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
@@ -94,6 +95,7 @@ class MeasureCompactness:
             self._constant[name] += int((~varies).sum())
 
     def merge(self, other: "MeasureCompactness") -> None:
+        check_alike(self, other)
         self._d = max(self._d, other._d)
         for name in self.factors:
             self._scores[name].merge(other._scores[name])

@@ -10,6 +10,7 @@ Ambiguities: jitter is that of the epochs before the first drop of the learning 
 caller cuts off: a drop is a bend of its own.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -88,4 +89,9 @@ def _check(steps: Sequence[int], accuracy: Sequence[float]) -> None:
             f"a curve has one accuracy for each step, and steps that grow, but came with "
             f"{len(steps)} steps and {len(accuracy)} accuracies"
             f"{', out of order' if len(steps) == len(accuracy) and steps else ''}."
+        )
+    if not all(map(math.isfinite, accuracy)):
+        raise TorchcapsError(
+            "a curve is made of numbers, but one of its accuracies is NaN or infinite; leave that "
+            "step out, or look at why it was not measured."
         )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import (
@@ -21,7 +22,7 @@ from torchcaps.analysis.trace import (
     finite_coupling,
     predicted_classes,
 )
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import Trace
 
 __all__ = ["CouplingHistogram", "Couplings", "MeasureCouplings", "coupling_counts"]
@@ -75,6 +76,10 @@ class MeasureCouplings:
     """
 
     def __init__(self, *, bins: int = 20) -> None:
+        if type(bins) is not int or bins < 1:
+            raise TorchcapsError(
+                f"couplings are counted in one bin or more, but bins came as {short(bins)}."
+            )
         self.bins = bins
         self._images = 0
         # By the name of a layer, or by the number of a class.
@@ -95,6 +100,7 @@ class MeasureCouplings:
             self._count(layer.name, coupling_counts(finite_coupling(layer), bins=self.bins))
 
     def merge(self, other: "MeasureCouplings") -> None:
+        check_alike(self, other)
         self._images += other._images
         for name, counts in other._counts.items():
             self._count(name, counts)

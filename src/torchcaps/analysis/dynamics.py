@@ -25,7 +25,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.activity import SWEEP, Thresholds, is_dead
+from torchcaps.analysis.activity import SWEEP, Thresholds, check_thresholds, is_dead
+from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.even_split import even_split
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
@@ -108,6 +109,7 @@ class MeasureDynamics:
         drop_dead_parents: bool = True,
         drop_dead_children: bool = True,
     ) -> None:
+        check_thresholds(thresholds)
         self.thresholds = thresholds
         self.drop_dead_parents, self.drop_dead_children = drop_dead_parents, drop_dead_children
         self._layers: dict[str, _Layer] = {}
@@ -122,6 +124,7 @@ class MeasureDynamics:
             self._layers.setdefault(layer.name, _Layer()).add(layer)
 
     def merge(self, other: "MeasureDynamics") -> None:
+        check_alike(self, other)
         for name, layer in other._layers.items():
             self._layers.setdefault(name, _Layer()).merge(layer)
 

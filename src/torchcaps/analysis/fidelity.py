@@ -31,7 +31,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.measure import Answer, Labelled
+from torchcaps.analysis.alike import check_alike
+from torchcaps.analysis.measure import Answer, Labelled, checked_parts
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.sample import MOST, Sample
 from torchcaps.analysis.trace import (
@@ -146,9 +147,11 @@ class MeasureFidelity:
         class_labels(labels, paths.shape[-1])
         named = dict(capsule_layers(out.trace))
         length = image_lengths(self.layer, named[self.layer])
-        self._sample.add(batch.pixels, labels, self.parts(batch), length, paths)
+        parts = checked_parts(self.parts(batch), len(labels))
+        self._sample.add(batch.pixels, labels, parts, length, paths)
 
     def merge(self, other: "MeasureFidelity") -> None:
+        check_alike(self, other)
         self._sample.merge(other._sample)
 
     def result(self) -> Fidelity:

@@ -16,6 +16,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.sample import MOST, Sample
@@ -74,6 +75,7 @@ class MeasureFixedPoint:
             self._sample.add(pixels, torch.stack([*moved.values()], -1))
 
     def merge(self, other: "MeasureFixedPoint") -> None:
+        check_alike(self, other)
         self._images += other._images
         for where, largest in other._largest.items():
             self._largest[where] = torch.maximum(self._largest.get(where, largest), largest)

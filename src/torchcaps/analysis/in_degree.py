@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.even_split import comparable_coupling
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
@@ -89,6 +90,7 @@ class MeasureInDegree:
             self._layers.setdefault(layer.name, Moments()).add(torch.stack(rows, 1))
 
     def merge(self, other: "MeasureInDegree") -> None:
+        check_alike(self, other)
         for name, moments in other._layers.items():
             self._layers.setdefault(name, Moments()).merge(moments)
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.even_split import comparable_coupling
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
@@ -98,6 +99,7 @@ class MeasureInequality:
             self._layers.setdefault(layer.name, Moments()).add(torch.stack(each, -1))
 
     def merge(self, other: "MeasureInequality") -> None:
+        check_alike(self, other)
         for name, moments in other._layers.items():
             self._layers.setdefault(name, Moments()).merge(moments)
 

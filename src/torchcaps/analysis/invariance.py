@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.measure import Answer, Labelled
+from torchcaps.analysis.alike import check_alike
+from torchcaps.analysis.measure import Answer, Labelled, check_changes
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import capsule_layers, check_any, image_lengths
@@ -61,6 +62,7 @@ class MeasureInvariance:
         network: Callable[[Tensor], Answer],
         changes: Mapping[str, Callable[[Tensor], Tensor]],
     ) -> None:
+        check_changes(changes)
         self.network, self.changes = network, changes
         # Of (v², w², v w) and of (v, w, v + w), for each capsule.
         self._layers: dict[tuple[str, str], tuple[Moments, Moments]] = {}
@@ -80,6 +82,7 @@ class MeasureInvariance:
         return self._layers.setdefault((change, name), (Moments(), Moments()))
 
     def merge(self, other: "MeasureInvariance") -> None:
+        check_alike(self, other)
         for where, pair in other._layers.items():
             for seen, each in zip(self._of(*where), pair, strict=True):
                 seen.merge(each)

@@ -20,10 +20,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.quantise import quantised_index
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import check_any, check_trace, class_coupling, predicted_classes
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import Trace
 
 __all__ = ["ClassKeys", "Keys", "MeasureKeys", "key_entropy"]
@@ -79,6 +81,11 @@ class MeasureKeys:
     """
 
     def __init__(self, *, levels: int = 11, sweep: tuple[int, ...] = SWEEP) -> None:
+        if any(type(each) is not int or each < 2 for each in (levels, *sweep)):
+            raise TorchcapsError(
+                f"couplings are put on two levels or more, but levels came as {short(levels)} and "
+                f"sweep as {short(sweep)}."
+            )
         self.levels, self.sweep = levels, sweep
         self._counts: dict[tuple[int, int], Counter[bytes]] = {}
         self._classes = 0
@@ -100,6 +107,7 @@ class MeasureKeys:
                     self._counts.setdefault((levels, label), Counter())[key] += 1
 
     def merge(self, other: "MeasureKeys") -> None:
+        check_alike(self, other)
         self._classes = max(self._classes, other._classes)
         for where, counts in other._counts.items():
             self._counts.setdefault(where, Counter()).update(counts)

@@ -4,7 +4,7 @@ A measurement is a small final class: `update` takes one batch, `merge` what ano
 seen, `result` the numbers. Neither the order of images nor their batches change a result.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self
 
 import torch
@@ -15,7 +15,15 @@ from torchcaps.analysis.trace import check_no_one_hot
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import Trace
 
-__all__ = ["Answer", "Labelled", "Measurement", "Pixels", "measure"]
+__all__ = [
+    "Answer",
+    "Labelled",
+    "Measurement",
+    "Pixels",
+    "check_changes",
+    "checked_parts",
+    "measure",
+]
 
 
 class Answer(Protocol):
@@ -76,6 +84,12 @@ def measure(
     >>> (found,) = measure(model, batches, [MeasureDynamics()])
     """
     _check_measurements(measurements)
+    _check_mode(network)
+    if not isinstance(batches, Iterable):
+        raise TorchcapsError(
+            f"batches must be an iterable of images, such as a DataLoader, but came as "
+            f"{short(batches)}."
+        )
     images = 0
     for each in batches:
         batch = _batch(each)
@@ -106,6 +120,39 @@ def _check_measurements(measurements: Any) -> None:
         raise TorchcapsError(
             f"measurements are a list of fresh objects, [MeasureActivity()], but came with "
             f"{short(wrong[0])}; make each one by its brackets, and write a list also for one."
+        )
+
+
+def check_changes(changes: Any) -> None:
+    """Refuse what is not functions of images by their names."""
+    good = isinstance(changes, Mapping) and all(map(callable, changes.values()))
+    if not good:
+        raise TorchcapsError(
+            f'changes are functions of images by their names, {{"turned": function}}, but came as '
+            f"{short(changes)}."
+        )
+
+
+def checked_parts(parts: Any, images: int) -> Tensor:
+    """Which parts images hold [b, parts], as a function of batches says."""
+    if not isinstance(parts, Tensor) or parts.ndim != 2 or len(parts) != images:
+        came = list(parts.shape) if isinstance(parts, Tensor) else type(parts).__name__
+        raise TorchcapsError(
+            f"parts(batch) must say for each of the {images} images which parts it holds, bool "
+            f"[{images}, parts], but gave {came}."
+        )
+    return parts
+
+
+def _check_mode(network: Any) -> None:
+    """Refuse a module whose normalisations would go on learning from what is measured."""
+    module = getattr(network, "func", network)
+    if not isinstance(module, torch.nn.Module):
+        return
+    if any(each.training and hasattr(each, "running_mean") for each in module.modules()):
+        raise TorchcapsError(
+            f"{type(module).__name__} is in training mode, in which its normalisation changes with "
+            f"every batch; call its eval() first."
         )
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Labelled
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
@@ -83,6 +84,7 @@ class MeasurePerturbation:
         self._changes.add(torch.stack(rows, 1).unflatten(1, (len(self.amounts), d)))
 
     def merge(self, other: "MeasurePerturbation") -> None:
+        check_alike(self, other)
         self._changes.merge(other._changes)
 
     def result(self) -> Perturbation:

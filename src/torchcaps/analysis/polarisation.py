@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
@@ -84,6 +85,7 @@ class MeasurePolarisation:
                 self._join((layer.name, number), _moments(coupling))
 
     def merge(self, other: "MeasurePolarisation") -> None:
+        check_alike(self, other)
         self._images += other._images
         for where, moments in other._steps.items():
             self._join(where, moments)

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.measure import Answer, Labelled
+from torchcaps.analysis.alike import check_alike
+from torchcaps.analysis.measure import Answer, Labelled, check_changes
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import check_any, judged_answers
 from torchcaps.errors import TorchcapsError
@@ -57,6 +58,7 @@ class MeasureRobustness:
         network: Callable[[Tensor], Any],
         changes: Mapping[str, Callable[[Tensor], Tensor]],
     ) -> None:
+        check_changes(changes)
         self.network, self.changes = network, changes
         self._right: dict[str, int] = {}
         self._images = 0
@@ -71,6 +73,7 @@ class MeasureRobustness:
                 self._count(name, self.network(change(batch.pixels)).scores, batch.labels)
 
     def merge(self, other: "MeasureRobustness") -> None:
+        check_alike(self, other)
         self._images += other._images
         for name, right in other._right.items():
             self._right[name] = self._right.get(name, 0) + right

@@ -11,6 +11,7 @@ from heapq import nsmallest
 import torch
 from torch import Tensor
 
+from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.trace import check_any
 from torchcaps.errors import TorchcapsError
 
@@ -26,7 +27,12 @@ class Sample:
     def __init__(self, *, size: int = MOST, seed: int = 0) -> None:
         if size < 2:
             raise TorchcapsError(f"a sample for pairs needs at least 2 images, but size is {size}.")
-        self.size = size
+        if size > MOST:
+            raise TorchcapsError(
+                f"a sample for pairs has at most {MOST:,} images, whose pairs fit into memory, but "
+                f"size is {size:,}."
+            )
+        self.size, self.seed = size, seed
         self._key = seed.to_bytes(8, "big", signed=True)
         self._rows: dict[bytes, tuple[Tensor, ...]] = {}
 
@@ -37,12 +43,13 @@ class Sample:
         """Offer images [k, ...] with the rows [k, ...] of each column."""
         kept = [each.detach().cpu() for each in columns]
         for index, image in enumerate(pixels.detach().cpu().contiguous()):
-            digest = hashlib.blake2b(image.numpy().tobytes(), digest_size=16, key=self._key)
+            digest = hashlib.blake2b(_bytes(image), digest_size=16, key=self._key)
             # Clones, because a row of a batch would keep its whole batch in memory.
             self._rows[digest.digest()] = tuple(each[index].clone() for each in kept)
         self._shrink()
 
     def merge(self, other: "Sample") -> None:
+        check_alike(self, other)
         self._rows |= other._rows
         self._shrink()
 
@@ -55,3 +62,8 @@ class Sample:
         check_any(self._rows)
         rows = [self._rows[digest] for digest in sorted(self._rows)]
         return tuple(torch.stack(column) for column in zip(*rows, strict=True))
+
+
+def _bytes(image: Tensor) -> bytes:
+    # NumPy has no bfloat16.
+    return image.reshape(-1).view(torch.uint8).numpy().tobytes()

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from torchcaps.analysis.activity import Thresholds, dead_capsules
-from torchcaps.analysis.measure import Answer, Labelled
+from torchcaps.analysis.alike import check_alike
+from torchcaps.analysis.measure import Answer, Labelled, checked_parts
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.sample import MOST, Sample
 from torchcaps.analysis.trace import capsule_layers, image_lengths
@@ -107,9 +108,11 @@ class MeasureSelectivity:
                 flat.shape[1], length.shape[1], generator=generator, dtype=flat.dtype
             )
             columns += [length, flat @ chance]
-        self._sample.add(batch.pixels, self.parts(batch).bool(), *columns)
+        parts = checked_parts(self.parts(batch), len(batch.pixels))
+        self._sample.add(batch.pixels, parts.bool(), *columns)
 
     def merge(self, other: "MeasureSelectivity") -> None:
+        check_alike(self, other)
         self._names = self._names or other._names
         self._sample.merge(other._sample)
 

@@ -81,7 +81,22 @@ def gradient_norms(loss: Tensor, trace: Trace) -> GradientNorms:
             "the loss has no gradient; compute it from an output that was made without "
             "torch.no_grad."
         )
+    if loss.numel() != 1:
+        raise TorchcapsError(
+            f"gradients are those of one number, but the loss came as {list(loss.shape)}; sum it, "
+            f"or take its mean."
+        )
     found = torch.autograd.grad(loss, differentiable, retain_graph=True, allow_unused=True)
+    poses = {id(layer.children.pose) for layer in trace}
+    # Weights are those of every output, poses of this one alone.
+    reached = {
+        id(each) for each, grad in zip(differentiable, found, strict=True) if grad is not None
+    }
+    if poses & set(map(id, differentiable)) and not poses & reached:
+        raise TorchcapsError(
+            "the loss does not depend on this trace; compute it from the output that the trace is "
+            "of."
+        )
     by_tensor = {id(each): grad for each, grad in zip(differentiable, found, strict=True)}
     rows = []
     for layer in trace:
@@ -120,6 +135,14 @@ def gradient_cancellation(
         {name: each[name].detach().cpu().double().flatten() for name in first}
         for each in (first, second)
     )
+    for name in first:
+        if first[name].shape != second[name].shape:
+            raise TorchcapsError(
+                f"the two gradients of {name} must have one shape, but came as "
+                f"{list(first[name].shape)} and {list(second[name].shape)}."
+            )
+        for each in (one[name], two[name]):
+            check_finite(name, each)
     rows = [_cancellation(name, one[name], two[name]) for name in first]
     whole = _cancellation("all", torch.cat([*one.values()]), torch.cat([*two.values()]))
     return GradientCancellation((*rows, whole))

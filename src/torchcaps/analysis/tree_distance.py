@@ -16,6 +16,7 @@ from itertools import chain
 import torch
 from torch import Tensor
 
+from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.pairs import labels_or_none, neighbours
 from torchcaps.analysis.result import Result, quantity
@@ -115,6 +116,7 @@ class MeasureTreeDistance:
         self._sample.add(batch.pixels, labels, *chain.from_iterable(rows))
 
     def merge(self, other: "MeasureTreeDistance") -> None:
+        check_alike(self, other)
         self._names = self._names or other._names
         self._sample.merge(other._sample)
 

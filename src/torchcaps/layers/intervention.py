@@ -65,4 +65,10 @@ def leaving(name: str, capsules: Capsules, intervene: Mapping[str, Intervene]) -
             f"activations {expected[1]}, as many as it was given, but returned {came[0]} and "
             f"{came[1]}; to silence capsules multiply them by zero."
         )
+    for what, value in zip(("poses", "activations"), made, strict=True):
+        if value is not None and not bool(value.isfinite().all()):
+            raise TorchcapsError(
+                f"the function that intervenes in layer {name!r} returned {what} that are NaN or "
+                f"infinite; do not divide by what may be zero."
+            )
     return made

@@ -1,0 +1,172 @@
+"""What measurements refuse in a sentence: to merge what was made otherwise, and settings that mean
+nothing."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from torchcaps import create_model
+from torchcaps.analysis import (
+    MeasureActivity,
+    MeasureAntipodal,
+    MeasureCalibration,
+    MeasureCausalUse,
+    MeasureCouplings,
+    MeasureDynamics,
+    MeasureFidelity,
+    MeasureInvariance,
+    MeasureKeys,
+    MeasureRobustness,
+    MeasureTreeDistance,
+    Thresholds,
+    area,
+    backtracked,
+    causal_use,
+    gradient_cancellation,
+    gradient_norms,
+    measure,
+)
+from torchcaps.errors import TorchcapsError
+
+
+def grid():
+    return create_model("mitterreiter_grid", image=(1, 20, 20), n_classes=3, widths="6,5").eval()
+
+
+NETWORK = grid()
+PIXELS = torch.rand(4, 1, 20, 20, generator=torch.Generator().manual_seed(0))
+LABELS = torch.tensor([0, 1, 2, 0])
+LOOK = partial(NETWORK, keep="last")
+
+
+def broken(capsules):
+    return capsules._replace(pose=capsules.pose * torch.nan)
+
+
+def in_training():
+    network = create_model("efficient_capsnet", image=(1, 28, 28), n_classes=3)
+    measure(partial(network, keep="last"), [torch.rand(2, 1, 28, 28)], [MeasureKeys()])
+
+
+MERGED = {
+    "thresholds": (
+        MeasureActivity(thresholds=Thresholds(active=0.5)),
+        MeasureActivity(),
+        "a MeasureActivity whose thresholds is Thresholds(active=0.5",
+    ),
+    "bins": (MeasureCouplings(bins=5), MeasureCouplings(), "a MeasureCouplings whose bins is 5"),
+    "sample": (
+        MeasureTreeDistance(sample=50),
+        MeasureTreeDistance(),
+        "a Sample whose size is 50 cannot take over what one has seen whose size is 2000",
+    ),
+    "seed": (MeasureTreeDistance(seed=1), MeasureTreeDistance(), "a Sample whose seed is 1"),
+    "kind": (MeasureKeys(), MeasureActivity(), "a MeasureKeys takes over what another MeasureKeys"),
+}
+
+
+@pytest.mark.parametrize("name", MERGED)
+def test_what_was_made_otherwise_is_not_merged(name):
+    one, other, text = MERGED[name]
+    with pytest.raises(TorchcapsError) as refusal:
+        one.merge(other)
+    assert str(refusal.value).startswith(text)
+
+
+def test_measurements_with_networks_of_their_own_are_merged():
+    one, other = (MeasureInvariance(grid(), {"same": lambda x: x}) for _ in range(2))
+    one.merge(other)
+
+
+REFUSED = {
+    "no bins": (lambda: MeasureCalibration(bins=0), "probabilities are counted in one bin or more"),
+    "no histogram": (lambda: MeasureCouplings(bins=0), "couplings are counted in one bin or more"),
+    "half a level": (lambda: MeasureKeys(levels=2.5), "couplings are put on two levels or more"),
+    "many pairs": (
+        lambda: MeasureAntipodal(sample=6000),
+        "a sample for pairs has at most 2,000 images",
+    ),
+    "bare thresholds": (
+        lambda: MeasureDynamics(thresholds=(0.1, 0.05, 0.05)),
+        "thresholds must be Thresholds(",
+    ),
+    "a number as change": (
+        lambda: MeasureRobustness(LOOK, {"a": 3}),
+        "changes are functions of images by their names",
+    ),
+    "a word as changes": (
+        lambda: MeasureInvariance(LOOK, "a"),
+        "changes are functions of images by their names",
+    ),
+    "no batches": (
+        lambda: measure(LOOK, None, [MeasureKeys()]),
+        "batches must be an iterable of images",
+    ),
+    "a word as layers": (
+        lambda: causal_use(NETWORK, PIXELS, LABELS, silenced="primary"),
+        "silenced is a list of layers, but came as a word; write silenced=['primary'].",
+    ),
+    "batches of none": (
+        lambda: causal_use(NETWORK, PIXELS, LABELS, batch_size=0),
+        "batches hold one image or more, but batch_size came as 0.",
+    ),
+    "parts of others": (
+        lambda: measure(
+            LOOK, [(PIXELS, LABELS)], [MeasureFidelity(lambda batch: torch.ones(2, 3))]
+        ),
+        "parts(batch) must say for each of the 4 images which parts it holds",
+    ),
+    "image 99": (
+        lambda: backtracked(LOOK(PIXELS).trace, 0, index=99),
+        "the trace has 4 images, the first with index 0, and none has 99.",
+    ),
+    "a curve with NaN": (
+        lambda: area([0, 1], [float("nan"), 1.0]),
+        "a curve is made of numbers, but one of its",
+    ),
+    "the loss of another output": (
+        lambda: gradient_norms(LOOK(PIXELS).scores.sum(), LOOK(PIXELS).trace),
+        "the loss does not depend on this trace",
+    ),
+    "several losses": (
+        lambda: gradient_norms((out := LOOK(PIXELS)).scores.sum(1), out.trace),
+        "gradients are those of one number, but the loss came as [4]",
+    ),
+    "gradients of two shapes": (
+        lambda: gradient_cancellation({"a": torch.ones(2)}, {"a": torch.ones(3)}),
+        "the two gradients of a must have one shape, but came as [2] and [3].",
+    ),
+    "a gradient that is NaN": (
+        lambda: gradient_cancellation({"a": torch.ones(2)}, {"a": torch.tensor([1, torch.nan])}),
+        "layer a holds NaN or infinite values",
+    ),
+    "a capsule that is NaN": (
+        lambda: NETWORK(PIXELS, intervene={"primary": broken}),
+        "the function that intervenes in layer 'primary' returned poses that are NaN",
+    ),
+    "training": (in_training, "CapsuleNetwork is in training mode, in which its normalisation"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_it_is_refused_in_a_sentence(name):
+    call, text = REFUSED[name]
+    with pytest.raises(TorchcapsError) as refusal:
+        call()
+    assert str(refusal.value).startswith(text)
+
+
+def test_a_sample_takes_bfloat16():
+    (found,) = measure(
+        lambda pixels: LOOK(pixels.float()), [(PIXELS.bfloat16(), LABELS)], [MeasureTreeDistance()]
+    )
+    assert found.layers
+
+
+def test_a_fresh_measurement_takes_over_the_device_of_what_it_merges():
+    seen, fresh = MeasureCausalUse(NETWORK), MeasureCausalUse(NETWORK)
+    measure(LOOK, [(PIXELS, LABELS)], [seen])
+    seen._device = torch.device("meta")
+    fresh.merge(seen)
+    assert fresh._device == torch.device("meta")
