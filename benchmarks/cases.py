@@ -67,7 +67,16 @@ def _networks() -> dict[str, Case]:
             Case("em", "train", 128, options=window, **em_case),
             # The preset's own reading: those of all windows do.
             Case("em-all", "train", 128, options={"iterations": 2}, opponent=official, **em_case),
-            Case("gamma", "train", 128, "gamma", "rem_gamma", image=cifar, elementwise=gamma_work),
+            Case(
+                "gamma",
+                "train",
+                128,
+                "gamma",
+                "rem_gamma",
+                {"detach": "votes"},
+                image=cifar,
+                elementwise=gamma_work,
+            ),
             Case(
                 "deepcaps",
                 "train",

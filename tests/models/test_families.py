@@ -637,13 +637,17 @@ def test_balancing_leaves_no_trace_in_running_distances():
 def test_votes_of_the_rem_networks_are_constant_but_in_the_last_iteration():
     for name, layer in (
         ("rem_dr", "classes"),
-        ("rem_gamma", "hidden"),
         ("rem_deepcaps", "classes"),
         ("rem_effconv", "conv_1"),
         ("rem_multilayer", "hidden_2"),
     ):
         with torch.device("meta"):
             assert create_model(name).layers[layer].routing.detach == "votes"
+
+
+def test_the_rem_network_of_distances_has_gradients_in_its_last_iteration_alone():
+    with torch.device("meta"):
+        assert create_model("rem_gamma").layers["hidden"].routing.detach == "iterations"
 
 
 def test_deepcaps_draws_the_class_that_scores_highest():

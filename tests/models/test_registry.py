@@ -63,7 +63,7 @@ def test_presets_are_those_of_the_papers():
         ("gu_aff_capsnet", {"sharing": "all", "decoder": True}),
         ("gu_aff_capsnet_dr", {"sharing": "all", "routing": "dynamic"}),
         ("rem_dr", {"detach": "votes", "decoder": False, "primary_relu": False}),
-        ("rem_gamma", {"detach": "votes", "decoder": False, "scale": "batch", "bias": True}),
+        ("rem_gamma", {"detach": "iterations", "decoder": False, "scale": "batch", "bias": True}),
         ("rem_multilayer", {"prior": "zero", "squash": "hinton", "widths": "16,16,16,16"}),
         ("tsai_inverted_simple_c100", {"width": 128, "d_pose": 36, "hidden": 20}),
         ("tsai_inverted_resnet_c10", {"backbone": "resnet", "schedule": "concurrent"}),

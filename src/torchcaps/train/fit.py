@@ -182,8 +182,7 @@ def fit(
         _train(recipe, run, model, training_batches, validation_batches, ranks, callbacks)
         seconds = time.perf_counter() - started
         # A network that is good enough was asked for, and not one of an epoch before it.
-        is_good_enough = stop is not None and stop.seen.get("reached")
-        if recipe.keep == "best" and not is_good_enough:
+        if recipe.keep == "best" and not (stop and stop.seen.get("reached")):
             take_weights(model, run.best_file)
         if pruner is not None:
             pruner.masks.move(next(model.parameters()).device)
