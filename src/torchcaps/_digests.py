@@ -17,13 +17,13 @@ __all__ = ["NAME", "check_digest", "digest_of", "known_digests"]
 NAME = "digests.json"
 
 
-def check_digest(path: Path) -> None:
-    """Refuse a file that is not the one that the run wrote. Runs of earlier versions wrote no
-    digests; their files are as good as their formats show."""
+def check_digest(path: Path, content: bytes | None = None) -> None:
+    """Refuse a file that is not the one that the run wrote, or its content if it was read. Runs of
+    earlier versions wrote no digests; their files are as good as their formats show."""
     known = known_digests(path.parent).get(path.name)
     if known is None or not path.is_file():
         return
-    found = digest_of(path)
+    found = digest_of(path) if content is None else hashlib.sha256(content).hexdigest()
     if found not in known:
         raise TorchcapsError(
             f"{path} is damaged or was edited: its SHA-256 begins with {found[:12]}, where the run "

@@ -6,7 +6,14 @@ from pathlib import Path
 
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["path_of"]
+__all__ = ["make_new", "path_of"]
+
+
+def make_new(path: Path) -> None:
+    """An empty file that nobody has laid there: a planted link is not written through."""
+    path.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    os.close(os.open(path, flags, 0o666))
 
 
 def path_of(argument: str, value: str | os.PathLike[str]) -> Path:

@@ -227,6 +227,13 @@ def test_a_bomb_is_refused_by_its_stated_size(tmp_path: Path, monkeypatch) -> No
         assert "bytes for them (at most 1048576 are read);" in text_of(lambda: from_npz(path))
 
 
+def test_a_header_that_claims_gigabytes_is_refused(tmp_path: Path) -> None:
+    claims = b"\x93NUMPY\x02\x00" + (2_000_000_000).to_bytes(4, "little") + b"{" * 1000
+    path = lay(tmp_path / "a.npz", GOOD | {"images": claims})
+    with at_most(2 * MEGABYTE):
+        assert "its header claims 2,000,000,000 characters" in text_of(lambda: from_npz(path))
+
+
 @pytest.mark.parametrize("labels", ["(3,)", "(2, 2)"])
 def test_what_does_not_fit_together_is_refused_by_its_headers(tmp_path: Path, labels: str) -> None:
     large = npy(f"(2, {8 * MEGABYTE}, 2)", bytes(32 * MEGABYTE))

@@ -12,6 +12,7 @@ import torch
 
 from torchcaps import create_model, load, save
 from torchcaps.errors import TorchcapsError
+from torchcaps.models.smaller import adopt_sizes
 
 NAME = "mitterreiter_5x16"
 SMALL = {"image": (1, 12, 11), "n_classes": 3}
@@ -282,6 +283,37 @@ def test_a_flipped_bit_is_found(tmp_path):
     path.write_bytes(edited)
     with pytest.raises(TorchcapsError, match="is damaged: its tensors or its configuration"):
         load(path)
+
+
+def test_a_network_in_use_does_not_change_with_its_file(tmp_path):
+    path = tmp_path / "net.safetensors"
+    torch.manual_seed(0)
+    save(create_model("peer_sign_dynamic"), path)
+    model = load(path)
+    before = {name: x.clone() for name, x in model.state_dict().items()}
+    with path.open("r+b") as file:
+        size = len(path.read_bytes())
+        file.seek(size // 2)
+        file.write(bytes(size - size // 2))
+    for name, x in model.state_dict().items():
+        torch.testing.assert_close(x, before[name], rtol=0, atol=0)
+    path.write_bytes(b"")
+    assert all(x.isfinite().all() for x in model.state_dict().values())
+
+
+def test_a_planted_link_is_not_written_through(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / f".net.safetensors.{os.getpid()}.partial").symlink_to(victim)
+    save(create_model("peer_sign_dynamic"), tmp_path / "net.safetensors")
+    assert victim.read_text() == "precious"
+    assert not (tmp_path / "net.safetensors").is_symlink()
+
+
+@pytest.mark.parametrize("said", [{}, {"types": "4"}, [1]])
+def test_a_smaller_network_that_does_not_say_its_types_is_refused(said):
+    with pytest.raises(TorchcapsError, match="says how many types of primary capsules it has"):
+        adopt_sizes(create_model("rem_dr"), {}, said)
 
 
 def test_a_file_of_an_earlier_version_has_no_digest(tmp_path):

@@ -34,6 +34,7 @@ from torchcaps.data import (
     part_whole,
 )
 from torchcaps.errors import Interrupted, TorchcapsError
+from torchcaps.models import load as load_network
 from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Recipe, Run, accuracy, fit, make_recipe
 from torchcaps.train.batches import Batches
@@ -968,6 +969,64 @@ def test_a_state_knows_its_recipe(short: Run, tmp_path: Path) -> None:
     said = text_of(lambda: fit(other, run.folder))
     assert "state.ckpt is the state of another recipe (learning_rate 0.00" in said
     assert "there, 0.5 here); was recipe.json edited?" in said
+
+
+def test_a_state_of_another_length_is_gone_on_from_only_where_its_epochs_are_the_same(
+    short: Run, tmp_path: Path
+) -> None:
+    run = unfinished(short, tmp_path / "run")
+    (run.folder / "digests.json").unlink()
+    fewer = recipe(epochs=1)
+    run.recipe_file.write_text(fewer.model_dump_json())
+    said = text_of(lambda: fit(fewer, run.folder))
+    assert "state.ckpt is the state of another recipe (epochs 2 there, 1 here)" in said
+
+
+def test_a_refused_line_leaves_a_finished_run_as_it_is(short: Run, tmp_path: Path) -> None:
+    run = copied(short, tmp_path / "run")
+    run.state_file.write_bytes(run.state_file.read_bytes()[:-100])
+    before = {file.name: file.read_bytes() for file in run.folder.iterdir()}
+    assert "state.ckpt is damaged" in text_of(lambda: fit(recipe(epochs=3), run.folder))
+    assert {file.name: file.read_bytes() for file in run.folder.iterdir()} == before
+
+
+def test_a_line_with_other_images_leaves_a_finished_run_as_it_is(
+    short: Run, tmp_path: Path, monkeypatch
+) -> None:
+    run = copied(short, tmp_path / "run")
+    before = {file.name: file.read_bytes() for file in run.folder.iterdir()}
+    monkeypatch.setattr("torchcaps.data.image_set.ImageSet.digest", lambda _: "another")
+    said = text_of(lambda: fit(recipe(epochs=3), run.folder))
+    assert "was begun on other training images" in said
+    assert {file.name: file.read_bytes() for file in run.folder.iterdir()} == before
+
+
+def test_a_finished_run_whose_network_is_damaged_is_not_called_done(
+    short: Run, tmp_path: Path
+) -> None:
+    run = copied(short, tmp_path / "run")
+    content = bytearray(run.model_file.read_bytes())
+    content[-1] ^= 1
+    run.model_file.write_bytes(content)
+    assert "model.safetensors is damaged" in text_of(lambda: fit(recipe(epochs=2), run.folder))
+
+
+def test_the_network_of_an_earlier_end_is_no_longer_that_of_the_run(
+    short: Run, tmp_path: Path
+) -> None:
+    run = copied(short, tmp_path / "run")
+    earlier = run.model_file.read_bytes()
+    longer = fit(recipe(epochs=3), run.folder)
+    longer.model_file.write_bytes(earlier)
+    assert "model.safetensors is damaged" in text_of(lambda: load_network(longer.folder))
+
+
+def test_a_run_that_trains_on_has_no_network_yet(short: Run, tmp_path: Path) -> None:
+    run = copied(short, tmp_path / "run")
+    run.result_file.unlink()
+    assert "trains on, and its model.safetensors is that of an earlier epoch" in text_of(
+        lambda: load_network(run.folder)
+    )
 
 
 def test_a_finished_run_without_its_network_is_finished_again(short: Run, tmp_path: Path) -> None:

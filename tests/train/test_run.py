@@ -216,8 +216,9 @@ def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
     run.begin(RECIPE, "abc")
     (tmp_path / ".result.json.123.partial").write_text("half")
     (tmp_path / "state.partial").write_text("half")
+    (tmp_path / "ubuntu.iso.partial").write_text("somebody's own")
     run.remove_partial_files()
-    assert not list(tmp_path.glob("*.partial"))
+    assert [file.name for file in tmp_path.glob("*.partial")] == ["ubuntu.iso.partial"]
     assert not list(tmp_path.glob(".*.partial"))
     assert run.recipe == RECIPE
 

@@ -136,8 +136,8 @@ def train(
 
 def _network_of(start: Path) -> dict[str, Any]:
     """The network that a run was trained with, so that nobody has to repeat it."""
+    from torchcaps.tasks.trained import check_is_run
     from torchcaps.train import Run
-    from torchcaps.train.run import check_is_run
 
     if not start.exists():
         raise TorchcapsError(

@@ -20,6 +20,8 @@ __all__ = ["from_arrays", "from_npz", "tensor_of"]
 
 # What the images of one set may fill.
 MOST_BYTES = 1 << 32
+# Of the header of an array; those of images and labels have a hundred characters.
+MOST_HEADER = 10_000
 # Beyond so many, a last axis holds columns, not channels.
 MOST_CHANNELS = 4
 
@@ -164,6 +166,12 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
     }.get(version)
     if read is None:
         raise ValueError(f"version {version} of its arrays is unknown")
+    # NumPy would take memory for as many characters as a header of version 2 claims to have.
+    start, size = file.tell(), 2 if version == (1, 0) else 4
+    length = int.from_bytes(file.read(size), "little")
+    if length > MOST_HEADER:
+        raise ValueError(f"its header claims {length:,} characters")
+    file.seek(start)
     shape, _, dtype = read(file)
     return shape, dtype
 

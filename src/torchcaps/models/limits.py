@@ -20,6 +20,7 @@ from torchcaps.errors import TorchcapsError
 __all__ = [
     "LARGEST",
     "MOST",
+    "MOST_LAYERS",
     "MOST_PIXELS",
     "check_weights",
     "heaviest",
@@ -32,6 +33,8 @@ LARGEST = 4 << 30
 # Of any whole number that a network is made with: a side of an image, its classes, an option.
 MOST = 10**6
 MOST_PIXELS = 1 << 31
+# Layers of capsules, where an option says how many; they are made one by one.
+MOST_LAYERS = 100
 REMEDIES = 3
 
 # A network of its image, its class count and its options.

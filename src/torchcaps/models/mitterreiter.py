@@ -52,6 +52,7 @@ from torchcaps.layers import (
 from torchcaps.layers.backbone import rectified
 from torchcaps.layers.routing.dynamic import Agreement
 from torchcaps.models.initialise import Init, initialised
+from torchcaps.models.limits import MOST_LAYERS
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import dense_stack
 from torchcaps.ops.routing import Detach, EMVariant
@@ -168,10 +169,10 @@ def mhsa_stack(
     decoder: bool = True,
 ) -> CapsuleNetwork:
     """`n_layers` counts the primary and the class capsules."""
-    if n_layers < 2:
+    if not 2 <= n_layers <= MOST_LAYERS:
         raise TorchcapsError(
-            f"n_layers counts the primary and the class capsules, so it is at least 2, but came as "
-            f"{n_layers}."
+            f"n_layers counts the primary and the class capsules, so it is 2 to {MOST_LAYERS}, but "
+            f"came as {n_layers}."
         )
     backbone, projection = _trunk(image, n_capsules * d_pose)
     hidden = {

@@ -45,6 +45,7 @@ from torchcaps.layers.backbone import rectified
 from torchcaps.layers.convolution import LargeConv2d
 from torchcaps.layers.routing.dynamic import Agreement
 from torchcaps.models.initialise import Init, initialised
+from torchcaps.models.limits import MOST_LAYERS
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.stack import dense_stack
 from torchcaps.ops.checks import check_choice
@@ -55,7 +56,6 @@ __all__ = ["peer_deep_dynamic", "peer_deep_em", "peer_sign_dynamic", "peer_sign_
 # Words, since there are three.
 Bias = Literal["none", "added", "odd"]
 N_HIDDEN, D_HIDDEN = 16, 12
-MOST_LAYERS = 100
 D_PRIMARY, D_CLASS = 8, 16
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps._digests import check_digest
-from torchcaps._paths import path_of
+from torchcaps._paths import make_new, path_of
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import ROUTINGS, Routing
 from torchcaps.layers.routing.table import import_path
@@ -54,8 +54,10 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
             f"the folder {path.parent} does not exist; make it, or save elsewhere."
         )
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    content = content_of(model)
+    make_new(partial)
     try:
-        partial.write_bytes(content_of(model))
+        partial.write_bytes(content)
         # Not even a power cut leaves an empty file.
         with partial.open("r+b") as file:
             os.fsync(file.fileno())
@@ -167,10 +169,13 @@ def _file_of(path: str | os.PathLike[str]) -> Path:
                 f"{path.parent} is no folder of a finished run ({OF_A_RUN} is missing); finish it "
                 f"with torchcaps train, or name a file."
             )
+        if (path.parent / "recipe.json").is_file() and not (path.parent / "result.json").is_file():
+            raise TorchcapsError(
+                f"{path.parent} trains on, and its {OF_A_RUN} is that of an earlier epoch; finish "
+                f"it with torchcaps train, or name the file to have that network."
+            )
     if not path.is_file():
         raise TorchcapsError(f"there is no file {path}; a saved network ends in .safetensors.")
-    # A whole file of another run is not that of this one.
-    check_digest(path)
     return path
 
 
@@ -209,9 +214,13 @@ def _load_own(
 def _read(path: Path) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
     """The tensors of a file, the name of its network and the rest of its configuration."""
     try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-        state = safetensors.torch.load_file(path)
+        # Read once: what is checked is what is used, and a network that is in use does not change
+        # when somebody writes over its file.
+        content = path.read_bytes()
+        # A whole file of another run is not that of this one.
+        check_digest(path, content)
+        state = safetensors.torch.load(content)
+        metadata = _metadata(content)
     except (safetensors.SafetensorError, OSError) as error:
         if _is_of_torch_save(path):
             if path.name == "state.ckpt":
@@ -245,6 +254,13 @@ def _read(path: Path) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
             f"copy it once more from where it is whole."
         )
     return state, name, config
+
+
+def _metadata(content: bytes) -> dict[str, Any]:
+    """Of a safetensors file that was parsed: its header is JSON behind its length."""
+    length = int.from_bytes(content[:8], "little")
+    found = json.loads(content[8 : 8 + length]).get("__metadata__", {})
+    return dict(found)
 
 
 def _is_of_torch_save(path: Path) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import CapsuleLayer, ConvCapsules, DenseCapsules, DynamicRouting
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.structure import capsule_layers_of, first_layer, rows_of_types, runs
@@ -90,6 +90,12 @@ def smaller(network: nn.Module, kept: Kept) -> nn.Module:
 
 def adopt_sizes(network: nn.Module, state: Mapping[str, Tensor], said: Mapping[str, Any]) -> None:
     """Give a network the sizes of these tensors, which are to be its own."""
+    types = said.get("types") if isinstance(said, Mapping) else None
+    if type(types) is not int or types < 1:
+        raise TorchcapsError(
+            f"the file of a smaller network says how many types of primary capsules it has, but "
+            f"this one says {short(types)}; it is damaged: copy it once more."
+        )
     for key, tensor in state.items():
         path, _, name = key.rpartition(".")
         module = network.get_submodule(path)
@@ -104,7 +110,7 @@ def adopt_sizes(network: nn.Module, state: Mapping[str, Tensor], said: Mapping[s
         setattr(module, name, empty if is_buffer else nn.Parameter(empty))
     for part in network.modules():
         _count_again(part)
-    _place_again(cast(CapsuleNetwork, network), int(said["types"]))
+    _place_again(cast(CapsuleNetwork, network), types)
 
 
 def _count_again(part: nn.Module) -> None:

@@ -14,7 +14,7 @@ from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers import with_channels_last
 from torchcaps.models.saving import load_network
 from torchcaps.train.parting import parted
-from torchcaps.train.run import Run, check_is_run
+from torchcaps.train.run import Run
 from torchcaps.types import ScoresAre
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Own",
     "Trained",
     "check_fit",
+    "check_is_run",
     "open_trained",
     "to_accelerator",
 ]
@@ -188,3 +189,17 @@ def check_fit(model: nn.Module, images: Images) -> None:
             f"the network tells {known} classes apart, but {images.name} has "
             f"{len(images.class_names)}; show it the data it was trained on."
         )
+
+
+def check_is_run(folder: Path) -> None:
+    """Refuse a folder without a recipe; of one that holds runs, say so and name one of them."""
+    if Run(folder).recipe_file.is_file():
+        return
+    inside = [each for each in sorted(folder.iterdir()) if Run(each).recipe_file.is_file()]
+    if inside:
+        raise TorchcapsError(
+            f"{folder} is no run, but a folder of {len(inside)}; name one of them, as {inside[0]}."
+        )
+    raise TorchcapsError(
+        f"{folder} holds no run (recipe.json is missing); name the folder that was given as --out."
+    )

@@ -2,13 +2,21 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from torchcaps._digests import NAME, digest_of, known_digests
+from torchcaps._paths import make_new
 
-__all__ = ["beside", "expect", "put_in_place", "write_whole"]
+__all__ = ["beside", "expect", "is_partial", "put_in_place", "settle", "write_whole"]
+
+# Where the files of a run are written before they take their places.
+PARTIAL = re.compile(
+    r"\.(recipe\.json|environment\.json|result\.json|digests\.json|metrics\.jsonl|state\.ckpt"
+    r"|model\.safetensors|best\.safetensors)\.\d+\.partial"
+)
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -22,10 +30,22 @@ def write_whole(path: Path, text: str) -> None:
 def beside(path: Path) -> Iterator[Path]:
     """Where to write what shall take the place of a file; removed if it does not."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    make_new(partial)
     try:
         yield partial
     finally:
         partial.unlink(missing_ok=True)
+
+
+def is_partial(file: Path) -> bool:
+    """Left behind by a write of a run that was cut off, and not somebody's own .partial file."""
+    return file.name == "state.partial" or bool(PARTIAL.fullmatch(file.name))
+
+
+def settle(folder: Path) -> None:
+    """Give every file of a run one digest: those of its past are no longer good."""
+    known = {name: digests[:1] for name, digests in known_digests(folder).items()}
+    write_whole(folder / NAME, json.dumps(known, indent=1))
 
 
 def put_in_place(partial: Path, path: Path) -> None:

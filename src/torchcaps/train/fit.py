@@ -1,6 +1,5 @@
 """Train a recipe into a run folder; the same call continues a stopped run."""
 
-import json
 import logging
 import os
 import time
@@ -208,7 +207,7 @@ def fit(
             result["stop"] = {"at": recipe.stop_at, "on": recipe.stop_on, **stop.seen}
         if pruner is not None:
             result["sparsity"] = sparsity(model).numbers()
-        ranks.first_does(lambda: run.write(run.result_file, json.dumps(result, indent=2)))
+        ranks.first_does(lambda: run.finish(result))
     return run
 
 
@@ -280,11 +279,12 @@ def _check_alike(train: Images, test: Images) -> None:
 
 
 def _take(run: Run, recipe: Recipe, digest: str, held: ExitStack, about: dict[str, Any]) -> None:
-    """The folder, for this process alone, with this recipe in it."""
+    """The folder, for this process alone, with this recipe in it; nothing if it is refused."""
     run.folder.mkdir(parents=True, exist_ok=True)
     held.enter_context(alone(run.folder))
     # Somebody else may have been there since it was looked at.
     run.check(recipe)
+    state_of(run, recipe)
     run.remove_partial_files()
     run.begin(recipe, digest, **about)
 

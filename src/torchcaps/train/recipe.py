@@ -309,6 +309,16 @@ class Recipe(BaseModel):
         )
         return (*protocol.departures(own), *changed)
 
+    def goes_on_from(self, old: Self) -> bool:
+        """Whether it is the old one but for more epochs, and its first epochs are those of the
+        old."""
+        return (
+            self.epochs > old.epochs
+            and self == old.model_copy(update={"epochs": self.epochs})
+            # It falls to nothing at the last epoch, whichever that is.
+            and self.schedule != "cosine"
+        )
+
     def digest(self) -> str:
         """Twelve characters that change when anything in the recipe does."""
         in_order = self.model_copy(update={"options": dict(sorted(self.options.items()))})

@@ -33,7 +33,14 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers import with_channels_last
 from torchcaps.models import load
 from torchcaps.models.saving import content_of
-from torchcaps.train.digests import beside, expect, put_in_place, write_whole
+from torchcaps.train.digests import (
+    beside,
+    expect,
+    is_partial,
+    put_in_place,
+    settle,
+    write_whole,
+)
 from torchcaps.train.objects import damaged, read_objects
 from torchcaps.train.own_code import check_imported, imported_files
 from torchcaps.train.recipe import Recipe
@@ -44,7 +51,13 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["VERSIONS", "Run", "alone", "check_is_run", "environment", "write_whole"]
+__all__ = [
+    "VERSIONS",
+    "Run",
+    "alone",
+    "environment",
+    "write_whole",
+]
 
 # What of an environment is a version.
 VERSIONS = ("torchcaps", "torch", "python")
@@ -249,6 +262,11 @@ class Run:
         expect(partial, path)
         put_in_place(partial, path)
 
+    def finish(self, result: dict[str, Any]) -> None:
+        """Write the result, the last file; digests of the files before are no longer good."""
+        self.write(self.result_file, json.dumps(result, indent=2))
+        settle(self.folder)
+
     def put_network(self, network: nn.Module, path: Path) -> None:
         """Replace one of the networks, whose digest is written down first."""
         with beside(path) as partial:
@@ -258,7 +276,7 @@ class Run:
     def remove_partial_files(self) -> None:
         """Of processes that were killed; only who holds the folder alone may."""
         for file in self.folder.iterdir():
-            if _is_partial(file):
+            if is_partial(file):
                 file.unlink(missing_ok=True)
 
     def settled(self, recipe: Recipe) -> Recipe:
@@ -276,13 +294,16 @@ class Run:
         """Whether nothing is left to do. The folder must be free or hold this recipe, but that the
         number of epochs may be raised."""
         self.check(recipe)
-        return self.is_done and self.recipe == recipe
+        if not (self.is_done and self.recipe == recipe):
+            return False
+        check_digest(self.model_file)
+        return True
 
     def check(self, recipe: Recipe) -> None:
         """Make sure that the folder is free, or holds this recipe for at most as many epochs."""
         if self.recipe_file.is_file():
             old = self.recipe
-            if old != recipe and not _is_longer(recipe, old):
+            if old != recipe and not recipe.goes_on_from(old):
                 changed = "; ".join(
                     f"{name} {getattr(old, name)!r} there, {getattr(recipe, name)!r} here"
                     for name in Recipe.model_fields
@@ -306,6 +327,9 @@ class Run:
         """Make the folder, or make sure that `data`, a digest, is what the run saw so far, and its
         network of the class that it was. `about` is written beside the environment."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        # Before anything is written: a refused line leaves a finished run as it is.
+        if self.environment_file.is_file():
+            self._check_began(data, about.get("class"))
         # The recipe first: it is what makes the folder a run. A result must be that of its recipe.
         if not self.recipe_file.is_file() or self.recipe != recipe:
             self.result_file.unlink(missing_ok=True)
@@ -313,51 +337,24 @@ class Run:
         if not self.environment_file.is_file():
             seen = {**environment(), "keeps_memory": False, **about, "training_images": data}
             self.write(self.environment_file, json.dumps(seen, indent=2))
+
+    def _check_began(self, data: str, own_class: Any) -> None:
         seen = read_objects(self.environment_file)[0]
         if seen.get("training_images") != data:
             raise TorchcapsError(
                 f"{self.folder} was begun on other training images (digest "
                 f"{seen.get('training_images')}, now {data}); is --root another folder now?"
             )
-        if seen.get("class") != about.get("class"):
+        if seen.get("class") != own_class:
             raise TorchcapsError(
                 f"{self.folder} was begun with a network of the class {seen.get('class')}, now it "
-                f"is {about.get('class')}; choose another folder."
+                f"is {own_class}; choose another folder."
             )
-
-
-def check_is_run(folder: Path) -> None:
-    """Refuse a folder without a recipe; of one that holds runs, say so and name one of them."""
-    if Run(folder).recipe_file.is_file():
-        return
-    inside = [each for each in sorted(folder.iterdir()) if Run(each).recipe_file.is_file()]
-    if inside:
-        raise TorchcapsError(
-            f"{folder} is no run, but a folder of {len(inside)}; name one of them, as {inside[0]}."
-        )
-    raise TorchcapsError(
-        f"{folder} holds no run (recipe.json is missing); name the folder that was given as --out."
-    )
-
-
-def _is_longer(recipe: Recipe, old: Recipe) -> bool:
-    """Whether it is the old one but for more epochs, and its first epochs are those of the old."""
-    return (
-        recipe.epochs > old.epochs
-        and recipe == old.model_copy(update={"epochs": recipe.epochs})
-        # It falls to nothing at the last epoch, whichever that is.
-        and recipe.schedule != "cosine"
-    )
 
 
 def _is_begun(file: Path) -> bool:
     """Left behind by a process that was killed before it wrote its recipe."""
-    return _is_partial(file) or file.name == NAME
-
-
-def _is_partial(file: Path) -> bool:
-    """Left behind by a write that was cut off."""
-    return file.suffix == ".partial"
+    return is_partial(file) or file.name == NAME
 
 
 def environment() -> dict[str, Any]:

@@ -70,8 +70,8 @@ def _read(path: Path, needs: tuple[str, ...], device: str) -> dict[str, Any]:
 
 
 def _check_recipe(path: Path, state: dict[str, Any], recipe: Recipe) -> None:
-    """Refuse the state of another recipe, but for fewer epochs. Those of earlier versions do not
-    say of which recipe they are."""
+    """Refuse the state of another recipe, but for one that goes on as this began. Those of earlier
+    versions do not say of which recipe they are."""
     if RECIPE not in state:
         return
     try:
@@ -85,7 +85,8 @@ def _check_recipe(path: Path, state: dict[str, Any], recipe: Recipe) -> None:
     changed = "; ".join(
         f"{name} {getattr(there, name)!r} there, {getattr(recipe, name)!r} here"
         for name in Recipe.model_fields
-        if name != "epochs" and getattr(there, name) != getattr(recipe, name)
+        if getattr(there, name) != getattr(recipe, name)
+        and not (name == "epochs" and recipe.goes_on_from(there))
     )
     if changed:
         raise TorchcapsError(

@@ -268,7 +268,7 @@ def test_a_cache_that_cannot_be_written(real, cache, monkeypatch, caplog, tmp_pa
     monkeypatch.setenv("TORCHCAPS_CACHE", str(tmp_path / "file"))
     assert build.library() is None
     assert caplog.messages == [
-        f"{WHY}{tmp_path}/file/native cannot be made (Not a directory); name a folder in "
+        f"{WHY}{tmp_path}/file/native cannot be made (File exists); name a folder in "
         f"TORCHCAPS_CACHE"
     ]
 
@@ -309,6 +309,18 @@ def test_a_folder_that_others_could_swap_is_not_used(
     monkeypatch.setenv("TORCHCAPS_CACHE", str(shared / "cache"))
     assert answer() == (7 if is_used else None)
     assert is_used or f"others can write to {shared};" in caplog.messages[-1]
+
+
+def test_no_folder_that_is_made_is_open_to_a_group(real, cache, monkeypatch, tmp_path):
+    monkeypatch.delenv("TORCHCAPS_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home" / "cache"))
+    before = os.umask(0o002)
+    try:
+        folder = build._folder()
+    finally:
+        os.umask(before)
+    for each in (folder, folder.parent, folder.parent.parent):
+        assert not each.stat().st_mode & 0o077
 
 
 def test_a_link_to_the_cache_is_followed_once(real, cache, monkeypatch, tmp_path):

@@ -161,7 +161,9 @@ def _folder() -> Path:
         raise Unavailable("there is no home folder; name a folder in TORCHCAPS_CACHE") from error
     folder = (base if chosen else base / "torchcaps").absolute() / "native"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # `parents=True` would make those above as the umask has it, open to a group perhaps.
+        for each in (*reversed(folder.parents), folder):
+            each.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise Unavailable(
             f"{folder} cannot be made ({error.strerror}); name a folder in TORCHCAPS_CACHE"
