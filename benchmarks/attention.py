@@ -85,10 +85,10 @@ def against_attention(*, n: Sequence[int], d: Sequence[int]) -> list[dict[str, A
     for axis, pairs in (("n", [(each, d[0]) for each in n]), ("d", [(n[0], each) for each in d])):
         points = [(pair, costs(*pair)) for pair in pairs]
         for kind in ("routing", "attention"):
-            told = [{"n": pair[0], "d": pair[1], **found[kind]} for pair, found in points]
-            slope = partial(exponent, [point[axis] for point in told])
-            fits = {amount: slope([point[amount] for point in told]) for amount in AMOUNTS}
-            rows.append({"layer": kind, "axis": axis, "points": told, "exponents": fits})
+            measured = [{"n": pair[0], "d": pair[1], **found[kind]} for pair, found in points]
+            slope = partial(exponent, [point[axis] for point in measured])
+            fits = {amount: slope([point[amount] for point in measured]) for amount in AMOUNTS}
+            rows.append({"layer": kind, "axis": axis, "points": measured, "exponents": fits})
     return rows
 
 

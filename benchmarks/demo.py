@@ -28,14 +28,14 @@ def run_demo(seed: int) -> dict[str, object]:
         seconds = time.perf_counter() - started
         runs = ["torchcaps-demo/dynamic", "torchcaps-demo/uniform"]
         command = [torchcaps, "dissect", *runs, "--images", "2000", "--json"]
-        told = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+        done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
     twins = {
         name: {
             "test_accuracy": numbers["accuracy"],
             "dyr": {each["name"]: each["dyr"] for each in numbers["dynamics"]["layers"]},
             "dead": sum(each["cds"] for each in numbers["activity"]["layers"]),
         }
-        for name, numbers in json.loads(told.stdout).items()
+        for name, numbers in json.loads(done.stdout).items()
     }
     return {"seed": seed, "seconds": round(seconds, 1), **twins}
 

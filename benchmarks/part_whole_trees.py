@@ -143,8 +143,8 @@ def main() -> None:
             if any((done["kind"], done["seed"]) == (kind, seed) for done in runs):
                 continue
             runs.append(run(kind, seed, trained=trained, test=test, epochs=EPOCHS))
-            told = runs[-1]
-            print(kind, seed, told["accuracy"], told["cpu_seconds"], flush=True)
+            last = runs[-1]
+            print(kind, seed, last["accuracy"], last["cpu_seconds"], flush=True)
             RECORD.write_text(
                 json.dumps(
                     {

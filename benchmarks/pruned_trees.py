@@ -244,11 +244,11 @@ def write_evidence(folder: Path, form: Form, rows: list[dict[str, Any]], evidenc
     for data in form.data:
         for way in WAYS:
             some = [row for row in rows if (row["data"], row["way"]) == (data, way)]
-            wanted = [cell for cell in cells_of(form) if (cell.data, cell.way) == (data, way)]
-            if not wanted or len(some) < len(wanted) or way == "mask_like_lobster":
+            of_way = [cell for cell in cells_of(form) if (cell.data, cell.way) == (data, way)]
+            if not of_way or len(some) < len(of_way) or way == "mask_like_lobster":
                 # The sparsity of the last one differs from seed to seed, so its recipes do.
                 continue
-            runs = [cell.folder(folder) for cell in wanted]
+            runs = [cell.folder(folder) for cell in of_way]
             old = standing(evidence, Run(runs[0]).recipe.digest())
             if old and len(old[1].seeds) >= len(runs):
                 continue
@@ -293,8 +293,8 @@ def main() -> None:
             left = None if until is None else max(1.0, until - time.monotonic())
             run = network(asked.folder, form, cell, asked.root, left)
             rows.append(row_of(run, cell, asked.root))
-            told = {"form": form.said, "environment": environment(), "rows": rows}
-            write_whole(asked.folder / "pruned_trees.json", json.dumps(told, indent=1))
+            record = {"form": form.said, "environment": environment(), "rows": rows}
+            write_whole(asked.folder / "pruned_trees.json", json.dumps(record, indent=1))
     except Interrupted as stop:
         print(stop, file=sys.stderr)
         sys.exit(130)
@@ -331,7 +331,7 @@ def tell(rows: list[dict[str, Any]], form: Form) -> None:
         for way in WAYS:
             some = [found for (d, _, w), found in values.items() if (d, w) == (data, way)]
             if some:
-                print(f"{data:<14} {way:<18} " + "  ".join(told(some, n) for n in SHOWN))
+                print(f"{data:<14} {way:<18} " + "  ".join(shown(some, n) for n in SHOWN))
         for way in WAYS:
             pairs = [
                 found["entropy+K11"] - values[d, seed, "dense"]["entropy+K11"]
@@ -342,7 +342,7 @@ def tell(rows: list[dict[str, Any]], form: Form) -> None:
                 print(f"{data:<14} {way:<18} entropy − dense {interval(pairs)}")
 
 
-def told(rows: list[dict[str, Any]], name: str) -> str:
+def shown(rows: list[dict[str, Any]], name: str) -> str:
     return f"{name} {interval([row[name] for row in rows])}"
 
 

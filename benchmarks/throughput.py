@@ -128,8 +128,8 @@ def main() -> None:
     rows = []
     for name, shape, batch_size in NETWORKS[:3] if given.tiny else NETWORKS:
         task = {"name": name, "shape": shape, "batch_size": 4 if given.tiny else batch_size}
-        told = json.dumps(task | {"seconds": 0.0 if given.tiny else 10.0})
-        rows.append(task | in_a_process(["--child", told]))
+        asked = json.dumps(task | {"seconds": 0.0 if given.tiny else 10.0})
+        rows.append(task | in_a_process(["--child", asked]))
         print(json.dumps(rows[-1]), flush=True)
     paths = data_path(256 if given.tiny else 20_000)
     capsnet = next(row["images_per_second"] for row in rows if row["name"] == "capsnet")

@@ -45,13 +45,13 @@ def assert_survives(
     """Damage the file at `path` again and again: a set or one sentence, and little memory."""
     content = path.read_bytes()
     assert isinstance(read(), ImageSet)
-    told: list[str] = []
+    sentences: list[str] = []
 
     def read_or_tell() -> None:
         try:
             assert isinstance(read(), ImageSet)
         except TorchcapsError as error:
-            told.append(str(error))
+            sentences.append(str(error))
 
     for each in damaged(content, times=times):
         path.write_bytes(each)
@@ -62,8 +62,8 @@ def assert_survives(
                 read_or_tell()
     path.write_bytes(content)
     # A reader that believes everything is no reader.
-    assert len(told) > times // 10
-    assert [text for text in told if "\n" in text or not text.endswith((".", "?"))] == []
+    assert len(sentences) > times // 10
+    assert [text for text in sentences if "\n" in text or not text.endswith((".", "?"))] == []
 
 
 def _held_by(action: Callable[[], None]) -> int:

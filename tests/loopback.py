@@ -42,7 +42,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name.replace("_", "-"), str(value))
         self.end_headers()
 
-    def wanted(self) -> int:
+    def first_byte(self) -> int:
         """The byte from which the client wants the file."""
         asked = self.headers.get("Range", "bytes=0-")
         return int(asked.removeprefix("bytes=").removesuffix("-"))
@@ -66,10 +66,10 @@ def whole(content: bytes, *, sent: int | None = None, silent: bool = False) -> A
     """The file from the byte that is wanted, cut short after `sent` bytes, or silent from there."""
 
     def answer(handler: Handler) -> None:
-        start, size = handler.wanted(), len(content)
+        start, size = handler.first_byte(), len(content)
         if start:
-            told = {"Content_Range": f"bytes {start}-{size - 1}/{size}"}
-            handler.begin(206, Content_Length=size - start, **told)
+            content_range = {"Content_Range": f"bytes {start}-{size - 1}/{size}"}
+            handler.begin(206, Content_Length=size - start, **content_range)
         else:
             handler.begin(200, Content_Length=size)
         handler.wfile.write(content[start:][:sent])

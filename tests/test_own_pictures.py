@@ -46,9 +46,9 @@ def test_the_commands_run_in_their_order(folder):
     lines = script.replace("\\\n", " ").splitlines()
     assert [line.split()[1] for line in lines] == ["train", "eval", "predict", "dissect"]
     torchcaps = Path(sys.executable).with_name("torchcaps")
-    told = [run([torchcaps, *line.split()[1:]], folder) for line in lines]
+    printed = [run([torchcaps, *line.split()[1:]], folder) for line in lines]
     assert (folder / "pets.csv").read_text().count("\n") == 13
-    assert "dog" in told[2]
+    assert "dog" in printed[2]
     assert (folder / "pets.html").stat().st_size > 10_000
 
 

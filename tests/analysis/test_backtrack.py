@@ -77,7 +77,7 @@ def test_loops_over_windows_agree():
     torch.manual_seed(0)
     model = tc.create_model("matrix_capsnet_mnist", image=(1, 20, 20), n_classes=4, sizes="8-2-3-3")
     trace = model.eval()(torch.rand(2, 1, 20, 20), keep="last").trace
-    wanted = {3}
+    followed = {3}
     for each, edges in zip(reversed(trace), reversed(backtracked(trace, 3, index=1)), strict=True):
         coupling = each.routed.steps[-1].coupling[1]
         coupling = coupling if each.window is not None else coupling[None]
@@ -88,14 +88,14 @@ def test_loops_over_windows_agree():
         for p in range(len(coupling)):
             for i in range(coupling.shape[1]):
                 for k in range(j):
-                    leads = bool(coupling[p, i, k] > 1 / j + 1e-6) and p * j + k in wanted
+                    leads = bool(coupling[p, i, k] > 1 / j + 1e-6) and p * j + k in followed
                     assert bool(edges.reshape(coupling.shape)[p, i, k]) == leads
                     if leads:
                         found.add(int(slots[p, i]))
-        wanted = found
+        followed = found
     leaves = torch.zeros(4 * 4 * 8)
-    leaves[[*wanted]] = 1
-    assert 0 < len(wanted) < len(leaves)
+    leaves[[*followed]] = 1
+    assert 0 < len(followed) < len(leaves)
     size = trace[0].window.child_grid[:2]
     assert torch.equal(
         tree_pixels(trace, 3, size=size, index=1).float(), leaves.view(*size, -1).mean(-1)

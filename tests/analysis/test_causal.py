@@ -168,8 +168,8 @@ def test_a_network_that_lets_nothing_be_replaced_is_told():
         return network(pixels, keep=keep, couple=couple)
 
     assert causal_use(never_silent, PIXELS, LABELS).accuracy == 1
-    told = text_of(lambda: causal_use(never_silent, PIXELS, LABELS, silenced=["primary"]))
-    assert "never_silent takes no `intervene`" in told
+    sentence = text_of(lambda: causal_use(never_silent, PIXELS, LABELS, silenced=["primary"]))
+    assert "never_silent takes no `intervene`" in sentence
 
 
 def test_bad_input_is_a_sentence():

@@ -388,9 +388,9 @@ def test_bad_input_is_told_in_a_sentence_or_measured(case, name):
     try:
         (found,) = measure(network, [whole], [fresh(name, network)])
     except TorchcapsError as error:
-        told = str(error)
-        assert told.endswith(".")
-        assert "\n" not in told
+        sentence = str(error)
+        assert sentence.endswith(".")
+        assert "\n" not in sentence
         return
     assert case not in REFUSED
     assert case != "NaN weights" or name in ("MeasureCalibration", "MeasureRobustness")

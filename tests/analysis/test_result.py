@@ -48,11 +48,11 @@ def test_every_quantity_of_a_measurement_is_written(measure):
     written = json.loads(result.to_json())
     assert written["images"] == 3
     assert len(written["layers"]) == len(result.layers)
-    for row, told in zip(result.layers, written["layers"], strict=True):
+    for row, numbers in zip(result.layers, written["layers"], strict=True):
         for field in dataclasses.fields(row):
             value = getattr(row, field.name)
             value = value.tolist() if isinstance(value, torch.Tensor) else value
-            assert told[field.name] == json.loads(json.dumps(value))
+            assert numbers[field.name] == json.loads(json.dumps(value))
             if field.name not in ("name", "sweep"):
                 assert written["units"][field.name] == field.metadata["unit"]
 

@@ -77,10 +77,10 @@ def test_what_it_asks_for():
         "separation compares classes, so the images must be of two at least, but they are of 1."
     )
     plain, batch = MeasureSeparation(lambda classes, labels: classes.pose), SimpleNamespace
-    told = "separation needs one label an image, to know which capsule to see."
+    sentence = "separation needs one label an image, to know which capsule to see."
     for labels in (None, torch.zeros(4, 2).long()):
         out, given = batch(classes=Capsules(points)), batch(pixels=points, labels=labels)
-        assert text_of(lambda out=out, given=given: plain.update(out, given)) == told
+        assert text_of(lambda out=out, given=given: plain.update(out, given)) == sentence
     assert "the network returns no `classes`" in text_of(
         lambda: plain.update(batch(classes=None), batch(pixels=points, labels=None))
     )

@@ -107,8 +107,15 @@ def words_of(annotation):
 
 def test_the_functions_that_users_call_are_looked_at():
     assert len(CALLS) > 180
-    wanted = {"create_model", "dynamic_routing", "DenseCapsules", "fit", "draw_parse_tree", "load"}
-    assert wanted <= {name.rpartition(".")[2] for name in CALLS}
+    expected = {
+        "create_model",
+        "dynamic_routing",
+        "DenseCapsules",
+        "fit",
+        "draw_parse_tree",
+        "load",
+    }
+    assert expected <= {name.rpartition(".")[2] for name in CALLS}
 
 
 @pytest.mark.parametrize("name", CALLS)

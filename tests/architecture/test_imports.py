@@ -142,10 +142,10 @@ def test_every_cited_key_has_an_entry_and_every_entry_a_citation():
     assert {"sabour2017", "mazzia2021"} <= keys
     assert keys == set(entries)
     for key, fields in entries.items():
-        told = dict(re.findall(r"^  (\w+)\s*= \{(.*?)\},\n", fields, re.M | re.S))
-        assert {"author", "title", "year"} <= told.keys()
-        assert re.sub(r"\D", "", key) == told["year"]
-        assert told["author"].split(",")[0].lower() == re.sub(r"\d.*", "", key)
+        entry = dict(re.findall(r"^  (\w+)\s*= \{(.*?)\},\n", fields, re.M | re.S))
+        assert {"author", "title", "year"} <= entry.keys()
+        assert re.sub(r"\D", "", key) == entry["year"]
+        assert entry["author"].split(",")[0].lower() == re.sub(r"\d.*", "", key)
 
 
 def test_docstrings_hold_no_broken_quotes():

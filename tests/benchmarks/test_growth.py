@@ -23,9 +23,9 @@ def test_a_tiny_run_fits_every_exponent(tmp_path):
     words = [sys.executable, SCRIPT, "--tiny", "--out", record, "--seconds", "0.01"]
     words += ["--axes", "batch", "i", "--routings", "em", "--contestants", "ours-fused"]
     subprocess.run(words, check=True, capture_output=True, timeout=300)
-    told = json.loads(record.read_text())
-    assert told["tiny"]
-    rows = {(row["routing"], row["axis"]): row for row in told["growth"]}
+    written = json.loads(record.read_text())
+    assert written["tiny"]
+    rows = {(row["routing"], row["axis"]): row for row in written["growth"]}
     assert set(rows) == {("dynamic", "batch"), ("dynamic", "i"), ("em", "i")}
     assert [point["size"] for point in rows["dynamic", "batch"]["points"]] == [16, 32]
     assert [point["size"] for point in rows["em", "i"]["points"]] == [576, 1152]

@@ -50,8 +50,8 @@ def test_all_ways_give_records_and_the_same_line_adds_nothing(monkeypatch, tmp_p
     words = ["pruned_trees.py", str(tmp_path / "runs"), "--reduced"]
     monkeypatch.setattr(sys, "argv", [*words, "--evidence", str(tmp_path / "evidence")])
     pruned_trees.main()
-    told = capsys.readouterr().out
-    assert told.count("entropy − dense") == len(pruned_trees.WAYS) - 1
+    printed = capsys.readouterr().out
+    assert printed.count("entropy − dense") == len(pruned_trees.WAYS) - 1
     records = read_records(tmp_path / "evidence", drafts=True)
     assert len(records) == len(pruned_trees.WAYS) - 1
     for record in records.values():
@@ -65,5 +65,5 @@ def test_all_ways_give_records_and_the_same_line_adds_nothing(monkeypatch, tmp_p
     assert reached["mask_like_lobster"] == pytest.approx(reached["lobster"], abs=0.1)
     assert reached["random_masks"] == pytest.approx(90, abs=0.1)
     pruned_trees.main()
-    assert capsys.readouterr().out == told
+    assert capsys.readouterr().out == printed
     assert read_records(tmp_path / "evidence", drafts=True) == records

@@ -100,17 +100,17 @@ def test_a_right_contestant_is_green():
 
 
 def test_a_wrong_contestant_is_red():
-    told = judged(iterations=2)
-    assert told["green"] is False
-    assert told["values"]["error"] > 1e-3
+    parity = judged(iterations=2)
+    assert parity["green"] is False
+    assert parity["values"]["error"] > 1e-3
 
 
 def test_a_wrong_gradient_alone_is_red():
     """A gradient that stops where it should not leaves the values as they are."""
-    told = judged(detach="votes")
-    assert told["green"] is False
-    assert told["values"]["error"] <= told["values"]["allowed"]
-    assert told["gradients"]["error"] > 100 * told["gradients"]["allowed"]
+    parity = judged(detach="votes")
+    assert parity["green"] is False
+    assert parity["values"]["error"] <= parity["values"]["allowed"]
+    assert parity["gradients"]["error"] > 100 * parity["gradients"]["allowed"]
 
 
 @pytest.mark.skipif(not native.available(), reason="no C++ compiler: nothing native to check")
@@ -130,9 +130,9 @@ def test_a_kernel_that_is_timed_is_checked(monkeypatch):
             tensors["of_weight"].mul_(1.001)
 
     monkeypatch.setattr(native.dynamic, "run", wrong)
-    told = process.check(case, CONTESTANTS["ours-native"], Settings())["parity"]
-    assert told["green"] is False
-    assert told["gradients"]["of"] == "weight"
+    parity = process.check(case, CONTESTANTS["ours-native"], Settings())["parity"]
+    assert parity["green"] is False
+    assert parity["gradients"]["of"] == "weight"
 
 
 @pytest.mark.slow
@@ -141,9 +141,9 @@ def test_fewer_images_are_convolved_as_all_are(monkeypatch):
     case = dataclasses.replace(CASES["capsnet-train-128"], batch=64)
     projection = "network.primary.projection"
     assert subjects.ways(case, OURS)[projection] is False
-    told = process.check(case, CONTESTANTS["ours-fused"], Settings())["parity"]
-    assert told["green"] is True
-    assert projection in told["fast"]
+    parity = process.check(case, CONTESTANTS["ours-fused"], Settings())["parity"]
+    assert parity["green"] is True
+    assert projection in parity["fast"]
     convolve = large.fourier_convolution
 
     def wrong(*given, **how):
@@ -152,8 +152,8 @@ def test_fewer_images_are_convolved_as_all_are(monkeypatch):
     monkeypatch.setattr(large, "fourier_convolution", wrong)
     few = dataclasses.replace(case, batch=2)
     assert process.check(few, CONTESTANTS["ours-fused"], Settings())["parity"]["green"] is True
-    told = process.check(case, CONTESTANTS["ours-fused"], Settings())["parity"]
-    assert told["green"] is False
+    parity = process.check(case, CONTESTANTS["ours-fused"], Settings())["parity"]
+    assert parity["green"] is False
 
 
 def test_an_opponent_is_not_run_to_be_asked():
@@ -161,17 +161,17 @@ def test_an_opponent_is_not_run_to_be_asked():
 
 
 def test_an_error_may_be_four_times_the_rounding_of_the_formula():
-    def told(error, rounding):
+    def parity(error, rounding):
         return judge(
             {"values": {"output 0": error}, "gradients": {"w": 0.0}},
             {"values": {"output 0": rounding}, "gradients": {"w": 0.0}},
             Settings(),
         )
 
-    assert told(1.9e-6, 0.0)["green"] is True
-    assert told(2.1e-6, 0.0)["green"] is False
-    assert told(3.9e-5, 1e-5)["green"] is True
-    assert told(4.1e-5, 1e-5)["green"] is False
+    assert parity(1.9e-6, 0.0)["green"] is True
+    assert parity(2.1e-6, 0.0)["green"] is False
+    assert parity(3.9e-5, 1e-5)["green"] is True
+    assert parity(4.1e-5, 1e-5)["green"] is False
 
 
 def test_nan_is_red():

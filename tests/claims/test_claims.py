@@ -124,11 +124,11 @@ def test_a_row_is_a_number_or_a_statement(path):
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_no_text_points_outside(path):
     """Numbers that a paper prints in brackets stand behind the name of its table."""
-    told = re.compile(r"Table \d+: .*")
+    caption = re.compile(r"Table \d+: .*")
     found = [
         (row["id"], text)
         for row in rows_of(path)
         for text in texts_of(row)
-        if OUTSIDE.search(told.sub("", text))
+        if OUTSIDE.search(caption.sub("", text))
     ]
     assert found == []

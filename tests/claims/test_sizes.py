@@ -183,9 +183,9 @@ def check_count(row):
         assert (count, meets) == (expected, False), reason
     else:
         assert meets, f"{count:,} parameters, printed {printed} {row['unit']}"
-    told = re.search(r"\d{1,3}(?:,\d{3})+", row["note"] or "")
-    if told is not None:
-        assert count == int(told[0].replace(",", "")) + ADDED.get(name, 0)
+    in_note = re.search(r"\d{1,3}(?:,\d{3})+", row["note"] or "")
+    if in_note is not None:
+        assert count == int(in_note[0].replace(",", "")) + ADDED.get(name, 0)
     return count / unit
 
 

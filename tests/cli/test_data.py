@@ -159,14 +159,14 @@ def test_a_class_name_does_not_steer_the_terminal(call, tmp_path):
         (tmp_path / name).mkdir()
         for number in range(count):
             Image.new("L", (3, 2), number).save(tmp_path / name / f"{number}.png")
-    code, told, beside = call("check", "folder", "--root", tmp_path)
+    code, printed, beside = call("check", "folder", "--root", tmp_path)
     assert code == 0
-    assert "cat\\x1b[2J" in told
-    assert "\x1b" not in told + beside
+    assert "cat\\x1b[2J" in printed
+    assert "\x1b" not in printed + beside
 
 
 def test_an_error_does_not_steer_the_terminal(call, tmp_path):
-    code, told, beside = call("check", "folder", "--root", tmp_path / "cat\x1b[2J")
+    code, printed, beside = call("check", "folder", "--root", tmp_path / "cat\x1b[2J")
     assert code == 2
     assert "cat\\x1b[2J" in beside
-    assert "\x1b" not in told + beside
+    assert "\x1b" not in printed + beside

@@ -80,8 +80,8 @@ def test_levels_are_chosen_on_validation_images(run_folder, call, tmp_path):
     ],
 )
 def test_bad_dictionaries_end_in_one_sentence(run_folder, call, words, sentence):
-    told = [word.format(run=run_folder) for word in words]
-    assert_one_sentence(call("dictionary", *told), sentence)
+    line = [word.format(run=run_folder) for word in words]
+    assert_one_sentence(call("dictionary", *line), sentence)
 
 
 def test_a_convnet_has_no_trees(call, tmp_path):

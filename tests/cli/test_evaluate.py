@@ -81,6 +81,6 @@ def test_eval_measures_in_the_same_pass(run_folder, call):
     # A tree of couplings on the grid: each row of the last iteration is on it.
     assert {row["name"] for row in found["measured"]["polarisation"]["steps"]} >= {"classes"}
     assert found["measured"]["keys"]["units"]["entropy"] == "bit"
-    told = call("eval", run_folder, *words).out
-    assert "couplings on 11 levels" in told
-    assert "\nkeys\n" in told
+    printed = call("eval", run_folder, *words).out
+    assert "couplings on 11 levels" in printed
+    assert "\nkeys\n" in printed

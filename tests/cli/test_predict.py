@@ -37,8 +37,8 @@ def test_predict_says_what_it_did_to_a_picture(run_folder, call, tmp_path):
     assert_one_sentence(call("predict", run_folder, file), "or let --resize stretch it.")
     done = call("predict", run_folder, file, "--resize", "--json")
     assert done.code == 0
-    told = f"{file}: stretched from 24 × 48 to 24 × 24 pixels, which changes its proportions"
-    assert done.err == f"{told}, colours made grey.\n"
+    sentence = f"{file}: stretched from 24 × 48 to 24 × 24 pixels, which changes its proportions"
+    assert done.err == f"{sentence}, colours made grey.\n"
     assert json.loads(done.out)["notes"] == [done.err.rstrip("\n")]
 
 

@@ -84,8 +84,8 @@ def test_masking_at_the_end_is_what_training_with_it_gives(trained, call, tmp_pa
 )
 def test_bad_pruning_ends_in_one_sentence(trained, call, tmp_path, monkeypatch, words, sentence):
     monkeypatch.chdir(tmp_path)
-    told = [word.format(run=trained) for word in words]
-    assert_one_sentence(call("prune", *told, "--out", tmp_path / "new"), sentence)
+    line = [word.format(run=trained) for word in words]
+    assert_one_sentence(call("prune", *line, "--out", tmp_path / "new"), sentence)
     assert not list(tmp_path.iterdir())
 
 
@@ -107,7 +107,7 @@ def test_a_convnet_has_no_capsules_to_prune(call, tmp_path):
 
 def test_weights_to_begin_with_must_be_those_of_the_recipe(trained, call, tmp_path):
     words = ["train", "--model", "mitterreiter_5x16", "--data", "tiny", "--out", tmp_path / "new"]
-    told = ["--set", 'begins_with="0123456789ab"']
+    line = ["--set", 'begins_with="0123456789ab"']
     assert_one_sentence(
-        call(*words, *told), "so their file must be given; `torchcaps train --init-from`"
+        call(*words, *line), "so their file must be given; `torchcaps train --init-from`"
     )

@@ -82,17 +82,17 @@ def test_what_is_wrong_is_one_sentence(call, words, sentence):
 
 def test_the_status_of_a_table(call, tmp_path):
     code, out, err = call("status", "peer2022", 1, "--out", tmp_path, "--by", "cost", "--json")
-    told = json.loads(out)
-    assert (code, err, told["study"], told["cells"], told["left"]) == (
+    numbers = json.loads(out)
+    assert (code, err, numbers["study"], numbers["cells"], numbers["left"]) == (
         0,
         "",
         "peer2022/table1",
         20,
         20,
     )
-    hours = [row["hours_left"] for row in told["systems"]]
+    hours = [row["hours_left"] for row in numbers["systems"]]
     assert hours == sorted(hours)
-    assert told["cannot_be_run"] == []
+    assert numbers["cannot_be_run"] == []
     code, out, _ = call("status", "peer2022", 1, "--out", tmp_path, "--seeds", 2)
     assert code == 0
     assert out.startswith("0 of 8 cells done, 0 running, 8 left: about ")

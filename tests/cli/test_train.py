@@ -225,7 +225,7 @@ def test_tensorboard_reads_what_the_run_wrote(tmp_path: Path, call: Call) -> Non
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "sentence"),
     [
         (["--lr", 0.1], "there is no option --lr; write --learning-rate for the recipe's learning"),
         (["--momentum", 0.9], "no option --momentum; write --set momentum=VALUE for the recipe's"),
@@ -233,14 +233,14 @@ def test_tensorboard_reads_what_the_run_wrote(tmp_path: Path, call: Call) -> Non
     ],
 )
 def test_a_field_that_is_no_option_is_told_with_its_line(
-    tmp_path: Path, call: Call, line: list[object], told: str
+    tmp_path: Path, call: Call, line: list[object], sentence: str
 ) -> None:
-    assert_one_sentence(call("train", *TRAIN, *line, "--out", tmp_path / "run"), told)
+    assert_one_sentence(call("train", *TRAIN, *line, "--out", tmp_path / "run"), sentence)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "sentence"),
     [
         (["--learning-rate", "1e-3x"], "--learning-rate: input should be a valid number, not '1e"),
         (["--learning-rate=1e-3x"], "input should be a valid number, not '1e-3x'."),
@@ -249,17 +249,17 @@ def test_a_field_that_is_no_option_is_told_with_its_line(
     ],
 )
 def test_a_number_that_is_none_is_told_with_what_came(
-    tmp_path: Path, call: Call, line: list[object], told: str
+    tmp_path: Path, call: Call, line: list[object], sentence: str
 ) -> None:
     words = ["--model", "peer_sign_dynamic", "--data", "sign"]
-    assert_one_sentence(call("train", *words, *line, "--out", tmp_path / "run"), told)
+    assert_one_sentence(call("train", *words, *line, "--out", tmp_path / "run"), sentence)
     assert not list(tmp_path.iterdir())
 
 
 def test_the_same_holds_where_rates_are_tried(call: Call) -> None:
     words = ["--model", "peer_sign_dynamic", "--data", "sign"]
-    told = "--low: input should be a valid number, not 'x'."
-    assert_one_sentence(call("lr", *words, "--low", "x"), told)
+    sentence = "--low: input should be a valid number, not 'x'."
+    assert_one_sentence(call("lr", *words, "--low", "x"), sentence)
     assert_one_sentence(call("lr", *words, "--wd", "0"), "write --set weight_decay=VALUE for the")
 
 

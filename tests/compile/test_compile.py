@@ -176,10 +176,10 @@ def numbers(function, leaves):
 def assert_equal_to_eager(compiled, eager, tolerance, floor=0.0):
     """Each tensor within the tolerance of its largest number, or of the floor if that is larger."""
     assert len(compiled) == len(eager)
-    for mine, theirs in zip(compiled, eager, strict=True):
-        assert mine.shape == theirs.shape
-        assert mine.dtype == theirs.dtype
-        error, largest = (mine - theirs).abs().max(), theirs.abs().max().clamp(min=floor)
+    for ours, theirs in zip(compiled, eager, strict=True):
+        assert ours.shape == theirs.shape
+        assert ours.dtype == theirs.dtype
+        error, largest = (ours - theirs).abs().max(), theirs.abs().max().clamp(min=floor)
         assert error <= tolerance * largest, f"{error / largest:.1e} at {list(theirs.shape)}"
 
 
@@ -188,8 +188,8 @@ def check_op(name, dtype, backend, tolerance):
     leaves = list(given.values())
     torch.compiler.reset()
     compiled = torch.compile(OPS[name], fullgraph=True, backend=backend)
-    mine = numbers(lambda: compiled(given), leaves)
-    assert_equal_to_eager(mine, numbers(lambda: OPS[name](given), leaves), tolerance)
+    ours = numbers(lambda: compiled(given), leaves)
+    assert_equal_to_eager(ours, numbers(lambda: OPS[name](given), leaves), tolerance)
 
 
 # Nearest to another graph.
@@ -259,12 +259,12 @@ def test_a_compiled_network_equals_eager(name, dtype):
     target = torch.tensor([0, 1, 2, 0])
     torch.compiler.reset()
     compiled = torch.compile(model, fullgraph=True, options=WITHOUT_VECTORS.get(name))
-    mine = numbers(lambda: compiled(images, target), list(model.parameters()))
+    ours = numbers(lambda: compiled(images, target), list(model.parameters()))
     theirs = numbers(lambda: eager(images, target), list(eager.parameters()))
     tolerance = 1e-4 if dtype == torch.float32 else 1e-10
     n_values = len(theirs) - len(list(eager.parameters()))
-    assert_equal_to_eager(mine[:n_values], theirs[:n_values], tolerance)
+    assert_equal_to_eager(ours[:n_values], theirs[:n_values], tolerance)
     # The gradient of a bias before batch normalisation, for one, is zero but for rounding.
     gradients = theirs[n_values:]
     floor = SMALL * max(float(x.abs().max()) for x in gradients)
-    assert_equal_to_eager(mine[n_values:], gradients, tolerance, floor)
+    assert_equal_to_eager(ours[n_values:], gradients, tolerance, floor)

@@ -60,9 +60,9 @@ def test_arrays_that_run_backwards_or_the_other_byte_order_are_read() -> None:
 
 
 def test_the_callers_array_is_not_shared() -> None:
-    mine = BYTES.copy()
-    found = from_arrays(mine, LABELS)
-    mine[:] = 0
+    given_array = BYTES.copy()
+    found = from_arrays(given_array, LABELS)
+    given_array[:] = 0
     assert found.images.flatten().tolist() == list(range(24))
 
 

@@ -66,8 +66,8 @@ def test_data_of_files_without_a_folder_say_what_is_missing(name: str) -> None:
     text = text_of(lambda: load(name))
     assert text.startswith(f"{name} needs root, the folder that holds ")
     fetched = f", into which torchcaps data get {name} --root FOLDER fetches them"
-    told = fetched if name in PUBLISHED else ""
-    assert text.endswith(f"; on the command line: --root FOLDER{told}.")
+    ending = fetched if name in PUBLISHED else ""
+    assert text.endswith(f"; on the command line: --root FOLDER{ending}.")
 
 
 @pytest.mark.parametrize("name", sorted(set(SOURCES) - {"own", "part-whole", "sign", "toy-2d"}))

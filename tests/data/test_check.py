@@ -79,11 +79,11 @@ def test_images_that_occur_twice_are_counted_within_a_split():
     # Three of a kind are two copies; one of the three has another label.
     assert (found.train.copies, found.train.doubtful) == (3, 3)
     assert (found.test.copies, found.test.doubtful, found.shared) == (0, 0, 0)
-    told = found.sentences()
-    assert "Of the training images, 3 are copies of an earlier one." in told
+    sentences = found.sentences()
+    assert "Of the training images, 3 are copies of an earlier one." in sentences
     assert (
         "Of the training images, 3 occur with more than one label: not all of these are right."
-        in told
+        in sentences
     )
 
 
@@ -110,15 +110,15 @@ def test_the_same_bytes_in_another_shape_are_another_image():
 
 def test_uneven_and_missing_classes_are_told():
     train = grey(*[n / 100 for n in range(23)], labels=[0] * 22 + [1], n_classes=2)
-    told = check_images(train, grey(0.3, labels=[1])).sentences()
+    sentences = check_images(train, grey(0.3, labels=[1])).sentences()
     assert (
         "Classes have 1 (class1) to 22 (class0) training images; a guess of the largest class is "
-        "right 95.7% of the time." in told
+        "right 95.7% of the time." in sentences
     )
-    assert "No test image shows class0." in told
+    assert "No test image shows class0." in sentences
     assert (
         "The largest class has more than 10 times as many training images as the smallest: "
-        "accuracy says little of the small ones." in told
+        "accuracy says little of the small ones." in sentences
     )
 
 
@@ -129,10 +129,10 @@ def test_even_classes_are_not_called_uneven():
 
 def test_splits_that_name_other_classes_are_told():
     test = grey(0.3, 0.4, labels=[1, 2], n_classes=3)
-    told = check_images(TRAIN, test).sentences()
+    sentences = check_images(TRAIN, test).sentences()
     assert (
         "Training and test name different classes: class0, class1 and class0, class1, class2."
-        in told
+        in sentences
     )
 
 

@@ -107,10 +107,10 @@ def test_a_file_of_the_users_own_is_refused_and_left_alone(publish, tmp_path):
 def test_progress_counts_the_bytes_that_are_here(publish, tmp_path):
     publish(whole(CONTENT))
     begun(tmp_path, CONTENT[:1_500])
-    told = []
-    get(tmp_path, progress=lambda *each: told.append(each))
-    assert {(name, size) for name, _, size in told} == {("file.bin", 5_000)}
-    here = [here for _, here, _ in told]
+    calls = []
+    get(tmp_path, progress=lambda *each: calls.append(each))
+    assert {(name, size) for name, _, size in calls} == {("file.bin", 5_000)}
+    here = [here for _, here, _ in calls]
     assert here == sorted(here)
     assert here[0] > 1_500
     assert here[-1] == 5_000
@@ -220,7 +220,7 @@ def test_a_whole_partial_file_needs_no_server(server, publish, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "sentence"),
     [
         (plain(404), "answered 404 Not Found"),
         (plain(503), "answered 503 Service Unavailable"),
@@ -254,10 +254,10 @@ def test_a_whole_partial_file_needs_no_server(server, publish, tmp_path):
         (lambda _: None, "could not be reached (Remote end closed connection without response)"),
     ],
 )
-def test_what_a_server_does_instead_is_told(server, publish, tmp_path, answer, told):
+def test_what_a_server_does_instead_is_told(server, publish, tmp_path, answer, sentence):
     publish(answer)
     assert text_of(lambda: get(tmp_path)) == (
-        f"file.bin could not be fetched: {server.url('/0/file.bin')} {told}; {AGAIN} "
+        f"file.bin could not be fetched: {server.url('/0/file.bin')} {sentence}; {AGAIN} "
         f"{tmp_path}/tiny/file.bin yourself."
     )
     assert seen(tmp_path) == []
@@ -273,15 +273,15 @@ def test_a_server_of_wrong_bytes_is_not_asked_again(server, publish, tmp_path, h
 
 
 @pytest.mark.parametrize(
-    ("answer", "told", "kept"),
+    ("answer", "sentence", "kept"),
     [
         (whole(CONTENT, sent=700, silent=True), "fell silent after 3500 of 5000 bytes", 3500),
         (mute, "gave no answer in 0.2 seconds", 0),
     ],
 )
-def test_a_server_that_stalls_is_left(publish, tmp_path, answer, told, kept):
+def test_a_server_that_stalls_is_left(publish, tmp_path, answer, sentence, kept):
     publish(answer)
-    assert f"/0/file.bin {told}; {AGAIN}" in text_of(lambda: get(tmp_path, timeout=0.2))
+    assert f"/0/file.bin {sentence}; {AGAIN}" in text_of(lambda: get(tmp_path, timeout=0.2))
     partial = tmp_path / "tiny/file.bin.partial"
     assert (partial.stat().st_size if partial.exists() else 0) == kept
 
@@ -289,8 +289,8 @@ def test_a_server_that_stalls_is_left(publish, tmp_path, answer, told, kept):
 def test_a_server_that_is_not_there_is_told(publish, tmp_path, monkeypatch):
     file = RemoteFile("tiny/file.bin", 5, SHA256, ("http://127.0.0.1:1/file.bin",))
     monkeypatch.setitem(PUBLISHED, "tiny", PublishedSet("bytes", "free", "here", (file,)))
-    told = "http://127.0.0.1:1/file.bin could not be reached (Connection refused); "
-    assert told in text_of(lambda: get(tmp_path))
+    sentence = "http://127.0.0.1:1/file.bin could not be reached (Connection refused); "
+    assert sentence in text_of(lambda: get(tmp_path))
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://127.0.0.1/x", "/etc/passwd"])
@@ -298,8 +298,8 @@ def test_a_mirror_is_on_the_web(tmp_path, monkeypatch, url):
     file = RemoteFile("tiny/file.bin", 5, SHA256, (url,))
     monkeypatch.setitem(PUBLISHED, "tiny", PublishedSet("bytes", "free", "here", (file,)))
     scheme = url.partition(":")[0] if ":" in url else ""
-    told = f"{url} sent on to an address of {scheme!r}, which is not followed; "
-    assert told in text_of(lambda: get(tmp_path))
+    sentence = f"{url} sent on to an address of {scheme!r}, which is not followed; "
+    assert sentence in text_of(lambda: get(tmp_path))
 
 
 def test_a_redirect_is_followed_with_the_wish_for_the_rest(server, publish, tmp_path):
@@ -312,7 +312,7 @@ def test_a_redirect_is_followed_with_the_wish_for_the_rest(server, publish, tmp_
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "sentence"),
     [
         (endless(), "sent other bytes than were published: their SHA-256 begins with "),
         (endless(404), "answered 404 Not Found"),
@@ -320,14 +320,14 @@ def test_a_redirect_is_followed_with_the_wish_for_the_rest(server, publish, tmp_
     ],
 )
 def test_a_body_without_an_end_fills_neither_disk_nor_memory(
-    publish, tmp_path, monkeypatch, answer, told
+    publish, tmp_path, monkeypatch, answer, sentence
 ):
     monkeypatch.setattr(fetch, "CHUNK", 1 << 18)
     publish(answer, size=3 * MEGABYTE)
     written = []
     with at_most(4 * MEGABYTE):
         text = text_of(lambda: get(tmp_path, progress=lambda *each: written.append(each[1])))
-    assert told in text
+    assert sentence in text
     assert max(written, default=0) <= 3 * MEGABYTE
     assert seen(tmp_path) == []
 
@@ -449,8 +449,10 @@ def test_a_full_disk_is_told_and_what_came_is_kept(publish, tmp_path, monkeypatc
 def test_a_root_that_is_no_folder_is_told(publish, tmp_path):
     publish(whole(CONTENT))
     (tmp_path / "file").write_text("years of work")
-    told = f"tiny could not be written to {tmp_path}/file (Not a directory); is the folder yours"
-    assert told in text_of(lambda: get(tmp_path / "file"))
+    sentence = (
+        f"tiny could not be written to {tmp_path}/file (Not a directory); is the folder yours"
+    )
+    assert sentence in text_of(lambda: get(tmp_path / "file"))
 
 
 def test_an_interruption_says_how_to_go_on(publish, tmp_path):
@@ -526,8 +528,8 @@ def zipped(path, **members):
 def test_what_a_reader_needs_unpacked_is_unpacked_flat(publish, tmp_path):
     members = {"a__1.mat": b"one", "a__2.mat": b"two", "__..__..__out.mat": b"three"}
     content = zipped(tmp_path / "z", **members, **{"a__.3.mat": b"no", "a__run.sh": b"no"})
-    told = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    publish(whole(content), **told, unpack="tiny/held")
+    fields = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    publish(whole(content), **fields, unpack="tiny/held")
     get(tmp_path / "root")
     held = tmp_path / "root/tiny/held"
     found = {path.name: path.read_bytes() for path in held.iterdir()}
@@ -544,8 +546,8 @@ def test_what_a_reader_needs_unpacked_is_unpacked_flat(publish, tmp_path):
 @stopped_anywhere
 def test_unpacking_that_was_killed_is_finished_by_the_next_call(publish, tmp_path):
     content = zipped(tmp_path / "z", **{"1.mat": b"one", "2.mat": b"two"})
-    told = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    publish(whole(content), **told, unpack="tiny/held")
+    fields = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    publish(whole(content), **fields, unpack="tiny/held")
     steps = 0
     while True:
         steps += 1

@@ -228,7 +228,7 @@ def test_a_broken_file_is_told(tmp_path: Path, content: bytes, words: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("labels", "kind", "told"),
+    ("labels", "kind", "sentence"),
     [
         (b"\x00\x01", UINT8, "y from 1 to 10, but image 0 has 0; it is damaged or another file."),
         (b"\x01\x0b", UINT8, "y from 1 to 10, but image 1 has 11;"),
@@ -238,13 +238,13 @@ def test_a_broken_file_is_told(tmp_path: Path, content: bytes, words: str) -> No
         (struct.pack("<2d", float("inf"), 1), DOUBLE, "but image 0 has inf;"),
     ],
 )
-def test_a_label_that_is_no_digit_is_told(tmp_path: Path, labels: bytes, kind, told) -> None:
+def test_a_label_that_is_no_digit_is_told(tmp_path: Path, labels: bytes, kind, sentence) -> None:
     elements = [
         little.array(b"X", SIZES, X),
         little.array(b"y", (2, 1), labels, what=A_DOUBLE, kind=kind),
     ]
     (tmp_path / "train_32x32.mat").write_bytes(little.file(*elements))
-    assert told in text_of(lambda: svhn(tmp_path, "train"))
+    assert sentence in text_of(lambda: svhn(tmp_path, "train"))
 
 
 def packed_file(content: bytes, count: int | None = None) -> bytes:

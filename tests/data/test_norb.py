@@ -101,7 +101,7 @@ GOOD = FILES["dat"]
 
 
 @pytest.mark.parametrize(
-    ("kind", "content", "told"),
+    ("kind", "content", "sentence"),
     [
         (
             "dat",
@@ -149,10 +149,10 @@ GOOD = FILES["dat"]
     ],
 )
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_broken_file_is_told(tmp_path, packed: bool, kind: str, content: bytes, told) -> None:
+def test_a_broken_file_is_told(tmp_path, packed: bool, kind: str, content: bytes, sentence) -> None:
     folder(tmp_path, packed=packed, **{kind: content})
     with at_most(MEGABYTE):
-        assert told in text_of(lambda: smallnorb(tmp_path, "train"))
+        assert sentence in text_of(lambda: smallnorb(tmp_path, "train"))
 
 
 @pytest.mark.parametrize(

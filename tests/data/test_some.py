@@ -31,10 +31,10 @@ def test_images_made_on_demand_are_those_of_the_whole_set() -> None:
     some = some_of(whole, 7)
     index = some.index
     for epoch in (0, 3):
-        mine = some.batch(torch.tensor([6, 0]), epoch)
+        here = some.batch(torch.tensor([6, 0]), epoch)
         there = whole.batch(index[[6, 0]], epoch)
-        assert torch.equal(mine.pixels, there.pixels)
-        assert torch.equal(mine.labels, there.labels)
+        assert torch.equal(here.pixels, there.pixels)
+        assert torch.equal(here.labels, there.labels)
     assert not torch.equal(some.batch(slice(None), 0).pixels, some.batch(slice(None), 1).pixels)
 
 

@@ -218,10 +218,10 @@ class Judge:
     ) -> str:
         """What is, in words, or nothing."""
         theirs = zip(*(self._off(other, exact) for other in others), strict=True)
-        for name, mine, its in zip(exact, self._off(found, exact), theirs, strict=True):
+        for name, our_error, its in zip(exact, self._off(found, exact), theirs, strict=True):
             least = max(self.least, for_gradients if name.startswith("of ") else 0.0)
-            if name not in excused and not mine <= max(TIMES * max(its), least):
-                return f"{name} is off by {mine:.2g}, others by {max(its):.2g}"
+            if name not in excused and not our_error <= max(TIMES * max(its), least):
+                return f"{name} is off by {our_error:.2g}, others by {max(its):.2g}"
         return ""
 
     def _lost(self, exact: Tensors, shaken: list[Tensors]) -> frozenset[str]:

@@ -740,12 +740,12 @@ def test_a_form_that_is_off_is_wrong(algorithm):
 def test_half_precision_rounds_the_sum_of_its_gradients_once():
     drawn = KEPT["em in bfloat16"]
     leaves = made(drawn)
-    mine, wide = (
+    narrow, wide = (
         results_of("fused", drawn.case, {name: x.to(dtype) for name, x in leaves.items()})
         for dtype in (torch.bfloat16, torch.float32)
     )
     for name in ("of pose", "of weight"):
-        error = (mine[name].float() - wide[name]).abs().max() / wide[name].abs().max()
+        error = (narrow[name].float() - wide[name]).abs().max() / wide[name].abs().max()
         assert error < 0.01, name
 
 
@@ -774,8 +774,8 @@ def test_half_precision_adds_all_parts_of_a_gradient_before_it_rounds(case, way)
         route(way, case, tensors).parents.pose.float().sum().backward()
         return {name: x.grad for name, x in tensors.items()}
 
-    mine, wide = gradients(torch.float16), gradients(torch.float32)
-    for name, x in mine.items():
+    narrow, wide = gradients(torch.float16), gradients(torch.float32)
+    for name, x in narrow.items():
         torch.testing.assert_close(x, wide[name].half(), rtol=0, atol=0, equal_nan=False)
 
 

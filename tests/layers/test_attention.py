@@ -38,17 +38,17 @@ def test_parity_with_multihead_attention(n, d, heads, lead):
     torch.testing.assert_close(routed.parents.pose, expected, rtol=0, atol=1e-10)
     torch.testing.assert_close(coupling, attention.mT, rtol=0, atol=1e-10)
     towards, other = torch.randn_like(expected), torch.randn_like(attention)
-    mine = torch.autograd.grad(
+    gradients = torch.autograd.grad(
         (routed.parents.pose * towards).sum() + (coupling * other.mT).sum(),
         [pose, *(getattr(layer, name) for name in WEIGHTS)],
     )
-    wanted = torch.autograd.grad(
+    expected_gradients = torch.autograd.grad(
         (expected * towards).sum() + (attention * other).sum(),
         [pose, theirs.in_proj_weight, theirs.out_proj.weight],
     )
-    torch.testing.assert_close(mine[0], wanted[0], rtol=0, atol=1e-10)
-    torch.testing.assert_close(torch.cat(mine[1:4]), wanted[1], rtol=0, atol=1e-10)
-    torch.testing.assert_close(mine[4], wanted[2], rtol=0, atol=1e-10)
+    torch.testing.assert_close(gradients[0], expected_gradients[0], rtol=0, atol=1e-10)
+    torch.testing.assert_close(torch.cat(gradients[1:4]), expected_gradients[1], rtol=0, atol=1e-10)
+    torch.testing.assert_close(gradients[4], expected_gradients[2], rtol=0, atol=1e-10)
 
 
 def test_two_capsules_on_paper():

@@ -74,9 +74,9 @@ def test_parents_are_those_of_a_loop_over_windows(kernel, stride, pose, d_out, v
     assert torch.equal(routed.steps[0].parents.pose, routed.parents.pose)
     towards = torch.randn_like(expected)
     parameters = list(layer.parameters())
-    mine = torch.autograd.grad((routed.parents.pose * towards).sum(), parameters)
-    wanted = torch.autograd.grad((expected * towards).sum(), parameters)
-    torch.testing.assert_close(mine, wanted, rtol=0, atol=1e-10)
+    gradients = torch.autograd.grad((routed.parents.pose * towards).sum(), parameters)
+    expected_gradients = torch.autograd.grad((expected * towards).sum(), parameters)
+    torch.testing.assert_close(gradients, expected_gradients, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("routing", ["em", "inverted"])

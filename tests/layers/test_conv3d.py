@@ -81,9 +81,9 @@ def test_parity_with_the_twin(squash_over, bias):
         torch.testing.assert_close(step.coupling, coupling, rtol=0, atol=1e-10)
     towards = torch.randn_like(expected)
     leaves = [pose, *layer.parameters()]
-    mine = torch.autograd.grad((routed.parents.pose * towards).sum(), leaves)
-    wanted = torch.autograd.grad((expected * towards).sum(), leaves)
-    torch.testing.assert_close(mine, wanted, rtol=0, atol=1e-10)
+    gradients = torch.autograd.grad((routed.parents.pose * towards).sum(), leaves)
+    expected_gradients = torch.autograd.grad((expected * towards).sum(), leaves)
+    torch.testing.assert_close(gradients, expected_gradients, rtol=0, atol=1e-10)
 
 
 def test_any_batch_axes_and_none():

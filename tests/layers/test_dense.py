@@ -50,9 +50,9 @@ def test_parity_with_the_twins(name, lead):
     torch.testing.assert_close(routed.steps[-1].coupling, last, rtol=0, atol=1e-10)
     towards = torch.randn_like(expected)
     parameters = list(layer.parameters())
-    mine = torch.autograd.grad((routed.parents.pose * towards).sum(), parameters)
-    wanted = torch.autograd.grad((expected * towards).sum(), parameters)
-    torch.testing.assert_close(mine, wanted, rtol=0, atol=1e-10)
+    gradients = torch.autograd.grad((routed.parents.pose * towards).sum(), parameters)
+    expected_gradients = torch.autograd.grad((expected * towards).sum(), parameters)
+    torch.testing.assert_close(gradients, expected_gradients, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize(("keep", "count"), [("none", 0), ("last", 1), ("steps", 3)])

@@ -12,11 +12,11 @@ SCRIPT = """
 import json, resource, sys
 import torch
 
-told = None
+chosen = None
 if sys.argv[1] == "keep":
     from torchcaps.layers import keep_memory
 
-    told = keep_memory()
+    chosen = keep_memory()
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -27,7 +27,7 @@ def touch():
     return faults() - started
 
 every = [touch() for _ in range(15)]
-print(json.dumps({"told": told, "first": every[0], "later": every[-5:]}))
+print(json.dumps({"chosen": chosen, "first": every[0], "later": every[-5:]}))
 """
 
 
@@ -40,7 +40,7 @@ def run(word):
 
 def test_tensors_take_the_pages_of_earlier_ones():
     found = run("keep")
-    if not found["told"]:
+    if not found["chosen"]:
         pytest.skip("this system has another C library")
     assert found["first"] >= 1000, "64 MB of fresh pages"
     # The first few do not: what is aligned to 64 bytes asks for a little more than was freed.
@@ -52,10 +52,10 @@ class Library:
     """What a C library knows, by name."""
 
     def __init__(self, *names):
-        self.told = {}
+        self.chosen = {}
         for name in names:
             setattr(self, name, lambda *_: 1)
-        self.mallopt = lambda option, value: self.told.update({option: value}) or 1
+        self.mallopt = lambda option, value: self.chosen.update({option: value}) or 1
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_only_the_gnu_allocator_is_told(monkeypatch, system, names, expected):
     monkeypatch.setattr(memory.sys, "platform", system)
     monkeypatch.delenv("TORCHCAPS_KEEP_MEMORY", raising=False)
     assert can_keep_memory() is expected
-    assert library.told == {}
+    assert library.chosen == {}
     assert keep_memory() is expected
-    assert library.told == ({-4: 0, -1: 2**31 - 1, -2: 64 << 20} if expected else {})
+    assert library.chosen == ({-4: 0, -1: 2**31 - 1, -2: 64 << 20} if expected else {})
 
 
 def test_the_environment_turns_it_off(monkeypatch):
@@ -85,6 +85,6 @@ def test_the_environment_turns_it_off(monkeypatch):
     monkeypatch.setenv("TORCHCAPS_KEEP_MEMORY", "0")
     assert not can_keep_memory()
     assert not keep_memory()
-    assert library.told == {}
+    assert library.chosen == {}
     monkeypatch.setenv("TORCHCAPS_KEEP_MEMORY", "1")
     assert keep_memory()

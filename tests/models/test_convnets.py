@@ -283,9 +283,9 @@ def test_reconstruction_sees_the_last_hidden_layer(name, margin):
 
 def test_a_target_changes_nothing_where_nothing_is_masked():
     model, x = shared("gu_convnet_r"), images()
-    without, told = model(x), model(x, torch.tensor([0, 1, 2]))
-    assert torch.equal(without.scores, told.scores)
-    assert torch.equal(without.reconstruction, told.reconstruction)
+    without, with_target = model(x), model(x, torch.tensor([0, 1, 2]))
+    assert torch.equal(without.scores, with_target.scores)
+    assert torch.equal(without.reconstruction, with_target.reconstruction)
 
 
 def test_convnet_r_scores_and_draws_from_all_units():
@@ -343,10 +343,10 @@ def test_convnet_cr_draws_the_target_or_the_likeliest():
 
     longest, likeliest, none = (torch.full((16,), value) for value in (-3.0, 0.5, 0.0))
     torch.testing.assert_close(model(x).reconstruction, drawn([none, likeliest, none]))
-    told = model(x, torch.tensor([0, 1])).reconstruction
-    torch.testing.assert_close(told[0], drawn([longest, none, none])[0])
-    torch.testing.assert_close(told[1], drawn([none, likeliest, none])[1])
-    assert (told[0] - told[1]).abs().max() > 1e-3
+    with_target = model(x, torch.tensor([0, 1])).reconstruction
+    torch.testing.assert_close(with_target[0], drawn([longest, none, none])[0])
+    torch.testing.assert_close(with_target[1], drawn([none, likeliest, none])[1])
+    assert (with_target[0] - with_target[1]).abs().max() > 1e-3
 
 
 def test_the_mask_keeps_other_classes_out_of_the_drawing():

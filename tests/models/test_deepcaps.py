@@ -236,9 +236,9 @@ def test_a_child_of_the_skip_is_a_whole_map(net):
     maps = net.halved(net.backbone(x))
     assert children.pose.shape == (3, 32, 2 * 2 * 8)
     k = 5
-    mine = maps[:, 8 * k : 8 * k + 8]  # [b, d, h, w]
-    assert torch.equal(children.pose[:, k], mine.movedim(1, -1).flatten(1))
-    lengths = mine.norm(dim=1)  # [b, h, w]
+    of_type = maps[:, 8 * k : 8 * k + 8]  # [b, d, h, w]
+    assert torch.equal(children.pose[:, k], of_type.movedim(1, -1).flatten(1))
+    lengths = of_type.norm(dim=1)  # [b, h, w]
     torch.testing.assert_close(children.activation[:, k], lengths.square().mean((1, 2)).sqrt())
     assert children.activation.max() < 1
 
@@ -294,8 +294,8 @@ def test_keep_changes_no_bit(trained):
 
 def test_the_decoder_draws_the_target_or_the_longest(trained):
     longest = trained(images())
-    told = trained(images(), longest.scores.argmax(-1))
-    assert torch.equal(told.reconstruction, longest.reconstruction)
+    with_target = trained(images(), longest.scores.argmax(-1))
+    assert torch.equal(with_target.reconstruction, longest.reconstruction)
     other = trained(images(), (longest.scores.argmax(-1) + 1) % CLASSES)
     assert not torch.equal(other.reconstruction, longest.reconstruction)
     assert torch.equal(other.scores, longest.scores)

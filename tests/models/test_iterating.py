@@ -30,9 +30,11 @@ def test_it_is_the_network_made_with_so_many_iterations(name, iterations):
     on, expected = model(x, iterations=iterations, keep="steps"), other(x, keep="steps")
     assert torch.equal(on.scores, expected.scores)
     assert not torch.equal(on.scores, before.scores)
-    for mine, theirs in zip(on.trace, expected.trace, strict=True):
-        assert len(mine.routed.steps) == len(theirs.routed.steps) == iterations
-        assert torch.equal(mine.routed.steps[-1].coupling, theirs.routed.steps[-1].coupling)
+    for our_layer, expected_layer in zip(on.trace, expected.trace, strict=True):
+        assert len(our_layer.routed.steps) == len(expected_layer.routed.steps) == iterations
+        assert torch.equal(
+            our_layer.routed.steps[-1].coupling, expected_layer.routed.steps[-1].coupling
+        )
     assert torch.equal(model(x).scores, before.scores)
 
 

@@ -39,6 +39,6 @@ def test_onnx_gives_the_same_numbers_at_another_batch_size(name, tmp_path):
         expected = [x for x in _pytree.tree_leaves(model(images)) if torch.is_tensor(x)]
     assert expected[0].std() > 1e-3
     assert len(found) == len(expected)
-    for mine, theirs in zip(found, expected, strict=True):
-        assert mine.shape == theirs.shape
-        assert (torch.from_numpy(mine) - theirs).abs().max() <= 1e-5
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.shape == theirs.shape
+        assert (torch.from_numpy(ours) - theirs).abs().max() <= 1e-5

@@ -95,11 +95,11 @@ def test_a_registered_routing_is_one_among_the_others(tmp_path):
 
 
 def test_a_routing_object_is_copied_for_every_layer(tmp_path):
-    mine = Anneal(warmth=3.0)
-    model = tc.create_model("peer_deep_dynamic", **SMALL, routing=mine)
+    annealed = Anneal(warmth=3.0)
+    model = tc.create_model("peer_deep_dynamic", **SMALL, routing=annealed)
     routings = [layer.routing for layer in model.layers.values()]
     assert len({id(each) for each in routings}) == len(routings) > 1
-    assert mine not in routings
+    assert annealed not in routings
     assert all(float(each.warmth.detach()[0]) == 3 for each in routings)
     path = tmp_path / "net.safetensors"
     tc.save(model, path)

@@ -49,9 +49,9 @@ def test_weights_statistics_and_options_come_back(model, file):
     found = load(file)
     assert found.config == model.config
     assert not found.training
-    wanted, state = model.state_dict(), found.state_dict()
-    assert wanted.keys() == state.keys()
-    assert all(torch.equal(wanted[name], tensor) for name, tensor in state.items())
+    expected, state = model.state_dict(), found.state_dict()
+    assert expected.keys() == state.keys()
+    assert all(torch.equal(expected[name], tensor) for name, tensor in state.items())
 
 
 def test_a_uniform_network_comes_back_with_the_iterations_it_does_not_use(tmp_path):

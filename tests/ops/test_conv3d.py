@@ -104,9 +104,9 @@ def test_types_do_not_share_a_norm_and_positions_do():
 @pytest.mark.parametrize("grid", [GRID, (1, 1, 12), (12, 1, 1)], ids=str)
 def test_one_norm_a_parent_is_dynamic_routing_with_a_bias_a_type(grid):
     votes, bias = random_votes(2, 5, 12, 3), random_votes(grid[2], 3)
-    mine = conv3d_routing(votes, parent_grid=grid, bias=bias, squash_over="pose", keep="last")
+    ours = conv3d_routing(votes, parent_grid=grid, bias=bias, squash_over="pose", keep="last")
     theirs = dynamic_routing(votes, bias=bias.repeat(12 // grid[2], 1), keep="last")
-    torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-14)
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-14)
 
 
 def test_on_one_position_both_squashes_are_one():
@@ -150,18 +150,18 @@ def test_parity_with_the_twin(squash_over, iterations, with_bias, device, dtype,
         theirs = {"votes": random_votes(*shape).requires_grad_()}
         if with_bias:
             theirs["bias"] = random_votes(grid[2], shape[-1]).requires_grad_()
-        mine = {name: x.detach().to(device, dtype).requires_grad_() for name, x in theirs.items()}
+        ours = {name: x.detach().to(device, dtype).requires_grad_() for name, x in theirs.items()}
         options = {"parent_grid": grid, "iterations": iterations, "squash_over": squash_over}
-        parents, steps, _ = conv3d_routing(**mine, **options, keep="steps")
+        parents, steps, _ = conv3d_routing(**ours, **options, keep="steps")
         expected, couplings = twin(**theirs, **options)
         assert len(steps) == len(couplings) == iterations
         result = torch.cat([x.flatten() for x in (parents.pose, *(s.coupling for s in steps))])
         reference = torch.cat([x.flatten() for x in (expected, *couplings)])
         torch.testing.assert_close(result.cpu().double(), reference, rtol=0, atol=tolerance)
         weight = torch.randn_like(reference)
-        gradients = torch.autograd.grad((result * weight.to(result)).sum(), mine.values())
+        gradients = torch.autograd.grad((result * weight.to(result)).sum(), ours.values())
         expected_gradients = torch.autograd.grad((reference * weight).sum(), theirs.values())
-        for name, a, b in zip(mine, gradients, expected_gradients, strict=True):
+        for name, a, b in zip(ours, gradients, expected_gradients, strict=True):
             error = (a.cpu().double() - b).abs().max().item()
             assert error <= tolerance, f"gradient of {name} at {shape}"
 

@@ -148,9 +148,9 @@ def test_shortened_votes_are_what_is_summed_and_what_is_measured():
     votes = 7 * agree_and_scatter()
     routed = distance_routing(votes, torch.ones(2), keep="steps")
     expected = distance_routing(agree_and_scatter(), torch.ones(2), keep="steps")
-    for mine, theirs in zip(routed.steps, expected.steps, strict=True):
-        torch.testing.assert_close(mine.coupling, theirs.coupling, rtol=0, atol=1e-12)
-        torch.testing.assert_close(mine.parents.pose, theirs.parents.pose, rtol=0, atol=1e-12)
+    for ours, theirs in zip(routed.steps, expected.steps, strict=True):
+        torch.testing.assert_close(ours.coupling, theirs.coupling, rtol=0, atol=1e-12)
+        torch.testing.assert_close(ours.parents.pose, theirs.parents.pose, rtol=0, atol=1e-12)
 
 
 def test_votes_much_shorter_than_their_parents_do_not_attract():
@@ -178,11 +178,11 @@ def test_a_sample_alone_has_its_own_distances():
     for b in range(2):
         for n in range(3):
             alone = distance_routing(votes[b, n], lengths[b, n])
-            for mine, theirs in (
+            for ours, theirs in (
                 (batch.scale[b, n], alone.scale),
                 (batch.parents.pose[b, n], alone.parents.pose),
             ):
-                torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
+                torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
 
 
 def test_the_batch_has_one_mean_over_all_leading_axes():
@@ -353,8 +353,8 @@ def test_detach_iterations_makes_all_before_the_last_one_a_constant():
     mixed = (plain.steps[0].coupling[..., None] * shortened(*leaves[:2])).sum(-3)
     weight = torch.linspace(-1, 1, 12, dtype=torch.float64)
     total = (squash(mixed + leaves[2]).flatten() * weight).sum()
-    for mine, expected in zip(found, torch.autograd.grad(total, leaves), strict=True):
-        torch.testing.assert_close(mine, expected, rtol=0, atol=1e-12)
+    for ours, expected in zip(found, torch.autograd.grad(total, leaves), strict=True):
+        torch.testing.assert_close(ours, expected, rtol=0, atol=1e-12)
     none = gradients_of("none", votes, lengths, bias)
     assert (none[2] - found[2]).abs().max() > 1e-3
 
@@ -398,9 +398,9 @@ def test_parity_with_the_twin(options, with_bias, device, dtype, tolerance):
         }
         if with_bias:
             theirs["bias"] = random_votes(*shape[-2:]).requires_grad_()
-        mine = {name: x.detach().to(device, dtype).requires_grad_() for name, x in theirs.items()}
+        ours = {name: x.detach().to(device, dtype).requires_grad_() for name, x in theirs.items()}
         moved = {k: x.to(device, dtype) if torch.is_tensor(x) else x for k, x in options.items()}
-        parents, steps, scale = distance_routing(**mine, **moved, keep="steps")
+        parents, steps, scale = distance_routing(**ours, **moved, keep="steps")
         expected, couplings, means = twin(**theirs, **options)
         results = [parents.pose, *(step.coupling for step in steps)]
         references = [expected, *couplings]
@@ -414,11 +414,11 @@ def test_parity_with_the_twin(options, with_bias, device, dtype, tolerance):
         torch.testing.assert_close(result.cpu().double(), reference, rtol=0, atol=tolerance)
         weight = torch.randn_like(reference)
         # Where no vote is longer than its child, the twin does not touch the lengths.
-        gradients = torch.autograd.grad((result * weight.to(result)).sum(), mine.values())
-        wanted = torch.autograd.grad(
+        gradients = torch.autograd.grad((result * weight.to(result)).sum(), ours.values())
+        expected_gradients = torch.autograd.grad(
             (reference * weight).sum(), theirs.values(), materialize_grads=True
         )
-        for a, b in zip(gradients, wanted, strict=True):
+        for a, b in zip(gradients, expected_gradients, strict=True):
             torch.testing.assert_close(a.cpu().double(), b, rtol=0, atol=tolerance)
 
 

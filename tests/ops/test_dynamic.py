@@ -238,20 +238,20 @@ def test_parity_with_the_twin(options, parameters, device, dtype, tolerance):
         sizes = {"bias": (n_out, size), "prior": (n_in, n_out)}
         theirs = {name: random_votes(*sizes[name]).requires_grad_() for name in parameters}
         theirs["votes"] = random_votes(*shape).requires_grad_()
-        mine = {name: x.detach().to(device, dtype).requires_grad_() for name, x in theirs.items()}
-        parents, steps, _ = dynamic_routing(**mine, **options, keep="steps")
+        ours = {name: x.detach().to(device, dtype).requires_grad_() for name, x in theirs.items()}
+        parents, steps, _ = dynamic_routing(**ours, **options, keep="steps")
         expected, couplings = twin(**theirs, **options)
         result = torch.cat([x.flatten() for x in (parents.pose, *(s.coupling for s in steps))])
         reference = torch.cat([x.flatten() for x in (expected, *couplings)])
         torch.testing.assert_close(result.cpu().double(), reference, rtol=0, atol=tolerance)
         weight = torch.randn_like(reference)
         gradients = torch.autograd.grad(
-            (result * weight.to(result)).sum(), mine.values(), materialize_grads=True
+            (result * weight.to(result)).sum(), ours.values(), materialize_grads=True
         )
         expected_gradients = torch.autograd.grad(
             (reference * weight).sum(), theirs.values(), materialize_grads=True
         )
-        for name, a, b in zip(mine, gradients, expected_gradients, strict=True):
+        for name, a, b in zip(ours, gradients, expected_gradients, strict=True):
             error = (a.cpu().double() - b).abs().max().item()
             assert error <= tolerance, f"gradient of {name} at {shape}"
 

@@ -47,8 +47,8 @@ def parts(routed):
     return [*routed.parents, *(step.coupling for step in routed.steps)]
 
 
-def assert_near(mine, theirs, error=1e-12):
-    torch.testing.assert_close(mine, theirs, rtol=0, atol=error)
+def assert_near(ours, theirs, error=1e-12):
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=error)
 
 
 def tensor(values):
@@ -356,21 +356,21 @@ OPTIONS = [
 
 def check_parity(arguments, options, device, dtype, tolerance):
     theirs = {name: x.requires_grad_() for name, x in arguments.items()}
-    mine = {name: x.detach().to(device, dtype).requires_grad_() for name, x in theirs.items()}
+    ours = {name: x.detach().to(device, dtype).requires_grad_() for name, x in theirs.items()}
     local = {name: x.to(device) if torch.is_tensor(x) else x for name, x in options.items()}
-    routed = route(mine, **local, keep="steps")
+    routed = route(ours, **local, keep="steps")
     pose, activation, couplings = twin(**theirs, **options)
     result = torch.cat([x.flatten() for x in parts(routed)])
     reference = torch.cat([x.flatten() for x in (pose, activation, *couplings)])
     torch.testing.assert_close(result.cpu().double(), reference, rtol=0, atol=tolerance)
     weight = torch.randn_like(reference)
     gradients = torch.autograd.grad(
-        (result * weight.to(result)).sum(), mine.values(), materialize_grads=True
+        (result * weight.to(result)).sum(), ours.values(), materialize_grads=True
     )
     expected = torch.autograd.grad(
         (reference * weight).sum(), theirs.values(), materialize_grads=True
     )
-    for name, a, b in zip(mine, gradients, expected, strict=True):
+    for name, a, b in zip(ours, gradients, expected, strict=True):
         error = (a.cpu().double() - b).abs().max().item()
         largest = max(1.0, b.abs().max().item())
         assert error <= tolerance * largest, f"gradient of {name} at {pose.shape}"

@@ -131,8 +131,8 @@ ON |= {"beta_u": numbers(0.5, 0.0, 1.0), "lambda_": 0.3}
 def test_the_first_iteration_is_uniform(options):
     for n_out in (1, 3):
         votes = random_votes(2, 5, n_out, 4)
-        mine = {k: x[:n_out] if k.startswith("beta") else x for k, x in options.items()}
-        first = inverted_routing(votes, **mine, iterations=3, keep="steps").steps[0]
+        ours = {k: x[:n_out] if k.startswith("beta") else x for k, x in options.items()}
+        first = inverted_routing(votes, **ours, iterations=3, keep="steps").steps[0]
         assert torch.equal(first.coupling, torch.full_like(first.coupling, 1 / n_out))
 
 
@@ -286,25 +286,25 @@ def test_parity_with_the_twin(options, names, device, dtype, tolerance):
     for shape in SHAPES:
         theirs = {"votes": random_votes(*shape)} | parameters_of(names, shape)
         theirs = {name: x.requires_grad_() for name, x in theirs.items()}
-        mine = {name: x.detach().to(device, dtype).requires_grad_() for name, x in theirs.items()}
-        routed = inverted_routing(**packed(mine), **options, keep="steps")
+        ours = {name: x.detach().to(device, dtype).requires_grad_() for name, x in theirs.items()}
+        routed = inverted_routing(**packed(ours), **options, keep="steps")
         poses, couplings, activations = twin(**packed(theirs), **options)
         pose, activation = routed.parents
         assert (activation is None) == (activations is None)
         found = [pose, *(step.coupling for step in routed.steps), activation]
-        wanted = [poses, *couplings, activations]
+        references = [poses, *couplings, activations]
         result = torch.cat([x.flatten() for x in found if x is not None])
-        reference = torch.cat([x.flatten() for x in wanted if x is not None])
+        reference = torch.cat([x.flatten() for x in references if x is not None])
         scale = max(1.0, reference.abs().max().item())
         torch.testing.assert_close(result.cpu().double(), reference, rtol=0, atol=scale * tolerance)
         weight = torch.randn_like(reference)
         gradients = torch.autograd.grad(
-            (result * weight.to(result)).sum(), mine.values(), materialize_grads=True
+            (result * weight.to(result)).sum(), ours.values(), materialize_grads=True
         )
         expected = torch.autograd.grad(
             (reference * weight).sum(), theirs.values(), materialize_grads=True
         )
-        for name, a, b in zip(mine, gradients, expected, strict=True):
+        for name, a, b in zip(ours, gradients, expected, strict=True):
             error = (a.cpu().double() - b).abs().max().item()
             bound = tolerance * max(1.0, b.abs().max().item())
             assert error <= bound, f"gradient of {name} at {shape}"

@@ -23,9 +23,9 @@ SHAPES = [(1, 1), (5, 3), (3, 7)]
 def assert_parity(loss_of, twin_of, values, device, dtype, tolerance):
     """One loss and its twin of the same values: equal, and equal in the gradient."""
     theirs = values.clone().requires_grad_()
-    mine = values.to(device, dtype).requires_grad_()
-    loss, expected = loss_of(mine), twin_of(theirs)
-    (gradient,) = torch.autograd.grad(loss, mine)
+    ours = values.to(device, dtype).requires_grad_()
+    loss, expected = loss_of(ours), twin_of(theirs)
+    (gradient,) = torch.autograd.grad(loss, ours)
     (expected_gradient,) = torch.autograd.grad(expected, theirs)
     near = {"rtol": tolerance, "atol": tolerance}
     torch.testing.assert_close(loss.cpu().double(), expected, **near)

@@ -103,16 +103,16 @@ def test_parity_with_the_twin(kind, with_bias, device, dtype, tolerance):
         theirs = {"votes": random_votes(*shape).requires_grad_()}
         if with_bias:
             theirs["bias"] = random_votes(*shape[-3:-1]).requires_grad_()
-        mine = {name: x.detach().to(device, dtype).requires_grad_() for name, x in theirs.items()}
-        parents, steps, _ = self_attention_routing(**mine, squash=kind, keep="last")
+        ours = {name: x.detach().to(device, dtype).requires_grad_() for name, x in theirs.items()}
+        parents, steps, _ = self_attention_routing(**ours, squash=kind, keep="last")
         expected = twin(**theirs, squash=kind)
         result = torch.cat([parents.pose.flatten(), steps[0].coupling.flatten()])
         reference = torch.cat([x.flatten() for x in expected])
         torch.testing.assert_close(result.cpu().double(), reference, rtol=0, atol=tolerance)
         weight = torch.randn_like(reference)
-        gradients = torch.autograd.grad((result * weight.to(result)).sum(), mine.values())
-        wanted = torch.autograd.grad((reference * weight).sum(), theirs.values())
-        for a, b in zip(gradients, wanted, strict=True):
+        gradients = torch.autograd.grad((result * weight.to(result)).sum(), ours.values())
+        expected_gradients = torch.autograd.grad((reference * weight).sum(), theirs.values())
+        for a, b in zip(gradients, expected_gradients, strict=True):
             torch.testing.assert_close(a.cpu().double(), b, rtol=0, atol=tolerance)
 
 

@@ -111,12 +111,12 @@ def test_gradient_equals_finite_differences(kind):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(5,), (1, 1), (3, 7), (2, 1, 3)], ids=str)
 def test_parity_with_the_twin(kind, shape, device, dtype, tolerance):
-    mine = poses(*shape, device=device, dtype=dtype).requires_grad_()
-    theirs = mine.detach().cpu().double().requires_grad_()
-    result, expected = squash(mine, kind), twin(theirs, kind)
+    ours = poses(*shape, device=device, dtype=dtype).requires_grad_()
+    theirs = ours.detach().cpu().double().requires_grad_()
+    result, expected = squash(ours, kind), twin(theirs, kind)
     torch.testing.assert_close(result.cpu().double(), expected, rtol=0, atol=tolerance)
     weight = torch.randn_like(expected)
-    (gradient,) = torch.autograd.grad((result * weight.to(result)).sum(), mine)
+    (gradient,) = torch.autograd.grad((result * weight.to(result)).sum(), ours)
     (expected_gradient,) = torch.autograd.grad((expected * weight).sum(), theirs)
     torch.testing.assert_close(gradient.cpu().double(), expected_gradient, rtol=0, atol=tolerance)
 

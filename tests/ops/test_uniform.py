@@ -75,17 +75,17 @@ def test_parity_with_the_twin(kind, normalise, with_bias, device, dtype, toleran
         theirs = {"votes": random_votes(*shape).requires_grad_()}
         if with_bias:
             theirs["bias"] = random_votes(*shape[-2:]).requires_grad_()
-        mine = {name: x.detach().to(device, dtype).requires_grad_() for name, x in theirs.items()}
+        ours = {name: x.detach().to(device, dtype).requires_grad_() for name, x in theirs.items()}
         options = {"normalise": normalise, "squash": kind}
-        parents, steps, _ = uniform_routing(**mine, **options, keep="last")
+        parents, steps, _ = uniform_routing(**ours, **options, keep="last")
         expected, coupling = twin(**theirs, **options)
         weight = torch.randn_like(expected)
         gradients = torch.autograd.grad(
-            (parents.pose * weight.to(parents.pose)).sum(), mine.values()
+            (parents.pose * weight.to(parents.pose)).sum(), ours.values()
         )
-        wanted = torch.autograd.grad((expected * weight).sum(), theirs.values())
+        expected_gradients = torch.autograd.grad((expected * weight).sum(), theirs.values())
         results = (parents.pose, steps[0].coupling, *gradients)
-        for a, b in zip(results, (expected, coupling, *wanted), strict=True):
+        for a, b in zip(results, (expected, coupling, *expected_gradients), strict=True):
             torch.testing.assert_close(a.cpu().double(), b, rtol=0, atol=tolerance)
 
 

@@ -99,14 +99,14 @@ def test_parity_with_the_twin(kind, sharing, with_bias, device, dtype, tolerance
             d_out = 5 if kind == "vector" else 4
             bias = torch.randn(n_out, d_out, dtype=torch.float64) if with_bias else None
             theirs = [x.requires_grad_() for x in (pose, weight, bias) if x is not None]
-            mine = [x.detach().to(device, dtype).requires_grad_() for x in theirs]
+            ours = [x.detach().to(device, dtype).requires_grad_() for x in theirs]
             votes = votes_of(
-                *mine[:2], sharing=sharing, pose=kind, bias=mine[2] if with_bias else None
+                *ours[:2], sharing=sharing, pose=kind, bias=ours[2] if with_bias else None
             )
             expected = twin(*theirs[:2], sharing=sharing, kind=kind, bias=bias)
             assert votes.shape == (*lead, n_in, n_out, d_out)
             mix = torch.randn_like(expected)
-            gradients = torch.autograd.grad((votes * mix.to(votes)).sum(), mine)
+            gradients = torch.autograd.grad((votes * mix.to(votes)).sum(), ours)
             expected_gradients = torch.autograd.grad((expected * mix).sum(), theirs)
             pairs = zip((votes, *gradients), (expected, *expected_gradients), strict=True)
             for a, b in pairs:

@@ -207,8 +207,8 @@ def test_a_network_with_capsules_beside_one_without():
 
 
 def test_numbers_are_those_of_the_measurements():
-    mine = dissection()
-    numbers = json.loads(json.dumps(mine.numbers()))
+    shown = dissection()
+    numbers = json.loads(json.dumps(shown.numbers()))
     assert (numbers["accuracy"], numbers["images"]) == (0.9, 10)
-    assert numbers["dynamics"] == json.loads(mine.dynamics.to_json())
-    assert numbers["activity"] == json.loads(mine.activity.to_json())
+    assert numbers["dynamics"] == json.loads(shown.dynamics.to_json())
+    assert numbers["activity"] == json.loads(shown.activity.to_json())

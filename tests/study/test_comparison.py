@@ -56,9 +56,9 @@ def test_runs_are_grouped_by_all_but_their_seed(lay, tmp_path):
     # Each run took 90 seconds.
     assert lines[2].split() == ["bias=True", "2", "60", "[-67.06,", "187.1]", "1.5", "min"]
     assert lines[1].split() == ["bias=False", "1", "90", "1.5", "min"]
-    told = json.loads(json.dumps(found.numbers()))["variants"][1]
-    assert told["variant"] == "bias=True"
-    assert told["folders"] == [str(tmp_path / "runs" / name) for name in ("a0", "a1")]
+    numbers = json.loads(json.dumps(found.numbers()))["variants"][1]
+    assert numbers["variant"] == "bias=True"
+    assert numbers["folders"] == [str(tmp_path / "runs" / name) for name in ("a0", "a1")]
 
 
 def test_variants_of_a_folder_stand_in_the_order_of_their_values(lay, tmp_path):
@@ -77,11 +77,11 @@ def test_networks_of_ones_own_are_compared(lay):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"), [(59.4, "59 s"), (90.0, "1.5 min"), (5400.0, "1.5 h")]
+    ("seconds", "duration"), [(59.4, "59 s"), (90.0, "1.5 min"), (5400.0, "1.5 h")]
 )
-def test_what_a_run_took_is_told_in_its_unit(seconds, told):
+def test_what_a_run_took_is_told_in_its_unit(seconds, duration):
     found = Comparison((Variant("a", (0, 1), {"accuracy": (1.0, 2.0)}, 2 * seconds),))
-    assert found.text().splitlines()[1].endswith(told)
+    assert found.text().splitlines()[1].endswith(duration)
 
 
 def test_what_a_study_measured_is_compared_too(lay):

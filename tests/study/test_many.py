@@ -40,8 +40,8 @@ def test_every_seed_and_value_is_one_run(monkeypatch, tmp_path):
         model="peer_sign_em", data="sign", options={"iterations": "1,2", "bias": "True,False"}
     )
     folders = train_many(recipe, tmp_path, seeds=(0, 1))
-    told = [(each.seed, each.options["iterations"], each.options["bias"]) for each in seen]
-    assert told == [(s, i, b) for s in (0, 1) for i in (1, 2) for b in (True, False)]
+    trained = [(each.seed, each.options["iterations"], each.options["bias"]) for each in seen]
+    assert trained == [(s, i, b) for s in (0, 1) for i in (1, 2) for b in (True, False)]
     assert len(set(folders)) == 8
 
 

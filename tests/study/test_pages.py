@@ -55,9 +55,9 @@ def test_what_rests_on_reduced_runs_stands_in_brackets(found):
 
 
 def test_a_page_shows_every_verdict_with_its_record(found):
-    mine = [each for each in found if each.claim.paper == "peer2022"]
-    text = page("peer2022", mine)
-    for each in mine:
+    of_paper = [each for each in found if each.claim.paper == "peer2022"]
+    text = page("peer2022", of_paper)
+    for each in of_paper:
         if each.verdict is not None:
             (row,) = (line for line in text.splitlines() if f"`{each.claim.id}`" in line)
             assert f"**{each.status}**" in row

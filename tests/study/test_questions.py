@@ -165,12 +165,12 @@ def four_of(accuracies):
 
 def test_a_name_that_alone_decides_is_said_first():
     records = four_of([10.0, 11.0, 95.0, 96.0])
-    told = (
+    sentence = (
         "**weight_std alone decides**: accuracy is above 20 with 1.0, and below 20 with 0.1, "
         "whatever widths or agreement may be (95 % intervals, of all 4 together)."
     )
-    assert decision_of(SCALE, records) == told
-    assert [*lines_of(SCALE, records, "../e")][-2] == told
+    assert decision_of(SCALE, records) == sentence
+    assert [*lines_of(SCALE, records, "../e")][-2] == sentence
 
 
 @pytest.mark.parametrize(

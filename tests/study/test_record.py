@@ -53,9 +53,9 @@ def test_what_is_written_is_read(tmp_path):
 
 
 def test_the_file_holds_every_value():
-    told = json.loads(record().text())
-    assert told["schema_version"] == 1
-    assert told["seeds"][0]["per_epoch"][1] == {"epoch": 2, "accuracy": 99.5}
+    written = json.loads(record().text())
+    assert written["schema_version"] == 1
+    assert written["seeds"][0]["per_epoch"][1] == {"epoch": 2, "accuracy": 99.5}
     assert record().values("accuracy") == [99.5, 99.7]
     assert record().wall_seconds == 3.5
 

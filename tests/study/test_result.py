@@ -103,16 +103,16 @@ def test_of_several_records_the_fullest_counts():
 def test_a_record_of_the_same_networks_counts_too():
     """However its recipe is written, and whichever claim it was made for."""
     (job,) = plan_of(find_claim(SIGN)).jobs
-    told = {"recipe": job.recipe().model_dump(mode="json"), "claims": ("peer2022-lemma-1",)}
-    of_others = record(SIGN, "accuracy@sign/train", [99.7] * 3, **told)
+    made_by = {"recipe": job.recipe().model_dump(mode="json"), "claims": ("peer2022-lemma-1",)}
+    of_others = record(SIGN, "accuracy@sign/train", [99.7] * 3, **made_by)
     assert result(SIGN, of_others).status == "reproduced"
-    told["recipe"] = {**told["recipe"], "epochs": 3}
-    assert result(SIGN, record(SIGN, "accuracy@sign/train", [99.7] * 3, **told)).verdict is None
-    told["recipe"] = {**told["recipe"], "model": "peer_sign_em"}
-    assert result(SIGN, record(SIGN, "accuracy@sign/train", [99.7] * 3, **told)).verdict is None
+    made_by["recipe"] = {**made_by["recipe"], "epochs": 3}
+    assert result(SIGN, record(SIGN, "accuracy@sign/train", [99.7] * 3, **made_by)).verdict is None
+    made_by["recipe"] = {**made_by["recipe"], "model": "peer_sign_em"}
+    assert result(SIGN, record(SIGN, "accuracy@sign/train", [99.7] * 3, **made_by)).verdict is None
     # A recipe of another version.
-    told["recipe"] = {**told["recipe"], "model": job.model, "nothing": 1}
-    assert result(SIGN, record(SIGN, "accuracy@sign/train", [99.7] * 3, **told)).verdict is None
+    made_by["recipe"] = {**made_by["recipe"], "model": job.model, "nothing": 1}
+    assert result(SIGN, record(SIGN, "accuracy@sign/train", [99.7] * 3, **made_by)).verdict is None
 
 
 @pytest.mark.parametrize(

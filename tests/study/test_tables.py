@@ -55,11 +55,11 @@ def test_costs_in_words(cost, text):
 def test_a_table_trains_every_network_once():
     found = table("peer2022", 1)
     assert len(found.rows) == len(found.trainings()) == 4
-    told = json.loads(json.dumps(found.numbers()))
-    assert (told["trainings"], told["trainings_that_need_something"]) == (4, 0)
-    costs = [row["jobs"][0]["cost"]["flops"] for row in told["rows"]]
-    assert told["cost"]["flops"] == sum(costs)
-    assert [len(row["jobs"][0]["commands"]) for row in told["rows"]] == [5, 5, 5, 5]
+    numbers = json.loads(json.dumps(found.numbers()))
+    assert (numbers["trainings"], numbers["trainings_that_need_something"]) == (4, 0)
+    costs = [row["jobs"][0]["cost"]["flops"] for row in numbers["rows"]]
+    assert numbers["cost"]["flops"] == sum(costs)
+    assert [len(row["jobs"][0]["commands"]) for row in numbers["rows"]] == [5, 5, 5, 5]
     assert found.text().splitlines()[-1].startswith("# 4 rows, 4 networks, 20 runs with all seeds:")
 
 
@@ -122,8 +122,8 @@ def test_without_a_rate_no_hours_of_a_gpu_are_told():
     found = table("peer2022", 1)
     assert "GPU" not in found.text()
     assert found.numbers()["cost"]["hours_on_one_gpu"] is None
-    told = table("peer2022", 1, gpu_rate=1e9).numbers()["cost"]
-    assert told["hours_on_one_gpu"] == pytest.approx(told["flops"] / 1e9 / 3600)
+    numbers = table("peer2022", 1, gpu_rate=1e9).numbers()["cost"]
+    assert numbers["hours_on_one_gpu"] == pytest.approx(numbers["flops"] / 1e9 / 3600)
 
 
 def test_a_gpu_that_makes_nothing_is_a_sentence():

@@ -444,13 +444,13 @@ def test_a_broken_torchvision_is_told(monkeypatch, tmp_path):
     monkeypatch.delitem(sys.modules, "torchvision", raising=False)
     package = tmp_path / "torchvision"
     package.mkdir()
-    for text, verdict, told in [
+    for text, verdict, sentence in [
         ('raise RuntimeError("operator nms does not exist")', "broken", "(operator nms does not"),
         ('__version__ = "9.9"', "fine", "version 9.9; not needed."),
     ]:
         (package / "__init__.py").write_text(text)
         found = {each.check: each for each in examine_machine.examine_machine()}["torchvision"]
-        assert (found.verdict, told in found.text) == (verdict, True), found.text
+        assert (found.verdict, sentence in found.text) == (verdict, True), found.text
     monkeypatch.delitem(sys.modules, "torchvision")
 
 

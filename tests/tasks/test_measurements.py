@@ -34,10 +34,10 @@ def network():
 def test_every_name_is_measured_in_one_pass(few, network):
     found = evaluate(network, few, measurements=[*MEASUREMENTS])
     assert found.measured.keys() == MEASUREMENTS.keys()
-    told = found.numbers()["measured"]
-    assert {row["factor"] for row in told["compactness"]["factors"]} >= {"trans-x", "shear-y"}
-    assert told["robustness"]["changes"][0]["accuracy"] == pytest.approx(found.accuracy)
-    assert told["fidelity"]["layer"] == "primary"
+    numbers = found.numbers()["measured"]
+    assert {row["factor"] for row in numbers["compactness"]["factors"]} >= {"trans-x", "shear-y"}
+    assert numbers["robustness"]["changes"][0]["accuracy"] == pytest.approx(found.accuracy)
+    assert numbers["fidelity"]["layer"] == "primary"
     json.dumps(found.numbers(), allow_nan=False)
     assert "robustness" in found.text()
 

@@ -190,10 +190,10 @@ def test_another_size_is_stretched_only_when_told(run, tmp_path):
 def test_proportions_are_those_of_the_network(tmp_path, colours):
     save(colours, tmp_path / "m.safetensors")
     file = tmp_path / "x.png"
-    for width, told in [(40, "."), (48, ", which changes its proportions.")]:
+    for width, ending in [(40, "."), (48, ", which changes its proportions.")]:
         Image.new("RGB", (width, 48), "red").save(file)
         (found,) = predict(tmp_path / "m.safetensors", [file], resize=True)
-        assert found.notes == (f"{file}: stretched from 48 × {width} to 24 × 20 pixels{told}",)
+        assert found.notes == (f"{file}: stretched from 48 × {width} to 24 × 20 pixels{ending}",)
 
 
 @pytest.mark.parametrize(("level", "word"), [(255, "bright"), (0, "dark"), (140, None)])

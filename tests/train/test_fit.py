@@ -78,8 +78,8 @@ def test_a_run_may_train_on_some_images(tmp_path: Path) -> None:
 
 
 def test_a_result_says_where_the_protocol_was_left(tmp_path: Path) -> None:
-    told = {"protocol": "gu_multi_mnist", "batch_size": 16}
-    run = fit(recipe(**told, epochs=1), tmp_path / "gu")
+    fields = {"protocol": "gu_multi_mnist", "batch_size": 16}
+    run = fit(recipe(**fields, epochs=1), tmp_path / "gu")
     assert (run.result()["protocol"], run.result()["departures"]) == (
         "gu_multi_mnist",
         [
@@ -1039,8 +1039,8 @@ def test_images_of_ones_own_give_the_same_run(whole: Run, tmp_path: Path) -> Non
     own = tiny("train", None), tiny("test", None)
     run = fit(recipe(data="own"), tmp_path, own=own)
     # Only the name of the images is another.
-    told = run.result() | {"test_data": whole.result()["test_data"]}
-    run.write(run.result_file, json.dumps(told))
+    fields = run.result() | {"test_data": whole.result()["test_data"]}
+    run.write(run.result_file, json.dumps(fields))
     assert_same(run, whole)
 
 

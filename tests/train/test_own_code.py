@@ -77,8 +77,8 @@ def test_a_fault_is_that_of_the_file_whose_line_raised_it_last(tmp_path):
         return fault_of_own_code(error.value)
 
     mine = sys.modules["mine_own"]
-    told = f"{path} failed in line 3: ZeroDivisionError: division by zero; mend the file."
-    assert fault(mine.mine) == told
+    sentence = f"{path} failed in line 3: ZeroDivisionError: division by zero; mend the file."
+    assert fault(mine.mine) == sentence
     assert fault(mine.by_python).startswith(f"{path} failed in line 5: TypeError: ")
     # torchcaps was called with what it should have refused.
     assert fault(mine.ours) is None

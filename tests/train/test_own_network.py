@@ -63,14 +63,14 @@ def trained(module, folder, **fields):
 
 @pytest.mark.parametrize("kind", [Mine, Plain])
 def test_a_run_of_ones_own_network_is_a_run(kind, tmp_path):
-    mine = kind()
-    before = {name: value.clone() for name, value in mine.state_dict().items()}
-    run = trained(mine, tmp_path, keep="best")
-    assert any(not torch.equal(value, before[name]) for name, value in mine.state_dict().items())
+    own = kind()
+    before = {name: value.clone() for name, value in own.state_dict().items()}
+    run = trained(own, tmp_path, keep="best")
+    assert any(not torch.equal(value, before[name]) for name, value in own.state_dict().items())
     images = torch.rand(3, 1, 24, 24)
     again = run.model(kind)
     assert type(again) is kind
-    assert torch.equal(again(images).scores, mine.eval()(images).scores)
+    assert torch.equal(again(images).scores, own.eval()(images).scores)
     # And the same from the folder, into a module that was made already.
     empty = kind()
     assert tc.load(run.folder, model=empty) is empty
@@ -162,10 +162,10 @@ def test_a_module_without_such_an_argument_says_so(name):
 
 
 def test_a_module_is_saved_without_a_run(tmp_path):
-    mine, path = Plain(), tmp_path / "net.safetensors"
-    tc.save(mine, path)
+    own, path = Plain(), tmp_path / "net.safetensors"
+    tc.save(own, path)
     images = torch.rand(2, 1, 24, 24)
-    assert torch.equal(tc.load(path, model=Plain)(images).scores, mine(images).scores)
+    assert torch.equal(tc.load(path, model=Plain)(images).scores, own(images).scores)
 
 
 def test_a_file_says_whose_weights_it_holds_and_runs_nothing(tmp_path):

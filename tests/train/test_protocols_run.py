@@ -80,9 +80,9 @@ def test_a_protocol_trains_and_is_evaluated(name, monkeypatch, tmp_path):
     run = fit(recipe, tmp_path / name)
     result = run.result()
     epochs = protocol.fields["epochs"]
-    told = () if epochs == 1 else (f"epochs: 1, where the protocol {name} has {epochs}",)
+    shorter = () if epochs == 1 else (f"epochs: 1, where the protocol {name} has {epochs}",)
     assert result["protocol"] == name
-    assert tuple(result["departures"]) == (*protocol.departs.values(), *told)
+    assert tuple(result["departures"]) == (*protocol.departs.values(), *shorter)
     test = recipe.images("test")
     assert (result["test_images"], result["judged_by"]) == (len(test), test.judged_by)
     held_out = round(recipe.validation_share * len(recipe.images("train")))

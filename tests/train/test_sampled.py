@@ -28,7 +28,7 @@ def recipe(**fields):
     return make_recipe(**(model | fields))
 
 
-def told(run):
+def rows_of(run):
     return [{n: v for n, v in row.items() if n != "seconds"} for row in run.metrics()]
 
 
@@ -40,10 +40,10 @@ def test_a_measured_run_is_the_same_run_also_after_a_stop(tmp_path):
     weights = plain.model().state_dict()
     for run in (whole, stopped):
         assert all(torch.equal(v, weights[n]) for n, v in run.model().state_dict().items())
-    assert told(stopped) == told(whole)
-    rows = told(whole)
+    assert rows_of(stopped) == rows_of(whole)
+    rows = rows_of(whole)
     assert [row.pop("measured").keys() for row in rows] == [{*NAMES}] * 2
-    assert rows == told(plain)
+    assert rows == rows_of(plain)
 
 
 def test_rows_are_what_analysis_says_every_other_epoch(tmp_path):

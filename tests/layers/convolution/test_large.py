@@ -70,11 +70,11 @@ def test_what_does_not_pay_or_fit_goes_directly(options, shape):
 def test_wrong_maps_end_in_the_words_of_torch():
     ours, theirs = pair()
     for shape in [(32, 31, 20, 20), (32, 32, 5, 20)]:
-        with pytest.raises(RuntimeError) as mine:
+        with pytest.raises(RuntimeError) as our_result:
             ours(torch.rand(shape))
         with pytest.raises(RuntimeError) as other:
             theirs(torch.rand(shape))
-        assert str(mine.value) == str(other.value)
+        assert str(our_result.value) == str(other.value)
 
 
 @pytest.mark.usefixtures("cheap")
@@ -184,5 +184,5 @@ def test_a_network_is_the_same_either_way(name):
     with mock.patch.object(large, "WORTH", 0.1):
         ours = found()
     use_backend(model, "plain")
-    for mine, other in zip(ours, found(), strict=True):
-        assert_close(mine, other, rtol=0, atol=1e-10 * max(1, float(other.abs().max())))
+    for our_result, other in zip(ours, found(), strict=True):
+        assert_close(our_result, other, rtol=0, atol=1e-10 * max(1, float(other.abs().max())))

@@ -80,11 +80,11 @@ def test_what_does_not_pay_or_fit_goes_directly(options, shape):
 def test_wrong_maps_end_in_the_words_of_torch():
     ours, theirs = pair()
     for wrong in (torch.rand(24, 31, 12, 14), torch.rand(24, 32, 2, 14), torch.ones(IMAGES).long()):
-        with pytest.raises(RuntimeError) as mine:
+        with pytest.raises(RuntimeError) as our_result:
             ours(wrong)
         with pytest.raises(RuntimeError) as other:
             theirs(wrong)
-        assert str(mine.value) == str(other.value)
+        assert str(our_result.value) == str(other.value)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
@@ -111,9 +111,9 @@ def test_weights_elsewhere_and_a_bias_of_another_dtype_are_left_to_torch():
     ours, theirs = pair()
     for part in (ours, theirs):
         part.bias = nn.Parameter(part.bias.detach().bfloat16())
-    (mine, count), (other, _) = outcome(ours, x), outcome(theirs, x)
+    (our_result, count), (other, _) = outcome(ours, x), outcome(theirs, x)
     assert count == 0
-    assert mine == other if isinstance(other, str) else torch.equal(mine, other)
+    assert our_result == other if isinstance(other, str) else torch.equal(our_result, other)
 
 
 def test_autocast_goes_directly():
@@ -219,7 +219,7 @@ def test_a_network_is_the_same_either_way(name):
     plain = found()
     model.double()
     x = x.double()
-    for mine, other, right in zip(ours, plain, found(), strict=True):
+    for our_result, other, right in zip(ours, plain, found(), strict=True):
         scale = max(float(right.abs().max()), 1e-6)
         rounding = float((other - right).abs().max()) / scale
-        assert float((mine - right).abs().max()) / scale <= max(4 * rounding, 2e-6)
+        assert float((our_result - right).abs().max()) / scale <= max(4 * rounding, 2e-6)

@@ -21,11 +21,11 @@ def random_parameters(routing):
     return routing
 
 
-def assert_equal(mine, op):
-    assert torch.equal(mine.parents.pose, op.parents.pose)
-    assert (mine.parents.activation is None) == (op.parents.activation is None)
+def assert_equal(routed, op):
+    assert torch.equal(routed.parents.pose, op.parents.pose)
+    assert (routed.parents.activation is None) == (op.parents.activation is None)
     if op.parents.activation is not None:
-        assert torch.equal(mine.parents.activation, op.parents.activation)
-    assert len(mine.steps) == len(op.steps) > 0
-    for a, b in zip(mine.steps, op.steps, strict=True):
+        assert torch.equal(routed.parents.activation, op.parents.activation)
+    assert len(routed.steps) == len(op.steps) > 0
+    for a, b in zip(routed.steps, op.steps, strict=True):
         assert torch.equal(a.coupling, b.coupling)

@@ -12,15 +12,15 @@ def test_dynamic_hands_every_option_to_its_op():
     votes = torch.randn(3, *SIZE)
     given = {"iterations": 2, "leaky": True, "squash": "exp", "detach": "votes"}
     given["agreement"] = 0.3
-    mine = bound(DynamicRouting(**given))(votes, None, keep="steps")
+    routed = bound(DynamicRouting(**given))(votes, None, keep="steps")
     op = dynamic_routing(votes, **given, keep="steps")
-    for a, b in zip(mine.steps, op.steps, strict=True):
+    for a, b in zip(routed.steps, op.steps, strict=True):
         assert torch.equal(a.coupling, b.coupling)
-    assert torch.equal(mine.parents.pose, op.parents.pose)
+    assert torch.equal(routed.parents.pose, op.parents.pose)
     changes = ({"iterations": 3}, {"leaky": False}, {"squash": "hinton"}, {"agreement": 1.0})
     for changed in changes:
         other = dynamic_routing(votes, **given | changed)
-        assert not torch.equal(mine.parents.pose, other.parents.pose)
+        assert not torch.equal(routed.parents.pose, other.parents.pose)
 
 
 def test_a_prior_changes_nothing_before_training():

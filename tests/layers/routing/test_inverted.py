@@ -37,9 +37,9 @@ def test_inverted_hands_every_option_to_its_op(start, layer_norm, activations):
     # And step by step.
     parents = None
     for step in op.steps:
-        mine = routing.step(votes, activation, parents)
-        assert torch.equal(mine.coupling, step.coupling)
-        parents = mine.parents
+        our_step = routing.step(votes, activation, parents)
+        assert torch.equal(our_step.coupling, step.coupling)
+        parents = our_step.parents
     assert torch.equal(parents.pose, op.parents.pose)
 
 

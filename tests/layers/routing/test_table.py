@@ -14,8 +14,8 @@ def test_names_and_classes():
     for name, kind in ROUTINGS.items():
         assert kind.__name__.lower() == f"{name}routing".replace("_", "")
     assert isinstance(as_routing("uniform"), UniformRouting)
-    mine = DynamicRouting(iterations=7)
-    assert as_routing(mine) is mine
+    given = DynamicRouting(iterations=7)
+    assert as_routing(given) is given
 
 
 @pytest.mark.parametrize(("name", "hint"), [("dinamic", "did you mean 'dynamic'? "), ("zzz", "")])

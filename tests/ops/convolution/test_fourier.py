@@ -66,8 +66,8 @@ def test_any_size_is_the_direct_convolution(kernel, stride, padding, more, count
     tensors = [x, drawn(c_out, c_in, *kernel), drawn(c_out)]
     ours = with_gradients(by_fourier(stride, padding), tensors)
     theirs = with_gradients(directly(stride, padding), tensors)
-    for mine, other in zip(ours, theirs, strict=True):
-        assert_close(mine, other, rtol=0, atol=1e-10)
+    for our_result, other in zip(ours, theirs, strict=True):
+        assert_close(our_result, other, rtol=0, atol=1e-10)
 
 
 def test_gradients_of_gradients_are_there():
@@ -97,14 +97,14 @@ def test_single_precision_errs_no_more_than_a_direct_convolution():
     truth = with_gradients(directly((2, 2)), exact)
     rounded = [each.float() for each in exact]
     upstream = drawn(*truth[0].shape).float()
-    for (name, allowed), mine, other, true in zip(
+    for (name, allowed), our_result, other, true in zip(
         [("values", 2e-6), ("maps", 2e-6), ("kernels", 2e-6), ("bias", 2e-6)],
         with_gradients(by_fourier((2, 2)), rounded, upstream),
         with_gradients(directly((2, 2)), rounded, upstream),
         truth,
         strict=True,
     ):
-        ours, theirs = (float((each - true).abs().max()) for each in (mine, other))
+        ours, theirs = (float((each - true).abs().max()) for each in (our_result, other))
         assert ours <= max(2 * theirs, 2e-7 * float(true.abs().max())), name
         assert ours <= allowed * float(true.abs().max()), name
 
@@ -113,14 +113,14 @@ def test_bfloat16_errs_at_most_four_times_as_much_as_a_direct_convolution():
     half = [drawn(8, 64, 20, 20).relu().bfloat16(), (0.01 * drawn(32, 64, 9, 9)).bfloat16()]
     upstream = drawn(8, 32, 6, 6).bfloat16()
     truth = with_gradients(directly((2, 2)), [x.double() for x in half], upstream.double())
-    for mine, other, true in zip(
+    for our_result, other, true in zip(
         with_gradients(by_fourier((2, 2)), half, upstream),
         with_gradients(directly((2, 2)), half, upstream),
         truth,
         strict=True,
     ):
-        assert mine.dtype == torch.bfloat16
-        ours, theirs = (float((each - true).norm() / true.norm()) for each in (mine, other))
+        assert our_result.dtype == torch.bfloat16
+        ours, theirs = (float((each - true).norm() / true.norm()) for each in (our_result, other))
         assert ours <= 4 * theirs
 
 
@@ -202,8 +202,8 @@ def test_what_is_made_at_a_time_is_bounded_and_changes_nothing(monkeypatch):
     monkeypatch.setattr(fourier, "PART_BYTES", products * 5 * 8 * 3 - 1)
     parts = fourier._parts(*tensors, products)
     assert [part.start for part in parts] == [0, 2]
-    for mine, other in zip(with_gradients(by_fourier(), tensors), whole, strict=True):
-        assert_close(mine, other, rtol=0, atol=1e-12)
+    for our_result, other in zip(with_gradients(by_fourier(), tensors), whole, strict=True):
+        assert_close(our_result, other, rtol=0, atol=1e-12)
 
 
 def test_fake_tensors_leave_nothing_behind():

@@ -79,8 +79,8 @@ def test_whole_numbers_are_exact(shape, layout):
     expected = direct(*doubled(given), shape[-1])
     upstream = torch.randint(-2, 3, expected.shape).float()
     right = through(direct, doubled(given), shape[-1], upstream.double())
-    for mine, other in zip(through(ours, given, shape[-1], upstream), right, strict=True):
-        assert torch.equal(mine.double(), other)
+    for our_result, other in zip(through(ours, given, shape[-1], upstream), right, strict=True):
+        assert torch.equal(our_result.double(), other)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -91,8 +91,8 @@ def test_other_numbers_are_near(shape, layout):
     upstream = torch.randn(expected.shape)
     right = through(direct, doubled(given), shape[-1], upstream.double())
     found = through(ours, given, shape[-1], upstream)
-    for mine, other in zip(found, right, strict=True):
-        assert float((mine - other).abs().max() / other.abs().max()) <= 1e-6
+    for our_result, other in zip(found, right, strict=True):
+        assert float((our_result - other).abs().max() / other.abs().max()) <= 1e-6
 
 
 def test_one_tile_by_hand():
@@ -116,16 +116,16 @@ def test_gradients_can_be_differentiated():
         return torch.autograd.grad(sum((g * g).sum() for g in first), given)
 
     given = [x, weight, bias]
-    for mine, other in zip(second(ours, given), second(direct, doubled(given)), strict=True):
-        assert float((mine - other).abs().max() / other.abs().max()) <= 1e-6
+    for our_result, other in zip(second(ours, given), second(direct, doubled(given)), strict=True):
+        assert float((our_result - other).abs().max() / other.abs().max()) <= 1e-6
 
 
 @pytest.mark.parametrize("layouts", list(itertools.product(LAYOUTS, repeat=2)), ids=str)
 def test_results_lie_as_torch_lays_them(layouts):
     x, weight, _ = tensors(SOME, layouts[0])
     weight = weight.detach().contiguous(memory_format=LAYOUTS[layouts[1]]).requires_grad_()
-    mine, other = (f(x, weight, None, 0) for f in (ours, direct))
-    assert mine.stride() == other.stride()
+    our_result, other = (f(x, weight, None, 0) for f in (ours, direct))
+    assert our_result.stride() == other.stride()
 
 
 def test_any_strides_are_read():
@@ -150,8 +150,8 @@ def test_upstream_gradients_may_lie_anyhow():
     upstream = torch.randint(-2, 3, (50, 3, 5, 3)).float().transpose(0, 1)
     for g in (upstream, torch.ones(()).expand(3, 50, 5, 3)):
         right = through(direct, doubled(given), 0, g.double())
-        for mine, other in zip(through(ours, given, 0, g), right, strict=True):
-            assert torch.equal(mine.double(), other)
+        for our_result, other in zip(through(ours, given, 0, g), right, strict=True):
+            assert torch.equal(our_result.double(), other)
 
 
 def test_threads_change_no_bit():
@@ -181,8 +181,8 @@ def test_no_images_and_no_gradients_of_kernels():
 def test_what_is_not_finite_leaves_as_not_finite_where_it_would(wrong):
     x, weight, _ = (each.detach() for each in tensors((1, 3, 4, 12, 12, 1)))
     x[0, 1, 5, 6] = wrong
-    mine, other = ours(x, weight, None, 1), direct(x, weight, None, 1)
-    assert torch.equal(mine.isfinite(), other.isfinite())
+    our_result, other = ours(x, weight, None, 1), direct(x, weight, None, 1)
+    assert torch.equal(our_result.isfinite(), other.isfinite())
 
 
 def test_a_job_is_what_the_source_takes():

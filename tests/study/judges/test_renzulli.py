@@ -132,8 +132,8 @@ def test_any_way_of_pruning():
 def test_little_pruning_is_noisy_and_much_is_not():
     def of(data, low, high):
         dense = net(data, {"entropy+K11": 8.0})
-        told = {0.1: 8.0, 0.2: low, 0.3: 8.0, 0.8: high, 0.9: high}
-        return [dense, *(pruned(data, {"entropy+K11": h}, to=to) for to, h in told.items())]
+        entropies = {0.1: 8.0, 0.2: low, 0.3: 8.0, 0.8: high, 0.9: high}
+        return [dense, *(pruned(data, {"entropy+K11": h}, to=to) for to, h in entropies.items())]
 
     assert word("low-pruning-noisy", *of("mnist", 9.0, 5.0), *of("cifar10", 9.0, 5.0)) == "holds"
     assert word("low-pruning-noisy", *of("mnist", 9.0, 5.0), *of("cifar10", 9.0, 8.5)) == "fails"

@@ -11,8 +11,8 @@ STEPS = {"schedule": "steps", "milestones": (3, 4), "decay": 0.1}
 
 def net(mean, curve=(0.5, 0.5), *, model=SIMPLE, data="cifar10", values=(), fields=(), **options):
     """Seeds that differ a little in all they measured; a curve is of validation accuracy."""
-    told = {"accuracy": mean, **dict(values)}
-    values = {name: [middle + n for n in NOISE] for name, middle in told.items()}
+    means = {"accuracy": mean, **dict(values)}
+    values = {name: [middle + n for n in NOISE] for name, middle in means.items()}
     # A hundredth of a point an epoch apart.
     curves = {
         "validation_accuracy": [

@@ -99,12 +99,12 @@ OF_MACHINE = {"command", "made", "device"}
 
 
 def numbers_of(record):
-    told = record.model_dump(mode="json", exclude=OF_MACHINE)
-    for seed in told["seeds"]:
+    fields = record.model_dump(mode="json", exclude=OF_MACHINE)
+    for seed in fields["seeds"]:
         del seed["wall_seconds"]
         for row in seed["per_epoch"]:
             del row["seconds"]
-    return json.dumps(told)
+    return json.dumps(fields)
 
 
 @pytest.mark.cluster

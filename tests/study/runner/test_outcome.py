@@ -9,12 +9,12 @@ from torchcaps.study.runner.work import work
 def test_claims_and_records_are_told(study, ledger, tmp_path):
     found = study()
     work(found.cells(), ledger, root=None)
-    told = outcome_of(found, write_records(found, ledger, tmp_path))
-    lines = told.text().splitlines()
+    outcome = outcome_of(found, write_records(found, ledger, tmp_path))
+    lines = outcome.text().splitlines()
     # One seed of one epoch decides nothing.
     assert lines[0].startswith("peer2022-t1-em-bias  undecided: printed 99.81 %, ours ")
     assert lines[1] == "1 of 1 systems have a record"
-    numbers = told.numbers()
+    numbers = outcome.numbers()
     assert [each["id"] for each in numbers["claims"]] == ["peer2022-t1-em-bias"]
     assert numbers["study"] == "peer2022/table1"
     assert len(numbers["records"]) == 1
