@@ -13,7 +13,7 @@ from torchcaps.ops.fused.tiles import counts_of
 from torchcaps.ops.tracing import is_looked_through
 from torchcaps.types import Routed, VoteMap
 
-__all__ = ["Backend", "check_backend", "fused_form", "is_worth_fusing"]
+__all__ = ["Backend", "check_backend", "fused_form", "has_form", "is_worth_fusing"]
 
 
 # How a layer routes. "plain": the votes are made, then routed. "fused": they are made a tile at a
@@ -40,6 +40,14 @@ def check_backend(backend: str) -> None:
             f'leave backend out, or use backend="{kernels}" for the kernels of that device.'
         )
     check_choice("backend", backend, get_args(Backend))
+
+
+def has_form(
+    backend: Backend, algorithm: str, vote_map: VoteMap, options: Mapping[str, Any]
+) -> bool:
+    """Whether what `fused_form` gives for a backend knows these options. A kernel leaves what it
+    lacks to the form in PyTorch, so that form answers for every backend but "plain"."""
+    return backend != "plain" and fused.takes(algorithm, vote_map, options)
 
 
 def is_worth_fusing(

@@ -5,8 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 from torchcaps.errors import TorchcapsError, nearest
-from torchcaps.ops import fused
-from torchcaps.ops.backend import Backend, check_backend, fused_form, is_worth_fusing
+from torchcaps.ops.backend import (
+    Backend,
+    check_backend,
+    fused_form,
+    has_form,
+    is_worth_fusing,
+)
 from torchcaps.ops.checks import check_choice
 from torchcaps.ops.routing import (
     distance_routing,
@@ -87,7 +92,7 @@ def _is_stored(vote_map: VoteMap, routing: str, backend: Backend, options: dict[
     if backend == "plain":
         return True
     asked = {name: value for name, value in options.items() if name not in ("keep", "couple")}
-    takes = fused.takes(routing, vote_map, asked)
+    takes = has_form(backend, routing, vote_map, asked)
     if backend == "auto":
         return not (takes and is_worth_fusing(routing, vote_map, lambda: asked))
     if not takes:

@@ -16,7 +16,7 @@ from torchcaps.layers import (
     UniformRouting,
     use_backend,
 )
-from torchcaps.ops import backend, native
+from torchcaps.ops import backend, fused, native, triton
 from torchcaps.types import VoteMap
 
 
@@ -58,8 +58,8 @@ def test_fused_and_plain_agree_in_values_and_gradients(kind, options, keep):
             recorded = [step.coupling for step in routed.steps]
             assert all(step.children is children for step in routed.steps)
             found.append([routed.parents.pose, *recorded, *gradients])
-        for plain, fused in zip(*found, strict=True):
-            torch.testing.assert_close(fused, plain, rtol=0, atol=1e-10)
+        for plain, unstored in zip(*found, strict=True):
+            torch.testing.assert_close(unstored, plain, rtol=0, atol=1e-10)
 
 
 def chosen(layer, count):
@@ -129,6 +129,29 @@ def test_what_has_no_fused_form_falls_back_or_says_so():
         "InvertedRouting has no fused form with these options; use "
         'backend="auto", which falls back to the plain one.'
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "has_one"),
+    [(UniformRouting, {}, True), (InvertedRouting, {"activations": True}, False)],
+    ids=["uniform", "ablation C"],
+)
+def test_the_backend_is_asked_by_which_a_layer_routes(kind, options, has_one):
+    layer = DenseCapsules(n_in=6, d_in=4, n_out=3, d_out=4, routing=kind(**options))
+    votes = VoteMap(Capsules(torch.rand(2, 6, 4), torch.rand(2, 6)), layer.weight)
+    for way in ("auto", "fused", "native", "triton"):
+        use_backend(layer, way)
+        assert layer.routing.takes(votes) is has_one, way
+    use_backend(layer, "plain")
+    assert not layer.routing.takes(votes)
+
+
+def test_no_kernel_takes_what_the_form_in_pytorch_does_not():
+    routing = InvertedRouting(activations=True)
+    layer = DenseCapsules(n_in=6, d_in=4, n_out=3, d_out=4, routing=routing)
+    votes = VoteMap(Capsules(torch.rand(2, 6, 4), torch.rand(2, 6)), layer.weight)
+    for forms in (fused, native, triton):
+        assert not forms.takes("inverted", votes, routing.options()), forms.__name__
 
 
 def test_an_unknown_backend():

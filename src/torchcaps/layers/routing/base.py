@@ -8,8 +8,7 @@ from typing import Any, final
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.ops import fused
-from torchcaps.ops.backend import Backend, fused_form, is_worth_fusing
+from torchcaps.ops.backend import Backend, fused_form, has_form, is_worth_fusing
 from torchcaps.ops.votes import materialise
 from torchcaps.types import Capsules, Couple, Keep, Routed, Step, VoteMap, Window
 
@@ -66,8 +65,9 @@ class Routing(nn.Module, ABC):
         return {}
 
     def takes(self, vote_map: VoteMap) -> bool:
-        """Whether `fused` can do what `forward` does with these votes; the backends are asked."""
-        return fused.takes(self.algorithm, vote_map, self.options())
+        """Whether `fused` can do what `forward` does with these votes: the backend by which the
+        layer routes is asked."""
+        return has_form(self.backend, self.algorithm, vote_map, self.options())
 
     def fused(
         self, vote_map: VoteMap, *, keep: Keep = "none", couple: Couple | None = None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from torchcaps.ops import fused
 from torchcaps.ops.fused import dynamic, inverted, self_attention
 from torchcaps.ops.fused.results import speak_for_all_samples
 from torchcaps.ops.triton.em import em_routing
@@ -40,5 +41,7 @@ ROUTINGS: dict[str, Callable[..., Routed]] = {
 
 def takes(algorithm: str, vote_map: VoteMap, options: Mapping[str, Any]) -> bool:
     """Whether a kernel routes such votes, on a GPU; the fused form routes all others."""
+    if algorithm not in ROUTINGS or not fused.takes(algorithm, vote_map, options):
+        return False
     prior = options.get("bias" if algorithm == "self_attention" else "prior")
-    return algorithm in ROUTINGS and fits(vote_map) and speak_for_all_samples(prior)
+    return fits(vote_map) and speak_for_all_samples(prior)
