@@ -53,6 +53,10 @@ def test_a_saved_network_is_evaluated_on_data_that_are_named(run_folder, call):
         ),
         (["{run}", "--measure", "dynamcs"], "measurement 'dynamcs' is unknown; did you mean 'dyn"),
         (
+            ["{run}", "--measure", "dynamics", "activity"],
+            "got unexpected extra argument(s) (activity); repeat --measure or write commas: ",
+        ),
+        (
             ["."],
             ". holds no run (recipe.json is missing); name the folder that was given as --out.",
         ),
@@ -71,6 +75,12 @@ def test_eval_refuses_to_guess_the_network(call, run_folder, monkeypatch):
     done = call("eval")
     assert (done.code, done.out) == (2, "")
     assert "Missing argument" in done.err
+
+
+def test_measurements_have_commas_between_them(run_folder, call):
+    words = ["--measure", "dynamics, activity", "--measure=in-degree", "--json"]
+    found = json.loads(call("eval", run_folder, *words).out)
+    assert [*found["measured"]] == ["dynamics", "activity", "in-degree"]
 
 
 def test_eval_measures_in_the_same_pass(run_folder, call):

@@ -15,6 +15,7 @@ from torchcaps.cli.estimate import estimate
 from torchcaps.cli.evaluate import evaluate
 from torchcaps.cli.fields import FieldsCommand
 from torchcaps.cli.lr import lr
+from torchcaps.cli.measuring import MeasureCommand
 from torchcaps.cli.models import models
 from torchcaps.cli.perturb import perturb
 from torchcaps.cli.predict import predict
@@ -37,7 +38,7 @@ app.command(cls=FieldsCommand)(lr)
 app.command()(compare)
 app.command()(dissect)
 app.command()(dictionary)
-app.command("eval")(evaluate)
+app.command("eval", cls=MeasureCommand)(evaluate)
 app.command()(predict)
 app.command()(prune)
 app.command()(shrink)

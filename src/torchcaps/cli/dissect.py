@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from torchcaps.cli.arguments import Imports, Root
+from torchcaps.cli.measuring import measurement_names
 
 __all__ = ["dissect"]
 
@@ -26,7 +27,7 @@ def dissect(
     example: Annotated[int, typer.Option(help="Number of the test image whose tree is drawn.")] = 0,
     measure: Annotated[
         list[str] | None,
-        typer.Option(help="What else to measure, repeatable: keys, polarisation, in-degree, …"),
+        typer.Option(help="What else to measure, repeatable or with commas: keys,polarisation"),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the numbers instead of the path.")
@@ -47,7 +48,7 @@ def dissect(
         root=root,
         images=images,
         example=example,
-        measurements=measure or (),
+        measurements=measurement_names(measure),
     )
     tasks.write_report(found, out)
     if as_json:

@@ -8,6 +8,7 @@ import typer
 
 from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson, Imports, Root, levels
+from torchcaps.cli.measuring import measurement_names
 
 __all__ = ["evaluate"]
 
@@ -31,7 +32,9 @@ def evaluate(
     ] = None,
     measure: Annotated[
         list[str] | None,
-        typer.Option(help="What else to measure, repeatable: activity, keys, robustness, …"),
+        typer.Option(
+            help="What else to measure, repeatable or with commas: activity,keys,robustness"
+        ),
     ] = None,
     as_json: AsJson = False,
     own_code: Imports = None,
@@ -52,6 +55,6 @@ def evaluate(
         split=split,
         predictions=predictions,
         levels=None if quantise is None else levels("--quantise", quantise),
-        measurements=measure or (),
+        measurements=measurement_names(measure),
     )
     print(json.dumps(found.numbers()) if as_json else printable(found.text()))
