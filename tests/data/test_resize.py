@@ -5,7 +5,16 @@ import torch
 from torch.nn.functional import interpolate
 
 from error_text import text_of
-from torchcaps.data import Expanded, ImageSet, MultiMnist, PartWholeSpec, part_whole, resized
+from torchcaps.data import (
+    Expanded,
+    ImageSet,
+    MultiMnist,
+    PartWholeSpec,
+    part_masks,
+    part_whole,
+    resized,
+    shown_parts,
+)
 from torchcaps.data.resize import Resized, resize
 
 SIZES = [
@@ -93,8 +102,15 @@ def test_the_digest_tells_sizes_apart():
     assert len(digests) == 3
 
 
-def test_places_of_parts_are_forgotten_with_their_size():
-    assert resized(part_whole("test", 2, spec=PartWholeSpec(size=24)), (12, 12)).truth is None
+def test_parts_stay_known_and_their_pixels_do_not():
+    images = part_whole("test", 5, spec=PartWholeSpec(size=24))
+    truth = resized(images, (12, 16)).truth
+    assert torch.equal(shown_parts(truth), shown_parts(images.truth))
+    assert text_of(lambda: part_masks(truth, torch.arange(2))) == (
+        "pixels of parts are known in the size in which images are made, but these were stretched "
+        "since; take the set before it is resized."
+    )
+    assert resized(resized(images, (12, 16)), (24, 24)).truth.size is None
 
 
 @pytest.mark.parametrize("size", [(0, 5), (5, 4097), (5,), 5, (2.5, 3), None])

@@ -10,7 +10,7 @@ import torch
 
 from error_text import text_of
 from torchcaps import analysis
-from torchcaps.data import PartWholeSpec, part_whole, shown_parts
+from torchcaps.data import PartWholeSpec, part_whole, resized, shown_parts
 from torchcaps.models import create_model
 from torchcaps.tasks import dissect, evaluate
 from torchcaps.tasks.measurements import MEASUREMENTS, parts_shown
@@ -103,12 +103,19 @@ def test_parts_are_shown_as_the_truth_has_them(few):
     assert parts_shown(few, ["activity"]) is None
 
 
+def test_parts_of_resized_images_are_the_same(few, network):
+    larger = part_whole("test", 44, spec=PartWholeSpec(size=24, n_classes=3))
+    found = evaluate(network, resized(larger, (20, 20)), measurements=["fidelity"])
+    assert found.measured["fidelity"].images == 22
+    assert torch.equal(parts_shown(resized(few, (7, 30)), ["fidelity"]), shown_parts(few.truth))
+
+
 def test_images_without_parts_are_told(few, network):
     assert text_of(
         lambda: evaluate(network, replace(few, truth=None), measurements=["fidelity"])
     ) == (
         "fidelity compares capsules with the parts that images show, which part-whole does not "
-        "tell; take the images of part-whole, in the size in which they are made."
+        "tell; take the images of part-whole."
     )
     assert "measurement 'robustnes' is unknown; did you mean 'robustness'?" in text_of(
         lambda: evaluate(network, few, measurements=["robustnes"])

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.part_shapes import PART_NAMES, disk_distance, part_distance
+from torchcaps.errors import TorchcapsError
 
 __all__ = ["RIM", "PartTruth", "part_masks", "shown_parts"]
 
@@ -17,7 +18,8 @@ RIM = 0.8
 class PartTruth:
     """What is where in each image: the parts of the whole first, then the stray ones.
 
-    A later slot lies behind an earlier one; the occluder lies before all.
+    A later slot lies behind an earlier one; the occluder lies before all. Places and sizes are in
+    pixels of the images as they were made, `size` wide; None where they were stretched since.
     """
 
     part: Tensor  # int64 [n, p], index into part_names, -1 in an empty slot
@@ -25,7 +27,7 @@ class PartTruth:
     owner: Tensor  # int64 [n, p]: 0 belongs to the whole, -1 is stray or empty
     whole_pose: Tensor  # float32 [n, 4]
     occluder: Tensor  # float32 [n, 3]: x, y, radius; radius 0 where there is none
-    size: int
+    size: int | None
     part_names: tuple[str, ...] = PART_NAMES
 
     def __getitem__(self, index: Tensor) -> "PartTruth":
@@ -47,11 +49,16 @@ def part_masks(truth: PartTruth, indices: Tensor) -> Tensor:
     (its rim included) does; so no pixel has two owners. An empty slot has no pixels.
 
     Arguments:
-        truth: of a set that `part_whole` made.
+        truth: of a set that `part_whole` made, in the size in which it was made.
         indices: which images, int64 [m].
 
     >>> part_masks(part_whole("test", 4).truth, torch.arange(4)).shape  # doctest: +SKIP
     """
+    if truth.size is None:
+        raise TorchcapsError(
+            "pixels of parts are known in the size in which images are made, but these were "
+            "stretched since; take the set before it is resized."
+        )
     distance = part_distance(truth.part[indices], truth.pose[indices], truth.size)
     occluder = truth.occluder[indices]
     hidden = disk_distance(occluder[:, :2], occluder[:, 2], truth.size) <= 0

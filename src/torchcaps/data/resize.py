@@ -44,8 +44,8 @@ def resized(images: Images, size: tuple[int, int]) -> Images:
     """`images` stretched to (height, width): those in memory once, where they fit again, others
     whenever they are made.
 
-    Bytes stay bytes. Of made images with known parts, the `truth` is left out, whose places are
-    those of the old size.
+    Bytes stay bytes. Of made images with known parts, the `truth` still says which parts there are,
+    but no longer which pixels are theirs.
 
     Arguments:
         images: the set.
@@ -60,7 +60,8 @@ def resized(images: Images, size: tuple[int, int]) -> Images:
     if not isinstance(images, ImageSet) or _filled(images, size) > MOST_BYTES:
         return Resized(images, (size[0], size[1]))
     parts = [_stored(part, (size[0], size[1])) for part in images.images.split(AT_ONCE)]
-    return replace(images, images=torch.cat(parts), truth=None)
+    truth = None if images.truth is None else replace(images.truth, size=None)
+    return replace(images, images=torch.cat(parts), truth=truth)
 
 
 def check_size(size: tuple[int, int]) -> None:

@@ -135,7 +135,7 @@ def parts_shown(images: Images, names: Sequence[str]) -> Tensor | None:
     if truth is None:
         raise TorchcapsError(
             f"{asking[0]} compares capsules with the parts that images show, which {images.name} "
-            f"does not tell; take the images of part-whole, in the size in which they are made."
+            f"does not tell; take the images of part-whole."
         )
     return shown_parts(truth)
 
