@@ -162,5 +162,5 @@ def test_a_stack_of_attention_is_the_network_with_other_hidden_layers():
 
 def test_a_stack_of_one_layer_is_none():
     assert text_of(lambda: create_model("mhsa_stack", n_layers=1)) == (
-        "n_layers counts the primary and the class capsules, so it is at least 2, but came as 1."
+        "n_layers counts the primary and the class capsules, so it is 2 to 100, but came as 1."
     )

@@ -106,6 +106,9 @@ def test_a_record_of_the_same_networks_counts_too():
     made_by = {"recipe": job.recipe().model_dump(mode="json"), "claims": ("peer2022-lemma-1",)}
     of_others = record(SIGN, "accuracy@sign/train", [99.7] * 3, **made_by)
     assert result(SIGN, of_others).status == "reproduced"
+    # A study of one's own judges no claim, and does not say how much smaller it is.
+    own = record(SIGN, "accuracy@sign/train", [99.7] * 3, **{**made_by, "claims": ()})
+    assert result(SIGN, own).verdict is None
     made_by["recipe"] = {**made_by["recipe"], "epochs": 3}
     assert result(SIGN, record(SIGN, "accuracy@sign/train", [99.7] * 3, **made_by)).verdict is None
     made_by["recipe"] = {**made_by["recipe"], "model": "peer_sign_em"}
