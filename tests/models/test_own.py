@@ -9,6 +9,7 @@ from torch import nn
 import torchcaps as tc
 from error_text import text_of
 from registries import as_before
+from torchcaps.tasks import estimate
 
 
 class Anneal(tc.layers.Routing):
@@ -135,6 +136,10 @@ def test_a_registered_network_is_one_among_the_others(tmp_path):
         "image": (1, 8, 8),
         "n_classes": 7,
     }
+    # Its forward takes images alone, which `estimate` knows.
+    assert estimate("linear", n_classes=7, width=5, batch_size=2).parameters == sum(
+        each.numel() for each in model.parameters()
+    )
     path = tmp_path / "net.safetensors"
     tc.save(model, path)
     state = torch.get_rng_state()

@@ -18,6 +18,7 @@ from torchcaps.data import Batch
 from torchcaps.layers import CapsuleLayer, Conv3dCapsules, can_keep_memory
 from torchcaps.models import create_model
 from torchcaps.models.limits import in_bytes
+from torchcaps.models.own import as_network
 from torchcaps.ops.checks import check_choice
 from torchcaps.ops.fused.tiles import vote_like
 from torchcaps.tasks.footprint import Footprint
@@ -127,8 +128,10 @@ def estimate(
         model=model, data="part-whole", batch_size=batch_size, options=options, precision=precision
     )
     with torch.device("meta"):
-        network = create_model(model, image=image, n_classes=n_classes, **options)
-    chosen: Any = network.config
+        made = create_model(model, image=image, n_classes=n_classes, **options)
+    chosen: Any = made.config
+    # A registered one may take images alone.
+    network = as_network(made)
     votes = _votes(network, batch_size)
     step, training = _trained(network, chosen["image"], chosen["n_classes"], recipe)
     forward, inference = _inferred(network, chosen["image"], recipe)
