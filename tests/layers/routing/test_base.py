@@ -6,6 +6,7 @@ import re
 import pytest
 import torch
 
+from error_text import text_of
 from layers.routing.bound import SIZE, bound
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import (
@@ -13,8 +14,10 @@ from torchcaps.layers import (
     DynamicRouting,
     EMRouting,
     InvertedRouting,
+    Routing,
     UniformRouting,
 )
+from torchcaps.types import Capsules, Routed
 
 
 def test_a_routing_belongs_to_one_layer() -> None:
@@ -85,3 +88,30 @@ def test_without_a_bias_minus_x_gives_minus_y(make):
     )
     gap = seeing(-votes, None).parents.activation - seeing(votes, None).parents.activation
     assert gap.abs().max() > 0.01
+
+
+class Loose(Routing):
+    """A routing as somebody writes it at the first try: its forward gives a tensor."""
+
+    def create_parameters(self, **_):
+        pass
+
+    def forward(self, votes, activation=None, *, keep="none"):
+        return votes.mean(-3)
+
+
+class NoKeep(Loose):
+    def forward(self, votes, activation=None):
+        return Routed(Capsules(votes.mean(-3)), ())
+
+
+@pytest.mark.parametrize(
+    ("routing", "words"),
+    [
+        (Loose, "Loose.forward must return tc.Routed(parents, steps), but returned a Tensor; "),
+        (NoKeep, "NoKeep.forward takes no `keep`, by which a network says what to record; "),
+    ],
+)
+def test_a_routing_of_ones_own_is_told_what_forward_lacks(routing, words):
+    layer = DenseCapsules(n_in=3, d_in=2, n_out=2, d_out=2, routing=routing())
+    assert text_of(lambda: layer(Capsules(torch.ones(1, 3, 2)))).startswith(words)

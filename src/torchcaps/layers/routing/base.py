@@ -106,7 +106,18 @@ class Routing(nn.Module, ABC):
         if self.fuses(vote_map):
             return self.fused(vote_map, keep=keep, couple=couple)
         asked = couple_for(self.forward, couple)
-        routed: Routed = self(materialise(vote_map), activation, keep=keep, **asked)
+        if "keep" not in inspect.signature(self.forward).parameters:
+            raise TorchcapsError(
+                f"{type(self).__name__}.forward takes no `keep`, by which a network says what to "
+                f'record; write forward(self, votes, activation=None, *, keep="none").'
+            )
+        routed: Any = self(materialise(vote_map), activation, keep=keep, **asked)
+        if not isinstance(routed, Routed):
+            raise TorchcapsError(
+                f"{type(self).__name__}.forward must return tc.Routed(parents, steps), but "
+                f"returned a {type(routed).__name__}; end it with: return "
+                f"tc.Routed(tc.Capsules(pose), ())."
+            )
         return routed
 
     def _no_fused_form(self) -> TorchcapsError:
