@@ -71,6 +71,22 @@ def test_variants_of_a_folder_stand_in_the_order_of_their_values(lay, tmp_path):
     assert [each.label for each in found.variants] == [f"iterations={n}" for n in (10, 2, 3)]
 
 
+def test_networks_of_different_models_are_called_by_their_names(lay):
+    """Options that another network lacks are not what they differ in."""
+    found = compare(
+        [
+            lay("a", 0.5, data="mnist", model="capsnet"),
+            lay("b", 0.6, data="mnist", model="mitterreiter_5x16"),
+            lay("c", 0.7, data="mnist", model="mitterreiter_5x16", options={"routing": "uniform"}),
+        ]
+    )
+    assert [each.label for each in found.variants] == [
+        "capsnet routing=dynamic",
+        "mitterreiter_5x16 routing=dynamic",
+        "mitterreiter_5x16 routing=uniform",
+    ]
+
+
 def test_networks_of_ones_own_are_compared(lay):
     found = compare([lay("a", 0.5, model="own"), lay("b", 0.6, model="own", epochs=2)])
     assert [each.label for each in found.variants] == ["epochs=1", "epochs=2"]

@@ -27,7 +27,7 @@ def test_an_option_that_is_a_list_has_one_value():
     recipe = make_recipe(
         model="mitterreiter_grid",
         data="part-whole",
-        options={"widths": "16,16", "routing": "dynamic,uniform", "d_pose": 4},
+        options={"widths": "16,16", "routing": "dynamic,uniform,dynamic", "d_pose": 4},
     )
     assert swept_options(recipe) == {"routing": ["dynamic", "uniform"]}
 

@@ -190,26 +190,37 @@ def _recipe(run: Run) -> Recipe:
 def _labels(recipes: Sequence[Recipe]) -> list[str]:
     """For each recipe the fields and options in which it differs from some other one."""
     flat = [_flat(recipe) for recipe in recipes]
-    names = dict.fromkeys(name for each in flat for name in each)
-    differing = [name for name in names if len({repr(each.get(name)) for each in flat}) > 1]
-    return [
-        " ".join(
-            str(each[name]) if name == "model" else f"{name}={each[name]}"
-            for name in differing
-            if name in each
-        )
-        or str(each["model"])
-        for each in flat
-    ]
+    models = dict.fromkeys(recipe.model for recipe in recipes)
+    # Between networks of several names only what somebody wrote: their defaults are what they are.
+    written = {name for recipe in recipes for name in (*_fields(recipe), *recipe.options)}
+    labels = []
+    for recipe, each in zip(recipes, flat, strict=True):
+        alike = [x for x, other in zip(flat, recipes, strict=True) if other.model == recipe.model]
+        names = [
+            name
+            for name in each
+            if _differs(name, alike)
+            or (name in written and all(name in x for x in flat) and _differs(name, flat))
+        ]
+        # A field that is not set has no value to tell.
+        parts = [f"{k}={each[k]}" for k in names if k != "model" and each[k] is not None]
+        labels.append(" ".join([recipe.model] * (len(models) > 1) + parts) or recipe.model)
+    return labels
+
+
+def _differs(name: str, rows: Sequence[dict[str, Any]]) -> bool:
+    return len({repr(each.get(name)) for each in rows}) > 1
+
+
+def _fields(recipe: Recipe) -> dict[str, Any]:
+    fields: dict[str, Any] = recipe.model_dump()
+    return {name: value for name, value in fields.items() if name not in ("options", "seed")}
 
 
 def _flat(recipe: Recipe) -> dict[str, Any]:
-    fields: dict[str, Any] = recipe.model_dump()
-    options = fields.pop("options")
-    fields.pop("seed")
     # What is not written out is what the network has by itself; of your own only its run knows.
     known = MODELS[recipe.model].options if recipe.model in MODELS else {}
-    return {**fields, **known, **options}
+    return {**_fields(recipe), **known, **recipe.options}
 
 
 def _place(recipe: Recipe) -> list[tuple[bool, float, str]]:

@@ -54,7 +54,8 @@ def swept_options(recipe: Recipe) -> dict[str, list[Any]]:
     """
     known = MODELS[recipe.model].options if recipe.model in MODELS else {}
     return {
-        name: [value_of(word) for word in value.split(",")]
+        # A value that is typed twice is one variant.
+        name: [value_of(word) for word in dict.fromkeys(value.split(","))]
         for name, value in recipe.options.items()
         if isinstance(value, str) and "," in value and "," not in str(known.get(name, ""))
     }
