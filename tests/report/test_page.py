@@ -212,3 +212,10 @@ def test_numbers_are_those_of_the_measurements():
     assert (numbers["accuracy"], numbers["images"]) == (0.9, 10)
     assert numbers["dynamics"] == json.loads(shown.dynamics.to_json())
     assert numbers["activity"] == json.loads(shown.activity.to_json())
+
+
+def test_no_title_holds_a_character_that_no_page_may():
+    text = page(dissection("a\x1b[2J\x00b"))
+    assert "\x1b" not in text
+    assert "\x00" not in text
+    assert "a\\x1b[2J\\x00b" in text

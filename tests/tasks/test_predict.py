@@ -337,3 +337,19 @@ def test_the_centre_of_brightness_comes_to_the_middle(run, tmp_path):
     Image.fromarray(corner * 0).save(tmp_path / "black.png")
     (black,) = predict(run.folder, [tmp_path / "black.png"], centre=True)
     assert not black.pixels.any()
+
+
+@pytest.mark.parametrize(
+    ("result", "why"),
+    [
+        ({"class_names": 7}, "'class_names' is no list of names"),
+        ({"class_names": [1] * 10}, "'class_names' is no list of names"),
+        ({"class_names": NAMES[:3]}, "it names 3 classes of 10 of the network"),
+        ({"brightness": {"mean": "x"}}, "'brightness' has no mean and std"),
+        ({"brightness": 5}, "'brightness' has no mean and std"),
+    ],
+)
+def test_a_result_of_another_shape_is_a_sentence(tmp_path, network, grey, result, why):
+    run = laid_down(tmp_path / "odd", network, **result)
+    words = text_of(lambda: predict(run.folder, [grey]))
+    assert words.startswith(f"{run.result_file} cannot be read ({why}); ")

@@ -98,3 +98,10 @@ def test_a_run_asks_for_its_file_and_tells_another_version(tmp_path, caplog):
     import_file(file(tmp_path, ""))
     check_imported(Path("run"), began)
     assert "run was begun with another version of mine_own.py (SHA-256 0000" in caplog.text
+
+
+@pytest.mark.parametrize("found", [[1], {"/etc/passwd": "x"}, 7, [{"path": "a.py"}]])
+def test_files_of_ones_own_in_another_shape_are_a_sentence(tmp_path, found):
+    words = text_of(lambda: check_imported(tmp_path, {"imported": found}))
+    start = f"{tmp_path / 'environment.json'} cannot be read ('imported' should hold a path and "
+    assert words.startswith(start)

@@ -4,6 +4,8 @@ from importlib import resources
 
 import jinja2
 
+from torchcaps._printable import printable
+
 __all__ = ["template"]
 
 
@@ -15,8 +17,14 @@ def template(name: str) -> jinja2.Template:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_without_controls,
     )
     return environment.get_template(name)
+
+
+def _without_controls(value: object) -> object:
+    """Plain text without characters that no page may hold; what is marked as safe is our own."""
+    return printable(value) if type(value) is str else value
 
 
 def _text(name: str) -> str:

@@ -14,6 +14,7 @@ from torchcaps.data.resize import resize as stretched
 from torchcaps.data.warp import place
 from torchcaps.errors import TorchcapsError
 from torchcaps.tasks.trained import MEANING, Own, Trained, open_trained
+from torchcaps.train.objects import damaged
 from torchcaps.types import Output, ScoresAre
 from torchcaps.viz import Shown, check_figure_file, draw_predictions, write_figure
 
@@ -120,6 +121,12 @@ def predict(
         read = [_centred(file, *each) for file, each in zip(images, read, strict=True)]
     names = trained.class_names
     found = []
+    config: Any = trained.model.config
+    n_classes = config["n_classes"]
+    if trained.run and names and n_classes and len(names) != n_classes:
+        raise damaged(
+            trained.run.result_file, f"it names {len(names)} classes of {n_classes} of the network"
+        )
     for file, (pixels, notes) in zip(images, read, strict=True):
         # One by one: neither a large picture nor its neighbours can change what is said of it.
         out: Output = trained.model(pixels.unsqueeze(0).to(trained.device))

@@ -1,5 +1,6 @@
 """JSON objects that a run wrote, or a sentence about the file that is damaged."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ from torchcaps._digests import check_digest
 from torchcaps._json import is_number, parsed, read_text
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["damaged", "read_objects"]
+__all__ = ["check_seen", "damaged", "read_objects"]
 
 
 def read_objects(
@@ -35,6 +36,19 @@ def read_objects(
     except ValueError as error:
         raise damaged(path, str(error)) from None
     return found
+
+
+def check_seen(path: Path, result: Mapping[str, Any]) -> None:
+    """Refuse a result whose class names or brightness of images are not as a run writes them."""
+    names, light = result.get("class_names"), result.get("brightness")
+    if names is not None and not (
+        isinstance(names, list) and all(isinstance(each, str) for each in names)
+    ):
+        raise damaged(path, "'class_names' is no list of names")
+    if light is not None and not (
+        isinstance(light, dict) and all(is_number(light.get(key)) for key in ("mean", "std"))
+    ):
+        raise damaged(path, "'brightness' has no mean and std")
 
 
 def damaged(path: Path, why: str) -> TorchcapsError:

@@ -14,6 +14,7 @@ from torch import nn
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.routing.table import import_path
 from torchcaps.models.own import CLASSES
+from torchcaps.train.objects import damaged
 
 __all__ = ["check_imported", "fault_of_own_code", "import_file", "imported_files"]
 
@@ -74,7 +75,13 @@ def imported_files() -> list[dict[str, str]]:
 def check_imported(folder: Path, began: Mapping[str, Any]) -> None:
     """Refuse to open a run that began with files which are not imported here; say where one of them
     has changed since. `began` is what the run wrote down of its environment."""
-    for each in began.get("imported", []):
+    files = began.get("imported", [])
+    for each in files if isinstance(files, list) else [files]:
+        if not isinstance(each, Mapping) or not {"path", "sha256"} <= set(each):
+            raise damaged(
+                folder / "environment.json",
+                f"'imported' should hold a path and a sha256 a file, where {short(each)} is",
+            )
         path, digest = Path(str(each["path"])), str(each["sha256"])
         here = _IMPORTED.get(path.stem)
         if here is None and path.stem not in sys.modules:

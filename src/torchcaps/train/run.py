@@ -41,7 +41,7 @@ from torchcaps.train.digests import (
     settle,
     write_whole,
 )
-from torchcaps.train.objects import damaged, read_objects
+from torchcaps.train.objects import check_seen, damaged, read_objects
 from torchcaps.train.own_code import check_imported, imported_files
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.recipe_file import read_fields, read_recipe
@@ -185,7 +185,9 @@ class Run:
 
     def result(self) -> dict[str, Any]:
         """Accuracy on the test images and the time it took."""
-        return read_objects(self.result_file)[0]
+        (result,) = read_objects(self.result_file)
+        check_seen(self.result_file, result)
+        return result
 
     @property
     def accuracy(self) -> float:
