@@ -25,8 +25,8 @@ class Question(NamedTuple):
     says: str
     # What it would mean if the statement held: "yes" or "no", by the id of the statement.
     answers: Mapping[str, str]
-    # What no paper tried.
-    own: Variants | None = None
+    # What no statement compares as it is.
+    own: tuple[Variants, ...] = ()
 
 
 SHARP = Variants(
@@ -49,6 +49,18 @@ SHARP = Variants(
         Column("α, hidden", "agreement", slice(-1)),
         Column("α, classes", "agreement", slice(-1, None)),
         Column("dead capsules a layer", "cds"),
+    ),
+)
+TWINS = Variants(
+    "Routed and uniform twins",
+    "mitterreiter2023/mitt2023-q-rba-causes-deaths",
+    "Five routed layers of 16 capsules, as in [mitterreiter2023], and the same network with "
+    "uniform couplings: as many epochs, and the same seeds.",
+    ("routing",),
+    ("dynamic",),
+    (
+        Column("accuracy", "accuracy"),
+        Column("accuracy less that of dynamic routing", "accuracy", is_compared=True),
     ),
 )
 SCALE = Variants(
@@ -102,7 +114,7 @@ QUESTIONS: Mapping[str, Question] = {
             "tsai2020-q-routing-beats-pooling": "yes",
             "gu2021-q-all-components-help-multimnist": "yes",
         },
-        SHARP,
+        (TWINS, SHARP),
     ),
     "does-depth-kill-capsules": Question(
         "Does depth kill capsules, or do initial scale and sharp agreement?",
@@ -117,7 +129,7 @@ QUESTIONS: Mapping[str, Question] = {
             "peer2022-q-bias-enables-depth": "no",
             "peer2022-q-symmetry-causes-depth-failure": "no",
         },
-        SCALE,
+        (SCALE,),
     ),
     "does-pruning-make-trees-simpler": Question(
         "Does pruning make trees simpler?",
@@ -128,11 +140,10 @@ QUESTIONS: Mapping[str, Question] = {
             "rem-q-keys-lower": "yes",
             "rem-q-entropy-falls-by-pruning": "yes",
             "rem-q-any-pruning": "yes",
-            "rem-q-negligible-loss": "yes",
             "rem-q-low-pruning-noisy": "no",
             "rem-q-fewer-capsules-in-tree": "yes",
         },
-        TREES,
+        (TREES,),
     ),
 }
 DECIDED = ("holds", "fails")
@@ -154,14 +165,20 @@ def write_questions(evidence: str | os.PathLike[str], out: str | os.PathLike[str
         else:
             (folder / f"{name}.svg").unlink(missing_ok=True)
         written.append(folder / f"{name}.md")
-        own = [] if question.own is None else lines_of(question.own, records, TO_EVIDENCE)
+        own = [line for each in question.own for line in lines_of(each, records, TO_EVIDENCE)]
         answer = answer_of(question, rows)
-        if question.own is not None and (ours := decision_of(question.own, records)):
-            answer += f" In our own networks below {ours}"
+        for each in question.own:
+            if decided := decision_of(each, records):
+                answer += f"\n\n- [{each.title}](#{anchor(each.title)}): {decided}"
         write_whole(
             written[-1], "\n".join(_page(name, question, answer, rows, own, picture is not None))
         )
     return written
+
+
+def anchor(title: str) -> str:
+    """What a heading is linked by."""
+    return "-".join(title.lower().split())
 
 
 def answer_of(question: Question, rows: Sequence[Result]) -> str:

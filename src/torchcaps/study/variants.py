@@ -1,7 +1,7 @@
 """What the variants of a study of our own gave: a row each, with intervals over its seeds."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torchcaps.study.intervals import Interval, mean_interval
@@ -54,39 +54,58 @@ def lines_of(variants: Variants, records: Mapping[str, Record], evidence: str) -
     titles = (*variants.differ_in, *(column.title for column in variants.columns), "record")
     yield f"| {' | '.join(titles)} |"
     yield "|---" * len(titles) + "|"
-    labels = sorted(
-        (" | ".join(map(_said, _values(variants, x))), name) for name, x in rows.items()
-    )
-    base = _base(variants, rows)
+    labels = _labelled(variants, rows)
+    base = _base(variants, rows.values())
     for label, name in labels:
         record = rows[name]
         cells = [_text(_interval(record, column, base)) for column in variants.columns]
         link = f"[{name}]({evidence}/{record.study}/{name}.json), n = {len(record.seeds)}"
         yield f"| {label} | {' | '.join(cells)} | {link} |"
     yield ""
-    enough = [rows[name] for _, name in labels if len(rows[name].seeds) >= LEAST_SEEDS]
+    in_order = [rows[name] for _, name in labels]
+    yield from (line for sentence in _compared(variants, in_order) for line in (sentence, ""))
+    enough = _enough(in_order)
     for column in variants.columns:
-        if column.is_compared:
-            against = [] if base is None else [record for record in enough if record is not base]
-            yield from _in_words(variants, column, against, base, 0.0)
-        elif column.line is not None:
+        if column.line is not None:
             decided = _decided_by(variants, column, enough)
             yield from (
-                [decided, ""] if decided else _in_words(variants, column, enough, base, column.line)
+                [decided, ""]
+                if decided
+                else [*_in_words(variants, column, enough, base, column.line), ""]
             )
 
 
 def decision_of(variants: Variants, records: Mapping[str, Record]) -> str | None:
-    """One sentence, where the value of a single name says on which side of its line all lie.
+    """One sentence: the value of a single name that says on which side of its line all lie, or
+    which variants lie above and below the one that they are compared with.
 
     Arguments:
         variants: the study.
         records: all records by their hash.
     """
-    rows = [x for x in records.values() if x.study == variants.study]
-    enough = [x for x in rows if len(x.seeds) >= LEAST_SEEDS]
+    named = {name: x for name, x in records.items() if x.study == variants.study}
+    rows = [named[name] for _, name in _labelled(variants, named)]
+    enough = _enough(rows)
     found = [_decided_by(variants, x, enough) for x in variants.columns if x.line is not None]
-    return next(filter(None, found), None)
+    return next(filter(None, [*found, *_compared(variants, rows)]), None)
+
+
+def _labelled(variants: Variants, rows: Mapping[str, Record]) -> list[tuple[str, str]]:
+    """The label of each record and its name, by the label."""
+    return sorted((" | ".join(map(_said, _values(variants, x))), name) for name, x in rows.items())
+
+
+def _enough(rows: Sequence[Record]) -> list[Record]:
+    return [each for each in rows if len(each.seeds) >= LEAST_SEEDS]
+
+
+def _compared(variants: Variants, rows: Sequence[Record]) -> Iterator[str]:
+    """What lies above and below the variant that the others are compared with."""
+    base = _base(variants, rows)
+    against = [] if base is None else [each for each in _enough(rows) if each is not base]
+    for column in variants.columns:
+        if column.is_compared:
+            yield from _in_words(variants, column, against, base, 0.0)
 
 
 def _decided_by(variants: Variants, column: Column, rows: Sequence[Record]) -> str | None:
@@ -141,7 +160,6 @@ def _in_words(
         together = f", of all {len(rows)} together" if len(rows) > 1 else ""
         title = column.title[0].upper() + column.title[1:]
         yield f"{title}, by 95 % intervals{together}: {', '.join(said)}."
-        yield ""
 
 
 def _values(variants: Variants, record: Record) -> tuple[Any, ...]:
@@ -157,10 +175,8 @@ def _said(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _base(variants: Variants, rows: Mapping[str, Record]) -> Record | None:
-    return next(
-        (each for each in rows.values() if _values(variants, each) == variants.compared_with), None
-    )
+def _base(variants: Variants, rows: Iterable[Record]) -> Record | None:
+    return next((each for each in rows if _values(variants, each) == variants.compared_with), None)
 
 
 def _interval(
