@@ -185,3 +185,26 @@ def test_a_single_network_of_a_value_decides_nothing():
     records = four_of([10.0, 11.0, 95.0, 96.0])
     assert decision_of(SCALE, {k: records[k] for k in list(records)[1:3]}) is None
     assert decision_of(SCALE, {}) is None
+
+
+def test_one_architecture_decides_its_own_part_alone(tmp_path):
+    """Entropy falls in every seed of one network, where the statement is of every network."""
+    for data in ("mnist", "fashion-mnist", "cifar10"):
+        options = {"types": 64} if data == "cifar10" else {}
+        for fields, entropy in (((), 8.0), ((("prune", "lobster"), ("epochs", 10)), 6.0)):
+            values = {"entropy+K11": [entropy + step / 10 for step in range(5)]}
+            made = record(
+                "rem_dr",
+                data,
+                values=values,
+                fields=fields,
+                claim="rem-q-entropy-lower-everywhere",
+                **options,
+            )
+            write_record(made, tmp_path / "evidence")
+    write_questions(tmp_path / "evidence", tmp_path / "pages")
+    page = (tmp_path / "pages" / "does-pruning-make-trees-simpler.md").read_text()
+    assert (
+        "- `rem-q-entropy-lower-everywhere`: records of the other systems it speaks of; those at "
+        "hand decide their part alone." in page
+    )

@@ -260,6 +260,10 @@ def _missing(each: Result) -> str:
     ours = each.verdict.ours
     if ours.low == ours.high == each.verdict.threshold:
         return f"nothing by more seeds: every one of {n} lies exactly on the threshold."
+    if ours.low is None or ours.high is None:
+        return f"{least} seeds that give an interval."
+    if not ours.low <= each.verdict.threshold <= ours.high:
+        return "records of the other systems it speaks of; those at hand decide their part alone."
     return f"the interval over {n} seeds lies on both sides of its threshold."
 
 
