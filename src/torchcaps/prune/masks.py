@@ -54,7 +54,8 @@ class Masks:
             if bool(mask.all()):
                 raise TorchcapsError(
                     f"pruning would set all {mask.numel()} weights of {name} to zero, and nothing "
-                    f"would pass through the network any more; prune to a lower sparsity."
+                    f"would pass through the network any more; prune to a lower sparsity, or "
+                    f'each layer to the same share: prune_scope="layer".'
                 )
         self.pruned = together
 

@@ -51,6 +51,10 @@ class Unavailable(Exception):
     """Why there is no library; never leaves this file."""
 
 
+class NoFolder(Unavailable):
+    """No folder keeps a library safely, which the user can mend in a minute."""
+
+
 class BuildFailed(Unavailable):
     """The user was told of a build, and waited for it."""
 
@@ -88,7 +92,8 @@ def library() -> ctypes.CDLL | None:
             try:
                 _once.found = _library()
             except (Unavailable, OSError, subprocess.SubprocessError) as error:
-                level = logging.WARNING if isinstance(error, BuildFailed) else logging.INFO
+                can_be_mended = isinstance(error, BuildFailed | NoFolder)
+                level = logging.WARNING if can_be_mended else logging.INFO
                 log.log(level, "no native kernels, PyTorch routes instead: %s", _one_line(error))
             _once.asked = True
     return _once.found
@@ -158,14 +163,14 @@ def _folder() -> Path:
     try:
         base = Path(chosen or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError as error:
-        raise Unavailable("there is no home folder; name a folder in TORCHCAPS_CACHE") from error
+        raise NoFolder("there is no home folder; name a folder in TORCHCAPS_CACHE") from error
     folder = (base if chosen else base / "torchcaps").absolute() / "native"
     try:
         # `parents=True` would make those above as the umask has it, open to a group perhaps.
         for each in (*reversed(folder.parents), folder):
             each.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
-        raise Unavailable(
+        raise NoFolder(
             f"{folder} cannot be made ({error.strerror}); name a folder in TORCHCAPS_CACHE"
         ) from error
     # Links are followed once, here: nobody can point them elsewhere between a check and a load.
@@ -173,7 +178,7 @@ def _folder() -> Path:
     open_to_others = None if _is_private(folder) else folder
     open_to_others = open_to_others or _swappable(folder)
     if open_to_others is not None:
-        raise Unavailable(
+        raise NoFolder(
             f"others can write to {open_to_others}; make it yours alone (chmod 700), or name "
             f"another folder in TORCHCAPS_CACHE"
         )
