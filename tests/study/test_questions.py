@@ -126,6 +126,9 @@ def test_variants_of_a_study_of_ours_are_compared_seed_by_seed():
     assert [*lines_of(SHARP, records, "../e")][-2].endswith(
         "zero lies within the interval with agreement learned."
     )
+    # A part of a study by its options, those too that no recipe writes out.
+    part = [*lines_of(SHARP._replace(where={"agreement": 1.0}), records, "../e")]
+    assert [line[:7] for line in part if "../e/" in line] == ["| 1.0 |"]
     # Two seeds decide nothing, and without records nothing is said.
     few = {n: r.model_copy(update={"seeds": r.seeds[:2]}) for n, r in records.items()}
     assert "interval" not in "".join(lines_of(SHARP, few, "../e"))

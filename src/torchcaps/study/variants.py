@@ -34,6 +34,8 @@ class Variants(NamedTuple):
     # The values of the variant that others are compared with.
     compared_with: tuple[Any, ...]
     columns: tuple[Column, ...]
+    # The fields and options of the records that it is about; all of the study, if none.
+    where: Mapping[str, Any] = {}
 
 
 def lines_of(variants: Variants, records: Mapping[str, Record], evidence: str) -> Iterator[str]:
@@ -44,7 +46,7 @@ def lines_of(variants: Variants, records: Mapping[str, Record], evidence: str) -
         records: all records by their hash.
         evidence: where their folder lies, as seen from the page.
     """
-    rows = {name: record for name, record in records.items() if record.study == variants.study}
+    rows = _about(variants, records)
     if not rows:
         return
     yield f"## {variants.title}"
@@ -83,11 +85,20 @@ def decision_of(variants: Variants, records: Mapping[str, Record]) -> str | None
         variants: the study.
         records: all records by their hash.
     """
-    named = {name: x for name, x in records.items() if x.study == variants.study}
+    named = _about(variants, records)
     rows = [named[name] for _, name in _labelled(variants, named)]
     enough = _enough(rows)
     found = [_decided_by(variants, x, enough) for x in variants.columns if x.line is not None]
     return next(filter(None, [*found, *_compared(variants, rows)]), None)
+
+
+def _about(variants: Variants, records: Mapping[str, Record]) -> dict[str, Record]:
+    of_study = {name: each for name, each in records.items() if each.study == variants.study}
+    return {
+        name: each
+        for name, each in of_study.items()
+        if variants.where.items() <= known_fields(each).items()
+    }
 
 
 def _labelled(variants: Variants, rows: Mapping[str, Record]) -> list[tuple[str, str]]:
