@@ -273,3 +273,22 @@ def test_what_is_no_archive_is_told(tmp_path: Path, content: bytes) -> None:
 def test_any_damage_is_a_sentence_or_a_set(tmp_path: Path, packing: int) -> None:
     path = lay(tmp_path / "a.npz", GOOD, packing=packing)
     assert_survives(path, lambda: from_npz(path))
+
+
+@pytest.mark.parametrize("names", [5, "ab", {"a": 1}])
+def test_class_names_are_a_list(names):
+    images, labels = torch.zeros(2, 1, 4, 4), torch.tensor([0, 1])
+    assert text_of(lambda: from_arrays(images, labels, names)) == (
+        f"arrays: class_names must be a list of names, one a class, but came as {names!r}."
+    )
+
+
+def test_a_tensor_without_its_numbers_is_refused():
+    labels = torch.tensor([0, 1])
+    for images, kind in (
+        (torch.zeros(2, 1, 4, 4, device="meta"), "on the meta device"),
+        (torch.zeros(2, 1, 4, 4).to_sparse(), "sparse"),
+    ):
+        assert text_of(lambda images=images: from_arrays(images, labels)) == (
+            f"arrays: images must hold every number, but came as a tensor that is {kind}."
+        )

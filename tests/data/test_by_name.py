@@ -164,3 +164,8 @@ def test_names_of_multi_mnist_say_how_many_partners_a_digit_has(monkeypatch, cop
     first, second = train.batch(slice(None)).labels.unbind(1)
     assert first.tolist() == [n % 7 for n in range(30)] * copies
     assert (first != second).all()
+
+
+def test_a_name_or_a_split_that_is_no_text_is_a_sentence():
+    assert text_of(lambda: load(None)).startswith("data 'None' is unknown; known: ")
+    assert text_of(lambda: load("part-whole", split=5)).startswith("split=5 is unknown; ")

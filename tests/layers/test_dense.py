@@ -275,3 +275,11 @@ def test_coordinates_of_ones_own_are_added_as_they_are():
         "coordinates of one's own are added to the votes of each child, so they must have shape "
         "[n_in, d_out] = [6, 5], but came with [2, 5]."
     )
+
+
+@pytest.mark.parametrize("sizes", [{"n_in": 10**9, "n_out": 10**9}, {"d_out": 2**64}])
+def test_more_weights_than_any_machine_holds(sizes):
+    whole = {"n_in": 3, "d_in": 2, "n_out": 2, "d_out": 2, **sizes}
+    assert text_of(lambda: DenseCapsules(**whole)).endswith(
+        "would have more weights than any machine holds; choose fewer or smaller capsules."
+    )

@@ -415,3 +415,8 @@ def test_every_number_and_switch_may_be_set(name):
         except TorchcapsError as error:
             refused.append(str(error))
     assert all("has no use for" in text for text in refused)
+
+
+def test_a_model_that_is_no_name_is_a_sentence():
+    with pytest.raises(TorchcapsError, match=r"^model \['capsnet'\] is unknown; "):
+        create_model(["capsnet"])

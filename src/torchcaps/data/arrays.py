@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torchcaps._paths import path_of
 from torchcaps.data.image_set import ImageSet
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 
 __all__ = ["from_arrays", "from_npz", "tensor_of"]
 
@@ -68,6 +68,11 @@ def from_arrays(
                 f"give class_names when there are more classes than these images show."
             )
         class_names = [str(label) for label in range(most + 1)]
+    if not isinstance(class_names, Sequence) or isinstance(class_names, str):
+        raise TorchcapsError(
+            f"{name}: class_names must be a list of names, one a class, but came as "
+            f"{short(class_names)}."
+        )
     if len(class_names) < 2:
         raise TorchcapsError(
             f"{name}: there must be two or more classes, but class_names holds {list(class_names)}."
@@ -179,6 +184,11 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
 def tensor_of(values: ArrayLike | Tensor, what: str, name: str) -> Tensor:
     """Numbers of any kind that torch knows, as a tensor."""
     if isinstance(values, Tensor):
+        if values.is_meta or values.layout != torch.strided:
+            kind = "on the meta device" if values.is_meta else "sparse"
+            raise TorchcapsError(
+                f"{name}: {what} must hold every number, but came as a tensor that is {kind}."
+            )
         return values.detach()
     try:
         array = np.asarray(values)

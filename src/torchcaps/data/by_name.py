@@ -164,11 +164,11 @@ def load(
     >>> load("part-whole", split="test").image_shape
     (1, 32, 32)
     """
-    if name not in SOURCES:
-        raise TorchcapsError(f"data {why_no_source(name)}.")
+    if not isinstance(name, str) or name not in SOURCES:
+        raise TorchcapsError(f"data {why_no_source(str(name))}.")
     if split not in get_args(Split):
         raise TorchcapsError(
-            f"split={short(split)} is unknown; {nearest(split, get_args(Split))}. Validation "
+            f"split={short(split)} is unknown; {nearest(str(split), get_args(Split))}. Validation "
             f"images come out of the training ones: images.hold_out."
         )
     if size is None:

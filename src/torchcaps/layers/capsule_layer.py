@@ -8,7 +8,7 @@ from typing import Any, Literal, final
 import torch
 from torch import Tensor, nn
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.routing import Routing, as_routing
 from torchcaps.layers.routing.base import couple_for
 from torchcaps.ops.checks import check_choice, check_tensor
@@ -18,6 +18,8 @@ from torchcaps.types import Capsules, Couple, Grid, Keep, Routed, Step, VoteMap,
 __all__ = ["CapsuleLayer", "Pose", "check_capsules", "check_grid", "check_sizes"]
 
 Pose = Literal["vector", "matrix"]
+# Four terabytes in float32; torch says nothing of use where it cannot even count the bytes.
+MOST_WEIGHTS = 2**40
 
 
 class CapsuleLayer(nn.Module, ABC):
@@ -68,6 +70,12 @@ class CapsuleLayer(nn.Module, ABC):
                     f'and d_out={self.d_out}; use 4, 9, 16, … for both, or pose="vector".'
                 )
             matrix = (side, side)
+        if math.prod((*shared, n_out, *matrix)) > MOST_WEIGHTS:
+            raise TorchcapsError(
+                f"{type(self).__name__} of {short(list(shared))} × {short(n_out)} matrices "
+                f"{short(list(matrix))} would have more weights than any machine holds; choose "
+                f"fewer or smaller capsules."
+            )
         return nn.Parameter(torch.randn(*shared, n_out, *matrix) * std)
 
     def forward(

@@ -223,7 +223,7 @@ def create_model(
 
     >>> create_model("capsnet", image=(3, 64, 48), n_classes=7)
     """
-    if name in MODELS:
+    if isinstance(name, str) and name in MODELS:
         check_use(MODELS[name], options)
     return make_model(name, image=image, n_classes=n_classes, standardise=standardise, **options)
 
@@ -269,7 +269,7 @@ def check_options(name: str, options: dict[str, Any]) -> None:
 
 
 def _checked(name: str, options: dict[str, Any]) -> Preset:
-    if name not in MODELS:
+    if not isinstance(name, str) or name not in MODELS:
         raise TorchcapsError(f"model {short(name)} is unknown; {nearest(str(name), MODELS)}.")
     preset = MODELS[name]
     for option, value in options.items():
