@@ -14,13 +14,11 @@ from torchcaps.models import MODELS
 from torchcaps.models.registry import check_options
 from torchcaps.study.comparison import Comparison, compare
 from torchcaps.study.runner.ledger import Ledger
-from torchcaps.study.runner.system import Study, System
+from torchcaps.study.runner.system import MOST_SEEDS, Study, System
 from torchcaps.study.runner.work import finish
 from torchcaps.train import Recipe, Run
 
 __all__ = ["seeds_in", "swept_options", "train_many"]
-
-MOST_SEEDS = 10_000
 
 
 def seeds_in(text: str) -> tuple[int, ...]:

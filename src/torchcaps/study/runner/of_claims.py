@@ -10,7 +10,7 @@ from torchcaps.study.look import looks_of
 from torchcaps.study.papers import plan_of
 from torchcaps.study.runner.labels import label_of, told_apart
 from torchcaps.study.runner.own import read_study
-from torchcaps.study.runner.system import Study, System, Waiting
+from torchcaps.study.runner.system import MOST_SEEDS, Study, System, Waiting
 from torchcaps.study.same import plain
 
 __all__ = ["study_of", "study_of_claims"]
@@ -54,6 +54,8 @@ def study_of_claims(
     """The study that judges some claims: every network that several need is one system."""
     if seeds is not None and seeds < 1:
         raise TorchcapsError(f"a study needs at least one seed, but seeds is {seeds}.")
+    if seeds is not None and seeds > MOST_SEEDS:
+        raise TorchcapsError(f"a study takes at most {MOST_SEEDS:,} seeds, but seeds is {seeds}.")
     systems: dict[tuple[str, str | None], System] = {}
     waiting = []
     for claim in chosen:

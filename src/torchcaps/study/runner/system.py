@@ -8,6 +8,9 @@ from torchcaps.train.recipe import Recipe
 
 __all__ = ["Cell", "Study", "System", "Waiting"]
 
+# No study needs more of one network; a larger number is a slip of the keyboard.
+MOST_SEEDS = 10_000
+
 
 class Cell(NamedTuple):
     """One seed of one recipe, and what is looked at once it is trained."""
