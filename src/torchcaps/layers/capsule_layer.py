@@ -70,7 +70,9 @@ class CapsuleLayer(nn.Module, ABC):
                     f'and d_out={self.d_out}; use 4, 9, 16, … for both, or pose="vector".'
                 )
             matrix = (side, side)
-        if math.prod((*shared, n_out, *matrix)) > MOST_WEIGHTS:
+        # Weights on the meta device hold nothing.
+        is_meta = torch.get_default_device().type == "meta"
+        if not is_meta and math.prod((*shared, n_out, *matrix)) > MOST_WEIGHTS:
             raise TorchcapsError(
                 f"{type(self).__name__} of {short(list(shared))} × {short(n_out)} matrices "
                 f"{short(list(matrix))} would have more weights than any machine holds; choose "
