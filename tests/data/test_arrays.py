@@ -281,6 +281,7 @@ def test_class_names_are_a_list(names):
     assert text_of(lambda: from_arrays(images, labels, names)) == (
         f"arrays: class_names must be a list of names, one a class, but came as {names!r}."
     )
+    assert from_arrays(images, labels, np.array(["a", "b"])).class_names == ("a", "b")
 
 
 def test_a_tensor_without_its_numbers_is_refused():

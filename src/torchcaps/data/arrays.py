@@ -3,7 +3,7 @@
 import math
 import os
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -68,7 +68,7 @@ def from_arrays(
                 f"give class_names when there are more classes than these images show."
             )
         class_names = [str(label) for label in range(most + 1)]
-    if not isinstance(class_names, Sequence) or isinstance(class_names, str):
+    if isinstance(class_names, str | Mapping) or not isinstance(class_names, Iterable):
         raise TorchcapsError(
             f"{name}: class_names must be a list of names, one a class, but came as "
             f"{short(class_names)}."

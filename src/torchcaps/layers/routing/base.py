@@ -106,7 +106,8 @@ class Routing(nn.Module, ABC):
         if self.fuses(vote_map):
             return self.fused(vote_map, keep=keep, couple=couple)
         asked = couple_for(self.forward, couple)
-        if "keep" not in inspect.signature(self.forward).parameters:
+        taken = inspect.signature(self.forward).parameters
+        if "keep" not in taken and all(p.kind is not p.VAR_KEYWORD for p in taken.values()):
             raise TorchcapsError(
                 f"{type(self).__name__}.forward takes no `keep`, by which a network says what to "
                 f'record; write forward(self, votes, activation=None, *, keep="none").'
