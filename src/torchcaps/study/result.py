@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.models import MODELS
 from torchcaps.study.claim import Claim, claims
 from torchcaps.study.job import Job
-from torchcaps.study.judges import judge_statement
+from torchcaps.study.judges import WITH_ITSELF, judge_statement
 from torchcaps.study.look import Look, kind_of
 from torchcaps.study.papers import plan_of
 from torchcaps.study.plan import Plan
@@ -86,7 +87,7 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
         if claim.id in record.claims or (record.claims and _is_of_a_job(record, plan))
     }
     if claim.states and plan.shown_by is None:
-        for alike in _comparable(about):
+        for alike in _comparable(about, with_itself=claim.id in WITH_ITSELF):
             compared = judge_statement(claim, alike.values())
             if compared is not None:
                 return Result(claim, plan, compared, alike)
@@ -98,15 +99,26 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
     return Result(claim, plan)
 
 
-def _comparable(about: Mapping[str, Record]) -> Iterable[dict[str, Record]]:
+def _comparable(
+    about: Mapping[str, Record], *, with_itself: bool = False
+) -> Iterable[dict[str, Record]]:
     """Those of the full protocol; then those of a smaller one, a width at a time, since a narrow
-    network is not compared with a wide one."""
+    network is not compared with a wide one. A network that has no width stands beside those of any
+    where each is compared `with_itself`."""
     yield {name: record for name, record in about.items() if record.reduced is None}
     widths: dict[Any, dict[str, Record]] = {}
     for name, record in about.items():
         if record.reduced is not None:
             width = record.recipe.get("options", {}).get("width")
             widths.setdefault(width, {})[name] = record
+    if with_itself:
+        without = {
+            name: record
+            for name, record in widths.get(None, {}).items()
+            if (model := record.recipe.get("model")) in MODELS
+            and "width" not in MODELS[model].options
+        }
+        widths = {width: alike | without for width, alike in widths.items()}
     yield from sorted(widths.values(), key=len, reverse=True)
 
 
