@@ -190,6 +190,9 @@ def protocol(each: Result) -> str:
     smaller = dict.fromkeys(record.reduced for record in records if record.reduced is not None)
     departures = dict.fromkeys(text for record in records for text in record.departures)
     conditions = "the paper's" if not smaller else f"reduced: {'; '.join(smaller)}"
+    verdict = each.verdict
+    if isinstance(verdict, NumberVerdict) and verdict.incomparable:
+        conditions = f"{verdict.not_comparable()} ({conditions})"
     return "; departs: ".join((conditions, *departures))
 
 

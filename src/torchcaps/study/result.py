@@ -7,6 +7,7 @@ from typing import Any
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.claim import Claim, claims
+from torchcaps.study.comparable import why_incomparable
 from torchcaps.study.job import Job
 from torchcaps.study.judges import judge_statement
 from torchcaps.study.look import Look, kind_of
@@ -67,9 +68,9 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
     """What records, by their hash, say about a claim: those that name it, and those of the same
     networks.
 
-    Of several records of a number the one of the full protocol is taken, then the one of most
-    seeds, then the latest. A statement compares, and rests on all of them that are
-    of the full protocol, or else on all of a smaller one.
+    Of several records of a number the one of the full protocol is taken, then one that can be
+    compared, then the one of most seeds, then the latest. A statement compares, and rests on all of
+    them that are of the full protocol, or else on all of a smaller one.
 
     Arguments:
         claim: the printed number or statement.
@@ -91,11 +92,12 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
             if compared is not None:
                 return Result(claim, plan, compared, alike)
         return Result(claim, plan)
-    for name in sorted(about, key=lambda name: _rank(about[name]), reverse=True):
-        verdict = _verdict(plan, about[name])
-        if verdict is not None:
-            return Result(claim, plan, verdict, {name: about[name]})
-    return Result(claim, plan)
+    judged = [
+        Result(claim, plan, verdict, {name: record})
+        for name, record in about.items()
+        if (verdict := _verdict(plan, record)) is not None
+    ]
+    return max(judged, key=_rank, default=Result(claim, plan))
 
 
 def _comparable(about: Mapping[str, Record]) -> Iterable[dict[str, Record]]:
@@ -136,7 +138,10 @@ def _verdict(plan: Plan, record: Record) -> NumberVerdict | ShownVerdict | None:
     claim = plan.claim
     if plan.shown_by is None:
         values = values_of(plan, record)
-        return judge(claim, values) if values else None
+        if not values:
+            return None
+        (job,) = plan.jobs
+        return judge(claim, values, incomparable=why_incomparable(job, claim.paper, record))
     # A record of tests has one number by the id of each claim: what was counted, or that the test
     # passed.
     shown = record.seeds[0]
@@ -188,5 +193,7 @@ def _keys(job: Job) -> Iterable[str]:
     yield Look(kind, job.test, job.split, job.levels).key(number, tested_on=tested_on)
 
 
-def _rank(record: Record) -> tuple[bool, int, str]:
-    return record.reduced is None, len(record.seeds), record.made.isoformat()
+def _rank(each: Result) -> tuple[bool, bool, int, str]:
+    (record,) = each.records.values()
+    is_comparable = not (isinstance(each.verdict, NumberVerdict) and each.verdict.incomparable)
+    return record.reduced is None, is_comparable, len(record.seeds), record.made.isoformat()
