@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchcaps.errors import TorchcapsError
 from torchcaps.study.claim import Claim, claims
 from torchcaps.study.comparable import why_incomparable
 from torchcaps.study.job import Job
@@ -14,7 +13,7 @@ from torchcaps.study.look import Look, kind_of
 from torchcaps.study.papers import plan_of
 from torchcaps.study.plan import Plan
 from torchcaps.study.record import Record, read_records
-from torchcaps.study.same import trains
+from torchcaps.study.same import trained_in, trains
 from torchcaps.study.verdict import (
     NumberVerdict,
     ShownVerdict,
@@ -23,7 +22,6 @@ from torchcaps.study.verdict import (
     judge_count,
     judge_test,
 )
-from torchcaps.train import make_recipe
 
 __all__ = ["Result", "result_of", "results", "values_of"]
 
@@ -123,15 +121,7 @@ def _is_of_a_job(record: Record, plan: Plan) -> bool:
         for each in (job, job.smaller())
         if each.train == recipe.get("data") and not each.lacks_to_train
     ]
-    return bool(jobs) and _trained(record) in {trains(job.recipe()) for job in jobs}
-
-
-def _trained(record: Record) -> str | None:
-    try:
-        return trains(make_recipe(**record.recipe))
-    except TorchcapsError:
-        # A recipe of another version, which no plan of today has.
-        return None
+    return bool(jobs) and trained_in(record) in {trains(job.recipe()) for job in jobs}
 
 
 def _verdict(plan: Plan, record: Record) -> NumberVerdict | ShownVerdict | None:
