@@ -177,9 +177,10 @@ def ours(each: Result) -> str:
     found = verdict.ours
     if found.n == 0:
         return f"{found.mean:.4g}, counted"
+    n = verdict.n_text if isinstance(verdict, StatementVerdict) else found.n
     if found.low is None:
-        return f"{found.mean:.4g}, n = {found.n}"
-    return f"{found.mean:.4g} [{found.low:.4g}, {found.high:.4g}], n = {found.n}"
+        return f"{found.mean:.4g}, n = {n}"
+    return f"{found.mean:.4g} [{found.low:.4g}, {found.high:.4g}], n = {n}"
 
 
 def protocol(each: Result) -> str:

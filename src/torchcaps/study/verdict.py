@@ -115,12 +115,23 @@ class StatementVerdict:
     ours: Interval
     side: Side
     threshold: float
+    # The seeds of each network, where `ours` is over those of several.
+    pooled: tuple[int, ...] = ()
+
+    @property
+    def n_text(self) -> str:
+        """Over how many seeds: "10", and of two networks "2 × 10" or "10 + 8"."""
+        if not self.pooled:
+            return str(self.ours.n)
+        if len(set(self.pooled)) == 1:
+            return f"{len(self.pooled)} × {self.pooled[0]}"
+        return " + ".join(map(str, self.pooled))
 
     def text(self) -> str:
         """The same in one line."""
         ends = "" if self.ours.low is None else f" [{self.ours.low:.4g}, {self.ours.high:.4g}]"
         return (
-            f"{self.word}: {self.ours.mean:.4g}{ends} over {self.ours.n} seeds, where {self.side} "
+            f"{self.word}: {self.ours.mean:.4g}{ends} over {self.n_text} seeds, where {self.side} "
             f"{'±' if self.side == 'within' else 'than '}{self.threshold:g} is claimed"
         )
 
