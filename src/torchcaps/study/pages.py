@@ -154,10 +154,17 @@ def says(claim: Claim) -> str:
     if claim.states:
         return claim.statement or ""
     words = [claim.system, claim.dataset]
-    words += [
-        f"{name} {value}" for name, value in claim.conditions.items() if _is_told(name, value)
-    ]
+    words += [_said(n, value) for n, value in claim.conditions.items() if _is_told(n, value)]
     return ", ".join(filter(None, words))
+
+
+def _said(name: str, value: object) -> str:
+    """A condition in words: "no decoder", "not pruned", "capsule layers 5"."""
+    spoken = name.replace("_", " ")
+    if isinstance(value, bool):
+        denied = "not" if spoken.endswith("ed") else "no"
+        return spoken if value else f"{denied} {spoken}"
+    return f"{spoken} {value}"
 
 
 def published(claim: Claim) -> str:
