@@ -200,8 +200,7 @@ def test_a_layer_pruned_to_nothing_is_refused_and_nothing_is_changed():
     masks = Masks(model)
     assert text_of(lambda: masks.add(lowest(magnitudes(masks), 3))) == (
         "pruning would set all 3 weights of one.weight to zero, and nothing would pass through the "
-        "network any more; prune to a lower sparsity, or each layer to the same share: "
-        'prune_scope="layer".'
+        "network any more; prune to a lower sparsity."
     )
     assert masks.count == 0
 
