@@ -82,8 +82,13 @@ class Masks:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take masks that `state_dict` gave for the same network."""
+        if not isinstance(state, Mapping):
+            raise TorchcapsError(
+                f"masks must be a table of boolean tensors by the names of weights, but came as "
+                f"{type(state).__name__}; they are damaged: take a copy that is whole."
+            )
         if set(state) != set(self.pruned):
-            only = sorted(set(state) ^ set(self.pruned))[0]
+            only = sorted(set(state) ^ set(self.pruned), key=str)[0]
             raise TorchcapsError(
                 f"these masks are of another network: {only} is in only one of the two; take the "
                 f"masks that were made for this network."
@@ -100,6 +105,11 @@ class Masks:
                 raise TorchcapsError(
                     f"these masks are of another network: that of {name} has shape "
                     f"{list(mask.shape)}, but the weights here have {list(here.shape)}."
+                )
+            if bool(mask.all()):
+                raise TorchcapsError(
+                    f"the mask of {name} prunes all {mask.numel()} weights, which no pruning does; "
+                    f"it is damaged: take a copy that is whole."
                 )
         self.pruned = {name: state[name].to(here.device) for name, here in self.pruned.items()}
 
