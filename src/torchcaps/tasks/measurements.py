@@ -22,7 +22,7 @@ from torchcaps.analysis import (
     MeasureSeparation,
     quantise,
 )
-from torchcaps.analysis.names import TRACE_MEASUREMENTS, keep_for
+from torchcaps.analysis.by_name import TRACE_MEASUREMENTS, keep_for
 from torchcaps.data import Batch, Cropped, Images, shown_parts
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers import Decoder
