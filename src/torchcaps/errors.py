@@ -11,7 +11,7 @@ MOST_WORDS = 100
 # How alike two names are, from 0 to 1: a guess is worth making, a name is worth listing among many.
 GUESSED, LISTED = 0.6, 0.4
 
-__all__ = ["Diverged", "Interrupted", "TorchcapsError", "nearest", "short"]
+__all__ = ["Diverged", "Emptied", "Interrupted", "TorchcapsError", "nearest", "short"]
 
 
 class TorchcapsError(ValueError):
@@ -24,6 +24,10 @@ class Interrupted(TorchcapsError):
 
 class Diverged(TorchcapsError):
     """Training came to numbers that are not finite: a result of its recipe, and no accident."""
+
+
+class Emptied(TorchcapsError):
+    """Pruning came to a layer that would be left without a weight: a result of its recipe, too."""
 
 
 def short(value: object) -> str:

@@ -104,6 +104,7 @@ TREES = Variants(
         Column("entropy less that of the unpruned", "entropy+K11", is_compared=True),
         Column("keys a class", "keys+K11"),
         Column("zero blocks", "zero_blocks"),
+        Column("zero votes", "zero_votes"),
     ),
     where={"width": 16},
 )
