@@ -1,6 +1,7 @@
 """Networks of one's own, beside those that torchcaps knows by name."""
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, final
 
@@ -104,27 +105,11 @@ def own_module(config: dict[str, Any], given: nn.Module | type[nn.Module] | None
     Nothing is imported for it. A class is called with `image` and `n_classes`, where it takes them.
     """
     needed = str(config.get("class"))
-    given = CLASSES.get(needed) if given is None else given
     name = needed.rpartition(".")[2]
     if given is None:
-        raise TorchcapsError(
-            f"this is a network of your own, of the class {needed}; a file never runs code, so "
-            f"give its class or a module of it: model={name} (on the command line: --import of its "
-            f"file)."
-        )
-    if isinstance(given, nn.Module):
-        kind = type(given)
-    elif isinstance(given, type) and issubclass(given, nn.Module):
-        kind = given
+        given = _imported(needed)
     else:
-        raise TorchcapsError(f"model must be the class {name} or a module of it, but is {given!r}.")
-    # A script and a notebook are called __main__, whatever their file.
-    elsewhere = "__main__" in (kind.__module__, needed.partition(".")[0])
-    if import_path(kind) != needed and not (elsewhere and kind.__qualname__ == name):
-        raise TorchcapsError(
-            f"this is a network of the class {needed}, but {import_path(kind)} was given; give "
-            f"model={name}."
-        )
+        _check_given(needed, given)
     if isinstance(given, nn.Module):
         return given
     taken = inspect.signature(given).parameters
@@ -136,6 +121,54 @@ def own_module(config: dict[str, Any], given: nn.Module | type[nn.Module] | None
             f"{name} cannot be made without more arguments ({error}); make one as it was when it "
             f"was saved, and give that: model={name}(…)."
         ) from None
+
+
+def _imported(needed: str) -> type[nn.Module]:
+    """The class of this path that an imported file has; else the only one of this name, since a
+    script is called __main__ while it runs, and a file may have been renamed."""
+    if needed in CLASSES:
+        return CLASSES[needed]
+    alike = [kind for kind in CLASSES.values() if _is_called(kind, needed)]
+    name = needed.rpartition(".")[2]
+    if not alike:
+        others = f"; the imported files have only {', '.join(CLASSES)}" if CLASSES else ""
+        raise TorchcapsError(
+            f"this is a network of your own, of the class {needed}; a file never runs code, so "
+            f"give its class or a module of it: model={name} (on the command line: --import of its "
+            f"file{others})."
+        )
+    if len(alike) > 1:
+        raise TorchcapsError(
+            f"this is a network of the class {needed}, and the imported files have several of that "
+            f"name, {' and '.join(map(import_path, alike))}; import the one file alone."
+        )
+    if not needed.startswith("__main__."):
+        logging.getLogger("torchcaps").warning(
+            "this is a network of the class %s; %s is taken for it", needed, import_path(alike[0])
+        )
+    return alike[0]
+
+
+def _check_given(needed: str, given: object) -> None:
+    """Refuse what is not of the class that a file names."""
+    name = needed.rpartition(".")[2]
+    if isinstance(given, nn.Module):
+        kind = type(given)
+    elif isinstance(given, type) and issubclass(given, nn.Module):
+        kind = given
+    else:
+        raise TorchcapsError(f"model must be the class {name} or a module of it, but is {given!r}.")
+    # A script and a notebook are called __main__, whatever their file.
+    elsewhere = "__main__" in (kind.__module__, needed.partition(".")[0])
+    if import_path(kind) != needed and not (elsewhere and _is_called(kind, needed)):
+        raise TorchcapsError(
+            f"this is a network of the class {needed}, but {import_path(kind)} was given; give "
+            f"model={name}."
+        )
+
+
+def _is_called(kind: type, needed: str) -> bool:
+    return needed.endswith(f".{kind.__qualname__}")
 
 
 def register_model(
