@@ -53,6 +53,8 @@ def lr(
     file, where = recipe, root
     if recipe is not None and recipe.is_dir():
         run = train.Run(recipe)
+        # Before the recipe is read, which may name code of one's own.
+        run.check_imported()
         # Other data than those of the run lie elsewhere.
         file, where = run.recipe_file, run.root_or(root) if data is None else root
     given = {"protocol": protocol, "model": model, "data": data}
