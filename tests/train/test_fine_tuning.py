@@ -45,6 +45,17 @@ def test_a_frozen_backbone_stays_bit_for_bit_statistics_too(seven, tmp_path, cap
     assert len(run.recipe.begins_with) == 12
 
 
+@pytest.mark.parametrize("name", ["layers", "layers.classes"])
+def test_what_was_made_new_is_not_frozen(name, seven, tmp_path):
+    assert text_of(
+        lambda: fit(recipe(freeze=(name,)), tmp_path / "run", begin_with=seven)
+    ).startswith(
+        f"freeze: layers.classes.weight of {name} fits nothing in the file that the run begins "
+        f"with and was made new, so frozen it would never be trained; leave {name} out of freeze"
+    )
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_run_folder_is_begun_with_as_well(tmp_path):
     first = fit(recipe(), tmp_path / "first")
     second = fit(recipe(seed=1, learning_rate=1e-12), tmp_path / "second", begin_with=first.folder)

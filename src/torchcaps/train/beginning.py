@@ -60,8 +60,11 @@ def begin(model: nn.Module, begin_with: Path | None) -> tuple[str, ...]:
     return new
 
 
-def freeze(model: nn.Module, names: tuple[str, ...]) -> list[nn.Module]:
-    """The parts of these names, whose weights are trained no more."""
+def freeze(
+    model: nn.Module, names: tuple[str, ...], *, made_new: tuple[str, ...] = ()
+) -> list[nn.Module]:
+    """The parts of these names, whose weights are trained no more; what `begin` made new is not
+    among them, since nobody ever trained it."""
     whole = model.module if isinstance(model, OwnNetwork) else model
     parts = dict(whole.named_modules())
     frozen = []
@@ -70,6 +73,13 @@ def freeze(model: nn.Module, names: tuple[str, ...]) -> list[nn.Module]:
             known = [each for each in parts if each and each.count(".") < 2]
             raise TorchcapsError(
                 f"freeze: the network has no part {name!r}; {nearest(name, known)}."
+            )
+        untrained = [each for each in made_new if each.startswith(f"{name}.")]
+        if untrained:
+            raise TorchcapsError(
+                f"freeze: {', '.join(untrained)} of {name} fits nothing in the file that the run "
+                f"begins with and was made new, so frozen it would never be trained; leave {name} "
+                f"out of freeze, or name the parts of it that were kept."
             )
         frozen.append(parts[name].requires_grad_(False))
     if not any(weight.requires_grad for weight in model.parameters()):

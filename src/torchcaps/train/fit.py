@@ -128,7 +128,7 @@ def fit(
     training, validation = _parted(recipe, images)
     model = initial_model(recipe, training, model)
     made_new = begin(model, begins)
-    freeze(model, recipe.freeze)
+    freeze(model, recipe.freeze, made_new=made_new)
     # A run that goes on has them in its state, one that begins with a network in that.
     has_weights = begins is not None or run.state_file.is_file()
     frozen = take_frozen(model, trunk, has_weights=has_weights)
