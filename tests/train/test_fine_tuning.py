@@ -8,7 +8,8 @@ import torch
 import torchcaps as tc
 from error_text import text_of
 from torchcaps.data import PartWholeSpec, by_name, part_whole
-from torchcaps.train import fit, make_recipe
+from torchcaps.errors import Interrupted
+from torchcaps.train import Run, fit, make_recipe
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +68,23 @@ def test_a_run_folder_is_begun_with_as_well(tmp_path):
     assert fit(again, tmp_path / "second", begin_with=first.folder).is_done
     assert "holds a run of another recipe (begins_with" in text_of(
         lambda: fit(again, tmp_path / "second")
+    )
+
+
+def test_a_run_that_was_stopped_is_to_be_finished_first(tmp_path):
+    out = tmp_path / "first"
+    with pytest.raises(Interrupted):
+        fit(recipe(epochs=50), out, time_budget=0.001)
+    assert text_of(lambda: fit(recipe(), tmp_path / "on", begin_with=out)) == (
+        f"{out} is no folder of a finished run (model.safetensors is missing); finish it with "
+        f"torchcaps train, or name a file."
+    )
+    # A network of an earlier epoch is begun with only where somebody names it.
+    Run(out).put_network(
+        tc.create_model("rem_multilayer", image=(1, 24, 24)), out / "model.safetensors"
+    )
+    assert "trains on, and its model.safetensors is that of an earlier epoch" in text_of(
+        lambda: fit(recipe(), tmp_path / "on", begin_with=out)
     )
 
 

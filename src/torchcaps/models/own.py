@@ -9,15 +9,23 @@ from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.routing.table import import_path
-from torchcaps.models.registry import MODELS, Preset
+from torchcaps.models.registry import MODELS, Preset, check_sides
 from torchcaps.types import Couple, Intervene, Keep, Output
 
-__all__ = ["CLASSES", "OWN", "OwnNetwork", "as_network", "own_module", "register_model"]
+__all__ = [
+    "CLASSES",
+    "OWN",
+    "OwnNetwork",
+    "as_network",
+    "check_has_weights",
+    "own_module",
+    "register_model",
+]
 
 # What a recipe and a file call a network that has no name of its own.
 OWN = "own"
 # Arguments that change what goes on inside.
-INTERVENTIONS = ("couple", "intervene")
+INTERVENTIONS = ("couple", "intervene", "iterations")
 # Classes of files that were imported because somebody said so, by their import path.
 CLASSES: dict[str, type[nn.Module]] = {}
 
@@ -28,8 +36,9 @@ class OwnNetwork(nn.Module):
 
     Arguments:
         module: from images [b, c, h, w] to an `Output`. Where its forward takes `target` (the
-            labels), `keep` (what to record for the trace), `couple` or `intervene` (functions on
-            its couplings and capsules), it is given them.
+            labels), `keep` (what to record for the trace), `iterations` (how often routing goes
+            round), `couple` or `intervene` (functions on its couplings and capsules), it is given
+            them.
         image: (channels, height, width) that it takes; what its attribute `image` says if not
             given, or None where nobody says.
         n_classes: how many classes it scores; None where nobody says.
@@ -63,16 +72,23 @@ class OwnNetwork(nn.Module):
         target: Tensor | None = None,
         *,
         keep: Keep = "none",
+        iterations: int | None = None,
         couple: Couple | Mapping[str, Couple] | None = None,
         intervene: Mapping[str, Intervene] | None = None,
     ) -> Output:
         """What the module says of the images."""
-        given = {"target": target, "keep": keep, "couple": couple, "intervene": intervene}
+        given = {
+            "target": target,
+            "keep": keep,
+            "couple": couple,
+            "intervene": intervene,
+            "iterations": iterations,
+        }
         for name in INTERVENTIONS:
             if given[name] is not None and name not in self._takes:
                 raise TorchcapsError(
                     f"{type(self.module).__name__} takes no `{name}`, so nothing in it can be "
-                    f"replaced; let its forward take {name}=None and hand it to its capsule layers."
+                    f"changed; let its forward take {name}=None and hand it to its capsule layers."
                 )
         # What nobody asked for is the module's own to choose.
         taken = [name for name in self._takes if given[name] is not None or name == "target"]
@@ -91,6 +107,15 @@ class OwnNetwork(nn.Module):
                 f"classes, {list(expected)}, but gave {list(out.scores.shape)}."
             )
         return out
+
+
+def check_has_weights(module: nn.Module) -> None:
+    """Refuse a module in which there is nothing to train or to save."""
+    if not module.state_dict():
+        raise TorchcapsError(
+            f"{type(module).__name__} has no weights; are its layers in a list? Keep each as an "
+            f"attribute, or all in an nn.ModuleList."
+        )
 
 
 def as_network(model: nn.Module) -> nn.Module:
@@ -206,6 +231,7 @@ def register_model(
             f"register_model takes the class of the network, or a function that makes it, but got "
             f"the {type(build).__name__} itself; for one module use fit(recipe, out, model=module)."
         )
+    check_sides(image, n_classes)
     known = MODELS.get(name)
     if known is not None and not (known.is_own and _path(known.build) == _path(build)):
         raise TorchcapsError(
@@ -225,7 +251,8 @@ def register_model(
                 f"every option of {_path(build)} needs a default, because a network is made by its "
                 f"name alone; {each} has none."
             )
-    MODELS[name] = Preset(build, image, n_classes, source, is_own=True)
+    channels, height, width = image
+    MODELS[name] = Preset(build, (channels, height, width), n_classes, source, is_own=True)
 
 
 def _path(build: Callable[..., nn.Module]) -> str:
