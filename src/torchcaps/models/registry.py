@@ -8,6 +8,7 @@ from functools import partial
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+import torch
 from torch import nn
 
 from torchcaps.errors import TorchcapsError, nearest, short
@@ -39,7 +40,15 @@ from torchcaps.models.options import (
 )
 from torchcaps.models.standardise import Standardise
 
-__all__ = ["MODELS", "Preset", "check_options", "check_sides", "create_model", "list_models"]
+__all__ = [
+    "MODELS",
+    "Preset",
+    "check_made",
+    "check_options",
+    "check_sides",
+    "create_model",
+    "list_models",
+]
 
 
 @dataclass(frozen=True)
@@ -271,6 +280,23 @@ def make_model(
 def check_options(name: str, options: dict[str, Any]) -> None:
     """Refuse what `create_model` would refuse of these options, whatever the size of the images."""
     check_use(_checked(name, options), options)
+
+
+def check_made(
+    name: str, options: dict[str, Any], *, image: tuple[int, int, int], n_classes: int
+) -> None:
+    """Refuse what `create_model` would refuse for images of this size, without any memory. A
+    network of one's own may not be made so, and is looked at by its options alone."""
+    preset = _checked(name, options)
+    chosen = {"image": image, "n_classes": n_classes, **options}
+    if preset.is_own:
+        return
+    try:
+        _check_size(name, preset, chosen)
+        with torch.device("meta"):
+            made(preset.build, chosen)
+    except ImageTooSmall as error:
+        raise TorchcapsError(_too_small(error, preset, chosen)) from None
 
 
 def _checked(name: str, options: dict[str, Any]) -> Preset:
