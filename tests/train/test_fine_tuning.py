@@ -99,6 +99,16 @@ class Plain(torch.nn.Module):
         return tc.Output(self.layer(images.flatten(1)), "logits")
 
 
+def test_an_update_is_not_of_more_batches_than_an_epoch_has(tmp_path):
+    # 60 images, of which 6 are held out.
+    fields = {"batch_size": 20, "accumulate": 4}
+    assert text_of(lambda: fit(recipe(**fields), tmp_path / "run")) == (
+        "accumulate=4 asks for so many batches an update, but there are 3 batches of 20 in an "
+        "epoch of 54 images; take accumulate=3 or less, or smaller batches."
+    )
+    assert not (tmp_path / "run").exists()
+
+
 def test_two_batches_an_update_are_one_batch_of_both(tmp_path):
     start = Plain()
     fields = {"model": "own", "optimiser": "sgd", "learning_rate": 0.5, "validation_share": 0}

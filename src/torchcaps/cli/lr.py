@@ -15,6 +15,7 @@ from torchcaps.cli.arguments import (
     OptionList,
     Protocol,
     Root,
+    fields_from,
     recipe_from,
 )
 
@@ -47,6 +48,7 @@ def lr(
     starts with. Writes nothing but the picture.
     """
     from torchcaps import tasks, train, viz
+    from torchcaps.tasks.rate_test import check_of_use
 
     if picture is not None:
         viz.check_figure_file(picture)
@@ -59,6 +61,7 @@ def lr(
         file, where = run.recipe_file, run.root_or(root) if data is None else root
     given = {"protocol": protocol, "model": model, "data": data}
     chosen = recipe_from(file, given, image_size, field, option)
+    check_of_use(fields_from(field))
     found = tasks.rate_test(chosen, root=where, low=low, high=high, steps=steps)
     if picture is not None:
         figure = viz.draw_rates(
