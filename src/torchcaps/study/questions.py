@@ -2,6 +2,7 @@
 missing. Everything is a function of claims and records."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -186,8 +187,8 @@ def write_questions(evidence: str | os.PathLike[str], out: str | os.PathLike[str
 
 
 def anchor(title: str) -> str:
-    """What a heading is linked by."""
-    return "-".join(title.lower().split())
+    """What a heading is linked by: its words, without commas and the like."""
+    return "-".join(re.sub(r"[^\w\s-]", "", title.lower()).split())
 
 
 def answer_of(question: Question, rows: Sequence[Result]) -> str:
