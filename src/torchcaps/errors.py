@@ -76,7 +76,8 @@ def nearest(name: str, known: Iterable[str], *, meant: Mapping[str, str] = NOTHI
 
 
 def _guess(name: str, known: list[str]) -> str | None:
-    """The known name that is most like this one, or that begins with it."""
+    """The known name that is this one in other capitals, is most like it, or begins with it."""
+    same = [each for each in known if each.casefold() == name.casefold()]
     begun = [each for each in known if len(name) > 1 and each.startswith(name)]
     close = difflib.get_close_matches(name, known, n=1, cutoff=GUESSED)
-    return next(iter([*close, *begun]), None)
+    return next(iter([*same, *close, *begun]), None)

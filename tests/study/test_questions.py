@@ -7,7 +7,15 @@ import pytest
 
 from made_records import record
 from torchcaps.study import claims, find_claim, result_of, write_record
-from torchcaps.study.questions import QUESTIONS, SCALE, SHARP, TWINS, answer_of, write_questions
+from torchcaps.study.questions import (
+    QUESTIONS,
+    SCALE,
+    SHARP,
+    TWINS,
+    anchor,
+    answer_of,
+    write_questions,
+)
 from torchcaps.study.variants import deaths_of, decision_of, lines_of
 
 ROOT = Path(__file__).parents[2]
@@ -260,3 +268,8 @@ def test_one_architecture_decides_its_own_part_alone(tmp_path):
         "- `rem-q-entropy-lower-everywhere`: records of the other systems it speaks of; those at "
         "hand decide their part alone." in page
     )
+
+
+def test_a_heading_is_linked_without_its_commas():
+    title = "Depth, initial scale and routing at once"
+    assert anchor(title) == "depth-initial-scale-and-routing-at-once"

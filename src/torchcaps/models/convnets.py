@@ -58,13 +58,10 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import (
-    Decoder,
-    PrimaryCapsules,
-    feature_shape,
-)
+from torchcaps.layers import Decoder, PrimaryCapsules, feature_shape
 from torchcaps.layers.backbone import simple_backbone
 from torchcaps.layers.convolution import LargeConv2d
+from torchcaps.layers.intervention import without_capsules
 from torchcaps.models.iterating import refuse_iterations
 from torchcaps.models.refit import Refits
 from torchcaps.models.standardise import prepared
@@ -115,6 +112,7 @@ class ConvNet(Refits):
         self.scores_are: ScoresAre = scores_are
         self.decoder = decoder
 
+    @without_capsules
     def forward(
         self,
         image: Tensor,
@@ -144,6 +142,7 @@ class ConvNetCR(Refits):
         self.units = _units(image, n_classes, kernel, width)
         self.decoder = Decoder(n_classes=n_classes, d_in=D_CLASS, image=image)
 
+    @without_capsules
     def forward(
         self,
         image: Tensor,
@@ -183,6 +182,7 @@ class ConvNetCRSF(Refits):
         self.units = nn.Linear(n_in, n_classes * D_CLASS, bias=False)
         self.decoder = Decoder(n_classes=n_classes, d_in=D_CLASS, image=image)
 
+    @without_capsules
     def forward(
         self,
         image: Tensor,
