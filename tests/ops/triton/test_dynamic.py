@@ -174,8 +174,8 @@ def test_many_parents_are_gone_over_twice(launches, monkeypatch):
     assert launches(route) == ["mix", "normalise", "mix"]
 
 
-@pytest.mark.parametrize(("tile", "again"), [(WHOLE, 0), (TILED, 1)], ids=["whole", "tiled"])
-def test_flops_are_counted(tile, again, monkeypatch):
+@pytest.mark.parametrize("tile", [WHOLE, TILED], ids=["whole", "tiled"])
+def test_flops_are_those_of_the_algorithm(tile, monkeypatch):
     tell(monkeypatch, tile)
     batch, n_in, n_out, d_in, d_out = 2, 3, 5, 8, 4
     found = made(batch=batch, n_in=n_in, n_out=n_out, d_in=d_in, d_out=d_out)
@@ -183,8 +183,9 @@ def test_flops_are_counted(tile, again, monkeypatch):
     agreement = 2 * batch * n_in * n_out * d_out
     with torch.utils.flop_counter.FlopCounterMode(display=False) as counter:
         parents = triton.dynamic_routing(map_of(DENSE, found), iterations=2).parents.pose
-        # Votes twice; one iteration with an agreement and a sum.
-        forward = 2 * agreement * d_in + 2 * agreement + again * agreement * (d_in + 1)
+        # Votes twice; one iteration with an agreement and a sum. That parents in two tiles are gone
+        # over twice is not counted.
+        forward = 2 * agreement * d_in + 2 * agreement
         assert counter.get_total_flops() == forward
         parents.sum().backward()
     assert counter.get_total_flops() > 2 * forward

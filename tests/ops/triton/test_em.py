@@ -121,8 +121,8 @@ def test_flops_are_counted():
         # Votes are made for each moment, and for distances.
         assert counter.get_total_flops() == (2 + 1 + 2) * products
         pose.sum().backward()
-    # Again, and gradients of weights and of poses; of distances also those of parents.
-    assert counter.get_total_flops() == (5 + 3 + 4 + 3) * products
+    # Of both moments and of distances: votes again, and gradients of weights and of poses.
+    assert counter.get_total_flops() == (5 + 3 + 3 + 3) * products
 
 
 LARGE = Window((7, 5, 8), (3, 3), (2, 1))
