@@ -3,6 +3,7 @@
 import json
 import subprocess
 
+import pytest
 import torch
 
 import torchcaps as tc
@@ -46,6 +47,7 @@ def test_a_network_that_is_not_there(call: Call) -> None:
     assert "model 'capsnat' is unknown; did you mean 'capsnet'?" in done.err
 
 
+@pytest.mark.slow
 def test_models_speak_json_in_a_process_of_their_own() -> None:
     done = subprocess.run([COMMAND, "models", "--json"], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")

@@ -95,6 +95,7 @@ def test_it_is_built_once_and_found_again(real, cache, monkeypatch, caplog):
     assert len(caplog.messages) == 2
 
 
+@pytest.mark.slow
 def test_a_build_is_announced_on_stderr_and_only_when_there_is_one(real, cache):
     program = f"""
 import pathlib
