@@ -85,5 +85,5 @@ def test_a_network_of_ones_own_is_not_explained_by_our_options(call: Call) -> No
 
     with as_before():
         tc.register_model("mine", build, image=(1, 8, 8), n_classes=2)
-        told = call("models", "mine").out
-    assert told.splitlines()[2:] == ["--option width=4"]
+        printed = call("models", "mine").out
+    assert printed.splitlines()[2:] == ["--option width=4"]

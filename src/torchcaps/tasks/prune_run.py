@@ -120,9 +120,9 @@ def _nothing_left_if_emptied(run: Run) -> Iterator[None]:
 def _remove(run: Run) -> None:
     """All that was written of a run; what somebody else put into its folder stays."""
     networks = (run.model_file, run.best_file, run.state_file)
-    told = (run.result_file, run.metrics_file, run.environment_file, run.folder / NAME)
+    measured = (run.result_file, run.metrics_file, run.environment_file, run.folder / NAME)
     # The recipe last: it is what makes the folder a run.
-    for file in (*networks, *told, run.recipe_file):
+    for file in (*networks, *measured, run.recipe_file):
         file.unlink(missing_ok=True)
     run.remove_partial_files()
     if not any(run.folder.iterdir()):

@@ -47,8 +47,8 @@ def errors(kind, found, device, **options):
     exact = {name: x.double() for name, x in found.items()}
     expected, theirs = next(both(plain, plain, kind, exact, **options))
     here = {name: x.to(device) for name, x in found.items()}
-    *_, (result, mine) = both(plain, triton.dynamic_routing, kind, here, **options)
-    pairs = {"values": (result, expected)} | {n: (mine[n], theirs[n]) for n in mine}
+    *_, (result, fast) = both(plain, triton.dynamic_routing, kind, here, **options)
+    pairs = {"values": (result, expected)} | {n: (fast[n], theirs[n]) for n in fast}
     largest = max(float(x.abs().max()) for x in theirs.values())
     found = {}
     for name, (a, b) in pairs.items():
@@ -119,11 +119,11 @@ def assert_half_precision(kind, dtype, device):
     found = {name: x.to(dtype) for name, x in small(kind, parameters=ALL).items()}
     results = []
     for each in (found, {name: x.float() for name, x in found.items()}):
-        mine = {name: x.to(device, copy=True).requires_grad_() for name, x in each.items()}
-        rest = {"bias": mine["bias"], "prior": mine["prior"], "iterations": 2}
-        routed = triton.dynamic_routing(map_of(kind, mine), keep="last", **rest)
+        leaves = {name: x.to(device, copy=True).requires_grad_() for name, x in each.items()}
+        rest = {"bias": leaves["bias"], "prior": leaves["prior"], "iterations": 2}
+        routed = triton.dynamic_routing(map_of(kind, leaves), keep="last", **rest)
         values = (routed.parents.pose, routed.steps[0].coupling)
-        gradients = torch.autograd.grad(routed.parents.pose.float().sum(), mine.values())
+        gradients = torch.autograd.grad(routed.parents.pose.float().sum(), leaves.values())
         results.append((*values, *gradients))
     for half, wide in zip(*results, strict=True):
         assert half.dtype == dtype
@@ -143,10 +143,10 @@ def test_what_is_not_finite_is_seen_where_the_plain_op_sees_it(name, bad, tile, 
     found[name].view(-1)[3] = bad
     results = []
     for op in (lambda vm, **rest: plain(materialise(vm), **rest), triton.dynamic_routing):
-        mine = {key: x.clone().requires_grad_() for key, x in found.items()}
-        rest = {"bias": mine["bias"], "prior": mine["prior"], "keep": "last", "iterations": 2}
-        routed = op(map_of(DENSE, mine), **rest)
-        gradients = torch.autograd.grad(routed.parents.pose.sum(), mine.values())
+        leaves = {key: x.clone().requires_grad_() for key, x in found.items()}
+        rest = {"bias": leaves["bias"], "prior": leaves["prior"], "keep": "last", "iterations": 2}
+        routed = op(map_of(DENSE, leaves), **rest)
+        gradients = torch.autograd.grad(routed.parents.pose.sum(), leaves.values())
         results.append((routed.parents.pose, routed.steps[0].coupling, *gradients))
     for theirs, ours in zip(*results, strict=True):
         assert torch.equal(theirs.isfinite(), ours.isfinite())

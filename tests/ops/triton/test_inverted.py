@@ -56,17 +56,17 @@ def assert_law(leaves, how, device, **options):
     pairs = [(f"value {n}", bar, *both) for n, both in enumerate(zip(found, values, strict=True))]
     pairs += [(name, 2e-5, of_leaves[name], x) for name, x in gradients.items()]
     largest = max(float(x.abs().max()) for x in gradients.values() if x is not None and x.numel())
-    for name, bar, mine, x in pairs:
+    for name, bar, fast, x in pairs:
         if x is None:
-            assert mine is None, name
+            assert fast is None, name
             continue
-        assert (mine.shape, mine.dtype) == (x.shape, torch.float32), name
+        assert (fast.shape, fast.dtype) == (x.shape, torch.float32), name
         if not x.numel():
             continue
         scale = float(x.abs().max())
         # What is zero in exact numbers has errors of the others.
         scale = scale if scale > 1e-6 * largest else largest
-        error = float((mine.cpu().double() - x).abs().max())
+        error = float((fast.cpu().double() - x).abs().max())
         assert error <= bar * max(scale, 1e-30), (name, error / max(scale, 1e-30))
 
 
