@@ -21,6 +21,8 @@ import torch
 
 from cli.command_line import tiny
 from fuzz import inputs, numbers
+from fuzz.bench import Bench
+from fuzz.commands import check_command, draw_command
 from torchcaps.data import SOURCES
 
 __all__ = ["fuzz", "main"]
@@ -60,7 +62,7 @@ def fuzz(
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")
-        bench = inputs.Bench(Path(folder))
+        bench = Bench(Path(folder))
         targets = inputs.targets(bench)
         limits = {"files": files, "commands": commands, "numbers": cases}
         while time.monotonic() < until:
@@ -76,8 +78,8 @@ def fuzz(
                     lambda target=target, turn=turn: inputs.check_file(target, random.Random(turn)),
                 )
             elif kind == "commands":
-                words = inputs.draw_command(draw, bench)
-                attempt(kind, repr(words)[:300], lambda words=words: inputs.check_command(words))
+                words = draw_command(draw, bench)
+                attempt(kind, repr(words)[:300], lambda words=words: check_command(words))
             else:
                 drawn = numbers.draw(draw)
                 attempt(kind, repr(drawn), lambda drawn=drawn: numbers.check(drawn))
