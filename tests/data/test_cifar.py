@@ -182,7 +182,10 @@ def test_no_pickle_reaches_pythons_own_machine() -> None:
     assert not {"pickle", "getattr", "eval", "__import__"} & set(reader._Machine.run.__globals__)
 
 
+# Bytes as Python 3 writes them for protocol 2, in letters that are no bytes.
+NO_BYTES = b"\x80\x02c_codecs\nencode\nX\x02\x00\x00\x00\xc6\x9aX\x06\x00\x00\x00latin1\x86R."
 BROKEN = [
+    (NO_BYTES, "breaks off or makes no sense"),
     (GOOD[:-1], "breaks off or makes no sense"),
     (GOOD[:40], "breaks off or makes no sense"),
     (b"", "breaks off or makes no sense"),
