@@ -55,9 +55,9 @@ def fuzz(
 
     with (
         tempfile.TemporaryDirectory() as folder,
-        # Where commands write what they are told to by a name without a folder.
-        tempfile.TemporaryDirectory() as here,
-        contextlib.chdir(here),
+        # Where commands write what they are told to by a name without a folder, or by "../..".
+        tempfile.TemporaryDirectory() as top,
+        contextlib.chdir(_deep(Path(top))),
         mock.patch.dict(SOURCES, tiny=tiny),
         warnings.catch_warnings(),
     ):
@@ -85,6 +85,12 @@ def fuzz(
                 attempt(kind, repr(drawn), lambda drawn=drawn: numbers.check(drawn))
     counts = {kind: {"tried": each.total(), **sorted_(each)} for kind, each in tried.items()}
     return {"seed": seed, **counts, "wrong": wrong}
+
+
+def _deep(folder: Path) -> Path:
+    here = folder / "a" / "b" / "c"
+    here.mkdir(parents=True)
+    return here
 
 
 def sorted_(counts: Counter[str]) -> dict[str, int]:

@@ -7,36 +7,61 @@ carries a digest, what was there before.
 import hashlib
 import os
 import random
+import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
 
 from fuzz.bench import Bench
+from fuzz.commands import check_command
 from fuzz.mutate import mutated
+from fuzz.signed import in_gzip, in_mat, in_pickle, in_safetensors, in_state, in_zip, sign
 from fuzz.trial import Wrong, check_sentence, in_time
+from loopback import serving
 from torchcaps import TorchcapsError, load
-from torchcaps.data import from_npz, image_folder, mnist, smallnorb
+from torchcaps.data import (
+    PUBLISHED,
+    affnist,
+    cifar10,
+    cifar100,
+    fetch_data,
+    from_npz,
+    image_folder,
+    mnist,
+    smallnorb,
+    svhn,
+    tiny_imagenet,
+)
+from torchcaps.data.downloads import PublishedSet, RemoteFile
 from torchcaps.data.idx import read_idx
 from torchcaps.data.mat import read_mat
 from torchcaps.study import compare, read_record
 from torchcaps.study.measured import values_file
 from torchcaps.study.runner import Ledger, study_of
 from torchcaps.tasks.check_run import check_run
+from torchcaps.tasks.evaluate import evaluate_file
 from torchcaps.train import Run, read_recipe
 from torchcaps.train.state import state_of
 
 __all__ = ["Target", "check_file", "targets"]
 
 
+CAME_TO = ("accepted", "refused")
+
+
 class Target(NamedTuple):
-    """A file and who reads it; `same` says whether what was read is what was there before."""
+    """A file and who reads it; `same` says whether what was read is what was there before. A
+    command says itself what came of it."""
 
     name: str
     path: Path
     read: Callable[[], Any]
     same: Callable[[Any], bool] = lambda found: True
+    change: Callable[[bytes, random.Random], bytes] = mutated
 
 
 def targets(bench: Bench) -> list[Target]:
@@ -57,6 +82,10 @@ def targets(bench: Bench) -> list[Target]:
         found.append(Target(f"run: {path.name}", path, read, _equal_to(before)))
         found.append(Target(f"check: {path.name}", path, lambda: check_run(run.folder)))
     found += _of_results(bench)
+    found += _behind_digests(bench)
+    found += _of_photographs(bench)
+    found += _of_published(bench)
+    found += _of_studies(bench)
     for path in sorted((folder / "mnist").iterdir()):
         split = "train" if path.name.startswith("train") else "test"
         found.append(Target(path.name, path, lambda split=split: mnist(folder / "mnist", split)))
@@ -85,6 +114,194 @@ def _of_results(bench: Bench) -> list[Target]:
     ]
     whole = Target("record", record, lambda: read_record(record), _equal_to(read_record(record)))
     return [whole, *(Target(f"results: {path.name}", path, reader) for path, reader in read)]
+
+
+def _behind_digests(bench: Bench) -> list[Target]:
+    """The parsers of a run's files, whose digests are written anew after every change; a run that
+    was stopped is read by its state alone."""
+    found = []
+    changes: dict[str, list[Callable[[bytes, random.Random], bytes]]] = {
+        "model.safetensors": [in_safetensors],
+        "state.ckpt": [in_state, in_zip],
+    }
+    run, stopped = bench.signed, bench.stopped
+
+    def add(name: str, path: Path, read: Callable[[], Any]) -> None:
+        def read_signed() -> Any:
+            sign(run)
+            sign(stopped)
+            return read()
+
+        for change in [mutated, *changes.get(path.name, [])]:
+            found.append(Target(f"signed: {name} {path.name}", path, read_signed, change=change))
+
+    for name, read in _readers_of(run).items():
+        path = getattr(run, name) if hasattr(run, name) else run.folder / "digests.json"
+        if path.exists() and path.name != "digests.json":
+            add("read", path, read)
+            add("check", path, lambda: check_run(run.folder).text())
+            add("compare", path, lambda: compare([run.folder]).text())
+    for path in (run.model_file, run.recipe_file, run.result_file):
+        add("eval", path, lambda: evaluate_file(run.folder).text())
+    for path in (stopped.state_file, stopped.recipe_file):
+        add("eval", path, lambda: evaluate_file(stopped.folder).text())
+    for path in (stopped.state_file, stopped.environment_file, stopped.metrics_file):
+        add("train", path, lambda: _go_on(stopped))
+    return found
+
+
+def _go_on(run: Run) -> str:
+    """Train in a copy, for one epoch more."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["train", "--model", "peer_sign_dynamic", "--data", "tiny", "--batch-size", "20"]
+        shutil.copytree(run.folder, f"{folder}/run", copy_function=_copy)
+        return check_command([*words, "--epochs", "2", "--out", f"{folder}/run"])
+
+
+def _of_photographs(bench: Bench) -> list[Target]:
+    folder, tiny = bench.folder, bench.tiny
+    tar, hundred = folder / "cifar-10-binary.tar.gz", folder / "hundred"
+    found = [
+        Target(
+            "cifar",
+            folder / "cifar" / "data_batch_2.bin",
+            lambda: cifar10(folder / "cifar", "train"),
+        ),
+        Target(
+            "cifar pickle",
+            folder / "cifar-python" / "test_batch",
+            lambda: cifar10(folder / "cifar-python", "test"),
+        ),
+        Target("cifar tar", tar, lambda: cifar10(tar, "test")),
+        Target("cifar tar", tar, lambda: cifar10(tar, "test"), change=in_gzip),
+        Target("affnist", folder / "mat" / "test.mat", lambda: affnist(folder / "mat", "test")),
+        Target(
+            "affnist packed",
+            folder / "mat" / "test.mat",
+            lambda: affnist(folder / "mat", "test"),
+            change=in_mat,
+        ),
+        Target("svhn", folder / "mat" / "train_32x32.mat", lambda: svhn(folder / "mat", "train")),
+        Target("npz", folder / "set.npz", lambda: from_npz(folder / "set.npz"), change=in_zip),
+    ]
+    for change in (mutated, in_pickle):
+        found.append(
+            Target(
+                "cifar100 pickle",
+                hundred / "train",
+                lambda: cifar100(hundred, "train"),
+                change=change,
+            )
+        )
+    for name in ("train-images-idx3-ubyte.gz", "t10k-images-idx3-ubyte.gz"):
+        split = "train" if name.startswith("train") else "test"
+        found.append(
+            Target(
+                name,
+                folder / "mnist" / name,
+                lambda split=split: mnist(folder / "mnist", split),
+                change=in_gzip,
+            )
+        )
+    for path in sorted(tiny.rglob("*.*")):
+        if path.is_file():
+            found.append(
+                Target(
+                    f"tiny imagenet: {path.name}",
+                    path,
+                    lambda: [tiny_imagenet(tiny, split) for split in ("train", "test")],
+                )
+            )
+    return found
+
+
+def _of_studies(bench: Bench) -> list[Target]:
+    """Commands on files of studies: what they are told, what they measured, what they wrote."""
+    cell = bench.ledger.run(bench.of_study.cells()[0])
+    files = [bench.study, values_file(cell.folder)]
+    files += [cell.recipe_file, cell.metrics_file, cell.result_file, cell.environment_file]
+    run = lambda: _study_run(bench)  # noqa: E731
+    found = [Target(f"study run: {path.name}", path, run) for path in files]
+    for what in ("report", "tables"):
+        read = lambda what=what: _of_record(bench, what)  # noqa: E731
+        found.append(Target(f"study {what}: record", bench.record, read))
+    tables = lambda: _of_record(bench, "tables")  # noqa: E731
+    return [*found, Target("study tables: README.md", bench.readme, tables)]
+
+
+def _study_run(bench: Bench) -> str:
+    """In a copy of the ledger, whose runs have the digests of their files as they are."""
+    with tempfile.TemporaryDirectory() as folder:
+        runs = Path(folder) / "runs"
+        shutil.copytree(bench.ledger.folder, runs, copy_function=_copy)
+        for digests in runs.glob("*/digests.json"):
+            sign(Run(digests.parent))
+        words = ["study", "run", str(bench.study), "--out", str(runs)]
+        return check_command([*words, "--evidence", f"{folder}/evidence", "--time-budget", "1s"])
+
+
+def _of_record(bench: Bench, what: str) -> str:
+    """A record under the name that its content asks for, among no others."""
+    with tempfile.TemporaryDirectory() as folder:
+        content = _content(bench.record)
+        evidence = Path(folder) / "evidence" / "a" / "b"
+        evidence.mkdir(parents=True)
+        (evidence / f"{hashlib.sha256(content).hexdigest()[:12]}.json").write_bytes(content)
+        words = ["study", what, "--evidence", f"{folder}/evidence", "--out", f"{folder}/out/it"]
+        if what == "tables":
+            _copy(bench.readme, Path(folder) / "README.md")
+            words += ["--readme", f"{folder}/README.md"]
+        return check_command(words)
+
+
+def _of_published(bench: Bench) -> list[Target]:
+    """What a server answers, and what was begun: what is kept in the end was published."""
+    whole = lambda found: found == bench.published  # noqa: E731
+    return [
+        Target("data get: answer", bench.answer, lambda: _fetched(bench), whole),
+        Target("data get: begun", bench.partial, lambda: _fetched(bench), whole),
+        Target("data get: unpack", bench.zip, lambda: _fetched(bench, bench.zip), change=in_zip),
+        Target("data get: unpack", bench.zip, lambda: _fetched(bench, bench.zip)),
+    ]
+
+
+def _fetched(bench: Bench, archive: Path | None = None) -> bytes:
+    """From a server here; an archive that is given was published as it is."""
+    content = bench.published if archive is None else _content(archive)
+    answer = _content(bench.answer) if archive is None else bench.answer_with(content)
+    with (
+        tempfile.TemporaryDirectory() as root,
+        serving() as server,
+        mock.patch.dict(PUBLISHED),
+        mock.patch.dict(os.environ, no_proxy="127.0.0.1"),
+    ):
+        server.answers["/packed.zip"] = lambda handler: handler.wfile.write(answer)
+        file = RemoteFile(
+            "set/packed.zip",
+            len(content),
+            hashlib.sha256(content).hexdigest(),
+            (server.url("/packed.zip"),),
+            unpack=None if archive is None else "set",
+        )
+        PUBLISHED["drawn"] = PublishedSet("bytes", "free", "here", (file,))
+        if archive is None:
+            (Path(root) / "set").mkdir()
+            _copy(bench.partial, Path(root) / "set" / "packed.zip.partial")
+        (path,) = fetch_data("drawn", root=root, timeout=0.5)
+        return path.read_bytes()
+
+
+def _content(path: Path) -> bytes:
+    """Nothing of a folder or a pipe."""
+    return path.read_bytes() if path.is_file() else b""
+
+
+def _copy(path: str | Path, place: str | Path) -> None:
+    path = Path(path)
+    if path.is_file():
+        shutil.copy(path, place)
+    else:
+        (os.mkdir if path.is_dir() else os.mkfifo)(place)
 
 
 def _read_under_its_digest(path: Path) -> None:
@@ -129,7 +346,7 @@ def _equal_to(before: Any) -> Callable[[Any], bool]:
 def check_file(target: Target, draw: random.Random) -> str:
     """ "refused" in a sentence, or "accepted"; what is wrong is an error of its own."""
     good = target.path.read_bytes()
-    bad = None if draw.random() < 0.05 else mutated(good, draw)
+    bad = None if draw.random() < 0.05 else target.change(good, draw)
     try:
         if bad is None:
             target.path.unlink()
@@ -148,4 +365,4 @@ def check_file(target: Target, draw: random.Random) -> str:
         target.path.write_bytes(good)
     if bad != good and not target.same(found):
         raise Wrong(f"{target.name}: something else than before came out of a changed file")
-    return "accepted"
+    return found if isinstance(found, str) and found in CAME_TO else "accepted"
