@@ -243,6 +243,21 @@ def test_what_does_not_fit_together_is_refused_by_its_headers(tmp_path: Path, la
         assert "with labels [" in text_of(lambda: from_npz(path))
 
 
+def test_labels_count_as_what_they_become(tmp_path: Path, monkeypatch) -> None:
+    """One byte each in the file, packed to a thousandth, and eight in memory."""
+    zeros = bytes(MEGABYTE)
+    many = {"images": npy(f"({MEGABYTE}, 1, 1)", zeros), "labels": npy(f"({MEGABYTE},)", zeros)}
+    path = lay(tmp_path / "a.npz", many)
+    monkeypatch.setitem(from_npz.__globals__, "MOST_BYTES", 9 * MEGABYTE)
+    with at_most(MEGABYTE):
+        assert text_of(lambda: from_npz(path)).startswith(
+            f"{path} holds 1048576 images with labels, which take 94"
+        )
+    monkeypatch.setitem(from_npz.__globals__, "MOST_BYTES", 10 * MEGABYTE)
+    with at_most(14 * MEGABYTE):
+        assert len(from_npz(path, ("cat", "dog"))) == MEGABYTE
+
+
 def test_a_file_is_held_in_memory_once(tmp_path: Path) -> None:
     pixels = npy(f"(2, {8 * MEGABYTE}, 2)", bytes(32 * MEGABYTE))
     path = lay(tmp_path / "a.npz", GOOD | {"images": pixels})

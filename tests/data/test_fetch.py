@@ -543,6 +543,21 @@ def test_what_a_reader_needs_unpacked_is_unpacked_flat(publish, tmp_path):
     assert (held / "out.mat").stat().st_mtime_ns == stamp
 
 
+@pytest.mark.parametrize("damage", [b"PK no archive", b"cut", b"flipped"])
+def test_what_was_published_damaged_is_told(publish, tmp_path, damage):
+    content = zipped(tmp_path / "z", **{"1.mat": bytes(range(200))})
+    if damage == b"cut":
+        content = content[:-10]
+    elif damage == b"flipped":
+        content = content[:60] + b"\xff\xff" + content[62:]
+    else:
+        content = damage
+    fields = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    publish(whole(content), **fields, unpack="tiny/held")
+    text = text_of(lambda: get(tmp_path / "root"))
+    assert "file.bin was published as it is, but cannot be unpacked (" in text
+
+
 @stopped_anywhere
 def test_unpacking_that_was_killed_is_finished_by_the_next_call(publish, tmp_path):
     content = zipped(tmp_path / "z", **{"1.mat": b"one", "2.mat": b"two"})

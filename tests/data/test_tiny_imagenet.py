@@ -74,6 +74,8 @@ def test_a_size_is_taken_from_the_recipe(home):
         ("wnids.txt", None, "holds wnids.txt; unpack tiny-imagenet-200.zip, and point to the"),
         ("wnids.txt", b"n01\nn01\n", "must name two or more classes, each once, but has 2 lines"),
         ("wnids.txt", b"n01\nn09\n", "n09/images, though wnids.txt names that class; the archive"),
+        ("wnids.txt", b"n01\n../../etc\n", "must name classes such as n01443537, but has '../.."),
+        ("wnids.txt", b"n01\n" + b"9" * 5000, "must name classes such as n01443537, but has '99"),
         ("words.txt", None, "words.txt; unpack the whole archive."),
         ("words.txt", b"n01 goldfish\n", "line 1 of "),
         ("words.txt", b"\xff\xfe\x00", "words.txt is no text; it is damaged: unpack it again."),

@@ -21,6 +21,8 @@ import torch
 
 from cli.command_line import tiny
 from fuzz import inputs, numbers
+from fuzz.bench import Bench
+from fuzz.commands import check_command, draw_command
 from torchcaps.data import SOURCES
 
 __all__ = ["fuzz", "main"]
@@ -53,14 +55,14 @@ def fuzz(
 
     with (
         tempfile.TemporaryDirectory() as folder,
-        # Where commands write what they are told to by a name without a folder.
-        tempfile.TemporaryDirectory() as here,
-        contextlib.chdir(here),
+        # Where commands write what they are told to by a name without a folder, or by "../..".
+        tempfile.TemporaryDirectory() as top,
+        contextlib.chdir(_deep(Path(top))),
         mock.patch.dict(SOURCES, tiny=tiny),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")
-        bench = inputs.Bench(Path(folder))
+        bench = Bench(Path(folder))
         targets = inputs.targets(bench)
         limits = {"files": files, "commands": commands, "numbers": cases}
         while time.monotonic() < until:
@@ -76,13 +78,19 @@ def fuzz(
                     lambda target=target, turn=turn: inputs.check_file(target, random.Random(turn)),
                 )
             elif kind == "commands":
-                words = inputs.draw_command(draw, bench)
-                attempt(kind, repr(words)[:300], lambda words=words: inputs.check_command(words))
+                words = draw_command(draw, bench)
+                attempt(kind, repr(words)[:300], lambda words=words: check_command(words))
             else:
                 drawn = numbers.draw(draw)
                 attempt(kind, repr(drawn), lambda drawn=drawn: numbers.check(drawn))
     counts = {kind: {"tried": each.total(), **sorted_(each)} for kind, each in tried.items()}
     return {"seed": seed, **counts, "wrong": wrong}
+
+
+def _deep(folder: Path) -> Path:
+    here = folder / "a" / "b" / "c"
+    here.mkdir(parents=True)
+    return here
 
 
 def sorted_(counts: Counter[str]) -> dict[str, int]:

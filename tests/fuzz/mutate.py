@@ -4,7 +4,7 @@ import json
 import random
 from typing import Any
 
-__all__ = ["mutated", "odd_value"]
+__all__ = ["mutated", "odd_value", "value_mutated"]
 
 # What readers stumble over.
 WORDS = [b"\x00", b"\xff" * 8, b"NaN", b"1e999", b"-1", b"9" * 5000, b"[" * 3000, b"{}", b"null"]
@@ -98,11 +98,11 @@ def _json_mutated(content: bytes, draw: random.Random) -> bytes | None:
     except (ValueError, IndexError, RecursionError):
         return None
     at = draw.randrange(len(lines))
-    lines[at] = _value_mutated(lines[at], draw)
+    lines[at] = value_mutated(lines[at], draw)
     return "\n".join(json.dumps(line) for line in lines).encode()
 
 
-def _value_mutated(value: Any, draw: random.Random) -> Any:
+def value_mutated(value: Any, draw: random.Random) -> Any:
     if isinstance(value, dict) and value and draw.random() < 0.9:
         key = draw.choice(list(value))
         what = draw.random()
@@ -110,8 +110,8 @@ def _value_mutated(value: Any, draw: random.Random) -> Any:
             return {name: each for name, each in value.items() if name != key}
         if what < 0.3:
             return {**value, str(odd_value(draw))[:50]: odd_value(draw)}
-        return {**value, key: _value_mutated(value[key], draw)}
+        return {**value, key: value_mutated(value[key], draw)}
     if isinstance(value, list) and value and draw.random() < 0.7:
         at = draw.randrange(len(value))
-        return [*value[:at], _value_mutated(value[at], draw), *value[at + 1 :]]
+        return [*value[:at], value_mutated(value[at], draw), *value[at + 1 :]]
     return odd_value(draw)

@@ -5,7 +5,8 @@ that the dtype holds. Three things must hold. Wherever the plain op in the same 
 form is, but for a number that is infinite in that dtype when it is exact, or nearly so. Where the
 exact result, that of the plain op in double precision, moves by some amount when its arguments are
 rounded, the form is at most `TIMES` so far away, or as the plain op in the same dtype. And nothing
-but a TorchcapsError is raised.
+but a TorchcapsError is raised. In double precision the plain op is the exact result itself; how far
+its own roundings move it is told by those of single precision, which are as many, and larger.
 
 "Beyond" is a case that the dtype does not hold: a number of the exact result overflows in it, or
 the plain op is not finite, or small numbers that are zero in single precision leave the plain op
@@ -34,16 +35,20 @@ import torch
 from contracts import forms
 from contracts.forms import BACKENDS, FORMS, ODD, SMALL, Case, leaves_of, results_of
 from torchcaps import TorchcapsError
+from torchcaps.ops import triton
 from torchcaps.ops.routing import distance, dynamic, em, inverted
 from torchcaps.types import Step
 
 __all__ = ["Drawn", "Judge", "check", "draw", "made", "ways_of"]
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+DTYPES["float64"] = torch.float64
 # So many times the error of the plain op, or of arguments that are rounded; the error that is none,
 # in roundings of float32, in which forms compute, and of the dtype, to which they round once; and
 # that of a value without a right digit.
 TIMES, ROUNDINGS, LAST_ROUNDINGS, NO_DIGIT = 50, 500, 8, 0.1
+# The error that is none in double precision, as in all other tests.
+IN_DOUBLE = 1e-10
 WAYS = ("fused", "native")
 # How often tensors are rounded, and steps, which is dear and seldom asked: one rounding of many
 # turns a steep softmax over.
@@ -55,7 +60,9 @@ OF_ROUTING = [(distance, "no_longer_than"), (distance, "g"), (dynamic, "g")]
 OF_ROUTING += [(em, "_mean"), (em, "logit_of"), (inverted, "inverted_step")]
 Tensors = dict[str, torch.Tensor]
 # The exponents of ten that sizes have.
-SIZES = {"float32": (-25, 18), "float16": (-6, 3), "bfloat16": (-25, 18)}
+SIZES = {"float32": (-25, 18), "float16": (-6, 3), "bfloat16": (-25, 18), "float64": (-25, 18)}
+# One case in so many is small and has kernels of Triton too, which are interpreted: a second each.
+ONE_IN = 100
 
 
 class Drawn(NamedTuple):
@@ -65,11 +72,15 @@ class Drawn(NamedTuple):
     dtype: str
     sizes: dict[str, float]
     seed: int
+    ways: tuple[str, ...] = WAYS
 
 
 def draw(random: random.Random) -> Drawn:
     """Half of all cases are near one, where forms should agree to the last digits."""
     case, dtype = _case(random, random.choice(list(FORMS))), random.choice(list(DTYPES))
+    ways = WAYS
+    if random.random() < 1 / ONE_IN and triton.available():
+        case, ways = _small(random, case), ("triton",)
     lowest, highest = SIZES[dtype]
     sizes = {}
     for name in leaves_of(case):
@@ -77,7 +88,14 @@ def draw(random: random.Random) -> Drawn:
             sizes[name] = random.choice([0.0, 10.0 ** random.uniform(lowest, highest)])
         elif random.random() < 0.3:
             sizes[name] = 10.0 ** random.uniform(-3, 3)
-    return Drawn(case, dtype, sizes, random.randrange(2**31))
+    return Drawn(case, dtype, sizes, random.randrange(2**31), ways)
+
+
+def _small(random: random.Random, case: Case) -> Case:
+    if case.window is not None:
+        case = case._replace(window=SMALL)
+    n_in = random.choice([2, 4] if case.sharing == "type" else [1, 2, 3])
+    return case._replace(batch=(1,), n_in=n_in, n_out=random.choice([1, 2]))
 
 
 def _case(random: random.Random, algorithm: str) -> Case:
@@ -124,16 +142,16 @@ def made(drawn: Drawn) -> Tensors:
     }
 
 
-def ways_of(algorithm: str) -> list[str]:
+def ways_of(algorithm: str, ways: tuple[str, ...] = WAYS) -> list[str]:
     """The backends that have a form of it."""
-    return [way for way in WAYS if algorithm in BACKENDS[way].ROUTINGS]
+    return [way for way in ways if algorithm in BACKENDS[way].ROUTINGS]
 
 
 def check(drawn: Drawn) -> dict[str, str]:
     """What came of every backend: "right", "refused" by a sentence, "beyond" or "unsteady". What is
     wrong is an AssertionError."""
     leaves = made(drawn)
-    ways = ways_of(drawn.case.algorithm)
+    ways = ways_of(drawn.case.algorithm, drawn.ways)
     try:
         judge = Judge(drawn, leaves)
     except TorchcapsError as refusal:
@@ -149,8 +167,12 @@ class Judge:
         self.plain = results_of("plain", drawn.case, leaves)
         self.grounds = {name: _ground(name, leaves, self.plain) for name in self.plain}
         dtype = DTYPES[drawn.dtype]
-        self.least = ROUNDINGS * torch.finfo(torch.float32).eps
-        if dtype != torch.float32:
+        # Forms compute in single precision, but in double where that is given.
+        self.inner = dtype if dtype == torch.float64 else torch.float32
+        self.least = IN_DOUBLE
+        if self.inner != torch.float64:
+            self.least = ROUNDINGS * torch.finfo(torch.float32).eps
+        if dtype != self.inner:
             self.least += LAST_ROUNDINGS * torch.finfo(dtype).eps
 
     def __call__(self, way: str, found: Tensors) -> str:
@@ -171,10 +193,12 @@ class Judge:
             assert may_be.all(), f"{way}: {name} is not finite where the plain op's is"
         if not _is_finite(held):
             return "beyond"
-        narrow = results_of("plain", self.drawn.case, self._in(torch.float32))
+        narrow = self._narrow(exact)
         others = [self.plain, narrow, *self._of_rounded_leaves(wide)]
         if not (wrong := self._wrong(found, exact, others)):
             return "right"
+        if self.inner == torch.float64 and not _is_finite(narrow):
+            return "beyond"
         if not self._wrong(found, exact, others, self._lost(exact, [narrow])):
             return "beyond"
         shaken = list(self._of_rounded_steps(wide))
@@ -188,6 +212,15 @@ class Judge:
     def _in(self, dtype: torch.dtype) -> Tensors:
         return {name: x.to(dtype) for name, x in self.leaves.items()}
 
+    def _narrow(self, exact: Tensors) -> Tensors:
+        """The plain op in the precision in which forms compute. In double that is what is taken to
+        be exact, so its error is made of that in single precision."""
+        found = results_of("plain", self.drawn.case, self._in(torch.float32))
+        if self.inner == torch.float32:
+            return found
+        smaller = torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
+        return {n: x + smaller * (found[n].double() - x) for n, x in exact.items()}
+
     def _of_rounded_leaves(self, wide: Tensors) -> Iterator[Tensors]:
         for turn in range(TURNS):
             moved = _rounded(self.drawn, turn)
@@ -196,7 +229,8 @@ class Judge:
     def _of_rounded_steps(self, wide: Tensors) -> Iterator[Tensors]:
         for turn in range(TURNS_OF_STEPS):
             of_votes = _rounded(self.drawn, turn)
-            of_routing = _rounded(self.drawn._replace(dtype="float32"), turn)
+            inner = "float64" if self.drawn.dtype == "float64" else "float32"
+            of_routing = _rounded(self.drawn._replace(dtype=inner), turn)
             with ExitStack() as stack:
                 for moved, makers in ((of_votes, OF_VOTES), (of_routing, OF_ROUTING)):
                     for module, name in makers:

@@ -32,6 +32,15 @@ def test_what_is_no_image_is_explained(network, kind):
     assert sentence in text_of(lambda: network(images))
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_nested_images_are_explained(network, layout):
+    images = torch.nested.nested_tensor([IMAGES[0], IMAGES[1]], layout=layout)
+    assert text_of(lambda: network(images)).startswith(
+        "image must be one dense tensor, but came as a nested one, of pieces with sizes of their"
+    )
+
+
 def test_weights_that_wait_on_the_meta_device_are_no_fault(network):
     with torch.device("meta"):
         waiting = create_model("convnet_fc", image=(1, 7, 8), n_classes=3, kernel=3)

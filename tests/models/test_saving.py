@@ -177,6 +177,17 @@ def test_another_format(tmp_path):
         load(path)
 
 
+def test_what_a_file_says_of_itself_is_not_quoted_at_length(tmp_path):
+    """Found by make fuzz: a size of 5,000 digits, which came back in the sentence."""
+    head = b'{"w": {"dtype": "F32", "shape": ["\x7f' + b"9" * 5000 + b'"], "data_offsets": [0, 4]}}'
+    path = tmp_path / "net.safetensors"
+    path.write_bytes(len(head).to_bytes(8, "little") + head + bytes(4))
+    with pytest.raises(TorchcapsError, match="is not a readable safetensors file") as refusal:
+        load(path)
+    assert len(str(refusal.value)) < 500
+    assert str(refusal.value).isprintable()
+
+
 class Payload:
     """Unpickling it makes a file."""
 

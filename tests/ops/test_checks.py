@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from error_text import text_of
 from torchcaps import Capsules, ops
+from torchcaps.layers import EMRouting, InvertedRouting
 from torchcaps.ops import fused, native
 from torchcaps.ops.checks import check_iterations, is_finite, may_look, one_hot
 from torchcaps.types import VoteMap
@@ -63,6 +64,61 @@ def test_what_is_no_dense_tensor_is_named(name, kind):
     for each in tensors:
         arguments = tensors | {each: spoil(tensors[each])}
         assert f"{each} {sentence}" in text_of(lambda: op(**arguments, **rest))  # noqa: B023
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
+@pytest.mark.parametrize("name", CALLS)
+def test_nested_tensors_are_named(name):
+    op, tensors, rest = CALLS[name]
+    for each, x in tensors.items():
+        for layout in (torch.strided, torch.jagged):
+            nested = torch.nested.nested_tensor([x, x], layout=layout)
+            text = text_of(lambda: op(**tensors | {each: nested}, **rest))  # noqa: B023
+            assert text.startswith(f"{each} must be one dense tensor, but came as a nested one, of")
+
+
+# Each with what goes with the votes.
+WITH = {
+    "dynamic": {"prior": torch.zeros(3, 4), "bias": torch.zeros(4, 5)},
+    "distance": {"activation": ACTIVATION, "bias": torch.zeros(4, 5)},
+    "em": {"activation": ACTIVATION, "beta_a": BETA, "beta_u": BETA},
+    "inverted": {
+        "start": torch.zeros(4, 5),
+        "activation": ACTIVATION,
+        "beta_a": BETA,
+        "beta_u": BETA,
+        "norm": (torch.ones(5), torch.zeros(5)),
+    },
+    "self_attention": {"bias": torch.zeros(3, 4)},
+    "uniform": {"bias": torch.zeros(4, 5)},
+}
+
+
+@pytest.mark.parametrize("name", WITH)
+def test_what_lies_elsewhere_than_the_votes_is_named(name):
+    op = getattr(ops, f"{name}_routing")
+    op(VOTES, **WITH[name])
+    text = text_of(lambda: op(VOTES.to("meta"), **WITH[name]))
+    assert " must be where the votes are, on meta, but is on cpu; move it with " in text
+    for each, x in WITH[name].items():
+        away = (x[0], x[1].to("meta")) if each == "norm" else x.to("meta")
+        text = text_of(lambda: op(VOTES, **WITH[name] | {each: away}))  # noqa: B023
+        shown = "bias" if each == "norm" else each
+        assert text.startswith(f"{shown} must be where the votes are, on cpu, but is on meta;")
+
+
+@pytest.mark.parametrize("value", ["x", None, [], {}, (), 10**400, torch.nan, -1.0, torch.ones(2)])
+def test_numbers_are_single_finite_ones(value):
+    for module, name in ((EMRouting, "lambda_"), (InvertedRouting, "lambda_")):
+        text = text_of(lambda: module(**{name: value}))  # noqa: B023
+        assert text.startswith("lambda_ must be a finite number from 0 up, but came as ")
+        assert len(text) < 200
+    assert "dropout is the share of components that" in text_of(
+        lambda: InvertedRouting(dropout=value)
+    )
+    assert "p is the probability of a parent at half the mean distance" in text_of(
+        lambda: ops.distance_routing(VOTES, ACTIVATION, p=value)
+    )
 
 
 @pytest.mark.parametrize("kind", SPOILT)

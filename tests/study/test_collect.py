@@ -128,3 +128,24 @@ def test_a_damaged_file_of_a_run_is_told_by_name(lay, name, change, words):
         f"{file} cannot be read ({words}); was it edited, or its copy cut short? Remove it, and "
         f"the run makes it anew."
     )
+
+
+def test_a_row_that_is_no_row_of_numbers_is_told(lay):
+    """Found by make fuzz."""
+    file = lay(0) / "metrics.jsonl"
+    file.write_text('{"epoch": 1, "seconds": 1, "validation_accuracy": "x"}')
+    assert "metrics.jsonl cannot be read ('validation_accuracy' is no number); was it" in text_of(
+        lambda: collected(file.parent)
+    )
+
+
+def test_tables_that_were_measured_after_an_epoch_are_left_out(lay):
+    file = lay(0) / "metrics.jsonl"
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    rows[1]["measured"] = {"dyr": {"values": [0.1]}}
+    file.write_text("\n".join(map(json.dumps, rows)))
+    assert collected(file.parent).seeds[0].per_epoch[1] == {
+        "epoch": 2,
+        "validation_accuracy": 0.5,
+        "seconds": 1.25,
+    }

@@ -93,3 +93,11 @@ def test_a_file_without_markers_is_refused(tmp_path):
     said = text_of(lambda: write_pages(tmp_path / "none", tmp_path / "docs", readme))
     assert said.startswith(f"{readme} must hold the lines")
     assert readme.read_text() == f"{END}\n{BEGIN}\n"
+
+
+def test_a_readme_that_is_no_text_is_refused(tmp_path):
+    """Found by make fuzz."""
+    readme = tmp_path / "README.md"
+    readme.write_bytes(b"\xad not UTF-8")
+    said = text_of(lambda: write_pages(tmp_path / "none", tmp_path / "docs", readme))
+    assert said.startswith(f"{readme} must hold the lines")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from error_text import text_of
 from torchcaps.study import find_claim, read_records, result_of
 from torchcaps.study.report import GROUPS, group_of, write_claims_report
 
@@ -32,3 +33,12 @@ def test_every_claim_is_on_the_page(tmp_path):
     assert text.count('<li class="') == 947
     link = text.split('<a href="', 1)[1].split('"', 1)[0]
     assert (path.parent / link).is_file()
+
+
+@pytest.mark.parametrize("out", ["", ".", "claims"])
+def test_a_folder_in_the_place_of_the_page_is_told(tmp_path, monkeypatch, out):
+    """Found by make fuzz."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "claims").mkdir()
+    said = text_of(lambda: write_claims_report(out, evidence=EVIDENCE))
+    assert said.endswith("is a folder; name a file in it, ending in .html.")

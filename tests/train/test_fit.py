@@ -960,6 +960,32 @@ def test_a_state_that_lacks_a_part_is_not_gone_on_from(short: Run, tmp_path: Pat
     )
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda state: state.update({"pytorch-lightning_version": "$x^{$"}),
+        lambda state: state["optimizer_states"][0]["param_groups"][0].update(lr="x"),
+        lambda state: state["loops"]["fit_loop"]["epoch_loop.state_dict"].update(
+            _batches_that_stepped=[]
+        ),
+        lambda state: state.update(callbacks=[None]),
+        lambda state: state["callbacks"]["SaveState"].update(seconds="x"),
+        lambda state: state.update(lr_schedulers=None),
+    ],
+    ids=["version", "rate", "loops", "callbacks", "seconds", "schedulers"],
+)
+def test_a_state_that_nothing_can_go_on_from_is_told(short: Run, tmp_path: Path, damage) -> None:
+    """Found by make fuzz, behind digests that were written anew."""
+    run = unfinished(short, tmp_path / "run")
+    (run.folder / "digests.json").unlink()
+    state = torch.load(run.state_file, weights_only=True)
+    damage(state)
+    torch.save(state, run.state_file)
+    text = text_of(lambda: fit(recipe(epochs=3), run.folder))
+    assert text.startswith(f"{run.state_file} cannot be gone on from (")
+    assert text.endswith("or remove it, and the run begins anew.")
+
+
 def test_a_state_knows_its_recipe(short: Run, tmp_path: Path) -> None:
     """recipe.json was edited, and the same value is given in the call."""
     run = unfinished(short, tmp_path / "run")

@@ -113,7 +113,9 @@ def from_npz(
                     )
             members = (f"{images}.npy", f"{labels}.npy")
             # Both headers before any value: an archive of some megabytes may unpack to gigabytes.
-            _check_alike(path, *(_shape_of(archive, member, path) for member in members))
+            shapes = [_shape_of(archive, member, path) for member in members]
+            _check_alike(path, *shapes)
+            _check_room(path, archive.getinfo(members[0]).file_size, math.prod(shapes[1]))
             values, answers = (_values(archive, member) for member in members)
     except TorchcapsError:
         raise
@@ -153,6 +155,15 @@ def _check_alike(path: Path, images: tuple[int, ...], labels: tuple[int, ...]) -
             f"{path}: images must be [n, height, width] or [n, channels, height, width], with n "
             f"labels, but came as {list(images)} with labels {list(labels)}; are the two arrays "
             f"the right ones?"
+        )
+
+
+def _check_room(path: Path, of_images: int, labels: int) -> None:
+    """Refuse what fills more than a set may once it is read: every label becomes eight bytes."""
+    if of_images + 8 * labels > MOST_BYTES:
+        raise TorchcapsError(
+            f"{path} holds {labels} images with labels, which take {of_images + 8 * labels} bytes "
+            f"of memory, where a set may take {MOST_BYTES}; split it."
         )
 
 

@@ -101,7 +101,16 @@ def _fetch(file: RemoteFile, root: Path, timeout: float, progress: Progress | No
                 _download(file, place, timeout, progress)
     if file.unpack is not None:
         with _lock(place):
-            _unpack(place, root / file.unpack)
+            try:
+                _unpack(place, root / file.unpack)
+            except (OSError, KeyboardInterrupt):
+                raise
+            except Exception as error:
+                # zipfile raises errors of many kinds.
+                raise TorchcapsError(
+                    f"{place} was published as it is, but cannot be unpacked ({error}); torchcaps "
+                    f"knows another archive than it should: report it, please."
+                ) from error
     return place
 
 

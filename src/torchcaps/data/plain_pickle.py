@@ -53,7 +53,7 @@ def read_pickle(content: bytes | bytearray, path: Path) -> object:
     machine = _Machine(memoryview(content), path)
     try:
         return machine.run()
-    except (IndexError, KeyError, UnicodeDecodeError):
+    except (IndexError, KeyError, UnicodeError):
         machine.damaged()
 
 

@@ -21,13 +21,15 @@ import torch
 from torchcaps._paths import path_of
 from torchcaps.data.folder import FORMATS, inside, stacked
 from torchcaps.data.image_set import ImageSet
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 
 __all__ = ["tiny_imagenet"]
 
 FOLDER = "tiny-imagenet-200"
 # The published lists are far shorter: words.txt, the longest, has three megabytes.
 MOST_BYTES = 1 << 24
+# Of the name of a class, which has nine.
+MOST_LETTERS = 100
 
 
 def tiny_imagenet(root: str | PathLike[str], split: Literal["train", "test"]) -> ImageSet:
@@ -53,6 +55,13 @@ def tiny_imagenet(root: str | PathLike[str], split: Literal["train", "test"]) ->
             f"{home / 'wnids.txt'} must name two or more classes, each once, but has {len(wnids)} "
             f"lines with {len(set(wnids))} names; it is damaged: unpack it again."
         )
+    for wnid in wnids:
+        # A name with a folder in it could lead anywhere.
+        if Path(wnid).name != wnid or len(wnid) > MOST_LETTERS:
+            raise TorchcapsError(
+                f"{home / 'wnids.txt'} must name classes such as n01443537, but has "
+                f"{short(wnid)}; it is damaged: unpack it again."
+            )
     files = _training(home, wnids) if split == "train" else _validation(home, wnids)
     images = stacked([path for path, _ in files], 3)
     labels = torch.tensor([label for _, label in files])

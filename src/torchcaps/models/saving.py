@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torchcaps._digests import check_digest
 from torchcaps._names import explains_names
 from torchcaps._paths import make_new, path_of
+from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import ROUTINGS, Routing
 from torchcaps.layers.routing.table import import_path
@@ -32,6 +33,8 @@ HEADER = "torchcaps"
 # The digest of the tensors and of the configuration: safetensors itself has no checksum. It stands
 # among the configuration, since two keys of metadata have no order of their own.
 DIGEST = "sha256"
+# Letters of what another library says of a file.
+MOST_REASON = 200
 
 
 def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
@@ -237,8 +240,12 @@ def _read(path: Path) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
                 f"model.load_state_dict(torch.load(path, weights_only=True)), with weights of "
                 f"other code through torchcaps.models.convert."
             ) from None
+        # Its words may quote the file.
+        reason = printable(str(error), keep="")
+        if len(reason) > MOST_REASON:
+            reason = f"{reason[:MOST_REASON]}…"
         raise TorchcapsError(
-            f"{path} is not a readable safetensors file ({error}); was the copy cut short, or is "
+            f"{path} is not a readable safetensors file ({reason}); was the copy cut short, or is "
             f"it another format?"
         ) from None
     try:

@@ -5,6 +5,7 @@ at values, where `may_look` says that this is cheap.
 """
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import get_args
@@ -13,18 +14,20 @@ import torch
 from torch import Tensor
 from torch._subclasses import FakeTensor
 
-from torchcaps.errors import NOTHING, TorchcapsError, nearest
+from torchcaps.errors import NOTHING, TorchcapsError, nearest, short
 from torchcaps.types import Keep
 
 __all__ = [
     "check_broadcast",
     "check_choice",
     "check_classes",
+    "check_device",
     "check_iterations",
     "check_keep",
     "check_number",
     "check_tensor",
     "check_votes",
+    "is_between",
     "is_finite",
     "may_look",
     "one_hot",
@@ -37,12 +40,17 @@ AS_IT_IS = nullcontext()
 
 
 def check_tensor(argument: str, value: object) -> None:
-    """`value` must be a tensor that holds every number, which lists, arrays and sparse ones do
-    not."""
+    """`value` must be a tensor that holds every number, which lists, arrays, sparse and nested ones
+    do not."""
     if not isinstance(value, Tensor):
         raise TorchcapsError(
             f"{argument} must be a torch.Tensor, but came as {type(value).__name__}; make one "
             f"with torch.as_tensor({argument})."
+        )
+    if value.is_nested:
+        raise TorchcapsError(
+            f"{argument} must be one dense tensor, but came as a nested one, of pieces with sizes "
+            f"of their own; bring them to one size, and take torch.stack({argument}.unbind())."
         )
     if value.layout != torch.strided:
         raise TorchcapsError(
@@ -94,8 +102,29 @@ def check_iterations(iterations: int) -> None:
 
 
 def check_number(argument: str, value: float) -> None:
-    if not 0 <= value < math.inf:
-        raise TorchcapsError(f"{argument} must be a finite number from 0 up, but came as {value}.")
+    if not is_between(0, value, sys.float_info.max):
+        raise TorchcapsError(
+            f"{argument} must be a finite number from 0 up, but came as {short(value)}."
+        )
+
+
+def is_between(least: float, value: object, most: float) -> bool:
+    """Whether it is a number, and a single one, of this size."""
+    try:
+        return bool(least <= value <= most)  # type: ignore[operator]
+    except (TypeError, ValueError, RuntimeError):
+        # What has no order, and arrays and tensors of several numbers.
+        return False
+
+
+def check_device(votes: Tensor, **others: Tensor | None) -> None:
+    """All must be where the votes are, but for single numbers, which PyTorch takes anywhere."""
+    for argument, value in others.items():
+        if value is not None and value.ndim and value.device != votes.device:
+            raise TorchcapsError(
+                f"{argument} must be where the votes are, on {votes.device}, but is on "
+                f"{value.device}; move it with {argument}.to({str(votes.device)!r})."
+            )
 
 
 def check_broadcast(argument: str, value: Tensor | None, shape: Sequence[int], axes: str) -> None:

@@ -10,8 +10,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from torchcaps.errors import TorchcapsError
+from torchcaps._json import is_number
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.study.record import Record, Seed, make_record
 from torchcaps.train import Run
 from torchcaps.train.objects import damaged
@@ -129,9 +131,17 @@ def _seed(run: Run, measured: Mapping[str, float]) -> Seed:
     return Seed(
         seed=run.recipe.seed,
         values={"accuracy": run.accuracy, **measured},
-        per_epoch=tuple(run.metrics()),
+        per_epoch=tuple(_numbers(run, row) for row in run.metrics()),
         wall_seconds=run.seconds,
     )
+
+
+def _numbers(run: Run, row: Mapping[str, Any]) -> dict[str, float]:
+    """A row of an epoch, without the tables of what was measured then."""
+    row = {name: value for name, value in row.items() if name != "measured"}
+    if wrong := [name for name, value in row.items() if not is_number(value)]:
+        raise damaged(run.metrics_file, f"{short(wrong[0])} is no number")
+    return row
 
 
 def _one(values: Sequence[str | None]) -> str | None:

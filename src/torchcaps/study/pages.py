@@ -98,7 +98,11 @@ def _count(found: Sequence[Result]) -> str:
 
 def _put_between(path: Path, text: str) -> None:
     """Replace what stands between the markers of a file."""
-    whole = path.read_text(encoding="utf-8")
+    try:
+        # A pipe would be waited for.
+        whole = path.read_text(encoding="utf-8") if path.is_file() else ""
+    except UnicodeDecodeError:
+        whole = ""
     if whole.count(BEGIN) != 1 or whole.count(END) != 1 or whole.index(BEGIN) > whole.index(END):
         raise TorchcapsError(
             f"{path} must hold the lines {BEGIN!r} and {END!r} once each and in this order; what "

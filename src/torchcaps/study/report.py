@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from torchcaps._paths import path_of
+from torchcaps.errors import TorchcapsError
 from torchcaps.report import ClaimRow, Overview, Strip, render_claims
 from torchcaps.study.claim import PAPERS
 from torchcaps.study.pages import FALLS, NEVER, STANDS, TITLES, ours, protocol, published, says
@@ -21,7 +23,9 @@ def write_claims_report(
     out: str | os.PathLike[str], *, evidence: str | os.PathLike[str] = "evidence"
 ) -> Path:
     """Write the page, and return its path. Its links lead to the records below `evidence`."""
-    path = Path(out)
+    path = path_of("out", out)
+    if path.is_dir():
+        raise TorchcapsError(f"{path} is a folder; name a file in it, ending in .html.")
     found = results(evidence)
     to_evidence = os.path.relpath(evidence, path.parent)
     overview = [

@@ -20,12 +20,26 @@ from torchcaps.train.run import Run
 from torchcaps.train.sampled import Sampled
 from torchcaps.train.state import RECIPE
 
-__all__ = ["SaveState", "ShowProgress"]
+__all__ = ["FirstStep", "SaveState", "ShowProgress"]
 
 # How long a log file stays silent within an epoch.
 QUIET_SECONDS = 30.0
 # Within a long epoch the state is saved so often: that much work is lost by a crash, never more.
 SAVE_SECONDS = 600.0
+
+
+class FirstStep(Callback):
+    """Whether a step is over, with all that Lightning does after it, so that a state that was gone
+    on from has shown to be sound."""
+
+    has_begun = is_over = False
+
+    def on_train_batch_start(self, *_: Any) -> None:
+        self.is_over = self.has_begun
+        self.has_begun = True
+
+    def on_train_epoch_end(self, *_: Any) -> None:
+        self.is_over = True
 
 
 class SaveState(Checkpoint):
@@ -58,7 +72,7 @@ class SaveState(Checkpoint):
         return {"seconds": self.seconds, "sums": self.sums}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.seconds, self.sums = state_dict["seconds"], state_dict["sums"]
+        self.seconds, self.sums = float(state_dict["seconds"]), dict(state_dict["sums"])
 
     def on_save_checkpoint(
         self, trainer: lightning.Trainer, module: Any, checkpoint: dict[str, Any]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.routing.base import Routing
 from torchcaps.ops.backend import fused_form
 from torchcaps.ops.checks import (
@@ -16,6 +16,7 @@ from torchcaps.ops.checks import (
     check_iterations,
     check_keep,
     check_number,
+    is_between,
     widen,
     without_autocast,
 )
@@ -208,10 +209,10 @@ def _check_start(start: str) -> None:
 
 
 def _check_dropout(share: float, activations: bool) -> None:
-    if not 0 <= share < 1:
+    if not is_between(0, share, 1) or share == 1:
         raise TorchcapsError(
             f"dropout is the share of components that are silenced, so at least 0 and below 1, but "
-            f"came as {share}."
+            f"came as {short(share)}."
         )
     if share and activations:
         raise TorchcapsError(

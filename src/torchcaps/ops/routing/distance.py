@@ -37,13 +37,15 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.ops.checks import (
     check_broadcast,
     check_choice,
+    check_device,
     check_iterations,
     check_keep,
     check_votes,
+    is_between,
     may_look,
     widen,
     without_autocast,
@@ -118,6 +120,7 @@ def distance_routing(
     """
     options = DistanceOptions(iterations, scale, bias, p, squash, detach, keep, couple)
     activation, log_odds = check_distance(votes, activation, options)
+    check_device(votes, activation=activation, bias=bias)
     dtype, votes = votes.dtype, widen(votes)
     steps, used = [], []
     with without_autocast(votes):
@@ -215,10 +218,11 @@ def of_long_votes(norm: Tensor, votes: Tensor, axis: int) -> Tensor:
 def _log_odds(p: float, n_out: int) -> float:
     """ln(p (J − 1)) − ln(1 − p): how far the logit of a parent at d_p is above those at d_o."""
     chance = 1 / n_out if n_out > 1 else 0.0
-    if not chance < p < 1:
+    if not is_between(chance, p, 1) or p in (chance, 1):
         raise TorchcapsError(
             f"p is the probability of a parent at half the mean distance, so with J = {n_out} it "
-            f"must lie between {chance:.3g} and 1, but came as {p}; below chance, far parents win."
+            f"must lie between {chance:.3g} and 1, but came as {short(p)}; below chance, far "
+            f"parents win."
         )
     return math.log(p * max(n_out - 1, 1)) - math.log1p(-p)
 

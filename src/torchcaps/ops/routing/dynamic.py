@@ -34,6 +34,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.ops.checks import (
     check_broadcast,
     check_choice,
+    check_device,
     check_iterations,
     check_keep,
     check_number,
@@ -103,6 +104,7 @@ def dynamic_routing(
         iterations, bias, prior, odd_bias, leaky, squash, detach, agreement, keep, couple
     )
     check_dynamic(votes, options)
+    check_device(votes, prior=prior, bias=bias)
     dtype, votes = votes.dtype, widen(votes)
     steps = []
     with without_autocast(votes):

@@ -48,6 +48,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.ops.checks import (
     check_broadcast,
     check_choice,
+    check_device,
     check_iterations,
     check_keep,
     check_number,
@@ -141,6 +142,7 @@ def em_routing(
         couple,
     )
     activation = check_em(votes, activation, asked)
+    check_device(votes, activation=activation, beta_a=beta_a, beta_u=beta_u)
     n_in, n_out, _ = votes.shape[-3:]
     dtype, votes = votes.dtype, widen(votes)
     asked = asked.in_precision_of(votes)

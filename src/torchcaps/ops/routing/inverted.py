@@ -37,6 +37,7 @@ from torch.nn.functional import layer_norm
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops.checks import (
     check_broadcast,
+    check_device,
     check_iterations,
     check_keep,
     check_number,
@@ -88,6 +89,9 @@ def inverted_step(
     poses = (*votes.shape[:-3], *votes.shape[-2:])
     check_broadcast("parents", parents, poses, "[*batch, parent, pose]")
     _check_activation(votes, activation, beta_a, beta_u, lambda_)
+    _check_devices(
+        votes, norm, parents=parents, activation=activation, beta_a=beta_a, beta_u=beta_u
+    )
     dtype, votes = votes.dtype, widen(votes)
     with without_autocast(votes):
         if parents is None:
@@ -160,6 +164,7 @@ def inverted_routing(
     """
     check_inverted(votes, InvertedOptions(iterations, norm, scale, start, keep, couple))
     _check_activation(votes, activation, beta_a, beta_u, lambda_)
+    _check_devices(votes, norm, start=start, activation=activation, beta_a=beta_a, beta_u=beta_u)
     dtype, votes = votes.dtype, widen(votes)
     # Once, not in every step: float16 would round the gradient of each.
     norm = None if norm is None else (norm[0].to(votes.dtype), norm[1].to(votes.dtype))
@@ -239,6 +244,13 @@ def _check_activation(
     check_broadcast("activation", activation, votes.shape[:-2], "[*batch, child]")
     check_broadcast("beta_a", beta_a, votes.shape[-2:-1], "[parent]")
     check_broadcast("beta_u", beta_u, votes.shape[-2:-1], "[parent]")
+
+
+def _check_devices(
+    votes: Tensor, norm: tuple[Tensor, Tensor] | None, **others: Tensor | None
+) -> None:
+    weight, bias = norm or (None, None)
+    check_device(votes, weight=weight, bias=bias, **others)
 
 
 def _activation(votes: Tensor, w: Tensor, beta_a: Tensor, beta_u: Tensor, lambda_: float) -> Tensor:

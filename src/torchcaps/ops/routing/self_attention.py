@@ -24,6 +24,7 @@ from torch import Tensor
 from torchcaps.ops.checks import (
     check_broadcast,
     check_choice,
+    check_device,
     check_keep,
     check_votes,
     widen,
@@ -67,6 +68,7 @@ def self_attention_routing(
     torch.Size([10, 16])
     """
     check_self_attention(votes, SelfAttentionOptions(bias, squash, keep, couple))
+    check_device(votes, bias=bias)
     dtype, votes = votes.dtype, widen(votes)
     few = votes.shape[-3] <= FEW_CHILDREN
     with without_autocast(votes):

@@ -20,6 +20,7 @@ from torch import Tensor
 from torchcaps.ops.checks import (
     check_broadcast,
     check_choice,
+    check_device,
     check_keep,
     check_votes,
     widen,
@@ -65,6 +66,7 @@ def uniform_routing(
     torch.Size([10, 16])
     """
     share = check_uniform(votes, UniformOptions(normalise, bias, squash, keep, couple))
+    check_device(votes, bias=bias)
     dtype, votes = votes.dtype, widen(votes)
     with without_autocast(votes):
         c = coupled_or_even(couple, None, votes, share)

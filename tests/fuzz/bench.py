@@ -1,0 +1,168 @@
+"""A folder with one good file of each kind."""
+
+import contextlib
+import gzip
+import io
+import json
+import pickle
+import shutil
+import struct
+import sys
+import zipfile
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import torch
+from PIL import Image
+
+from fuzz.trial import quiet
+from laid_cifar import BLACK, PICTURE, archive, binary_ten, member, python_ten
+from laid_mat import affnist_bytes, svhn_bytes
+from made_records import made
+from torchcaps import create_model, save
+from torchcaps.cli import main
+from torchcaps.study import write_record
+from torchcaps.study.measured import values_file
+from torchcaps.study.pages import BEGIN, END
+from torchcaps.study.runner import Ledger, study_of
+from torchcaps.study.runner.work import work
+from torchcaps.train import Run
+
+__all__ = ["Bench"]
+
+
+class Bench:
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.network, self.recipe = folder / "net.safetensors", folder / "recipe.toml"
+        torch.manual_seed(0)
+        save(create_model("peer_sign_dynamic", image=(1, 2, 3), n_classes=3), self.network)
+        self.recipe.write_text(
+            'model = "capsnet"\ndata = "part-whole"\nepochs = 3\nlearning_rate = 1e-3\n'
+            'schedule = "steps"\nmilestones = [1, 2]\ndecay = 0.5\n[options]\nkernel = 5\n'
+        )
+        self.study = folder / "study.toml"
+        self.study.write_text(
+            'name = "few"\nmodel = "peer_sign_dynamic"\ndata = "tiny"\nepochs = 1\n'
+            'measure = ["accuracy"]\n[vary]\nbias = ["none", "added"]\nseed = [0]\n'
+        )
+        self.run, self.old = Run(folder / "run"), Run(folder / "old")
+        self.signed, self.stopped = Run(folder / "signed"), Run(folder / "stopped")
+        self._train()
+        self._lay_results()
+        self._lay_images()
+        self._lay_published()
+        self._run_study()
+
+    def _train(self) -> None:
+        words = ["torchcaps", "train", "--model", "peer_sign_dynamic", "--data", "tiny"]
+        words += ["--epochs", "1", "--batch-size", "20", "--out", str(self.run.folder)]
+        with mock.patch.object(sys, "argv", words), contextlib.suppress(SystemExit), quiet():
+            main()
+        assert self.run.is_done
+
+    def _run_study(self) -> None:
+        """A study all of whose cells are done."""
+        self.ledger = Ledger(self.folder / "runs")
+        self.of_study = study_of(str(self.study))
+        with quiet():
+            work(self.of_study.cells(), self.ledger, root=None)
+
+    def _lay_results(self) -> None:
+        """A run of the time before digests, what a study measured of it, and a record."""
+        shutil.copytree(self.run.folder, self.old.folder)
+        (self.old.folder / "digests.json").unlink()
+        for run in (self.signed, self.stopped):
+            shutil.copytree(self.run.folder, run.folder)
+        self.stopped.model_file.unlink()
+        self.stopped.result_file.unlink()
+        looks = {"layers@tiny/test": {"dyr.1": 0.25}, "accuracy@tiny/train": {"accuracy": 50.0}}
+        values_file(self.old.folder).write_text(json.dumps({"commit": None, "looks": looks}))
+        self.readme = self.folder / "README.md"
+        self.readme.write_text(f"before\n{BEGIN}\n{END}\nafter\n")
+        (self.folder / "empty.bin").write_bytes(b"")
+        claim = {"process": 1, "machine": "here", "since": 0.0}
+        (self.folder / "old.claim").write_text(json.dumps(claim))
+        values = [{"accuracy": 50.0, "dyr.1": 0.25}, {"accuracy": 51.0, "dyr.1": 0.5}]
+        self.record = write_record(made(self.run.recipe, values), self.folder / "evidence")
+
+    def _lay_images(self) -> None:
+        noise = np.random.default_rng(0)
+        digits = self.folder / "mnist"
+        digits.mkdir()
+        for stem, count in (("train", 20), ("t10k", 10)):
+            pixels = noise.integers(0, 256, (count, 28, 28), dtype=np.uint8).tobytes()
+            images = struct.pack(">4B3I", 0, 0, 8, 3, count, 28, 28) + pixels
+            answers = struct.pack(">4BI", 0, 0, 8, 1, count) + bytes(range(10)) * (count // 10)
+            (digits / f"{stem}-images-idx3-ubyte.gz").write_bytes(gzip.compress(images))
+            (digits / f"{stem}-labels-idx1-ubyte").write_bytes(answers)
+        np.savez_compressed(
+            self.folder / "set.npz",
+            images=noise.integers(0, 256, (6, 5, 5), dtype=np.uint8),
+            labels=np.arange(6) % 3,
+        )
+        for name, mode in (("cat", "L"), ("dog", "RGB")):
+            (self.folder / "pictures" / name).mkdir(parents=True)
+            for n, kind in enumerate(("png", "jpg", "bmp")):
+                shape = (6, 7) if mode == "L" else (6, 7, 3)
+                picture = Image.fromarray(noise.integers(0, 256, shape, dtype=np.uint8), mode)
+                picture.save(self.folder / "pictures" / name / f"{n}.{kind}")
+        self._lay_norb()
+        self._lay_photographs()
+
+    def _lay_norb(self) -> None:
+        folder = self.folder / "norb"
+        folder.mkdir()
+        stem = "smallnorb-5x46789x9x18x6x2x96x96-training"
+        noise = np.random.default_rng(1)
+        pixels = noise.integers(0, 256, (3, 2, 96, 96), dtype=np.uint8)
+        parts = {
+            "dat": (0x1E3D4C55, pixels),
+            "cat": (0x1E3D4C54, np.arange(3, dtype="<i4")),
+            "info": (0x1E3D4C54, np.zeros((3, 4), dtype="<i4")),
+        }
+        for name, (magic, array) in parts.items():
+            sizes = [*array.shape, *[1] * (3 - array.ndim)]
+            head = struct.pack(f"<2I{len(sizes)}I", magic, array.ndim, *sizes)
+            (folder / f"{stem}-{name}.mat").write_bytes(head + array.tobytes())
+
+    def _lay_photographs(self) -> None:
+        """CIFAR in each of its forms, affNIST and SVHN, and Tiny ImageNet."""
+        for name, lay in (("cifar", binary_ten), ("cifar-python", python_ten)):
+            lay(self.folder / name)
+        rows = np.frombuffer(PICTURE + BLACK, np.uint8).reshape(2, 3072)
+        pickled = pickle.dumps({"data": rows, "fine_labels": [3, 99]}, protocol=2)
+        (self.folder / "hundred").mkdir()
+        (self.folder / "hundred" / "train").write_bytes(pickled)
+        inside = member("cifar-10-batches-bin/test_batch.bin", b"\x03" + PICTURE)
+        archive(self.folder / "cifar-10-binary.tar.gz", inside)
+        (self.folder / "mat").mkdir()
+        for name, content in (("test", affnist_bytes()), ("train_32x32", svhn_bytes(packed=True))):
+            (self.folder / "mat" / f"{name}.mat").write_bytes(content)
+        self.tiny = self.folder / "tiny-imagenet-200"
+        for k, wnid in enumerate(("n02", "n01")):
+            places = (f"train/{wnid}/images/{wnid}_0.JPEG", f"val/images/val_{k}.JPEG")
+            for place in places:
+                (self.tiny / place).parent.mkdir(parents=True, exist_ok=True)
+                Image.new("RGB", (6, 6), (100 * k,) * 3).save(self.tiny / place, "JPEG")
+        (self.tiny / "wnids.txt").write_text("n02\nn01\n")
+        (self.tiny / "words.txt").write_text("n01\tgoldfish, Carassius auratus\nn02\tcrane\n")
+        notes = "val_0.JPEG\tn02\t0\t0\t5\t5\nval_1.JPEG\tn01\t1\t1\t5\t5\n"
+        (self.tiny / "val" / "val_annotations.txt").write_text(notes)
+
+    def _lay_published(self) -> None:
+        """What a server sends for the one file of a published set, and what is here of it."""
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("folder/1.mat", affnist_bytes())
+        self.published = packed.getvalue()
+        self.partial, self.answer = self.folder / "begun.partial", self.folder / "answer.http"
+        self.partial.write_bytes(self.published[:200])
+        self.answer.write_bytes(self.answer_with(self.published))
+        self.zip = self.folder / "published.zip"
+        self.zip.write_bytes(self.published)
+
+    def answer_with(self, content: bytes) -> bytes:
+        """Of a server."""
+        return f"HTTP/1.0 200 OK\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content

@@ -1,0 +1,176 @@
+"""Odd words for every command: it ends with exit code 0, 2 or 130, and never with a traceback."""
+
+import hashlib
+import io
+import json
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from unittest import mock
+
+from fuzz.bench import Bench
+from fuzz.mutate import odd_value
+from fuzz.trial import Wrong, check_sentence, in_time, quiet
+from torchcaps.cli import main
+from torchcaps.data import PUBLISHED
+from torchcaps.data.downloads import PublishedSet, RemoteFile
+from torchcaps.study.runner import Ledger, Settings, pool
+from torchcaps.study.runner.workers import End, Hire, serve
+
+__all__ = ["check_command", "draw_command"]
+
+TRAIN_OPTIONS = ["--out", "--recipe", "--model", "--data", "--root", "--image-size", "--option"]
+TRAIN_OPTIONS += ["--epochs", "--batch-size", "--learning-rate", "--seed", "--protocol", "--set"]
+TRAIN_OPTIONS += ["--workers", "--time-budget", "--import", "--seeds"]
+COMMANDS = {
+    "models": (["capsnet", "capsnt", "--json"], []),
+    "train": ([], TRAIN_OPTIONS),
+    "dissect": (["RUN"], ["--out", "--images", "--root"]),
+    "eval": (["RUN"], ["--root", "--json", "--batch-size"]),
+    "predict": (["RUN", "PICTURE"], ["--picture", "--top", "--json"]),
+    "doctor": (["RUN"], ["--images", "--root", "--recipe", "--model", "--data"]),
+    "check": (["RUN"], []),
+    "estimate": ([], ["--model", "--image", "--classes", "--batch-size", "--option", "--recipe"]),
+    "compare": (["RUN"], ["--plot", "--statistic", "--import", "--json"]),
+    "lr": (["RUN"], ["--model", "--data", "--low", "--high", "--steps", "--picture"]),
+    "prune": (["RUN"], ["--out", "--to", "--by", "--unit", "--epochs", "--learning-rate", "--set"]),
+    "shrink": (["RUN"], ["--out", "--silent", "--images", "--data", "--root", "--json"]),
+    "perturb": (["RUN"], ["--picture", "--image", "--data", "--root", "--json"]),
+    "dictionary": (["RUN"], ["--levels", "--each", "--picture", "--data", "--split", "--json"]),
+    "data list": ([], ["--json"]),
+    "data check": (["part-whole", "mnist", "PICTURES"], ["--root", "--json", "--image-size"]),
+    "study claims": ([], ["--paper", "--json"]),
+    "study table": (["peer"], ["--paper", "--json"]),
+    "study status": (["peer", "STUDY"], ["--out", "--seeds", "--only", "--by"]),
+    "study run": (
+        ["peer2022-t1-em-bias", "STUDY", "STUDY"],
+        ["--out", "--evidence", "--seeds", "--only", "--jobs", "--root", "--reduced", "--json"],
+    ),
+    "study report": ([], ["--out", "--evidence"]),
+    "study tables": ([], ["--out", "--evidence", "--readme"]),
+    "data get": (["mnist", "no_such"], ["--root", "--timeout", "--json"]),
+}
+FLAGS = ("--each", "--json", "--reduced")
+# It comes from a server that is not there, unless it lies in the folder of the bench.
+EMPTY = hashlib.sha256(b"").hexdigest()
+FILE = RemoteFile("empty.bin", 0, EMPTY, ("http://127.0.0.1:9/empty.bin",))
+NEAR = PublishedSet("bytes", "free", "here", (FILE,))
+MODELS = ["capsnet", "mitterreiter_5x16", "peer_sign_dynamic", "no_such"]
+DATA = ["tiny", "part-whole", "mnist", "folder", "no_such"]
+
+
+def draw_command(draw: random.Random, bench: Bench) -> list[str]:
+    """Some command with a few options, of which most values are odd."""
+    name = draw.choice(list(COMMANDS))
+    arguments, options = COMMANDS[name]
+    words = name.split()
+    if arguments and draw.random() < 0.9:
+        words.append(_argument(draw, draw.choice(arguments), bench))
+    for option in draw.sample(options, k=min(len(options), draw.randint(0, 4))):
+        words += [option] if option in FLAGS else [option, _argument(draw, option, bench)]
+    # What trains has to stop soon, and what writes needs a place.
+    if name == "lr" and "--steps" not in words:
+        words += ["--steps", "10"]
+    if name == "shrink":
+        words += ["--out", str(bench.folder / "small.safetensors")]
+    if name == "prune":
+        words += ["--out", str(bench.folder / f"out{draw.randrange(3)}"), "--time-budget", "1s"]
+    if name == "study run":
+        words += ["--time-budget", "1s"]
+    if name == "train":
+        words += ["--model", draw.choice(MODELS), "--data", draw.choice(DATA)]
+        words += ["--out", str(bench.folder / f"out{draw.randrange(3)}"), "--time-budget", "1s"]
+    return words
+
+
+def _argument(draw: random.Random, what: str, bench: Bench) -> str:
+    good = {
+        "RUN": [str(bench.run.folder), str(bench.network)],
+        "PICTURE": [str(bench.folder / "pictures" / "cat" / "0.png"), str(bench.recipe)],
+        "PICTURES": ["folder"],
+        "STUDY": [str(bench.study), str(bench.recipe)],
+        "--recipe": [str(bench.recipe), str(bench.network)],
+        "--root": [str(bench.folder / name) for name in ("", "mnist", "pictures", "run")],
+        "--model": MODELS,
+        "--data": DATA,
+        "--out": [str(bench.folder / name) for name in ("out0", "run", "runs", "recipe.toml")],
+        "--picture": ["x.png", "x.svg", "x.gif"],
+        "--plot": ["x.png", "x.svg", "x.gif"],
+        "--statistic": ["accuracy", "dyr.1"],
+        "--to": ["0.5"],
+        "--by": ["magnitude", "lobster", "snip", "random_masks", "cost"],
+        "--unit": ["weight", "capsule", "type"],
+        "--levels": ["11", "3,4"],
+        "--seeds": ["0-1", "2"],
+        "--steps": ["10"],
+        "--evidence": [str(bench.folder / "evidence"), str(bench.folder / "pictures")],
+        "--readme": [str(bench.readme)],
+        "--jobs": ["1", "2"],
+        "--timeout": ["0.5"],
+        "--image-size": ["8", "8x9", "0x3"],
+        "--image": ["1,8,8", "1x28x28", "3"],
+    }
+    if draw.random() < 0.4 and what in good:
+        return draw.choice(good[what])
+    if what in ("--set", "--option"):
+        return f"{draw.choice(['epochs', 'kernel', 'lr', 'x', ''])}={_text(odd_value(draw))}"
+    if not what.startswith("--") and what.islower() and draw.random() < 0.5:
+        return what
+    return _text(odd_value(draw))
+
+
+def _text(value: Any) -> str:
+    """No argument of a program holds the character zero."""
+    try:
+        text = value if isinstance(value, str) else json.dumps(value)
+    except ValueError:
+        text = "9" * 5000
+    return text.replace("\0", "")
+
+
+def check_command(words: list[str]) -> str:
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with (
+        mock.patch.object(sys, "argv", ["torchcaps", *words]),
+        mock.patch.object(pool, "here", _in_this_process),
+        mock.patch.dict(PUBLISHED, mnist=NEAR),
+        quiet(out, err),
+        in_time(),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 1
+    if code == 0:
+        return "accepted"
+    text = err.getvalue()
+    if code not in (2, 130) or "Traceback" in text:
+        raise Wrong(f"exit code {code}: {text[:300]!r}")
+    said = text.strip().splitlines()[-1:]
+    check_sentence(said[0] if said else "")
+    return "refused"
+
+
+@contextmanager
+def _in_this_process(settings: Settings, ledger: Ledger) -> Iterator[Hire]:
+    """Another process takes seconds to start, and knows no data set of tests."""
+    yield lambda cells, number: _Worker(serve(cells, settings, number))
+
+
+class _Worker(NamedTuple):
+    """It has come to its end when it is there: as it should, or told to stop."""
+
+    came_to_its_end: bool
+
+    def is_alive(self) -> bool:
+        return False
+
+    def end(self) -> End:
+        return End("done" if self.came_to_its_end else "stopped")
+
+    def terminate(self) -> None:
+        pass
+
+    join = terminate
