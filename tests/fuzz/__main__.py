@@ -20,7 +20,7 @@ from unittest import mock
 import torch
 
 from cli.command_line import tiny
-from fuzz import inputs, numbers
+from fuzz import inputs, numbers, values
 from fuzz.bench import Bench
 from fuzz.commands import check_command, draw_command
 from torchcaps.data import SOURCES
@@ -31,13 +31,14 @@ SHOWN = 20
 
 
 def fuzz(
-    seed: int, *, seconds: float, files: float, commands: float, cases: float
+    seed: int, *, seconds: float, files: float, commands: float, made: float, cases: float
 ) -> dict[str, Any]:
     """Draw until the time is up or so many of each were tried; counts, and what was wrong."""
     draw, until = random.Random(seed), time.monotonic() + seconds
     tried: dict[str, Counter[str]] = {
         "files": Counter(),
         "commands": Counter(),
+        "values": Counter(),
         "numbers": Counter(),
     }
     wrong: list[str] = []
@@ -63,8 +64,8 @@ def fuzz(
     ):
         warnings.simplefilter("ignore")
         bench = Bench(Path(folder))
-        targets = inputs.targets(bench)
-        limits = {"files": files, "commands": commands, "numbers": cases}
+        targets, properties = inputs.targets(bench), values.properties(bench)
+        limits = {"files": files, "commands": commands, "values": made, "numbers": cases}
         while time.monotonic() < until:
             open_ = [kind for kind, most in limits.items() if tried[kind].total() < most]
             if not open_:
@@ -80,6 +81,13 @@ def fuzz(
             elif kind == "commands":
                 words = draw_command(draw, bench)
                 attempt(kind, repr(words)[:300], lambda words=words: check_command(words))
+            elif kind == "values":
+                which, turn = draw.choice(properties), draw.randrange(2**32)
+                attempt(
+                    kind,
+                    f"{which.name}, {turn}",
+                    lambda which=which, turn=turn: values.check_property(which, turn),
+                )
             else:
                 drawn = numbers.draw(draw)
                 attempt(kind, repr(drawn), lambda drawn=drawn: numbers.check(drawn))
@@ -113,8 +121,9 @@ def main() -> int:
     found = fuzz(
         seed,
         seconds=60 * asked.minutes,
-        files=0.8 * asked.inputs,
+        files=0.6 * asked.inputs,
         commands=0.2 * asked.inputs,
+        made=0.2 * asked.inputs,
         cases=asked.numbers,
     )
     found["seconds"] = round(time.monotonic() - started)

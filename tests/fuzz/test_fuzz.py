@@ -12,9 +12,9 @@ SECONDS = 60
 
 def test_a_few_turns_find_nothing():
     seed = int(os.environ["TORCHCAPS_FUZZ_SEED"])
-    found = fuzz(seed, seconds=SECONDS, files=40, commands=15, cases=40)
+    found = fuzz(seed, seconds=SECONDS, files=40, commands=15, made=40, cases=40)
     assert found["wrong"] == [], f"make fuzz SEED={seed}"
-    assert min(found[kind]["tried"] for kind in ("files", "commands", "numbers")) > 0
+    assert min(found[kind]["tried"] for kind in ("files", "commands", "values", "numbers")) > 0
 
 
 def test_every_run_of_pytest_says_the_seed(request):

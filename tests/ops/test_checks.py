@@ -139,7 +139,7 @@ def test_what_is_said_of_an_array():
 @pytest.mark.parametrize("iterations", [True, False, 2.0, "3", None, 0, -1])
 def test_iterations_are_a_whole_number(iterations):
     text = text_of(lambda: check_iterations(iterations))
-    assert f"must be a whole number from 1, but came as {iterations};" in text
+    assert f"must be a whole number from 1, but came as {iterations!r};" in text
 
 
 def test_one_hot_is_that_of_torch():
@@ -160,3 +160,9 @@ def test_values_are_looked_at_where_there_are_some():
 )
 def test_finite_values_may_have_an_infinite_sum(values, finite):
     assert is_finite(torch.tensor(values)) == finite
+
+
+def test_iterations_of_many_digits_are_quoted_in_short():
+    said = text_of(lambda: check_iterations("9" * 1000))
+    assert "but came as '9999" in said
+    assert len(said) < 300

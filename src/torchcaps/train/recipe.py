@@ -337,10 +337,9 @@ def make_recipe(*, protocol: str | None = None, **fields: Any) -> Recipe:
     >>> make_recipe(model="mitterreiter_5x16", data="part-whole", epochs=5)
     """
     if protocol is not None:
-        if protocol not in PROTOCOLS:
-            raise TorchcapsError(
-                f"protocol {protocol!r} is unknown; {nearest(str(protocol), PROTOCOLS)}."
-            )
+        if not isinstance(protocol, str) or protocol not in PROTOCOLS:
+            known = nearest(str(protocol), PROTOCOLS)
+            raise TorchcapsError(f"protocol {short(protocol)} is unknown; {known}.")
         fields = {**PROTOCOLS[protocol].fields, **fields, "protocol": protocol}
     for field in fields:
         if field not in Recipe.model_fields:
