@@ -63,6 +63,30 @@ def _tables():
 SMALL = {"image": (1, 20, 20), "n_classes": 3}
 
 
+class Bare(Anneal):
+    """It returns poses alone."""
+
+    def forward(self, votes, activation, *, keep="none"):
+        return tc.ops.squash(self.warmth * votes.mean(-3))
+
+
+def test_a_routing_that_ends_as_the_sentence_says_trains_and_is_traced():
+    images, labels = torch.rand(2, *SMALL["image"]), torch.tensor([0, 2])
+    model = tc.create_model("capsnet", **SMALL, kernel=5, routing=Bare())
+    said = text_of(lambda: model(images))
+    lines = said.partition("end it with: ")[2].removesuffix(".").split("; ")
+    body = ["pose = tc.ops.squash(votes.mean(-3))", "coupling = votes.softmax(-2)[..., 0]", *lines]
+    scope: dict = {"tc": tc}
+    exec("def forward(self, votes, activation, *, keep):\n " + "\n ".join(body), scope)
+    obedient = type("Obedient", (Anneal,), {"forward": scope["forward"]})
+
+    model = tc.create_model("capsnet", **SMALL, kernel=5, routing=obedient())
+    tc.train.loss_of(model(images, labels), labels).backward()
+    assert model.layers["classes"].weight.grad.abs().sum() > 0
+    for keep in ("last", "steps"):
+        assert len(model(images, keep=keep).trace[0].routed.steps) == 1
+
+
 def test_a_registered_routing_is_not_asked_for_no_iterations():
     tc.register_routing("anneal", Anneal)
     for few in (0, -1):

@@ -8,6 +8,7 @@ from typing import Any, final
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.layers.routing.gave import check_gave
 from torchcaps.ops.backend import Backend, fused_form, has_form, is_worth_fusing
 from torchcaps.ops.votes import materialise
 from torchcaps.types import Capsules, Couple, Keep, Routed, Step, VoteMap, Window
@@ -112,14 +113,9 @@ class Routing(nn.Module, ABC):
                 f"{type(self).__name__}.forward takes no `keep`, by which a network says what to "
                 f'record; write forward(self, votes, activation=None, *, keep="none").'
             )
-        routed: Any = self(materialise(vote_map), activation, keep=keep, **asked)
-        if not isinstance(routed, Routed):
-            raise TorchcapsError(
-                f"{type(self).__name__}.forward must return tc.Routed(parents, steps), but "
-                f"returned a {type(routed).__name__}; end it with: return "
-                f"tc.Routed(tc.Capsules(pose), ())."
-            )
-        return routed
+        votes = materialise(vote_map)
+        routed = self(votes, activation, keep=keep, **asked)
+        return check_gave(type(self).__name__, routed, votes, keep)
 
     def _no_fused_form(self) -> TorchcapsError:
         return TorchcapsError(
