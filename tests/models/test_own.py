@@ -63,6 +63,33 @@ def _tables():
 SMALL = {"image": (1, 20, 20), "n_classes": 3}
 
 
+class Unbegun(Anneal):
+    def __init__(self):
+        self.iterations = 2
+
+
+class UnbegunNetwork(nn.Module):
+    def __init__(self, *, image, n_classes):
+        self.width = n_classes
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_routing_that_forgets_super_is_told(named):
+    tc.register_routing("unbegun", Unbegun)
+    routing = "unbegun" if named else Unbegun()
+    for make in (
+        lambda: tc.create_model("capsnet", **SMALL, kernel=5, routing=routing),
+        lambda: tc.layers.DenseCapsules(n_in=3, d_in=2, n_out=2, d_out=2, routing=routing),
+    ):
+        assert text_of(make) == "Unbegun.__init__ must begin with super().__init__()."
+
+
+def test_a_registered_network_that_forgets_super_is_told():
+    tc.register_model("unbegun", UnbegunNetwork, **SMALL)
+    said = text_of(lambda: tc.create_model("unbegun"))
+    assert said == "UnbegunNetwork.__init__ must begin with super().__init__()."
+
+
 class Bare(Anneal):
     """It returns poses alone."""
 
