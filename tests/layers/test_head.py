@@ -162,6 +162,14 @@ def head(below=None, image=IMAGE, **options):
             "prior, stride, kernel, ….",
         ),
         (
+            lambda: head(routing="uniform", iterations=3),
+            "uniform routing has no use for iterations=3; leave it out.",
+        ),
+        (
+            lambda: head(normalise="mean"),
+            "dynamic routing has no use for normalise='mean'; leave it out.",
+        ),
+        (
             lambda: head(routing=DynamicRouting(), iterations=4),
             "a routing that is given as an object has its options already, so iterations would do "
             "nothing; say it where DynamicRouting(…) is made.",

@@ -20,6 +20,7 @@ from torchcaps.layers.dense import DenseCapsules
 from torchcaps.layers.intervention import by_layer, leaving, named
 from torchcaps.layers.primary import PrimaryCapsules
 from torchcaps.layers.routing import Routing, as_routing, make_routing
+from torchcaps.layers.routing.table import all_routing_options, no_use
 from torchcaps.types import Couple, Grid, Intervene, Keep, LayerTrace, Output, Trace
 
 __all__ = ["CapsuleHead"]
@@ -134,6 +135,9 @@ class CapsuleHead(nn.Module):
         found = as_routing(routing)
         names = {*inspect.signature(cls.after).parameters} - {"options"}
         taken = inspect.signature(type(found)).parameters
+        for name in options:
+            if isinstance(routing, str) and name in all_routing_options().difference(taken):
+                raise no_use(routing, name, options[name])
         check_names("CapsuleHead.after", options, {*names, *taken})
         if not options:
             return found
