@@ -90,6 +90,28 @@ def test_a_registered_network_that_forgets_super_is_told():
     assert said == "UnbegunNetwork.__init__ must begin with super().__init__()."
 
 
+class Unscored(Anneal):
+    """It says nothing of activations, and gives none."""
+
+    def forward(self, votes, activation, *, keep="none"):
+        return tc.Routed(tc.Capsules(votes.mean(-3)), ())
+
+
+def test_classes_without_an_activation_are_told_how_to_get_one():
+    model = tc.create_model("capsnet", **SMALL, kernel=5, routing=Unscored())
+    assert text_of(lambda: model(torch.rand(2, 1, 20, 20))) == (
+        "the class capsules carry no activation, so they cannot score; give the network a head, or "
+        "the last layer a routing with activations, such as tc.Capsules(pose, pose.norm(dim=-1))."
+    )
+
+    backbone = nn.Conv2d(1, 4, 5)
+    head = tc.layers.CapsuleHead.after(backbone, **SMALL, routing=Unscored())
+    assert text_of(lambda: head(backbone(torch.rand(2, 1, 20, 20)))) == (
+        "the class capsules of Unscored carry no activation, so they cannot score; let its forward "
+        "give tc.Capsules(pose, pose.norm(dim=-1))."
+    )
+
+
 class Bare(Anneal):
     """It returns poses alone."""
 

@@ -169,7 +169,11 @@ class CapsuleHead(nn.Module):
             over = self.classes.routing.normalised_over
             seen = LayerTrace("classes", children, routed, self.grid, over, self.classes.weight)
             trace = (seen,)
-        assert parents.activation is not None
+        if parents.activation is None:
+            raise TorchcapsError(
+                f"the class capsules of {type(self.classes.routing).__name__} carry no activation, "
+                f"so they cannot score; let its forward give tc.Capsules(pose, pose.norm(dim=-1))."
+            )
         return Output(parents.activation, "lengths", parents, trace=trace)
 
     def _check_features(self, features: Tensor) -> None:
