@@ -42,7 +42,12 @@ def test_a_frozen_backbone_stays_bit_for_bit_statistics_too(seven, tmp_path, cap
             assert torch.equal(value, before[name]), name
     assert any(not torch.equal(after[n], before[n]) for n in after if n.startswith("layers."))
     assert run.result()["made_new"]
-    assert f"{seven}: {', '.join(run.result()['made_new'])}" in caplog.text
+    new = run.result()["made_new"]
+    assert new == ["layers.classes.weight"]
+    assert (
+        f"{seven}: layers.classes.weight is made new; {len(after) - 1} of the file's {len(before)} "
+        f"tensors fit by name and shape, and were kept"
+    ) in caplog.text
     assert len(run.recipe.begins_with) == 12
 
 
@@ -137,6 +142,18 @@ def test_stopped_between_updates_it_goes_on_to_the_same_weights(tmp_path):
 def test_what_cannot_be_frozen(names, words, tmp_path):
     assert words in text_of(lambda: fit(recipe(freeze=names), tmp_path / "run"))
     assert not (tmp_path / "run").exists()
+
+
+def test_of_a_network_that_hardly_fits_it_is_said_how_little_does(tmp_path, caplog):
+    other = tc.create_model("capsnet", image=(1, 24, 24), n_classes=10)
+    tc.save(other, tmp_path / "net.safetensors")
+    run = fit(
+        recipe(model="efficient_capsnet"), tmp_path / "run", begin_with=tmp_path / "net.safetensors"
+    )
+    found, given = run.model().state_dict(), other.state_dict()
+    same = [name for name in found if name in given and found[name].shape == given[name].shape]
+    assert 0 < len(same) < len(given)
+    assert f"; {len(same)} of the file's {len(given)} tensors fit by name and" in caplog.text
 
 
 def test_a_beginning_that_fits_nowhere(tmp_path):

@@ -50,10 +50,11 @@ def begin(model: nn.Module, begin_with: Path | None) -> tuple[str, ...]:
         take_weights(model, begin_with)
         return ()
     try:
-        new = take_fitting(model, load_network(begin_with).state_dict())
+        state = load_network(begin_with).state_dict()
+        new = take_fitting(model, state)
     except TorchcapsError as error:
         raise TorchcapsError(f"{begin_with}: {error}") from None
-    say_what_is_new(str(begin_with), new)
+    say_what_is_new(str(begin_with), new, model, state)
     return new
 
 
