@@ -136,6 +136,11 @@ def test_stopped_between_updates_it_goes_on_to_the_same_weights(tmp_path):
     ("names", "words"),
     [
         (("backbon",), "freeze: the network has no part 'backbon'; did you mean 'backbone'?"),
+        (
+            ("backbone.weight",),
+            "freeze: the network has no part 'backbone.weight'; did you mean 'backbone'? known: ",
+        ),
+        (("backbone.0.weight",), "did you mean 'backbone.0'? known: "),
         (("backbone", "primary", "layers"), "leaves no weight to train"),
     ],
 )

@@ -69,8 +69,11 @@ def freeze(
     for name in names:
         if name not in parts or not name:
             known = [each for each in parts if each and each.count(".") < 2]
+            # Of a weight, as state_dict names it, the part that holds it.
+            holders = [each for each in known if name.startswith(f"{each}.")]
+            meant = {name: holders[-1]} if holders else {}
             raise TorchcapsError(
-                f"freeze: the network has no part {name!r}; {nearest(name, known)}."
+                f"freeze: the network has no part {name!r}; {nearest(name, known, meant=meant)}."
             )
         untrained = [each for each in made_new if each.startswith(f"{name}.")]
         if untrained:
