@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from PIL import Image
 
 import torchcaps as tc
 from error_text import text_of
@@ -168,3 +169,19 @@ def test_a_beginning_that_fits_nowhere(tmp_path):
         lambda: fit(recipe(), tmp_path / "run", begin_with=tmp_path / "sign.safetensors")
     )
     assert "no tensor fits by its name and shape" in sentence
+
+
+def test_pictures_of_many_sizes_are_to_have_that_of_the_network(seven, tmp_path):
+    for name in "ab":
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        for side in (30, 40):
+            Image.new("L", (side, side + 9)).save(tmp_path / "pets" / name / f"{side}.png")
+    here = {"out": tmp_path / "run", "root": tmp_path / "pets"}
+    pictures = recipe(data="folder")
+    assert text_of(lambda: fit(pictures, begin_with=seven, **here)).endswith(
+        f"choose one size for all, (height, width): size= in Python, --image-size 24x24, that of "
+        f"the network in {seven}, on the command line."
+    )
+    assert text_of(lambda: fit(pictures, **here)).endswith(
+        "--image-size 39x30 on the command line."
+    )
