@@ -184,9 +184,13 @@ class CapsuleHead(nn.Module):
         is_map = isinstance(features, Tensor) and features.ndim == 4
         if not is_map or features.shape[1] != projection.in_channels:
             got = list(features.shape) if isinstance(features, Tensor) else type(features).__name__
+            remedy = "; write head(backbone(images))"
+            if isinstance(features, Tensor) and features.ndim == 3:
+                remedy = ", which lacks the batch axis; write head(backbone(images[:1]))"
+                remedy += " for one image"
             raise TorchcapsError(
                 f"a head takes the feature maps of its backbone, [batch, {projection.in_channels}, "
-                f"height, width], but got {got}; write head(backbone(images))."
+                f"height, width], but got {got}{remedy}."
             )
         dtype = projection.weight.dtype
         if not features.is_floating_point():
