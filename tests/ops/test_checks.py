@@ -139,7 +139,11 @@ def test_what_is_said_of_an_array():
 @pytest.mark.parametrize("iterations", [True, False, 2.0, "3", None, 0, -1])
 def test_iterations_are_a_whole_number(iterations):
     text = text_of(lambda: check_iterations(iterations))
-    assert f"must be a whole number from 1, but came as {iterations};" in text
+    assert f"must be a whole number from 1, but came as {iterations!r};" in text
+
+
+def test_what_came_is_not_quoted_at_length():
+    assert len(text_of(lambda: check_iterations([10**4000]))) < 300
 
 
 def test_one_hot_is_that_of_torch():

@@ -97,7 +97,7 @@ def check_iterations(iterations: int) -> None:
     if not whole or iterations < 1:
         raise TorchcapsError(
             f"iterations counts the uniform first pass, so it must be a whole number from 1, "
-            f"but came as {iterations}; for no routing at all use uniform_routing."
+            f"but came as {short(iterations)}; for no routing at all use uniform_routing."
         )
 
 

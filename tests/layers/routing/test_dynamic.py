@@ -45,3 +45,9 @@ def test_a_word_that_is_no_factor():
     assert text_of(lambda: DynamicRouting(agreement="learnt")).startswith(
         "agreement='learnt' is unknown"
     )
+
+
+def test_a_bias_of_several_numbers_is_told():
+    """Found by make fuzz."""
+    text = text_of(lambda: DynamicRouting(bias=torch.ones(2)))
+    assert text == 'bias must be False, True or "odd", but came as tensor([1., 1.]).'
