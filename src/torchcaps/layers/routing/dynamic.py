@@ -66,6 +66,8 @@ class DynamicRouting(Routing):
         # 0 and 1 are taken for False and True.
         if not isinstance(bias, int | str) or bias not in (False, True, "odd"):
             raise TorchcapsError(f'bias must be False, True or "odd", but came as {short(bias)}.')
+        if not isinstance(leaky, int):
+            raise TorchcapsError(f"leaky must be True or False, but came as {short(leaky)}.")
         if isinstance(agreement, str):
             check_choice("agreement", agreement, ("learned",))
             self.register_parameter("agreement", nn.Parameter(torch.tensor(LEARNED_FROM)))
