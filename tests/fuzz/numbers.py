@@ -39,7 +39,7 @@ from torchcaps.ops import triton
 from torchcaps.ops.routing import distance, dynamic, em, inverted
 from torchcaps.types import Step
 
-__all__ = ["Drawn", "Judge", "check", "draw", "made", "ways_of"]
+__all__ = ["Drawn", "Judge", "Off", "check", "draw", "made", "ways_of"]
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 DTYPES["float64"] = torch.float64
@@ -159,6 +159,10 @@ def check(drawn: Drawn) -> dict[str, str]:
     return {way: judge(way, results_of(way, drawn.case, leaves)) for way in ways}
 
 
+class Off(AssertionError):
+    """A number that is finite, and farther off than rounding explains."""
+
+
 class Judge:
     """Of what forms make of a case."""
 
@@ -207,7 +211,7 @@ class Judge:
         moved = max(self._moved(other, exact) for other in [narrow, *others[2:], *shaken])
         if not self._wrong(found, exact, others, for_gradients=moved):
             return "unsteady"
-        raise AssertionError(f"{way}: {wrong}")
+        raise Off(f"{way}: {wrong}")
 
     def _in(self, dtype: torch.dtype) -> Tensors:
         return {name: x.to(dtype) for name, x in self.leaves.items()}
