@@ -26,7 +26,7 @@ compared with it.
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -34,12 +34,13 @@ import torch
 
 from contracts import forms
 from contracts.forms import BACKENDS, FORMS, ODD, SMALL, Case, leaves_of, results_of
+from ops.triton.interpreter import like_a_gpu
 from torchcaps import TorchcapsError
-from torchcaps.ops import triton
 from torchcaps.ops.routing import distance, dynamic, em, inverted
+from torchcaps.ops.triton import runtime
 from torchcaps.types import Step
 
-__all__ = ["Drawn", "Judge", "Off", "check", "draw", "made", "ways_of"]
+__all__ = ["Drawn", "Judge", "Off", "check", "draw", "is_interpreted", "made", "ways_of"]
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 DTYPES["float64"] = torch.float64
@@ -79,7 +80,7 @@ def draw(random: random.Random) -> Drawn:
     """Half of all cases are near one, where forms should agree to the last digits."""
     case, dtype = _case(random, random.choice(list(FORMS))), random.choice(list(DTYPES))
     ways = WAYS
-    if random.random() < 1 / ONE_IN and triton.available():
+    if random.random() < 1 / ONE_IN and is_interpreted():
         case, ways = _small(random, case), ("triton",)
     lowest, highest = SIZES[dtype]
     sizes = {}
@@ -89,6 +90,11 @@ def draw(random: random.Random) -> Drawn:
         elif random.random() < 0.3:
             sizes[name] = 10.0 ** random.uniform(-3, 3)
     return Drawn(case, dtype, sizes, random.randrange(2**31), ways)
+
+
+def is_interpreted() -> bool:
+    """Whether kernels of Triton run on this processor."""
+    return runtime.interpreted() and runtime.available()
 
 
 def _small(random: random.Random, case: Case) -> Case:
@@ -152,11 +158,12 @@ def check(drawn: Drawn) -> dict[str, str]:
     wrong is an AssertionError."""
     leaves = made(drawn)
     ways = ways_of(drawn.case.algorithm, drawn.ways)
-    try:
-        judge = Judge(drawn, leaves)
-    except TorchcapsError as refusal:
-        return {way: _refused_too(way, drawn, leaves, str(refusal)) for way in ways}
-    return {way: judge(way, results_of(way, drawn.case, leaves)) for way in ways}
+    with like_a_gpu() if "triton" in ways else nullcontext():
+        try:
+            judge = Judge(drawn, leaves)
+        except TorchcapsError as refusal:
+            return {way: _refused_too(way, drawn, leaves, str(refusal)) for way in ways}
+        return {way: judge(way, results_of(way, drawn.case, leaves)) for way in ways}
 
 
 class Off(AssertionError):
