@@ -28,7 +28,7 @@ from torchcaps.analysis import (
     MeasureSelectivity,
     MeasureSeparation,
 )
-from torchcaps.analysis.names import TRACE_MEASUREMENTS
+from torchcaps.analysis.by_name import TRACE_MEASUREMENTS
 from torchcaps.data import Batch, PartWholeSpec, part_whole, shown_parts
 from torchcaps.models import create_model
 from torchcaps.tasks.decoding import decoder_of

@@ -3,10 +3,11 @@
 python benchmarks/part_whole_trees.py
 
 `mitterreiter_grid` with 16 primary and 16 hidden capsules learns the part-whole set, small and with
-mild clutter; then fidelity of both layers, and causal use of all couplings, on images it has not
-seen. "supervised" is an upper bound: primary capsule p is taught by a margin loss to be long where
-part p is. Writes benchmarks/records/part_whole_trees.json after every run, and goes on with it:
-delete it to measure anew.
+mild clutter; then fidelity of both layers, and causal use of all couplings and of every capsule of
+these layers, silenced by itself, on images it has not seen. "supervised" is an upper bound: primary
+capsule p is taught by a margin loss to be long where part p is. Writes
+benchmarks/records/part_whole_trees.json after every run, and goes on with it: delete it to measure
+anew.
 """
 
 import argparse
@@ -91,7 +92,7 @@ def learn(kind: str, seed: int, trained: ImageSet, epochs: int) -> nn.Module:
 
 
 def judged(model: nn.Module, images: ImageSet) -> dict[str, Any]:
-    """Accuracy, fidelity of both layers, causal use of each layer's couplings and of all."""
+    """Accuracy, fidelity of both layers, causal use of couplings and of silenced capsules."""
     parts = parts_of(images)
     batches = (
         Shown(images.pixels(index), images.labels[index], parts[index])
@@ -101,11 +102,13 @@ def judged(model: nn.Module, images: ImageSet) -> dict[str, Any]:
     kinds = [MeasureFidelity(lambda batch: batch.parts, layer=layer) for layer in layers]
     found = measure(partial(model, keep="last"), batches, kinds)
     few = torch.arange(min(CAUSAL, len(images)))
-    use = causal_use(model, images.pixels(few), images.labels[few], batch_size=200)
+    pixels, labels = images.pixels(few), images.labels[few]
+    use = causal_use(model, pixels, labels, silenced=layers, batch_size=200)
     return {
         "accuracy": round(use.accuracy, 4),
         "fidelity": {each.layer: rounded(asdict(each)) for each in found},
         "causal": [rounded(asdict(row)) for row in use.couplings],
+        "silenced": [rounded(asdict(row)) for row in use.capsules],
     }
 
 

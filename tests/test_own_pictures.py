@@ -55,12 +55,7 @@ def test_the_commands_run_in_their_order(folder):
 FROM_FOLDER, FROM_ARRAYS = blocks("python")
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        pytest.param(FROM_FOLDER, id="folder", marks=pytest.mark.slow),
-        pytest.param(FROM_ARRAYS, id="arrays"),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("script", [FROM_FOLDER, FROM_ARRAYS], ids=["folder", "arrays"])
 def test_the_same_in_python(folder, script):
     assert 0 <= float(run([sys.executable, "-c", script], folder).split()[0]) <= 1

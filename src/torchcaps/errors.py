@@ -11,7 +11,7 @@ MOST_WORDS = 100
 # How alike two names are, from 0 to 1: a guess is worth making, a name is worth listing among many.
 GUESSED, LISTED = 0.6, 0.4
 
-__all__ = ["Diverged", "Interrupted", "TorchcapsError", "nearest", "short"]
+__all__ = ["Diverged", "Emptied", "Interrupted", "TorchcapsError", "nearest", "short"]
 
 
 class TorchcapsError(ValueError):
@@ -24,6 +24,10 @@ class Interrupted(TorchcapsError):
 
 class Diverged(TorchcapsError):
     """Training came to numbers that are not finite: a result of its recipe, and no accident."""
+
+
+class Emptied(TorchcapsError):
+    """Pruning came to a layer that would be left without a weight: a result of its recipe, too."""
 
 
 def short(value: object) -> str:
@@ -72,7 +76,8 @@ def nearest(name: str, known: Iterable[str], *, meant: Mapping[str, str] = NOTHI
 
 
 def _guess(name: str, known: list[str]) -> str | None:
-    """The known name that is most like this one, or that begins with it."""
+    """The known name that is this one in other capitals, is most like it, or begins with it."""
+    same = [each for each in known if each.casefold() == name.casefold()]
     begun = [each for each in known if len(name) > 1 and each.startswith(name)]
     close = difflib.get_close_matches(name, known, n=1, cutoff=GUESSED)
-    return next(iter([*close, *begun]), None)
+    return next(iter([*same, *close, *begun]), None)

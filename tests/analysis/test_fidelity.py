@@ -1,6 +1,7 @@
 """Fidelity: true trees have 1, exchanged and frozen ones 0."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ import traces
 from error_text import text_of
 from torchcaps.analysis import MeasureFidelity, class_paths
 from torchcaps.analysis.fidelity import mutual_information, parts_of_capsules
-from torchcaps.types import Output
+from torchcaps.types import LayerTrace, Output, Routed, Step, Window
 
 PARTS, CLASSES = 5, 4
 
@@ -104,6 +105,73 @@ def test_paths_are_products_of_layers():
     torch.testing.assert_close(class_paths(trace, "primary"), first @ second)
     assert text_of(lambda: class_paths(trace, "classes")).startswith(
         "layer 'classes' has no routed layer above it; "
+    )
+
+
+def through_windows(images, first, second):
+    """Two types at three positions, two windows of two positions with two parents each, and the
+    classes above these four."""
+    window = Window((1, 3, 2), (1, 2), (1, 1))
+    below, middle, above = (traces.capsules(torch.full((images, n), 0.5)) for n in (6, 4, CLASSES))
+    low = Routed(middle, (Step(below, first, middle),))
+    high = Routed(above, (Step(middle, second, above),))
+    return LayerTrace("conv", below, low, window=window), LayerTrace("classes", middle, high)
+
+
+def test_paths_through_windows_are_sums_over_all_that_see_a_child():
+    first = torch.rand(3, 2, 4, 2, dtype=torch.float64)
+    # Type 1 of the first position leads nowhere.
+    first[:, 0, 1] = 0
+    second = torch.rand(3, 4, CLASSES, dtype=torch.float64)
+    trace = through_windows(3, first, second)
+    found = class_paths(trace, "primary")
+    share = second / second.sum(-1, keepdim=True)
+    for k in range(3):
+        for child in range(6):
+            led = torch.zeros(CLASSES, dtype=torch.float64)
+            for window in range(2):
+                slot = child - 2 * window
+                if 0 <= slot < 4:
+                    for parent in range(2):
+                        coupling = 1 if child == 1 else first[k, window, slot, parent]
+                        led += coupling * share[k, 2 * window + parent]
+            torch.testing.assert_close(found[k, child], led / led.sum())
+    torch.testing.assert_close(class_paths(trace, "conv"), share)
+
+
+def test_a_child_that_no_window_sees_leads_everywhere_alike():
+    low, high = through_windows(3, torch.rand(3, 1, 2, 4).double(), torch.rand(3, 4, 4).double())
+    trace = replace(low, window=Window((1, 3, 2), (1, 1), (1, 3))), high
+    found = class_paths(trace, "primary")
+    torch.testing.assert_close(found[:, 2:], torch.full((3, 4, 4), 0.25).double())
+    torch.testing.assert_close(found.sum(-1), torch.ones(3, 6).double())
+
+
+def test_a_true_tree_through_windows_has_one():
+    """Each part has one capsule, seen by one window of one position whose parents are the classes
+    in the order of their numbers."""
+    images = Images(400)
+    tree = true_tree(images)
+    shown = traces.capsules((images.parts > 0).double() * 0.8)
+    middle, above = (traces.capsules(torch.full((400, n), 0.5)) for n in (PARTS * 4, CLASSES))
+    second = torch.eye(CLASSES, dtype=torch.float64).repeat(PARTS, 1).expand(400, -1, -1)
+    low = Routed(middle, (Step(shown, tree[:, :, None], middle),))
+    high = Routed(above, (Step(middle, second, above),))
+    window = Window((1, PARTS, 1), (1, 1), (1, 1))
+    trace = (
+        LayerTrace("conv", shown, low, window=window),
+        LayerTrace("classes", middle, high),
+    )
+    found = MeasureFidelity(lambda batch: batch.parts)
+    found.update(Output(torch.ones(400, CLASSES), "lengths", trace=trace), images)
+    assert (found.result().edges, found.result().tree) == pytest.approx((1, 1))
+
+
+def test_layers_that_do_not_lead_to_each_other_are_a_sentence():
+    low, high = torch.rand(2, 5, 3), torch.rand(2, 4, 4)
+    trace = traces.network({"hidden": low}) + traces.network({"classes": high})
+    assert text_of(lambda: class_paths(trace, "primary")).startswith(
+        "paths to classes follow layers that lead to each other, but above 'primary' one has more "
     )
 
 

@@ -86,6 +86,7 @@ def test_a_commit_that_does_not_exist_ends_the_run():
         against.named("no-such-commit")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no git checkout: no other commit")
 def test_a_tiny_run_writes_a_whole_record(tmp_path, monkeypatch):
     """From end to end, against the commit of this very checkout."""

@@ -2,7 +2,7 @@
 
 import measuring
 
-from torchcaps.analysis.names import TRACE_MEASUREMENTS
+from torchcaps.analysis.by_name import TRACE_MEASUREMENTS
 
 
 def test_a_tiny_run_has_every_number():

@@ -21,4 +21,6 @@ def test_a_tiny_run_has_every_number():
     found = part_whole_trees.run("supervised", 0, trained=images, test=images, epochs=1)
     assert found["fidelity"].keys() == {"primary", "hidden_2"}
     assert {row["layer"] for row in found["causal"]} == {"hidden_2", "classes", "all layers"}
+    silenced = [(row["layer"], row["capsule"]) for row in found["silenced"]]
+    assert silenced == [(layer, k) for layer in ("primary", "hidden_2") for k in range(16)]
     assert torch.isfinite(torch.tensor(found["accuracy"]))

@@ -261,15 +261,12 @@ def test_a_backend_that_does_not_exist_is_absent():
 
 
 # Two processes for each of each, which import torch and find the GEMM peak: seconds.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cases", "contestants"),
     [
         (["efficient-train-128"], ["ours-native"]),
-        pytest.param(
-            ["dynamic-detach", "efficient-train-128"],
-            ["ours-plain", "ours-native"],
-            marks=pytest.mark.slow,
-        ),
+        (["dynamic-detach", "efficient-train-128"], ["ours-plain", "ours-native"]),
     ],
     ids=" ".join,
 )
@@ -321,6 +318,7 @@ def test_flops_of_a_routing_are_counted():
     )
 
 
+@pytest.mark.slow
 def test_memory_beyond_the_guard_is_a_result():
     case = CASES["dynamic-heavy-full"]
     # Votes of 20 GB, of small children and small matrices.

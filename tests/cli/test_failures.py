@@ -81,6 +81,7 @@ def test_a_place_that_cannot_be_written_is_told_in_one_line(call: Call, out: str
     assert "Traceback" not in done.err
 
 
+@pytest.mark.slow
 def test_a_torchvision_of_another_torch_is_told_in_a_process_of_its_own(tmp_path):
     package = tmp_path / "torchvision"
     about = tmp_path / "torchvision-0.20.0.dist-info"

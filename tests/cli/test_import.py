@@ -1,7 +1,9 @@
 """--import: one's own routing in a named network, from the command line, and its run again."""
 
 import json
+import runpy
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,13 @@ class Half(tc.layers.Routing):
 
 tc.register_routing("half", Half)
 """
+
+
+@pytest.fixture(autouse=True)
+def _no_classes() -> Iterator[None]:
+    """What these tests import is not known to others."""
+    yield
+    own.CLASSES.clear()
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,11 +112,10 @@ def test_a_network_without_a_name_is_opened_by_its_file(
     recipe = tc.train.make_recipe(model="own", data="tiny", epochs=1, batch_size=20)
     run = tc.train.fit(recipe, tmp_path / "run", model=sys.modules["mine_net"].Net())
     monkeypatch.setattr(own_code, "_IMPORTED", {})
-    monkeypatch.setattr(own, "CLASSES", {})
+    own.CLASSES.clear()
     del sys.modules["mine_net"]
     line = ["eval", run.folder, "--json"]
     assert_one_sentence(call(*line), "add --import mine_net.py to the command")
-    monkeypatch.setattr(own_code, "CLASSES", own.CLASSES)
     try:
         assert json.loads(call(*line, "--import", file).out)["images"] == 12
     finally:
@@ -131,6 +139,9 @@ def test_a_registered_network_is_compared_by_its_file(
         del sys.modules["mine_named"], tc.models.MODELS["mine_named"]
         assert_one_sentence(call("compare", out), "add --import mine_named.py to the command")
         first = sorted(each for each in out.iterdir() if each.is_dir())[0]
+        for line in (["lr", first], ["train", "--init-from", first, "--data", "tiny"]):
+            end = ["--out", tmp_path / "on"] if line[0] == "train" else []
+            assert_one_sentence(call(*line, *end), "add --import mine_named.py to the command")
         assert_one_sentence(call("compare", first), "add --import mine_named.py to the command")
         done = call("compare", out, "--import", file)
         assert done.code == 0, done.err
@@ -138,3 +149,80 @@ def test_a_registered_network_is_compared_by_its_file(
     finally:
         sys.modules.pop("mine_named", None)
         tc.models.MODELS.pop("mine_named", None)
+
+
+SCRIPT = f"""{NET}
+import sys
+from torchcaps.data import SOURCES
+from cli.command_line import tiny
+
+SOURCES["tiny"] = tiny
+if __name__ == "__main__":
+    recipe = tc.train.make_recipe(model="own", data="tiny", epochs=1, batch_size=20)
+    tc.train.fit(recipe, sys.argv[1], model=Net())
+"""
+
+
+def forget_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    own.CLASSES.clear()
+    monkeypatch.setattr(own_code, "_IMPORTED", {})
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("mine_script", "mine_other", "mine_named"):
+        sys.modules.pop(name, None)
+
+
+def test_the_network_of_a_script_is_opened_by_its_file(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, run = tmp_path / "mine_script.py", tmp_path / "run"
+    file.write_text(SCRIPT)
+    forget_networks(monkeypatch)
+    monkeypatch.setattr(sys, "argv", ["mine_script.py", str(run)])
+    runpy.run_path(str(file), run_name="__main__")
+    assert Run(run).about()["class"] == "__main__.Net"
+    line = ["eval", run, "--json"]
+    try:
+        forget_networks(monkeypatch)
+        done = call(*line, "--import", file)
+        assert done.code == 0, done.err
+        assert json.loads(done.out)["images"] == 12
+        # Of two files with such a class, nobody knows which is meant.
+        other = tmp_path / "mine_other.py"
+        other.write_text(NET)
+        forget_networks(monkeypatch)
+        refused = call(*line, "--import", file, "--import", other)
+        assert_one_sentence(refused, "several of that name, mine_script.Net and mine_other.Net;")
+        other.write_text(NET.replace("class Net", "class Other"))
+        forget_networks(monkeypatch)
+        refused = call(*line, "--import", other)
+        assert_one_sentence(refused, "the imported files have only mine_other.Other")
+    finally:
+        forget_networks(monkeypatch)
+
+
+def test_a_file_that_was_renamed_is_known_by_its_content(
+    tmp_path: Path,
+    call: Call,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    file, run = tmp_path / "mine_script.py", tmp_path / "run"
+    file.write_text(NET)
+    try:
+        forget_networks(monkeypatch)
+        own_code.import_file(file)
+        recipe = tc.train.make_recipe(model="own", data="tiny", epochs=1, batch_size=20)
+        tc.train.fit(recipe, run, model=sys.modules["mine_script"].Net())
+        forget_networks(monkeypatch)
+        renamed = file.rename(tmp_path / "mine_other.py")
+        done = call("eval", run, "--json", "--import", renamed)
+        assert json.loads(done.out)["images"] == 12
+        assert "of the class mine_script.Net; mine_other.Net is taken for it" in caplog.text
+        renamed.write_text(f"{NET}\n# changed")
+        forget_networks(monkeypatch)
+        refused = call("eval", run, "--json", "--import", renamed)
+        assert_one_sentence(
+            refused, "if mine_other.py is that file, changed since, name it mine_script.py again"
+        )
+    finally:
+        forget_networks(monkeypatch)

@@ -74,6 +74,7 @@ def test_a_second_ctrl_c_ends_at_once_without_a_word():
     assert (done.returncode, done.stderr) == (-signal.SIGINT, SENTENCE)
 
 
+@pytest.mark.slow
 def test_a_command_that_ignores_ctrl_c_goes_on_ignoring_it():
     """nohup and some schedulers start programs so."""
     done = ended("typer", "signal.signal(signal.SIGINT, signal.SIG_IGN)")

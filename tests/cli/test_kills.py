@@ -16,7 +16,7 @@ import pytest
 from torchcaps.tasks.check_run import check_run
 from torchcaps.train import Run
 
-KILLS, EPOCHS = 200, 4
+EPOCHS = 4
 
 # Imports once, then forks a process a line, which is the command line: OUT.
 NURSERY = """
@@ -52,14 +52,16 @@ for line in sys.stdin:
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 """
 WORDS = ["--model", "peer_sign_dynamic", "--data", "tiny", "--batch-size", "16"]
+PRUNED = ["--set", "prune=magnitude", "--set", "prune_to=0.8", "--set", "prune_scope=layer"]
+PRUNED += ["--set", "prune_ramp=2"]
 
 
 class Nursery:
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, *more: str):
         script = folder / "nursery.py"
         script.write_text(NURSERY)
         self.process = subprocess.Popen(
-            [sys.executable, str(script), *WORDS, "--epochs", str(EPOCHS)],
+            [sys.executable, str(script), *WORDS, *more, "--epochs", str(EPOCHS)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -86,8 +88,8 @@ class Nursery:
 
 
 @pytest.fixture
-def nursery(tmp_path: Path) -> Iterator[Nursery]:
-    nursery = Nursery(tmp_path)
+def nursery(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Nursery]:
+    nursery = Nursery(tmp_path, *request.param)
     with nursery.process:
         assert nursery.read() == "ready"
         yield nursery
@@ -98,7 +100,13 @@ def rows_of(run: Run) -> list[dict]:
 
 
 @pytest.mark.slow
-def test_two_hundred_kills_of_the_command_line_change_no_bit(nursery, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("nursery", "kills"),
+    [([], 200), (PRUNED, 100)],
+    ids=["whole", "pruned"],
+    indirect=["nursery"],
+)
+def test_kills_of_the_command_line_change_no_bit(nursery, kills, tmp_path, capsys):
     seed = random.SystemRandom().randrange(2**32)
     draw = random.Random(seed)
     whole = Run(tmp_path / "whole")
@@ -106,7 +114,7 @@ def test_two_hundred_kills_of_the_command_line_change_no_bit(nursery, tmp_path, 
     assert nursery.train(whole.folder) == 0
     seconds = time.monotonic() - started
     found = {"seed": seed, "kills": 0, "runs": 0, "without_recipe": 0, "without_state": 0}
-    while found["kills"] < KILLS:
+    while found["kills"] < kills:
         run = Run(tmp_path / f"run{found['runs']}")
         # Waits of all lengths, from the parsing of words to the last file.
         while (ended := nursery.train(run.folder, draw.uniform(0, 0.7 * seconds))) != 0:

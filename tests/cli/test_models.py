@@ -3,7 +3,12 @@
 import json
 import subprocess
 
+import pytest
+import torch
+
+import torchcaps as tc
 from cli.command_line import COMMAND, Call
+from registries import as_before
 from torchcaps import list_models
 
 
@@ -42,6 +47,7 @@ def test_a_network_that_is_not_there(call: Call) -> None:
     assert "model 'capsnat' is unknown; did you mean 'capsnet'?" in done.err
 
 
+@pytest.mark.slow
 def test_models_speak_json_in_a_process_of_their_own() -> None:
     done = subprocess.run([COMMAND, "models", "--json"], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
@@ -69,3 +75,15 @@ def test_sizes_are_compared_with_those_that_papers_print(call: Call) -> None:
     rows = json.loads(call("models", "--compare", "--json").out)
     assert len(rows) == 53
     assert rows[0]["ours"] == 35_445_522
+
+
+def test_a_network_of_ones_own_is_not_explained_by_our_options(call: Call) -> None:
+    def build(
+        image: tuple[int, int, int] = (1, 8, 8), n_classes: int = 2, width: int = 4
+    ) -> torch.nn.Module:
+        return torch.nn.Linear(width, n_classes)
+
+    with as_before():
+        tc.register_model("mine", build, image=(1, 8, 8), n_classes=2)
+        printed = call("models", "mine").out
+    assert printed.splitlines()[2:] == ["--option width=4"]

@@ -6,7 +6,9 @@ import pytest
 
 from cli.command_line import assert_one_sentence
 from torchcaps import load
+from torchcaps.errors import Interrupted
 from torchcaps.prune import sparsity
+from torchcaps.tasks import prune_run
 from torchcaps.train import Run, fit, make_recipe
 
 
@@ -95,6 +97,28 @@ def test_a_run_is_never_pruned_in_its_own_folder(trained, call):
         sentence = "is the run that is to be pruned, or lies in it"
         assert_one_sentence(call("prune", trained, "--to", "0.5", "--out", out), sentence)
     assert contents(trained) == before
+
+
+@pytest.mark.parametrize("by", ["magnitude", "snip", "random_masks", "mask_at_the_end"])
+def test_a_layer_without_a_weight_leaves_nothing_behind(trained, call, tmp_path, by):
+    words = ["prune", trained, "--to", "0.9999", "--by", by, "--out", tmp_path / "new"]
+    done = call(*words)
+    assert done.code == 2
+    # The last line, after those of epochs that came before.
+    sentence = done.err.splitlines()[-1]
+    assert sentence.startswith("torchcaps: pruning would set all ")
+    assert not list(tmp_path.iterdir())
+    written = f"; what was written in {tmp_path / 'new'} is removed again."
+    assert sentence.endswith(written) == (by != "mask_at_the_end")
+
+
+def test_what_somebody_put_beside_a_run_outlives_it(trained, call, tmp_path):
+    out = tmp_path / "new"
+    with pytest.raises(Interrupted):
+        prune_run(trained, out, to=0.9999, time_budget=1e-3)
+    (out / "notes.txt").write_text("of my own")
+    assert call("prune", trained, "--to", "0.9999", "--out", out).code == 2
+    assert [file.name for file in out.iterdir()] == ["notes.txt"]
 
 
 def test_a_convnet_has_no_capsules_to_prune(call, tmp_path):

@@ -60,10 +60,10 @@ def assert_equal_in_double(way, case, leaves, bar=1e-10):
     found = results_of(way, case, leaves)
     assert list(found) == list(exact)
     for name, x in exact.items():
-        mine = found[name]
-        assert (mine.shape, mine.dtype, mine.device) == (x.shape, x.dtype, x.device), name
+        fast = found[name]
+        assert (fast.shape, fast.dtype, fast.device) == (x.shape, x.dtype, x.device), name
         if x.numel():
-            error = float((mine - x).abs().max()) / max(float(x.abs().max()), 1.0)
+            error = float((fast - x).abs().max()) / max(float(x.abs().max()), 1.0)
             assert error <= bar, (name, error)
 
 
@@ -71,10 +71,10 @@ def assert_close_in_single(way, case, leaves, device="cpu"):
     """Within the bars of the plain op in double precision."""
     bars = BARS.get((case.algorithm, way), Bars())
     exact = results_of("plain", case, {name: x.double() for name, x in leaves.items()})
-    mine = results_of(way, case, {name: x.to(device) for name, x in leaves.items()})
+    fast = results_of(way, case, {name: x.to(device) for name, x in leaves.items()})
     others = [results_of(other, case, leaves) for other in (bars.others if any(bars[1:3]) else ())]
     size = torch.linalg.vector_norm if bars.by_norm else lambda x: x.abs().max()
-    assert list(mine) == list(exact)
+    assert list(fast) == list(exact)
     full = {name: x for name, x in exact.items() if x.numel()}
     scales = {name: max(float(size(x)), 1e-30) for name, x in full.items()}
     if bars.rounding == "millionth":
@@ -89,7 +89,7 @@ def assert_close_in_single(way, case, leaves, device="cpu"):
         return float(size(found[name].cpu().double() - full[name])) / scales[name]
 
     for name, x in exact.items():
-        assert (mine[name].shape, mine[name].dtype) == (x.shape, torch.float32), name
+        assert (fast[name].shape, fast[name].dtype) == (x.shape, torch.float32), name
     worst = {name: max((error(other, name) for other in others), default=0.0) for name in full}
     if bars.together:
         values = [name for name in full if not name.startswith("of ")]
@@ -98,7 +98,7 @@ def assert_close_in_single(way, case, leaves, device="cpu"):
         of_leaf = name.startswith("of ")
         bar = COSTS.get(name, GRADIENTS if of_leaf else VALUES)
         allowed = max(bar, (bars.gradients if of_leaf else bars.values) * worst[name])
-        found = error(mine, name)
+        found = error(fast, name)
         assert found <= allowed, (name, found, worst[name])
 
 

@@ -216,9 +216,9 @@ def test_the_gradient_of_each_output_alone(way, case):
     found = []
     leaves = leaves_of(case, dtype_of(way))
     for each in (way, "plain"):
-        mine = {name: x.clone().requires_grad_() for name, x in leaves.items()}
-        numbers = numbers_of(route(each, case, mine))
-        found.append({name: gradients_of([x], mine) for name, x in numbers.items()})
+        own_leaves = {name: x.clone().requires_grad_() for name, x in leaves.items()}
+        numbers = numbers_of(route(each, case, own_leaves))
+        found.append({name: gradients_of([x], own_leaves) for name, x in numbers.items()})
     relative, absolute = {
         ("inverted", "fused"): (0, 1e-12),
         ("dynamic", "native"): (2e-5, 2e-5),

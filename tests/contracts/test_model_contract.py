@@ -488,12 +488,12 @@ def test_the_decoder_draws_the_target_or_the_class_that_scores_highest(line):
     model, x = copy.deepcopy(fixed).double(), images(name).double()
     alone = model(x)
     best = alone.scores.argmax(-1)
-    told, other = model(x, best), model(x, (best + 1) % CLASSES)
+    of_best, other = model(x, best), model(x, (best + 1) % CLASSES)
     assert torch.equal(other.scores, alone.scores)
     if alone.reconstruction is None:
         return
     if is_masked(model):
-        assert torch.equal(told.reconstruction, alone.reconstruction)
+        assert torch.equal(of_best.reconstruction, alone.reconstruction)
         assert not torch.equal(other.reconstruction, alone.reconstruction)
     else:
         assert torch.equal(other.reconstruction, alone.reconstruction)

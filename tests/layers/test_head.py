@@ -219,3 +219,10 @@ def test_half_the_precision_is_fine_under_autocast_and_any_in_a_head_of_its_own(
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert head()(features.bfloat16()).scores.shape == (2, 3)
     assert head().double()(features.double()).scores.dtype == torch.float64
+
+
+def test_a_head_knows_what_layers_call_the_size_of_a_class():
+    found = text_of(
+        lambda: CapsuleHead.after(nn.Conv2d(1, 4, 5), image=(1, 24, 24), n_classes=7, d_out=16)
+    )
+    assert found.startswith("CapsuleHead.after takes no d_out; did you mean 'd_class'?")

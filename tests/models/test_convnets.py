@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from error_text import text_of
 from torchcaps import create_model
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.convolution import LargeConv2d
@@ -465,3 +466,16 @@ def test_presets_are_those_of_the_papers():
         "tsai_dmm_cnn": ((1, 36, 36), 10),
         "tsai_dmm_cnn_fcpool": ((1, 36, 36), 10),
     }
+
+
+@pytest.mark.parametrize("name", ["convnet_avg", "gu_convnet_cr", "gu_convnet_cr_sf"])
+def test_a_network_without_capsules_says_that_nothing_can_be_changed(name):
+    model = create_model(name, image=(1, 24, 24)).eval()
+    images = torch.rand(2, 1, 24, 24)
+    for change in ({"couple": torch.clone}, {"intervene": {"classes": torch.clone}}):
+        (word,) = change
+        assert text_of(lambda change=change: model(images, **change)) == (
+            f"{type(model).__name__} has no layer of capsules, so {word} finds nothing to change "
+            f"in it; leave {word} out, or take a capsule network."
+        )
+    torch.testing.assert_close(model(images, couple=None).scores, model(images).scores)

@@ -153,6 +153,25 @@ def test_a_registered_network_is_one_among_the_others(tmp_path):
     assert "holds the network 'linear', which is unknown" in text_of(lambda: tc.load(path))
 
 
+def test_image_and_classes_are_no_options_though_they_have_defaults():
+    def build(image=(1, 8, 8), n_classes=10, width=4):
+        return Linear(image=image, n_classes=n_classes, width=width)
+
+    tc.register_model("linear", build, image=[1, 8, 8], n_classes=10)
+    assert tc.models.MODELS["linear"].options == {"width": 4}
+    assert tc.create_model("linear", n_classes=7).config["n_classes"] == 7
+    for options in ({"n_classes": 9}, {"image": 9}):
+        (name,) = options
+        assert text_of(
+            lambda options=options: tc.train.make_recipe(
+                model="linear", data="part-whole", options=options
+            )
+        ) == (
+            f"linear has no option {name!r}: in training the data say it, in Python "
+            f"create_model(…, {name}=…)."
+        )
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -180,6 +199,23 @@ def test_a_registered_network_is_one_among_the_others(tmp_path):
         (
             lambda: tc.register_model("capsnet", Linear, image=(1, 8, 8), n_classes=2),
             "the name 'capsnet' belongs to another network",
+        ),
+        (
+            lambda: tc.create_model("capsnet", routing=Anneal),
+            "capsnet takes a routing by its name or as an object, but got the class Anneal; call "
+            "it: routing=Anneal().",
+        ),
+        (
+            lambda: tc.create_model("capsnet", routing="EM"),
+            "routing='EM' is unknown; did you mean 'em'?",
+        ),
+        (
+            lambda: tc.register_model("x", Linear, image=(28, 28), n_classes=2),
+            "image must be (channels, height, width), three whole numbers from 1",
+        ),
+        (
+            lambda: tc.register_model("x", Linear, image=(1, 8, 8), n_classes="two"),
+            "n_classes must be a whole number from 1",
         ),
         (
             lambda: tc.register_model("x", nn.Linear(2, 2), image=(1, 8, 8), n_classes=2),

@@ -10,6 +10,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from error_text import text_of
 from torchcaps import create_model, load, save
 from torchcaps.errors import TorchcapsError
 from torchcaps.models.smaller import adopt_sizes
@@ -332,3 +333,15 @@ def test_a_file_of_an_earlier_version_has_no_digest(tmp_path):
     header = {"torchcaps": json.dumps(model.config)}
     safetensors.torch.save_file(model.state_dict(), tmp_path / "old.safetensors", metadata=header)
     assert load(tmp_path / "old.safetensors").config == model.config
+
+
+def test_what_load_and_save_do_not_take_is_a_sentence(model, tmp_path):
+    path = tmp_path / "net.safetensors"
+    save(model, path)
+    for name in ("n_class", "num_classes"):
+        found = text_of(lambda name=name: load(path, **{name: 7}))
+        assert found.startswith(f"load takes no {name}; did you mean 'n_classes'?")
+    assert text_of(lambda: save(torch.nn.Flatten(), path)) == (
+        "Flatten has no weights; are its layers in a list? Keep each as an attribute, or all in an "
+        "nn.ModuleList."
+    )

@@ -106,3 +106,11 @@ def test_votes_that_are_made_already_are_sent_to_their_function() -> None:
         "route takes a VoteMap(children, weight), but got a Tensor; votes that are made already go "
         "to ops.dynamic_routing(votes) and its like."
     )
+
+
+def test_a_routing_of_ones_own_is_told_where_it_goes():
+    vote_map = VoteMap(Capsules(torch.rand(2, 6, 4)), torch.rand(6, 3, 5, 4))
+    assert text_of(lambda: route(vote_map, "anneal")).endswith(
+        "One of your own takes the votes, my_routing(ops.materialise(vote_map)), or is given to a "
+        "layer, layers.DenseCapsules(routing=MyRouting(), …)."
+    )

@@ -192,6 +192,24 @@ def test_a_damaged_mask_is_refused(damaged, kind):
     )
 
 
+@pytest.mark.parametrize(("damaged", "kind"), [([1, 2], "list"), (None, "NoneType"), (3, "int")])
+def test_masks_that_are_no_table_are_refused(damaged, kind):
+    assert text_of(lambda: Masks(Small()).load_state_dict(damaged)) == (
+        f"masks must be a table of boolean tensors by the names of weights, but came as {kind}; "
+        f"they are damaged: take a copy that is whole."
+    )
+
+
+def test_a_mask_of_a_whole_layer_is_refused():
+    masks = Masks(Small())
+    state = {**masks.state_dict(), "one.weight": torch.ones(3, 1, 1, 1, dtype=torch.bool)}
+    assert text_of(lambda: masks.load_state_dict(state)) == (
+        "the mask of one.weight prunes all 3 weights, which no pruning does; it is damaged: take a "
+        "copy that is whole."
+    )
+    assert masks.count == 0
+
+
 def test_a_layer_pruned_to_nothing_is_refused_and_nothing_is_changed():
     model = Small()
     with torch.no_grad():
@@ -200,8 +218,7 @@ def test_a_layer_pruned_to_nothing_is_refused_and_nothing_is_changed():
     masks = Masks(model)
     assert text_of(lambda: masks.add(lowest(magnitudes(masks), 3))) == (
         "pruning would set all 3 weights of one.weight to zero, and nothing would pass through the "
-        "network any more; prune to a lower sparsity, or each layer to the same share: "
-        'prune_scope="layer".'
+        "network any more; prune to a lower sparsity."
     )
     assert masks.count == 0
 

@@ -205,6 +205,16 @@ def test_targets_must_grow():
     assert "must be 0 or more" in text_of(lambda: Lobster(Ten(), tolerance=-1))
 
 
+@pytest.mark.parametrize("scope", ["network", "layer"])
+def test_a_layer_left_without_a_weight_is_refused_with_what_is_left_to_do(scope):
+    pruner = MaskAtTheEnd(create_model("capsnet"), to=1 - 1e-8, scope=scope)
+    sentence = text_of(pruner.at_the_end)
+    assert "weights of backbone.0.weight to zero" in sentence
+    # The other scope is no way out for someone who has taken it.
+    ends = {"network": 'or each layer to the same share: prune_scope="layer".'}
+    assert sentence.endswith(ends.get(scope, "prune to a lower sparsity."))
+
+
 def test_all_pruners_reach_the_same_sparsity():
     def made(model):
         generator = torch.Generator().manual_seed(0)

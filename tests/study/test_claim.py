@@ -10,6 +10,7 @@ import torchcaps as tc
 from error_text import text_of
 from torchcaps.study import claim as module
 from torchcaps.study import claims, claims_of_table, find_claim
+from torchcaps.study.claim import claims_about
 
 
 def test_every_row_is_read():
@@ -49,6 +50,26 @@ def test_kinds_are_chosen():
 
 def test_a_table_has_its_cells():
     assert [claim.value for claim in claims_of_table("peer2022", 1)] == [49.61, 99.7, 49.42, 99.81]
+
+
+def test_claims_are_found_by_their_paper_or_their_id():
+    assert claims_about("peer2022") == claims(paper="peer2022")
+    assert claims_about("gu2021-t1-capsnet-affnist") == (find_claim("gu2021-t1-capsnet-affnist"),)
+
+
+@pytest.mark.parametrize(
+    ("what", "middle"),
+    [
+        ("Peer", "did you mean 'peer2022'? known: "),
+        ("gu2021-t1-capsnet-affnst", "did you mean 'gu2021-t1-capsnet-affnist'? known: "),
+        # Not the first claims of the alphabet.
+        ("nosuch", "papers are mitterreiter2023, peer2022, gu2021, tsai2020, renzulli2025. `"),
+    ],
+)
+def test_an_unknown_paper_or_claim_is_told_the_papers_or_the_nearest(what, middle):
+    said = text_of(lambda: claims_about(what))
+    assert said.startswith(f"no paper and no claim is called {what!r}; {middle}")
+    assert said.endswith("a study of your own is a file whose name ends in .toml.")
 
 
 def test_a_claim_cannot_be_changed():

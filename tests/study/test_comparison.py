@@ -142,6 +142,14 @@ def test_equal_recipes_have_the_name_of_their_network(lay):
     assert only.label == "peer_sign_em"
 
 
+def test_a_run_that_is_named_twice_counts_once(lay, tmp_path):
+    first, second = lay("s0", 0.5), lay("s1", 0.7, seed=1)
+    runs = tmp_path / "runs"
+    for named in ([runs, runs], [runs, first], [first, second, runs / ".." / "runs" / "s0"]):
+        (found,) = compare(named).variants
+        assert (found.seeds, found.values) == ((0, 1), {"accuracy": (50.0, 70.0)})
+
+
 def test_what_cannot_be_compared_is_a_sentence(lay, tmp_path):
     first, again = lay("a0", 0.5), lay("b0", 0.5)
     assert text_of(lambda: compare([first, again])).startswith(

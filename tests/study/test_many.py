@@ -45,6 +45,16 @@ def test_every_seed_and_value_is_one_run(monkeypatch, tmp_path):
     assert len(set(folders)) == 8
 
 
+def test_a_value_that_the_images_refuse_is_told_before_any_training(monkeypatch, tmp_path):
+    seen = []
+    monkeypatch.setattr(many, "finish", lambda cell, ledger, **_: seen.append(cell.recipe))
+    recipe = make_recipe(model="capsnet", data="part-whole", options={"kernel": "9,400"})
+    assert text_of(lambda: train_many(recipe, tmp_path)).startswith(
+        "kernel=400: an image of (channels, height, width) = (1, 32, 32) does not pass through"
+    )
+    assert seen == []
+
+
 def test_a_value_that_the_network_refuses_is_told_before_any_training(monkeypatch, tmp_path):
     seen = []
     monkeypatch.setattr(many, "finish", lambda cell, ledger, **_: seen.append(cell.recipe))

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from error_text import text_of
-from torchcaps.study import read_records, results
-from torchcaps.study.pages import BEGIN, END, overview, page, write_pages
+from torchcaps.study import find_claim, read_records, results
+from torchcaps.study.pages import BEGIN, END, overview, page, says, write_pages
 
 ROOT = Path(__file__).parents[2]
 EVIDENCE = ROOT / "evidence"
@@ -70,6 +70,21 @@ def test_a_page_shows_every_verdict_with_its_record(found):
         lines = block.splitlines()
         if lines and lines[0].startswith("|"):
             assert len({line.count("|") for line in lines}) == 1
+
+
+@pytest.mark.parametrize(
+    ("claim", "words"),
+    [
+        ("rem-t1-f-mnist-dr-capsnet-vanilla-acc", "DR-CapsNet, F-MNIST, seeds 5, no decoder, "),
+        (
+            "rem-t6-dr-capsnet-elevation-dense-familiar-acc",
+            "DR-CapsNet, smallNORB, axis elevation, not q",
+        ),
+        ("mitt2023-t1-layer1-dyr", "CapsNet 16/16/16/16/10, dim 8, AffNIST, capsule layers 5, "),
+    ],
+)
+def test_conditions_are_told_in_words(claim, words):
+    assert says(find_claim(claim)).startswith(words)
 
 
 def test_a_file_without_markers_is_refused(tmp_path):

@@ -1,13 +1,22 @@
 """Pages of the three questions."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from made_records import record
 from torchcaps.study import claims, find_claim, result_of, write_record
-from torchcaps.study.questions import QUESTIONS, SCALE, SHARP, answer_of, write_questions
-from torchcaps.study.variants import decision_of, lines_of
+from torchcaps.study.questions import (
+    QUESTIONS,
+    SCALE,
+    SHARP,
+    TWINS,
+    anchor,
+    answer_of,
+    write_questions,
+)
+from torchcaps.study.variants import deaths_of, decision_of, lines_of
 
 ROOT = Path(__file__).parents[2]
 STATIC = "mitt2023-q-routing-almost-static"
@@ -190,6 +199,54 @@ def test_a_single_network_of_a_value_decides_nothing():
     assert decision_of(SCALE, {}) is None
 
 
+def dying_of(agreement, dead):
+    """Two layers of sixteen capsules, so many of them dead, a number a seed."""
+    values = {"cds.1": [0.0] * len(dead), "capsules_alive.1": [16.0] * len(dead)}
+    values |= {"cds.2": dead, "capsules_alive.2": [16 - each for each in dead]}
+    made = record("mitterreiter_grid", "mnist", values=values, agreement=agreement)
+    return made.model_copy(update={"study": "sharp-agreement", "claims": ()})
+
+
+def test_dead_capsules_are_counted_seed_by_seed():
+    records = {"a" * 12: dying_of(0.0, [0.0, 0.0, 0.0]), "b" * 12: dying_of(1.0, [0.0, 0.0])}
+    assert deaths_of(SHARP, records) == "none in any seed, of 5 networks in all."
+    records["b" * 12] = dying_of(1.0, [3.0, 5.0])
+    records["c" * 12] = dying_of(0.3, [0.0, 16.0])
+    assert deaths_of(SHARP, records) == (
+        "none in 4 of 7 networks; 16 of 32 in 1 of 2 seeds with agreement 0.3; "
+        "3 to 5 of 32 in every seed with agreement 1.0."
+    )
+    # Of two variants alike it is said once.
+    records["c" * 12] = dying_of(0.3, [5.0, 3.0])
+    assert deaths_of(SHARP, records).endswith(
+        "3 to 5 of 32 in every seed with agreement 0.3, and with agreement 1.0."
+    )
+    # Numbers of other images are others, and where nobody counted nothing is said.
+    on_others = TWINS._replace(study=SHARP.study)
+    assert deaths_of(on_others, records) is None
+    assert deaths_of(SHARP, {}) is None
+
+
+def test_the_page_of_depth_says_what_died_and_where_the_table_is(tmp_path):
+    write_record(dying_of(0.0, [0.0, 0.0, 0.0]), tmp_path / "evidence")
+    write_questions(tmp_path / "evidence", tmp_path / "pages")
+    page = (tmp_path / "pages" / "does-depth-kill-capsules.md").read_text()
+    assert (
+        "- Dead capsules in [Where a network routes that may choose](does-routing-help.md#where-a-"
+        "network-routes-that-may-choose): none in any seed, of 3 networks in all." in page
+    )
+
+
+def test_every_anchor_on_a_page_is_a_heading_of_it():
+    """As GitHub makes them: small, without commas."""
+    folder = ROOT / "docs" / "questions"
+    for path in folder.glob("*.md"):
+        for name, place in re.findall(r"\]\((|[a-z-]+\.md)#([^)]+)\)", path.read_text()):
+            text = (folder / (name or path.name)).read_text()
+            heads = re.findall(r"^## (.*)$", text, flags=re.M)
+            assert place in {re.sub(r"[^a-z -]", "", h.lower()).replace(" ", "-") for h in heads}
+
+
 def test_one_architecture_decides_its_own_part_alone(tmp_path):
     """Entropy falls in every seed of one network, where the statement is of every network."""
     for data in ("mnist", "fashion-mnist", "cifar10"):
@@ -211,3 +268,8 @@ def test_one_architecture_decides_its_own_part_alone(tmp_path):
         "- `rem-q-entropy-lower-everywhere`: records of the other systems it speaks of; those at "
         "hand decide their part alone." in page
     )
+
+
+def test_a_heading_is_linked_without_its_commas():
+    title = "Depth, initial scale and routing at once"
+    assert anchor(title) == "depth-initial-scale-and-routing-at-once"

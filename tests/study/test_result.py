@@ -159,3 +159,26 @@ def test_a_narrow_network_is_not_compared_with_a_wide_one():
     assert result(name, *mixed).status == "not run"
     # The more records of one width count.
     assert result(name, *narrow, of("gu_capsnet", 0.9, 128)).status == "holds"
+
+
+def test_a_network_without_a_width_stands_beside_those_of_any_where_each_is_compared_with_itself():
+    """Entropy is lower after pruning, in every network."""
+    name = "rem-q-entropy-lower-everywhere"
+
+    def of(model, data, entropy, width=None, **fields):
+        grid = {"entropy+K11": [entropy + k / 1000 for k in range(5)]}
+        options = {} if width is None else {"width": width}
+        options |= {"types": 64} if (model, data) == ("rem_dr", "cifar10") else {}
+        pairs = fields.items()
+        return small(model, data, values=grid, claim=name, reduced="less", fields=pairs, **options)
+
+    def both(model, data, width=None):
+        pruned = of(model, data, 6.0, width, prune="lobster", epochs=10)
+        return of(model, data, 8.0, width), pruned
+
+    sets = ("mnist", "fashion-mnist", "cifar10")
+    narrow = [each for data in sets for each in both("rem_dr", data, 16)]
+    assert result(name, *narrow).status == "undecided"
+    assert result(name, *narrow, *both("rem_eff_mnist", "mnist")).status == "holds"
+    # A wide network of the same kind is another one.
+    assert result(name, *narrow, *both("rem_dr", "mnist")).status == "undecided"

@@ -89,6 +89,7 @@ def test_a_second_call_trains_nothing_and_draws_the_page_again(
     assert {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in before} == before
 
 
+@pytest.mark.slow
 def test_a_stopped_demo_keeps_the_twin_it_has(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

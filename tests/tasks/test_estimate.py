@@ -173,6 +173,7 @@ print(json.dumps([found.training.process, memory() - before, time.process_time()
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_allocated():
     done = subprocess.run([sys.executable, "-c", HUGE], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

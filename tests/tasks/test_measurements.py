@@ -10,7 +10,9 @@ import torch
 
 from error_text import text_of
 from torchcaps import analysis
-from torchcaps.data import PartWholeSpec, part_whole, resized, shown_parts
+from torchcaps.data import Cropped, PartWholeSpec, part_whole, resized, shown_parts
+from torchcaps.data.resize import Resized
+from torchcaps.data.some import Some
 from torchcaps.models import create_model
 from torchcaps.tasks import dissect, evaluate
 from torchcaps.tasks.measurements import MEASUREMENTS, parts_shown
@@ -108,6 +110,25 @@ def test_parts_of_resized_images_are_the_same(few, network):
     found = evaluate(network, resized(larger, (20, 20)), measurements=["fidelity"])
     assert found.measured["fidelity"].images == 22
     assert torch.equal(parts_shown(resized(few, (7, 30)), ["fidelity"]), shown_parts(few.truth))
+
+
+def test_images_that_are_resized_when_they_are_shown_tell_their_parts_too(few, monkeypatch):
+    expected = shown_parts(few.truth)
+    monkeypatch.setattr("torchcaps.data.resize.MOST_BYTES", 1)
+    lazy = resized(few, (7, 30))
+    assert isinstance(lazy, Resized)
+    assert torch.equal(parts_shown(lazy, ["fidelity"]), expected)
+    index = torch.tensor([3, 1])
+    assert torch.equal(parts_shown(Some(lazy, index), ["selectivity"]), expected[index])
+    assert lazy.truth.size is None
+
+
+def test_windows_of_images_say_that_they_may_leave_parts_out(few):
+    assert text_of(lambda: parts_shown(Cropped(few, (12, 16)), ["fidelity"])) == (
+        "fidelity compares capsules with the parts that images show, but these are windows of "
+        "12 × 16, which may leave parts out; train and measure on whole images, stretched to that "
+        "size with image_size instead of crop."
+    )
 
 
 def test_images_without_parts_are_told(few, network):

@@ -8,7 +8,8 @@ import torch
 import torchcaps as tc
 from error_text import text_of
 from torchcaps.data import PartWholeSpec, by_name, part_whole
-from torchcaps.train import fit, make_recipe
+from torchcaps.errors import Interrupted
+from torchcaps.train import Run, fit, make_recipe
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +46,17 @@ def test_a_frozen_backbone_stays_bit_for_bit_statistics_too(seven, tmp_path, cap
     assert len(run.recipe.begins_with) == 12
 
 
+@pytest.mark.parametrize("name", ["layers", "layers.classes"])
+def test_what_was_made_new_is_not_frozen(name, seven, tmp_path):
+    assert text_of(
+        lambda: fit(recipe(freeze=(name,)), tmp_path / "run", begin_with=seven)
+    ).startswith(
+        f"freeze: layers.classes.weight of {name} fits nothing in the file that the run begins "
+        f"with and was made new, so frozen it would never be trained; leave {name} out of freeze"
+    )
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_run_folder_is_begun_with_as_well(tmp_path):
     first = fit(recipe(), tmp_path / "first")
     second = fit(recipe(seed=1, learning_rate=1e-12), tmp_path / "second", begin_with=first.folder)
@@ -59,6 +71,23 @@ def test_a_run_folder_is_begun_with_as_well(tmp_path):
     )
 
 
+def test_a_run_that_was_stopped_is_to_be_finished_first(tmp_path):
+    out = tmp_path / "first"
+    with pytest.raises(Interrupted):
+        fit(recipe(epochs=50), out, time_budget=0.001)
+    assert text_of(lambda: fit(recipe(), tmp_path / "on", begin_with=out)) == (
+        f"{out} is no folder of a finished run (model.safetensors is missing); finish it with "
+        f"torchcaps train, or name a file."
+    )
+    # A network of an earlier epoch is begun with only where somebody names it.
+    Run(out).put_network(
+        tc.create_model("rem_multilayer", image=(1, 24, 24)), out / "model.safetensors"
+    )
+    assert "trains on, and its model.safetensors is that of an earlier epoch" in text_of(
+        lambda: fit(recipe(), tmp_path / "on", begin_with=out)
+    )
+
+
 class Plain(torch.nn.Module):
     """No batch statistics: its gradient is a mean over images."""
 
@@ -68,6 +97,16 @@ class Plain(torch.nn.Module):
 
     def forward(self, images):
         return tc.Output(self.layer(images.flatten(1)), "logits")
+
+
+def test_an_update_is_not_of_more_batches_than_an_epoch_has(tmp_path):
+    # 60 images, of which 6 are held out.
+    fields = {"batch_size": 20, "accumulate": 4}
+    assert text_of(lambda: fit(recipe(**fields), tmp_path / "run")) == (
+        "accumulate=4 asks for so many batches an update, but there are 3 batches of 20 in an "
+        "epoch of 54 images; take accumulate=3 or less, or smaller batches."
+    )
+    assert not (tmp_path / "run").exists()
 
 
 def test_two_batches_an_update_are_one_batch_of_both(tmp_path):

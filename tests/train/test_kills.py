@@ -66,11 +66,15 @@ for line in sys.stdin:
 """
 
 
+# Masks grow in the first half of the epochs, and are kept in the second.
+PRUNED = {"prune": "magnitude", "prune_to": 0.8, "prune_ramp": EPOCHS // 2, "prune_scope": "layer"}
+
+
 class Nursery:
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, **more: object):
         script, recipe = folder / "nursery.py", folder / "recipe.json"
         script.write_text(NURSERY)
-        fields = {"model": "peer_sign_dynamic", "data": "tiny", "batch_size": 16}
+        fields = {"model": "peer_sign_dynamic", "data": "tiny", "batch_size": 16, **more}
         with pytest.MonkeyPatch.context() as patch:
             patch.setitem(SOURCES, "tiny", lambda split, root: None)
             recipe.write_text(make_recipe(**fields, epochs=EPOCHS).model_dump_json())
@@ -111,9 +115,9 @@ class Nursery:
         return int(ended)
 
 
-@pytest.fixture
-def nursery(tmp_path: Path) -> Iterator[Nursery]:
-    nursery = Nursery(tmp_path)
+@pytest.fixture(params=[{}, PRUNED], ids=["whole", "pruned"])
+def nursery(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Nursery]:
+    nursery = Nursery(tmp_path, **request.param)
     with nursery.process:
         assert nursery.read() == "ready"
         yield nursery
@@ -164,4 +168,5 @@ def test_twenty_kills_at_random_moments_change_no_bit(nursery: Nursery, tmp_path
     for rows in zip(run.metrics(), whole.metrics(), strict=True):
         one, two = ({**row, "seconds": 0} for row in rows)
         assert one == two
-    assert run.result()["test_accuracy"] == whole.result()["test_accuracy"]
+    for what in ("test_accuracy", "sparsity"):
+        assert run.result().get(what) == whole.result().get(what)

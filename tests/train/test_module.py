@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from error_text import text_of
 from torchcaps.data import Batch
 from torchcaps.train import Recipe, make_recipe
 from torchcaps.train.module import Training
@@ -120,3 +121,14 @@ def test_each_step_draws_numbers_of_its_own_whatever_was_drawn_before(
     numbers = {moment: drawn(*moment) for moment in moments}
     assert len(set(numbers.values())) == 12
     assert {moment: drawn(*moment) for moment in reversed(moments)} == numbers
+
+
+def test_training_takes_a_network_and_a_recipe():
+    model = torch.nn.Linear(2, 2)
+    recipe = make_recipe(model="own", data="own", epochs=1)
+    assert text_of(lambda: Training(model, "recipe")) == (
+        "Training takes a recipe, what train.make_recipe returns, but got 'recipe'."
+    )
+    assert text_of(lambda: Training("capsnet", recipe)) == (
+        "Training takes a network that was made, an nn.Module, but got 'capsnet'."
+    )

@@ -1,5 +1,7 @@
 """A network of one's own is trained, saved, opened and looked into as ours are."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -148,17 +150,33 @@ def test_couplings_are_replaced_where_the_module_takes_functions():
     assert not torch.allclose(ours, plain)
 
 
-@pytest.mark.parametrize("name", ["couple", "intervene"])
+@pytest.mark.parametrize("name", ["couple", "intervene", "iterations"])
 def test_a_module_without_such_an_argument_says_so(name):
     network, pixels = OwnNetwork(Mine()), torch.rand(2, 1, 24, 24)
     assert text_of(lambda: network(pixels, **{name: {"classes": lambda x: x}})) == (
-        f"Mine takes no `{name}`, so nothing in it can be replaced; let its forward take "
+        f"Mine takes no `{name}`, so nothing in it can be changed; let its forward take "
         f"{name}=None and hand it to its capsule layers."
     )
     test = by_name.SOURCES["few"]("test", None)
     assert "Mine takes no `couple`, so it has no couplings to quantise" in text_of(
         lambda: tasks.evaluate(Mine(), test, levels=11)
     )
+
+
+class Often(Plain):
+    def forward(self, images, *, iterations=1):
+        out = super().forward(images)
+        return replace(out, scores=iterations * out.scores)
+
+
+def test_iterations_are_those_of_a_module_that_takes_them():
+    network, pixels = OwnNetwork(Often()), torch.rand(2, 1, 24, 24)
+    torch.testing.assert_close(network(pixels, iterations=3).scores, 3 * network(pixels).scores)
+
+
+class Weightless(nn.Module):
+    def forward(self, images):
+        return tc.Output(images.flatten(1)[:, :10], "logits")
 
 
 def test_a_module_is_saved_without_a_run(tmp_path):
@@ -210,6 +228,14 @@ def test_a_class_that_needs_arguments_is_to_be_made(tmp_path):
         (
             lambda out: tc.train.fit(recipe(model="capsnet"), out, model=Mine()),
             'but the recipe says model "capsnet"; make the recipe with model="own", or leave',
+        ),
+        (
+            lambda out: tc.train.fit(recipe(), out, model=Weightless()),
+            "Weightless has no weights; are its layers in a list?",
+        ),
+        (
+            lambda out: tc.train.fit(recipe(), out, model=Plain().requires_grad_(False)),
+            "none of the weights of Plain is to be trained; set requires_grad_(True) on those",
         ),
         (lambda out: tc.train.fit(recipe(), out, model=Mine), "a module that was made, such as"),
         (

@@ -201,6 +201,18 @@ def test_a_state_with_masks_of_another_network_is_refused(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.parametrize("damaged", [3, {"masks": 3}])
+def test_a_state_whose_masks_are_no_table_is_refused(tmp_path: Path, damaged: object) -> None:
+    run = stopped(tmp_path / "run")
+    state = torch.load(run.state_file, weights_only=True)
+    state["callbacks"]["Prune"] = damaged
+    torch.save(state, run.state_file)
+    without_digest(run)
+    assert text_of(lambda: fit(recipe("snip"), run.folder)).startswith(
+        "masks must be a table of boolean tensors by the names of weights, but came as int"
+    )
+
+
 def test_a_network_without_capsules_has_none_to_prune(tmp_path: Path) -> None:
     plain = make_recipe(
         model="convnet_avg", data="tiny", prune="snip", prune_to=0.5, prune_unit="capsule"

@@ -324,6 +324,7 @@ def test_a_recipe_cannot_be_changed() -> None:
             NAMES | {"protocol": "guu"},
             "protocol 'guu' is unknown; did you mean 'gu'? known:",
         ),
+        (NAMES | {"protocol": ["gu"]}, "protocol ['gu'] is unknown; "),
         (NAMES | {"options": 3}, "options: input should be a valid dictionary, not 3."),
         (
             {"data": "mnist"},

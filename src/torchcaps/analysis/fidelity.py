@@ -7,7 +7,7 @@ lacks them, shows them as strays, or shows them as parts of its whole:
    between "the part is there" and the length of the capsule in eighths of the images.
 2. On the other half a case is a capsule that is active in an image that shows its part. Its edge
    e_ic is the class to which most of its couplings lead: c along all layers above, rows summing to
-   one; a tie is shared evenly.
+   one, and through windows along all that see the capsule; a tie is shared evenly.
 3. An edge is there where it leads to y, and should be where the part is the whole's own:
        F = 2 Σ_own e_iy / (Σ e_iy + cases own),      M = I(y; e_i) / H(y)
    F over all cases; M over those where the part is the whole's own, a mean over capsules.
@@ -32,6 +32,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.analysis.alike import check_alike
+from torchcaps.analysis.backtrack import is_chain
 from torchcaps.analysis.measure import Answer, Labelled, checked_parts
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.sample import MOST, Sample
@@ -39,11 +40,12 @@ from torchcaps.analysis.trace import (
     capsule_layers,
     check_trace,
     class_labels,
+    finite_coupling,
     image_coupling,
     image_lengths,
 )
 from torchcaps.errors import TorchcapsError, nearest
-from torchcaps.types import Trace
+from torchcaps.types import LayerTrace, Trace
 
 __all__ = ["Fidelity", "MeasureFidelity", "class_paths"]
 
@@ -81,8 +83,11 @@ class Fidelity(Result):
 def class_paths(trace: Trace, layer: str) -> Tensor:
     """Where the couplings of each capsule of a layer lead, [k, i, classes]; rows sum to one.
 
+    Through windows the capsules are those of every type and position, and a child leads to the
+    parents of all windows that see it; one that none sees leads to every class alike.
+
     Arguments:
-        trace: of dense layers from the named one up.
+        trace: of layers that lead to each other, from the named one up.
         layer: the name of a layer of capsules, "primary" or that of a routed layer but the last.
 
     >>> class_paths(out.trace, "primary").shape
@@ -93,20 +98,42 @@ def class_paths(trace: Trace, layer: str) -> Tensor:
             f"layer {layer!r} has no routed layer above it; {nearest(layer, names[:-1])}."
         )
     above = trace[names.index(layer) :]
-    windows = [each.name for each in above if each.window is not None]
-    if windows:
+    if not is_chain(above):
         raise TorchcapsError(
-            f"paths to classes follow layers where every child votes for every parent, and "
-            f"{', '.join(windows)} looks through windows; name a layer above it."
+            f"paths to classes follow layers that lead to each other, but above {layer!r} one has "
+            f"more or fewer parents than the next has children; DeepCaps, for example, joins two "
+            f"layers into one."
         )
-    paths: Tensor | None = None
-    for each in above:
-        coupling = image_coupling(each).clamp(min=0)
-        total = coupling.sum(-1, keepdim=True)
-        share = torch.where(total > 0, coupling / total, 1 / coupling.shape[-1])
-        paths = share if paths is None else paths @ share
-    assert paths is not None
+    coupling = finite_coupling(above[-1])
+    n_classes = math.prod(coupling.shape[1:]) // coupling.shape[-2]
+    paths = torch.eye(n_classes, dtype=torch.float64).expand(len(coupling), -1, -1)
+    for each in reversed(above):
+        paths = _led(each, paths)
     return paths
+
+
+def _led(layer: LayerTrace, paths: Tensor) -> Tensor:
+    """Where the children of a layer lead, from where its parents do, [k, n, classes]."""
+    if layer.window is None:
+        coupling = image_coupling(layer).clamp(min=0)
+        total = coupling.sum(-1, keepdim=True)
+        return torch.where(total > 0, coupling / total, 1 / coupling.shape[-1]) @ paths
+    coupling = finite_coupling(layer).clamp(min=0)  # [k, p, i, j]
+    k, p, _, j = coupling.shape
+    child = layer.window.child_id().flatten()
+    n = math.prod(layer.window.child_grid)
+
+    def gathered(values: Tensor) -> Tensor:
+        """Sums over the windows that see a child, [k, n, x] of [k, p, i, x]."""
+        return values.new_zeros(k, n, values.shape[-1]).index_add_(1, child, values.flatten(1, 2))
+
+    total = gathered(coupling.sum(-1, keepdim=True))
+    # A child without couplings leads to all of its parents alike.
+    is_coupled = (total > 0)[:, child].view(*coupling.shape[:3], 1)
+    coupling = torch.where(is_coupled, coupling, 1)
+    led = gathered(coupling @ paths.view(k, p, j, -1))
+    total = led.sum(-1, keepdim=True)
+    return torch.where(total > 0, led / total, 1 / led.shape[-1])
 
 
 class MeasureFidelity:

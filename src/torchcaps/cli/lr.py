@@ -15,6 +15,7 @@ from torchcaps.cli.arguments import (
     OptionList,
     Protocol,
     Root,
+    fields_from,
     recipe_from,
 )
 
@@ -47,16 +48,20 @@ def lr(
     starts with. Writes nothing but the picture.
     """
     from torchcaps import tasks, train, viz
+    from torchcaps.tasks.rate_test import check_of_use
 
     if picture is not None:
         viz.check_figure_file(picture)
     file, where = recipe, root
     if recipe is not None and recipe.is_dir():
         run = train.Run(recipe)
+        # Before the recipe is read, which may name code of one's own.
+        run.check_imported()
         # Other data than those of the run lie elsewhere.
         file, where = run.recipe_file, run.root_or(root) if data is None else root
     given = {"protocol": protocol, "model": model, "data": data}
     chosen = recipe_from(file, given, image_size, field, option)
+    check_of_use(fields_from(field))
     found = tasks.rate_test(chosen, root=where, low=low, high=high, steps=steps)
     if picture is not None:
         figure = viz.draw_rates(

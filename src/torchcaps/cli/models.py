@@ -68,7 +68,8 @@ def _explain(name: str) -> None:
     for option, default in preset.options.items():
         value = json.dumps(default) if isinstance(default, bool) else default
         print(f"--option {option}={value}")
-        if option in MEANINGS:
+        # What an option of a network of one's own means is its own matter.
+        if option in MEANINGS and not preset.is_own:
             print(f"    {MEANINGS[option]}")
         words = preset.routings if option == "routing" else preset.words(option)
         if words:

@@ -155,6 +155,7 @@ def status(
     seeds: Seeds = None,
     only: Only = None,
     out: Cells = Path("runs"),
+    evidence: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("evidence"),
     by: Annotated[
         str, typer.Option(help="Order of the rows: table, as the paper has them, or cost.")
     ] = "table",
@@ -162,15 +163,18 @@ def status(
 ) -> None:
     """Say how far a study is: cells done, running and left, and the hours that are left.
 
-    With --by cost the rows are a queue, the cheapest first.
+    Cells are done by their runs; how many stand in records besides, which need no runs, is counted
+    by itself. With --by cost the rows are a queue, the cheapest first.
     """
     from rich.console import Console
 
+    from torchcaps.study import read_records
     from torchcaps.study.runner import Ledger, progress_of
 
     if by not in ("table", "cost"):
         raise TorchcapsError(f"--by must be table or cost, but is {short(by)}.")
-    found = progress_of(_study(what, table, reduced, seeds, only), Ledger(out))
+    study = _study(what, table, reduced, seeds, only)
+    found = progress_of(study, Ledger(out), records=read_records(evidence).values())
     if as_json:
         print(json.dumps(found.numbers(by_cost=by == "cost")))
         return

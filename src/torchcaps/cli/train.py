@@ -146,6 +146,8 @@ def _network_of(start: Path) -> dict[str, Any]:
     run = Run(start)
     if start.is_dir():
         check_is_run(start)
+        # Before the recipe is read, which may name code of one's own.
+        run.check_imported()
     elif start.suffix != ".safetensors":
         raise TorchcapsError(
             f"--init-from takes a run folder or a saved network, NAME.safetensors, but got "

@@ -1,4 +1,4 @@
-"""Data sets by name, and validation images out of the training images."""
+"""Data sets by name."""
 
 import os
 from collections.abc import Callable

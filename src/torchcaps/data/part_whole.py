@@ -30,7 +30,7 @@ from torchcaps.data.part_shapes import (
     part_distance,
 )
 from torchcaps.data.part_truth import RIM, PartTruth
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 
 __all__ = [
     "OBJECTS",
@@ -85,7 +85,7 @@ class PartWholeSpec:
             value = getattr(self, knob)
             if not (isinstance(value, int) and low <= value <= high):
                 raise TorchcapsError(
-                    f"{knob} must be a whole number from {low} to {high}, got {value}."
+                    f"{knob} must be a whole number from {low} to {high}, got {short(value)}."
                 )
         _ordered("clutter", self.clutter, 0, 32)
         if not all(isinstance(count, int) for count in self.clutter):

@@ -17,6 +17,7 @@ from torchcaps.data.arrays import MOST_BYTES
 from torchcaps.data.batch import Images
 from torchcaps.data.changed_images import ChangedImages
 from torchcaps.data.image_set import ImageSet
+from torchcaps.data.part_truth import PartTruth
 from torchcaps.errors import TorchcapsError, short
 
 __all__ = ["Resized", "check_size", "resize", "resized"]
@@ -35,6 +36,11 @@ class Resized(ChangedImages):
     @property
     def image_shape(self) -> tuple[int, int, int]:
         return self.images.image_shape[0], *self.size
+
+    @property
+    def truth(self) -> PartTruth | None:
+        """Of made images with known parts, as `resized` has it."""
+        return _stretched(getattr(self.images, "truth", None))
 
     def _change(self, pixels: Tensor, sample: Tensor) -> Tensor:
         return resize(pixels, self.size)
@@ -60,8 +66,7 @@ def resized(images: Images, size: tuple[int, int]) -> Images:
     if not isinstance(images, ImageSet) or _filled(images, size) > MOST_BYTES:
         return Resized(images, (size[0], size[1]))
     parts = [_stored(part, (size[0], size[1])) for part in images.images.split(AT_ONCE)]
-    truth = None if images.truth is None else replace(images.truth, size=None)
-    return replace(images, images=torch.cat(parts), truth=truth)
+    return replace(images, images=torch.cat(parts), truth=_stretched(images.truth))
 
 
 def check_size(size: tuple[int, int]) -> None:
@@ -71,6 +76,11 @@ def check_size(size: tuple[int, int]) -> None:
         raise TorchcapsError(
             f"size must be (height, width), each from 1 to {LARGEST}, got {short(size)}."
         )
+
+
+def _stretched(truth: PartTruth | None) -> PartTruth | None:
+    """It still says which parts there are, but no longer which pixels are theirs."""
+    return None if truth is None else replace(truth, size=None)
 
 
 def _filled(images: ImageSet, size: tuple[int, int]) -> int:

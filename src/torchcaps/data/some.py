@@ -9,6 +9,7 @@ from torch import Tensor
 
 from torchcaps.data.batch import Batch, Images, JudgedBy
 from torchcaps.data.image_set import hold_out
+from torchcaps.data.part_truth import PartTruth
 from torchcaps.data.sample import sample_of
 from torchcaps.errors import TorchcapsError
 
@@ -37,6 +38,12 @@ class Some:
     @property
     def judged_by(self) -> JudgedBy:
         return self.images.judged_by
+
+    @property
+    def truth(self) -> PartTruth | None:
+        """What is known of their parts, where that is known of the set."""
+        whole: PartTruth | None = getattr(self.images, "truth", None)
+        return None if whole is None else whole[self.index.cpu()]
 
     def __len__(self) -> int:
         return len(self.index)

@@ -13,6 +13,9 @@ from torchcaps.types import Grid
 
 __all__ = ["check_names", "children_after", "features_after"]
 
+# What layers call what a head calls otherwise.
+MEANT = {"d_in": "d_primary", "d_out": "d_class", "n_out": "n_classes"}
+
 
 def features_after(backbone: nn.Module, image: tuple[int, int, int]) -> tuple[int, int, int]:
     """The (channels, height, width) of the feature map that a backbone makes of an image."""
@@ -67,7 +70,7 @@ def check_names(call: str, given: Iterable[str], known: Iterable[str]) -> None:
     known = sorted(known)
     for name in given:
         if name not in known:
-            raise TorchcapsError(f"{call} takes no {name}; {nearest(name, known)}.")
+            raise TorchcapsError(f"{call} takes no {name}; {nearest(name, known, meant=MEANT)}.")
 
 
 def _check_image(image: object) -> None:

@@ -1,15 +1,18 @@
 """What somebody does to a network while it runs: to the couplings of a layer, or to the capsules
 that leave it."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.types import Capsules, Couple, Intervene
 
-__all__ = ["NOTHING_DONE", "by_layer", "leaving", "named"]
+__all__ = ["NOTHING_DONE", "by_layer", "leaving", "named", "without_capsules"]
 
+P = ParamSpec("P")
+R = TypeVar("R")
 NOTHING_DONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -72,3 +75,19 @@ def leaving(name: str, capsules: Capsules, intervene: Mapping[str, Intervene]) -
                 f"infinite; do not divide by what may be zero."
             )
     return made
+
+
+def without_capsules(forward: Callable[P, R]) -> Callable[P, R]:
+    """The forward of a network that has nothing inside to change, and says so when it is asked."""
+
+    @functools.wraps(forward)
+    def explained(*args: P.args, **named: P.kwargs) -> R:
+        for change in ("couple", "intervene"):
+            if named.pop(change, None) is not None:
+                raise TorchcapsError(
+                    f"{type(args[0]).__name__} has no layer of capsules, so {change} finds nothing "
+                    f"to change in it; leave {change} out, or take a capsule network."
+                )
+        return forward(*args, **named)
+
+    return explained

@@ -57,14 +57,11 @@ from bisect import bisect_right
 import torch
 from torch import Tensor, nn
 
-from torchcaps.errors import TorchcapsError
-from torchcaps.layers import (
-    Decoder,
-    PrimaryCapsules,
-    feature_shape,
-)
+from torchcaps.errors import TorchcapsError, short
+from torchcaps.layers import Decoder, PrimaryCapsules, feature_shape
 from torchcaps.layers.backbone import simple_backbone
 from torchcaps.layers.convolution import LargeConv2d
+from torchcaps.layers.intervention import without_capsules
 from torchcaps.models.iterating import refuse_iterations
 from torchcaps.models.refit import Refits
 from torchcaps.models.standardise import prepared
@@ -115,6 +112,7 @@ class ConvNet(Refits):
         self.scores_are: ScoresAre = scores_are
         self.decoder = decoder
 
+    @without_capsules
     def forward(
         self,
         image: Tensor,
@@ -144,6 +142,7 @@ class ConvNetCR(Refits):
         self.units = _units(image, n_classes, kernel, width)
         self.decoder = Decoder(n_classes=n_classes, d_in=D_CLASS, image=image)
 
+    @without_capsules
     def forward(
         self,
         image: Tensor,
@@ -183,6 +182,7 @@ class ConvNetCRSF(Refits):
         self.units = nn.Linear(n_in, n_classes * D_CLASS, bias=False)
         self.decoder = Decoder(n_classes=n_classes, d_in=D_CLASS, image=image)
 
+    @without_capsules
     def forward(
         self,
         image: Tensor,
@@ -323,7 +323,7 @@ def tsai_dmm_cnn_fcpool(*, image: tuple[int, int, int], n_classes: int) -> ConvN
 def _stack(channels: int, kernel: int, *layers: tuple[int, int]) -> nn.Sequential:
     """Convolutions of (width, stride) without padding, a ReLU after each."""
     if kernel < 1:
-        raise TorchcapsError(f"kernel must be a whole number from 1, but came as {kernel}.")
+        raise TorchcapsError(f"kernel must be a whole number from 1, but came as {short(kernel)}.")
     blocks: list[nn.Module] = []
     for width, stride in layers:
         blocks += [LargeConv2d(channels, width, kernel, stride), nn.ReLU(inplace=True)]

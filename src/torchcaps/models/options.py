@@ -30,7 +30,13 @@ ITERATES, SQUASHES = frozenset({"iterations", "detach"}), frozenset({"squash"})
 # What other libraries call the two that every network has.
 COUNT = "how many classes there are is n_classes, in training a matter of the data"
 SIZE = "the size of its images is image=(channels, height, width), in training a matter of the data"
-ELSEWHERE = {"num_classes": COUNT, "in_chans": SIZE, "img_size": SIZE, "image_size": SIZE}
+OF_DATA = "in training the data say it, in Python create_model(…, {}=…)"
+ELSEWHERE = {
+    "num_classes": COUNT,
+    **dict.fromkeys(("image_size", "img_size", "in_chans"), SIZE),
+    **{name: OF_DATA.format(name) for name in ("image", "n_classes")},
+    "standardise": "in training it is a field of the recipe, --set standardise=set",
+}
 
 # Why some networks have not the options that others have.
 MANY_PARENTS = "with twenty parents to a child no scale brings their lengths to 0.2"
@@ -68,7 +74,7 @@ def _why_not(name: str, preset: "Preset", option: str) -> str | None:
 
 def check_option_name(name: str, preset: "Preset", option: str) -> None:
     """Refuse an option that the network has not."""
-    if not preset.options:
+    if not preset.options and option not in ELSEWHERE:
         raise TorchcapsError(
             f"{name} has no options but image and n_classes; leave {option!r} out."
         )
@@ -83,6 +89,11 @@ def check_option(name: str, preset: "Preset", option: str, value: Any) -> None:
     default = preset.options[option]
     if option == "routing" and isinstance(value, Routing):
         return
+    if option == "routing" and isinstance(value, type) and issubclass(value, Routing):
+        raise TorchcapsError(
+            f"{name} takes a routing by its name or as an object, but got the class "
+            f"{value.__name__}; call it: routing={value.__name__}()."
+        )
     # A whole number is a fine float; True is no number here.
     words, kind = preset.words(option), type(default).__name__
     fits = type(value) is type(default) or (type(default) is float and type(value) is int)

@@ -1,6 +1,7 @@
 """Networks of one's own, beside those that torchcaps knows by name."""
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, final
 
@@ -8,15 +9,23 @@ from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.routing.table import import_path
-from torchcaps.models.registry import MODELS, Preset
+from torchcaps.models.registry import MODELS, Preset, check_sides
 from torchcaps.types import Couple, Intervene, Keep, Output
 
-__all__ = ["CLASSES", "OWN", "OwnNetwork", "as_network", "own_module", "register_model"]
+__all__ = [
+    "CLASSES",
+    "OWN",
+    "OwnNetwork",
+    "as_network",
+    "check_has_weights",
+    "own_module",
+    "register_model",
+]
 
 # What a recipe and a file call a network that has no name of its own.
 OWN = "own"
 # Arguments that change what goes on inside.
-INTERVENTIONS = ("couple", "intervene")
+INTERVENTIONS = ("couple", "intervene", "iterations")
 # Classes of files that were imported because somebody said so, by their import path.
 CLASSES: dict[str, type[nn.Module]] = {}
 
@@ -27,8 +36,9 @@ class OwnNetwork(nn.Module):
 
     Arguments:
         module: from images [b, c, h, w] to an `Output`. Where its forward takes `target` (the
-            labels), `keep` (what to record for the trace), `couple` or `intervene` (functions on
-            its couplings and capsules), it is given them.
+            labels), `keep` (what to record for the trace), `iterations` (how often routing goes
+            round), `couple` or `intervene` (functions on its couplings and capsules), it is given
+            them.
         image: (channels, height, width) that it takes; what its attribute `image` says if not
             given, or None where nobody says.
         n_classes: how many classes it scores; None where nobody says.
@@ -62,16 +72,23 @@ class OwnNetwork(nn.Module):
         target: Tensor | None = None,
         *,
         keep: Keep = "none",
+        iterations: int | None = None,
         couple: Couple | Mapping[str, Couple] | None = None,
         intervene: Mapping[str, Intervene] | None = None,
     ) -> Output:
         """What the module says of the images."""
-        given = {"target": target, "keep": keep, "couple": couple, "intervene": intervene}
+        given = {
+            "target": target,
+            "keep": keep,
+            "couple": couple,
+            "intervene": intervene,
+            "iterations": iterations,
+        }
         for name in INTERVENTIONS:
             if given[name] is not None and name not in self._takes:
                 raise TorchcapsError(
                     f"{type(self.module).__name__} takes no `{name}`, so nothing in it can be "
-                    f"replaced; let its forward take {name}=None and hand it to its capsule layers."
+                    f"changed; let its forward take {name}=None and hand it to its capsule layers."
                 )
         # What nobody asked for is the module's own to choose.
         taken = [name for name in self._takes if given[name] is not None or name == "target"]
@@ -92,6 +109,15 @@ class OwnNetwork(nn.Module):
         return out
 
 
+def check_has_weights(module: nn.Module) -> None:
+    """Refuse a module in which there is nothing to train or to save."""
+    if not module.state_dict():
+        raise TorchcapsError(
+            f"{type(module).__name__} has no weights; are its layers in a list? Keep each as an "
+            f"attribute, or all in an nn.ModuleList."
+        )
+
+
 def as_network(model: nn.Module) -> nn.Module:
     """The network itself where it is called as ours are, else `OwnNetwork` around it."""
     taken = inspect.signature(model.forward).parameters
@@ -104,27 +130,11 @@ def own_module(config: dict[str, Any], given: nn.Module | type[nn.Module] | None
     Nothing is imported for it. A class is called with `image` and `n_classes`, where it takes them.
     """
     needed = str(config.get("class"))
-    given = CLASSES.get(needed) if given is None else given
     name = needed.rpartition(".")[2]
     if given is None:
-        raise TorchcapsError(
-            f"this is a network of your own, of the class {needed}; a file never runs code, so "
-            f"give its class or a module of it: model={name} (on the command line: --import of its "
-            f"file)."
-        )
-    if isinstance(given, nn.Module):
-        kind = type(given)
-    elif isinstance(given, type) and issubclass(given, nn.Module):
-        kind = given
+        given = _imported(needed)
     else:
-        raise TorchcapsError(f"model must be the class {name} or a module of it, but is {given!r}.")
-    # A script and a notebook are called __main__, whatever their file.
-    elsewhere = "__main__" in (kind.__module__, needed.partition(".")[0])
-    if import_path(kind) != needed and not (elsewhere and kind.__qualname__ == name):
-        raise TorchcapsError(
-            f"this is a network of the class {needed}, but {import_path(kind)} was given; give "
-            f"model={name}."
-        )
+        _check_given(needed, given)
     if isinstance(given, nn.Module):
         return given
     taken = inspect.signature(given).parameters
@@ -136,6 +146,54 @@ def own_module(config: dict[str, Any], given: nn.Module | type[nn.Module] | None
             f"{name} cannot be made without more arguments ({error}); make one as it was when it "
             f"was saved, and give that: model={name}(…)."
         ) from None
+
+
+def _imported(needed: str) -> type[nn.Module]:
+    """The class of this path that an imported file has; else the only one of this name, since a
+    script is called __main__ while it runs, and a file may have been renamed."""
+    if needed in CLASSES:
+        return CLASSES[needed]
+    alike = [kind for kind in CLASSES.values() if _is_called(kind, needed)]
+    name = needed.rpartition(".")[2]
+    if not alike:
+        others = f"; the imported files have only {', '.join(CLASSES)}" if CLASSES else ""
+        raise TorchcapsError(
+            f"this is a network of your own, of the class {needed}; a file never runs code, so "
+            f"give its class or a module of it: model={name} (on the command line: --import of its "
+            f"file{others})."
+        )
+    if len(alike) > 1:
+        raise TorchcapsError(
+            f"this is a network of the class {needed}, and the imported files have several of that "
+            f"name, {' and '.join(map(import_path, alike))}; import the one file alone."
+        )
+    if not needed.startswith("__main__."):
+        logging.getLogger("torchcaps").warning(
+            "this is a network of the class %s; %s is taken for it", needed, import_path(alike[0])
+        )
+    return alike[0]
+
+
+def _check_given(needed: str, given: object) -> None:
+    """Refuse what is not of the class that a file names."""
+    name = needed.rpartition(".")[2]
+    if isinstance(given, nn.Module):
+        kind = type(given)
+    elif isinstance(given, type) and issubclass(given, nn.Module):
+        kind = given
+    else:
+        raise TorchcapsError(f"model must be the class {name} or a module of it, but is {given!r}.")
+    # A script and a notebook are called __main__, whatever their file.
+    elsewhere = "__main__" in (kind.__module__, needed.partition(".")[0])
+    if import_path(kind) != needed and not (elsewhere and _is_called(kind, needed)):
+        raise TorchcapsError(
+            f"this is a network of the class {needed}, but {import_path(kind)} was given; give "
+            f"model={name}."
+        )
+
+
+def _is_called(kind: type, needed: str) -> bool:
+    return needed.endswith(f".{kind.__qualname__}")
 
 
 def register_model(
@@ -173,6 +231,7 @@ def register_model(
             f"register_model takes the class of the network, or a function that makes it, but got "
             f"the {type(build).__name__} itself; for one module use fit(recipe, out, model=module)."
         )
+    check_sides(image, n_classes)
     known = MODELS.get(name)
     if known is not None and not (known.is_own and _path(known.build) == _path(build)):
         raise TorchcapsError(
@@ -192,7 +251,8 @@ def register_model(
                 f"every option of {_path(build)} needs a default, because a network is made by its "
                 f"name alone; {each} has none."
             )
-    MODELS[name] = Preset(build, image, n_classes, source, is_own=True)
+    channels, height, width = image
+    MODELS[name] = Preset(build, (channels, height, width), n_classes, source, is_own=True)
 
 
 def _path(build: Callable[..., nn.Module]) -> str:

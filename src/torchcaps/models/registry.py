@@ -8,6 +8,7 @@ from functools import partial
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+import torch
 from torch import nn
 
 from torchcaps.errors import TorchcapsError, nearest, short
@@ -39,7 +40,15 @@ from torchcaps.models.options import (
 )
 from torchcaps.models.standardise import Standardise
 
-__all__ = ["MODELS", "Preset", "check_options", "create_model", "list_models"]
+__all__ = [
+    "MODELS",
+    "Preset",
+    "check_made",
+    "check_options",
+    "check_sides",
+    "create_model",
+    "list_models",
+]
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,12 @@ class Preset:
     def options(self) -> dict[str, Any]:
         """What may be set, with its default."""
         parameters = inspect.signature(self.build).parameters.values()
-        return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+        return {
+            p.name: p.default
+            for p in parameters
+            # The two that every network has may have defaults in one of a user's own.
+            if p.default is not inspect.Parameter.empty and p.name not in ("image", "n_classes")
+        }
 
     def words(self, option: str) -> tuple[str, ...]:
         """Between which words an option chooses; none where it is no such choice."""
@@ -240,7 +254,7 @@ def make_model(
     preset = _checked(name, options)
     image = preset.image if image is None else image
     n_classes = preset.n_classes if n_classes is None else n_classes
-    _check_sides(image, n_classes)
+    check_sides(image, n_classes)
     chosen = {"image": tuple(image), "n_classes": n_classes, **options}
     try:
         _check_size(name, preset, chosen)
@@ -273,6 +287,23 @@ def check_options(name: str, options: dict[str, Any]) -> None:
     check_use(_checked(name, options), options)
 
 
+def check_made(
+    name: str, options: dict[str, Any], *, image: tuple[int, int, int], n_classes: int
+) -> None:
+    """Refuse what `create_model` would refuse for images of this size, without any memory. A
+    network of one's own may not be made so, and is looked at by its options alone."""
+    preset = _checked(name, options)
+    chosen = {"image": image, "n_classes": n_classes, **options}
+    if preset.is_own:
+        return
+    try:
+        _check_size(name, preset, chosen)
+        with torch.device("meta"):
+            made(preset.build, chosen)
+    except ImageTooSmall as error:
+        raise TorchcapsError(_too_small(error, preset, chosen)) from None
+
+
 def _checked(name: str, options: dict[str, Any]) -> Preset:
     if not isinstance(name, str) or name not in MODELS:
         raise TorchcapsError(f"model {short(name)} is unknown; {nearest(str(name), MODELS)}.")
@@ -286,7 +317,7 @@ def _checked(name: str, options: dict[str, Any]) -> Preset:
     return preset
 
 
-def _check_sides(image: tuple[int, int, int], n_classes: int) -> None:
+def check_sides(image: tuple[int, int, int], n_classes: int) -> None:
     if not isinstance(image, tuple | list) or len(image) != 3 or not all(map(_is_count, image)):
         raise TorchcapsError(
             f"image must be (channels, height, width), three whole numbers from 1 to {MOST:,}, but "

@@ -13,17 +13,18 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps._digests import check_digest
+from torchcaps._names import explains_names
 from torchcaps._paths import make_new, path_of
 from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import ROUTINGS, Routing
 from torchcaps.layers.routing.table import import_path
-from torchcaps.models.own import OWN, OwnNetwork, own_module
+from torchcaps.models.own import OWN, OwnNetwork, check_has_weights, own_module
 from torchcaps.models.refit import say_what_is_new, take_fitting
 from torchcaps.models.registry import MODELS, make_model
 from torchcaps.models.smaller import SMALLER, adopt_sizes
 
-__all__ = ["check_whole", "content_of", "load", "load_network", "save"]
+__all__ = ["check_whole", "content_of", "file_of", "load", "load_network", "save"]
 
 # Where a run folder has its network.
 OF_A_RUN = "model.safetensors"
@@ -76,6 +77,7 @@ def content_of(model: nn.Module) -> bytes:
     if not isinstance(config, dict) or not {"name", "image", "n_classes"} <= set(config):
         config = (model if isinstance(model, OwnNetwork) else OwnNetwork(module)).config
     state = {name: tensor.detach().contiguous() for name, tensor in module.state_dict().items()}
+    check_has_weights(module)
     if config["name"] not in MODELS or MODELS[config["name"]].is_own:
         # Its modules may share a tensor, which safetensors refuses to write.
         state = {name: tensor.clone() for name, tensor in state.items()}
@@ -84,6 +86,7 @@ def content_of(model: nn.Module) -> bytes:
     return safetensors.torch.save(state, metadata={HEADER: json.dumps(header)})
 
 
+@explains_names
 def load(
     path: str | os.PathLike[str],
     *,
@@ -118,7 +121,7 @@ def load_network(
     n_classes: int | None = None,
 ) -> nn.Module:
     """The same, but a network of one's own comes so that it is called as ours are."""
-    path = _file_of(path)
+    path = file_of(path)
     state, name, config = _read(path)
     if name == OWN:
         if n_classes is not None:
@@ -159,10 +162,10 @@ def _is_state(value: object) -> bool:
 def check_whole(path: Path) -> None:
     """Refuse a file whose tensors or configuration are not those that were saved. The code of a
     network of one's own need not be here."""
-    _read(_file_of(path))
+    _read(file_of(path))
 
 
-def _file_of(path: str | os.PathLike[str]) -> Path:
+def file_of(path: str | os.PathLike[str]) -> Path:
     """The file of a network, of a run folder the one in it."""
     path = path_of("path", path)
     if path.is_dir():

@@ -1,4 +1,8 @@
-"""Which backend computes a routing, and when votes are better not stored."""
+"""Which backend computes a routing, and when votes are better not stored.
+
+What switches a kernel off is `layers.use_backend(model, "plain")`, or TORCHCAPS_NATIVE=0 for a
+whole process.
+"""
 
 import math
 from collections.abc import Callable, Mapping

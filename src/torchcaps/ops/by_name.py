@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.ops.backend import (
     Backend,
     check_backend,
@@ -12,7 +12,6 @@ from torchcaps.ops.backend import (
     has_form,
     is_worth_fusing,
 )
-from torchcaps.ops.checks import check_choice
 from torchcaps.ops.routing import (
     distance_routing,
     dynamic_routing,
@@ -65,7 +64,7 @@ def route(
             f"route takes a VoteMap(children, weight), but got a {type(vote_map).__name__}; votes "
             f"that are made already go to ops.dynamic_routing(votes) and its like."
         )
-    check_choice("routing", routing, tuple(PLAIN))
+    _check_routing(routing)
     check_backend(backend)
     _check_options(routing, options)
     if _is_stored(vote_map, routing, backend, options):
@@ -73,6 +72,15 @@ def route(
             materialise(vote_map), **_activation(vote_map, routing, options), **options
         )
     return fused_form(backend, routing)(vote_map, **options)
+
+
+def _check_routing(routing: object) -> None:
+    if not isinstance(routing, str) or routing not in PLAIN:
+        raise TorchcapsError(
+            f"routing={short(routing)} is unknown; {nearest(str(routing), PLAIN)}. One of your own "
+            f"takes the votes, my_routing(ops.materialise(vote_map)), or is given to a layer, "
+            f"layers.DenseCapsules(routing=MyRouting(), …)."
+        )
 
 
 def _check_options(routing: str, options: dict[str, Any]) -> None:

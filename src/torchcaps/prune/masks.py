@@ -6,7 +6,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import Emptied, TorchcapsError
 from torchcaps.prune.weights import prunable
 
 __all__ = ["Masks", "lowest"]
@@ -47,15 +47,19 @@ class Masks:
         for name, weight in self.weights.items():
             weight.masked_fill_(self.pruned[name], 0)
 
-    def add(self, pruned: Mapping[str, Tensor]) -> None:
-        """Prune these weights too; refused where a tensor would lose all of them."""
+    def add(self, pruned: Mapping[str, Tensor], *, instead: str = "") -> None:
+        """Prune these weights too; refused where a tensor would lose all of them.
+
+        Arguments:
+            pruned: a boolean tensor for every weight, by name.
+            instead: ends the sentence of a refusal: what else to do than to prune to less.
+        """
         together = {name: mask | pruned[name] for name, mask in self.pruned.items()}
         for name, mask in together.items():
             if bool(mask.all()):
-                raise TorchcapsError(
+                raise Emptied(
                     f"pruning would set all {mask.numel()} weights of {name} to zero, and nothing "
-                    f"would pass through the network any more; prune to a lower sparsity, or "
-                    f'each layer to the same share: prune_scope="layer".'
+                    f"would pass through the network any more; prune to a lower sparsity{instead}."
                 )
         self.pruned = together
 
@@ -78,8 +82,13 @@ class Masks:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take masks that `state_dict` gave for the same network."""
+        if not isinstance(state, Mapping):
+            raise TorchcapsError(
+                f"masks must be a table of boolean tensors by the names of weights, but came as "
+                f"{type(state).__name__}; they are damaged: take a copy that is whole."
+            )
         if set(state) != set(self.pruned):
-            only = sorted(set(state) ^ set(self.pruned))[0]
+            only = sorted(set(state) ^ set(self.pruned), key=str)[0]
             raise TorchcapsError(
                 f"these masks are of another network: {only} is in only one of the two; take the "
                 f"masks that were made for this network."
@@ -96,6 +105,11 @@ class Masks:
                 raise TorchcapsError(
                     f"these masks are of another network: that of {name} has shape "
                     f"{list(mask.shape)}, but the weights here have {list(here.shape)}."
+                )
+            if bool(mask.all()):
+                raise TorchcapsError(
+                    f"the mask of {name} prunes all {mask.numel()} weights, which no pruning does; "
+                    f"it is damaged: take a copy that is whole."
                 )
         self.pruned = {name: state[name].to(here.device) for name, here in self.pruned.items()}
 

@@ -65,7 +65,9 @@ class Pruner:
         count = round(sparsity * self.masks.size)
         # What is pruned stays so, even if a target is lower than one before.
         if count > self.masks.count:
-            self.masks.add(self._chosen(scored, sparsity, count))
+            is_choice = self.unit == "weight" and self.scope == "network"
+            instead = ', or each layer to the same share: prune_scope="layer"' if is_choice else ""
+            self.masks.add(self._chosen(scored, sparsity, count), instead=instead)
         self.masks.apply()
 
     def _chosen(

@@ -15,7 +15,15 @@ from typing import Any, Literal, get_args
 
 from torchcaps.errors import TorchcapsError, nearest, short
 
-__all__ = ["PAPERS", "Claim", "Kind", "claims", "claims_of_table", "find_claim"]
+__all__ = [
+    "PAPERS",
+    "Claim",
+    "Kind",
+    "claims",
+    "claims_about",
+    "claims_of_table",
+    "find_claim",
+]
 
 PAPERS = ("mitterreiter2023", "peer2022", "gu2021", "tsai2020", "renzulli2025")
 Kind = Literal["accuracy", "metric", "entropy", "sparsity", "params", "qualitative", "theorem"]
@@ -126,6 +134,29 @@ def find_claim(name: str) -> Claim:
     if name not in every:
         raise TorchcapsError(f"no claim has the id {short(name)}; {nearest(str(name), every)}.")
     return every[name]
+
+
+def claims_about(what: str) -> tuple[Claim, ...]:
+    """All claims of a paper, or the one with an id.
+
+    Arguments:
+        what: the key of a paper, such as "gu2021", or the id of a claim.
+
+    >>> len(claims_about("peer2022"))
+    73
+    """
+    if what in PAPERS:
+        return claims(paper=what)
+    every = {claim.id: claim for claim in claims()}
+    if what in every:
+        return (every[what],)
+    near = nearest(str(what).lower(), (*PAPERS, *every))
+    # Of so many ids the first few help nobody.
+    guess = near if near.startswith("did you mean") else f"papers are {', '.join(PAPERS)}"
+    raise TorchcapsError(
+        f"no paper and no claim is called {short(what)}; {guess}. `torchcaps study claims` lists "
+        f"the claims; a study of your own is a file whose name ends in .toml."
+    )
 
 
 @cache

@@ -148,7 +148,10 @@ def compare(runs: Sequence[str | os.PathLike[str]]) -> Comparison:
 
     >>> print(compare(["runs"]).text())
     """
-    found = [run for path in runs for run in _runs_at(Path(path))]
+    # A run that is named twice, or beside the folder that holds it, is one run.
+    found = list(
+        {run.folder.resolve(): run for path in runs for run in _runs_at(Path(path))}.values()
+    )
     waiting = [str(run.folder) for run in found if not run.is_done]
     if waiting:
         have = "has" if len(waiting) == 1 else "have"

@@ -11,7 +11,7 @@ from typing import Any
 from torchcaps._words import value_of
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.models import MODELS
-from torchcaps.models.registry import check_options
+from torchcaps.models.registry import check_made, check_options
 from torchcaps.study.comparison import Comparison, compare
 from torchcaps.study.runner.ledger import Ledger
 from torchcaps.study.runner.system import MOST_SEEDS, Study, System
@@ -84,15 +84,35 @@ def train_many(
             f"{out} is a run, where several seeds or values need a folder of runs; choose another."
         )
     systems = []
-    for values in itertools.product(*swept.values()):
-        chosen = dict(zip(swept, values, strict=True))
+    variants = [dict(zip(swept, each, strict=True)) for each in itertools.product(*swept.values())]
+    for chosen in variants:
         one = recipe.model_copy(update={"options": {**recipe.options, **chosen}})
-        # All of them before the first is trained, which may take hours.
         check_options(one.model, one.options)
         systems.append(System(one.model, one, tuple(seeds) or (recipe.seed,), looks=()))
+    if len(systems) > 1:
+        _check_made(recipe, variants, root)
     until = None if time_budget is None else time.time() + time_budget
     ledger = Ledger(Path(out))
     cells = Study("many", tuple(systems)).cells()
     for cell in cells:
         finish(cell, ledger, root=root, until=until)
     return compare([ledger.run(cell).folder for cell in cells])
+
+
+def _check_made(
+    recipe: Recipe, variants: Sequence[dict[str, Any]], root: str | os.PathLike[str] | None
+) -> None:
+    """Refuse a value of which no network can be made for these images: before the first of them is
+    trained, which may take hours."""
+    images = recipe.images("train", root=root)
+    for chosen in variants:
+        try:
+            check_made(
+                recipe.model,
+                {**recipe.options, **chosen},
+                image=images.image_shape,
+                n_classes=len(images.class_names),
+            )
+        except TorchcapsError as error:
+            values = ", ".join(f"{name}={value}" for name, value in chosen.items())
+            raise TorchcapsError(f"{values}: {error}") from None

@@ -158,10 +158,17 @@ def says(claim: Claim) -> str:
     if claim.states:
         return claim.statement or ""
     words = [claim.system, claim.dataset]
-    words += [
-        f"{name} {value}" for name, value in claim.conditions.items() if _is_told(name, value)
-    ]
+    words += [_said(n, value) for n, value in claim.conditions.items() if _is_told(n, value)]
     return ", ".join(filter(None, words))
+
+
+def _said(name: str, value: object) -> str:
+    """A condition in words: "no decoder", "not pruned", "capsule layers 5"."""
+    spoken = name.replace("_", " ")
+    if isinstance(value, bool):
+        denied = "not" if spoken.endswith("ed") else "no"
+        return spoken if value else f"{denied} {spoken}"
+    return f"{spoken} {value}"
 
 
 def published(claim: Claim) -> str:
@@ -181,9 +188,10 @@ def ours(each: Result) -> str:
     found = verdict.ours
     if found.n == 0:
         return f"{found.mean:.4g}, counted"
+    n = verdict.n_text if isinstance(verdict, StatementVerdict) else found.n
     if found.low is None:
-        return f"{found.mean:.4g}, n = {found.n}"
-    return f"{found.mean:.4g} [{found.low:.4g}, {found.high:.4g}], n = {found.n}"
+        return f"{found.mean:.4g}, n = {n}"
+    return f"{found.mean:.4g} [{found.low:.4g}, {found.high:.4g}], n = {n}"
 
 
 def protocol(each: Result) -> str:
@@ -194,6 +202,9 @@ def protocol(each: Result) -> str:
     smaller = dict.fromkeys(record.reduced for record in records if record.reduced is not None)
     departures = dict.fromkeys(text for record in records for text in record.departures)
     conditions = "the paper's" if not smaller else f"reduced: {'; '.join(smaller)}"
+    verdict = each.verdict
+    if isinstance(verdict, NumberVerdict) and verdict.incomparable:
+        conditions = f"{verdict.not_comparable()} ({conditions})"
     return "; departs: ".join((conditions, *departures))
 
 

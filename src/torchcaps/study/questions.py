@@ -2,6 +2,7 @@
 missing. Everything is a function of claims and records."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from torchcaps.study.pages import MADE, STANDS, TO_EVIDENCE, links, ours, protoc
 from torchcaps.study.record import read_records
 from torchcaps.study.result import Result, results
 from torchcaps.study.svg import Dot, draw_dots
-from torchcaps.study.variants import Column, Variants, decision_of, lines_of
+from torchcaps.study.variants import Column, Variants, deaths_of, decision_of, lines_of
 from torchcaps.study.verdict import StatementVerdict
 from torchcaps.train.digests import write_whole
 
@@ -27,6 +28,8 @@ class Question(NamedTuple):
     answers: Mapping[str, str]
     # What no statement compares as it is.
     own: tuple[Variants, ...] = ()
+    # Whose dead capsules are counted.
+    dying: tuple[Variants, ...] = ()
 
 
 SHARP = Variants(
@@ -61,6 +64,7 @@ TWINS = Variants(
     (
         Column("accuracy", "accuracy"),
         Column("accuracy less that of dynamic routing", "accuracy", is_compared=True),
+        Column("dead capsules a layer", "cds@affnist-style/test"),
     ),
 )
 SCALE = Variants(
@@ -69,8 +73,10 @@ SCALE = Variants(
     "Ours: four and nine routed layers of 16 capsules, from weights of N(0, 0.1²) and of N(0, 1), "
     "with an agreement of 1 in a logit as in the papers, and of 0, where nothing is routed. MNIST, "
     "6,000 images, five epochs. Nine layers whose weights are scaled until lengths keep from layer "
-    "to layer are on [the page of routing](does-routing-help.md). Guesses are right on 10 "
-    "to 11 %; a network that learns, we say, on more than 20. "
+    "to layer, and whose agreement is 0, 0.3, 1 or learned, are on [the page of routing]"
+    "(does-routing-help.md#where-a-network-routes-that-may-choose), out of "
+    "`studies/sharp-agreement.toml`. Guesses are right on 10 to 11 %; a network that learns, we "
+    "say, on more than 20. "
     "`torchcaps study run studies/deep-scale.toml --root data` makes the records.",
     ("widths", "weight_std", "agreement"),
     (None, None, None),
@@ -98,6 +104,7 @@ TREES = Variants(
         Column("entropy less that of the unpruned", "entropy+K11", is_compared=True),
         Column("keys a class", "keys+K11"),
         Column("zero blocks", "zero_blocks"),
+        Column("zero votes", "zero_votes"),
     ),
     where={"width": 16},
 )
@@ -139,6 +146,7 @@ QUESTIONS: Mapping[str, Question] = {
             "peer2022-q-symmetry-causes-depth-failure": "no",
         },
         (SCALE,),
+        (TWINS, SCALE, SHARP),
     ),
     "does-pruning-make-trees-simpler": Question(
         "Does pruning make trees simpler?",
@@ -178,7 +186,11 @@ def write_questions(evidence: str | os.PathLike[str], out: str | os.PathLike[str
         answer = answer_of(question, rows)
         for each in question.own:
             if decided := decision_of(each, records):
-                answer += f"\n\n- [{each.title}](#{anchor(each.title)}): {decided}"
+                answer += f"\n\n- [{each.title}]({_place(each, question)}): {decided}"
+        for each in question.dying:
+            if counted := deaths_of(each, records):
+                link = f"[{each.title}]({_place(each, question)})"
+                answer += f"\n\n- Dead capsules in {link}: {counted}"
         write_whole(
             written[-1], "\n".join(_page(name, question, answer, rows, own, picture is not None))
         )
@@ -186,8 +198,15 @@ def write_questions(evidence: str | os.PathLike[str], out: str | os.PathLike[str
 
 
 def anchor(title: str) -> str:
-    """What a heading is linked by."""
-    return "-".join(title.lower().split())
+    """What a heading is linked by: its words without commas and the like."""
+    return "-".join(re.sub(r"[^\w\s-]", "", title.lower()).split())
+
+
+def _place(variants: Variants, question: Question) -> str:
+    """Where the table of a study is, as seen from the page of a question."""
+    pages = (name for name, each in QUESTIONS.items() if variants in each.own)
+    page = "" if variants in question.own else f"{next(pages)}.md"
+    return f"{page}#{anchor(variants.title)}"
 
 
 def answer_of(question: Question, rows: Sequence[Result]) -> str:

@@ -5,15 +5,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.models import MODELS
 from torchcaps.study.claim import Claim, claims
+from torchcaps.study.comparable import why_incomparable
 from torchcaps.study.job import Job
-from torchcaps.study.judges import judge_statement
+from torchcaps.study.judges import WITH_ITSELF, judge_statement
 from torchcaps.study.look import Look, kind_of
 from torchcaps.study.papers import plan_of
 from torchcaps.study.plan import Plan
 from torchcaps.study.record import Record, read_records
-from torchcaps.study.same import trains
+from torchcaps.study.same import trained_in, trains
 from torchcaps.study.verdict import (
     NumberVerdict,
     ShownVerdict,
@@ -22,7 +23,6 @@ from torchcaps.study.verdict import (
     judge_count,
     judge_test,
 )
-from torchcaps.train import make_recipe
 
 __all__ = ["Result", "result_of", "results", "values_of"]
 
@@ -67,9 +67,9 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
     """What records, by their hash, say about a claim: those that name it, and those of the same
     networks.
 
-    Of several records of a number the one of the full protocol is taken, then the one of most
-    seeds, then the latest. A statement compares, and rests on all of them that are
-    of the full protocol, or else on all of a smaller one.
+    Of several records of a number the one of the full protocol is taken, then one that can be
+    compared, then the one of most seeds, then the latest. A statement compares, and rests on all of
+    them that are of the full protocol, or else on all of a smaller one.
 
     Arguments:
         claim: the printed number or statement.
@@ -86,27 +86,39 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
         if claim.id in record.claims or (record.claims and _is_of_a_job(record, plan))
     }
     if claim.states and plan.shown_by is None:
-        for alike in _comparable(about):
+        for alike in _comparable(about, with_itself=claim.id in WITH_ITSELF):
             compared = judge_statement(claim, alike.values())
             if compared is not None:
                 return Result(claim, plan, compared, alike)
         return Result(claim, plan)
-    for name in sorted(about, key=lambda name: _rank(about[name]), reverse=True):
-        verdict = _verdict(plan, about[name])
-        if verdict is not None:
-            return Result(claim, plan, verdict, {name: about[name]})
-    return Result(claim, plan)
+    judged = [
+        Result(claim, plan, verdict, {name: record})
+        for name, record in about.items()
+        if (verdict := _verdict(plan, record)) is not None
+    ]
+    return max(judged, key=_rank, default=Result(claim, plan))
 
 
-def _comparable(about: Mapping[str, Record]) -> Iterable[dict[str, Record]]:
+def _comparable(
+    about: Mapping[str, Record], *, with_itself: bool = False
+) -> Iterable[dict[str, Record]]:
     """Those of the full protocol; then those of a smaller one, a width at a time, since a narrow
-    network is not compared with a wide one."""
+    network is not compared with a wide one. A network that has no width stands beside those of any
+    where each is compared `with_itself`."""
     yield {name: record for name, record in about.items() if record.reduced is None}
     widths: dict[Any, dict[str, Record]] = {}
     for name, record in about.items():
         if record.reduced is not None:
             width = record.recipe.get("options", {}).get("width")
             widths.setdefault(width, {})[name] = record
+    if with_itself:
+        without = {
+            name: record
+            for name, record in widths.get(None, {}).items()
+            if (model := record.recipe.get("model")) in MODELS
+            and "width" not in MODELS[model].options
+        }
+        widths = {width: alike | without for width, alike in widths.items()}
     yield from sorted(widths.values(), key=len, reverse=True)
 
 
@@ -121,22 +133,17 @@ def _is_of_a_job(record: Record, plan: Plan) -> bool:
         for each in (job, job.smaller())
         if each.train == recipe.get("data") and not each.lacks_to_train
     ]
-    return bool(jobs) and _trained(record) in {trains(job.recipe()) for job in jobs}
-
-
-def _trained(record: Record) -> str | None:
-    try:
-        return trains(make_recipe(**record.recipe))
-    except TorchcapsError:
-        # A recipe of another version, which no plan of today has.
-        return None
+    return bool(jobs) and trained_in(record) in {trains(job.recipe()) for job in jobs}
 
 
 def _verdict(plan: Plan, record: Record) -> NumberVerdict | ShownVerdict | None:
     claim = plan.claim
     if plan.shown_by is None:
         values = values_of(plan, record)
-        return judge(claim, values) if values else None
+        if not values:
+            return None
+        (job,) = plan.jobs
+        return judge(claim, values, incomparable=why_incomparable(job, claim.paper, record))
     # A record of tests has one number by the id of each claim: what was counted, or that the test
     # passed.
     shown = record.seeds[0]
@@ -188,5 +195,7 @@ def _keys(job: Job) -> Iterable[str]:
     yield Look(kind, job.test, job.split, job.levels).key(number, tested_on=tested_on)
 
 
-def _rank(record: Record) -> tuple[bool, int, str]:
-    return record.reduced is None, len(record.seeds), record.made.isoformat()
+def _rank(each: Result) -> tuple[bool, bool, int, str]:
+    (record,) = each.records.values()
+    is_comparable = not (isinstance(each.verdict, NumberVerdict) and each.verdict.incomparable)
+    return record.reduced is None, is_comparable, len(record.seeds), record.made.isoformat()

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from torchcaps.errors import TorchcapsError
 from torchcaps.models import MODELS
-from torchcaps.train import Recipe
+from torchcaps.study.record import Record
+from torchcaps.train import Recipe, make_recipe
 
-__all__ = ["plain", "trains"]
+__all__ = ["plain", "trained_in", "trains"]
 
 
 def plain(recipe: Recipe) -> Recipe:
@@ -31,3 +33,12 @@ def trains(recipe: Recipe) -> str:
     """
     nameless: dict[str, Any] = {"seed": 0, "protocol": None}
     return plain(recipe).model_copy(update=nameless).digest()
+
+
+def trained_in(record: Record) -> str | None:
+    """The same digest of what a record is about; None where its recipe is of another version,
+    which no plan of today has."""
+    try:
+        return trains(make_recipe(**record.recipe))
+    except TorchcapsError:
+        return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.study.claim import PAPERS, Claim, claims, claims_of_table, find_claim
+from torchcaps.study.claim import Claim, claims_about, claims_of_table
 from torchcaps.study.cost import RATE, Cost, cost_of
 from torchcaps.study.job import Job
 from torchcaps.study.papers import plan_of
@@ -167,10 +167,7 @@ def table(
     """
     if gpu_rate is not None and not gpu_rate > 0:
         raise TorchcapsError(f"a GPU makes more than 0 FLOPs a second, but came with {gpu_rate:g}.")
-    if number is not None:
-        chosen = claims_of_table(what, number)
-    else:
-        chosen = claims(paper=what) if what in PAPERS else (find_claim(what),)
+    chosen = claims_about(what) if number is None else claims_of_table(what, number)
     rows = tuple((claim, plan_of(claim)) for claim in chosen)
     return Table(chosen[0].paper, number, reduced, root, rows, gpu_rate)
 

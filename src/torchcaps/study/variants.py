@@ -9,7 +9,11 @@ from torchcaps.study.judges.evidence import Values, known_fields
 from torchcaps.study.record import Record
 from torchcaps.study.verdict import LEAST_SEEDS
 
-__all__ = ["Column", "Variants", "decision_of", "lines_of"]
+__all__ = ["Column", "Variants", "deaths_of", "decision_of", "lines_of"]
+
+
+# Dead capsules of a layer, and those that are not.
+DEAD, ALIVE = "cds", "capsules_alive"
 
 
 class Column(NamedTuple):
@@ -90,6 +94,50 @@ def decision_of(variants: Variants, records: Mapping[str, Record]) -> str | None
     enough = _enough(rows)
     found = [_decided_by(variants, x, enough) for x in variants.columns if x.line is not None]
     return next(filter(None, [*found, *_compared(variants, rows)]), None)
+
+
+def deaths_of(variants: Variants, records: Mapping[str, Record]) -> str | None:
+    """One sentence: in how many networks no capsule is dead, and how many are in the others; None
+    where nobody counted.
+
+    Arguments:
+        variants: the study, with a column of dead capsules.
+        records: all records by their hash.
+    """
+    dead = next(x for x in variants.columns if x.statistic.partition("@")[0] == DEAD)
+    rows = _about(variants, records)
+    n_networks, n_whole = 0, 0
+    # The variants by what is dead in them.
+    others: dict[str, list[str]] = {}
+    for _, name in _labelled(variants, rows):
+        counts = [count for seed in rows[name].seeds if (count := _dead_of_all(seed.values, dead))]
+        some = [count for count in counts if count[0]]
+        n_networks, n_whole = n_networks + len(counts), n_whole + len(counts) - len(some)
+        if some:
+            low, high = min(some)[0], max(some)[0]
+            most = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+            seeds = "every seed" if some == counts else f"{len(some)} of {len(counts)} seeds"
+            says = f"{most} of {some[0][1]:g} in {seeds} with "
+            others.setdefault(says, []).append(_named(variants, rows[name]))
+    if not n_networks:
+        return None
+    if not others:
+        return f"none in any seed, of {n_networks} networks in all."
+    said = (f"{says}{', and with '.join(names)}" for says, names in others.items())
+    return f"none in {n_whole} of {n_networks} networks; {'; '.join(said)}."
+
+
+def _dead_of_all(values: Mapping[str, float], dead: Column) -> tuple[float, float] | None:
+    """The dead capsules of all layers, and all capsules."""
+    alive = dead._replace(statistic=dead.statistic.replace(DEAD, ALIVE, 1), layers=slice(None))
+    counts = [sum(_of_layers(values, each)) for each in (dead._replace(layers=slice(None)), alive)]
+    return (counts[0], sum(counts)) if counts[1] or counts[0] else None
+
+
+def _named(variants: Variants, record: Record) -> str:
+    """What a record differs in, name by name."""
+    values = zip(variants.differ_in, _values(variants, record), strict=True)
+    return ", ".join(f"{name} {_said(value)}" for name, value in values)
 
 
 def _about(variants: Variants, records: Mapping[str, Record]) -> dict[str, Record]:
@@ -210,7 +258,8 @@ def _of_layers(values: Mapping[str, float], column: Column) -> Sequence[float]:
     """A number without a layer stands alone."""
     if column.statistic in values:
         return [values[column.statistic]]
-    pattern = re.compile(re.escape(column.statistic) + r"\.(\d+)")
+    name, at, images = column.statistic.partition("@")
+    pattern = re.compile(re.escape(name) + r"\.(\d+)" + re.escape(at + images))
     found = {int(match[1]): x for name, x in values.items() if (match := pattern.fullmatch(name))}
     return [found[number] for number in sorted(found)][column.layers]
 

@@ -2,7 +2,8 @@
 
 A number is `reproduced` when the whole t-interval of the mean over seeds lies inside the printed
 value plus and minus the tolerance, `better` or `worse` when the whole interval lies outside, and
-`undecided` otherwise; always below three seeds. The tolerance is the larger of twice the printed
+`undecided` otherwise; always below three seeds, and where a reduced run is too far from the paper's
+to be compared (`comparable.py`). The tolerance is the larger of twice the printed
 standard deviation and what its kind allows.
 
 A statement about a statistic `holds` when the whole interval is on its side of the threshold,
@@ -69,14 +70,21 @@ class NumberVerdict:
     claim: Claim
     ours: Interval
     tolerance: float
+    # Why ours cannot be held against it; then it is undecided, whatever the interval.
+    incomparable: str | None = None
 
     def text(self) -> str:
         """The same in one line."""
+        why = "" if self.incomparable is None else f"{self.not_comparable()}; "
         unit = {None: "", "%": " %"}.get(self.claim.unit, f" {self.claim.unit}")
         return (
-            f"{self.word}: printed {self.claim.value}{unit}, ours {self.ours.mean:.4g}"
+            f"{self.word}: {why}printed {self.claim.value}{unit}, ours {self.ours.mean:.4g}"
             f"{self._spread()}, tolerance {self.tolerance:.3g}"
         )
+
+    def not_comparable(self) -> str:
+        """The reason as a sentence that begins small."""
+        return f"reduced run is not comparable: {self.incomparable}"
 
     def _spread(self) -> str:
         if self.ours.n == 0:
@@ -107,22 +115,36 @@ class StatementVerdict:
     ours: Interval
     side: Side
     threshold: float
+    # The seeds of each network, where `ours` is over those of several.
+    pooled: tuple[int, ...] = ()
+
+    @property
+    def n_text(self) -> str:
+        """Over how many seeds: "10", and of two networks "2 × 10" or "10 + 8"."""
+        if not self.pooled:
+            return str(self.ours.n)
+        if len(set(self.pooled)) == 1:
+            return f"{len(self.pooled)} × {self.pooled[0]}"
+        return " + ".join(map(str, self.pooled))
 
     def text(self) -> str:
         """The same in one line."""
         ends = "" if self.ours.low is None else f" [{self.ours.low:.4g}, {self.ours.high:.4g}]"
         return (
-            f"{self.word}: {self.ours.mean:.4g}{ends} over {self.ours.n} seeds, where {self.side} "
+            f"{self.word}: {self.ours.mean:.4g}{ends} over {self.n_text} seeds, where {self.side} "
             f"{'±' if self.side == 'within' else 'than '}{self.threshold:g} is claimed"
         )
 
 
-def judge(claim: Claim, values: Sequence[float]) -> NumberVerdict:
+def judge(
+    claim: Claim, values: Sequence[float], *, incomparable: str | None = None
+) -> NumberVerdict:
     """The verdict on a printed number by one value a seed, in the unit of the claim.
 
     Arguments:
         claim: the printed number.
         values: one a seed, in the unit of the claim.
+        incomparable: why they cannot be held against it, which leaves it undecided.
 
     >>> judge(find_claim("gu2021-t1-capsnet-affnist"), [78.9, 79.1, 79.0]).word
     'reproduced'
@@ -135,7 +157,10 @@ def judge(claim: Claim, values: Sequence[float]) -> NumberVerdict:
         )
     ours = mean_interval(values, confidence=CONFIDENCE)
     tolerance = tolerance_of(claim)
-    return NumberVerdict(_word(claim, float(printed), ours, tolerance), claim, ours, tolerance)
+    word = _word(claim, float(printed), ours, tolerance)
+    return NumberVerdict(
+        "undecided" if incomparable else word, claim, ours, tolerance, incomparable
+    )
 
 
 def judge_count(claim: Claim, count: float) -> NumberVerdict:

@@ -18,7 +18,7 @@ from torchcaps.analysis import (
     join,
 )
 from torchcaps.analysis.backtrack import is_chain
-from torchcaps.analysis.names import keep_for
+from torchcaps.analysis.by_name import keep_for
 from torchcaps.data import Batch, Images, sample_of
 from torchcaps.data.sample import classes_shown, counts_in_words
 from torchcaps.errors import TorchcapsError, short

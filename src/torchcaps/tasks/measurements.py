@@ -22,8 +22,8 @@ from torchcaps.analysis import (
     MeasureSeparation,
     quantise,
 )
-from torchcaps.analysis.names import TRACE_MEASUREMENTS, keep_for
-from torchcaps.data import Batch, Images, shown_parts
+from torchcaps.analysis.by_name import TRACE_MEASUREMENTS, keep_for
+from torchcaps.data import Batch, Cropped, Images, shown_parts
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers import Decoder
 from torchcaps.models.own import OwnNetwork
@@ -132,6 +132,12 @@ def parts_shown(images: Images, names: Sequence[str]) -> Tensor | None:
     if not asking:
         return None
     truth = getattr(images, "truth", None)
+    if truth is None and isinstance(images, Cropped):
+        raise TorchcapsError(
+            f"{asking[0]} compares capsules with the parts that images show, but these are "
+            f"windows of {images.size[0]} × {images.size[1]}, which may leave parts out; train and "
+            f"measure on whole images, stretched to that size with image_size instead of crop."
+        )
     if truth is None:
         raise TorchcapsError(
             f"{asking[0]} compares capsules with the parts that images show, which {images.name} "

@@ -1,16 +1,18 @@
 """Prune a finished run: its network trains on while weights become zero, in a run of its own."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from torchcaps._digests import digest_of
+from torchcaps._digests import NAME, digest_of
 from torchcaps.data.by_name import Root
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import Emptied, TorchcapsError
 from torchcaps.prune import MaskAtTheEnd, sparsity
 from torchcaps.tasks.trained import Trained, open_trained
 from torchcaps.train import Run, accuracy, fit, make_recipe
+from torchcaps.train.ranks import is_first
 from torchcaps.train.recipe import Recipe
 
 __all__ = ["prune_run"]
@@ -98,7 +100,33 @@ def prune_run(
         },
         keep=NOT_AGAIN,
     )
-    return fit(recipe, out, root=root, begin_with=begin_with, time_budget=time_budget)
+    with _nothing_left_if_emptied(Run(out)):
+        return fit(recipe, out, root=root, begin_with=begin_with, time_budget=time_budget)
+
+
+@contextmanager
+def _nothing_left_if_emptied(run: Run) -> Iterator[None]:
+    """Remove what was written of a run that would empty a layer again, however often it goes on."""
+    try:
+        yield
+    except Emptied as error:
+        if is_first():
+            _remove(run)
+        raise Emptied(
+            f"{str(error)[:-1]}; what was written in {run.folder} is removed again."
+        ) from None
+
+
+def _remove(run: Run) -> None:
+    """All that was written of a run; what somebody else put into its folder stays."""
+    networks = (run.model_file, run.best_file, run.state_file)
+    measured = (run.result_file, run.metrics_file, run.environment_file, run.folder / NAME)
+    # The recipe last: it is what makes the folder a run.
+    for file in (*networks, *measured, run.recipe_file):
+        file.unlink(missing_ok=True)
+    run.remove_partial_files()
+    if not any(run.folder.iterdir()):
+        run.folder.rmdir()
 
 
 def _recipe(old: Recipe, changes: Mapping[str, Any], *, keep: set[str]) -> Recipe:

@@ -5,7 +5,7 @@ rate is where the smoothed loss falls fastest against the logarithm of the rate.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,18 @@ from torchcaps.train.optimiser import make_optimiser
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.start import initial_model
 
-__all__ = ["RateTest", "rate_test", "steepest"]
+__all__ = ["RateTest", "check_of_use", "rate_test", "steepest"]
 
 # How much of the smoothed loss is the past; a loss so many times the lowest has shot up.
 PAST, TOO_MUCH = 0.9, 3.0
 FEWEST, MOST = 10, 100_000
+# What of a recipe has a part in these steps.
+OF_USE = {
+    *("model", "options", "standardise", "channels_last", "freeze", "protocol"),
+    *("data", "image_size", "crop", "batch_size", "seed"),
+    *("loss", "m_plus", "m_minus", "lambda_", "spread_steps", "reconstruction_weight"),
+    *("optimiser", "momentum", "weight_decay"),
+}
 
 
 @dataclass(frozen=True)
@@ -109,6 +116,24 @@ def rate_test(
     smoothed = _smoothed(kept)
     tried = rates[: len(kept)]
     return RateTest(tuple(tried), tuple(kept), tuple(smoothed), steepest(tried, smoothed))
+
+
+def check_of_use(fields: Iterable[str]) -> None:
+    """Refuse fields of a recipe that somebody sets though they change nothing here.
+
+    Arguments:
+        fields: their names.
+    """
+    for name in fields:
+        if name not in OF_USE:
+            why = {
+                "learning_rate": "the rates go from --low to --high",
+                "accumulate": "every step is of one batch, whose size is --set batch_size=…",
+                "epochs": "the number of steps is --steps",
+            }.get(name, "it has no part in these few steps")
+            raise TorchcapsError(
+                f"{name} would do nothing in a test of rates: {why}; leave it out."
+            )
 
 
 def steepest(rates: Sequence[float], losses: Sequence[float]) -> float | None:

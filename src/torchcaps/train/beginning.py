@@ -8,9 +8,9 @@ from torch import nn
 from torchcaps._digests import digest_of
 from torchcaps._paths import path_of
 from torchcaps.errors import TorchcapsError, nearest
-from torchcaps.models.own import OwnNetwork
+from torchcaps.models.own import OwnNetwork, check_has_weights
 from torchcaps.models.refit import say_what_is_new, take_fitting
-from torchcaps.models.saving import OF_A_RUN, load_network
+from torchcaps.models.saving import file_of, load_network
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.start import take_weights
 
@@ -30,11 +30,8 @@ def beginning(
                 f"repeat the command."
             )
         return recipe, None
-    file = path_of("begin_with", begin_with)
-    if file.is_dir():
-        file = file / OF_A_RUN
-    if not file.is_file():
-        raise TorchcapsError(f"there is no saved network at {file} to begin with.")
+    # Of a run that was stopped it says how to have its network.
+    file = file_of(path_of("begin_with", begin_with))
     found = digest_of(file)[:12]
     if recipe.begins_with not in (None, found):
         raise TorchcapsError(
@@ -60,8 +57,11 @@ def begin(model: nn.Module, begin_with: Path | None) -> tuple[str, ...]:
     return new
 
 
-def freeze(model: nn.Module, names: tuple[str, ...]) -> list[nn.Module]:
-    """The parts of these names, whose weights are trained no more."""
+def freeze(
+    model: nn.Module, names: tuple[str, ...], *, made_new: tuple[str, ...] = ()
+) -> list[nn.Module]:
+    """The parts of these names, whose weights are trained no more; what `begin` made new is not
+    among them, since nobody ever trained it."""
     whole = model.module if isinstance(model, OwnNetwork) else model
     parts = dict(whole.named_modules())
     frozen = []
@@ -71,8 +71,21 @@ def freeze(model: nn.Module, names: tuple[str, ...]) -> list[nn.Module]:
             raise TorchcapsError(
                 f"freeze: the network has no part {name!r}; {nearest(name, known)}."
             )
+        untrained = [each for each in made_new if each.startswith(f"{name}.")]
+        if untrained:
+            raise TorchcapsError(
+                f"freeze: {', '.join(untrained)} of {name} fits nothing in the file that the run "
+                f"begins with and was made new, so frozen it would never be trained; leave {name} "
+                f"out of freeze, or name the parts of it that were kept."
+            )
         frozen.append(parts[name].requires_grad_(False))
     if not any(weight.requires_grad for weight in model.parameters()):
+        check_has_weights(whole)
+        if not names:
+            raise TorchcapsError(
+                f"none of the weights of {type(whole).__name__} is to be trained; set "
+                f"requires_grad_(True) on those that are."
+            )
         raise TorchcapsError(
             f"freeze={', '.join(names)} leaves no weight to train; leave one part out of it."
         )

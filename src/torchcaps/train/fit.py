@@ -37,8 +37,10 @@ from torchcaps.train.run import Run, alone
 from torchcaps.train.sampled import Sampled
 from torchcaps.train.seeds import AUGMENT, CROP, HOLD_OUT, seed_of
 from torchcaps.train.start import (
+    check_alike,
     check_images_given,
     check_own,
+    check_updates,
     initial_model,
     named_class,
     take_frozen,
@@ -125,12 +127,13 @@ def fit(
     _check_classes(images)
     elsewhere = None if recipe.test_data is None else recipe.test_images(root=root)
     if elsewhere is not None:
-        _check_alike(images, elsewhere)
+        check_alike(images, elsewhere)
     training: Images
     training, validation = _parted(recipe, images)
+    check_updates(recipe, training)
     model = initial_model(recipe, training, model)
     made_new = begin(model, begins)
-    freeze(model, recipe.freeze)
+    freeze(model, recipe.freeze, made_new=made_new)
     # A run that goes on has them in its state, one that begins with a network in that.
     has_weights = begins is not None or run.state_file.is_file()
     frozen = take_frozen(model, trunk, has_weights=has_weights)
@@ -246,7 +249,7 @@ def _check_call(
         )
     if own is not None:
         check_images_given(own)
-        _check_alike(*own)
+        check_alike(*own)
 
 
 def _parted(recipe: Recipe, images: Images) -> tuple[Images, Images]:
@@ -267,17 +270,6 @@ def _check_classes(images: Images) -> None:
             f"all {len(images)} training images of {images.name} are of one class, {name!r}, so "
             f"there is nothing to tell apart; are the labels right?"
         )
-
-
-def _check_alike(train: Images, test: Images) -> None:
-    """Now, not after hours."""
-    for what in ("image_shape", "class_names", "judged_by"):
-        there, here = getattr(train, what), getattr(test, what)
-        if there != here:
-            raise TorchcapsError(
-                f"training and test images need one {what}, but came with {there} and {here}; are "
-                f"they of the same set?"
-            )
 
 
 def _take(run: Run, recipe: Recipe, digest: str, held: ExitStack, about: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from torchcaps.analysis.names import TRACE_MEASUREMENTS
+from torchcaps.analysis.by_name import TRACE_MEASUREMENTS
 from torchcaps.errors import nearest
 
 __all__ = ["GRADIENTS", "Measured"]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.data import Batch, JudgedBy
-from torchcaps.errors import Diverged
+from torchcaps.errors import Diverged, TorchcapsError, short
 from torchcaps.models.own import as_network
 from torchcaps.train.answers import is_correct
 from torchcaps.train.beginning import freeze
@@ -50,6 +50,14 @@ class Training(lightning.LightningModule):
         judged_by: JudgedBy = "class",
     ):
         super().__init__()
+        if not isinstance(model, nn.Module):
+            raise TorchcapsError(
+                f"Training takes a network that was made, an nn.Module, but got {short(model)}."
+            )
+        if not isinstance(recipe, Recipe):
+            raise TorchcapsError(
+                f"Training takes a recipe, what train.make_recipe returns, but got {short(recipe)}."
+            )
         model = as_network(model)
         self.model = model
         # Hidden in a tuple: they are parts of the model, and not once more of this module.

@@ -76,18 +76,27 @@ def check_imported(folder: Path, began: Mapping[str, Any]) -> None:
     """Refuse to open a run that began with files which are not imported here; say where one of them
     has changed since. `began` is what the run wrote down of its environment."""
     files = began.get("imported", [])
-    for each in files if isinstance(files, list) else [files]:
+    files = files if isinstance(files, list) else [files]
+    for each in files:
         if not isinstance(each, Mapping) or not {"path", "sha256"} <= set(each):
             raise damaged(
                 folder / "environment.json",
                 f"'imported' should hold a path and a sha256 a file, where {short(each)} is",
             )
         path, digest = Path(str(each["path"])), str(each["sha256"])
+        if any(one["sha256"] == digest for one in _IMPORTED.values()):
+            # Renamed since, perhaps.
+            continue
         here = _IMPORTED.get(path.stem)
         if here is None and path.stem not in sys.modules:
+            # A file of the run that is here is none that was renamed.
+            others = [one["path"] for one in _IMPORTED.values() if one["sha256"] not in str(files)]
+            names = " or ".join(Path(other).name for other in others)
+            renamed = f"; if {names} is that file, changed since, name it {path.name} again"
             raise TorchcapsError(
                 f"{folder} was trained with code of your own, {path.name}, which a run does not "
-                f"carry; add --import {path.name} to the command, or import it first in Python."
+                f"carry; add --import {path.name} to the command, or import it first in "
+                f"Python{renamed if others else ''}."
             )
         if here is not None and here["sha256"] != digest:
             logging.getLogger("torchcaps").warning(

@@ -74,7 +74,9 @@ class Prune(Callback):
         return {"masks": self.pruner.masks.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.pruner.masks.load_state_dict(state_dict["masks"])
+        # A damaged state may hold anything here, and the masks say so.
+        found: Any = state_dict.get("masks") if isinstance(state_dict, dict) else state_dict
+        self.pruner.masks.load_state_dict(found)
         self.has_masks = True
 
     def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:

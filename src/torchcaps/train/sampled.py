@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.analysis import gradient_norms, measure
-from torchcaps.analysis.names import TRACE_MEASUREMENTS, keep_for
+from torchcaps.analysis.by_name import TRACE_MEASUREMENTS, keep_for
 from torchcaps.analysis.result import Result
 from torchcaps.data import Batch, Images, sample_of
 from torchcaps.errors import TorchcapsError

@@ -8,7 +8,7 @@ from torch import nn
 
 from torchcaps.data import Images
 from torchcaps.data.channels import channel_statistics
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import with_channels_last
 from torchcaps.models import create_model, load
 from torchcaps.models.own import OWN, OwnNetwork
@@ -17,8 +17,10 @@ from torchcaps.train.recipe import Recipe
 from torchcaps.train.seeds import WEIGHTS, seed_of
 
 __all__ = [
+    "check_alike",
     "check_images_given",
     "check_own",
+    "check_updates",
     "initial_model",
     "named_class",
     "take_frozen",
@@ -67,6 +69,29 @@ def check_images_given(own: object) -> None:
                 f"size nor their classes; make a set of it first: data.from_dataset(dataset, "
                 f"class_names) or data.from_arrays(images, labels, class_names)."
             )
+
+
+def check_alike(train: Images, test: Images) -> None:
+    """Now, not after hours."""
+    for what in ("image_shape", "class_names", "judged_by"):
+        there, here = getattr(train, what), getattr(test, what)
+        if there != here:
+            raise TorchcapsError(
+                f"training and test images need one {what}, but came with {there} and {here}; are "
+                f"they of the same set?"
+            )
+
+
+def check_updates(recipe: Recipe, training: Images) -> None:
+    """Refuse to wait for more batches than an epoch has: its end is an update in any case."""
+    batches = -(-len(training) // recipe.batch_size)
+    if recipe.accumulate > batches:
+        have = "is 1 batch" if batches == 1 else f"are {batches} batches"
+        raise TorchcapsError(
+            f"accumulate={short(recipe.accumulate)} asks for so many batches an update, but there "
+            f"{have} of {recipe.batch_size} in an epoch of {len(training)} images; take accumulate="
+            f"{batches} or less, or smaller batches."
+        )
 
 
 def _kind(own: object) -> str:

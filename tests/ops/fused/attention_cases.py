@@ -46,12 +46,12 @@ def assert_attention_law(form, leaves, how, device="cpu", **options):
     single precision does not reach that, about as near as the plain op in it."""
     exact = attention_results("plain", {n: x.double() for n, x in leaves.items()}, how, **options)
     theirs = attention_results("plain", leaves, how, **options)
-    mine = attention_results(form, {n: x.to(device) for n, x in leaves.items()}, how, **options)
+    fast = attention_results(form, {n: x.to(device) for n, x in leaves.items()}, how, **options)
     for name, x in exact.items():
         if x is None:
-            assert mine[name] is None, name
+            assert fast[name] is None, name
             continue
-        found = mine[name].cpu()
+        found = fast[name].cpu()
         assert (found.shape, found.dtype) == (x.shape, torch.float32), name
         if not x.numel():
             continue

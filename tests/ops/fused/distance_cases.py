@@ -45,16 +45,16 @@ def noise_like(x, seed):
 
 def results_of(way, kind, found, **options):
     """All that a routing gives, and the gradients of a random sum of it."""
-    mine = {name: x.detach().clone().requires_grad_() for name, x in found.items()}
-    values = numbers_of(routed_by(way, kind, mine, **options))
+    leaves = {name: x.detach().clone().requires_grad_() for name, x in found.items()}
+    values = numbers_of(routed_by(way, kind, leaves, **options))
     loss = sum((x * noise_like(x, seed)).sum() for seed, x in enumerate(values))
-    gradients = torch.autograd.grad(loss, mine.values(), materialize_grads=True)
-    return [x.detach() for x in values], dict(zip(mine, gradients, strict=True))
+    gradients = torch.autograd.grad(loss, leaves.values(), materialize_grads=True)
+    return [x.detach() for x in values], dict(zip(leaves, gradients, strict=True))
 
 
-def error(mine, theirs):
+def error(fast, theirs):
     """Of numbers above one as a share of the largest."""
-    assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
+    assert (fast.shape, fast.dtype) == (theirs.shape, theirs.dtype)
     if theirs.numel() == 0:
         return 0.0
-    return float((mine - theirs).abs().max()) / max(float(theirs.abs().max()), 1.0)
+    return float((fast - theirs).abs().max()) / max(float(theirs.abs().max()), 1.0)

@@ -96,8 +96,8 @@ def noise_like(x, seed):
     return torch.randn(x.shape, dtype=torch.float64, generator=generator).to(x)
 
 
-def error(mine, theirs):
+def error(fast, theirs):
     """Of numbers above one as a share of the largest."""
     if theirs.numel() == 0:
         return 0.0
-    return float((mine - theirs).abs().max()) / max(float(theirs.abs().max()), 1.0)
+    return float((fast - theirs).abs().max()) / max(float(theirs.abs().max()), 1.0)

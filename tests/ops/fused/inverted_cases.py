@@ -98,8 +98,8 @@ def noise_like(x, seed):
     return torch.randn(x.shape, dtype=torch.float64, generator=generator).to(x)
 
 
-def error(mine, theirs, least=0.0):
+def error(fast, theirs, least=0.0):
     """A share of the largest number, which counts as `least` where all may be rounding alone."""
     if theirs.numel() == 0:
         return 0.0
-    return float((mine - theirs).abs().max()) / max(float(theirs.abs().max()), least)
+    return float((fast - theirs).abs().max()) / max(float(theirs.abs().max()), least)

@@ -49,8 +49,8 @@ def test_both_give_one_answer(kind, d_out, budget):
                 answer.append(mixed(part, votes, lanes, more))
                 part.add(found, [(amount, parents), (more, others)])
                 answers.append([*answer, found.pose, found.weight])
-            for mine, theirs in zip(*answers, strict=True):
-                torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
+            for fast, theirs in zip(*answers, strict=True):
+                torch.testing.assert_close(fast, theirs, rtol=0, atol=1e-12)
 
 
 def test_one_term_and_one_gradient():

@@ -39,8 +39,8 @@ def ragged(monkeypatch):
 def assert_law(kind, found, bar=1e-10, **options):
     values, gradients = results_of("fused", kind, found, **options)
     true_values, true_gradients = results_of("plain", kind, found, **options)
-    for mine, theirs in zip(values, true_values, strict=True):
-        assert error(mine, theirs) <= bar
+    for fast, theirs in zip(values, true_values, strict=True):
+        assert error(fast, theirs) <= bar
     for name, theirs in true_gradients.items():
         assert error(gradients[name], theirs) <= bar, name
 
@@ -49,13 +49,13 @@ def assert_law(kind, found, bar=1e-10, **options):
 def test_an_empty_batch(kind):
     found = leaves_of(kind, lead=(0,), parameters=ALL)
     assert_law(kind, found, keep="steps")
-    mine = {name: x.requires_grad_() for name, x in found.items()}
-    routed = routed_by("fused", kind, mine, scale="batch")
-    theirs = routed_by("plain", kind, mine, scale="batch")
+    leaves = {name: x.requires_grad_() for name, x in found.items()}
+    routed = routed_by("fused", kind, leaves, scale="batch")
+    theirs = routed_by("plain", kind, leaves, scale="batch")
     assert routed.parents.pose.shape == theirs.parents.pose.shape
     assert routed.scale.isnan().all()
     assert theirs.scale.isnan().all()
-    gradients = torch.autograd.grad(routed.parents.pose.sum(), mine.values())
+    gradients = torch.autograd.grad(routed.parents.pose.sum(), leaves.values())
     assert all(not gradient.any() for gradient in gradients)
 
 
@@ -94,11 +94,11 @@ def test_float32_stays_within_its_bounds(kind, scale):
     }
     wide = {name: x.double() for name, x in found.items()}
     options = {"squash": kind, "scale": scale}
-    result, mine = results_of("fused", DENSE, found, **options)
+    result, fast = results_of("fused", DENSE, found, **options)
     reference, theirs = results_of("plain", DENSE, wide, **options)
     for a, b in zip(result, reference, strict=True):
         assert (a - b).abs().max() <= 2e-6 * b.abs().max()
-    for name, gradient in mine.items():
+    for name, gradient in fast.items():
         worst = (gradient - theirs[name]).abs().max() / theirs[name].abs().max()
         assert worst <= 2e-5, name
 

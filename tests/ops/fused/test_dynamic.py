@@ -77,13 +77,13 @@ def test_float32_stays_within_its_bounds(kind):
         "weight": torch.randn(200, 10, 16, 8, dtype=torch.float64) * 0.1,
     }
     found = {name: x.float() for name, x in wide.items()}
-    ((reference, theirs), _), (_, (result, mine)) = (
+    ((reference, theirs), _), (_, (result, fast)) = (
         both(plain, dynamic_routing, DENSE, each, squash=kind)
         for each in ({name: x.double() for name, x in found.items()}, found)
     )
     error = (result - reference).abs().max() / reference.abs().max()
     assert error <= 2e-6
-    for name, gradient in mine.items():
+    for name, gradient in fast.items():
         error = (gradient - theirs[name]).abs().max() / theirs[name].abs().max()
         assert error <= 2e-5, name
 

@@ -21,9 +21,9 @@ def assert_law(leaves, how, device, dtype, **options):
     leaves = {name: x.to(device, dtype) for name, x in leaves.items()}
     values, gradients = results_of("fused", leaves, how, options)
     true_values, true_gradients = results_of("plain", leaves, how, options)
-    for mine, theirs in zip(values, true_values, strict=True):
-        assert (mine.shape, mine.dtype, mine.device) == (theirs.shape, theirs.dtype, theirs.device)
-        assert error(mine, theirs) <= bar
+    for fast, theirs in zip(values, true_values, strict=True):
+        assert (fast.shape, fast.dtype, fast.device) == (theirs.shape, theirs.dtype, theirs.device)
+        assert error(fast, theirs) <= bar
     for name, theirs in true_gradients.items():
         assert gradients[name].shape == theirs.shape, name
         assert error(gradients[name], theirs) <= bar, name

@@ -25,9 +25,9 @@ def assert_law(leaves, how, device, dtype, bars=None, **options):
     leaves = {name: x.to(device, dtype) for name, x in leaves.items()}
     values, gradients = results_of("fused", leaves, how, options)
     true_values, true_gradients = results_of("plain", leaves, how, options)
-    for mine, theirs in zip(values, true_values, strict=True):
-        assert (mine.shape, mine.dtype, mine.device) == (theirs.shape, theirs.dtype, theirs.device)
-        assert error(mine, theirs, least) <= bar
+    for fast, theirs in zip(values, true_values, strict=True):
+        assert (fast.shape, fast.dtype, fast.device) == (theirs.shape, theirs.dtype, theirs.device)
+        assert error(fast, theirs, least) <= bar
     for name, theirs in true_gradients.items():
         assert (gradients[name] is None) == (theirs is None), name
         if theirs is not None:
@@ -108,8 +108,8 @@ def test_a_step_is_the_plain_step(window):
     vote_map = vote_map_of(leaves, **how)
     parents = torch.randn_like(plain_step(materialise(vote_map), None).parents.pose)
     for given in (None, parents):
-        (mine,) = inverted_routing(
+        (fast,) = inverted_routing(
             vote_map, start=given, scale=0.5, iterations=1, keep="steps"
         ).steps
         theirs = plain_step(materialise(vote_map), given, scale=0.5)
-        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
+        torch.testing.assert_close(fast, theirs, rtol=0, atol=1e-12)

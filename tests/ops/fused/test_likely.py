@@ -16,10 +16,10 @@ def test_both_parts_are_the_gradient_of_the_logarithm_of_a_softmax():
     moved = moves(Likely(likely, log_r.detach()))
     both = moved.of_children.unsqueeze(-1) + moved.of_parents.unsqueeze(-2)
     assert all((x == 0).all() for x in moved)
-    for true, mine in ((log_r, both), (seen, moved.of_seen)):
+    for true, fast in ((log_r, both), (seen, moved.of_seen)):
         of = torch.randn_like(true)
         (expected,) = torch.autograd.grad((true * of).sum(), likely, retain_graph=True)
-        (found,) = torch.autograd.grad((mine * of).sum(), likely, retain_graph=True)
+        (found,) = torch.autograd.grad((fast * of).sum(), likely, retain_graph=True)
         torch.testing.assert_close(found, expected)
 
 

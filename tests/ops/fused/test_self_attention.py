@@ -48,12 +48,12 @@ def test_float32_stays_within_its_bounds(kind):
         "prior": torch.randn(200, 10, dtype=torch.float64),
     }
     found = {name: x.float() for name, x in wide.items()}
-    ((reference, theirs), _), (_, (result, mine)) = (
+    ((reference, theirs), _), (_, (result, fast)) = (
         both(plain, fused, DENSE, each, squash=kind)
         for each in ({name: x.double() for name, x in found.items()}, found)
     )
     assert (result - reference).abs().max() <= 2e-6 * reference.abs().max()
-    for name, gradient in mine.items():
+    for name, gradient in fast.items():
         error = (gradient - theirs[name]).abs().max() / theirs[name].abs().max()
         assert error <= 2e-5, name
 

@@ -29,10 +29,10 @@ def test_the_law(kind, parameters, own, budget, monkeypatch):
         lambda vote_map, c: weighted(c.expand(*lead, slots, N_OUT), materialise(vote_map)),
         weighted_sums,
     ):
-        mine = {name: x.clone().requires_grad_() for name, x in found.items()}
-        sums = route(map_of(kind, mine), mine["coupling"])
+        own_leaves = {name: x.clone().requires_grad_() for name, x in found.items()}
+        sums = route(map_of(kind, own_leaves), own_leaves["coupling"])
         total = (sums * torch.linspace(-1, 1, sums.numel()).double().view(sums.shape)).sum()
-        results.append((sums, *torch.autograd.grad(total, mine.values())))
+        results.append((sums, *torch.autograd.grad(total, own_leaves.values())))
     torch.testing.assert_close(*results, rtol=0, atol=1e-10)
 
 

@@ -68,11 +68,11 @@ def values(routed):
 def both(plain, fused, kind, found, **options):
     """(values, gradients by name) of the plain and of the fused op."""
     for op in (lambda vm, **rest: plain(materialise(vm), **rest), fused):
-        mine = {name: x.detach().clone().requires_grad_() for name, x in found.items()}
-        rest = {name: mine[name] for name in ("bias", "prior") if name in mine}
-        result = values(op(vote_map(kind, mine), **rest, **options))
+        leaves = {name: x.detach().clone().requires_grad_() for name, x in found.items()}
+        rest = {name: leaves[name] for name in ("bias", "prior") if name in leaves}
+        result = values(op(vote_map(kind, leaves), **rest, **options))
         weight = torch.linspace(-1, 1, result.numel(), dtype=torch.float64).to(result)
         gradients = torch.autograd.grad(
-            (result * weight).sum(), mine.values(), materialize_grads=True
+            (result * weight).sum(), leaves.values(), materialize_grads=True
         )
-        yield result.detach(), dict(zip(mine, gradients, strict=True))
+        yield result.detach(), dict(zip(leaves, gradients, strict=True))

@@ -95,6 +95,7 @@ def test_it_is_built_once_and_found_again(real, cache, monkeypatch, caplog):
     assert len(caplog.messages) == 2
 
 
+@pytest.mark.slow
 def test_a_build_is_announced_on_stderr_and_only_when_there_is_one(real, cache):
     program = f"""
 import pathlib
@@ -106,16 +107,16 @@ def through_the_command_line():
     app(["build"])
 """
 
-    def told(ask):
+    def printed_by(ask):
         words = [sys.executable, "-c", program + ask]
         found = subprocess.run(words, capture_output=True, text=True, check=True)
         return found.stdout, found.stderr
 
     line = ANNOUNCED.format(cache) + "\n"
-    assert told("build.library()") == ("", line)
-    assert told("through_the_command_line()") == ("7\n", "")
+    assert printed_by("build.library()") == ("", line)
+    assert printed_by("through_the_command_line()") == ("7\n", "")
     shutil.rmtree(cache)
-    assert told("through_the_command_line()") == ("7\n", line)
+    assert printed_by("through_the_command_line()") == ("7\n", line)
 
 
 def test_the_key_is_of_all_that_a_library_depends_on(real, cache, monkeypatch):

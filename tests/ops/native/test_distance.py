@@ -66,8 +66,8 @@ def assert_law(kind, found, **options):
     """Against the plain op in float64: 2e-6 of the largest value, 2e-5 of the largest gradient; or
     at most three times the error of the plain op in float32: logits are many times a distance."""
     exact = results_of("plain", kind, wide(found), **options)
-    mine, theirs = (errors(way, kind, found, exact, **options) for way in ("native", "plain"))
-    for name, each in mine.items():
+    fast, theirs = (errors(way, kind, found, exact, **options) for way in ("native", "plain"))
+    for name, each in fast.items():
         bar = 2e-6 if name == "values" else 2e-5
         assert each <= max(bar, 3 * theirs[name]), name
 
@@ -135,12 +135,12 @@ def test_more_threads_move_the_last_digits_alone(threads):
 @pytest.mark.parametrize("kind", NO_WINDOW, ids=named)
 def test_an_empty_batch(kind):
     found, _ = of(kind, {}, parameters=ALL, lead=(0,))
-    mine = {name: x.requires_grad_() for name, x in found.items()}
+    leaves = {name: x.requires_grad_() for name, x in found.items()}
     for scale in ("sample", "batch", torch.ones(2)):
         results = []
         for way in ("native", "plain"):
-            routed = routed_by(way, kind, mine, scale=scale, keep="steps")
-            gradients = torch.autograd.grad(routed.parents.pose.sum(), mine.values())
+            routed = routed_by(way, kind, leaves, scale=scale, keep="steps")
+            gradients = torch.autograd.grad(routed.parents.pose.sum(), leaves.values())
             assert not any(gradient.any() for gradient in gradients)
             results.append(numbers_of(routed))
         torch.testing.assert_close(*results, rtol=0, atol=0, equal_nan=True)
@@ -186,9 +186,9 @@ def test_what_is_not_finite_is_seen_where_the_fused_form_sees_it(name, bad, scal
     found[name].view(-1)[3] = bad
     results = []
     for way in ("fused", "native"):
-        mine = {key: x.clone().requires_grad_() for key, x in found.items()}
-        routed = routed_by(way, DENSE, mine, keep="last", scale=scale)
-        gradients = torch.autograd.grad(routed.parents.pose.sum(), mine.values())
+        leaves = {key: x.clone().requires_grad_() for key, x in found.items()}
+        routed = routed_by(way, DENSE, leaves, keep="last", scale=scale)
+        gradients = torch.autograd.grad(routed.parents.pose.sum(), leaves.values())
         results.append((*numbers_of(routed), *gradients))
     for theirs, ours in zip(*results, strict=True):
         assert torch.equal(theirs.isfinite(), ours.isfinite())
@@ -216,8 +216,8 @@ def test_flops_are_counted():
         # Couplings and gradients of the last iteration.
         ("votes", 4 * d_in + 1),
     ):
-        mine = {name: x.requires_grad_() for name, x in found.items()}
-        pose = routed_by("native", DENSE, mine, detach=detach).parents.pose
+        leaves = {name: x.requires_grad_() for name, x in found.items()}
+        pose = routed_by("native", DENSE, leaves, detach=detach).parents.pose
         flops, _ = counted(lambda pose=pose: pose.sum().backward())
         assert flops == agreement * expected
 
@@ -243,7 +243,7 @@ def test_a_workspace_is_near_that_of_the_kernel(threads, monkeypatch):
     leaves = {name: x.requires_grad_() for name, x in leaves.items()}
     routed_by("native", DENSE, leaves).parents.pose.sum().backward()
     assert len(asked) == len(found) == 2
-    for told, real in zip(asked, found, strict=True):
-        assert 0.6 * real <= told <= 1.6 * real
+    for estimated, real in zip(asked, found, strict=True):
+        assert 0.6 * real <= estimated <= 1.6 * real
         # A tenth of one number for each child and parent would be as much again.
         assert real < 8e6

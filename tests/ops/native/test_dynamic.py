@@ -30,8 +30,8 @@ def errors(kind, found, **options):
     to the largest number of its tensor."""
     exact = {name: x.double() for name, x in found.items()}
     (expected, theirs), _ = both(plain, native.dynamic_routing, kind, exact, **options)
-    _, (result, mine) = both(plain, native.dynamic_routing, kind, found, **options)
-    pairs = {"values": (result, expected)} | {n: (mine[n], theirs[n]) for n in mine}
+    _, (result, fast) = both(plain, native.dynamic_routing, kind, found, **options)
+    pairs = {"values": (result, expected)} | {n: (fast[n], theirs[n]) for n in fast}
     largest = max(float(x.abs().max()) for x in theirs.values())
     found = {}
     for name, (a, b) in pairs.items():
@@ -120,10 +120,10 @@ def test_what_is_not_finite_is_seen_where_the_plain_op_sees_it(name, bad):
     found[name].view(-1)[3] = bad
     results = []
     for op in (lambda vm, **rest: plain(materialise(vm), **rest), native.dynamic_routing):
-        mine = {key: x.clone().requires_grad_() for key, x in found.items()}
-        rest = {"bias": mine["bias"], "prior": mine["prior"], "keep": "last"}
-        routed = op(map_of(DENSE, mine), **rest)
-        gradients = torch.autograd.grad(routed.parents.pose.sum(), mine.values())
+        own_leaves = {key: x.clone().requires_grad_() for key, x in found.items()}
+        rest = {"bias": own_leaves["bias"], "prior": own_leaves["prior"], "keep": "last"}
+        routed = op(map_of(DENSE, own_leaves), **rest)
+        gradients = torch.autograd.grad(routed.parents.pose.sum(), own_leaves.values())
         results.append((routed.parents.pose, routed.steps[0].coupling, *gradients))
     for theirs, ours in zip(*results, strict=True):
         assert torch.equal(theirs.isfinite(), ours.isfinite())
@@ -201,8 +201,8 @@ assert torch.equal(of_a_child(), parents)
 
 
 def test_a_forked_child_routes_as_its_parent_does(tmp_path):
-    told = f"PATH = {str(tmp_path / 'parents')!r}\n"
-    subprocess.run([sys.executable, "-c", told + FORK], timeout=300, check=True)
+    program = f"PATH = {str(tmp_path / 'parents')!r}\n"
+    subprocess.run([sys.executable, "-c", program + FORK], timeout=300, check=True)
 
 
 def test_threads_of_their_own_route_alike(monkeypatch):
@@ -210,13 +210,13 @@ def test_threads_of_their_own_route_alike(monkeypatch):
     assert build._team().run or not sys.platform.startswith("linux")
     found = leaves(DENSE, dtype=torch.float32)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    mine = native.dynamic_routing(map_of(DENSE, found)).parents.pose
+    fast = native.dynamic_routing(map_of(DENSE, found)).parents.pose
     build.library().torchcaps_use_team(build._Team())
     try:
         own = native.dynamic_routing(map_of(DENSE, found)).parents.pose
     finally:
         build.library().torchcaps_use_team(build._team())
-    assert torch.equal(mine, own)
+    assert torch.equal(fast, own)
 
 
 def test_flops_are_counted():
@@ -254,6 +254,6 @@ def test_a_workspace_is_near_that_of_the_kernel(sizes, threads, monkeypatch):
     leaves = {name: x.requires_grad_() for name, x in leaves.items()}
     native.dynamic_routing(map_of(DENSE, leaves)).parents.pose.sum().backward()
     assert len(asked) == len(found) == 2
-    for told, real in zip(asked, found, strict=True):
+    for estimated, real in zip(asked, found, strict=True):
         # What a thread keeps of a few children is told by nobody.
-        assert 0.6 * real - 1.5e6 * threads <= told <= 1.6 * real
+        assert 0.6 * real - 1.5e6 * threads <= estimated <= 1.6 * real

@@ -54,14 +54,14 @@ def assert_law(leaves, how, threads=1, **options):
     """
     exact = parts(results_of("plain", {x: y.double() for x, y in leaves.items()}, how, options))
     others = [parts(results_of(form, leaves, how, options)) for form in ("plain", "fused")]
-    mine = in_threads(threads, lambda: parts(results_of("native", leaves, how, options)))
+    fast = in_threads(threads, lambda: parts(results_of("native", leaves, how, options)))
     # What hardly depends on anything has gradients of rounding errors.
     floor = 1e-6 * max(float(x.norm()) for x, _ in exact.values())
     for name, (x, bar) in exact.items():
-        found = mine[name][0]
+        found = fast[name][0]
         assert (found.shape, found.dtype) == (x.shape, torch.float32), name
         scale = max(float(x.norm()), floor, 1e-30)
-        error, *theirs = (float((y[name][0] - x).norm()) / scale for y in (mine, *others))
+        error, *theirs = (float((y[name][0] - x).norm()) / scale for y in (fast, *others))
         assert error <= max(bar, 4 * max(theirs)), (name, error, theirs)
 
 

@@ -16,8 +16,8 @@ from torchcaps.ops.native import build
 # What `-march=native` would be there.
 COMPILER = """#!{python}
 import os, sys
-told = [word.replace("-march=native", "-march={machine}") for word in sys.argv[1:]]
-os.execv({real!r}, [{real!r}, *told])
+words = [word.replace("-march=native", "-march={machine}") for word in sys.argv[1:]]
+os.execv({real!r}, [{real!r}, *words])
 """
 TESTS = Path(__file__).parents[2]
 LAWS = [
@@ -63,7 +63,7 @@ def test_the_laws_hold_with_shorter_vectors(machine, words, tmp_path):
     compiler = tmp_path / "compiler"
     compiler.write_text(COMPILER.format(python=sys.executable, machine=machine, real=real))
     compiler.chmod(0o700)
-    told = {"CXX": str(compiler), "TORCHCAPS_CACHE": str(tmp_path)}
+    variables = {"CXX": str(compiler), "TORCHCAPS_CACHE": str(tmp_path)}
     command = [
         sys.executable,
         "-m",
@@ -77,7 +77,7 @@ def test_the_laws_hold_with_shorter_vectors(machine, words, tmp_path):
     ]
     done = subprocess.run(
         [*command, "-k", words, *LAWS],
-        env=os.environ | told,
+        env=os.environ | variables,
         cwd=TESTS,
         capture_output=True,
         text=True,

@@ -43,10 +43,10 @@ def stack_of(machine_code):
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(machine_code)
         file.flush()
-        told = subprocess.run(
+        printed = subprocess.run(
             [TOOL, "--dump-resource-usage", file.name], capture_output=True, text=True, check=True
         ).stdout
-    return int(re.search(r"STACK:(\d+)", told)[1])
+    return int(re.search(r"STACK:(\d+)", printed)[1])
 
 
 def compile_only(kernel, programs, like, *arguments, **constants):

@@ -47,8 +47,8 @@ def errors(kind, found, device, **options):
     exact = {name: x.double() for name, x in found.items()}
     expected, theirs = next(both(plain, plain, kind, exact, **options))
     here = {name: x.to(device) for name, x in found.items()}
-    *_, (result, mine) = both(plain, triton.dynamic_routing, kind, here, **options)
-    pairs = {"values": (result, expected)} | {n: (mine[n], theirs[n]) for n in mine}
+    *_, (result, fast) = both(plain, triton.dynamic_routing, kind, here, **options)
+    pairs = {"values": (result, expected)} | {n: (fast[n], theirs[n]) for n in fast}
     largest = max(float(x.abs().max()) for x in theirs.values())
     found = {}
     for name, (a, b) in pairs.items():
@@ -119,11 +119,11 @@ def assert_half_precision(kind, dtype, device):
     found = {name: x.to(dtype) for name, x in small(kind, parameters=ALL).items()}
     results = []
     for each in (found, {name: x.float() for name, x in found.items()}):
-        mine = {name: x.to(device, copy=True).requires_grad_() for name, x in each.items()}
-        rest = {"bias": mine["bias"], "prior": mine["prior"], "iterations": 2}
-        routed = triton.dynamic_routing(map_of(kind, mine), keep="last", **rest)
+        leaves = {name: x.to(device, copy=True).requires_grad_() for name, x in each.items()}
+        rest = {"bias": leaves["bias"], "prior": leaves["prior"], "iterations": 2}
+        routed = triton.dynamic_routing(map_of(kind, leaves), keep="last", **rest)
         values = (routed.parents.pose, routed.steps[0].coupling)
-        gradients = torch.autograd.grad(routed.parents.pose.float().sum(), mine.values())
+        gradients = torch.autograd.grad(routed.parents.pose.float().sum(), leaves.values())
         results.append((*values, *gradients))
     for half, wide in zip(*results, strict=True):
         assert half.dtype == dtype
@@ -143,10 +143,10 @@ def test_what_is_not_finite_is_seen_where_the_plain_op_sees_it(name, bad, tile, 
     found[name].view(-1)[3] = bad
     results = []
     for op in (lambda vm, **rest: plain(materialise(vm), **rest), triton.dynamic_routing):
-        mine = {key: x.clone().requires_grad_() for key, x in found.items()}
-        rest = {"bias": mine["bias"], "prior": mine["prior"], "keep": "last", "iterations": 2}
-        routed = op(map_of(DENSE, mine), **rest)
-        gradients = torch.autograd.grad(routed.parents.pose.sum(), mine.values())
+        leaves = {key: x.clone().requires_grad_() for key, x in found.items()}
+        rest = {"bias": leaves["bias"], "prior": leaves["prior"], "keep": "last", "iterations": 2}
+        routed = op(map_of(DENSE, leaves), **rest)
+        gradients = torch.autograd.grad(routed.parents.pose.sum(), leaves.values())
         results.append((routed.parents.pose, routed.steps[0].coupling, *gradients))
     for theirs, ours in zip(*results, strict=True):
         assert torch.equal(theirs.isfinite(), ours.isfinite())
@@ -174,8 +174,8 @@ def test_many_parents_are_gone_over_twice(launches, monkeypatch):
     assert launches(route) == ["mix", "normalise", "mix"]
 
 
-@pytest.mark.parametrize(("tile", "again"), [(WHOLE, 0), (TILED, 1)], ids=["whole", "tiled"])
-def test_flops_are_counted(tile, again, monkeypatch):
+@pytest.mark.parametrize("tile", [WHOLE, TILED], ids=["whole", "tiled"])
+def test_flops_are_those_of_the_algorithm(tile, monkeypatch):
     tell(monkeypatch, tile)
     batch, n_in, n_out, d_in, d_out = 2, 3, 5, 8, 4
     found = made(batch=batch, n_in=n_in, n_out=n_out, d_in=d_in, d_out=d_out)
@@ -183,8 +183,9 @@ def test_flops_are_counted(tile, again, monkeypatch):
     agreement = 2 * batch * n_in * n_out * d_out
     with torch.utils.flop_counter.FlopCounterMode(display=False) as counter:
         parents = triton.dynamic_routing(map_of(DENSE, found), iterations=2).parents.pose
-        # Votes twice; one iteration with an agreement and a sum.
-        forward = 2 * agreement * d_in + 2 * agreement + again * agreement * (d_in + 1)
+        # Votes twice; one iteration with an agreement and a sum. That parents in two tiles are gone
+        # over twice is not counted.
+        forward = 2 * agreement * d_in + 2 * agreement
         assert counter.get_total_flops() == forward
         parents.sum().backward()
     assert counter.get_total_flops() > 2 * forward

@@ -48,14 +48,14 @@ def assert_law(leaves, how, device, **options):
     exact = parts(results_of("plain", {x: y.double() for x, y in leaves.items()}, how, options))
     plain = parts(results_of("plain", leaves, how, options))
     here = {name: x.to(device) for name, x in leaves.items()}
-    mine = parts(results_of("triton", here, how, options))
+    fast = parts(results_of("triton", here, how, options))
     # What hardly depends on anything has gradients of rounding errors.
     floor = 1e-6 * max(float(x.norm()) for x, _ in exact.values())
     for name, (x, bar) in exact.items():
-        found = mine[name][0]
+        found = fast[name][0]
         assert (found.shape, found.dtype) == (x.shape, torch.float32), name
         scale = max(float(x.norm()), floor, 1e-30)
-        error, theirs = (float((y[name][0].cpu() - x).norm()) / scale for y in (mine, plain))
+        error, theirs = (float((y[name][0].cpu() - x).norm()) / scale for y in (fast, plain))
         assert error <= max(bar, 4 * theirs), (name, error, theirs)
 
 
@@ -121,8 +121,8 @@ def test_flops_are_counted():
         # Votes are made for each moment, and for distances.
         assert counter.get_total_flops() == (2 + 1 + 2) * products
         pose.sum().backward()
-    # Again, and gradients of weights and of poses; of distances also those of parents.
-    assert counter.get_total_flops() == (5 + 3 + 4 + 3) * products
+    # Of both moments and of distances: votes again, and gradients of weights and of poses.
+    assert counter.get_total_flops() == (5 + 3 + 3 + 3) * products
 
 
 LARGE = Window((7, 5, 8), (3, 3), (2, 1))

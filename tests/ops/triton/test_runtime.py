@@ -74,10 +74,10 @@ def test_available(installed, interpreted, gpu, expected):
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"), [("1", True), ("ON", True), ("0", False), ("", False)]
+    ("value", "expected"), [("1", True), ("ON", True), ("0", False), ("", False)]
 )
-def test_the_interpreter_is_asked_for_as_triton_has_it(told, expected, monkeypatch):
-    monkeypatch.setenv("TRITON_INTERPRET", told)
+def test_the_interpreter_is_asked_for_as_triton_has_it(value, expected, monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", value)
     assert runtime.interpreted() is expected
 
 

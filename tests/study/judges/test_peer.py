@@ -6,6 +6,7 @@ import pytest
 
 from torchcaps.study import Seed, find_claim, make_record, result_of
 from torchcaps.study.judges import judge_statement
+from torchcaps.study.pages import ours
 from torchcaps.train import make_recipe
 
 SIGN = "accuracy@sign/train"
@@ -57,6 +58,15 @@ def word(claim, records):
 def test_exactly_one_half_of_the_signs(dynamic, em, expected):
     records = both(dynamic, em) if em else both(dynamic, [1.0])[:1]
     assert word(NEVER, records) == expected
+
+
+@pytest.mark.parametrize(("n_em", "said"), [(10, "2 × 10"), (8, "10 + 8")])
+def test_seeds_of_two_networks_are_told_apart(n_em, said):
+    """Twenty values are ten seeds, twice."""
+    records = dict(enumerate(both([50.0] * 10, [50.0] * n_em)))
+    found = result_of(find_claim(NEVER), records)
+    assert ours(found) == f"0 [0, 0], n = {said}"
+    assert f" over {said} seeds, " in found.verdict.text()
 
 
 HIGH, LOW, MIXED = [99.7, 99.8, 99.7, 99.6, 99.7], [50.0, 50.1, 50.0, 50.2, 50.0], [50.0, 99.7] * 3

@@ -2,6 +2,7 @@
 
 import pytest
 
+from made_records import made
 from torchcaps.study.cost import hours_of
 from torchcaps.study.runner import Progress, progress_of, watched
 from torchcaps.study.runner.watch import hours
@@ -35,6 +36,26 @@ def test_before_a_seed_is_done_hours_are_reckoned(study, ledger):
     found = progress_of(study(seeds=(0, 1)), ledger)
     (row,) = found.rows(by_cost=True)
     assert row["hours_left"] == pytest.approx(2 * hours_of(found.study.systems[0].recipe))
+
+
+def test_seeds_in_records_are_counted_where_no_run_is(study, ledger):
+    """Those of the same network, of whichever claim; they are left to run all the same."""
+    found = study(seeds=(0, 1, 2, 3))
+    recipe = found.systems[0].recipe
+    records = [
+        made(recipe, [{"accuracy": 99.0}] * 3),
+        made(recipe.model_copy(update={"seed": 1}), [{"accuracy": 99.0}] * 2),
+        made(recipe.model_copy(update={"epochs": 2}), [{"accuracy": 99.0}] * 9),
+    ]
+    progress = progress_of(found, ledger, records=records)
+    (row,) = progress.rows()
+    assert (row["in_records"], row["left"]) == (3, 4)
+    assert progress.text().endswith(" on one worker; 3 are in records")
+    assert [column.header for column in progress.table().columns][-2:] == [
+        "in records",
+        "hours left",
+    ]
+    assert not ledger.folder.exists()
 
 
 @pytest.mark.parametrize(("count", "text"), [(0.5, "30 min"), (2.25, "2.2 h"), (0, "0 min")])

@@ -25,7 +25,7 @@ from torchcaps.study.judges.evidence import Evidence
 from torchcaps.study.record import Record
 from torchcaps.study.verdict import StatementVerdict
 
-__all__ = ["JUDGES", "judge_statement"]
+__all__ = ["JUDGES", "WITH_ITSELF", "judge_statement"]
 
 Judge = Callable[[Claim, Evidence], StatementVerdict | None]
 
@@ -41,6 +41,9 @@ JUDGES: Mapping[str, Judge] = MappingProxyType(
         **renzulli.JUDGES,
     }
 )
+
+# Statements that compare no network with another: they may rest on narrow and on wide ones at once.
+WITH_ITSELF = renzulli.WITH_ITSELF
 
 
 def judge_statement(claim: Claim, records: Iterable[Record]) -> StatementVerdict | None:

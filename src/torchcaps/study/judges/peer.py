@@ -44,11 +44,11 @@ def _sign_not_learnable(claim: Claim, evidence: Evidence) -> StatementVerdict | 
     if not all(cells):
         return None
     differences = [value - 50 for cell in cells for value in cell.values()]
-    ours = mean_interval(differences)
+    ours, seeds = mean_interval(differences), tuple(map(len, cells))
     if any(differences):
-        return StatementVerdict("fails", ours, "within", 0.0)
-    enough = min(map(len, cells)) >= claim.conditions["n_seeds_min"]
-    return StatementVerdict("holds" if enough else "undecided", ours, "within", 0.0)
+        return StatementVerdict("fails", ours, "within", 0.0, seeds)
+    enough = min(seeds) >= claim.conditions["n_seeds_min"]
+    return StatementVerdict("holds" if enough else "undecided", ours, "within", 0.0, seeds)
 
 
 def _sign_learnable_with_bias(claim: Claim, evidence: Evidence) -> StatementVerdict | None:

@@ -22,7 +22,7 @@ from torchcaps.study.judges.rules import (
 from torchcaps.study.pruned import MATCHED
 from torchcaps.study.verdict import StatementVerdict
 
-__all__ = ["JUDGES"]
+__all__ = ["JUDGES", "WITH_ITSELF"]
 
 DR, GAMMA, DEEP = "rem_dr", "rem_gamma", "rem_deepcaps"
 EFFICIENT = {"mnist": "rem_eff_mnist", "fashion-mnist": "rem_eff_mnist", "cifar10": "rem_eff_cifar"}
@@ -325,3 +325,6 @@ JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "rem-q-entropy-falls-by-pruning": _falls_by_pruning,
     "rem-q-any-pruning": _any_pruning,
 }
+
+# Each network is compared with itself alone, pruned and not.
+WITH_ITSELF = frozenset({"rem-q-entropy-lower-everywhere", "rem-q-negligible-loss"})

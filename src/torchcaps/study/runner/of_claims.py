@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from torchcaps.errors import TorchcapsError, nearest, short
-from torchcaps.study.claim import PAPERS, Claim, claims, claims_of_table, find_claim
+from torchcaps.study.claim import PAPERS, Claim, claims, claims_about, claims_of_table
 from torchcaps.study.job import Job
 from torchcaps.study.look import looks_of
 from torchcaps.study.papers import plan_of
@@ -43,8 +43,8 @@ def study_of(
         known = nearest(what, PAPERS)
         raise TorchcapsError(f"Table {table} is of no paper that is known: {short(what)}; {known}.")
     else:
-        found = find_claim(what)
-        chosen, name = (found,), f"{found.paper}/{what}"
+        chosen = claims_about(what)
+        name = f"{chosen[0].paper}/{what}"
     return study_of_claims(chosen, name, reduced=reduced, seeds=seeds)
 
 

@@ -1,7 +1,7 @@
 """How far a study is, on standard error: a live table where somebody watches, lines in a file."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
@@ -12,8 +12,10 @@ from rich.live import Live
 from rich.table import Table
 
 from torchcaps.study.cost import hours_of
+from torchcaps.study.record import Record
 from torchcaps.study.runner.ledger import Ledger, State
 from torchcaps.study.runner.system import Study, System
+from torchcaps.study.same import trained_in, trains
 
 __all__ = ["Progress", "progress_of", "watched"]
 
@@ -29,12 +31,15 @@ class Progress:
     study: Study
     ledger: Ledger
     states: dict[str, State] = field(default_factory=dict)
+    # Seeds that stand in records, by the network that they train; None where nobody looked.
+    recorded: Mapping[str, frozenset[int]] | None = None
 
     def row(self, system: System) -> dict[str, Any]:
         """One system: its cells by state, and the hours of those that are left."""
         names = [cell.name for cell in system.cells()]
         counts = Counter(self.states[name] for name in names)
         ended = sum(counts[state] for state in ENDED)
+        known = (self.recorded or {}).get(trains(system.recipe), frozenset())
         return {
             "system": system.label,
             "cells": len(names),
@@ -42,6 +47,7 @@ class Progress:
             "failed": counts["failed"] + counts["stopped"],
             "running": counts["running"],
             "left": len(names) - ended,
+            "in_records": len(known & set(system.seeds)),
             "hours_left": (len(names) - ended) * self._hours_a_cell(system),
         }
 
@@ -55,22 +61,25 @@ class Progress:
         rows = self.rows(by_cost=by_cost)
         waiting = [{"row": each.label, "needs": list(each.needs)} for each in self.study.waiting]
         total = {key: sum(row[key] for row in rows) for key in ("cells", "done", "failed")}
-        total |= {key: sum(row[key] for row in rows) for key in ("running", "left", "hours_left")}
+        total |= {key: sum(row[key] for row in rows) for key in ("running", "left", "in_records")}
+        total["hours_left"] = sum(row["hours_left"] for row in rows)
         return {"study": self.study.name, **total, "systems": rows, "cannot_be_run": waiting}
 
     def text(self) -> str:
         """The sum of all systems in one line."""
         sums = self.numbers()
         failed = f", {sums['failed']} failed" if sums["failed"] else ""
+        recorded = f"; {sums['in_records']} are in records" if sums["in_records"] else ""
         return (
             f"{sums['done']} of {sums['cells']} cells done{failed}, {sums['running']} running, "
-            f"{sums['left']} left: about {hours(sums['hours_left'])} on one worker"
+            f"{sums['left']} left: about {hours(sums['hours_left'])} on one worker{recorded}"
         )
 
     def table(self, *, by_cost: bool = False) -> Table:
         """A row a system."""
         table = Table("system", title=self.text(), title_justify="left", box=None)
-        columns = ("done", "failed", "running", "left", "hours_left")
+        recorded = () if self.recorded is None else ("in_records",)
+        columns = ("done", "failed", "running", "left", *recorded, "hours_left")
         for name in columns:
             table.add_column(name.replace("_", " "), justify="right")
         for row in self.rows(by_cost=by_cost):
@@ -86,9 +95,23 @@ class Progress:
         return sum(self.ledger.run(cell).seconds for cell in done) / len(done) / 3600
 
 
-def progress_of(study: Study, ledger: Ledger) -> Progress:
-    """How far a study is now."""
-    return Progress(study, ledger, {cell.name: ledger.state(cell) for cell in study.cells()})
+def progress_of(
+    study: Study, ledger: Ledger, *, records: Iterable[Record] | None = None
+) -> Progress:
+    """How far a study is now: by the runs of a ledger, and beside them by records, which a clone
+    has of networks that were trained elsewhere."""
+    states = {cell.name: ledger.state(cell) for cell in study.cells()}
+    return Progress(study, ledger, states, None if records is None else _recorded(records))
+
+
+def _recorded(records: Iterable[Record]) -> dict[str, frozenset[int]]:
+    found: dict[str, frozenset[int]] = {}
+    for record in records:
+        network = trained_in(record)
+        if network is not None:
+            seeds = frozenset(each.seed for each in record.seeds)
+            found[network] = found.get(network, frozenset()) | seeds
+    return found
 
 
 def hours(count: float) -> str:

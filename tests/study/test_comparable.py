@@ -1,0 +1,86 @@
+"""Numbers of reduced runs, on both sides of the rule that lets them judge a printed one."""
+
+import pytest
+
+from made_records import made
+from torchcaps.study import find_claim, plan_of, result_of
+from torchcaps.study.pages import protocol
+
+# Printed: 99.57, and 99.55 with couplings on eleven levels. The reduced network is the same.
+ACCURACY = "rem-t9-eff-capsnet-acc"
+# The reduced network has 16 channels.
+NARROW = "rem-t9-dr-capsnet-acc"
+# No accuracy is printed; training ends at 99.2.
+DYNAMICS = "mitt2023-t1-layer3-dyr"
+# Neither is printed.
+COMPACTNESS = "gu2021-t5-capsnet-rotation"
+
+
+def smaller_run(name, values, *, n=5, options=None, reduced="fewer images"):
+    """A record of the reduced form of a claim with the same values in every seed."""
+    (job,) = plan_of(find_claim(name)).jobs
+    recipe = job.smaller().recipe()
+    if options is not None:
+        recipe = recipe.model_copy(update={"options": options})
+    return made(recipe, [values] * n, claim=name, reduced=reduced)
+
+
+def judged(name, *records):
+    return result_of(find_claim(name), {str(k): each for k, each in enumerate(records)})
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "status"), [(97.56, "worse"), (97.54, "undecided"), (99.6, "reproduced")]
+)
+def test_an_accuracy_within_two_points_is_judged(accuracy, status):
+    found = judged(ACCURACY, smaller_run(ACCURACY, {"accuracy": accuracy}))
+    assert found.status == status
+    assert ("not comparable" in found.verdict.text()) == (status == "undecided")
+
+
+def test_what_is_not_comparable_says_why():
+    found = judged(ACCURACY, smaller_run(ACCURACY, {"accuracy": 80.0}))
+    assert found.verdict.text().startswith(
+        "undecided: reduced run is not comparable: 80.0 % of its test images are right, and 99.5 % "
+        "of the paper's; printed 99.57"
+    )
+    assert protocol(found).startswith("reduced run is not comparable: 80.0 % of its test images")
+
+
+def test_an_equal_number_of_a_poor_network_is_not_reproduced():
+    """What is not comparable confirms nothing either."""
+    alike = {"dyr.3@affnist-style/test": 0.3}
+    near = judged(DYNAMICS, smaller_run(DYNAMICS, {"accuracy": 97.21, **alike}))
+    far = judged(DYNAMICS, smaller_run(DYNAMICS, {"accuracy": 97.19, **alike}))
+    assert (near.status, far.status) == ("reproduced", "undecided")
+
+
+def test_a_network_of_another_width_is_not_the_papers():
+    found = judged(NARROW, smaller_run(NARROW, {"accuracy": 99.57}))
+    assert found.status == "undecided"
+    assert "not comparable: its width is 16 and not 256;" in found.verdict.text()
+    assert judged(NARROW, smaller_run(NARROW, {"accuracy": 99.57}, options={})).status == (
+        "reproduced"
+    )
+    # An option that is written out and usual makes no other network.
+    usual = smaller_run(NARROW, {"accuracy": 99.57}, options={"width": 256})
+    assert judged(NARROW, usual).status == "reproduced"
+
+
+def test_the_full_protocol_is_always_judged():
+    found = judged(ACCURACY, smaller_run(ACCURACY, {"accuracy": 80.0}, reduced=None))
+    assert found.status == "worse"
+
+
+def test_a_run_whose_accuracy_is_unknown_is_not_comparable():
+    found = judged(DYNAMICS, smaller_run(DYNAMICS, {"dyr.3@affnist-style/test": 0.3}))
+    assert "it has no accuracy on its own test images" in found.verdict.text()
+    values = {"accuracy": 99.0, "compactness.rotation": 0.0031}
+    found = judged(COMPACTNESS, smaller_run(COMPACTNESS, values, options={}))
+    assert "the paper prints no accuracy of this network" in found.verdict.text()
+
+
+def test_of_reduced_records_one_that_can_be_compared_counts():
+    many = smaller_run(ACCURACY, {"accuracy": 80.0}, n=5)
+    few = smaller_run(ACCURACY, {"accuracy": 99.6}, n=3)
+    assert judged(ACCURACY, many, few).records.keys() == {"1"}
