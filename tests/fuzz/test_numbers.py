@@ -580,6 +580,28 @@ OVERFLOWING = {
 }
 # The exact result has as few digits.
 UNSTEADY = {
+    # Logits of 1e17, to which distances of children are added: their digits are lost in double too.
+    "em of costs that no double has the digits for": Drawn(
+        Case(
+            "em",
+            "none",
+            "matrix",
+            SMALL,
+            given=("vote_bias",),
+            options={"variant": "paper", "compete": "all"},
+            n_in=3,
+            n_out=10,
+            d_in=1,
+            d_out=1,
+        ),
+        "float64",
+        {
+            "weight": 0.07255474913845476,
+            "beta_u": 1.9767381936430586e17,
+            "vote_bias": 0.394305330890468,
+        },
+        1709031803,
+    ),
     # Logits of thousands: a rounding of them moves the couplings of one child by 3e-4.
     "dynamic of long votes without a squash": Drawn(
         Case(
