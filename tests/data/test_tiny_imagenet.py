@@ -110,3 +110,11 @@ def test_a_class_without_its_folder_and_a_link_that_leaves_are_told(home, tmp_pa
     (home / "train" / "n01" / "images").mkdir(parents=True)
     (home / "train" / "n01" / "images" / "n01_0.JPEG").symlink_to(tmp_path / "outside.JPEG")
     assert "is a link that leaves" in text_of(lambda: tiny_imagenet(home, "train"))
+
+
+def test_what_a_list_holds_is_not_quoted_at_length(home):
+    """Found by make fuzz."""
+    (home / "val" / "val_annotations.txt").write_text("val_0.JPEG\tn0" + "9" * 5000)
+    text = text_of(lambda: tiny_imagenet(home, "test"))
+    assert "shows the class 'n0999" in text
+    assert len(text) < 600

@@ -1,10 +1,14 @@
 """A few turns of `make fuzz`, from another seed each time, which pytest says at its end."""
 
 import os
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-from fuzz.__main__ import fuzz
+import pytest
+
+from fuzz import numbers
+from fuzz.__main__ import fuzz, main
 
 # At most: a few turns are done long before on a machine that is free.
 SECONDS = 60
@@ -12,9 +16,31 @@ SECONDS = 60
 
 def test_a_few_turns_find_nothing():
     seed = int(os.environ["TORCHCAPS_FUZZ_SEED"])
-    found = fuzz(seed, seconds=SECONDS, files=40, commands=15, made=40, cases=40)
+    most = {"files": 40, "commands": 15, "values": 40, "numbers": 40}
+    found = fuzz(seed, seconds=SECONDS, most=most)
     assert found["wrong"] == [], f"make fuzz SEED={seed}"
-    assert min(found[kind]["tried"] for kind in ("files", "commands", "values", "numbers")) > 0
+    assert min(found[kind]["tried"] for kind in most) > 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "strict", "lenient"),
+    [(numbers.Off("off by 0.1"), 1, 0), (AssertionError("not finite"), 1, 1), (None, 0, 0)],
+    ids=["off", "not finite", "none"],
+)
+def test_lenient_lets_a_number_be_off_and_nothing_else(monkeypatch, capsys, fault, strict, lenient):
+    def check(drawn):
+        if fault is not None:
+            raise fault
+        return {"fused": "right"}
+
+    monkeypatch.setattr(numbers, "check", check)
+    line = ["fuzz", "--minutes", "1", "--seed", "5", "--inputs", "0", "--numbers", "3"]
+    for words, code in ((line, strict), ([*line, "--lenient"], lenient)):
+        monkeypatch.setattr(sys, "argv", words)
+        assert main() == code
+        said = capsys.readouterr().out
+        assert said.startswith("seed 5\n")
+        assert said.count("numbers: Drawn(") == (0 if fault is None else 3)
 
 
 def test_every_run_of_pytest_says_the_seed(request):

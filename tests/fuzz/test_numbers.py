@@ -1,10 +1,12 @@
 """What drawing found once, each as a case of its own; `make fuzz` draws on."""
 
+import random
+
 import pytest
 import torch
 
-from contracts.forms import FORMS, ODD, SMALL, Case, results_of, route
-from fuzz.numbers import Drawn, Judge, check, made, ways_of
+from contracts.forms import BACKENDS, FORMS, ODD, SMALL, Case, results_of, route
+from fuzz.numbers import Drawn, Judge, Off, check, draw, made, ways_of
 from torchcaps.ops import dynamic_routing, materialise, native
 from torchcaps.types import Capsules, VoteMap
 
@@ -578,6 +580,45 @@ OVERFLOWING = {
 }
 # The exact result has as few digits.
 UNSTEADY = {
+    # All distances alike, so the gradient of a scale of 1e-20 is that of its record alone, as in the
+    # form; the plain op adds roundings over the square of the scale, in single precision a NaN.
+    "distance of a scale of nothing": Drawn(
+        Case(
+            "distance",
+            window=ODD,
+            options={"scale": "given", "detach": "votes", "iterations": 2, "squash": "hinton"},
+            batch=(1,),
+            n_in=17,
+            n_out=10,
+            d_in=6,
+            d_out=7,
+        ),
+        "float64",
+        {"pose": 740390263253.7161, "length": 0.0, "scale": 1.91902881098022e-20},
+        1223504887,
+    ),
+    # Logits of 1e17, to which distances of children are added: their digits are lost in double too.
+    "em of costs that no double has the digits for": Drawn(
+        Case(
+            "em",
+            "none",
+            "matrix",
+            SMALL,
+            given=("vote_bias",),
+            options={"variant": "paper", "compete": "all"},
+            n_in=3,
+            n_out=10,
+            d_in=1,
+            d_out=1,
+        ),
+        "float64",
+        {
+            "weight": 0.07255474913845476,
+            "beta_u": 1.9767381936430586e17,
+            "vote_bias": 0.394305330890468,
+        },
+        1709031803,
+    ),
     # Logits of thousands: a rounding of them moves the couplings of one child by 3e-4.
     "dynamic of long votes without a squash": Drawn(
         Case(
@@ -735,6 +776,35 @@ def test_a_form_that_is_off_is_wrong(algorithm):
     found = {name: 1.001 * x for name, x in judge.plain.items()}
     with pytest.raises(AssertionError, match="is off by"):
         judge("fused", found)
+
+
+@pytest.mark.parametrize("algorithm", FORMS)
+def test_a_form_in_double_that_rounds_to_single_is_wrong(algorithm):
+    drawn = Drawn(Case(algorithm), "float64", {}, 1)
+    assert set(check(drawn).values()) == {"right"}
+    judge = Judge(drawn, made(drawn))
+    with pytest.raises(Off, match="is off by"):
+        judge("fused", {name: x.float().double() for name, x in judge.plain.items()})
+
+
+def test_cases_in_double_and_for_triton_are_drawn(monkeypatch):
+    monkeypatch.setattr("fuzz.numbers.is_interpreted", lambda: True)
+    draws = random.Random(0)
+    drawn = [draw(draws) for _ in range(500)]
+    assert {each.dtype for each in drawn} == {"float64", "float32", "float16", "bfloat16"}
+    of_triton = [each for each in drawn if each.ways == ("triton",)]
+    assert 0 < len(of_triton) < 20
+    # They are interpreted, in a second each.
+    assert all(each.case.batch == (1,) and each.case.n_in < 5 for each in of_triton)
+    assert not any("triton" in each.ways for each in drawn if each not in of_triton)
+
+
+@pytest.mark.usefixtures("triton_device")
+@pytest.mark.parametrize("algorithm", BACKENDS["triton"].ROUTINGS)
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+def test_triton_is_held_to_the_same(algorithm, dtype):
+    case = Case(algorithm, batch=(1,), n_in=2, n_out=2)
+    assert check(Drawn(case, dtype, {}, 1, ("triton",))) == {"triton": "right"}
 
 
 def test_half_precision_rounds_the_sum_of_its_gradients_once():

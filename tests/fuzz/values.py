@@ -8,7 +8,7 @@ small as it can be. A property is tried on a few values at a time, drawn from a 
 import inspect
 import json
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import safetensors.torch
 import torch
@@ -40,12 +40,21 @@ JSON = st.recursive(
 )
 # What no JSON holds, but a call in Python may.
 ANYTHING = JSON | st.sampled_from([(), (1, 2), b"x", {1}, object(), 1j, torch.ones(2), int, print])
-SMALL = {"image": (1, 28, 28), "n_classes": 3}
+
+
+# All that a field of a recipe chooses from, and what a field is by default.
+WORDS = NUMBERS | st.sampled_from(
+    [
+        value
+        for field in Recipe.model_fields.values()
+        for value in (*get_args(field.annotation), field.default)
+        if isinstance(value, str | float | bool)
+    ]
+)
 
 
 class Property(NamedTuple):
-    """What must hold of any value: it is taken rightly, or refused in one sentence. A command says
-    itself which it was."""
+    """What must hold of any value: it is taken rightly, or refused in one sentence."""
 
     name: str
     values: st.SearchStrategy[Any]
@@ -58,7 +67,7 @@ def properties(bench: Bench) -> list[Property]:
     fields = st.sampled_from(list(Recipe.model_fields))
     files = [run.recipe_file, run.metrics_file, run.result_file, run.environment_file]
     found = [
-        Property("recipe", _some(fields), _recipe_says_itself),
+        Property("recipe", _some(fields, ANYTHING | WORDS), _recipe_says_itself),
         Property("options of a network", _options(), lambda drawn: _network(*drawn)),
         Property("options of a routing", _of_routings(), lambda drawn: _routing(*drawn)),
         Property("configuration of a saved network", JSON, lambda drawn: _saved(bench, drawn)),
@@ -99,12 +108,14 @@ def _recipe_says_itself(fields: dict[str, Any]) -> None:
 @st.composite
 def _options(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     name = draw(st.sampled_from(sorted(MODELS)))
-    sizes = st.fixed_dictionaries({}, optional=dict.fromkeys((*SMALL, "standardise"), ANYTHING))
+    image = ANYTHING | st.tuples(*[st.integers(1, 40)] * 3)
+    sizes = {"image": image, "n_classes": ANYTHING, "standardise": ANYTHING}
     options = draw(_some(st.sampled_from([*MODELS[name].options, "no_such"])))
     for option, value in options.items():
-        words = MODELS[name].words(option) if option in MODELS[name].options else ()
-        options[option] = draw(st.just(value) | st.sampled_from(words)) if words else value
-    return name, {**options, **draw(sizes)}
+        if option in MODELS[name].options:
+            known = [*MODELS[name].words(option), MODELS[name].options[option]]
+            options[option] = draw(st.just(value) | st.sampled_from(known))
+    return name, {**options, **draw(st.fixed_dictionaries({}, optional=sizes))}
 
 
 def _network(name: str, options: dict[str, Any]) -> None:
@@ -146,7 +157,7 @@ def _words(draw: st.DrawFn) -> list[str]:
     return words
 
 
-def check_property(which: Property, turn: int) -> dict[str, str]:
+def check_property(which: Property, turn: int) -> list[str]:
     """What came of each value; what is wrong is an error, with the smallest value that is."""
     came: list[str] = []
     last: list[Any] = [None]
@@ -166,18 +177,19 @@ def check_property(which: Property, turn: int) -> dict[str, str]:
         last[0] = value
         try:
             with in_time():
-                result = which.holds(value)
+                found = which.holds(value)
         except TorchcapsError as error:
             check_sentence(str(error))
             came.append("refused")
         else:
-            came.append("refused" if result == "refused" else "accepted")
+            # A command says itself what came of it.
+            came.append(found if isinstance(found, str) else "accepted")
 
     try:
         attempt()
     except Exception as error:
         raise Wrong(f"{which.name}: {_short(last[0])}: {type(error).__name__}: {error}") from error
-    return {str(at): each for at, each in enumerate(came)}
+    return came
 
 
 def _short(value: object) -> str:

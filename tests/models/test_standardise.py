@@ -81,3 +81,10 @@ def test_a_deviation_of_zero_is_refused():
         "standardise divides by the standard deviations, so they must be above 0, but they came "
         "as (0.0,)."
     )
+
+
+@pytest.mark.parametrize("pair", [(), [], 3, "ab", ((0.5,),), {}])
+def test_what_is_no_pair_is_told(pair):
+    """Found by make fuzz."""
+    text = text_of(lambda: create_model("peer_sign_dynamic", image=(1, 5, 4), standardise=pair))
+    assert text.startswith("standardise must be (means, standard deviations), with a ")

@@ -11,7 +11,7 @@ from error_text import text_of
 from torchcaps import Capsules, ops
 from torchcaps.layers import EMRouting, InvertedRouting
 from torchcaps.ops import fused, native
-from torchcaps.ops.checks import check_iterations, is_finite, may_look, one_hot
+from torchcaps.ops.checks import check_choice, check_iterations, is_finite, may_look, one_hot
 from torchcaps.types import VoteMap
 
 VOTES = torch.rand(2, 3, 4, 5)
@@ -140,6 +140,11 @@ def test_what_is_said_of_an_array():
 def test_iterations_are_a_whole_number(iterations):
     text = text_of(lambda: check_iterations(iterations))
     assert f"must be a whole number from 1, but came as {iterations!r};" in text
+
+
+def test_what_came_is_not_quoted_at_length():
+    assert len(text_of(lambda: check_iterations([10**4000]))) < 300
+    assert len(text_of(lambda: check_choice("scale", 10**5000, ("sample", "batch")))) < 300
 
 
 def test_one_hot_is_that_of_torch():

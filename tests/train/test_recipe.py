@@ -322,6 +322,8 @@ def test_a_recipe_cannot_be_changed() -> None:
             NAMES | {"prune": "lobster", "validation_share": 0.0},
             'prune = "lobster" chooses by validation images, and validation_share = 0 holds none',
         ),
+        (NAMES | {"protocol": []}, "protocol [] is unknown; known:"),
+        (NAMES | {"standardise": 10**200}, f"example [[0.5], [0.2]], not {10**99}…"),
         (
             NAMES | {"protocol": "guu"},
             "protocol 'guu' is unknown; did you mean 'gu'? known:",

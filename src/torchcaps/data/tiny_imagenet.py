@@ -94,8 +94,8 @@ def _validation(home: Path, wnids: list[str]) -> list[tuple[Path, int]]:
         # A name with a folder in it could lead anywhere.
         if wnid not in number or path.name != name:
             raise TorchcapsError(
-                f"{notes} says that the image {name!r} shows the class {wnid!r}, but the set has "
-                f"no such image or no such class; the file is damaged: unpack it again."
+                f"{notes} says that the image {short(name)} shows the class {short(wnid)}, but "
+                f"the set has no such image or no such class; the file is damaged: unpack it again."
             )
         found.append((path, number[wnid]))
     return found

@@ -270,6 +270,11 @@ def make_model(
             f"standardise its images itself, and leave standardise out."
         )
     if standardise is not None:
+        if not isinstance(standardise, tuple | list) or len(standardise) != 2:
+            raise TorchcapsError(
+                f"standardise must be (means, standard deviations), with a number a channel in "
+                f"both, but came as {short(standardise)}."
+            )
         mean, std = standardise
         model.standardise = Standardise(image[0], mean, std)
         chosen["standardise"] = (mean, std)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.models.images import check_images
 
 __all__ = ["Standardise", "prepared"]
@@ -34,12 +34,12 @@ class Standardise(nn.Module):
             each = "one channel" if channels == 1 else f"each of {channels} channels"
             raise TorchcapsError(
                 f"standardise must be (means, standard deviations), with a finite number for "
-                f"{each} in both, but came as {(mean, std)!r}."
+                f"{each} in both, but came as {short((mean, std))}."
             )
         if min(std) <= 0:
             raise TorchcapsError(
                 f"standardise divides by the standard deviations, so they must be above 0, but "
-                f"they came as {std!r}."
+                f"they came as {short(std)}."
             )
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32)[:, None, None])
         self.register_buffer("std", torch.tensor(std, dtype=torch.float32)[:, None, None])

@@ -84,8 +84,8 @@ def check_choice(
 ) -> None:
     """`meant` has choices by names from elsewhere."""
     if value not in choices:
-        known = nearest(str(value), choices, meant=meant)
-        raise TorchcapsError(f"{argument}={value!r} is unknown; {known}.")
+        known = nearest(value if isinstance(value, str) else "", choices, meant=meant)
+        raise TorchcapsError(f"{argument}={short(value)} is unknown; {known}.")
 
 
 def check_keep(keep: str) -> None:

@@ -20,26 +20,12 @@ from torchcaps.train.run import Run
 from torchcaps.train.sampled import Sampled
 from torchcaps.train.state import RECIPE
 
-__all__ = ["FirstStep", "SaveState", "ShowProgress"]
+__all__ = ["SaveState", "ShowProgress"]
 
 # How long a log file stays silent within an epoch.
 QUIET_SECONDS = 30.0
 # Within a long epoch the state is saved so often: that much work is lost by a crash, never more.
 SAVE_SECONDS = 600.0
-
-
-class FirstStep(Callback):
-    """Whether a step is over, with all that Lightning does after it, so that a state that was gone
-    on from has shown to be sound."""
-
-    has_begun = is_over = False
-
-    def on_train_batch_start(self, *_: Any) -> None:
-        self.is_over = self.has_begun
-        self.has_begun = True
-
-    def on_train_epoch_end(self, *_: Any) -> None:
-        self.is_over = True
 
 
 class SaveState(Checkpoint):

@@ -20,15 +20,14 @@ from torchcaps.data import Cropped, Images, augmented
 from torchcaps.data.by_name import Split
 from torchcaps.errors import Interrupted, TorchcapsError, short
 from torchcaps.layers import keep_memory
-from torchcaps.models.own import OWN
 from torchcaps.prune import sparsity
 from torchcaps.train.answers import is_correct
 from torchcaps.train.batches import Batches, held_on
 from torchcaps.train.beginning import begin, beginning, freeze, images_for
-from torchcaps.train.callbacks import FirstStep, SaveState, ShowProgress
+from torchcaps.train.callbacks import SaveState, ShowProgress
+from torchcaps.train.going_on import FirstStep, going_on_from
 from torchcaps.train.measures import Measures
 from torchcaps.train.module import Training
-from torchcaps.train.own_code import imported_files
 from torchcaps.train.parting import parted
 from torchcaps.train.pruning import Prune, make_pruner
 from torchcaps.train.ranks import MeanOfAll, Ranks, join
@@ -359,25 +358,8 @@ def _train(
         )
         state = state_of(run, recipe)
         try:
-            trainer.fit(module, training, validation, ckpt_path=state, weights_only=True)
-        except (TorchcapsError, torch.OutOfMemoryError):
-            raise
-        except Exception as error:
-            if state is None or first.is_over:
-                raise
-            reason = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
-            if str(error).startswith("Error(s) in loading state_dict"):
-                raise TorchcapsError(
-                    f"the state in {run.folder} is of a network of other sizes ({reason}); make "
-                    f"yours as it was, or choose another folder."
-                ) from None
-            # Code of one's own has errors of its own.
-            if recipe.model == OWN or recipe.data == OWN or imported_files():
-                raise
-            raise TorchcapsError(
-                f"{state} cannot be gone on from ({reason[:200]}); is it damaged, or of other "
-                f"versions? Put back a whole copy, or remove it, and the run begins anew."
-            ) from error
+            with going_on_from(state, recipe, first):
+                trainer.fit(module, training, validation, ckpt_path=state, weights_only=True)
         except SystemExit:
             # Lightning's answer to Ctrl-C.
             if not trainer.interrupted:

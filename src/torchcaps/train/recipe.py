@@ -217,7 +217,7 @@ class Recipe(BaseModel):
         if not isinstance(value, lists) or not all(isinstance(each, lists) for each in value):
             raise ValueError(
                 f'it must be "set", or the means and the standard deviations of the channels, for '
-                f"example [[0.5], [0.2]], not {value!r}"
+                f"example [[0.5], [0.2]], not {short(value)}"
             )
         return tuple(map(tuple, value))
 
@@ -303,7 +303,8 @@ class Recipe(BaseModel):
             return ()
         own = {name: getattr(self, name) for name in sorted(protocol.fields)}
         changed = (
-            f"{name}: {value!r}, where the protocol {self.protocol} has {protocol.fields[name]!r}"
+            f"{name}: {short(value)}, where the protocol {self.protocol} has "
+            f"{protocol.fields[name]!r}"
             for name, value in own.items()
             if value != protocol.fields[name]
         )
@@ -338,7 +339,7 @@ def make_recipe(*, protocol: str | None = None, **fields: Any) -> Recipe:
     """
     if protocol is not None:
         if not isinstance(protocol, str) or protocol not in PROTOCOLS:
-            known = nearest(str(protocol), PROTOCOLS)
+            known = nearest(protocol if isinstance(protocol, str) else "", PROTOCOLS)
             raise TorchcapsError(f"protocol {short(protocol)} is unknown; {known}.")
         fields = {**PROTOCOLS[protocol].fields, **fields, "protocol": protocol}
     for field in fields:

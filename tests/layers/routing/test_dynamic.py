@@ -45,3 +45,11 @@ def test_a_word_that_is_no_factor():
     assert text_of(lambda: DynamicRouting(agreement="learnt")).startswith(
         "agreement='learnt' is unknown"
     )
+
+
+def test_what_is_neither_a_bias_nor_a_flag_is_told():
+    """Found by make fuzz."""
+    text = text_of(lambda: DynamicRouting(leaky=torch.ones(2)))
+    assert text == "leaky must be True or False, but came as tensor([1., 1.])."
+    text = text_of(lambda: DynamicRouting(bias=torch.ones(2)))
+    assert text == 'bias must be False, True or "odd", but came as tensor([1., 1.]).'

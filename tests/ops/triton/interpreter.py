@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import importlib.util
 import inspect
+from contextlib import contextmanager
 from unittest import mock
 
 import numpy
@@ -12,7 +13,7 @@ import torch
 
 
 @pytest.fixture
-def triton_device(request, monkeypatch):
+def triton_device(request):
     """The device of this test. Triton decides at its import whether it interprets."""
     if importlib.util.find_spec("triton") is None:
         pytest.skip("there is no Triton: make test-all, or pip install -c constraints.txt triton")
@@ -26,12 +27,18 @@ def triton_device(request, monkeypatch):
         return
     if not interprets:
         pytest.skip("Triton was imported before TRITON_INTERPRET=1 was set, so it compiles")
-    patch_once(monkeypatch)
-    look_for_no_overflow(monkeypatch)
-    round_to_nearest(monkeypatch)
-    # Like a GPU, which does not warn.
-    with numpy.errstate(all="ignore"):
+    with like_a_gpu():
         yield torch.device("cpu")
+
+
+@contextmanager
+def like_a_gpu():
+    """The interpreter in half of its time, and with the rounding of a GPU, which does not warn."""
+    with pytest.MonkeyPatch.context() as monkeypatch, numpy.errstate(all="ignore"):
+        patch_once(monkeypatch)
+        look_for_no_overflow(monkeypatch)
+        round_to_nearest(monkeypatch)
+        yield
 
 
 def patch_once(monkeypatch):

@@ -5,7 +5,7 @@ from typing import Any, Literal, final, get_args
 import torch
 from torch import Tensor, nn
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.routing.base import Routing
 from torchcaps.ops.checks import check_choice, check_iterations
 from torchcaps.ops.routing import Detach, dynamic_routing
@@ -63,8 +63,11 @@ class DynamicRouting(Routing):
         check_choice("prior", prior, ("zero", "learned"))
         check_choice("squash", squash, get_args(Squash))
         check_choice("detach", detach, get_args(Detach))
-        if bias not in (False, True, "odd"):
-            raise TorchcapsError(f'bias must be False, True or "odd", but came as {bias!r}.')
+        # 0 and 1 are taken for False and True.
+        if not isinstance(bias, int | str) or bias not in (False, True, "odd"):
+            raise TorchcapsError(f'bias must be False, True or "odd", but came as {short(bias)}.')
+        if not isinstance(leaky, int):
+            raise TorchcapsError(f"leaky must be True or False, but came as {short(leaky)}.")
         if isinstance(agreement, str):
             check_choice("agreement", agreement, ("learned",))
             self.register_parameter("agreement", nn.Parameter(torch.tensor(LEARNED_FROM)))
