@@ -580,7 +580,7 @@ OVERFLOWING = {
 }
 # The exact result has as few digits.
 UNSTEADY = {
-    # All distances alike: the gradient of a scale of 1e-20 is that of its record alone, as in the
+    # All distances are alike, so the gradient of a scale of 1e-20 is that of its record, as in the
     # form; the plain op adds roundings over the square of the scale, in single precision a NaN.
     "distance of a scale of nothing": Drawn(
         Case(
