@@ -128,7 +128,7 @@ def main() -> int:
     seed = random.SystemRandom().randrange(2**32) if asked.seed is None else asked.seed
     print(f"seed {seed}", flush=True)
     torch.set_num_threads(1)
-    started = time.monotonic()
+    started, surroundings = time.monotonic(), _surroundings()
     most = {kind: share * asked.inputs for kind, share in SHARES.items()}
     found = fuzz(seed, seconds=60 * asked.minutes, most=most | {"numbers": asked.numbers})
     found["seconds"] = round(time.monotonic() - started)
@@ -142,7 +142,7 @@ def main() -> int:
             for name, limit in (("inputs", asked.inputs), ("numbers", asked.numbers))
             if limit < math.inf
         )
-        about = {**found, **_surroundings(), "command": line}
+        about = {**found, **surroundings, "command": line}
         asked.record.write_text(json.dumps(about, indent=2) + "\n")
     return len(found["wrong"]) > (found["off"] if asked.lenient else 0)
 

@@ -51,7 +51,7 @@ DTYPES["float64"] = torch.float64
 TIMES, ROUNDINGS, LAST_ROUNDINGS, NO_DIGIT = 50, 500, 8, 0.1
 # The error that is none in double precision, as in all other tests, and that of a value in single
 # precision beyond which it says nothing of double.
-IN_DOUBLE, FEW_DIGITS = 1e-10, 1e-3
+IN_DOUBLE, FEW = 1e-10, 1e-3
 WAYS = ("fused", "native")
 # How often tensors are rounded, and steps, which is dear and seldom asked: one rounding of many
 # turns a steep softmax over.
@@ -212,7 +212,8 @@ class Judge:
         if not (wrong := self._wrong(found, exact, others)):
             return "right"
         # An error as large as the value does not tell how large it is in double.
-        lost = self._lost(exact, [single], FEW_DIGITS)
+        few = (n for n, off in zip(exact, self._off(single, exact), strict=True) if not off <= FEW)
+        lost = self._lost(exact, [single], FEW).union(few)
         if self.inner == torch.float64 and not self._wrong(found, exact, others, lost):
             return "unsteady"
         if not self._wrong(found, exact, others, self._lost(exact, [narrow])):

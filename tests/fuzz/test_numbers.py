@@ -580,6 +580,23 @@ OVERFLOWING = {
 }
 # The exact result has as few digits.
 UNSTEADY = {
+    # All distances are alike, so the gradient of a scale of 1e-20 is that of its record, as in the
+    # form; the plain op adds roundings over the square of the scale, in single precision a NaN.
+    "distance of a scale of nothing": Drawn(
+        Case(
+            "distance",
+            window=ODD,
+            options={"scale": "given", "detach": "votes", "iterations": 2, "squash": "hinton"},
+            batch=(1,),
+            n_in=17,
+            n_out=10,
+            d_in=6,
+            d_out=7,
+        ),
+        "float64",
+        {"pose": 740390263253.7161, "length": 0.0, "scale": 1.91902881098022e-20},
+        1223504887,
+    ),
     # Logits of 1e17, to which distances of children are added: their digits are lost in double too.
     "em of costs that no double has the digits for": Drawn(
         Case(
