@@ -79,6 +79,7 @@ def test_a_size_is_taken_from_the_recipe(home):
         ("words.txt", None, "words.txt; unpack the whole archive."),
         ("words.txt", b"n01 goldfish\n", "line 1 of "),
         ("words.txt", b"\xff\xfe\x00", "words.txt is no text; it is damaged: unpack it again."),
+        ("val/val_annotations.txt", b"", "val_annotations.txt names no pictures; it is damaged"),
         (
             "val/val_annotations.txt",
             b"val_0.JPEG\tn99\n",

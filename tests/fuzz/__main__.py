@@ -14,6 +14,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -37,8 +38,15 @@ Attempt = tuple[str, Callable[[], str | list[str]]]
 Draw = Callable[[random.Random], Attempt]
 
 
-def fuzz(seed: int, *, seconds: float, most: Mapping[str, float]) -> dict[str, Any]:
-    """Draw until the time is up or so many of each kind were tried; counts, and what was wrong."""
+def fuzz(
+    seed: int,
+    *,
+    seconds: float,
+    most: Mapping[str, float],
+    tell: Callable[[str], None] = lambda what: None,
+) -> dict[str, Any]:
+    """Draw until the time is up or so many of each kind were tried; counts, and what was wrong.
+    `tell` is called with each before it is tried."""
     draw, until = random.Random(seed), time.monotonic() + seconds
     tried: dict[str, Counter[str]] = {kind: Counter() for kind in WEIGHTS}
     wrong: list[str] = []
@@ -52,6 +60,7 @@ def fuzz(seed: int, *, seconds: float, most: Mapping[str, float]) -> dict[str, A
                 break
             (kind,) = draw.choices(left, [WEIGHTS[each] for each in left])
             what, call = kinds[kind](draw)
+            tell(f"{kind}: {what}")
             try:
                 found = call()
             except Exception as error:
@@ -124,13 +133,21 @@ def main() -> int:
     parser.add_argument(
         "--lenient", action="store_true", help="a number that is off is told, and is no failure"
     )
+    parser.add_argument(
+        "--tell", action="store_true", help="each before it is tried, where one ends the process"
+    )
     asked = parser.parse_args()
     seed = random.SystemRandom().randrange(2**32) if asked.seed is None else asked.seed
     print(f"seed {seed}", flush=True)
     torch.set_num_threads(1)
     started, surroundings = time.monotonic(), _surroundings()
     most = {kind: share * asked.inputs for kind, share in SHARES.items()}
-    found = fuzz(seed, seconds=60 * asked.minutes, most=most | {"numbers": asked.numbers})
+    found = fuzz(
+        seed,
+        seconds=60 * asked.minutes,
+        most=most | {"numbers": asked.numbers},
+        tell=partial(print, flush=True) if asked.tell else lambda what: None,
+    )
     found["seconds"] = round(time.monotonic() - started)
     for each in found["wrong"][:SHOWN]:
         print(each)

@@ -939,6 +939,24 @@ def test_without_digests_the_archive_says_what_is_damaged(short: Run, tmp_path: 
     )
 
 
+@pytest.mark.parametrize("alignment", [b"0", b"00", b"", b"x", b"-1"])
+def test_a_state_whose_tensors_are_aligned_to_nothing_is_told(
+    short: Run, tmp_path: Path, alignment
+) -> None:
+    """Found by make fuzz: torch divides by it, and the process was gone."""
+    run = unfinished(short, tmp_path / "run")
+    (run.folder / "digests.json").unlink()
+    with zipfile.ZipFile(run.state_file) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    (name,) = (name for name in members if name.endswith(".storage_alignment"))
+    with zipfile.ZipFile(run.state_file, "w") as archive:
+        for each, content in (members | {name: alignment}).items():
+            archive.writestr(each, content)
+    assert f"{name} holds {alignment!r}, which is no number of bytes); it is damaged" in text_of(
+        lambda: fit(recipe(epochs=2), run.folder)
+    )
+
+
 def test_a_state_that_is_a_folder_is_told(short: Run, tmp_path: Path) -> None:
     run = unfinished(short, tmp_path / "run")
     run.state_file.unlink()

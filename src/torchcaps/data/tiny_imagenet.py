@@ -98,6 +98,8 @@ def _validation(home: Path, wnids: list[str]) -> list[tuple[Path, int]]:
                 f"the set has no such image or no such class; the file is damaged: unpack it again."
             )
         found.append((path, number[wnid]))
+    if not found:
+        raise TorchcapsError(f"{notes} names no pictures; it is damaged: unpack it again.")
     return found
 
 

@@ -17,6 +17,8 @@ __all__ = ["RECIPE", "read_state", "state_of"]
 
 # Where a state says of which recipe it is.
 RECIPE = "torchcaps_recipe"
+# Where torch says to how many bytes tensors are aligned in an archive.
+ALIGNMENT = ".storage_alignment"
 # What Lightning goes on from: it takes a state that lacks some of it, and trains other weights.
 PARTS = ("epoch", "global_step", "state_dict", "loops", "callbacks", "optimizer_states")
 
@@ -60,13 +62,24 @@ def _read(path: Path, needs: tuple[str, ...], device: str) -> dict[str, Any]:
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             broken = archive.testzip()
-        if broken is not None:
-            raise pickle.UnpicklingError(f"the checksum of {broken} does not fit")
+            if broken is not None:
+                raise pickle.UnpicklingError(f"the checksum of {broken} does not fit")
+            _check_alignment(archive)
     state = torch.load(path, weights_only=True, map_location=device)
     lacking = [part for part in needs if not isinstance(state, dict) or part not in state]
     if lacking:
         raise pickle.UnpicklingError(f"it holds no {lacking[0]!r}")
     return dict(state)
+
+
+def _check_alignment(archive: zipfile.ZipFile) -> None:
+    """torch divides by the number that an archive has for the alignment of its tensors, and a
+    division by zero ends the process."""
+    for name in archive.namelist():
+        if name.endswith(ALIGNMENT):
+            text = archive.read(name)[:20]
+            if not text.isdigit() or int(text) == 0:
+                raise pickle.UnpicklingError(f"{name} holds {text!r}, which is no number of bytes")
 
 
 def _check_recipe(path: Path, state: dict[str, Any], recipe: Recipe) -> None:
