@@ -52,7 +52,7 @@ def test_dissecting_an_example_that_is_not_there_ends_in_one_sentence(
     trained: Path, tmp_path: Path, call: Call
 ) -> None:
     done = call("dissect", trained, "--example", 12, "--out", tmp_path / "page.html")
-    assert_one_sentence(done, "example must be one of the 12 images, but is 12.")
+    assert_one_sentence(done, "example must be one of the 12 images, 0 to 11, but is 12.")
     assert not (tmp_path / "page.html").exists()
 
 

@@ -270,6 +270,23 @@ def test_a_seed_among_fields_would_do_nothing_beside_seeds(tmp_path: Path, call:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("seeds", "note"),
+    [
+        ("5", "--seeds 5 is one seed, 5; 5 seeds are --seeds 0-4\n"),
+        ("0", "--seeds 0 is one seed, 0; 10 seeds are --seeds 0-9\n"),
+        ("0-1", ""),
+    ],
+)
+def test_one_number_is_one_seed_and_said_to_be(
+    seeds: str, note: str, tmp_path: Path, call: Call
+) -> None:
+    done = call("train", *TRAIN[:-2], "--seeds", seeds, "--out", tmp_path / "runs")
+    assert done.code == 0
+    assert done.err.startswith(note or "mitterreiter_5x16")
+    assert ("one seed" in done.err) == bool(note)
+
+
 def test_an_option_that_is_no_field_either_is_told_by_its_name(tmp_path: Path, call: Call) -> None:
     done = call("train", *TRAIN, "--learner", 1, "--out", tmp_path / "run")
     assert done.code == 2

@@ -585,7 +585,7 @@ def test_an_unknown_keep(line):
     )
 
 
-CLASS = "target must be 0 to 2 for 3 classes, but goes from "
+CLASS = "target must be 0 to 2 for 3 classes, but came with numbers from "
 INDEX = "target must be class indices, int64 [2], one an image, or [2, m], m an image, but came as "
 WRONG_TARGETS = [
     ([0, CLASSES], CLASS + "0 to 3; count classes from 0."),

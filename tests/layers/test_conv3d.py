@@ -173,7 +173,7 @@ def test_poses_of_another_shape(shape):
         (
             {"iterations": 0},
             "iterations counts the uniform first pass, so it must be a whole number from 1, but "
-            "came as 0; for no routing at all use uniform_routing.",
+            "came as 0; for no routing at all take routing='uniform', in ops uniform_routing.",
         ),
         (
             {"squash_over": "maps"},

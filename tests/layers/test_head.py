@@ -133,7 +133,8 @@ def head(below=None, image=IMAGE, **options):
         (
             lambda: head()(backbone()(torch.rand(2, *IMAGE))[0]),
             "a head takes the feature maps of its backbone, [batch, 6, height, width], but got "
-            "[6, 5, 7]; write head(backbone(images)).",
+            "[6, 5, 7], which lacks the batch axis; write head(backbone(images[:1])) for one "
+            "image.",
         ),
         (
             lambda: head()([torch.rand(2, 6, 5, 7)]),
@@ -160,6 +161,14 @@ def head(below=None, image=IMAGE, **options):
             lambda: head(iteration=4),
             "CapsuleHead.after takes no iteration; did you mean 'iterations'? known: routing, "
             "prior, stride, kernel, ….",
+        ),
+        (
+            lambda: head(routing="uniform", iterations=3),
+            "uniform routing has no use for iterations=3; leave it out.",
+        ),
+        (
+            lambda: head(normalise="mean"),
+            "dynamic routing has no use for normalise='mean'; leave it out.",
         ),
         (
             lambda: head(routing=DynamicRouting(), iterations=4),

@@ -389,7 +389,7 @@ def test_an_exported_network_comes_back(trained, keep):
         (
             lambda _: made(iterations=0),
             "iterations counts the uniform first pass, so it must be a whole number from 1, but "
-            "came as 0; for no routing at all use uniform_routing.",
+            "came as 0; for no routing at all take routing='uniform', in ops uniform_routing.",
         ),
     ],
     ids=["size", "keep", "iterations"],

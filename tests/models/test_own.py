@@ -63,6 +63,79 @@ def _tables():
 SMALL = {"image": (1, 20, 20), "n_classes": 3}
 
 
+class Unbegun(Anneal):
+    def __init__(self):
+        self.iterations = 2
+
+
+class UnbegunNetwork(nn.Module):
+    def __init__(self, *, image, n_classes):
+        self.width = n_classes
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_routing_that_forgets_super_is_told(named):
+    tc.register_routing("unbegun", Unbegun)
+    routing = "unbegun" if named else Unbegun()
+    for make in (
+        lambda: tc.create_model("capsnet", **SMALL, kernel=5, routing=routing),
+        lambda: tc.layers.DenseCapsules(n_in=3, d_in=2, n_out=2, d_out=2, routing=routing),
+    ):
+        assert text_of(make) == "Unbegun.__init__ must begin with super().__init__()."
+
+
+def test_a_registered_network_that_forgets_super_is_told():
+    tc.register_model("unbegun", UnbegunNetwork, **SMALL)
+    said = text_of(lambda: tc.create_model("unbegun"))
+    assert said == "UnbegunNetwork.__init__ must begin with super().__init__()."
+
+
+class Unscored(Anneal):
+    """It says nothing of activations, and gives none."""
+
+    def forward(self, votes, activation, *, keep="none"):
+        return tc.Routed(tc.Capsules(votes.mean(-3)), ())
+
+
+def test_classes_without_an_activation_are_told_how_to_get_one():
+    model = tc.create_model("capsnet", **SMALL, kernel=5, routing=Unscored())
+    assert text_of(lambda: model(torch.rand(2, 1, 20, 20))) == (
+        "the class capsules carry no activation, so they cannot score; give the network a head, or "
+        "the last layer a routing with activations, such as tc.Capsules(pose, pose.norm(dim=-1))."
+    )
+
+    backbone = nn.Conv2d(1, 4, 5)
+    head = tc.layers.CapsuleHead.after(backbone, **SMALL, routing=Unscored())
+    assert text_of(lambda: head(backbone(torch.rand(2, 1, 20, 20)))) == (
+        "the class capsules of Unscored carry no activation, so they cannot score; let its forward "
+        "give tc.Capsules(pose, pose.norm(dim=-1))."
+    )
+
+
+class Bare(Anneal):
+    """It returns poses alone."""
+
+    def forward(self, votes, activation, *, keep="none"):
+        return tc.ops.squash(self.warmth * votes.mean(-3))
+
+
+def test_a_routing_that_ends_as_the_sentence_says_trains_and_is_traced():
+    images, labels = torch.rand(2, *SMALL["image"]), torch.tensor([0, 2])
+    model = tc.create_model("capsnet", **SMALL, kernel=5, routing=Bare())
+    said = text_of(lambda: model(images))
+    lines = said.partition("end it with: ")[2].removesuffix(".").split("; ")
+    body = ["pose = tc.ops.squash(votes.mean(-3))", "coupling = votes.softmax(-2)[..., 0]", *lines]
+    scope: dict = {"tc": tc}
+    exec("def forward(self, votes, activation, *, keep):\n " + "\n ".join(body), scope)
+    obedient = type("Obedient", (Anneal,), {"forward": scope["forward"]})
+
+    model = tc.create_model("capsnet", **SMALL, kernel=5, routing=obedient())
+    tc.train.loss_of(model(images, labels), labels).backward()
+    assert model.layers["classes"].weight.grad.abs().sum() > 0
+    for keep in ("last", "steps"):
+        assert len(model(images, keep=keep).trace[0].routed.steps) == 1
+
+
 def test_a_registered_routing_is_not_asked_for_no_iterations():
     tc.register_routing("anneal", Anneal)
     for few in (0, -1):

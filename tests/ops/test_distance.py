@@ -546,7 +546,7 @@ VOTES, LENGTHS = torch.zeros(2, 5, 3, 4), torch.ones(2, 5)
             LENGTHS,
             {"iterations": 0},
             "iterations counts the uniform first pass, so it must be a whole number from 1, but "
-            "came as 0; for no routing at all use uniform_routing.",
+            "came as 0; for no routing at all take routing='uniform', in ops uniform_routing.",
         ),
         (
             VOTES,

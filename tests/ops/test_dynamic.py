@@ -364,13 +364,13 @@ VOTES = torch.zeros(2, 5, 3, 4)
             VOTES,
             {"iterations": 0},
             "iterations counts the uniform first pass, so it must be a whole number from 1, but "
-            "came as 0; for no routing at all use uniform_routing.",
+            "came as 0; for no routing at all take routing='uniform', in ops uniform_routing.",
         ),
         (
             VOTES,
             {"iterations": 2.5},
             "iterations counts the uniform first pass, so it must be a whole number from 1, but "
-            "came as 2.5; for no routing at all use uniform_routing.",
+            "came as 2.5; for no routing at all take routing='uniform', in ops uniform_routing.",
         ),
         (
             VOTES,

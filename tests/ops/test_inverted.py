@@ -507,7 +507,7 @@ def test_errors_say_what_to_mend(votes, options, message):
         (
             {"iterations": 0},
             "iterations counts the uniform first pass, so it must be a whole number from 1, but "
-            "came as 0; for no routing at all use uniform_routing.",
+            "came as 0; for no routing at all take routing='uniform', in ops uniform_routing.",
         ),
         (
             {"keep": "step"},

@@ -15,6 +15,7 @@ from torchcaps.ops import (
     spread_loss,
     spread_margin,
 )
+from torchcaps.types import Output
 
 LENGTHS = torch.tensor([[0.8, 0.3, 0.05]], dtype=torch.float64)
 SHAPES = [(1, 1), (5, 3), (3, 7)]
@@ -370,6 +371,16 @@ def test_losses_of_one_true_class_refuse_a_matrix(loss):
     assert str(caught.value) == (
         "target must be class indices [2] of an integer type, but came as torch.float32 with "
         "shape [2, 3]; for several classes at once use margin_loss or binary_cross_entropy_loss."
+    )
+
+
+@pytest.mark.parametrize("loss", [margin_loss, *LATER.values()], ids=["margin", *LATER])
+def test_losses_take_the_scores_of_an_output_and_not_all_of_it(loss):
+    with pytest.raises(TorchcapsError) as caught:
+        loss(Output(LENGTHS, "lengths"), torch.tensor([0]))
+    assert str(caught.value).endswith(
+        "must be a torch.Tensor, but came as Output, all that a network returns; give its scores, "
+        "out.scores, or take torchcaps.train.loss_of(out, labels)."
     )
 
 

@@ -2,12 +2,15 @@
 
 import dataclasses
 import json
+import re
 from html.parser import HTMLParser
 
 import pytest
+import torch
 
-from torchcaps.analysis import capsule_activity, routing_dynamics
-from torchcaps.report import Dissection, Picture, render
+from torchcaps.analysis import Keys, capsule_activity, routing_dynamics
+from torchcaps.analysis.keys import ClassKeys
+from torchcaps.report import Dissection, Picture, Trees, render
 from torchcaps.viz import draw_activity, draw_mean_couplings
 from traces import even, network, switching
 
@@ -78,6 +81,32 @@ NEWCOMBE = [
 def test_interval(right, images, low, high):
     found = Dissection("", {}, right, images, FOUR, None, None, []).interval
     assert found == pytest.approx((low, high), abs=5e-5)
+
+
+def test_a_number_beside_its_name_is_called_as_in_the_head_of_its_table():
+    text = page(dissection())
+    tables = re.findall(r'<div class="wide.*?</table>', text, re.DOTALL)
+    assert len(tables) == 2
+    for table in tables:
+        heads = re.findall(r"<th[^>]*>([^<]*)</th>", table)[1:]
+        for row in re.findall(r"<tr><td>.*?</tr>", table, re.DOTALL):
+            assert re.findall(r'data-name="([^"]*)"', row) == heads
+
+
+TREES_OF_FROZEN = "couplings that differ a little fall on different levels of the grid"
+
+
+@pytest.mark.parametrize(
+    ("change", "keys", "said"), [(0.01, 3, True), (0.01, 1, False), (0.4, 3, False)]
+)
+def test_a_frozen_tree_that_is_counted_as_many_is_explained(change, keys, said):
+    coupling = torch.tensor([0.5 - change, 0.5, 0.5 + change]).view(3, 1, 1)
+    mine = dissection(couplings={"classes": torch.cat([coupling, 1 - coupling], -1)})
+    each = ClassKeys("a", 3, keys, 1.58, 1.58, (1,) * keys)
+    trees = Trees(Keys(3, 11, (each,), 1.58, 1.58), None, mine.pictures)
+    text = page(dataclasses.replace(mine, trees=trees))
+    assert ("The tree is frozen" in text) == (change < 0.1)
+    assert (TREES_OF_FROZEN in " ".join(text.split())) == said
 
 
 def test_verdict_then_pictures_then_numbers():

@@ -58,6 +58,8 @@ def test_runs_are_grouped_by_all_but_their_seed(lay, tmp_path):
     assert lines[1].split() == ["bias=False", "1", "90", "1.5", "min"]
     numbers = json.loads(json.dumps(found.numbers()))["variants"][1]
     assert numbers["variant"] == "bias=True"
+    # A single run prints test_accuracy as a share of 1.
+    assert numbers["statistics"]["accuracy"]["unit"] == "%"
     assert numbers["folders"] == [str(tmp_path / "runs" / name) for name in ("a0", "a1")]
 
 

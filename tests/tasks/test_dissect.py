@@ -189,7 +189,7 @@ def test_three_pictures_in_the_order_of_the_story(network: nn.Module) -> None:
 
 @pytest.mark.parametrize("example", [12, -1])
 def test_an_example_out_of_range_is_told(network: nn.Module, example: int) -> None:
-    expected = f"example must be one of the 12 images, but is {example}."
+    expected = f"example must be one of the 12 images, 0 to 11, but is {example}."
     images = tiny("test", None)
     assert text_of(lambda: dissect(network, images, label="", example=example)) == expected
 

@@ -36,6 +36,12 @@ CHECKS = [
 CHECKS += ["scores", "gradients", "memory", "capsules", "couplings", "overfit"]
 
 
+@pytest.mark.parametrize(("threads", "words"), [(1, ", 1 thread, "), (2, ", 2 threads, ")])
+def test_one_thread_is_no_threads(threads, words, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    assert words in examine_machine.examine_machine()[0].text
+
+
 @cache
 def tiny(split, root=None):
     sizes, seeds = {"train": 96, "test": 12}, {"train": 0, "test": 1}

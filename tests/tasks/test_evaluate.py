@@ -473,6 +473,13 @@ def test_remembered_data_that_moved_are_told(run, tmp_path):
     assert len(evaluate_file(run.folder, data="leaky").right) == 4
     (tmp_path / "gone").mkdir()
     assert len(evaluate_file(run.folder).right) == 12
+    assert text_of(lambda: evaluate_file(run.folder, data="mnist")).startswith(
+        f"mnist is looked for where the data of {run.folder} are, since no root is named (--root "
+        f"FOLDER on the command line, root= in Python): neither t10k-"
+    )
+    assert text_of(lambda: evaluate_file(run.folder, data="mnist", root=tmp_path)).startswith(
+        "neither t10k-"
+    )
 
 
 def test_a_run_is_shown_images_in_the_size_it_was_trained_on(tmp_path):

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from PIL import Image
 
 import torchcaps as tc
 from error_text import text_of
@@ -42,7 +43,12 @@ def test_a_frozen_backbone_stays_bit_for_bit_statistics_too(seven, tmp_path, cap
             assert torch.equal(value, before[name]), name
     assert any(not torch.equal(after[n], before[n]) for n in after if n.startswith("layers."))
     assert run.result()["made_new"]
-    assert f"{seven}: {', '.join(run.result()['made_new'])}" in caplog.text
+    new = run.result()["made_new"]
+    assert new == ["layers.classes.weight"]
+    assert (
+        f"{seven}: layers.classes.weight is made new; {len(after) - 1} of the file's {len(before)} "
+        f"tensors fit by name and shape, and were kept"
+    ) in caplog.text
     assert len(run.recipe.begins_with) == 12
 
 
@@ -131,12 +137,29 @@ def test_stopped_between_updates_it_goes_on_to_the_same_weights(tmp_path):
     ("names", "words"),
     [
         (("backbon",), "freeze: the network has no part 'backbon'; did you mean 'backbone'?"),
+        (
+            ("backbone.weight",),
+            "freeze: the network has no part 'backbone.weight'; did you mean 'backbone'? known: ",
+        ),
+        (("backbone.0.weight",), "did you mean 'backbone.0'? known: "),
         (("backbone", "primary", "layers"), "leaves no weight to train"),
     ],
 )
 def test_what_cannot_be_frozen(names, words, tmp_path):
     assert words in text_of(lambda: fit(recipe(freeze=names), tmp_path / "run"))
     assert not (tmp_path / "run").exists()
+
+
+def test_of_a_network_that_hardly_fits_it_is_said_how_little_does(tmp_path, caplog):
+    other = tc.create_model("capsnet", image=(1, 24, 24), n_classes=10)
+    tc.save(other, tmp_path / "net.safetensors")
+    run = fit(
+        recipe(model="efficient_capsnet"), tmp_path / "run", begin_with=tmp_path / "net.safetensors"
+    )
+    found, given = run.model().state_dict(), other.state_dict()
+    same = [name for name in found if name in given and found[name].shape == given[name].shape]
+    assert 0 < len(same) < len(given)
+    assert f"; {len(same)} of the file's {len(given)} tensors fit by name and" in caplog.text
 
 
 def test_a_beginning_that_fits_nowhere(tmp_path):
@@ -146,3 +169,19 @@ def test_a_beginning_that_fits_nowhere(tmp_path):
         lambda: fit(recipe(), tmp_path / "run", begin_with=tmp_path / "sign.safetensors")
     )
     assert "no tensor fits by its name and shape" in sentence
+
+
+def test_pictures_of_many_sizes_are_to_have_that_of_the_network(seven, tmp_path):
+    for name in "ab":
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        for side in (30, 40):
+            Image.new("L", (side, side + 9)).save(tmp_path / "pets" / name / f"{side}.png")
+    here = {"out": tmp_path / "run", "root": tmp_path / "pets"}
+    pictures = recipe(data="folder")
+    assert text_of(lambda: fit(pictures, begin_with=seven, **here)).endswith(
+        f"choose one size for all, (height, width): size= in Python, --image-size 24x24, that of "
+        f"the network in {seven}, on the command line."
+    )
+    assert text_of(lambda: fit(pictures, **here)).endswith(
+        "--image-size 39x30 on the command line."
+    )

@@ -165,14 +165,47 @@ def test_loss_of_names_the_nearest_loss():
     [
         (torch.rand(2, 3), torch.tensor([0, 1]), "returned, but got a Tensor; for scores alone"),
         (Output(torch.rand(2, 3), "lengths"), [0, 1], "but came as list; write torch.tensor"),
-        (Output(torch.rand(2, 3), "lengths"), torch.rand(2), "but came as torch.float32; write"),
+        (
+            Output(torch.rand(2, 3), "lengths"),
+            torch.rand(2),
+            "int64 [b], but came as torch.float32; write labels.long().",
+        ),
+        (
+            Output(torch.rand(2, 3), "lengths"),
+            torch.rand(2, 3),
+            "but came as torch.float32; write labels.argmax(-1) for one-hot rows.",
+        ),
         (
             Output(torch.rand(2, 3), "lengths"),
             torch.tensor([[0, 0, 1], [1, 0, 0]]),
             "but came as [2, 3], a zero or a one for each of 3 classes; write labels.argmax(-1).",
         ),
+        (
+            torch.tensor([0, 1]),
+            Output(torch.rand(2, 3), "lengths"),
+            "got an Output as labels; write loss_of(out, labels).",
+        ),
+        (
+            Output(torch.rand(2, 3), "lengths"),
+            torch.tensor([1, 3]),
+            "labels must be 0 to 2 for 3 classes, but came with numbers from 1 to 3; count",
+        ),
+        (
+            Output(torch.rand(2, 4), "lengths"),
+            torch.tensor([[1, 2], [0, 4]]),
+            "labels must be 0 to 3 for 4 classes",
+        ),
     ],
-    ids=["scores", "list", "floats", "one-hot"],
+    ids=[
+        "scores",
+        "list",
+        "floats",
+        "float-rows",
+        "one-hot",
+        "swapped",
+        "beyond",
+        "beyond-of-several",
+    ],
 )
 def test_a_loop_of_ones_own_is_told_what_to_give(out, labels, words) -> None:
     assert words in text_of(lambda: loss_of(out, labels))

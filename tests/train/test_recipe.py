@@ -156,6 +156,10 @@ def test_a_recipe_cannot_be_changed() -> None:
             "a recipe has no field 'lr'; did you mean 'learning_rate'? known: accumulate, augment, "
             "batch_size, ….",
         ),
+        (NAMES | {"n_train": 600}, "no field 'n_train'; did you mean 'train_images'? known: "),
+        (NAMES | {"val_split": 0.2}, "did you mean 'validation_share'? known: "),
+        (NAMES | {"num_epochs": 2}, "did you mean 'epochs'? known: "),
+        (NAMES | {"optim": "sgd"}, "did you mean 'optimiser'? known: "),
         (
             NAMES | {"epochs": 0},
             "the recipe does not hold: epochs: input should be greater than or equal to 1, not 0.",

@@ -1,6 +1,7 @@
 """`torchcaps train`: train a network, or continue a run."""
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from torchcaps.train import Recipe
 
 __all__ = ["train"]
+
+# So many seeds may be meant by one number, no more.
+MANY = 10
 
 
 def train(
@@ -181,6 +185,12 @@ def _train_many(
     from torchcaps.train.ranks import is_first
 
     chosen = () if seeds is None else seeds_in(seeds)
+    if len(chosen) == 1 and is_first():
+        count = chosen[0] if 1 < chosen[0] <= MANY else MANY
+        print(
+            f"--seeds {seeds} is one seed, {chosen[0]}; {count} seeds are --seeds 0-{count - 1}",
+            file=sys.stderr,
+        )
     found = train_many(recipe, out, seeds=chosen, root=root, time_budget=budget)
     if is_first():
         print(json.dumps({"runs": str(out), **found.numbers()}))

@@ -31,6 +31,7 @@ __all__ = [
     "FORMATS",
     "GREY",
     "Size",
+    "SizesDiffer",
     "drawn_share",
     "image_folder",
     "inside",
@@ -53,6 +54,17 @@ FORMATS = {
 GREY = ("1", "L", "LA", "I;16", "I;16B", "I;16L")
 _TURNED = (5, 6, 7, 8)
 _ORIENTATION = 0x0112
+
+
+class SizesDiffer(TorchcapsError):
+    """Pictures of several sizes, and one that they might have."""
+
+    def __init__(self, found: str, size: Size, whose: str = ""):
+        super().__init__(
+            f"{found}; choose one size for all, (height, width): size= in Python, --image-size "
+            f"{size[0]}x{size[1]}{whose} on the command line."
+        )
+        self.found = found
 
 
 def image_folder(
@@ -271,10 +283,10 @@ def _draw(name: str, path: Path, seed: int) -> bytes:
 def _common_size(files: Sequence[Path], sizes: list[Size]) -> Size:
     for path, size in zip(files, sizes, strict=True):
         if size != sizes[0]:
-            raise TorchcapsError(
+            raise SizesDiffer(
                 f"{files[0]} has {sizes[0][0]} × {sizes[0][1]} pixels and {path} has "
-                f"{size[0]} × {size[1]}; choose one size for all, (height, width): size= in "
-                f"Python, --image-size {sizes[0][0]}x{sizes[0][1]} on the command line."
+                f"{size[0]} × {size[1]}",
+                sizes[0],
             )
     return sizes[0]
 

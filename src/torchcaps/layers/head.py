@@ -20,6 +20,7 @@ from torchcaps.layers.dense import DenseCapsules
 from torchcaps.layers.intervention import by_layer, leaving, named
 from torchcaps.layers.primary import PrimaryCapsules
 from torchcaps.layers.routing import Routing, as_routing, make_routing
+from torchcaps.layers.routing.table import all_routing_options, no_use
 from torchcaps.types import Couple, Grid, Intervene, Keep, LayerTrace, Output, Trace
 
 __all__ = ["CapsuleHead"]
@@ -134,6 +135,9 @@ class CapsuleHead(nn.Module):
         found = as_routing(routing)
         names = {*inspect.signature(cls.after).parameters} - {"options"}
         taken = inspect.signature(type(found)).parameters
+        for name in options:
+            if isinstance(routing, str) and name in all_routing_options().difference(taken):
+                raise no_use(routing, name, options[name])
         check_names("CapsuleHead.after", options, {*names, *taken})
         if not options:
             return found
@@ -165,7 +169,11 @@ class CapsuleHead(nn.Module):
             over = self.classes.routing.normalised_over
             seen = LayerTrace("classes", children, routed, self.grid, over, self.classes.weight)
             trace = (seen,)
-        assert parents.activation is not None
+        if parents.activation is None:
+            raise TorchcapsError(
+                f"the class capsules of {type(self.classes.routing).__name__} carry no activation, "
+                f"so they cannot score; let its forward give tc.Capsules(pose, pose.norm(dim=-1))."
+            )
         return Output(parents.activation, "lengths", parents, trace=trace)
 
     def _check_features(self, features: Tensor) -> None:
@@ -176,9 +184,13 @@ class CapsuleHead(nn.Module):
         is_map = isinstance(features, Tensor) and features.ndim == 4
         if not is_map or features.shape[1] != projection.in_channels:
             got = list(features.shape) if isinstance(features, Tensor) else type(features).__name__
+            remedy = "; write head(backbone(images))"
+            if isinstance(features, Tensor) and features.ndim == 3:
+                remedy = ", which lacks the batch axis; write head(backbone(images[:1]))"
+                remedy += " for one image"
             raise TorchcapsError(
                 f"a head takes the feature maps of its backbone, [batch, {projection.in_channels}, "
-                f"height, width], but got {got}; write head(backbone(images))."
+                f"height, width], but got {got}{remedy}."
             )
         dtype = projection.weight.dtype
         if not features.is_floating_point():

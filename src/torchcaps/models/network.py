@@ -166,7 +166,8 @@ class CapsuleNetwork(Refits):
         if classes.activation is None:
             raise TorchcapsError(
                 "the class capsules carry no activation, so they cannot score; give the network a "
-                "head, or the last layer a routing with activations."
+                "head, or the last layer a routing with activations, such as tc.Capsules(pose, "
+                "pose.norm(dim=-1))."
             )
         return classes.activation, "lengths"
 

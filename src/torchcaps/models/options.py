@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers import ROUTINGS, Routing
+from torchcaps.layers.routing.table import all_routing_options, no_use
 from torchcaps.models.limits import MOST
-from torchcaps.models.stack import all_routing_options, routing_options
+from torchcaps.models.stack import routing_options
 
 if TYPE_CHECKING:
     from torchcaps.models.registry import Preset
@@ -174,9 +175,7 @@ def check_use(preset: "Preset", options: dict[str, Any]) -> None:
         what = option.removeprefix("class_")  # class_squash
         if what not in all_routing_options() or what in routing_options(routing):
             continue
-        raise TorchcapsError(
-            f"{routing} routing has no use for {option}={options[option]!r}; leave it out."
-        )
+        raise no_use(routing, option, options[option])
 
 
 def _check_given_routing(routing: Routing, rest: set[str], options: dict[str, Any]) -> None:

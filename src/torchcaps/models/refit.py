@@ -30,13 +30,21 @@ def take_fitting(network: nn.Module, state: Mapping[str, Tensor]) -> tuple[str, 
     return tuple(name for name in own if name not in fitting)
 
 
-def say_what_is_new(whose: str, new: tuple[str, ...]) -> None:
-    """Tell it on standard error, as long as nobody sets up logging otherwise."""
-    if new:
-        verb = "is" if len(new) == 1 else "are"
-        logging.getLogger("torchcaps").warning(
-            "%s: %s %s made new, all else was kept", whose, ", ".join(new), verb
-        )
+def say_what_is_new(
+    whose: str, new: tuple[str, ...], network: nn.Module, state: Mapping[str, Tensor]
+) -> None:
+    """Tell it on standard error, as long as nobody sets up logging otherwise: of weights of another
+    network, few of which fit, too."""
+    if not new:
+        return
+    logging.getLogger("torchcaps").warning(
+        "%s: %s %s made new; %d of the file's %d tensors fit by name and shape, and were kept",
+        whose,
+        ", ".join(new),
+        "is" if len(new) == 1 else "are",
+        len(network.state_dict()) - len(new),
+        len(state),
+    )
 
 
 class Refits(nn.Module):

@@ -14,6 +14,7 @@ from torch import nn
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers import ROUTINGS, Routing
 from torchcaps.layers.backbone import ImageTooSmall
+from torchcaps.layers.routing.base import check_begun
 from torchcaps.layers.routing.table import import_path
 from torchcaps.models import (
     capsnet,
@@ -261,6 +262,8 @@ def make_model(
         model = made(preset.build, chosen)
     except ImageTooSmall as error:
         raise TorchcapsError(_too_small(error, preset, chosen)) from None
+    if isinstance(model, nn.Module):
+        check_begun(model)
     if standardise is not None and preset.is_own:
         raise TorchcapsError(
             f"{name} is a network of your own, which would not look at standardise; let it "

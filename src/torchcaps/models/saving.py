@@ -195,7 +195,7 @@ def _with_classes(
             f"take the one before it was shrunk."
         )
     network = make_model(name, **{**config, "n_classes": n_classes})
-    say_what_is_new(str(path), take_fitting(network, state))
+    say_what_is_new(str(path), take_fitting(network, state), network, state)
     return network.eval()
 
 

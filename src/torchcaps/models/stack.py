@@ -7,13 +7,7 @@ from typing import Any, Literal
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import ROUTINGS, DenseCapsules, Routing, make_routing
 
-__all__ = ["all_routing_options", "dense_stack", "routed_by", "routing_options"]
-
-
-def all_routing_options() -> frozenset[str]:
-    """What a network may pass on to some routing, if not to every one."""
-    signatures = map(inspect.signature, ROUTINGS.values())
-    return frozenset(option for signature in signatures for option in signature.parameters)
+__all__ = ["dense_stack", "routed_by", "routing_options"]
 
 
 def routing_options(routing: str) -> frozenset[str]:

@@ -97,7 +97,8 @@ def check_iterations(iterations: int) -> None:
     if not whole or iterations < 1:
         raise TorchcapsError(
             f"iterations counts the uniform first pass, so it must be a whole number from 1, "
-            f"but came as {short(iterations)}; for no routing at all use uniform_routing."
+            f"but came as {short(iterations)}; for no routing at all take "
+            f"routing='uniform', in ops uniform_routing."
         )
 
 
@@ -159,7 +160,7 @@ def is_finite(tensor: Tensor) -> bool:
     return math.isfinite(tensor.sum().item()) or bool(tensor.isfinite().all())
 
 
-def check_classes(target: Tensor, n_classes: int) -> None:
+def check_classes(target: Tensor, n_classes: int, *, argument: str = "target") -> None:
     """Class indices must name a class; looked at only where that is free."""
     if not may_look(target) or not target.numel():
         return
@@ -167,8 +168,8 @@ def check_classes(target: Tensor, n_classes: int) -> None:
     # One question: what only reckons with shapes takes every answer to be yes.
     if not bool((low >= 0) & (high < n_classes)):
         raise TorchcapsError(
-            f"target must be 0 to {n_classes - 1} for {n_classes} classes, but goes from "
-            f"{int(low)} to {int(high)}; count classes from 0."
+            f"{argument} must be 0 to {n_classes - 1} for {n_classes} classes, but came with "
+            f"numbers from {int(low)} to {int(high)}; count classes from 0."
         )
 
 

@@ -36,7 +36,7 @@ from torchcaps.ops.checks import (
     one_hot,
     widen,
 )
-from torchcaps.types import ScoresAre
+from torchcaps.types import Output, ScoresAre
 
 __all__ = [
     "Reduction",
@@ -153,7 +153,7 @@ def binary_cross_entropy_loss(scores: Tensor, target: Tensor, *, scores_are: Sco
             "each class alone; use cross_entropy_loss, or scores_are='independent_logits'."
         )
     check_choice("scores_are", scores_are, ("independent_logits", "lengths"))
-    check_tensor("scores", scores)
+    _check_matrix("scores", scores)
     wide = widen(scores)
     present = _present("scores", wide, target)
     if scores_are == "independent_logits":
@@ -224,6 +224,11 @@ def _is_index(scores: Tensor, target: Tensor) -> bool:
 
 
 def _check_matrix(argument: str, scores: Tensor) -> None:
+    if isinstance(scores, Output):
+        raise TorchcapsError(
+            f"{argument} must be a torch.Tensor, but came as Output, all that a network returns; "
+            f"give its scores, out.scores, or take torchcaps.train.loss_of(out, labels)."
+        )
     check_tensor(argument, scores)
     if scores.ndim != 2:
         raise TorchcapsError(

@@ -15,7 +15,7 @@ from torchcaps.analysis.activity import LayerActivity
 from torchcaps.analysis.dynamics import LayerDynamics
 from torchcaps.analysis.result import Result
 from torchcaps.report.template import template
-from torchcaps.report.verdict import FROZEN, PERFECT, WEAK, verdict
+from torchcaps.report.verdict import FROZEN, PERFECT, WEAK, is_frozen, verdict
 from torchcaps.viz import to_svg
 
 __all__ = ["Dissection", "Picture", "Trees", "render", "wilson"]
@@ -127,6 +127,7 @@ def render(dissections: Sequence[Dissection], *, title: str, provenance: Mapping
         ),
         activity_columns=_columns(LayerActivity),
         dynamics_columns=_columns(LayerDynamics),
+        is_frozen=is_frozen,
         borders={"frozen": FROZEN, "weak": WEAK, "perfect": PERFECT},
         provenance=provenance,
     )

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from torchcaps.analysis import Activity, RoutingDynamics
 
-__all__ = ["FROZEN", "PERFECT", "WEAK", "Sentence", "about_tree", "verdict"]
+__all__ = ["FROZEN", "PERFECT", "WEAK", "Sentence", "about_tree", "is_frozen", "verdict"]
 
 # Borders of dyr, which is 0 when couplings never change and 1 for perfect routing.
 FROZEN, WEAK, PERFECT = 0.05, 0.5, 0.9
@@ -78,6 +78,12 @@ def about_tree(dynamics: RoutingDynamics) -> Sentence:
         f"The tree depends on the image in part: dyr is {span}, highest in {best} ({scale}).",
         True,
     )
+
+
+def is_frozen(dynamics: RoutingDynamics) -> bool:
+    """Whether `about_tree` calls the tree frozen."""
+    rates = [layer.dyr for layer in dynamics.layers if layer.mean.shape[-1] > 1]
+    return bool(rates) and all(rate is not None and rate < FROZEN for rate in rates)
 
 
 def _choice(dynamics: RoutingDynamics) -> Sentence:

@@ -53,7 +53,13 @@ class Variant:
             "variant": self.label,
             "seeds": list(self.seeds),
             "statistics": {
-                name: {"mean": i.mean, "low": i.low, "high": i.high, "values": self.values[name]}
+                name: {
+                    "mean": i.mean,
+                    "low": i.low,
+                    "high": i.high,
+                    "values": self.values[name],
+                    **({"unit": "%"} if _is_share(name) else {}),
+                }
                 for name, i in intervals.items()
                 if i is not None
             },

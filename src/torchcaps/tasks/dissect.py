@@ -165,7 +165,10 @@ def _check_shown(images: Images, example: int) -> None:
             f"dissect takes labelled images, what data.load returns, but got {short(images)}."
         )
     if not 0 <= example < len(images):
-        raise TorchcapsError(f"example must be one of the {len(images)} images, but is {example}.")
+        raise TorchcapsError(
+            f"example must be one of the {len(images)} images, 0 to {len(images) - 1}, but is "
+            f"{example}."
+        )
 
 
 def _picture_of_tree(model: nn.Module, images: Images, example: int, label: str) -> Picture:

@@ -25,10 +25,15 @@ def examine_machine() -> list[Diagnosis]:
 def _torch() -> Diagnosis:
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU, so the CPU"
     text = (
-        f"torch {torch.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores, "
-        f"{torch.get_num_threads()} threads, {device}."
+        f"torch {torch.__version__}, Python {platform.python_version()}, "
+        f"{_counted(os.cpu_count() or 1, 'core')}, {_counted(torch.get_num_threads(), 'thread')}, "
+        f"{device}."
     )
     return Diagnosis("torch", "fine", text, {"torch": torch.__version__})
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _torchvision() -> Diagnosis:

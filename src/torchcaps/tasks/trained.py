@@ -125,14 +125,23 @@ class Trained:
     ) -> Images:
         """A whole split as it is now, with nothing held out."""
         source = self.source(data, split=split)
+        is_own = self.run is not None and source == self.source(split=split)
         if self.run is not None:
-            is_own = source == self.source(split=split)
             root = self.run.root_or(root) if is_own else root or self.run.root
         size, crop = self.run.shown if self.run else (None, None)
         if size is None and crop is None and source in PICTURES:
             # They come in any size, and the network takes one.
             size = self.image[1:]
-        return windows(load(source, split=split, root=root, size=size), size=size, crop=crop)
+        try:
+            images = load(source, split=split, root=root, size=size)
+        except TorchcapsError as error:
+            if self.run is None or is_own or root is None or root != self.run.root:
+                raise
+            raise TorchcapsError(
+                f"{source} is looked for where the data of {self.path} are, since no root is "
+                f"named (--root FOLDER on the command line, root= in Python): {error}"
+            ) from None
+        return windows(images, size=size, crop=crop)
 
     def knows(self, images: Images, split: Literal["train", "test"]) -> bool:
         """Whether these are the images that the run had, as far as it wrote them down."""

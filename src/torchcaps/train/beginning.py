@@ -7,14 +7,17 @@ from torch import nn
 
 from torchcaps._digests import digest_of
 from torchcaps._paths import path_of
+from torchcaps.data import Images
+from torchcaps.data.by_name import Split
+from torchcaps.data.folder import SizesDiffer
 from torchcaps.errors import TorchcapsError, nearest
-from torchcaps.models.own import OwnNetwork, check_has_weights
+from torchcaps.models.own import OWN, OwnNetwork, check_has_weights
 from torchcaps.models.refit import say_what_is_new, take_fitting
 from torchcaps.models.saving import file_of, load_network
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.start import take_weights
 
-__all__ = ["begin", "beginning", "freeze"]
+__all__ = ["begin", "beginning", "freeze", "images_for"]
 
 
 def beginning(
@@ -41,6 +44,23 @@ def beginning(
     return recipe.model_copy(update={"begins_with": found}), file
 
 
+def images_for(
+    recipe: Recipe, split: Split, *, root: str | os.PathLike[str] | None, begins: Path | None
+) -> Images:
+    """The images of a recipe. Where pictures have several sizes, the one to choose is that of the
+    network that the run begins with: at another one less of it fits."""
+    try:
+        return recipe.images(split, root=root)
+    except SizesDiffer as error:
+        if begins is None or recipe.model == OWN:
+            raise
+        config = load_network(begins).config
+        assert isinstance(config, dict)
+        _, height, width = config["image"]
+        whose = f", that of the network in {begins},"
+        raise SizesDiffer(error.found, (height, width), whose) from None
+
+
 def begin(model: nn.Module, begin_with: Path | None) -> tuple[str, ...]:
     """Give the network the weights of a file that fit it, if there is one; the names of those that
     are new."""
@@ -50,10 +70,11 @@ def begin(model: nn.Module, begin_with: Path | None) -> tuple[str, ...]:
         take_weights(model, begin_with)
         return ()
     try:
-        new = take_fitting(model, load_network(begin_with).state_dict())
+        state = load_network(begin_with).state_dict()
+        new = take_fitting(model, state)
     except TorchcapsError as error:
         raise TorchcapsError(f"{begin_with}: {error}") from None
-    say_what_is_new(str(begin_with), new)
+    say_what_is_new(str(begin_with), new, model, state)
     return new
 
 
@@ -68,8 +89,11 @@ def freeze(
     for name in names:
         if name not in parts or not name:
             known = [each for each in parts if each and each.count(".") < 2]
+            # Of a weight, as state_dict names it, the part that holds it.
+            holders = [each for each in known if name.startswith(f"{each}.")]
+            meant = {name: holders[-1]} if holders else {}
             raise TorchcapsError(
-                f"freeze: the network has no part {name!r}; {nearest(name, known)}."
+                f"freeze: the network has no part {name!r}; {nearest(name, known, meant=meant)}."
             )
         untrained = [each for each in made_new if each.startswith(f"{name}.")]
         if untrained:

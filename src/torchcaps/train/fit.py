@@ -23,7 +23,7 @@ from torchcaps.layers import keep_memory
 from torchcaps.prune import sparsity
 from torchcaps.train.answers import is_correct
 from torchcaps.train.batches import Batches, held_on
-from torchcaps.train.beginning import begin, beginning, freeze
+from torchcaps.train.beginning import begin, beginning, freeze, images_for
 from torchcaps.train.callbacks import SaveState, ShowProgress
 from torchcaps.train.going_on import FirstStep, going_on_from
 from torchcaps.train.measures import Measures
@@ -111,7 +111,7 @@ def fit(
 
     def images_of(split: Split) -> Images:
         if own is None:
-            return recipe.images(split, root=root)
+            return images_for(recipe, split, root=root, begins=begins)
         return recipe.as_shown(own[0 if split == "train" else 1])
 
     ranks = join()

@@ -22,7 +22,7 @@ from torchcaps.ops import (
     spread_loss,
     spread_margin,
 )
-from torchcaps.ops.checks import check_choice
+from torchcaps.ops.checks import check_choice, check_classes
 from torchcaps.train.answers import present_classes
 from torchcaps.train.recipe import Loss, Recipe
 from torchcaps.types import Output, ScoresAre
@@ -104,6 +104,11 @@ def loss_of(
 
 
 def _check_answer(out: object, labels: object) -> None:
+    if isinstance(labels, Output):
+        raise TorchcapsError(
+            "loss_of takes the Output of a network first and the labels second, but got an Output "
+            "as labels; write loss_of(out, labels)."
+        )
     if not isinstance(out, Output):
         raise TorchcapsError(
             f"loss_of takes the Output that a network of torchcaps returned, but got a "
@@ -111,10 +116,13 @@ def _check_answer(out: object, labels: object) -> None:
             f"for lengths of capsules."
         )
     if not isinstance(labels, Tensor) or labels.is_floating_point():
-        came = labels.dtype if isinstance(labels, Tensor) else type(labels).__name__
+        came, remedy = type(labels).__name__, "torch.tensor(labels)"
+        if isinstance(labels, Tensor):
+            came = str(labels.dtype)
+            remedy = "labels.long()" if labels.ndim == 1 else "labels.argmax(-1) for one-hot rows"
         raise TorchcapsError(
             f"labels must be a tensor with the numbers of classes, int64 [b], but came as {came}; "
-            f"write torch.tensor(labels) for a list, labels.argmax(-1) for one-hot rows."
+            f"write {remedy}."
         )
     # So many objects would be every class there is, and one_hot of torch gives int64 too.
     n_classes = out.scores.shape[-1]
@@ -123,6 +131,7 @@ def _check_answer(out: object, labels: object) -> None:
             f"labels must be the numbers of classes, but came as {list(labels.shape)}, a zero or a "
             f"one for each of {n_classes} classes; write labels.argmax(-1)."
         )
+    check_classes(labels, n_classes, argument="labels")
 
 
 def _classification(

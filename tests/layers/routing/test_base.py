@@ -17,7 +17,8 @@ from torchcaps.layers import (
     Routing,
     UniformRouting,
 )
-from torchcaps.types import Capsules, Routed
+from torchcaps.layers.routing.gave import LAST_LINES
+from torchcaps.types import Capsules, Routed, Step
 
 
 def test_a_routing_belongs_to_one_layer() -> None:
@@ -105,6 +106,39 @@ class NoKeep(Loose):
         return Routed(Capsules(votes.mean(-3)), ())
 
 
+class Forgetful(Loose):
+    """It keeps its steps under a word that nobody says."""
+
+    def forward(self, votes, activation=None, *, keep="none"):
+        pose = votes.mean(-3)
+        parents = Capsules(pose, pose.norm(dim=-1))
+        coupling = votes.new_full(votes.shape[:-1], 1 / votes.shape[-2])
+        return Routed(parents, (Step(None, coupling, parents),) if keep == "all" else ())
+
+
+class Odd(Loose):
+    """Whatever of a good result is said otherwise."""
+
+    def __init__(self, **parts):
+        super().__init__()
+        self.parts = parts
+
+    def forward(self, votes, activation=None, *, keep="none"):
+        pose = self.parts.get("pose", votes.mean(-3))
+        parents = Capsules(pose, self.parts.get("activation", pose.norm(dim=-1)))
+        coupling = self.parts.get("coupling", votes.new_ones(votes.shape[:-1]))
+        step = self.parts.get("step", Step(None, coupling, parents))
+        return Routed(self.parts.get("parents", parents), (step,))
+
+
+ONE = Capsules(torch.ones(4, 3, 2))
+
+
+def through(routing, keep="none"):
+    layer = DenseCapsules(n_in=3, d_in=2, n_out=2, d_out=2, routing=routing)
+    return layer(ONE, keep=keep)
+
+
 @pytest.mark.parametrize(
     ("routing", "words"),
     [
@@ -113,5 +147,60 @@ class NoKeep(Loose):
     ],
 )
 def test_a_routing_of_ones_own_is_told_what_forward_lacks(routing, words):
-    layer = DenseCapsules(n_in=3, d_in=2, n_out=2, d_out=2, routing=routing())
-    assert text_of(lambda: layer(Capsules(torch.ones(1, 3, 2)))).startswith(words)
+    assert text_of(lambda: through(routing())).startswith(words)
+
+
+@pytest.mark.parametrize("keep", ["last", "steps"])
+def test_a_routing_that_records_no_step_is_told(keep):
+    assert through(Forgetful()).steps == ()
+    assert text_of(lambda: through(Forgetful(), keep)) == (
+        f"Forgetful.forward recorded no step for keep='{keep}'; return tc.Routed(parents, "
+        f"(tc.Step(None, coupling, parents),))."
+    )
+
+
+@pytest.mark.parametrize("keep", ["none", "last", "steps"])
+def test_what_fits_passes(keep):
+    assert through(Odd(), keep).parents.activation.shape == (4, 2)
+    assert through(Odd(activation=None), keep).parents.activation is None
+
+
+@pytest.mark.parametrize(
+    ("parts", "sentence"),
+    [
+        (
+            {"parents": torch.ones(4, 2, 2)},
+            "Odd.forward must return its parents as tc.Capsules, but returned a Tensor; end it "
+            f"with: {LAST_LINES}.",
+        ),
+        (
+            {"pose": torch.ones(4, 1, 2)},
+            "Odd.forward should give poses [4, 2, 2] from votes [4, 3, 2, 2], one a parent, but "
+            "gave [4, 1, 2]; sum the votes over the children, votes.sum(-3).",
+        ),
+        (
+            {"activation": torch.ones(4, 2, 1)},
+            "Odd.forward should give one activation a parent, [4, 2], but gave [4, 2, 1]; for the "
+            "lengths of poses write pose.norm(dim=-1).",
+        ),
+        (
+            {"step": (None, torch.ones(4, 3, 2), None)},
+            "Odd.forward should record each step as tc.Step(None, coupling, parents), but recorded "
+            "a tuple.",
+        ),
+        (
+            {"coupling": torch.ones(3, 2)},
+            "Odd.forward should record couplings [*batch, children, parents] = [4, 3, 2], but "
+            "recorded [3, 2]; where they are the same for all images write "
+            "coupling.expand(votes.shape[:-1]).",
+        ),
+        (
+            {"coupling": None},
+            "Odd.forward should record couplings [*batch, children, parents] = [4, 3, 2], but "
+            "recorded NoneType; where they are the same for all images write "
+            "coupling.expand(votes.shape[:-1]).",
+        ),
+    ],
+)
+def test_a_result_of_a_wrong_shape_names_the_class(parts, sentence):
+    assert text_of(lambda: through(Odd(**parts), "last")) == sentence

@@ -8,11 +8,12 @@ from typing import Any, final
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.layers.routing.gave import check_gave
 from torchcaps.ops.backend import Backend, fused_form, has_form, is_worth_fusing
 from torchcaps.ops.votes import materialise
 from torchcaps.types import Capsules, Couple, Keep, Routed, Step, VoteMap, Window
 
-__all__ = ["Routing", "check_bias", "couple_for"]
+__all__ = ["Routing", "check_begun", "check_bias", "couple_for"]
 
 
 class Routing(nn.Module, ABC):
@@ -35,6 +36,7 @@ class Routing(nn.Module, ABC):
     def bind(self, *, n_in: int, n_out: int, d_out: int, window: Window | None = None) -> None:
         """Give the routing its sizes; the layer calls this once. `n_in` counts the children that
         one parent sees."""
+        check_begun(self)
         if self._is_bound:
             raise TorchcapsError(
                 f"this {type(self).__name__} belongs to a layer already; every layer needs "
@@ -112,14 +114,9 @@ class Routing(nn.Module, ABC):
                 f"{type(self).__name__}.forward takes no `keep`, by which a network says what to "
                 f'record; write forward(self, votes, activation=None, *, keep="none").'
             )
-        routed: Any = self(materialise(vote_map), activation, keep=keep, **asked)
-        if not isinstance(routed, Routed):
-            raise TorchcapsError(
-                f"{type(self).__name__}.forward must return tc.Routed(parents, steps), but "
-                f"returned a {type(routed).__name__}; end it with: return "
-                f"tc.Routed(tc.Capsules(pose), ())."
-            )
-        return routed
+        votes = materialise(vote_map)
+        routed = self(votes, activation, keep=keep, **asked)
+        return check_gave(type(self).__name__, routed, votes, keep)
 
     def _no_fused_form(self) -> TorchcapsError:
         return TorchcapsError(
@@ -168,6 +165,15 @@ def couple_for(form: Callable[..., Any], couple: Couple | None) -> dict[str, Any
             f"couple=None, a function to be called on the couplings of the last iteration."
         )
     return {"couple": couple}
+
+
+def check_begun(module: nn.Module) -> None:
+    """Refuse a module whose class never called that of torch: it would fail much later, at the
+    first look for its parameters."""
+    if not hasattr(module, "_parameters"):
+        raise TorchcapsError(
+            f"{type(module).__name__}.__init__ must begin with super().__init__()."
+        )
 
 
 def check_bias(bias: bool) -> None:

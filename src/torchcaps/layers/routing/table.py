@@ -13,7 +13,15 @@ from torchcaps.layers.routing.inverted import InvertedRouting
 from torchcaps.layers.routing.self_attention import SelfAttentionRouting
 from torchcaps.layers.routing.uniform import UniformRouting
 
-__all__ = ["ROUTINGS", "as_routing", "import_path", "make_routing", "register_routing"]
+__all__ = [
+    "ROUTINGS",
+    "all_routing_options",
+    "as_routing",
+    "import_path",
+    "make_routing",
+    "no_use",
+    "register_routing",
+]
 
 
 # One line an algorithm: the name that layers, models and the command line take.
@@ -109,11 +117,22 @@ def make_routing(name: str | Routing, **options: Any) -> Routing:
         return copy.deepcopy(name)
     if name not in ROUTINGS:
         raise TorchcapsError(f"routing={name!r} is unknown; {nearest(str(name), ROUTINGS)}.")
-    taken = {key: list(inspect.signature(routing).parameters) for key, routing in ROUTINGS.items()}
-    all_taken = {option for options_of_one in taken.values() for option in options_of_one}
+    all_taken = all_routing_options()
     for option in options:
         if option not in all_taken:
             raise TorchcapsError(
                 f"no routing has an option {option!r}; {nearest(option, sorted(all_taken))}."
             )
-    return ROUTINGS[name](**{key: value for key, value in options.items() if key in taken[name]})
+    taken = inspect.signature(ROUTINGS[name]).parameters
+    return ROUTINGS[name](**{key: value for key, value in options.items() if key in taken})
+
+
+def all_routing_options() -> frozenset[str]:
+    """What some routing can be told, if not every one."""
+    signatures = map(inspect.signature, ROUTINGS.values())
+    return frozenset(option for signature in signatures for option in signature.parameters)
+
+
+def no_use(name: str, option: str, value: object) -> TorchcapsError:
+    """What is said of an option that other routings have, and the named one has not."""
+    return TorchcapsError(f"{name} routing has no use for {option}={value!r}; leave it out.")
