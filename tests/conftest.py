@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import socket
+import sys
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -78,6 +79,16 @@ def tolerance(dtype: torch.dtype) -> float:
 @pytest.fixture(autouse=True)
 def _seed(request: pytest.FixtureRequest) -> None:
     torch.manual_seed(zlib.crc32(request.node.nodeid.encode()))
+
+
+@pytest.fixture(autouse=True)
+def _no_files_of_its_own() -> Iterator[None]:
+    """What a test imports by --import is forgotten after it: torchcaps tells faults of a state from
+    those of code of one's own by it."""
+    yield
+    own_code = sys.modules.get("torchcaps.train.own_code")
+    if own_code is not None:
+        own_code._IMPORTED.clear()
 
 
 @pytest.fixture(autouse=True)
