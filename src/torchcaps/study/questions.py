@@ -114,7 +114,12 @@ WIDER = TREES._replace(
     "bfloat16, pruned to 90 % by magnitude, and as far as LOBSTER comes. Couplings are on eleven "
     "levels. `python benchmarks/pruned_trees.py FOLDER --root data --middle --data mnist --ways "
     "dense magnitude lobster` makes the records.",
-    where={"width": 32},
+    where={"width": 32, "data": "mnist"},
+)
+FASHION = WIDER._replace(
+    title="The same of wider networks on Fashion-MNIST",
+    says="Ours: the same networks on images of Fashion-MNIST, by `--data fashion-mnist`.",
+    where={"width": 32, "data": "fashion-mnist"},
 )
 QUESTIONS: Mapping[str, Question] = {
     "does-routing-help": Question(
@@ -160,7 +165,7 @@ QUESTIONS: Mapping[str, Question] = {
             "rem-q-low-pruning-noisy": "no",
             "rem-q-fewer-capsules-in-tree": "yes",
         },
-        (TREES, WIDER),
+        (TREES, WIDER, FASHION),
     ),
 }
 DECIDED = ("holds", "fails")
