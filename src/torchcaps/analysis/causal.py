@@ -123,7 +123,7 @@ def causal_use(
     _check_words(network, ("keep", "couple", *(["intervene"] if silenced else [])))
     if isinstance(silenced, str):
         raise TorchcapsError(
-            f"silenced is a list of layers, but came as a word; write silenced=[{silenced!r}]."
+            f"silenced is a list of layers, but came as a word; write silenced=[{short(silenced)}]."
         )
     if type(batch_size) is not int or batch_size < 1:
         raise TorchcapsError(

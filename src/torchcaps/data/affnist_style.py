@@ -33,7 +33,7 @@ from torchcaps.data.batch import Batch
 from torchcaps.data.derived_images import DerivedImages
 from torchcaps.data.draws import uniform
 from torchcaps.data.warp import linear_maps, warp
-from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.errors import TorchcapsError, nearest, short
 
 __all__ = ["RANGES", "AffineRanges", "AffnistStyle"]
 
@@ -70,7 +70,7 @@ class AffnistStyle(DerivedImages):
         super().__post_init__()
         if isinstance(self.ranges, str) and self.ranges not in RANGES:
             raise TorchcapsError(
-                f"ranges={self.ranges!r} is unknown; {nearest(self.ranges, RANGES)}."
+                f"ranges={short(self.ranges)} is unknown; {nearest(self.ranges, RANGES)}."
             )
 
     @property

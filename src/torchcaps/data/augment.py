@@ -28,7 +28,7 @@ from torchcaps.data.batch import Images
 from torchcaps.data.changed_images import ChangedImages
 from torchcaps.data.draws import integers, uniform
 from torchcaps.data.warp import linear_maps, place, warp
-from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.errors import TorchcapsError, nearest, short
 
 __all__ = ["AUGMENTATIONS", "Augmented", "affine", "augmented"]
 
@@ -131,7 +131,7 @@ class Augmented(ChangedImages):
         name = self.augmentation
         if name not in AUGMENTATIONS:
             raise TorchcapsError(
-                f"augmentation {name!r} is unknown; {nearest(name, AUGMENTATIONS)}."
+                f"augmentation {short(name)} is unknown; {nearest(name, AUGMENTATIONS)}."
             )
 
     @property

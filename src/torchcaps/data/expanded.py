@@ -17,7 +17,7 @@ from torchcaps.data.batch import Batch
 from torchcaps.data.derived_images import DerivedImages
 from torchcaps.data.draws import integers
 from torchcaps.data.warp import place
-from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.errors import TorchcapsError, nearest, short
 
 __all__ = ["Expanded"]
 
@@ -39,7 +39,7 @@ class Expanded(DerivedImages):
         super().__post_init__()
         if self.placement not in get_args(Placement):
             raise TorchcapsError(
-                f"placement={self.placement!r} is unknown; "
+                f"placement={short(self.placement)} is unknown; "
                 f"{nearest(self.placement, get_args(Placement))}."
             )
         _, height, width = self.base.image_shape

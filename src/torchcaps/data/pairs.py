@@ -11,7 +11,7 @@ from torch import Tensor
 from torchcaps.data.derived_images import DerivedImages
 from torchcaps.data.draws import integers
 from torchcaps.data.warp import place
-from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.errors import TorchcapsError, nearest, short
 
 __all__ = ["Overlay", "Pairs"]
 
@@ -39,7 +39,8 @@ class Pairs(DerivedImages, ABC):
             raise TorchcapsError(f"shift must be 0 pixels or more, but came as {self.shift}.")
         if self.overlay not in get_args(Overlay):
             raise TorchcapsError(
-                f"overlay={self.overlay!r} is unknown; {nearest(self.overlay, get_args(Overlay))}."
+                f"overlay={short(self.overlay)} is unknown; "
+                f"{nearest(self.overlay, get_args(Overlay))}."
             )
         if bool((self.base.labels == self.base.labels[0]).all()):
             raise TorchcapsError(

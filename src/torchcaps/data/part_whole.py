@@ -139,7 +139,9 @@ def part_whole(
     spec = spec or PartWholeSpec()
     chunk = max(1, _CHUNK_PIXELS // spec.size**2) if chunk is None else chunk
     if split not in get_args(Split):
-        raise TorchcapsError(f"split must be one of {', '.join(get_args(Split))}, got {split!r}.")
+        raise TorchcapsError(
+            f"split must be one of {', '.join(get_args(Split))}, got {short(split)}."
+        )
     for name, value, least in (("n", n, 1), ("start", start, 0), ("chunk", chunk, 1)):
         if value < least:
             raise TorchcapsError(f"{name} must be at least {least}, got {value}.")

@@ -21,7 +21,7 @@ from torchcaps.data.batch import Batch, JudgedBy
 from torchcaps.data.draws import uniform
 from torchcaps.data.image_set import hold_out
 from torchcaps.data.items import Items
-from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.errors import TorchcapsError, nearest, short
 
 __all__ = ["SignSet", "sign_set"]
 
@@ -91,7 +91,7 @@ def sign_set(distribution: Distribution = "grid", *, n: int = 20_000, seed: int 
     """
     if distribution not in get_args(Distribution):
         raise TorchcapsError(
-            f"distribution={distribution!r} is unknown; "
+            f"distribution={short(distribution)} is unknown; "
             f"{nearest(distribution, get_args(Distribution))}."
         )
     if n < 2 or n % 2:

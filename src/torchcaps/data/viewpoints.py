@@ -13,7 +13,7 @@ from typing import Literal, get_args
 import torch
 
 from torchcaps.data.image_set import ImageSet
-from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.errors import TorchcapsError, nearest, short
 
 __all__ = ["viewpoints"]
 
@@ -36,7 +36,7 @@ def viewpoints(images: ImageSet, angle: Angle, kind: Kind) -> ImageSet:
     for argument, value, choices in (("angle", angle, Angle), ("kind", kind, Kind)):
         if value not in get_args(choices):
             raise TorchcapsError(
-                f"{argument}={value!r} is unknown; {nearest(value, get_args(choices))}."
+                f"{argument}={short(value)} is unknown; {nearest(value, get_args(choices))}."
             )
     if angle not in images.facts:
         raise TorchcapsError(

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from torch import nn
 
-from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers.backbone import feature_shape
 from torchcaps.layers.capsule_layer import CapsuleLayer
 from torchcaps.types import Grid
@@ -23,7 +23,7 @@ def features_after(backbone: nn.Module, image: tuple[int, int, int]) -> tuple[in
     if isinstance(backbone, type) or not isinstance(backbone, nn.Module):
         raise TorchcapsError(
             f"a head comes after a backbone, an nn.Module from images to feature maps, but got "
-            f"{backbone!r}."
+            f"{short(backbone)}."
         )
     return feature_shape(backbone, image)
 
@@ -78,5 +78,5 @@ def _check_image(image: object) -> None:
     if len(sides) != 3 or any(type(side) is not int or side < 1 for side in sides):
         raise TorchcapsError(
             f"image must be (channels, height, width), three whole numbers from 1, but came as "
-            f"{image!r}."
+            f"{short(image)}."
         )

@@ -191,13 +191,15 @@ def check_capsules(children: Capsules) -> None:
 
 def check_grid(layer: str, grid: Grid) -> None:
     if not isinstance(grid, tuple | list) or len(grid) != 3:
-        raise TorchcapsError(f"{layer} needs child_grid=(height, width, types), but got {grid!r}.")
+        raise TorchcapsError(
+            f"{layer} needs child_grid=(height, width, types), but got {short(grid)}."
+        )
     check_sizes(layer, **dict(zip(("height", "width", "types_in"), grid, strict=True)))
 
 
 def check_sizes(layer: str, **sizes: int) -> None:
     for name, size in sizes.items():
         if not isinstance(size, int) or isinstance(size, bool):
-            raise TorchcapsError(f"{layer} needs {name} as a whole number, but got {size!r}.")
+            raise TorchcapsError(f"{layer} needs {name} as a whole number, but got {short(size)}.")
         if size < 1:
             raise TorchcapsError(f"{layer} needs {name} of at least 1, but got {size}.")

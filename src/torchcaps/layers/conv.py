@@ -6,7 +6,7 @@ A parent at (x, y) sees kernel × kernel positions of every child type; the weig
 
 from typing import final
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.capsule_layer import CapsuleLayer, Pose, check_grid, check_sizes
 from torchcaps.layers.routing import Routing
 from torchcaps.types import Capsules, Grid, VoteMap, Window
@@ -67,7 +67,8 @@ class ConvCapsules(CapsuleLayer):
         for name, pair in (("kernel", kernel), ("stride", stride)):
             if len(pair) != 2:
                 raise TorchcapsError(
-                    f"ConvCapsules needs {name} as a number or (down, across), but got {pair!r}."
+                    f"ConvCapsules needs {name} as a number or (down, across), but got "
+                    f"{short(pair)}."
                 )
             check_sizes("ConvCapsules", **{name: min(pair)})
         if kernel[0] > height or kernel[1] > width:

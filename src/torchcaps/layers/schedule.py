@@ -15,7 +15,7 @@ from typing import Literal, get_args
 
 from torch import Tensor
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.capsule_layer import CapsuleLayer
 from torchcaps.layers.intervention import NOTHING_DONE, leaving
 from torchcaps.ops.checks import check_choice, check_iterations, check_keep
@@ -138,7 +138,9 @@ def steps_in_a_row(layers: int, iterations: int, schedule: Schedule) -> int:
     check_choice("schedule", schedule, get_args(Schedule))
     check_iterations(iterations)
     if not isinstance(layers, int) or layers < 1:
-        raise TorchcapsError(f"layers counts those that route, from 1, but came as {layers!r}.")
+        raise TorchcapsError(
+            f"layers counts those that route, from 1, but came as {short(layers)}."
+        )
     return layers * iterations if schedule == "sequential" else layers + iterations - 1
 
 

@@ -29,7 +29,7 @@ from typing import Any, Literal
 
 from torch import nn
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import (
     ConvCapsules,
     DenseCapsules,
@@ -180,6 +180,6 @@ def _four(sizes: str) -> list[int]:
     numbers = [int(part) for part in sizes.split("-") if part.isdecimal()]
     if len(numbers) != 4 or min(numbers) < 1 or sizes.count("-") != 3:
         raise TorchcapsError(
-            f"sizes must be four numbers A-B-C-D, as in '64-8-16-16', but came as {sizes!r}."
+            f"sizes must be four numbers A-B-C-D, as in '64-8-16-16', but came as {short(sizes)}."
         )
     return numbers

@@ -38,7 +38,7 @@ from typing import Any, Literal
 
 from torch import nn
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import (
     AttentionCapsules,
     Decoder,
@@ -220,6 +220,6 @@ def _counts(widths: str) -> list[int]:
     if not counts or min(counts) < 1:
         raise TorchcapsError(
             f"widths must be the capsules of each layer below the classes, from the primary one "
-            f"up, as in '16,16,16,16', but came as {widths!r}."
+            f"up, as in '16,16,16,16', but came as {short(widths)}."
         )
     return counts

@@ -77,7 +77,7 @@ def check_option_name(name: str, preset: "Preset", option: str) -> None:
     """Refuse an option that the network has not."""
     if not preset.options and option not in ELSEWHERE:
         raise TorchcapsError(
-            f"{name} has no options but image and n_classes; leave {option!r} out."
+            f"{name} has no options but image and n_classes; leave {short(option)} out."
         )
     if option not in preset.options:
         reason = _why_not(name, preset, option)
@@ -184,7 +184,7 @@ def _check_given_routing(routing: Routing, rest: set[str], options: dict[str, An
         kind = type(routing).__name__
         raise TorchcapsError(
             f"a routing that is given as an object has its options already, so "
-            f"{option}={options[option]!r} would do nothing; say it where {kind}(…) is made."
+            f"{option}={short(options[option])} would do nothing; say it where {kind}(…) is made."
         )
 
 
@@ -193,7 +193,7 @@ def _check_together(preset: "Preset", options: dict[str, Any]) -> None:
     if options.get("init") == "balanced" and "weight_std" in options:
         raise TorchcapsError(
             f'init="balanced" sets the scale of the weights by itself, so '
-            f"weight_std={options['weight_std']!r} would do nothing; leave one of them out."
+            f"weight_std={short(options['weight_std'])} would do nothing; leave one of them out."
         )
     decoder = options.get("decoder", preset.options.get("decoder"))
     if "mask" in preset.options and "mask" in options and decoder is False:

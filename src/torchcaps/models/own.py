@@ -7,7 +7,7 @@ from typing import Any, final
 
 from torch import Tensor, nn
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.routing.table import import_path
 from torchcaps.models.registry import MODELS, Preset, check_sides
 from torchcaps.types import Couple, Intervene, Keep, Output
@@ -182,7 +182,9 @@ def _check_given(needed: str, given: object) -> None:
     elif isinstance(given, type) and issubclass(given, nn.Module):
         kind = given
     else:
-        raise TorchcapsError(f"model must be the class {name} or a module of it, but is {given!r}.")
+        raise TorchcapsError(
+            f"model must be the class {name} or a module of it, but is {short(given)}."
+        )
     # A script and a notebook are called __main__, whatever their file.
     elsewhere = "__main__" in (kind.__module__, needed.partition(".")[0])
     if import_path(kind) != needed and not (elsewhere and _is_called(kind, needed)):
@@ -224,7 +226,7 @@ def register_model(
     if not isinstance(name, str) or not name.isidentifier():
         raise TorchcapsError(
             f'a network needs a name of letters, digits and _, for example "my_net", but got '
-            f"{name!r}."
+            f"{short(name)}."
         )
     if isinstance(build, nn.Module) or not callable(build):
         raise TorchcapsError(
@@ -235,7 +237,7 @@ def register_model(
     known = MODELS.get(name)
     if known is not None and not (known.is_own and _path(known.build) == _path(build)):
         raise TorchcapsError(
-            f"the name {name!r} belongs to another network; choose another for {_path(build)}."
+            f"the name {short(name)} belongs to another network; choose another for {_path(build)}."
         )
     parameters = inspect.signature(build).parameters
     for each in ("image", "n_classes"):

@@ -298,7 +298,7 @@ def _check_known(path: Path, name: str, config: dict[str, Any], given: Routing |
         "a file never runs code, so import what registers it first (on the command line: --import)"
     )
     if name not in MODELS:
-        raise TorchcapsError(f"{path} holds the network {name!r}, which is unknown; {again}.")
+        raise TorchcapsError(f"{path} holds the network {short(name)}, which is unknown; {again}.")
     routing = config.get("routing")
     if isinstance(routing, dict):
         needed = str(routing.get("class"))
@@ -311,11 +311,11 @@ def _check_known(path: Path, name: str, config: dict[str, Any], given: Routing |
             )
     elif given is not None:
         raise TorchcapsError(
-            f"{path} names its routing, {routing!r}, so none can be given; leave routing out."
+            f"{path} names its routing, {short(routing)}, so none can be given; leave routing out."
         )
     elif isinstance(routing, str) and routing not in ROUTINGS:
         raise TorchcapsError(
-            f"{path} holds a network with {routing!r} routing, which is unknown; {again}."
+            f"{path} holds a network with {short(routing)} routing, which is unknown; {again}."
         )
 
 

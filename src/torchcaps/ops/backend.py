@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 import torch
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.ops import fused, native, triton
 from torchcaps.ops.checks import check_choice
 from torchcaps.ops.fused.tiles import counts_of
@@ -40,7 +40,7 @@ def check_backend(backend: str) -> None:
     kernels = KERNELS_ON.get(str(backend).partition(":")[0])
     if kernels is not None:
         raise TorchcapsError(
-            f"backend={backend!r} is a device, and routing runs on the device of its tensors; "
+            f"backend={short(backend)} is a device, and routing runs on the device of its tensors; "
             f'leave backend out, or use backend="{kernels}" for the kernels of that device.'
         )
     check_choice("backend", backend, get_args(Backend))

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import DenseCapsules
 from torchcaps.models.structure import capsule_layers_of, first_layer, rows_of_types, runs
 
@@ -61,7 +61,7 @@ def units(network: nn.Module, kind: UnitKind) -> tuple[Unit, ...]:
     finders = {"capsule": _capsules, "type": _types, "channel": _channels}
     if kind not in finders:
         raise TorchcapsError(
-            f"units to prune are capsules, types or channels, but came as {kind!r}."
+            f"units to prune are capsules, types or channels, but came as {short(kind)}."
         )
     layers = capsule_layers_of(network)
     found = finders[kind](network)

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.study.claim import Claim
 from torchcaps.study.intervals import Interval, mean_interval
 
@@ -252,12 +252,12 @@ def judge_statistic(
     """
     if side not in ("greater", "less", "within"):
         raise TorchcapsError(
-            f"side {side!r} is unknown; {nearest(side, ('greater', 'less', 'within'))}."
+            f"side {short(side)} is unknown; {nearest(side, ('greater', 'less', 'within'))}."
         )
     if not math.isfinite(threshold) or (side == "within" and threshold < 0):
         raise TorchcapsError(
             f"the threshold must be finite, and from 0 up where values are to lie within, but came "
-            f"as {threshold!r}."
+            f"as {short(threshold)}."
         )
     ours = mean_interval(values, confidence=1 - (1 - CONFIDENCE) / cells)
     return StatementVerdict(word_of(ours, side, threshold, n_seeds_min), ours, side, threshold)

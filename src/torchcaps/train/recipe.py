@@ -304,7 +304,7 @@ class Recipe(BaseModel):
         own = {name: getattr(self, name) for name in sorted(protocol.fields)}
         changed = (
             f"{name}: {short(value)}, where the protocol {self.protocol} has "
-            f"{protocol.fields[name]!r}"
+            f"{short(protocol.fields[name])}"
             for name, value in own.items()
             if value != protocol.fields[name]
         )

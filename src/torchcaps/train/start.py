@@ -45,7 +45,7 @@ def check_own(recipe: Recipe, model: nn.Module | None) -> None:
         return
     if not isinstance(model, nn.Module):
         raise TorchcapsError(
-            f"model takes a module that was made, such as MyNet(), but got {model!r}."
+            f"model takes a module that was made, such as MyNet(), but got {short(model)}."
         )
     idle = {"options": recipe.options, "standardise": recipe.standardise}
     for name, value in idle.items():

@@ -1,5 +1,6 @@
 """Routings by name."""
 
+import inspect
 import re
 
 import pytest
@@ -36,3 +37,21 @@ def test_options_that_no_routing_knows_are_refused():
     assert text_of(lambda: make_routing("uniform", iteration=9)).startswith(
         "no routing has an option 'iteration'; did you mean 'iterations'?"
     )
+
+
+# Longer than any sentence should quote.
+LONG = (10**3000, "x" * 3000, [0] * 3000)
+
+
+@pytest.mark.parametrize("name", ROUTINGS)
+@pytest.mark.parametrize("value", LONG, ids=("number", "text", "list"))
+def test_a_value_of_thousands_of_letters_is_quoted_in_short(name, value):
+    """Found by make fuzz."""
+    said = []
+    for option in inspect.signature(ROUTINGS[name]).parameters:
+        try:
+            ROUTINGS[name](**{option: value})
+        except TorchcapsError as error:
+            said.append(str(error))
+    assert said
+    assert max(map(len, said)) < 600

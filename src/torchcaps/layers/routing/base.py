@@ -7,7 +7,7 @@ from typing import Any, final
 
 from torch import Tensor, nn
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.routing.gave import check_gave
 from torchcaps.ops.backend import Backend, fused_form, has_form, is_worth_fusing
 from torchcaps.ops.votes import materialise
@@ -178,4 +178,4 @@ def check_begun(module: nn.Module) -> None:
 
 def check_bias(bias: bool) -> None:
     if not isinstance(bias, bool):
-        raise TorchcapsError(f"bias must be True or False, but came as {bias!r}.")
+        raise TorchcapsError(f"bias must be True or False, but came as {short(bias)}.")

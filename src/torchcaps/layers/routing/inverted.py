@@ -203,7 +203,7 @@ class InvertedRouting(Routing):
 def _check_start(start: str) -> None:
     if start in ("zero", "zeros"):
         raise TorchcapsError(
-            f'start={start!r} is unknown; parents start at zero with start="none".'
+            f'start={short(start)} is unknown; parents start at zero with start="none".'
         )
     check_choice("start", start, get_args(Start))
 

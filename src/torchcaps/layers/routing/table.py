@@ -4,7 +4,7 @@ import copy
 import inspect
 from typing import Any
 
-from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers.routing.base import Routing
 from torchcaps.layers.routing.distance import DistanceRouting
 from torchcaps.layers.routing.dynamic import DynamicRouting
@@ -52,12 +52,14 @@ def register_routing(name: str, routing: type[Routing]) -> None:
     if not isinstance(name, str) or not name.isidentifier():
         raise TorchcapsError(
             f'a routing needs a name of letters, digits and _, for example "anneal", but got '
-            f"{name!r}."
+            f"{short(name)}."
         )
     if not (isinstance(routing, type) and issubclass(routing, Routing)):
         made = isinstance(routing, Routing)
         found = (
-            f"an object; give the class {type(routing).__name__} itself" if made else f"{routing!r}"
+            f"an object; give the class {type(routing).__name__} itself"
+            if made
+            else f"{short(routing)}"
         )
         raise TorchcapsError(
             f"register_routing takes a class derived from torchcaps.layers.Routing, but got "
@@ -66,7 +68,7 @@ def register_routing(name: str, routing: type[Routing]) -> None:
     known = ROUTINGS.get(name)
     if known is not None and import_path(known) != import_path(routing):
         raise TorchcapsError(
-            f"the name {name!r} belongs to {import_path(known)}; choose another for "
+            f"the name {short(name)} belongs to {import_path(known)}; choose another for "
             f"{import_path(routing)}."
         )
     if abstract := sorted(getattr(routing, "__abstractmethods__", ())):
@@ -116,12 +118,12 @@ def make_routing(name: str | Routing, **options: Any) -> Routing:
     if isinstance(name, Routing):
         return copy.deepcopy(name)
     if name not in ROUTINGS:
-        raise TorchcapsError(f"routing={name!r} is unknown; {nearest(str(name), ROUTINGS)}.")
+        raise TorchcapsError(f"routing={short(name)} is unknown; {nearest(str(name), ROUTINGS)}.")
     all_taken = all_routing_options()
     for option in options:
         if option not in all_taken:
             raise TorchcapsError(
-                f"no routing has an option {option!r}; {nearest(option, sorted(all_taken))}."
+                f"no routing has an option {short(option)}; {nearest(option, sorted(all_taken))}."
             )
     taken = inspect.signature(ROUTINGS[name]).parameters
     return ROUTINGS[name](**{key: value for key, value in options.items() if key in taken})
@@ -135,4 +137,4 @@ def all_routing_options() -> frozenset[str]:
 
 def no_use(name: str, option: str, value: object) -> TorchcapsError:
     """What is said of an option that other routings have, and the named one has not."""
-    return TorchcapsError(f"{name} routing has no use for {option}={value!r}; leave it out.")
+    return TorchcapsError(f"{name} routing has no use for {option}={short(value)}; leave it out.")

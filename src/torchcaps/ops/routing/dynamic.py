@@ -30,7 +30,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.ops.checks import (
     check_broadcast,
     check_choice,
@@ -176,7 +176,7 @@ def check_agreement(agreement: float | Tensor) -> None:
         return
     if isinstance(agreement, bool) or not isinstance(agreement, int | float):
         raise TorchcapsError(
-            f"agreement must be a number or a tensor of one, but came as {agreement!r}."
+            f"agreement must be a number or a tensor of one, but came as {short(agreement)}."
         )
     check_number("agreement", agreement)
 

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.study.look import OF_LAYERS, Look, looks_named
 from torchcaps.study.runner.system import Study, System
 from torchcaps.study.same import plain
@@ -118,12 +118,12 @@ def _check_lists(lists: Mapping[str, Any]) -> None:
         if not isinstance(values, list) or not values:
             raise TorchcapsError(
                 f"{name} must be a list of values, for example {name} = [{_example(name)}], but is "
-                f"{values!r}."
+                f"{short(values)}."
             )
     wrong = [seed for seed in lists["seed"] if not isinstance(seed, int)]
     if wrong or len(set(lists["seed"])) < len(lists["seed"]):
         raise TorchcapsError(
-            f"seed must list whole numbers, each once, but lists {lists['seed']!r}."
+            f"seed must list whole numbers, each once, but lists {short(lists['seed'])}."
         )
 
 
