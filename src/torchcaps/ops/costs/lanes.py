@@ -32,15 +32,17 @@ def _mixed(given: dynamic.Given) -> int:
 
 
 def _mixed_backward(asked: Asked[dynamic.Given]) -> int:
-    size, needs, how = sizes_of(asked.given.votes), asked.needs, asked.given.how
-    iterations, detach = how.iterations, how.detach
+    size, needs, (sums, kept) = sizes_of(asked.given.votes), asked.needs, asked.saved
+    iterations, detach = len(sums), asked.given.how.detach
     deep = detach == "none" or (detach == "votes" and any(needs[4:]))
     # Back through the iterations, each with its couplings and the gradient of its logits.
     back = iterations - 1 if deep else 0
     flops = back * (size.products + 3 * size.agreement)
     if any(needs[:4]):
         terms = iterations if deep or detach in ("states", "coupling") else 1
-        flops += (1 + needs[0] + needs[1]) * size.products + 3 * terms * size.agreement
+        again = not (kept.numel() and not any(needs[4:]))
+        flops += (again + needs[0] + needs[1]) * size.products
+        flops += (1 + 2 * again) * terms * size.agreement
     return flops
 
 

@@ -36,6 +36,7 @@ struct Job {
   double share;
   const float *pose, *weight, *vote_bias, *coordinates, *bias, *prior;
   float *sums, *poses, *couplings;
+  float *kept;  // couplings of the last iteration, as they lie in lanes
   const float *of_poses, *of_couplings;
   float *of_pose, *of_weight, *of_vote_bias, *of_coordinates, *of_bias, *of_prior;
   float *workspace;
@@ -59,19 +60,25 @@ void mix(const V *share, Int step, const V *v, Int size, Int count, V *out) {
   for (Int d = 0; d < size; ++d) out[d] += p * v[d];
 }
 
-// A part of the gradient of the votes of a pair: shares, `step` from one block to the next, times
-// poses of a parent.
+// A part of the gradient of the votes of a pair: shares, `step` numbers from one block to the next,
+// times poses of a parent.
 struct Part {
-  const V *share;
+  const float *share;
   Int step;
   const V *of;
+
+  V shared(Int block) const {
+    V here;
+    std::memcpy(&here, share + block * step, sizeof here);
+    return here;
+  }
 };
 
 // out = Σ of all parts; poses of parents lie `step` apart
 void sum_of_parts(const Part *parts, Int count, Int block, Int step, Int size, V *out) {
   Amount amounts[2 * MOST_ITERATIONS];
   for (Int each = 0; each < count; ++each)
-    amounts[each] = {parts[each].share[block * parts[each].step], parts[each].of + block * step};
+    amounts[each] = {parts[each].shared(block), parts[each].of + block * step};
   sum_of_amounts(amounts, count, size, out);
 }
 
@@ -80,7 +87,11 @@ struct Term {
   const V *agreed;      // A_t, or null in the first iteration
   const V *of_sum;      // γ_t, or null
   const float *of_c;    // κ_t [b, i, j], or null
+  const float *kept;    // c_t of all blocks and children, or null
   bool uniform, mixes, agrees, to_logits;
+
+  // Whether votes are needed once more.
+  bool asks() const { return !uniform && (to_logits || !kept); }
 };
 
 struct Plan : Places {
@@ -131,6 +142,9 @@ struct Worker : Thread<Job, Plan> {
   V *child(Int block, Int i, Int from) const {
     return tile + (block * plan.tile + i - from) * plan.d_in;
   }
+
+  // Couplings that are kept lie by children, whose gradients are made one after the other.
+  Int kept_at(Int i, Int block) const { return (i * plan.blocks + block) * job.parents * LANES; }
 
   // f(from, to) for my tiles of children, once these are in lanes.
   template <class F>
@@ -183,7 +197,7 @@ struct Worker : Thread<Job, Plan> {
 
   // summed_j = Σ_i c_ij û_ij; with γ, Σ_i ∂b_ij û_ij. Couplings are written where `record` is.
   void routed(const V *agreed, const V *of_sum, const float *of_c, bool gradient,
-              float *record) const {
+              float *record, float *keep) const {
     const Int n_out = job.parents, size = plan.d_out;
     V *sum = scratch, *c = sum + plan.row, *h = c + plan.together * n_out;
     V *made = h + plan.together * n_out;
@@ -221,6 +235,8 @@ struct Worker : Thread<Job, Plan> {
           for (Int i = i0; i < i1; ++i)
             couple(i, block, c + (i - i0) * n_out, gradient ? h + (i - i0) * n_out : nullptr,
                    of_c, record);
+          for (Int i = i0; keep && i < i1; ++i)
+            std::memcpy(keep + kept_at(i, block), c + (i - i0) * n_out, n_out * sizeof(V));
           const V *share = gradient ? h : c;
           for (Int j = 0; j < n_out; ++j) {
             V *into = sum + j * size;
@@ -281,7 +297,8 @@ struct Worker : Thread<Job, Plan> {
         total();
       else
         routed(t ? plan.parents : nullptr, nullptr, nullptr, false,
-               recorded(job.couplings, job.n_couplings, t, job.children * job.parents));
+               recorded(job.couplings, job.n_couplings, t, job.children * job.parents),
+               t == job.iterations - 1 ? job.kept : nullptr);
       barrier.wait();
       float *sums = job.sums + t * job.batch * plan.row;
       float *poses = recorded(job.poses, job.n_poses, t, plan.row);
@@ -329,7 +346,7 @@ struct Worker : Thread<Job, Plan> {
       if (has_sum) of_sums(t, of_v, has_later);
       if (!has_sum && (!of_c || uniform)) continue;
       Term term = {t ? agreed(t) : nullptr, has_sum ? of_sum(t) : nullptr, of_c,
-                   uniform, false, false, false};
+                   last && !uniform ? job.kept : nullptr, uniform, false, false, false};
       term.mixes = has_sum && to_votes && (last || job.detach != VOTES);
       bool goes_back = false;
       if (!uniform) {
@@ -341,7 +358,7 @@ struct Worker : Thread<Job, Plan> {
       if (term.mixes || term.to_logits) terms[count++] = term;
       if (!goes_back) continue;
       barrier.wait();  // γ is whole
-      routed(term.agreed, term.of_sum, of_c, true, nullptr);
+      routed(term.agreed, term.of_sum, of_c, true, nullptr, nullptr);
       barrier.wait();
       for_my_parents([&](Int, Int, Int at) {
         V *s = scratch;
@@ -415,14 +432,14 @@ struct Worker : Thread<Job, Plan> {
   void gradients(const Term *terms, Int count) const {
     const Bench at = bench();
     bool asks_votes = false;
-    for (Int m = 0; m < count; ++m) asks_votes |= !terms[m].uniform;
+    for (Int m = 0; m < count; ++m) asks_votes |= terms[m].asks();
     for_my_tiles([&](Int from, Int to) {
       for (Int block = 0; block < plan.blocks; block += plan.group)
         for (Int i = from; i < to; i += HELD) {
           const Step step = {from, i, i + HELD < to ? i + HELD : to, block,
                              block + plan.group < plan.blocks ? plan.group : plan.blocks - block};
           if (asks_votes) couplings_again(at, step, terms, count);
-          if (to_votes) gradients_of(at, step, terms, count);
+          if (to_votes) gradients_of(at, step, to, terms, count);
         }
     });
   }
@@ -437,7 +454,7 @@ struct Worker : Thread<Job, Plan> {
           int n = 0;
           for (Int m = 0; m < count; ++m) {
             const Term &term = terms[m];
-            if (term.uniform) continue;
+            if (!term.asks()) continue;
             V &b = held(at, m, 0, i - step.i0, block)[j];
             V &of_b = held(at, m, 1, i - step.i0, block)[j];
             b = start(i, j);
@@ -452,7 +469,7 @@ struct Worker : Thread<Job, Plan> {
       for (Int i = step.i0; i < step.i1; ++i)
         for (Int m = 0; m < count; ++m) {
           const Term &term = terms[m];
-          if (term.uniform) continue;
+          if (!term.asks()) continue;
           V *of_b = term.to_logits ? held(at, m, 1, i - step.i0, block) : nullptr;
           couple(i, step.block + block, held(at, m, 0, i - step.i0, block), of_b, term.of_c,
                  nullptr);
@@ -466,25 +483,34 @@ struct Worker : Thread<Job, Plan> {
   // What the gradient of the votes of a pair is made of.
   Int parts_of(const Bench &at, const Step &step, const Term *terms, Int count, Int i, Int j,
                const V &share, Part *parts) const {
-    const auto part = [&](const V *shares, Int step_of_shares, const V *of) -> Part {
-      return {shares, step_of_shares, of + step.block * plan.row + j * plan.d_out};
+    const auto part = [&](const float *shares, Int blocks, const V *of) -> Part {
+      return {shares, blocks * job.parents * LANES, of + step.block * plan.row + j * plan.d_out};
     };
+    const auto numbers = [](const V *v) { return reinterpret_cast<const float *>(v); };
     Int n = 0;
     for (Int m = 0; m < count; ++m) {
       const Term &term = terms[m];
       if (term.mixes && term.uniform)
-        parts[n++] = part(&share, 0, term.of_sum);
+        parts[n++] = part(numbers(&share), 0, term.of_sum);
       else if (term.mixes)
-        parts[n++] = part(held(at, m, 0, i - step.i0, 0) + j, job.parents, term.of_sum);
+        parts[n++] = part(term.asks() ? numbers(held(at, m, 0, i - step.i0, 0) + j)
+                                      : term.kept + kept_at(i, step.block) + j * LANES,
+                          1, term.of_sum);
       if (term.agrees)
-        parts[n++] = part(held(at, m, 1, i - step.i0, 0) + j, job.parents, term.agreed);
+        parts[n++] = part(numbers(held(at, m, 1, i - step.i0, 0) + j), 1, term.agreed);
     }
     return n;
   }
 
-  void gradients_of(const Bench &at, const Step &step, const Term *terms, Int count) const {
+  void gradients_of(const Bench &at, const Step &step, Int end_of_tile, const Term *terms,
+                    Int count) const {
     const Int n_out = job.parents, size = plan.d_out, d_in = plan.d_in;
     const V share = splat(float(job.share));
+    // Couplings of the next step come from far, in no order that a processor foresees.
+    for (Int m = 0; m < count; ++m)
+      for (Int i = step.i1; terms[m].kept && i < end_of_tile && i < step.i1 + HELD; ++i)
+        for (Int x = 0; x < step.blocks * n_out; ++x)
+          __builtin_prefetch(terms[m].kept + kept_at(i, step.block) + x * LANES, 0, 2);
     std::memset(at.of_child, 0, HELD * plan.group * d_in * sizeof(V));
     std::memset(at.of_place, 0, HELD * size * sizeof(V));
     for (Int i = step.i0; job.of_weight && i < step.i1; ++i)

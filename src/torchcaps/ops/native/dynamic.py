@@ -15,13 +15,13 @@ import ctypes
 from collections.abc import Mapping
 from typing import Any, NamedTuple, get_args
 
+import torch
 from torch import Tensor
 
 from torchcaps.ops import fused
 from torchcaps.ops.fused.results import (
     by_sample,
     of_all_samples,
-    outputs,
     recoupled,
     routed,
     speak_for_all_samples,
@@ -40,24 +40,39 @@ from torchcaps.types import Keep, Routed, VoteMap
 
 __all__ = ["dynamic_routing"]
 
+# Where gradients stop at couplings, those of the last iteration are all that a backward pass needs
+# to know of the votes; they are kept for it up to this size. Lanes come in at most so many.
+KEPT_BYTES, LANES = 16 << 20, 16
+
 
 def dynamic_routing(vote_map: VoteMap, **options: Any) -> Routed:
     """Route the votes of a vote map to parents [*b, j, d], with the options, values and gradients
     of `ops.dynamic_routing` of the materialised votes."""
     votes, asked = vote_like(vote_map), DynamicOptions(**options)
-    bias, prior = asked.bias, asked.prior
+    bias, prior, detach = asked.bias, asked.prior, asked.detach
     check_dynamic(votes, asked)
     if not takes(vote_map, options):
         return fused.dynamic_routing(vote_map, **options)
     n_in, n_out, size = votes.shape[-3:]
     record = recorded(asked.keep, asked.couple)
     parts = made_of(vote_map, votes)
+    tensors = (*parts[:4], bias, prior)
+    is_trained = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+    routes = asked.iterations > 1 or prior is not None
     found = mixed(
         Given(
             parts.in_one_batch().widened(),
             of_all_samples(bias, n_out, size),
             of_all_samples(prior, n_in, n_out),
-            How(asked.iterations, asked.odd_bias, asked.leaky, asked.squash, asked.detach, record),
+            How(
+                asked.iterations,
+                asked.odd_bias,
+                asked.leaky,
+                asked.squash,
+                detach,
+                record,
+                stops=is_trained and routes and detach in ("votes", "coupling"),
+            ),
         )
     )
     wide = None if bias is None else by_sample(bias.to(parts.dtype), votes[..., 0, :, :], None)
@@ -96,6 +111,8 @@ class How(NamedTuple):
     squash: Squash
     detach: Detach
     keep: Keep
+    # Whether gradients stop at the couplings of a step that is trained.
+    stops: bool
 
 
 class Given(NamedTuple):
@@ -108,9 +125,11 @@ class Given(NamedTuple):
 
 
 class Mixed(NamedTuple):
-    """s of every iteration; v and c of the iterations kept (of v always the last), [t, b, 1, …]."""
+    """s of every iteration and what else the backward pass wants; v and c of the iterations kept
+    (of v always the last), [t, b, …]."""
 
     sums: Tensor
+    kept: Tensor
     poses: Tensor
     couplings: Tensor
 
@@ -125,7 +144,7 @@ class _Job(ctypes.Structure):
             (name, ctypes.c_void_p)
             for name in (
                 *(*MADE_OF, "bias", "prior"),
-                *("sums", "poses", "couplings", "of_poses", "of_couplings"),
+                *("sums", "poses", "couplings", "kept", "of_poses", "of_couplings"),
                 *(f"of_{name}" for name in (*MADE_OF, "bias", "prior")),
                 "workspace",
             )
@@ -160,12 +179,20 @@ def _forward(given: Given) -> Mixed:
 
 
 def _shapes(given: Given) -> Mixed:
-    counts, how = given.votes.counts(), given.how
-    return Mixed(*outputs(given.votes.pose, counts[:2], counts[2:], how.iterations, how.keep))
+    (batch, _, n_in, n_out, size), how = given.votes.counts(), given.how
+    steps = {"none": 0, "last": 1, "steps": how.iterations}[how.keep]
+    numbers = (batch + LANES - 1) // LANES * LANES * n_in * n_out
+    new = given.votes.pose.new_empty
+    return Mixed(
+        new(how.iterations, batch, n_out, size),
+        new(numbers if how.stops and 4 * numbers <= KEPT_BYTES else 0),
+        new(max(1, steps), batch, n_out, size),
+        new(steps, batch, n_in, n_out),
+    )
 
 
 def _backward(asked: Asked[Given]) -> Gradients:
-    votes, (sums,) = asked.given.votes, asked.saved
+    votes, (sums, kept) = asked.given.votes, asked.saved
     *_, of_poses, of_couplings = asked.gradients
     if not len(votes.pose):
         return [None] * len(asked.needs)
@@ -173,6 +200,7 @@ def _backward(asked: Asked[Given]) -> Gradients:
     gradients = gradients_of(tensors, asked.needs)
     tensors |= gradients | {
         "sums": sums.contiguous(),
+        "kept": kept,
         "of_poses": contiguous(of_poses),
         "of_couplings": contiguous(of_couplings),
     }
@@ -186,7 +214,7 @@ mixed = Operator(
     forward=_forward,
     shapes=_shapes,
     backward=_backward,
-    saves=[0],
+    saves=[0, 1],
     what="native dynamic routing",
     instead=by_stored_votes("dynamic_routing"),
 )
