@@ -167,6 +167,8 @@ def test_an_unknown_statistic():
         ({"study": "Peer 2022"}, "study must be lower-case words"),
         ({"study": "../peer"}, "study must be lower-case words"),
         ({"made": datetime(2026, 1, 2)}, "made must name its time zone"),
+        ({"recipe": {"model": ["capsnet"]}}, r"recipe must name its model, not \['capsnet'\]"),
+        ({"recipe": {"options": [1]}}, r"options of a recipe must be a table, not \[1\]"),
         ({"seeds": ()}, "at least 1 item"),
         ({"seeds": 2 * (Seed(seed=0, values={"a": 1.0}, wall_seconds=0),)}, "every seed may be"),
         ({"nothing": 1}, "not permitted"),

@@ -82,6 +82,15 @@ class Record(_Frozen):
             )
         return study
 
+    @field_validator("recipe")
+    @classmethod
+    def _names_its_network(cls, recipe: dict[str, Any]) -> dict[str, Any]:
+        if not isinstance(recipe.get("model", ""), str):
+            raise ValueError(f"recipe must name its model, not {short(recipe['model'])}")
+        if not isinstance(recipe.get("options", {}), dict):
+            raise ValueError(f"options of a recipe must be a table, not {short(recipe['options'])}")
+        return recipe
+
     @field_validator("made")
     @classmethod
     def _knows_its_zone(cls, made: datetime) -> datetime:
