@@ -156,6 +156,11 @@ def test_a_recipe_cannot_be_changed() -> None:
             "a recipe has no field 'lr'; did you mean 'learning_rate'? known: accumulate, augment, "
             "batch_size, ….",
         ),
+        (
+            NAMES | {"width": 64},
+            "width is an option of a network and no field of a recipe; write it under [options] "
+            "in a file, as options={'width': …} in Python, or as --option width=… on the command line.",
+        ),
         (NAMES | {"n_train": 600}, "no field 'n_train'; did you mean 'train_images'? known: "),
         (NAMES | {"val_split": 0.2}, "did you mean 'validation_share'? known: "),
         (NAMES | {"num_epochs": 2}, "did you mean 'epochs'? known: "),

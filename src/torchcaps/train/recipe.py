@@ -344,6 +344,12 @@ def make_recipe(*, protocol: str | None = None, **fields: Any) -> Recipe:
         fields = {**PROTOCOLS[protocol].fields, **fields, "protocol": protocol}
     for field in fields:
         if field not in Recipe.model_fields:
+            if any(field in preset.options for preset in MODELS.values()):
+                raise TorchcapsError(
+                    f"{field} is an option of a network and no field of a recipe; write it under "
+                    f"[options] in a file, as options={{{field!r}: …}} in Python, or as "
+                    f"--option {field}=… on the command line."
+                )
             known = nearest(field, Recipe.model_fields, meant=MEANT)
             raise TorchcapsError(f"a recipe has no field {short(field)}; {known}.")
     try:
