@@ -16,6 +16,7 @@ from torchcaps.models import create_model, save
 from torchcaps.prune import sparsity
 from torchcaps.report import render
 from torchcaps.tasks import dissect, dissect_files, trace_images, write_report
+from torchcaps.tasks.dissect import facts_of
 from torchcaps.train import Run, make_recipe
 from torchcaps.train.run import write_whole
 from torchcaps.types import Output
@@ -226,6 +227,15 @@ def test_the_optimiser_and_the_epochs_are_those_that_were(run: Run, network: nn.
     assert found.facts["trained on"] == (
         "tiny, 8,600 images, stopped after 2 of 9 epochs, SGD 0.1, batch 16"
     )
+
+
+def test_a_folder_of_pictures_is_called_by_its_own_name(run: Run) -> None:
+    recipe = make_recipe(model="mitterreiter_5x16", data="folder")
+    other = Run(run.folder.parent / "other")
+    other.begin(recipe, "abc", root=str(run.folder.parent / "shapes"))
+    other.write_metrics([{"epoch": 1, "seconds": 1.5}])
+    write_whole(other.result_file, run.result_file.read_text())
+    assert facts_of(other)["trained on"].startswith("the folder shapes, 8,600 images, ")
 
 
 def test_options_of_the_network_are_among_the_facts(run: Run) -> None:

@@ -159,7 +159,8 @@ def test_a_recipe_cannot_be_changed() -> None:
         (
             NAMES | {"width": 64},
             "width is an option of a network and no field of a recipe; write it under [options] "
-            "in a file, as options={'width': …} in Python, or as --option width=… on the command line.",
+            "in a file, as options={'width': …} in Python, or as --option width=… on the command "
+            "line.",
         ),
         (NAMES | {"n_train": 600}, "no field 'n_train'; did you mean 'train_images'? known: "),
         (NAMES | {"val_split": 0.2}, "did you mean 'validation_share'? known: "),

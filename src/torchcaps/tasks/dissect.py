@@ -311,7 +311,7 @@ def facts_of(run: Run) -> dict[str, str]:
     options = ", ".join(f"{name}={value}" for name, value in recipe.options.items())
     return {
         "network": f"{recipe.model}{f' ({options})' if options else ''}",
-        "trained on": f"{recipe.data}, {run.result().get('training_images', 0):,} images, "
+        "trained on": f"{_images_of(run)}, {run.result().get('training_images', 0):,} images, "
         f"{_epochs(run)}, {OPTIMISERS[recipe.optimiser][0]} {recipe.learning_rate:g}, "
         f"batch {recipe.batch_size}",
         **({"protocol": recipe.protocol} if recipe.protocol else {}),
@@ -320,6 +320,12 @@ def facts_of(run: Run) -> dict[str, str]:
         "training time": f"{sum(row['seconds'] for row in rows):.0f} s",
         "recipe": recipe.digest(),
     }
+
+
+def _images_of(run: Run) -> str:
+    """The data of a run by name; a folder of pictures has none but its own."""
+    root = run.root if run.recipe.data == "folder" else None
+    return run.recipe.data if root is None else f"the folder {root.name}"
 
 
 def _epochs(run: Run) -> str:
