@@ -17,7 +17,7 @@ from torchcaps.ops.fused.tiles import counts_of
 from torchcaps.ops.tracing import is_looked_through
 from torchcaps.types import Routed, VoteMap
 
-__all__ = ["Backend", "check_backend", "fused_form", "has_form", "is_worth_fusing"]
+__all__ = ["Backend", "check_backend", "fused_form", "has_form", "is_fused", "no_fused_form"]
 
 
 # How a layer routes. "plain": the votes are made, then routed. "fused": they are made a tile at a
@@ -52,6 +52,37 @@ def has_form(
     """Whether what `fused_form` gives for a backend knows these options. A kernel leaves what it
     lacks to the form in PyTorch, so that form answers for every backend but "plain"."""
     return backend != "plain" and fused.takes(algorithm, vote_map, options)
+
+
+def is_fused(
+    backend: Backend,
+    algorithm: str,
+    vote_map: VoteMap,
+    options: Callable[[], Mapping[str, Any]],
+    *,
+    takes: Callable[[], bool],
+    called: str,
+) -> bool:
+    """Whether these votes are routed unstored.
+
+    Arguments:
+        takes: whether they can be; not asked of "plain".
+        called: the routing, as a sentence names it.
+    """
+    if backend == "plain":
+        return False
+    if backend == "auto":
+        return takes() and is_worth_fusing(algorithm, vote_map, options)
+    if not takes():
+        raise no_fused_form(called)
+    return True
+
+
+def no_fused_form(called: str) -> TorchcapsError:
+    return TorchcapsError(
+        f"{called} has no fused form with these options; use "
+        f'backend="auto", which falls back to the plain one.'
+    )
 
 
 def is_worth_fusing(

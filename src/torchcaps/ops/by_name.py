@@ -10,7 +10,7 @@ from torchcaps.ops.backend import (
     check_backend,
     fused_form,
     has_form,
-    is_worth_fusing,
+    is_fused,
 )
 from torchcaps.ops.routing import (
     distance_routing,
@@ -97,18 +97,15 @@ def _check_options(routing: str, options: dict[str, Any]) -> None:
 
 def _is_stored(vote_map: VoteMap, routing: str, backend: Backend, options: dict[str, Any]) -> bool:
     """Whether the votes are made and kept."""
-    if backend == "plain":
-        return True
     asked = {name: value for name, value in options.items() if name not in ("keep", "couple")}
-    takes = has_form(backend, routing, vote_map, asked)
-    if backend == "auto":
-        return not (takes and is_worth_fusing(routing, vote_map, lambda: asked))
-    if not takes:
-        raise TorchcapsError(
-            f"{routing} routing has no fused form with these options; use "
-            f'backend="auto", which falls back to the plain one.'
-        )
-    return False
+    return not is_fused(
+        backend,
+        routing,
+        vote_map,
+        lambda: asked,
+        takes=lambda: has_form(backend, routing, vote_map, asked),
+        called=f"{routing} routing",
+    )
 
 
 def _activation(vote_map: VoteMap, routing: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -136,7 +136,7 @@ def test_what_has_no_fused_form_falls_back_or_says_so():
     [(UniformRouting, {}, True), (InvertedRouting, {"activations": True}, False)],
     ids=["uniform", "ablation C"],
 )
-def test_the_backend_is_asked_by_which_a_layer_routes(kind, options, has_one):
+def test_the_form_in_pytorch_answers_for_every_backend_but_plain(kind, options, has_one):
     layer = DenseCapsules(n_in=6, d_in=4, n_out=3, d_out=4, routing=kind(**options))
     votes = VoteMap(Capsules(torch.rand(2, 6, 4), torch.rand(2, 6)), layer.weight)
     for way in ("auto", "fused", "native", "triton"):

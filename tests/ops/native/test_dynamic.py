@@ -78,11 +78,14 @@ def test_ragged_sizes(sizes, detach):
 
 
 # Parents of whole vectors, whose gradients fold without a rest; more samples than a group has.
-@pytest.mark.drawn(3)
+# Couplings of the last iteration are kept for the backward pass, or are too large for that.
+@pytest.mark.drawn(4)
+@pytest.mark.parametrize("most", [0, 16 << 20], ids=["made again", "kept"])
 @pytest.mark.parametrize("detach", ["votes", "states", "coupling"])
 @pytest.mark.parametrize("d_in", [1, 3, 8, 17])
 @pytest.mark.parametrize(("sharing", "shared"), [("none", (9,)), ("type", (3,)), ("all", ())])
-def test_poses_that_fill_vectors(sharing, shared, d_in, detach):
+def test_poses_that_fill_vectors(monkeypatch, sharing, shared, d_in, detach, most):
+    monkeypatch.setattr(kernel, "KEPT_BYTES", most)
     for batch, d_out in ((1, 16), (17, 32), (300, 16)):
         found = {
             "pose": torch.randn(batch, 9, d_in) / d_in**0.5,

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.routing.gave import check_gave
-from torchcaps.ops.backend import Backend, fused_form, has_form, is_worth_fusing
+from torchcaps.ops.backend import Backend, fused_form, has_form, is_fused, no_fused_form
 from torchcaps.ops.votes import materialise
 from torchcaps.types import Capsules, Couple, Keep, Routed, Step, VoteMap, Window
 
@@ -67,8 +67,8 @@ class Routing(nn.Module, ABC):
         return {}
 
     def takes(self, vote_map: VoteMap) -> bool:
-        """Whether `fused` can do what `forward` does with these votes: the backend by which the
-        layer routes is asked."""
+        """Whether `fused` can do what `forward` does with these votes. The form in PyTorch answers
+        for every backend: a kernel leaves to it what it lacks."""
         return has_form(self.backend, self.algorithm, vote_map, self.options())
 
     def fused(
@@ -86,14 +86,14 @@ class Routing(nn.Module, ABC):
     @final
     def fuses(self, vote_map: VoteMap) -> bool:
         """Whether these votes are better not stored."""
-        if self.backend == "plain":
-            return False
-        takes = self.takes(vote_map)
-        if self.backend == "auto":
-            return takes and is_worth_fusing(self.algorithm, vote_map, self.options)
-        if not takes:
-            raise self._no_fused_form()
-        return True
+        return is_fused(
+            self.backend,
+            self.algorithm,
+            vote_map,
+            self.options,
+            takes=lambda: self.takes(vote_map),
+            called=type(self).__name__,
+        )
 
     @final
     def route(
@@ -117,12 +117,6 @@ class Routing(nn.Module, ABC):
         votes = materialise(vote_map)
         routed = self(votes, activation, keep=keep, **asked)
         return check_gave(type(self).__name__, routed, votes, keep)
-
-    def _no_fused_form(self) -> TorchcapsError:
-        return TorchcapsError(
-            f"{type(self).__name__} has no fused form with these options; use "
-            f'backend="auto", which falls back to the plain one.'
-        )
 
     def step(
         self,
@@ -151,7 +145,7 @@ class Routing(nn.Module, ABC):
         couple: Couple | None = None,
     ) -> Step:
         """The same as `step` without a vote tensor."""
-        raise self._no_fused_form()
+        raise no_fused_form(type(self).__name__)
 
 
 def couple_for(form: Callable[..., Any], couple: Couple | None) -> dict[str, Any]:

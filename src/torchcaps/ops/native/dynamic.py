@@ -1,7 +1,8 @@
 """Dynamic routing from a vote map by a native kernel: votes live in registers and a core's cache.
 
 The algorithm, its papers and its options are those of `ops.dynamic_routing`; the equations of both
-passes are those of `ops.fused.loop`, and so is what is kept for the backward pass.
+passes are those of `ops.fused.loop`. Kept for the backward pass are the sums of every iteration
+and, where gradients stop at couplings, the couplings of the last, up to KEPT_BYTES.
 
 Departures: half precision is computed in float32, as in the fused form. Numbers are float32, so
 float64 goes the fused way, as do windows, a factor on agreements, priors and biases that differ
@@ -22,6 +23,7 @@ from torchcaps.ops import fused
 from torchcaps.ops.fused.results import (
     by_sample,
     of_all_samples,
+    outputs,
     recoupled,
     routed,
     speak_for_all_samples,
@@ -126,7 +128,7 @@ class Given(NamedTuple):
 
 class Mixed(NamedTuple):
     """s of every iteration and what else the backward pass wants; v and c of the iterations kept
-    (of v always the last), [t, b, …]."""
+    (of v always the last), [t, b, 1, …]."""
 
     sums: Tensor
     kept: Tensor
@@ -179,16 +181,12 @@ def _forward(given: Given) -> Mixed:
 
 
 def _shapes(given: Given) -> Mixed:
-    (batch, _, n_in, n_out, size), how = given.votes.counts(), given.how
-    steps = {"none": 0, "last": 1, "steps": how.iterations}[how.keep]
+    counts, how, pose = given.votes.counts(), given.how, given.votes.pose
+    batch, _, n_in, n_out, _ = counts
+    sums, *others = outputs(pose, counts[:2], counts[2:], how.iterations, how.keep)
     numbers = (batch + LANES - 1) // LANES * LANES * n_in * n_out
-    new = given.votes.pose.new_empty
-    return Mixed(
-        new(how.iterations, batch, n_out, size),
-        new(numbers if how.stops and 4 * numbers <= KEPT_BYTES else 0),
-        new(max(1, steps), batch, n_out, size),
-        new(steps, batch, n_in, n_out),
-    )
+    kept = numbers if how.stops and 4 * numbers <= KEPT_BYTES else 0
+    return Mixed(sums, pose.new_empty(kept), *others)
 
 
 def _backward(asked: Asked[Given]) -> Gradients:
