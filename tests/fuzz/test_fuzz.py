@@ -14,6 +14,7 @@ from fuzz.__main__ import fuzz, main
 SECONDS = 60
 
 
+@pytest.mark.slow
 def test_a_few_turns_find_nothing():
     seed = int(os.environ["TORCHCAPS_FUZZ_SEED"])
     most = {"files": 40, "commands": 15, "values": 40, "numbers": 40}

@@ -38,6 +38,7 @@ def run(word):
     return json.loads(made.stdout)
 
 
+@pytest.mark.slow
 def test_tensors_take_the_pages_of_earlier_ones():
     found = run("keep")
     if not found["chosen"]:

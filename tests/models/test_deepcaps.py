@@ -358,7 +358,8 @@ def test_no_image_is_too_small(image):
     assert out.reconstruction.shape == (1, *image)
 
 
-@pytest.mark.parametrize("keep", ["none", pytest.param("last", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("keep", ["none", "last"])
 def test_an_exported_network_comes_back(trained, keep):
     x, file = images(2), io.BytesIO()
     torch.export.save(torch.export.export(trained, (x,), {"keep": keep}), file)

@@ -22,7 +22,13 @@ def test_every_planned_network_is_counted_once_for_all():
     assert set(COUNTS) == set(planned())
 
 
-@pytest.mark.parametrize("model", ["peer_sign_dynamic", "convnet_avg", "mhsa_stack"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        "peer_sign_dynamic",
+        *(pytest.param(x, marks=pytest.mark.slow) for x in ("convnet_avg", "mhsa_stack")),
+    ],
+)
 def test_counts_are_those_of_an_estimate(model):
     # Else run `python benchmarks/steps.py`.
     name = next(name for name in COUNTS if name.startswith(f"{model} ("))

@@ -295,6 +295,7 @@ def test_the_report_is_written_whole_into_a_folder_of_its_own(tmp_path: Path) ->
     assert [file.name for file in page.parent.iterdir()] == ["page.html"]
 
 
+@pytest.mark.slow
 def test_trees_are_counted_as_the_measurement_does(network: nn.Module) -> None:
     found = dissect(network, tiny("test", None), label="mine", measurements=("keys",))
     assert found.trees is not None

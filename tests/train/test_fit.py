@@ -1165,6 +1165,7 @@ def test_memory_is_kept_unless_the_environment_says_no(tmp_path, monkeypatch, ke
     assert asked == [True]
 
 
+@pytest.mark.slow
 def test_bfloat16_goes_on_to_the_same_weights_and_to_others_than_float32(whole, tmp_path) -> None:
     half = recipe(precision="bfloat16")
     run = fit(half, tmp_path / "whole")

@@ -59,7 +59,7 @@ def test_it_does_not_grow_with_iterations(name, couplings, way):
     assert held(name, way, 3) == held(name, way, 9) <= couplings * COUPLINGS
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("name", ["distance", "dynamic", "em", "inverted"])
 def test_it_does_where_votes_are_made(name):
     few, many = (held(name, "plain", iterations) for iterations in (3, 9))

@@ -105,6 +105,7 @@ WATCHED = [(routing, "dense") for routing in ("dynamic", "uniform", "inverted", 
 WATCHED += [(routing, "shared") for routing in ("dynamic", "em")]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(("routing", "kind"), [*WATCHED, ("dynamic", "windows")])
 def test_a_workspace_is_near_that_of_the_kernel(routing, kind):
     mode, asked = calls(LAYERS[kind](routing), 128)

@@ -161,7 +161,7 @@ def test_a_vote_of_zero_is_short_enough(length):
     assert_law(DENSE, found, p=0.5)
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("scale", ["sample", "batch"])
 @pytest.mark.parametrize("squash", ["hinton", "exp"])
 @pytest.mark.parametrize("detach", ["none", "votes"])

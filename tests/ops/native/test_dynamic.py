@@ -232,6 +232,7 @@ def test_flops_are_counted():
     assert counter.get_total_flops() == 3 * agreement * d_in + 4 * agreement
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
     "sizes", [(128, 1152, 10, 8, 16), (128, 64, 196, 8, 16), (640, 64, 10, 16, 5)]

@@ -67,9 +67,8 @@ KINDS = [(pose, sharing) for pose in ("vector", "matrix") for sharing in ("none"
 SEEN = [(window, compete) for window in WINDOWS for compete in competing(window)]
 
 
-@pytest.mark.parametrize(
-    "variant", ["paper", *(pytest.param(x, marks=slow) for x in ("gritzman", "official"))]
-)
+@slow
+@pytest.mark.parametrize("variant", ["paper", "gritzman", "official"])
 def test_errors_are_those_of_the_plain_op(variant):
     """In the mean over samples, however small variances are."""
     squares, how, options = {"triton": {}, "plain": {}}, {"pose": "matrix"}, {"variant": variant}

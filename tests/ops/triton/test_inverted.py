@@ -96,7 +96,9 @@ def test_many_parents_are_gone_over_twice(launches, monkeypatch):
     assert launches(route) == ["normalise", "mix"]
 
 
-@pytest.mark.parametrize("tile", [WHOLE, TILED], ids=["whole", "tiled"])
+@pytest.mark.parametrize(
+    "tile", [WHOLE, pytest.param(TILED, marks=pytest.mark.slow)], ids=["whole", "tiled"]
+)
 def test_flops_are_those_of_the_algorithm(tile, monkeypatch):
     tell(monkeypatch, tile)
     leaves = {name: x.requires_grad_() for name, x in narrow("n", n_out=9, window=SMALL).items()}
