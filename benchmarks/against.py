@@ -17,7 +17,7 @@ from cases import Case
 from contestants import CONTESTANTS, Contestant
 from harness import Launch, Settings, measure
 
-__all__ = ["NAMED", "ONE_ROUND", "compared", "named", "pairs", "report", "unpacked"]
+__all__ = ["NAMED", "ONE_ROUND", "compared", "named", "of_ours", "pairs", "report", "unpacked"]
 
 Result = dict[str, Any]
 
@@ -67,6 +67,11 @@ def pairs(commit: str, sources: Path) -> tuple[Contestant, Contestant]:
     return ours, dataclasses.replace(ours, name=f"{ours.name}@{commit}", sources=str(sources))
 
 
+def of_ours(settings: Settings) -> Settings:
+    """Settings for two contestants of ours, whose parity is the tests' business."""
+    return dataclasses.replace(settings, checked=False, rates=False)
+
+
 def compared(
     case: Case,
     commit: str,
@@ -78,7 +83,7 @@ def compared(
 ) -> Result:
     """How many times the other commit's speed and memory this one has."""
     rounds = 1 if case.name in ONE_ROUND else settings.rounds
-    settings = dataclasses.replace(settings, rounds=rounds, checked=False, rates=False)
+    settings = dataclasses.replace(of_ours(settings), rounds=rounds)
     now, before = measure(
         case, pairs(commit, sources), ["default"], settings, launch=launch, tell=tell
     )

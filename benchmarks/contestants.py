@@ -13,7 +13,7 @@ __all__ = ["CONTESTANTS", "Contestant", "absent", "environment", "leaving_out"]
 @dataclass(frozen=True)
 class Contestant:
     """`backend` is None for an opponent; `compiled` puts torch.compile around it; `channels_last`
-    is the field of a recipe, `keeps_memory` an option of `torchcaps train`; `without` names a fast
+    is the field of a recipe, `keeps_memory` what `fit` does by itself; `without` names a fast
     part that is switched off, `sources` the folder of another torchcaps; `as_fit` sets
     what `fit` of that torchcaps sets by itself."""
 

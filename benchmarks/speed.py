@@ -187,7 +187,7 @@ def beside(cases: list[Case], settings: Settings, given: argparse.Namespace) -> 
         sources = against.unpacked(commit, Path(folder))
         for case in cases:
             rows.append(against.compared(sized(case, given), commit, sources, settings, tell=_tell))
-            record = record_of(BESIDE, settings, given)
+            record = record_of(BESIDE, against.of_ours(settings), given)
             record |= {"against": commit, "rows": rows}
             write(given.out or RECORDS / "speed_against.json", record)
     print(against.report(rows))
