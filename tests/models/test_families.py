@@ -9,7 +9,7 @@ from torch import nn
 from error_text import text_of
 from torchcaps import create_model
 from torchcaps.layers import DenseCapsules, DynamicRouting, PrimaryCapsules
-from torchcaps.models import CapsuleNetwork
+from torchcaps.models import MODELS, CapsuleNetwork
 from torchcaps.ops.squashing import squash
 
 
@@ -648,6 +648,24 @@ def test_votes_of_the_rem_networks_are_constant_but_in_the_last_iteration():
 def test_the_rem_network_of_distances_has_gradients_in_its_last_iteration_alone():
     with torch.device("meta"):
         assert create_model("rem_gamma").layers["hidden"].routing.detach == "iterations"
+
+
+def test_iterations_are_constants_to_distance_routing_alone():
+    with torch.device("meta"):
+        network = create_model("rem_gamma", routing="dynamic")
+    assert network.layers["hidden"].routing.detach == "none"
+    for routing in ("dynamic", "em"):
+        options = {"routing": routing, "detach": "iterations"}
+        assert text_of(lambda options=options: create_model("rem_gamma", **options)) == (
+            f"{routing} routing has no use for detach='iterations'; leave it out."
+        )
+
+
+def test_every_network_can_be_made_with_every_routing_it_names():
+    for name, preset in MODELS.items():
+        for routing in preset.routings if preset.routes and not preset.is_own else ():
+            with torch.device("meta"):
+                assert create_model(name, routing=routing).config["routing"] == routing
 
 
 def test_deepcaps_draws_the_class_that_scores_highest():

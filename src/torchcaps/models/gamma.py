@@ -55,6 +55,9 @@ def gamma_capsnet(
     init: Init = "paper",
     decoder: bool = True,
 ) -> CapsuleNetwork:
+    if routing != "distance" and detach == "iterations":
+        # Of rem_gamma, where nobody says otherwise: no other routing holds iterations constant.
+        detach = "none"
     backbone = sabour_backbone(image[0])
     projection = rectified(LargeConv2d(256, 256, 9, stride=2), primary_relu)
     primary = PrimaryCapsules(projection, d_out=D_PRIMARY)

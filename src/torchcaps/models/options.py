@@ -173,6 +173,8 @@ def check_use(preset: "Preset", options: dict[str, Any]) -> None:
     shared = preset.shared - ITERATES if routing == "uniform" else preset.shared
     for option in set(options) & set(preset.options) - shared:
         what = option.removeprefix("class_")  # class_squash
+        if options[option] == "iterations" and what == "detach" and routing != "distance":
+            raise no_use(routing, option, options[option])
         if what not in all_routing_options() or what in routing_options(routing):
             continue
         raise no_use(routing, option, options[option])
