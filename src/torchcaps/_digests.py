@@ -8,19 +8,34 @@ it.
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["NAME", "check_digest", "digest_of", "known_digests"]
+__all__ = ["NAME", "check_digest", "digest_of", "formats_alone", "known_digests"]
 
 NAME = "digests.json"
+
+_compares: ContextVar[bool] = ContextVar("compares", default=True)
+
+
+@contextmanager
+def formats_alone() -> Iterator[None]:
+    """Files are as good as their formats show, as where nobody can read their digests."""
+    before = _compares.set(False)
+    try:
+        yield
+    finally:
+        _compares.reset(before)
 
 
 def check_digest(path: Path, content: bytes | None = None) -> None:
     """Refuse a file that is not the one that the run wrote, or its content if it was read. Runs of
     earlier versions wrote no digests; their files are as good as their formats show."""
-    known = known_digests(path.parent).get(path.name)
+    known = known_digests(path.parent).get(path.name) if _compares.get() else None
     if known is None or not path.is_file():
         return
     found = digest_of(path) if content is None else hashlib.sha256(content).hexdigest()
