@@ -39,8 +39,9 @@ def read_objects(
 
 
 def check_seen(path: Path, result: Mapping[str, Any]) -> None:
-    """Refuse a result whose class names or brightness of images are not as a run writes them."""
+    """Refuse a result that does not describe its images as a run does."""
     names, light = result.get("class_names"), result.get("brightness")
+    digests = result.get("digests", {})
     if names is not None and not (
         isinstance(names, list) and all(isinstance(each, str) for each in names)
     ):
@@ -49,6 +50,10 @@ def check_seen(path: Path, result: Mapping[str, Any]) -> None:
         isinstance(light, dict) and all(is_number(light.get(key)) for key in ("mean", "std"))
     ):
         raise damaged(path, "'brightness' has no mean and std")
+    if not (isinstance(digests, dict) and all(isinstance(one, str) for one in digests.values())):
+        raise damaged(path, "'digests' do not name the images")
+    if not is_number(result.get("training_images", 0)):
+        raise damaged(path, "'training_images' is no number")
 
 
 def damaged(path: Path, why: str) -> TorchcapsError:
