@@ -7,12 +7,12 @@ it.
 """
 
 import hashlib
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
+from torchcaps._json import read_json
 from torchcaps.errors import TorchcapsError
 
 __all__ = ["NAME", "check_digest", "digest_of", "formats_alone", "known_digests"]
@@ -52,17 +52,15 @@ def known_digests(folder: Path) -> dict[str, list[str]]:
     if not path.exists():
         return {}
     try:
-        if not path.is_file():
-            raise ValueError("it is a folder or a device")
-        known = json.loads(path.read_text(encoding="utf-8"))
-        if not all(_are_digests(each) for each in known.values()):
+        known = read_json(path)
+        if not isinstance(known, dict) or not all(map(_are_digests, known.values())):
             raise ValueError("it holds something else than digests")
-    except (ValueError, AttributeError, TypeError, RecursionError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise TorchcapsError(
             f"{path} cannot be read ({error}), so nobody can say whether the files beside it are "
             f"whole; copy it once more, or remove it and trust them."
         ) from None
-    return {str(name): list(digests) for name, digests in known.items()}
+    return known
 
 
 def _are_digests(each: object) -> bool:
