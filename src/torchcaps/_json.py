@@ -1,11 +1,12 @@
 """JSON that a file holds, or in plain words why it holds none."""
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["is_number", "parsed", "read_json", "read_text", "why_not"]
+__all__ = ["is_finite", "is_number", "parsed", "read_json", "read_text", "why_not"]
 
 
 def read_json(path: Path) -> Any:
@@ -52,3 +53,12 @@ def is_number(value: object) -> bool:
     if isinstance(value, int) and not isinstance(value, bool):
         return abs(value) <= sys.float_info.max
     return isinstance(value, float)
+
+
+def is_finite(value: object) -> bool:
+    """Whether it is a number that a run writes: Python reads NaN and Infinity out of JSON, too.
+
+    >>> is_finite(1), is_finite(0.5), is_finite(float("nan")), is_finite("1")
+    (True, True, False, False)
+    """
+    return is_number(value) and math.isfinite(value)  # type: ignore[arg-type]

@@ -4,8 +4,12 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from cli.command_line import TRAIN
+from torchcaps.train import Run
 
 SENTENCE = (
     "torchcaps: interrupted; the same command starts again, or goes on where a run was saved.\n"
@@ -36,11 +40,37 @@ import atexit
 atexit.register(ctrl_c)
 """
 
+# Ctrl-C comes within the only epoch, and once more when all is over.
+TRAINING = """
+import atexit, os, signal, sys
+from cli.command_line import tiny
+from torchcaps import cli
+from torchcaps.data import SOURCES
+from torchcaps.train.module import Training
+
+def training_step(self, batch, batch_idx, step=Training.training_step):
+    os.kill(os.getpid(), signal.SIGINT)
+    return step(self, batch, batch_idx)
+
+atexit.register(os.kill, os.getpid(), signal.SIGINT)
+SOURCES["tiny"], Training.training_step = tiny, training_step
+sys.argv = ["torchcaps", "train", *sys.argv[1:]]
+signal.signal(signal.SIGINT, signal.default_int_handler)
+cli.main()
+"""
+
 
 def ended(module, more=""):
-    program = PROGRAM.format(module=module, more=more)
+    return python(PROGRAM.format(module=module, more=more))
+
+
+def python(program, *words):
     return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", program, *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=Path(__file__).parents[1],
     )
 
 
@@ -80,3 +110,19 @@ def test_a_command_that_ignores_ctrl_c_goes_on_ignoring_it():
     done = ended("typer", "signal.signal(signal.SIGINT, signal.SIG_IGN)")
     assert (done.returncode, done.stderr) == (0, "")
     assert "capsnet" in done.stdout
+
+
+def test_ctrl_c_within_an_epoch_saves_the_step_and_the_same_line_goes_on(call, trained, tmp_path):
+    run, whole = Run(tmp_path / "run"), Run(trained)
+    done = python(TRAINING, *TRAIN, "--out", run.folder)
+    # What the second one is told, where the first alone is 130; no ignored exception is printed.
+    assert (done.returncode, done.stdout) == (-signal.SIGINT, "")
+    assert done.stderr == (
+        f"torchcaps: training was told to stop; the same command continues {run.folder} from where "
+        f"it is.\n"
+    )
+    assert run.state_file.exists()
+    went_on = call("train", *TRAIN, "--out", run.folder)
+    assert went_on.code == 0
+    assert "continuing in epoch 1 after 20 of 36 images" in went_on.err
+    assert run.model_file.read_bytes() == whole.model_file.read_bytes()

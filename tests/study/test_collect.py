@@ -130,10 +130,11 @@ def test_a_damaged_file_of_a_run_is_told_by_name(lay, name, change, words):
     )
 
 
-def test_a_row_that_is_no_row_of_numbers_is_told(lay):
+@pytest.mark.parametrize("value", ['"x"', "NaN"])
+def test_a_row_that_is_no_row_of_numbers_is_told(lay, value):
     """Found by make fuzz."""
     file = lay(0) / "metrics.jsonl"
-    file.write_text('{"epoch": 1, "seconds": 1, "validation_accuracy": "x"}')
+    file.write_text(f'{{"epoch": 1, "seconds": 1, "validation_accuracy": {value}}}')
     assert "metrics.jsonl cannot be read ('validation_accuracy' is no number); was it" in text_of(
         lambda: collected(file.parent)
     )

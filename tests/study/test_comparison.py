@@ -181,6 +181,9 @@ def test_what_cannot_be_compared_is_a_sentence(lay, tmp_path):
         *(("a/metrics.jsonl", content) for content in DAMAGES),
         ("a/metrics.jsonl", b'{"epoch": 1}'),
         ("a/metrics.jsonl", b'{"epoch": 1, "seconds": null}'),
+        ("a/metrics.jsonl", b'{"epoch": NaN, "seconds": 3}'),
+        ("a/metrics.jsonl", b'{"epoch": 1, "seconds": Infinity}'),
+        ("a/result.json", b'{"test_accuracy": NaN}'),
     ],
 )
 def test_a_damaged_file_is_a_sentence_that_names_it(lay, tmp_path, name, content):

@@ -62,12 +62,7 @@ def test_a_damaged_file_is_named_and_nothing_else_is(run: Run, name: str) -> Non
     found = check_run(run.folder)
     assert {file.name for file in found.files if file.state != "whole"} >= {name}
     assert f"{name} is damaged: remove it; {MENDS[name]}." in found.text()
-    # Without its recipe nobody can say whether a state belongs to it; nothing is trusted without
-    # digests that can be read.
-    others = set(states(run).values()) if name not in ("recipe.json", "digests.json") else set()
-    assert others <= {"whole", "damaged"}
-    if name not in ("recipe.json", "digests.json"):
-        assert [state for state in states(run).values() if state != "whole"] == ["damaged"]
+    assert [state for state in states(run).values() if state != "whole"] == ["damaged"]
     assert json.loads(json.dumps(found.numbers()))["whole"] is False
 
 
@@ -78,12 +73,51 @@ def test_a_pipe_is_damaged_and_not_waited_for(run: Run, name: str) -> None:
     assert states(run)[name] == "damaged"
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if name != "digests.json"])
+@pytest.mark.parametrize("name", FILES)
 def test_a_missing_file_is_named(run: Run, name: str) -> None:
     (run.folder / name).unlink()
     assert states(run)[name] == "missing"
+    assert [state for state in states(run).values() if state != "whole"] == ["missing"]
     # There is nothing to remove.
     assert f"{name} is missing: {MENDS[name]}." in check_run(run.folder).text()
+
+
+def test_digests_that_cannot_be_read_leave_the_files_to_their_formats(run: Run) -> None:
+    (run.folder / "digests.json").write_text('{"a": 1')
+    run.metrics_file.write_text("{}")
+    odd = {name: state for name, state in states(run).items() if state != "whole"}
+    assert odd == {"digests.json": "damaged", "metrics.jsonl": "damaged"}
+    run.model_file.unlink()
+    assert states(run)["model.safetensors"] == "missing"
+    # Nor does anybody else read the run meanwhile.
+    assert "digests.json cannot be read" in text_of(lambda: run.recipe)
+
+
+def test_a_state_is_judged_without_a_recipe_that_is_gone(run: Run) -> None:
+    run.recipe_file.unlink()
+    (run.folder / "digests.json").unlink()
+    odd = {name: state for name, state in states(run).items() if state != "whole"}
+    assert odd == {"digests.json": "missing", "recipe.json": "missing"}
+    run.state_file.write_bytes(run.state_file.read_bytes()[:-1000])
+    assert states(run)["state.ckpt"] == "damaged"
+
+
+def test_a_state_of_another_recipe_is_told_without_digests(run: Run) -> None:
+    (run.folder / "digests.json").unlink()
+    run.recipe_file.write_text(json.dumps({**json.loads(run.recipe_file.read_text()), "seed": 9}))
+    (state,) = [file for file in check_run(run.folder).files if file.name == "state.ckpt"]
+    assert state.state == "damaged"
+    assert "is the state of another recipe" in state.why
+
+
+def test_a_run_of_before_digests_lacks_none(run: Run) -> None:
+    (run.folder / "digests.json").unlink()
+    about = json.loads(run.environment_file.read_text())
+    del about["keeps_memory"]
+    run.environment_file.write_text(json.dumps(about))
+    found = check_run(run.folder)
+    assert found.is_whole
+    assert "digests.json" not in found.text()
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "model.safetensors", "result.json"])

@@ -434,6 +434,17 @@ def test_a_stopped_run_knows_its_training_images_and_so_what_was_held_out(tmp_pa
     )
 
 
+@pytest.mark.parametrize("about", [{}, {"training_images": 5}], ids=str)
+def test_a_stopped_run_that_does_not_say_what_it_was_trained_on_is_told(run, network, about):
+    run.result_file.unlink()
+    run.model_file.unlink()
+    torch.save(state_of(network, 0), run.state_file)
+    run.write(run.environment_file, json.dumps(about))
+    why = "'training_images' is no text" if about else "'training_images' is missing"
+    said = text_of(lambda: evaluate_file(run.folder))
+    assert said.startswith(f"{run.environment_file} cannot be read ({why});")
+
+
 def test_a_stopped_run_whose_state_is_damaged_is_not_evaluated(run, network):
     """torch.load does not look at the checksums of the archive it reads."""
     run.model_file.unlink()

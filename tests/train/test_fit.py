@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from error_text import text_of
+from torchcaps._ctrl_c import interrupt
 from torchcaps.data import (
     SOURCES,
     ImageSet,
@@ -384,6 +385,41 @@ def test_a_second_ctrl_c_does_not_wait(whole: Run, tmp_path: Path, monkeypatch) 
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert torch.load(Run(tmp_path).state_file, weights_only=True)["global_step"] == STEPS
     assert_same(fit(recipe(), tmp_path), whole)
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_on_the_command_line_a_second_ctrl_c_ends_the_process(tmp_path, monkeypatch) -> None:
+    signal.signal(signal.SIGINT, interrupt)
+    seen = []
+
+    def once() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        seen.append(signal.getsignal(signal.SIGINT))
+
+    monkeypatch.setattr(Training, "training_step", step_that(once, 1))
+    with pytest.raises(Interrupted, match=r"^training was told to stop; the same command"):
+        fit(recipe(), tmp_path)
+    assert seen == [signal.SIG_DFL]
+    assert torch.load(Run(tmp_path).state_file, weights_only=True)["global_step"] == 2
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_who_answers_ctrl_c_otherwise_goes_on_doing_so(tmp_path, monkeypatch) -> None:
+    seen = []
+    signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
+    own = signal.getsignal(signal.SIGINT)
+    once = step_that(lambda: os.kill(os.getpid(), signal.SIGINT), 1)
+    monkeypatch.setattr(Training, "training_step", once)
+    assert fit(recipe(epochs=1), tmp_path).is_done
+    assert seen == [signal.SIGINT]
+    assert signal.getsignal(signal.SIGINT) is own
 
 
 def test_a_crash_within_a_long_epoch_costs_minutes_alone(whole, tmp_path, monkeypatch) -> None:

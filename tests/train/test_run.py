@@ -184,6 +184,59 @@ def test_a_broken_piece_is_a_sentence(tmp_path: Path, damage, with_digests: bool
     assert f"{file} " in said or "was begun on other training images" in said
 
 
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"digests": None}, "'digests' do not name the images"),
+        ({"digests": 5}, "'digests' do not name the images"),
+        ({"digests": ["test"]}, "'digests' do not name the images"),
+        ({"digests": {"test": 5}}, "'digests' do not name the images"),
+        ({"training_images": None}, "'training_images' is no number"),
+        ({"training_images": float("nan")}, "'training_images' is no number"),
+    ],
+    ids=str,
+)
+def test_a_result_of_another_shape_is_a_sentence(tmp_path: Path, changed, why: str) -> None:
+    """As runs of earlier versions may hold, which have no digests."""
+    run = Run(tmp_path)
+    run.result_file.write_text(json.dumps({**RESULT, **changed}))
+    assert text_of(run.result) == (
+        f"{run.result_file} cannot be read ({why}); was it edited, or its copy cut short? Remove "
+        f"it, and the run makes it anew."
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "read"),
+    [
+        *(({"image_size": value}, "shown") for value in ([1], "ab", 3, [1, 0], [True, 2], {})),
+        *(({"crop": value}, "shown") for value in (3, [2.5, 2], [1, 2, 3], False)),
+        *(({"channels_last": value}, "is_channels_last") for value in ([1], 1, None)),
+    ],
+    ids=str,
+)
+def test_a_recipe_that_shows_images_in_no_way_is_a_sentence(tmp_path, changed, read: str) -> None:
+    run = Run(tmp_path)
+    run.recipe_file.write_text(json.dumps({**RECIPE.model_dump(mode="json"), **changed}))
+    (name,) = changed
+    expected = "true or false" if name == "channels_last" else "height and width in pixels, or null"
+    assert text_of(lambda: getattr(run, read)) == (
+        f"{run.recipe_file}: {name} must be {expected}, but came as {changed[name]!r}; was it "
+        f"edited? Put it back as the run wrote it."
+    )
+
+
+def test_a_recipe_of_unknown_data_still_says_how_images_are_shown(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    fields = {"data": "gone", "image_size": [30, 28], "crop": [24, 20], "channels_last": True}
+    run.recipe_file.write_text(json.dumps(fields))
+    assert run.shown == ((30, 28), (24, 20))
+    assert run.is_channels_last
+    run.recipe_file.write_text(json.dumps({"data": "gone"}))
+    assert run.shown == (None, None)
+    assert not run.is_channels_last
+
+
 @pytest.mark.parametrize("with_digests", [True, False])
 def test_a_folder_in_the_place_of_metrics_is_told(tmp_path: Path, with_digests: bool) -> None:
     run = Run(tmp_path)

@@ -7,7 +7,8 @@ sentence), 130 stopped before its end: interrupted, told to stop, or out of its 
 
 import signal
 import sys
-from types import FrameType
+
+from torchcaps._ctrl_c import interrupt
 
 __all__ = ["main"]
 
@@ -17,7 +18,7 @@ STOPPED = 130
 def main() -> None:
     """Run the command line; bad input ends in one sentence, never in a traceback."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _interrupt)
+        signal.signal(signal.SIGINT, interrupt)
     try:
         # Here, for it takes a second, in which somebody may think better of it.
         from torchcaps.cli.application import app
@@ -37,14 +38,11 @@ def main() -> None:
         failure = failure_of(error)
         if failure is None:
             raise
+        if failure.code == STOPPED and signal.getsignal(signal.SIGINT) is interrupt:
+            # Training heard the first Ctrl-C; nobody would catch what a second one raises.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
         print(f"torchcaps: {printable(failure.sentence)}", file=sys.stderr)
         sys.exit(failure.code)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    """The first Ctrl-C ends the command in order, a second one at once."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    raise KeyboardInterrupt
 
 
 def _stop() -> None:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from torchcaps._json import is_number
+from torchcaps._json import is_finite
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.study.record import Record, Seed, make_record
 from torchcaps.train import Run
@@ -139,7 +139,7 @@ def _seed(run: Run, measured: Mapping[str, float]) -> Seed:
 def _numbers(run: Run, row: Mapping[str, Any]) -> dict[str, float]:
     """A row of an epoch, without the tables of what was measured then."""
     row = {name: value for name, value in row.items() if name != "measured"}
-    if wrong := [name for name, value in row.items() if not is_number(value)]:
+    if wrong := [name for name, value in row.items() if not is_finite(value)]:
         raise damaged(run.metrics_file, f"{short(wrong[0])} is no number")
     return row
 

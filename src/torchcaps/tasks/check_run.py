@@ -1,16 +1,16 @@
 """Is every file of a run whole and of one piece, and what can be saved if not?"""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from torchcaps._digests import NAME, check_digest, known_digests
+from torchcaps._digests import NAME, check_digest, formats_alone, known_digests
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.models.saving import check_whole
-from torchcaps.train.recipe import Recipe
 from torchcaps.train.run import Run
-from torchcaps.train.state import state_of
+from torchcaps.train.state import PARTS, read_state, state_of
 
 __all__ = ["CheckedFile", "CheckedRun", "check_run"]
 
@@ -25,7 +25,8 @@ MENDS = {
     "too, and it begins anew",
     "model.safetensors": "the same train line writes it again from state.ckpt",
     "result.json": "the same train line writes it again",
-    NAME: "the files are trusted as far as their formats show damage",
+    NAME: "no file can be compared with what the run wrote, and each is as good as its format "
+    "shows",
 }
 
 
@@ -77,27 +78,51 @@ def check_run(folder: Path) -> CheckedRun:
     run = Run(folder)
     if not folder.is_dir() or not any((folder / name).exists() for name in MENDS):
         raise TorchcapsError(f"{folder} holds no run; name the folder that was given as --out.")
-    recipe: list[Recipe] = []
+    digested = _digested(folder)
     checks: dict[str, Callable[[], object]] = {
-        NAME: lambda: _check_names(folder),
-        run.recipe_file.name: lambda: recipe.append(run.recipe),
+        run.recipe_file.name: lambda: run.recipe,
         run.environment_file.name: run.began,
         run.metrics_file.name: run.metrics,
-        run.state_file.name: lambda: state_of(run, recipe[0] if recipe else run.recipe),
+        run.state_file.name: lambda: _check_state(run),
         run.best_file.name: lambda: check_whole(run.best_file),
         run.model_file.name: lambda: check_whole(run.model_file),
         run.result_file.name: run.result,
     }
-    try:
-        digested = set(known_digests(folder))
-    except TorchcapsError:
-        digested = set()
-    # The network's digest lies in its own header; a result says that it was written.
-    written = digested | ({run.model_file.name} if run.result_file.name in digested else set())
-    files = (
-        _checked(folder / name, check, digested, name in written) for name, check in checks.items()
-    )
+    # A run has a recipe, and one with a result had its network before.
+    written = {run.recipe_file.name, *(digested or ())}
+    if run.result_file.exists():
+        written.add(run.model_file.name)
+    files = [_checked(folder / NAME, lambda: _check_names(folder), set(), _is_of_digests(run))]
+    with formats_alone() if digested is None else nullcontext():
+        for name, check in checks.items():
+            files.append(_checked(folder / name, check, digested or set(), name in written))
     return CheckedRun(folder, tuple(file for file in files if file is not None))
+
+
+def _digested(folder: Path) -> set[str] | None:
+    """The files that have a digest; None where nobody can read them."""
+    try:
+        return set(known_digests(folder))
+    except TorchcapsError:
+        return None
+
+
+def _is_of_digests(run: Run) -> bool:
+    """Whether the version that began it wrote digests, as those do which say this."""
+    try:
+        return run.environment_file.is_file() and "keeps_memory" in run.about()
+    except (TorchcapsError, OSError):
+        return False
+
+
+def _check_state(run: Run) -> None:
+    """Of the recipe, where there is one that can be read; it holds its own."""
+    try:
+        recipe = run.recipe
+    except TorchcapsError:
+        read_state(run.state_file, needs=PARTS)
+    else:
+        state_of(run, recipe)
 
 
 def _check_names(folder: Path) -> None:

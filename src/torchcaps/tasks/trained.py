@@ -13,6 +13,7 @@ from torchcaps.data.crop import windows
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers import with_channels_last
 from torchcaps.models.saving import load_network
+from torchcaps.train.objects import read_objects
 from torchcaps.train.parting import parted
 from torchcaps.train.run import Run
 from torchcaps.types import ScoresAre
@@ -150,7 +151,8 @@ class Trained:
         elif self.stopped is None:
             digests = self.run.result().get("digests", {})
         else:
-            digests = {"train": self.run.about()["training_images"]}
+            (about,) = read_objects(self.run.environment_file, words=("training_images",))
+            digests = {"train": about["training_images"]}
         return split not in digests or bool(digests[split] == images.digest())
 
 

@@ -13,6 +13,7 @@ from lightning.pytorch.loggers import Logger
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from torchcaps._ctrl_c import interrupt
 from torchcaps.errors import Diverged, Interrupted
 from torchcaps.train.batches import Batches
 from torchcaps.train.epoch_sums import Sums, add, over_ranks, put, so_far
@@ -26,6 +27,11 @@ __all__ = ["SaveState", "ShowProgress"]
 QUIET_SECONDS = 30.0
 # Within a long epoch the state is saved so often: that much work is lost by a crash, never more.
 SAVE_SECONDS = 600.0
+# Whose answer to Ctrl-C training takes over, and what then answers a second one.
+SECOND: dict[Any, Any] = {
+    signal.default_int_handler: signal.default_int_handler,
+    interrupt: signal.SIG_DFL,
+}
 
 
 class SaveState(Checkpoint):
@@ -72,8 +78,8 @@ class SaveState(Checkpoint):
         # In place of Lightning's, which ends without saving; it puts back what was there before.
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._on_sigterm)
-            # Where somebody else answers Ctrl-C, they go on doing so.
-            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            # Where a program of one's own answers Ctrl-C, it goes on doing so.
+            if signal.getsignal(signal.SIGINT) in SECOND:
                 self.before_interrupt = signal.signal(signal.SIGINT, self._on_sigint)
         self.due = time.monotonic() + SAVE_SECONDS
 
@@ -156,7 +162,9 @@ class SaveState(Checkpoint):
         self.terminated = True
 
     def _on_sigint(self, *_: Any) -> None:
-        self._give_back()
+        # None where it came twice within a moment.
+        signal.signal(signal.SIGINT, SECOND.get(self.before_interrupt, signal.SIG_DFL))
+        self.before_interrupt = None
         self.terminated = True
 
     def _give_back(self) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from torchcaps._digests import check_digest
-from torchcaps._json import is_number, parsed, read_text
+from torchcaps._json import is_finite, is_number, parsed, read_text
 from torchcaps.errors import TorchcapsError, short
 
 __all__ = ["check_seen", "damaged", "read_objects"]
@@ -29,7 +29,7 @@ def read_objects(
                 raise ValueError(f"a JSON object belongs where {short(each)} is")
             if lacking := [key for key in (*needs, *numbers, *words) if key not in each]:
                 raise ValueError(f"{lacking[0]!r} is missing")
-            if wrong := [key for key in numbers if not is_number(each[key])]:
+            if wrong := [key for key in numbers if not is_finite(each[key])]:
                 raise ValueError(f"{wrong[0]!r} is no number")
             if wrong := [key for key in words if not isinstance(each[key], str)]:
                 raise ValueError(f"{wrong[0]!r} is no text")
@@ -39,8 +39,9 @@ def read_objects(
 
 
 def check_seen(path: Path, result: Mapping[str, Any]) -> None:
-    """Refuse a result whose class names or brightness of images are not as a run writes them."""
+    """Refuse a result that does not describe its images as a run does."""
     names, light = result.get("class_names"), result.get("brightness")
+    digests = result.get("digests", {})
     if names is not None and not (
         isinstance(names, list) and all(isinstance(each, str) for each in names)
     ):
@@ -49,6 +50,10 @@ def check_seen(path: Path, result: Mapping[str, Any]) -> None:
         isinstance(light, dict) and all(is_number(light.get(key)) for key in ("mean", "std"))
     ):
         raise damaged(path, "'brightness' has no mean and std")
+    if not (isinstance(digests, dict) and all(isinstance(one, str) for one in digests.values())):
+        raise damaged(path, "'digests' do not name the images")
+    if not is_finite(result.get("training_images", 0)):
+        raise damaged(path, "'training_images' is no number")
 
 
 def damaged(path: Path, why: str) -> TorchcapsError:

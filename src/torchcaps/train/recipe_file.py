@@ -2,14 +2,15 @@
 
 import os
 import tomllib
+from pathlib import Path
 from typing import Any
 
 from torchcaps._json import parsed, read_text, why_not
 from torchcaps._paths import path_of
-from torchcaps.errors import TorchcapsError
-from torchcaps.train.recipe import Recipe, make_recipe
+from torchcaps.errors import TorchcapsError, short
+from torchcaps.train.recipe import MOST, Recipe, make_recipe
 
-__all__ = ["read_fields", "read_recipe"]
+__all__ = ["read_channels_last", "read_fields", "read_recipe", "read_shown"]
 
 # A page of text: TOML of a hostile make takes seconds for a page, and minutes for ten.
 MOST_BYTES = 16_384
@@ -60,3 +61,35 @@ def read_fields(path: str | os.PathLike[str]) -> dict[str, Any]:
             f"in its options too; a run folder holds such a file, recipe.json."
         )
     return fields if kind == "TOML" else {"channels_last": False, **fields}
+
+
+def read_channels_last(path: Path) -> bool:
+    """What a recipe says of that; its data may be known no longer."""
+    value = read_fields(path)["channels_last"]
+    if not isinstance(value, bool):
+        raise _wrong(path, "channels_last", "true or false", value)
+    return value
+
+
+def read_shown(path: Path) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
+    """The size that a recipe stretches images to, and the window of them that it shows."""
+    fields = read_fields(path)
+    return _sides(path, fields, "image_size"), _sides(path, fields, "crop")
+
+
+def _sides(path: Path, fields: dict[str, Any], name: str) -> tuple[int, int] | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    # A bool is an int, too.
+    is_pair = isinstance(value, list) and [type(side) for side in value] == [int, int]
+    if not is_pair or not all(1 <= side <= MOST for side in value):
+        raise _wrong(path, name, "height and width in pixels, or null", value)
+    return value[0], value[1]
+
+
+def _wrong(path: Path, name: str, expected: str, value: object) -> TorchcapsError:
+    return TorchcapsError(
+        f"{path}: {name} must be {expected}, but came as {short(value)}; was it edited? Put it "
+        f"back as the run wrote it."
+    )

@@ -44,7 +44,7 @@ from torchcaps.train.digests import (
 from torchcaps.train.objects import check_seen, damaged, read_objects
 from torchcaps.train.own_code import check_imported, imported_files
 from torchcaps.train.recipe import Recipe
-from torchcaps.train.recipe_file import read_fields, read_recipe
+from torchcaps.train.recipe_file import read_channels_last, read_recipe, read_shown
 
 try:
     import fcntl
@@ -166,7 +166,7 @@ class Run:
         if not self.recipe_file.is_file():
             return False
         check_digest(self.recipe_file)
-        return bool(read_fields(self.recipe_file)["channels_last"])
+        return read_channels_last(self.recipe_file)
 
     @property
     def shown(self) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
@@ -175,9 +175,7 @@ class Run:
         if not self.recipe_file.is_file():
             return None, None
         check_digest(self.recipe_file)
-        fields = read_fields(self.recipe_file)
-        size, crop = (fields.get(name) for name in ("image_size", "crop"))
-        return size and (size[0], size[1]), crop and (crop[0], crop[1])
+        return read_shown(self.recipe_file)
 
     @property
     def is_done(self) -> bool:

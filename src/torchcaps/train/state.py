@@ -13,7 +13,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.train.recipe import Recipe, make_recipe
 from torchcaps.train.run import Run
 
-__all__ = ["RECIPE", "read_state", "state_of"]
+__all__ = ["PARTS", "RECIPE", "read_state", "state_of"]
 
 # Where a state says of which recipe it is.
 RECIPE = "torchcaps_recipe"
