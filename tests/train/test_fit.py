@@ -1040,6 +1040,18 @@ def test_a_state_that_nothing_can_go_on_from_is_told(short: Run, tmp_path: Path,
     assert text.endswith("or remove it, and the run begins anew.")
 
 
+def test_a_state_of_an_optimiser_of_other_sizes_is_told(short: Run, tmp_path: Path) -> None:
+    """A fused step does not look, and the process was gone."""
+    run = unfinished(short, tmp_path / "run")
+    (run.folder / "digests.json").unlink()
+    state = torch.load(run.state_file, weights_only=True)
+    state["optimizer_states"][0]["state"][0]["exp_avg"] = torch.zeros(1)
+    torch.save(state, run.state_file)
+    assert "keeps 'exp_avg' of size (1,) where its network has (" in text_of(
+        lambda: fit(recipe(epochs=3), run.folder)
+    )
+
+
 def test_a_state_knows_its_recipe(short: Run, tmp_path: Path) -> None:
     """recipe.json was edited, and the same value is given in the call."""
     run = unfinished(short, tmp_path / "run")

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from error_text import text_of
 from torchcaps.train import make_recipe
-from torchcaps.train.optimiser import OPTIMISERS, make_optimiser, rate_factor
+from torchcaps.train.optimiser import OPTIMISERS, lay_out, make_optimiser, rate_factor
 from torchcaps.train.recipe import Optimiser
 
 
@@ -68,3 +69,38 @@ def test_steps_multiply_at_each_milestone():
     chosen = recipe(schedule="steps", milestones=(2, 5), decay=0.1)
     factors = [rate_factor(chosen, step, 10) for step in (19, 20, 49, 50)]
     assert factors == pytest.approx([1, 0.1, 0.1, 0.01])
+
+
+def gone_on(**changed):
+    """An optimiser of one weight of 2 × 3 that did a step and took a state with other tensors."""
+    weight = nn.Parameter(torch.ones(2, 3))
+    optimiser = make_optimiser(recipe(), [weight])
+    weight.grad = torch.ones(2, 3)
+    optimiser.step()
+    state = optimiser.state_dict()
+    state["state"][0].update(changed)
+    optimiser.load_state_dict(state)
+    return optimiser, weight
+
+
+@pytest.mark.parametrize("name", ["exp_avg", "exp_avg_sq", "step"])
+@pytest.mark.parametrize("size", [(1,), (3, 2), (4, 6)])
+def test_what_is_kept_in_other_sizes_is_refused(name, size):
+    """A fused step does not look, and writes over memory that is not its own."""
+    optimiser, _ = gone_on(**{name: torch.zeros(size)})
+    here = () if name == "step" else (2, 3)
+    assert text_of(lambda: lay_out(optimiser)) == (
+        f"the state of this run keeps {name!r} of size {size} where its network has {here}; it is "
+        f"damaged, or of another network: remove state.ckpt, and the run begins anew."
+    )
+
+
+def test_one_number_in_the_guise_of_many_becomes_as_many():
+    guise, plain = (
+        gone_on(exp_avg=value) for value in (torch.zeros(1, 1).expand(2, 3), torch.zeros(2, 3))
+    )
+    for optimiser, weight in (guise, plain):
+        lay_out(optimiser)
+        assert optimiser.state[weight]["exp_avg"].stride() == weight.stride()
+        optimiser.step()
+    assert torch.equal(guise[1], plain[1])

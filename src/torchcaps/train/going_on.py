@@ -5,11 +5,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import lightning
 import torch
 from lightning.pytorch.callbacks import Callback
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.models.own import OWN
+from torchcaps.train.optimiser import lay_out
 from torchcaps.train.own_code import imported_files
 from torchcaps.train.recipe import Recipe
 
@@ -21,6 +23,10 @@ class FirstStep(Callback):
     on from has shown to be sound."""
 
     has_begun = is_over = False
+
+    def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
+        for optimiser in trainer.optimizers:
+            lay_out(optimiser)
 
     def on_train_batch_start(self, *_: Any) -> None:
         self.is_over = self.has_begun

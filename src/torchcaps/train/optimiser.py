@@ -6,11 +6,12 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.train.recipe import Optimiser, Recipe
 
-__all__ = ["OPTIMISERS", "make_optimiser", "rate_factor"]
+__all__ = ["OPTIMISERS", "lay_out", "make_optimiser", "rate_factor"]
 
 # Those of a recipe, as reports call them.
 OPTIMISERS: Mapping[Optimiser, tuple[str, type[torch.optim.Optimizer]]] = MappingProxyType(
@@ -36,6 +37,26 @@ def make_optimiser(recipe: Recipe, parameters: Iterable[nn.Parameter]) -> torch.
         how["momentum"] = recipe.momentum
     _, kind = OPTIMISERS[recipe.optimiser]
     return kind(parameters, **how)
+
+
+@torch.no_grad()
+def lay_out(optimiser: torch.optim.Optimizer) -> None:
+    """Lay out what the optimiser keeps of each weight as the weight is, or refuse it: a fused step
+    reads and writes as many numbers as the weight has, wherever they lie."""
+    weights = (weight for group in optimiser.param_groups for weight in group["params"])
+    for weight in weights:
+        kept = optimiser.state.get(weight, {})
+        for name, value in kept.items():
+            if not isinstance(value, Tensor):
+                continue
+            like = value.new_empty(()) if name == "step" else weight
+            if value.shape != like.shape:
+                raise TorchcapsError(
+                    f"the state of this run keeps {short(name)} of size {tuple(value.shape)} where "
+                    f"its network has {tuple(like.shape)}; it is damaged, or of another network: "
+                    f"remove state.ckpt, and the run begins anew."
+                )
+            kept[name] = torch.empty_like(like).copy_(value)
 
 
 def rate_factor(recipe: Recipe, step: int, steps_an_epoch: int) -> float:
