@@ -1002,7 +1002,9 @@ def test_a_state_that_is_a_folder_is_told(short: Run, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("part", ["loops", "callbacks", "state_dict", "optimizer_states"])
+@pytest.mark.parametrize(
+    "part", ["loops", "callbacks", "state_dict", "optimizer_states", "torchcaps_recipe"]
+)
 def test_a_state_that_lacks_a_part_is_not_gone_on_from(short: Run, tmp_path: Path, part) -> None:
     run = unfinished(short, tmp_path / "run")
     (run.folder / "digests.json").unlink()

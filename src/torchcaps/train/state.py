@@ -12,6 +12,7 @@ from torchcaps._digests import check_digest
 from torchcaps.errors import TorchcapsError
 from torchcaps.train.recipe import Recipe, make_recipe
 from torchcaps.train.run import Run
+from torchcaps.train.state_parts import faults
 
 __all__ = ["PARTS", "RECIPE", "read_state", "state_of"]
 
@@ -20,7 +21,7 @@ RECIPE = "torchcaps_recipe"
 # Where torch says to how many bytes tensors are aligned in an archive.
 ALIGNMENT = ".storage_alignment"
 # What Lightning goes on from: it takes a state that lacks some of it, and trains other weights.
-PARTS = ("epoch", "global_step", "state_dict", "loops", "callbacks", "optimizer_states")
+PARTS = ("epoch", "global_step", "state_dict", "loops", "callbacks", "optimizer_states", RECIPE)
 
 
 def state_of(run: Run, recipe: Recipe) -> Path | None:
@@ -28,7 +29,13 @@ def state_of(run: Run, recipe: Recipe) -> Path | None:
     path = run.state_file
     if not path.exists():
         return None
-    _check_recipe(path, read_state(path, needs=PARTS), recipe)
+    state = read_state(path, needs=PARTS)
+    _check_recipe(path, state, recipe)
+    for fault in faults(state, recipe):
+        raise TorchcapsError(
+            f"{path} cannot be gone on from ({fault}); is it damaged, or of other versions? Put "
+            f"back a whole copy, or remove it, and the run begins anew."
+        )
     return path
 
 
@@ -83,10 +90,7 @@ def _check_alignment(archive: zipfile.ZipFile) -> None:
 
 
 def _check_recipe(path: Path, state: dict[str, Any], recipe: Recipe) -> None:
-    """Refuse the state of another recipe, but for one that goes on as this began. Those of earlier
-    versions do not say of which recipe they are."""
-    if RECIPE not in state:
-        return
+    """Refuse the state of another recipe, but for one that goes on as this began."""
     try:
         fields = json.loads(state[RECIPE])
         there = make_recipe(**fields)
