@@ -8,7 +8,7 @@ from torch.autograd import forward_ad
 from torch.testing import assert_close
 
 from torchcaps import Capsules, TorchcapsError
-from torchcaps.layers import ROUTINGS, DenseCapsules, use_backend
+from torchcaps.layers import ROUTINGS, DenseCapsules, DistanceRouting, use_backend
 from torchcaps.ops import native
 from torchcaps.types import VoteMap
 
@@ -74,6 +74,14 @@ def test_it_is_refused_where_votes_are_not_made(name, how, backend):
         DERIVATIVES[how](sums, pose, tangent)
     sums(pose.requires_grad_()).backward()
     assert bool((pose.grad != 0).any())
+
+
+@pytest.mark.parametrize("how", ["grad", "jacrev", "vmap of grad"])
+def test_mean_distances_are_not_moved_within_a_transform(how):
+    sums, pose, tangent = case(DistanceRouting(scale="batch"), "plain")
+    with pytest.raises(TorchcapsError, match=r"transform of torch\.func does not allow; call eval"):
+        DERIVATIVES[how](sums, pose, tangent)
+    assert bool((DERIVATIVES[how](sums.eval(), pose, tangent) != 0).any())
 
 
 def test_operators_refuse_it_too():

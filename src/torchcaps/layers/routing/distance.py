@@ -97,9 +97,20 @@ class DistanceRouting(Routing):
             return routed
         # A call with other iterations than the network was made with teaches none of its means.
         if len(distances) == len(self.running_scale):
-            with torch.no_grad():
-                self.running_scale.lerp_(distances.to(self.running_scale), self.MOMENTUM)
+            self._learn(distances)
         return routed
+
+    @torch.no_grad()
+    def _learn(self, distances: Tensor) -> None:
+        try:
+            self.running_scale.lerp_(distances.to(self.running_scale), self.MOMENTUM)
+        except RuntimeError:
+            if not torch._C._are_functorch_transforms_active():
+                raise
+            raise TorchcapsError(
+                "γ routing in training mode moves its mean distances in place, which this "
+                "transform of torch.func does not allow; call eval() of the network before it."
+            ) from None
 
     def _stored(self) -> Tensor:
         """The running mean of every update."""
