@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from torchcaps._digests import check_digest
 from torchcaps._names import explains_names
-from torchcaps._paths import make_new, path_of
+from torchcaps._paths import beside, path_of
 from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import ROUTINGS, Routing
@@ -57,17 +57,13 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
         raise TorchcapsError(
             f"the folder {path.parent} does not exist; make it, or save elsewhere."
         )
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     content = content_of(model)
-    make_new(partial)
-    try:
+    with beside(path) as partial:
         partial.write_bytes(content)
         # Not even a power cut leaves an empty file.
         with partial.open("r+b") as file:
             os.fsync(file.fileno())
         partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def content_of(model: nn.Module) -> bytes:
