@@ -216,6 +216,18 @@ def test_a_planted_lock_is_not_written_through(publish, tmp_path, kind):
     assert not (tmp_path / "tiny/file.bin").exists()
 
 
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_a_file_that_is_none_is_refused(publish, tmp_path, kind):
+    """To open a pipe waits for somebody to write into it, for ever."""
+    publish(whole(CONTENT))
+    planted = tmp_path / "tiny/file.bin"
+    plant(planted, tmp_path, kind)
+    assert text_of(lambda: get(tmp_path)) == (
+        f"{planted} should be the published file, but is a folder, a pipe or a device; move it "
+        f"away, and fetch again."
+    )
+
+
 def test_unpacking_does_not_write_through_a_planted_link(publish, tmp_path):
     content = zipped(tmp_path / "z", **{"1.mat": b"one"})
     digest = hashlib.sha256(content).hexdigest()

@@ -124,6 +124,12 @@ def _lock(place: Path) -> FileLock:
 
 def _compare(place: Path, file: RemoteFile) -> None:
     """Refuse a file that is there but is not the published one; it is never overwritten."""
+    # To open a pipe waits for somebody to write into it, for ever.
+    if not place.is_file():
+        raise TorchcapsError(
+            f"{place} should be the published file, but is a folder, a pipe or a device; move it "
+            f"away, and fetch again."
+        )
     with place.open("rb") as held:
         found = hashlib.file_digest(held, "sha256").hexdigest()
     if found != file.sha256:
