@@ -216,6 +216,7 @@ def _load_own(
 def _read(path: Path) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
     """The tensors of a file, the name of its network and the rest of its configuration."""
     try:
+        _check_size(path)
         # Read once: what is checked is what is used, and a network that is in use does not change
         # when somebody writes over its file.
         content = path.read_bytes()
@@ -260,6 +261,17 @@ def _read(path: Path) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
             f"copy it once more from where it is whole."
         )
     return state, name, config
+
+
+def _check_size(path: Path) -> None:
+    """Refuse a file of another size than its header tells, before memory is taken for it."""
+    try:
+        with safetensors.safe_open(path, framework="pt"):
+            return
+    except safetensors.SafetensorError:
+        # Of a file of a run its digest says more.
+        check_digest(path)
+        raise
 
 
 def _metadata(content: bytes) -> dict[str, Any]:
