@@ -7,9 +7,9 @@ it.
 """
 
 import hashlib
-import json
 from pathlib import Path
 
+from torchcaps._json import read_json
 from torchcaps.errors import TorchcapsError
 
 __all__ = ["NAME", "check_digest", "digest_of", "known_digests"]
@@ -37,12 +37,10 @@ def known_digests(folder: Path) -> dict[str, list[str]]:
     if not path.exists():
         return {}
     try:
-        if not path.is_file():
-            raise ValueError("it is a folder or a device")
-        known = json.loads(path.read_text(encoding="utf-8"))
+        known = read_json(path)
         if not all(_are_digests(each) for each in known.values()):
             raise ValueError("it holds something else than digests")
-    except (ValueError, AttributeError, TypeError, RecursionError, OSError) as error:
+    except (ValueError, AttributeError, TypeError, OSError) as error:
         raise TorchcapsError(
             f"{path} cannot be read ({error}), so nobody can say whether the files beside it are "
             f"whole; copy it once more, or remove it and trust them."
