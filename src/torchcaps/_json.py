@@ -3,10 +3,17 @@
 import json
 import math
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["is_finite", "is_number", "parsed", "read_json", "read_text", "why_not"]
+__all__ = ["is_finite", "is_number", "parsed", "read_json", "read_lines", "read_text", "why_not"]
+
+# A result names every class of its set, which may have nearly a million: more than any other file.
+MOST_BYTES = 1 << 26
+# A row of metrics may hold two numbers for each pair of capsules, and of these a wide network has
+# millions. A file has as many rows as there are epochs, so no number bounds its length.
+MOST_OF_LINE = 1 << 28
 
 
 def read_json(path: Path) -> Any:
@@ -16,13 +23,32 @@ def read_json(path: Path) -> Any:
 
 def read_text(path: Path) -> str:
     """The text of a file; a ValueError in plain words where there is none."""
-    # A pipe would never end.
-    if path.exists() and not path.is_file():
-        raise ValueError("it is a folder or a device")
+    _check_ordinary(path)
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise ValueError(f"it has {size:,} bytes, and JSON of ours has at most {MOST_BYTES:,}")
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(why_not(error)) from None
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The same of each line, one after another: a file of rows is longer than any of them."""
+    _check_ordinary(path)
+    with path.open("rb") as file:
+        while line := file.readline(MOST_OF_LINE + 1):
+            if len(line) > MOST_OF_LINE:
+                raise ValueError(f"a line has more than {MOST_OF_LINE:,} bytes")
+            try:
+                yield line.decode("utf-8").rstrip("\r\n")
+            except UnicodeDecodeError as error:
+                raise ValueError(why_not(error)) from None
+
+
+def _check_ordinary(path: Path) -> None:
+    # A pipe would never end.
+    if path.exists() and not path.is_file():
+        raise ValueError("it is a folder or a device")
 
 
 def parsed(text: str) -> Any:

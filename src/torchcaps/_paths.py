@@ -2,11 +2,13 @@
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["make_new", "path_of"]
+__all__ = ["beside", "make_new", "path_of"]
 
 
 def make_new(path: Path) -> None:
@@ -14,6 +16,17 @@ def make_new(path: Path) -> None:
     path.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     os.close(os.open(path, flags, 0o666))
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """Where to write what shall take the place of a file; removed if it does not."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    make_new(partial)
+    try:
+        yield partial
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def path_of(argument: str, value: str | os.PathLike[str]) -> Path:

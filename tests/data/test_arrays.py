@@ -258,6 +258,29 @@ def test_labels_count_as_what_they_become(tmp_path: Path, monkeypatch) -> None:
         assert len(from_npz(path, ("cat", "dog"))) == MEGABYTE
 
 
+@pytest.mark.parametrize("labels", [b"\0\2", b"\0\xff", b"\0\0"])
+def test_labels_are_refused_before_images_are_read(tmp_path: Path, labels: bytes) -> None:
+    large = npy(f"(2, {8 * MEGABYTE}, 2)", bytes(32 * MEGABYTE))
+    path = lay(tmp_path / "a.npz", {"images": large, "labels": npy("(2,)", labels, code="|i1")})
+    names = ("cat", "dog") if any(labels) else None
+    with at_most(MEGABYTE):
+        assert text_of(lambda: from_npz(path, names)).startswith("a: labels must ")
+
+
+@pytest.mark.parametrize("array", [np.asfortranarray(BYTES / 24), (BYTES / 24).astype(">f8")])
+def test_an_array_that_is_copied_counts_twice(tmp_path: Path, monkeypatch, array) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, images=array, labels=LABELS)
+    assert torch.equal(from_npz(path).images, from_arrays(BYTES / 24, LABELS).images)
+    # Twice 24 values of eight bytes, the header of 128 and two labels of eight.
+    monkeypatch.setitem(from_npz.__globals__, "MOST_BYTES", 2 * 24 * 8 + 128)
+    assert f"{path} holds 2 images with labels, which take 528 bytes" in text_of(
+        lambda: from_npz(path)
+    )
+    monkeypatch.setitem(from_npz.__globals__, "MOST_BYTES", 528)
+    assert len(from_npz(path)) == 2
+
+
 def test_a_file_is_held_in_memory_once(tmp_path: Path) -> None:
     pixels = npy(f"(2, {8 * MEGABYTE}, 2)", bytes(32 * MEGABYTE))
     path = lay(tmp_path / "a.npz", GOOD | {"images": pixels})

@@ -173,28 +173,59 @@ def test_whatever_was_begun_the_right_file_comes(publish, tmp_path, partial):
     assert_fetched(tmp_path)
 
 
+def plant(path, victim, kind):
+    path.parent.mkdir()
+    if kind == "link":
+        path.symlink_to(victim)
+    elif kind == "hard link":
+        path.hardlink_to(victim)
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+
+
 @pytest.mark.parametrize("kind", ["link", "hard link", "pipe", "folder"])
 def test_a_planted_partial_file_is_not_written_through(publish, tmp_path, kind):
     """In a folder that others may write to, the name of the partial file may be taken."""
     publish(whole(CONTENT))
-    (tmp_path / "tiny").mkdir()
     victim = tmp_path / "victim"
     victim.write_bytes(b"not to be touched")
     planted = tmp_path / "tiny/file.bin.partial"
-    if kind == "link":
-        planted.symlink_to(victim)
-    elif kind == "hard link":
-        planted.hardlink_to(victim)
-    elif kind == "pipe":
-        os.mkfifo(planted)
-    else:
-        planted.mkdir()
+    plant(planted, victim, kind)
     assert text_of(lambda: get(tmp_path)) == (
         f"{planted} should be a file that was begun, but is a link or no ordinary file; somebody "
         f"else may have put it there: look at it, remove it, and fetch again."
     )
     assert victim.read_bytes() == b"not to be touched"
     assert not (tmp_path / "tiny/file.bin").exists()
+
+
+@pytest.mark.parametrize("kind", ["link", "hard link", "pipe", "folder"])
+def test_a_planted_lock_is_not_written_through(publish, tmp_path, kind):
+    publish(whole(CONTENT))
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"not to be touched")
+    planted = tmp_path / "tiny/.file.bin.lock"
+    plant(planted, victim, kind)
+    assert text_of(lambda: get(tmp_path)) == (
+        f"{planted} should be the lock of a file, but is a link or no ordinary file; somebody "
+        f"else may have put it there: look at it, remove it, and fetch again."
+    )
+    assert victim.read_bytes() == b"not to be touched"
+    assert not (tmp_path / "tiny/file.bin").exists()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_a_file_that_is_none_is_refused(publish, tmp_path, kind):
+    """To open a pipe waits for somebody to write into it, for ever."""
+    publish(whole(CONTENT))
+    planted = tmp_path / "tiny/file.bin"
+    plant(planted, tmp_path, kind)
+    assert text_of(lambda: get(tmp_path)) == (
+        f"{planted} should be the published file, but is a folder, a pipe or a device; move it "
+        f"away, and fetch again."
+    )
 
 
 def test_unpacking_does_not_write_through_a_planted_link(publish, tmp_path):

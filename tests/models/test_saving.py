@@ -10,6 +10,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from damage import MEGABYTE, at_most
 from error_text import text_of
 from torchcaps import create_model, load, save
 from torchcaps.errors import TorchcapsError
@@ -311,6 +312,14 @@ def test_a_network_in_use_does_not_change_with_its_file(tmp_path):
         torch.testing.assert_close(x, before[name], rtol=0, atol=0)
     path.write_bytes(b"")
     assert all(x.isfinite().all() for x in model.state_dict().values())
+
+
+def test_a_file_of_another_size_than_its_header_tells_takes_no_memory(file):
+    os.truncate(file, 1 << 30)
+    with at_most(8 * MEGABYTE):
+        text = text_of(lambda: load(file))
+    assert text.startswith(f"{file} is not a readable safetensors file (")
+    assert text.endswith("); was the copy cut short, or is it another format?")
 
 
 def test_a_planted_link_is_not_written_through(tmp_path):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from damage import MEGABYTE, at_most
 from error_text import text_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import Run, make_recipe
@@ -235,6 +236,35 @@ def test_a_recipe_of_unknown_data_still_says_how_images_are_shown(tmp_path: Path
     run.recipe_file.write_text(json.dumps({"data": "gone"}))
     assert run.shown == (None, None)
     assert not run.is_channels_last
+
+
+@pytest.mark.parametrize("name", ["result.json", "digests.json"])
+def test_json_of_a_gigabyte_takes_no_memory(tmp_path: Path, name) -> None:
+    run = Run(tmp_path)
+    run.finish({"test_accuracy": 1.0})
+    if name != "digests.json":
+        (tmp_path / "digests.json").unlink()
+    os.truncate(tmp_path / name, 1 << 30)
+    with at_most(8 * MEGABYTE):
+        text = text_of(run.result)
+    assert f"{tmp_path / name} cannot be read (it has 1,073,741,824 bytes, and JSON" in text
+
+
+def test_a_row_of_a_gigabyte_is_refused_early(tmp_path: Path, monkeypatch) -> None:
+    run = Run(tmp_path)
+    run.write_metrics([{"epoch": 1}, {"epoch": 2}])
+    (tmp_path / "digests.json").unlink()
+    os.truncate(run.metrics_file, 1 << 30)
+    monkeypatch.setattr("torchcaps._json.MOST_OF_LINE", MEGABYTE)
+    with at_most(8 * MEGABYTE):
+        text = text_of(run.metrics)
+    assert f"{run.metrics_file} cannot be read (a line has more than 1,048,576 bytes); was" in text
+
+
+def test_a_wrong_row_is_told_before_the_next_is_read(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.metrics_file.write_text('{"epoch": "1"}\n\x00')
+    assert "metrics.jsonl cannot be read ('epoch' is no number)" in text_of(run.metrics)
 
 
 @pytest.mark.parametrize("with_digests", [True, False])

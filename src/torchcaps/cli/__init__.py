@@ -22,7 +22,9 @@ def main() -> None:
     try:
         # Here, for it takes a second, in which somebody may think better of it.
         from torchcaps.cli.application import app
+        from torchcaps.cli.escapes import escape_what_is_said
 
+        escape_what_is_said()
         app(prog_name="torchcaps")
     except KeyboardInterrupt:
         _stop()

@@ -49,4 +49,4 @@ def show(
         from torchcaps.viz import write_figure
 
         write_figure(found.figure(statistic), plot)
-        print(f"drawn in {plot}", file=sys.stderr)
+        print(printable(f"drawn in {plot}"), file=sys.stderr)

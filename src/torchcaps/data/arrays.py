@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from torchcaps._paths import path_of
-from torchcaps.data.image_set import ImageSet
+from torchcaps.data.image_set import ImageSet, check_labels
 from torchcaps.errors import TorchcapsError, short
 
 __all__ = ["from_arrays", "from_npz", "tensor_of"]
@@ -52,6 +52,14 @@ def from_arrays(
         pixels = pixels.permute(0, 3, 1, 2).contiguous()
     if pixels.dtype == torch.float64:
         pixels = pixels.float()
+    answers, names = _labelled(answers, class_names, name)
+    return ImageSet(name, pixels, answers, names)
+
+
+def _labelled(
+    answers: Tensor, class_names: Sequence[str] | None, name: str
+) -> tuple[Tensor, tuple[str, ...]]:
+    """Labels as whole numbers [n], and the names of their classes."""
     if answers.ndim == 2 and answers.shape[1] == 1:
         answers = answers[:, 0]
     if answers.is_floating_point() or answers.is_complex() or answers.dtype == torch.bool:
@@ -77,7 +85,7 @@ def from_arrays(
         raise TorchcapsError(
             f"{name}: there must be two or more classes, but class_names holds {list(class_names)}."
         )
-    return ImageSet(name, pixels, answers, tuple(class_names))
+    return answers, tuple(class_names)
 
 
 def from_npz(
@@ -113,10 +121,13 @@ def from_npz(
                     )
             members = (f"{images}.npy", f"{labels}.npy")
             # Both headers before any value: an archive of some megabytes may unpack to gigabytes.
-            shapes = [_shape_of(archive, member, path) for member in members]
-            _check_alike(path, *shapes)
-            _check_room(path, archive.getinfo(members[0]).file_size, math.prod(shapes[1]))
-            values, answers = (_values(archive, member) for member in members)
+            (shape, taken), (of_labels, _) = (_sizes_of(archive, each, path) for each in members)
+            _check_alike(path, shape, of_labels)
+            _check_room(path, taken, math.prod(of_labels))
+            # Labels before images, which take the memory: wrong ones are told without.
+            answers, names = _labelled(_values(archive, members[1]), class_names, path.stem)
+            check_labels(path.stem, answers, len(names))
+            values = _values(archive, members[0])
     except TorchcapsError:
         raise
     except Exception as error:
@@ -126,14 +137,16 @@ def from_npz(
             f"{path} could not be read as an .npz file ({why}); it is cut short, damaged or of "
             f"another format: save it again by numpy.savez."
         ) from None
-    return from_arrays(values, answers, class_names, name=path.stem)
+    return from_arrays(values, answers, names, name=path.stem)
 
 
-def _shape_of(archive: zipfile.ZipFile, member: str, path: Path) -> tuple[int, ...]:
-    """The shape that an array's header states, where the archive holds as many bytes."""
+def _sizes_of(archive: zipfile.ZipFile, member: str, path: Path) -> tuple[tuple[int, ...], int]:
+    """The shape that an array's header states, where the archive holds as many bytes, and how many
+    bytes of memory it takes to be read."""
     size = archive.getinfo(member).file_size
     with archive.open(member) as file:
-        shape, dtype, held = *_header(file), size - file.tell()
+        shape, is_fortran, dtype = _header(file)
+        held = size - file.tell()
     if dtype.hasobject:
         raise TorchcapsError(
             f"{path} holds {member} as Python objects, which only a pickle can carry; nothing of "
@@ -145,7 +158,8 @@ def _shape_of(archive: zipfile.ZipFile, member: str, path: Path) -> tuple[int, .
             f"{path} claims {' × '.join(map(str, shape))} values of {dtype} in {member}, but has "
             f"{held} bytes for them (at most {MOST_BYTES} are read); it is damaged."
         )
-    return shape
+    # `_values` copies what does not lie as torch has it.
+    return shape, size + (held if is_fortran or not dtype.isnative else 0)
 
 
 def _check_alike(path: Path, images: tuple[int, ...], labels: tuple[int, ...]) -> None:
@@ -174,7 +188,7 @@ def _values(archive: zipfile.ZipFile, member: str) -> Tensor:
     return torch.from_numpy(np.require(read, read.dtype.newbyteorder("="), ("C", "W")))
 
 
-def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
     version = np.lib.format.read_magic(file)
     read = {
         (1, 0): np.lib.format.read_array_header_1_0,
@@ -188,8 +202,7 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
     if length > MOST_HEADER:
         raise ValueError(f"its header claims {length:,} characters")
     file.seek(start)
-    shape, _, dtype = read(file)
-    return shape, dtype
+    return read(file)
 
 
 def tensor_of(values: ArrayLike | Tensor, what: str, name: str) -> Tensor:

@@ -115,11 +115,21 @@ def _fetch(file: RemoteFile, root: Path, timeout: float, progress: Progress | No
 
 
 def _lock(place: Path) -> FileLock:
-    return FileLock(place.with_name(f".{place.name}.lock"))
+    lock = place.with_name(f".{place.name}.lock")
+    # filelock may cut off what it opens: through links of both kinds before 3.20.1, and through
+    # hard links in many later versions.
+    _own_file(lock, "the lock of a file").close()
+    return FileLock(lock)
 
 
 def _compare(place: Path, file: RemoteFile) -> None:
     """Refuse a file that is there but is not the published one; it is never overwritten."""
+    # To open a pipe waits for somebody to write into it, for ever.
+    if not place.is_file():
+        raise TorchcapsError(
+            f"{place} should be the published file, but is a folder, a pipe or a device; move it "
+            f"away, and fetch again."
+        )
     with place.open("rb") as held:
         found = hashlib.file_digest(held, "sha256").hexdigest()
     if found != file.sha256:
@@ -179,28 +189,28 @@ def _length(path: Path) -> int:
     return path.lstat().st_size if path.is_file() else 0
 
 
-def _appendable(partial: Path) -> BinaryIO:
-    """A partial file to read and to append to. In a folder that others may write to, its name may
+def _own_file(path: Path, what: str) -> BinaryIO:
+    """A file of ours to read and to append to. In a folder that others may write to, its name may
     be taken by a link to a file that is not to be written, or by a pipe that never answers."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
-        number = os.open(partial, flags, 0o666)
+        number = os.open(path, flags, 0o666)
     except OSError as error:
-        if partial.is_symlink() or (partial.exists() and not partial.is_file()):
-            raise _not_ours(partial) from error
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise _not_ours(path, what) from error
         raise
     status = os.fstat(number)
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         os.close(number)
-        raise _not_ours(partial)
+        raise _not_ours(path, what)
     return os.fdopen(number, "a+b")
 
 
-def _not_ours(partial: Path) -> TorchcapsError:
+def _not_ours(path: Path, what: str) -> TorchcapsError:
     return TorchcapsError(
-        f"{partial} should be a file that was begun, but is a link or no ordinary file; somebody "
-        f"else may have put it there: look at it, remove it, and fetch again."
+        f"{path} should be {what}, but is a link or no ordinary file; somebody else may have put "
+        f"it there: look at it, remove it, and fetch again."
     )
 
 
@@ -208,7 +218,7 @@ def _complete(
     url: str, partial: Path, file: RemoteFile, timeout: float, progress: Progress | None
 ) -> str:
     """Append what a partial file lacks; the SHA-256 of the whole."""
-    with _appendable(partial) as out:
+    with _own_file(partial, "a file that was begun") as out:
         out.seek(0)
         seen, have = hashlib.sha256(), 0
         while piece := out.read(CHUNK):

@@ -9,6 +9,7 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from numbers import Real
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -22,7 +23,7 @@ from torchcaps._paths import path_of
 from torchcaps.data.arrays import MOST_BYTES
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.resize import check_size
-from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.errors import TorchcapsError, nearest, short
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -153,8 +154,8 @@ def _files(root: Path, split: str, test_share: float, seed: int) -> tuple[tuple[
     """The classes, and every picture of the split with its class."""
     if split not in SPLITS:
         raise TorchcapsError(f"split={split!r} is unknown; {nearest(split, SPLITS)}.")
-    if not 0 < test_share < 1:
-        raise TorchcapsError(f"test_share must lie between 0 and 1, got {test_share}.")
+    if not isinstance(test_share, Real) or not 0 < test_share < 1:
+        raise TorchcapsError(f"test_share must lie between 0 and 1, got {short(test_share)}.")
     if not root.is_dir():
         raise TorchcapsError(
             f"there is no folder {root}; point to the one that holds a folder of pictures for each "

@@ -62,14 +62,7 @@ class ImageSet(Items):
                 f"{self.name}: files must name {len(images)} files, one an image, but came with "
                 f"{len(self.files)}."
             )
-        n_classes = len(self.class_names)
-        wrong = ((labels < 0) | (labels >= n_classes)).nonzero()
-        if len(wrong):
-            at = int(wrong[0])
-            raise TorchcapsError(
-                f"{self.name}: labels must be 0 to {n_classes - 1} for {n_classes} classes, but "
-                f"image {at} has label {int(labels[at])}; count classes from 0, or name them all."
-            )
+        check_labels(self.name, labels, len(self.class_names))
         if images.is_floating_point():
             self._check_range(images)
 
@@ -144,6 +137,17 @@ class ImageSet(Items):
     def to(self, device: torch.device | str) -> Self:
         """The same with its images and labels on a device; truth and facts stay where they are."""
         return replace(self, images=self.images.to(device), labels=self.labels.to(device))
+
+
+def check_labels(name: str, labels: Tensor, n_classes: int) -> None:
+    """Refuse labels that are none of the classes."""
+    wrong = ((labels < 0) | (labels >= n_classes)).nonzero()
+    if len(wrong):
+        at = int(wrong[0])
+        raise TorchcapsError(
+            f"{name}: labels must be 0 to {n_classes - 1} for {n_classes} classes, but image {at} "
+            f"has label {int(labels[at])}; count classes from 0, or name them all."
+        )
 
 
 def hold_out(count: int, *, share: float, seed: int) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from torchcaps._digests import check_digest
 from torchcaps._names import explains_names
-from torchcaps._paths import make_new, path_of
+from torchcaps._paths import beside, path_of
 from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import ROUTINGS, Routing
@@ -57,17 +57,13 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
         raise TorchcapsError(
             f"the folder {path.parent} does not exist; make it, or save elsewhere."
         )
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     content = content_of(model)
-    make_new(partial)
-    try:
+    with beside(path) as partial:
         partial.write_bytes(content)
         # Not even a power cut leaves an empty file.
         with partial.open("r+b") as file:
             os.fsync(file.fileno())
         partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def content_of(model: nn.Module) -> bytes:
@@ -220,6 +216,7 @@ def _load_own(
 def _read(path: Path) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
     """The tensors of a file, the name of its network and the rest of its configuration."""
     try:
+        _check_size(path)
         # Read once: what is checked is what is used, and a network that is in use does not change
         # when somebody writes over its file.
         content = path.read_bytes()
@@ -264,6 +261,17 @@ def _read(path: Path) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
             f"copy it once more from where it is whole."
         )
     return state, name, config
+
+
+def _check_size(path: Path) -> None:
+    """Refuse a file of another size than its header tells, before memory is taken for it."""
+    try:
+        with safetensors.safe_open(path, framework="pt"):
+            return
+    except safetensors.SafetensorError:
+        # Of a file of a run its digest says more.
+        check_digest(path)
+        raise
 
 
 def _metadata(content: bytes) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from torchcaps._json import parsed, read_text
-from torchcaps._paths import path_of
+from torchcaps._paths import beside, path_of
 from torchcaps.errors import TorchcapsError, short
 
 __all__ = ["SCHEMA", "Record", "Seed", "make_record", "read_record", "read_records", "write_record"]
@@ -169,12 +169,9 @@ def write_record(record: Record, root: str | os.PathLike[str] = "evidence") -> P
         read_record(path)
         return path
     folder.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".{os.getpid()}.partial")
-    try:
+    with beside(path) as partial:
         partial.write_text(record.text(), encoding="utf-8")
         partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
     return path
 
 

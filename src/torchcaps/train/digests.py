@@ -3,14 +3,12 @@
 import json
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from torchcaps._digests import NAME, digest_of, known_digests
-from torchcaps._paths import make_new
+from torchcaps._paths import beside
 
-__all__ = ["beside", "expect", "is_partial", "put_in_place", "settle", "write_whole"]
+__all__ = ["expect", "is_partial", "put_in_place", "settle", "write_whole"]
 
 # Where the files of a run are written before they take their places.
 PARTIAL = re.compile(
@@ -24,17 +22,6 @@ def write_whole(path: Path, text: str) -> None:
     with beside(path) as partial:
         partial.write_text(text, encoding="utf-8")
         put_in_place(partial, path)
-
-
-@contextmanager
-def beside(path: Path) -> Iterator[Path]:
-    """Where to write what shall take the place of a file; removed if it does not."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    make_new(partial)
-    try:
-        yield partial
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def is_partial(file: Path) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from torchcaps._digests import check_digest
-from torchcaps._json import is_finite, is_number, parsed, read_text
+from torchcaps._json import is_finite, is_number, parsed, read_lines, read_text
 from torchcaps.errors import TorchcapsError, short
 
 __all__ = ["check_seen", "damaged", "read_objects"]
@@ -20,11 +20,11 @@ def read_objects(
 ) -> list[dict[str, Any]]:
     """JSON objects with these keys, some of them of numbers or of text; one, or one a line."""
     check_digest(path)
+    found: list[dict[str, Any]] = []
     try:
-        text = read_text(path)
-        pieces = [text] if path.suffix == ".json" else text.splitlines()
-        found = [parsed(piece) for piece in pieces]
-        for each in found:
+        # One after another: a row that is wrong is told before memory is taken for the next.
+        for piece in [read_text(path)] if path.suffix == ".json" else read_lines(path):
+            each = parsed(piece)
             if not isinstance(each, dict):
                 raise ValueError(f"a JSON object belongs where {short(each)} is")
             if lacking := [key for key in (*needs, *numbers, *words) if key not in each]:
@@ -33,6 +33,7 @@ def read_objects(
                 raise ValueError(f"{wrong[0]!r} is no number")
             if wrong := [key for key in words if not isinstance(each[key], str)]:
                 raise ValueError(f"{wrong[0]!r} is no text")
+            found.append(each)
     except ValueError as error:
         raise damaged(path, str(error)) from None
     return found

@@ -28,13 +28,12 @@ import torch
 from torch import nn
 
 from torchcaps._digests import NAME, check_digest
-from torchcaps._paths import path_of
+from torchcaps._paths import beside, path_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import with_channels_last
 from torchcaps.models import load
 from torchcaps.models.saving import content_of
 from torchcaps.train.digests import (
-    beside,
     expect,
     is_partial,
     put_in_place,

@@ -68,6 +68,7 @@ def _read(path: Path, needs: tuple[str, ...], device: str) -> dict[str, Any]:
     # torch itself reads on where a checksum of the archive does not fit.
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
+            _check_sizes(archive, path.stat().st_size)
             broken = archive.testzip()
             if broken is not None:
                 raise pickle.UnpicklingError(f"the checksum of {broken} does not fit")
@@ -77,6 +78,16 @@ def _read(path: Path, needs: tuple[str, ...], device: str) -> dict[str, Any]:
     if lacking:
         raise pickle.UnpicklingError(f"it holds no {lacking[0]!r}")
     return dict(state)
+
+
+def _check_sizes(archive: zipfile.ZipFile, size: int) -> None:
+    """Refuse an archive that takes more memory than its file has bytes: some megabytes that are
+    compressed, or lie on each other, may become gigabytes."""
+    members = archive.infolist()
+    if any(each.compress_type != zipfile.ZIP_STORED for each in members):
+        raise pickle.UnpicklingError("it is compressed, and torch compresses nothing")
+    if sum(each.file_size for each in members) > size:
+        raise pickle.UnpicklingError("its parts have more bytes than the file")
 
 
 def _check_alignment(archive: zipfile.ZipFile) -> None:

@@ -8,6 +8,7 @@ import matplotlib
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
+from torchcaps._paths import beside
 from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError
 
@@ -101,12 +102,9 @@ def write_figure(figure: Figure, path: Path) -> None:
     >>> write_figure(draw_parse_tree(out.trace, images[0]), Path("tree.svg"))
     """
     check_figure_file(path)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
+    with beside(path) as partial:
         if path.suffix == ".svg":
             partial.write_text(to_svg(figure), encoding="utf-8")
         else:
             figure.savefig(partial, format="png", dpi=DPI)
         partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -1,0 +1,31 @@
+"""Log lines and warnings, of libraries too: names in them reach the terminal as text."""
+
+import logging
+import warnings
+
+from torchcaps._printable import printable
+
+__all__ = ["escape_what_is_said"]
+
+_formatted = warnings.formatwarning
+
+
+class _Record(logging.LogRecord):
+    def getMessage(self) -> str:
+        return printable(super().getMessage())
+
+
+def escape_what_is_said() -> None:
+    """From now on, whatever logger or handler says it. The process is the command line's own."""
+    logging.setLogRecordFactory(_Record)
+    warnings.formatwarning = _shown
+
+
+def _shown(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    return printable(_formatted(message, category, filename, lineno, line))

@@ -1,0 +1,49 @@
+"""The state of a run as somebody else may have packed it: memory is taken for its bytes alone."""
+
+import zipfile
+
+import pytest
+import torch
+
+from error_text import text_of
+from torchcaps.train.state import read_state
+
+ZEROS = {"epoch": 1, "state_dict": {"a": torch.zeros(100_000)}}
+
+
+def packed_anew(path, compression):
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+def read(path):
+    return read_state(path, needs=("epoch", "state_dict"), device="cpu")
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
+def test_a_compressed_state_is_refused_before_it_is_unpacked(tmp_path, compression, monkeypatch):
+    path = tmp_path / "state.ckpt"
+    torch.save(ZEROS, path)
+    packed_anew(path, zipfile.ZIP_STORED)
+    assert torch.equal(read(path)["state_dict"]["a"], ZEROS["state_dict"]["a"])
+    packed_anew(path, compression)
+    monkeypatch.delattr(zipfile.ZipFile, "testzip")
+    assert text_of(lambda: read(path)) == (
+        f"{path} cannot be read (it is compressed, and torch compresses nothing); it is damaged: "
+        f"remove it, and the run begins anew."
+    )
+
+
+def test_a_state_of_more_bytes_than_its_file_is_refused(tmp_path, monkeypatch):
+    """Members may lie on each other in an archive, so that its bytes count many times."""
+    path = tmp_path / "state.ckpt"
+    torch.save(ZEROS, path)
+    monkeypatch.setattr(
+        zipfile.ZipFile, "infolist", lambda self: [each for each in self.filelist for _ in "ab"]
+    )
+    assert "cannot be read (its parts have more bytes than the file); it is" in text_of(
+        lambda: read(path)
+    )

@@ -1,0 +1,26 @@
+"""The way from a figure to a file, in a folder that others may write to."""
+
+import os
+
+import pytest
+
+from torchcaps.viz.palette import new_figure, write_figure
+
+
+@pytest.mark.parametrize("name", ["tree.svg", "tree.png"])
+@pytest.mark.parametrize("kind", ["link", "hard link", "pipe"])
+def test_a_planted_link_is_not_written_through(tmp_path, name, kind):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    for partial in (f".{name}.partial", f".{name}.{os.getpid()}.partial"):
+        if kind == "link":
+            (tmp_path / partial).symlink_to(victim)
+        elif kind == "hard link":
+            (tmp_path / partial).hardlink_to(victim)
+        else:
+            os.mkfifo(tmp_path / partial)
+    write_figure(new_figure(1.0), tmp_path / name)
+    assert victim.read_text() == "precious"
+    assert (tmp_path / name).stat().st_nlink == 1
+    assert (tmp_path / name).is_file()
+    assert not (tmp_path / name).is_symlink()
