@@ -105,7 +105,8 @@ def test_errors_are_at_most_twice_those_of_the_plain_op(pose, window, compete, v
     """In the mean over samples, however small they are."""
     how, options = {"pose": pose, "window": window}, {"variant": variant, "compete": compete}
     squares = {"native": {}, "plain": {}}
-    for _ in range(6):
+    # One sample whose plain gradients come out right by luck must not decide.
+    for _ in range(18):
         leaves = narrow("b", batch=(5,), n_in=72, n_out=10, d_in=16, d_out=16, **how)
         exact = parts(results_of("plain", {x: y.double() for x, y in leaves.items()}, how, options))
         for kind, sums in squares.items():
