@@ -166,6 +166,8 @@ def test_a_recipe_cannot_be_changed() -> None:
         (NAMES | {"val_split": 0.2}, "did you mean 'validation_share'? known: "),
         (NAMES | {"num_epochs": 2}, "did you mean 'epochs'? known: "),
         (NAMES | {"optim": "sgd"}, "did you mean 'optimiser'? known: "),
+        (NAMES | {"measure": ["x"] * 9}, "; measure.3: 'x' is unknown; known: "),
+        (NAMES | {"measure": ["x"] * 9}, "; and 5 more."),
         (
             NAMES | {"epochs": 0},
             "the recipe does not hold: epochs: input should be greater than or equal to 1, not 0.",

@@ -22,6 +22,8 @@ from torchcaps.errors import TorchcapsError, short
 
 __all__ = ["SCHEMA", "Record", "Seed", "make_record", "read_record", "read_records", "write_record"]
 
+# Of those that one sentence lists.
+MANY_FAULTS = 4
 # Raised when a field is added, removed or means something else.
 SCHEMA = 1
 STUDY = re.compile(r"[a-z0-9][a-z0-9_-]*(?:/[a-z0-9][a-z0-9_-]*)*")
@@ -257,7 +259,8 @@ def _in_words(error: ValidationError) -> str:
     for fault in error.errors():
         where, what = ".".join(map(str, fault["loc"])), fault["msg"].removeprefix("Value error, ")
         faults.append(f"{where}: {what[0].lower()}{what[1:]}" if where else what)
-    return "; ".join(faults)
+    more = [f"and {len(faults) - MANY_FAULTS} more"] if len(faults) > MANY_FAULTS else []
+    return "; ".join([*faults[:MANY_FAULTS], *more])
 
 
 def _digest(text: str) -> str:

@@ -38,8 +38,8 @@ MARGIN = ("m_plus", "m_minus", "lambda_")
 Optimiser = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "steps", "exponential", "cosine"]
 Precision = Literal["float32", "bfloat16", "float16"]
-# Of any count in a recipe.
-MOST = 10**9
+# Of any count in a recipe; of faults that one sentence lists.
+MOST, MANY_FAULTS = 10**9, 4
 # Fields younger than the first records of runs, each with the value that says what was done before
 # it was there. At that value a field leaves the digest as it was, so that runs and records of
 # before keep their names. Whoever adds a field adds it here.
@@ -379,4 +379,5 @@ def _in_words(error: ValidationError) -> str:
         what = fault["msg"].removeprefix("Value error, ")
         said = "" if fault["type"] == "value_error" else f", not {short(fault['input'])}"
         faults.append(f"{where}: {what[0].lower()}{what[1:]}{said}" if where else what)
-    return "; ".join(faults)
+    more = [f"and {len(faults) - MANY_FAULTS} more"] if len(faults) > MANY_FAULTS else []
+    return "; ".join([*faults[:MANY_FAULTS], *more])
