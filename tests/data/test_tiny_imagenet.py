@@ -91,6 +91,7 @@ def test_a_size_is_taken_from_the_recipe(home):
             "'../../../secret.JPEG' shows the class 'n01', but the set has no such image",
         ),
         ("val/val_annotations.txt", b"val_7.JPEG\tn01\n", "val_7.JPEG could not be read"),
+        ("val/val_annotations.txt", b"9" * 300 + b"\tn01\n", "the set has no such image or no"),
         ("val/images/val_0.JPEG", b"no picture", "val_0.JPEG could not be read as a picture"),
     ],
 )

@@ -28,8 +28,8 @@ __all__ = ["tiny_imagenet"]
 FOLDER = "tiny-imagenet-200"
 # The published lists are far shorter: words.txt, the longest, has three megabytes.
 MOST_BYTES = 1 << 24
-# Of the name of a class, which has nine.
-MOST_LETTERS = 100
+# Of the name of a class, which has nine; bytes of the name of a file, as systems hold them.
+MOST_LETTERS, MOST_OF_NAME = 100, 255
 
 
 def tiny_imagenet(root: str | PathLike[str], split: Literal["train", "test"]) -> ImageSet:
@@ -91,8 +91,8 @@ def _validation(home: Path, wnids: list[str]) -> list[tuple[Path, int]]:
     found = []
     for name, wnid, *_ in _lines(notes, 2):
         path = home / "val" / "images" / name
-        # A name with a folder in it could lead anywhere.
-        if wnid not in number or path.name != name:
+        # A name with a folder in it could lead anywhere; a long one is no name to a system.
+        if wnid not in number or path.name != name or len(name.encode()) > MOST_OF_NAME:
             raise TorchcapsError(
                 f"{notes} says that the image {short(name)} shows the class {short(wnid)}, but "
                 f"the set has no such image or no such class; the file is damaged: unpack it again."
