@@ -5,7 +5,7 @@ import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 __all__ = ["is_finite", "is_number", "parsed", "read_json", "read_lines", "read_text", "why_not"]
 
@@ -70,7 +70,7 @@ def why_not(error: Exception) -> str:
     return str(error)
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether a float can hold it: JSON has longer integers, which overflow in a mean.
 
     >>> is_number(1), is_number(0.5), is_number(True), is_number(10**400)
@@ -87,4 +87,4 @@ def is_finite(value: object) -> bool:
     >>> is_finite(1), is_finite(0.5), is_finite(float("nan")), is_finite("1")
     (True, True, False, False)
     """
-    return is_number(value) and math.isfinite(value)  # type: ignore[arg-type]
+    return is_number(value) and math.isfinite(value)

@@ -186,30 +186,20 @@ def plant(path, victim, kind):
 
 
 @pytest.mark.parametrize("kind", ["link", "hard link", "pipe", "folder"])
-def test_a_planted_partial_file_is_not_written_through(publish, tmp_path, kind):
-    """In a folder that others may write to, the name of the partial file may be taken."""
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("file.bin.partial", "a file that was begun"), (".file.bin.lock", "the lock of a file")],
+    ids=["partial", "lock"],
+)
+def test_a_planted_file_is_not_written_through(publish, tmp_path, name, what, kind):
+    """In a folder that others may write to, the names that fetching needs may be taken."""
     publish(whole(CONTENT))
     victim = tmp_path / "victim"
     victim.write_bytes(b"not to be touched")
-    planted = tmp_path / "tiny/file.bin.partial"
+    planted = tmp_path / "tiny" / name
     plant(planted, victim, kind)
     assert text_of(lambda: get(tmp_path)) == (
-        f"{planted} should be a file that was begun, but is a link or no ordinary file; somebody "
-        f"else may have put it there: look at it, remove it, and fetch again."
-    )
-    assert victim.read_bytes() == b"not to be touched"
-    assert not (tmp_path / "tiny/file.bin").exists()
-
-
-@pytest.mark.parametrize("kind", ["link", "hard link", "pipe", "folder"])
-def test_a_planted_lock_is_not_written_through(publish, tmp_path, kind):
-    publish(whole(CONTENT))
-    victim = tmp_path / "victim"
-    victim.write_bytes(b"not to be touched")
-    planted = tmp_path / "tiny/.file.bin.lock"
-    plant(planted, victim, kind)
-    assert text_of(lambda: get(tmp_path)) == (
-        f"{planted} should be the lock of a file, but is a link or no ordinary file; somebody "
+        f"{planted} should be {what}, but is a link or no ordinary file; somebody "
         f"else may have put it there: look at it, remove it, and fetch again."
     )
     assert victim.read_bytes() == b"not to be touched"
