@@ -144,6 +144,18 @@ def test_variants_of_a_study_of_ours_are_compared_seed_by_seed():
     assert [*lines_of(SHARP, {}, "../e")] == []
 
 
+def test_of_several_records_in_a_folder_of_studies_the_one_of_most_seeds_counts():
+    within = SHARP._replace(study="ours")
+    records = {
+        "a" * 12: of_ours([50.0, 51.0, 52.0, 53.0], study="ours/long", agreement=0.0),
+        "b" * 12: of_ours([10.0, 11.0, 12.0], study="ours/short", agreement=0.0),
+        "c" * 12: of_ours([10.0, 11.0, 12.0], study="ours-too/long", agreement=0.3),
+    }
+    rows = [line for line in lines_of(within, records, "../e") if "n = " in line]
+    (row,) = rows
+    assert "ours/long/aaaaaaaaaaaa.json), n = 4" in row
+
+
 def test_what_learns_is_said_in_words():
     """Above 20 % by its interval; the more networks there are, the wider each interval."""
     deep = {"widths": "16,16,16", "study": "deep-scale"}

@@ -29,7 +29,8 @@ class Column(NamedTuple):
 
 
 class Variants(NamedTuple):
-    """A study of our own by the name of its records, which differ in fields or options."""
+    """A study by the name of its records, or of the folder in which they lie, which differ in
+    fields or options."""
 
     title: str
     study: str
@@ -141,12 +142,13 @@ def _named(variants: Variants, record: Record) -> str:
 
 
 def _about(variants: Variants, records: Mapping[str, Record]) -> dict[str, Record]:
-    of_study = {name: each for name, each in records.items() if each.study == variants.study}
-    return {
-        name: each
-        for name, each in of_study.items()
-        if variants.where.items() <= known_fields(each).items()
-    }
+    """The records by their hash; of several that differ in nothing the one of most seeds."""
+    found: dict[tuple[Any, ...], str] = {}
+    for name, each in sorted(records.items(), key=lambda item: len(item[1].seeds)):
+        is_of_study = f"{each.study}/".startswith(f"{variants.study}/")
+        if is_of_study and variants.where.items() <= known_fields(each).items():
+            found[_values(variants, each)] = name
+    return {name: records[name] for name in found.values()}
 
 
 def _labelled(variants: Variants, rows: Mapping[str, Record]) -> list[tuple[str, str]]:
