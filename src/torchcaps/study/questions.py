@@ -95,8 +95,8 @@ SIDES = Variants(
     "votes before its squash. The odd one is ours: of the bias and its negative the one that lies "
     "on the side of the sum, so that primary capsules and their negatives still give the same "
     "scores bit for bit (`test_an_odd_bias_keeps_the_symmetry` in tests/theory/test_peer.py). "
-    "Guesses are right on 10 to 11 %; a network that learns, we say, on more than 20. `torchcaps study run "
-    "peer2022-q-symmetry-causes-depth-failure --reduced` makes the records.",
+    "Guesses are right on 10 to 11 %; a network that learns, we say, on more than 20. "
+    "`torchcaps study run peer2022-q-symmetry-causes-depth-failure --reduced` makes the records.",
     ("n_layers", "bias", "squash", "weight_std"),
     (None, None, None, None),
     (Column("accuracy", "accuracy", line=20.0),),
