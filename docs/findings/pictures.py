@@ -14,7 +14,8 @@ import torch
 
 from torchcaps.ops import dynamic_routing, em_routing, margin_loss, squash
 from torchcaps.ops.routing.dynamic import Detach
-from torchcaps.study import find_claim, mean_interval
+from torchcaps.study import find_claim, mean_interval, read_records
+from torchcaps.study.judges.evidence import Evidence
 from torchcaps.study.svg import Dot, Line, draw_dots, draw_lines
 from torchcaps.train.digests import write_whole
 
@@ -34,6 +35,7 @@ def pictures() -> Iterator[tuple[str, str]]:
     yield "equation-9.svg", equation_9()
     yield "scoring-rules.svg", scoring_rules()
     yield "compactness-by-chance.svg", compactness_by_chance()
+    yield "odd-bias.svg", odd_bias()
 
 
 def bias_of_em() -> str:
@@ -216,6 +218,23 @@ def compactness_by_chance() -> str:
         mean = statistics.fmean(printed)
         rows.append(Dot(f"{name}, printed", mean, min(printed), max(printed), f"{mean:.4f}"))
     return draw_dots(rows, label="score", low=0, high=0.35, mark=0.112)
+
+
+def odd_bias() -> str:
+    """Four and five capsule layers without a bias, with one that cannot tell signs, and with the
+    paper's."""
+    evidence = Evidence(read_records(HERE.parents[1] / "evidence").values())
+    rows = []
+    for n in (4, 5):
+        for bias, says in (("none", "no bias"), ("odd", "odd bias"), ("added", "bias")):
+            values = evidence.values(
+                "accuracy", "peer_deep_dynamic", n_layers=n, bias=bias, data="mnist"
+            )
+            if values:
+                found = mean_interval([*values.values()])
+                name = f"{n} layers, {says}, n = {found.n}"
+                rows.append(Dot(name, *found[:3], f"{found.mean:.1f} %"))
+    return draw_dots(rows, label="accuracy on MNIST, %", low=0, high=100, mark=10)
 
 
 if __name__ == "__main__":
