@@ -63,6 +63,27 @@ def test_the_plain_answer(records, answer):
     assert answer_of(question, rows).startswith(answer)
 
 
+def test_a_statement_about_another_cause_speaks_for_neither_where_it_fails():
+    question = QUESTIONS["does-depth-kill-capsules"]
+    claim = find_claim("peer2022-q-symmetry-causes-depth-failure")
+    found = [
+        record(
+            "peer_deep_dynamic",
+            "mnist",
+            values={"accuracy": [98.0, 98.1, 98.2, 98.1, 98.0]},
+            claim=claim.id,
+            n_layers=4,
+            bias=bias,
+        )
+        for bias in ("odd", "added")
+    ]
+    row = result_of(claim, {f"{n:012x}": each for n, each in enumerate(found)})
+    assert row.status == "fails"
+    assert answer_of(question, [row]) == (
+        "**Open.** Of 1 statements 1 is decided: 1 speaks for neither."
+    )
+
+
 def test_a_page_with_a_picture_and_what_is_missing(tmp_path):
     write_record(static(1.0, seeds=3), tmp_path / "evidence")
     write_questions(tmp_path / "evidence", tmp_path / "pages")

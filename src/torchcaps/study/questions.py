@@ -26,6 +26,8 @@ class Question(NamedTuple):
     says: str
     # What it would mean if the statement held: "yes" or "no", by the id of the statement.
     answers: Mapping[str, str]
+    # Those that say nothing of it where they fail.
+    only_held: frozenset[str] = frozenset()
     # What no statement compares as it is.
     own: tuple[Variants, ...] = ()
     # Whose dead capsules are counted.
@@ -150,7 +152,7 @@ QUESTIONS: Mapping[str, Question] = {
             "tsai2020-q-routing-beats-pooling": "yes",
             "gu2021-q-all-components-help-multimnist": "yes",
         },
-        (TWINS, SHARP),
+        own=(TWINS, SHARP),
     ),
     "does-depth-kill-capsules": Question(
         "Does depth kill capsules, or do initial scale and sharp agreement?",
@@ -165,8 +167,10 @@ QUESTIONS: Mapping[str, Question] = {
             "peer2022-q-bias-enables-depth": "no",
             "peer2022-q-symmetry-causes-depth-failure": "no",
         },
-        (SCALE, SIDES),
-        (TWINS, SCALE, SHARP),
+        # That something else than the symmetry keeps a network from learning may be anything.
+        only_held=frozenset({"peer2022-q-symmetry-causes-depth-failure"}),
+        own=(SCALE, SIDES),
+        dying=(TWINS, SCALE, SHARP),
     ),
     "does-pruning-make-trees-simpler": Question(
         "Does pruning make trees simpler?",
@@ -180,7 +184,7 @@ QUESTIONS: Mapping[str, Question] = {
             "rem-q-low-pruning-noisy": "no",
             "rem-q-fewer-capsules-in-tree": "yes",
         },
-        (TREES, WIDER, FASHION),
+        own=(TREES, WIDER, FASHION),
     ),
 }
 DECIDED = ("holds", "fails")
@@ -231,22 +235,31 @@ def _place(variants: Variants, question: Question) -> str:
 
 def answer_of(question: Question, rows: Sequence[Result]) -> str:
     """The plain answer: for it, against it, both, or nothing yet."""
-    sides = {"yes": 0, "no": 0}
+    sides = {"yes": 0, "no": 0, "neither": 0}
     for each in rows:
         if each.status in DECIDED:
-            for_it = question.answers[each.claim.id]
-            other = "no" if for_it == "yes" else "yes"
-            sides[for_it if each.status in STANDS else other] += 1
-    decided = sides["yes"] + sides["no"]
+            sides[_side_of(question, each)] += 1
+    decided = sum(sides.values())
     if not decided:
         return f"**Open.** None of {len(rows)} statements of the papers is decided yet."
     if sides["yes"] and sides["no"]:
         word = "It depends"
-    else:
+    elif sides["yes"] or sides["no"]:
         word = "Yes, so far" if sides["yes"] else "No, so far"
+    else:
+        word = "Open"
     counts = ", ".join(f"{n} speak{'s' * (n == 1)} for {side}" for side, n in sides.items() if n)
     are = "is" if decided == 1 else "are"
     return f"**{word}.** Of {len(rows)} statements {decided} {are} decided: {counts}."
+
+
+def _side_of(question: Question, each: Result) -> str:
+    for_it = question.answers[each.claim.id]
+    if each.status in STANDS:
+        return for_it
+    if each.claim.id in question.only_held:
+        return "neither"
+    return "no" if for_it == "yes" else "yes"
 
 
 def _page(
