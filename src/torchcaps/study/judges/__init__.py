@@ -17,6 +17,7 @@ from torchcaps.study.judges import (
     gu_drawing,
     mitterreiter,
     peer,
+    peer_curves,
     renzulli,
     tsai,
     tsai_curves,
@@ -33,6 +34,7 @@ JUDGES: Mapping[str, Judge] = MappingProxyType(
     {
         **mitterreiter.JUDGES,
         **peer.JUDGES,
+        **peer_curves.JUDGES,
         **gu.JUDGES,
         **gu_compactness.JUDGES,
         **gu_drawing.JUDGES,
