@@ -89,7 +89,7 @@ STATISTICS: dict[str, Statistic] = {
     "gradient_norms": Statistic("gradient norms of capsules and of their weights"),
     "gradient_cancellation": Statistic("cosine and cancellation of the gradients of opposites"),
     # Of training curves
-    "onset": Statistic("first step with training accuracy 10 points above chance"),
+    "onset": Statistic("first step with training accuracy 10 points above chance", "train"),
     "time_to": Statistic("steps to the first validation accuracy above a level", "train"),
     "area": Statistic("mean of the accuracy curve over all steps", "train"),
     "jitter": Statistic("mean |second difference| of the validation accuracy per epoch", "train"),

@@ -12,10 +12,10 @@ BIAS = {DYNAMIC: ("none", "added"), EM: (False, True)}
 FASTER = "peer2022-q-bias-converges-faster"
 
 
-def net(model, n, arrivals, *, bias, epochs=50):
+def net(model, n, arrivals, *, bias, epochs=50, before=0.5):
     """A seed for each epoch in which 95 % are right for the first time; None: in no epoch."""
     curves = [
-        [0.95 if at is not None and epoch >= at else 0.5 for epoch in range(1, epochs + 1)]
+        [0.95 if at is not None and epoch >= at else before for epoch in range(1, epochs + 1)]
         for at in arrivals
     ]
     # As a row holds it.
@@ -76,3 +76,45 @@ def test_steps_are_told():
 def test_nothing_is_judged_of_networks_that_never_get_there():
     nowhere = (None,) * 5
     assert judged(nowhere, nowhere, of_two=(nowhere, nowhere)) is None
+
+
+AT_ONCE = dict.fromkeys(range(5, 10), (1,) * 5)
+# Of 235 steps each: 1,000 steps lie in the fifth epoch.
+LATE = {5: (6,) * 5, 6: (9,) * 5, 7: (20,) * 5, 8: (None,) * 5, 9: (None,) * 5}
+
+
+def begun(with_bias=(), without=(), **given):
+    """The first epochs above chance by depth, where they differ from what the paper says."""
+    records = [
+        net(EM, n, arrivals, bias=bias, before=0.2, **given)
+        for bias, found in ((True, AT_ONCE | dict(with_bias)), (False, LATE | dict(without)))
+        for n, arrivals in found.items()
+    ]
+    return judge_statement(find_claim("peer2022-q-bias-starts-immediately"), records)
+
+
+@pytest.mark.parametrize(
+    ("with_bias", "without", "expected"),
+    [
+        ({}, {}, "holds"),
+        # The fifth epoch ends at step 1,175 and begins at 940: neither sooner nor later.
+        ({7: (5,) * 5}, {}, "undecided"),
+        ({7: (6,) * 5}, {}, "fails"),
+        ({7: (4,) * 5}, {}, "holds"),
+        ({7: (1, 1, 1, 1, None)}, {}, "undecided"),
+        ({7: (1,) * 4}, {}, "undecided"),
+        ({}, {5: (5,) * 5}, "undecided"),
+        # In the same epoch as five layers; and never, so that six are not known to be later.
+        ({}, {6: (6,) * 5}, "undecided"),
+        ({}, {5: (None,) * 5}, "undecided"),
+        ({}, {8: (30, 30, None, None, None)}, "undecided"),
+        ({}, {8: (30, 30, 30, None, None)}, "fails"),
+    ],
+)
+def test_learning_begins_at_once_with_a_bias_alone(with_bias, without, expected):
+    assert begun(with_bias, without).word == expected
+
+
+def test_fewer_epochs_cannot_show_that_it_never_begins():
+    assert begun(epochs=49).word == "undecided"
+    assert begun(without={7: (20,) * 5, 9: (49,) * 5}, epochs=49).word == "fails"
