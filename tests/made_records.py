@@ -70,7 +70,11 @@ def of_job(job, *, reduced=None):
                 *(f"spearman.{each.kind}.{k}" for each in STRENGTHS for k in LAYERS),
             ],
             "trees": ["distance.different", "share_as_far"],
-            "antipodal": [f"antipodal_share.{k}" for k in LAYERS],
+            "antipodal": [
+                f"{name}.{k}"
+                for name in ("antipodal_share", "lowest_cosine", "negative_share")
+                for k in LAYERS
+            ],
             "inequality": ["small_couplings", "even_couplings", "gini"],
             "perturbation": ["change.0.2", "change.8"],
             "polarisation": ["polarisation"],

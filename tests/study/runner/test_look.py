@@ -5,9 +5,11 @@ import torch
 
 from error_text import text_of
 from torchcaps.analysis import (
+    Antipodal,
     Calibration,
     ComponentChange,
     Inequality,
+    LayerAntipodal,
     LayerInequality,
     LayerSelectivity,
     Perturbation,
@@ -24,6 +26,7 @@ from torchcaps.study.result import _keys
 from torchcaps.study.runner.measure import (
     _of_calibration,
     _of_inequality,
+    _of_pairs,
     _of_perturbation,
     _of_selectivity,
     _of_separation,
@@ -63,6 +66,15 @@ def test_couplings_are_looked_at_on_the_grid_of_a_row():
     ] * 2
     for job in plan.jobs:
         assert job.commands()[1].endswith("--quantise 11 --measure inequality --json")
+
+
+def test_opposites_are_numbers_a_layer_and_a_mean_share():
+    rows = [LayerAntipodal(f"l{k}", 0.5, k / 8, None, -k / 8, k / 4) for k in (1, 2)]
+    assert _of_pairs(Antipodal(9, 0.9, tuple(rows))) == {
+        **{"antipodal_share.1": 0.125, "antipodal_share.2": 0.25, "antipodal_share": 0.1875},
+        **{"lowest_cosine.1": -0.125, "lowest_cosine.2": -0.25},
+        **{"negative_share.1": 0.25, "negative_share.2": 0.5},
+    }
 
 
 def test_inequality_is_a_number_a_layer_and_that_of_the_last():

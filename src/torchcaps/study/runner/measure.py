@@ -119,11 +119,12 @@ def _of_zero_votes(found: Result) -> dict[str, float]:
 
 
 def _of_pairs(found: Result) -> dict[str, float]:
-    """Near-antipodal shares of a child by layer, the cosine of the nearest hundredth, and the mean
-    share."""
+    """Near-antipodal shares of a child by layer, the cosine of the nearest hundredth, the share of
+    components below zero, and the mean share."""
     assert isinstance(found, Antipodal)
     values = {f"antipodal_share.{k}": each.per_child for k, each in enumerate(found.layers, 1)}
     values |= {f"lowest_cosine.{k}": each.lowest for k, each in enumerate(found.layers, 1)}
+    values |= {f"negative_share.{k}": each.negative for k, each in enumerate(found.layers, 1)}
     return {**values, "antipodal_share": sum(x.per_child for x in found.layers) / len(found.layers)}
 
 
