@@ -75,6 +75,11 @@ def of_job(job, *, reduced=None):
                 for name in ("antipodal_share", "lowest_cosine", "negative_share")
                 for k in LAYERS
             ],
+            "antipodal-at-start": [
+                f"{name}_at_start.{k}"
+                for name in ("antipodal_share", "lowest_cosine")
+                for k in LAYERS
+            ],
             "inequality": ["small_couplings", "even_couplings", "gini"],
             "perturbation": ["change.0.2", "change.8"],
             "polarisation": ["polarisation"],

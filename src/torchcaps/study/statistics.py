@@ -78,6 +78,7 @@ STATISTICS: dict[str, Statistic] = {
     "antipodal_share": Statistic(
         "share of image pairs whose layer inputs are near opposites", "eval"
     ),
+    "antipodal_share_at_start": Statistic("the same before training", "train"),
     "fixed_point_distance": Statistic("relative change of poses from one iteration to the next"),
     # Of weights and gradients
     "parameters": Statistic("trained numbers of the network", "estimate"),

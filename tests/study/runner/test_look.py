@@ -34,7 +34,10 @@ from torchcaps.study.runner.measure import (
     look_at,
     root_of,
 )
+from torchcaps.tasks.evaluate import evaluate
+from torchcaps.tasks.trained import open_trained
 from torchcaps.train import fit, make_recipe
+from torchcaps.train.start import initial_model
 
 
 def looks(name, *, reduced=False):
@@ -75,6 +78,23 @@ def test_opposites_are_numbers_a_layer_and_a_mean_share():
         **{"lowest_cosine.1": -0.125, "lowest_cosine.2": -0.25},
         **{"negative_share.1": 0.25, "negative_share.2": 0.5},
     }
+
+
+@pytest.mark.slow
+def test_opposites_before_training_are_those_of_the_network_it_began_with(tmp_path):
+    options = {"widths": "4,3", "d_pose": 2}
+    few = {"epochs": 1, "train_images": 100, "batch_size": 25, "learning_rate": 0.05}
+    recipe = make_recipe(model="mitterreiter_grid", data="part-whole", options=options, **few)
+    run = fit(recipe, tmp_path / "run")
+    images = open_trained(run.folder).images("test")
+    begun = initial_model(recipe, images).eval()
+    expected = evaluate(begun, images, measurements=("antipodal",)).measured["antipodal"].layers
+    found = look_at(run, Look("antipodal-at-start", "part-whole"), root=None)
+    after = look_at(run, Look("antipodal", "part-whole"), root=None)
+    for k, layer in enumerate(expected, 1):
+        assert found[f"lowest_cosine_at_start.{k}"] == layer.lowest != after[f"lowest_cosine.{k}"]
+        assert found[f"antipodal_share_at_start.{k}"] == layer.per_child
+    assert len(found) == len(after)
 
 
 def test_inequality_is_a_number_a_layer_and_that_of_the_last():
