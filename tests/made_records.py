@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from torchcaps.study import Seed, make_record
 from torchcaps.study.judges.gu_compactness import FACTORS
+from torchcaps.study.judges.mitterreiter import NAMES, OF_DEATHS
 from torchcaps.study.look import OF_LAYERS, looks_of
 from torchcaps.study.runner.viewpoint import STRENGTHS
 from torchcaps.train import make_recipe
@@ -95,4 +96,5 @@ def of_job(job, *, reduced=None):
         {name: 99.22 + draw.uniform(-0.04, 0.04) for name in names} for _ in range(job.seeds)
     ]
     row = {"validation_accuracy": 0.5, "training_sample_accuracy": 0.96, "entropy": 1.0}
+    row |= {f"{name}/{layer}": 1.0 for name in OF_DEATHS for layer in NAMES}
     return made(recipe, by_seed, reduced=reduced, curves=[(row,) * 3] * job.seeds)

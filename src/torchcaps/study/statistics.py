@@ -63,7 +63,7 @@ STATISTICS: dict[str, Statistic] = {
     "cas": Statistic("active capsules", "dissect"),
     "cdr": Statistic("rate of dead capsules", "dissect"),
     "cds": Statistic("dead capsules", "dissect"),
-    "revivals": Statistic("dead capsules that live at the end of a later epoch"),
+    "revivals": Statistic("dead capsules that live at the end of a later epoch", "train"),
     "activation_correlation": Statistic(
         "norms on original and transformed images, correlated", "eval"
     ),
