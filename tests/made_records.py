@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from torchcaps.study import Seed, make_record
 from torchcaps.study.judges.gu_compactness import FACTORS
+from torchcaps.study.judges.mitterreiter import NAMES, OF_DEATHS
 from torchcaps.study.look import OF_LAYERS, looks_of
 from torchcaps.study.runner.viewpoint import STRENGTHS
 from torchcaps.train import make_recipe
@@ -70,7 +71,16 @@ def of_job(job, *, reduced=None):
                 *(f"spearman.{each.kind}.{k}" for each in STRENGTHS for k in LAYERS),
             ],
             "trees": ["distance.different", "share_as_far"],
-            "antipodal": [f"antipodal_share.{k}" for k in LAYERS],
+            "antipodal": [
+                f"{name}.{k}"
+                for name in ("antipodal_share", "lowest_cosine", "negative_share")
+                for k in LAYERS
+            ],
+            "antipodal-at-start": [
+                f"{name}_at_start.{k}"
+                for name in ("antipodal_share", "lowest_cosine")
+                for k in LAYERS
+            ],
             "inequality": ["small_couplings", "even_couplings", "gini"],
             "perturbation": ["change.0.2", "change.8"],
             "polarisation": ["polarisation"],
@@ -85,5 +95,6 @@ def of_job(job, *, reduced=None):
     by_seed = [
         {name: 99.22 + draw.uniform(-0.04, 0.04) for name in names} for _ in range(job.seeds)
     ]
-    row = {"validation_accuracy": 0.5, "entropy": 1.0}
+    row = {"validation_accuracy": 0.5, "training_sample_accuracy": 0.96, "entropy": 1.0}
+    row |= {f"{name}/{layer}": 1.0 for name in OF_DEATHS for layer in NAMES}
     return made(recipe, by_seed, reduced=reduced, curves=[(row,) * 3] * job.seeds)

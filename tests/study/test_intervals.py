@@ -5,7 +5,12 @@ import math
 import pytest
 
 from error_text import text_of
-from torchcaps.study.intervals import difference_interval, mean_interval, t_quantile
+from torchcaps.study.intervals import (
+    difference_interval,
+    mean_interval,
+    share_bounds,
+    t_quantile,
+)
 
 # As printed in statistical tables, three decimals.
 PRINTED = {
@@ -84,3 +89,25 @@ def test_the_difference_of_two_groups_by_hand():
 def test_groups_without_spread_differ_exactly():
     assert difference_interval([2.0, 2.0], [1.0, 1.0, 1.0]) == (1.0, 1.0, 1.0, 2)
     assert difference_interval([2.0], [1.0, 1.1]).low is None
+
+
+@pytest.mark.parametrize(
+    ("hits", "n", "expected"),
+    [
+        # As tables of binomial limits print them, four decimals.
+        (0, 10, (0.0, 0.3085)),
+        (1, 10, (0.0025, 0.4450)),
+        (5, 10, (0.1871, 0.8129)),
+        (10, 10, (0.6915, 1.0)),
+        (0, 0, (0.0, 1.0)),
+    ],
+)
+def test_bounds_of_a_share(hits, n, expected):
+    assert share_bounds(hits, n) == pytest.approx(expected, abs=5e-5)
+
+
+def test_bounds_of_no_hits_are_those_of_one_line():
+    assert share_bounds(0, 400)[1] == pytest.approx(1 - 0.025 ** (1 / 400), rel=1e-9)
+    assert text_of(lambda: share_bounds(3, 2)) == (
+        "a share is of 0 to 2 events, but came as 3 of them."
+    )

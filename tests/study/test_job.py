@@ -34,7 +34,7 @@ def job(**changes):
         ({"after": ("prune", "quantise")}, ()),
         ({"after": ("frozen_decoder", "snip")}, ("frozen_decoder",)),
         ({"after": ("quantise",), "metrics": ("keys", "entropy")}, ()),
-        ({"metrics": ("accuracy", "onset")}, ("metric:onset",)),
+        ({"metrics": ("accuracy", "saliency")}, ("metric:saliency",)),
         ({"model": "convnet_avg", "metrics": ("compactness",)}, None),
     ],
 )

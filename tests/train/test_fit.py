@@ -183,7 +183,8 @@ def test_a_run_holds_what_it_promises(whole: Run) -> None:
     names = {"epoch", "loss", "accuracy", "validation_loss", "validation_accuracy", "seconds"}
     layers = ("hidden_2", "hidden_3", "hidden_4", "classes")
     names |= {f"coupling_std/{layer}" for layer in layers}
-    names |= {f"dead_capsules/{layer}" for layer in ("primary", *layers)}
+    of_capsules = ("dead_capsules", "revivals")
+    names |= {f"{name}/{layer}" for name in of_capsules for layer in ("primary", *layers)}
     names |= {f"gradient_norm/{part}" for part in ("backbone", "primary", *layers)}
     assert all(set(row) == names for row in whole.metrics())
     # round(0.1 × 48) images are held out.

@@ -10,7 +10,8 @@ from torch import nn
 from torchcaps import create_model
 from torchcaps.analysis import capsule_activity, routing_dynamics
 from torchcaps.data import ImageSet
-from torchcaps.train.measures import Measures, of_capsules, parts
+from torchcaps.train import measures as module_of_measures
+from torchcaps.train.measures import Measures, counted, parts, seen_of_capsules
 
 
 def images(count, side=16):
@@ -22,6 +23,11 @@ def images(count, side=16):
 def network():
     torch.manual_seed(0)
     return create_model("mitterreiter_5x16", image=(1, 16, 16), n_classes=3, decoder=False)
+
+
+def of_capsules(model, data):
+    dead, moving = seen_of_capsules(model, data)
+    return {**counted(dead), **moving}
 
 
 def test_capsules_are_measured_as_analysis_measures_them():
@@ -96,7 +102,34 @@ def test_gradients_are_averaged_over_the_updates_and_forgotten_with_the_epoch():
         measures = again
     measures.on_train_epoch_end(None, module)
     assert module.logged == {"gradient_norm/0": 3.0}
-    assert measures.state_dict() == {"norms": {}}
+    assert measures.state_dict() == {"norms": {}, "dead_for": {}}
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_capsule_that_lives_again_counts_the_epochs_it_was_dead(monkeypatch, is_stopped):
+    # Three capsules: one dies for two epochs, one twice for one, one for good.
+    deaths = [(0, 0, 0), (1, 1, 0), (1, 0, 1), (0, 1, 1), (0, 0, 1)]
+    module = SimpleNamespace(model=None, logged={})
+    module.log = lambda name, value, **how: module.logged.update({name: value})
+    found, measures = [], Measures(images(2))
+    for each in deaths:
+        dead = {"hidden": torch.tensor(each) > 0}
+        monkeypatch.setattr(
+            module_of_measures, "seen_of_capsules", lambda *_, dead=dead: (dead, {})
+        )
+        measures.on_validation_epoch_end(None, module)
+        found.append((module.logged["dead_capsules/hidden"], module.logged["revivals/hidden"]))
+        if is_stopped:
+            again = Measures(images(2))
+            again.load_state_dict(measures.state_dict())
+            measures = again
+    assert found == [(0, 0), (2, 0), (2, 1), (2, 2), (1, 1)]
+
+
+def test_a_state_of_an_earlier_version_knows_of_no_deaths():
+    measures = Measures(images(2))
+    measures.load_state_dict({"norms": {}})
+    assert measures.state_dict() == {"norms": {}, "dead_for": {}}
 
 
 def test_routed_layers_are_parts_of_their_own():

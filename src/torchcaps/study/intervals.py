@@ -1,4 +1,4 @@
-"""The t-interval of a mean over few seeds.
+"""The t-interval of a mean over few seeds, and the exact interval of a share of events.
 
 Quantiles of Student's t distribution are found by bisection on its distribution function, which has
 a closed form for whole degrees of freedom: a finite sum of powers of the cosine of
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["Interval", "difference_interval", "mean_interval", "t_quantile"]
+__all__ = ["Interval", "difference_interval", "mean_interval", "share_bounds", "t_quantile"]
 
 
 class Interval(NamedTuple):
@@ -74,6 +74,49 @@ def difference_interval(
     freedom = math.floor(error**2 / math.fsum(parts))
     half = t_quantile((1 + confidence) / 2, freedom) * math.sqrt(error)
     return Interval(mean, mean - half, mean + half, n)
+
+
+def share_bounds(hits: int, n: int, *, confidence: float = 0.95) -> tuple[float, float]:
+    """The ends of the interval of Clopper and Pearson of a share; of no events 0 and 1.
+
+    Arguments:
+        hits: of how many events it is so.
+        n: how many events there were.
+        confidence: how often such intervals hold the share, at least.
+
+    >>> low, high = share_bounds(0, 100)
+    >>> round(high, 4)
+    0.0362
+    """
+    if not 0 <= hits <= n:
+        raise TorchcapsError(f"a share is of 0 to {n} events, but came as {hits} of them.")
+    tail = (1 - confidence) / 2
+    low = 0.0 if hits == 0 else 1 - _share_with(n - hits, n, tail)
+    high = 1.0 if hits == n else _share_with(hits, n, tail)
+    return low, high
+
+
+def _share_with(hits: int, n: int, tail: float) -> float:
+    """The share with which so few hits or fewer are as rare as `tail`."""
+    low, high = 0.0, 1.0
+    while low < (middle := (low + high) / 2) < high:
+        if _at_most(hits, n, middle) > tail:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _at_most(hits: int, n: int, share: float) -> float:
+    """The probability of so many hits or fewer, by the binomial distribution."""
+    logs = math.log(share), math.log1p(-share)
+    ways = math.lgamma(n + 1)
+    return math.fsum(
+        math.exp(
+            ways - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * logs[0] + (n - k) * logs[1]
+        )
+        for k in range(hits + 1)
+    )
 
 
 @cache

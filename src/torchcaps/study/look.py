@@ -9,7 +9,8 @@ look `compactness` gives that of each factor, `compactness.trans-x`, and their m
 `invariance` gives `corr.rotation 20°.2` of the second layer of capsules, Pearson's beside it, and
 `spearman.rotation.2`; the look `trees` `distance.different` and `share_as_far`. Of `inequality`
 (`small_couplings`, `even_couplings` and `gini`), `zero-votes`, `antipodal` and `polarisation` there
-is a number a layer, counted from below. The look `separation` gives `silhouette` and
+is a number a layer, counted from below; those of `antipodal-at-start` are of the network before
+training, `antipodal_share_at_start.2`. The look `separation` gives `silhouette` and
 `nearest_centroid`, in percent, and the look `perturbation` `change.0.2` and `change.8`, for
 components that move by so much. Of the part-whole set alone the look `selectivity` gives
 `dedicated.2` of the second layer of capsules, and `dedicated_by_chance.2` of random read-outs.
@@ -28,6 +29,7 @@ __all__ = ["OF_KEYS", "OF_LAYERS", "OF_WEIGHTS", "Look", "kind_of", "looks_named
 Kind = Literal[
     "accuracy",
     "antipodal",
+    "antipodal-at-start",
     "calibration",
     "compactness",
     "inequality",
@@ -46,7 +48,7 @@ OF_KEYS = ("entropy", "keys")
 # The same whatever images are shown.
 OF_WEIGHTS = ("agreement", "nonzero_parameters", "sparsity")
 # What every epoch measures of its own accord, so that a record has it with its accuracy.
-OF_EPOCHS = ("area", "jitter", "time_to")
+OF_EPOCHS = ("area", "jitter", "onset", "revivals", "time_to")
 # Statistics of the layers of capsules, and of the routings between them.
 OF_CAPSULES = ("capsules_alive", "cnm", "cns", "car", "cas", "cdr", "cds")
 OF_COUPLINGS = ("coupling_std", "dyr", "dys")
@@ -55,6 +57,7 @@ KIND_OF: dict[str, Kind] = {
     "accuracy": "accuracy",
     "activation_correlation": "invariance",
     "antipodal_share": "antipodal",
+    "antipodal_share_at_start": "antipodal-at-start",
     "class_separation": "separation",
     "compactness": "compactness",
     "confidence": "calibration",

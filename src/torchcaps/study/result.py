@@ -11,6 +11,7 @@ from torchcaps.study.comparable import why_incomparable
 from torchcaps.study.job import Job
 from torchcaps.study.judges import WITH_ITSELF, judge_statement
 from torchcaps.study.look import Look, kind_of
+from torchcaps.study.onset import onsets_at_least
 from torchcaps.study.papers import plan_of
 from torchcaps.study.plan import Plan
 from torchcaps.study.record import Record, read_records
@@ -164,6 +165,8 @@ def values_of(plan: Plan, record: Record) -> list[float] | None:
     if claim.states or len(plan.jobs) != 1 or not isinstance(claim.value, int | float):
         return None
     (job,) = plan.jobs
+    if job.metrics == ("onset",):
+        return onsets_at_least(record) or None
     known = {name for seed in record.seeds for name in seed.values}
     for each in (job, job.smaller()):
         # A record that was made for the claim may be of another epoch.

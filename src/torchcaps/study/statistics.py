@@ -63,7 +63,7 @@ STATISTICS: dict[str, Statistic] = {
     "cas": Statistic("active capsules", "dissect"),
     "cdr": Statistic("rate of dead capsules", "dissect"),
     "cds": Statistic("dead capsules", "dissect"),
-    "revivals": Statistic("dead capsules that live at the end of a later epoch"),
+    "revivals": Statistic("dead capsules that live at the end of a later epoch", "train"),
     "activation_correlation": Statistic(
         "norms on original and transformed images, correlated", "eval"
     ),
@@ -78,6 +78,7 @@ STATISTICS: dict[str, Statistic] = {
     "antipodal_share": Statistic(
         "share of image pairs whose layer inputs are near opposites", "eval"
     ),
+    "antipodal_share_at_start": Statistic("the same before training", "train"),
     "fixed_point_distance": Statistic("relative change of poses from one iteration to the next"),
     # Of weights and gradients
     "parameters": Statistic("trained numbers of the network", "estimate"),
@@ -89,7 +90,7 @@ STATISTICS: dict[str, Statistic] = {
     "gradient_norms": Statistic("gradient norms of capsules and of their weights"),
     "gradient_cancellation": Statistic("cosine and cancellation of the gradients of opposites"),
     # Of training curves
-    "onset": Statistic("first step with training accuracy 10 points above chance"),
+    "onset": Statistic("first step with training accuracy 10 points above chance", "train"),
     "time_to": Statistic("steps to the first validation accuracy above a level", "train"),
     "area": Statistic("mean of the accuracy curve over all steps", "train"),
     "jitter": Statistic("mean |second difference| of the validation accuracy per epoch", "train"),

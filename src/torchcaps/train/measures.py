@@ -26,7 +26,7 @@ TREE_IMAGES = 1000
 
 
 class Measures(Callback):
-    """Logs gradient_norm/, dead_capsules/ and coupling_std/ with the name of the layer.
+    """Logs gradient_norm/, dead_capsules/, revivals/ and coupling_std/ with the name of the layer.
 
     The norm is the mean over the epoch's updates with finite gradients; the others are of the first
     validation images, or of training images where none are held out.
@@ -36,12 +36,16 @@ class Measures(Callback):
         self.validation = validation
         # By name: the sum of norms, and of how many updates.
         self.norms: dict[str, Tensor] = {}
+        # By layer: at the ends of how many epochs each capsule was dead since it last lived.
+        self.dead_for: dict[str, Tensor] = {}
 
     def state_dict(self) -> dict[str, Any]:
-        return {"norms": self.norms}
+        return {"norms": self.norms, "dead_for": self.dead_for}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.norms = state_dict["norms"]
+        # States of earlier versions have none.
+        self.dead_for = state_dict.get("dead_for", {})
 
     def on_before_optimizer_step(
         self, trainer: lightning.Trainer, module: Any, optimizer: Any
@@ -56,8 +60,20 @@ class Measures(Callback):
                 self.norms[name] = before + counts
 
     def on_validation_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        for name, value in of_capsules(module.model, self.validation).items():
+        dead, moving = seen_of_capsules(module.model, self.validation)
+        for name, value in {**counted(dead), **self._revived(dead), **moving}.items():
             module.log(name, value, batch_size=1)
+
+    def _revived(self, dead: dict[str, Tensor]) -> dict[str, float]:
+        """revivals/ by layer: of the capsules that live, the ends of epochs at which each was dead
+        since it lived before."""
+        found = {}
+        for name, now in dead.items():
+            nobody = torch.zeros(now.shape, dtype=torch.int64)
+            before = self.dead_for.get(name, nobody).to(now.device)
+            found[f"revivals/{name}"] = float(before[~now].sum())
+            self.dead_for[name] = torch.where(now, before + 1, 0)
+        return found
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
         for name, (total, updates) in self.norms.items():
@@ -75,11 +91,19 @@ def parts(model: nn.Module) -> dict[str, nn.Module]:
     return {name: piece for name, piece in pieces.items() if any(True for _ in piece.parameters())}
 
 
+def counted(dead: dict[str, Tensor]) -> dict[str, float]:
+    """dead_capsules/ by layer."""
+    return {f"dead_capsules/{name}": float(each.sum()) for name, each in dead.items()}
+
+
 @torch.no_grad()
-def of_capsules(model: nn.Module, images: Images) -> dict[str, float]:
-    """dead_capsules/ and coupling_std/ by layer; nothing for a network without a trace."""
+def seen_of_capsules(
+    model: nn.Module, images: Images
+) -> tuple[dict[str, Tensor], dict[str, float]]:
+    """Which capsules are dead, by layer, and coupling_std/; nothing for a network without a
+    trace."""
     if "keep" not in inspect.signature(model.forward).parameters:
-        return {}
+        return {}, {}
     device = next(model.parameters()).device
     length: dict[str, list[Tensor]] = {}
     total: dict[str, Tensor] = {}
@@ -97,14 +121,12 @@ def of_capsules(model: nn.Module, images: Images) -> dict[str, float]:
             sums = torch.stack([coupling.sum(0), coupling.square().sum(0)])
             total[layer.name] = total.get(layer.name, torch.zeros_like(sums)) + sums
     model.train(was_training)
-    found = {
-        f"dead_capsules/{name}": float(dead_capsules(torch.cat(each), Thresholds()).sum())
-        for name, each in length.items()
-    }
+    dead = {name: dead_capsules(torch.cat(each), Thresholds()) for name, each in length.items()}
+    moving = {}
     for name, sums in total.items():
         mean, square = sums / len(index)
-        found[f"coupling_std/{name}"] = float((square - mean.square()).clamp(min=0).sqrt().mean())
-    return found
+        moving[f"coupling_std/{name}"] = float((square - mean.square()).clamp(min=0).sqrt().mean())
+    return dead, moving
 
 
 @torch.no_grad()

@@ -173,3 +173,53 @@ def test_few_capsules_are_dedicated_to_a_part_in_any_layer(highest, expected):
     # Layer 4 had no living capsule, or the network has no routing.
     assert word(name, of({1: 0.1, 2: 0.1, 3: 0.2})) is None
     assert word(name, of(shares, routing="uniform")) is None
+
+
+LAYERS = ("primary", "hidden_2", "hidden_3", "hidden_4", "classes")
+
+
+def dying(dead, revived, *, seeds=5, layer="hidden_3"):
+    """Deaths and revivals of one layer, epoch by epoch, alike in all seeds; in others nothing."""
+    nothing = (0,) * len(dead)
+    curves = {
+        f"{name}/{each}": [numbers if each == layer else nothing] * seeds
+        for name, numbers in (("dead_capsules", dead), ("revivals", revived))
+        for each in LAYERS
+    }
+    values = {"accuracy": [99.0] * seeds}
+    return record(NET, "expanded-mnist", values=values, curves=curves, reduced="seven epochs")
+
+
+@pytest.mark.parametrize(
+    ("dead", "revived", "seeds", "expected"),
+    [
+        # None of 5 × 80 deaths before the last epoch: at most 1 − 0.025^(1/400) = 0.92 %.
+        ((40, 40, 40), (0, 0, 0), 5, "holds"),
+        # None of 5 × 72: at most 1.02 %.
+        ((36, 36, 36), (0, 0, 0), 5, "undecided"),
+        ((40, 40, 40), (0, 0, 0), 4, "undecided"),
+        # 10 of 400 are 2.5 %, at least 1.2 %; 5 of 400 may be 0.4 % as well as 2.9 %.
+        ((40, 39, 39), (0, 1, 1), 5, "fails"),
+        ((40, 40, 39), (0, 0, 1), 5, "undecided"),
+        # Nobody was dead.
+        ((0, 0, 0), (0, 0, 0), 5, "undecided"),
+    ],
+)
+def test_dead_capsules_stay_dead(dead, revived, seeds, expected):
+    found = judge_statement(
+        find_claim("mitt2023-q-dead-never-revives"), [dying(dead, revived, seeds=seeds)]
+    )
+    assert found.word == expected
+    events = sum(dead[:-1])
+    assert found.ours.mean == pytest.approx(sum(revived) / events if events else 0)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_capsules_of_every_layer_count(layer):
+    assert word("dead-never-revives", dying((40, 39, 39), (0, 1, 1), layer=layer)) == "fails"
+
+
+def test_rows_without_revivals_say_nothing_of_them():
+    curves = {f"dead_capsules/{layer}": [(9, 9, 0)] * 5 for layer in LAYERS}
+    old = record(NET, "expanded-mnist", values={"accuracy": [99.0] * 5}, curves=curves)
+    assert word("dead-never-revives", old) is None

@@ -5,9 +5,11 @@ import torch
 
 from error_text import text_of
 from torchcaps.analysis import (
+    Antipodal,
     Calibration,
     ComponentChange,
     Inequality,
+    LayerAntipodal,
     LayerInequality,
     LayerSelectivity,
     Perturbation,
@@ -24,6 +26,7 @@ from torchcaps.study.result import _keys
 from torchcaps.study.runner.measure import (
     _of_calibration,
     _of_inequality,
+    _of_pairs,
     _of_perturbation,
     _of_selectivity,
     _of_separation,
@@ -31,7 +34,10 @@ from torchcaps.study.runner.measure import (
     look_at,
     root_of,
 )
+from torchcaps.tasks.evaluate import evaluate
+from torchcaps.tasks.trained import open_trained
 from torchcaps.train import fit, make_recipe
+from torchcaps.train.start import initial_model
 
 
 def looks(name, *, reduced=False):
@@ -63,6 +69,32 @@ def test_couplings_are_looked_at_on_the_grid_of_a_row():
     ] * 2
     for job in plan.jobs:
         assert job.commands()[1].endswith("--quantise 11 --measure inequality --json")
+
+
+def test_opposites_are_numbers_a_layer_and_a_mean_share():
+    rows = [LayerAntipodal(f"l{k}", 0.5, k / 8, None, -k / 8, k / 4) for k in (1, 2)]
+    assert _of_pairs(Antipodal(9, 0.9, tuple(rows))) == {
+        **{"antipodal_share.1": 0.125, "antipodal_share.2": 0.25, "antipodal_share": 0.1875},
+        **{"lowest_cosine.1": -0.125, "lowest_cosine.2": -0.25},
+        **{"negative_share.1": 0.25, "negative_share.2": 0.5},
+    }
+
+
+@pytest.mark.slow
+def test_opposites_before_training_are_those_of_the_network_it_began_with(tmp_path):
+    options = {"widths": "4,3", "d_pose": 2}
+    few = {"epochs": 1, "train_images": 100, "batch_size": 25, "learning_rate": 0.05}
+    recipe = make_recipe(model="mitterreiter_grid", data="part-whole", options=options, **few)
+    run = fit(recipe, tmp_path / "run")
+    images = open_trained(run.folder).images("test")
+    begun = initial_model(recipe, images).eval()
+    expected = evaluate(begun, images, measurements=("antipodal",)).measured["antipodal"].layers
+    found = look_at(run, Look("antipodal-at-start", "part-whole"), root=None)
+    after = look_at(run, Look("antipodal", "part-whole"), root=None)
+    for k, layer in enumerate(expected, 1):
+        assert found[f"lowest_cosine_at_start.{k}"] == layer.lowest != after[f"lowest_cosine.{k}"]
+        assert found[f"antipodal_share_at_start.{k}"] == layer.per_child
+    assert len(found) == len(after)
 
 
 def test_inequality_is_a_number_a_layer_and_that_of_the_last():

@@ -6,10 +6,10 @@ import torch
 import traces
 from torchcaps.data import part_whole
 from torchcaps.study.judges.mitterreiter import STATED
+from torchcaps.study.ranks import spearman
 from torchcaps.study.runner.viewpoint import (
     STRENGTHS,
     invariance_of,
-    spearman,
     trees_of,
 )
 from torchcaps.types import Output

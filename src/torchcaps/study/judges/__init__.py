@@ -17,6 +17,8 @@ from torchcaps.study.judges import (
     gu_drawing,
     mitterreiter,
     peer,
+    peer_curves,
+    peer_opposites,
     renzulli,
     tsai,
     tsai_curves,
@@ -33,6 +35,8 @@ JUDGES: Mapping[str, Judge] = MappingProxyType(
     {
         **mitterreiter.JUDGES,
         **peer.JUDGES,
+        **peer_curves.JUDGES,
+        **peer_opposites.JUDGES,
         **gu.JUDGES,
         **gu_compactness.JUDGES,
         **gu_drawing.JUDGES,

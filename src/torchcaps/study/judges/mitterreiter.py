@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from torchcaps.study.claim import Claim
+from torchcaps.study.intervals import Interval, share_bounds
 from torchcaps.study.judges.evidence import Evidence, Values
 from torchcaps.study.judges.rules import (
     Cell,
@@ -21,7 +22,7 @@ from torchcaps.study.judges.rules import (
     one_of,
     slopes,
 )
-from torchcaps.study.verdict import StatementVerdict
+from torchcaps.study.verdict import StatementVerdict, word_of
 
 __all__ = ["JUDGES"]
 
@@ -29,6 +30,11 @@ NET, GRID = "mitterreiter_5x16", "mitterreiter_grid"
 AFFNIST = ("affnist", "affnist-style")
 CLASSES, LAYERS, DEPTHS = 10, 5, range(2, 9)
 LEAST_ARCHITECTURES = 12
+# Layers of capsules by name, as rows of epochs have them.
+NAMES = ("primary", *(f"hidden_{k}" for k in range(2, LAYERS)), "classes")
+OF_DEATHS = ("dead_capsules", "revivals")
+# Such a share of dead capsules may come back.
+REVIVED = 0.01
 STATED = ("rotation 20°", "shear 10°", "scale 0.8", "translation 4 px")
 
 
@@ -230,6 +236,29 @@ def _none_dedicated(claim: Claim, evidence: Evidence) -> StatementVerdict | None
     return each(claim, cells, one_sided=False)
 
 
+def _never_revives(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """Of the dead capsules at the ends of all epochs but the last, the share of those that live at
+    the end of a later one. Where none was dead nothing is decided."""
+    dead, revived, seeds = 0.0, 0.0, 0
+    by_layer = [
+        tuple(evidence.curves(f"{name}/{layer}", NET, data="expanded-mnist") for name in OF_DEATHS)
+        for layer in NAMES
+    ]
+    for seed in by_layer[0][0]:
+        # Runs of earlier versions have no revivals, or not of all epochs.
+        if not all(len(d.get(seed, ())) == len(r.get(seed, (0,))) for d, r in by_layer):
+            continue
+        seeds += 1
+        dead += sum(sum(counts[seed][:-1]) for counts, _ in by_layer)
+        revived += sum(sum(events[seed]) for _, events in by_layer)
+    if not seeds:
+        return None
+    low, high = share_bounds(round(revived), round(dead))
+    ours = Interval(revived / dead if dead else 0.0, low, high, seeds)
+    word = word_of(ours, "less", REVIVED, claim.conditions["n_seeds_min"])
+    return StatementVerdict(word, ours, "less", REVIVED)
+
+
 JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "mitt2023-q-routing-almost-static": _almost_static,
     "mitt2023-q-last-layer-more-dynamic": _last_more_dynamic,
@@ -248,5 +277,6 @@ JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "mitt2023-q-no-dedicated-entity": _none_dedicated,
     "mitt2023-q-primecaps-not-invariant": _primary_not_invariant,
     "mitt2023-q-parse-trees-not-dynamic": _not_dynamic,
+    "mitt2023-q-dead-never-revives": _never_revives,
     "mitt2023-q-different-tree-similar-image": _different_tree,
 }

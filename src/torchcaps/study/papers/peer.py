@@ -44,7 +44,7 @@ STATEMENTS: Statements = {
     ),
     "q-negatives-grow-with-depth": (
         f"{DYNAMIC} n_layers=5; {EM} n_layers=9; {DYNAMIC} n_layers=5 primary_relu=true",
-        "antipodal_share",
+        "antipodal_share antipodal_share_at_start accuracy",
     ),
     "q-symmetry-causes-depth-failure": (
         f"{DYNAMIC} n_layers=4|5 {BOTH[DYNAMIC]}; {ODD}",

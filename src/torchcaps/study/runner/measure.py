@@ -1,6 +1,7 @@
 """One look at a trained network."""
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from torchcaps.tasks.evaluate import evaluate
 from torchcaps.tasks.measurements import Levels, seen_through
 from torchcaps.tasks.trained import Trained, open_trained
 from torchcaps.train import Run
+from torchcaps.train.start import initial_model
 from torchcaps.types import Output
 
 __all__ = ["look_at", "root_of"]
@@ -54,6 +56,8 @@ def look_at(run: Run, look: Look, *, root: str | os.PathLike[str] | None) -> dic
     grid: int | tuple[int, ...] = look.levels[0] if len(look.levels) == 1 else look.levels
     if look.kind == "layers":
         return dict(_of_layers(trained, images, grid or None))
+    if look.kind == "antipodal-at-start":
+        return _at_start(trained, images)
     if look.kind in VIEWS:
         return VIEWS[look.kind](_network(trained, grid or None, ("tree-distance",)), images)
     found = evaluate(
@@ -119,12 +123,22 @@ def _of_zero_votes(found: Result) -> dict[str, float]:
 
 
 def _of_pairs(found: Result) -> dict[str, float]:
-    """Near-antipodal shares of a child by layer, the cosine of the nearest hundredth, and the mean
-    share."""
+    """Near-antipodal shares of a child by layer, the cosine of the nearest hundredth, the share of
+    components below zero, and the mean share."""
     assert isinstance(found, Antipodal)
     values = {f"antipodal_share.{k}": each.per_child for k, each in enumerate(found.layers, 1)}
     values |= {f"lowest_cosine.{k}": each.lowest for k, each in enumerate(found.layers, 1)}
+    values |= {f"negative_share.{k}": each.negative for k, each in enumerate(found.layers, 1)}
     return {**values, "antipodal_share": sum(x.per_child for x in found.layers) / len(found.layers)}
+
+
+def _at_start(trained: Trained, images: Images) -> dict[str, float]:
+    """Near-antipodal shares of the network before training, which its recipe makes anew."""
+    assert trained.run is not None
+    network = initial_model(trained.run.recipe, trained.images("train")).to(trained.device)
+    found = evaluate(network.eval(), images, batch_size=BATCH, measurements=("antipodal",))
+    values = _of_pairs(found.measured["antipodal"])
+    return {re.sub(r"^\w+", r"\g<0>_at_start", name): value for name, value in values.items()}
 
 
 def _of_steps(found: Result) -> dict[str, float]:
