@@ -73,7 +73,7 @@ def of_job(job, *, reduced=None):
             "antipodal": [f"antipodal_share.{k}" for k in LAYERS],
             "inequality": ["small_couplings", "even_couplings", "gini"],
             "perturbation": ["change.0.2", "change.8"],
-            "polarisation": ["polarisation"],
+            "polarisation": ["polarisation", *(f"polarisation.1.{t}" for t in range(1, 11))],
             "selectivity": [f"dedicated.{k}" for k in LAYERS],
             "separation": ["silhouette", "nearest_centroid"],
             "zero-votes": ["zero_blocks", "zero_votes"],

@@ -6,12 +6,7 @@ import torch
 import traces
 from torchcaps.data import part_whole
 from torchcaps.study.judges.mitterreiter import STATED
-from torchcaps.study.runner.viewpoint import (
-    STRENGTHS,
-    invariance_of,
-    spearman,
-    trees_of,
-)
+from torchcaps.study.runner.viewpoint import STRENGTHS, invariance_of, trees_of
 from torchcaps.types import Output
 
 K, CHILDREN, PARENTS = 60, 3, 2
@@ -85,19 +80,3 @@ def test_trees_that_follow_the_class_are_near_in_it(images):
     assert 0 < found["distance.different"] < 1
     assert found["parse_tree_distance"] == found["distance.different"]
     assert found["distance.copy"] < 0.5
-
-
-@pytest.mark.parametrize(
-    ("x", "y", "expected"),
-    [
-        ((1, 2, 3), (5, 6, 9), 1.0),
-        ((1, 2, 3), (9, 6, 5), -1.0),
-        # Ranks 1, 2, 3, 4 and 1, 3, 2, 4: 1 - 6 * 2 / (4 * 15).
-        ((1, 2, 3, 4), (1, 3, 2, 4), 0.8),
-        # Ranks 1.5, 1.5, 3 and 1, 2, 3: 1.5 over the root of 1.5 times 2.
-        ((2, 2, 3), (1, 2, 3), 0.8660254037844387),
-        ((1, 1, 1), (1, 2, 3), 0.0),
-    ],
-)
-def test_ranks_by_hand(x, y, expected):
-    assert spearman(x, y) == pytest.approx(expected)

@@ -18,6 +18,7 @@ from torchcaps.study.judges import (
     mitterreiter,
     peer,
     renzulli,
+    renzulli_trees,
     tsai,
     tsai_curves,
 )
@@ -39,11 +40,12 @@ JUDGES: Mapping[str, Judge] = MappingProxyType(
         **tsai.JUDGES,
         **tsai_curves.JUDGES,
         **renzulli.JUDGES,
+        **renzulli_trees.JUDGES,
     }
 )
 
 # Statements that compare no network with another: they may rest on narrow and on wide ones at once.
-WITH_ITSELF = renzulli.WITH_ITSELF
+WITH_ITSELF = renzulli.WITH_ITSELF | renzulli_trees.WITH_ITSELF
 
 
 def judge_statement(claim: Claim, records: Iterable[Record]) -> StatementVerdict | None:

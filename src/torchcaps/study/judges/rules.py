@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from torchcaps.study.claim import Claim
 from torchcaps.study.intervals import Interval, difference_interval, mean_interval
 from torchcaps.study.judges.evidence import Values
+from torchcaps.study.ranks import spearman
 from torchcaps.study.verdict import Side, StatementVerdict, StatementWord, word_of
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "minus",
     "most",
     "one_of",
+    "rises",
     "slopes",
     "times",
 ]
@@ -162,5 +164,16 @@ def slopes(by_place: Mapping[int, Values]) -> Values:
     common = set.intersection(*(set(values) for values in by_place.values()))
     return {
         seed: sum((place - middle) * by_place[place][seed] for place in places) / spread
+        for seed in sorted(common)
+    }
+
+
+def rises(by_place: Mapping[int, Values]) -> Values:
+    """Spearman's correlation of the place with the value, seed by seed; nothing where a place has
+    no values."""
+    places = tuple(by_place)
+    common = set.intersection(*(set(values) for values in by_place.values()))
+    return {
+        seed: spearman(places, tuple(by_place[place][seed] for place in places))
         for seed in sorted(common)
     }

@@ -22,6 +22,7 @@ from torchcaps.analysis import (
     tree_distance,
 )
 from torchcaps.data import Images, sample_of
+from torchcaps.study.ranks import spearman
 from torchcaps.tasks.changes import (
     Change,
     compactness_factors,
@@ -32,7 +33,7 @@ from torchcaps.tasks.changes import (
 )
 from torchcaps.types import Output, Trace
 
-__all__ = ["STRENGTHS", "compactness_of", "invariance_of", "spearman", "trees_of"]
+__all__ = ["STRENGTHS", "compactness_of", "invariance_of", "trees_of"]
 
 Network = Callable[[Tensor], Output]
 
@@ -127,24 +128,6 @@ def trees_of(network: Network, images: Images) -> dict[str, float]:
         values["distance.copy"] = float(copies.mean())
         values["share_as_far"] = float((copies >= same.median()).double().mean())
     return values
-
-
-def spearman(first: tuple[float, ...], second: tuple[float, ...]) -> float:
-    """Correlation of ranks; equal numbers share the mean of their ranks. 0 where one is constant.
-
-    >>> spearman((1, 2, 3), (0.9, 0.8, 0.1))
-    -1.0
-    """
-    x, y = (_ranks(torch.tensor(each, dtype=torch.float64)) for each in (first, second))
-    x, y = x - x.mean(), y - y.mean()
-    size = float(x.norm() * y.norm())
-    return round(float(x @ y) / size, 12) if size else 0.0
-
-
-def _ranks(x: Tensor) -> Tensor:
-    below = (x.unsqueeze(1) > x).sum(1)
-    equal = (x.unsqueeze(1) == x).sum(1)
-    return below + (equal - 1) / 2
 
 
 def _batches(images: Images) -> Iterator[tuple[Tensor, Tensor]]:
