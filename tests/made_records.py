@@ -69,6 +69,7 @@ def of_job(job, *, reduced=None):
                 *(f"corr.{each.name}.1" for each in STRENGTHS),
                 *(f"spearman.{each.kind}.{k}" for each in STRENGTHS for k in LAYERS),
             ],
+            "tree-size": ["tree_size"],
             "trees": ["distance.different", "share_as_far"],
             "antipodal": [f"antipodal_share.{k}" for k in LAYERS],
             "inequality": ["small_couplings", "even_couplings", "gini"],

@@ -7,7 +7,8 @@ of a class on average, and `keys.3` of class 3; the look `weights` gives `sparsi
 `agreement.2` where the second routed layer learned how sharp its agreement is; the
 look `compactness` gives that of each factor, `compactness.trans-x`, and their mean. The look
 `invariance` gives `corr.rotation 20°.2` of the second layer of capsules, Pearson's beside it, and
-`spearman.rotation.2`; the look `trees` `distance.different` and `share_as_far`. Of `inequality`
+`spearman.rotation.2`; the look `trees` `distance.different` and `share_as_far`, and the look
+`tree-size` `tree_size`. Of `inequality`
 (`small_couplings`, `even_couplings` and `gini`), `zero-votes`, `antipodal` and `polarisation` there
 is a number a layer, counted from below. The look `separation` gives `silhouette` and
 `nearest_centroid`, in percent, and the look `perturbation` `change.0.2` and `change.8`, for
@@ -38,6 +39,7 @@ Kind = Literal[
     "polarisation",
     "selectivity",
     "separation",
+    "tree-size",
     "trees",
     "weights",
     "zero-votes",
@@ -64,6 +66,7 @@ KIND_OF: dict[str, Kind] = {
     "parse_tree_distance": "trees",
     "perturbation_range": "perturbation",
     "polarisation": "polarisation",
+    "tree_size": "tree-size",
     "zero_blocks": "zero-votes",
     **dict.fromkeys(OF_KEYS, "keys"),
     **dict.fromkeys(OF_WEIGHTS, "weights"),

@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple
 __all__ = ["MEASURED_AS", "STATISTICS", "Statistic"]
 
 # What a run measures of itself stands in its result.json.
-Command = Literal["eval", "dissect", "estimate", "train"]
+# Some are read off by `torchcaps study run` alone.
+Command = Literal["eval", "dissect", "estimate", "train", "study"]
 
 
 class Statistic(NamedTuple):
@@ -52,7 +53,9 @@ STATISTICS: dict[str, Statistic] = {
     "polarisation": Statistic("1 - H(c_i)/log J, mean over children and images", "eval"),
     "entropy": Statistic("entropy of the dictionary of quantised couplings, in bits", "eval"),
     "keys": Statistic("distinct keys of the dictionary, a class", "eval"),
-    "tree_size": Statistic("capsules with an in-degree of one or more on the backtracked tree"),
+    "tree_size": Statistic(
+        "capsules with an in-degree of one or more on the backtracked tree", "study"
+    ),
     "parse_tree_distance": Statistic("weighted distance between the trees of two images", "eval"),
     "saliency": Statistic("saliency maps of two networks, and the share inside a mask"),
     # Of capsules

@@ -79,3 +79,14 @@ def test_iterations_polarise_couplings(trained, fixed, expected):
     first, last = rising("mnist", 0.05, 0.05), rising("cifar10", trained, fixed)
     assert word("iterations-polarise", *first, *last) == expected
     assert word("iterations-polarise", *first, *last[:-1]) is None
+
+
+@pytest.mark.parametrize(("after", "expected"), [(9.0, "holds"), (11.0, "fails")])
+def test_pruned_trees_have_fewer_capsules(after, expected):
+    def both(data, after):
+        dense = net(data, {"tree_size+K11": 10.0}, model="rem_multilayer")
+        return dense, pruned(data, {"tree_size+K11": after}, model="rem_multilayer")
+
+    records = [*both("fashion-mnist", 9.0), *both("cifar10", after)]
+    assert word("fewer-capsules-in-tree", *records) == expected
+    assert word("fewer-capsules-in-tree", *records[:3]) is None

@@ -6,7 +6,7 @@ import torch
 import traces
 from torchcaps.data import part_whole
 from torchcaps.study.judges.mitterreiter import STATED
-from torchcaps.study.runner.viewpoint import STRENGTHS, invariance_of, trees_of
+from torchcaps.study.runner.viewpoint import STRENGTHS, invariance_of, tree_size_of, trees_of
 from torchcaps.types import Output
 
 K, CHILDREN, PARENTS = 60, 3, 2
@@ -80,3 +80,17 @@ def test_trees_that_follow_the_class_are_near_in_it(images):
     assert 0 < found["distance.different"] < 1
     assert found["parse_tree_distance"] == found["distance.different"]
     assert found["distance.copy"] < 0.5
+
+
+def test_the_size_of_a_tree_is_a_mean_over_all_images(images):
+    # Every second image has children that choose, each its parent; of the others none does.
+    def coupling(pixels):
+        chosen = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9]])
+        seen = (pixels.flatten(1).sum(1) > middle).view(-1, 1, 1)
+        return torch.where(seen, chosen, torch.full_like(chosen, 0.5))
+
+    middle = images.batch(torch.arange(K)).pixels.flatten(1).sum(1).median()
+    found = tree_size_of(
+        network(lambda pixels: torch.ones(len(pixels), CHILDREN), coupling), images
+    )
+    assert found == {"tree_size": 0.5}

@@ -54,9 +54,18 @@ def _iterations_polarise(claim: Claim, evidence: Evidence) -> StatementVerdict |
     return each(claim, cells, one_sided=False)
 
 
+def _smaller_trees(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    def of(data: str, **chosen: Any) -> Values:
+        return evidence.values("tree_size+K11", "rem_multilayer", data=data, **chosen)
+
+    cells = [Cell(minus(of(data), of(data, **PRUNED))) for data in ("cifar10", "fashion-mnist")]
+    return each(claim, cells, corrected=True)
+
+
 JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "rem-q-pruning-zeroes-whole-votes": _zeroes_whole_votes,
     "rem-q-iterations-polarise": _iterations_polarise,
+    "rem-q-fewer-capsules-in-tree": _smaller_trees,
 }
 
 # Each network is compared with itself alone, pruned and not.

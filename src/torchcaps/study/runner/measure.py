@@ -26,7 +26,7 @@ from torchcaps.data import Images
 from torchcaps.layers import DynamicRouting
 from torchcaps.prune import sparsity
 from torchcaps.study.look import OF_COUPLINGS, Look
-from torchcaps.study.runner.viewpoint import compactness_of, invariance_of, trees_of
+from torchcaps.study.runner.viewpoint import compactness_of, invariance_of, tree_size_of, trees_of
 from torchcaps.study.sets import SETS
 from torchcaps.tasks.evaluate import evaluate
 from torchcaps.tasks.measurements import Levels, seen_through
@@ -172,7 +172,12 @@ READERS: Mapping[str, Callable[[Result], dict[str, float]]] = {
     "separation": _of_separation,
     "zero-votes": _of_zero_votes,
 }
-VIEWS = {"compactness": compactness_of, "invariance": invariance_of, "trees": trees_of}
+VIEWS = {
+    "compactness": compactness_of,
+    "invariance": invariance_of,
+    "tree-size": tree_size_of,
+    "trees": trees_of,
+}
 
 
 def root_of(data: str, root: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
