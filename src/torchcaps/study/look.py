@@ -48,7 +48,7 @@ OF_KEYS = ("entropy", "keys")
 # The same whatever images are shown.
 OF_WEIGHTS = ("agreement", "nonzero_parameters", "sparsity")
 # What every epoch measures of its own accord, so that a record has it with its accuracy.
-OF_EPOCHS = ("area", "jitter", "time_to")
+OF_EPOCHS = ("area", "gradient_norms", "jitter", "time_to")
 # Statistics of the layers of capsules, and of the routings between them.
 OF_CAPSULES = ("capsules_alive", "cnm", "cns", "car", "cas", "cdr", "cds")
 OF_COUPLINGS = ("coupling_std", "dyr", "dys")

@@ -89,7 +89,7 @@ STATISTICS: dict[str, Statistic] = {
     "zero_blocks": Statistic(
         "shares of matrices and of votes that are zero in every entry", "eval"
     ),
-    "gradient_norms": Statistic("gradient norms of capsules and of their weights"),
+    "gradient_norms": Statistic("gradient norms of capsules and of their weights", "train"),
     "gradient_cancellation": Statistic("cosine and cancellation of the gradients of opposites"),
     # Of training curves
     "onset": Statistic("first step with training accuracy 10 points above chance"),

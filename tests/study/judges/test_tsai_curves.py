@@ -9,10 +9,20 @@ SIMPLE = "tsai_inverted_simple_c10"
 STEPS = {"schedule": "steps", "milestones": (3, 4), "decay": 0.1}
 
 
-def net(mean, curve=(0.5, 0.5), *, model=SIMPLE, data="cifar10", values=(), fields=(), **options):
+def net(
+    mean,
+    curve=(0.5, 0.5),
+    *,
+    model=SIMPLE,
+    data="cifar10",
+    values=(),
+    fields=(),
+    spread=1,
+    **options,
+):
     """Seeds that differ a little in all they measured; a curve is of validation accuracy."""
     means = {"accuracy": mean, **dict(values)}
-    values = {name: [middle + n for n in NOISE] for name, middle in means.items()}
+    values = {name: [middle + spread * n for n in NOISE] for name, middle in means.items()}
     # A hundredth of a point an epoch apart.
     curves = {
         "validation_accuracy": [
@@ -158,3 +168,20 @@ def test_activations_hurt_each_at_its_best():
         "fails"
     )
     assert word("activations-hurt", *plain) is None
+
+
+def unrolled(bend, *, spread, schedule):
+    return [
+        bending(bend, iterations=t, schedule=schedule, spread=spread) for t in (3, 5)
+    ]  # fmt: skip
+
+
+def test_concurrent_routing_is_the_more_stable():
+    calm = unrolled(0.02, spread=1, schedule="concurrent")
+    name = "concurrent-stabilises"
+    assert word(name, *calm, *unrolled(0.1, spread=9, schedule="sequential")) == "holds"
+    assert word(name, *calm, *unrolled(0.01, spread=9, schedule="sequential")) == "fails"
+    assert word(name, *calm, *unrolled(0.1, spread=0.1, schedule="sequential")) == "fails"
+    # As spread out: the seeds do not say that one varies more.
+    assert word(name, *calm, *unrolled(0.1, spread=1, schedule="sequential")) == "undecided"
+    assert word(name, *calm, *unrolled(0.1, spread=9, schedule="sequential")[1:]) is None

@@ -9,7 +9,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torchcaps.study.claim import Claim
-from torchcaps.study.intervals import Interval, difference_interval, mean_interval
+from torchcaps.study.intervals import (
+    Interval,
+    difference_interval,
+    mean_interval,
+    variance_ratio_interval,
+)
 from torchcaps.study.judges.evidence import Values
 from torchcaps.study.ranks import spearman
 from torchcaps.study.verdict import Side, StatementVerdict, StatementWord, word_of
@@ -27,6 +32,7 @@ __all__ = [
     "rises",
     "slopes",
     "times",
+    "varies",
 ]
 
 CONFIDENCE, ONE_SIDED = 0.95, 0.90
@@ -137,6 +143,22 @@ def joined(*parts: StatementVerdict | None) -> StatementVerdict | None:
     if not known or len(known) < len(parts):
         return None
     return next((part for part in known if part.word == "undecided"), known[0])
+
+
+def varies(
+    claim: Claim,
+    first: Mapping[int, Sequence[float]],
+    second: Mapping[int, Sequence[float]],
+    side: Side,
+    threshold: float = 1.0,
+) -> StatementVerdict | None:
+    """Whether the variance of the first is on that side of so many times that of the second, by the
+    95 % interval of a bootstrap over seeds."""
+    ratio = variance_ratio_interval([*first.values()], [*second.values()], confidence=CONFIDENCE)
+    if ratio is None:
+        return None
+    word = word_of(ratio, side, threshold, claim.conditions["n_seeds_min"])
+    return StatementVerdict(word, ratio, side, threshold)
 
 
 def minus(first: Values, second: Values) -> Values:

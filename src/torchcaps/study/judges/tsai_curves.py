@@ -7,7 +7,7 @@ from typing import Any
 from torchcaps.analysis import curves
 from torchcaps.study.claim import Claim
 from torchcaps.study.judges.evidence import Evidence, Values
-from torchcaps.study.judges.rules import Cell, confirming, each, joined, left_open, minus
+from torchcaps.study.judges.rules import Cell, confirming, each, joined, left_open, minus, varies
 from torchcaps.study.verdict import StatementVerdict
 
 __all__ = ["JUDGES"]
@@ -155,6 +155,23 @@ def _activations_hurt(claim: Claim, evidence: Evidence) -> StatementVerdict | No
     return each(claim, [Cell(minus(without, _at_its_best(evidence, SIMPLE, activations=True)))])
 
 
+def _concurrent_stabilises(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """At three and at five iterations sequential routing jitters more, and its accuracies vary
+    more over seeds."""
+    jitters, variances = [], []
+    for t in (3, 5):
+        first: dict[str, Any] = {"iterations": t, "schedule": "sequential"}
+        second: dict[str, Any] = {"iterations": t, "schedule": "concurrent"}
+        jitters.append(Cell(minus(_jitter(evidence, **first), _jitter(evidence, **second))))
+        variances.append(varies(claim, _ones(evidence, first), _ones(evidence, second), "greater"))
+    return joined(each(claim, jitters), *variances)
+
+
+def _ones(evidence: Evidence, chosen: Mapping[str, Any]) -> dict[int, tuple[float]]:
+    """One accuracy a seed."""
+    return {seed: (value,) for seed, value in _accuracy(evidence, **chosen).items()}
+
+
 JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "tsai2020-q-jitters": _jitters,
     "tsai2020-q-pose-dim-reduces-jitter": _larger_poses_jitter_less,
@@ -163,5 +180,6 @@ JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "tsai2020-q-zero-init-ok": _start_hardly_matters,
     "tsai2020-q-dmm-converges-better": _converges_better,
     "tsai2020-q-gain-over-uniform-pass": _gains_over_the_uniform_pass,
+    "tsai2020-q-concurrent-stabilises": _concurrent_stabilises,
     "tsai2020-q-activations-hurt": _activations_hurt,
 }
