@@ -62,6 +62,16 @@ def test_pruning_makes_whole_votes_zero(last, expected):
     assert word("pruning-zeroes-whole-votes", *records[2:]) == alone
 
 
+def test_every_epoch_of_a_pruned_run_counts_its_zero_blocks():
+    def of(last):
+        curves = {"zero_blocks/classes": [(0.5, last)] * 5}
+        return pruned("mnist", {"entropy+K11": 6.0}, curves=curves)
+
+    dense = net("mnist", {"entropy+K11": 8.0})
+    assert word("pruning-zeroes-whole-votes", dense, of(0.0)) == "fails"
+    assert word("pruning-zeroes-whole-votes", dense, of(0.5)) is None
+
+
 def rising(data, trained, fixed):
     """Networks of one to ten iterations, and of the last of them the couplings step by step."""
     made = []
