@@ -64,7 +64,7 @@ def of_job(job, *, reduced=None):
             "accuracy": ["accuracy"],
             "weights": ["sparsity", "nonzero_parameters"],
             "calibration": ["confidence"],
-            "compactness": [f"compactness.{factor}" for factor in FACTORS],
+            "compactness": ["compactness", *(f"compactness.{factor}" for factor in FACTORS)],
             "invariance": [
                 *(f"corr.{each.name}.1" for each in STRENGTHS),
                 *(f"spearman.{each.kind}.{k}" for each in STRENGTHS for k in LAYERS),

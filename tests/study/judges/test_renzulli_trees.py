@@ -100,3 +100,25 @@ def test_pruned_trees_have_fewer_capsules(after, expected):
     records = [*both("fashion-mnist", 9.0), *both("cifar10", after)]
     assert word("fewer-capsules-in-tree", *records) == expected
     assert word("fewer-capsules-in-tree", *records[:3]) is None
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "entropy", "expected"),
+    [
+        (89.8, 6.0, "holds"),
+        (89.4, 6.0, "fails"),
+        (89.8, 9.0, "fails"),
+        # As many keys as before.
+        (89.8, 8.0, "undecided"),
+    ],
+)
+def test_new_viewpoints_cost_little_accuracy_and_entropy_falls(accuracy, entropy, expected):
+    def both(axis, accuracy, entropy):
+        numbers = {"accuracy+K11": accuracy, "entropy+K11": entropy}
+        data, model = f"smallnorb-{axis}", "rem_eff_norb"
+        dense = net(data, {"accuracy+K11": 90.0, "entropy+K11": 8.0}, model=model)
+        return dense, pruned(data, numbers, model=model)
+
+    records = [*both("elevation", 89.9, 7.0), *both("azimuth", accuracy, entropy)]
+    assert word("rem-novel-viewpoint", *records) == expected
+    assert word("rem-novel-viewpoint", *records[:3]) is None

@@ -6,7 +6,7 @@ from typing import Any
 from torchcaps.study.claim import Claim
 from torchcaps.study.judges.evidence import Evidence, Values
 from torchcaps.study.judges.renzulli import AT_HAND, DR, PRUNED, families_on, on_grid
-from torchcaps.study.judges.rules import Cell, confirming, each, minus, rises
+from torchcaps.study.judges.rules import Cell, confirming, each, joined, minus, rises, times
 from torchcaps.study.verdict import StatementVerdict
 
 __all__ = ["JUDGES", "WITH_ITSELF"]
@@ -73,10 +73,31 @@ def _smaller_trees(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return each(claim, cells, corrected=True)
 
 
+def _robust_to_viewpoints(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """On new elevations and on new azimuths: about as accurate, and of a lower entropy."""
+    threshold: Mapping[str, float] = claim.conditions["threshold"]
+
+    def gain(name: str, axis: str) -> Values:
+        """Of pruning."""
+        of = (
+            evidence.values(f"{name}+K11", "rem_eff_norb", data=f"smallnorb-{axis}", **chosen)
+            for chosen in (PRUNED, {})
+        )
+        return minus(*of)
+
+    axes = ("elevation", "azimuth")
+    accurate = [Cell(gain("accuracy", axis), "greater", threshold["accuracy"]) for axis in axes]
+    falls = [
+        Cell(times(-1, gain("entropy", axis)), "greater", threshold["entropy"]) for axis in axes
+    ]
+    return joined(each(claim, accurate, one_sided=False), each(claim, falls))
+
+
 JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "rem-q-pruning-zeroes-whole-votes": _zeroes_whole_votes,
     "rem-q-iterations-polarise": _iterations_polarise,
     "rem-q-fewer-capsules-in-tree": _smaller_trees,
+    "rem-q-rem-novel-viewpoint": _robust_to_viewpoints,
 }
 
 # Each network is compared with itself alone, pruned and not.
