@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from torchcaps.study import Seed, make_record
 from torchcaps.study.judges.gu_compactness import FACTORS
 from torchcaps.study.look import OF_LAYERS, looks_of
+from torchcaps.study.runner.at_rest import STEPS
 from torchcaps.study.runner.viewpoint import STRENGTHS
 from torchcaps.train import make_recipe
 
@@ -72,6 +73,7 @@ def of_job(job, *, reduced=None):
             "tree-size": ["tree_size"],
             "trees": ["distance.different", "share_as_far"],
             "antipodal": [f"antipodal_share.{k}" for k in LAYERS],
+            "fixed-point": [f"fixed_point_distance.{t}" for t in STEPS],
             "inequality": ["small_couplings", "even_couplings", "gini"],
             "perturbation": ["change.0.2", "change.8"],
             "polarisation": ["polarisation", *(f"polarisation.1.{t}" for t in range(1, 11))],

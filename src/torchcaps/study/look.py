@@ -12,7 +12,8 @@ look `compactness` gives that of each factor, `compactness.trans-x`, and their m
 (`small_couplings`, `even_couplings` and `gini`), `zero-votes`, `antipodal` and `polarisation` there
 is a number a layer, counted from below. The look `separation` gives `silhouette` and
 `nearest_centroid`, in percent, and the look `perturbation` `change.0.2` and `change.8`, for
-components that move by so much. Of the part-whole set alone the look `selectivity` gives
+components that move by so much. The look `fixed-point` gives `fixed_point_distance.7` of the step
+from iteration 7 to 8, up to that of 50. Of the part-whole set alone the look `selectivity` gives
 `dedicated.2` of the second layer of capsules, and `dedicated_by_chance.2` of random read-outs.
 Numbers of other images than the run's own test images carry their name: `accuracy@sign/train`;
 those of couplings on a grid carry its levels before: `accuracy+K11`, or `accuracy+K11,6` of two
@@ -31,6 +32,7 @@ Kind = Literal[
     "antipodal",
     "calibration",
     "compactness",
+    "fixed-point",
     "inequality",
     "invariance",
     "keys",
@@ -63,6 +65,7 @@ KIND_OF: dict[str, Kind] = {
     "coupling_inequality": "inequality",
     "coupling_levels": "inequality",
     "entity_selectivity": "selectivity",
+    "fixed_point_distance": "fixed-point",
     "parse_tree_distance": "trees",
     "perturbation_range": "perturbation",
     "polarisation": "polarisation",

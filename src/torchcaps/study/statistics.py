@@ -81,7 +81,9 @@ STATISTICS: dict[str, Statistic] = {
     "antipodal_share": Statistic(
         "share of image pairs whose layer inputs are near opposites", "eval"
     ),
-    "fixed_point_distance": Statistic("relative change of poses from one iteration to the next"),
+    "fixed_point_distance": Statistic(
+        "relative change of poses from one iteration to the next, up to the fiftieth", "study"
+    ),
     # Of weights and gradients
     "parameters": Statistic("trained numbers of the network", "estimate"),
     "nonzero_parameters": Statistic("trained numbers that are not zero, in millions", "train"),

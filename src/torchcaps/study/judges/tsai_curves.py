@@ -7,7 +7,16 @@ from typing import Any
 from torchcaps.analysis import curves
 from torchcaps.study.claim import Claim
 from torchcaps.study.judges.evidence import Evidence, Values
-from torchcaps.study.judges.rules import Cell, confirming, each, joined, left_open, minus, varies
+from torchcaps.study.judges.rules import (
+    Cell,
+    confirming,
+    each,
+    joined,
+    left_open,
+    minus,
+    rises,
+    varies,
+)
 from torchcaps.study.verdict import StatementVerdict
 
 __all__ = ["JUDGES"]
@@ -19,6 +28,8 @@ ITERATIONS = range(1, 6)
 MEASURED = "validation_accuracy"
 # A run that has nothing above it has collapsed, in percent.
 COLLAPSED = 12.0
+# The iteration after which poses should be at rest, and a relative change that is no rest.
+AT_REST, STILL_MOVES = 50, 0.1
 
 
 def _accuracy(evidence: Evidence, model: str = SIMPLE, **chosen: Any) -> Values:
@@ -172,6 +183,28 @@ def _ones(evidence: Evidence, chosen: Mapping[str, Any]) -> dict[int, tuple[floa
     return {seed: (value,) for seed, value in _accuracy(evidence, **chosen).items()}
 
 
+def _comes_to_rest(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """Of every network the poses of classes move less and less, and hardly from iteration 50 to 51;
+    contradicted by one whose poses move by more than a tenth then."""
+    ends, falls = [], True
+    for model in (SIMPLE, "tsai_inverted_resnet_c10"):
+        for t in range(2, 6):
+            moved = {
+                k: evidence.values(f"fixed_point_distance.{k}", model, iterations=t)
+                for k in range(1, AT_REST + 1)
+            }
+            ends.append(moved[AT_REST])
+            falls = falls and all(order < 0 for order in rises(moved).values())
+    threshold = claim.conditions["threshold"]
+    far = each(claim, [Cell(end, "less", STILL_MOVES) for end in ends], one_sided=False)
+    if far is not None and far.word == "fails":
+        return far
+    near = each(claim, [Cell(end, "less", threshold) for end in ends], one_sided=False)
+    if near is None or not all(ends):
+        return None
+    return confirming(near) if falls else left_open(near)
+
+
 JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "tsai2020-q-jitters": _jitters,
     "tsai2020-q-pose-dim-reduces-jitter": _larger_poses_jitter_less,
@@ -181,5 +214,6 @@ JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "tsai2020-q-dmm-converges-better": _converges_better,
     "tsai2020-q-gain-over-uniform-pass": _gains_over_the_uniform_pass,
     "tsai2020-q-concurrent-stabilises": _concurrent_stabilises,
+    "tsai2020-q-fixed-point": _comes_to_rest,
     "tsai2020-q-activations-hurt": _activations_hurt,
 }

@@ -26,6 +26,7 @@ from torchcaps.data import Images
 from torchcaps.layers import DynamicRouting
 from torchcaps.prune import sparsity
 from torchcaps.study.look import OF_COUPLINGS, Look
+from torchcaps.study.runner.at_rest import fixed_point_of
 from torchcaps.study.runner.viewpoint import compactness_of, invariance_of, tree_size_of, trees_of
 from torchcaps.study.sets import SETS
 from torchcaps.tasks.evaluate import evaluate
@@ -54,6 +55,9 @@ def look_at(run: Run, look: Look, *, root: str | os.PathLike[str] | None) -> dic
     grid: int | tuple[int, ...] = look.levels[0] if len(look.levels) == 1 else look.levels
     if look.kind == "layers":
         return dict(_of_layers(trained, images, grid or None))
+    if look.kind == "fixed-point":
+        model = trained.model.eval()
+        return fixed_point_of(lambda x, **more: model(x.to(trained.device), **more), images)
     if look.kind in VIEWS:
         return VIEWS[look.kind](_network(trained, grid or None, ("tree-distance",)), images)
     found = evaluate(
