@@ -7,6 +7,7 @@ from torchcaps.study import Seed, make_record
 from torchcaps.study.judges.gu_compactness import FACTORS
 from torchcaps.study.judges.mitterreiter import NAMES, OF_DEATHS
 from torchcaps.study.look import OF_LAYERS, looks_of
+from torchcaps.study.runner.at_rest import STEPS
 from torchcaps.study.runner.viewpoint import STRENGTHS
 from torchcaps.train import make_recipe
 
@@ -65,11 +66,12 @@ def of_job(job, *, reduced=None):
             "accuracy": ["accuracy"],
             "weights": ["sparsity", "nonzero_parameters"],
             "calibration": ["confidence"],
-            "compactness": [f"compactness.{factor}" for factor in FACTORS],
+            "compactness": ["compactness", *(f"compactness.{factor}" for factor in FACTORS)],
             "invariance": [
                 *(f"corr.{each.name}.1" for each in STRENGTHS),
                 *(f"spearman.{each.kind}.{k}" for each in STRENGTHS for k in LAYERS),
             ],
+            "tree-size": ["tree_size"],
             "trees": ["distance.different", "share_as_far"],
             "antipodal": [
                 f"{name}.{k}"
@@ -81,9 +83,10 @@ def of_job(job, *, reduced=None):
                 for name in ("antipodal_share", "lowest_cosine")
                 for k in LAYERS
             ],
+            "fixed-point": [f"fixed_point_distance.{t}" for t in STEPS],
             "inequality": ["small_couplings", "even_couplings", "gini"],
             "perturbation": ["change.0.2", "change.8"],
-            "polarisation": ["polarisation"],
+            "polarisation": ["polarisation", *(f"polarisation.1.{t}" for t in range(1, 11))],
             "selectivity": [f"dedicated.{k}" for k in LAYERS],
             "separation": ["silhouette", "nearest_centroid"],
             "zero-votes": ["zero_blocks", "zero_votes"],

@@ -6,7 +6,7 @@ import torch
 
 import torchcaps as tc
 from error_text import text_of
-from torchcaps.analysis import backtracked, tree_pixels
+from torchcaps.analysis import backtracked, tree_pixels, tree_size
 from torchcaps.types import Capsules, LayerTrace, Routed, Step, Window
 from traces import even, network
 
@@ -22,6 +22,20 @@ def test_a_tree_of_two_layers_on_paper():
     low, high = backtracked(trace, 0)
     assert high.nonzero().tolist() == [[1, 0]]
     assert low.nonzero().tolist() == [[2, 1]]
+
+
+def test_the_size_of_a_tree_on_paper():
+    # Of the first image, hidden 0 chooses class 2 and hidden 1 class 0, each with a child of its
+    # own. Of the second, both hidden choose class 0, and no child chooses hidden 0.
+    hidden = [[[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]], [[0.5, 0.5], [0.1, 0.9], [0.2, 0.8]]]
+    classes = [[[0.1, 0.2, 0.7], [0.5, 0.3, 0.2]], [[0.8, 0.1, 0.1], [0.5, 0.3, 0.2]]]
+    trace = network({"hidden": hidden, "classes": classes})
+    assert tree_size(trace, torch.tensor([2, 0])).tolist() == [2, 2]
+    # Nothing chooses class 1, and so nothing is in its tree.
+    assert tree_size(trace, torch.tensor([1, 1])).tolist() == [0, 0]
+    alone = network({"hidden": hidden[1:], "classes": [[[0.8, 0.1, 0.1], [0.2, 0.7, 0.1]]]})
+    # The class has a child, hidden 0, which has none.
+    assert tree_size(alone, torch.tensor([0])).tolist() == [1]
 
 
 def test_an_even_split_leads_nowhere():
@@ -71,6 +85,9 @@ def test_a_tree_through_windows_on_paper():
     assert tree_pixels(trace, 0, size=(1, 3)).tolist() == [[0, 0.5, 1]]
     assert tree_pixels(trace, 1, size=(1, 3)).tolist() == [[0.5, 0, 0]]
     assert tree_pixels(trace, 0, size=(4, 6)).shape == (4, 6)
+    # Class 0, and parents 1 and 3; class 1, and parent 0, whose children are 0 and 2.
+    assert tree_size(trace, torch.tensor([0])).tolist() == [3]
+    assert tree_size(trace, torch.tensor([1])).tolist() == [2]
 
 
 def test_loops_over_windows_agree():

@@ -10,6 +10,7 @@ from torchcaps.study.intervals import (
     mean_interval,
     share_bounds,
     t_quantile,
+    variance_ratio_interval,
 )
 
 # As printed in statistical tables, three decimals.
@@ -111,3 +112,33 @@ def test_bounds_of_no_hits_are_those_of_one_line():
     assert text_of(lambda: share_bounds(3, 2)) == (
         "a share is of 0 to 2 events, but came as 3 of them."
     )
+
+
+def test_a_ratio_of_variances_of_two_seeds_by_hand():
+    # Half of all draws of two seeds are one of them twice, and nothing varies. So a quarter of the
+    # ratios is 0, a quarter 4, and the others have nothing below the line.
+    pair = [[1.0], [3.0]], [[1.0], [2.0]]
+    assert variance_ratio_interval(*pair, confidence=0.4) == (4.0, 4.0, math.inf, 2)
+    assert variance_ratio_interval(*pair, confidence=0.6) == (4.0, 0.0, math.inf, 2)
+
+
+def test_values_of_a_seed_stay_together():
+    # Each seed has the same three values, so that every draw has the same variance but for n - 1.
+    wide, narrow = [[0.0, 2.0, 4.0]] * 5, [[0.0, 1.0, 2.0]] * 5
+    assert variance_ratio_interval(wide, narrow) == (4.0, 4.0, 4.0, 5)
+    assert variance_ratio_interval(wide[:3], narrow).n == 3
+
+
+def test_the_bootstrap_is_the_same_every_time_and_turns_with_its_groups():
+    first = [[x] for x in (1.0, 2.5, 3.0, 4.5, 9.0)]
+    second = [[x] for x in (2.0, 2.1, 2.6, 2.4, 2.2)]
+    found = variance_ratio_interval(first, second)
+    assert found == variance_ratio_interval(first, second)
+    assert found.low > 1
+    assert variance_ratio_interval(second, first).high < 1
+
+
+def test_nothing_is_a_multiple_of_what_does_not_vary():
+    assert variance_ratio_interval([[1.0], [2.0]], [[1.0], [1.0]]) is None
+    assert variance_ratio_interval([], [[1.0], [2.0]]) is None
+    assert variance_ratio_interval([[1.0, 2.0]], [[1.0, 3.0]]) == (0.25, None, None, 1)

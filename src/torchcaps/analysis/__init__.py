@@ -14,7 +14,7 @@ from torchcaps.analysis.antipodal import (
     opposite_pairs,
     pair_cosines,
 )
-from torchcaps.analysis.backtrack import backtracked, tree_pixels
+from torchcaps.analysis.backtrack import backtracked, tree_pixels, tree_size
 from torchcaps.analysis.calibration import Calibration, MeasureCalibration, Reliability, reliability
 from torchcaps.analysis.causal import (
     CapsuleUse,
@@ -189,5 +189,6 @@ __all__ = [
     "time_to",
     "tree_distance",
     "tree_pixels",
+    "tree_size",
     "zero_blocks",
 ]

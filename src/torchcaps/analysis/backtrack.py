@@ -4,6 +4,7 @@ From the predicted class downwards, a child belongs to the tree if it is coupled
 does more strongly than an even split over its J parents would have it:
     child i is in  ⇔  there is a parent j in with c_ij > 1 / J
 Through windows the J parents are those of one window, and a child is in that any window leads to.
+The size of a tree is the number of its capsules with an in-degree of one or more.
 
 Departures: none.
 Ambiguities: couplings of exactly 1 / J, as before any routing, lead nowhere. Couplings that sum to
@@ -15,15 +16,20 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor
-from torch.nn.functional import interpolate
+from torch.nn.functional import interpolate, one_hot
 
 from torchcaps.analysis.even_split import comparable_coupling
-from torchcaps.analysis.trace import check_trace, finite_coupling, image_coupling
+from torchcaps.analysis.trace import (
+    check_trace,
+    class_coupling,
+    finite_coupling,
+    image_coupling,
+)
 from torchcaps.analysis.windows import child_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import LayerTrace, Trace
 
-__all__ = ["backtracked", "is_chain", "tree_pixels"]
+__all__ = ["backtracked", "is_chain", "tree_pixels", "tree_size"]
 
 # An even split in float32 may lie that far above 1 / J.
 ROUNDING = 1e-6
@@ -56,12 +62,7 @@ def backtracked(trace: Trace, predicted: int, *, index: int = 0) -> list[Tensor]
 
     >>> backtracked(out.trace, int(out.scores[0].argmax()))
     """
-    check_trace(trace)
-    if not is_chain(trace):
-        raise TorchcapsError(
-            "a tree needs layers that lead to each other, but one layer here has more or fewer "
-            "parents than the next has children; DeepCaps, for example, joins two layers into one."
-        )
+    _check_chain(trace)
     _, parents = _sizes(trace[-1])
     if not 0 <= predicted < parents:
         raise TorchcapsError(
@@ -73,22 +74,53 @@ def backtracked(trace: Trace, predicted: int, *, index: int = 0) -> list[Tensor]
         raise TorchcapsError(
             f"the trace has {images} images, the first with index 0, and none has {index}."
         )
+    return [edges[0] for edges in _edges(trace, torch.tensor([predicted]), slice(index, index + 1))]
+
+
+def tree_size(trace: Trace, predicted: Tensor) -> Tensor:
+    """How many capsules with a child the tree of each image has, int64 [k].
+
+    Arguments:
+        trace: of k images, of a network whose layers lead to each other.
+        predicted: the class of each image, int64 [k].
+
+    >>> tree_size(out.trace, out.scores.argmax(-1)).shape
+    """
+    _check_chain(trace)
+    # It refuses classes that are none of theirs.
+    class_coupling(trace, predicted)
+    every = _edges(trace, predicted.detach().cpu(), slice(None))
+    return torch.stack([edges.any(-2).flatten(1).sum(-1) for edges in every]).sum(0)
+
+
+def _check_chain(trace: Trace) -> None:
+    check_trace(trace)
+    if not is_chain(trace):
+        raise TorchcapsError(
+            "a tree needs layers that lead to each other, but one layer here has more or fewer "
+            "parents than the next has children; DeepCaps, for example, joins two layers into one."
+        )
+
+
+def _edges(trace: Trace, predicted: Tensor, some: slice) -> list[Tensor]:
+    """Those of some images, of each with its own class: [k, i, j] or [k, p, i, j]."""
     edges: list[Tensor] = []
-    inside = torch.arange(parents) == predicted
+    inside = one_hot(predicted, _sizes(trace[-1])[1]).bool()  # [k, j]
     for layer in reversed(trace):
-        coupling = comparable_coupling(layer)[index]  # [i, j] or [p, i, j]
+        coupling = comparable_coupling(layer)[some]
         n = coupling.shape[-1]
-        above = inside if layer.window is None else inside.view(-1, 1, n)
+        above = inside.unsqueeze(1) if layer.window is None else inside.unflatten(1, (-1, 1, n))
         edges.insert(0, (coupling > 1 / n + ROUNDING) & above)
         inside = _children(layer, edges[0])
     return edges
 
 
 def _children(layer: LayerTrace, edges: Tensor) -> Tensor:
-    """Which children edges [i, j] or [p, i, j] leave, bool [n]."""
-    inside = torch.zeros(_sizes(layer)[0], dtype=torch.bool)
-    inside[child_of((layer,))[layer.name].cpu()[edges.any(-1)]] = True
-    return inside
+    """Which children edges [k, i, j] or [k, p, i, j] leave, bool [k, n]."""
+    leaves = edges.any(-1).flatten(1).long()
+    child = child_of((layer,))[layer.name].cpu().flatten()
+    none = leaves.new_zeros(len(leaves), _sizes(layer)[0])
+    return none.index_add(1, child, leaves) > 0
 
 
 def tree_pixels(trace: Trace, predicted: int, *, size: tuple[int, int], index: int = 0) -> Tensor:
@@ -113,6 +145,6 @@ def tree_pixels(trace: Trace, predicted: int, *, size: tuple[int, int], index: i
             f"leaves are shown in an image where capsules lie on a grid, but those below "
             f"{layer.name} lie on none; take a network whose first layer looks at a map."
         )
-    leaves = _children(layer, lowest).double().unflatten(0, grid).mean(-1)  # [h, w]
+    leaves = _children(layer, lowest[None])[0].double().unflatten(0, grid).mean(-1)  # [h, w]
     stretched = interpolate(leaves[None, None], size=size, mode="bilinear", align_corners=False)
     return stretched[0, 0]

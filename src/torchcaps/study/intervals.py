@@ -1,4 +1,5 @@
-"""The t-interval of a mean over few seeds, and the exact interval of a share of events.
+"""The t-interval of a mean over few seeds, the exact interval of a share of events, and the
+bootstrap of a ratio of variances.
 
 Quantiles of Student's t distribution are found by bisection on its distribution function, which has
 a closed form for whole degrees of freedom: a finite sum of powers of the cosine of
@@ -6,13 +7,26 @@ arctan(t / sqrt(n)).
 """
 
 import math
+import random
+import statistics
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["Interval", "difference_interval", "mean_interval", "share_bounds", "t_quantile"]
+__all__ = [
+    "Interval",
+    "difference_interval",
+    "mean_interval",
+    "share_bounds",
+    "t_quantile",
+    "variance_ratio_interval",
+]
+
+# Of seeds, with replacement; the same ones every time.
+DRAWS = 10_000
+ROUNDING = 1e-12
 
 
 class Interval(NamedTuple):
@@ -117,6 +131,58 @@ def _at_most(hits: int, n: int, share: float) -> float:
         )
         for k in range(hits + 1)
     )
+
+
+def variance_ratio_interval(
+    first: Sequence[Sequence[float]],
+    second: Sequence[Sequence[float]],
+    *,
+    confidence: float = 0.95,
+) -> Interval | None:
+    """How many times as large the variance of all values of the first is as that of the second,
+    with the percentile interval of a bootstrap: seeds are drawn anew, of each group by itself, and
+    all values of a seed stay together. None where the second does not vary; `n` is that of the
+    smaller group.
+
+    Arguments:
+        first: one or several values, a seed.
+        second: the same of what it is compared with.
+        confidence: the share of drawn ratios within the interval.
+
+    >>> variance_ratio_interval([[1.0], [3.0], [5.0]], [[1.0], [2.0], [3.0]]).mean
+    4.0
+    """
+    n = min(len(first), len(second))
+    if n == 0:
+        return None
+    groups = [_moments(seeds) for seeds in (first, second)]
+    above, below = map(_variance, groups)
+    if below == 0:
+        return None
+    if n == 1:
+        return Interval(above / below, None, None, 1)
+    draw = random.Random(0)
+    found = []
+    for _ in range(DRAWS):
+        drawn, beside = (_variance(draw.choices(group, k=len(group))) for group in groups)
+        # Of one seed, drawn over and over, nothing may vary but by rounding.
+        found.append(drawn / beside if beside > ROUNDING * below else math.inf)
+    found.sort()
+    cut = round((1 - confidence) / 2 * DRAWS)
+    return Interval(above / below, found[cut], found[-1 - cut], n)
+
+
+def _moments(seeds: Sequence[Sequence[float]]) -> list[tuple[int, float, float]]:
+    """Of each seed its number of values, their sum and that of their squares, from the mean of all
+    seeds."""
+    middle = statistics.fmean(value for seed in seeds for value in seed)
+    apart = [[value - middle for value in seed] for seed in seeds]
+    return [(len(x), math.fsum(x), math.fsum(each * each for each in x)) for x in apart]
+
+
+def _variance(moments: Sequence[tuple[int, float, float]]) -> float:
+    n, total, squares = map(sum, zip(*moments, strict=True))
+    return max(0.0, squares - total * total / n) / (n - 1) if n > 1 else 0.0
 
 
 @cache

@@ -7,12 +7,14 @@ of a class on average, and `keys.3` of class 3; the look `weights` gives `sparsi
 `agreement.2` where the second routed layer learned how sharp its agreement is; the
 look `compactness` gives that of each factor, `compactness.trans-x`, and their mean. The look
 `invariance` gives `corr.rotation 20°.2` of the second layer of capsules, Pearson's beside it, and
-`spearman.rotation.2`; the look `trees` `distance.different` and `share_as_far`. Of `inequality`
+`spearman.rotation.2`; the look `trees` `distance.different` and `share_as_far`, and the look
+`tree-size` `tree_size`. Of `inequality`
 (`small_couplings`, `even_couplings` and `gini`), `zero-votes`, `antipodal` and `polarisation` there
 is a number a layer, counted from below; those of `antipodal-at-start` are of the network before
 training, `antipodal_share_at_start.2`. The look `separation` gives `silhouette` and
 `nearest_centroid`, in percent, and the look `perturbation` `change.0.2` and `change.8`, for
-components that move by so much. Of the part-whole set alone the look `selectivity` gives
+components that move by so much. The look `fixed-point` gives `fixed_point_distance.7` of the step
+from iteration 7 to 8, up to that of 50. Of the part-whole set alone the look `selectivity` gives
 `dedicated.2` of the second layer of capsules, and `dedicated_by_chance.2` of random read-outs.
 Numbers of other images than the run's own test images carry their name: `accuracy@sign/train`;
 those of couplings on a grid carry its levels before: `accuracy+K11`, or `accuracy+K11,6` of two
@@ -32,6 +34,7 @@ Kind = Literal[
     "antipodal-at-start",
     "calibration",
     "compactness",
+    "fixed-point",
     "inequality",
     "invariance",
     "keys",
@@ -40,6 +43,7 @@ Kind = Literal[
     "polarisation",
     "selectivity",
     "separation",
+    "tree-size",
     "trees",
     "weights",
     "zero-votes",
@@ -48,7 +52,7 @@ OF_KEYS = ("entropy", "keys")
 # The same whatever images are shown.
 OF_WEIGHTS = ("agreement", "nonzero_parameters", "sparsity")
 # What every epoch measures of its own accord, so that a record has it with its accuracy.
-OF_EPOCHS = ("area", "jitter", "onset", "revivals", "time_to")
+OF_EPOCHS = ("area", "gradient_norms", "jitter", "onset", "revivals", "time_to")
 # Statistics of the layers of capsules, and of the routings between them.
 OF_CAPSULES = ("capsules_alive", "cnm", "cns", "car", "cas", "cdr", "cds")
 OF_COUPLINGS = ("coupling_std", "dyr", "dys")
@@ -64,9 +68,11 @@ KIND_OF: dict[str, Kind] = {
     "coupling_inequality": "inequality",
     "coupling_levels": "inequality",
     "entity_selectivity": "selectivity",
+    "fixed_point_distance": "fixed-point",
     "parse_tree_distance": "trees",
     "perturbation_range": "perturbation",
     "polarisation": "polarisation",
+    "tree_size": "tree-size",
     "zero_blocks": "zero-votes",
     **dict.fromkeys(OF_KEYS, "keys"),
     **dict.fromkeys(OF_WEIGHTS, "weights"),

@@ -1,4 +1,4 @@
-"""Whether one number rises with another."""
+"""Whether one number rises with another, by their ranks alone."""
 
 import torch
 from torch import Tensor
@@ -21,4 +21,4 @@ def spearman(first: tuple[float, ...], second: tuple[float, ...]) -> float:
 def _ranks(x: Tensor) -> Tensor:
     below = (x.unsqueeze(1) > x).sum(1)
     equal = (x.unsqueeze(1) == x).sum(1)
-    return below + (equal - 1) / 2
+    return below + (equal - 1).double() / 2

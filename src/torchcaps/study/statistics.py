@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple
 __all__ = ["MEASURED_AS", "STATISTICS", "Statistic"]
 
 # What a run measures of itself stands in its result.json.
-Command = Literal["eval", "dissect", "estimate", "train"]
+# Some are read off by `torchcaps study run` alone.
+Command = Literal["eval", "dissect", "estimate", "train", "study"]
 
 
 class Statistic(NamedTuple):
@@ -52,7 +53,9 @@ STATISTICS: dict[str, Statistic] = {
     "polarisation": Statistic("1 - H(c_i)/log J, mean over children and images", "eval"),
     "entropy": Statistic("entropy of the dictionary of quantised couplings, in bits", "eval"),
     "keys": Statistic("distinct keys of the dictionary, a class", "eval"),
-    "tree_size": Statistic("capsules with an in-degree of one or more on the backtracked tree"),
+    "tree_size": Statistic(
+        "capsules with an in-degree of one or more on the backtracked tree", "study"
+    ),
     "parse_tree_distance": Statistic("weighted distance between the trees of two images", "eval"),
     "saliency": Statistic("saliency maps of two networks, and the share inside a mask"),
     # Of capsules
@@ -79,7 +82,9 @@ STATISTICS: dict[str, Statistic] = {
         "share of image pairs whose layer inputs are near opposites", "eval"
     ),
     "antipodal_share_at_start": Statistic("the same before training", "train"),
-    "fixed_point_distance": Statistic("relative change of poses from one iteration to the next"),
+    "fixed_point_distance": Statistic(
+        "relative change of poses from one iteration to the next, up to the fiftieth", "study"
+    ),
     # Of weights and gradients
     "parameters": Statistic("trained numbers of the network", "estimate"),
     "nonzero_parameters": Statistic("trained numbers that are not zero, in millions", "train"),
@@ -87,7 +92,7 @@ STATISTICS: dict[str, Statistic] = {
     "zero_blocks": Statistic(
         "shares of matrices and of votes that are zero in every entry", "eval"
     ),
-    "gradient_norms": Statistic("gradient norms of capsules and of their weights"),
+    "gradient_norms": Statistic("gradient norms of capsules and of their weights", "train"),
     "gradient_cancellation": Statistic("cosine and cancellation of the gradients of opposites"),
     # Of training curves
     "onset": Statistic("first step with training accuracy 10 points above chance", "train"),

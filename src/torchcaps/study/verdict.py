@@ -33,6 +33,7 @@ __all__ = [
     "NumberVerdict",
     "ShownVerdict",
     "StatementVerdict",
+    "StatementWord",
     "in_every_cell",
     "judge",
     "judge_count",

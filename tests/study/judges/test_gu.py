@@ -118,3 +118,36 @@ def test_a_softmax_is_trained_by_binary_loss_where_images_show_several():
     assert word("avg-bad-for-overlap", capsnet, overlaid("convnet_avg", 80.0, loss="binary")) == (
         "holds"
     )
+
+
+SOFTMAX = ("convnet_fc", "gu_convnet_fc_lk", "convnet_avg", "gu_convnet_r")
+CONVNETS = (*SOFTMAX, "gu_convnet_cr", "gu_convnet_cr_sf")
+
+
+def tasks(affine=(), overlaid=(), compact=()):
+    """CapsNet at 80 in all three, and every ConvNet at 79 but for those that are named."""
+    made = []
+    for model in ("gu_capsnet", *CONVNETS):
+        usual = 80.0 if model == "gu_capsnet" else 79.0
+        made.append(net(model, dict(affine).get(model, usual), stops=True))
+        of = dict(overlaid).get(model, usual)
+        values = {"accuracy": [of + n for n in NOISE]}
+        fields = {"loss": "binary" if model in SOFTMAX else "auto"}.items()
+        made.append(record(model, "multi-mnist", values=values, fields=fields, reduced="less"))
+        if model in ("gu_capsnet", "gu_convnet_r", "gu_convnet_cr", "gu_convnet_cr_sf"):
+            of = dict(compact).get(model, usual)
+            values = {"compactness": [of + n for n in NOISE]}
+            made.append(record(model, "mnist", values=values, reduced="less"))
+    return made
+
+
+def test_in_every_task_another_convnet_is_better():
+    one, other = {"gu_convnet_fc_lk": 81.0}, {"gu_convnet_cr": 81.0}
+    assert word("no-single-convnet", *tasks(one, one, other)) == "holds"
+    # The same one in all three.
+    assert word("no-single-convnet", *tasks(other, other, other)) == "fails"
+    # In one task every ConvNet is worse.
+    assert word("no-single-convnet", *tasks(one, one)) == "fails"
+    # In one task none is better, and not every one is worse.
+    assert word("no-single-convnet", *tasks(one, one, {"gu_convnet_cr": 80.0})) == "undecided"
+    assert word("no-single-convnet", *tasks(one, one, other)[:-1]) is None

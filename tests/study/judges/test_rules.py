@@ -7,7 +7,7 @@ With five seeds and the deviation s, half the 90 % interval is 0.9534 s and half
 import pytest
 
 from torchcaps.study import find_claim
-from torchcaps.study.judges.rules import Cell, each, joined, minus, most, slopes
+from torchcaps.study.judges.rules import Cell, each, joined, minus, most, rises, slopes
 from torchcaps.study.verdict import StatementVerdict
 
 # Five seeds.
@@ -84,3 +84,9 @@ def test_arithmetic_of_seeds():
     # Through (1, 1), (2, 3), (3, 2): a half. Seed 7 has no value in the middle.
     places = {1: {0: 1.0, 7: 0.0}, 2: {0: 3.0}, 3: {0: 2.0, 7: 0.0}}
     assert slopes(places) == {0: 0.5}
+
+
+def test_what_rises_with_its_place():
+    # Ranks 1, 2, 3 and 1, 3, 2: 1 - 6 * 2 / (3 * 8).
+    places = {1: {0: 1.0, 1: 5.0, 7: 0.0}, 2: {0: 3.0, 1: 4.0}, 3: {0: 2.0, 1: -9.0, 7: 0.0}}
+    assert rises(places) == {0: 0.5, 1: -1.0}

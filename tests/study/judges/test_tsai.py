@@ -72,3 +72,29 @@ def test_as_good_as_a_resnet():
     assert word("matches-resnet18", *ours, *resnets(92.0)) == "fails"
     # Better by two points is not the same, and is not worse.
     assert word("matches-resnet18", *ours, *resnets(88.0)) == "undecided"
+
+
+def test_vectors_beat_matrices_in_accuracy_and_their_memory_and_time_stay_open():
+    def both(vector, matrix):
+        means = (("vector", vector), ("matrix", matrix))
+        data = "diverse-multi-mnist"
+        return [net(f"tsai_dmm_{kind}", mean, data=data) for kind, mean in means]
+
+    assert word("vector-vs-matrix", *both(85.0, 80.0)) == "undecided"
+    assert word("vector-vs-matrix", *both(80.0, 85.0)) == "fails"
+    assert word("vector-vs-matrix", *both(80.0, 85.0)[1:]) is None
+
+
+def swept(routing, slope):
+    """One to five iterations, each so much better than the one before."""
+    name, loss = f"tsai_{routing}_simple_c10", "spread" if routing == "em" else "auto"
+    return [net(name, 80 + slope * t, loss=loss, iterations=t) for t in range(1, 6)]
+
+
+def test_variance_is_over_seeds_and_iterations():
+    ours = swept("inverted", 0.1)
+    others = [*swept("dynamic", 3), *swept("em", 3)]
+    assert word("smallest-variance", *ours, *others) == "holds"
+    assert word("smallest-variance", *ours, *swept("dynamic", 3), *swept("em", 0)) == "undecided"
+    assert word("smallest-variance", *swept("inverted", 6), *others) == "fails"
+    assert word("smallest-variance", *ours, *others[1:]) is None

@@ -9,10 +9,20 @@ SIMPLE = "tsai_inverted_simple_c10"
 STEPS = {"schedule": "steps", "milestones": (3, 4), "decay": 0.1}
 
 
-def net(mean, curve=(0.5, 0.5), *, model=SIMPLE, data="cifar10", values=(), fields=(), **options):
+def net(
+    mean,
+    curve=(0.5, 0.5),
+    *,
+    model=SIMPLE,
+    data="cifar10",
+    values=(),
+    fields=(),
+    spread=1,
+    **options,
+):
     """Seeds that differ a little in all they measured; a curve is of validation accuracy."""
     means = {"accuracy": mean, **dict(values)}
-    values = {name: [middle + n for n in NOISE] for name, middle in means.items()}
+    values = {name: [middle + spread * n for n in NOISE] for name, middle in means.items()}
     # A hundredth of a point an epoch apart.
     curves = {
         "validation_accuracy": [
@@ -158,3 +168,42 @@ def test_activations_hurt_each_at_its_best():
         "fails"
     )
     assert word("activations-hurt", *plain) is None
+
+
+def unrolled(bend, *, spread, schedule):
+    return [
+        bending(bend, iterations=t, schedule=schedule, spread=spread) for t in (3, 5)
+    ]  # fmt: skip
+
+
+def test_concurrent_routing_is_the_more_stable():
+    calm = unrolled(0.02, spread=1, schedule="concurrent")
+    name = "concurrent-stabilises"
+    assert word(name, *calm, *unrolled(0.1, spread=9, schedule="sequential")) == "holds"
+    assert word(name, *calm, *unrolled(0.01, spread=9, schedule="sequential")) == "fails"
+    assert word(name, *calm, *unrolled(0.1, spread=0.1, schedule="sequential")) == "fails"
+    # As spread out: the seeds do not say that one varies more.
+    assert word(name, *calm, *unrolled(0.1, spread=1, schedule="sequential")) == "undecided"
+    assert word(name, *calm, *unrolled(0.1, spread=9, schedule="sequential")[1:]) is None
+
+
+def resting(end, *, falls=True):
+    """All networks, whose poses move by so much in the last step, and ten times as much before."""
+    course = [end * (10 if (k < 50) == falls else 1) for k in range(1, 50)]
+    made = []
+    for model in (SIMPLE, "tsai_inverted_resnet_c10"):
+        for t in range(2, 6):
+            moved = {f"fixed_point_distance.{k}": x for k, x in enumerate([*course, end], 1)}
+            made.append(net(60, model=model, values=moved.items(), spread=1e-3, iterations=t))
+    return made
+
+
+def test_poses_come_to_rest():
+    assert word("fixed-point", *resting(0.005)) == "holds"
+    assert word("fixed-point", *resting(0.2)) == "fails"
+    assert word("fixed-point", *resting(0.05)) == "undecided"
+    # Near, and no nearer than at first.
+    assert word("fixed-point", *resting(0.005, falls=False)) == "undecided"
+    assert word("fixed-point", *resting(0.005)[1:]) is None
+    # One network that moves on is enough.
+    assert word("fixed-point", *resting(0.005)[1:], resting(0.2)[0]) == "fails"

@@ -6,12 +6,7 @@ import torch
 import traces
 from torchcaps.data import part_whole
 from torchcaps.study.judges.mitterreiter import STATED
-from torchcaps.study.ranks import spearman
-from torchcaps.study.runner.viewpoint import (
-    STRENGTHS,
-    invariance_of,
-    trees_of,
-)
+from torchcaps.study.runner.viewpoint import STRENGTHS, invariance_of, tree_size_of, trees_of
 from torchcaps.types import Output
 
 K, CHILDREN, PARENTS = 60, 3, 2
@@ -87,17 +82,15 @@ def test_trees_that_follow_the_class_are_near_in_it(images):
     assert found["distance.copy"] < 0.5
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "expected"),
-    [
-        ((1, 2, 3), (5, 6, 9), 1.0),
-        ((1, 2, 3), (9, 6, 5), -1.0),
-        # Ranks 1, 2, 3, 4 and 1, 3, 2, 4: 1 - 6 * 2 / (4 * 15).
-        ((1, 2, 3, 4), (1, 3, 2, 4), 0.8),
-        # Ranks 1.5, 1.5, 3 and 1, 2, 3: 1.5 over the root of 1.5 times 2.
-        ((2, 2, 3), (1, 2, 3), 0.8660254037844387),
-        ((1, 1, 1), (1, 2, 3), 0.0),
-    ],
-)
-def test_ranks_by_hand(x, y, expected):
-    assert spearman(x, y) == pytest.approx(expected)
+def test_the_size_of_a_tree_is_a_mean_over_all_images(images):
+    # Every second image has children that choose, each its parent; of the others none does.
+    def coupling(pixels):
+        chosen = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9]])
+        seen = (pixels.flatten(1).sum(1) > middle).view(-1, 1, 1)
+        return torch.where(seen, chosen, torch.full_like(chosen, 0.5))
+
+    middle = images.batch(torch.arange(K)).pixels.flatten(1).sum(1).median()
+    found = tree_size_of(
+        network(lambda pixels: torch.ones(len(pixels), CHILDREN), coupling), images
+    )
+    assert found == {"tree_size": 0.5}

@@ -20,6 +20,7 @@ from torchcaps.study.judges import (
     peer_curves,
     peer_opposites,
     renzulli,
+    renzulli_trees,
     tsai,
     tsai_curves,
 )
@@ -43,11 +44,12 @@ JUDGES: Mapping[str, Judge] = MappingProxyType(
         **tsai.JUDGES,
         **tsai_curves.JUDGES,
         **renzulli.JUDGES,
+        **renzulli_trees.JUDGES,
     }
 )
 
 # Statements that compare no network with another: they may rest on narrow and on wide ones at once.
-WITH_ITSELF = renzulli.WITH_ITSELF
+WITH_ITSELF = renzulli.WITH_ITSELF | renzulli_trees.WITH_ITSELF
 
 
 def judge_statement(claim: Claim, records: Iterable[Record]) -> StatementVerdict | None:

@@ -22,7 +22,7 @@ from torchcaps.study.judges.rules import (
 from torchcaps.study.pruned import MATCHED
 from torchcaps.study.verdict import StatementVerdict
 
-__all__ = ["JUDGES", "WITH_ITSELF"]
+__all__ = ["AT_HAND", "DR", "JUDGES", "PRUNED", "WITH_ITSELF", "families_on", "on_grid"]
 
 DR, GAMMA, DEEP = "rem_dr", "rem_gamma", "rem_deepcaps"
 EFFICIENT = {"mnist": "rem_eff_mnist", "fashion-mnist": "rem_eff_mnist", "cifar10": "rem_eff_cifar"}
@@ -34,14 +34,14 @@ LOW, HIGH = (10, 20, 30), (80, 90)
 SAME_SPARSITY = 2.0
 
 
-def _of(evidence: Evidence, name: str, data: str, model: str = DR, **chosen: Any) -> Values:
+def on_grid(evidence: Evidence, name: str, data: str, model: str = DR, **chosen: Any) -> Values:
     """A statistic with couplings on the grid of eleven levels, or that of its network."""
     grid = "+K11,6" if model == GAMMA else "+K11"
     types = {"types": 64} if (model, data) == (DR, "cifar10") else {}
     return evidence.values(f"{name}{grid}", model, data=data, **types, **chosen)
 
 
-def _families(data: str) -> tuple[str, ...]:
+def families_on(data: str) -> tuple[str, ...]:
     return (DR, GAMMA, DEEP, EFFICIENT[data])
 
 
@@ -50,10 +50,10 @@ def _entropy_lower(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     the others. One architecture can contradict "every architecture", and cannot confirm it."""
     cells, families = [], set()
     for data in AT_HAND:
-        for model in _families(data):
+        for model in families_on(data):
             fall = minus(
-                _of(evidence, "entropy", data, model),
-                _of(evidence, "entropy", data, model, **PRUNED),
+                on_grid(evidence, "entropy", data, model),
+                on_grid(evidence, "entropy", data, model, **PRUNED),
             )
             if fall or model == DR:
                 cells.append(Cell(fall))
@@ -67,8 +67,8 @@ def _keys_lower(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     cells = [
         Cell(
             minus(
-                _of(evidence, f"keys.{number}", data),
-                _of(evidence, f"keys.{number}", data, **PRUNED),
+                on_grid(evidence, f"keys.{number}", data),
+                on_grid(evidence, f"keys.{number}", data, **PRUNED),
             )
         )
         for data in AT_HAND
@@ -79,7 +79,7 @@ def _keys_lower(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
 
 def _sparser_couplings(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     cells = [
-        Cell(minus(_of(evidence, name, "mnist", **PRUNED), _of(evidence, name, "mnist")))
+        Cell(minus(on_grid(evidence, name, "mnist", **PRUNED), on_grid(evidence, name, "mnist")))
         for name in ("small_couplings", "gini")
     ]
     return each(claim, cells, corrected=True)
@@ -91,10 +91,10 @@ def _little_is_lost(claim: Claim, evidence: Evidence) -> StatementVerdict | None
     threshold: Mapping[str, float] = claim.conditions["threshold"]
     cells, is_sparse = [], True
     for data in ("fashion-mnist", "cifar10"):
-        for model in _families(data):
+        for model in families_on(data):
             types = {"types": 64} if (model, data) == (DR, "cifar10") else {}
             whole = evidence.values("accuracy", model, data=data, **types)
-            pruned = _of(evidence, "accuracy", data, model, **PRUNED)
+            pruned = on_grid(evidence, "accuracy", data, model, **PRUNED)
             sparsity = evidence.values("sparsity", model, data=data, **types, **PRUNED)
             loss = minus(whole, pruned)
             if loss or model == DR:
@@ -117,7 +117,7 @@ def _self_attention_collapses(claim: Claim, evidence: Evidence) -> StatementVerd
     for data in AT_HAND:
         model = EFFICIENT[data]
         found["std", data] = evidence.values("coupling_std.1", model, data=data)
-        found["H", data] = _of(evidence, "entropy", data, model)
+        found["H", data] = on_grid(evidence, "entropy", data, model)
     threshold: Mapping[str, float] = claim.conditions["threshold"]
     low = [Cell(found[name, "cifar10"], "less", bound) for name, bound in threshold.items()]
     larger = [
@@ -141,10 +141,10 @@ def _lowest(
     cells = []
     for data in sets:
         for pruned in ({}, PRUNED):
-            lowest = _of(evidence, "entropy", data, model_of(data), **pruned)
+            lowest = on_grid(evidence, "entropy", data, model_of(data), **pruned)
             cells += [
-                Cell(_of(evidence, "entropy", data, other, **pruned), against=lowest)
-                for other in _families(data)
+                Cell(on_grid(evidence, "entropy", data, other, **pruned), against=lowest)
+                for other in families_on(data)
                 if other != model_of(data)
             ]
     return each(claim, cells, corrected=True)
@@ -154,11 +154,11 @@ def _noisy_when_low(claim: Claim, evidence: Evidence) -> StatementVerdict | None
     """Entropy rises at one of the low sparsities and falls at the high ones."""
     parts = []
     for data in ("mnist", "cifar10"):
-        dense = _of(evidence, "entropy", data)
+        dense = on_grid(evidence, "entropy", data)
 
         def rise(percent: int, data: str = data, dense: Values = dense) -> Values:
             chosen = {**PRUNED, "prune_to": percent / 100}
-            return minus(_of(evidence, "entropy", data, **chosen), dense)
+            return minus(on_grid(evidence, "entropy", data, **chosen), dense)
 
         parts.append(each(claim, [Cell(most(rise(percent) for percent in LOW))]))
         parts.append(each(claim, [Cell(rise(percent), "less") for percent in HIGH]))
@@ -246,12 +246,15 @@ def _snip_worse(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     lobster: dict[str, Any] = {**PRUNED, **to}
     snip: dict[str, Any] = {"prune": "snip", **to}
     cells = [
-        minus(_of(evidence, "accuracy", data, **lobster), _of(evidence, "accuracy", data, **snip))
+        minus(
+            on_grid(evidence, "accuracy", data, **lobster),
+            on_grid(evidence, "accuracy", data, **snip),
+        )
         for data in ("mnist", "cifar10")
     ]
-    of_snip = {data: _of(evidence, "entropy", data, **snip) for data in ("mnist", "cifar10")}
-    cells.append(minus(_of(evidence, "entropy", "mnist"), of_snip["mnist"]))
-    cells.append(minus(of_snip["cifar10"], _of(evidence, "entropy", "cifar10", **lobster)))
+    of_snip = {data: on_grid(evidence, "entropy", data, **snip) for data in ("mnist", "cifar10")}
+    cells.append(minus(on_grid(evidence, "entropy", "mnist"), of_snip["mnist"]))
+    cells.append(minus(of_snip["cifar10"], on_grid(evidence, "entropy", "cifar10", **lobster)))
     return each(claim, [Cell(values) for values in cells], corrected=True)
 
 
@@ -264,8 +267,8 @@ def _decoder_limits(claim: Claim, evidence: Evidence) -> StatementVerdict | None
             return evidence.values("sparsity", DR, data=data, decoder=drawn, **types, **PRUNED)
 
         def fall(drawn: bool, data: str = data) -> Values:
-            dense = _of(evidence, "entropy", data, decoder=drawn)
-            pruned = _of(evidence, "entropy", data, decoder=drawn, **PRUNED)
+            dense = on_grid(evidence, "entropy", data, decoder=drawn)
+            pruned = on_grid(evidence, "entropy", data, decoder=drawn, **PRUNED)
             falls = minus(dense, pruned)
             return {seed: value / dense[seed] for seed, value in falls.items() if dense[seed]}
 
@@ -279,12 +282,12 @@ def _falls_by_pruning(claim: Claim, evidence: Evidence) -> StatementVerdict | No
     masked: at random, and at the end. Open where LOBSTER ended at another sparsity than theirs."""
     cells, is_matched = [], True
     for data in AT_HAND:
-        pruned = _of(evidence, "entropy", data, **PRUNED)
+        pruned = on_grid(evidence, "entropy", data, **PRUNED)
         sparsity = _sparsity(evidence, data, **PRUNED)
-        cells.append(Cell(minus(_of(evidence, "entropy", data, keep="last"), pruned)))
+        cells.append(Cell(minus(on_grid(evidence, "entropy", data, keep="last"), pruned)))
         for control in ("random_masks", "mask_at_the_end"):
             masked: dict[str, Any] = {"prune": control, "prune_to": MATCHED[data] / 100}
-            cells.append(Cell(minus(_of(evidence, "entropy", data, **masked), pruned)))
+            cells.append(Cell(minus(on_grid(evidence, "entropy", data, **masked), pruned)))
             apart = minus(_sparsity(evidence, data, **masked), sparsity).values()
             is_matched = is_matched and abs(sum(apart)) <= SAME_SPARSITY * len(apart)
     found = each(claim, cells, corrected=True)
@@ -299,9 +302,9 @@ def _sparsity(evidence: Evidence, data: str, **chosen: Any) -> Values:
 def _any_pruning(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     cells = []
     for data in ("mnist", "cifar10"):
-        dense = _of(evidence, "entropy", data)
+        dense = on_grid(evidence, "entropy", data)
         for way in ("lobster", "magnitude", "snip", "random_masks"):
-            pruned = _of(evidence, "entropy", data, prune=way, prune_to=0.8)
+            pruned = on_grid(evidence, "entropy", data, prune=way, prune_to=0.8)
             cells.append(Cell(minus(dense, pruned)))
     return each(claim, cells, corrected=True)
 

@@ -9,8 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torchcaps.study.claim import Claim
-from torchcaps.study.intervals import Interval, difference_interval, mean_interval
+from torchcaps.study.intervals import (
+    Interval,
+    difference_interval,
+    mean_interval,
+    variance_ratio_interval,
+)
 from torchcaps.study.judges.evidence import Values
+from torchcaps.study.ranks import spearman
 from torchcaps.study.verdict import Side, StatementVerdict, StatementWord, word_of
 
 __all__ = [
@@ -23,8 +29,10 @@ __all__ = [
     "minus",
     "most",
     "one_of",
+    "rises",
     "slopes",
     "times",
+    "varies",
 ]
 
 CONFIDENCE, ONE_SIDED = 0.95, 0.90
@@ -137,6 +145,22 @@ def joined(*parts: StatementVerdict | None) -> StatementVerdict | None:
     return next((part for part in known if part.word == "undecided"), known[0])
 
 
+def varies(
+    claim: Claim,
+    first: Mapping[int, Sequence[float]],
+    second: Mapping[int, Sequence[float]],
+    side: Side,
+    threshold: float = 1.0,
+) -> StatementVerdict | None:
+    """Whether the variance of the first is on that side of so many times that of the second, by the
+    95 % interval of a bootstrap over seeds."""
+    ratio = variance_ratio_interval([*first.values()], [*second.values()], confidence=CONFIDENCE)
+    if ratio is None:
+        return None
+    word = word_of(ratio, side, threshold, claim.conditions["n_seeds_min"])
+    return StatementVerdict(word, ratio, side, threshold)
+
+
 def minus(first: Values, second: Values) -> Values:
     """Differences of seeds that both have."""
     return {seed: first[seed] - second[seed] for seed in first if seed in second}
@@ -162,5 +186,16 @@ def slopes(by_place: Mapping[int, Values]) -> Values:
     common = set.intersection(*(set(values) for values in by_place.values()))
     return {
         seed: sum((place - middle) * by_place[place][seed] for place in places) / spread
+        for seed in sorted(common)
+    }
+
+
+def rises(by_place: Mapping[int, Values]) -> Values:
+    """Spearman's correlation of the place with the value, seed by seed; nothing where a place has
+    no values."""
+    places = tuple(by_place)
+    common = set.intersection(*(set(values) for values in by_place.values()))
+    return {
+        seed: spearman(places, tuple(by_place[place][seed] for place in places))
         for seed in sorted(common)
     }

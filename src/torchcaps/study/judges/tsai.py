@@ -1,11 +1,21 @@
-"""Statements of [tsai2020] about accuracies on CIFAR and DiverseMultiMNIST."""
+"""Statements of [tsai2020] about accuracies on CIFAR and DiverseMultiMNIST, and how they vary."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from torchcaps.study.claim import Claim
 from torchcaps.study.judges.evidence import Evidence, Values
-from torchcaps.study.judges.rules import Cell, confirming, each, joined, minus, most, slopes
+from torchcaps.study.judges.rules import (
+    Cell,
+    confirming,
+    each,
+    joined,
+    left_open,
+    minus,
+    most,
+    slopes,
+    varies,
+)
 from torchcaps.study.sizes import parameters_of
 from torchcaps.study.verdict import StatementVerdict
 
@@ -140,6 +150,28 @@ def _usual_loss_as_good(claim: Claim, evidence: Evidence) -> StatementVerdict | 
     return confirming(near)
 
 
+def _vectors_beat_matrices(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """More accurate, with more parameters. It must need more memory and time as well, which no
+    record has, so that this may fail and cannot hold."""
+    assert parameters_of(VECTOR) > parameters_of(MATRIX)
+    gain = minus(_overlaid(evidence, VECTOR), _overlaid(evidence, MATRIX))
+    found = each(claim, [Cell(gain)])
+    return left_open(found) if found is not None and found.word == "holds" else found
+
+
+def _varies_least(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """Over seeds and one to five iterations, against each of the other two."""
+    of = {}
+    for routing in ROUTINGS:
+        by_t = [_cifar(evidence, routing, iterations=t) for t in ITERATIONS]
+        seeds = sorted(set.intersection(*map(set, by_t)))
+        of[routing] = {seed: [values[seed] for values in by_t] for seed in seeds}
+    threshold = claim.conditions["threshold"]
+    return joined(
+        *(varies(claim, of["inverted"], of[o], "less", threshold) for o in ("dynamic", "em"))
+    )
+
+
 JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "tsai2020-q-perf-increases-with-iterations": _rises_with_iterations,
     "tsai2020-q-dr-drops-with-iterations": _dynamic_drops,
@@ -151,5 +183,7 @@ JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "tsai2020-q-matches-resnet18": _matches_resnet,
     "tsai2020-q-inv-beats-dr-dmm": _inverted_beats_dynamic,
     "tsai2020-q-routing-beats-pooling": _routing_beats_pooling,
+    "tsai2020-q-vector-vs-matrix": _vectors_beat_matrices,
+    "tsai2020-q-smallest-variance": _varies_least,
     "tsai2020-q-ce-at-least-as-good": _usual_loss_as_good,
 }

@@ -7,7 +7,16 @@ from typing import Any
 from torchcaps.analysis import curves
 from torchcaps.study.claim import Claim
 from torchcaps.study.judges.evidence import Evidence, Values
-from torchcaps.study.judges.rules import Cell, confirming, each, joined, left_open, minus
+from torchcaps.study.judges.rules import (
+    Cell,
+    confirming,
+    each,
+    joined,
+    left_open,
+    minus,
+    rises,
+    varies,
+)
 from torchcaps.study.verdict import StatementVerdict
 
 __all__ = ["JUDGES"]
@@ -19,6 +28,8 @@ ITERATIONS = range(1, 6)
 MEASURED = "validation_accuracy"
 # A run that has nothing above it has collapsed, in percent.
 COLLAPSED = 12.0
+# The iteration after which poses should be at rest, and a relative change that is no rest.
+AT_REST, STILL_MOVES = 50, 0.1
 
 
 def _accuracy(evidence: Evidence, model: str = SIMPLE, **chosen: Any) -> Values:
@@ -155,6 +166,45 @@ def _activations_hurt(claim: Claim, evidence: Evidence) -> StatementVerdict | No
     return each(claim, [Cell(minus(without, _at_its_best(evidence, SIMPLE, activations=True)))])
 
 
+def _concurrent_stabilises(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """At three and at five iterations sequential routing jitters more, and its accuracies vary
+    more over seeds."""
+    jitters, variances = [], []
+    for t in (3, 5):
+        first: dict[str, Any] = {"iterations": t, "schedule": "sequential"}
+        second: dict[str, Any] = {"iterations": t, "schedule": "concurrent"}
+        jitters.append(Cell(minus(_jitter(evidence, **first), _jitter(evidence, **second))))
+        variances.append(varies(claim, _ones(evidence, first), _ones(evidence, second), "greater"))
+    return joined(each(claim, jitters), *variances)
+
+
+def _ones(evidence: Evidence, chosen: Mapping[str, Any]) -> dict[int, tuple[float]]:
+    """One accuracy a seed."""
+    return {seed: (value,) for seed, value in _accuracy(evidence, **chosen).items()}
+
+
+def _comes_to_rest(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """Of every network the poses of classes move less and less, and hardly from iteration 50 to 51;
+    contradicted by one whose poses move by more than a tenth then."""
+    ends, falls = [], True
+    for model in (SIMPLE, "tsai_inverted_resnet_c10"):
+        for t in range(2, 6):
+            moved = {
+                k: evidence.values(f"fixed_point_distance.{k}", model, iterations=t)
+                for k in range(1, AT_REST + 1)
+            }
+            ends.append(moved[AT_REST])
+            falls = falls and all(order < 0 for order in rises(moved).values())
+    threshold = claim.conditions["threshold"]
+    far = each(claim, [Cell(end, "less", STILL_MOVES) for end in ends], one_sided=False)
+    if far is not None and far.word == "fails":
+        return far
+    near = each(claim, [Cell(end, "less", threshold) for end in ends], one_sided=False)
+    if near is None or not all(ends):
+        return None
+    return confirming(near) if falls else left_open(near)
+
+
 JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "tsai2020-q-jitters": _jitters,
     "tsai2020-q-pose-dim-reduces-jitter": _larger_poses_jitter_less,
@@ -163,5 +213,7 @@ JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "tsai2020-q-zero-init-ok": _start_hardly_matters,
     "tsai2020-q-dmm-converges-better": _converges_better,
     "tsai2020-q-gain-over-uniform-pass": _gains_over_the_uniform_pass,
+    "tsai2020-q-concurrent-stabilises": _concurrent_stabilises,
+    "tsai2020-q-fixed-point": _comes_to_rest,
     "tsai2020-q-activations-hurt": _activations_hurt,
 }

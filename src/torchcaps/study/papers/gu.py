@@ -189,7 +189,7 @@ def _ablated(claim: Claim) -> str:
 
 def _adapt(setup: str, system: str, data: str) -> tuple[str, str] | None:
     """Each protocol has the images that it is about. On MultiMNIST the kernels are a study of their
-    own, at the size of Table 4."""
+    own, at the size of Table 4. Networks without class vectors have no compactness."""
     several = data.startswith("multi-mnist")
     about = {
         "gu-multimnist": several,
@@ -199,4 +199,5 @@ def _adapt(setup: str, system: str, data: str) -> tuple[str, str] | None:
         "gu-toy": data == "toy-2d",
     }
     other_size = several and "kernel=" in system and data != "multi-mnist-100"
-    return (setup, system) if about[setup] and not other_size else None
+    is_vectorless = setup == "gu-compact" and system in (AVG, FC, LK)
+    return (setup, system) if about[setup] and not other_size and not is_vectorless else None

@@ -76,7 +76,7 @@ STATEMENTS: Statements = {
         (*NOVEL, "fashion-mnist", "cifar10"),
     ),
     "q-iterations-polarise": (f"{DR} iterations=1..10", "polarisation"),
-    "q-pruning-zeroes-whole-votes": (each(FOUR, "+prune"), "zero_blocks"),
+    "q-pruning-zeroes-whole-votes": (each(FOUR, Q, REM), "zero_blocks entropy"),
     "q-entropy-falls-by-pruning": (
         f"{each((DR,), Q, REM)}; {DR} :keep=last {Q}; {DR} +random_masks {Q}; "
         f"{DR} +mask_at_the_end {Q}",

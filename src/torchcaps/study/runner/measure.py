@@ -27,7 +27,8 @@ from torchcaps.data import Images
 from torchcaps.layers import DynamicRouting
 from torchcaps.prune import sparsity
 from torchcaps.study.look import OF_COUPLINGS, Look
-from torchcaps.study.runner.viewpoint import compactness_of, invariance_of, trees_of
+from torchcaps.study.runner.at_rest import fixed_point_of
+from torchcaps.study.runner.viewpoint import compactness_of, invariance_of, tree_size_of, trees_of
 from torchcaps.study.sets import SETS
 from torchcaps.tasks.evaluate import evaluate
 from torchcaps.tasks.measurements import Levels, seen_through
@@ -58,6 +59,9 @@ def look_at(run: Run, look: Look, *, root: str | os.PathLike[str] | None) -> dic
         return dict(_of_layers(trained, images, grid or None))
     if look.kind == "antipodal-at-start":
         return _at_start(trained, images)
+    if look.kind == "fixed-point":
+        model = trained.model.eval()
+        return fixed_point_of(lambda x, **more: model(x.to(trained.device), **more), images)
     if look.kind in VIEWS:
         return VIEWS[look.kind](_network(trained, grid or None, ("tree-distance",)), images)
     found = evaluate(
@@ -186,7 +190,12 @@ READERS: Mapping[str, Callable[[Result], dict[str, float]]] = {
     "separation": _of_separation,
     "zero-votes": _of_zero_votes,
 }
-VIEWS = {"compactness": compactness_of, "invariance": invariance_of, "trees": trees_of}
+VIEWS = {
+    "compactness": compactness_of,
+    "invariance": invariance_of,
+    "tree-size": tree_size_of,
+    "trees": trees_of,
+}
 
 
 def root_of(data: str, root: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:

@@ -20,6 +20,7 @@ from torchcaps.analysis import (
     MeasureTreeDistance,
     measure,
     tree_distance,
+    tree_size,
 )
 from torchcaps.data import Images, sample_of
 from torchcaps.study.ranks import spearman
@@ -33,7 +34,7 @@ from torchcaps.tasks.changes import (
 )
 from torchcaps.types import Output, Trace
 
-__all__ = ["STRENGTHS", "compactness_of", "invariance_of", "trees_of"]
+__all__ = ["STRENGTHS", "compactness_of", "invariance_of", "tree_size_of", "trees_of"]
 
 Network = Callable[[Tensor], Output]
 
@@ -128,6 +129,16 @@ def trees_of(network: Network, images: Images) -> dict[str, float]:
         values["distance.copy"] = float(copies.mean())
         values["share_as_far"] = float((copies >= same.median()).double().mean())
     return values
+
+
+def tree_size_of(network: Network, images: Images) -> dict[str, float]:
+    """How many capsules have a child in the tree of the predicted class, mean over all images."""
+    total = 0
+    for part in torch.arange(len(images)).split(BATCH):
+        with torch.no_grad():
+            out = network(images.batch(part).pixels)
+        total += int(tree_size(out.trace, out.scores.argmax(-1)).sum())
+    return {"tree_size": total / len(images)}
 
 
 def _batches(images: Images) -> Iterator[tuple[Tensor, Tensor]]:

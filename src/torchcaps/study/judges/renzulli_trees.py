@@ -1,0 +1,104 @@
+"""Statements of [renzulli2025] about what pruning and iterations do to votes and couplings."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torchcaps.study.claim import Claim
+from torchcaps.study.judges.evidence import Evidence, Values
+from torchcaps.study.judges.renzulli import AT_HAND, DR, PRUNED, families_on, on_grid
+from torchcaps.study.judges.rules import Cell, confirming, each, joined, minus, rises, times
+from torchcaps.study.verdict import StatementVerdict
+
+__all__ = ["JUDGES", "WITH_ITSELF"]
+
+ITERATIONS = range(1, 11)
+# Of blocks: so few are zero that they are no reason of a lower entropy.
+HARDLY_ANY = 0.01
+
+
+def _zeroes_whole_votes(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """More than a tenth of the blocks in every cell; contradicted by a cell that has hardly any and
+    a lower entropy all the same, by its mean."""
+    many, none_and_lower = [], []
+    for data in AT_HAND:
+        for model in families_on(data):
+            blocks = _blocks(evidence, data, model)
+            fall = minus(
+                on_grid(evidence, "entropy", data, model),
+                on_grid(evidence, "entropy", data, model, **PRUNED),
+            )
+            many.append(Cell(blocks, "greater", claim.conditions["threshold"]))
+            is_lower = sum(fall.values()) > 0
+            none_and_lower.append(Cell(blocks if is_lower else {}, "greater", HARDLY_ANY))
+    refuted = each(claim, none_and_lower, one_sided=False, corrected=True)
+    if refuted is not None and refuted.word == "fails":
+        return refuted
+    # Too few blocks alone contradict nothing.
+    is_whole = all(cell.is_there for cell in many)
+    return confirming(each(claim, many, one_sided=False)) if is_whole else None
+
+
+def _blocks(evidence: Evidence, data: str, model: str) -> Values:
+    """As was looked at, or as every epoch of a pruned run counts them, which ends with the network
+    of the last."""
+    looked_at = on_grid(evidence, "zero_blocks", data, model, **PRUNED)
+    if looked_at:
+        return looked_at
+    types = {"types": 64} if (model, data) == (DR, "cifar10") else {}
+    counted = evidence.curves("zero_blocks/classes", model, data=data, **types, **PRUNED)
+    return {seed: curve[-1] for seed, curve in counted.items()}
+
+
+def _iterations_polarise(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """After each iteration of networks that were trained with ten, and at the end of networks that
+    were trained with each number."""
+    cells = []
+    for data in ("mnist", "cifar10"):
+
+        def of(step: str, iterations: int, data: str = data) -> Values:
+            types: dict[str, Any] = {"types": 64} if data == "cifar10" else {}
+            name = f"polarisation{step}"
+            return evidence.values(name, DR, data=data, iterations=iterations, **types)
+
+        cells.append(Cell(rises({t: of(f".1.{t}", ITERATIONS[-1]) for t in ITERATIONS})))
+        cells.append(Cell(rises({t: of("", t) for t in ITERATIONS})))
+    return each(claim, cells, one_sided=False)
+
+
+def _smaller_trees(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    def of(data: str, **chosen: Any) -> Values:
+        return evidence.values("tree_size+K11", "rem_multilayer", data=data, **chosen)
+
+    cells = [Cell(minus(of(data), of(data, **PRUNED))) for data in ("cifar10", "fashion-mnist")]
+    return each(claim, cells, corrected=True)
+
+
+def _robust_to_viewpoints(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """On new elevations and on new azimuths: about as accurate, and of a lower entropy."""
+    threshold: Mapping[str, float] = claim.conditions["threshold"]
+
+    def gain(name: str, axis: str) -> Values:
+        """Of pruning."""
+        of = (
+            evidence.values(f"{name}+K11", "rem_eff_norb", data=f"smallnorb-{axis}", **chosen)
+            for chosen in (PRUNED, {})
+        )
+        return minus(*of)
+
+    axes = ("elevation", "azimuth")
+    accurate = [Cell(gain("accuracy", axis), "greater", threshold["accuracy"]) for axis in axes]
+    falls = [
+        Cell(times(-1, gain("entropy", axis)), "greater", threshold["entropy"]) for axis in axes
+    ]
+    return joined(each(claim, accurate, one_sided=False), each(claim, falls))
+
+
+JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
+    "rem-q-pruning-zeroes-whole-votes": _zeroes_whole_votes,
+    "rem-q-iterations-polarise": _iterations_polarise,
+    "rem-q-fewer-capsules-in-tree": _smaller_trees,
+    "rem-q-rem-novel-viewpoint": _robust_to_viewpoints,
+}
+
+# Each network is compared with itself alone, pruned and not.
+WITH_ITSELF = frozenset({"rem-q-pruning-zeroes-whole-votes"})

@@ -1,0 +1,124 @@
+"""Votes, couplings and trees of [renzulli2025] by made records."""
+
+import pytest
+
+from made_records import record
+from torchcaps.study import find_claim
+from torchcaps.study.judges import judge_statement
+
+NOISE = (-0.002, -0.001, 0.0, 0.001, 0.002)
+AT_HAND = ("mnist", "fashion-mnist", "cifar10")
+EFFICIENT = {"mnist": "rem_eff_mnist", "fashion-mnist": "rem_eff_mnist", "cifar10": "rem_eff_cifar"}
+
+
+def net(data, numbers, *, model="rem_dr", fields=(), **options):
+    values = {name: [mean + n for n in NOISE] for name, mean in numbers.items()}
+    if (model, data) == ("rem_dr", "cifar10"):
+        options["types"] = 64
+    return record(model, data, values=values, fields=fields, **options)
+
+
+def pruned(data, numbers, **options):
+    return net(data, numbers, fields={"prune": "lobster", "epochs": 10}.items(), **options)
+
+
+def word(name, *records):
+    found = judge_statement(find_claim(f"rem-q-{name}"), records)
+    return None if found is None else found.word
+
+
+def votes(zero, entropy, *, last=None):
+    """All four families on three sets: zero blocks and entropy of pruned ones, 8 bits before; the
+    last of all may be another."""
+    records = []
+    for data in AT_HAND:
+        for model in ("rem_gamma", "rem_deepcaps", EFFICIENT[data], "rem_dr"):
+            grid = "+K11,6" if model == "rem_gamma" else "+K11"
+            is_last = (model, data) == ("rem_dr", "cifar10")
+            blocks, after = last if last and is_last else (zero, entropy)
+            numbers = {f"zero_blocks{grid}": blocks, f"entropy{grid}": after}
+            records.append(net(data, {f"entropy{grid}": 8.0}, model=model))
+            records.append(pruned(data, numbers, model=model))
+    return records
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        (None, "holds"),
+        # A lower entropy without zero blocks: they cannot be its reason.
+        ((0.005, 6.0), "fails"),
+        # The entropy rises, so there is nothing to explain.
+        ((0.005, 9.0), "undecided"),
+        # Some blocks, less than a tenth.
+        ((0.05, 6.0), "undecided"),
+    ],
+)
+def test_pruning_makes_whole_votes_zero(last, expected):
+    records = votes(0.2, 6.0, last=last)
+    assert word("pruning-zeroes-whole-votes", *records) == expected
+    # One cell can contradict it, and all are needed to confirm it.
+    alone = expected if expected == "fails" else None
+    assert word("pruning-zeroes-whole-votes", *records[2:]) == alone
+
+
+def test_every_epoch_of_a_pruned_run_counts_its_zero_blocks():
+    def of(last):
+        curves = {"zero_blocks/classes": [(0.5, last)] * 5}
+        return pruned("mnist", {"entropy+K11": 6.0}, curves=curves)
+
+    dense = net("mnist", {"entropy+K11": 8.0})
+    assert word("pruning-zeroes-whole-votes", dense, of(0.0)) == "fails"
+    assert word("pruning-zeroes-whole-votes", dense, of(0.5)) is None
+
+
+def rising(data, trained, fixed):
+    """Networks of one to ten iterations, and of the last of them the couplings step by step."""
+    made = []
+    for t in range(1, 11):
+        steps = {f"polarisation.1.{k}": fixed * k for k in range(1, t + 1)}
+        made.append(net(data, {"polarisation": trained * t, **steps}, iterations=t))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("trained", "fixed", "expected"),
+    [(0.05, 0.05, "holds"), (-0.05, 0.05, "fails"), (0.05, -0.05, "fails")],
+)
+def test_iterations_polarise_couplings(trained, fixed, expected):
+    first, last = rising("mnist", 0.05, 0.05), rising("cifar10", trained, fixed)
+    assert word("iterations-polarise", *first, *last) == expected
+    assert word("iterations-polarise", *first, *last[:-1]) is None
+
+
+@pytest.mark.parametrize(("after", "expected"), [(9.0, "holds"), (11.0, "fails")])
+def test_pruned_trees_have_fewer_capsules(after, expected):
+    def both(data, after):
+        dense = net(data, {"tree_size+K11": 10.0}, model="rem_multilayer")
+        return dense, pruned(data, {"tree_size+K11": after}, model="rem_multilayer")
+
+    records = [*both("fashion-mnist", 9.0), *both("cifar10", after)]
+    assert word("fewer-capsules-in-tree", *records) == expected
+    assert word("fewer-capsules-in-tree", *records[:3]) is None
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "entropy", "expected"),
+    [
+        (89.8, 6.0, "holds"),
+        (89.4, 6.0, "fails"),
+        (89.8, 9.0, "fails"),
+        # As many keys as before.
+        (89.8, 8.0, "undecided"),
+    ],
+)
+def test_new_viewpoints_cost_little_accuracy_and_entropy_falls(accuracy, entropy, expected):
+    def both(axis, accuracy, entropy):
+        numbers = {"accuracy+K11": accuracy, "entropy+K11": entropy}
+        data, model = f"smallnorb-{axis}", "rem_eff_norb"
+        dense = net(data, {"accuracy+K11": 90.0, "entropy+K11": 8.0}, model=model)
+        return dense, pruned(data, numbers, model=model)
+
+    records = [*both("elevation", 89.9, 7.0), *both("azimuth", accuracy, entropy)]
+    assert word("rem-novel-viewpoint", *records) == expected
+    assert word("rem-novel-viewpoint", *records[:3]) is None
