@@ -130,6 +130,7 @@ PAIRS = [(name, way) for way, backend in BACKENDS.items() for name in backend.RO
 ODD = Window((5, 4, 2), (3, 2), (2, 1))
 WINDOWS = [ODD, Window((6, 3, 2), (2, 2), (3, 1)), Window((2, 3, 2), (2, 3), (1, 1))]
 WINDOWS += [Window((3, 2, 4), (1, 1), (2, 1))]
+LARGE = Window((7, 5, 8), (3, 3), (2, 1))
 SMALL = Window((3, 3, 2), (2, 2), (1, 1))  # for kernels that are interpreted
 
 
@@ -174,6 +175,15 @@ class Case(NamedTuple):
             if getattr(self, name) != getattr(usual, name)
         ]
         return "-".join([*words, "+".join(self.given) or "bare"])
+
+
+# Of votes: overlapping windows of eighteen slots, or twelve children.
+KINDS = [
+    Case("dynamic", sharing, pose, window, n_in=12, n_out=5, d_out=4)
+    for sharing in ("none", "type", "all")
+    for pose in ("vector", "matrix")
+    for window in (None, Window((4, 5, 3), (2, 3), (1, 2)))
+]
 
 
 def by(numbers):

@@ -9,6 +9,7 @@ from contracts.form_laws import CUTS, assert_law, cut
 from contracts.forms import (
     FORMS,
     LACKS,
+    LARGE,
     ODD,
     PAIRS,
     SMALL,
@@ -31,7 +32,6 @@ from contracts.forms import (
 from torchcaps.ops.fused import tiles, window_sums
 from torchcaps.types import Window
 
-LARGE = Window((7, 5, 8), (3, 3), (2, 1))
 SHARED = list(product(("none", "type", "all"), ("vector", "matrix")))
 # Children and parents of one size and of two, folded or made; parents in one tile and in several.
 SIZES = {

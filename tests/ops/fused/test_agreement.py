@@ -3,18 +3,17 @@
 import pytest
 import torch
 
-from ops.fused.vote_maps import KINDS, N_OUT, SIZE, leaves, named
-from ops.fused.vote_maps import vote_map as map_of
+from contracts.forms import KINDS, leaves_of, vote_map_of
 from torchcaps.ops.fused import tiles
-from torchcaps.ops.fused.agreement import FoldedTile, MadeTile, agreement_tile, along, folds, tiled
+from torchcaps.ops.fused.agreement import FoldedTile, MadeTile, along, folds, tiled
 from torchcaps.types import Capsules, VoteMap
 
-VECTORS = [kind for kind in KINDS if kind[1] == "vector"]
+VECTORS = [kind for kind in KINDS if kind.pose == "vector"]
 
 
-def votes_of(kind, parameters=(), d_out=SIZE):
-    found = leaves(kind, parameters=parameters, d_out=d_out)
-    return tiles.TiledVotes(map_of(kind, found), torch.float64)
+def votes_of(kind, given=(), d_out=4):
+    kind = kind._replace(given=given, d_out=d_out)
+    return tiles.TiledVotes(vote_map_of(kind, leaves_of(kind)), torch.float64)
 
 
 def mixed(part, votes, lanes, amount):
@@ -29,7 +28,7 @@ def budget(request, monkeypatch):
 
 
 @pytest.mark.parametrize("d_out", [3, 4, 7])
-@pytest.mark.parametrize("kind", VECTORS, ids=named)
+@pytest.mark.parametrize("kind", VECTORS, ids=str)
 def test_both_give_one_answer(kind, d_out, budget):
     votes = votes_of(kind, d_out=d_out)
     for lanes in votes.lanes():
@@ -67,30 +66,14 @@ def test_one_term_and_one_gradient():
         torch.testing.assert_close(*gradients, rtol=0, atol=1e-12)
 
 
-def test_by_hand():
-    # Two children of one component, a parent of two: û = (3u, 4u).
-    weight = torch.tensor([3.0, 4.0]).view(1, 1, 2, 1).repeat(2, 1, 1, 1)
-    votes = tiles.TiledVotes(
-        VoteMap(Capsules(torch.tensor([[1.0], [-2.0]])), weight), torch.float32
-    )
-    lanes = next(votes.lanes())
-    (tile,) = votes.tiles(lanes)
-    part = agreement_tile(votes, tile)
-    assert isinstance(part, FoldedTile)
-    parents = torch.tensor([1.0, 10.0]).view(1, 2, 1)
-    assert part.along(parents).flatten().tolist() == [43, -86]
-    amount = torch.tensor([0.5, 2.0]).view(2, 1, 1, 1)
-    assert mixed(part, votes, lanes, amount).flatten().tolist() == [(0.5 - 4) * 3, (0.5 - 4) * 4]
-
-
 def test_only_what_is_a_product_of_smaller_children_is_folded():
     assert all(folds(votes_of(kind, d_out=7)) for kind in VECTORS)
     # Of one size there is nothing to save but what children share.
-    assert [folds(votes_of(kind)) for kind in VECTORS] == [k[0] != "none" for k in VECTORS]
-    assert not any(folds(votes_of(kind)) for kind in KINDS if kind[1] == "matrix")
+    assert [folds(votes_of(kind)) for kind in VECTORS] == [k.sharing != "none" for k in VECTORS]
+    assert not any(folds(votes_of(kind)) for kind in KINDS if kind.pose == "matrix")
     for name in ("vote_bias", "coordinates"):
         assert not any(folds(votes_of(kind, (name,), d_out=7)) for kind in VECTORS)
-    wide = VoteMap(Capsules(torch.zeros(12, 8)), torch.zeros(12, N_OUT, 4, 8))
+    wide = VoteMap(Capsules(torch.zeros(12, 8)), torch.zeros(12, 5, 4, 8))
     assert not folds(tiles.TiledVotes(wide, torch.float32))
 
 

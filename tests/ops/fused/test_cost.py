@@ -7,15 +7,21 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-from torchcaps.layers import ConvCapsules, DenseCapsules, DynamicRouting, use_backend
+from torchcaps.layers import (
+    ConvCapsules,
+    DenseCapsules,
+    DistanceRouting,
+    DynamicRouting,
+    use_backend,
+)
 from torchcaps.ops.costs import COSTS
-from torchcaps.ops.fused import em, likely, mixing, tiles
+from torchcaps.ops.fused import distance, em, likely, mixing, tiles
 from torchcaps.tasks.footprint import Footprint
 from torchcaps.types import Capsules
 
 aten = torch.ops.aten
 KERNELS = {}
-for operator in (mixing.mix, em.moments, em.distances, likely.moves):
+for operator in (mixing.mix, em.moments, em.distances, likely.moves, distance.measured):
     KERNELS[operator.forward.overloadpacket] = operator.run_flat
     KERNELS[operator.backward.overloadpacket] = operator.run_backward_flat
 B, N_IN, J, D = 32, 96, 10, 16
@@ -53,6 +59,16 @@ LAYERS = {
 }
 
 
+# Distance routing with its gradients, and with votes that are constants to all but its last sum.
+DETACHED = {"distance": "none", "distance of constants": "votes"}
+
+
+def layer_of(routing, kind="dense"):
+    if routing in DETACHED:
+        routing = DistanceRouting(bias=True, scale="batch", detach=DETACHED[routing])
+    return LAYERS[kind](routing)
+
+
 def calls(layer, count=B):
     """What a step asks of the fused operators, with fake tensors."""
     use_backend(layer, "fused")
@@ -62,23 +78,26 @@ def calls(layer, count=B):
             where, _, last = name.rpartition(".")
             module = layer.get_submodule(where)
             module._parameters[last] = torch.nn.Parameter(torch.empty(weight.shape))
+        for name, x in layer.routing.named_buffers():
+            layer.routing._buffers[name] = torch.empty(x.shape)
         pose = torch.rand(count, layer.n_in, layer.d_in).requires_grad_()
-        layer(Capsules(pose, torch.rand(count, layer.n_in))).parents.pose.sum().backward()
+        length = torch.rand(count, layer.n_in).requires_grad_()
+        layer(Capsules(pose, length)).parents.pose.sum().backward()
     return mode, watched.calls
 
 
 # Multiply-adds a number of all votes, in units of 2 b i j d, which are no products in a kernel.
-AGREEMENTS = {"dynamic": [4, 10], "uniform": [0, 0], "inverted": [2, 5]}
+AGREEMENTS = {"dynamic": [4, 10], "uniform": [0, 0], "inverted": [2, 5], "self_attention": [2, 5]}
+AGREEMENTS |= {"distance": [5, 5], "distance of constants": [5, 3]}
 # Votes of vectors are not made: a number of a child, of which there are half as many, is multiplied
 # four times forwards and twelve times backwards; half as often where one iteration is routed.
-FOLDED = {"dynamic": [2, 6], "inverted": [1, 3]}
+FOLDED = {"dynamic": [2, 6], "inverted": [1, 3], "self_attention": [1, 3]}
 
 
 @pytest.mark.parametrize("kind", LAYERS)
-@pytest.mark.parametrize("routing", ["dynamic", "uniform", "inverted", "em"])
+@pytest.mark.parametrize("routing", [*AGREEMENTS, "em"])
 def test_flops_are_those_of_the_kernels(routing, kind):
-    layer = LAYERS[kind](routing)
-    mode, asked = calls(layer)
+    mode, asked = calls(layer_of(routing, kind))
     numbers = B * N_IN * J * D if kind != "windows" else B * 20 * 36 * 5 * 16
     extra = AGREEMENTS.get(routing, [0] * len(asked))
     if kind != "windows":
@@ -102,13 +121,14 @@ def test_folding_costs_a_product_a_tile(monkeypatch):
 
 # Inverted routing through windows begins with a convolution, whose scratch is not its workspace.
 WATCHED = [(routing, "dense") for routing in ("dynamic", "uniform", "inverted", "em")]
-WATCHED += [(routing, "shared") for routing in ("dynamic", "em")]
+WATCHED += [("dynamic", "shared"), ("em", "shared"), ("dynamic", "windows")]
+WATCHED = [pytest.param(*each, marks=pytest.mark.drawn(2)) for each in WATCHED]
+WATCHED += [(routing, "dense") for routing in (*DETACHED, "self_attention")]
 
 
-@pytest.mark.drawn(2)
-@pytest.mark.parametrize(("routing", "kind"), [*WATCHED, ("dynamic", "windows")])
+@pytest.mark.parametrize(("routing", "kind"), WATCHED)
 def test_a_workspace_is_near_that_of_the_kernel(routing, kind):
-    mode, asked = calls(LAYERS[kind](routing), 128)
+    mode, asked = calls(layer_of(routing, kind), 128)
     for operator, arguments in asked:
         with mode, torch.no_grad(), Footprint() as footprint:
             for tensor in tree_leaves(arguments):
@@ -139,10 +159,19 @@ def test_the_gradients_that_are_left_out_cost_nothing(detach, prior):
         assert 2 <= met <= 15
 
 
-def test_the_counter_of_torch_knows_them():
-    layer = dense("dynamic")
+@pytest.mark.parametrize(
+    ("routing", "numbers"),
+    [
+        # All are summed once; twice parents are folded and met, and children weighed and mixed.
+        ("dynamic", 8 * (D + 2 * (D + 1) + 2 * (1 + D))),
+        ("self_attention", 8 * (D + (D + 1) + (1 + D))),
+        # Made five times and mixed three times; in a prediction the rate is owed nothing.
+        ("distance", D * (5 * 8 + 3)),
+    ],
+)
+def test_the_counter_of_torch_knows_them(routing, numbers):
+    layer = dense(routing)
     use_backend(layer, "fused")
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        layer(Capsules(torch.rand(B, N_IN, 8)))
-    # All are summed once; twice parents are folded and met, and children weighed and mixed.
-    assert counter.get_total_flops() == 2 * B * N_IN * J * 8 * (D + 2 * (D + 1) + 2 * (1 + D))
+        layer(Capsules(torch.rand(B, N_IN, 8), torch.rand(B, N_IN)))
+    assert counter.get_total_flops() == 2 * B * N_IN * J * numbers

@@ -25,10 +25,9 @@ LAWS = [
     "contracts/test_form_contract.py::test_batches_and_capsules_of_every_number",
     "contracts/test_form_contract.py::test_keep_changes_no_bit",
     *(
-        f"ops/native/test_{name}.py::test_any_number_of_threads"
-        for name in ("distance", "dynamic", "em")
+        f"contracts/test_form_errors.py::{name}"
+        for name in ("test_any_number_of_threads", "test_ragged_sizes")
     ),
-    *(f"ops/native/test_{name}.py::test_ragged_sizes" for name in ("distance", "dynamic")),
 ]
 NATIVE = "not fused and not triton"
 # With four lanes of x86 there is no fused multiply-add, and five iterations of distance routing err
@@ -64,23 +63,12 @@ def test_the_laws_hold_with_shorter_vectors(machine, words, tmp_path):
     compiler.write_text(COMPILER.format(python=sys.executable, machine=machine, real=real))
     compiler.chmod(0o700)
     variables = {"CXX": str(compiler), "TORCHCAPS_CACHE": str(tmp_path)}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-x",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-    ]
+    plugins = ["-p", "no:cacheprovider", "-p", "no:xdist"]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", *plugins]
     done = subprocess.run(
         [*command, "-k", words, *LAWS],
-        env=os.environ | variables,
-        cwd=TESTS,
-        capture_output=True,
-        text=True,
+        **{"env": os.environ | variables, "cwd": TESTS},
+        **{"capture_output": True, "text": True},
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     (passed,) = re.findall(r"(\d+) passed", done.stdout)

@@ -13,8 +13,11 @@ import torch
 
 from torchcaps.ops.costs import distance as distance_flops
 from torchcaps.ops.costs import em as em_flops
+from torchcaps.ops.costs import loop
 from torchcaps.ops.costs.base import register, sizes_of
 from torchcaps.ops.fused.distance_tiles import Given
+from torchcaps.ops.fused.loop import Given as Looped
+from torchcaps.ops.fused.loop import Loop
 from torchcaps.ops.native import distance, dynamic, em
 from torchcaps.ops.native.windows import PLACES
 from torchcaps.ops.operators import Asked
@@ -26,12 +29,14 @@ TILE_BYTES = 192 << 10
 
 
 def _mixed(given: dynamic.Given) -> int:
-    size, iterations, first = sizes_of(given.votes), given.how.iterations, given.prior is None
-    routed = iterations - first
-    return iterations * size.products + (2 * routed - (not first)) * size.agreement
+    size, how = sizes_of(given.votes), Loop(iterations=given.how.iterations)
+    routed = Looped(given.votes, given.prior, None, None, None, given.bias, how)
+    # The sum of all votes makes them too.
+    return loop.forward(routed, loop.Mixing(size.products, size.agreement, size.products))
 
 
 def _mixed_backward(asked: Asked[dynamic.Given]) -> int:
+    """Not that of the loop: votes are met once for the gradients of all iterations."""
     size, needs, (sums, kept) = sizes_of(asked.given.votes), asked.needs, asked.saved
     iterations, detach = len(sums), asked.given.how.detach
     deep = detach == "none" or (detach == "votes" and any(needs[4:]))
