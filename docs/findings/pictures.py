@@ -221,14 +221,21 @@ def compactness_by_chance() -> str:
 
 
 def odd_bias() -> str:
-    """Four and five capsule layers without a bias, with one that cannot tell signs, and with the
-    paper's."""
-    evidence = Evidence(read_records(HERE.parents[1] / "evidence").values())
+    """Four and five capsule layers without a bias, with larger weights, with a bias that cannot
+    tell signs, and with the paper's."""
+    records = read_records(HERE.parents[1] / "evidence").values()
+    evidence = Evidence(each for each in records if each.recipe.get("data") == "mnist")
     rows = []
     for n in (4, 5):
-        for bias, says in (("none", "no bias"), ("odd", "odd bias"), ("added", "bias")):
+        for says, options in (
+            ("no bias", {"bias": "none"}),
+            ("no bias, W ~ N(0, 1)", {"bias": "none", "weight_std": 1.0}),
+            ("no bias, W ~ N(0, 1.5²)", {"bias": "none", "weight_std": 1.5}),
+            ("odd bias", {"bias": "odd"}),
+            ("bias", {"bias": "added"}),
+        ):
             values = evidence.values(
-                "accuracy", "peer_deep_dynamic", n_layers=n, bias=bias, data="mnist"
+                "accuracy", "peer_deep_dynamic", n_layers=n, width=32, **options
             )
             if values:
                 found = mean_interval([*values.values()])

@@ -104,6 +104,19 @@ SIDES = Variants(
     (Column("accuracy", "accuracy", line=20.0),),
     where={"model": "peer_deep_dynamic", "data": "mnist", "width": 32},
 )
+LARGER = SIDES._replace(
+    title="Larger weights and no bias",
+    study="depth-without-bias",
+    says="Ours: the same networks without a bias, from larger weights. "
+    "`torchcaps study run studies/depth-without-bias.toml --root data` makes the records.",
+    differ_in=("n_layers", "weight_std"),
+    compared_with=(None, None),
+    columns=(
+        Column("accuracy", "accuracy", line=20.0),
+        Column("dead capsules a layer", "cds"),
+    ),
+    where={},
+)
 TREES = Variants(
     "Entropy of networks pruned in every way",
     "renzulli2025/pruned_trees",
@@ -169,8 +182,8 @@ QUESTIONS: Mapping[str, Question] = {
         },
         # That something else than the symmetry keeps a network from learning may be anything.
         only_held=frozenset({"peer2022-q-symmetry-causes-depth-failure"}),
-        own=(SCALE, SIDES),
-        dying=(TWINS, SCALE, SHARP),
+        own=(SCALE, SIDES, LARGER),
+        dying=(TWINS, SCALE, SHARP, LARGER),
     ),
     "does-pruning-make-trees-simpler": Question(
         "Does pruning make trees simpler?",
