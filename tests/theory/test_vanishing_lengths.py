@@ -48,6 +48,14 @@ def test_a_smaller_epsilon_in_the_squash_leaves_as_good_as_nothing(epsilon, monk
     assert 0 < gradient < 1e-15
 
 
+def test_weights_three_times_as_large_leave_as_good_as_nothing():
+    scores, gradient = started(4, weight_std=0.3)
+    assert 0 < scores.max() < 1e-12
+    assert 0 < gradient < 1e-10
+    scores, gradient = started(5, weight_std=0.3)
+    assert (scores.max(), gradient) == (0, 0)
+
+
 @pytest.mark.parametrize("n_layers", [2, 3])
 def test_something_is_left_of_two_and_three(n_layers):
     scores, gradient = started(n_layers)

@@ -117,6 +117,17 @@ LARGER = SIDES._replace(
     ),
     where={},
 )
+EM = Variants(
+    "EM routing, with a bias and without",
+    "em-depth",
+    "Ours: five, seven and nine capsule layers of EM routing as in [peer2022] Table 3, on digits "
+    "of 20 × 20 pixels: 20,000 images, one epoch, a first convolution of 32 channels. The bias is "
+    "one on the votes, from 0.1. `torchcaps study run studies/em-depth.toml --root data` makes the "
+    "records.",
+    ("n_layers", "bias"),
+    (None, None),
+    (Column("accuracy", "accuracy", line=20.0), Column("dead capsules a layer", "cds")),
+)
 TREES = Variants(
     "Entropy of networks pruned in every way",
     "renzulli2025/pruned_trees",
@@ -182,8 +193,8 @@ QUESTIONS: Mapping[str, Question] = {
         },
         # That something else than the symmetry keeps a network from learning may be anything.
         only_held=frozenset({"peer2022-q-symmetry-causes-depth-failure"}),
-        own=(SCALE, SIDES, LARGER),
-        dying=(TWINS, SCALE, SHARP, LARGER),
+        own=(SCALE, SIDES, LARGER, EM),
+        dying=(TWINS, SCALE, SHARP, LARGER, EM),
     ),
     "does-pruning-make-trees-simpler": Question(
         "Does pruning make trees simpler?",
