@@ -18,6 +18,8 @@ FASTER_WITH_CHANNELS_LAST: tuple[str, ...] = (
     "rem_eff_cifar",
     "rem_eff_svhn",
     "tsai_inverted_*",
+    "tsai_dynamic_resnet_*",
+    "matrix_capsnet",
 )
 
 

@@ -3,12 +3,14 @@
 import dataclasses
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from torchcaps.errors import Diverged, Interrupted, TorchcapsError
 from torchcaps.study import read_records
 from torchcaps.study.runner import Study
+from torchcaps.study.runner import evidence as module_of_records
 from torchcaps.study.runner import work as module
 from torchcaps.study.runner.evidence import write_records
 from torchcaps.study.runner.work import work
@@ -63,6 +65,25 @@ def test_every_cell_is_trained_once(study, ledger, fits, tmp_path):
     assert newer != path
     (record,) = read_records(tmp_path / "evidence", drafts=True).values()
     assert (len(record.seeds), record.supersedes) == (3, path.stem)
+
+
+def test_two_that_end_at_once_write_one_record(study, ledger, tmp_path, monkeypatch):
+    work(study().cells(), ledger, root=None)
+    real = module_of_records.read_records
+
+    def slow(*args, **options):
+        found = real(*args, **options)
+        time.sleep(0.3)
+        return found
+
+    monkeypatch.setattr(module_of_records, "read_records", slow)
+    with ThreadPoolExecutor(2) as pool:
+        ends = [
+            pool.submit(write_records, study(), ledger, tmp_path / "evidence") for _ in range(2)
+        ]
+        first, second = (end.result() for end in ends)
+    assert first == second
+    assert len(read_records(tmp_path / "evidence", drafts=True)) == 1
 
 
 def test_a_frozen_trunk_lies_beside_the_data_sets(study, ledger, tmp_path):

@@ -16,12 +16,11 @@ def write_records(study: Study, ledger: Ledger, evidence: str | os.PathLike[str]
 
     A record that says the same already stays; one that says less is superseded.
     """
-    there = read_records(evidence, study=study.name, drafts=True)
-    return [
-        path
-        for system in study.systems
-        if (path := _write(study, system, ledger, evidence, there)) is not None
-    ]
+    # Two that end at once would both find no record of a system.
+    with ledger.recording():
+        there = read_records(evidence, study=study.name, drafts=True)
+        written = [_write(study, each, ledger, evidence, there) for each in study.systems]
+    return [path for path in written if path is not None]
 
 
 def _write(
