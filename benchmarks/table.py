@@ -43,7 +43,7 @@ ROWS: tuple[Row | Part, ...] = (
     Row("`capsnet`, trained", "speed_convolutions.json", "capsnet-train-128"),
     Row("the same in bfloat16", "speed_convolutions.json", "capsnet-train-128-bf16"),
     Row("`rem_deepcaps`, trained", "speed_convolutions.json", "deepcaps-train-128"),
-    Row("`efficient_capsnet`, trained", "speed_convolutions.json", "efficient-train-128"),
+    Row("`efficient_capsnet`, trained", "speed_efficient.json", "efficient-train-128"),
     Row("`matrix_capsnet`, trained", "speed_votes.json", "em-train-128"),
     Row("`rem_gamma`, trained", "speed_votes.json", "gamma-train-128"),
     Row(
@@ -53,16 +53,16 @@ ROWS: tuple[Row | Part, ...] = (
         "`tsai_inverted_resnet_c10`, trained on 32", "speed_votes.json", "inverted-resnet-train-32"
     ),
     *(
-        Row(f"`{name}`, predicting {count}", f"speed_inference_{count}.json", f"{case}-{count}")
+        Row(f"`{name}`, predicting {count}", record or f"speed_inference_{count}.json", case)
         for count in (128, 1)
-        for name, case in (
-            ("capsnet", "capsnet-infer"),
-            ("rem_deepcaps", "deepcaps-infer"),
-            ("efficient_capsnet", "efficient-infer"),
-            ("matrix_capsnet", "em-infer"),
-            ("rem_gamma", "gamma-infer"),
-            ("tsai_inverted_simple_c10", "inverted-simple-infer"),
-            ("tsai_inverted_resnet_c10", "inverted-resnet-infer"),
+        for name, case, record in (
+            ("capsnet", f"capsnet-infer-{count}", None),
+            ("rem_deepcaps", f"deepcaps-infer-{count}", None),
+            ("efficient_capsnet", f"efficient-infer-{count}", "speed_efficient.json"),
+            ("matrix_capsnet", f"em-infer-{count}", None),
+            ("rem_gamma", f"gamma-infer-{count}", None),
+            ("tsai_inverted_simple_c10", f"inverted-simple-infer-{count}", None),
+            ("tsai_inverted_resnet_c10", f"inverted-resnet-infer-{count}", None),
         )
     ),
     *(
