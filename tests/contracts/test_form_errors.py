@@ -91,7 +91,8 @@ def test_poses_that_fill_vectors(monkeypatch, sharing, d_in, detach, most, way):
             # Votes as short as those of a network that begins.
             leaves["pose"] /= d_in**0.5
             leaves["weight"] = 0.3 * torch.randn_like(leaves["weight"])
-            assert_close_in_single(way, case, leaves, bars=Bars())
+            # The votes of one sample may cancel, and then nobody is right to the last digits.
+            assert_close_in_single(way, case, leaves, bars=Bars(values=4, gradients=4))
 
 
 def threaded():
