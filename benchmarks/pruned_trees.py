@@ -8,7 +8,8 @@ python benchmarks/pruned_trees.py FOLDER --root DATA --reduced   # 10 minutes of
 The whole plan, for MNIST and Fashion-MNIST and three seeds: `rem_dr` with a trunk of 128 channels,
 20,000 images and 30 epochs. `dense`, as it is at its last epoch, is what everything is compared
 with; `longer` is the same trained for a third as many epochs more. `random_masks` and
-`mask_at_the_end` have the sparsity of `magnitude`, 90 % in each layer. `lobster` stops at the
+`mask_at_the_end` have the sparsity of `magnitude`, 90 % in each layer. `lamp` has 90 % of all
+weights, of each layer as many as LAMP scores say. `lobster` stops at the
 sparsity that the paper prints, and `mask_like_lobster` masks the dense network as far as LOBSTER
 came. SNIP is for one seed, random masks, `longer` and SNIP are for MNIST alone: they are controls,
 and all of it has to fit into 12 hours of two cores. One network needs one core, so two of these
@@ -16,8 +17,9 @@ lines run side by side, one with --data mnist and one with --data fashion-mnist.
 
 --middle asks the same of both sets with a trunk of 32 channels, as many images and 12 epochs; its
 records before 2026-11-25 were trained in bfloat16, which is 15 times slower than float32 on a CPU
-that has no instructions for it. LOBSTER shrinks weights as much as in 300 epochs of the paper. --reduced asks it of MNIST
-with a trunk of 16 channels, 8 primary types, 5,000 images and 12 epochs, in every way.
+that has no instructions for it. LOBSTER shrinks weights as much as in 300 epochs of the paper.
+--reduced asks it of MNIST with a trunk of 16 channels, 8 primary types, 5,000 images and 12 epochs,
+in every way.
 
 Entropy is of the test images, with couplings on 11 levels for every network, and with as many as
 the paper's rule chooses on validation images, which differ from network to network. The same line
@@ -55,6 +57,8 @@ LAYERWISE = {"prune_to": 0.9, "prune_scope": "layer"}
 WAYS: dict[str, dict[str, Any]] = {
     "dense": {},
     "magnitude": {"prune": "magnitude", **LAYERWISE},
+    # With as many zeros, but each layer has the share that LAMP gives it.
+    "lamp": {"prune": "magnitude", "prune_to": 0.9, "prune_scope": "lamp"},
     "lobster": {"prune": "lobster"},
     "random_masks": {"prune": "random_masks", **LAYERWISE},
     "snip": {"prune": "snip", "prune_to": 0.9},
@@ -65,7 +69,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 MASKED = ("mask_at_the_end", "mask_like_lobster")
 # In the whole plan, to save hours: these for both sets, the others for MNIST, and one for one seed.
-BOTH = ("dense", "magnitude", "lobster", *MASKED)
+BOTH = ("dense", "magnitude", "lamp", "lobster", *MASKED)
 ONE_SEED = ("snip",)
 # Images held out, of all 60,000: 1,200, so that a tenth of a point is one image, and few, since
 # LOBSTER looks at all of them again and again.
@@ -166,7 +170,7 @@ def fields_of(form: Form, cell: Cell) -> dict[str, Any]:
     """The recipe of a cell."""
     fields = {**form.fields, "data": cell.data, "seed": cell.seed, **WAYS[cell.way]}
     fields["augment"] = AUGMENT[cell.data]
-    if cell.way == "magnitude":
+    if cell.way in ("magnitude", "lamp"):
         fields["prune_ramp"] = max(1, form.fields["epochs"] // 2)
     if cell.way == "lobster":
         fields["prune_shrink"] = form.shrink

@@ -8,7 +8,16 @@ from torch import nn
 
 from error_text import text_of
 from torchcaps import create_model
-from torchcaps.prune import Lobster, Magnitude, MaskAtTheEnd, RandomMasks, Snip, ramp, sparsity
+from torchcaps.prune import (
+    Lobster,
+    Magnitude,
+    MaskAtTheEnd,
+    RandomMasks,
+    Snip,
+    lamp,
+    ramp,
+    sparsity,
+)
 
 
 class Ten(nn.Module):
@@ -195,6 +204,46 @@ def test_a_sparsity_of_nothing_or_all_is_refused(to):
             f"the sparsity to prune to must lie between 0 and 1, for example 0.9, but came as "
             f"{to:g}, and {what}."
         )
+
+
+def test_lamp_is_a_square_over_what_would_be_left():
+    # 1 / (1 + 9 + 49 + 100), 9 / (9 + 49 + 100), and so on.
+    found = lamp(torch.tensor([[3.0, -10], [1, 7]]))
+    hand = torch.tensor([[9 / 158, 1], [1 / 159, 49 / 149]], dtype=torch.float64)
+    assert torch.allclose(found, hand, rtol=1e-12, atol=0)
+    assert lamp(torch.zeros(2, 3)).tolist() == [[0.0] * 3] * 2
+
+
+def test_lamp_agrees_with_brute_force_also_where_weights_are_zero():
+    weight = torch.randn(60, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    weight[::7] = 0
+    for w, score in zip(weight, lamp(weight), strict=True):
+        left = sum(float(v**2) for v in weight if v.abs() >= w.abs())
+        assert float(score) == pytest.approx(float(w**2) / left, rel=1e-12)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e-4, 1e4])
+def test_lamp_does_not_feel_the_scale_of_a_layer_and_leaves_something_of_each(factor):
+    # Of one: 1/159, 9/158, 49/149, 1. Of two: 4/226, 16/222, 25/206, 36/181, 64/145, 1.
+    model = Ten()
+    with torch.no_grad():
+        model.two.weight.mul_(factor)
+    pruner = Magnitude(model, targets=(0.4, 0.7, 0.8), scope="lamp")
+    left = []
+    for epoch in range(3):
+        pruner.after_epoch(epoch, nothing)
+        left.append([int((w != 0).sum()) for w in (model.one.weight, model.two.weight)])
+    assert left == [[2, 4], [1, 2], [1, 1]]
+
+
+def test_lamp_is_refused_where_magnitudes_do_not_count():
+    assert text_of(lambda: Snip(Ten(), to=0.5, scope="lamp")) == (
+        'scope="lamp" compares magnitudes, which Snip does not look at; take "network" or "layer".'
+    )
+    some_units = {"to": 0.5, "scope": "lamp", "unit": "channel"}
+    assert 'scope="lamp" is for single weights' in text_of(
+        lambda: MaskAtTheEnd(create_model("capsnet"), **some_units)
+    )
 
 
 def test_targets_must_grow():

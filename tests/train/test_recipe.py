@@ -293,6 +293,11 @@ def test_a_recipe_cannot_be_changed() -> None:
             'prune_batches is of use with prune = "snip" only; leave it out.',
         ),
         (
+            NAMES | {"prune": "snip", "prune_to": 0.5, "prune_scope": "lamp"},
+            'prune_scope = "lamp" compares magnitudes, which snip does not look at; take "network" '
+            'or "layer".',
+        ),
+        (
             NAMES | {"prune": "snip"},
             'prune = "snip" needs prune_to, the share of weights, for example 0.9.',
         ),

@@ -9,7 +9,7 @@ from torchcaps.prune.controls import MaskAtTheEnd, RandomMasks
 from torchcaps.prune.lobster import Lobster
 from torchcaps.prune.magnitude import Magnitude, ramp
 from torchcaps.prune.masks import Masks, lowest
-from torchcaps.prune.pruner import Pruner, Scope
+from torchcaps.prune.pruner import Pruner, Scope, lamp
 from torchcaps.prune.removable import Silent, removable, silent
 from torchcaps.prune.snip import Snip
 from torchcaps.prune.units import Unit, UnitKind, units
@@ -28,6 +28,7 @@ __all__ = [
     "Sparsity",
     "Unit",
     "UnitKind",
+    "lamp",
     "lowest",
     "prunable",
     "ramp",

@@ -55,8 +55,10 @@ class MaskAtTheEnd(Pruner):
         model: the network.
         to: the share of all weights.
         unit: what is pruned as a whole.
-        scope: whether layers are pruned together, or each to the same share.
+        scope: whether layers are pruned together, each to the same share, or by LAMP scores.
     """
+
+    by_magnitude = True
 
     def __init__(
         self, model: nn.Module, *, to: float, unit: UnitKind = "weight", scope: Scope = "network"

@@ -4,9 +4,10 @@ After epoch e of a ramp of n epochs the share s_e of all weights is pruned, thos
 |w| in the whole network or, scope="layer", in each layer; what is left trains on [zhu2017]:
     s_e = s (1 − (1 − e / n)³)    for e < n,    s_e = s from n on
 
-Departures from [zhu2017]: it prunes every layer to the same sparsity, scope="layer" here. One
-threshold for all prunes those most whose weights are small by their initialisation: in CapsNet the
-primary convolution, ten times smaller than the class matrices.
+Departures from [zhu2017]: it prunes every layer to the same sparsity, scope="layer" here, which
+takes as large a share of a small first convolution as of a large layer. One threshold for all
+prunes those most whose weights are small by their initialisation: in CapsNet the primary
+convolution, ten times smaller than the class matrices. scope="lamp" does neither [lee2021].
 Ambiguities: [renzulli2025] §3.1.1 says "iterative magnitude pruning" and no schedule, and cites
 [tartaglione2022], which is another method (lobster.py).
 """
@@ -32,8 +33,10 @@ class Magnitude(Pruner):
         model: the network.
         targets: shares of all weights, each at least as large as the one before.
         unit: what is pruned as a whole; a unit is as large as its weights on average.
-        scope: whether layers are pruned together, or each to the same share.
+        scope: whether layers are pruned together, each to the same share, or by LAMP scores.
     """
+
+    by_magnitude = True
 
     def __init__(
         self,

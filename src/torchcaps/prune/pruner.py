@@ -1,18 +1,20 @@
 """What every pruning is: something that happens at a few moments of training, and masks."""
 
 from collections.abc import Callable, Mapping
-from typing import Literal, final
+from typing import ClassVar, Literal, final
 
+import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.prune.masks import Masks, lowest
 from torchcaps.prune.units import Unit, UnitKind, held_by, lowest_units, units
 
-__all__ = ["Pruner", "Scope"]
+__all__ = ["Pruner", "Scope", "lamp"]
 
-# Whether one threshold holds for all layers, or each layer is pruned to the same sparsity.
-Scope = Literal["network", "layer"]
+# Whether one threshold holds for all layers, each layer is pruned to the same sparsity, or one
+# threshold holds for weights that are measured by the larger ones of their layer.
+Scope = Literal["network", "layer", "lamp"]
 # The gradient of the training loss by the names of the weights.
 Gradients = Callable[[], Mapping[str, Tensor]]
 
@@ -27,13 +29,22 @@ class Pruner:
     Arguments:
         model: the network, whose weights are changed in place.
         unit: what is pruned as a whole: "weight", "capsule", "type" or "channel".
-        scope: "network" compares weights of all layers; "layer" prunes each one to the same share.
+        scope: "network" compares weights of all layers; "layer" prunes each one to the same share;
+            "lamp" compares weights of all layers by their `lamp` scores.
     """
 
+    # Whether it chooses by magnitudes, which alone have LAMP scores.
+    by_magnitude: ClassVar[bool] = False
+
     def __init__(self, model: nn.Module, *, unit: UnitKind = "weight", scope: Scope = "network"):
-        if scope == "layer" and unit != "weight":
+        if scope == "lamp" and not self.by_magnitude:
             raise TorchcapsError(
-                f'a {unit} has weights in several layers, so scope="layer" is for single weights '
+                f'scope="lamp" compares magnitudes, which {type(self).__name__} does not look at; '
+                f'take "network" or "layer".'
+            )
+        if scope != "network" and unit != "weight":
+            raise TorchcapsError(
+                f'a {unit} has weights in several layers, so scope="{scope}" is for single weights '
                 f'alone; take scope="network".'
             )
         self.scope: Scope = scope
@@ -75,15 +86,18 @@ class Pruner:
     ) -> Mapping[str, Tensor]:
         if self.units:
             return lowest_units(self.units, scored, count)
-        if self.scope == "network":
+        if self.scope != "layer":
             return lowest(scored, count)
         shares = {name: round(sparsity * score.numel()) for name, score in scored.items()}
         return {n: lowest({n: scored[n]}, shares[n])[n] for n in scored}
 
     @final
     def magnitudes(self) -> dict[str, Tensor]:
-        """How large every weight is."""
-        return {name: weight.detach().abs() for name, weight in self.masks.weights.items()}
+        """How large every weight is, scope="lamp" among the larger ones of its layer."""
+        sizes = {name: weight.detach().abs() for name, weight in self.masks.weights.items()}
+        if self.scope == "lamp":
+            return {name: lamp(size) for name, size in sizes.items()}
+        return sizes
 
     @final
     def check(self, sparsity: float) -> None:
@@ -103,3 +117,22 @@ class Pruner:
                 f"so pruning them cannot reach a sparsity of {sparsity:.1%}; prune to less, or "
                 f'prune single weights, unit="weight".'
             )
+
+
+def lamp(weight: Tensor) -> Tensor:
+    """Layer-adaptive magnitude [lee2021] Eq. 4: w² as a share of what pruning up to w would leave.
+
+        lamp(w) = w² / Σ v²    over this weight and all larger ones v of its layer
+
+    The largest weight of a layer scores 1, so no layer is ever pruned to nothing, and layers whose
+    weights are all small by their initialisation lose no more than others.
+
+    >>> lamp(torch.tensor([3.0, 0.0, -4.0]))
+    tensor([0.3600, 0.0000, 1.0000])
+    """
+    # In double precision, since a layer can have millions of weights.
+    squares = weight.detach().double().square().flatten()
+    ordered, places = squares.sort()
+    left = ordered.flip(0).cumsum(0).flip(0)
+    shares = torch.where(ordered > 0, ordered / left, 0.0)
+    return torch.empty_like(squares).scatter_(0, places, shares).view(weight.shape)

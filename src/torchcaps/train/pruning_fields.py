@@ -28,7 +28,7 @@ def uses(way: Prune | None, to: Share | None, unit: str) -> list[tuple[str, bool
 
 
 def check_pruning(
-    way: Prune | None, to: Share | None, *, ramp: int, epochs: int, keep: str
+    way: Prune | None, to: Share | None, *, ramp: int, epochs: int, keep: str, scope: str
 ) -> None:
     """Refuse, by a ValueError, what would prune nothing, everything, or not in time."""
     if way is None:
@@ -37,6 +37,11 @@ def check_pruning(
         raise ValueError(f'prune = "{way}" needs prune_to, the share of weights, for example 0.9')
     if to is not None:
         _check_shares(way, to)
+    if scope == "lamp" and way not in ("magnitude", "mask_at_the_end"):
+        raise ValueError(
+            f'prune_scope = "lamp" compares magnitudes, which {way} does not look at; take '
+            f'"network" or "layer"'
+        )
     field = "prune_to" if isinstance(to, tuple) else "prune_ramp"
     done = len(to) if isinstance(to, tuple) else ramp
     if way == "magnitude" and done > epochs:

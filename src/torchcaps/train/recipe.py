@@ -256,7 +256,8 @@ class Recipe(BaseModel):
     @model_validator(mode="after")
     def _pruning_that_can_be(self) -> Self:
         ramp, epochs, keep = self.prune_ramp, self.epochs, self.keep
-        check_pruning(self.prune, self.prune_to, ramp=ramp, epochs=epochs, keep=keep)
+        scope = self.prune_scope
+        check_pruning(self.prune, self.prune_to, ramp=ramp, epochs=epochs, keep=keep, scope=scope)
         return self
 
     @model_validator(mode="after")
