@@ -50,11 +50,13 @@ def test_a_pruning_that_was_stopped_goes_on(trained, call, tmp_path):
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
-def test_masking_at_the_end_is_what_training_with_it_gives(trained, call, tmp_path):
-    done = call("prune", trained, "--by", "mask_at_the_end", "--to", "0.5", "--out", tmp_path / "a")
+@pytest.mark.parametrize("scope", ["network", "layer", "lamp"])
+def test_masking_at_the_end_is_what_training_with_it_gives(trained, call, tmp_path, scope):
+    words = ["prune", trained, "--by", "mask_at_the_end", "--to", "0.5", "--out", tmp_path / "a"]
+    done = call(*words, "--set", f"prune_scope={scope}")
     assert done.code == 0, done.err
     fields = Run(trained).recipe.model_dump(exclude_defaults=True)
-    way = {"prune": "mask_at_the_end", "prune_to": 0.5}
+    way = {"prune": "mask_at_the_end", "prune_to": 0.5, "prune_scope": scope}
     again = fit(make_recipe(**{**fields, **way}), tmp_path / "b")
     masked = Run(tmp_path / "a")
     assert masked.model_file.read_bytes() == again.model_file.read_bytes()

@@ -153,7 +153,9 @@ def _masked(trained: Trained, run: Run, recipe: Recipe, out: Path, root: Root | 
     new = Run(out)
     if new.is_finished(recipe):
         return new
-    pruner = MaskAtTheEnd(trained.model, to=recipe.prune_to, unit=recipe.prune_unit)
+    pruner = MaskAtTheEnd(
+        trained.model, to=recipe.prune_to, unit=recipe.prune_unit, scope=recipe.prune_scope
+    )
     pruner.at_the_end()
     test = trained.images("test", root=root)
     result = {
