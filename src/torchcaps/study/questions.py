@@ -155,12 +155,19 @@ WIDER = TREES._replace(
     "bfloat16, pruned to 90 % by magnitude, and as far as LOBSTER comes. Couplings are on eleven "
     "levels. `python benchmarks/pruned_trees.py FOLDER --root data --middle --data mnist --ways "
     "dense magnitude lobster` makes the records.",
-    where={"width": 32, "data": "mnist"},
+    where={"width": 32, "data": "mnist", "precision": "bfloat16"},
 )
 FASHION = WIDER._replace(
     title="The same of wider networks on Fashion-MNIST",
     says="Ours: the same networks on images of Fashion-MNIST, by `--data fashion-mnist`.",
-    where={"width": 32, "data": "fashion-mnist"},
+    where={"width": 32, "data": "fashion-mnist", "precision": "bfloat16"},
+)
+LAMP = WIDER._replace(
+    title="Pruned by LAMP scores",
+    says='Ours: networks as wide in float32, with `prune_scope = "lamp"`, by which layers lose '
+    "different shares of their weights, 90 % of all. `python benchmarks/pruned_trees.py FOLDER "
+    "--root data --middle --data mnist --ways dense lamp` makes the records.",
+    where={"width": 32, "data": "mnist", "precision": "float32"},
 )
 QUESTIONS: Mapping[str, Question] = {
     "does-routing-help": Question(
@@ -208,7 +215,7 @@ QUESTIONS: Mapping[str, Question] = {
             "rem-q-low-pruning-noisy": "no",
             "rem-q-fewer-capsules-in-tree": "yes",
         },
-        own=(TREES, WIDER, FASHION),
+        own=(TREES, WIDER, FASHION, LAMP),
     ),
 }
 DECIDED = ("holds", "fails")
