@@ -127,8 +127,11 @@ def lamp(weight: Tensor) -> Tensor:
     The largest weight of a layer scores 1, so no layer is ever pruned to nothing, and layers whose
     weights are all small by their initialisation lose no more than others.
 
+    Arguments:
+        weight: all weights of one layer, of any shape.
+
     >>> lamp(torch.tensor([3.0, 0.0, -4.0]))
-    tensor([0.3600, 0.0000, 1.0000])
+    tensor([0.3600, 0.0000, 1.0000], dtype=torch.float64)
     """
     # In double precision, since a layer can have millions of weights.
     squares = weight.detach().double().square().flatten()
