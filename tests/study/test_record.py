@@ -1,5 +1,6 @@
 """Records of runs: written once, never edited, drafts kept apart."""
 
+import hashlib
 import json
 import os
 from datetime import UTC, datetime
@@ -204,6 +205,15 @@ def test_records_of_another_schema_are_told(tmp_path):
         f"{path} is a record of schema 2, and this torchcaps reads schema 1; read it with the "
         f"version of torchcaps that its `versions` name."
     )
+
+
+def test_a_name_as_long_as_the_file_is_cut(tmp_path):
+    text = record().text().replace('"study":', '"study' + "[" * 500 + '":')
+    path = tmp_path / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
+    path.write_text(text)
+    sentence = text_of(lambda: read_record(path))
+    assert "is no record of schema 1 (study: field required; study[[[" in sentence
+    assert "[" * 41 not in sentence
 
 
 def test_files_that_are_no_records(tmp_path):

@@ -257,7 +257,9 @@ def _check_link(record: Record, folder: Path) -> None:
 def _in_words(error: ValidationError) -> str:
     faults = []
     for fault in error.errors():
-        where, what = ".".join(map(str, fault["loc"])), fault["msg"].removeprefix("Value error, ")
+        # A damaged name can be as long as the file.
+        where = ".".join(str(part)[:40] for part in fault["loc"])
+        what = fault["msg"].removeprefix("Value error, ")
         faults.append(f"{where}: {what[0].lower()}{what[1:]}" if where else what)
     more = [f"and {len(faults) - MANY_FAULTS} more"] if len(faults) > MANY_FAULTS else []
     return "; ".join([*faults[:MANY_FAULTS], *more])
