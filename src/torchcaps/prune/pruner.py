@@ -124,8 +124,8 @@ def lamp(weight: Tensor) -> Tensor:
 
         lamp(w) = w² / Σ v²    over this weight and all larger ones v of its layer
 
-    The largest weight of a layer scores 1, so no layer is ever pruned to nothing, and layers whose
-    weights are all small by their initialisation lose no more than others.
+    The largest weight of a layer scores 1, so no layer loses it before all layers have lost
+    everything else. Nothing changes where all weights of a layer are multiplied by a number.
 
     Arguments:
         weight: all weights of one layer, of any shape.

@@ -153,8 +153,8 @@ WIDER = TREES._replace(
     title="The same of wider networks",
     says="Ours: DR-CapsNet with a trunk of 32 channels, 20,000 images of MNIST, 12 epochs in "
     "bfloat16, pruned to 90 % by magnitude, and as far as LOBSTER comes. Couplings are on eleven "
-    "levels. `python benchmarks/pruned_trees.py FOLDER --root data --middle --data mnist --ways "
-    "dense magnitude lobster` makes the records.",
+    "levels. `python benchmarks/pruned_trees.py FOLDER --root data --middle --precision bfloat16 "
+    "--data mnist --ways dense magnitude lobster` makes the records.",
     where={"width": 32, "data": "mnist", "precision": "bfloat16"},
 )
 FASHION = WIDER._replace(
