@@ -50,12 +50,17 @@ def test_a_pruning_that_was_stopped_goes_on(trained, call, tmp_path):
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
-@pytest.mark.parametrize("scope", ["network", "layer", "lamp"])
-def test_masking_at_the_end_is_what_training_with_it_gives(trained, call, tmp_path, scope):
+@pytest.mark.parametrize(
+    ("scope", "frozen"), [("network", ()), ("layer", ()), ("lamp", ()), ("layer", ("backbone",))]
+)
+def test_masking_at_the_end_is_what_training_with_it_gives(trained, call, tmp_path, scope, frozen):
+    fields = Run(trained).recipe.model_dump(exclude_defaults=True)
+    if frozen:
+        fields["freeze"] = frozen
+        trained = fit(make_recipe(**fields), tmp_path / "frozen").folder
     words = ["prune", trained, "--by", "mask_at_the_end", "--to", "0.5", "--out", tmp_path / "a"]
     done = call(*words, "--set", f"prune_scope={scope}")
     assert done.code == 0, done.err
-    fields = Run(trained).recipe.model_dump(exclude_defaults=True)
     way = {"prune": "mask_at_the_end", "prune_to": 0.5, "prune_scope": scope}
     again = fit(make_recipe(**{**fields, **way}), tmp_path / "b")
     masked = Run(tmp_path / "a")
@@ -80,7 +85,23 @@ def test_masking_at_the_end_is_what_training_with_it_gives(trained, call, tmp_pa
         ),
         (
             ["{run}", "--to", "0.9", "--by", "mask_at_the_end", "--epochs", "3"],
-            "by mask_at_the_end nothing is trained, so --epochs 3 would do nothing; leave it out.",
+            "by mask_at_the_end nothing is trained, so epochs 3 would do nothing; leave it out.",
+        ),
+        (
+            ["{run}", "--to", "0.9", "--by", "mask_at_the_end", "--learning-rate", "5"],
+            "by mask_at_the_end nothing is trained, so learning_rate 5.0 would do nothing; leave",
+        ),
+        (
+            ["{run}", "--to", "0.9", "--by", "mask_at_the_end", "--set", "seed=7"],
+            "by mask_at_the_end nothing is trained, so seed 7 would do nothing; leave it out.",
+        ),
+        (
+            ["{run}", "--to", "0.9", "--set", "seed=7"],
+            "with seed 7 other images would be held out than in training, where it was ",
+        ),
+        (
+            ["{run}", "--to", "0.9", "--set", "validation_share=0.3"],
+            "with validation_share 0.3 other images would be held out than in training, where",
         ),
         (["{run}", "--to", "0.9", "--epochs", "2"], "prune_ramp ends after epoch 5, but epochs is"),
         (["{run}", "--to", "0.99", "--unit", "capsule"], "cannot reach a sparsity of 99.0%"),

@@ -327,6 +327,16 @@ def test_a_recipe_cannot_be_changed() -> None:
             "and leave epochs in which the remaining weights train on.",
         ),
         (
+            NAMES | {"prune": "magnitude", "prune_to": 0.9, "prune_ramp": 3, "patience": 2},
+            "patience = 2 could end training before epoch 3, when prune_ramp ends, with less "
+            "pruned than was asked for; take a patience of 3 or more.",
+        ),
+        (
+            NAMES | {"prune": "magnitude", "prune_to": (0.5, 0.9), "stop_at": 0.9},
+            "stop_at could end training before prune_to does, with less pruned than was asked "
+            "for; leave it out.",
+        ),
+        (
             NAMES | {"prune": "lobster", "keep": "best"},
             'keep = "best" could save an epoch before the pruning; take keep = "last" with prune = '
             '"lobster".',

@@ -12,6 +12,7 @@ from torchcaps.errors import Emptied, TorchcapsError
 from torchcaps.prune import MaskAtTheEnd, sparsity
 from torchcaps.tasks.trained import Trained, open_trained
 from torchcaps.train import Run, accuracy, fit, make_recipe
+from torchcaps.train.beginning import freeze
 from torchcaps.train.ranks import is_first
 from torchcaps.train.recipe import Recipe
 
@@ -34,6 +35,10 @@ NOT_AGAIN = {
     "stop_every",
     "stop_on",
 }
+# What masks at the end go by; the rest of a recipe is that of the training they end.
+OF_MASKS = {"prune", "prune_scope", "prune_to", "prune_unit"}
+# These choose the images that are held out.
+OF_HELD_OUT = ("seed", "train_images", "validation_share")
 
 
 def prune_run(
@@ -83,12 +88,9 @@ def prune_run(
     _check_images(trained, root)
     more = {**(fields or {}), "prune": by, **({} if to is None else {"prune_to": to})}
     if by == "mask_at_the_end":
-        if epochs is not None:
-            raise TorchcapsError(
-                f"by mask_at_the_end nothing is trained, so --epochs {epochs} would do nothing; "
-                f"leave it out."
-            )
+        _check_idle({**more, "epochs": epochs, "time_budget": time_budget})
         return _masked(trained, trained.run, _recipe(old, more, keep=set()), out, root)
+    _check_held_out(old, more)
     begin_with = trained.run.model_file
     recipe = _recipe(
         old,
@@ -139,6 +141,29 @@ def _recipe(old: Recipe, changes: Mapping[str, Any], *, keep: set[str]) -> Recip
     return make_recipe(**{**fields, "channels_last": old.channels_last, **changes})
 
 
+def _check_idle(fields: Mapping[str, Any]) -> None:
+    """Masks are put on a network whose training is over: nothing of training is of use."""
+    for name, value in fields.items():
+        if name not in OF_MASKS and value is not None:
+            raise TorchcapsError(
+                f"by mask_at_the_end nothing is trained, so {name} {value} would do nothing; leave "
+                f"it out."
+            )
+
+
+def _check_held_out(old: Recipe, fields: Mapping[str, Any]) -> None:
+    """Images that the network was trained on are not to be held out from it now."""
+    for name in OF_HELD_OUT:
+        before = getattr(old, name)
+        if fields.get(name, before) != before and (
+            name == "validation_share" or old.validation_share
+        ):
+            raise TorchcapsError(
+                f"with {name} {fields[name]} other images would be held out than in training, "
+                f"where it was {before}, and the network has seen those; leave it out."
+            )
+
+
 def _check_images(trained: Trained, root: Root | None) -> None:
     if not trained.knows(trained.images_now("train", root=root), "train"):
         raise TorchcapsError(
@@ -153,6 +178,8 @@ def _masked(trained: Trained, run: Run, recipe: Recipe, out: Path, root: Root | 
     new = Run(out)
     if new.is_finished(recipe):
         return new
+    # What was not trained is not pruned either.
+    freeze(trained.model, recipe.freeze)
     pruner = MaskAtTheEnd(
         trained.model, to=recipe.prune_to, unit=recipe.prune_unit, scope=recipe.prune_scope
     )

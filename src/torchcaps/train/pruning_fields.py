@@ -28,7 +28,15 @@ def uses(way: Prune | None, to: Share | None, unit: str) -> list[tuple[str, bool
 
 
 def check_pruning(
-    way: Prune | None, to: Share | None, *, ramp: int, epochs: int, keep: str, scope: str
+    way: Prune | None,
+    to: Share | None,
+    *,
+    ramp: int,
+    epochs: int,
+    patience: int | None,
+    stop_at: float | None,
+    keep: str,
+    scope: str,
 ) -> None:
     """Refuse, by a ValueError, what would prune nothing, everything, or not in time."""
     if way is None:
@@ -48,6 +56,16 @@ def check_pruning(
         raise ValueError(
             f"{field} ends after epoch {done}, but epochs is {epochs}; take more epochs or a "
             f"shorter ramp, and leave epochs in which the remaining weights train on"
+        )
+    if way == "magnitude" and stop_at is not None:
+        raise ValueError(
+            f"stop_at could end training before {field} does, with less pruned than was asked for; "
+            f"leave it out"
+        )
+    if way == "magnitude" and patience is not None and patience < done:
+        raise ValueError(
+            f"patience = {patience} could end training before epoch {done}, when {field} ends, "
+            f"with less pruned than was asked for; take a patience of {done} or more"
         )
     if way in ("lobster", "magnitude") and keep == "best":
         raise ValueError(

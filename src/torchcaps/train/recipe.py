@@ -255,9 +255,16 @@ class Recipe(BaseModel):
 
     @model_validator(mode="after")
     def _pruning_that_can_be(self) -> Self:
-        ramp, epochs, keep = self.prune_ramp, self.epochs, self.keep
-        scope = self.prune_scope
-        check_pruning(self.prune, self.prune_to, ramp=ramp, epochs=epochs, keep=keep, scope=scope)
+        check_pruning(
+            self.prune,
+            self.prune_to,
+            ramp=self.prune_ramp,
+            epochs=self.epochs,
+            patience=self.patience,
+            stop_at=self.stop_at,
+            keep=self.keep,
+            scope=self.prune_scope,
+        )
         return self
 
     @model_validator(mode="after")
