@@ -41,8 +41,9 @@ class Outcomes:
             self.numbers[name][parameter.removesuffix("]")] = ours
 
     def of(self, claim, test):
-        """The number of a claim: of its own case where a test has one for each."""
-        return self.numbers[test].get(claim.id, 1.0)
+        """The number of a claim: of its own case where a test has one, else of the whole test."""
+        numbers = self.numbers[test]
+        return numbers.get(claim.id, numbers.get("", 1.0))
 
 
 def shown(paper):
