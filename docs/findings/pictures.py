@@ -36,6 +36,7 @@ def pictures() -> Iterator[tuple[str, str]]:
     yield "scoring-rules.svg", scoring_rules()
     yield "compactness-by-chance.svg", compactness_by_chance()
     yield "odd-bias.svg", odd_bias()
+    yield "chosen-levels.svg", chosen_levels()
 
 
 def bias_of_em() -> str:
@@ -242,6 +243,29 @@ def odd_bias() -> str:
                 name = f"{n} layers, {says}, n = {found.n}"
                 rows.append(Dot(name, *found[:3], f"{found.mean:.1f} %"))
     return draw_dots(rows, label="accuracy on MNIST, %", low=0, high=100, mark=10)
+
+
+def chosen_levels() -> str:
+    """Networks of 32 channels, their entropy on the levels that the rule chose and on 11."""
+    records = read_records(HERE.parents[1] / "evidence", study="renzulli2025/pruned_trees")
+    named = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
+    found = {
+        (each.recipe["data"], each.recipe["prune"] or "unpruned"): each
+        for each in records.values()
+        if each.recipe["options"]["width"] == 32 and each.recipe["precision"] == "bfloat16"
+    }
+    rows = []
+    for (data, way), record in sorted(found.items(), key=lambda item: (item[0][0], item[0][1])):
+        chosen = [f"{seed.values['chosen_levels']:g}" for seed in record.seeds]
+        for says, name in (
+            (", ".join(chosen), "entropy_at_chosen_levels"),
+            ("11", "entropy+K11"),
+        ):
+            bits = [seed.values[name] for seed in record.seeds]
+            mean = statistics.fmean(bits)
+            label = f"{named[data]}, {way}, K = {says}"
+            rows.append(Dot(label, mean, min(bits), max(bits), f"{mean:.2f}"))
+    return draw_dots(rows, label="entropy, bit", low=0, high=10, mark=9.97)
 
 
 if __name__ == "__main__":
