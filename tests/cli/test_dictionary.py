@@ -48,6 +48,7 @@ def test_its_entropy_is_that_of_the_keys(run_folder, call):
     keys.update(out, batch)
     result = keys.result()
     assert found["entropy"] == pytest.approx(result.entropy)
+    assert found["bound"] == pytest.approx(result.bound)
     assert [len(each["entries"]) for each in found["classes"]] == [c.keys for c in result.classes]
 
 
@@ -57,6 +58,8 @@ def test_levels_are_chosen_on_validation_images(run_folder, call, tmp_path):
     assert done.code == 0, done.err
     first, second, *rest = done.out.splitlines()
     assert first.startswith("levels    ")
+    assert "bit, mean of the classes; " in "".join(rest)
+    assert "if every image had a tree of its own" in "".join(rest)
     assert "validation accuracy" in first
     assert second.endswith("quantised, on 12 test images of part-whole")
     # Entropy, and a line a class.

@@ -52,6 +52,10 @@ def test_shrink_tells_people(pruned, call, tmp_path):
     assert [line.split()[0] for line in lines[1:4]] == ["parameters", "file", "time"]
     assert " times less)" in lines[1]
     assert lines[-1].startswith("scores      the largest change is ")
+    # What is small already loses nothing more.
+    again = ["shrink", tmp_path / "small.safetensors", "--data", "tiny"]
+    done = call(*again, "--out", tmp_path / "same.safetensors")
+    assert done.out.startswith("taken out   nothing: there are no parts that nothing reads\n")
 
 
 @pytest.mark.parametrize(
@@ -67,6 +71,10 @@ def test_shrink_tells_people(pruned, call, tmp_path):
         (
             ["{pruned}", "--data", "tiny", "--silent", "-1", "--out", "a.safetensors"],
             "no capsule is shorter than 0, so a limit of -1 takes nothing out; give a length",
+        ),
+        (
+            ["{pruned}", "--data", "tiny", "--silent", "nan", "--out", "a.safetensors"],
+            "no capsule is shorter than 0, so a limit of nan takes nothing out; give a length",
         ),
         (
             ["{pruned}", "--data", "tiny", "--images", "0", "--out", "a.safetensors"],

@@ -1,5 +1,6 @@
 """A recipe: frozen, told apart by its digest, the same through JSON, strict in words."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -335,6 +336,14 @@ def test_a_recipe_cannot_be_changed() -> None:
             NAMES | {"prune": "magnitude", "prune_to": (0.5, 0.9), "stop_at": 0.9},
             "stop_at could end training before prune_to does, with less pruned than was asked "
             "for; leave it out.",
+        ),
+        (
+            NAMES | {"prune": "magnitude", "prune_to": math.nan},
+            "the recipe does not hold: prune_to: input should be a finite number, not nan.",
+        ),
+        (
+            NAMES | {"prune": "magnitude", "prune_to": [0.5, "x"]},
+            "the recipe does not hold: prune_to.1: input should be a valid number, not 'x'.",
         ),
         (
             NAMES | {"prune": "lobster", "keep": "best"},

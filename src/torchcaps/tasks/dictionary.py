@@ -7,6 +7,7 @@ predicted class [renzulli2025] §3.1.3.
 import hashlib
 from collections import defaultdict
 from dataclasses import asdict, dataclass
+from math import log2
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +68,14 @@ class Dictionary:
         """Mean entropy of the classes, in bits."""
         return sum(each.entropy for each in self.classes) / len(self.classes)
 
+    @property
+    def bound(self) -> float:
+        """The same if every image had a tree of its own."""
+        return sum(log2(max(1, each.images)) for each in self.classes) / len(self.classes)
+
     def numbers(self) -> dict[str, Any]:
         """Everything, as JSON has it."""
-        return {**asdict(self), "entropy": self.entropy}
+        return {**asdict(self), "entropy": self.entropy, "bound": self.bound}
 
     def text(self) -> str:
         """The same as lines for people."""
@@ -84,7 +90,8 @@ class Dictionary:
             f"levels    {in_words(self.levels)}{how}",
             f"accuracy  {self.accuracy_before:.2%} → {self.accuracy:.2%} quantised, on "
             f"{self.images} {self.split} images of {self.data}",
-            f"entropy   {self.entropy:.2f} bit, mean of the classes",
+            f"entropy   {self.entropy:.2f} bit, mean of the classes; {self.bound:.2f} if every "
+            f"image had a tree of its own",
         ]
         for each in self.classes:
             top = ", ".join(f"{len(entry.images)} {entry.key}" for entry in each.entries[:LISTED])

@@ -68,8 +68,9 @@ class Shrunk:
         how = "that nothing reads"
         if self.below is not None:
             how += f", or that were no longer than {self.below:g} on {self.looked_at} images"
+        parts_of = f"{', '.join(parts)}: parts" if parts else "nothing: there are no parts"
         rows = [
-            ("taken out", (", ".join(parts) or "nothing") + f": parts {how}"),
+            ("taken out", f"{parts_of} {how}"),
             ("parameters", _ratio(old.parameters, new.parameters, ",d")),
             ("file", _ratio(old.file_bytes / 1e6, new.file_bytes / 1e6, ".2f", " MB")),
             ("time", _ratio(old.ms_an_image, new.ms_an_image, ".3f", " ms an image of 64")),
@@ -145,7 +146,8 @@ def _check(out: Path, below: float | None, images: int) -> None:
         raise TorchcapsError(f"the smaller network needs a file ending in .safetensors, not {out}.")
     if out.exists():
         raise TorchcapsError(f"{out} is there already; name another file.")
-    if below is not None and below < 0:
+    # NaN is no length either.
+    if below is not None and not below >= 0:
         raise TorchcapsError(
             f"no capsule is shorter than 0, so a limit of {below:g} takes nothing out; give a "
             f"length from 0 up."

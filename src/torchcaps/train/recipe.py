@@ -3,6 +3,7 @@
 import hashlib
 import math
 import os
+import re
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
@@ -373,8 +374,15 @@ def make_recipe(*, protocol: str | None = None, **fields: Any) -> Recipe:
 
 def _in_words(error: ValidationError) -> str:
     faults = []
+    fields = [fault["loc"][:1] for fault in error.errors()]
     for fault in error.errors():
-        where = ".".join(str(part)[:40] for part in fault["loc"])
+        is_list = isinstance(fault["input"], list | tuple)
+        if fields.count(fault["loc"][:1]) > 1 and (fault["type"] == "tuple_type" or is_list):
+            # Of a field that takes a number or a list, the fault of what it did not come as.
+            continue
+        # Without the name of the type that was tried.
+        kept = (part for part in fault["loc"] if not re.match(r"float$|tuple\[", str(part)))
+        where = ".".join(str(part)[:40] for part in kept)
         if fault["type"] == "missing":
             faults.append(f"{where} is missing, --{where} on the command line")
             continue
