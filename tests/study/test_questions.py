@@ -6,17 +6,10 @@ from pathlib import Path
 import pytest
 
 from made_records import record
-from torchcaps.study import claims, find_claim, result_of, write_record
-from torchcaps.study.questions import (
-    QUESTIONS,
-    SCALE,
-    SHARP,
-    TWINS,
-    anchor,
-    answer_of,
-    write_questions,
-)
-from torchcaps.study.variants import deaths_of, decision_of, lines_of
+from torchcaps.study import claims, find_claim, read_records, result_of, write_record
+from torchcaps.study.asked import QUESTIONS, SCALE, SHARP, TREES, TWINS
+from torchcaps.study.questions import anchor, answer_of, write_questions
+from torchcaps.study.variants import deaths_of, decision_of, lines_of, sides_of
 
 ROOT = Path(__file__).parents[2]
 STATIC = "mitt2023-q-routing-almost-static"
@@ -49,11 +42,14 @@ def static(mean, seeds=5):
 @pytest.mark.parametrize(
     ("records", "answer"),
     [
-        ([], "**Open.** None of 8 statements of the papers is decided yet."),
+        ([], "By statements of the papers: **open.** None of 8 is decided yet."),
         # "Routing is almost static" speaks against routing where it holds.
-        ([static(1.0)], "**No, so far.** Of 8 statements 1 is decided: 1 speaks for no."),
-        ([static(3.0)], "**Yes, so far.**"),
-        ([static(1.0, seeds=3)], "**Open.**"),
+        (
+            [static(1.0)],
+            "By statements of the papers: **no, so far.** Of 8, 1 is decided: 1 speaks for no.",
+        ),
+        ([static(3.0)], "By statements of the papers: **yes, so far.**"),
+        ([static(1.0, seeds=3)], "By statements of the papers: **open.**"),
     ],
 )
 def test_the_plain_answer(records, answer):
@@ -80,7 +76,7 @@ def test_a_statement_about_another_cause_speaks_for_neither_where_it_fails():
     row = result_of(claim, {f"{n:012x}": each for n, each in enumerate(found)})
     assert row.status == "fails"
     assert answer_of(question, [row]) == (
-        "**Open.** Of 1 statements 1 is decided: 1 speaks for neither."
+        "By statements of the papers: **open.** Of 1, 1 is decided: 1 speaks for neither."
     )
 
 
@@ -139,15 +135,17 @@ def test_variants_of_a_study_of_ours_are_compared_seed_by_seed():
     assert papers.startswith("| 1.0 | 90 [")
     assert fixed.startswith("| 0.0 | 90 [87.52, 92.48] |  | 0.2 |")
     assert lines[-2] == (
-        "Accuracy less that at 0, by 95 % intervals, of all 2 together: zero lies within the "
-        "interval with agreement 1.0; agreement learned."
+        "Accuracy less that at 0, by 95 % intervals that hold for all 2 together, wider "
+        "than those of the table: zero lies within the interval with agreement 1.0; agreement "
+        "learned."
     )
     # Above by 2, 2 and 2.1 points; by 0.95, 1 and 1.05 as the paper has it.
     records["a" * 12] = of_ours([91.0, 92.0, 93.1], agreement="learned")
     records["b" * 12] = of_ours([88.05, 89.0, 89.95])
     assert [*lines_of(SHARP, records, "../e")][-2] == (
-        "Accuracy less that at 0, by 95 % intervals, of all 2 together: it is above zero with "
-        "agreement learned, it is below zero with agreement 1.0."
+        "Accuracy less that at 0, by 95 % intervals that hold for all 2 together, wider "
+        "than those of the table: it is above zero with agreement learned, it is below zero with "
+        "agreement 1.0."
     )
     # Of 1, 1 and 1.9 points the interval leaves out zero alone, but not beside another's.
     records["a" * 12] = of_ours([90.0, 91.0, 92.9], agreement="learned")
@@ -186,7 +184,8 @@ def test_what_learns_is_said_in_words():
         "c" * 12: of_ours([9.8, 60.0, 90.0], weight_std=0.1, agreement=0.0, **deep),
     }
     assert [*lines_of(SCALE, records, "../e")][-2] == (
-        "Accuracy, by 95 % intervals, of all 3 together: it is above 20 with widths 3 × 16, "
+        "Accuracy, by 95 % intervals that hold for all 3 together, wider than those of "
+        "the table: it is above 20 with widths 3 × 16, "
         "weight_std 1.0, agreement 1.0, it is below 20 with widths 3 × 16, weight_std 0.1, "
         "agreement 1.0, 20 lies within the interval with widths 3 × 16, weight_std 0.1, "
         "agreement 0.0."
@@ -306,3 +305,41 @@ def test_one_architecture_decides_its_own_part_alone(tmp_path):
 def test_a_heading_is_linked_without_its_commas():
     title = "Depth, initial scale and routing at once"
     assert anchor(title) == "depth-initial-scale-and-routing-at-once"
+
+
+def test_a_plain_answer_is_given_where_our_networks_show_it(tmp_path):
+    """Two points more for the uniform twin, seed by seed; and one seed that says otherwise."""
+    says = QUESTIONS["does-routing-help"].plain[0].says
+
+    def page(uniform):
+        for routing, values in (("dynamic", [96.0, 97.0, 96.5]), ("uniform", uniform)):
+            made = of_ours(values, study=TWINS.study, routing=routing)
+            write_record(made, tmp_path / "evidence")
+        write_questions(tmp_path / "evidence", tmp_path / "pages")
+        return (tmp_path / "pages" / "does-routing-help.md").read_text()
+
+    assert says not in page([98.0, 99.0, 94.0])
+    assert says in page([98.0, 99.0, 98.5, 98.5])
+
+
+def test_what_a_plain_answer_asks_for_is_a_side_that_there_is():
+    """Of the committed records: a title or a label that is written otherwise would never be met."""
+    records = read_records(ROOT / "evidence")
+    for question in QUESTIONS.values():
+        for each in question.plain:
+            assert each.needs
+            assert each.needs <= sides_of(each.variants, records)
+
+
+def test_sides_are_those_of_the_sentences():
+    records = {
+        "a" * 12: of_ours([91.0, 92.0, 93.1], agreement="learned"),
+        "b" * 12: of_ours([88.05, 89.0, 89.95]),
+        "c" * 12: of_ours([89.0, 90.0, 91.0], agreement=0.0),
+    }
+    title = "accuracy less that at 0"
+    above, below = (title, "agreement learned", "above"), (title, "agreement 1.0", "below")
+    assert sides_of(SHARP, records) == {above, below}
+    deep = four_of([10.0, 11.0, 95.0, 96.0])
+    assert sides_of(SCALE, deep) == {("accuracy", "weight_std", "decides")}
+    assert sides_of(TREES, records) == sides_of(SHARP, {}) == set()

@@ -5,219 +5,28 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+from torchcaps.study.asked import QUESTIONS, Question
 from torchcaps.study.judges import JUDGES
 from torchcaps.study.pages import MADE, STANDS, TO_EVIDENCE, links, ours, protocol
-from torchcaps.study.record import read_records
+from torchcaps.study.record import Record, read_records
 from torchcaps.study.result import Result, results
 from torchcaps.study.svg import Dot, draw_dots
-from torchcaps.study.variants import Column, Variants, deaths_of, decision_of, lines_of
+from torchcaps.study.variants import (
+    Difference,
+    Variants,
+    deaths_of,
+    decision_of,
+    differences_of,
+    lines_of,
+    sides_of,
+)
 from torchcaps.study.verdict import StatementVerdict
 from torchcaps.train.digests import write_whole
 
-__all__ = ["QUESTIONS", "Question", "write_questions"]
+__all__ = ["write_questions"]
 
 
-class Question(NamedTuple):
-    """A question, and the statements whose verdicts answer it."""
-
-    title: str
-    says: str
-    # What it would mean if the statement held: "yes" or "no", by the id of the statement.
-    answers: Mapping[str, str]
-    # Those that say nothing of it where they fail.
-    only_held: frozenset[str] = frozenset()
-    # What no statement compares as it is.
-    own: tuple[Variants, ...] = ()
-    # Whose dead capsules are counted.
-    dying: tuple[Variants, ...] = ()
-
-
-SHARP = Variants(
-    "Where a network routes that may choose",
-    "sharp-agreement",
-    "Ours: nine routed layers that may learn α, what agreement is multiplied by in a logit, one "
-    "number a layer, from 0.1 on, and the same network with α fixed. At 0 nothing is routed, at 1 "
-    "it is as in the papers. dyr is how much couplings change from image to image; a hidden layer "
-    "is one of the eight below the classes. MNIST, 6,000 images, five epochs; every network starts "
-    "with weights that keep lengths from layer to layer. In its 235 updates α can rise to 0.34 at "
-    "most, so this says where it rises, and not where it would end. "
-    "`torchcaps study run studies/sharp-agreement.toml --root data` makes the records.",
-    ("agreement",),
-    (0.0,),
-    (
-        Column("accuracy", "accuracy"),
-        Column("accuracy less that at 0", "accuracy", is_compared=True),
-        Column("dyr, hidden", "dyr", slice(-1)),
-        Column("dyr, classes", "dyr", slice(-1, None)),
-        Column("α, hidden", "agreement", slice(-1)),
-        Column("α, classes", "agreement", slice(-1, None)),
-        Column("dead capsules a layer", "cds"),
-    ),
-)
-TWINS = Variants(
-    "Routed and uniform twins",
-    "mitterreiter2023/mitt2023-q-rba-causes-deaths",
-    "Five routed layers of 16 capsules, as in [mitterreiter2023], and the same network with "
-    "uniform couplings: as many epochs, and the same seeds.",
-    ("routing",),
-    ("dynamic",),
-    (
-        Column("accuracy", "accuracy"),
-        Column("accuracy less that of dynamic routing", "accuracy", is_compared=True),
-        Column("dead capsules a layer", "cds@affnist-style/test"),
-    ),
-)
-SCALE = Variants(
-    "Depth, initial scale and routing at once",
-    "deep-scale",
-    "Ours: four and nine routed layers of 16 capsules, from weights of N(0, 0.1²) and of N(0, 1), "
-    "with an agreement of 1 in a logit as in the papers, and of 0, where nothing is routed. MNIST, "
-    "6,000 images, five epochs. Nine layers whose weights are scaled until lengths keep from layer "
-    "to layer, and whose agreement is 0, 0.3, 1 or learned, are on [the page of routing]"
-    "(does-routing-help.md#where-a-network-routes-that-may-choose), out of "
-    "`studies/sharp-agreement.toml`. Guesses are right on 10 to 11 %; a network that learns, we "
-    "say, on more than 20. "
-    "`torchcaps study run studies/deep-scale.toml --root data` makes the records.",
-    ("widths", "weight_std", "agreement"),
-    (None, None, None),
-    (
-        Column("accuracy", "accuracy", line=20.0),
-        Column("dead capsules a layer, hidden", "cds", slice(-1)),
-        Column("dyr, hidden", "dyr", slice(-1)),
-        Column("dyr, classes", "dyr", slice(-1, None)),
-    ),
-)
-SIDES = Variants(
-    "A bias, and one that cannot tell signs",
-    "peer2022",
-    "The networks of [peer2022] Table 2, two to five capsule layers of dynamic routing on MNIST, "
-    "from weights of N(0, 0.1²) unless weight_std says otherwise. A bias is added to the sum of "
-    "votes before its squash. The odd one is ours: of the bias and its negative the one that lies "
-    "on the side of the sum, so that primary capsules and their negatives still give the same "
-    "scores bit for bit (`test_an_odd_bias_keeps_the_symmetry` in tests/theory/test_peer.py). "
-    "Guesses are right on 10 to 11 %; a network that learns, we say, on more than 20. "
-    "`torchcaps study run peer2022-q-symmetry-causes-depth-failure --reduced` makes the records.",
-    ("n_layers", "bias", "squash", "weight_std"),
-    (None, None, None, None),
-    (Column("accuracy", "accuracy", line=20.0),),
-    where={"model": "peer_deep_dynamic", "data": "mnist", "width": 32},
-)
-LARGER = SIDES._replace(
-    title="Larger weights and no bias",
-    study="depth-without-bias",
-    says="Ours: the same networks without a bias, from larger weights. "
-    "`torchcaps study run studies/depth-without-bias.toml --root data` makes the records.",
-    differ_in=("n_layers", "weight_std"),
-    compared_with=(None, None),
-    columns=(
-        Column("accuracy", "accuracy", line=20.0),
-        Column("dead capsules a layer", "cds"),
-    ),
-    where={},
-)
-EM = Variants(
-    "EM routing, with a bias and without",
-    "em-depth",
-    "Ours: five, seven and nine capsule layers of EM routing as in [peer2022] Table 3, on digits "
-    "of 20 × 20 pixels: 20,000 images, one epoch, a first convolution of 32 channels. The bias is "
-    "one on the votes, from 0.1. `torchcaps study run studies/em-depth.toml --root data` makes the "
-    "records.",
-    ("n_layers", "bias"),
-    (None, None),
-    (Column("accuracy", "accuracy", line=20.0), Column("dead capsules a layer", "cds")),
-)
-TREES = Variants(
-    "Entropy of networks pruned in every way",
-    "renzulli2025/pruned_trees",
-    "Ours: a small DR-CapsNet on MNIST, pruned to 90 % in every way but by LOBSTER, which finds "
-    "its own share. Couplings are on eleven levels; no entropy can be above 9.96 bit, that of "
-    "classes in which every image has a tree of its own. "
-    "`python benchmarks/pruned_trees.py FOLDER --root data --reduced --seeds 0 1 2 3 4` makes "
-    "the records, and [Pruning](../pruning.md#does-pruning-lower-the-entropy) says what follows.",
-    ("prune", "epochs"),
-    (None, 12),
-    (
-        Column("sparsity", "sparsity"),
-        Column("accuracy", "accuracy+K11"),
-        Column("entropy", "entropy+K11"),
-        Column("entropy less that of the unpruned", "entropy+K11", is_compared=True),
-        Column("keys a class", "keys+K11"),
-        Column("zero blocks", "zero_blocks"),
-        Column("zero votes", "zero_votes"),
-    ),
-    where={"width": 16},
-)
-WIDER = TREES._replace(
-    title="The same of wider networks",
-    says="Ours: DR-CapsNet with a trunk of 32 channels, 20,000 images of MNIST, 12 epochs in "
-    "bfloat16, pruned to 90 % by magnitude, and as far as LOBSTER comes. Couplings are on eleven "
-    "levels. `python benchmarks/pruned_trees.py FOLDER --root data --middle --precision bfloat16 "
-    "--data mnist --ways dense magnitude lobster` makes the records.",
-    where={"width": 32, "data": "mnist", "precision": "bfloat16"},
-)
-FASHION = WIDER._replace(
-    title="The same of wider networks on Fashion-MNIST",
-    says="Ours: the same networks on images of Fashion-MNIST, by `--data fashion-mnist`.",
-    where={"width": 32, "data": "fashion-mnist", "precision": "bfloat16"},
-)
-LAMP = WIDER._replace(
-    title="Pruned by LAMP scores",
-    says='Ours: networks as wide in float32, with `prune_scope = "lamp"`, by which layers lose '
-    "different shares of their weights, 90 % of all. `python benchmarks/pruned_trees.py FOLDER "
-    "--root data --middle --data mnist --ways dense lamp` makes the records.",
-    where={"width": 32, "data": "mnist", "precision": "float32"},
-)
-QUESTIONS: Mapping[str, Question] = {
-    "does-routing-help": Question(
-        "Does routing help?",
-        "Dynamic couplings against fixed ones, at equal epochs and paired seeds.",
-        {
-            "mitt2023-q-uniform-routing-better": "no",
-            "gu2021-q-dr-harms-affine": "no",
-            "mitt2023-q-routing-almost-static": "no",
-            "mitt2023-q-last-layer-more-dynamic": "yes",
-            "tsai2020-q-perf-increases-with-iterations": "yes",
-            "tsai2020-q-gain-over-uniform-pass": "yes",
-            "tsai2020-q-routing-beats-pooling": "yes",
-            "gu2021-q-all-components-help-multimnist": "yes",
-        },
-        own=(TWINS, SHARP),
-    ),
-    "does-depth-kill-capsules": Question(
-        "Does depth kill capsules, or do initial scale and sharp agreement?",
-        "Dead capsules and accuracy of deep networks, with routing and without. What the initial "
-        "scale does by itself is [a finding](../findings/initial-scale.md).",
-        {
-            "mitt2023-q-dead-increase-with-depth": "yes",
-            "mitt2023-q-depth-limited-by-deaths": "yes",
-            "mitt2023-q-rba-causes-deaths": "no",
-            "peer2022-q-depth-rba-nobias": "yes",
-            "peer2022-q-depth-em-nobias": "yes",
-            "peer2022-q-bias-enables-depth": "no",
-            "peer2022-q-symmetry-causes-depth-failure": "no",
-        },
-        # That something else than the symmetry keeps a network from learning may be anything.
-        only_held=frozenset({"peer2022-q-symmetry-causes-depth-failure"}),
-        own=(SCALE, SIDES, LARGER, EM),
-        dying=(TWINS, SCALE, SHARP, LARGER, EM),
-    ),
-    "does-pruning-make-trees-simpler": Question(
-        "Does pruning make trees simpler?",
-        "Entropy and keys of quantised couplings before pruning and after, and against networks "
-        "with as many weights masked.",
-        {
-            "rem-q-entropy-lower-everywhere": "yes",
-            "rem-q-keys-lower": "yes",
-            "rem-q-entropy-falls-by-pruning": "yes",
-            "rem-q-any-pruning": "yes",
-            "rem-q-low-pruning-noisy": "no",
-            "rem-q-fewer-capsules-in-tree": "yes",
-        },
-        own=(TREES, WIDER, FASHION, LAMP),
-    ),
-}
 DECIDED = ("holds", "fails")
 
 
@@ -230,7 +39,7 @@ def write_questions(evidence: str | os.PathLike[str], out: str | os.PathLike[str
     written = []
     for name, question in QUESTIONS.items():
         rows = [found[claim] for claim in question.answers]
-        picture = _picture(rows)
+        picture = _picture(rows, question, records)
         if picture is not None:
             written.append(folder / f"{name}.svg")
             write_whole(written[-1], picture)
@@ -238,14 +47,7 @@ def write_questions(evidence: str | os.PathLike[str], out: str | os.PathLike[str
             (folder / f"{name}.svg").unlink(missing_ok=True)
         written.append(folder / f"{name}.md")
         own = [line for each in question.own for line in lines_of(each, records, TO_EVIDENCE)]
-        answer = answer_of(question, rows)
-        for each in question.own:
-            if decided := decision_of(each, records):
-                answer += f"\n\n- [{each.title}]({_place(each, question)}): {decided}"
-        for each in question.dying:
-            if counted := deaths_of(each, records):
-                link = f"[{each.title}]({_place(each, question)})"
-                answer += f"\n\n- Dead capsules in {link}: {counted}"
+        answer = "\n\n".join(_answers(question, rows, records))
         write_whole(
             written[-1], "\n".join(_page(name, question, answer, rows, own, picture is not None))
         )
@@ -255,6 +57,24 @@ def write_questions(evidence: str | os.PathLike[str], out: str | os.PathLike[str
 def anchor(title: str) -> str:
     """What a heading is linked by: its words without commas and the like."""
     return "-".join(re.sub(r"[^\w\s-]", "", title.lower()).split())
+
+
+def _answers(
+    question: Question, rows: Sequence[Result], records: Mapping[str, Record]
+) -> Iterator[str]:
+    """What networks of ours say in a sentence, what the papers' statements do, and the numbers."""
+    for each in question.plain:
+        if each.needs <= sides_of(each.variants, records):
+            yield each.says
+    yield answer_of(question, rows)
+    numbers = [
+        *((f"[{each.title}]", each, decision_of(each, records)) for each in question.own),
+        *((f"Dead capsules in [{e.title}]", e, deaths_of(e, records)) for e in question.dying),
+    ]
+    said = [f"- {title}({_place(x, question)}): {says}" for title, x, says in numbers if says]
+    if said:
+        yield "By networks of ours:"
+        yield from said
 
 
 def _place(variants: Variants, question: Question) -> str:
@@ -272,16 +92,17 @@ def answer_of(question: Question, rows: Sequence[Result]) -> str:
             sides[_side_of(question, each)] += 1
     decided = sum(sides.values())
     if not decided:
-        return f"**Open.** None of {len(rows)} statements of the papers is decided yet."
+        return f"By statements of the papers: **open.** None of {len(rows)} is decided yet."
     if sides["yes"] and sides["no"]:
-        word = "It depends"
+        word = "it depends"
     elif sides["yes"] or sides["no"]:
-        word = "Yes, so far" if sides["yes"] else "No, so far"
+        word = "yes, so far" if sides["yes"] else "no, so far"
     else:
-        word = "Open"
+        word = "open"
     counts = ", ".join(f"{n} speak{'s' * (n == 1)} for {side}" for side, n in sides.items() if n)
     are = "is" if decided == 1 else "are"
-    return f"**{word}.** Of {len(rows)} statements {decided} {are} decided: {counts}."
+    of_all = f"Of {len(rows)}, {decided} {are} decided: {counts}."
+    return f"By statements of the papers: **{word}.** {of_all}"
 
 
 def _side_of(question: Question, each: Result) -> str:
@@ -310,7 +131,10 @@ def _page(
     if has_picture:
         yield f"![Each mean with its 95 % interval, from its threshold]({name}.svg)"
         yield ""
-        yield "Right of the line is what the statement claims. Every row has a scale of its own."
+        yield (
+            "Right of the line is what a statement claims, or, of networks of ours, what lies "
+            "above the one that they are compared with. Every row has a scale of its own."
+        )
         yield ""
     yield "| statement | if it holds | verdict | ours | protocol | records |"
     yield "|---|---|---|---|---|---|"
@@ -359,11 +183,25 @@ def _missing(each: Result) -> str:
     return f"the interval over {n} seeds lies on both sides of its threshold."
 
 
-def _picture(rows: Sequence[Result]) -> str | None:
+def _picture(
+    rows: Sequence[Result], question: Question, records: Mapping[str, Record]
+) -> str | None:
     dots = [dot for each in rows if (dot := _dot(each)) is not None]
+    for variants in question.own:
+        for title, found in differences_of(variants, records):
+            dots.append(_dot_of(title.partition(" less ")[0], found, variants.short))
     if not dots:
         return None
     return draw_dots(dots, label="from the threshold", low=-1.0, high=1.0, mark=0.0)
+
+
+def _dot_of(what: str, found: Difference, short: str) -> Dot:
+    """A difference with the farther end of its interval at one."""
+    ours = found.interval
+    low, high = (ours.mean if end is None else end for end in (ours.low, ours.high))
+    scale = max(abs(low), abs(high)) or 1.0
+    label = ", ".join(filter(None, (what, found.label, short)))
+    return Dot(label, ours.mean / scale, low / scale, high / scale, found.side or "undecided")
 
 
 def _dot(each: Result) -> Dot | None:

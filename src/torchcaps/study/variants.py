@@ -9,8 +9,21 @@ from torchcaps.study.judges.evidence import Values, known_fields
 from torchcaps.study.record import Record
 from torchcaps.study.verdict import LEAST_SEEDS
 
-__all__ = ["Column", "Variants", "deaths_of", "decision_of", "lines_of"]
+__all__ = [
+    "Column",
+    "Difference",
+    "Side",
+    "Variants",
+    "deaths_of",
+    "decision_of",
+    "differences_of",
+    "lines_of",
+    "sides_of",
+]
 
+# The title of a column, what a variant differs in, and "above" or "below"; or a title, a name, and
+# "decides".
+Side = tuple[str, str, str]
 
 # Dead capsules of a layer, and those that are not.
 DEAD, ALIVE = "cds", "capsules_alive"
@@ -28,6 +41,14 @@ class Column(NamedTuple):
     line: float | None = None
 
 
+class Difference(NamedTuple):
+    """By how much a statistic of a variant lies above that of the one it is compared with."""
+
+    label: str
+    interval: Interval
+    side: str | None
+
+
 class Variants(NamedTuple):
     """A study by the name of its records, or of the folder in which they lie, which differ in
     fields or options."""
@@ -41,6 +62,8 @@ class Variants(NamedTuple):
     columns: tuple[Column, ...]
     # The fields and options of the records that it is about; all of the study, if none.
     where: Mapping[str, Any] = {}
+    # What tells it from another study on one picture.
+    short: str = ""
 
 
 def lines_of(variants: Variants, records: Mapping[str, Record], evidence: str) -> Iterator[str]:
@@ -83,18 +106,58 @@ def lines_of(variants: Variants, records: Mapping[str, Record], evidence: str) -
 
 
 def decision_of(variants: Variants, records: Mapping[str, Record]) -> str | None:
-    """One sentence: the value of a single name that says on which side of its line all lie, or
-    which variants lie above and below the one that they are compared with.
+    """What is decided, in words: the value of a single name that says on which side of its line all
+    lie, or which variants lie above and below the one that they are compared with.
 
     Arguments:
         variants: the study.
         records: all records by their hash.
     """
-    named = _about(variants, records)
-    rows = [named[name] for _, name in _labelled(variants, named)]
+    rows = _in_order(variants, records)
     enough = _enough(rows)
     found = [_decided_by(variants, x, enough) for x in variants.columns if x.line is not None]
-    return next(filter(None, [*found, *_compared(variants, rows)]), None)
+    decided = next(filter(None, found), None)
+    return decided or " ".join(_compared(variants, rows)) or None
+
+
+def sides_of(variants: Variants, records: Mapping[str, Record]) -> set[Side]:
+    """What is decided, for whoever asks for one of it.
+
+    Arguments:
+        variants: the study.
+        records: all records by their hash.
+    """
+    enough = _enough(_in_order(variants, records))
+    found = {
+        (column.title, deciding[0], "decides")
+        for column in variants.columns
+        if column.line is not None and (deciding := _deciding(variants, column, enough))
+    }
+    for title, each in differences_of(variants, records):
+        found |= {(title, each.label, each.side)} if each.side else set()
+    return found
+
+
+def differences_of(
+    variants: Variants, records: Mapping[str, Record]
+) -> Iterator[tuple[str, Difference]]:
+    """Every variant of three seeds or more beside the one that it is compared with, column by
+    column; sides are those of intervals that hold together.
+
+    Arguments:
+        variants: the study.
+        records: all records by their hash.
+    """
+    rows = _in_order(variants, records)
+    base = _base(variants, rows)
+    others = [] if base is None else [each for each in _enough(rows) if each is not base]
+    for column in variants.columns:
+        for record in others if column.is_compared else ():
+            interval = _interval(record, column, base)
+            wider = _interval(record, column, base, confidence=1 - 0.05 / len(others))
+            if interval is not None:
+                label = _differing(variants, record)
+                yield column.title, Difference(label, interval, _side(wider, 0.0))
 
 
 def deaths_of(variants: Variants, records: Mapping[str, Record]) -> str | None:
@@ -125,7 +188,8 @@ def deaths_of(variants: Variants, records: Mapping[str, Record]) -> str | None:
     if not others:
         return f"none in any seed, of {n_networks} networks in all."
     said = (f"{says}{', and with '.join(names)}" for says, names in others.items())
-    return f"none in {n_whole} of {n_networks} networks; {'; '.join(said)}."
+    whole = f"none in {n_whole} of" if n_whole else "some in each of"
+    return f"{whole} {n_networks} networks; {'; '.join(said)}."
 
 
 def _dead_of_all(values: Mapping[str, float], dead: Column) -> tuple[float, float] | None:
@@ -139,6 +203,19 @@ def _named(variants: Variants, record: Record) -> str:
     """What a record differs in, name by name."""
     values = zip(variants.differ_in, _values(variants, record), strict=True)
     return ", ".join(f"{name} {_said(value)}" for name, value in values)
+
+
+def _differing(variants: Variants, record: Record) -> str:
+    """What a record differs in from the one that others are compared with."""
+    values = zip(variants.differ_in, _values(variants, record), strict=True)
+    pairs = zip(values, variants.compared_with, strict=True)
+    return ", ".join(f"{name} {_said(value)}" for (name, value), usual in pairs if value != usual)
+
+
+def _in_order(variants: Variants, records: Mapping[str, Record]) -> list[Record]:
+    """The records in the order of their rows."""
+    named = _about(variants, records)
+    return [named[name] for _, name in _labelled(variants, named)]
 
 
 def _about(variants: Variants, records: Mapping[str, Record]) -> dict[str, Record]:
@@ -170,6 +247,23 @@ def _compared(variants: Variants, rows: Sequence[Record]) -> Iterator[str]:
 
 
 def _decided_by(variants: Variants, column: Column, rows: Sequence[Record]) -> str | None:
+    deciding = _deciding(variants, column, rows)
+    if deciding is None:
+        return None
+    name, side_of = deciding
+    each = sorted(f"{side} {column.line or 0:g} with {value}" for value, side in side_of.items())
+    others = " or ".join(x for x in variants.differ_in if x != name)
+    return (
+        f"**{name} alone decides**: {column.title} is {', and '.join(each)}, whatever {others} "
+        f"may be (95 % intervals, of all {len(rows)} together)."
+    )
+
+
+def _deciding(
+    variants: Variants, column: Column, rows: Sequence[Record]
+) -> tuple[str, Mapping[str, str | None]] | None:
+    """The only name whose value says on which side of its line every variant lies, and the sides
+    by its values."""
     line = column.line or 0.0
     sides = [_side(_interval(x, column, None, 1 - 0.05 / len(rows)), line) for x in rows]
     if set(sides) != {"above", "below"}:
@@ -182,15 +276,7 @@ def _decided_by(variants: Variants, column: Column, rows: Sequence[Record]) -> s
         # A value that one variant has says nothing of the others.
         if all(len(each) > 1 and len(set(each)) == 1 for each in found.values()):
             deciding.append((name, {_said(value): each[0] for value, each in found.items()}))
-    if len(deciding) != 1:
-        return None
-    ((name, side_of),) = deciding
-    each = sorted(f"{side} {line:g} with {value}" for value, side in side_of.items())
-    others = " or ".join(x for x in variants.differ_in if x != name)
-    return (
-        f"**{name} alone decides**: {column.title} is {', and '.join(each)}, whatever {others} "
-        f"may be (95 % intervals, of all {len(rows)} together)."
-    )
+    return deciding[0] if len(deciding) == 1 else None
 
 
 def _side(interval: Interval | None, line: float) -> str | None:
@@ -213,12 +299,11 @@ def _in_words(
         if interval is None or interval.low is None:
             continue
         word = {"above": above, "below": below}.get(_side(interval, line) or "", on)
-        values = zip(variants.differ_in, _values(variants, record), strict=True)
-        pairs = zip(values, variants.compared_with, strict=True)
-        found[word].append(", ".join(f"{n} {_said(x)}" for (n, x), usual in pairs if x != usual))
+        found[word].append(_differing(variants, record))
     said = [f"{word} with {'; '.join(labels)}" for word, labels in found.items() if labels]
     if said:
-        together = f", of all {len(rows)} together" if len(rows) > 1 else ""
+        wider = f" that hold for all {len(rows)} together, wider than those of the table"
+        together = wider if len(rows) > 1 else ""
         title = column.title[0].upper() + column.title[1:]
         yield f"{title}, by 95 % intervals{together}: {', '.join(said)}."
 

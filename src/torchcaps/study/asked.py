@@ -1,0 +1,263 @@
+"""The questions that the papers fight over: which statements answer them, and which networks of
+ours beside these."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from torchcaps.study.variants import Column, Side, Variants
+
+__all__ = ["QUESTIONS", "Plain", "Question"]
+
+
+class Plain(NamedTuple):
+    """An answer in a sentence, and what networks of ours must show for it to be given."""
+
+    variants: Variants
+    # Column, label and side, as `variants.sides_of` has them.
+    needs: frozenset[Side]
+    says: str
+
+
+class Question(NamedTuple):
+    """A question, and the statements whose verdicts answer it."""
+
+    title: str
+    says: str
+    # What it would mean if the statement held: "yes" or "no", by the id of the statement.
+    answers: Mapping[str, str]
+    # Those that say nothing of it where they fail.
+    only_held: frozenset[str] = frozenset()
+    # What no statement compares as it is.
+    own: tuple[Variants, ...] = ()
+    # Whose dead capsules are counted.
+    dying: tuple[Variants, ...] = ()
+    plain: tuple[Plain, ...] = ()
+
+
+SHARP = Variants(
+    "Where a network routes that may choose",
+    "sharp-agreement",
+    "Ours: nine routed layers that may learn α, what agreement is multiplied by in a logit, one "
+    "number a layer, from 0.1 on, and the same network with α fixed. At 0 nothing is routed, at 1 "
+    "it is as in the papers. dyr is how much couplings change from image to image; a hidden layer "
+    "is one of the eight below the classes. MNIST, 6,000 images, five epochs; every network starts "
+    "with weights that keep lengths from layer to layer. In its 235 updates α can rise to 0.34 at "
+    "most, so this says where it rises, and not where it would end. "
+    "`torchcaps study run studies/sharp-agreement.toml --root data` makes the records.",
+    ("agreement",),
+    (0.0,),
+    (
+        Column("accuracy", "accuracy"),
+        Column("accuracy less that at 0", "accuracy", is_compared=True),
+        Column("dyr, hidden", "dyr", slice(-1)),
+        Column("dyr, classes", "dyr", slice(-1, None)),
+        Column("α, hidden", "agreement", slice(-1)),
+        Column("α, classes", "agreement", slice(-1, None)),
+        Column("dead capsules a layer", "cds"),
+    ),
+)
+TWINS = Variants(
+    "Routed and uniform twins",
+    "mitterreiter2023/mitt2023-q-rba-causes-deaths",
+    "Five routed layers of 16 capsules, as in [mitterreiter2023], and the same network with "
+    "uniform couplings: as many epochs, and the same seeds.",
+    ("routing",),
+    ("dynamic",),
+    (
+        Column("accuracy", "accuracy"),
+        Column("accuracy less that of dynamic routing", "accuracy", is_compared=True),
+        Column("dead capsules a layer", "cds@affnist-style/test"),
+    ),
+)
+SCALE = Variants(
+    "Depth, initial scale and routing at once",
+    "deep-scale",
+    "Ours: four and nine routed layers of 16 capsules, from weights of N(0, 0.1²) and of N(0, 1), "
+    "with an agreement of 1 in a logit as in the papers, and of 0, where nothing is routed. MNIST, "
+    "6,000 images, five epochs. Nine layers whose weights are scaled until lengths keep from layer "
+    "to layer, and whose agreement is 0, 0.3, 1 or learned, are on [the page of routing]"
+    "(does-routing-help.md#where-a-network-routes-that-may-choose), out of "
+    "`studies/sharp-agreement.toml`. Guesses are right on 10 to 11 %; a network that learns, we "
+    "say, on more than 20. "
+    "`torchcaps study run studies/deep-scale.toml --root data` makes the records.",
+    ("widths", "weight_std", "agreement"),
+    (None, None, None),
+    (
+        Column("accuracy", "accuracy", line=20.0),
+        Column("dead capsules a layer, hidden", "cds", slice(-1)),
+        Column("dyr, hidden", "dyr", slice(-1)),
+        Column("dyr, classes", "dyr", slice(-1, None)),
+    ),
+)
+SIDES = Variants(
+    "A bias, and one that cannot tell signs",
+    "peer2022",
+    "The networks of [peer2022] Table 2, two to five capsule layers of dynamic routing on MNIST, "
+    "from weights of N(0, 0.1²) unless weight_std says otherwise. A bias is added to the sum of "
+    "votes before its squash. The odd one is ours: of the bias and its negative the one that lies "
+    "on the side of the sum, so that primary capsules and their negatives still give the same "
+    "scores bit for bit (`test_an_odd_bias_keeps_the_symmetry` in tests/theory/test_peer.py). "
+    "Guesses are right on 10 to 11 %; a network that learns, we say, on more than 20. "
+    "`torchcaps study run peer2022-q-symmetry-causes-depth-failure --reduced` makes the records.",
+    ("n_layers", "bias", "squash", "weight_std"),
+    (None, None, None, None),
+    (Column("accuracy", "accuracy", line=20.0),),
+    where={"model": "peer_deep_dynamic", "data": "mnist", "width": 32},
+)
+LARGER = SIDES._replace(
+    title="Larger weights and no bias",
+    study="depth-without-bias",
+    says="Ours: the same networks without a bias, from larger weights. "
+    "`torchcaps study run studies/depth-without-bias.toml --root data` makes the records.",
+    differ_in=("n_layers", "weight_std"),
+    compared_with=(None, None),
+    columns=(
+        Column("accuracy", "accuracy", line=20.0),
+        Column("dead capsules a layer", "cds"),
+    ),
+    where={},
+)
+EM = Variants(
+    "EM routing, with a bias and without",
+    "em-depth",
+    "Ours: five, seven and nine capsule layers of EM routing as in [peer2022] Table 3, on digits "
+    "of 20 × 20 pixels: 20,000 images, one epoch, a first convolution of 32 channels. The bias is "
+    "one on the votes, from 0.1. `torchcaps study run studies/em-depth.toml --root data` makes the "
+    "records.",
+    ("n_layers", "bias"),
+    (None, None),
+    (Column("accuracy", "accuracy", line=20.0), Column("dead capsules a layer", "cds")),
+)
+TREES = Variants(
+    "Entropy of networks pruned in every way",
+    "renzulli2025/pruned_trees",
+    "Ours: a small DR-CapsNet on MNIST, pruned to 90 % in every way but by LOBSTER, which finds "
+    "its own share. Couplings are on eleven levels; no entropy can be above 9.96 bit, that of "
+    "classes in which every image has a tree of its own. "
+    "`python benchmarks/pruned_trees.py FOLDER --root data --reduced --seeds 0 1 2 3 4` makes "
+    "the records, and [Pruning](../pruning.md#does-pruning-lower-the-entropy) says what follows.",
+    ("prune", "epochs"),
+    (None, 12),
+    (
+        Column("sparsity", "sparsity"),
+        Column("accuracy", "accuracy+K11"),
+        Column("accuracy less that of the unpruned", "accuracy+K11", is_compared=True),
+        Column("entropy", "entropy+K11"),
+        Column("entropy less that of the unpruned", "entropy+K11", is_compared=True),
+        Column("keys a class", "keys+K11"),
+        Column("zero blocks", "zero_blocks"),
+        Column("zero votes", "zero_votes"),
+    ),
+    where={"width": 16},
+    short="MNIST, 16",
+)
+WIDER = TREES._replace(
+    title="The same of wider networks",
+    says="Ours: DR-CapsNet with a trunk of 32 channels, 20,000 images of MNIST, 12 epochs in "
+    "bfloat16, pruned to 90 % by magnitude, and as far as LOBSTER comes. Couplings are on eleven "
+    "levels. `python benchmarks/pruned_trees.py FOLDER --root data --middle --precision bfloat16 "
+    "--data mnist --ways dense magnitude lobster` makes the records.",
+    where={"width": 32, "data": "mnist", "precision": "bfloat16"},
+    short="MNIST, 32",
+)
+FASHION = WIDER._replace(
+    title="The same of wider networks on Fashion-MNIST",
+    says="Ours: the same networks on images of Fashion-MNIST, by `--data fashion-mnist`.",
+    where={"width": 32, "data": "fashion-mnist", "precision": "bfloat16"},
+    short="Fashion, 32",
+)
+LAMP = WIDER._replace(
+    title="Pruned by LAMP scores",
+    says='Ours: networks as wide in float32, with `prune_scope = "lamp"`, by which layers lose '
+    "different shares of their weights, 90 % of all. `python benchmarks/pruned_trees.py FOLDER "
+    "--root data --middle --data mnist --ways dense lamp` makes the records.",
+    differ_in=("prune", "prune_scope", "epochs"),
+    compared_with=(None, "network", 12),
+    where={"width": 32, "data": "mnist", "precision": "float32"},
+)
+# What nobody would call a way to prune.
+CONTROLS = ("random_masks", "mask_at_the_end")
+QUESTIONS: Mapping[str, Question] = {
+    "does-routing-help": Question(
+        "Does routing help?",
+        "Dynamic couplings against fixed ones, at equal epochs and paired seeds.",
+        {
+            "mitt2023-q-uniform-routing-better": "no",
+            "gu2021-q-dr-harms-affine": "no",
+            "mitt2023-q-routing-almost-static": "no",
+            "mitt2023-q-last-layer-more-dynamic": "yes",
+            "tsai2020-q-perf-increases-with-iterations": "yes",
+            "tsai2020-q-gain-over-uniform-pass": "yes",
+            "tsai2020-q-routing-beats-pooling": "yes",
+            "gu2021-q-all-components-help-multimnist": "yes",
+        },
+        # That couplings of the last layer change no more than those below may be anything.
+        only_held=frozenset({"mitt2023-q-last-layer-more-dynamic"}),
+        own=(TWINS, SHARP),
+        plain=(
+            Plain(
+                TWINS,
+                frozenset({("accuracy less that of dynamic routing", "routing uniform", "above")}),
+                "**No, in the one family compared so far**: with its couplings fixed at an even "
+                "split the same network is right more often.",
+            ),
+        ),
+    ),
+    "does-depth-kill-capsules": Question(
+        "Does depth kill capsules, or do initial scale and sharp agreement?",
+        "Dead capsules and accuracy of deep networks, with routing and without. What the initial "
+        "scale does by itself is [a finding](../findings/initial-scale.md).",
+        {
+            "mitt2023-q-dead-increase-with-depth": "yes",
+            "mitt2023-q-depth-limited-by-deaths": "yes",
+            "mitt2023-q-rba-causes-deaths": "no",
+            "peer2022-q-depth-rba-nobias": "yes",
+            "peer2022-q-depth-em-nobias": "yes",
+            "peer2022-q-bias-enables-depth": "no",
+            "peer2022-q-symmetry-causes-depth-failure": "no",
+        },
+        # That something else than the symmetry keeps a network from learning may be anything.
+        only_held=frozenset({"peer2022-q-symmetry-causes-depth-failure"}),
+        own=(SCALE, SIDES, LARGER, EM),
+        dying=(TWINS, SCALE, SHARP, LARGER, EM),
+        plain=(
+            Plain(
+                SCALE,
+                frozenset({("accuracy", "weight_std", "decides")}),
+                "**Initial scale, where all three were varied**: by it alone networks of four and "
+                "nine layers learn or stay at chance, with routing and without.",
+            ),
+        ),
+    ),
+    "does-pruning-make-trees-simpler": Question(
+        "Does pruning make trees simpler?",
+        "Entropy and keys of quantised couplings before pruning and after, and beside controls. "
+        "They depend on the grid, which is [a finding](../findings/chosen-levels.md); here it is "
+        "of eleven levels.",
+        {
+            "rem-q-entropy-lower-everywhere": "yes",
+            "rem-q-keys-lower": "yes",
+            "rem-q-entropy-falls-by-pruning": "yes",
+            "rem-q-any-pruning": "yes",
+            "rem-q-low-pruning-noisy": "no",
+            "rem-q-fewer-capsules-in-tree": "yes",
+        },
+        own=(TREES, WIDER, FASHION, LAMP),
+        plain=(
+            Plain(
+                TREES,
+                frozenset(
+                    (f"{name} less that of the unpruned", f"prune {way}", "below")
+                    for name, ways in (
+                        ("entropy", ("lobster", "magnitude", "snip", *CONTROLS)),
+                        ("accuracy", ("lobster", "magnitude", *CONTROLS)),
+                    )
+                    for way in ways
+                ),
+                "**Fewer on one grid, and less accurate**: every way to prune lowers the entropy, "
+                "and so do the controls, weights masked at random or after training, which are "
+                "wrong far more often. A low entropy alone says nothing for a network.",
+            ),
+        ),
+    ),
+}
