@@ -6,7 +6,7 @@ import pytest
 
 from error_text import text_of
 from torchcaps.study import find_claim, read_records, results
-from torchcaps.study.pages import BEGIN, END, overview, page, says, write_pages
+from torchcaps.study.pages import BEGIN, END, overview, page, protocol, says, write_pages
 
 ROOT = Path(__file__).parents[2]
 EVIDENCE = ROOT / "evidence"
@@ -85,6 +85,15 @@ def test_a_page_shows_every_verdict_with_its_record(found):
 )
 def test_conditions_are_told_in_words(claim, words):
     assert says(find_claim(claim)).startswith(words)
+
+
+def test_what_a_paper_leaves_open_stands_beside_the_protocol(found):
+    """The sign set is trained as the paper says, by a network that it only draws."""
+    by_id = {each.claim.id: each for each in found}
+    assert protocol(by_id["peer2022-q-sign-learnable-with-bias"]) == (
+        "the paper's; the paper leaves open: Fig. 1 (architecture) is not in the text"
+    )
+    assert "leaves open" not in protocol(by_id["peer2022-q-sign-not-learnable"])
 
 
 def test_a_file_without_markers_is_refused(tmp_path):

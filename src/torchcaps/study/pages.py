@@ -195,7 +195,7 @@ def ours(each: Result) -> str:
 
 
 def protocol(each: Result) -> str:
-    """Whether it is the paper's, and what is done otherwise."""
+    """Whether it is the paper's, what is done otherwise, and what the paper leaves to choose."""
     if not each.records or each.plan.word is not None:
         return "no training"
     records = each.records.values()
@@ -205,7 +205,9 @@ def protocol(each: Result) -> str:
     verdict = each.verdict
     if isinstance(verdict, NumberVerdict) and verdict.incomparable:
         conditions = f"{verdict.not_comparable()} ({conditions})"
-    return "; departs: ".join((conditions, *departures))
+    left_open = each.claim.conditions.get("left_open")
+    chosen = f"; the paper leaves open: {left_open}" if left_open else ""
+    return "; departs: ".join((conditions, *departures)) + chosen
 
 
 def links(each: Result) -> str:
