@@ -1,6 +1,7 @@
 """Run every test that shows a claim, and write a record of it for each paper.
 
-    python tests/claims/record.py
+    python tests/claims/record.py             # as `make claims` does
+    python tests/claims/record.py tsai2020    # of one paper
 
 A record holds one number by the id of each claim: what was counted, or 1 where the test asks for
 more than a number, or 0 where it leaves the claim open. A test that fails or is skipped ends it,
@@ -76,14 +77,17 @@ def record_of(paper, outcomes, seconds):
         dirty="+changes" in commit,
         versions={name: about[name] for name in ("torchcaps", "torch", "python")},
         device=f"{platform.system()} {platform.machine()}",
-        command="make claims",
+        command=f"python tests/claims/record.py {paper}" if sys.argv[1:] else "make claims",
         made=datetime.now(UTC),
     )
 
 
 def main():
     outcomes, began = Outcomes(), time.monotonic()
-    tests = sorted({test for paper in PAPERS for test in shown(paper).values()})
+    papers = sys.argv[1:] or PAPERS
+    if not set(papers) <= set(PAPERS):
+        sys.exit(f"papers are {', '.join(PAPERS)}, but {' '.join(papers)} was asked for.")
+    tests = sorted({test for paper in papers for test in shown(paper).values()})
     code = pytest.main(["-q", "-p", "no:cacheprovider", "-m", "not gpu", *tests], [outcomes])
     if code:
         sys.exit(int(code))
@@ -93,7 +97,7 @@ def main():
             f"TORCHCAPS_DATA name a folder that holds MNIST/raw? Nothing was written."
         )
     seconds = round(time.monotonic() - began, 1)
-    for paper in PAPERS:
+    for paper in papers:
         if shown(paper):
             write(record_of(paper, outcomes, seconds))
 
