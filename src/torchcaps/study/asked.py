@@ -69,6 +69,20 @@ TWINS = Variants(
         Column("dead capsules a layer", "cds@affnist-style/test"),
     ),
 )
+PARTS = TWINS._replace(
+    title="The same twins on images made of parts",
+    study="mitterreiter2023/mitt2023-q-no-dedicated-entity",
+    says="The same two networks on the part-whole set, whose classes differ in how the same parts "
+    "lie to each other, five epochs. A capsule is dedicated to a part if its length tells this "
+    "part from its absence, and tells nothing of any other. "
+    "`torchcaps study run mitt2023-q-no-dedicated-entity --reduced` makes the records.",
+    columns=(
+        Column("accuracy", "accuracy"),
+        Column("accuracy less that of dynamic routing", "accuracy", is_compared=True),
+        Column("share of capsules dedicated to a part", "dedicated"),
+    ),
+    short="parts",
+)
 SCALE = Variants(
     "Depth, initial scale and routing at once",
     "deep-scale",
@@ -193,7 +207,7 @@ QUESTIONS: Mapping[str, Question] = {
         },
         # That couplings of the last layer change no more than those below may be anything.
         only_held=frozenset({"mitt2023-q-last-layer-more-dynamic"}),
-        own=(TWINS, SHARP),
+        own=(TWINS, PARTS, SHARP),
         plain=(
             Plain(
                 TWINS,
