@@ -1,0 +1,91 @@
+"""The pictures of docs/pruning.md, of networks that are trained for them.
+
+python benchmarks/pruning_pictures.py FOLDER --root DATA    # ten minutes of one core
+
+DR-CapsNet with a trunk of 16 channels and 8 primary types on 5,000 images of MNIST: `dense`,
+`magnitude`, `lobster` and `snip` of seed 0 as in `pruned_trees.py --reduced`, whose runs in FOLDER
+are taken where they are there. A decoder is trained on top of the frozen `magnitude`. The images
+shown are the first four test images, so that nobody picks pretty ones.
+"""
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from pruned_trees import REDUCED, Cell, fields_of, network
+
+from torchcaps.analysis import saliency
+from torchcaps.tasks import dictionary, evaluate, perturb
+from torchcaps.tasks.trained import open_trained
+from torchcaps.train import Run, fit, make_recipe
+from torchcaps.viz import draw_levels, draw_pruning, draw_saliency, write_figure
+
+PICTURES = Path(__file__).parents[1] / "docs" / "pruning"
+WAYS = ("dense", "magnitude", "lobster", "snip")
+LEVELS = (3, 6, 11, 21, 41, 129)
+SHOWN = 4
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--root", type=Path)
+    asked = parser.parse_args()
+    runs = {}
+    for way in WAYS:
+        cell = Cell("mnist", 0, way)
+        cell.folder(asked.folder).parent.mkdir(parents=True, exist_ok=True)
+        runs[way] = network(asked.folder, REDUCED, cell, asked.root, None)
+    drawn = with_decoder(runs["magnitude"], asked.folder / "mnist" / "0" / "drawn", asked.root)
+    PICTURES.mkdir(exist_ok=True)
+    pruned = {way: run.metrics() for way, run in runs.items() if way != "dense"}
+    write_figure(draw_pruning(pruned), PICTURES / "epochs.svg")
+    for way in ("dense", "magnitude"):
+        write_figure(draw_levels(by_levels(runs[way], asked.root)), PICTURES / f"levels-{way}.svg")
+    draw_where(runs, PICTURES / "saliency.png")
+    dictionary(runs["magnitude"].folder, levels=11, root=asked.root, picture=PICTURES / "trees.png")
+    perturb(drawn.folder, root=asked.root, picture=PICTURES / "drawn.png")
+
+
+def with_decoder(run: Run, out: Path, root: Path | None) -> Run:
+    """A decoder on top of a pruned network, all of whose own parts are frozen."""
+    fields: dict[str, Any] = fields_of(REDUCED, Cell("mnist", 0, "dense"))
+    recipe = make_recipe(
+        **{
+            **fields,
+            "options": {**fields["options"], "decoder": True},
+            "freeze": ("backbone", "primary", "layers"),
+        }
+    )
+    return fit(recipe, out, root=root, begin_with=run.model_file, label="decoder")
+
+
+def by_levels(run: Run, root: Path | None) -> list[tuple[int, float, float]]:
+    """Levels, accuracy and entropy, of the images that the run held out."""
+    trained = open_trained(run.folder)
+    held_out = trained.images("validation", root=root)
+    rows = []
+    for levels in LEVELS:
+        found = evaluate(trained.model, held_out, levels=levels, measurements=["keys"])
+        rows.append((levels, found.accuracy, found.numbers()["keys"]["entropy"]))
+    return rows
+
+
+def draw_where(runs: dict[str, Run], path: Path) -> None:
+    """Where in an image the capsules of the answer lie, before and after."""
+    images = open_trained(runs["dense"].folder).images("test").batch(torch.arange(SHOWN))
+    pixels, maps = images.pixels.float(), {}
+    for way in ("dense", "magnitude"):
+        out = runs[way].model()(pixels, keep="last")
+        size = (pixels.shape[-2], pixels.shape[-1])
+        maps[way] = saliency(out.trace, out.scores.argmax(-1), size=size).detach()
+    write_figure(draw_saliency(pixels, maps), path)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()
