@@ -17,6 +17,7 @@ import torch
 from pruned_trees import REDUCED, Cell, fields_of, network
 
 from torchcaps.analysis import saliency
+from torchcaps.analysis.keys import Keys
 from torchcaps.tasks import dictionary, evaluate, perturb
 from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Run, fit, make_recipe
@@ -71,7 +72,9 @@ def by_levels(run: Run, root: Path | None) -> list[tuple[int, float, float]]:
     rows = []
     for levels in LEVELS:
         found = evaluate(trained.model, held_out, levels=levels, measurements=["keys"])
-        rows.append((levels, found.accuracy, found.numbers()["keys"]["entropy"]))
+        keys = found.measured["keys"]
+        assert isinstance(keys, Keys)
+        rows.append((levels, found.accuracy, keys.entropy))
     return rows
 
 
