@@ -83,6 +83,8 @@ def of_job(job, *, reduced=None):
                 for name in ("antipodal_share", "lowest_cosine")
                 for k in LAYERS
             ],
+            "cancellation": ["cancellation_cosine"],
+            "cancellation-at-start": ["cancellation_cosine_at_start", "cancellation_chi_at_start"],
             "fixed-point": [f"fixed_point_distance.{t}" for t in STEPS],
             "inequality": ["small_couplings", "even_couplings", "gini"],
             "perturbation": ["change.0.2", "change.8"],

@@ -125,7 +125,8 @@ BY_HAND = [
     ),
     (
         "peer2022-q-gradient-cancellation",
-        "peer_sign_dynamic {'bias': 'none'} {} peer sign>sign:test gradient_cancellation 5",
+        "peer_sign_dynamic {'bias': 'none'} {} peer sign>sign:test "
+        "gradient_cancellation gradient_cancellation_at_start accuracy 5",
         4,
     ),
     (

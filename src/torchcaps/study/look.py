@@ -11,7 +11,9 @@ look `compactness` gives that of each factor, `compactness.trans-x`, and their m
 `tree-size` `tree_size`. Of `inequality`
 (`small_couplings`, `even_couplings` and `gini`), `zero-votes`, `antipodal` and `polarisation` there
 is a number a layer, counted from below; those of `antipodal-at-start` are of the network before
-training, `antipodal_share_at_start.2`. The look `separation` gives `silhouette` and
+training, `antipodal_share_at_start.2`. The look `cancellation` gives `cancellation_cosine`,
+`cancellation_chi` and the `input_cosine` of the pairs, and `cancellation-at-start` the same with
+`_at_start`. The look `separation` gives `silhouette` and
 `nearest_centroid`, in percent, and the look `perturbation` `change.0.2` and `change.8`, for
 components that move by so much. The look `fixed-point` gives `fixed_point_distance.7` of the step
 from iteration 7 to 8, up to that of 50. Of the part-whole set alone the look `selectivity` gives
@@ -33,6 +35,8 @@ Kind = Literal[
     "antipodal",
     "antipodal-at-start",
     "calibration",
+    "cancellation",
+    "cancellation-at-start",
     "compactness",
     "fixed-point",
     "inequality",
@@ -69,6 +73,8 @@ KIND_OF: dict[str, Kind] = {
     "coupling_levels": "inequality",
     "entity_selectivity": "selectivity",
     "fixed_point_distance": "fixed-point",
+    "gradient_cancellation": "cancellation",
+    "gradient_cancellation_at_start": "cancellation-at-start",
     "parse_tree_distance": "trees",
     "perturbation_range": "perturbation",
     "polarisation": "polarisation",

@@ -93,7 +93,10 @@ STATISTICS: dict[str, Statistic] = {
         "shares of matrices and of votes that are zero in every entry", "eval"
     ),
     "gradient_norms": Statistic("gradient norms of capsules and of their weights", "train"),
-    "gradient_cancellation": Statistic("cosine and cancellation of the gradients of opposites"),
+    "gradient_cancellation": Statistic(
+        "cosine and cancellation of the gradients of opposites of different labels", "study"
+    ),
+    "gradient_cancellation_at_start": Statistic("the same before training", "study"),
     # Of training curves
     "onset": Statistic("first step with training accuracy 10 points above chance", "train"),
     "time_to": Statistic("steps to the first validation accuracy above a level", "train"),

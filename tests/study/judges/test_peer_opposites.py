@@ -102,3 +102,51 @@ def test_opposites_become_more_from_layer_to_layer(last, expected):
 
 def test_every_system_is_needed():
     assert word(GROW, [deep("peer_deep_em", 9, "mnist")]) is None
+
+
+CANCELS = "peer2022-q-gradient-cancellation"
+
+
+def signs(cosine, chi, *, bias, end=0.0, accuracy=50.0):
+    return record(
+        "peer_sign_dynamic",
+        "sign",
+        values={
+            "cancellation_cosine_at_start": [cosine + x for x in NOISE],
+            "cancellation_cosine": [end + x for x in NOISE],
+            "cancellation_chi_at_start": [chi + (1 + (bias == "none")) * x for x in NOISE],
+            "accuracy": [accuracy] * 5,
+        },
+        bias=bias,
+    )
+
+
+def four_layers(cosine, chi, *, bias):
+    values = {
+        "cancellation_cosine_at_start": [cosine + x for x in NOISE],
+        "cancellation_chi_at_start": [chi + (1 + (bias == "none")) * x for x in NOISE],
+        "accuracy": [98.0] * 5,
+    }
+    return record("peer_deep_dynamic", "mnist", values=values, n_layers=4, bias=bias)
+
+
+@pytest.mark.parametrize(
+    ("without", "expected"),
+    [
+        ({"cosine": -0.95, "chi": 0.9, "end": -0.99}, "holds"),
+        # −0.7 is neither.
+        ({"cosine": -0.7, "chi": 0.9, "end": -0.7}, "undecided"),
+        ({"cosine": 0.4, "chi": 0.9, "end": 0.6}, "fails"),
+        # A network that never began counts with both; one that learned with its beginning alone.
+        ({"cosine": -0.95, "chi": 0.9, "end": 0.5}, "fails"),
+        ({"cosine": -0.95, "chi": 0.9, "end": 0.5, "accuracy": 99.0}, "holds"),
+        # With a bias gradients cancel more.
+        ({"cosine": -0.95, "chi": 0.1, "end": -0.99}, "fails"),
+    ],
+)
+def test_opposites_cancel_before_learning_begins(without, expected):
+    nets = [signs(**without, bias="none"), signs(0.0, 0.5, bias="added", accuracy=99.0)]
+    images = [four_layers(-0.95, 0.9, bias="none"), four_layers(0.0, 0.3, bias="added")]
+    assert word(CANCELS, [*nets, *images]) == expected
+    # Without the images it can be contradicted and no more.
+    assert word(CANCELS, nets) == (expected if expected == "fails" else None)

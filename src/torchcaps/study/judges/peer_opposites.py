@@ -12,10 +12,13 @@ from torchcaps.study.verdict import StatementVerdict
 
 __all__ = ["JUDGES"]
 
-DYNAMIC, EM = "peer_deep_dynamic", "peer_deep_em"
+DYNAMIC, EM, SIGN_DYNAMIC = "peer_deep_dynamic", "peer_deep_em", "peer_sign_dynamic"
+COSINE, CHI = "cancellation_cosine", "cancellation_chi"
 SETS = ("mnist", "fashion-mnist")
 # In percent: 10 points above chance, where learning begins.
-BEGUN = 20.0
+BEGUN, BEGUN_ON_SIGNS = 20.0, 60.0
+# A cosine above it is far from cancelling.
+CONTRADICTED = -0.5
 # What a bias may change where it is not needed, in points.
 NOT_NEEDED = 0.3
 
@@ -83,7 +86,41 @@ def _rising(evidence: Evidence, name: str, model: str, chosen: Mapping[str, Any]
     }
 
 
+def _cancels(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """The cosine before training, and where learning never began the mean of it and of that after
+    training, without a bias; and χ before training, without a bias less that with one. A cosine
+    above −0.9 leaves it open, and one above −0.5 contradicts."""
+    cosines, chis = [], []
+    for model, begun, chosen in (
+        (SIGN_DYNAMIC, BEGUN_ON_SIGNS, {}),
+        (DYNAMIC, BEGUN, {"n_layers": 4, "data": "mnist"}),
+    ):
+        start, end, right = (
+            evidence.values(name, model, bias="none", **chosen)
+            for name in (f"{COSINE}_at_start", COSINE, "accuracy")
+        )
+        waiting = {seed for seed in end if right.get(seed, 100.0) <= begun}
+        cosines.append(
+            {
+                seed: (value + end[seed]) / 2 if seed in waiting else value
+                for seed, value in start.items()
+            }
+        )
+        without, with_one = (
+            evidence.values(f"{CHI}_at_start", model, bias=bias, **chosen)
+            for bias in ("none", "added")
+        )
+        chis.append(minus(without, with_one))
+    threshold: Mapping[str, float] = claim.conditions["threshold"]
+    return joined(
+        confirming(each(claim, [Cell(x, "less", threshold["cos"]) for x in cosines])),
+        each(claim, [Cell(x, "less", CONTRADICTED) for x in cosines]),
+        each(claim, [Cell(x, "greater", threshold["chi_difference"]) for x in chis]),
+    )
+
+
 JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "peer2022-q-relu-shields-first-layer": _relu_shields,
     "peer2022-q-negatives-grow-with-depth": _negatives_grow,
+    "peer2022-q-gradient-cancellation": _cancels,
 }

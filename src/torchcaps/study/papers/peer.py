@@ -40,7 +40,7 @@ STATEMENTS: Statements = {
     ),
     "q-gradient-cancellation": (
         f"{SIGN_DYNAMIC} {BOTH[DYNAMIC]}; {DYNAMIC} n_layers=4 {BOTH[DYNAMIC]}",
-        "gradient_cancellation",
+        "gradient_cancellation gradient_cancellation_at_start accuracy",
     ),
     "q-negatives-grow-with-depth": (
         f"{DYNAMIC} n_layers=5; {EM} n_layers=9; {DYNAMIC} n_layers=5 primary_relu=true",

@@ -28,6 +28,7 @@ from torchcaps.layers import DynamicRouting
 from torchcaps.prune import sparsity
 from torchcaps.study.look import OF_COUPLINGS, Look
 from torchcaps.study.runner.at_rest import fixed_point_of
+from torchcaps.study.runner.opposed import cancellation_of
 from torchcaps.study.runner.viewpoint import compactness_of, invariance_of, tree_size_of, trees_of
 from torchcaps.study.sets import SETS
 from torchcaps.tasks.evaluate import evaluate
@@ -59,6 +60,10 @@ def look_at(run: Run, look: Look, *, root: str | os.PathLike[str] | None) -> dic
         return dict(_of_layers(trained, images, grid or None))
     if look.kind == "antipodal-at-start":
         return _at_start(trained, images)
+    if look.kind == "cancellation":
+        return cancellation_of(trained.model.eval(), recipe, images)
+    if look.kind == "cancellation-at-start":
+        return _named_at_start(cancellation_of(_begun(trained), recipe, images))
     if look.kind == "fixed-point":
         model = trained.model.eval()
         return fixed_point_of(lambda x, **more: model(x.to(trained.device), **more), images)
@@ -137,11 +142,19 @@ def _of_pairs(found: Result) -> dict[str, float]:
 
 
 def _at_start(trained: Trained, images: Images) -> dict[str, float]:
-    """Near-antipodal shares of the network before training, which its recipe makes anew."""
+    """Near-antipodal shares of the network before training."""
+    found = evaluate(_begun(trained), images, batch_size=BATCH, measurements=("antipodal",))
+    return _named_at_start(_of_pairs(found.measured["antipodal"]))
+
+
+def _begun(trained: Trained) -> nn.Module:
+    """The network before training, which its recipe makes anew."""
     assert trained.run is not None
-    network = initial_model(trained.run.recipe, trained.images("train")).to(trained.device)
-    found = evaluate(network.eval(), images, batch_size=BATCH, measurements=("antipodal",))
-    values = _of_pairs(found.measured["antipodal"])
+    network = initial_model(trained.run.recipe, trained.images("train"))
+    return network.to(trained.device).eval()
+
+
+def _named_at_start(values: Mapping[str, float]) -> dict[str, float]:
     return {re.sub(r"^\w+", r"\g<0>_at_start", name): value for name, value in values.items()}
 
 

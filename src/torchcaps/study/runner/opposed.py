@@ -1,0 +1,77 @@
+"""How far the gradients of near opposites cancel, whose labels differ: the conjecture of
+[peer2022] §6.
+
+g and g′ are the gradients of the loss of two images by the weights of all routed layers. Of a pair
+cos(g, g′) is −1 where they cancel, and χ = 1 − ‖g + g′‖ / (‖g‖ + ‖g′‖) is 1.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.analysis import gradient_cancellation
+from torchcaps.data import Batch, Images, sample_of
+from torchcaps.errors import TorchcapsError
+from torchcaps.models.own import as_network
+from torchcaps.train.loss import loss_parts
+from torchcaps.train.recipe import Recipe
+
+__all__ = ["cancellation_of"]
+
+# Pairs are looked for among so many images, and so many are taken, those nearest to opposite.
+SAMPLE, PAIRS = 500, 20
+
+
+def cancellation_of(model: nn.Module, recipe: Recipe, images: Images) -> dict[str, float]:
+    """Means over the pairs of different labels whose inputs to the first routed layer are nearest
+    to opposite: `cancellation_cosine` and `cancellation_chi`, and the cosine of their inputs.
+
+    Arguments:
+        model: the network, in evaluation mode.
+        recipe: says the loss.
+        images: among a sample of these pairs are looked for.
+    """
+    batch = images.batch(sample_of(images, SAMPLE))
+    with torch.no_grad():
+        trace = as_network(model)(batch.pixels, keep="last").trace
+    inputs = trace[0].children.pose.flatten(1).double()
+    chosen = _pairs(inputs, batch.labels)
+    rows = []
+    for first, second in chosen:
+        gradients = (_gradients(model, recipe, batch, place) for place in (first, second))
+        whole = gradient_cancellation(*gradients).weights[-1]
+        cosine = torch.cosine_similarity(inputs[first], inputs[second], dim=0)
+        rows.append((whole.cosine, whole.chi, float(cosine)))
+    names = ("cancellation_cosine", "cancellation_chi", "input_cosine")
+    columns = zip(*rows, strict=True)
+    return {name: sum(x) / len(x) for name, x in zip(names, columns, strict=True)}
+
+
+def _pairs(inputs: Tensor, labels: Tensor) -> list[tuple[int, int]]:
+    """Those of different labels with the least ‖u + u′‖ / (‖u‖ + ‖u′‖): 0 where u′ is −u."""
+    norms = inputs.norm(dim=-1)
+    apart = torch.cdist(inputs, -inputs) / (norms[:, None] + norms).clamp(min=1e-30)
+    first, second = torch.triu_indices(len(inputs), len(inputs), 1, device=inputs.device)
+    differ = labels[first] != labels[second]
+    if not differ.any():
+        raise TorchcapsError(
+            f"gradients are compared between images of different labels, but all of a sample of "
+            f"{len(inputs)} images have one label; take a set with more classes."
+        )
+    first, second = first[differ], second[differ]
+    nearest = apart[first, second].argsort(stable=True)[:PAIRS]
+    return [*zip(first[nearest].tolist(), second[nearest].tolist(), strict=True)]
+
+
+def _gradients(model: nn.Module, recipe: Recipe, batch: Batch, place: int) -> dict[str, Tensor]:
+    """Of the loss of one image, by the weights of routed layers."""
+    one = slice(place, place + 1)
+    parts = None if batch.parts is None else batch.parts[one]
+    alone = Batch(batch.pixels[one], batch.labels[one], parts)
+    out = as_network(model)(alone.pixels, alone.labels, keep="last")
+    loss = torch.stack([*loss_parts(recipe, out, alone, 0).values()]).sum()
+    weights = {each.name: each.weight for each in out.trace if each.weight is not None}
+    found = torch.autograd.grad(loss, [*weights.values()], allow_unused=True)
+    return {
+        name: torch.zeros_like(weight) if gradient is None else gradient
+        for (name, weight), gradient in zip(weights.items(), found, strict=True)
+    }
