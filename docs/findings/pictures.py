@@ -37,6 +37,7 @@ def pictures() -> Iterator[tuple[str, str]]:
     yield "compactness-by-chance.svg", compactness_by_chance()
     yield "odd-bias.svg", odd_bias()
     yield "chosen-levels.svg", chosen_levels()
+    yield "opposite-gradients.svg", opposite_gradients()
 
 
 def bias_of_em() -> str:
@@ -266,6 +267,19 @@ def chosen_levels() -> str:
             label = f"{named[data]}, {way}, K = {says}"
             rows.append(Dot(label, mean, min(bits), max(bits), f"{mean:.2f}"))
     return draw_dots(rows, label="entropy, bit", low=0, high=10, mark=9.97)
+
+
+def opposite_gradients() -> str:
+    """The cosine of the gradients of x and −x, of networks that learn signs."""
+    study = "peer2022/peer2022-q-gradient-cancellation"
+    evidence = Evidence(read_records(HERE.parents[1] / "evidence", study=study).values())
+    rows = []
+    for bias, says in (("none", "no bias"), ("added", "bias")):
+        for name, when in (("_at_start", "before training"), ("", "after 50 epochs")):
+            values = evidence.values(f"cancellation_cosine{name}", "peer_sign_dynamic", bias=bias)
+            found = mean_interval([*values.values()])
+            rows.append(Dot(f"{says}, {when}, n = {found.n}", *found[:3], f"{found.mean:.2f}"))
+    return draw_dots(rows, label="cosine of the two gradients", low=-1, high=1, mark=0)
 
 
 if __name__ == "__main__":
