@@ -26,7 +26,7 @@ def test_a_page_names_what_is_there(page):
     text = page.read_text(encoding="utf-8")
     for link in re.findall(r"\]\(([^)#]+)\)", text):
         assert (page.parent / link).exists(), f"{page.name} links to {link}"
-    files = re.findall(r"tests/\w+/test_\w+\.py", text)
+    files = re.findall(r"tests/[\w/]+/test_\w+\.py", text)
     sources = "".join((ROOT / file).read_text(encoding="utf-8") for file in files)
     for test in re.findall(r"`(test_\w+)`", text):
         assert f"def {test}(" in sources, f"{page.name} names {test}"

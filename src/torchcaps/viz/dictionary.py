@@ -1,5 +1,6 @@
 """Images by the parse tree that they share, and what they look like one over another."""
 
+import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,6 +19,8 @@ COLUMNS = 9
 FIRST, STEP = 0.27, 0.08
 # Inches of a row, and the share of it that an image takes.
 ROW, SHARE = STEP * WIDTH, 0.92
+# Inches above the first row, and letters of a line left of an image.
+HEAD, LETTERS = 0.16, 16
 
 
 class TreeImages(NamedTuple):
@@ -38,15 +41,15 @@ def draw_dictionary(rows: Sequence[TreeImages]) -> Figure:
     """
     if not rows:
         raise TorchcapsError("there is no tree to draw: no image was given.")
-    tall = ROW * len(rows)
+    tall = ROW * len(rows) + HEAD
     with matplotlib.rc_context(STYLE):
         figure = new_figure(tall)
         for at, row in enumerate(rows):
-            low = 1 - (at + 1) / len(rows)
+            low = 1 - (HEAD + (at + 1) * ROW) / tall
             figure.text(
                 0.02,
-                low + SHARE / len(rows) / 2,
-                printable(row.title, keep=""),
+                low + SHARE * ROW / tall / 2,
+                textwrap.fill(printable(row.title, keep=""), LETTERS),
                 color=INK,
                 fontsize=7,
                 va="center",

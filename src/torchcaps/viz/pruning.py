@@ -110,9 +110,8 @@ def draw_saliency(images: Tensor, maps: Mapping[str, Tensor]) -> Figure:
             for column, name in enumerate(["image", *maps]):
                 side = 0.94 * cell
                 low = tall - 0.3 - (k + 1) * cell
-                axes = figure.add_axes(
-                    (column * cell / WIDTH, low / tall, side / WIDTH, side / tall)
-                )
+                left = (WIDTH - columns * cell) / 2 + column * cell
+                axes = figure.add_axes((left / WIDTH, low / tall, side / WIDTH, side / tall))
                 axes.imshow(grey, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
                 if column:
                     heat = maps[name][k].detach().float().cpu()
