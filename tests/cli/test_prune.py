@@ -96,6 +96,11 @@ def test_masking_at_the_end_is_what_training_with_it_gives(trained, call, tmp_pa
             "by mask_at_the_end nothing is trained, so seed 7 would do nothing; leave it out.",
         ),
         (
+            ["{run}", "--to", "0.9", "--by", "mask_at_the_end", "--set", "sed=7"],
+            "a recipe has no field 'sed'; did you mean 'seed'?",
+        ),
+        (["{run}", "--to", "0.9", "--set", "seed=x"], "seed: input should be a valid integer"),
+        (
             ["{run}", "--to", "0.9", "--set", "seed=7"],
             "with seed 7 other images would be held out than in training, where it was ",
         ),

@@ -148,9 +148,7 @@ def differences_of(
         variants: the study.
         records: all records by their hash.
     """
-    rows = _in_order(variants, records)
-    base = _base(variants, rows)
-    others = [] if base is None else [each for each in _enough(rows) if each is not base]
+    base, others = _beside(variants, _in_order(variants, records))
     for column in variants.columns:
         for record in others if column.is_compared else ():
             interval = _interval(record, column, base)
@@ -239,11 +237,16 @@ def _enough(rows: Sequence[Record]) -> list[Record]:
 
 def _compared(variants: Variants, rows: Sequence[Record]) -> Iterator[str]:
     """What lies above and below the variant that the others are compared with."""
-    base = _base(variants, rows)
-    against = [] if base is None else [each for each in _enough(rows) if each is not base]
+    base, others = _beside(variants, rows)
     for column in variants.columns:
         if column.is_compared:
-            yield from _in_words(variants, column, against, base, 0.0)
+            yield from _in_words(variants, column, others, base, 0.0)
+
+
+def _beside(variants: Variants, rows: Sequence[Record]) -> tuple[Record | None, list[Record]]:
+    """The variant that others are compared with, and those with seeds enough."""
+    base = _base(variants, rows)
+    return base, [] if base is None else [each for each in _enough(rows) if each is not base]
 
 
 def _decided_by(variants: Variants, column: Column, rows: Sequence[Record]) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from torchcaps._digests import NAME, digest_of
 from torchcaps.data.by_name import Root
-from torchcaps.errors import Emptied, TorchcapsError
+from torchcaps.errors import Emptied, TorchcapsError, short
 from torchcaps.prune import MaskAtTheEnd, sparsity
 from torchcaps.tasks.trained import Trained, open_trained
 from torchcaps.train import Run, accuracy, fit, make_recipe
@@ -88,9 +88,9 @@ def prune_run(
     _check_images(trained, root)
     more = {**(fields or {}), "prune": by, **({} if to is None else {"prune_to": to})}
     if by == "mask_at_the_end":
+        masked = _recipe(old, more, keep=set())
         _check_idle({**more, "epochs": epochs, "time_budget": time_budget})
-        return _masked(trained, trained.run, _recipe(old, more, keep=set()), out, root)
-    _check_held_out(old, more)
+        return _masked(trained, trained.run, masked, out, root)
     begin_with = trained.run.model_file
     recipe = _recipe(
         old,
@@ -102,6 +102,7 @@ def prune_run(
         },
         keep=NOT_AGAIN,
     )
+    _check_held_out(old, recipe)
     with _nothing_left_if_emptied(Run(out)):
         return fit(recipe, out, root=root, begin_with=begin_with, time_budget=time_budget)
 
@@ -146,21 +147,19 @@ def _check_idle(fields: Mapping[str, Any]) -> None:
     for name, value in fields.items():
         if name not in OF_MASKS and value is not None:
             raise TorchcapsError(
-                f"by mask_at_the_end nothing is trained, so {name} {value} would do nothing; leave "
-                f"it out."
+                f"by mask_at_the_end nothing is trained, so {name} {short(value)} would do "
+                f"nothing; leave it out."
             )
 
 
-def _check_held_out(old: Recipe, fields: Mapping[str, Any]) -> None:
+def _check_held_out(old: Recipe, new: Recipe) -> None:
     """Images that the network was trained on are not to be held out from it now."""
-    for name in OF_HELD_OUT:
-        before = getattr(old, name)
-        if fields.get(name, before) != before and (
-            name == "validation_share" or old.validation_share
-        ):
+    for name in OF_HELD_OUT if new.validation_share else ():
+        before, now = getattr(old, name), getattr(new, name)
+        if now != before:
             raise TorchcapsError(
-                f"with {name} {fields[name]} other images would be held out than in training, "
-                f"where it was {before}, and the network has seen those; leave it out."
+                f"with {name} {now} other images would be held out than in training, where it was "
+                f"{before}, and the network has seen those; leave it out."
             )
 
 
