@@ -44,9 +44,9 @@ def main() -> None:
     drawn = with_decoder(runs["magnitude"], asked.folder / "mnist" / "0" / "drawn", asked.root)
     PICTURES.mkdir(exist_ok=True)
     pruned = {way: run.metrics() for way, run in runs.items() if way != "dense"}
-    write_figure(draw_pruning(pruned), PICTURES / "epochs.svg")
+    write_figure(draw_pruning(pruned), PICTURES / "epochs.png")
     for way in ("dense", "magnitude"):
-        write_figure(draw_levels(by_levels(runs[way], asked.root)), PICTURES / f"levels-{way}.svg")
+        write_figure(draw_levels(by_levels(runs[way], asked.root)), PICTURES / f"levels-{way}.png")
     draw_where(runs, PICTURES / "saliency.png")
     dictionary(runs["magnitude"].folder, levels=11, root=asked.root, picture=PICTURES / "trees.png")
     perturb(drawn.folder, root=asked.root, picture=PICTURES / "drawn.png")
