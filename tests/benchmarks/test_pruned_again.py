@@ -12,18 +12,21 @@ from torchcaps.train import Run
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "asked", "ramp", "epochs"), [("NARROW", (), 5, 10), ("WIDE", ("--wide",), 6, 18)]
+)
 def test_both_begin_with_the_trained_network_and_differ_in_pruning_alone(
-    monkeypatch, tmp_path, capsys
+    monkeypatch, tmp_path, capsys, name, asked, ramp, epochs
 ):
     def tiny(split, root):
         return part_whole(split, {"train": 400, "test": 30}[split], spec=PartWholeSpec(size=24))
 
     monkeypatch.setitem(SOURCES, "mnist", tiny)
     fields = {"model": "rem_eff_mnist", "options": {}, "train_images": 40, "batch_size": 20}
-    form = pruned_again.MIDDLE
-    form = form._replace(fields={**form.fields, **fields, "epochs": 1})
-    monkeypatch.setattr(pruned_again, "MIDDLE", form)
-    words = ["pruned_again.py", str(tmp_path), "--data", "mnist", "--seeds", "0"]
+    course = getattr(pruned_again, name)
+    form = course.form._replace(fields={**course.form.fields, **fields, "epochs": 1})
+    monkeypatch.setattr(pruned_again, name, course._replace(form=form))
+    words = ["pruned_again.py", str(tmp_path), "--data", "mnist", "--seeds", "0", *asked]
     monkeypatch.setattr(sys, "argv", words)
     pruned_again.main()
 
@@ -41,9 +44,12 @@ def test_both_begin_with_the_trained_network_and_differ_in_pruning_alone(
         for name, value in again.recipe.model_dump().items()
         if value != rewound.recipe.model_dump()[name]
     }
-    assert unlike == {"prune", "prune_to", "prune_scope"}
+    # A ramp of five epochs is what a recipe has that says none.
+    assert unlike - {"prune_ramp"} == {"prune", "prune_to", "prune_scope"}
     assert (rewound.recipe.prune, rewound.recipe.prune_scope) == ("magnitude", "lamp")
-    assert rewound.recipe.prune_ramp == 5 < rewound.recipe.epochs == 10
+    assert rewound.recipe.prune_ramp == ramp < rewound.recipe.epochs == epochs
+    assert again.recipe.decay == course.decay
+    assert again.recipe.precision == dense.recipe.precision
     assert again.recipe.learning_rate == dense.recipe.learning_rate
     difference = values["rewound"]["accuracy"] - values["again"]["accuracy"]
     assert f"rewound − again: accuracy {difference:.3f}\n" in printed
