@@ -29,6 +29,9 @@ EVIDENCE = ROOT / "evidence"
 class Outcomes:
     """What pytest says of every test: whether it passed, and the number that it gave."""
 
+    # By which pytest knows this plugin.
+    __name__ = "Outcomes"
+
     def __init__(self):
         self.numbers = defaultdict(dict)
         self.skipped = []

@@ -92,7 +92,7 @@ def test_routing_costs_more_than_self_attention():
 
 
 @pytest.mark.slow
-def test_an_iteration_more_takes_more_time_and_not_always_more_memory(record_property):
+def test_an_iteration_more_takes_more_time_and_not_always_more_memory(ours):
     """The time of a prediction grows with every iteration. The peak of a training step does not
     grow before the fourth: until then it lies in the convolutions, whichever backend routes. So the
     statement, which asks for growth from each iteration to the next, is neither shown nor refuted.
@@ -117,10 +117,10 @@ def test_an_iteration_more_takes_more_time_and_not_always_more_memory(record_pro
             network(torch.rand(128, *image)).scores.sum().backward()
         peaks.append(footprint.tensors)
     assert peaks[0] == peaks[1] == peaks[2] < peaks[3] < peaks[4]
-    record_property("ours", 0.0)
+    ours(0.0)
 
 
-def test_inverted_attention_has_a_quarter_of_the_parameters(record_property):
+def test_inverted_attention_has_a_quarter_of_the_parameters(ours):
     """Of a ResNet-18 that is made for the same images: 4.0 times fewer with a hundred classes, and
     6.1 times fewer with ten."""
     ratios = [
@@ -131,4 +131,4 @@ def test_inverted_attention_has_a_quarter_of_the_parameters(record_property):
         )
     ]
     assert ratios == pytest.approx([4.0, 6.1], abs=0.05)
-    record_property("ours", min(ratios))
+    ours(min(ratios))

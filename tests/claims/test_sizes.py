@@ -257,7 +257,7 @@ def check_shape(row):
 
 
 @pytest.mark.parametrize("row", JUDGED, ids=lambda row: row["id"])
-def test_a_published_size(row, record_property):
+def test_a_published_size(row, ours):
     """Parameters after rounding to the printed digits, and exactly where the note has the sum of
     the layers; shapes as printed.
 
@@ -268,7 +268,7 @@ def test_a_published_size(row, record_property):
     if row["metric"] == "output_shape":
         check_shape(row)
     else:
-        record_property("ours", check_count(row))
+        ours(check_count(row))
 
 
 def test_which_sizes_are_judged():
