@@ -1,9 +1,14 @@
 """Entity selectivity: does a capsule stand for one part? After [mitterreiter2023], assumption 1.
 
 With AUC_ip the area under the curve of ‖u_i‖ as a detector of "part p is present" (ties count one
-half), a capsule is dedicated where its best AUC is at least 0.9 and its second best at most 0.6:
+half), the part of a capsule is the one with the best AUC. It is dedicated where that is at least
+0.9 and the AUC for every other part at most 0.6, among images alike in the first part:
     selectivity = share of capsules alive that are dedicated
 The control is the same of as many random linear read-outs of the layer.
+
+Parts of a whole come together, so what detects one part alone tells something of others too, over
+all images: on the part-whole set up to 0.74. Among images that have it, and among those that have
+it not, it tells nothing.
 
 Departures: the paper states the assumption; the formula is ours.
 Ambiguities: none. A part that is in every image, or in none, detects nothing and is left out.
@@ -37,6 +42,8 @@ class LayerSelectivity:
     dedicated: float | None = quantity("share", "capsules alive that stand for one part")
     control: float | None = quantity("share", "the same of random linear read-outs")
     auc: Tensor = quantity("area", "of each capsule for each part")  # [i, parts]
+    # The greatest of all parts but the first, [i].
+    others: Tensor = quantity("area", "for other parts, among images alike in the first")
     sweep: tuple[tuple[float, float, float | None], ...] = ()
 
 
@@ -73,7 +80,7 @@ class MeasureSelectivity:
     Arguments:
         parts: from a batch to which parts its images hold, bool [b, parts].
         best: least AUC for its part of a dedicated capsule.
-        second: greatest AUC for any other part.
+        second: greatest AUC for any other part, among images alike in the first.
         sweep: (best, second) at which the share is reported again.
         thresholds: which capsules are dead.
         sample: most images of the sample.
@@ -131,23 +138,46 @@ class MeasureSelectivity:
         return Selectivity(len(present), tuple(parts), rows)
 
     def _row(self, name: str, length: Tensor, chance: Tensor, present: Tensor) -> LayerSelectivity:
-        auc, control = (
-            torch.stack([detection_auc(values, part) for part in present.T], -1)
-            for values in (length, chance)
-        )
-        alive = auc[~dead_capsules(length, self.thresholds)]
+        auc, others = _areas(length, present)
+        lives = ~dead_capsules(length, self.thresholds)
+        alive = auc[lives], others[lives]
         return LayerSelectivity(
             name=name,
-            alive=len(alive),
-            dedicated=_dedicated(alive, self.best, self.second),
-            control=_dedicated(control, self.best, self.second),
+            alive=int(lives.sum()),
+            dedicated=_dedicated(*alive, self.best, self.second),
+            control=_dedicated(*_areas(chance, present), self.best, self.second),
             auc=auc,
-            sweep=tuple((*each, _dedicated(alive, *each)) for each in self.sweep),
+            others=others,
+            sweep=tuple((*each, _dedicated(*alive, *each)) for each in self.sweep),
         )
 
 
-def _dedicated(auc: Tensor, best: float, second: float) -> float | None:
+def _areas(values: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each column the area for each part, [n, parts], and the greatest for a part that is not
+    its best, [n]."""
+    auc = torch.stack([detection_auc(values, part) for part in present.T], -1)
+    first, others = auc.argmax(-1), torch.zeros(len(auc), dtype=auc.dtype)
+    for own in first.unique():
+        mine = first == own
+        rest = (p for p in range(present.shape[1]) if p != own)
+        areas = [_area_given(values[:, mine], present[:, p], present[:, own]) for p in rest]
+        others[mine] = torch.stack(areas).amax(0)
+    return auc, others
+
+
+def _area_given(values: Tensor, present: Tensor, given: Tensor) -> Tensor:
+    """The area over all pairs of images that are alike in `given`; one half where no pair is."""
+    area, pairs = torch.zeros(values.shape[1], dtype=torch.float64), 0
+    for images in (given, ~given):
+        positive = int(present[images].sum())
+        many = positive * (int(images.sum()) - positive)
+        if many:
+            area += many * detection_auc(values[images], present[images])
+            pairs += many
+    return area / pairs if pairs else torch.full_like(area, 0.5)
+
+
+def _dedicated(auc: Tensor, others: Tensor, best: float, second: float) -> float | None:
     if not len(auc):
         return None
-    first, other = auc.topk(2).values.unbind(-1)
-    return float(((first >= best) & (other <= second)).double().mean())
+    return float(((auc.amax(-1) >= best) & (others <= second)).double().mean())

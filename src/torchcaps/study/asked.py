@@ -74,12 +74,12 @@ PARTS = TWINS._replace(
     study="mitterreiter2023/mitt2023-q-no-dedicated-entity",
     says="The same two networks on the part-whole set, whose classes differ in how the same parts "
     "lie to each other, five epochs. A capsule is dedicated to a part if its length tells this "
-    "part from its absence, and tells nothing of any other. "
+    "part from its absence, and of every other nothing among images alike in the first. "
     "`torchcaps study run mitt2023-q-no-dedicated-entity --reduced` makes the records.",
     columns=(
         Column("accuracy", "accuracy"),
         Column("accuracy less that of dynamic routing", "accuracy", is_compared=True),
-        Column("share of capsules dedicated to a part", "dedicated"),
+        Column("share of capsules dedicated to a part", "one_part"),
     ),
     short="parts",
 )

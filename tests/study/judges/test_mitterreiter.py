@@ -164,7 +164,7 @@ def test_twelve_architectures_of_which_one_may_contradict():
 )
 def test_few_capsules_are_dedicated_to_a_part_in_any_layer(highest, expected):
     def of(shares, **options):
-        values = {f"dedicated.{k}": [x + n for n in NOISE] for k, x in shares.items()}
+        values = {f"one_part.{k}": [x + n for n in NOISE] for k, x in shares.items()}
         return record(NET, "part-whole", values=values, **options)
 
     shares = {1: 0.1, 2: 0.1, 3: highest, 4: 0.1, 5: 0.9}

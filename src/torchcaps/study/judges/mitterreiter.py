@@ -227,7 +227,7 @@ def _none_dedicated(claim: Claim, evidence: Evidence) -> StatementVerdict | None
     """Of every layer below the classes, on images that tell which parts they show."""
     cells = [
         Cell(
-            evidence.values(f"dedicated.{k}", NET, data="part-whole"),
+            evidence.values(f"one_part.{k}", NET, data="part-whole"),
             "less",
             claim.conditions["threshold"],
         )

@@ -181,9 +181,9 @@ def _of_selectivity(found: Result) -> dict[str, float]:
     values = {}
     for number, layer in enumerate(found.layers, 1):
         if layer.dedicated is not None:
-            values[f"dedicated.{number}"] = layer.dedicated
+            values[f"one_part.{number}"] = layer.dedicated
         if layer.control is not None:
-            values[f"dedicated_by_chance.{number}"] = layer.control
+            values[f"one_part_by_chance.{number}"] = layer.control
     return values
 
 
