@@ -68,7 +68,7 @@ def of_job(job, *, reduced=None):
             "calibration": ["confidence"],
             "compactness": ["compactness", *(f"compactness.{factor}" for factor in FACTORS)],
             "invariance": [
-                *(f"corr.{each.name}.1" for each in STRENGTHS),
+                *(f"{name}.{each.name}.1" for each in STRENGTHS for name in ("corr", "pearson")),
                 *(f"spearman.{each.kind}.{k}" for each in STRENGTHS for k in LAYERS),
             ],
             "tree-size": ["tree_size"],

@@ -174,7 +174,8 @@ def values_of(plan: Plan, record: Record) -> list[float] | None:
             continue
         for name in _keys(each):
             if name in known:
-                return record.values(name)
+                is_percent = claim.unit == "%" and job.metrics[0] in RATES
+                return [100 * v if is_percent else v for v in record.values(name)]
     return None
 
 

@@ -86,6 +86,15 @@ def test_the_gap_that_equal_kernels_leave(capsnet_9, expected):
     assert word("fc-gap-is-kernel", *records) == expected
 
 
+def test_where_capsnet_is_behind_there_is_no_gap_to_explain():
+    records = [
+        net(model, mean, kernel=k)
+        for model, mean in (("gu_capsnet", 71.0), ("convnet_fc", 75.0))
+        for k in (5, 9)
+    ]
+    assert word("fc-gap-is-kernel", *records) == "undecided"
+
+
 @pytest.mark.parametrize(("entropy", "expected"), [(90.0, "holds"), (88.0, "fails")])
 def test_the_margin_loss_costs_robustness(entropy, expected):
     margin = net("gu_aff_capsnet", 89.0)

@@ -7,7 +7,7 @@ With five seeds and the deviation s, half the 90 % interval is 0.9534 s and half
 import pytest
 
 from torchcaps.study import find_claim
-from torchcaps.study.judges.rules import Cell, each, joined, minus, most, rises, slopes
+from torchcaps.study.judges.rules import Cell, each, joined, minus, most, one_of, rises, slopes
 from torchcaps.study.verdict import StatementVerdict
 
 # Five seeds.
@@ -35,6 +35,20 @@ def test_one_cell(mean, one_sided, word):
     assert each(CLAIM, [Cell(around(mean))], one_sided=one_sided).word == word
     other_way = Cell(around(-mean), "less")
     assert each(CLAIM, [other_way], one_sided=one_sided).word == word
+
+
+def test_one_of_three_cells():
+    """With five seeds half the interval of 1 - 0.1 / 3, one-sided at a third of 5 %, is 1.425 s."""
+
+    def of(*means):
+        return one_of(CLAIM, [Cell(around(mean)) for mean in means], corrected=True).word
+
+    assert of(-2, 1.44, -2) == "holds"
+    assert of(-2, 1.41, -2) == "undecided"
+    # By itself it would hold.
+    assert one_of(CLAIM, [Cell(around(m)) for m in (-2, 1.41, -2)]).word == "holds"
+    assert of(-1.25, -1.25, -1.25) == "fails"
+    assert of(-1.25, -1.23, -1.25) == "undecided"
 
 
 def test_within_is_two_one_sided_tests():

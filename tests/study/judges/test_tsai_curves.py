@@ -1,7 +1,7 @@
 """How training goes by made records: epochs, and iterations chosen on validation images."""
 
 from made_records import record
-from torchcaps.study import find_claim
+from torchcaps.study import Seed, find_claim
 from torchcaps.study.judges import judge_statement
 
 NOISE = (-0.2, -0.1, 0.0, 0.1, 0.2)
@@ -95,6 +95,33 @@ def test_layer_norm_is_sooner_and_no_less_safe():
     assert word("layernorm-stabilises", *sooner[:3]) is None
 
 
+def diverged(record, *seeds):
+    """The same record, whose given seeds failed."""
+    return record.model_copy(
+        update={
+            "seeds": tuple(
+                Seed(seed=s.seed, wall_seconds=1, failed="not finite") if s.seed in seeds else s
+                for s in record.seeds
+            )
+        }
+    )
+
+
+def test_runs_that_diverged_have_collapsed_and_never_arrived():
+    fast, slow = (0.3, 0.7, 0.7, 0.7), (0.3, 0.4, 0.5, 0.5)
+    name = "layernorm-stabilises"
+    with_norm, without = (
+        [normed(curve, is_normed, t) for t in (2, 3)]
+        for curve, is_normed in ((fast, True), (slow, False))
+    )
+    # Nothing collapses without the norm, and half of the runs with it.
+    unsafe = [diverged(record, 3, 4) for record in with_norm]
+    assert word(name, *unsafe, *without) != "holds"
+    # Four of five without it diverge, and the fifth is as soon as those with it.
+    lost = [diverged(normed(fast, False, t), 0, 1, 2, 3) for t in (2, 3)]
+    assert word(name, *with_norm, *lost) == "holds"
+
+
 def started(start, curve, mean=60):
     return net(mean, curve, start=start)
 
@@ -140,13 +167,13 @@ def swept(accuracies, chosen, **options):
 
 
 def test_iterations_are_chosen_on_validation_images():
-    def four(chosen):
+    def four(chosen, accuracies=(70, 75, 60, 60, 99)):
         return [
             each
             for backbone in ("simple", "resnet")
             for n in (10, 100)
             for each in swept(
-                (70, 75, 60, 60, 99),
+                accuracies,
                 chosen,
                 model=f"tsai_inverted_{backbone}_c{n}",
                 data=f"cifar{n}",
@@ -154,6 +181,8 @@ def test_iterations_are_chosen_on_validation_images():
         ]
 
     assert word("gain-over-uniform-pass", *four(2)) == "holds"
+    # The uniform pass is no number of iterations to choose, also where it is the best of all.
+    assert word("gain-over-uniform-pass", *four(1, (70, 65, 60, 60, 60))) == "fails"
     # The best of the test images is not looked at.
     assert word("gain-over-uniform-pass", *four(3)) == "fails"
     assert word("gain-over-uniform-pass", *four(2)[1:]) is None

@@ -68,6 +68,13 @@ class Evidence:
             found = {seed: curve for seed, curve in curves.items() if curve} or found
         return found
 
+    def failed(self, model: str, **chosen: Any) -> frozenset[int]:
+        """Seeds that diverged, of the system that `values` would take."""
+        found: frozenset[int] = frozenset()
+        for record in self._of(model, chosen):
+            found = frozenset(seed.seed for seed in record.seeds if seed.failed is not None)
+        return found
+
     def recipe(self, model: str, **chosen: Any) -> Mapping[str, Any]:
         """The recipe of the system that `values` would take; empty where there is none."""
         found: Mapping[str, Any] = {}

@@ -10,7 +10,17 @@ from typing import Any
 
 from torchcaps.study.claim import Claim
 from torchcaps.study.judges.evidence import Evidence, Values
-from torchcaps.study.judges.rules import Cell, confirming, each, joined, minus, most, slopes, times
+from torchcaps.study.judges.rules import (
+    Cell,
+    confirming,
+    each,
+    joined,
+    left_open,
+    minus,
+    most,
+    slopes,
+    times,
+)
 from torchcaps.study.sizes import parameters_of
 from torchcaps.study.verdict import StatementVerdict, StatementWord
 
@@ -138,13 +148,18 @@ def _avg_every_kernel(claim: Claim, evidence: Evidence) -> StatementVerdict | No
 
 
 def _gap_is_kernel(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
-    """At equal kernels less than half of the gap is left; contradicted at the larger alone."""
+    """At equal kernels less than half of the gap is left; contradicted at the larger alone. Where
+    there is no gap to explain it is open."""
     gap = {k: _gap(evidence, k, k) for k in (5, 9)}
-    half = times(claim.conditions["threshold"], _gap(evidence, ORIGINAL[CAPSNET], ORIGINAL[FC]))
+    whole = _gap(evidence, ORIGINAL[CAPSNET], ORIGINAL[FC])
+    half = times(claim.conditions["threshold"], whole)
     small, large = (
         each(claim, [Cell(minus(gap[k], half), "less")], one_sided=False) for k in (5, 9)
     )
-    return joined(large, confirming(small))
+    found, is_gap = joined(large, confirming(small)), each(claim, [Cell(whole)])
+    if found is None or is_gap is None:
+        return None
+    return found if is_gap.word == "holds" else left_open(found)
 
 
 def _gap(evidence: Evidence, capsnet: int, fc: int) -> Values:

@@ -96,29 +96,41 @@ def each(
     return StatementVerdict(word, cell.interval(), cell.side, cell.threshold)
 
 
-def one_of(claim: Claim, cells: Sequence[Cell]) -> StatementVerdict | None:
-    """Holds where one cell holds, and fails where every one fails, by 95 % intervals."""
-    return _unless_all_fail(claim, cells, any)
+def one_of(
+    claim: Claim, cells: Sequence[Cell], *, corrected: bool = False
+) -> StatementVerdict | None:
+    """Holds where one cell holds, and fails where every one fails, by 95 % intervals. Corrected, a
+    cell holds by a one-sided test at its share of 5 %, as the more cells there are, the more often
+    one holds by chance."""
+    return _unless_all_fail(
+        claim, cells, any, 1 - (1 - ONE_SIDED) / len(cells) if corrected else CONFIDENCE
+    )
 
 
 def all_of(claim: Claim, cells: Sequence[Cell]) -> StatementVerdict | None:
     """Holds where all cells hold, and yet fails only where every one fails, by 95 % intervals."""
-    return _unless_all_fail(claim, cells, all)
+    return _unless_all_fail(claim, cells, all, CONFIDENCE)
 
 
 def _unless_all_fail(
-    claim: Claim, cells: Sequence[Cell], enough: Callable[[Iterable[bool]], bool]
+    claim: Claim,
+    cells: Sequence[Cell],
+    enough: Callable[[Iterable[bool]], bool],
+    confidence: float,
 ) -> StatementVerdict | None:
     """Shows the cell nearest to holding; None where one is missing."""
     if not all(cell.is_there for cell in cells):
         return None
     least: int = claim.conditions["n_seeds_min"]
-    words = [cell.word(least, one_sided=False, cells=1) for cell in cells]
+
+    def is_word(cell: Cell, word: StatementWord, confidence: float) -> bool:
+        return word_of(cell.interval(confidence), cell.side, cell.threshold, least) == word
+
     best = max(cells, key=Cell.slack)
     word: StatementWord = "undecided"
-    if all(each == "fails" for each in words):
+    if all(is_word(cell, "fails", CONFIDENCE) for cell in cells):
         word = "fails"
-    elif enough(each == "holds" for each in words):
+    elif enough(is_word(cell, "holds", confidence) for cell in cells):
         word = "holds"
     return StatementVerdict(word, best.interval(), best.side, best.threshold)
 

@@ -45,9 +45,13 @@ def _jitter(evidence: Evidence, model: str = SIMPLE, **chosen: Any) -> Values:
 
 
 def _time_to(level: float, evidence: Evidence, model: str = SIMPLE, **chosen: Any) -> Values:
-    """Epochs to a validation accuracy; all of them where it is never reached."""
+    """Epochs to a validation accuracy; all of them where it is never reached, or training
+    diverged."""
     by_seed = evidence.curves(MEASURED, model, **chosen)
-    return {seed: _first(level, curve) for seed, curve in by_seed.items()}
+    found = {seed: _first(level, curve) for seed, curve in by_seed.items()}
+    for seed in evidence.failed(model, **chosen):
+        found[seed] = float(evidence.recipe(model, **chosen)["epochs"])
+    return found
 
 
 def _first(level: float, curve: tuple[float, ...]) -> float:
@@ -60,12 +64,13 @@ def _area(evidence: Evidence, model: str) -> Values:
     return {seed: curves.area(range(len(curve)), curve) for seed, curve in by_seed.items()}
 
 
-def _at_its_best(evidence: Evidence, model: str, **chosen: Any) -> Values:
-    """Accuracy at the number of iterations that is best on validation images, seed by seed."""
-    tests = {t: _accuracy(evidence, model, iterations=t, **chosen) for t in ITERATIONS}
-    held_out = {t: evidence.curves(MEASURED, model, iterations=t, **chosen) for t in ITERATIONS}
-    common = set.intersection(*(set(tests[t]) & set(held_out[t]) for t in ITERATIONS))
-    best = {seed: max(ITERATIONS, key=lambda t: held_out[t][seed][-1]) for seed in sorted(common)}
+def _at_its_best(evidence: Evidence, model: str, among: range, **chosen: Any) -> Values:
+    """Accuracy at that of some numbers of iterations that is best on validation images, seed by
+    seed."""
+    tests = {t: _accuracy(evidence, model, iterations=t, **chosen) for t in among}
+    held_out = {t: evidence.curves(MEASURED, model, iterations=t, **chosen) for t in among}
+    common = set.intersection(*(set(tests[t]) & set(held_out[t]) for t in among))
+    best = {seed: max(among, key=lambda t: held_out[t][seed][-1]) for seed in sorted(common)}
     return {seed: tests[t][seed] for seed, t in best.items()}
 
 
@@ -109,13 +114,16 @@ def _norm_stabilises(claim: Claim, evidence: Evidence) -> StatementVerdict | Non
             for layer_norm in (False, True)
         ]
         cells.append(Cell(minus(*sooner)))
-        without, normed = (
-            [x < COLLAPSED for x in _accuracy(evidence, iterations=t, layer_norm=norm).values()]
-            for norm in (False, True)
-        )
+        without, normed = (_collapsed(evidence, iterations=t, layer_norm=n) for n in (False, True))
         is_safe = is_safe and sum(normed) * len(without) <= sum(without) * len(normed)
     found = each(claim, cells)
     return found if found is None or is_safe or found.word != "holds" else left_open(found)
+
+
+def _collapsed(evidence: Evidence, **chosen: Any) -> list[bool]:
+    """Of every run whether it ended at random or diverged."""
+    ended = [accuracy < COLLAPSED for accuracy in _accuracy(evidence, **chosen).values()]
+    return ended + [True] * len(evidence.failed(SIMPLE, **chosen))
 
 
 def _start_hardly_matters(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
@@ -151,19 +159,23 @@ def _converges_better(claim: Claim, evidence: Evidence) -> StatementVerdict | No
 
 
 def _gains_over_the_uniform_pass(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """Of two to five iterations, for the uniform pass is what they are compared with."""
     cells = []
     for backbone in BACKBONES:
         for n in CLASSES:
             model, data = f"tsai_inverted_{backbone}_c{n}", f"cifar{n}"
             uniform = _accuracy(evidence, model, data=data, iterations=1)
-            cells.append(Cell(minus(_at_its_best(evidence, model, data=data), uniform)))
+            cells.append(
+                Cell(minus(_at_its_best(evidence, model, ITERATIONS[1:], data=data), uniform))
+            )
     return each(claim, cells, corrected=True)
 
 
 def _activations_hurt(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Each network at the number of iterations that is best for it."""
-    without = _at_its_best(evidence, SIMPLE)
-    return each(claim, [Cell(minus(without, _at_its_best(evidence, SIMPLE, activations=True)))])
+    without = _at_its_best(evidence, SIMPLE, ITERATIONS)
+    squashed = _at_its_best(evidence, SIMPLE, ITERATIONS, activations=True)
+    return each(claim, [Cell(minus(without, squashed))])
 
 
 def _concurrent_stabilises(claim: Claim, evidence: Evidence) -> StatementVerdict | None:

@@ -36,7 +36,7 @@ STATEMENTS: Statements = {
     ),
     "q-low-pruning-noisy": (
         f"{DR} {Q}; {DR} @sparsity=10|20|30|60|80|90 {REM}",
-        "entropy",
+        "entropy sparsity",
     ),
     "q-undertrained-high-entropy": (
         f"{each((DR,), Q, REM)}; {each((DR,), f'stopped {Q}', f'stopped {REM}')}",
@@ -55,7 +55,7 @@ STATEMENTS: Statements = {
     "q-snip-worse": (
         f"{DR} {Q}; {each((DR,), f'@sparsity=50|60|70|80|90 {REM}')}; "
         f"{DR} @sparsity=50|60|70|80|90 +snip {Q}",
-        "accuracy entropy",
+        "accuracy entropy sparsity",
     ),
     "q-decoder-limits": (
         each((DR,), f"decoder=true|false {Q}", f"decoder=true|false {REM}"),
@@ -88,7 +88,7 @@ STATEMENTS: Statements = {
             (DR,),
             *(f"@sparsity=80 +{how} {Q}" for how in ("prune", "magnitude", "snip", "random_masks")),
         ),
-        "entropy accuracy",
+        "entropy accuracy sparsity",
     ),
 }
 THEORY = "tests/theory/test_renzulli.py::"
