@@ -48,6 +48,13 @@ def test_a_number_is_found_under_its_name(claim, key):
     assert values_of(plan, record(claim, "accuracy", [0.3, 0.31])) is None
 
 
+def test_a_rate_that_is_printed_in_percent():
+    """63 % of the capsules of a layer are dead; records have shares."""
+    plan = plan_of(find_claim("mitt2023-text-dead-layer4"))
+    dead = record(plan.claim.id, "cdr.4@affnist/test", [0.63, 0.64])
+    assert values_of(plan, dead) == pytest.approx([63, 64])
+
+
 def test_numbers_of_several_jobs_or_layers_are_not_read_off():
     for name in ("mitt2023-text-dys-below-two", "tsai2020-t1-em-routing-resnet-cifar-100-acc"):
         plan = plan_of(find_claim(name))

@@ -157,3 +157,17 @@ def test_errors_say_what_to_mend():
         "the threshold must be finite, and from 0 up where values are to lie within, but came as "
         "-1.0."
     )
+
+
+@pytest.mark.parametrize(
+    ("steps", "word"),
+    [
+        # Within a tenth of the printed 1,000, and any number above it.
+        ([950, 955, 960], "reproduced"),
+        ([2990, 3000, 3010], "reproduced"),
+        ([890, 910, 930], "undecided"),
+        ([500, 505, 510], "better"),
+    ],
+)
+def test_a_number_that_is_printed_as_a_bound(steps, word):
+    assert judge(find_claim("peer2022-text-em-nobias-start"), steps).word == word

@@ -16,6 +16,7 @@ from torchcaps.study.papers import plan_of
 from torchcaps.study.plan import Plan
 from torchcaps.study.record import Record, read_records
 from torchcaps.study.same import trained_in, trains
+from torchcaps.study.statistics import RATES
 from torchcaps.study.verdict import (
     NumberVerdict,
     ShownVerdict,

@@ -6,7 +6,7 @@ says so in `needs`.
 
 from typing import Literal, NamedTuple
 
-__all__ = ["MEASURED_AS", "STATISTICS", "Statistic"]
+__all__ = ["MEASURED_AS", "RATES", "STATISTICS", "Statistic"]
 
 # What a run measures of itself stands in its result.json.
 # Some are read off by `torchcaps study run` alone.
@@ -37,6 +37,9 @@ MEASURED_AS = {
     "polarisation": "polarisation",
     "zero_blocks": "zero-votes",
 }
+
+# Shares of one that the papers print in percent in some places.
+RATES = ("car", "cdr")
 
 STATISTICS: dict[str, Statistic] = {
     # Of answers

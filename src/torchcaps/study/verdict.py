@@ -61,6 +61,8 @@ LOWER_IS_BETTER = {
     "number of dictionary keys (parse trees)",
     "steps before learning starts (at least)",
 }
+# Printed as a bound, which any larger number agrees with.
+AT_LEAST = {"steps before learning starts (at least)"}
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,8 @@ def tolerance_of(claim: Claim) -> float:
 def _word(claim: Claim, printed: float, ours: Interval, tolerance: float) -> NumberWord:
     if ours.n < LEAST_SEEDS or ours.low is None or ours.high is None:
         return "undecided"
-    below, above = printed - tolerance, printed + tolerance
+    below = printed - tolerance
+    above = math.inf if claim.metric in AT_LEAST else printed + tolerance
     if below <= ours.low and ours.high <= above:
         return "reproduced"
     if ours.low > above:
