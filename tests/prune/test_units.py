@@ -5,7 +5,7 @@ import torch
 
 from error_text import text_of
 from torchcaps import create_model
-from torchcaps.prune import Magnitude, MaskAtTheEnd, prunable, sparsity, units
+from torchcaps.prune import Magnitude, MaskAtTheEnd, RandomMasks, prunable, sparsity, units
 
 IMAGE = (1, 20, 20)
 
@@ -170,3 +170,67 @@ def test_networks_without_such_units_say_why():
     assert text_of(lambda: units(shared, "layer")) == (
         "units to prune are capsules, types or channels, but came as 'layer'."
     )
+
+
+def left_of(model, kind):
+    """Which units have a weight that is not zero."""
+    weights = prunable(model)
+    return {
+        unit.name
+        for unit in units(model, kind)
+        if any(bool(part.of(weights[part.weight]).any()) for part in unit.parts)
+    }
+
+
+def test_channels_that_share_weights_go_alike_at_once_and_step_by_step():
+    """The column of a pruned channel runs through the kernels of the channels behind it, and its
+    zeros make none of these smaller than its own weights are."""
+    at_once, in_steps = network("rem_eff_mnist"), network("rem_eff_mnist")
+    Magnitude(at_once, targets=(0.25,), unit="channel").after_epoch(0, lambda: 0.0)
+    pruner = Magnitude(in_steps, targets=(0.05, 0.1, 0.15, 0.2, 0.25), unit="channel")
+    for epoch in range(5):
+        pruner.after_epoch(epoch, lambda: 0.0)
+    together, apart = left_of(at_once, "channel"), left_of(in_steps, "channel")
+    # The rest of a step waits for the next, so a few at the edge may differ.
+    assert len(together ^ apart) <= 4
+    assert "channel 0 of backbone.0" in apart
+
+
+def test_random_units_are_drawn_whatever_their_size():
+    """Hidden capsules have matrices below and above, so twice as many weights and more."""
+    gone = dict.fromkeys(("hidden_2", "hidden_3", "classes"), 0)
+    of_all = dict.fromkeys(gone, 0)
+    for seed in range(10):
+        model = network("peer_deep_dynamic", width=16, n_layers=4)
+        generator = torch.Generator().manual_seed(seed)
+        RandomMasks(model, to=0.3, unit="capsule", generator=generator).before_training(dict)
+        left = left_of(model, "capsule")
+        for unit in units(model, "capsule"):
+            layer = unit.name.split(" of ")[-1]
+            of_all[layer] += 1
+            gone[layer] += unit.name not in left
+    shares = {layer: gone[layer] / of_all[layer] for layer in gone}
+    assert max(shares.values()) - min(shares.values()) < 0.1, shares
+    assert min(shares.values()) > 0.1, shares
+
+
+def test_weights_that_were_pruned_before_stay_so_and_count():
+    model = network("mitterreiter_5x16")
+    MaskAtTheEnd(model, to=0.3).at_the_end()
+    zeros = {name: weight == 0 for name, weight in prunable(model).items()}
+    pruner = Magnitude(model, targets=(0.1, 0.6))
+    assert pruner.masks.count == sum(int(mask.sum()) for mask in zeros.values())
+    with torch.no_grad():
+        for weight in prunable(model).values():
+            weight.add_(1)
+    pruner.after_step()
+    # A target below what is there changes nothing.
+    pruner.after_epoch(0, lambda: 0.0)
+    for name, weight in prunable(model).items():
+        assert torch.equal(weight == 0, zeros[name])
+    pruner.after_epoch(1, lambda: 0.0)
+    assert sparsity(model).share == pytest.approx(0.6, abs=1e-4)
+    assert all(bool((weight == 0)[zeros[n]].all()) for n, weight in prunable(model).items())
+    # Units are added to single weights that were pruned, and do not go beyond what was asked.
+    MaskAtTheEnd(model, to=0.7, unit="capsule").at_the_end()
+    assert 0.6 < sparsity(model).share <= 0.7

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from torchcaps.prune.pruner import Gradients, Pruner, Scope
-from torchcaps.prune.units import UnitKind
+from torchcaps.prune.units import UnitKind, first_units
 
 __all__ = ["MaskAtTheEnd", "RandomMasks"]
 
@@ -23,7 +23,8 @@ class RandomMasks(Pruner):
     Arguments:
         model: the network.
         to: the share of all weights.
-        generator: draws a number for every weight; on the CPU, so that any device draws the same.
+        generator: draws a number for every weight, or an order of the units; on the CPU, so that
+            any device draws the same.
         unit: what is pruned as a whole.
         scope: whether layers are pruned together, or each to the same share.
     """
@@ -42,9 +43,17 @@ class RandomMasks(Pruner):
         self.to, self.generator = to, generator
 
     def before_training(self, gradients: Gradients) -> None:
-        weights = self.masks.weights.items()
-        drawn = {n: torch.rand(w.shape, generator=self.generator).to(w.device) for n, w in weights}
-        self.prune(drawn, self.to)
+        if not self.units:
+            weights, generator = self.masks.weights.items(), self.generator
+            drawn = {n: torch.rand(w.shape, generator=generator).to(w.device) for n, w in weights}
+            self.prune(drawn, self.to)
+            return
+        # Of numbers that are drawn for weights the means hardly differ where units are large, and
+        # a large unit would never be among the lowest.
+        order = torch.randperm(len(self.units), generator=self.generator).tolist()
+        count = round(self.to * self.masks.size)
+        self.masks.add(first_units([self.units[k] for k in order], count, self.masks.pruned))
+        self.masks.apply()
 
 
 @final

@@ -17,7 +17,8 @@ class Masks:
     """One boolean tensor for every weight of a network that can be pruned, true where it is pruned.
 
     A pruned weight stays pruned. Momentum, Adam and weight decay move every weight, so `apply` sets
-    pruned ones to zero again after each step.
+    pruned ones to zero again after each step. Weights that are zero to begin with are those of a
+    network that was pruned before, for none is drawn so.
 
     >>> masks = Masks(model)
     >>> masks.add(lowest(masks.scored({name: w.abs() for name, w in masks.weights.items()}), 1000))
@@ -26,10 +27,9 @@ class Masks:
 
     def __init__(self, model: nn.Module):
         self.weights = prunable(model)
-        self.pruned = {
-            name: torch.zeros_like(weight, dtype=torch.bool)
-            for name, weight in self.weights.items()
-        }
+        zeros = {name: weight.detach() == 0 for name, weight in self.weights.items()}
+        # A tensor of zeros alone was not pruned, which leaves something of each.
+        self.pruned = {name: mask & ~mask.all() for name, mask in zeros.items()}
 
     @property
     def size(self) -> int:

@@ -85,7 +85,7 @@ class Pruner:
         self, scored: Mapping[str, Tensor], sparsity: float, count: int
     ) -> Mapping[str, Tensor]:
         if self.units:
-            return lowest_units(self.units, scored, count)
+            return lowest_units(self.units, scored, count, self.masks.pruned)
         if self.scope != "layer":
             return lowest(scored, count)
         shares = {name: round(sparsity * score.numel()) for name, score in scored.items()}
@@ -110,7 +110,7 @@ class Pruner:
             )
         if not self.units:
             return
-        most = held_by(self.units, self.masks.weights) / self.masks.size
+        most = held_by(self.units, self.masks.pruned) / self.masks.size
         if sparsity >= most:
             raise TorchcapsError(
                 f"{self.unit}s hold {most:.1%} of the weights of this network and some must stay, "

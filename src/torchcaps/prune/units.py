@@ -20,7 +20,7 @@ from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import DenseCapsules
 from torchcaps.models.structure import capsule_layers_of, first_layer, rows_of_types, runs
 
-__all__ = ["Part", "Unit", "UnitKind", "held_by", "lowest_units", "units"]
+__all__ = ["Part", "Unit", "UnitKind", "first_units", "held_by", "lowest_units", "units"]
 
 UnitKind = Literal["weight", "capsule", "type", "channel"]
 
@@ -74,36 +74,55 @@ def units(network: nn.Module, kind: UnitKind) -> tuple[Unit, ...]:
 
 
 def lowest_units(
-    all_units: Sequence[Unit], scores: Mapping[str, Tensor], count: int
+    all_units: Sequence[Unit],
+    scores: Mapping[str, Tensor],
+    count: int,
+    pruned: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
-    """The units with the lowest mean scores, as many as hold no more than `count` weights."""
-    chosen = {name: torch.zeros_like(score, dtype=torch.bool) for name, score in scores.items()}
-    means = [_mean(unit, scores) for unit in all_units]
-    held = 0
-    for k in sorted(range(len(all_units)), key=means.__getitem__):
-        parts = all_units[k].parts
-        # Units share weights: the column of a channel runs through the kernels of others.
-        more = sum(int((~part.of(chosen[part.weight])).sum()) for part in parts)
+    """The units with the lowest mean scores, as many as bring the pruned weights to `count` at
+    most.
+
+    Units share weights: the column of a channel runs through the kernels of others. Weights that
+    went with one unit do not count in the mean of another, which would fall unit by unit.
+    """
+    means = [_mean(unit, scores, pruned) for unit in all_units]
+    lowest_first = sorted(range(len(all_units)), key=means.__getitem__)
+    return first_units([all_units[k] for k in lowest_first], count, pruned)
+
+
+def first_units(
+    ordered: Sequence[Unit], count: int, pruned: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """The first units, as many as bring the pruned weights to `count` at most; with those that are
+    pruned already."""
+    chosen = {name: mask.clone() for name, mask in pruned.items()}
+    held = sum(int(mask.sum()) for mask in chosen.values())
+    for unit in ordered:
+        more = sum(int((~part.of(chosen[part.weight])).sum()) for part in unit.parts)
         if held + more > count:
             return chosen
         held += more
-        for part in parts:
+        for part in unit.parts:
             part.mark(chosen[part.weight])
     return chosen
 
 
-def held_by(all_units: Sequence[Unit], weights: Mapping[str, Tensor]) -> int:
-    """How many weights belong to some unit."""
-    marked = {name: torch.zeros_like(each, dtype=torch.bool) for name, each in weights.items()}
+def held_by(all_units: Sequence[Unit], pruned: Mapping[str, Tensor]) -> int:
+    """How many weights belong to some unit or are pruned already."""
+    marked = {name: mask.clone() for name, mask in pruned.items()}
     for unit in all_units:
         for part in unit.parts:
             part.mark(marked[part.weight])
     return sum(int(mask.sum()) for mask in marked.values())
 
 
-def _mean(unit: Unit, scores: Mapping[str, Tensor]) -> float:
-    parts = [part.of(scores[part.weight]).double() for part in unit.parts]
-    return sum(float(part.sum()) for part in parts) / sum(part.numel() for part in parts)
+def _mean(unit: Unit, scores: Mapping[str, Tensor], pruned: Mapping[str, Tensor]) -> float:
+    """Of the weights that are left; below every other where none is."""
+    left = [
+        part.of(scores[part.weight])[~part.of(pruned[part.weight])].double() for part in unit.parts
+    ]
+    many = sum(part.numel() for part in left)
+    return sum(float(part.sum()) for part in left) / many if many else -1.0
 
 
 def _capsules(network: nn.Module) -> list[Unit]:
