@@ -51,6 +51,16 @@ def test_a_fall_by_a_tenth_of_a_point_is_none():
     assert stricter.levels == (11,)
 
 
+def test_rounding_decides_nothing():
+    """Shares of 6,000 images, of which six fewer are right with couplings on a grid."""
+    for right in range(3_000, 6_000):
+        shares = {None: right / 6_000, 2: (right - 6) / 6_000, 3: (right - 7) / 6_000}
+        found = choose_levels(
+            lambda k, shares=shares: shares[k if k is None else k[0]], layers=1, grids=(2, 3)
+        )
+        assert found.levels == (2,), right
+
+
 def test_where_accuracy_never_holds_the_finest_grid_is_taken_and_said():
     found = choose_levels(lambda k: 0.9 if k is None else 0.5, layers=2, each=True, grids=GRIDS)
     assert (found.levels, found.holds) == ((21, 21), False)

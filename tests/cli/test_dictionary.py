@@ -76,8 +76,9 @@ def test_levels_are_chosen_on_validation_images(run_folder, call, tmp_path):
         (["{run}", "--levels", "11,6"], "or to one for each of the 4 routed layers"),
         (
             ["{run}/model.safetensors", "--data", "tiny"],
-            "which images of its own data it held out for validation",
+            "model.safetensors has none; say how many there are: --levels 11.",
         ),
+        (["{run}", "--levels", "11", "--each"], "but they are given: 11; leave one of the two out"),
         (["none"], "there is no run folder and no saved network at none."),
         (["{run}", "--picture", "trees.txt"], "trees.txt"),
     ],

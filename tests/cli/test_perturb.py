@@ -61,6 +61,34 @@ def test_a_decoder_learns_on_a_frozen_pruned_network(pruned, call, tmp_path):
     assert sparsity(load(tmp_path / "run")).share == pytest.approx(0.8, abs=1e-4)
 
 
+def test_the_capsule_that_moves_is_that_of_the_highest_score(call, tmp_path):
+    """EM routing scores by activations, so the longest pose may be of another class."""
+    torch.manual_seed(0)
+    model = create_model("capsnet", image=(1, 24, 24), routing="em", decoder=True).eval()
+    save(model, tmp_path / "em.safetensors")
+    images = tiny("test", None)
+    with torch.no_grad():
+        out = model(images.batch(torch.arange(len(images))).pixels)
+    best, longest = out.scores.argmax(-1), out.classes.pose.norm(dim=-1).argmax(-1)
+    differ = (best != longest).nonzero().flatten().tolist()
+    assert differ
+    for image in differ[:2]:
+        words = ["--data", "tiny", "--image", image, "--json"]
+        found = json.loads(call("perturb", tmp_path / "em.safetensors", *words).out)
+        assert found["predicted"] == images.class_names[int(best[image])]
+        pose = out.classes.pose[image, best[image]]
+        assert found["length"] == pytest.approx(float(pose.norm().detach()), abs=1e-5)
+
+
+def test_a_convnet_has_no_class_capsule_to_move(call, tmp_path):
+    save(
+        create_model("convnet_fc", image=(1, 24, 24), reconstruction=True),
+        tmp_path / "c.safetensors",
+    )
+    done = call("perturb", tmp_path / "c.safetensors", "--data", "tiny")
+    assert_one_sentence(done, "has no class capsules, so there is no component to move")
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

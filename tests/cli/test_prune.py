@@ -110,6 +110,14 @@ def test_masking_at_the_end_is_what_training_with_it_gives(trained, call, tmp_pa
         ),
         (["{run}", "--to", "0.9", "--epochs", "2"], "prune_ramp ends after epoch 5, but epochs is"),
         (["{run}", "--to", "0.99", "--unit", "capsule"], "cannot reach a sparsity of 99.0%"),
+        (
+            ["{run}", "--to", "0.5", "--set", "prune_to=0.7"],
+            "prune_to came twice, as 0.5 and in --set as 0.7; say it once.",
+        ),
+        (
+            ["{run}", "--to", "0.5", "--by", "snip", "--set", "prune=snip"],
+            "prune came twice, as snip and in --set as 'snip'; say it once.",
+        ),
     ],
 )
 def test_bad_pruning_ends_in_one_sentence(trained, call, tmp_path, monkeypatch, words, sentence):
@@ -162,4 +170,32 @@ def test_weights_to_begin_with_must_be_those_of_the_recipe(trained, call, tmp_pa
     line = ["--set", 'begins_with="0123456789ab"']
     assert_one_sentence(
         call(*words, *line), "so their file must be given; `torchcaps train --init-from`"
+    )
+
+
+def test_a_way_to_prune_may_be_said_as_a_field(trained, call, tmp_path):
+    words = ["prune", trained, "--to", "0.5", "--epochs", "1", "--set", "prune=random_masks"]
+    assert call(*words, "--out", tmp_path / "run").code == 0
+    assert Run(tmp_path / "run").recipe.prune == "random_masks"
+
+
+def test_a_pruned_run_is_pruned_further_and_never_back(trained, call, tmp_path):
+    half, more = tmp_path / "half", tmp_path / "more"
+    words = ["--by", "mask_at_the_end", "--out"]
+    assert call("prune", trained, "--to", "0.5", *words, half).code == 0
+    weights = load(Run(half).model_file).state_dict()
+    for back in (words, ["--epochs", "2", "--set", "prune_ramp=1", "--out"]):
+        done = call("prune", half, "--to", "0.3", *back, tmp_path / "less")
+        assert_one_sentence(done, "was pruned before: 50.0% of its weights are zero and stay so")
+        assert not (tmp_path / "less").exists()
+    steps = ["--to", "0.6", "--epochs", "3", "--set", "prune_ramp=3"]
+    assert call("prune", half, *steps, "--out", more).code == 0
+    # The first target of the ramp, 42 %, is below what is there.
+    shares = [row["sparsity"] for row in Run(more).metrics()]
+    assert shares == pytest.approx([0.5, 0.578, 0.6], abs=1e-3)
+    after = load(Run(more).model_file).state_dict()
+    assert all(
+        bool((after[name] == 0)[weights[name] == 0].all())
+        for name in weights
+        if name.endswith("weight") and "decoder" not in name
     )

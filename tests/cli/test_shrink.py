@@ -1,13 +1,16 @@
 """`torchcaps shrink`: a smaller file of a network that says the same."""
 
+import copy
 import json
+import math
 
 import pytest
 import torch
 
-from cli.command_line import assert_one_sentence
+from cli.command_line import assert_one_sentence, tiny
 from torchcaps import create_model, load, save
 from torchcaps.prune import MaskAtTheEnd
+from torchcaps.tasks.shrink import _largest_change
 
 
 @pytest.fixture
@@ -95,3 +98,13 @@ def test_a_convnet_has_nothing_that_could_be_taken_out(call, tmp_path):
     done = call(*words, "--out", tmp_path / "small.safetensors")
     assert_one_sentence(done, "a ConvNet has parts that several others read, so none can be taken")
     assert not (tmp_path / "small.safetensors").exists()
+
+
+def test_a_change_that_is_no_number_is_not_hidden():
+    torch.manual_seed(0)
+    model = create_model("mitterreiter_5x16", image=(1, 24, 24), decoder=False).eval()
+    broken = copy.deepcopy(model)
+    with torch.no_grad():
+        broken.layers["classes"].weight.fill_(math.nan)
+    assert _largest_change(model, copy.deepcopy(model), tiny("test", None)) == 0
+    assert math.isnan(_largest_change(model, broken, tiny("test", None)))

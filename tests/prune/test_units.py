@@ -234,3 +234,8 @@ def test_weights_that_were_pruned_before_stay_so_and_count():
     # Units are added to single weights that were pruned, and do not go beyond what was asked.
     MaskAtTheEnd(model, to=0.7, unit="capsule").at_the_end()
     assert 0.6 < sparsity(model).share <= 0.7
+
+
+def test_a_network_without_a_convolution_has_no_types():
+    sentence = text_of(lambda: units(create_model("peer_sign_dynamic"), "type"))
+    assert "has no convolution before its capsules, so no types and no channels" in sentence

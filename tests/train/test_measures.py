@@ -10,8 +10,9 @@ from torch import nn
 from torchcaps import create_model
 from torchcaps.analysis import capsule_activity, routing_dynamics
 from torchcaps.data import ImageSet
+from torchcaps.tasks import evaluate
 from torchcaps.train import measures as module_of_measures
-from torchcaps.train.measures import Measures, counted, parts, seen_of_capsules
+from torchcaps.train.measures import Measures, counted, of_trees, parts, seen_of_capsules
 
 
 def images(count, side=16):
@@ -135,3 +136,17 @@ def test_a_state_of_an_earlier_version_knows_of_no_deaths():
 def test_routed_layers_are_parts_of_their_own():
     model = create_model("capsnet")
     assert list(parts(model)) == ["backbone", "primary", "decoder", "classes"]
+
+
+def test_trees_of_several_layers_are_those_of_a_dictionary():
+    """Couplings of the lower layers are on the grid too, and what they route to depends on it."""
+    torch.manual_seed(0)
+    options = {"width": 8, "init": "balanced"}
+    model = create_model("peer_deep_dynamic", image=(1, 28, 28), n_classes=3, **options)
+    data = images(60, side=28)
+    found = of_trees(model, data)
+    keys = evaluate(model, data, levels=11, measurements=("keys",)).measured["keys"]
+    assert found["entropy"] == pytest.approx(keys.entropy, abs=1e-9)
+    # As they are, couplings of the layers below lead to other trees.
+    plain = evaluate(model, data, measurements=("keys",)).measured["keys"]
+    assert plain.entropy != pytest.approx(keys.entropy, abs=0.01)

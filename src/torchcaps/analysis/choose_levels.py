@@ -62,7 +62,8 @@ def choose_levels(
     def holds(levels: tuple[int, ...]) -> bool:
         if levels not in tried:
             tried[levels] = accuracy(levels)
-        return tried[levels] >= plain - tolerance
+        # A fall of the tolerance itself is allowed, whichever way its last bit was rounded.
+        return tried[levels] >= plain - tolerance - 1e-9
 
     in_order = sorted(set(grids))
     common = next((k for k in in_order if holds((k,) * layers)), None)

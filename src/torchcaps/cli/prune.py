@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from torchcaps.cli.arguments import FieldList, Imports, Root, fields_from, seconds_of
+from torchcaps.errors import TorchcapsError, short
 
 __all__ = ["prune"]
 
@@ -16,9 +17,12 @@ def prune(
     out: Annotated[Path, typer.Option(help="Folder of the new run; the same line continues it.")],
     to: Annotated[float | None, typer.Option(help="The share of weights to prune: 0.9.")] = None,
     by: Annotated[
-        str,
-        typer.Option(help="magnitude, lobster, snip, random_masks or mask_at_the_end"),
-    ] = "magnitude",
+        str | None,
+        typer.Option(
+            help="magnitude, which is taken if nothing is said, lobster, snip, random_masks or "
+            "mask_at_the_end"
+        ),
+    ] = None,
     unit: Annotated[
         str | None, typer.Option(help="What is pruned as a whole: weight, capsule, type, channel.")
     ] = None,
@@ -42,12 +46,18 @@ def prune(
     from torchcaps.train.ranks import is_first
 
     fields = fields_from(field)
+    said = {"prune": by, "prune_to": to, "prune_unit": unit, "learning_rate": learning_rate}
+    for name, value in {**said, "epochs": epochs}.items():
+        if value is not None and name in fields:
+            raise TorchcapsError(
+                f"{name} came twice, as {value} and in --set as {short(fields[name])}; say it once."
+            )
     fields |= {} if unit is None else {"prune_unit": unit}
     fields |= {} if learning_rate is None else {"learning_rate": learning_rate}
     pruned = prune_run(
         run,
         out,
-        by=by,
+        by=by or fields.pop("prune", "magnitude"),
         to=to,
         epochs=epochs,
         root=root,

@@ -79,6 +79,11 @@ def runs(network: nn.Module) -> list[Run]:
                 f"{name} reads its channels in {part.groups} groups, so they cannot be followed; "
                 f"take weights or capsules."
             )
+    if not maker:
+        raise TorchcapsError(
+            f"a {type(network).__name__} has no convolution before its capsules, so no types "
+            f"and no channels that could be pruned; take weights or capsules."
+        )
     found.append(Run(maker, tuple(passed), None))
     return found
 

@@ -52,6 +52,11 @@ def prunable(model: nn.Module) -> dict[str, nn.Parameter]:
         and "decoder" not in name.split(".")
     }
     if not found:
+        if any(isinstance(part, KINDS) for part in model.modules()):
+            raise TorchcapsError(
+                f"all convolutions and capsule layers of this {type(model).__name__} are frozen or "
+                f"draw images, so it has no weights to prune; freeze less, or prune before."
+            )
         raise TorchcapsError(
             f"a {type(model).__name__} has no convolution and no capsule layer, so it has no "
             f"weights to prune."

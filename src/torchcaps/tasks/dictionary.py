@@ -136,6 +136,11 @@ def dictionary(
     images = trained.images(split, data=data, root=root)
     check_fit(trained.model, images)
     names = list(getattr(trained.model, "layers", ()))
+    if each and levels is not None:
+        raise TorchcapsError(
+            f"--each chooses a number of levels for each routed layer, but they are given: "
+            f"{in_words(levels)}; leave one of the two out."
+        )
     chosen = None
     if levels is None:
         chosen = _choose(trained, len(names), each, data, root)
@@ -162,6 +167,12 @@ def dictionary(
 def _choose(
     trained: Trained, layers: int, each: bool, data: str | None, root: Path | None
 ) -> ChosenLevels:
+    recipe = None if trained.run is None else trained.run.recipe
+    if recipe is None or not recipe.validation_share or data not in (None, recipe.data):
+        raise TorchcapsError(
+            f"levels are chosen by the images that a run held out of its own data, and "
+            f"{trained.path} has none; say how many there are: --levels 11."
+        )
     validation = trained.images("validation", data=data, root=root)
 
     def accuracy(levels: tuple[int, ...] | None) -> float:

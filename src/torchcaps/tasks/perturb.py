@@ -81,9 +81,8 @@ def perturb(
     test = trained.images("test", data=data, root=root)
     check_fit(trained.model, test)
     pixels, label = _shown(test, image)
-    classes = _classes(trained.model, pixels.to(trained.device), network)
-    drawn = drawn_by_component(trained.model, classes, steps=STEPS)
-    predicted = _longest(classes)
+    classes, predicted = _classes(trained.model, pixels.to(trained.device), network)
+    drawn = drawn_by_component(trained.model, classes, predicted, steps=STEPS)
     found = Perturbed(
         data=test.name,
         image=image,
@@ -103,31 +102,27 @@ def perturb(
 
 @torch.no_grad()
 def drawn_by_component(
-    model: nn.Module, classes: Capsules, *, steps: tuple[float, ...] = STEPS
+    model: nn.Module, classes: Capsules, of: int, *, steps: tuple[float, ...] = STEPS
 ) -> Tensor:
-    """What a network draws of one image's class capsules as components of the longest one move.
+    """What a network draws of one image's class capsules as components of one of them move.
 
     Arguments:
         model: with a decoder, in evaluation mode.
         classes: of one image, poses [1, k, d].
+        of: the number of the class.
         steps: what is added to a component.
 
     Returns [d, step, c, h, w].
     """
     pose = classes.pose[0]  # [k, d]
-    longest = _longest(classes)
     size = pose.shape[1]
     moved = torch.tensor(steps).to(pose).view(1, -1, 1) * torch.eye(size).to(pose).unsqueeze(1)
     poses = pose.repeat(size, len(steps), 1, 1)  # [d, step, k, d]
-    poses[:, :, longest] += moved
-    target = torch.full((size * len(steps),), longest, device=pose.device)
+    poses[:, :, of] += moved
+    target = torch.full((size * len(steps),), of, device=pose.device)
     decoder: Any = model.decoder
     drawn: Tensor = decoder(Capsules(poses.flatten(0, 1)), target)
     return torch.unflatten(drawn, 0, (size, len(steps)))
-
-
-def _longest(classes: Capsules) -> int:
-    return int(classes.pose[0].norm(dim=-1).argmax())
 
 
 def _shown(test: Images, image: int) -> tuple[Tensor, str]:
@@ -143,12 +138,18 @@ def _shown(test: Images, image: int) -> tuple[Tensor, str]:
 
 
 @torch.no_grad()
-def _classes(model: nn.Module, pixels: Tensor, network: Path) -> Capsules:
+def _classes(model: nn.Module, pixels: Tensor, network: Path) -> tuple[Capsules, int]:
+    """The class capsules of one image, and which of them is predicted: the one with the highest
+    score, which need not be the longest."""
     if getattr(model, "decoder", None) is None:
         raise TorchcapsError(
             f"the network of {network} has no decoder, so it draws nothing; train one on it, with "
             f"--init-from, --option decoder=true and the other parts frozen (docs/pruning.md)."
         )
-    classes = model.eval()(pixels).classes
-    assert isinstance(classes, Capsules)
-    return classes
+    output = model.eval()(pixels)
+    if not isinstance(output.classes, Capsules):
+        raise TorchcapsError(
+            f"the network of {network} has no class capsules, so there is no component to move; "
+            f"take a network whose last layer has capsules."
+        )
+    return output.classes, int(output.scores[0].argmax())

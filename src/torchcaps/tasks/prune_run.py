@@ -89,6 +89,7 @@ def prune_run(
     more = {**(fields or {}), "prune": by, **({} if to is None else {"prune_to": to})}
     if by == "mask_at_the_end":
         masked = _recipe(old, more, keep=set())
+        _check_further(trained, masked)
         _check_idle({**more, "epochs": epochs, "time_budget": time_budget})
         return _masked(trained, trained.run, masked, out, root)
     begin_with = trained.run.model_file
@@ -103,6 +104,7 @@ def prune_run(
         keep=NOT_AGAIN,
     )
     _check_held_out(old, recipe)
+    _check_further(trained, recipe)
     with _nothing_left_if_emptied(Run(out)):
         return fit(recipe, out, root=root, begin_with=begin_with, time_budget=time_budget)
 
@@ -140,6 +142,18 @@ def _recipe(old: Recipe, changes: Mapping[str, Any], *, keep: set[str]) -> Recip
         if name in keep or name.startswith("prune"):
             del fields[name]
     return make_recipe(**{**fields, "channels_last": old.channels_last, **changes})
+
+
+def _check_further(trained: Trained, recipe: Recipe) -> None:
+    """What was pruned before stays so, and less than that cannot be reached."""
+    to = recipe.prune_to[-1] if isinstance(recipe.prune_to, tuple) else recipe.prune_to
+    share = sparsity(trained.model).share
+    if to is not None and to < share:
+        raise TorchcapsError(
+            f"{trained.path} was pruned before: {share:.1%} of its weights are zero and stay so, "
+            f"which is more than the {to:.1%} to prune to; prune to more, or prune the run from "
+            f"which it came."
+        )
 
 
 def _check_idle(fields: Mapping[str, Any]) -> None:

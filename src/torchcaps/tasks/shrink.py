@@ -205,12 +205,12 @@ def _peak(model: nn.Module, test: Images) -> int:
 @torch.no_grad()
 def _largest_change(old: nn.Module, new: nn.Module, test: Images) -> float:
     device = next(old.parameters()).device
-    largest = 0.0
+    largest = torch.zeros((), device=device)
     for index in torch.arange(len(test)).split(256):
         pixels = test.batch(index).pixels.to(device)
-        change = (old(pixels).scores - new(pixels).scores).abs().max()
-        largest = max(largest, float(change))
-    return largest
+        # Where a change is no number, the largest is none either.
+        largest = torch.maximum(largest, (old(pixels).scores - new(pixels).scores).abs().max())
+    return float(largest)
 
 
 def _ratio(old: float, new: float, form: str, unit: str = "") -> str:

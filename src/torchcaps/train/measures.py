@@ -2,6 +2,7 @@
 how much the couplings depend on the image; of a pruned network also how many parse trees it has."""
 
 import inspect
+from functools import partial
 from typing import Any
 
 import lightning
@@ -9,7 +10,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
 
-from torchcaps.analysis import MeasureKeys, Thresholds, capsule_layers, lengths
+from torchcaps.analysis import MeasureKeys, Thresholds, capsule_layers, lengths, quantise
 from torchcaps.analysis.activity import dead_capsules
 from torchcaps.analysis.trace import last_coupling
 from torchcaps.analysis.zero_votes import zero_blocks
@@ -143,10 +144,13 @@ def of_trees(model: nn.Module, images: Images) -> dict[str, float]:
         return {}
     device = next(model.parameters()).device
     keys = MeasureKeys(sweep=())
+    # Of several routed layers the lower ones are on the grid as well, as in a dictionary.
+    takes_grid = "couple" in inspect.signature(model.forward).parameters
+    asked = {"couple": partial(quantise, levels=keys.levels)} if takes_grid else {}
     was_training = model.training
     model.eval()
     for some in torch.arange(min(TREE_IMAGES, len(images))).split(AT_ONCE):
-        out = model(images.batch(some).pixels.to(device), keep="last")
+        out = model(images.batch(some).pixels.to(device), keep="last", **asked)
         keys.add(out.trace, out.scores.argmax(-1))
     model.train(was_training)
     result = keys.result()
