@@ -101,5 +101,6 @@ def of_job(job, *, reduced=None):
         {name: 99.22 + draw.uniform(-0.04, 0.04) for name in names} for _ in range(job.seeds)
     ]
     row = {"validation_accuracy": 0.5, "training_sample_accuracy": 0.96, "entropy": 1.0}
-    row |= {f"{name}/{layer}": 1.0 for name in OF_DEATHS for layer in NAMES}
+    # As many deaths as capsules that were dead before, and no revival.
+    row |= {f"{name}/{layer}": float(name != "revivals") for name in OF_DEATHS for layer in NAMES}
     return made(recipe, by_seed, reduced=reduced, curves=[(row,) * 3] * job.seeds)

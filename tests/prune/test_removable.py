@@ -6,6 +6,8 @@ from torch import nn
 
 from error_text import text_of
 from torchcaps import create_model, load, save
+from torchcaps.layers import DenseCapsules, DynamicRouting, PrimaryCapsules
+from torchcaps.models import CapsuleNetwork
 from torchcaps.models.smaller import Kept, smaller
 from torchcaps.prune import MaskAtTheEnd, RandomMasks, prunable, removable, silent, units
 from torchcaps.types import Capsules
@@ -243,3 +245,34 @@ def test_units_hold_what_a_smaller_network_lacks():
     assert isinstance(small, nn.Module)
     with torch.no_grad():
         assert isinstance(small.primary(small.backbone(torch.rand(1, *IMAGE))), Capsules)
+
+
+@pytest.mark.parametrize(
+    ("middle", "is_smaller"),
+    [({}, True), ({"vote_bias": True}, False), ({"coordinates": torch.ones(8, 6)}, False)],
+)
+def test_a_parent_stays_whose_votes_are_more_than_a_matrix(middle, is_smaller):
+    """Networks of one's own: three layers, and in the middle one three parents that nothing reads
+    and whose matrices are zero."""
+    torch.manual_seed(0)
+    backbone = nn.Sequential(nn.Conv2d(1, 8, 5, 2), nn.ReLU())
+    primary = PrimaryCapsules(nn.Conv2d(8, 16, 5, 2), d_out=4)
+
+    def layer(n_in, d_in, n_out, **options):
+        sizes = {"n_in": n_in, "d_in": d_in, "n_out": n_out, "d_out": 6}
+        return DenseCapsules(**sizes, routing=DynamicRouting(), weight_std=0.8, **options)
+
+    layers = {"first": layer(16, 4, 8), "middle": layer(8, 6, 8, **middle), "last": layer(8, 6, 5)}
+    model = CapsuleNetwork(
+        image=IMAGE, backbone=backbone, primary=primary, primary_grid=(2, 2, 4), layers=layers
+    ).eval()
+    model.config = {}
+    with torch.no_grad():
+        for j in (1, 3, 4):
+            model.layers["middle"].weight[:, j] = 0
+            model.layers["last"].weight[j] = 0
+    kept = removable(model)
+    assert ("middle" in kept.parents) == is_smaller
+    images = torch.rand(4, *IMAGE)
+    small = smaller(model, kept)
+    assert torch.allclose(scores(small, images), scores(model, images), atol=1e-6)

@@ -140,7 +140,9 @@ def _kept_parents(
             continue
         assert isinstance(layer, DenseCapsules)
         assert isinstance(above, DenseCapsules)
-        if not (isinstance(layer.routing, DynamicRouting) and _ignores_zero_votes(above)):
+        if not isinstance(layer.routing, DynamicRouting) or _adds_to_votes(layer):
+            continue
+        if not _ignores_zero_votes(above):
             continue
         gone = _is_zero(above.weight, axis=0) & _is_zero(layer.weight, axis=1)
         if above_name in seen.capsules:
@@ -153,9 +155,7 @@ def _kept_parents(
 
 def _ignores_zero_votes(layer: nn.Module) -> bool:
     """Whether a child whose votes are zero counts for nothing in a layer."""
-    if not isinstance(layer, CapsuleLayer) or layer.vote_bias is not None:
-        return False
-    if getattr(layer, "coordinates", False):
+    if not isinstance(layer, CapsuleLayer) or _adds_to_votes(layer):
         return False
     routing = layer.routing
     if isinstance(routing, UniformRouting):
@@ -167,6 +167,12 @@ def _ignores_zero_votes(layer: nn.Module) -> bool:
     if isinstance(routing, InvertedRouting):
         return not routing.activations
     return isinstance(routing, (DynamicRouting, SelfAttentionRouting))
+
+
+def _adds_to_votes(layer: CapsuleLayer) -> bool:
+    """Whether a vote is more than a matrix times a child, so that without both it is not zero."""
+    own = getattr(layer, "own_coordinates", None)
+    return layer.vote_bias is not None or own is not None or getattr(layer, "coordinates", False)
 
 
 def _runs(network: nn.Module) -> list[Run]:
