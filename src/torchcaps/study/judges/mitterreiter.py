@@ -255,7 +255,7 @@ def _never_revives(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     ]
     for seed in by_layer[0][0]:
         # Runs of earlier versions have no revivals, or not of all epochs.
-        if not all(len(d.get(seed, ())) == len(r.get(seed, (0,))) for d, r in by_layer):
+        if not all(len(d.get(seed, ())) == len(r.get(seed, ())) > 0 for d, r in by_layer):
             continue
         seeds += 1
         dead += sum(sum(counts[seed][:-1]) for counts, _ in by_layer)
