@@ -96,7 +96,9 @@ def test_a_convnet_has_nothing_that_could_be_taken_out(call, tmp_path):
     save(create_model("efficient_convnet", image=(1, 24, 24)), tmp_path / "plain.safetensors")
     words = ["shrink", tmp_path / "plain.safetensors", "--data", "tiny"]
     done = call(*words, "--out", tmp_path / "small.safetensors")
-    assert_one_sentence(done, "a ConvNet has parts that several others read, so none can be taken")
+    assert_one_sentence(
+        done, "a ConvNet is no chain of convolutions with capsules on top, so nothing"
+    )
     assert not (tmp_path / "small.safetensors").exists()
 
 

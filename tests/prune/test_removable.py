@@ -221,7 +221,9 @@ def test_networks_that_are_no_chain_say_so():
         deep, plain = create_model("deepcaps"), create_model("convnet_avg")
     for model in (deep, plain):
         said = text_of(lambda model=model: removable(model))
-        assert said.startswith(f"a {type(model).__name__} has parts that several others read")
+        assert said.startswith(
+            f"a {type(model).__name__} is no chain of convolutions with capsules on top"
+        )
         assert text_of(lambda model=model: silent(model, [])) == said
         assert text_of(lambda model=model: smaller(model, Kept({}, None, None, {}))) == said
 

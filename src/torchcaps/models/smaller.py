@@ -49,9 +49,8 @@ def smaller(network: nn.Module, kept: Kept) -> nn.Module:
     """A copy of a network without what is not kept, in evaluation mode."""
     if not isinstance(network, CapsuleNetwork):
         raise TorchcapsError(
-            f"a {type(network).__name__} has parts that several others read, so none can be taken "
-            f"out; networks with one chain of convolutions before their capsules can be made "
-            f"smaller."
+            f"a {type(network).__name__} is no chain of convolutions with capsules on top, so "
+            f"nothing can be taken out of it; networks of that kind can be made smaller."
         )
     model = copy.deepcopy(network).eval()
     state = _State(model)

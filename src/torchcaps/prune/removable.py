@@ -200,6 +200,6 @@ def _note(kept: dict[str, tuple[int, ...]], name: str, gone: Tensor) -> None:
 
 def _no_network(network: nn.Module) -> str:
     return (
-        f"a {type(network).__name__} has parts that several others read, so none can be taken out; "
-        f"networks with one chain of convolutions before their capsules can be made smaller."
+        f"a {type(network).__name__} is no chain of convolutions with capsules on top, so nothing "
+        f"can be taken out of it; networks of that kind can be made smaller."
     )
