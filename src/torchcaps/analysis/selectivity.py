@@ -166,13 +166,15 @@ def _areas(values: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _area_given(values: Tensor, present: Tensor, given: Tensor) -> Tensor:
-    """The area over all pairs of images that are alike in `given`; one half where no pair is."""
+    """The area over all pairs of images that are alike in `given`, or one less it where that is
+    more: a length that falls tells of a part as well. One half where no pair is alike."""
     area, pairs = torch.zeros(values.shape[1], dtype=torch.float64), 0
     for images in (given, ~given):
         positive = int(present[images].sum())
         many = positive * (int(images.sum()) - positive)
         if many:
-            area += many * detection_auc(values[images], present[images])
+            found = detection_auc(values[images], present[images])
+            area += many * torch.maximum(found, 1 - found)
             pairs += many
     return area / pairs if pairs else torch.full_like(area, 0.5)
 
