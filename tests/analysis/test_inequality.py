@@ -50,6 +50,15 @@ def test_even_is_what_eleven_levels_take_for_an_even_split():
     assert layer.even == pytest.approx((3 + 5) / 10)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_even_split_half_way_between_two_levels_is_on_its_own_level(dtype):
+    # Of twenty parents 0.05, between 0 and 0.1; of ten 0.1, between 0 and 0.2 of six levels.
+    (layer,) = measured(torch.zeros(2, 3, 20, dtype=dtype).softmax(-1)).layers
+    assert layer.even == 1
+    (layer,) = measured(torch.zeros(2, 3, 10, dtype=dtype).softmax(-1)).layers
+    assert dict(layer.levels)[6] == 1
+
+
 def test_a_level_of_the_grid_at_half_of_an_even_split_is_not_below_it():
     # A level of 21 from 0 to 1, with ten parents: 0.05, rounded down to float32 or up.
     for level in (0.05, 0.05 * (1 - 1e-7)):

@@ -49,6 +49,14 @@ def test_silent_and_constant_capsules_are_counted():
     assert (row.corr, row.pearson, row.silent) == (None, None, 2)
 
 
+def test_rounding_is_no_variation():
+    noise = 1e-7 * torch.randn(9, 1, generator=torch.Generator().manual_seed(1)).double()
+    lengths = torch.cat([LENGTHS[:, :1], 0.5 + noise], 1)
+    # The same lengths for one capsule; of the other what rounding left, the other way round.
+    row = measured(lengths, lambda pixels: torch.stack([pixels[:, 0], 1 - pixels[:, 1]], 1))
+    assert (row.pearson, row.constant) == (pytest.approx(1), 1)
+
+
 def test_loops_batches_order_and_merging_agree():
     def change(pixels):
         return (pixels - 0.4).abs()

@@ -39,6 +39,27 @@ def test_a_point_among_the_others_is_nearer_to_their_centroid():
     assert measured(points, torch.tensor([0, 0, 0, 1, 1])).nearest_centroid == pytest.approx(4 / 5)
 
 
+def test_noise_is_at_chance_in_any_dimension():
+    """With itself in its centroid every point of 40 in 160 dimensions would be at home."""
+    torch.manual_seed(0)
+    found = measured(torch.randn(200, 160, dtype=torch.float64), torch.arange(200) % 10)
+    assert found.nearest_centroid == pytest.approx(0.1, abs=0.06)
+    # Alone in its class a point has no centroid to go home to.
+    alone = measured(torch.tensor([[0.0], [1.0], [9.0]]), torch.tensor([0, 0, 1]))
+    assert alone.nearest_centroid == pytest.approx(2 / 3)
+
+
+def test_nearest_centroids_by_loops():
+    torch.manual_seed(1)
+    points, labels = torch.randn(23, 3, dtype=torch.float64), torch.arange(23) % 4
+    right = 0
+    for i in range(23):
+        rest = {k: [j for j in range(23) if labels[j] == k and j != i] for k in range(4)}
+        far = {k: float((points[i] - points[js].mean(0)).norm()) for k, js in rest.items()}
+        right += min(far, key=far.get) == int(labels[i])
+    assert measured(points, labels).nearest_centroid == pytest.approx(right / 23)
+
+
 def test_alone_or_all_at_one_place():
     assert silhouette(torch.tensor([[0.0], [1.0]]), torch.tensor([0, 1])).tolist() == [0, 0]
     assert silhouette(torch.ones(4, 2), torch.tensor([0, 0, 1, 1])).tolist() == [0] * 4

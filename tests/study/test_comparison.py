@@ -133,8 +133,10 @@ def test_statistics_of_layers_share_a_column(lay):
 
 def test_a_layer_that_fewer_seeds_have_is_not_mixed_with_others():
     """Where no parent lives there is no dyr."""
-    found = Variant("a", (0, 1), {"dyr.1": (0.1, 0.3), "dyr.2": (0.9,)}, 1.0)
-    assert found.interval("dyr.1", "dyr.2") == mean_interval([0.1, 0.3])
+    values = {"dyr.1": (0.1, 0.3), "dyr.2": (0.9,)}
+    found = Variant("a", (0, 1), values, 1.0, seeds_of={"dyr.2": (1,)})
+    # Of the seed that has both, and never of one layer for one seed and of two for another.
+    assert found.interval("dyr.1", "dyr.2") == mean_interval([0.6])
     assert found.interval("dyr.2").mean == 0.9
     assert found.interval("dyr.3") is None
 
@@ -201,3 +203,19 @@ def test_the_picture_shows_every_mean_and_seed():
     assert [list(line.get_xdata()) for line in axes.lines][1:] == [[50.0, 70.0], [60.0]]
     (name,) = axes.texts
     assert len(name.get_text()) < 70
+
+
+def test_numbers_of_a_grid_stand_beside_the_plain_ones(lay):
+    measured = {
+        "accuracy@sign/test": {"accuracy": 99.0},
+        "accuracy+K3@sign/test": {"accuracy": 50.0},
+        "keys+K3@norb/test": {"entropy": 1.0},
+        "weights@sign/train": {"sparsity": 3.0},
+    }
+    (only,) = compare([lay("a0", 0.5, measured=measured)]).variants
+    assert only.values == {
+        "accuracy": (99.0,),
+        "accuracy+K3": (50.0,),
+        "entropy+K3@norb/test": (1.0,),
+        "sparsity": (3.0,),
+    }

@@ -1,6 +1,7 @@
 """Intervals of a mean, against printed tables of Student's t distribution."""
 
 import math
+import statistics
 
 import pytest
 
@@ -85,6 +86,14 @@ def test_the_difference_of_two_groups_by_hand():
     found = difference_interval([3.0, 4.0, 5.0], [-1.0, 1.0, 3.0])
     half = 4.302653 * (5 / 3) ** 0.5
     assert found == (3.0, pytest.approx(3 - half), pytest.approx(3 + half), 3)
+
+
+def test_whole_degrees_of_freedom_are_not_rounded_down():
+    """Of two groups that are alike but for a shift there are four, and a bit less by rounding."""
+    first = [0.171875, 0.5, 0.0625]
+    found = difference_interval(first, [value + 1 for value in first])
+    half = 2.776445 * (2 * statistics.variance(first) / 3) ** 0.5
+    assert (found.high - found.low) / 2 == pytest.approx(half, rel=1e-6)
 
 
 def test_groups_without_spread_differ_exactly():

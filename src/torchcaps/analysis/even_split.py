@@ -29,9 +29,7 @@ def comparable_coupling(layer: LayerTrace) -> Tensor:
     """Couplings in float64, times what makes an even split 1 / J, whatever they sum to one over."""
     coupling, parts = finite_coupling(layer), _parts(layer)
     n = coupling.shape[-1]
-    if bool((parts == n).all()):
-        return coupling
-    # The quotient of two roundings is none: a level of a grid may begin at 1 / J.
+    # A level of a grid may begin at 1 / J, and what was rounded lies on either side of it.
     even = (coupling * parts - 1).abs() <= ROUNDING
     return torch.where(even, 1 / n, coupling * (parts / n))
 

@@ -25,8 +25,8 @@ from torchcaps.analysis.trace import capsule_layers, check_any, image_lengths
 
 __all__ = ["Invariance", "LayerInvariance", "MeasureInvariance"]
 
-# A standard deviation of lengths from which a capsule varies.
-VARIES = 1e-9
+# The part of its length by which a capsule varies at least: more than rounding in single precision.
+VARIES = 8 * torch.finfo(torch.float32).eps
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _row(change: str, name: str, products: Moments, sums: Moments) -> LayerInvar
     v, w, both = products.mean
     heard = (v > 0) & (w > 0)
     var_v, var_w, var_sum = sums.variance
-    varies = heard & (var_v > VARIES**2) & (var_w > VARIES**2)
+    varies = heard & (var_v > VARIES**2 * v) & (var_w > VARIES**2 * w)
     corr = (both / (v * w).sqrt())[heard]
     # The variance of a sum is that of its parts, and twice their covariance.
     pearson = ((var_sum - var_v - var_w) / 2 / (var_v * var_w).sqrt())[varies]

@@ -3,7 +3,8 @@
 Of points x_i with classes, the silhouette of Rousseeuw, with a_i the mean distance to the others of
 the own class and b_i the least mean distance to those of another:
     s_i = (b_i − a_i) / max(a_i, b_i),    silhouette = mean of s_i
-and the share of points whose nearest centroid is that of their class.
+and the share of points whose nearest centroid is that of the others of their class: a centroid that
+holds the point itself is near it in many dimensions, whatever the classes are.
 
 Departures: the paper shows a drawing; both numbers are ours.
 Ambiguities: a point that is alone in its class, or lies where all others do, has s_i = 0.
@@ -98,5 +99,9 @@ class MeasureSeparation:
         own = labels.unique(return_inverse=True)[1]
         member = torch.nn.functional.one_hot(own).double()
         centroid = member.T @ points / member.sum(0).unsqueeze(1)
-        nearest = torch.cdist(points, centroid, compute_mode=EXACT).argmin(1)
-        return Separation(len(points), apart, float((nearest == own).double().mean()))
+        many = member.sum(0)[own]
+        distance = torch.cdist(points, centroid, compute_mode=EXACT)
+        # x − (Σ − x) / (n − 1) = (x − Σ / n) n / (n − 1), and no centroid is left of one point.
+        distance[torch.arange(len(own)), own] *= many / (many - 1)
+        right = distance.nan_to_num(nan=torch.inf).argmin(1) == own
+        return Separation(len(points), apart, float(right.double().mean()))

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,14 +36,19 @@ class Variant:
     # Of training, over all seeds.
     seconds: float
     folders: tuple[str, ...] = ()
+    # The seeds of a statistic that not all have: a layer may have no capsule that lives.
+    seeds_of: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def interval(self, *statistics: str) -> Interval | None:
         """The mean over the seeds with its t-interval; None where no seed has the statistic. Of
-        several statistics that of their mean, over those that most seeds have."""
-        found = [self.values[name] for name in statistics if name in self.values]
-        most = max(map(len, found), default=0)
-        together = zip(*(each for each in found if len(each) == most), strict=True)
-        values = [sum(of_seed) / len(of_seed) for of_seed in together]
+        several statistics that of their mean, over the seeds that have all of them."""
+        found = [
+            dict(zip(self.seeds_of.get(name, self.seeds), self.values[name], strict=True))
+            for name in statistics
+            if name in self.values
+        ]
+        common = [seed for seed in self.seeds if found and all(seed in each for each in found)]
+        values = [sum(each[seed] for each in found) / len(found) for seed in common]
         return mean_interval(values) if values else None
 
     def numbers(self) -> dict[str, Any]:
@@ -260,23 +265,27 @@ def _variant(label: str, runs: Sequence[Run]) -> Variant:
             f"{', '.join(str(run.folder) for run in runs)} train one recipe with the seeds "
             f"{list(seeds)}; a seed that counts twice would narrow the interval: leave one out."
         )
-    values: dict[str, list[float]] = {}
+    values: dict[str, dict[int, float]] = {}
     for run in runs:
         for name, value in _values(run).items():
-            values.setdefault(name, []).append(value)
+            values.setdefault(name, {})[run.recipe.seed] = value
     seconds = sum(run.seconds for run in runs)
     folders = tuple(str(run.folder) for run in runs)
-    by_name = {name: tuple(found) for name, found in values.items()}
-    return Variant(label, seeds, by_name, seconds, folders)
+    by_name = {name: tuple(found.values()) for name, found in values.items()}
+    some = {name: tuple(found) for name, found in values.items() if len(found) < len(seeds)}
+    return Variant(label, seeds, by_name, seconds, folders, some)
 
 
 def _values(run: Run) -> dict[str, float]:
     """The accuracy, and what a study measured of the run beside it."""
     found = {ACCURACY: run.accuracy}
     for name, numbers in read_values(values_file(run.folder))["looks"].items():
-        images = name.partition("@")[2]
-        own = images == f"{run.recipe.test_data or run.recipe.data}/test"
-        found |= {k if own else f"{k}@{images}": value for k, value in numbers.items()}
+        # As records name them: accuracy+K11@mnist/test is of couplings on a grid.
+        kind, _, images = name.partition("@")
+        kind, plus, levels = kind.partition("+")
+        own = images == f"{run.recipe.test_data or run.recipe.data}/test" or kind == "weights"
+        named = {f"{number}{plus}{levels}": value for number, value in numbers.items()}
+        found |= named if own else {f"{k}@{images}": value for k, value in named.items()}
     return found
 
 

@@ -85,7 +85,8 @@ def difference_interval(
     if error == 0:
         return Interval(mean, mean, mean, n)
     parts = (e**2 / (group.n - 1) for e, group in zip(errors, groups, strict=True))
-    freedom = math.floor(error**2 / math.fsum(parts))
+    # A whole number of them that rounding has made a little less is whole.
+    freedom = math.floor(error**2 / math.fsum(parts) * (1 + 1e-9))
     half = t_quantile((1 + confidence) / 2, freedom) * math.sqrt(error)
     return Interval(mean, mean - half, mean + half, n)
 

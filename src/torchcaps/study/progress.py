@@ -24,5 +24,6 @@ def ends_of_epochs(recipe: Mapping[str, Any], epochs: int) -> tuple[int, ...]:
     if images is None:
         share = 1 - recipe.get("validation_share", 0.1)
         images = round(data_set(recipe["data"]).n_train * share)
-    steps = math.ceil(images / recipe["batch_size"])
+    batches = math.ceil(images / recipe["batch_size"])
+    steps = math.ceil(batches / recipe.get("accumulate", 1))
     return tuple(steps * epoch for epoch in range(1, epochs + 1))

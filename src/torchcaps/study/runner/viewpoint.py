@@ -39,6 +39,8 @@ __all__ = ["STRENGTHS", "compactness_of", "invariance_of", "tree_size_of", "tree
 Network = Callable[[Tensor], Output]
 
 SAMPLE, BATCH = 2_000, 100
+# A distance of trees that is none.
+ROUNDING = 1e-6
 
 
 class Strength(NamedTuple):
@@ -55,7 +57,7 @@ STRENGTHS = (
     *(Strength("translation", f"translation {x} px", x, translation(x)) for x in (1, 2, 4, 6, 8)),
     # Smaller by a factor is as strong as larger by it.
     *(
-        Strength("scale", f"scale {x}", abs(math.log(x)), scaling(x))
+        Strength("scale", f"scale {x}", round(abs(math.log(x)), 12), scaling(x))
         for x in (0.5, 0.65, 0.8, 0.9, 1.1, 1.25, 1.5)
     ),
     *(Strength("shear", f"shear {x}°", x, shear(x)) for x in (5, 10, 20, 30, 45)),
@@ -127,7 +129,9 @@ def trees_of(network: Network, images: Images) -> dict[str, float]:
     if len(same):
         copies = torch.cat(to_copy)
         values["distance.copy"] = float(copies.mean())
-        values["share_as_far"] = float((copies >= same.median()).double().mean())
+        # Where trees never change a copy has the same tree, though no other is nearer.
+        as_far = (copies >= same.median()) & (copies > ROUNDING)
+        values["share_as_far"] = float(as_far.double().mean())
     return values
 
 
