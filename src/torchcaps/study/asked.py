@@ -112,7 +112,10 @@ SIDES = Variants(
     "on the side of the sum, so that primary capsules and their negatives still give the same "
     "scores bit for bit (`test_an_odd_bias_keeps_the_symmetry` in tests/theory/test_peer.py). "
     "Guesses are right on 10 to 11 %; a network that learns, we say, on more than 20. "
-    "`torchcaps study run peer2022-q-symmetry-causes-depth-failure --reduced` makes the records.",
+    "`torchcaps study run peer2022-q-symmetry-causes-depth-failure --reduced --only 'on mnist'` "
+    "makes the records, those of two and three layers `torchcaps study run peer2022 --reduced "
+    "--seeds 3 --only peer_deep_dynamic --only 'bias=none ' --only 'on mnist'`. Five layers with "
+    "the paper's own bias were not run.",
     ("n_layers", "bias", "squash", "weight_std"),
     (None, None, None, None),
     (Column("accuracy", "accuracy", line=20.0),),
@@ -268,9 +271,10 @@ QUESTIONS: Mapping[str, Question] = {
                     )
                     for way in ways
                 ),
-                "**Fewer on one grid, and less accurate**: every way to prune lowers the entropy, "
-                "and so do the controls, weights masked at random or after training, which are "
-                "wrong far more often. A low entropy alone says nothing for a network.",
+                "**Fewer on one grid, and less accurate**: every way to prune lowers the entropy; "
+                "LOBSTER and magnitude cost accuracy. The controls, weights masked at random or "
+                "after training, lower it too, and are wrong far more often. A low entropy alone "
+                "says nothing for a network.",
             ),
         ),
     ),
