@@ -19,7 +19,7 @@ from torchcaps.analysis import (
     saliency,
     tree_distance,
 )
-from torchcaps.analysis.trace import last_coupling
+from torchcaps.analysis.trace import judged_answers, last_coupling, predicted_classes
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Capsules, Output
 from traces import even, network
@@ -142,3 +142,19 @@ def test_networks_are_not_joined():
 
 def test_networks_without_capsules_have_nothing_to_join():
     assert join([(), ()]) == ()
+
+
+def test_a_digit_that_is_laid_over_itself_can_be_right():
+    """As `evaluate` judges sets: of labels 3 and 3 the highest score alone must be of 3."""
+    scores = torch.tensor([[0.1, 0.0, 0.2, 0.9], [0.1, 0.8, 0.9, 0.2], [0.9, 0.8, 0.1, 0.2]])
+    labels = torch.tensor([[3, 3], [1, 2], [0, 0]])
+    right, said = judged_answers(scores, labels)
+    assert right.tolist() == [True, True, True]
+    assert said.tolist() == [[2, 3], [1, 2], [0, 1]]
+    assert judged_answers(scores, labels.roll(1, 0))[0].tolist() == [False, False, False]
+
+
+def test_of_equal_scores_the_first_is_named_as_argmax_has_it():
+    scores = torch.zeros(2, 10)
+    assert predicted_classes(scores, None).flatten().tolist() == scores.argmax(-1).tolist()
+    assert judged_answers(scores, torch.tensor([0, 8]))[0].tolist() == [True, False]

@@ -187,10 +187,13 @@ def check_no_one_hot(labels: Tensor, n_classes: int) -> None:
 
 def judged_answers(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Which images are right, bool [k], and the classes that are named, [k, m]: as many of the
-    highest scores [k, classes] as an image has labels."""
-    each = class_labels(labels, scores.shape[1]).sort(-1).values
-    said = scores.detach().cpu().topk(each.shape[1], -1).indices.sort(-1).values
-    return (said == each).all(-1), said
+    highest scores [k, classes] as an image has labels. Right are those whose highest scores are of
+    the classes that are there, as many as differ: a digit that is laid over itself is one."""
+    each = class_labels(labels, scores.shape[1])
+    there = torch.zeros(scores.shape, dtype=torch.bool).scatter_(1, each, True)
+    places = _highest(scores, scores.shape[1]).argsort(-1)
+    right = ((places < there.sum(-1, keepdim=True)) == there).all(-1)
+    return right, _highest(scores, each.shape[1]).sort(-1).values
 
 
 def predicted_classes(scores: Tensor, labels: Tensor | None) -> Tensor:
@@ -199,8 +202,12 @@ def predicted_classes(scores: Tensor, labels: Tensor | None) -> Tensor:
     m = 1
     if labels is not None and labels.ndim == 2:
         m = class_labels(labels, scores.shape[1]).shape[1]
-    named: Tensor = scores.detach().cpu().topk(m, -1).indices
-    return named
+    return _highest(scores, m)
+
+
+def _highest(scores: Tensor, m: int) -> Tensor:
+    """The m classes with the highest scores, [k, m]; of equal ones the first, as argmax has it."""
+    return scores.detach().cpu().argsort(dim=-1, descending=True, stable=True)[:, :m]
 
 
 def labelled_classes(what: str, out: Any, labels: Tensor | None) -> tuple[Capsules, Tensor]:
