@@ -1,5 +1,7 @@
 """The sentences: networks made by hand must be called what they are."""
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -185,3 +187,21 @@ def test_nothing_is_said_of_a_network_that_came_apart():
         said({"classes": coupling})
     with pytest.raises(TorchcapsError, match=r"^layer hidden holds NaN or infinite values"):
         said({"hidden": switching(4, 4)}, {"hidden": torch.full((4, 4), float("inf"))})
+
+
+def test_attention_over_children_is_not_held_against_perfect_routing():
+    """Each of ten parents attends to exactly one of a hundred children, another one for each image:
+    no couplings of this kind change more, and their dyr is 0.33."""
+    coupling = torch.eye(100).roll(0).view(1, 100, 100)[:, :, :10]
+    coupling = torch.cat([coupling.roll(image, 1) for image in range(100)])
+    (layer,) = network({"classes": coupling})
+    trace = (dataclasses.replace(layer, normalised_over="children"),)
+    dynamics = routing_dynamics(trace)
+    assert dynamics.layers[0].dyr == pytest.approx(0.33, abs=0.005)
+    (tree, *_) = verdict(dynamics, capsule_activity(trace))
+    assert tree == Sentence(
+        "tree",
+        "The tree depends on the image: dyr is 0.33 (0 is frozen; how far it could go is not "
+        "known, since couplings do not sum to one over the parents of a child).",
+        True,
+    )

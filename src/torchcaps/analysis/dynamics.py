@@ -15,6 +15,9 @@ Ambiguities:
    without renormalising the couplings, and dead children leave the mean. Both can be turned off.
 2. std: over the population, so that perfect routing gives exactly 1.
 
+3. Couplings that do not sum to one over the parents, as those of attention over children, cannot
+   reach 1: with 100 children and 10 parents perfect attention has 0.33.
+
 dys is no count of parents in use: a child that switches evenly between 2 of 10 parents has dys
 3.33.
 """

@@ -11,6 +11,8 @@ __all__ = ["FROZEN", "PERFECT", "WEAK", "Sentence", "about_tree", "is_frozen", "
 
 # Borders of dyr, which is 0 when couplings never change and 1 for perfect routing.
 FROZEN, WEAK, PERFECT = 0.05, 0.5, 0.9
+# Of an even share times the parents, which is one where couplings are shares of a child.
+ROUNDING = 1e-6
 # What float32 leaves of exactly one even share.
 EVEN = 1.00001
 # A favourite parent that gets this many even shares is still no favourite.
@@ -63,6 +65,13 @@ def about_tree(dynamics: RoutingDynamics) -> Sentence:
             f"The tree is frozen: every image gets {'nearly ' if high else ''}the same couplings "
             f"(dyr {span}; {scale}).",
             False,
+        )
+    if any(abs(layer.even * layer.mean.shape[-1] - 1) > ROUNDING for layer in layers):
+        return Sentence(
+            "tree",
+            f"The tree depends on the image: dyr is {span} (0 is frozen; how far it could go is "
+            f"not known, since couplings do not sum to one over the parents of a child).",
+            True,
         )
     if high < WEAK:
         return Sentence(
