@@ -1,5 +1,6 @@
 """The learning-rate range test: the steepest fall on paper, and on a network."""
 
+import itertools
 import math
 
 import pytest
@@ -7,8 +8,11 @@ import pytest
 from error_text import text_of
 from torchcaps.data import PartWholeSpec, by_name, part_whole
 from torchcaps.tasks import rate_test
-from torchcaps.tasks.rate_test import steepest
+from torchcaps.tasks.rate_test import _smoothed, steepest
 from torchcaps.train import make_recipe
+from torchcaps.train.batches import Batches
+from torchcaps.train.loss import loss_parts
+from torchcaps.train.start import initial_model
 
 
 @pytest.fixture(autouse=True)
@@ -33,10 +37,30 @@ def test_rates_grow_by_one_factor_and_end_where_the_loss_shoots_up():
     ratios = [after / before for before, after in zip(found.rates, found.rates[1:], strict=False)]
     assert ratios == pytest.approx([10**0.5] * len(ratios))
     assert len(found.losses) == len(found.smoothed) == len(found.rates) <= 17
-    assert found.smoothed[0] == found.losses[0]
-    # By hand: (0.9 l₀ + l₁) / 1.9.
-    assert found.smoothed[1] == pytest.approx((0.9 * found.losses[0] + found.losses[1]) / 1.9)
+    # By hand, of both sides: (0.9 l₀ + l₁ + 0.9 l₂ + 0.81 l₃ + …) / (0.9 + 1 + 0.9 + 0.81 + …).
+    weights = [0.9 ** abs(k - 1) for k in range(len(found.losses))]
+    mean = sum(w * loss for w, loss in zip(weights, found.losses, strict=True)) / sum(weights)
+    assert found.smoothed[1] == pytest.approx(mean)
     assert all(map(math.isfinite, found.losses))
+
+
+def test_a_loss_is_that_after_the_step_of_its_rate():
+    """At rates of 1e-30 nothing is learned, so losses are those of the untrained network."""
+    quiet = rate_test(recipe(), low=1e-30, high=1e-29, steps=10)
+    images = recipe().images("train")
+    network = initial_model(recipe(), images, None).train()
+    batches, losses = Batches(images, 12, seed=recipe().seed), []
+    for batch in itertools.islice(itertools.chain(batches, batches, batches), 11):
+        out = network(batch.pixels, batch.labels)
+        losses.append(sum(loss_parts(recipe(), out, batch, 0).values()).item())
+    # The first batch is that of the first step, whose loss is of no rate.
+    assert quiet.losses == pytest.approx(losses[1:11], rel=1e-5)
+
+
+def test_smoothing_moves_no_fall():
+    rates = [10 ** (-6 + 6 * k / 99) for k in range(100)]
+    losses = [1 / (1 + math.exp(4 * (math.log10(rate) + 3))) for rate in rates]
+    assert steepest(rates, _smoothed(losses)) == pytest.approx(1e-3, rel=0.1)
 
 
 def test_the_rate_of_the_recipe_changes_nothing_and_it_repeats():

@@ -25,7 +25,7 @@ from torchcaps.train.start import initial_model
 __all__ = ["RateTest", "check_of_use", "rate_test", "steepest"]
 
 # How much of the smoothed loss is the past; a loss so many times the lowest has shot up.
-PAST, TOO_MUCH = 0.9, 3.0
+NEIGHBOUR, TOO_MUCH = 0.9, 3.0
 FEWEST, MOST = 10, 100_000
 # What of a recipe has a part in these steps.
 OF_USE = {
@@ -96,7 +96,8 @@ def rate_test(
     rates = [low * (high / low) ** (k / (steps - 1)) for k in range(steps)]
     losses: list[float] = []
     batches = _again_and_again(Batches(images, recipe.batch_size, seed=recipe.seed))
-    for rate in rates:
+    # A step shows in the loss of the next batch.
+    for rate in (*rates, None):
         batch = next(batches)
         parts = None if batch.parts is None else batch.parts.to(device)
         batch = batch._replace(
@@ -105,14 +106,15 @@ def rate_test(
         out = network(batch.pixels, batch.labels)
         loss = torch.stack(list(loss_parts(recipe, out, batch, 0).values())).sum()
         losses.append(float(loss.detach()))
-        if not math.isfinite(losses[-1]) or losses[-1] > TOO_MUCH * min(losses):
+        shoots_up = not math.isfinite(losses[-1]) or losses[-1] > TOO_MUCH * min(losses)
+        if shoots_up or rate is None:
             break
         for group in optimiser.param_groups:
             group["lr"] = rate
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-    kept = losses if math.isfinite(losses[-1]) else losses[:-1]
+    kept = (losses if math.isfinite(losses[-1]) else losses[:-1])[1:]
     smoothed = _smoothed(kept)
     tried = rates[: len(kept)]
     return RateTest(tuple(tried), tuple(kept), tuple(smoothed), steepest(tried, smoothed))
@@ -179,9 +181,19 @@ def _again_and_again(batches: Batches) -> Any:
 
 
 def _smoothed(losses: Sequence[float]) -> list[float]:
-    """A mean in which a loss counts 0.9 of what the next one does."""
+    """A mean in which a loss counts 0.9 of what its neighbour does, before and after: one of those
+    before alone would come late, and name too high a rate."""
+    before, after = _sums(losses), _sums(losses[::-1])[::-1]
+    return [
+        (left[0] + right[0] - loss) / (left[1] + right[1] - 1)
+        for left, right, loss in zip(before, after, losses, strict=True)
+    ]
+
+
+def _sums(losses: Sequence[float]) -> list[tuple[float, float]]:
+    """Up to each loss the sum of all, and that of their weights."""
     found, total, weight = [], 0.0, 0.0
     for loss in losses:
-        total, weight = PAST * total + loss, PAST * weight + 1
-        found.append(total / weight)
+        total, weight = NEIGHBOUR * total + loss, NEIGHBOUR * weight + 1
+        found.append((total, weight))
     return found
