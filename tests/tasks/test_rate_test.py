@@ -1,5 +1,6 @@
 """The learning-rate range test: the steepest fall on paper, and on a network."""
 
+import importlib
 import itertools
 import math
 
@@ -55,6 +56,18 @@ def test_a_loss_is_that_after_the_step_of_its_rate():
         losses.append(sum(loss_parts(recipe(), out, batch, 0).values()).item())
     # The first batch is that of the first step, whose loss is of no rate.
     assert quiet.losses == pytest.approx(losses[1:11], rel=1e-5)
+
+
+def test_a_network_that_is_lost_at_the_first_rate_says_so(monkeypatch):
+    def broken(*asked):
+        parts = loss_parts(*asked)
+        return {name: part * math.nan for name, part in parts.items()}
+
+    # The package has a function of the name of the module.
+    module = importlib.import_module("torchcaps.tasks.rate_test")
+    monkeypatch.setattr(module, "loss_parts", broken)
+    said = text_of(lambda: rate_test(recipe(), low=1e-3, high=1, steps=10))
+    assert said.startswith("the loss is nan at the first rate already, 0.001; torchcaps doctor")
 
 
 def test_smoothing_moves_no_fall():

@@ -115,6 +115,11 @@ def rate_test(
         loss.backward()
         optimiser.step()
     kept = (losses if math.isfinite(losses[-1]) else losses[:-1])[1:]
+    if not kept:
+        raise TorchcapsError(
+            f"the loss is {losses[-1]:g} at the first rate already, {low:g}; torchcaps doctor looks "
+            f"for the reason, or begin with a lower rate."
+        )
     smoothed = _smoothed(kept)
     tried = rates[: len(kept)]
     return RateTest(tuple(tried), tuple(kept), tuple(smoothed), steepest(tried, smoothed))
