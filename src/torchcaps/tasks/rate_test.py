@@ -117,8 +117,8 @@ def rate_test(
     kept = (losses if math.isfinite(losses[-1]) else losses[:-1])[1:]
     if not kept:
         raise TorchcapsError(
-            f"the loss is {losses[-1]:g} at the first rate already, {low:g}; torchcaps doctor looks "
-            f"for the reason, or begin with a lower rate."
+            f"the loss is {losses[-1]:g} at the first rate already, {low:g}; torchcaps doctor "
+            f"looks for the reason, or begin with a lower rate."
         )
     smoothed = _smoothed(kept)
     tried = rates[: len(kept)]
