@@ -211,7 +211,7 @@ PER_CAPSULE = {
     },
     "MeasureFidelity": {"parts": {-1: "capsules"}},
     "MeasureInDegree": {"each": {-1: "capsules"}},
-    "MeasureSelectivity": {"auc": {-2: "capsules"}},
+    "MeasureSelectivity": {"auc": {-2: "capsules"}, "others": {-1: "capsules"}},
 }
 # Those with a row for each class.
 PER_CLASS = ("MeasureCouplings", "MeasureKeys")

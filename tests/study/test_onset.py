@@ -47,7 +47,8 @@ def test_a_number_of_steps_is_how_many_there_were_at_least():
     found = result_of(claim, {"a": began(5, 5, 5)})
     assert (found.verdict.word, found.verdict.ours.mean) == ("reproduced", 940)
     assert result_of(claim, {"a": began(3, 3, 3)}).verdict.word == "better"
-    assert result_of(claim, {"a": began(20, 20, 20)}).verdict.word == "worse"
+    # The paper says "at least 1k", which later ones agree with.
+    assert result_of(claim, {"a": began(20, 20, 20)}).verdict.word == "reproduced"
 
 
 def test_a_narrow_network_decides_nothing():
