@@ -38,6 +38,7 @@ def pictures() -> Iterator[tuple[str, str]]:
     yield "odd-bias.svg", odd_bias()
     yield "chosen-levels.svg", chosen_levels()
     yield "opposite-gradients.svg", opposite_gradients()
+    yield "late-signs.svg", late_signs()
 
 
 def bias_of_em() -> str:
@@ -280,6 +281,19 @@ def opposite_gradients() -> str:
             found = mean_interval([*values.values()])
             rows.append(Dot(f"{says}, {when}, n = {found.n}", *found[:3], f"{found.mean:.2f}"))
     return draw_dots(rows, label="cosine of the two gradients", low=-1, high=1, mark=0)
+
+
+def late_signs() -> str:
+    """The accuracy of networks with a bias that learn signs, every tenth epoch."""
+    (record,) = read_records(HERE.parents[1] / "evidence", study="sign-for-longer").values()
+    lines = [
+        Line(
+            f"seed {seed.seed}",
+            [(row["epoch"], 100 * row["accuracy"]) for row in seed.per_epoch[9::10]],
+        )
+        for seed in record.seeds
+    ]
+    return draw_lines(lines, x_label="epoch; the paper trains 50", y_label="training accuracy, %")
 
 
 if __name__ == "__main__":
