@@ -150,6 +150,8 @@ def test_the_smaller_form_says_so():
     assert narrow.options == {**job().options, "width": 64}
     other = job(reduced=Reduced("other", train="fashion-mnist")).smaller()
     assert (other.train, other.test) == ("fashion-mnist", "fashion-mnist")
+    assert other.protocol == job().protocol
+    assert job(reduced=Reduced("to the end", protocol="gu")).smaller().protocol == "gu"
 
 
 def test_seeds_are_the_only_difference():

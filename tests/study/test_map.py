@@ -419,3 +419,13 @@ def test_the_example_of_the_page_runs_as_written(capsys):
     said = capsys.readouterr().out.splitlines()
     assert said[:2] == ["91.19 % Table 4", "gu_capsnet {'loss': 'binary'} multi-mnist-100 5"]
     assert said[3] == "32.8 PFLOP, 152 h on two cores"
+
+
+def test_the_reduced_form_of_gu_stops_nowhere():
+    stops, ends = (
+        plan_of(find_claim(f"gu2021-{name}-affnist")).jobs[0]
+        for name in ("t1-aff-capsnet", "t2-routing-base-test")
+    )
+    assert stops.key != ends.key
+    assert stops.smaller().key == ends.smaller().key
+    assert stops.smaller().recipe().stop_at is None

@@ -47,6 +47,7 @@ class Reduced:
     train: str | None = None
     test: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    protocol: str | None = None
 
 
 @dataclass(frozen=True)
@@ -211,6 +212,7 @@ class Job:
             self,
             train=train,
             test=test,
+            protocol=self.reduced.protocol or self.protocol,
             fields={**self.fields, **self.reduced.fields},
             options={**self.options, **self.reduced.options},
             reduced=None,
