@@ -127,6 +127,17 @@ def test_large_kernels_cost_what_capsnet_costs(kernel, capsnet):
     assert 0.99 * capsnet < found <= capsnet
 
 
+def test_a_narrow_network_of_three_convolutions():
+    with torch.device("meta"):
+        model = create_model("convnet_fc", image=(1, 40, 40), width=64)
+    widths = [m.out_channels for m in model.modules() if isinstance(m, torch.nn.Conv2d)]
+    assert widths == [64, 64, 32]
+    # As large as CapsNet that is as narrow.
+    capsnet = size("capsnet", image=(1, 40, 40), width=64)
+    found = size("gu_convnet_fc_lk", image=(1, 40, 40), width=64)
+    assert 0.99 * capsnet < found <= capsnet
+
+
 def test_units_of_large_kernels_fill_the_size_of_capsnet():
     budget = size("capsnet", image=(1, 36, 36))
     with torch.device("meta"):

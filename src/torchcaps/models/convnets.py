@@ -25,7 +25,8 @@ The vectors of 16 units of gu_convnet_cr, gu_convnet_r and gu_convnet_cr_sf are 
                          at every position, mean (6×6) FC(classes)
     tsai_dmm_cnn_fcpool  FC(640) on the whole map instead, no mean
 
-`width` is that of the first convolution of two. `kernel` is the kernel study of [gu2021] Table 3.
+`width` is that of the first convolution of two, and of the first two of three, the third of which
+is half as wide. `kernel` is the kernel study of [gu2021] Table 3.
 Its printed sizes are met but for convnet_avg with kernel 5, 1,647,882 parameters against 1.70M, and
 with kernel 9, 5,332,234 against 5.30M.
 
@@ -54,7 +55,6 @@ Ambiguities:
 import math
 from bisect import bisect_right
 
-import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, short
@@ -129,7 +129,8 @@ class ConvNet(Refits):
         features = self.features(image)  # [b, n]
         # The decoder sees all features, as if they were the pose of one class.
         drawn = None if self.decoder is None else self.decoder(Capsules(features.unsqueeze(1)))
-        classes = None if self.d_class is None else _class_vectors(features, self.d_class)
+        vectors = None if self.d_class is None else features.unflatten(1, (-1, self.d_class))
+        classes = None if vectors is None else Capsules(vectors)
         return Output(self.head(features), self.scores_are, classes, drawn)
 
 
@@ -156,7 +157,7 @@ class ConvNetCR(Refits):
         check_keep(keep)
         refuse_iterations(iterations)
         image = prepared(image, self.image, self)
-        classes = _class_vectors(self.units(image), D_CLASS)
+        classes = Capsules(self.units(image).unflatten(1, (-1, D_CLASS)))
         logits = classes.pose.sum(-1)
         drawn = self.decoder(classes, logits.argmax(-1) if target is None else target)
         return Output(logits, "independent_logits", classes, drawn)
@@ -208,10 +209,11 @@ def convnet_fc(
     image: tuple[int, int, int],
     n_classes: int,
     kernel: int = 5,
+    width: int = 256,
     reconstruction: bool = False,
     margin: bool = False,
 ) -> ConvNet:
-    maps = _stack(image[0], kernel, (256, 1), (256, 1), (128, 1))
+    maps = _stack(image[0], kernel, (width, 1), (width, 1), (max(1, width // 2), 1))
     return _fully_connected(
         image, n_classes, maps, (328, 192), "lengths" if margin else "logits", reconstruction
     )
@@ -222,12 +224,14 @@ def gu_convnet_fc_lk(
     image: tuple[int, int, int],
     n_classes: int,
     kernel: int = 9,
+    width: int = 256,
     reconstruction: bool = False,
     margin: bool = False,
 ) -> ConvNet:
-    maps = _stack(image[0], kernel, (256, 1), (256, 1), (128, 1))
+    maps = _stack(image[0], kernel, (width, 1), (width, 1), (max(1, width // 2), 1))
     n_in = math.prod(feature_shape(maps, image))
-    budget = _size_of_capsnet(image, n_classes, kernel) - sum(p.numel() for p in maps.parameters())
+    budget = _size_of_capsnet(image, n_classes, kernel, width)
+    budget -= sum(p.numel() for p in maps.parameters())
 
     def cost(units: int) -> int:
         first, second = _two_widths(units)
@@ -352,11 +356,6 @@ def _fully_connected(
     )
 
 
-def _class_vectors(units: Tensor, d_class: int) -> Capsules:
-    """Units [b, k * d] as class vectors [b, k, d]."""
-    return Capsules(torch.unflatten(units, 1, (-1, d_class)))
-
-
 def _unmasked(features: int, image: tuple[int, int, int]) -> Decoder:
     return Decoder(n_classes=1, d_in=features, image=image, mask="none")
 
@@ -365,11 +364,11 @@ def _two_widths(units: int) -> tuple[int, int]:
     return units, round(units * 192 / 328)
 
 
-def _size_of_capsnet(image: tuple[int, int, int], n_classes: int, kernel: int) -> int:
+def _size_of_capsnet(image: tuple[int, int, int], n_classes: int, kernel: int, width: int) -> int:
     """Parameters of CapsNet with its decoder, no class bias [gu2021] §3."""
-    channels, height, width = image
-    children = 32 * math.prod((side - 2 * kernel + 1) // 2 + 1 for side in (height, width))
-    convolutions = (channels * kernel**2 + 1) * 256 + (256 * kernel**2 + 1) * 256
+    channels, *sides = image
+    children = 32 * math.prod((side - 2 * kernel + 1) // 2 + 1 for side in sides)
+    convolutions = (channels * kernel**2 + 1) * width + (width * kernel**2 + 1) * 256
     units = n_classes * D_CLASS
     decoder = (units + 1) * 512 + 513 * 1024 + 1025 * math.prod(image)
     return convolutions + children * D_PRIMARY * units + decoder
@@ -387,8 +386,7 @@ def _mean_over_map(maps: nn.Module, image: tuple[int, int, int]) -> nn.Sequentia
 
 
 def _normed(*, stride: int, padding: int) -> tuple[nn.Module, ...]:
-    convolution = nn.Conv2d(1024, 1024, 3, stride, padding)
-    return convolution, nn.ReLU(inplace=True), nn.BatchNorm2d(1024)
+    return nn.Conv2d(1024, 1024, 3, stride, padding), nn.ReLU(inplace=True), nn.BatchNorm2d(1024)
 
 
 def _dmm_maps(channels: int) -> nn.Sequential:

@@ -1,6 +1,7 @@
 """What all records together say about every claim: its verdict, or where it stands without one."""
 
 import os
+from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,7 @@ from torchcaps.models import MODELS
 from torchcaps.study.claim import Claim, claims
 from torchcaps.study.comparable import why_incomparable
 from torchcaps.study.job import Job
-from torchcaps.study.judges import WITH_ITSELF, judge_statement
+from torchcaps.study.judges import WITH_ITSELF, WITHIN_A_SET, judge_statement
 from torchcaps.study.look import Look, kind_of
 from torchcaps.study.onset import onsets_at_least
 from torchcaps.study.papers import plan_of
@@ -88,7 +89,7 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
         if claim.id in record.claims or (record.claims and _is_of_a_job(record, plan))
     }
     if claim.states and plan.shown_by is None:
-        for alike in _comparable(about, with_itself=claim.id in WITH_ITSELF):
+        for alike in _comparable(claim, about):
             compared = judge_statement(claim, alike.values())
             if compared is not None:
                 return Result(claim, plan, compared, alike)
@@ -101,27 +102,43 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
     return max(judged, key=_rank, default=Result(claim, plan))
 
 
-def _comparable(
-    about: Mapping[str, Record], *, with_itself: bool = False
-) -> Iterable[dict[str, Record]]:
+def _comparable(claim: Claim, about: Mapping[str, Record]) -> Iterable[dict[str, Record]]:
     """Those of the full protocol; then those of a smaller one, a width at a time, since a narrow
-    network is not compared with a wide one. A network that has no width stands beside those of any
-    where each is compared `with_itself`."""
+    network is not compared with a wide one. Where a statement compares networks on one data set at
+    a time, each set has its own width. A network that has no width stands beside those of any where
+    each is compared with itself."""
     yield {name: record for name, record in about.items() if record.reduced is None}
-    widths: dict[Any, dict[str, Record]] = {}
-    for name, record in about.items():
-        if record.reduced is not None:
-            width = record.recipe.get("options", {}).get("width")
-            widths.setdefault(width, {})[name] = record
-    if with_itself:
-        without = {
-            name: record
-            for name, record in widths.get(None, {}).items()
-            if (model := record.recipe.get("model")) in MODELS
-            and "width" not in MODELS[model].options
-        }
-        widths = {width: alike | without for width, alike in widths.items()}
-    yield from sorted(widths.values(), key=len, reverse=True)
+    smaller = {name: record for name, record in about.items() if record.reduced is not None}
+    if claim.id in WITHIN_A_SET:
+        sets = {record.recipe["data"] for record in smaller.values()}
+        widest = [
+            _by_width({n: r for n, r in smaller.items() if r.recipe["data"] == data})[0]
+            for data in sorted(sets)
+        ]
+        yield dict(ChainMap(*widest))
+        return
+    widths = _by_width(smaller)
+    if claim.id in WITH_ITSELF:
+        without = {name: record for name, record in smaller.items() if not _has_width(record)}
+        widths = [alike | without for alike in widths]
+    yield from widths
+
+
+def _by_width(records: Mapping[str, Record]) -> list[dict[str, Record]]:
+    """Those of most records first. A network that is not narrower than by itself stands with those
+    that have no width."""
+    found: dict[Any, dict[str, Record]] = {}
+    for name, record in records.items():
+        width = record.recipe.get("options", {}).get("width")
+        if _has_width(record) and width == MODELS[record.recipe["model"]].options["width"]:
+            width = None
+        found.setdefault(width, {})[name] = record
+    return sorted(found.values(), key=len, reverse=True)
+
+
+def _has_width(record: Record) -> bool:
+    model = record.recipe.get("model")
+    return model in MODELS and "width" in MODELS[model].options
 
 
 def _is_of_a_job(record: Record, plan: Plan) -> bool:

@@ -170,6 +170,7 @@ REM_REDUCED = {
 # or Fashion-MNIST: 1e-4 times 422 steps an epoch, a hundredth less in every epoch, without end.
 # Other sets have other numbers of images, and the same shrink here.
 FAST_LOBSTER = {"lobster": {"prune_shrink": 4.6e-3}}
+REM_NARROWER = {"width": 16}
 REM_TRANSFER_REDUCED = {"epochs": 10, "patience": None}
 REM_DATA: dict[str, dict[str, Any]] = {
     # The augmentations of the paper's public code.
@@ -237,17 +238,19 @@ SETUPS: dict[str, Setup] = {
         reduced={**TSAI_REDUCED, "spread_steps": 395},
     ),
     "tsai-dmm": Setup("tsai_dmm", reduced=TSAI_REDUCED),
-    "rem": Setup("rem", reduced=REM_REDUCED, narrower={"width": 16}, by_data=REM_DATA),
+    "rem": Setup("rem", reduced=REM_REDUCED, narrower=REM_NARROWER, by_data=REM_DATA),
     # Pruned networks are those of the last epoch.
     "rem-pruned": Setup(
         "rem_pruned",
         reduced=REM_REDUCED,
-        narrower={"width": 16},
+        narrower=REM_NARROWER,
         by_way=FAST_LOBSTER,
         by_data=REM_DATA,
     ),
-    "rem-transfer": Setup("rem_transfer", reduced=REM_TRANSFER_REDUCED),
-    "rem-transfer-pruned": Setup("rem_transfer", reduced=REM_TRANSFER_REDUCED),
+    "rem-transfer": Setup("rem_transfer", reduced=REM_TRANSFER_REDUCED, narrower=REM_NARROWER),
+    "rem-transfer-pruned": Setup(
+        "rem_transfer", reduced=REM_TRANSFER_REDUCED, narrower=REM_NARROWER
+    ),
 }
 WITHOUT_TRAINING = ("numeric float64", "count", "configuration", "benchmark", "untrained")
 
@@ -259,10 +262,12 @@ def _has_as_many(train: str, fields: Mapping[str, Any]) -> bool:
 
 
 def _narrower(cell: Cell, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that the network has; a trunk that somebody trained has its own width."""
+    """Those that the network has and its row does not name; a trunk that somebody trained has its
+    own width."""
     if cell.model not in MODELS or "trunk" in cell.options:
         return {}
-    return {name: v for name, v in options.items() if name in MODELS[cell.model].options}
+    known = MODELS[cell.model].options
+    return {n: v for n, v in options.items() if n in known and n not in cell.options}
 
 
 def _trained_on(test: str) -> str:

@@ -5,6 +5,7 @@ import pytest
 from made_records import of_job
 from torchcaps.study import claims, find_claim, plan_of
 from torchcaps.study.judges import JUDGES, judge_statement
+from torchcaps.study.result import result_of
 
 
 def test_every_judge_is_of_a_statement_without_a_test():
@@ -30,6 +31,9 @@ def test_what_its_plan_runs_is_what_a_judge_asks_for(name, is_reduced):
     else:
         records = [of_job(job) for job in jobs]
     assert judge_statement(find_claim(name), records) is not None
+    # Those of several widths that may not be compared would keep it waiting too.
+    found = result_of(find_claim(name), {str(k): record for k, record in enumerate(records)})
+    assert found.verdict is not None
 
 
 def test_a_statement_without_a_judge_has_no_verdict():

@@ -28,7 +28,7 @@ from torchcaps.study.judges.evidence import Evidence
 from torchcaps.study.record import Record
 from torchcaps.study.verdict import StatementVerdict
 
-__all__ = ["JUDGES", "WITH_ITSELF", "judge_statement"]
+__all__ = ["JUDGES", "WITHIN_A_SET", "WITH_ITSELF", "judge_statement"]
 
 Judge = Callable[[Claim, Evidence], StatementVerdict | None]
 
@@ -50,6 +50,8 @@ JUDGES: Mapping[str, Judge] = MappingProxyType(
 
 # Statements that compare no network with another: they may rest on narrow and on wide ones at once.
 WITH_ITSELF = renzulli.WITH_ITSELF | renzulli_trees.WITH_ITSELF
+# Statements that compare networks on one data set at a time.
+WITHIN_A_SET = gu.WITHIN_A_SET
 
 
 def judge_statement(claim: Claim, records: Iterable[Record]) -> StatementVerdict | None:

@@ -24,7 +24,7 @@ from torchcaps.study.judges.rules import (
 from torchcaps.study.sizes import parameters_of
 from torchcaps.study.verdict import StatementVerdict, StatementWord
 
-__all__ = ["JUDGES"]
+__all__ = ["JUDGES", "WITHIN_A_SET"]
 
 AFF, AFF_DR, CAPSNET, NOR = "gu_aff_capsnet", "gu_aff_capsnet_dr", "gu_capsnet", "gu_capsnet_nor"
 AVG, FC, LK = "convnet_avg", "convnet_fc", "gu_convnet_fc_lk"
@@ -312,3 +312,5 @@ JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "gu2021-q-capacity-explains-multimnist": _capacity_explains,
     "gu2021-q-no-single-convnet": _no_single_convnet,
 }
+
+WITHIN_A_SET = frozenset({"gu2021-q-no-single-convnet"})
