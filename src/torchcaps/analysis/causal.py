@@ -5,7 +5,8 @@ The couplings of the last iteration of a layer, or of all layers at once, are re
 mean         their mean over the images
 other        those of another image
 same class   those of another image with the same labels
-uniform      their mean over the parents of a child (of attention, over the children of a parent)
+uniform      their mean over everything on which they sum to one: the parents of a child, in all
+             windows that compete for it; of attention, the children of a parent
 
 and the parents are made anew. A capsule is silenced by a pose and an activation of zero. With b
 images that were right and are wrong then, and c that were wrong and are right, out of k,
@@ -31,6 +32,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.analysis.alike import check_alike
+from torchcaps.analysis.even import evenly
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.sample import MOST, Sample
@@ -135,6 +137,7 @@ def causal_use(
         names = [layer.name for layer in trace]
         generator = torch.Generator().manual_seed(seed)
         order = torch.randperm(len(pixels), generator=generator)
+        even = {layer.name: evenly(layer) for layer in trace}
         lenders = {name: _after(order, labels, name) for name in ("other", "same class")}
         ways = [
             ("mean", images.with_means(), images.index),
@@ -142,7 +145,7 @@ def causal_use(
                 (by, images.with_those_of(lender), (lender >= 0).nonzero().flatten())
                 for by, lender in lenders.items()
             ),
-            ("uniform", _evenly(trace), images.index),
+            ("uniform", lambda some: even, images.index),
         ]
         rows = []
         for layer in [*names, *([ALL] if len(names) > 1 else [])]:
@@ -380,13 +383,3 @@ def _giving(value: Tensor | Couple) -> Couple:
     if isinstance(value, Tensor):
         return lambda coupling: value.to(coupling).expand_as(coupling)
     return value
-
-
-def _evenly(trace: Trace) -> Way:
-    """By their means along the axis on which they sum to one."""
-
-    def even(axis: int) -> Couple:
-        return lambda coupling: coupling.mean(axis, keepdim=True).expand_as(coupling)
-
-    made = {each.name: even(-2 if each.normalised_over == "children" else -1) for each in trace}
-    return lambda some: made
