@@ -148,14 +148,10 @@ class Setup:
 
 
 QUICK = {"batch_size": 64, "learning_rate": 1e-3, "schedule": "cosine"}
-# A cell takes seven minutes of a core that has instructions for bfloat16.
-GU_REDUCED = {
-    **QUICK,
-    "epochs": 3,
-    "train_images": 12_000,
-    "batch_size": 32,
-    "precision": "bfloat16",
-}
+# A cell takes half an hour of a core that has instructions for bfloat16. After 1,125 updates of 32
+# images networks without routing were right on 62 and 81 % of the images of seed 0, CapsNet on
+# 97 %, and with shared matrices and routing none learned anything.
+GU_REDUCED = {"epochs": 5, "train_images": 40_000, "batch_size": 64, "precision": "bfloat16"}
 GU_NARROWER = {"width": 64}
 TSAI_REDUCED = {"epochs": 5, "train_images": 10_000, "milestones": (3, 4)}
 REM_REDUCED = {
