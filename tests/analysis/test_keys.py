@@ -50,7 +50,7 @@ def test_two_objects_have_a_key_each():
     pairs = torch.tensor([[0, 1], [1, 0]] * 10)
     both = keys_of(coupling, pairs)
     apart = [keys_of(coupling, pairs[:, m]) for m in range(2)]
-    assert both.images == 40
+    assert both.images == 20
     # Every image names both classes, in either order.
     assert [row.images for row in both.classes] == [20, 20, 0]
     assert sum(row.images for each in apart for row in each.classes) == 40

@@ -88,7 +88,7 @@ class MeasureKeys:
             )
         self.levels, self.sweep = levels, sweep
         self._counts: dict[tuple[int, int], Counter[bytes]] = {}
-        self._classes = 0
+        self._classes = self._images = 0
 
     def update(self, out: Answer, batch: Labelled) -> None:
         check_trace(out.trace)
@@ -98,6 +98,7 @@ class MeasureKeys:
         """Count the keys of images whose predicted classes are [k], or [k, m] of m objects: then
         an image has a key of each."""
         self._classes = trace[-1].routed.parents.pose.shape[-2]
+        self._images += len(predicted)
         for labels in predicted.view(len(predicted), -1).unbind(1):
             coupling = class_coupling(trace, labels)  # [k, i]
             for levels in {self.levels, *self.sweep}:
@@ -109,6 +110,7 @@ class MeasureKeys:
     def merge(self, other: "MeasureKeys") -> None:
         check_alike(self, other)
         self._classes = max(self._classes, other._classes)
+        self._images += other._images
         for where, counts in other._counts.items():
             self._counts.setdefault(where, Counter()).update(counts)
 
@@ -123,9 +125,8 @@ class MeasureKeys:
         for levels in self.sweep:
             each = [self._row(label, levels) for label in range(self._classes)]
             sweep.append((levels, _mean(each, "entropy"), sum(row.keys for row in each)))
-        images = sum(row.images for row in rows)
         entropy, bound = _mean(rows, "entropy"), _mean(rows, "bound")
-        return Keys(images, self.levels, rows, entropy, bound, tuple(sweep))
+        return Keys(self._images, self.levels, rows, entropy, bound, tuple(sweep))
 
     def _row(self, label: int, levels: int) -> ClassKeys:
         counts = tuple(sorted(self._counts.get((levels, label), {}).values(), reverse=True))
