@@ -122,6 +122,14 @@ def test_runs_that_diverged_have_collapsed_and_never_arrived():
     assert word(name, *with_norm, *lost) == "holds"
 
 
+def test_runs_without_the_norm_that_diverged_are_at_chance():
+    normed = [net(80, iterations=t) for t in range(1, 6)]
+    bare = [without_norm(40, t) for t in range(1, 5)]
+    last = without_norm(10, 5, confidence=-0.5)
+    bare[2] = diverged(bare[2], 0, 1)
+    assert word("no-layernorm-collapse", *normed, *bare, last) == "holds"
+
+
 def started(start, curve, mean=60):
     return net(mean, curve, start=start)
 

@@ -28,12 +28,19 @@ ITERATIONS = range(1, 6)
 MEASURED = "validation_accuracy"
 # A run that has nothing above it has collapsed, in percent.
 COLLAPSED = 12.0
+# What a run counts as that diverged, in percent: ten classes by chance.
+DIVERGED = 10.0
 # The iteration after which poses should be at rest, and a relative change that is no rest.
 AT_REST, STILL_MOVES = 50, 0.1
 
 
 def _accuracy(evidence: Evidence, model: str = SIMPLE, **chosen: Any) -> Values:
     return evidence.values("accuracy", model, **chosen)
+
+
+def _or_diverged(evidence: Evidence, **chosen: Any) -> Values:
+    lost = dict.fromkeys(evidence.failed(SIMPLE, **chosen), DIVERGED)
+    return {**_accuracy(evidence, **chosen), **lost}
 
 
 def _jitter(evidence: Evidence, model: str = SIMPLE, **chosen: Any) -> Values:
@@ -91,16 +98,11 @@ def _collapses_without_norm(claim: Claim, evidence: Evidence) -> StatementVerdic
     """Contradicted by one number of iterations at which little is lost, or by an accuracy above
     chance at five."""
     limits = claim.conditions["threshold"]
-    drops = [
-        minus(
-            _accuracy(evidence, iterations=t), _accuracy(evidence, iterations=t, layer_norm=False)
-        )
-        for t in ITERATIONS
-    ]
-    without: dict[str, Any] = {"iterations": 5, "layer_norm": False}
+    bare = [_or_diverged(evidence, iterations=t, layer_norm=False) for t in ITERATIONS]
+    drops = [minus(_accuracy(evidence, iterations=t), bare[t - 1]) for t in ITERATIONS]
     lost = [Cell(drop, "greater", limits["drop"]) for drop in drops]
-    lost.append(Cell(_accuracy(evidence, **without), "less", limits["chance_accuracy"]))
-    probability = evidence.values("confidence", SIMPLE, **without)
+    lost.append(Cell(bare[-1], "less", limits["chance_accuracy"]))
+    probability = evidence.values("confidence", SIMPLE, iterations=5, layer_norm=False)
     uniform = each(claim, [Cell(probability, "less", limits["max_probability"])], one_sided=False)
     return joined(each(claim, lost, one_sided=False), confirming(uniform))
 
