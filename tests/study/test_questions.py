@@ -163,6 +163,16 @@ def test_variants_of_a_study_of_ours_are_compared_seed_by_seed():
     assert [*lines_of(SHARP, {}, "../e")] == []
 
 
+def test_a_seed_that_lacks_a_layer_has_no_mean_over_layers():
+    made = of_ours([90.0, 92.0, 94.0])
+    *seeds, last = made.seeds
+    values = {name: x for name, x in last.values.items() if name != "dyr.1"}
+    cut = made.model_copy(update={"seeds": (*seeds, last.model_copy(update={"values": values}))})
+    (row,) = [line for line in lines_of(SHARP, {"a" * 12: cut}, "../e") if "n = " in line]
+    # 0.2 of the two others; its own 0.3 of one layer would make it more.
+    assert row.split(" | ")[3] == "0.2"
+
+
 def test_of_several_records_in_a_folder_of_studies_the_one_of_most_seeds_counts():
     within = SHARP._replace(study="ours")
     records = {

@@ -339,9 +339,10 @@ def _interval(
 
 
 def _by_seed(record: Record, column: Column) -> Values:
-    """The mean over its layers."""
+    """The mean over its layers, of the seeds that have a number of as many as any."""
     each = {seed.seed: _of_layers(seed.values, column) for seed in record.seeds}
-    return {seed: sum(layers) / len(layers) for seed, layers in each.items() if layers}
+    most = max((len(layers) for layers in each.values()), default=0)
+    return {seed: sum(of) / most for seed, of in each.items() if of and len(of) == most}
 
 
 def _of_layers(values: Mapping[str, float], column: Column) -> Sequence[float]:
