@@ -135,24 +135,23 @@ def test_variants_of_a_study_of_ours_are_compared_seed_by_seed():
     assert papers.startswith("| 1.0 | 90 [")
     assert fixed.startswith("| 0.0 | 90 [87.52, 92.48] |  | 0.2 |")
     assert lines[-2] == (
-        "Accuracy less that at 0, by 95 % intervals that hold for all 2 together, wider "
-        "than those of the table: zero lies within the interval with agreement 1.0; agreement "
-        "learned."
+        "Zero lies within the interval of accuracy less that at 0 with agreement 1.0, learned. "
+        "(95 % intervals, wider than in the table so that all 2 hold together.)"
     )
     # Above by 2, 2 and 2.1 points; by 0.95, 1 and 1.05 as the paper has it.
     records["a" * 12] = of_ours([91.0, 92.0, 93.1], agreement="learned")
     records["b" * 12] = of_ours([88.05, 89.0, 89.95])
     assert [*lines_of(SHARP, records, "../e")][-2] == (
-        "Accuracy less that at 0, by 95 % intervals that hold for all 2 together, wider "
-        "than those of the table: it is above zero with agreement learned, it is below zero with "
-        "agreement 1.0."
+        "Accuracy less that at 0 is above zero with agreement learned. It is below zero with "
+        "agreement 1.0. (95 % intervals, wider than in the table so that all 2 hold together.)"
     )
     # Of 1, 1 and 1.9 points the interval leaves out zero alone, but not beside another's.
     records["a" * 12] = of_ours([90.0, 91.0, 92.9], agreement="learned")
     *_, alone, _ = lines_of(SHARP, {n: records[n] for n in ("a" * 12, "c" * 12)}, "../e")
-    assert alone.endswith("by 95 % intervals: it is above zero with agreement learned.")
-    assert [*lines_of(SHARP, records, "../e")][-2].endswith(
-        "zero lies within the interval with agreement learned."
+    assert alone.endswith("is above zero with agreement learned. (95 % interval.)")
+    assert (
+        "Zero lies within the interval with agreement learned."
+        in ([*lines_of(SHARP, records, "../e")][-2])
     )
     # A part of a study by its options, those too that no recipe writes out.
     part = [*lines_of(SHARP._replace(where={"agreement": 1.0}), records, "../e")]
@@ -194,11 +193,9 @@ def test_what_learns_is_said_in_words():
         "c" * 12: of_ours([9.8, 60.0, 90.0], weight_std=0.1, agreement=0.0, **deep),
     }
     assert [*lines_of(SCALE, records, "../e")][-2] == (
-        "Accuracy, by 95 % intervals that hold for all 3 together, wider than those of "
-        "the table: it is above 20 with widths 3 × 16, "
-        "weight_std 1.0, agreement 1.0, it is below 20 with widths 3 × 16, weight_std 0.1, "
-        "agreement 1.0, 20 lies within the interval with widths 3 × 16, weight_std 0.1, "
-        "agreement 0.0."
+        "Accuracy is above 20 with weight_std 1.0, agreement 1.0. It is below 20 with "
+        "weight_std 0.1, agreement 1.0. 20 lies within the interval with weight_std 0.1, agreement "
+        "0.0. (95 % intervals, wider than in the table so that all 3 hold together.)"
     )
 
 

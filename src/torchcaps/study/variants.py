@@ -203,11 +203,15 @@ def _named(variants: Variants, record: Record) -> str:
     return ", ".join(f"{name} {_said(value)}" for name, value in values)
 
 
-def _differing(variants: Variants, record: Record) -> str:
-    """What a record differs in from the one that others are compared with."""
-    values = zip(variants.differ_in, _values(variants, record), strict=True)
-    pairs = zip(values, variants.compared_with, strict=True)
-    return ", ".join(f"{name} {_said(value)}" for (name, value), usual in pairs if value != usual)
+def _differing(variants: Variants, record: Record, rows: Sequence[Record] = ()) -> str:
+    """What a record differs in from the one that others are compared with, and from any of the
+    rows beside it."""
+    values = _values(variants, record)
+    others = zip(*(_values(variants, each) for each in rows or [record]), strict=True)
+    named = zip(variants.differ_in, values, variants.compared_with, others, strict=True)
+    pairs = [(name, value, of) for name, value, usual, of in named if value != usual]
+    telling = [each for each in pairs if len(rows) < 2 or len(set(map(str, each[2]))) > 1]
+    return ", ".join(f"{name} {_said(value)}" for name, value, _ in telling or pairs)
 
 
 def _in_order(variants: Variants, records: Mapping[str, Record]) -> list[Record]:
@@ -294,21 +298,34 @@ def _in_words(
     """Which variants lie above a line, below it, or neither, by intervals that hold together: the
     more there are, the wider each."""
     named = f"{line:g}" if line else "zero"
-    above, below = f"it is above {named}", f"it is below {named}"
-    on = f"{named} lies within the interval"
-    found: dict[str, list[str]] = {above: [], below: [], on: []}
+    found: dict[str | None, list[str]] = {"above": [], "below": [], None: []}
     for record in rows:
         interval = _interval(record, column, base, confidence=1 - 0.05 / len(rows))
-        if interval is None or interval.low is None:
-            continue
-        word = {"above": above, "below": below}.get(_side(interval, line) or "", on)
-        found[word].append(_differing(variants, record))
-    said = [f"{word} with {'; '.join(labels)}" for word, labels in found.items() if labels]
+        if interval is not None and interval.low is not None:
+            found[_side(interval, line)].append(_differing(variants, record, rows))
+    said = [f"is {side} {named} with {_listed(found[side])}" for side in ("above", "below")]
+    said = [each for each in said if not each.endswith(" with ")]
     if said:
-        wider = f" that hold for all {len(rows)} together, wider than those of the table"
-        together = wider if len(rows) > 1 else ""
         title = column.title[0].upper() + column.title[1:]
-        yield f"{title}, by 95 % intervals{together}: {', '.join(said)}."
+        said = [f"{title} {said[0]}.", *(f"It {each}." for each in said[1:])]
+    if found[None]:
+        title = "" if said else f" of {column.title}"
+        within = f"{named} lies within the interval{title} with {_listed(found[None])}."
+        said.append(within[0].upper() + within[1:])
+    if said:
+        wider = f"s, wider than in the table so that all {len(rows)} hold together"
+        yield f"{' '.join(said)} (95 % interval{wider if len(rows) > 1 else ''}.)"
+
+
+def _listed(labels: Sequence[str]) -> str:
+    """Values of one name one after the other, and what differs in several names as it is."""
+    values: dict[str, list[str]] = {}
+    for label in labels:
+        name, _, value = label.partition(" ")
+        values.setdefault(label if ", " in label else name, []).append(value)
+    return "; ".join(
+        label if ", " in label else f"{label} {', '.join(of)}" for label, of in values.items()
+    )
 
 
 def _values(variants: Variants, record: Record) -> tuple[Any, ...]:
