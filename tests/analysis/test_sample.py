@@ -29,6 +29,16 @@ def test_neither_order_nor_batches_nor_merging_choose():
     assert sampled(PIXELS[:5], PIXELS[5:], size=100) == sampled(PIXELS, size=100)
 
 
+def test_of_equal_images_with_two_labels_the_order_does_not_choose():
+    pixels, labels = torch.zeros(2, 3), torch.tensor([4, 7])
+    for order in ([0, 1], [1, 0]):
+        sample, other = Sample(size=2), Sample(size=2)
+        sample.add(pixels[order[:1]], labels[order[:1]])
+        other.add(pixels[order[1:]], labels[order[1:]])
+        sample.merge(other)
+        assert sample.columns()[0].tolist() == [4]
+
+
 def test_the_seed_chooses():
     assert sampled(PIXELS, seed=1) != sampled(PIXELS, seed=2)
 

@@ -2,7 +2,8 @@
 
 Images are drawn by the digest of their pixels and a seed: the least digests are the sample, and
 their order is its order. Thus neither the order of images nor their batches, nor merging, changes
-the sample; of equal images one stays.
+the sample; of equal images one stays, and of those that differ in their rows, as in a label, the
+least of these.
 """
 
 import hashlib
@@ -45,13 +46,19 @@ class Sample:
         for index, image in enumerate(pixels.detach().cpu().contiguous()):
             digest = hashlib.blake2b(_bytes(image), digest_size=16, key=self._key)
             # Clones, because a row of a batch would keep its whole batch in memory.
-            self._rows[digest.digest()] = tuple(each[index].clone() for each in kept)
+            self._keep(digest.digest(), tuple(each[index].clone() for each in kept))
         self._shrink()
 
     def merge(self, other: "Sample") -> None:
         check_alike(self, other)
-        self._rows |= other._rows
+        for digest, row in other._rows.items():
+            self._keep(digest, row)
         self._shrink()
+
+    def _keep(self, digest: bytes, row: tuple[Tensor, ...]) -> None:
+        there = self._rows.get(digest)
+        if there is None or [*map(_bytes, row)] < [*map(_bytes, there)]:
+            self._rows[digest] = row
 
     def _shrink(self) -> None:
         if len(self._rows) > self.size:
