@@ -34,7 +34,8 @@ def test_every_way_is_a_recipe(form, way):
 
 def test_every_record_has_a_recipe_that_can_be_asked_for():
     asked = set()
-    for form, precision in itertools.product((WHOLE, MIDDLE, REDUCED), ("float32", "bfloat16")):
+    forms = (WHOLE, MIDDLE, MIDDLE._replace(shrink=3.4e-3), REDUCED)
+    for form, precision in itertools.product(forms, ("float32", "bfloat16")):
         fields = {**form.fields, "precision": precision}
         for cell in pruned_trees.cells_of(form):
             if cell.way == "mask_like_lobster":
@@ -45,6 +46,14 @@ def test_every_record_has_a_recipe_that_can_be_asked_for():
     records = read_records(ROOT / "evidence", study=pruned_trees.STUDY, drafts=True)
     assert records
     assert {each.recipe_hash for each in records.values()} <= asked
+
+
+def test_another_shrink_is_said():
+    assert pruned_trees.said_of(MIDDLE) == MIDDLE.said
+    assert pruned_trees.said_of(MIDDLE._replace(shrink=3.4e-3)) == (
+        "a trunk of 32 channels, 20,000 training images, 12 epochs; LOBSTER shrinks weights by "
+        "0.0034 a step"
+    )
 
 
 def test_the_whole_plan_fits_into_twelve_hours_of_two_cores():
