@@ -23,7 +23,7 @@ from torchcaps.layers import CapsuleLayer, ConvCapsules, DenseCapsules, DynamicR
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.structure import capsule_layers_of, first_layer, rows_of_types, runs
 
-__all__ = ["SMALLER", "Kept", "adopt_sizes", "smaller"]
+__all__ = ["SMALLER", "Kept", "adopt_sizes", "no_chain", "smaller"]
 
 # The entry of a configuration that says so.
 SMALLER = "smaller"
@@ -45,13 +45,18 @@ class Kept(NamedTuple):
     parents: Mapping[str, tuple[int, ...]]
 
 
+def no_chain(network: nn.Module) -> str:
+    """Why a network of another kind cannot be made smaller."""
+    return (
+        f"a {type(network).__name__} is no chain of convolutions with capsules on top, so nothing "
+        f"can be taken out of it; networks of that kind can be made smaller."
+    )
+
+
 def smaller(network: nn.Module, kept: Kept) -> nn.Module:
     """A copy of a network without what is not kept, in evaluation mode."""
     if not isinstance(network, CapsuleNetwork):
-        raise TorchcapsError(
-            f"a {type(network).__name__} is no chain of convolutions with capsules on top, so "
-            f"nothing can be taken out of it; networks of that kind can be made smaller."
-        )
+        raise TorchcapsError(no_chain(network))
     model = copy.deepcopy(network).eval()
     state = _State(model)
     for run in runs(model) if kept.channels or kept.types is not None else ():

@@ -26,7 +26,7 @@ from torchcaps.layers import (
     UniformRouting,
 )
 from torchcaps.models import CapsuleNetwork
-from torchcaps.models.smaller import Kept
+from torchcaps.models.smaller import Kept, no_chain
 from torchcaps.models.standardise import prepared
 from torchcaps.models.structure import (
     Run,
@@ -63,7 +63,7 @@ def silent(network: nn.Module, batches: Iterable[Tensor]) -> Silent:
     >>> found = silent(network, [images])
     """
     if not isinstance(network, CapsuleNetwork):
-        raise TorchcapsError(_no_network(network))
+        raise TorchcapsError(no_chain(network))
     seen = Silent()
     makers = {run.reader: run.maker for run in _runs(network) if run.reader is not None}
     network.eval()
@@ -90,7 +90,7 @@ def removable(network: nn.Module, seen: Silent | None = None, *, below: float = 
     >>> shrunk = removable(network)
     """
     if not isinstance(network, CapsuleNetwork):
-        raise TorchcapsError(_no_network(network))
+        raise TorchcapsError(no_chain(network))
     seen = Silent() if seen is None else seen
     channels: dict[str, tuple[int, ...]] = {}
     for run in _runs(network):
@@ -196,10 +196,3 @@ def _left(gone: Tensor) -> tuple[int, ...]:
 def _note(kept: dict[str, tuple[int, ...]], name: str, gone: Tensor) -> None:
     if bool(gone.any()):
         kept[name] = _left(gone)
-
-
-def _no_network(network: nn.Module) -> str:
-    return (
-        f"a {type(network).__name__} is no chain of convolutions with capsules on top, so nothing "
-        f"can be taken out of it; networks of that kind can be made smaller."
-    )
