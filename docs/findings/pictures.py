@@ -251,8 +251,12 @@ def chosen_levels() -> str:
     """Networks of 32 channels, their entropy on the levels that the rule chose and on 11."""
     records = read_records(HERE.parents[1] / "evidence", study="renzulli2025/pruned_trees")
     named = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
+    strong = {3.4e-3: "lobster × 3"}
     found = {
-        (each.recipe["data"], each.recipe["prune"] or "unpruned"): each
+        (
+            each.recipe["data"],
+            strong.get(each.recipe["prune_shrink"], each.recipe["prune"] or "unpruned"),
+        ): each
         for each in records.values()
         if each.recipe["options"]["width"] == 32 and each.recipe["precision"] == "bfloat16"
     }
