@@ -179,7 +179,10 @@ def _missing(each: Result) -> str:
     if ours.low is None or ours.high is None:
         return f"{least} seeds that give an interval."
     if not ours.low <= each.verdict.threshold <= ours.high:
-        return "records of the other systems it speaks of; those at hand decide their part alone."
+        return (
+            "records of systems it speaks of that are not at hand, or not at the sparsity that it "
+            "names; those at hand decide their part alone."
+        )
     return f"the interval over {n} seeds lies on both sides of its threshold."
 
 
