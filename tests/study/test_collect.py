@@ -27,7 +27,7 @@ def lay(tmp_path):
             "python": "3.11.7",
             "machine": "Linux x86_64, 2 cores",
             "threads": threads,
-            "command": f"torchcaps train --root '/all sets' --seed {seed} --out=/runs/here",
+            "command": f"torchcaps train /my/own.toml --root '/all sets' --seed {seed} --out=/a/b",
             "training_images": "111111111111",
         }
         (folder / "environment.json").write_text(json.dumps(environment))
@@ -61,7 +61,7 @@ def test_everything_is_read_from_the_folders(lay):
     assert (record.commit, record.dirty, record.is_draft) == ("a1b2c3d4e5f6", False, False)
     assert record.versions == {"torchcaps": "0.1.0", "torch": "2.8.0", "python": "3.11.7"}
     assert record.device == "Linux x86_64, 2 cores, 2 threads"
-    assert record.command == "torchcaps train --seed 0"
+    assert record.command == "torchcaps train own.toml --seed 0"
     assert (record.reduced, record.departures) == ("2 epochs", ("x",))
 
 

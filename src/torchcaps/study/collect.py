@@ -9,7 +9,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from torchcaps._json import is_finite
@@ -88,7 +88,8 @@ def record_of_runs(
 
 
 def _command_of(run: Run, command: str) -> str:
-    """The command that began it, without the options that name folders."""
+    """The command that began it, without the options that name folders, and of a path from the
+    root of a machine the last name."""
     try:
         words = iter(shlex.split(command))
     except ValueError as error:
@@ -97,7 +98,7 @@ def _command_of(run: Run, command: str) -> str:
     for word in words:
         option = FOLDERS.fullmatch(word)
         if option is None:
-            kept.append(word)
+            kept.append(PurePath(word).name if PurePath(word).is_absolute() else word)
         elif option[2] is None:
             next(words, None)
     return shlex.join(kept)
