@@ -111,11 +111,11 @@ def _comparable(claim: Claim, about: Mapping[str, Record]) -> Iterable[dict[str,
     smaller = {name: record for name, record in about.items() if record.reduced is not None}
     if claim.id in WITHIN_A_SET:
         sets = {record.recipe["data"] for record in smaller.values()}
-        widest = [
+        of_sets = [
             _by_width({n: r for n, r in smaller.items() if r.recipe["data"] == data})[0]
             for data in sorted(sets)
         ]
-        yield dict(ChainMap(*widest))
+        yield dict(ChainMap(*of_sets))
         return
     widths = _by_width(smaller)
     if claim.id in WITH_ITSELF:
