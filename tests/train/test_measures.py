@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from error_text import text_of
 from torchcaps import create_model
 from torchcaps.analysis import capsule_activity, routing_dynamics
 from torchcaps.data import ImageSet
@@ -125,6 +126,16 @@ def test_a_capsule_that_lives_again_counts_the_epochs_it_was_dead(monkeypatch, i
             again.load_state_dict(measures.state_dict())
             measures = again
     assert found == [(0, 0), (2, 0), (2, 1), (2, 2), (1, 1)]
+
+
+def test_a_state_of_other_capsules_is_refused(monkeypatch):
+    measures, dead = Measures(images(2)), {"hidden": torch.tensor([True, False, False])}
+    measures.load_state_dict({"norms": {}, "dead_for": {"hidden": torch.zeros(2).long()}})
+    monkeypatch.setattr(module_of_measures, "seen_of_capsules", lambda *_: (dead, {}))
+    assert text_of(lambda: measures.on_validation_epoch_end(None, SimpleNamespace(model=None))) == (
+        "the state of this run counts 2 capsules of hidden, which has 3; it is damaged: remove "
+        "state.ckpt, and the run begins anew."
+    )
 
 
 def test_a_state_of_an_earlier_version_knows_of_no_deaths():

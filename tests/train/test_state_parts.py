@@ -64,6 +64,18 @@ def optimiser(state):
             lambda s: optimiser(s)["state"][3].pop("exp_avg_sq"),
             "its optimiser keeps no 'exp_avg_sq' of weight 3",
         ),
+        (
+            lambda s: s["callbacks"]["Measures"].update(dead_for={"primary": 3}),
+            "callbacks.Measures.dead_for.primary is no measured tensor",
+        ),
+        (
+            lambda s: s["callbacks"]["Measures"].update(norms={"primary": torch.ones(3)}),
+            "callbacks.Measures.norms.primary is no measured tensor",
+        ),
+        (
+            lambda s: s["callbacks"]["Measures"].update(norms=7),
+            "callbacks.Measures.norms should be by name, but is 7",
+        ),
         (lambda s: fit_loop(s).clear(), "combined_loader.0.given should be a count"),
         (
             lambda s: fit_loop(s).pop("epoch_progress"),

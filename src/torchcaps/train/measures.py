@@ -15,6 +15,7 @@ from torchcaps.analysis.activity import dead_capsules
 from torchcaps.analysis.trace import last_coupling
 from torchcaps.analysis.zero_votes import zero_blocks
 from torchcaps.data import Images
+from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules
 from torchcaps.models.own import OwnNetwork
 
@@ -72,6 +73,11 @@ class Measures(Callback):
         for name, now in dead.items():
             nobody = torch.zeros(now.shape, dtype=torch.int64)
             before = self.dead_for.get(name, nobody).to(now.device)
+            if before.shape != now.shape:
+                raise TorchcapsError(
+                    f"the state of this run counts {before.numel()} capsules of {name}, which has "
+                    f"{now.numel()}; it is damaged: remove state.ckpt, and the run begins anew."
+                )
             found[f"revivals/{name}"] = float(before[~now].sum())
             self.dead_for[name] = torch.where(now, before + 1, 0)
         return found

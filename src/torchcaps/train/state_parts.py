@@ -4,6 +4,8 @@ weights."""
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from torch import Tensor
+
 from torchcaps.errors import short
 from torchcaps.train.optimiser import names_kept
 from torchcaps.train.recipe import Recipe
@@ -69,6 +71,22 @@ def _of_callbacks(state: Mapping[str, Any], recipe: Recipe) -> Iterator[str]:
         found = _at(state, ("callbacks", name))
         if does and not (isinstance(found, dict) and found):
             yield f"callbacks.{name} is {_shown(found)}"
+    yield from _of_measures(state)
+
+
+def _of_measures(state: Mapping[str, Any]) -> Iterator[str]:
+    measures: Where = ("callbacks", "Measures")
+    # States of earlier versions count no deaths.
+    for name, usual in (("norms", None), ("dead_for", {})):
+        where = (*measures, name)
+        found = _at(state, where)
+        found = usual if found is None else found
+        if not isinstance(found, dict):
+            yield f"{_dotted(where)} should be by name, but is {_shown(found)}"
+            continue
+        for part, value in found.items():
+            if not isinstance(value, Tensor) or (name == "norms" and value.shape != (2,)):
+                yield f"{_dotted((*where, part))} is no measured tensor"
 
 
 def _of_optimiser(state: Mapping[str, Any], recipe: Recipe) -> Iterator[str]:
