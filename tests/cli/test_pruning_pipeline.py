@@ -63,6 +63,7 @@ def trees(call: Call, run: Path, picture: Path) -> dict:
         ("rem_gamma", "tiny", "type", 0.4),
         ("rem_eff_mnist", "tiny", "type", 0.4),
         ("rem_effconv", "large", "type", 0.3),
+        ("rem_deepcaps", "tiny", "type", 0.3),
     ],
 )
 def test_a_network_is_pruned_grouped_and_made_smaller(name, data, unit, to, call, tmp_path):
@@ -82,14 +83,20 @@ def test_a_network_is_pruned_grouped_and_made_smaller(name, data, unit, to, call
     assert again["entropy"] == pytest.approx(found["entropy"])
 
 
-def test_deepcaps_is_pruned_and_grouped_and_says_that_nothing_is_taken_out(call, tmp_path):
+def test_zeros_anywhere_in_deepcaps_leave_it_as_large_as_it_was(call, tmp_path):
     run = pruned_run(call, tmp_path, "rem_deepcaps", "tiny", "weight", 0.8)
-    trees(call, run, tmp_path / "trees.svg")
     found = asked(call, "eval", run, "--measure", "zero-votes", "--json")
     (row,) = found["measured"]["zero-votes"]["layers"]
     assert row["name"] == "classes"
     small = tmp_path / "small.safetensors"
-    assert_one_sentence(
-        call("shrink", run, "--out", small), "a DeepCaps is no chain of convolutions"
-    )
+    sizes = asked(call, "shrink", run, "--out", small, "--json")
+    assert sizes["after"]["parameters"] == sizes["before"]["parameters"]
+
+
+def test_a_network_without_capsules_is_not_made_smaller(call, tmp_path):
+    words = ["--model", "convnet_avg", "--data", "tiny", "--epochs", 1, "--batch-size", 20]
+    asked(call, "train", *words, "--out", tmp_path / "run")
+    small = tmp_path / "small.safetensors"
+    said = call("shrink", tmp_path / "run", "--out", small)
+    assert_one_sentence(said, "a ConvNet is no chain of convolutions")
     assert not small.exists()

@@ -154,8 +154,8 @@ def test_units_that_cannot_hold_so_many_weights():
 
 def test_networks_without_such_units_say_why():
     with torch.device("meta"):
-        names = ("convnet_avg", "tsai_dynamic_resnet_c10", "matrix_capsnet_mnist", "deepcaps")
-        plain, residual, matrix, deep = map(create_model, names)
+        names = ("convnet_avg", "tsai_dynamic_resnet_c10", "matrix_capsnet_mnist")
+        plain, residual, matrix = map(create_model, names)
         shared = create_model("gu_aff_capsnet", image=IMAGE, kernel=7)
     assert text_of(lambda: units(plain, "capsule")) == (
         "a ConvNet has no capsules, so none can be pruned or taken out; take weights, or another "
@@ -165,8 +165,6 @@ def test_networks_without_such_units_say_why():
     assert "has no capsule that could be pruned" in text_of(lambda: units(shared, "capsule"))
     assert "past which channels cannot be followed" in text_of(lambda: units(residual, "channel"))
     assert "activations of the same channels" in text_of(lambda: units(matrix, "type"))
-    assert "a DeepCaps has none; take weights" in text_of(lambda: units(deep, "channel"))
-    assert len(units(deep, "capsule")) == deep.layers["classes"].n_in
     assert text_of(lambda: units(shared, "layer")) == (
         "units to prune are capsules, types or channels, but came as 'layer'."
     )

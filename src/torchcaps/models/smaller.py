@@ -20,8 +20,9 @@ from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import CapsuleLayer, ConvCapsules, DenseCapsules, DynamicRouting
+from torchcaps.models.deepcaps import DeepCaps
 from torchcaps.models.network import CapsuleNetwork
-from torchcaps.models.structure import capsule_layers_of, first_layer, rows_of_types, runs
+from torchcaps.models.structure import Run, capsule_layers_of, first_layer, rows_of_types, runs
 
 __all__ = ["SMALLER", "Kept", "adopt_sizes", "no_chain", "smaller"]
 
@@ -33,7 +34,8 @@ CHILDREN = "kept_children"
 class Kept(NamedTuple):
     """What stays; what is not named stays whole.
 
-    channels: of convolutions that another one reads, by the name of the one that makes them.
+    channels: of convolutions that another one reads, by the name of the one that makes them; of
+        DeepCaps types of capsules, but in the stem.
     types: of primary capsules.
     children: of the first layer, counted among those of the types that stay.
     parents: of hidden layers, by name.
@@ -49,28 +51,39 @@ def no_chain(network: nn.Module) -> str:
     """Why a network of another kind cannot be made smaller."""
     return (
         f"a {type(network).__name__} is no chain of convolutions with capsules on top, so nothing "
-        f"can be taken out of it; networks of that kind can be made smaller."
+        f"can be taken out of it; networks of that kind, and DeepCaps, can be made smaller."
     )
 
 
 def smaller(network: nn.Module, kept: Kept) -> nn.Module:
     """A copy of a network without what is not kept, in evaluation mode."""
-    if not isinstance(network, CapsuleNetwork):
+    if not isinstance(network, (CapsuleNetwork, DeepCaps)):
         raise TorchcapsError(no_chain(network))
     model = copy.deepcopy(network).eval()
     state = _State(model)
     for run in runs(model) if kept.channels or kept.types is not None else ():
-        index = kept.channels.get(run.maker)
-        if run.reader is None and kept.types is not None:
-            size = first_layer(model).d_in
-            index = tuple(t * size + c for t in kept.types for c in range(size))
-        if index is not None:
-            state.take(run.maker, 0, index)
-            for name in run.passed:
-                state.take(name, 0, index)
-            if run.reader is not None:
-                state.take(run.reader, 1, index, only=("weight",))
+        units = kept.channels.get(run.name)
+        if not run.readers and kept.types is not None:
+            run, units = run._replace(size=first_layer(model).d_in), kept.types
+        if units is not None:
+            state.take_run(run, units)
+    types = _types_left(model, state, kept)
+    for hidden, index in kept.parents.items():
+        state.take_parents(hidden, index)
+    config: dict[str, Any] = dict(cast(dict[str, Any], network.config))
+    before = config.get(SMALLER, {})
+    said = {**before, "types": types}
+    model.config = {**config, SMALLER: said}
+    adopt_sizes(model, state.tensors, said)
+    model.load_state_dict(state.tensors, assign=True)
+    return model.eval()
+
+
+def _types_left(model: CapsuleNetwork | DeepCaps, state: "_State", kept: Kept) -> int:
+    """Take children out of the first layer; how many types of primary capsules there are then."""
     name = next(iter(capsule_layers_of(model)))
+    if isinstance(model, DeepCaps):
+        return int(model.layers[name].parent_grid[2])  # type: ignore[index]
     has_some = model.kept_children is not None
     types = int(model.primary_grid[2])
     if kept.types is not None:
@@ -81,15 +94,7 @@ def smaller(network: nn.Module, kept: Kept) -> nn.Module:
         state.take_children(name, kept.children)
         some = torch.tensor(kept.children)
         state.tensors[CHILDREN] = state.tensors[CHILDREN][some] if has_some else some
-    for hidden, index in kept.parents.items():
-        state.take_parents(hidden, index)
-    config: dict[str, Any] = dict(cast(dict[str, Any], network.config))
-    before = config.get(SMALLER, {})
-    said = {**before, "types": types}
-    model.config = {**config, SMALLER: said}
-    adopt_sizes(model, state.tensors, said)
-    model.load_state_dict(state.tensors, assign=True)
-    return model.eval()
+    return types
 
 
 def adopt_sizes(network: nn.Module, state: Mapping[str, Tensor], said: Mapping[str, Any]) -> None:
@@ -114,7 +119,8 @@ def adopt_sizes(network: nn.Module, state: Mapping[str, Tensor], said: Mapping[s
         setattr(module, name, empty if is_buffer else nn.Parameter(empty))
     for part in network.modules():
         _count_again(part)
-    _place_again(cast(CapsuleNetwork, network), types)
+    if isinstance(network, CapsuleNetwork):
+        _place_again(network, types)
 
 
 def _count_again(part: nn.Module) -> None:
@@ -153,9 +159,21 @@ def _place_again(network: CapsuleNetwork, types: int) -> None:
 class _State:
     """The tensors of a network, from which rows are taken."""
 
-    def __init__(self, network: CapsuleNetwork):
+    def __init__(self, network: CapsuleNetwork | DeepCaps):
         self.network = network
         self.tensors = dict(network.state_dict())
+
+    def take_run(self, run: Run, units: tuple[int, ...]) -> None:
+        """Keep these units of a run."""
+        channels = run.channels(units)
+        for name in (*run.makers, *run.passed):
+            self.take(name, 0, channels)
+        for name in run.readers:
+            self.take(name, 1, channels, only=("weight",))
+        if run.rows:
+            gone = {row for unit, rows in enumerate(run.rows) if unit not in units for row in rows}
+            children = range(len(self.tensors[f"layers.{run.layer}.weight"]))
+            self.take_children(run.layer, tuple(i for i in children if i not in gone))
 
     def take(
         self,

@@ -4,31 +4,49 @@ A plain trunk is a chain: every convolution reads what the one before it gave, w
 functions and normalisation in between. A channel then has three kinds of places: the kernels that
 make it, depthwise kernels that pass it on, and the columns of the next dense convolution that read
 it. What the last run of the chain makes are the components of primary capsules.
+
+DeepCaps is no chain, but its ways are known: a map is the sum of what one or two convolutions make,
+and one or two read it. There the components of a capsule go together, since they are squashed by
+one norm.
 """
 
+import math
 from typing import NamedTuple, cast
 
 from torch import nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import CapsuleLayer, ConvCapsules, DenseCapsules
+from torchcaps.layers import CapsuleLayer, Conv3dCapsules, ConvCapsules, DenseCapsules
+from torchcaps.models.deepcaps import DeepCaps
 from torchcaps.models.network import CapsuleNetwork
 
-__all__ = ["Run", "capsule_layers_of", "chain", "first_layer", "rows_of_types", "runs"]
+__all__ = ["Run", "capsule_layers_of", "first_layer", "rows_of_types", "runs", "type_runs"]
 
 # What stands between convolutions and treats every channel by itself.
 BETWEEN = (nn.ReLU, nn.LeakyReLU, nn.BatchNorm2d, nn.InstanceNorm2d, nn.Identity)
 
 
 class Run(NamedTuple):
-    """Parts that a channel passes from where it is made until another convolution reads it."""
+    """Parts that channels pass from where they are made until another convolution reads them."""
 
-    maker: str  # the dense convolution whose kernels make the channels
+    makers: tuple[str, ...]  # the dense convolutions whose sum the channels are
     passed: tuple[str, ...]  # depthwise convolutions and normalisations, in order
-    reader: str | None  # the dense convolution that reads them; None: the primary capsules do
+    readers: tuple[str, ...]  # the dense convolutions that read them; none: primary capsules do
+    size: int = 1  # how many neighbours go together: the components of a capsule
+    layer: str = ""  # the routed layer whose children they are too, if any
+    rows: tuple[tuple[int, ...], ...] = ()  # which of its children each unit is
+
+    @property
+    def name(self) -> str:
+        """The convolution by which its channels are known."""
+        return self.makers[0]
+
+    def channels(self, kept: tuple[int, ...]) -> tuple[int, ...]:
+        """The channels of these units."""
+        return tuple(unit * self.size + c for unit in kept for c in range(self.size))
 
 
-def chain(network: nn.Module) -> list[tuple[str, nn.Module]]:
+def _chain(network: nn.Module) -> list[tuple[str, nn.Module]]:
     """The parts of a plain trunk with their names, from the image to the primary capsules.
 
     Refused where channels do not simply follow one another.
@@ -61,16 +79,18 @@ def chain(network: nn.Module) -> list[tuple[str, nn.Module]]:
 
 
 def runs(network: nn.Module) -> list[Run]:
-    """The runs of the chain, from the image upwards."""
+    """The runs of a network, from the image upwards."""
+    if isinstance(network, DeepCaps):
+        return _runs_of_cells(network)
     found: list[Run] = []
     maker, passed = "", list[str]()
-    for name, part in chain(network):
+    for name, part in _chain(network):
         if not isinstance(part, nn.Conv2d):
             if maker and not isinstance(part, (nn.ReLU, nn.LeakyReLU, nn.Identity)):
                 passed.append(name)
         elif part.groups == 1:
             if maker:
-                found.append(Run(maker, tuple(passed), name))
+                found.append(Run((maker,), tuple(passed), (name,)))
             maker, passed = name, []
         elif part.groups == part.in_channels == part.out_channels:
             passed.append(name)
@@ -84,8 +104,55 @@ def runs(network: nn.Module) -> list[Run]:
             f"a {type(network).__name__} has no convolution before its capsules, so no types "
             f"and no channels that could be pruned; take weights or capsules."
         )
-    found.append(Run(maker, tuple(passed), None))
+    found.append(Run((maker,), tuple(passed), ()))
     return found
+
+
+def type_runs(network: nn.Module) -> list[Run]:
+    """The runs whose units are types of capsules: the last of a chain, most of DeepCaps."""
+    if isinstance(network, DeepCaps):
+        return [run for run in runs(network) if run.size > 1]
+    *_, last = runs(network)
+    name = next(iter(capsule_layers_of(network)))
+    size, rows = first_layer(network).d_in, tuple(rows_of_types(network))
+    return [last._replace(size=size, layer=name, rows=rows)]
+
+
+def _runs_of_cells(network: DeepCaps) -> list[Run]:
+    """The runs of DeepCaps. Maps that `cell_4_skip` reads are not among them: its kernel is shared
+    by all types. Nor are those that it makes, which are squashed over a map."""
+    found = [Run(("backbone.0.0",), ("backbone.0.2",), (_convolution("backbone.1.halved"),))]
+    for k in (1, 2, 3):
+        halved, skip = f"backbone.{k}.halved", f"backbone.{k}.skip"
+        first, second = f"backbone.{k}.residual.0", f"backbone.{k}.residual.1"
+        above = "halved" if k == 3 else f"backbone.{k + 1}.halved"
+        for makers, readers in (
+            ((halved,), (first, skip)),
+            ((first,), (second,)),
+            ((second, skip), (above,)),
+        ):
+            found.append(_capsule_run(network, makers, readers))
+    found[-1] = found[-1]._replace(layer="classes", rows=_rows_of_cell_3(network))
+    return [*found, _capsule_run(network, ("residual.0",), ("residual.1",))]
+
+
+def _capsule_run(network: DeepCaps, makers: tuple[str, ...], readers: tuple[str, ...]) -> Run:
+    size = cast(int, network.get_submodule(makers[0]).d_out)
+    return Run(tuple(map(_convolution, makers)), (), tuple(map(_convolution, readers)), size)
+
+
+def _rows_of_cell_3(network: DeepCaps) -> tuple[tuple[int, ...], ...]:
+    """The children of the classes that are of each type of cell 3: they come after cell 4."""
+    classes = cast(DenseCapsules, network.layers["classes"])
+    convolution = cast(nn.Conv2d, network.get_submodule(_convolution("backbone.3.skip")))
+    types = convolution.out_channels // classes.d_in
+    before = math.prod(cast(Conv3dCapsules, network.layers["cell_4_skip"]).parent_grid)
+    return tuple(tuple(range(before + t, classes.n_in, types)) for t in range(types))
+
+
+def _convolution(name: str) -> str:
+    """Of convolutional capsules."""
+    return f"{name}.projection"
 
 
 def capsule_layers_of(network: nn.Module) -> dict[str, nn.Module]:

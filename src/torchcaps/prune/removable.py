@@ -3,14 +3,16 @@
 A part that nothing reads has only zeros above it, so taking it out changes no score. A part that
 is silent, whose values are zero on every image that was looked at, may speak on another one.
 
-channel  zero for every position and image, or read by zero kernels alone
+channel  zero for every position and image, or read by zero kernels alone; in the cells of DeepCaps
+         all components of a type of capsules together
 type     all capsules of a primary type silent, or their matrices zero
 child    of the first layer: silent, or all of its matrices zero
 parent   of a hidden layer: silent, or its matrices zero and all those that vote for it
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -26,12 +28,11 @@ from torchcaps.layers import (
     UniformRouting,
 )
 from torchcaps.models import CapsuleNetwork
+from torchcaps.models.deepcaps import DeepCaps
 from torchcaps.models.smaller import Kept, no_chain
-from torchcaps.models.standardise import prepared
 from torchcaps.models.structure import (
     Run,
     capsule_layers_of,
-    chain,
     first_layer,
     rows_of_types,
     runs,
@@ -62,20 +63,27 @@ def silent(network: nn.Module, batches: Iterable[Tensor]) -> Silent:
 
     >>> found = silent(network, [images])
     """
-    if not isinstance(network, CapsuleNetwork):
+    if not isinstance(network, (CapsuleNetwork, DeepCaps)):
         raise TorchcapsError(no_chain(network))
     seen = Silent()
-    makers = {run.reader: run.maker for run in _runs(network) if run.reader is not None}
+
+    def see(run: Run) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        return lambda _, read: seen.see(seen.channels, {run.name: read[0].abs().amax((0, 2, 3))})
+
     network.eval()
-    for images in batches:
-        x = prepared(images, network.image, network)
-        for name, part in chain(network) if makers else ():
-            if name in makers:
-                seen.see(seen.channels, {makers[name]: x.abs().amax((0, 2, 3))})
-            x = part(x)
-        trace = network(images, keep="last").trace
-        lengths = {layer.name: layer.children.pose.norm(dim=-1).amax(0) for layer in trace}
-        seen.see(seen.capsules, lengths)
+    hooks = [
+        network.get_submodule(run.readers[0]).register_forward_pre_hook(see(run))
+        for run in _runs(network)
+        if run.readers
+    ]
+    try:
+        for images in batches:
+            trace = network(images, keep="last").trace
+            lengths = {layer.name: layer.children.pose.norm(dim=-1).amax(0) for layer in trace}
+            seen.see(seen.capsules, lengths)
+    finally:
+        for hook in hooks:
+            hook.remove()
     return seen
 
 
@@ -89,19 +97,16 @@ def removable(network: nn.Module, seen: Silent | None = None, *, below: float = 
 
     >>> shrunk = removable(network)
     """
-    if not isinstance(network, CapsuleNetwork):
+    if not isinstance(network, (CapsuleNetwork, DeepCaps)):
         raise TorchcapsError(no_chain(network))
     seen = Silent() if seen is None else seen
     channels: dict[str, tuple[int, ...]] = {}
     for run in _runs(network):
-        if run.reader is not None:
-            gone = _is_zero(network.get_submodule(run.reader).weight, axis=1)  # type: ignore[arg-type]
-            if run.maker in seen.channels:
-                gone |= (seen.channels[run.maker] == 0).to(gone.device)
-            _note(channels, run.maker, gone)
+        if run.readers:
+            _note(channels, run.name, _unneeded(network, run, seen))
     name = next(iter(capsule_layers_of(network)))
     layer = first_layer(network)
-    if not _ignores_zero_votes(layer):
+    if not isinstance(network, CapsuleNetwork) or not _ignores_zero_votes(layer):
         return Kept(channels, None, None, {})
     gone = _is_zero(layer.weight, axis=0)
     if name in seen.capsules and len(seen.capsules[name]) == len(gone):
@@ -114,6 +119,23 @@ def removable(network: nn.Module, seen: Silent | None = None, *, below: float = 
     if isinstance(layer, DenseCapsules) and layer.sharing == "none" and bool(gone.any()):
         children = _left(gone)
     return Kept(channels, types, children, _kept_parents(network, seen, below))
+
+
+def _unneeded(network: nn.Module, run: Run, seen: Silent) -> Tensor:
+    """Which units of a run nothing reads, or are silent."""
+    readers = [cast(Tensor, network.get_submodule(name).weight) for name in run.readers]
+    unread = torch.stack([_is_zero(weight, axis=1) for weight in readers]).all(0)
+    unread = unread.unflatten(0, (-1, run.size)).all(1)
+    if run.rows:
+        layer = capsule_layers_of(network)[run.layer]
+        if not _ignores_zero_votes(layer):
+            return torch.zeros_like(unread)
+        matrices = _is_zero(cast(Tensor, layer.weight), axis=0)
+        unread &= matrices[torch.tensor(run.rows, device=matrices.device)].all(1)
+    if run.name in seen.channels:
+        zero = seen.channels[run.name] == 0
+        unread |= zero.unflatten(0, (-1, run.size)).all(1).to(unread.device)
+    return cast(Tensor, unread)
 
 
 def _kept_types(network: CapsuleNetwork, gone: Tensor) -> tuple[int, ...] | None:

@@ -3,7 +3,7 @@
 capsule  a child of a dense layer: its matrices to every parent and, where it is a parent of the
          dense layer below, the matrices that vote for it
 type     a type of primary capsules: the kernels that make its channels, and its matrices at every
-         position
+         position; of DeepCaps a type in one of its cells, with all kernels that read it
 channel  a channel between two convolutions: the kernels that make it, and those that read it
 
 With a unit everything is zero that reads it, so that taking it out changes no score. A class is
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import DenseCapsules
-from torchcaps.models.structure import capsule_layers_of, first_layer, rows_of_types, runs
+from torchcaps.models.structure import Run, capsule_layers_of, runs, type_runs
 
 __all__ = ["Part", "Unit", "UnitKind", "first_units", "held_by", "lowest_units", "units"]
 
@@ -140,32 +140,36 @@ def _capsules(network: nn.Module) -> list[Unit]:
 
 
 def _types(network: nn.Module) -> list[Unit]:
-    *_, last = runs(network)
-    layer = first_layer(network)
-    name = next(iter(capsule_layers_of(network)))
-    rows = rows_of_types(network)
-    size = layer.d_in
-    found = []
-    for t, row in enumerate(rows):
-        channels = tuple(range(t * size, (t + 1) * size))
-        made = [Part(f"{last.maker}.weight", 0, channels)]
-        made += [Part(f"{each}.weight", 0, channels) for each in convolutions(network, last.passed)]
-        found.append(Unit(f"type {t}", (*made, Part(f"layers.{name}.weight", 0, row))))
-    return found
+    all_runs = type_runs(network)
+    return [
+        Unit(f"type {t} of {run.name}" if len(all_runs) > 1 else f"type {t}", parts)
+        for run in all_runs
+        for t, parts in enumerate(_parts_of(network, run))
+    ]
 
 
 def _channels(network: nn.Module) -> list[Unit]:
+    return [
+        Unit(f"channel {c} of {run.name}", parts)
+        for run in runs(network)
+        if run.readers and run.size == 1
+        for c, parts in enumerate(_parts_of(network, run))
+    ]
+
+
+def _parts_of(network: nn.Module, run: Run) -> list[tuple[Part, ...]]:
+    """What makes each unit of a run, passes it on and reads it."""
+    maker = network.get_submodule(run.name)
+    assert isinstance(maker, nn.Conv2d)
     found = []
-    for run in runs(network):
-        if run.reader is None:
-            continue
-        maker = network.get_submodule(run.maker)
-        assert isinstance(maker, nn.Conv2d)
-        for c in range(maker.out_channels):
-            makes = Part(f"{run.maker}.weight", 0, (c,))
-            passes = [Part(f"{n}.weight", 0, (c,)) for n in convolutions(network, run.passed)]
-            reads = Part(f"{run.reader}.weight", 1, (c,))
-            found.append(Unit(f"channel {c} of {run.maker}", (makes, *passes, reads)))
+    for unit in range(maker.out_channels // run.size):
+        channels = run.channels((unit,))
+        made = [*run.makers, *convolutions(network, run.passed)]
+        parts = [Part(f"{name}.weight", 0, channels) for name in made]
+        parts += [Part(f"{name}.weight", 1, channels) for name in run.readers]
+        if run.rows:
+            parts.append(Part(f"layers.{run.layer}.weight", 0, run.rows[unit]))
+        found.append(tuple(parts))
     return found
 
 

@@ -166,9 +166,10 @@ def _parts(model: nn.Module) -> dict[str, int]:
     counts: dict[str, int] = {}
     with suppress(TorchcapsError):  # a trunk that is no chain keeps its channels
         for run in runs(model):
-            if run.reader is not None:
-                maker = cast(nn.Conv2d, model.get_submodule(run.maker))
-                counts[f"channels of {run.maker}"] = maker.out_channels
+            if run.readers:
+                maker = cast(nn.Conv2d, model.get_submodule(run.name))
+                what = "channels" if run.size == 1 else "types"
+                counts[f"{what} of {run.name}"] = maker.out_channels // run.size
     for name, layer in capsule_layers_of(model).items():
         if isinstance(layer, CapsuleLayer):
             counts[f"children of {name}"] = layer.n_in
