@@ -105,7 +105,8 @@ def write(dense: Run, longer: Run, pruned: Run, small: dict[str, Any]) -> None:
         "date": datetime.now(UTC).date().isoformat(),
         "environment": environment(),
         "recipe": RECIPE,
-        "pruning": {"prune_to": SPARSITY, "prune_unit": "type", "prune_ramp": RAMP},
+        "pruning": {"prune_to": SPARSITY, "prune_unit": "type", "prune_ramp": RAMP}
+        | {"epochs": EPOCHS, "learning_rate": LEARNING_RATE},
         "seed": dense.recipe.seed,
         "test_accuracy": {
             "dense": dense.result()["test_accuracy"],

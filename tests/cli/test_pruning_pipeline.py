@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import torch
 
 from cli.command_line import Call, assert_one_sentence
 from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole
@@ -81,6 +82,24 @@ def test_a_network_is_pruned_grouped_and_made_smaller(name, data, unit, to, call
     again = asked(call, "dictionary", small, "--data", data, *levels, "--json")
     assert groups(again) == groups(found)
     assert again["entropy"] == pytest.approx(found["entropy"])
+    # A network of convolutional classes has no decoder.
+    if name != "rem_effconv":
+        drawn(call, run, data, tmp_path)
+
+
+def drawn(call: Call, run: Path, data: str, folder: Path) -> None:
+    """A decoder on top of the frozen network: zeros stay, and components change what it draws."""
+    before = Run(run).model()
+    parts = [name for name, part in before.named_children() if list(part.parameters())]
+    words = ["--init-from", run, "--option", "decoder=true", "--data", data, "--epochs", 1]
+    words += ["--batch-size", 20, "--out", folder / "drawn"]
+    asked(call, "train", *words, *(word for part in parts for word in ("--freeze", part)))
+    after = dict(Run(folder / "drawn").model().named_parameters())
+    assert all(torch.equal(after[name], weight) for name, weight in before.named_parameters())
+    picture = folder / "drawn.png"
+    found = asked(call, "perturb", folder / "drawn", "--picture", picture, "--json")
+    assert found
+    assert picture.stat().st_size > 10_000
 
 
 def test_zeros_anywhere_in_deepcaps_leave_it_as_large_as_it_was(call, tmp_path):

@@ -45,6 +45,24 @@ def test_shrink_writes_a_smaller_network_and_says_what_it_brings(pruned, call, t
     assert call("eval", small, "--data", "tiny").code == 0
 
 
+def test_what_only_an_unread_part_reads_goes_too(call, tmp_path):
+    torch.manual_seed(0)
+    model = create_model("rem_eff_mnist", image=(1, 24, 24))
+    names = [name for name, part in model.backbone.named_children() if hasattr(part, "groups")]
+    first, second, third = (model.backbone.get_submodule(name) for name in names[:3])
+    with torch.no_grad():
+        third.weight[:, 5] = 0
+        second.weight[:5, 3] = 0
+        second.weight[6:, 3] = 0
+    save(model, tmp_path / "whole.safetensors")
+    small = tmp_path / "small.safetensors"
+    done = call("shrink", tmp_path / "whole.safetensors", "--data", "tiny", "--out", small)
+    assert done.code == 0, done.err
+    backbone = load(small).backbone
+    assert backbone.get_submodule(names[0]).out_channels == first.out_channels - 1
+    assert backbone.get_submodule(names[1]).out_channels == second.out_channels - 1
+
+
 def test_shrink_tells_people(pruned, call, tmp_path):
     words = ["shrink", pruned, "--data", "tiny", "--out", tmp_path / "small.safetensors"]
     done = call(*words, "--silent", "0", "--images", "20")

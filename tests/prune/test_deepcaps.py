@@ -6,8 +6,9 @@ from functools import cache
 import pytest
 import torch
 
+from error_text import text_of
 from torchcaps import create_model, load, save
-from torchcaps.models.smaller import smaller
+from torchcaps.models.smaller import Kept, smaller
 from torchcaps.prune import prunable, removable, silent, units
 
 # 18 × 16 – 9 × 8 – 5 × 4 – 3 × 2 – 2 × 1: two positions of 32 types in cell 4, six in cell 3.
@@ -135,24 +136,59 @@ def test_a_type_that_one_way_still_makes_or_reads_stays():
     assert removable(model).channels == {}
     zero(model, [second])
     assert len(removable(model).channels[name]) == 31
-    # Zero kernels alone say nothing about a bias or a norm above, so images are asked.
+    # Without a bias and a norm, zero kernels make zeros.
     model = network()
     zero(model, [made])
+    assert removable(model).channels[name] == (*range(4), *range(5, 32))
+    # In the stem there are both.
+    model = network()
+    stem = of(model, "backbone.0.0")[4]
+    zero(model, stem.parts[:1])
+    with torch.no_grad():
+        model.backbone[0][0].bias[4] = 0
     assert removable(model).channels == {}
-    seen = silent(model, [torch.rand(8, *IMAGE)])
-    assert removable(model, seen).channels[name] == (*range(4), *range(5, 32))
     # A sum of which one half is zero is not silent.
     model = network()
     name = "backbone.2.residual.1.projection"
     residual, skip, _ = of(model, name)[4].parts
     zero(model, [residual])
+    # Some channels of the stem are silent from the start.
     assert name not in removable(model, silent(model, [torch.rand(8, *IMAGE)])).channels
     zero(model, [skip])
-    seen = silent(model, [torch.rand(8, *IMAGE)])
-    assert 4 not in removable(model, seen).channels[name]
-    small = smaller(model, removable(model, seen))
+    assert 4 not in removable(model).channels[name]
+    small = smaller(model, removable(model))
     images = torch.rand(4, *IMAGE)
     assert torch.allclose(scores(small, images), scores(model, images), rtol=0, atol=1e-6)
+
+
+def test_types_that_are_short_on_all_images_are_silent():
+    model = network()
+    images = torch.rand(8, *IMAGE)
+    name = "backbone.2.residual.0.projection"
+    with torch.no_grad():
+        # A squash takes a small length to its square: some 1e-6 here.
+        model.backbone[2].residual[0].projection.weight[16:24] *= 1e-3
+    seen = silent(model.train(), [images])
+    assert model.training
+    model.eval()
+    assert name not in removable(model, seen).channels
+    kept = removable(model, seen, below=0.01)
+    assert 2 not in kept.channels[name]
+    # By hand: the lengths where they are read.
+    read = []
+    hook = model.backbone[2].residual[1].register_forward_pre_hook(lambda _, x: read.append(x[0]))
+    scores(model, images)
+    hook.remove()
+    lengths = read[0].unflatten(1, (32, 8)).square().sum(2).sqrt().amax((0, 2, 3))
+    assert torch.allclose(seen.channels[name], lengths)
+    assert kept.channels[name] == tuple((lengths > 0.01).nonzero().flatten().tolist())
+
+
+def test_of_deepcaps_only_types_of_cells_are_taken_out():
+    assert text_of(lambda: smaller(network(), Kept({}, (0, 1), None, {}))) == (
+        "of a DeepCaps only channels and types of its cells can be taken out, by the name of the "
+        "convolution that makes them; leave out types, children and parents."
+    )
 
 
 def test_children_stay_where_votes_of_zero_count():

@@ -216,6 +216,33 @@ def test_something_always_stays():
     assert torch.equal(scores(small, torch.rand(2, *IMAGE)), torch.zeros(2, 10))
 
 
+def test_what_zero_kernels_make_is_taken_out():
+    model = network("rem_dr", kernel=7, types=4, width=8)
+    with torch.no_grad():
+        model.backbone[0].weight[3] = 0
+        assert removable(model).channels == {}  # its bias is seen everywhere
+        model.backbone[0].bias[3] = 0
+    assert removable(model).channels == {"backbone.0": (0, 1, 2, 4, 5, 6, 7)}
+    images = torch.rand(2, *IMAGE)
+    small = smaller(model, removable(model))
+    assert torch.allclose(scores(small, images), scores(model, images), rtol=0, atol=1e-6)
+
+
+def test_children_that_are_left_are_counted_where_the_weights_are():
+    model = create_model("rem_dr", image=IMAGE, kernel=7, types=4, width=8).to("meta")
+    small = smaller(model, Kept({}, None, (0, 2), {}))
+    assert small.kept_children.device.type == "meta"
+
+
+def test_a_network_that_was_made_smaller_keeps_its_classes():
+    model = network("rem_dr", kernel=7, types=4, width=8)
+    small = smaller(model, Kept({}, (0, 1), None, {}))
+    assert text_of(lambda: small.reset_classes(3)) == (
+        "this network was made smaller, so it cannot be given other classes; take the one before "
+        "it was shrunk."
+    )
+
+
 def test_networks_without_capsules_say_so():
     with torch.device("meta"):
         model = create_model("convnet_avg")

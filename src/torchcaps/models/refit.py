@@ -66,12 +66,18 @@ class Refits(nn.Module):
         ('layers.classes.weight',)
         """
         from torchcaps.models.registry import make_model
+        from torchcaps.models.smaller import SMALLER
 
         config = getattr(self, "config", None)
         if not isinstance(config, dict) or isinstance(config.get("routing"), dict):
             raise TorchcapsError(
                 "reset_classes remakes a network of create_model by its name and options, which "
                 "this one was not made by; give it a new last layer yourself."
+            )
+        if SMALLER in config:
+            raise TorchcapsError(
+                "this network was made smaller, so it cannot be given other classes; take the one "
+                "before it was shrunk."
             )
         words = {name: value for name, value in config.items() if name != "name"}
         fresh = make_model(config["name"], **{**words, "n_classes": n_classes})

@@ -59,6 +59,11 @@ def smaller(network: nn.Module, kept: Kept) -> nn.Module:
     """A copy of a network without what is not kept, in evaluation mode."""
     if not isinstance(network, (CapsuleNetwork, DeepCaps)):
         raise TorchcapsError(no_chain(network))
+    if isinstance(network, DeepCaps) and kept != Kept(kept.channels, None, None, {}):
+        raise TorchcapsError(
+            "of a DeepCaps only channels and types of its cells can be taken out, by the name of "
+            "the convolution that makes them; leave out types, children and parents."
+        )
     model = copy.deepcopy(network).eval()
     state = _State(model)
     for run in runs(model) if kept.channels or kept.types is not None else ():
@@ -84,7 +89,6 @@ def _types_left(model: CapsuleNetwork | DeepCaps, state: "_State", kept: Kept) -
     name = next(iter(capsule_layers_of(model)))
     if isinstance(model, DeepCaps):
         return int(model.layers[name].parent_grid[2])  # type: ignore[index]
-    has_some = model.kept_children is not None
     types = int(model.primary_grid[2])
     if kept.types is not None:
         types = len(kept.types)
@@ -92,8 +96,10 @@ def _types_left(model: CapsuleNetwork | DeepCaps, state: "_State", kept: Kept) -
         state.take_children(name, tuple(sorted(row for t in kept.types for row in rows[t])))
     if kept.children is not None:
         state.take_children(name, kept.children)
-        some = torch.tensor(kept.children)
-        state.tensors[CHILDREN] = state.tensors[CHILDREN][some] if has_some else some
+        before = state.tensors.get(CHILDREN)
+        device = state.tensors[f"layers.{name}.weight"].device if before is None else before.device
+        some = torch.tensor(kept.children, device=device)
+        state.tensors[CHILDREN] = some if before is None else before[some]
     return types
 
 

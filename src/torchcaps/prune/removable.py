@@ -42,7 +42,8 @@ __all__ = ["Silent", "removable", "silent"]
 
 
 class Silent:
-    """The largest values seen on images: of channels where they are read, lengths of capsules."""
+    """The largest values seen on images: of channels where they are read, and lengths of capsules,
+    those in the cells of DeepCaps among the channels."""
 
     def __init__(self) -> None:
         self.channels: dict[str, Tensor] = {}
@@ -68,8 +69,13 @@ def silent(network: nn.Module, batches: Iterable[Tensor]) -> Silent:
     seen = Silent()
 
     def see(run: Run) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
-        return lambda _, read: seen.see(seen.channels, {run.name: read[0].abs().amax((0, 2, 3))})
+        def hook(_: nn.Module, read: tuple[Tensor, ...]) -> None:
+            lengths = read[0].unflatten(1, (-1, run.size)).norm(dim=2)
+            seen.see(seen.channels, {run.name: lengths.amax((0, 2, 3))})
 
+        return hook
+
+    was_training = network.training
     network.eval()
     hooks = [
         network.get_submodule(run.readers[0]).register_forward_pre_hook(see(run))
@@ -84,6 +90,7 @@ def silent(network: nn.Module, batches: Iterable[Tensor]) -> Silent:
     finally:
         for hook in hooks:
             hook.remove()
+        network.train(was_training)
     return seen
 
 
@@ -103,7 +110,7 @@ def removable(network: nn.Module, seen: Silent | None = None, *, below: float = 
     channels: dict[str, tuple[int, ...]] = {}
     for run in _runs(network):
         if run.readers:
-            _note(channels, run.name, _unneeded(network, run, seen))
+            _note(channels, run.name, _unneeded(network, run, seen, below))
     name = next(iter(capsule_layers_of(network)))
     layer = first_layer(network)
     if not isinstance(network, CapsuleNetwork) or not _ignores_zero_votes(layer):
@@ -121,8 +128,8 @@ def removable(network: nn.Module, seen: Silent | None = None, *, below: float = 
     return Kept(channels, types, children, _kept_parents(network, seen, below))
 
 
-def _unneeded(network: nn.Module, run: Run, seen: Silent) -> Tensor:
-    """Which units of a run nothing reads, or are silent."""
+def _unneeded(network: nn.Module, run: Run, seen: Silent, below: float) -> Tensor:
+    """Which units of a run nothing reads, nothing makes, or are silent."""
     readers = [cast(Tensor, network.get_submodule(name).weight) for name in run.readers]
     unread = torch.stack([_is_zero(weight, axis=1) for weight in readers]).all(0)
     unread = unread.unflatten(0, (-1, run.size)).all(1)
@@ -132,10 +139,24 @@ def _unneeded(network: nn.Module, run: Run, seen: Silent) -> Tensor:
             return torch.zeros_like(unread)
         matrices = _is_zero(cast(Tensor, layer.weight), axis=0)
         unread &= matrices[torch.tensor(run.rows, device=matrices.device)].all(1)
+    unread |= _unmade(network, run)
     if run.name in seen.channels:
-        zero = seen.channels[run.name] == 0
-        unread |= zero.unflatten(0, (-1, run.size)).all(1).to(unread.device)
+        # What is squashed has a length; a channel that is nearly zero may be read by large kernels.
+        limit = below if run.size > 1 else 0.0
+        unread |= (seen.channels[run.name] <= limit).to(unread.device)
     return cast(Tensor, unread)
+
+
+def _unmade(network: nn.Module, run: Run) -> Tensor:
+    """Which units of a run are zero on every image: made by zero kernels, without a bias, and
+    passed through nothing that could add to them."""
+    zero = []
+    for maker in map(network.get_submodule, run.makers):
+        made = _is_zero(cast(Tensor, maker.weight), axis=0)
+        bias = cast(Tensor | None, maker.bias)
+        zero.append(made if bias is None else made & (bias == 0))
+    both = torch.stack(zero).all(0).unflatten(0, (-1, run.size)).all(1)
+    return torch.zeros_like(both) if run.passed else cast(Tensor, both)
 
 
 def _kept_types(network: CapsuleNetwork, gone: Tensor) -> tuple[int, ...] | None:

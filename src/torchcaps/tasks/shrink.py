@@ -16,7 +16,7 @@ from torchcaps.layers import CapsuleLayer
 from torchcaps.models import save
 from torchcaps.models.smaller import smaller
 from torchcaps.models.structure import capsule_layers_of, runs
-from torchcaps.prune import removable, silent
+from torchcaps.prune import Silent, removable, silent
 from torchcaps.tasks.footprint import Footprint
 from torchcaps.tasks.progress import progress
 from torchcaps.tasks.trained import check_fit, open_trained
@@ -117,15 +117,16 @@ def shrink(
         with progress("looking for silent parts", looked_at) as advance:
             batches = (_told(batch.to(trained.device), advance) for batch in pixels.split(BATCH))
             seen = silent(trained.model, batches)
-    kept = removable(trained.model, seen, below=below or 0.0)
-    small = smaller(trained.model, kept)
-    save(small, out)
+    small = _smallest(trained.model, seen, below or 0.0)
     before_file = network if network.is_file() else network / "model.safetensors"
     times = _times(trained.model, small, test.batch(slice(0, BATCH)).pixels.to(trained.device))
+    change = _largest_change(trained.model, small, test)
+    # Written once it has answered: whoever tries again is not told that the file is there.
+    save(small, out)
     sizes = [
         Size(
             parts=_parts(model),
-            parameters=sum(parameter.numel() for parameter in model.parameters()),
+            parameters=_count(model),
             file_bytes=file.stat().st_size,
             ms_an_image=timed[0],
             ms_alone=timed[1],
@@ -137,8 +138,19 @@ def shrink(
             (small, out, times[1]),
         )
     ]
-    change = _largest_change(trained.model, small, test)
     return Shrunk(str(out), looked_at, below, len(test), change, *sizes)
+
+
+def _smallest(model: nn.Module, seen: Silent | None, below: float) -> nn.Module:
+    """Take parts out until none is left: what only such a part has read is read by nothing then."""
+    small = smaller(model, removable(model, seen, below=below))
+    while _count(again := smaller(small, removable(small))) < _count(small):
+        small = again
+    return small
+
+
+def _count(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def _check(out: Path, below: float | None, images: int) -> None:
