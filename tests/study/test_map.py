@@ -429,3 +429,19 @@ def test_the_reduced_form_of_gu_stops_nowhere():
     assert stops.key != ends.key
     assert stops.smaller().key == ends.smaller().key
     assert stops.smaller().recipe().stop_at is None
+
+
+@pytest.mark.parametrize(
+    ("name", "is_open"),
+    [
+        ("rem-t9-eff-capsnet-q-entropy", True),
+        ("rem-t9-eff-capsnet-acc", False),  # not quantised
+        ("rem-t9-dr-capsnet-q-entropy", False),
+        ("rem-t3-eff-capsnet-q-azimuth-novel-entropy", False),
+    ],
+)
+def test_levels_that_a_paper_does_not_name_are_told(name, is_open):
+    """[renzulli2025] App. B.3: of Efficient-CapsNet it names those on smallNORB alone."""
+    said = plan_of(find_claim(name)).left_open
+    says = "the number of levels of this network on these images; the usual one is taken"
+    assert said == (says if is_open else None)

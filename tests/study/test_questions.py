@@ -348,5 +348,9 @@ def test_sides_are_those_of_the_sentences():
     above, below = (title, "agreement learned", "above"), (title, "agreement 1.0", "below")
     assert sides_of(SHARP, records) == {above, below}
     deep = four_of([10.0, 11.0, 95.0, 96.0])
-    assert sides_of(SCALE, deep) == {("accuracy", "weight_std", "decides")}
+    # Which side a network lies on is read with all that it differs in from the others.
+    lines = {(label, side) for _, label, side in sides_of(SCALE, deep) if side != "decides"}
+    assert ("accuracy", "weight_std", "decides") in sides_of(SCALE, deep)
+    assert sorted(side for _, side in lines) == ["above", "above", "below", "below"]
+    assert all(("weight_std 1.0" in label) == (side == "above") for label, side in lines)
     assert sides_of(TREES, records) == sides_of(SHARP, {}) == set()

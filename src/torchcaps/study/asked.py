@@ -59,8 +59,9 @@ SHARP = Variants(
 TWINS = Variants(
     "Routed and uniform twins",
     "mitterreiter2023/mitt2023-q-rba-causes-deaths",
-    "Five routed layers of 16 capsules, as in [mitterreiter2023], and the same network with "
-    "uniform couplings: as many epochs, and the same seeds.",
+    "Five layers of 16 capsules, the last of ten, and routing between them, as in "
+    "[mitterreiter2023]; and the same network with uniform couplings: as many epochs, and the same "
+    "seeds.",
     ("routing",),
     ("dynamic",),
     (
@@ -113,9 +114,9 @@ SIDES = Variants(
     "scores bit for bit (`test_an_odd_bias_keeps_the_symmetry` in tests/theory/test_peer.py). "
     "Guesses are right on 10 to 11 %; a network that learns, we say, on more than 20. "
     "`torchcaps study run peer2022-q-symmetry-causes-depth-failure --reduced --only 'on mnist'` "
-    "makes the records, those of two and three layers `torchcaps study run peer2022 --reduced "
-    "--seeds 3 --only peer_deep_dynamic --only 'bias=none ' --only 'on mnist'`. Five layers with "
-    "the paper's own bias were not run.",
+    "makes the records, and more than these; those of two and three layers `torchcaps study run "
+    "peer2022 --reduced --seeds 3 --only peer_deep_dynamic --only 'bias=none ' --only 'on mnist'`. "
+    "Five layers with the paper's own bias were not run.",
     ("n_layers", "bias", "squash", "weight_std"),
     (None, None, None, None),
     (Column("accuracy", "accuracy", line=20.0),),
@@ -248,6 +249,17 @@ QUESTIONS: Mapping[str, Question] = {
                 "**Initial scale, where all three were varied**: by it alone networks of four and "
                 "nine layers learn or stay at chance, with routing and without.",
             ),
+            Plain(
+                EM,
+                frozenset(
+                    {
+                        ("accuracy", "n_layers 9, bias True", "above"),
+                        ("accuracy", "n_layers 9, bias False", "below"),
+                    }
+                ),
+                "**And a bias, in EM routing of nine layers**: with one they learn, and without "
+                "one they stay at chance.",
+            ),
         ),
     ),
     "does-pruning-make-trees-simpler": Question(
@@ -275,10 +287,10 @@ QUESTIONS: Mapping[str, Question] = {
                     )
                     for way in ways
                 ),
-                "**Fewer on one grid, and less accurate**: every way to prune lowers the entropy; "
-                "LOBSTER and magnitude cost accuracy. The controls, weights masked at random or "
-                "after training, lower it too, and are wrong far more often. A low entropy alone "
-                "says nothing for a network.",
+                "**Fewer on one grid, and less accurate**: in a small network every way to prune "
+                "lowers the entropy; LOBSTER and magnitude cost accuracy. The controls, weights "
+                "masked at random or after training, lower it too, and are wrong far more often. "
+                "So a low entropy alone does not make a network better.",
             ),
         ),
     ),

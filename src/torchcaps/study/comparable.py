@@ -2,8 +2,10 @@
 
 A run of fewer images or epochs can where it is the paper's network, and about as accurate as the
 paper's: then it is the same thing, trained more quickly. A narrower network, or one that is right
-far less often, is another thing, and its numbers neither confirm nor refute those of a paper. Two
-such networks can still be compared with each other, so this is not asked of statements.
+far less often, is another thing, and its numbers neither confirm nor refute those of a paper. Where
+a paper trains until an accuracy is reached, that is what its numbers are of, and a run has to come
+nearer to it. Two such networks can still be compared with each other, so this is not asked of
+statements.
 """
 
 import statistics
@@ -17,10 +19,12 @@ from torchcaps.study.job import Job
 from torchcaps.study.papers import plan_of
 from torchcaps.study.record import Record
 
-__all__ = ["POINTS", "why_incomparable"]
+__all__ = ["POINTS", "SHORT", "why_incomparable"]
 
-# As far as the accuracy of a reduced run may lie from the paper's.
+# As far as the accuracy of a reduced run may lie from the paper's,
 POINTS = 2.0
+# and below the one at which the paper stops.
+SHORT = 0.5
 
 
 def why_incomparable(job: Job, paper: str, record: Record) -> str | None:
@@ -62,6 +66,8 @@ def _other_accuracy(job: Job, paper: str, record: Record) -> str | None:
     if not values:
         return "it has no accuracy on its own test images"
     ours = statistics.fmean(values)
+    if stop_at is not None and ours < 100 * stop_at - SHORT:
+        return f"{ours:.1f} % of its test images are right, and the paper stops at {stop_at:.1%}"
     nearest = min(printed, key=lambda value: abs(value - ours))
     if abs(nearest - ours) <= POINTS:
         return None

@@ -205,8 +205,8 @@ def protocol(each: Result) -> str:
     verdict = each.verdict
     if isinstance(verdict, NumberVerdict) and verdict.incomparable:
         conditions = f"{verdict.not_comparable()} ({conditions})"
-    left_open = each.claim.conditions.get("left_open")
-    chosen = f"; the paper leaves open: {left_open}" if left_open else ""
+    left_open = [x for x in (each.claim.conditions.get("left_open"), each.plan.left_open) if x]
+    chosen = f"; the paper leaves open: {'; '.join(left_open)}" if left_open else ""
     return "; departs: ".join((conditions, *departures)) + chosen
 
 

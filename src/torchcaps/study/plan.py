@@ -49,6 +49,8 @@ class Plan:
     lacks: tuple[str, ...] = ()
     # How one number is made of several jobs, where a claim is a number.
     choice: str | None = None
+    # What the paper leaves open and was chosen here, beside what its row says of that.
+    left_open: str | None = None
 
     def __post_init__(self) -> None:
         if bool(self.jobs) == (self.word is not None):
@@ -79,13 +81,20 @@ class Plan:
             "shown_by": self.shown_by,
             "needs": list(self.needs),
             "choice": self.choice,
+            "left_open": self.left_open,
             "jobs": [job.numbers() for job in self.jobs],
         }
 
 
-def runs(claim: Claim, jobs: tuple[Job, ...], *, choice: str | None = None) -> Plan:
+def runs(
+    claim: Claim,
+    jobs: tuple[Job, ...],
+    *,
+    choice: str | None = None,
+    left_open: str | None = None,
+) -> Plan:
     """A claim that trained networks decide."""
-    return Plan(claim, jobs=jobs, choice=choice)
+    return Plan(claim, jobs=jobs, choice=choice, left_open=left_open)
 
 
 def no_run(

@@ -104,6 +104,8 @@ class Table:
                     yield f"    python -m pytest {plan.shown_by}"
             if plan.choice is not None:
                 yield f"    # {plan.choice}"
+            if plan.left_open is not None:
+                yield f"    # the paper leaves open: {plan.left_open}"
             if plan.lacks:
                 yield f"    # needs {', '.join(plan.lacks)}"
             if plan.jobs:

@@ -128,11 +128,16 @@ def sides_of(variants: Variants, records: Mapping[str, Record]) -> set[Side]:
         records: all records by their hash.
     """
     enough = _enough(_in_order(variants, records))
-    found = {
-        (column.title, deciding[0], "decides")
-        for column in variants.columns
-        if column.line is not None and (deciding := _deciding(variants, column, enough))
-    }
+    found: set[Side] = set()
+    for column in variants.columns:
+        if column.line is not None:
+            deciding = _deciding(variants, column, enough)
+            found |= {(column.title, deciding[0], "decides")} if deciding else set()
+            for record in enough:
+                interval = _interval(record, column, None, confidence=1 - 0.05 / len(enough))
+                side = _side(interval, column.line)
+                label = _differing(variants, record, enough)
+                found |= {(column.title, label, side)} if side else set()
     for title, each in differences_of(variants, records):
         found |= {(title, each.label, each.side)} if each.side else set()
     return found

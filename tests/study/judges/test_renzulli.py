@@ -69,6 +69,33 @@ def test_sparse_at_little_loss(accuracy, sparsity, expected):
     assert word("negligible-loss", *whole, *less) == expected
 
 
+def test_a_narrow_network_has_nothing_to_spare():
+    sets = ("fashion-mnist", "cifar10")
+    whole = [net(data, {"accuracy": 92.0}, width=16) for data in sets]
+    less = [pruned(data, {"accuracy+K11": 89.0, "sparsity": 80.0}, width=16) for data in sets]
+    assert word("negligible-loss", *whole, *less) is None
+    # One that is as wide as the paper's may contradict it alone.
+    wide = [net("fashion-mnist", {"accuracy": 92.0}, model="rem_eff_mnist")]
+    numbers = {"accuracy+K11": 89.0, "sparsity": 80.0}
+    wide += [pruned("fashion-mnist", numbers, model="rem_eff_mnist")]
+    assert word("negligible-loss", *whole, *less, *wide) == "fails"
+
+
+def test_couplings_that_were_even_cannot_become_less_sparse():
+    def of(before):
+        dense = record(
+            "rem_dr", "mnist", values={"small_couplings+K11": [0.0] * 5, "gini+K11": before}
+        )
+        values = {"small_couplings+K11": [0.0] * 5, "gini+K11": [0.0001] * 5}
+        fields = {"prune": "lobster", "epochs": 10}.items()
+        return word(
+            "sparser-couplings", dense, record("rem_dr", "mnist", values=values, fields=fields)
+        )
+
+    assert of([0.009, 0.0091, 0.0092, 0.0093, 0.0094]) == "undecided"
+    assert of([0.011, 0.0111, 0.0112, 0.0113, 0.0114]) == "fails"
+
+
 def couplings(small, gini):
     return {"small_couplings+K11": small, "gini+K11": gini}
 

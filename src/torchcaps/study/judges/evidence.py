@@ -7,7 +7,7 @@ from torchcaps.models import MODELS
 from torchcaps.study.record import Record
 from torchcaps.train import Recipe
 
-__all__ = ["Curves", "Evidence", "Values", "known_fields"]
+__all__ = ["NARROWED", "Curves", "Evidence", "Values", "known_fields"]
 
 # One value a seed.
 Values = Mapping[int, float]

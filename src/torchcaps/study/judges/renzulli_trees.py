@@ -1,12 +1,30 @@
 """Statements of [renzulli2025] about what pruning and iterations do to votes and couplings."""
 
 from collections.abc import Callable, Mapping
+from statistics import fmean
 from typing import Any
 
 from torchcaps.study.claim import Claim
 from torchcaps.study.judges.evidence import Evidence, Values
-from torchcaps.study.judges.renzulli import AT_HAND, DR, PRUNED, families_on, on_grid
-from torchcaps.study.judges.rules import Cell, confirming, each, joined, minus, rises, times
+from torchcaps.study.judges.renzulli import (
+    AT_HAND,
+    DR,
+    PRUNED,
+    SAME_SPARSITY,
+    families_on,
+    on_grid,
+)
+from torchcaps.study.judges.rules import (
+    Cell,
+    confirming,
+    each,
+    joined,
+    left_open,
+    minus,
+    rises,
+    times,
+)
+from torchcaps.study.pruned import MATCHED
 from torchcaps.study.verdict import StatementVerdict
 
 __all__ = ["JUDGES", "WITH_ITSELF"]
@@ -18,8 +36,8 @@ HARDLY_ANY = 0.01
 
 def _zeroes_whole_votes(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """More than a tenth of the blocks in every cell; contradicted by a cell that has hardly any and
-    a lower entropy all the same, by its mean."""
-    many, none_and_lower = [], []
+    a lower entropy all the same, by its mean, and is as sparse as the paper's."""
+    many, none_and_lower, and_sparse = [], [], []
     for data in AT_HAND:
         for model in families_on(data):
             blocks = _blocks(evidence, data, model)
@@ -28,11 +46,17 @@ def _zeroes_whole_votes(claim: Claim, evidence: Evidence) -> StatementVerdict | 
                 on_grid(evidence, "entropy", data, model, **PRUNED),
             )
             many.append(Cell(blocks, "greater", claim.conditions["threshold"]))
-            is_lower = sum(fall.values()) > 0
-            none_and_lower.append(Cell(blocks if is_lower else {}, "greater", HARDLY_ANY))
-    refuted = each(claim, none_and_lower, one_sided=False, corrected=True)
+            cell = Cell(blocks if sum(fall.values()) > 0 else {}, "greater", HARDLY_ANY)
+            none_and_lower.append(cell)
+            if _is_as_sparse(evidence, data, model):
+                and_sparse.append(cell)
+    refuted = each(claim, and_sparse, one_sided=False, corrected=True)
     if refuted is not None and refuted.word == "fails":
         return refuted
+    # Hardly any in a network that is less sparse says little.
+    less_sparse = each(claim, none_and_lower, one_sided=False, corrected=True)
+    if less_sparse is not None and less_sparse.word == "fails":
+        return left_open(less_sparse)
     # Too few blocks alone contradict nothing.
     is_whole = all(cell.is_there for cell in many)
     return confirming(each(claim, many, one_sided=False)) if is_whole else None
@@ -47,6 +71,13 @@ def _blocks(evidence: Evidence, data: str, model: str) -> Values:
     types = {"types": 64} if (model, data) == (DR, "cifar10") else {}
     counted = evidence.curves("zero_blocks/classes", model, data=data, **types, **PRUNED)
     return {seed: curve[-1] for seed, curve in counted.items()}
+
+
+def _is_as_sparse(evidence: Evidence, data: str, model: str) -> bool:
+    """Whether as much is pruned as [renzulli2025] has of DR-CapsNet, or more."""
+    types = {"types": 64} if (model, data) == (DR, "cifar10") else {}
+    sparsity = evidence.values("sparsity", model, data=data, **types, **PRUNED)
+    return bool(sparsity) and fmean(sparsity.values()) >= MATCHED[data] - SAME_SPARSITY
 
 
 def _iterations_polarise(claim: Claim, evidence: Evidence) -> StatementVerdict | None:

@@ -25,6 +25,9 @@ STEPS = {"": "", "Q": "+quantise", "REM": "+prune +quantise"}
 # Ways of pruning before or in training; their networks are those of the last epoch.
 PRUNED = {"+prune", "+snip", "+magnitude", "+random_masks"}
 UNDER_TRAINED = "under-trained (early stop at 99.22%)"
+# Statistics of networks whose couplings are on a grid.
+QUANTISED = ("accuracy", "entropy", "keys")
+OWN_LEVELS = "the number of levels of this network on these images; the usual one is taken"
 # What of a row's conditions says where or when is looked.
 PLACES = {"K": "K", "predicted_class": "class", "epoch": "epoch", "best_seed": "best_seed"}
 
@@ -74,7 +77,16 @@ def _measured(claim: Claim) -> Plan:
                 ours: conditions[theirs] for theirs, ours in PLACES.items() if theirs in conditions
             },
         )
-    return runs(claim, tuple(jobs))
+    is_quantised = "quantise" in jobs[0].after and metric in QUANTISED
+    is_open = is_quantised and "K" not in conditions and not _names_levels(family, claim.dataset)
+    return runs(claim, tuple(jobs), left_open=OWN_LEVELS if is_open else None)
+
+
+def _names_levels(family: str, images: str) -> bool:
+    """Whether the paper says on how many levels it quantised a network for these images."""
+    if family.startswith("Eff-CapsNet"):
+        return images == "smallNORB"
+    return images not in ("smallNORB", "SVHN")
 
 
 def _images(claim: Claim) -> tuple[str, ...]:

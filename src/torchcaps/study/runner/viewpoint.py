@@ -53,7 +53,10 @@ class Strength(NamedTuple):
 
 
 STRENGTHS = (
-    *(Strength("rotation", f"rotation {x}°", x, rotation(x)) for x in (5, 10, 20, 30, 60, 90)),
+    *(
+        Strength("rotation", f"rotation {x}°", x, rotation(x))
+        for x in (5, 10, 20, 30, 60, 90, 120, 150, 180)
+    ),
     *(Strength("translation", f"translation {x} px", x, translation(x)) for x in (1, 2, 4, 6, 8)),
     # Smaller by a factor is as strong as larger by it.
     *(
