@@ -89,7 +89,9 @@ def of_job(job, *, reduced=None):
             "inequality": ["small_couplings", "even_couplings", "gini"],
             "perturbation": ["change.0.2", "change.8"],
             "polarisation": ["polarisation", *(f"polarisation.1.{t}" for t in range(1, 11))],
-            "selectivity": [f"one_part.{k}" for k in LAYERS],
+            "selectivity": [
+                f"{name}.{k}" for name in ("one_part", "one_part_at_most") for k in LAYERS
+            ],
             "separation": ["silhouette", "nearest_centroid"],
             "zero-votes": ["zero_blocks", "zero_votes"],
             "keys": ["entropy", "keys", *(f"keys.{k}" for k in range(10))],

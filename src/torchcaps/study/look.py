@@ -17,7 +17,8 @@ training, `antipodal_share_at_start.2`. The look `cancellation` gives `cancellat
 `nearest_centroid`, in percent, and the look `perturbation` `change.0.2` and `change.8`, for
 components that move by so much. The look `fixed-point` gives `fixed_point_distance.7` of the step
 from iteration 7 to 8, up to that of 50. Of the part-whole set alone the look `selectivity` gives
-`one_part.2` of the second layer of capsules, and `one_part_by_chance.2` of random read-outs;
+`one_part.2` of the second layer of capsules, `one_part_at_most.2` by the thresholds that find
+most, and `one_part_by_chance.2` of random read-outs;
 older records have `dedicated.2`, which took second areas over all images.
 Numbers of other images than the run's own test images carry their name: `accuracy@sign/train`;
 those of couplings on a grid carry its levels before: `accuracy+K11`, or `accuracy+K11,6` of two

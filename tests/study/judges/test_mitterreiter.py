@@ -175,13 +175,19 @@ def test_twelve_architectures_of_which_one_may_contradict():
     ("highest", "expected"), [(0.2, "holds"), (0.8, "fails"), (0.49, "undecided")]
 )
 def test_few_capsules_are_dedicated_to_a_part_in_any_layer(highest, expected):
-    def of(shares, **options):
+    def of(shares, *, more=0.0, **options):
         values = {f"one_part.{k}": [x + n for n in NOISE] for k, x in shares.items()}
+        values |= {f"one_part_at_most.{k}": [x + more] * 5 for k, x in shares.items()}
         return record(NET, "part-whole", values=values, **options)
 
     shares = {1: 0.1, 2: 0.1, 3: highest, 4: 0.1, 5: 0.9}
     name = "no-dedicated-entity"
     assert word(name, of(shares)) == expected
+    # By other thresholds more of them are, or nobody looked.
+    if expected == "holds":
+        assert word(name, of(shares, more=0.35)) == "undecided"
+        once = {f"one_part.{k}": [x + n for n in NOISE] for k, x in shares.items()}
+        assert word(name, record(NET, "part-whole", values=once)) == "undecided"
     # Layer 4 had no living capsule, or the network has no routing.
     assert word(name, of({1: 0.1, 2: 0.1, 3: 0.2})) is None
     assert word(name, of(shares, routing="uniform")) is None

@@ -130,11 +130,14 @@ def test_dedicated_capsules_are_a_share_a_layer_where_some_live():
     assert [each.name for each in looks_of(plan.jobs[0])] == ["selectivity@part-whole/test"]
     auc = torch.zeros(2, 3)
     rows = (
-        LayerSelectivity("primary", 2, 0.5, 0.0, auc, auc[:, 0]),
+        LayerSelectivity(
+            "primary", 2, 0.5, 0.0, auc, auc[:, 0], ((0.8, 0.7, 0.6), (0.9, 0.7, None))
+        ),
         LayerSelectivity("hidden", 0, None, 0.25, auc, auc[:, 0]),
     )
     assert _of_selectivity(Selectivity(5, (0, 1, 2), rows)) == {
         "one_part.1": 0.5,
+        "one_part_at_most.1": 0.6,
         "one_part_by_chance.1": 0.0,
         "one_part_by_chance.2": 0.25,
     }

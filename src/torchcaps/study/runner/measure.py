@@ -182,6 +182,8 @@ def _of_selectivity(found: Result) -> dict[str, float]:
     for number, layer in enumerate(found.layers, 1):
         if layer.dedicated is not None:
             values[f"one_part.{number}"] = layer.dedicated
+        if found_by_any := [share for *_, share in layer.sweep if share is not None]:
+            values[f"one_part_at_most.{number}"] = max(found_by_any)
         if layer.control is not None:
             values[f"one_part_by_chance.{number}"] = layer.control
     return values
