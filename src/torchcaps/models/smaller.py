@@ -19,10 +19,16 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, short
-from torchcaps.layers import CapsuleLayer, ConvCapsules, DenseCapsules, DynamicRouting
+from torchcaps.layers import (
+    CapsuleLayer,
+    Conv3dCapsules,
+    ConvCapsules,
+    DenseCapsules,
+    DynamicRouting,
+)
 from torchcaps.models.deepcaps import DeepCaps
 from torchcaps.models.network import CapsuleNetwork
-from torchcaps.models.structure import Run, capsule_layers_of, first_layer, rows_of_types, runs
+from torchcaps.models.structure import Run, capsule_layers_of, first_layer, runs, type_runs
 
 __all__ = ["SMALLER", "Kept", "adopt_sizes", "no_chain", "smaller"]
 
@@ -66,12 +72,12 @@ def smaller(network: nn.Module, kept: Kept) -> nn.Module:
         )
     model = copy.deepcopy(network).eval()
     state = _State(model)
-    for run in runs(model) if kept.channels or kept.types is not None else ():
-        units = kept.channels.get(run.name)
-        if not run.readers and kept.types is not None:
-            run, units = run._replace(size=first_layer(model).d_in), kept.types
-        if units is not None:
-            state.take_run(run, units)
+    for run in runs(model) if kept.channels else ():
+        if run.name in kept.channels:
+            state.take_run(run, kept.channels[run.name])
+    if kept.types is not None:
+        (run,) = type_runs(model)
+        state.take_run(run, kept.types)
     types = _types_left(model, state, kept)
     for hidden, index in kept.parents.items():
         state.take_parents(hidden, index)
@@ -85,16 +91,13 @@ def smaller(network: nn.Module, kept: Kept) -> nn.Module:
 
 
 def _types_left(model: CapsuleNetwork | DeepCaps, state: "_State", kept: Kept) -> int:
-    """Take children out of the first layer; how many types of primary capsules there are then."""
-    name = next(iter(capsule_layers_of(model)))
+    """Take single children out; how many types of primary capsules there are then."""
     if isinstance(model, DeepCaps):
-        return int(model.layers[name].parent_grid[2])  # type: ignore[index]
-    types = int(model.primary_grid[2])
-    if kept.types is not None:
-        types = len(kept.types)
-        rows = rows_of_types(model)
-        state.take_children(name, tuple(sorted(row for t in kept.types for row in rows[t])))
+        # Those of cell 4, of which none can go.
+        return cast(Conv3dCapsules, model.layers["cell_4_skip"]).parent_grid[2]
+    types = int(model.primary_grid[2]) if kept.types is None else len(kept.types)
     if kept.children is not None:
+        name = next(iter(capsule_layers_of(model)))
         state.take_children(name, kept.children)
         before = state.tensors.get(CHILDREN)
         device = state.tensors[f"layers.{name}.weight"].device if before is None else before.device

@@ -48,8 +48,8 @@ def _zeroes_whole_votes(claim: Claim, evidence: Evidence) -> StatementVerdict | 
             many.append(Cell(blocks, "greater", claim.conditions["threshold"]))
             cell = Cell(blocks if sum(fall.values()) > 0 else {}, "greater", HARDLY_ANY)
             none_and_lower.append(cell)
-            if _is_as_sparse(evidence, data, model):
-                and_sparse.append(cell)
+            is_sparse = _is_as_sparse(evidence, data, model)
+            and_sparse.append(cell if is_sparse else Cell({}, "greater", HARDLY_ANY))
     refuted = each(claim, and_sparse, one_sided=False, corrected=True)
     if refuted is not None and refuted.word == "fails":
         return refuted
