@@ -186,8 +186,8 @@ def test_types_that_are_short_on_all_images_are_silent():
 
 def test_of_deepcaps_only_types_of_cells_are_taken_out():
     assert text_of(lambda: smaller(network(), Kept({}, (0, 1), None, {}))) == (
-        "of a DeepCaps only channels and types of its cells can be taken out, by the name of the "
-        "convolution that makes them; leave out types, children and parents."
+        "of a DeepCaps only channels, and types of its cells, can be taken out: name both in "
+        "Kept.channels, and leave the types, children and parents of Kept empty."
     )
 
 

@@ -67,8 +67,8 @@ def smaller(network: nn.Module, kept: Kept) -> nn.Module:
         raise TorchcapsError(no_chain(network))
     if isinstance(network, DeepCaps) and kept != Kept(kept.channels, None, None, {}):
         raise TorchcapsError(
-            "of a DeepCaps only channels and types of its cells can be taken out, by the name of "
-            "the convolution that makes them; leave out types, children and parents."
+            "of a DeepCaps only channels, and types of its cells, can be taken out: name both in "
+            "Kept.channels, and leave the types, children and parents of Kept empty."
         )
     model = copy.deepcopy(network).eval()
     state = _State(model)
