@@ -31,6 +31,8 @@ from typing import Any
 
 import torch
 
+from torchcaps.ops.constant import constant
+
 __all__ = ["available", "call", "library"]
 
 # All sources and headers in here.
@@ -99,7 +101,7 @@ def library() -> ctypes.CDLL | None:
     return _once.found
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant
 def available() -> bool:
     """Whether native kernels can run; the first question may take the seconds of a build."""
     return library() is not None

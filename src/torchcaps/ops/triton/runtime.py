@@ -12,17 +12,18 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.ops.constant import constant
 
 __all__ = ["available", "check_available", "interpreted", "launch"]
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant
 def available() -> bool:
     """Whether Triton is installed and finds a GPU or, in tests, runs in its interpreter."""
     return _is_installed() and (interpreted() or torch.cuda.is_available())
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant
 def interpreted() -> bool:
     """Whether kernels run on the processor, slowly, as TRITON_INTERPRET=1 asks for before Triton is
     first imported."""
@@ -49,7 +50,7 @@ def launch(kernel: Any, programs: int, like: Tensor, *arguments: Any, **constant
         kernel[(programs,)](*arguments, **constants)
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant
 def _is_installed() -> bool:
     found = importlib.util.find_spec("triton")
     return found is not None and found.origin is not None
