@@ -18,15 +18,22 @@ from pruned_trees import REDUCED, Cell, fields_of, network
 
 from torchcaps.analysis import saliency
 from torchcaps.analysis.keys import Keys
+from torchcaps.analysis.trace import class_coupling
 from torchcaps.tasks import dictionary, evaluate, perturb
 from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Run, fit, make_recipe
-from torchcaps.viz import draw_levels, draw_pruning, draw_saliency, write_figure
+from torchcaps.viz import (
+    draw_backtracked,
+    draw_levels,
+    draw_pruning,
+    draw_saliency,
+    write_figure,
+)
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pruning"
 WAYS = ("dense", "magnitude", "lobster", "snip")
 LEVELS = (3, 6, 11, 21, 41, 129)
-SHOWN = 4
+SHOWN, COUNTED, ROUNDING = 4, 1000, 1e-6
 
 
 def main() -> None:
@@ -47,7 +54,7 @@ def main() -> None:
     write_figure(draw_pruning(pruned), PICTURES / "epochs.png")
     for way in ("dense", "magnitude"):
         write_figure(draw_levels(by_levels(runs[way], asked.root)), PICTURES / f"levels-{way}.png")
-    draw_where(runs, PICTURES / "saliency.png")
+    draw_where(runs)
     dictionary(runs["magnitude"].folder, levels=11, root=asked.root, picture=PICTURES / "trees.png")
     perturb(drawn.folder, root=asked.root, picture=PICTURES / "drawn.png")
 
@@ -78,15 +85,24 @@ def by_levels(run: Run, root: Path | None) -> list[tuple[int, float, float]]:
     return rows
 
 
-def draw_where(runs: dict[str, Run], path: Path) -> None:
-    """Where in an image the capsules of the answer lie, before and after."""
-    images = open_trained(runs["dense"].folder).images("test").batch(torch.arange(SHOWN))
+def draw_where(runs: dict[str, Run]) -> None:
+    """Where the capsules of the answer lie in an image, and which lead to it, before and after."""
+    images = open_trained(runs["dense"].folder).images("test").batch(torch.arange(COUNTED))
     pixels, maps = images.pixels.float(), {}
     for way in ("dense", "magnitude"):
-        out = runs[way].model()(pixels, keep="last")
+        with torch.no_grad():
+            out = runs[way].model()(pixels, keep="last")
+        answers = out.scores.argmax(-1)
+        # Of one routed layer the tree is the children with more than an even share to the answer.
+        in_tree = class_coupling(out.trace, answers) > 1 / out.scores.shape[1] + ROUNDING
+        leaves = float(in_tree.sum(1).double().mean())
+        print(f"{way}: {leaves:.0f} primary capsules in a tree, mean of {COUNTED} test images")
+        tree = draw_backtracked(out.trace, predicted=int(answers[0]), class_names="0123456789")
+        write_figure(tree, PICTURES / f"tree-{way}.png")
+        out = runs[way].model()(pixels[:SHOWN], keep="last")
         size = (pixels.shape[-2], pixels.shape[-1])
-        maps[way] = saliency(out.trace, out.scores.argmax(-1), size=size).detach()
-    write_figure(draw_saliency(pixels, maps), path)
+        maps[way] = saliency(out.trace, answers[:SHOWN], size=size).detach()
+    write_figure(draw_saliency(pixels[:SHOWN], maps), PICTURES / "saliency.png")
 
 
 if __name__ == "__main__":
