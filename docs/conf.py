@@ -62,6 +62,7 @@ CONTENTS = {
         "docs/traces",
         "docs/measures",
         "docs/pruning",
+        "docs/pruned-trees",
         "docs/porting",
         "docs/performance",
         "docs/backends",

@@ -153,7 +153,7 @@ TREES = Variants(
     "its own share. Couplings are on eleven levels; no entropy can be above 9.96 bit, that of "
     "classes in which every image has a tree of its own. "
     "`python benchmarks/pruned_trees.py FOLDER --root data --reduced --seeds 0 1 2 3 4` makes "
-    "the records, and [Pruning](../pruning.md#does-pruning-lower-the-entropy) says what follows.",
+    "the records, and [another page](../pruned-trees.md) says what follows.",
     ("prune", "epochs"),
     (None, 12),
     (
