@@ -28,7 +28,8 @@ LAYER = """
 import json, sys
 import torch
 import torchcaps as tc
-layer = tc.layers.DenseCapsules(n_in=6, d_in=4, n_out=3, d_out=4, routing=tc.layers.DynamicRouting())
+routing = tc.layers.DynamicRouting()
+layer = tc.layers.DenseCapsules(n_in=6, d_in=4, n_out=3, d_out=4, routing=routing)
 layer(tc.Capsules(torch.rand(2, 6, 4))).parents.pose.sum().backward()
 print(json.dumps(sorted(name for name in sys.modules if name.startswith("torch._dynamo"))))
 """

@@ -1,6 +1,7 @@
 """DeepCaps is no chain: its types are sums of two convolutions, and two may read them."""
 
 import copy
+from collections import Counter
 from functools import cache
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from error_text import text_of
 from torchcaps import create_model, load, save
 from torchcaps.models.smaller import Kept, smaller
-from torchcaps.prune import prunable, removable, silent, units
+from torchcaps.prune import MaskAtTheEnd, prunable, removable, silent, sparsity, units
 
 # 18 × 16 – 9 × 8 – 5 × 4 – 3 × 2 – 2 × 1: two positions of 32 types in cell 4, six in cell 3.
 IMAGE = (1, 18, 16)
@@ -74,6 +75,27 @@ def zero(model, parts):
             prunable(model)[name].index_fill_(axis, torch.tensor(rows), 0)
 
 
+def test_types_that_start_smaller_do_not_go_first_layer_by_layer():
+    """Cells begin with weights of other sizes, so one threshold takes nearly all types of some."""
+    kept = {}
+    for scope in ("network", "layer"):
+        torch.manual_seed(0)
+        model = create_model("rem_deepcaps", image=IMAGE)
+        MaskAtTheEnd(model, to=0.6, unit="type", scope=scope).at_the_end()
+        assert 0.59 < sparsity(model).share <= 0.6
+        weights = prunable(model)
+        left = Counter(
+            unit.layer
+            for unit in units(model, "type")
+            if any(bool(part.of(weights[part.weight]).any()) for part in unit.parts)
+        )
+        kept[scope] = [left[unit.layer] for unit in units(model, "type")[::32]]
+    # Of 32 types a kind.
+    assert max(kept["network"]) == 32, kept
+    assert min(kept["network"]) < 8, kept
+    assert max(kept["layer"]) - min(kept["layer"]) <= 1, kept
+
+
 def test_its_units():
     model = network()
     assert len(units(model, "channel")) == 128
@@ -90,6 +112,7 @@ def test_its_units():
             ("halved.projection.weight", 1, channels),
             ("layers.classes.weight", 0, tuple(range(N_4 + 5, CHILDREN, 32))),
         ),
+        "backbone.3.residual.1.projection",
     )
 
 

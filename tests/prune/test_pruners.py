@@ -81,7 +81,7 @@ def test_in_the_scope_of_a_layer_each_is_pruned_to_the_same_share():
     pruner.after_epoch(0, nothing)
     assert int((model.one.weight != 0).sum()) == 1
     assert "is for single weights" in text_of(
-        lambda: Magnitude(model, targets=(0.5,), unit="type", scope="layer")
+        lambda: Magnitude(model, targets=(0.5,), unit="type", scope="lamp")
     )
 
 

@@ -6,6 +6,7 @@ import torch
 from error_text import text_of
 from torchcaps import create_model
 from torchcaps.prune import Magnitude, MaskAtTheEnd, RandomMasks, prunable, sparsity, units
+from torchcaps.prune.units import Unit, in_step, lowest_units
 
 IMAGE = (1, 20, 20)
 
@@ -27,10 +28,11 @@ def test_a_capsule_is_what_it_votes_with_and_what_votes_for_it():
     found = units(model, "capsule")
     # 16 primary capsules, and 16 of each of three hidden layers; no class.
     assert len(found) == 64
-    assert found[3] == ("child 3 of hidden_2", (("layers.hidden_2.weight", 0, (3,)),))
+    assert found[3] == ("child 3 of hidden_2", (("layers.hidden_2.weight", 0, (3,)),), "hidden_2")
     assert found[21] == (
         "child 5 of hidden_3",
         (("layers.hidden_3.weight", 0, (5,)), ("layers.hidden_2.weight", 1, (5,))),
+        "hidden_3",
     )
 
 
@@ -129,6 +131,41 @@ def test_the_smallest_units_are_pruned_as_long_as_they_fit(name, kind, options, 
     pruner.at_the_end()
     assert all(torch.equal(pruner.masks.pruned[name], mask) for name, mask in expected.items())
     assert 0 < sparsity(model).share <= to
+
+
+def test_layers_in_step_by_hand():
+    """Of layer a go a half and the whole with its two units, of layer b a quarter with each."""
+    ordered = [Unit(name, (), name[0]) for name in ("b3", "a1", "b0", "a0", "b1", "b2")]
+    assert [unit.name for unit in in_step(ordered)] == ["b3", "a1", "b0", "b1", "a0", "b2"]
+
+
+@pytest.mark.parametrize("way", ["magnitude", "random"])
+def test_each_layer_loses_the_same_share_of_its_units(way):
+    model = network("rem_eff_mnist")
+    with torch.no_grad():
+        # As no training would leave it: every channel of one layer is smaller than all others.
+        model.get_submodule("backbone.3").weight *= 0.01
+    ordered = lowest_units(
+        units(model, "channel"),
+        {name: weight.detach().abs() for name, weight in prunable(model).items()},
+        {name: torch.zeros_like(weight).bool() for name, weight in prunable(model).items()},
+    )
+    if way == "magnitude":
+        MaskAtTheEnd(model, to=0.4, unit="channel", scope="layer").at_the_end()
+    else:
+        generator = torch.Generator().manual_seed(0)
+        pruner = RandomMasks(model, to=0.4, unit="channel", scope="layer", generator=generator)
+        pruner.before_training(dict)
+    assert 0.38 < sparsity(model).share <= 0.4
+    left, shares = left_of(model, "channel"), []
+    for layer in ("backbone.0", "backbone.3", "backbone.6"):
+        mine = [unit.name for unit in ordered if unit.layer == layer]
+        gone = [name for name in mine if name not in left]
+        shares.append(len(gone) / len(mine))
+        assert (set(gone) == set(mine[: len(gone)])) == (way == "magnitude")
+    # One unit of the smallest layer, of 32 channels, may wait for its turn.
+    assert max(shares) - min(shares) <= 1 / 32, shares
+    assert min(shares) > 0.1
 
 
 def test_units_prune_along_a_ramp_and_keep_what_is_pruned():

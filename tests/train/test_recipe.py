@@ -282,8 +282,13 @@ def test_a_recipe_cannot_be_changed() -> None:
         ),
         (
             NAMES
-            | {"prune": "snip", "prune_to": 0.5, "prune_unit": "type", "prune_scope": "layer"},
-            "prune_scope is of use with every way to prune but lobster, and single weights only",
+            | {"prune": "magnitude", "prune_to": 0.5, "prune_unit": "type", "prune_scope": "lamp"},
+            'prune_scope = "lamp" compares single weights, and a type has weights in several '
+            'layers; take "network" or "layer".',
+        ),
+        (
+            NAMES | {"prune": "lobster", "prune_scope": "layer"},
+            "prune_scope is of use with every way to prune but lobster only; leave it out.",
         ),
         (
             NAMES | {"prune": "magnitude", "prune_to": 0.5, "prune_shrink": 0.1, "epochs": 9},

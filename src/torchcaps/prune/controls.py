@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from torchcaps.prune.pruner import Gradients, Pruner, Scope
-from torchcaps.prune.units import UnitKind, first_units
+from torchcaps.prune.units import UnitKind
 
 __all__ = ["MaskAtTheEnd", "RandomMasks"]
 
@@ -51,9 +51,7 @@ class RandomMasks(Pruner):
         # Of numbers that are drawn for weights the means hardly differ where units are large, and
         # a large unit would never be among the lowest.
         order = torch.randperm(len(self.units), generator=self.generator).tolist()
-        count = round(self.to * self.masks.size)
-        self.masks.add(first_units([self.units[k] for k in order], count, self.masks.pruned))
-        self.masks.apply()
+        self.prune_units([self.units[k] for k in order], self.to)
 
 
 @final

@@ -1,6 +1,6 @@
 """What every pruning is: something that happens at a few moments of training, and masks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Literal, final
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.prune.masks import Masks, lowest
-from torchcaps.prune.units import Unit, UnitKind, held_by, lowest_units, units
+from torchcaps.prune.units import Unit, UnitKind, first_units, held_by, in_step, lowest_units, units
 
 __all__ = ["Pruner", "Scope", "lamp"]
 
@@ -29,8 +29,8 @@ class Pruner:
     Arguments:
         model: the network, whose weights are changed in place.
         unit: what is pruned as a whole: "weight", "capsule", "type" or "channel".
-        scope: "network" compares weights of all layers; "layer" prunes each one to the same share;
-            "lamp" compares weights of all layers by their `lamp` scores.
+        scope: "network" compares weights or units of all layers; "layer" prunes each one to the
+            same share of them; "lamp" compares weights of all layers by their `lamp` scores.
     """
 
     # Whether it chooses by magnitudes, which alone have LAMP scores.
@@ -42,10 +42,10 @@ class Pruner:
                 f'scope="lamp" compares magnitudes, which {type(self).__name__} does not look at; '
                 f'take "network" or "layer".'
             )
-        if scope != "network" and unit != "weight":
+        if scope == "lamp" and unit != "weight":
             raise TorchcapsError(
-                f'a {unit} has weights in several layers, so scope="{scope}" is for single weights '
-                f'alone; take scope="network".'
+                f'a {unit} has weights in several layers, so scope="lamp" is for single weights '
+                f'alone; take "network" or "layer".'
             )
         self.scope: Scope = scope
         self.masks = Masks(model)
@@ -76,8 +76,8 @@ class Pruner:
         count = round(sparsity * self.masks.size)
         # What is pruned stays so, even if a target is lower than one before.
         if count > self.masks.count:
-            is_choice = self.unit == "weight" and self.scope == "network"
-            instead = ', or each layer to the same share: prune_scope="layer"' if is_choice else ""
+            each = ', or each layer to the same share: prune_scope="layer"'
+            instead = each if self.scope == "network" else ""
             self.masks.add(self._chosen(scored, sparsity, count), instead=instead)
         self.masks.apply()
 
@@ -85,11 +85,21 @@ class Pruner:
         self, scored: Mapping[str, Tensor], sparsity: float, count: int
     ) -> Mapping[str, Tensor]:
         if self.units:
-            return lowest_units(self.units, scored, count, self.masks.pruned)
+            return self._first(lowest_units(self.units, scored, self.masks.pruned), count)
         if self.scope != "layer":
             return lowest(scored, count)
         shares = {name: round(sparsity * score.numel()) for name, score in scored.items()}
         return {n: lowest({n: scored[n]}, shares[n])[n] for n in scored}
+
+    @final
+    def prune_units(self, ordered: Sequence[Unit], sparsity: float) -> None:
+        """Prune units in this order, until this share of all weights is zero."""
+        self.masks.add(self._first(ordered, round(sparsity * self.masks.size)))
+        self.masks.apply()
+
+    def _first(self, ordered: Sequence[Unit], count: int) -> Mapping[str, Tensor]:
+        ordered = in_step(ordered) if self.scope == "layer" else ordered
+        return first_units(ordered, count, self.masks.pruned)
 
     @final
     def magnitudes(self) -> dict[str, Tensor]:

@@ -10,6 +10,7 @@ With a unit everything is zero that reads it, so that taking it out changes no s
 never pruned: it is no child of any layer.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -20,7 +21,7 @@ from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import DenseCapsules
 from torchcaps.models.structure import Run, capsule_layers_of, runs, type_runs
 
-__all__ = ["Part", "Unit", "UnitKind", "first_units", "held_by", "lowest_units", "units"]
+__all__ = ["Part", "Unit", "UnitKind", "first_units", "held_by", "in_step", "lowest_units", "units"]
 
 UnitKind = Literal["weight", "capsule", "type", "channel"]
 
@@ -42,10 +43,12 @@ class Part(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """One capsule, type or channel, and the weights that are pruned with it."""
+    """One capsule, type or channel, the weights that are pruned with it, and the layer whose child,
+    type or channel it is."""
 
     name: str
     parts: tuple[Part, ...]
+    layer: str
 
 
 def units(network: nn.Module, kind: UnitKind) -> tuple[Unit, ...]:
@@ -74,20 +77,26 @@ def units(network: nn.Module, kind: UnitKind) -> tuple[Unit, ...]:
 
 
 def lowest_units(
-    all_units: Sequence[Unit],
-    scores: Mapping[str, Tensor],
-    count: int,
-    pruned: Mapping[str, Tensor],
-) -> dict[str, Tensor]:
-    """The units with the lowest mean scores, as many as bring the pruned weights to `count` at
-    most.
+    all_units: Sequence[Unit], scores: Mapping[str, Tensor], pruned: Mapping[str, Tensor]
+) -> list[Unit]:
+    """The units in the order of their mean scores, the lowest first.
 
     Units share weights: the column of a channel runs through the kernels of others. Weights that
     went with one unit do not count in the mean of another, which would fall unit by unit.
     """
     means = [_mean(unit, scores, pruned) for unit in all_units]
-    lowest_first = sorted(range(len(all_units)), key=means.__getitem__)
-    return first_units([all_units[k] for k in lowest_first], count, pruned)
+    return [all_units[k] for k in sorted(range(len(all_units)), key=means.__getitem__)]
+
+
+def in_step(ordered: Sequence[Unit]) -> list[Unit]:
+    """The order within each layer as it is, and layers merged so that each loses the same share of
+    its units, however far one goes."""
+    many, seen = Counter(unit.layer for unit in ordered), Counter[str]()
+    places = []
+    for unit in ordered:
+        seen[unit.layer] += 1
+        places.append(seen[unit.layer] / many[unit.layer])
+    return [ordered[k] for k in sorted(range(len(ordered)), key=places.__getitem__)]
 
 
 def first_units(
@@ -134,7 +143,7 @@ def _capsules(network: nn.Module) -> list[Unit]:
             for i in range(layer.n_in):
                 parts = [Part(f"layers.{name}.weight", 0, (i,))]
                 parts += [Part(f"layers.{below}.weight", 1, (i,))] if below else []
-                found.append(Unit(f"child {i} of {name}", tuple(parts)))
+                found.append(Unit(f"child {i} of {name}", tuple(parts), name))
         below = name if dense else None
     return found
 
@@ -142,7 +151,7 @@ def _capsules(network: nn.Module) -> list[Unit]:
 def _types(network: nn.Module) -> list[Unit]:
     all_runs = type_runs(network)
     return [
-        Unit(f"type {t} of {run.name}" if len(all_runs) > 1 else f"type {t}", parts)
+        Unit(f"type {t} of {run.name}" if len(all_runs) > 1 else f"type {t}", parts, run.name)
         for run in all_runs
         for t, parts in enumerate(_parts_of(network, run))
     ]
@@ -150,7 +159,7 @@ def _types(network: nn.Module) -> list[Unit]:
 
 def _channels(network: nn.Module) -> list[Unit]:
     return [
-        Unit(f"channel {c} of {run.name}", parts)
+        Unit(f"channel {c} of {run.name}", parts, run.name)
         for run in runs(network)
         if run.readers and run.size == 1
         for c, parts in enumerate(_parts_of(network, run))

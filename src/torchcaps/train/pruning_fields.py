@@ -9,18 +9,14 @@ Prune = Literal["lobster", "magnitude", "mask_at_the_end", "random_masks", "snip
 Share = float | tuple[float, ...]
 
 
-def uses(way: Prune | None, to: Share | None, unit: str) -> list[tuple[str, bool, str]]:
+def uses(way: Prune | None, to: Share | None) -> list[tuple[str, bool, str]]:
     """For every field but `prune`: its name, whether it is of use, and what with."""
     ramps = way == "magnitude" and not isinstance(to, tuple)
     return [
         ("prune_to", way is not None, "prune"),
         ("prune_ramp", ramps, 'prune = "magnitude" and one number to prune to'),
         ("prune_unit", way not in (None, "lobster"), "every way to prune but lobster"),
-        (
-            "prune_scope",
-            way not in (None, "lobster") and unit == "weight",
-            "every way to prune but lobster, and single weights",
-        ),
+        ("prune_scope", way not in (None, "lobster"), "every way to prune but lobster"),
         ("prune_shrink", way == "lobster", 'prune = "lobster"'),
         ("prune_tolerance", way == "lobster", 'prune = "lobster"'),
         ("prune_batches", way == "snip", 'prune = "snip"'),
@@ -37,6 +33,7 @@ def check_pruning(
     stop_at: float | None,
     keep: str,
     scope: str,
+    unit: str,
 ) -> None:
     """Refuse, by a ValueError, what would prune nothing, everything, or not in time."""
     if way is None:
@@ -49,6 +46,11 @@ def check_pruning(
         raise ValueError(
             f'prune_scope = "lamp" compares magnitudes, which {way} does not look at; take '
             f'"network" or "layer"'
+        )
+    if scope == "lamp" and unit != "weight":
+        raise ValueError(
+            f'prune_scope = "lamp" compares single weights, and a {unit} has weights in several '
+            f'layers; take "network" or "layer"'
         )
     field = "prune_to" if isinstance(to, tuple) else "prune_ramp"
     done = len(to) if isinstance(to, tuple) else ramp

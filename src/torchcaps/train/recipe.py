@@ -233,7 +233,7 @@ class Recipe(BaseModel):
             ("milestones", self.schedule == "steps", 'schedule = "steps"'),
             ("spread_steps", self.loss == "spread", 'loss = "spread"'),
             *((name, self.loss == "margin", 'loss = "margin"') for name in MARGIN),
-            *uses(self.prune, self.prune_to, self.prune_unit),
+            *uses(self.prune, self.prune_to),
             ("measure_every", bool(self.measure), "measure"),
             ("stop_on", self.stop_at is not None, "stop_at"),
             ("stop_every", self.stop_at is not None, "stop_at"),
@@ -265,6 +265,7 @@ class Recipe(BaseModel):
             stop_at=self.stop_at,
             keep=self.keep,
             scope=self.prune_scope,
+            unit=self.prune_unit,
         )
         return self
 
