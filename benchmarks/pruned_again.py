@@ -10,8 +10,9 @@ LAMP scores in the first five of them (`rewound`), and once with all of its weig
 pruning costs is the difference of these two, seed by seed. Beside the network as it was, a pruned
 one would be credited with what the ten epochs bring.
 
---wide asks the same of a trunk of 128 channels, as the paper has it, in bfloat16: twelve epochs and
-eighteen more, in which the learning rate falls by a tenth an epoch and pruning ends after six.
+--wide asks the same of a trunk of 128 channels, half as wide as the paper's, in bfloat16: twelve
+epochs and eighteen more, in which the learning rate falls by a tenth an epoch and pruning ends after
+six.
 
 Prints means and differences with 95 % t-intervals, and writes FOLDER/pruned_again.json, one row a
 network. Stopped, the same line goes on. --record copies the file into benchmarks/records.
