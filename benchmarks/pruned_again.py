@@ -11,8 +11,8 @@ pruning costs is the difference of these two, seed by seed. Beside the network a
 one would be credited with what the ten epochs bring.
 
 --wide asks the same of a trunk of 128 channels, half as wide as the paper's, in bfloat16: twelve
-epochs and eighteen more, in which the learning rate falls by a tenth an epoch and pruning ends after
-six.
+epochs and eighteen more, in which the learning rate falls by a tenth an epoch and pruning ends
+after six.
 
 Prints means and differences with 95 % t-intervals, and writes FOLDER/pruned_again.json, one row a
 network. Stopped, the same line goes on. --record copies the file into benchmarks/records.
