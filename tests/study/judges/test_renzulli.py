@@ -148,8 +148,9 @@ def test_entropy_rises_and_falls_again(curve, expected):
     ],
 )
 def test_self_attention_collapses_on_cifar(std, entropy, elsewhere, expected):
-    def of(data, model, std, entropy):
+    def of(data, model, std, entropy, right=81.0):
         values = {
+            "accuracy": [right + n for n in NOISE],
             "coupling_std.1": [std + n / 100 for n in NOISE],
             "entropy+K11": [entropy + n for n in NOISE],
         }
@@ -159,6 +160,9 @@ def test_self_attention_collapses_on_cifar(std, entropy, elsewhere, expected):
     last = of("cifar10", "rem_eff_cifar", std, entropy)
     assert word("selfattention-collapse", *others, last) == expected
     assert word("selfattention-collapse", *others) is None
+    # A network that has learned less says neither: couplings begin even.
+    early = of("cifar10", "rem_eff_cifar", std, entropy, right=58.0)
+    assert word("selfattention-collapse", *others, early) == "undecided"
 
 
 def test_any_way_of_pruning():
