@@ -221,7 +221,8 @@ QUESTIONS: Mapping[str, Question] = {
                 TWINS,
                 frozenset({("accuracy less that of dynamic routing", "routing uniform", "above")}),
                 "**No, in the one family compared so far**: with its couplings fixed at an even "
-                "split the same network is right more often.",
+                "split the same network is right more often. On images made of parts better first "
+                "weights [close that gap](../measures.md#which-routing-finds-the-true-tree).",
             ),
         ),
     ),
