@@ -1,4 +1,5 @@
-"""The networks of docs/findings/late-signs.md: the paper's, and the same for four times as long."""
+"""The networks of docs/findings/late-signs.md: the paper's, the same for four times as long, and
+with another weight in their loss."""
 
 from pathlib import Path
 
@@ -10,7 +11,7 @@ EVIDENCE = Path(__file__).parents[2] / "evidence"
 AFTER = 50
 
 
-def test_what_the_paper_prints_after_fifty_epochs_is_there_after_two_hundred():
+def test_signs_are_told_apart_after_two_hundred_epochs():
     (longer,) = read_records(EVIDENCE, study="sign-for-longer").values()
     of_paper = read_records(EVIDENCE, study="peer2022/table1").values()
     (short,) = (each for each in of_paper if "peer2022-t1-rba-bias" in each.claims)
@@ -21,3 +22,15 @@ def test_what_the_paper_prints_after_fifty_epochs_is_there_after_two_hundred():
         assert accuracy == pytest.approx(printed[seed], abs=1.5), seed
     assert min(at_fifty.values()) == pytest.approx(50, abs=0.1)
     assert min(seed.values["accuracy"] for seed in longer.seeds) > 98
+
+
+def test_where_both_classes_weigh_alike_most_learn_and_none_comes_to_99():
+    systems = read_records(EVIDENCE, study="sign-evenly").values()
+    assert {system.recipe["options"].get("iterations", 3) for system in systems} == {2, 3}
+    for system in systems:
+        assert system.recipe["lambda_"] == 1
+        right = sorted(seed.values["accuracy"] for seed in system.seeds)
+        assert len(right) == 10
+        assert right[0] < 55
+        assert right[1] > 80
+        assert right[-1] < 99

@@ -96,12 +96,16 @@ def test_iterations_polarise_couplings(trained, fixed, expected):
 
 @pytest.mark.parametrize(("after", "expected"), [(9.0, "holds"), (11.0, "fails")])
 def test_pruned_trees_have_fewer_capsules(after, expected):
-    def both(data, after):
-        dense = net(data, {"tree_size+K11": 10.0}, model="rem_multilayer")
-        return dense, pruned(data, {"tree_size+K11": after}, model="rem_multilayer")
+    def both(data, after, right=70.0):
+        dense = net(data, {"accuracy": 70.0, "tree_size+K11": 10.0}, model="rem_multilayer")
+        numbers = {"accuracy": right, "tree_size+K11": after}
+        return dense, pruned(data, numbers, model="rem_multilayer")
 
     records = [*both("fashion-mnist", 9.0), *both("cifar10", after)]
     assert word("fewer-capsules-in-tree", *records) == expected
+    # One that guesses has no tree to look at.
+    guessing = [*both("fashion-mnist", 9.0), *both("cifar10", after, right=10.0)]
+    assert word("fewer-capsules-in-tree", *guessing) == "undecided"
     assert word("fewer-capsules-in-tree", *records[:3]) is None
 
 
