@@ -17,23 +17,18 @@ import torch
 from pruned_trees import REDUCED, Cell, fields_of, network
 
 from torchcaps.analysis import saliency
+from torchcaps.analysis.backtrack import ROUNDING
 from torchcaps.analysis.keys import Keys
 from torchcaps.analysis.trace import class_coupling
 from torchcaps.tasks import dictionary, evaluate, perturb
 from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Run, fit, make_recipe
-from torchcaps.viz import (
-    draw_backtracked,
-    draw_levels,
-    draw_pruning,
-    draw_saliency,
-    write_figure,
-)
+from torchcaps.viz import draw_backtracked, draw_levels, draw_pruning, draw_saliency, write_figure
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pruning"
 WAYS = ("dense", "magnitude", "lobster", "snip")
 LEVELS = (3, 6, 11, 21, 41, 129)
-SHOWN, COUNTED, ROUNDING = 4, 1000, 1e-6
+SHOWN, COUNTED = 4, 1000
 
 
 def main() -> None:
