@@ -130,6 +130,26 @@ def test_spread_loss_on_paper(target, margin, expected):
     assert loss.item() == pytest.approx(expected, abs=1e-15)
 
 
+@pytest.mark.parametrize(
+    ("there", "expected"),
+    [
+        # 0.8 and 0.3 lead 0.05 by 0.75 and 0.25, not by 0.9
+        ([1, 1, 0], 0.15**2 + 0.65**2),
+        # 0.8 leads 0.3 by 0.5, and 0.05 trails it by 0.25
+        ([1, 0, 1], 0.4**2 + 1.15**2),
+        # one class is there, as by its number
+        ([1, 0, 0], 0.1825),
+        # nobody leads, and nobody is led
+        ([0, 0, 0], 0.0),
+        ([1, 1, 1], 0.0),
+    ],
+)
+def test_every_class_that_is_there_leads_every_other(there, expected):
+    activations = torch.tensor([[0.8, 0.3, 0.05]], dtype=torch.float64)
+    loss = spread_loss(activations, torch.tensor([there]), margin=0.9)
+    assert loss.item() == pytest.approx(expected, abs=1e-15)
+
+
 def test_spread_loss_sees_differences_alone():
     activations, target = torch.rand(5, 4).double(), torch.tensor([0, 2, 3, 1, 0])
     loss = spread_loss(activations, target, margin=0.7)
@@ -153,6 +173,21 @@ def test_spread_loss_parity_with_the_twin(shape, device, dtype, tolerance):
         lambda activations: spread_loss(activations, target.to(device), margin=0.6),
         lambda activations: twins.spread_loss(activations, target.tolist(), margin=0.6),
         torch.rand(shape, dtype=torch.float64),
+        device,
+        dtype,
+        tolerance,
+    )
+
+
+def test_spread_loss_of_two_classes_has_parity_with_the_twin(device, dtype, tolerance):
+    there = [[0, 3], [2], [4, 1]]
+    target = torch.zeros(3, 6, dtype=torch.int64)
+    for row, classes in enumerate(there):
+        target[row, classes] = 1
+    assert_parity(
+        lambda activations: spread_loss(activations, target.to(device), margin=0.6),
+        lambda activations: twins.spread_loss(activations, there, margin=0.6),
+        torch.rand((3, 6), dtype=torch.float64),
         device,
         dtype,
         tolerance,
@@ -364,13 +399,13 @@ def test_lengths_that_are_no_probabilities_are_explained(values, span):
     )
 
 
-@pytest.mark.parametrize("loss", ["spread", "cross-entropy"])
-def test_losses_of_one_true_class_refuse_a_matrix(loss):
+def test_cross_entropy_refuses_a_matrix():
     with pytest.raises(TorchcapsError) as caught:
-        LATER[loss](torch.rand(2, 3), torch.eye(3)[:2])
+        cross_entropy_loss(torch.rand(2, 3), torch.eye(3)[:2])
     assert str(caught.value) == (
         "target must be class indices [2] of an integer type, but came as torch.float32 with "
-        "shape [2, 3]; for several classes at once use margin_loss or binary_cross_entropy_loss."
+        "shape [2, 3]; for several classes at once use margin_loss, spread_loss or "
+        "binary_cross_entropy_loss."
     )
 
 

@@ -25,11 +25,13 @@ def margin_loss(lengths, present, *, m_plus=0.9, m_minus=0.1, lambda_=0.5, reduc
 
 def spread_loss(activations, true, *, margin):
     total = 0.0
-    for row, t in zip(activations, true, strict=True):
-        for i in range(len(row)):
-            if i != t:
-                hinge = (margin - (row[t] - row[i])).clamp(min=0)
-                total = total + hinge * hinge
+    for row, there in zip(activations, true, strict=True):
+        there = [there] if isinstance(there, int) else there
+        for t in there:
+            for i in range(len(row)):
+                if i not in there:
+                    hinge = (margin - (row[t] - row[i])).clamp(min=0)
+                    total = total + hinge * hinge
     return total / len(activations)
 
 

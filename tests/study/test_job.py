@@ -88,6 +88,7 @@ def test_what_is_written_out_trains_no_other_network():
         ("capsnet", "binary", True, True),
         ("capsnet", "margin", False, True),
         ("capsnet", "cross_entropy", True, False),
+        ("tsai_dmm_vector", "spread", True, True),
         ("convnet_avg", "binary", True, True),
         ("convnet_avg", "auto", True, False),
     ],

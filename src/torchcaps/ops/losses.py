@@ -15,7 +15,8 @@ Ambiguities:
    batch, so α keeps its meaning at any batch size. The code of [sabour2017] takes half the mean
    over batch and classes, that of [hinton2018] the mean over both.
 2. [mitterreiter2023] leaves m⁺, m⁻, λ and α open, the papers that use the spread loss its margin;
-   `spread_margin` is the schedule in the code of [hinton2018].
+   `spread_margin` is the schedule in the code of [hinton2018]. Nor does [tsai2020] §5 say how it
+   takes several classes: here each that is there leads each that is not, and all pairs are summed.
 3. [gu2021] trains capsules by cross-entropies too and does not say of what: here lengths are the
    logits of one, and the probabilities of the binary one.
 """
@@ -92,15 +93,22 @@ def spread_loss(activations: Tensor, target: Tensor, *, margin: float) -> Tensor
 
     Arguments:
         activations: [b, k], of the class capsules.
-        target: class indices [b].
+        target: class indices [b], or a zero-one matrix [b, k] where several classes are there.
         margin: by how much the true class should lead; `spread_margin` has that of a step.
 
     >>> spread_loss(torch.tensor([[0.75, 0.5]]), torch.tensor([0]), margin=0.5)
     tensor(0.0625)
     """
+    _check_matrix("activations", activations)
+    check_tensor("target", target)
+    wide = widen(activations)
+    if target.shape == activations.shape:
+        there = target.to(wide.dtype)
+        leads = wide.unsqueeze(2) - wide.unsqueeze(1)  # [b, there, not there]
+        pairs = there.unsqueeze(2) * (1 - there).unsqueeze(1)
+        return (pairs * torch.relu(margin - leads).square()).sum((1, 2)).mean()
     true = _index("activations", activations, target).unsqueeze(1)
-    activations = widen(activations)
-    lead = activations.gather(1, true) - activations
+    lead = wide.gather(1, true) - wide
     return torch.relu(margin - lead).square().scatter(1, true, 0.0).sum(-1).mean()
 
 
@@ -212,7 +220,7 @@ def _index(argument: str, scores: Tensor, target: Tensor) -> Tensor:
         raise TorchcapsError(
             f"target must be class indices [{len(scores)}] of an integer type, but came as "
             f"{target.dtype} with shape {list(target.shape)}; for several classes at once use "
-            f"margin_loss or binary_cross_entropy_loss."
+            f"margin_loss, spread_loss or binary_cross_entropy_loss."
         )
     check_classes(target, scores.shape[1])
     return target.long()

@@ -146,16 +146,16 @@ def _classification(
     in what is said of labels that do not fit."""
     scores = out.scores if out.scores.dtype == torch.float64 else out.scores.float()
     loss = FITTING[out.scores_are] if loss == "auto" else loss
-    if loss in ("spread", "cross_entropy"):
+    if loss == "cross_entropy":
         if labels.ndim != 1:
             raise TorchcapsError(
-                f'loss = "{loss}" is for images of one object, but {data} labels several; '
-                f'take "margin" or "binary".'
+                f'loss = "cross_entropy" is for images of one object, but {data} labels several; '
+                f'take "margin", "spread" or "binary".'
             )
-        if loss == "cross_entropy":
-            return cross_entropy_loss(scores, labels)
-        return spread_loss(scores, labels, margin=lead())
+        return cross_entropy_loss(scores, labels)
     target = labels if labels.ndim == 1 else present_classes(labels, scores.shape[-1])
+    if loss == "spread":
+        return spread_loss(scores, target, margin=lead())
     if loss == "margin":
         if labels.ndim != 1 and out.scores_are == "logits":
             raise TorchcapsError(

@@ -98,3 +98,17 @@ def test_variance_is_over_seeds_and_iterations():
     assert word("smallest-variance", *ours, *swept("dynamic", 3), *swept("em", 0)) == "undecided"
     assert word("smallest-variance", *swept("inverted", 6), *others) == "fails"
     assert word("smallest-variance", *ours, *others[1:]) is None
+
+
+def test_no_other_loss_is_better_on_either_set():
+    def losses(cifar, overlaid):
+        for name, data, means in (
+            ("tsai_inverted_simple_c10", "cifar10", cifar),
+            ("tsai_dmm_vector", "diverse-multi-mnist", overlaid),
+        ):
+            for loss, mean in zip(("auto", "margin", "spread"), means, strict=True):
+                yield net(name, mean, data=data, loss=loss)
+
+    assert word("ce-at-least-as-good", *losses((80, 79, 78), (80, 79, 80))) == "holds"
+    assert word("ce-at-least-as-good", *losses((80, 79, 78), (80, 79, 80.1))) == "fails"
+    assert word("ce-at-least-as-good", *list(losses((80, 79, 78), (80, 79, 78)))[:-1]) is None
