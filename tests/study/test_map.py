@@ -114,7 +114,8 @@ BY_HAND = [
     ),
     (
         "peer2022-t1-em-bias",
-        "peer_sign_em {'bias': True} {} peer sign>sign:train accuracy 5",
+        "peer_sign_em {'bias': True} {'loss': 'margin', 'lambda_': 1.0} peer "
+        "sign>sign:train accuracy 5",
         1,
     ),
     (
@@ -125,13 +126,13 @@ BY_HAND = [
     ),
     (
         "peer2022-q-gradient-cancellation",
-        "peer_sign_dynamic {'bias': 'none'} {} peer sign>sign:test "
-        "gradient_cancellation gradient_cancellation_at_start accuracy 5",
-        4,
+        "peer_sign_dynamic {'bias': 'none'} {'loss': 'margin', 'lambda_': 1.0} peer "
+        "sign>sign:test gradient_cancellation gradient_cancellation_at_start accuracy 5",
+        6,
     ),
     (
         "peer2022-q-sign-not-learnable",
-        "peer_sign_dynamic {} {} peer sign>sign:train accuracy 5",
+        "peer_sign_dynamic {} {'loss': 'margin', 'lambda_': 1.0} peer sign>sign:train accuracy 5",
         2,
     ),
     # Four squashes, on moved test images and on training images.

@@ -17,7 +17,7 @@ from torchcaps.study.pruned import way_in
 from torchcaps.study.sets import SETS
 from torchcaps.train import PROTOCOLS
 
-__all__ = ["SETUPS", "WITHOUT_TRAINING", "Setup", "setups_in"]
+__all__ = ["SETUPS", "SIGN_LOSS", "WITHOUT_TRAINING", "Setup", "setups_in"]
 
 # A tenth of the training images, by which an epoch or a number of iterations is chosen.
 HELD_OUT = {"validation_share": 0.1}
@@ -149,6 +149,8 @@ class Setup:
         )
 
 
+# Of the version of public code that layers, weights at the start and the rate are from as well.
+SIGN_LOSS = {"loss": "margin", "lambda_": 1.0}
 QUICK = {"batch_size": 64, "learning_rate": 1e-3, "schedule": "cosine"}
 # A cell takes half an hour of a core that has instructions for bfloat16. After 1,125 updates of 32
 # images networks without routing were right on 62 and 81 % of the images of seed 0, CapsNet on
@@ -192,7 +194,8 @@ SETUPS: dict[str, Setup] = {
     "mitt-fixed-epochs": Setup("mitterreiter", NO_STOP, (NOT_STOPPED,), {"epochs": 5}),
     "mitt-cifar10": Setup("mitterreiter", NO_STOP, (NOT_STOPPED,), {"epochs": 5}),
     "mitt-part-whole": Setup("mitterreiter", NO_STOP, (NOT_STOPPED,), {"epochs": 5}),
-    "peer-sign": Setup("peer"),
+    "peer-sign": Setup("peer", SIGN_LOSS),
+    "peer-sign-em": Setup("peer", SIGN_LOSS, departures=(OWN_EM,)),
     # Few epochs at the paper's rate teach little. Of five layers with a bias 96.1 % were right at
     # 0.001 and 97.7 % at 0.002, of images held out, with seed 100, which no record has.
     "peer-depth": Setup(

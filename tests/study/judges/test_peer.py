@@ -14,7 +14,8 @@ NEVER, WITH_BIAS = "peer2022-q-sign-not-learnable", "peer2022-q-sign-learnable-w
 
 
 def record(model, values, *, key=SIGN, claim=NEVER, data="sign", reduced=None, **options):
-    recipe = make_recipe(model=model, data=data, options=options)
+    loss = {"loss": "margin", "lambda_": 1.0} if data == "sign" else {}
+    recipe = make_recipe(model=model, data=data, options=options, **loss)
     return make_record(
         study="a/b",
         claims=(claim,),

@@ -117,6 +117,7 @@ def signs(cosine, chi, *, bias, end=0.0, accuracy=50.0):
             "cancellation_chi_at_start": [chi + (1 + (bias == "none")) * x for x in NOISE],
             "accuracy": [accuracy] * 5,
         },
+        fields=[("loss", "margin"), ("lambda_", 1.0)],
         bias=bias,
     )
 

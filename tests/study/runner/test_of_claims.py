@@ -17,7 +17,7 @@ def test_a_table_is_a_study():
     first = study.systems[0]
     assert first.claims == ("peer2022-t1-rba-nobias",)
     assert (first.seeds, first.reduced, first.departures) == (tuple(range(10)), None, ())
-    assert first.label == "peer_sign_dynamic bias=none on sign"
+    assert first.label == "peer_sign_dynamic bias=none loss=margin lambda_=1.0 on sign"
     (job,) = plan_of(find_claim(first.claims[0])).jobs
     # bias="none" is what the network has by itself.
     assert job.recipe().options == {"bias": "none"}

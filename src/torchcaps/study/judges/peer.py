@@ -7,6 +7,7 @@ from torchcaps.study.claim import Claim
 from torchcaps.study.intervals import mean_interval
 from torchcaps.study.judges.evidence import Evidence, Values
 from torchcaps.study.judges.rules import Cell, confirming, each, joined, minus
+from torchcaps.study.setups import SIGN_LOSS
 from torchcaps.study.verdict import StatementVerdict
 
 __all__ = ["JUDGES"]
@@ -38,8 +39,8 @@ def _sign_not_learnable(claim: Claim, evidence: Evidence) -> StatementVerdict | 
     """Exactly one half of the symmetric set, in every seed of both networks; what is shown is the
     difference to it, in points."""
     cells = [
-        evidence.values(ON_TRAINING, "peer_sign_dynamic", bias="none"),
-        evidence.values(ON_TRAINING, "peer_sign_em", bias=False),
+        evidence.values(ON_TRAINING, "peer_sign_dynamic", bias="none", loss=SIGN_LOSS["loss"]),
+        evidence.values(ON_TRAINING, "peer_sign_em", bias=False, loss=SIGN_LOSS["loss"]),
     ]
     if not all(cells):
         return None
@@ -53,8 +54,8 @@ def _sign_not_learnable(claim: Claim, evidence: Evidence) -> StatementVerdict | 
 
 def _sign_learnable_with_bias(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     values = (
-        evidence.values(ON_TRAINING, "peer_sign_dynamic", bias="added"),
-        evidence.values(ON_TRAINING, "peer_sign_em", bias=True),
+        evidence.values(ON_TRAINING, "peer_sign_dynamic", bias="added", loss=SIGN_LOSS["loss"]),
+        evidence.values(ON_TRAINING, "peer_sign_em", bias=True, loss=SIGN_LOSS["loss"]),
     )
     cells = [Cell(each, "greater", claim.conditions["threshold"]) for each in values]
     return each(claim, cells, one_sided=False, corrected=True)

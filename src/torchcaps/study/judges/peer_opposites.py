@@ -8,6 +8,7 @@ from torchcaps.study.intervals import mean_interval
 from torchcaps.study.judges.evidence import Evidence, Values
 from torchcaps.study.judges.rules import Cell, confirming, each, joined, left_open, minus
 from torchcaps.study.ranks import spearman
+from torchcaps.study.setups import SIGN_LOSS
 from torchcaps.study.verdict import StatementVerdict
 
 __all__ = ["JUDGES"]
@@ -92,7 +93,7 @@ def _cancels(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     above −0.9 leaves it open, and one above −0.5 contradicts."""
     cosines, chis = [], []
     for model, begun, chosen in (
-        (SIGN_DYNAMIC, BEGUN_ON_SIGNS, {}),
+        (SIGN_DYNAMIC, BEGUN_ON_SIGNS, {"loss": SIGN_LOSS["loss"]}),
         (DYNAMIC, BEGUN, {"n_layers": 4, "data": "mnist"}),
     ):
         start, end, right = (
