@@ -84,6 +84,45 @@ def test_a_run_whose_accuracy_is_unknown_is_not_comparable():
     assert "the paper prints no accuracy of this network" in found.verdict.text()
 
 
+# Printed: 99.56 with 85.53 % of its weights pruned, on 11 levels.
+PRUNED = "rem-t9-dr-capsnet-rem-acc"
+
+
+@pytest.mark.parametrize(("sparsity", "status"), [(80.6, "reproduced"), (80.4, "undecided")])
+def test_a_network_that_is_pruned_less_is_not_the_papers(sparsity, status):
+    values = {"accuracy": 99.56, "accuracy+K11": 99.56, "sparsity": sparsity}
+    found = judged(PRUNED, smaller_run(PRUNED, values, options={}))
+    assert found.status == status
+    why = "80.4 % of its weights are pruned, and 85.5 % of the paper's"
+    assert (why in found.verdict.text()) == (status == "undecided")
+
+
+def test_how_much_is_pruned_is_judged_by_itself():
+    name = "rem-t9-dr-capsnet-rem-sparsity"
+    found = judged(name, smaller_run(name, {"accuracy": 99.56, "sparsity": 60.0}, options={}))
+    assert found.status == "worse"
+
+
+def test_a_pruned_network_of_unknown_sparsity_is_not_comparable():
+    values = {"accuracy": 99.56, "accuracy+K11": 99.56}
+    found = judged(PRUNED, smaller_run(PRUNED, values, options={}))
+    assert found.status == "undecided"
+    assert "it does not say how many of its weights are pruned" in found.verdict.text()
+
+
+def test_the_entropy_on_levels_that_the_paper_does_not_name_is_not_the_papers():
+    name = "rem-t9-eff-capsnet-q-entropy"
+    values = {"accuracy": 99.5, "entropy+K11": 4.38}
+    smaller = judged(name, smaller_run(name, values))
+    assert smaller.status == "undecided"
+    assert "the paper does not say on how many levels" in smaller.verdict.text()
+    assert judged(name, smaller_run(name, values, reduced=None)).status == "reproduced"
+    # It names 11 for DR-CapsNet.
+    name = "rem-t9-dr-capsnet-q-entropy"
+    values = {"accuracy": 99.5, "entropy+K11": 9.53}
+    assert judged(name, smaller_run(name, values, options={})).status == "reproduced"
+
+
 def test_of_reduced_records_one_that_can_be_compared_counts():
     many = smaller_run(ACCURACY, {"accuracy": 80.0}, n=5)
     few = smaller_run(ACCURACY, {"accuracy": 99.6}, n=3)

@@ -2,10 +2,11 @@
 
 A run of fewer images or epochs can where it is the paper's network, and about as accurate as the
 paper's: then it is the same thing, trained more quickly. A narrower network, or one that is right
-far less often, is another thing, and its numbers neither confirm nor refute those of a paper. Where
-a paper trains until an accuracy is reached, that is what its numbers are of, and a run has to come
-nearer to it. Two such networks can still be compared with each other, so this is not asked of
-statements.
+far less often, is another thing, and its numbers neither confirm nor refute those of a paper; so is
+one that is pruned less, or more. Where a paper trains until an accuracy is reached, that is what
+its numbers are of, and a run has to come nearer to it. Entropy and keys depend on the number of
+levels, so a paper that does not name it prints a number of another thing. Two such networks can
+still be compared with each other, so this is not asked of statements.
 """
 
 import statistics
@@ -17,7 +18,8 @@ from torchcaps.models import MODELS
 from torchcaps.study.claim import claims
 from torchcaps.study.job import Job
 from torchcaps.study.papers import plan_of
-from torchcaps.study.record import Record
+from torchcaps.study.plan import Plan
+from torchcaps.study.record import Record, Seed
 
 __all__ = ["POINTS", "SHORT", "why_incomparable"]
 
@@ -25,23 +27,33 @@ __all__ = ["POINTS", "SHORT", "why_incomparable"]
 POINTS = 2.0
 # and below the one at which the paper stops.
 SHORT = 0.5
+# As far as the share of pruned weights may lie from the paper's, in points.
+SPARSER = 5.0
+OF_SPARSITY = {"sparsity", "nonzero_parameters"}
+OF_LEVELS = {"entropy", "keys"}
 
 
-def why_incomparable(job: Job, paper: str, record: Record) -> str | None:
-    """Why a number of a record says nothing about the number that a job would give; None where it
+def why_incomparable(plan: Plan, record: Record) -> str | None:
+    """Why a number of a record says nothing about the number that a claim prints; None where it
     does, as those of the full protocol always do.
 
     Arguments:
-        job: what a number of the paper needs, at full size.
-        paper: the key of the paper.
+        plan: of a claim that is one number of one job.
         record: what was run.
 
-    >>> why_incomparable(plan.jobs[0], "gu2021", record)  # doctest: +SKIP
+    >>> why_incomparable(plan, record)  # doctest: +SKIP
     'its width is 64 and not 256'
     """
     if record.reduced is None:
         return None
-    return _other_network(job, record) or _other_accuracy(job, paper, record)
+    (job,) = plan.jobs
+    paper = plan.claim.paper
+    return (
+        _other_network(job, record)
+        or _other_accuracy(job, paper, record)
+        or _other_sparsity(job, paper, record)
+        or _own_levels(plan, job)
+    )
 
 
 def _other_network(job: Job, record: Record) -> str | None:
@@ -72,6 +84,46 @@ def _other_accuracy(job: Job, paper: str, record: Record) -> str | None:
     if abs(nearest - ours) <= POINTS:
         return None
     return f"{ours:.1f} % of its test images are right, and {nearest:.1f} % of the paper's"
+
+
+def _other_sparsity(job: Job, paper: str, record: Record) -> str | None:
+    printed = _printed_sparsities(paper).get(job.key)
+    if printed is None or not OF_SPARSITY.isdisjoint(job.metrics):
+        return None
+    shares = [share for each in record.seeds if (share := _pruned(each)) is not None]
+    if not shares:
+        return "it does not say how many of its weights are pruned"
+    ours = statistics.fmean(shares)
+    if abs(ours - printed) <= SPARSER:
+        return None
+    return f"{ours:.1f} % of its weights are pruned, and {printed:.1f} % of the paper's"
+
+
+def _pruned(seed: Seed) -> float | None:
+    """The share of its weights that are pruned, in percent: as it was measured, or as the last
+    epoch has it."""
+    if "sparsity" in seed.values:
+        return seed.values["sparsity"]
+    shares = [row["sparsity"] for row in seed.per_epoch if "sparsity" in row]
+    return 100 * shares[-1] if shares else None
+
+
+def _own_levels(plan: Plan, job: Job) -> str | None:
+    if plan.left_open is None or OF_LEVELS.isdisjoint(job.metrics):
+        return None
+    return "the paper does not say on how many levels its couplings are"
+
+
+@cache
+def _printed_sparsities(paper: str) -> dict[str, float]:
+    """The share of weights, in percent, that a paper has pruned, by the key of the job that trains
+    the network."""
+    found = {}
+    for claim in claims(paper=paper, kind="sparsity"):
+        jobs = plan_of(claim).jobs
+        if len(jobs) == 1 and isinstance(claim.value, int | float):
+            found[jobs[0].key] = float(claim.value)
+    return found
 
 
 @cache

@@ -161,8 +161,7 @@ def _verdict(plan: Plan, record: Record) -> NumberVerdict | ShownVerdict | None:
         values = values_of(plan, record)
         if not values:
             return None
-        (job,) = plan.jobs
-        return judge(claim, values, incomparable=why_incomparable(job, claim.paper, record))
+        return judge(claim, values, incomparable=why_incomparable(plan, record))
     # A record of tests has one number by the id of each claim: what was counted, or that the test
     # passed.
     shown = record.seeds[0]

@@ -135,7 +135,7 @@ class StatementVerdict:
         ends = "" if self.ours.low is None else f" [{self.ours.low:.4g}, {self.ours.high:.4g}]"
         return (
             f"{self.word}: {self.ours.mean:.4g}{ends} over {self.n_text} seeds, where {self.side} "
-            f"{'±' if self.side == 'within' else 'than '}{self.threshold:g} is claimed"
+            f"{'±' if self.side == 'within' else 'than '}{self.threshold:g} is asked for"
         )
 
 

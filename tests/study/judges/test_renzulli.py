@@ -39,8 +39,17 @@ def test_pruning_lowers_the_entropy_everywhere(after, expected):
     # A single architecture is not every one.
     alone = "undecided" if expected == "holds" else expected
     assert word("entropy-lower-everywhere", *every) == alone
-    other = [net("mnist", {"entropy+K11": 8.0}, model="rem_eff_mnist")]
-    other += [pruned("mnist", {"entropy+K11": 6.0}, model="rem_eff_mnist")]
+    of_classes = {
+        ("rem_eff_mnist", "mnist"): "K11",
+        ("rem_gamma", "mnist"): "K11,6",
+        ("rem_deepcaps", "fashion-mnist"): "K11",
+        ("rem_eff_cifar", "cifar10"): "K11",
+    }
+    other = []
+    for (model, data), grid in of_classes.items():
+        assert word("entropy-lower-everywhere", *every, *other) == alone
+        other += [net(data, {f"entropy+{grid}": 8.0}, model=model)]
+        other += [pruned(data, {f"entropy+{grid}": 6.0}, model=model)]
     assert word("entropy-lower-everywhere", *every, *other) == expected
     # A cell that was run and whose entropy nobody measured is no reason to leave it out.
     other += [pruned("fashion-mnist", {"accuracy": 80.0}, model="rem_eff_mnist")]

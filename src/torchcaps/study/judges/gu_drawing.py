@@ -26,7 +26,9 @@ def _separates_classes(claim: Claim, evidence: Evidence) -> StatementVerdict | N
         return None
     missed = sum(value < ALL for value in nearest.values())
     if len(nearest) >= claim.conditions["n_seeds_min"] and missed > len(nearest) / 2:
-        return StatementVerdict("fails", Cell(nearest).interval(), "greater", ALL)
+        # Shown as what is missing, in points: no share is greater than all.
+        missing = Cell({seed: ALL - value for seed, value in nearest.items()})
+        return StatementVerdict("fails", missing.interval(), "within", 0.0)
     return left_open(found) if missed and found.word == "holds" else found
 
 
