@@ -26,6 +26,7 @@ from torchcaps.prune import (
     ramp,
 )
 from torchcaps.train.batches import Batches
+from torchcaps.train.beginning import freeze
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.measures import of_trees
 from torchcaps.train.ranks import Ranks
@@ -137,6 +138,9 @@ class Prune(Callback):
         """The mean gradient of the training loss over some batches, by the names of the weights.
         A copy of the network is asked, whose running means may move."""
         model = copy.deepcopy(model).train()
+        for part in freeze(model, self.recipe.freeze):
+            # As in every step.
+            part.eval()
         batches = Batches(self.training, self.recipe.batch_size, seed=self.recipe.seed)
         for _, batch in zip(range(self.recipe.prune_batches), batches, strict=False):
             parts = self._parts(model, batch, step=0)
