@@ -49,6 +49,9 @@ def recipe(way: str | None, **changed: object) -> Recipe:
     return make_recipe(**{**fields, "prune": way, **WAYS.get(way or "", {}), **changed})
 
 
+DROPPING = {"dropout": 0.3, "width": 8, "types": 2}
+
+
 class Runs(dict[str, Run]):
     """A run for every way, made when it is first looked at."""
 
@@ -136,6 +139,17 @@ def test_snip_asks_frozen_parts_as_steps_do(tmp_path: Path) -> None:
     model = initial_model(run.recipe, tiny("train", None)).train()
     model.backbone.requires_grad_(False).eval()
     assert differ_from_those_by_hand(run, model, batches=1) <= 0.001
+
+
+def test_what_snip_drops_out_is_drawn_by_the_seed(tmp_path: Path) -> None:
+    """Whatever was drawn in this process before, the same recipe has the same masks."""
+    fields = {"model": "tsai_inverted_simple_c10", "epochs": 1, "options": DROPPING}
+    found = []
+    for before in (1, 2):
+        torch.manual_seed(before)
+        run = fit(recipe("snip", **fields), tmp_path / str(before))
+        found.append(run.model_file.read_bytes())
+    assert found[0] == found[1]
 
 
 def _seed_of_validation(settled: Recipe) -> int:

@@ -142,6 +142,8 @@ class Prune(Callback):
             # As in every step.
             part.eval()
         batches = Batches(self.training, self.recipe.batch_size, seed=self.recipe.seed)
+        # Dropout draws, before the first step has set a seed.
+        torch.manual_seed(seed_of(self.recipe.seed, MASKS))
         for _, batch in zip(range(self.recipe.prune_batches), batches, strict=False):
             parts = self._parts(model, batch, step=0)
             torch.stack(list(parts.values())).sum().backward()
