@@ -78,6 +78,17 @@ def test_changed_images_go_through_the_same_grid(few, network):
     assert plain != coarse
 
 
+def test_couplings_on_a_grid_are_put_on_no_other_grid(few, network):
+    """Rounded twice they would be other keys than those of the network on that other grid."""
+    names = ["keys", "inequality"]
+    plain = evaluate(network, few, measurements=names).measured
+    assert [each for each, *_ in plain["keys"].sweep] == [6, 11, 21, 129]
+    for levels, last in ((6, 6), ((11, 21), 21)):
+        found = evaluate(network, few, levels=levels, measurements=names).measured
+        assert (found["keys"].levels, found["keys"].sweep) == (last, ())
+        assert [row.levels for row in found["inequality"].layers] == [(), ()]
+
+
 def test_replaced_couplings_are_those_of_the_network_itself(few, network):
     found = evaluate(network, few, measurements=["causal-use"]).measured["causal-use"]
     whole = few.batch(slice(0, 44))

@@ -35,6 +35,8 @@ __all__ = ["Inequality", "LayerInequality", "MeasureInequality", "gini"]
 
 # Shares of an even split, and levels of a grid, at which a layer is reported again.
 SWEEP, LEVELS = (0.1, 0.25, 0.5, 0.75), (6, 11, 21, 129)
+# Levels of the grid that `even` is of.
+EVEN = 11
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,16 @@ def gini(coupling: Tensor) -> Tensor:
 
 
 class MeasureInequality:
-    """Small couplings and Gini coefficients of every routed layer."""
+    """Small couplings and Gini coefficients of every routed layer.
 
-    def __init__(self) -> None:
-        # Of (gini, each of the sweep, each of the levels), over images.
+    Arguments:
+        levels: grids at which couplings on the level of an even split are reported again.
+    """
+
+    def __init__(self, *, levels: tuple[int, ...] = LEVELS) -> None:
+        self.levels = levels
+        self._grids = tuple(dict.fromkeys((EVEN, *levels)))
+        # Of (gini, each of the sweep, each of the grids), over images.
         self._layers: dict[str, Moments] = {}
 
     def update(self, out: Answer, batch: Labelled) -> None:
@@ -93,7 +101,7 @@ class MeasureInequality:
             coupling = comparable_coupling(layer)
             split = 1 / coupling.shape[-1]
             small = [coupling < (1 - 1e-6) * split * share for share in SWEEP]
-            even = [_on_its_level(coupling, split, levels) for levels in LEVELS]
+            even = [_on_its_level(coupling, split, levels) for levels in self._grids]
             shares = (gini(coupling), *small, *even)
             each = [share.double().flatten(1).mean(1) for share in shares]
             self._layers.setdefault(layer.name, Moments()).add(torch.stack(each, -1))
@@ -109,10 +117,10 @@ class MeasureInequality:
         for name, moments in self._layers.items():
             index, *shares = moments.mean.tolist()
             small = dict(zip(SWEEP, shares, strict=False))
-            even = dict(zip(LEVELS, shares[len(SWEEP) :], strict=True))
+            even = dict(zip(self._grids, shares[len(SWEEP) :], strict=True))
             known = None if math.isnan(index) else index
-            sweep, levels = tuple(small.items()), tuple(even.items())
-            rows.append(LayerInequality(name, small[0.5], even[11], known, sweep, levels))
+            sweep, levels = tuple(small.items()), tuple((k, even[k]) for k in self.levels)
+            rows.append(LayerInequality(name, small[0.5], even[EVEN], known, sweep, levels))
         return Inequality(next(iter(self._layers.values())).count, tuple(rows))
 
 

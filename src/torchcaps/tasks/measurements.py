@@ -13,6 +13,7 @@ from torchcaps.analysis import (
     MeasureCompactness,
     MeasureFidelity,
     MeasureFixedPoint,
+    MeasureInequality,
     MeasureInvariance,
     MeasureKeys,
     Measurement,
@@ -103,8 +104,8 @@ def check_names(names: Sequence[str]) -> None:
 def measured_by(
     names: Sequence[str], model: nn.Module, *, levels: Levels | None = None
 ) -> dict[str, Measurement]:
-    """A fresh measurement of a network for each name; keys are counted on the grid of the last
-    layer."""
+    """A fresh measurement of a network for each name; where its couplings are on a grid, keys are
+    counted on that of the last layer."""
     check_names(names)
     if levels is not None and "causal-use" in names:
         raise TorchcapsError(
@@ -115,8 +116,14 @@ def measured_by(
         _there(model, seen_through(model, levels=levels, names=each)) for each in ((), names)
     )
     made = {name: MEASUREMENTS[name](plain, traced, model) for name in names}
-    if levels is not None and "keys" in made:
-        made["keys"] = MeasureKeys(levels=levels if isinstance(levels, int) else levels[-1])
+    if levels is not None:
+        # On a second grid they would be rounded twice, and no network has such couplings.
+        last = levels if isinstance(levels, int) else levels[-1]
+        once: dict[str, Measurement] = {
+            "inequality": MeasureInequality(levels=()),
+            "keys": MeasureKeys(levels=last, sweep=()),
+        }
+        made |= {name: once[name] for name in names if name in once}
     return made
 
 
