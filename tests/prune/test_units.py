@@ -274,3 +274,42 @@ def test_weights_that_were_pruned_before_stay_so_and_count():
 def test_a_network_without_a_convolution_has_no_types():
     sentence = text_of(lambda: units(create_model("peer_sign_dynamic"), "type"))
     assert "has no convolution before its capsules, so no types and no channels" in sentence
+
+
+def frozen(part, kind):
+    """What a pruner finds of one kind where a part is frozen, and how much that can reach."""
+    small = {"kernel": 7, "types": 8} if kind == "type" else {}
+    model = network("rem_dr" if small else "mitterreiter_5x16", **small)
+    model.get_submodule(part).requires_grad_(False)
+    return model, lambda to: MaskAtTheEnd(model, to=to, unit=kind)
+
+
+@pytest.mark.parametrize(
+    ("part", "kind", "layers"),
+    [
+        ("backbone.0", "channel", {"backbone.3", "backbone.6"}),
+        # Children of hidden_3 have votes of hidden_2 among their weights.
+        ("layers.hidden_2", "capsule", {"hidden_4", "classes"}),
+        ("layers.hidden_3", "capsule", {"hidden_2", "classes"}),
+    ],
+)
+def test_units_that_reach_into_a_frozen_part_stay(part, kind, layers):
+    model, pruner = frozen(part, kind)
+    before = model.get_submodule(part).weight.clone()
+    found = pruner(0.05)
+    assert {unit.layer for unit in found.units} == layers
+    found.at_the_end()
+    assert 0.03 < sparsity(model).share <= 0.05
+    assert torch.equal(model.get_submodule(part).weight, before)
+    for unit in found.units:
+        assert {each.weight for each in unit.parts} <= set(prunable(model))
+    assert "so pruning them cannot reach a sparsity of 99.0%" in text_of(lambda: pruner(0.99))
+
+
+@pytest.mark.parametrize(("part", "kind"), [("backbone", "channel"), ("layers", "type")])
+def test_where_every_unit_reaches_into_a_frozen_part_none_is_pruned(part, kind):
+    _, pruner = frozen(part, kind)
+    assert text_of(lambda: pruner(0.05)) == (
+        f"every {kind} of this network has weights in a frozen part, and what is not trained is "
+        f'not pruned; freeze less, or prune single weights, unit="weight".'
+    )

@@ -50,7 +50,18 @@ class Pruner:
         self.scope: Scope = scope
         self.masks = Masks(model)
         self.unit: UnitKind = unit
-        self.units: tuple[Unit, ...] = () if unit == "weight" else units(model, unit)
+        self.units: tuple[Unit, ...] = () if unit == "weight" else self._whole(units(model, unit))
+
+    def _whole(self, found: Sequence[Unit]) -> tuple[Unit, ...]:
+        """Those without a weight in a frozen part, which could not go as a whole."""
+        known = self.masks.weights
+        left = tuple(unit for unit in found if all(part.weight in known for part in unit.parts))
+        if not left:
+            raise TorchcapsError(
+                f"every {self.unit} of this network has weights in a frozen part, and what is not "
+                f'trained is not pruned; freeze less, or prune single weights, unit="weight".'
+            )
+        return left
 
     def before_training(self, gradients: Gradients) -> None:
         """Before the first step; `gradients` measures them and leaves the network as it is."""
