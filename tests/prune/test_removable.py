@@ -6,7 +6,7 @@ from torch import nn
 
 from error_text import text_of
 from torchcaps import create_model, load, save
-from torchcaps.layers import DenseCapsules, DynamicRouting, PrimaryCapsules
+from torchcaps.layers import DenseCapsules, DynamicRouting, PrimaryCapsules, feature_shape
 from torchcaps.models import CapsuleNetwork
 from torchcaps.models.smaller import Kept, smaller
 from torchcaps.prune import MaskAtTheEnd, RandomMasks, prunable, removable, silent, units
@@ -250,6 +250,35 @@ def test_networks_without_capsules_say_so():
     assert said.startswith("a ConvNet is no chain of convolutions with capsules on top")
     assert text_of(lambda: silent(model, [])) == said
     assert text_of(lambda: smaller(model, Kept({}, None, None, {}))) == said
+
+
+def with_trunk(*parts):
+    """A network of these parts, whose last convolution has 16 channels: 4 types of capsules."""
+    torch.manual_seed(0)
+    backbone, projection = nn.Sequential(*parts[:-1]), parts[-1]
+    (c, h, w), d = feature_shape(nn.Sequential(*parts), IMAGE), 4
+    return CapsuleNetwork(
+        image=IMAGE,
+        backbone=backbone,
+        primary=PrimaryCapsules(projection, d_out=d),
+        primary_grid=(h, w, c // d),
+        layers={"classes": DenseCapsules(n_in=h * w * c // d, d_in=d, n_out=3, d_out=8)},
+    ).eval()
+
+
+@pytest.mark.parametrize("grouped", [nn.Conv2d(8, 8, 3, groups=4), nn.Conv2d(8, 16, 3, groups=8)])
+def test_a_convolution_in_groups_is_left_as_it_is(grouped):
+    """Its channels cannot be followed, so children alone are taken out."""
+    first, last = nn.Conv2d(1, 8, 5, 2), nn.Conv2d(grouped.out_channels, 16, 3, 2)
+    model = with_trunk(first, nn.ReLU(), grouped, nn.ReLU(), last)
+    with torch.no_grad():
+        model.layers["classes"].weight[:5] = 0
+    kept = removable(model)
+    assert kept == Kept({}, None, tuple(range(5, model.layers["classes"].n_in)), {})
+    small = smaller(model, kept)
+    assert size(small) == size(model) - 5 * 4 * 3 * 8
+    images = torch.rand(4, *IMAGE)
+    assert torch.allclose(scores(small, images), scores(model, images), rtol=0, atol=1e-6)
 
 
 def test_units_hold_what_a_smaller_network_lacks():

@@ -81,10 +81,11 @@ def smaller(network: nn.Module, kept: Kept) -> nn.Module:
     types = _types_left(model, state, kept)
     for hidden, index in kept.parents.items():
         state.take_parents(hidden, index)
-    config: dict[str, Any] = dict(cast(dict[str, Any], network.config))
-    before = config.get(SMALLER, {})
-    said = {**before, "types": types}
-    model.config = {**config, SMALLER: said}
+    # One that was built by hand has no configuration.
+    config: dict[str, Any] = getattr(network, "config", {})
+    said = {**config.get(SMALLER, {}), "types": types}
+    if config:
+        model.config = {**config, SMALLER: said}
     adopt_sizes(model, state.tensors, said)
     model.load_state_dict(state.tensors, assign=True)
     return model.eval()
@@ -114,6 +115,7 @@ def adopt_sizes(network: nn.Module, state: Mapping[str, Tensor], said: Mapping[s
             f"the file of a smaller network says how many types of primary capsules it has, but "
             f"this one says {short(types)}; it is damaged: copy it once more."
         )
+    resized = set[nn.Module]()
     for key, tensor in state.items():
         path, _, name = key.rpartition(".")
         module = network.get_submodule(path)
@@ -126,7 +128,8 @@ def adopt_sizes(network: nn.Module, state: Mapping[str, Tensor], said: Mapping[s
         empty = torch.empty_like(tensor)
         is_buffer = name in module._buffers
         setattr(module, name, empty if is_buffer else nn.Parameter(empty))
-    for part in network.modules():
+        resized.add(module)
+    for part in resized:
         _count_again(part)
     if isinstance(network, CapsuleNetwork):
         _place_again(network, types)
@@ -135,6 +138,7 @@ def adopt_sizes(network: nn.Module, state: Mapping[str, Tensor], said: Mapping[s
 def _count_again(part: nn.Module) -> None:
     """Sizes that a module holds beside its tensors."""
     if isinstance(part, nn.Conv2d):
+        # Of those in groups only depthwise ones lose channels.
         depthwise = part.groups > 1
         part.out_channels = part.weight.shape[0]
         part.groups = part.out_channels if depthwise else 1
