@@ -281,6 +281,34 @@ def test_a_convolution_in_groups_is_left_as_it_is(grouped):
     assert torch.allclose(scores(small, images), scores(model, images), rtol=0, atol=1e-6)
 
 
+class Residual(nn.Sequential):
+    def forward(self, features):
+        return features + super().forward(features)
+
+
+class Block(nn.Sequential):
+    """A name for parts that follow one another."""
+
+
+def test_a_sequence_with_a_forward_of_its_own_is_no_plain_chain():
+    """What it gives may hold more than its parts make."""
+    made = {}
+    for kind in (Residual, Block):
+        block = kind(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU())
+        made[kind] = with_trunk(nn.Conv2d(1, 8, 5, 2), nn.ReLU(), block, nn.Conv2d(8, 16, 3, 2))
+    with torch.no_grad():
+        for model in made.values():
+            for part in (model.backbone[0], model.backbone[2][0]):
+                part.weight[3], part.bias[3] = 0, 0
+    assert removable(made[Residual]) == Kept({}, None, None, {})
+    assert text_of(lambda: units(made[Residual], "channel")) == (
+        "backbone.2 is a Residual, past which channels cannot be followed: other parts read them "
+        "too; take weights or capsules."
+    )
+    left = (0, 1, 2, 4, 5, 6, 7)
+    assert removable(made[Block]).channels == {"backbone.0": left, "backbone.2.0": left}
+
+
 def test_units_hold_what_a_smaller_network_lacks():
     """Brute force: the parameters that went are those of the units that were pruned."""
     model = network("rem_dr", kernel=7, types=8, width=16)

@@ -190,7 +190,8 @@ def rows_of_types(network: nn.Module) -> list[tuple[int, ...]]:
 
 def _leaves(name: str, part: nn.Module) -> list[tuple[str, nn.Module]]:
     """A part, or the parts of a sequence, in the order in which they are run."""
-    if not isinstance(part, nn.Sequential):
+    # One with a forward of its own, such as a residual block, may do more than run them.
+    if not isinstance(part, nn.Sequential) or type(part).forward is not nn.Sequential.forward:
         return [(name, part)]
     return [
         leaf for key, inside in part.named_children() for leaf in _leaves(f"{name}.{key}", inside)
