@@ -5,6 +5,7 @@ import itertools
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
 
 from error_text import text_of
 from torchcaps import create_model
@@ -62,6 +63,23 @@ def test_zeros_are_counted_over_all_and_by_layer():
 def test_a_network_without_such_weights_says_so():
     assert text_of(lambda: prunable(nn.Linear(2, 2))) == (
         "a Linear has no convolution and no capsule layer, so it has no weights to prune."
+    )
+
+
+def test_frozen_weights_and_those_made_of_others_are_not_pruned():
+    model = Small()
+    weight_norm(model.one)
+    assert list(prunable(model)) == ["two.weight"]
+    assert sparsity(model).weights == 4
+    weight_norm(model.two)
+    assert text_of(lambda: sparsity(model)) == (
+        "the convolutions and capsule layers of this Small that are trained make their weights of "
+        "other tensors, as weight_norm does, so no zero in them would stay; take that off first, "
+        "with torch.nn.utils.parametrize.remove_parametrizations."
+    )
+    assert text_of(lambda: Masks(Small().requires_grad_(False))) == (
+        "all convolutions and capsule layers of this Small are frozen or draw images, so it has no "
+        "weights to prune; freeze less, or prune before."
     )
 
 

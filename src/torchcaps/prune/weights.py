@@ -44,24 +44,38 @@ def prunable(model: nn.Module) -> dict[str, nn.Parameter]:
     >>> list(prunable(create_model("capsnet")))
     ['backbone.0.weight', 'primary.projection.weight', 'layers.classes.weight']
     """
-    found = {
-        f"{name}.weight" if name else "weight": part.weight
+    parts = {
+        name: part
         for name, part in model.named_modules()
         if isinstance(part, KINDS)
         and part.weight.requires_grad
         and "decoder" not in name.split(".")
     }
+    # One that is made of other tensors, as by weight_norm, is made anew whenever it is asked for.
+    found = {
+        f"{name}.weight" if name else "weight": part.weight
+        for name, part in parts.items()
+        if isinstance(part.weight, nn.Parameter)
+    }
     if not found:
-        if any(isinstance(part, KINDS) for part in model.modules()):
-            raise TorchcapsError(
-                f"all convolutions and capsule layers of this {type(model).__name__} are frozen or "
-                f"draw images, so it has no weights to prune; freeze less, or prune before."
-            )
-        raise TorchcapsError(
-            f"a {type(model).__name__} has no convolution and no capsule layer, so it has no "
-            f"weights to prune."
+        raise TorchcapsError(_why_none(model, has_trained=bool(parts)))
+    return found
+
+
+def _why_none(model: nn.Module, *, has_trained: bool) -> str:
+    kind = type(model).__name__
+    if has_trained:
+        return (
+            f"the convolutions and capsule layers of this {kind} that are trained make their "
+            f"weights of other tensors, as weight_norm does, so no zero in them would stay; take "
+            f"that off first, with torch.nn.utils.parametrize.remove_parametrizations."
         )
-    return {name: weight for name, weight in found.items() if isinstance(weight, nn.Parameter)}
+    if any(isinstance(part, KINDS) for part in model.modules()):
+        return (
+            f"all convolutions and capsule layers of this {kind} are frozen or draw images, so it "
+            f"has no weights to prune; freeze less, or prune before."
+        )
+    return f"a {kind} has no convolution and no capsule layer, so it has no weights to prune."
 
 
 def sparsity(model: nn.Module) -> Sparsity:
