@@ -11,8 +11,9 @@ from error_text import text_of
 from torchcaps import tasks
 from torchcaps.data import PartWholeSpec, by_name, part_whole
 from torchcaps.errors import Interrupted
+from torchcaps.layers.routing.table import import_path
 from torchcaps.models import MODELS
-from torchcaps.models.own import OwnNetwork
+from torchcaps.models.own import CLASSES, OwnNetwork
 
 
 class Mine(nn.Module):
@@ -148,6 +149,49 @@ def test_couplings_are_replaced_where_the_module_takes_functions():
     ours = tasks.evaluate(network.module, test, levels=3).scores
     torch.testing.assert_close(ours, by_hand)
     assert not torch.allclose(ours, plain)
+
+
+class Deeper(nn.Module):
+    """Four routed layers, which no attribute names."""
+
+    def __init__(self, image=(1, 24, 24), n_classes=10):
+        super().__init__()
+        known = {"image": image, "n_classes": n_classes, "decoder": False}
+        self.inner = tc.create_model("mitterreiter_5x16", **known)
+
+    def forward(self, images, target=None, *, keep="none", couple=None):
+        return self.inner(images, target, keep=keep, couple=couple)
+
+
+def test_levels_of_layers_that_lie_deeper_are_those_of_the_layers():
+    torch.manual_seed(0)
+    own, test = Deeper(), by_name.SOURCES["few"]("test", None)
+    own.image = (1, 24, 24)
+    levels = (11, 6, 5, 2)
+    for each in (own, OwnNetwork(own)):
+        found = tasks.evaluate(each, test, levels=levels, measurements=["keys"])
+        inner = tasks.evaluate(own.inner, test, levels=levels, measurements=["keys"])
+        assert torch.equal(found.scores, inner.scores)
+        assert found.measured == inner.measured
+        assert text_of(lambda each=each: tasks.evaluate(each, test, levels=(11, 6))) == (
+            "couplings are quantised to one number of levels, or to one for each of the 4 routed "
+            "layers hidden_2, hidden_3, hidden_4, classes, but 2 came."
+        )
+    assert text_of(lambda: tasks.evaluate(OwnNetwork(Deeper()), test, levels=(11, 6))) == (
+        "nobody says what images Deeper takes, so which routed layers it has is not known, and "
+        "couplings are quantised to one number of levels for all of them, but 2 came; give one, or "
+        "give the module an attribute image=(channels, height, width)."
+    )
+
+
+def test_a_dictionary_names_the_levels_of_layers_that_lie_deeper(tmp_path, monkeypatch):
+    run = trained(Deeper(), tmp_path, validation_share=0.2)
+    monkeypatch.setitem(CLASSES, import_path(Deeper), Deeper)
+    for levels, known in ((11, (11,) * 4), ((11, 6, 5, 2), (11, 6, 5, 2))):
+        assert tasks.dictionary(run.folder, levels=levels).levels == known
+    found = tasks.dictionary(run.folder)
+    assert found.levels == found.chosen.levels
+    assert len(found.levels) == 4
 
 
 @pytest.mark.parametrize("name", ["couple", "intervene", "iterations"])

@@ -20,7 +20,7 @@ from torchcaps.analysis.trace import class_coupling
 from torchcaps.data import Images
 from torchcaps.errors import TorchcapsError
 from torchcaps.tasks.evaluate import evaluate
-from torchcaps.tasks.measurements import Levels, in_words, seen_through
+from torchcaps.tasks.measurements import Levels, in_words, routed_layers, seen_through
 from torchcaps.tasks.progress import progress
 from torchcaps.tasks.trained import Trained, check_fit, open_trained
 
@@ -135,7 +135,7 @@ def dictionary(
     trained = open_trained(network)
     images = trained.images(split, data=data, root=root)
     check_fit(trained.model, images)
-    names = list(getattr(trained.model, "layers", ()))
+    names = routed_layers(trained.model, images.image_shape)
     if each and levels is not None:
         raise TorchcapsError(
             f"--each chooses a number of levels for each routed layer, but they are given: "

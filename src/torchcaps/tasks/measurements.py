@@ -27,7 +27,7 @@ from torchcaps.analysis.by_name import TRACE_MEASUREMENTS, keep_for
 from torchcaps.data import Batch, Cropped, Images, shown_parts
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers import Decoder
-from torchcaps.models.own import OwnNetwork
+from torchcaps.models.own import OwnNetwork, as_network
 from torchcaps.tasks.changes import compactness_factors, invariance_changes, robustness_changes
 from torchcaps.tasks.decoding import decoder_of
 from torchcaps.types import Couple, Output
@@ -41,6 +41,7 @@ __all__ = [
     "measured_by",
     "on_grid",
     "parts_shown",
+    "routed_layers",
     "seen_through",
     "with_parts",
 ]
@@ -182,13 +183,40 @@ def on_grid(model: nn.Module, levels: Levels) -> Couple | dict[str, Couple]:
         )
     if isinstance(levels, int):
         return partial(quantise, levels=levels)
-    layers = list(getattr(network, "layers", ()))
+    layers = routed_layers(model)
+    if not layers:
+        raise TorchcapsError(
+            f"nobody says what images {type(network).__name__} takes, so which routed layers it "
+            f"has is not known, and couplings are quantised to one number of levels for all of "
+            f"them, but {len(levels)} came; give one, or give the module an attribute "
+            f"image=(channels, height, width)."
+        )
     if len(levels) != len(layers):
         raise TorchcapsError(
             f"couplings are quantised to one number of levels, or to one for each of the "
             f"{len(layers)} routed layers {', '.join(layers)}, but {len(levels)} came."
         )
     return {name: partial(quantise, levels=each) for name, each in zip(layers, levels, strict=True)}
+
+
+def routed_layers(model: nn.Module, image: Sequence[int] | None = None) -> list[str]:
+    """The names of the routed layers from below; none where nobody says what images it takes."""
+    network = as_network(model)
+    layers = getattr(network.module if isinstance(network, OwnNetwork) else network, "layers", None)
+    if isinstance(layers, nn.ModuleDict):
+        return list(layers)
+    said = getattr(model, "config", None)
+    known = said.get("image") if isinstance(said, dict) else None
+    image = image or known or getattr(network, "image", None)
+    if image is None:
+        return []
+    # Of one's own they may lie anywhere, but a trace has them.
+    was_training = network.training
+    device = next((p.device for p in network.parameters()), torch.device("cpu"))
+    with torch.no_grad():
+        out = network.eval()(torch.full((1, *image), 0.5, device=device), keep="last")
+    network.train(was_training)
+    return [layer.name for layer in out.trace]
 
 
 def in_words(levels: Levels) -> str:
