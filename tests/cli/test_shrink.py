@@ -98,6 +98,11 @@ def test_shrink_tells_people(pruned, call, tmp_path):
             "no capsule is shorter than 0, so a limit of nan takes nothing out; give a length",
         ),
         (
+            ["{pruned}", "--data", "tiny", "--silent", "inf", "--out", "a.safetensors"],
+            "every capsule is shorter than inf, so a limit of that takes out all that can go; give "
+            "a length that is finite, for example 0.01.",
+        ),
+        (
             ["{pruned}", "--data", "tiny", "--images", "0", "--out", "a.safetensors"],
             "images to look at must be 1 or more, but came as 0.",
         ),

@@ -1,5 +1,6 @@
 """Take out of a network what nothing reads or what is silent, and measure what that brings."""
 
+import math
 import statistics
 import time
 from contextlib import suppress
@@ -163,6 +164,11 @@ def _check(out: Path, below: float | None, images: int) -> None:
         raise TorchcapsError(
             f"no capsule is shorter than 0, so a limit of {below:g} takes nothing out; give a "
             f"length from 0 up."
+        )
+    if below == math.inf:
+        raise TorchcapsError(
+            "every capsule is shorter than inf, so a limit of that takes out all that can go; give "
+            "a length that is finite, for example 0.01."
         )
     if images < 1:
         raise TorchcapsError(f"images to look at must be 1 or more, but came as {images}.")
