@@ -84,6 +84,11 @@ def test_shrink_tells_people(pruned, call, tmp_path):
     [
         (["{pruned}", "--out", "small"], "needs a file ending in .safetensors, not small."),
         (["{pruned}", "--out", "{pruned}"], "is there already; name another file."),
+        # Said before the network is opened, and long before it is timed.
+        (
+            ["none", "--out", "nowhere/small.safetensors"],
+            "the folder nowhere does not exist; make it, or name another.",
+        ),
         (
             ["none", "--out", "a.safetensors"],
             "there is no run folder and no saved network at none.",

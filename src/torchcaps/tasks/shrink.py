@@ -159,6 +159,8 @@ def _check(out: Path, below: float | None, images: int) -> None:
         raise TorchcapsError(f"the smaller network needs a file ending in .safetensors, not {out}.")
     if out.exists():
         raise TorchcapsError(f"{out} is there already; name another file.")
+    if not out.parent.is_dir():
+        raise TorchcapsError(f"the folder {out.parent} does not exist; make it, or name another.")
     # NaN is no length either.
     if below is not None and not below >= 0:
         raise TorchcapsError(
