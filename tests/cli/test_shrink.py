@@ -72,6 +72,10 @@ def test_shrink_tells_people(pruned, call, tmp_path):
     assert lines[0].endswith("or that were no longer than 0 on 20 images")
     assert [line.split()[0] for line in lines[1:4]] == ["parameters", "file", "time"]
     assert " times less)" in lines[1]
+    # The test images are fewer than a batch of 64.
+    assert " ms an image of 12" in lines[3]
+    assert lines[5].startswith("memory ")
+    assert " MB for 12" in lines[5]
     assert lines[-1].startswith("scores      the largest change is ")
     # What is small already loses nothing more.
     again = ["shrink", tmp_path / "small.safetensors", "--data", "tiny"]

@@ -36,9 +36,9 @@ class Size:
     parts: dict[str, int]
     parameters: int
     file_bytes: int
-    ms_an_image: float  # in batches of 64
+    ms_an_image: float  # in a batch of 64, or of all test images where these are fewer
     ms_alone: float  # one image by itself
-    peak_bytes: int  # weights, and tensors that are alive together for 64 images
+    peak_bytes: int  # weights, and tensors that are alive together for that batch
     accuracy: float
 
 
@@ -70,13 +70,17 @@ class Shrunk:
         if self.below is not None:
             how += f", or that were no longer than {self.below:g} on {self.looked_at} images"
         parts_of = f"{', '.join(parts)}: parts" if parts else "nothing: there are no parts"
+        many = min(BATCH, self.images)
         rows = [
             ("taken out", f"{parts_of} {how}"),
             ("parameters", _ratio(old.parameters, new.parameters, ",d")),
             ("file", _ratio(old.file_bytes / 1e6, new.file_bytes / 1e6, ".2f", " MB")),
-            ("time", _ratio(old.ms_an_image, new.ms_an_image, ".3f", " ms an image of 64")),
+            ("time", _ratio(old.ms_an_image, new.ms_an_image, ".3f", f" ms an image of {many}")),
             ("", _ratio(old.ms_alone, new.ms_alone, ".3f", " ms for one alone")),
-            ("memory", _ratio(old.peak_bytes / 1e6, new.peak_bytes / 1e6, ".1f", " MB for 64")),
+            (
+                "memory",
+                _ratio(old.peak_bytes / 1e6, new.peak_bytes / 1e6, ".1f", f" MB for {many}"),
+            ),
             ("accuracy", f"{old.accuracy:.2%} → {new.accuracy:.2%} of {self.images} test images"),
             ("scores", f"the largest change is {self.largest_change:.2g}"),
         ]
