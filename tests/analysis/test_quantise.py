@@ -39,7 +39,13 @@ def test_the_kind_of_number_stays():
 
 
 @pytest.mark.parametrize(
-    ("value", "levels", "text"), [(0.5, 1, "at least 2 levels"), (float("nan"), 11, "hold NaN")]
+    ("value", "levels", "text"),
+    [
+        (0.5, 1, "at least 2 levels, but levels is 1"),
+        (0.5, 2.5, "a whole number of levels, but levels is 2.5"),
+        (0.5, "11", "a whole number of levels, but levels is '11'"),
+        (float("nan"), 11, "hold NaN"),
+    ],
 )
 def test_no_grid(value, levels, text):
     with pytest.raises(TorchcapsError, match=text):

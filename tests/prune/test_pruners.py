@@ -251,7 +251,22 @@ def test_targets_must_grow():
     assert "grow from epoch to epoch" in text_of(lambda: Magnitude(Ten(), targets=()))
     assert text_of(lambda: ramp(0.5, epochs=0)) == "a ramp needs at least 1 epoch, but came with 0."
     assert "a share between 0 and 1 a step" in text_of(lambda: Lobster(Ten(), shrink=0))
-    assert "must be 0 or more" in text_of(lambda: Lobster(Ten(), tolerance=-1))
+    for tolerance in (-1, float("nan")):
+        sentence = text_of(lambda tolerance=tolerance: Lobster(Ten(), tolerance=tolerance))
+        assert sentence.endswith(f"must be 0 or more, but came as {tolerance:g}.")
+
+
+def test_a_scope_that_is_none_is_refused():
+    assert text_of(lambda: Magnitude(Ten(), targets=(0.5,), scope="layers")) == (
+        "scope='layers' is unknown; did you mean 'layer'? known: lamp, layer, network."
+    )
+
+
+def test_one_number_is_no_list_of_targets():
+    assert text_of(lambda: Magnitude(Ten(), targets=0.5)) == (
+        "targets are shares of the weights, one for each epoch, but came as the number 0.5; give "
+        "targets=(0.5,) to prune at once, or targets=ramp(0.5, epochs=5)."
+    )
 
 
 @pytest.mark.parametrize("scope", ["network", "layer"])

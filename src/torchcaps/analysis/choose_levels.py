@@ -54,6 +54,12 @@ def choose_levels(
             f"levels to try must be 2 or more, since one level tells nothing apart, but came as "
             f"{list(grids)}."
         )
+    # NaN is no share either.
+    if not tolerance >= 0:
+        raise TorchcapsError(
+            f"the fall of accuracy that is accepted must be a share of 0 or more, for example "
+            f"0.001, but came as {tolerance:g}."
+        )
     if layers < 1:
         raise TorchcapsError("a network without routed layers has no couplings to quantise.")
     plain = accuracy(None)

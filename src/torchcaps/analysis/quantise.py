@@ -8,10 +8,12 @@ has steps of 0.1; a value half way between two levels goes to the even one. The 
 to [0, 1]: couplings that may be negative, or above one, keep their order.
 """
 
+from numbers import Integral
+
 import torch
 from torch import Tensor
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 
 __all__ = ["quantise", "quantised_index"]
 
@@ -23,6 +25,10 @@ def quantised_index(coupling: Tensor, *, levels: int = 11) -> Tensor:
         coupling: couplings of any shape.
         levels: how many levels lie from 0 to 1, both included; two at least.
     """
+    if not isinstance(levels, Integral):
+        raise TorchcapsError(
+            f"a grid from 0 to 1 has a whole number of levels, but levels is {short(levels)}."
+        )
     if levels < 2:
         raise TorchcapsError(f"a grid from 0 to 1 needs at least 2 levels, but levels is {levels}.")
     if not bool(coupling.isfinite().all()):

@@ -59,7 +59,8 @@ class Lobster(Pruner):
                 f"LOBSTER shrinks weights by a share between 0 and 1 a step, for example 1e-4, but "
                 f"it came as {shrink:g}."
             )
-        if tolerance < 0:
+        # NaN is no tolerance either.
+        if not tolerance >= 0:
             raise TorchcapsError(
                 f"the tolerance by which the validation loss may rise must be 0 or more, but came "
                 f"as {tolerance:g}."

@@ -47,6 +47,12 @@ class Magnitude(Pruner):
         scope: Scope = "network",
     ):
         super().__init__(model, unit=unit, scope=scope)
+        if isinstance(targets, int | float):
+            raise TorchcapsError(
+                f"targets are shares of the weights, one for each epoch, but came as the number "
+                f"{targets:g}; give targets=({targets:g},) to prune at once, or "
+                f"targets=ramp({targets:g}, epochs=5)."
+            )
         # The highest first: it is the one that somebody asked for.
         for target in reversed(targets):
             self.check(target)

@@ -1,12 +1,12 @@
 """What every pruning is: something that happens at a few moments of training, and masks."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Literal, final
+from typing import ClassVar, Literal, final, get_args
 
 import torch
 from torch import Tensor, nn
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.prune.masks import Masks, lowest
 from torchcaps.prune.units import Unit, UnitKind, first_units, held_by, in_step, lowest_units, units
 
@@ -37,6 +37,10 @@ class Pruner:
     by_magnitude: ClassVar[bool] = False
 
     def __init__(self, model: nn.Module, *, unit: UnitKind = "weight", scope: Scope = "network"):
+        if scope not in get_args(Scope):
+            raise TorchcapsError(
+                f"scope={short(scope)} is unknown; {nearest(str(scope), get_args(Scope))}."
+            )
         if scope == "lamp" and not self.by_magnitude:
             raise TorchcapsError(
                 f'scope="lamp" compares magnitudes, which {type(self).__name__} does not look at; '
