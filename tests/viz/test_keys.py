@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from error_text import text_of
 from torchcaps.analysis import MeasureCouplings, MeasureKeys
 from torchcaps.viz import draw_backtracked, draw_couplings_histogram, draw_keys
 from traces import network, switching
@@ -35,6 +36,20 @@ def test_a_histogram_has_the_shares_of_its_couplings():
         drawn = axes.patches[0].get_data().values
         assert np.allclose(drawn, layer.counts.double() / layer.counts.sum())
         assert "$" not in "".join(label.get_text() for label in axes.get_yticklabels())
+
+
+def test_a_histogram_shows_every_network_in_lines_of_its_own():
+    couplings = MeasureCouplings(bins=4)
+    couplings.add(network({"classes": switching(2, 2)}), torch.tensor([0, 1]))
+    names = [f"network {k}" for k in range(9)]
+    figure = draw_couplings_histogram(*((name, couplings.result()) for name in names))
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == names
+    assert len({(line.get_edgecolor(), line.get_linestyle()) for line in axes.patches}) == 9
+    assert text_of(draw_couplings_histogram) == (
+        "a histogram of couplings is of one network or more, but none came; give each as (name, "
+        "what MeasureCouplings found)."
+    )
 
 
 def test_a_graph_shows_the_capsules_of_the_tree_alone():

@@ -1,6 +1,7 @@
 """How many parse trees each class has, and how its couplings are distributed [renzulli2025]."""
 
 from collections.abc import Sequence
+from itertools import cycle, product
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -8,6 +9,7 @@ from matplotlib.ticker import NullFormatter
 
 from torchcaps._printable import printable
 from torchcaps.analysis import Couplings, Keys
+from torchcaps.errors import TorchcapsError
 from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, new_figure
 
 __all__ = ["draw_couplings_histogram", "draw_keys"]
@@ -55,26 +57,31 @@ def draw_keys(keys: Keys, *, class_names: Sequence[str] = ()) -> Figure:
 
 def draw_couplings_histogram(*found: tuple[str, Couplings]) -> Figure:
     """Histograms of the couplings of each routed layer, counts on a logarithmic axis, a colour a
-    network [renzulli2025] Figs. 12 and 13.
+    network, after four of them dashed, then dotted [renzulli2025] Figs. 12 and 13.
 
     Arguments:
         found: name of a network, and what `MeasureCouplings` found; the same layers in each.
 
     >>> draw_couplings_histogram(("dense", before), ("pruned", after))
     """
+    if not found:
+        raise TorchcapsError(
+            "a histogram of couplings is of one network or more, but none came; give each as "
+            "(name, what MeasureCouplings found)."
+        )
     layers = [layer.name for layer in found[0][1].layers]
-    colours = [LENGTH, "#e08214", "#2c7a4b", "#8a6a8f"]
+    lines = list(product(("-", "--", ":"), (LENGTH, "#e08214", "#2c7a4b", "#8a6a8f")))
     with matplotlib.rc_context(STYLE):
         height = 1.05 * len(layers) + 0.45
         figure = new_figure(height)
         for k, name in enumerate(reversed(layers)):
             low = (0.42 + 1.05 * (len(layers) - 1 - k)) / height
             axes = figure.add_axes((0.2, low, 0.77, 0.8 / height))
-            for (network, couplings), colour in zip(found, colours, strict=False):
+            for (network, couplings), (style, colour) in zip(found, cycle(lines), strict=False):
                 each = couplings.layers[layers.index(name)]
                 share = each.counts.double() / max(int(each.counts.sum()), 1)
                 edges = [b / couplings.bins for b in range(couplings.bins + 1)]
-                axes.stairs(share.numpy(), edges, color=colour, lw=1.2, label=network)
+                axes.stairs(share.numpy(), edges, color=colour, ls=style, lw=1.2, label=network)
             axes.set_yscale("log")
             # Powers would be set as formulas, which no text of ours is.
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
