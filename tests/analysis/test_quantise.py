@@ -28,6 +28,21 @@ def test_on_paper():
     assert quantised_index(torch.tensor([0.25, 0.75])).tolist() == [2, 8]
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("share", "levels", "index"),
+    # One half goes to zero, one and a half to two, two and a half to two.
+    [(1 / 10, 6, 0), (1 / 20, 11, 0), (3 / 10, 6, 2), (5 / 10, 6, 2), (1 / 6, 4, 0)],
+)
+def test_half_way_goes_to_the_even_level_however_it_is_rounded(share, levels, index, dtype):
+    coupling = torch.tensor([share, -share], dtype=dtype)
+    assert quantised_index(coupling, levels=levels).tolist() == [index, -index]
+    # A hundredth further it lies on a side, in every dtype.
+    near = torch.tensor([share - 0.01, share + 0.01], dtype=dtype)
+    below, above = quantised_index(near, levels=levels).tolist()
+    assert above == below + 1
+
+
 def test_the_grid_goes_on_below_zero_and_above_one():
     coupling = torch.tensor([-0.26, -0.04, 1.31])
     assert quantised_index(coupling).tolist() == [-3, 0, 13]

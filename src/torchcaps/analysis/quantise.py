@@ -33,8 +33,13 @@ def quantised_index(coupling: Tensor, *, levels: int = 11) -> Tensor:
         raise TorchcapsError(f"a grid from 0 to 1 needs at least 2 levels, but levels is {levels}.")
     if not bool(coupling.isfinite().all()):
         raise TorchcapsError("couplings to quantise hold NaN or infinite values.")
-    # In float64, so that 0.3 · 10 in float32 does not decide on which side of a half it falls.
-    return (coupling.double() * (levels - 1)).round().to(torch.int64)
+    scaled = coupling.double() * (levels - 1)
+    # What lies half way but for the rounding of its own dtype lies half way: 0.1 · 5 is 0.5, and
+    # 0.1 in float32 a little more than 0.1.
+    half = scaled.floor() + 0.5
+    rounding = torch.finfo(coupling.dtype).eps if coupling.is_floating_point() else 0.0
+    is_tie = (scaled - half).abs() <= rounding * scaled.abs()
+    return torch.where(is_tie, half, scaled).round().to(torch.int64)
 
 
 def quantise(coupling: Tensor, *, levels: int = 11) -> Tensor:
