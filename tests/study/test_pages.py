@@ -6,7 +6,9 @@ import pytest
 
 from error_text import text_of
 from torchcaps.study import find_claim, read_records, results
-from torchcaps.study.pages import BEGIN, END, overview, page, protocol, says, write_pages
+from torchcaps.study.pages import BEGIN, END, ours, overview, page, protocol, says, write_pages
+from torchcaps.study.papers.peer import SIGN_OPEN
+from torchcaps.study.remarks import REMARKS
 
 ROOT = Path(__file__).parents[2]
 EVIDENCE = ROOT / "evidence"
@@ -90,10 +92,27 @@ def test_conditions_are_told_in_words(claim, words):
 def test_what_a_paper_leaves_open_stands_beside_the_protocol(found):
     """The sign set is trained as the paper says, by a network that it only draws."""
     by_id = {each.claim.id: each for each in found}
-    assert protocol(by_id["peer2022-q-sign-learnable-with-bias"]) == (
-        "the paper's; the paper leaves open: Fig. 1 (architecture) is not in the text"
+    said = protocol(by_id["peer2022-q-sign-learnable-with-bias"])
+    assert said.startswith("the paper's; departs: EM as in Alg. 2 of the paper")
+    assert said.endswith(
+        "; the paper leaves open: Fig. 1 (architecture) is not in the text; " + SIGN_OPEN
     )
-    assert "leaves open" not in protocol(by_id["peer2022-q-sign-not-learnable"])
+    assert "leaves open" not in protocol(by_id["peer2022-q-symmetry-causes-depth-failure"])
+
+
+def test_what_a_reader_should_know_stands_beside_the_protocol(found):
+    by_id = {each.claim.id: each for each in found}
+    assert by_id.keys() >= REMARKS.keys()
+    for name, remark in REMARKS.items():
+        if by_id[name].records:
+            assert protocol(by_id[name]).endswith(f"; mind: {remark}")
+    assert "mind:" not in protocol(by_id["peer2022-t1-rba-nobias"])
+
+
+def test_a_test_that_leaves_a_claim_open_is_said_to(found):
+    by_id = {each.claim.id: each for each in found}
+    assert by_id["tsai2020-q-cost-grows"].status == "undecided"
+    assert ours(by_id["tsai2020-q-cost-grows"]) == "left open by a test"
 
 
 def test_a_file_without_markers_is_refused(tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.claim import PAPERS, Claim
+from torchcaps.study.remarks import REMARKS
 from torchcaps.study.result import Result, results
 from torchcaps.study.verdict import NumberVerdict, StatementVerdict
 from torchcaps.train.digests import write_whole
@@ -184,7 +185,7 @@ def ours(each: Result) -> str:
     """What we have: the mean with its interval, or how a test shows it."""
     verdict = each.verdict
     if not isinstance(verdict, NumberVerdict | StatementVerdict):
-        return "shown by a test"
+        return "left open by a test" if each.status == "undecided" else "shown by a test"
     found = verdict.ours
     if found.n == 0:
         return f"{found.mean:.4g}, counted"
@@ -195,7 +196,8 @@ def ours(each: Result) -> str:
 
 
 def protocol(each: Result) -> str:
-    """Whether it is the paper's, what is done otherwise, and what the paper leaves to choose."""
+    """Whether it is the paper's, what is done otherwise, what the paper leaves to choose, and what
+    else a reader should know."""
     if not each.records or each.plan.word is not None:
         return "no training"
     records = each.records.values()
@@ -207,7 +209,8 @@ def protocol(each: Result) -> str:
         conditions = f"{verdict.not_comparable()} ({conditions})"
     left_open = [x for x in (each.claim.conditions.get("left_open"), each.plan.left_open) if x]
     chosen = f"; the paper leaves open: {'; '.join(left_open)}" if left_open else ""
-    return "; departs: ".join((conditions, *departures)) + chosen
+    remark = f"; mind: {REMARKS[each.claim.id]}" if each.claim.id in REMARKS else ""
+    return "; departs: ".join((conditions, *departures)) + chosen + remark
 
 
 def links(each: Result) -> str:

@@ -63,12 +63,14 @@ def test_four_seeds_of_five_decide_nothing():
 
 
 def test_of_many_cells_one_fails_by_the_interval_of_bonferroni():
-    # Half the 97.5 % interval is 1.5642 s.
+    # Half the 97.5 % interval is 1.5632 s.
     good, bad = Cell(around(5.0)), Cell(around(-1.5))
     assert each(CLAIM, [good, bad]).word == "fails"
     assert each(CLAIM, [good, bad], corrected=True).word == "undecided"
     found = each(CLAIM, [good, Cell(around(-1.6))], corrected=True)
     assert (found.word, found.ours.mean) == ("fails", pytest.approx(-1.6))
+    # What is shown is the interval by which it fails.
+    assert found.ours.high == pytest.approx(-1.6 + 1.5632, abs=1e-4)
 
 
 def test_what_is_missing_may_not_hold_but_what_is_there_may_fail():

@@ -79,7 +79,8 @@ class Cell:
 def each(
     claim: Claim, cells: Sequence[Cell], *, one_sided: bool = True, corrected: bool = False
 ) -> StatementVerdict | None:
-    """Holds where every cell holds, fails where one fails, and shows the cell nearest to failing.
+    """Holds where every cell holds, fails where one fails, and shows the cell nearest to failing,
+    one that fails with the interval by which it does.
 
     Where cells are missing, one of the others may let it fail; else there is no verdict.
     """
@@ -93,7 +94,8 @@ def each(
     word, cell = min(
         zip(words, there, strict=True), key=lambda both: (order.index(both[0]), both[1].slack())
     )
-    return StatementVerdict(word, cell.interval(), cell.side, cell.threshold)
+    confidence = 1 - (1 - CONFIDENCE) / many if word == "fails" else CONFIDENCE
+    return StatementVerdict(word, cell.interval(confidence), cell.side, cell.threshold)
 
 
 def one_of(

@@ -1,5 +1,7 @@
 """The rows of [peer2022]: what is trained for each, or why nothing is."""
 
+from dataclasses import replace
+
 from torchcaps.study.claim import Claim
 from torchcaps.study.papers.plan_statement import Statements, plan_statement
 from torchcaps.study.plan import Plan, no_run, runs
@@ -84,7 +86,9 @@ def plan(claim: Claim) -> Plan:
     if name in SHOWN:
         return no_run(claim, "theory", shown_by=SHOWN[name])
     if claim.states:
-        return plan_statement(claim, name, STATEMENTS, adapt=_adapt)
+        planned = plan_statement(claim, name, STATEMENTS, adapt=_adapt)
+        is_of_signs = any(job.train == "sign" for job in planned.jobs)
+        return replace(planned, left_open=SIGN_OPEN) if is_of_signs else planned
     if name in ("text-no-bias-share", "text-em-third-bias"):
         return no_run(claim, "survey")
     if name == "text-sign-train-size":

@@ -1,0 +1,53 @@
+"""What a reader of a verdict should know that its numbers do not say, by the id of the claim.
+
+None of these depends on how the verdict came out.
+"""
+
+from collections.abc import Mapping
+
+__all__ = ["REMARKS"]
+
+REMARKS: Mapping[str, str] = {
+    "gu2021-q-cr-and-squash-semantic": (
+        "CR differs from R in its masked decoder and in how units become scores, and no ReLU "
+        "follows our 160 units; the paper names neither the grid of the factors nor the logarithm"
+    ),
+    "gu2021-q-cr-separates-classes": (
+        "what the decoder sees is masked by the true class, so that classes lie apart by "
+        "construction but for vectors near zero; those of our toy set lie apart before any layer"
+    ),
+    "mitt2023-q-active-less-than-classes": (
+        "the sentence is conditional, and what is judged is its premise, that fewer capsules are "
+        "active than there are classes"
+    ),
+    "mitt2023-q-different-tree-similar-image": (
+        "the paper says that it can happen, and shows one pair; judged is whether it happens for "
+        "more than one image in a hundred"
+    ),
+    "mitt2023-q-last-layer-more-dynamic": (
+        "dys is a sum over living parents, and there are fewer classes than capsules in the layers "
+        "below; dyr is not"
+    ),
+    "mitt2023-q-no-dedicated-entity": (
+        "nothing here shows that another network could have such capsules"
+    ),
+    "mitt2023-q-parse-trees-not-dynamic": (
+        "the paper argues from dyr and dys; the distance between trees and its threshold are ours"
+    ),
+    "mitt2023-q-primecaps-not-invariant": (
+        "the paper's correlation does not take off the mean; with the mean taken off it is lower"
+    ),
+    "mitt2023-q-routing-almost-static": (
+        "uniform routing has a dys of zero and would hold too, so this does not tell a fixed tree "
+        "from none"
+    ),
+    "peer2022-q-relu-shields-first-layer": (
+        "that the ReLU is the cause is not judged: without it a bias gains as little (records "
+        "7e23f52d6cbd and d11e0e8b7766)"
+    ),
+    "rem-q-epoch1-uniform": "the level of an even split reaches from 0.05 to 0.15",
+    "rem-q-k-affects-performance": (
+        "on two levels all couplings are zero and every image has one answer; the accuracy that "
+        "this costs is the fall that is judged"
+    ),
+}
