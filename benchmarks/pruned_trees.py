@@ -16,8 +16,8 @@ controls, and all of it has to fit into 12 hours of two cores. One network needs
 these lines run side by side, one with --data mnist and one with --data fashion-mnist.
 
 --middle asks the same of both sets with a trunk of 32 channels, as many images and 12 epochs.
-LOBSTER shrinks weights as much as in 300 epochs of the paper; with --shrink 3.4e-3 three times as
-much, of which there are records too.
+LOBSTER shrinks weights as much as in 300 epochs of the paper's public code; with --shrink 3.4e-3
+three times as much, of which there are records too.
 The records of `magnitude`, `lobster` and their `dense` are of --precision bfloat16, which takes a
 CPU with instructions for it: on one without, a step takes 15 times as long as in float32.
 --reduced asks it of MNIST with a trunk of 16 channels, 8 primary types, 5,000 images and 12 epochs,
@@ -142,7 +142,7 @@ MIDDLE = Form(
     0.38,
     0.11,
     "a trunk of 32 channels, 20,000 training images, 12 epochs; LOBSTER shrinks weights as "
-    "much as in 300 epochs of the paper",
+    "much as in 300 epochs of the paper's public code",
 )
 
 

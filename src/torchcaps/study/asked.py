@@ -173,8 +173,8 @@ WIDER = TREES._replace(
     title="The same of wider networks",
     says="Ours: DR-CapsNet with a trunk of 32 channels, 20,000 images of MNIST, 12 epochs in "
     "bfloat16, pruned to 90 % by magnitude, and as far as LOBSTER comes. It shrinks weights as "
-    "much as in 300 epochs of the paper by 0.0011 a step, and three times as much by 0.0034. "
-    "Couplings are on eleven levels. `python benchmarks/pruned_trees.py FOLDER --root data "
+    "much as in 300 epochs of the paper's public code by 0.0011 a step, and three times as much by "
+    "0.0034. Couplings are on eleven levels. `python benchmarks/pruned_trees.py FOLDER --root data "
     "--middle --precision bfloat16 --data mnist --ways dense magnitude lobster` makes the records, "
     "with `--shrink 0.0034` those of the other.",
     differ_in=("prune", "prune_shrink", "epochs"),

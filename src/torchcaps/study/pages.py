@@ -207,6 +207,8 @@ def protocol(each: Result) -> str:
     verdict = each.verdict
     if isinstance(verdict, NumberVerdict) and verdict.incomparable:
         conditions = f"{verdict.not_comparable()} ({conditions})"
+    if isinstance(verdict, StatementVerdict) and verdict.open_because:
+        conditions = f"left open: {verdict.open_because} ({conditions})"
     left_open = [x for x in (each.claim.conditions.get("left_open"), each.plan.left_open) if x]
     chosen = f"; the paper leaves open: {'; '.join(left_open)}" if left_open else ""
     remark = f"; mind: {REMARKS[each.claim.id]}" if each.claim.id in REMARKS else ""

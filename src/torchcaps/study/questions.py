@@ -170,6 +170,8 @@ def _missing(each: Result) -> str:
         return "a statistic that records have, and with it a judge."
     if not isinstance(each.verdict, StatementVerdict):
         return f"records of every system it compares, {least} seeds or more each."
+    if each.verdict.open_because is not None:
+        return f"what leaves it open: {each.verdict.open_because}."
     n = each.verdict.ours.n
     if n < least:
         return f"{n} seeds of the {least} that its row asks for."
@@ -179,10 +181,7 @@ def _missing(each: Result) -> str:
     if ours.low is None or ours.high is None:
         return f"{least} seeds that give an interval."
     if not ours.low <= each.verdict.threshold <= ours.high:
-        return (
-            "records of systems it speaks of that are not at hand, or not at the sparsity that it "
-            "names; those at hand decide their part alone."
-        )
+        return "a test of its row that is stricter than the interval shown."
     return f"the interval over {n} seeds lies on both sides of its threshold."
 
 

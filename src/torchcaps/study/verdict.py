@@ -120,6 +120,8 @@ class StatementVerdict:
     threshold: float
     # The seeds of each network, where `ours` is over those of several.
     pooled: tuple[int, ...] = ()
+    # What keeps it undecided, whatever the interval.
+    open_because: str | None = None
 
     @property
     def n_text(self) -> str:
@@ -136,6 +138,7 @@ class StatementVerdict:
         return (
             f"{self.word}: {self.ours.mean:.4g}{ends} over {self.n_text} seeds, where {self.side} "
             f"{'±' if self.side == 'within' else 'than '}{self.threshold:g} is asked for"
+            f"{'' if self.open_because is None else f'; left open: {self.open_because}'}"
         )
 
 

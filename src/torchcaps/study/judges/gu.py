@@ -161,7 +161,7 @@ def _gap_is_kernel(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     found, is_gap = joined(large, confirming(small)), each(claim, [Cell(whole)])
     if found is None or is_gap is None:
         return None
-    return found if is_gap.word == "holds" else left_open(found)
+    return found if is_gap.word == "holds" else left_open(found, "there is no gap to explain")
 
 
 def _gap(evidence: Evidence, capsnet: int, fc: int) -> Values:

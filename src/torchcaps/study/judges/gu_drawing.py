@@ -29,7 +29,9 @@ def _separates_classes(claim: Claim, evidence: Evidence) -> StatementVerdict | N
         # Shown as what is missing, in points: no share is greater than all.
         missing = Cell({seed: ALL - value for seed, value in nearest.items()})
         return StatementVerdict("fails", missing.interval(), "within", 0.0)
-    return left_open(found) if missed and found.word == "holds" else found
+    if missed and found.word == "holds":
+        return left_open(found, "some vectors lie nearer to another class")
+    return found
 
 
 def _perturbation_range(claim: Claim, evidence: Evidence) -> StatementVerdict | None:

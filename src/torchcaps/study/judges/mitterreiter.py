@@ -101,7 +101,9 @@ def _primary_always_active(claim: Claim, evidence: Evidence) -> StatementVerdict
     contradict the statement and not confirm it."""
     cell = Cell(_of(evidence, "car.1"), "greater", claim.conditions["threshold"])
     found = each(claim, [cell], one_sided=False)
-    return found if found is None or found.word == "fails" else left_open(found)
+    if found is None or found.word == "fails":
+        return found
+    return left_open(found, "its row sweeps the threshold of activity, and records have one")
 
 
 def _cas_declines(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
@@ -180,7 +182,9 @@ def _correlation_decreases(claim: Claim, evidence: Evidence) -> StatementVerdict
     ]
     found = each(claim, cells, one_sided=False, corrected=True)
     is_turned = bool(_of(evidence, "corr.rotation 180°.1"))
-    return found if found is None or found.word != "holds" or is_turned else left_open(found)
+    if found is None or found.word != "holds" or is_turned:
+        return found
+    return left_open(found, "no digits were turned upside down")
 
 
 def _primary_not_invariant(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
@@ -196,7 +200,11 @@ def _primary_not_invariant(claim: Claim, evidence: Evidence) -> StatementVerdict
     cosine, centred = found("corr"), found("pearson")
     if cosine is None or cosine.word != "fails":
         return cosine
-    return cosine if centred is not None and centred.word == "fails" else left_open(cosine)
+    if centred is not None and centred.word == "fails":
+        return cosine
+    return left_open(
+        cosine, "Pearson's correlation, which takes off the mean, does not contradict it"
+    )
 
 
 def _not_dynamic(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
@@ -253,7 +261,9 @@ def _none_dedicated(claim: Claim, evidence: Evidence) -> StatementVerdict | None
     by_ours, by_any = found("one_part"), found("one_part_at_most")
     if by_ours is None or by_ours.word != "holds":
         return by_ours
-    return by_ours if by_any is not None and by_any.word == "holds" else left_open(by_ours)
+    if by_any is not None and by_any.word == "holds":
+        return by_ours
+    return left_open(by_ours, "it does not hold by other thresholds")
 
 
 def _never_revives(claim: Claim, evidence: Evidence) -> StatementVerdict | None:

@@ -73,7 +73,9 @@ def _negatives_grow(claim: Claim, evidence: Evidence) -> StatementVerdict | None
                 cosines.append(sum(cosine[seed] for seed in seeds if seed in cosine))
     found = each(claim, shares)
     falls = all(total < 0 for total in cosines)
-    return left_open(found) if found is not None and found.word == "holds" and not falls else found
+    if found is None or found.word != "holds" or falls:
+        return found
+    return left_open(found, "the nearest pairs do not come nearer from layer to layer")
 
 
 def _rising(evidence: Evidence, name: str, model: str, chosen: Mapping[str, Any]) -> Values:

@@ -58,7 +58,7 @@ def _zeroes_whole_votes(claim: Claim, evidence: Evidence) -> StatementVerdict | 
     # Hardly any in a network that is less sparse says little.
     less_sparse = each(claim, none_and_lower, one_sided=False, corrected=True)
     if less_sparse is not None and less_sparse.word == "fails":
-        return left_open(less_sparse)
+        return left_open(less_sparse, "less is pruned than in the paper")
     # Too few blocks alone contradict nothing.
     is_whole = all(cell.is_there for cell in many)
     return confirming(each(claim, many, one_sided=False)) if is_whole else None
@@ -108,7 +108,7 @@ def _smaller_trees(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     found = each(claim, [Cell(minus(of(d), of(d, **PRUNED))) for d in sets], corrected=True)
     right = [share for data in sets for share in of(data, "accuracy", **PRUNED).values()]
     is_learned = bool(right) and min(right) > GUESSED
-    return found if found is None or is_learned else left_open(found)
+    return found if found is None or is_learned else left_open(found, "a pruned network guesses")
 
 
 def _robust_to_viewpoints(claim: Claim, evidence: Evidence) -> StatementVerdict | None:

@@ -6,7 +6,7 @@ interval. A statement fails by the 95 % interval, that of Bonferroni where the r
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torchcaps.study.claim import Claim
 from torchcaps.study.intervals import (
@@ -139,12 +139,14 @@ def _unless_all_fail(
 
 def confirming(part: StatementVerdict | None) -> StatementVerdict | None:
     """Of a part that a statement needs to hold and that cannot contradict it."""
-    return part if part is None or part.word != "fails" else left_open(part)
+    if part is None or part.word != "fails":
+        return part
+    return left_open(part, "this part of its row cannot contradict it")
 
 
-def left_open(part: StatementVerdict) -> StatementVerdict:
-    """The same numbers, which something else of the row keeps from deciding it."""
-    return StatementVerdict("undecided", part.ours, part.side, part.threshold)
+def left_open(part: StatementVerdict, because: str) -> StatementVerdict:
+    """The same numbers, which something else of the row keeps from deciding it, and what."""
+    return replace(part, word="undecided", open_because=because)
 
 
 def joined(*parts: StatementVerdict | None) -> StatementVerdict | None:

@@ -156,7 +156,9 @@ def _vectors_beat_matrices(claim: Claim, evidence: Evidence) -> StatementVerdict
     assert parameters_of(VECTOR) > parameters_of(MATRIX)
     gain = minus(_overlaid(evidence, VECTOR), _overlaid(evidence, MATRIX))
     found = each(claim, [Cell(gain)])
-    return left_open(found) if found is not None and found.word == "holds" else found
+    if found is None or found.word != "holds":
+        return found
+    return left_open(found, "no record has what memory and time both need")
 
 
 def _varies_least(claim: Claim, evidence: Evidence) -> StatementVerdict | None:

@@ -119,7 +119,9 @@ def _norm_stabilises(claim: Claim, evidence: Evidence) -> StatementVerdict | Non
         without, normed = (_collapsed(evidence, iterations=t, layer_norm=n) for n in (False, True))
         is_safe = is_safe and sum(normed) * len(without) <= sum(without) * len(normed)
     found = each(claim, cells)
-    return found if found is None or is_safe or found.word != "holds" else left_open(found)
+    if found is None or is_safe or found.word != "holds":
+        return found
+    return left_open(found, "more runs collapse with LayerNorm")
 
 
 def _collapsed(evidence: Evidence, **chosen: Any) -> list[bool]:
@@ -157,7 +159,9 @@ def _converges_better(claim: Claim, evidence: Evidence) -> StatementVerdict | No
         )
         is_sooner = is_sooner and sum(later.values()) <= 0
     found = each(claim, cells, corrected=True)
-    return found if found is None or is_sooner or found.word != "holds" else left_open(found)
+    if found is None or is_sooner or found.word != "holds":
+        return found
+    return left_open(found, "it comes to 75 % later")
 
 
 def _gains_over_the_uniform_pass(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
@@ -216,7 +220,9 @@ def _comes_to_rest(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     near = each(claim, [Cell(end, "less", threshold) for end in ends], one_sided=False)
     if near is None or not all(ends):
         return None
-    return confirming(near) if falls else left_open(near)
+    if falls:
+        return confirming(near)
+    return left_open(near, "poses do not move less from each iteration to the next")
 
 
 JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
