@@ -92,10 +92,8 @@ def test_a_narrow_network_has_nothing_to_spare():
 
 def test_couplings_that_were_even_cannot_become_less_sparse():
     def of(before):
-        dense = record(
-            "rem_dr", "mnist", values={"small_couplings+K11": [0.0] * 5, "gini+K11": before}
-        )
-        values = {"small_couplings+K11": [0.0] * 5, "gini+K11": [0.0001] * 5}
+        dense = record("rem_dr", "mnist", values={"small_couplings": [0.0] * 5, "gini": before})
+        values = {"small_couplings": [0.0] * 5, "gini": [0.0001] * 5}
         fields = {"prune": "lobster", "epochs": 10}.items()
         return word(
             "sparser-couplings", dense, record("rem_dr", "mnist", values=values, fields=fields)
@@ -106,7 +104,7 @@ def test_couplings_that_were_even_cannot_become_less_sparse():
 
 
 def couplings(small, gini):
-    return {"small_couplings+K11": small, "gini+K11": gini}
+    return {"small_couplings": small, "gini": gini}
 
 
 @pytest.mark.parametrize(

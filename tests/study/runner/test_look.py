@@ -63,12 +63,11 @@ def test_compactness_is_looked_at_factor_by_factor():
 
 
 def test_couplings_are_looked_at_on_the_grid_of_a_row():
-    plan = plan_of(find_claim("rem-q-sparser-couplings"))
-    assert [each.name for job in plan.jobs for each in looks_of(job)] == [
-        "inequality+K11@mnist/test"
-    ] * 2
-    for job in plan.jobs:
-        assert job.commands()[1].endswith("--quantise 11 --measure inequality --json")
+    plan = plan_of(find_claim("rem-t9-dr-capsnet-q-entropy"))
+    assert looks("rem-t9-dr-capsnet-q-entropy") == ["keys+K11@mnist/test"]
+    assert plan.jobs[0].commands()[1].endswith("--quantise 11 --measure keys --json")
+    # Couplings as they are, pruned and not.
+    assert looks("rem-q-sparser-couplings") == ["inequality@mnist/test"] * 2
 
 
 def test_opposites_are_numbers_a_layer_and_a_mean_share():

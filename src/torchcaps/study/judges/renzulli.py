@@ -100,12 +100,13 @@ def _keys_lower(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
 
 def _sparser_couplings(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Open where all couplings are even before pruning: none can become less sparse then."""
-    cells = [
-        Cell(minus(on_grid(evidence, name, "mnist", **PRUNED), on_grid(evidence, name, "mnist")))
-        for name in ("small_couplings", "gini")
-    ]
+
+    def of(name: str, **chosen: Any) -> Values:
+        return evidence.values(name, DR, data="mnist", **chosen)
+
+    cells = [Cell(minus(of(name, **PRUNED), of(name))) for name in ("small_couplings", "gini")]
     found = each(claim, cells, corrected=True)
-    before = on_grid(evidence, "gini", "mnist").values()
+    before = of("gini").values()
     is_even = bool(before) and fmean(before) < EVEN
     if found is None or found.word != "fails" or not is_even:
         return found
