@@ -32,7 +32,7 @@ def job(**changes):
         ({"protocol": "nothing"}, ("protocol:nothing",)),
         ({"fields": {"nothing": 1}}, ("nothing",)),
         ({"after": ("prune", "quantise")}, ()),
-        ({"after": ("frozen_decoder", "snip")}, ("frozen_decoder",)),
+        ({"after": ("narrow", "snip")}, ("narrow",)),
         ({"after": ("quantise",), "metrics": ("keys", "entropy")}, ()),
         ({"metrics": ("accuracy", "saliency")}, ("metric:saliency",)),
         ({"model": "convnet_avg", "metrics": ("compactness",)}, None),

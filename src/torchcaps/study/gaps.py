@@ -24,7 +24,6 @@ __all__ = ["STEPS", "gaps_of_measuring", "gaps_of_training"]
 # What may change training or follow it. The steps of `pruned.WAYS` are fields of a recipe; of the
 # others none is a command yet.
 STEPS = {
-    "frozen_decoder": "a decoder is trained on the frozen network",
     "magnitude": "scheduled magnitude pruning in training",
     "mask_at_the_end": "as many weights masked, once training is done",
     "narrow": "as many capsules a layer as the routed twin has alive at its end",

@@ -15,11 +15,12 @@ training, `antipodal_share_at_start.2`. The look `cancellation` gives `cancellat
 `cancellation_chi` and the `input_cosine` of the pairs, and `cancellation-at-start` the same with
 `_at_start`. The look `separation` gives `silhouette` and
 `nearest_centroid`, in percent, and the look `perturbation` `change.0.2` and `change.8`, for
-components that move by so much. The look `fixed-point` gives `fixed_point_distance.7` of the step
-from iteration 7 to 8, up to that of 50. Of the part-whole set alone the look `selectivity` gives
-`one_part.2` of the second layer of capsules, `one_part_at_most.2` by the thresholds that find
-most, and `one_part_by_chance.2` of random read-outs;
-older records have `dedicated.2`, which took second areas over all images.
+components that move by so much. The look `redrawn` trains a decoder on the frozen network and gives
+`drawn_components`, a share, and `drawn_change`. The look `fixed-point` gives
+`fixed_point_distance.7` of the step from iteration 7 to 8, up to that of 50. Of the part-whole set
+alone the look `selectivity` gives `one_part.2` of the second layer of capsules,
+`one_part_at_most.2` by the thresholds that find most, and `one_part_by_chance.2` of random
+read-outs; older records have `dedicated.2`, which took second areas over all images.
 Numbers of other images than the run's own test images carry their name: `accuracy@sign/train`;
 those of couplings on a grid carry its levels before: `accuracy+K11`, or `accuracy+K11,6` of two
 routed layers.
@@ -47,6 +48,7 @@ Kind = Literal[
     "layers",
     "perturbation",
     "polarisation",
+    "redrawn",
     "selectivity",
     "separation",
     "tree-size",
@@ -73,6 +75,7 @@ KIND_OF: dict[str, Kind] = {
     "confidence": "calibration",
     "coupling_inequality": "inequality",
     "coupling_levels": "inequality",
+    "drawn_components": "redrawn",
     "entity_selectivity": "selectivity",
     "fixed_point_distance": "fixed-point",
     "gradient_cancellation": "cancellation",

@@ -78,6 +78,9 @@ STATISTICS: dict[str, Statistic] = {
     "perturbation_range": Statistic(
         "change of the drawing for a change of one pose component", "eval"
     ),
+    "drawn_components": Statistic(
+        "share of pose components that draw something, by a decoder on the frozen network", "study"
+    ),
     "class_separation": Statistic(
         "silhouette by class, and nearest centroids, of what the decoder sees", "eval"
     ),

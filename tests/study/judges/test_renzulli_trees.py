@@ -129,3 +129,16 @@ def test_new_viewpoints_cost_little_accuracy_and_entropy_falls(accuracy, entropy
     records = [*both("elevation", 89.9, 7.0), *both("azimuth", accuracy, entropy)]
     assert word("rem-novel-viewpoint", *records) == expected
     assert word("rem-novel-viewpoint", *records[:3]) is None
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"), [(0.8, "holds"), (0.2, "fails"), (0.55, "undecided")]
+)
+def test_more_than_half_of_the_components_of_a_pruned_network_draw(share, expected):
+    values = {"drawn_components": [share + step for step in (-0.1, -0.05, 0, 0.05, 0.1)]}
+    rem = record(
+        "rem_dr", "mnist", values=values, fields={"prune": "lobster", "epochs": 10}.items()
+    )
+    assert word("still-equivariant", rem) == expected
+    # The unpruned network is shown beside it and judged by nobody.
+    assert word("still-equivariant", record("rem_dr", "mnist", values=values)) is None

@@ -48,8 +48,6 @@ SAME_SPARSITY = 2.0
 # How often the network is right on CIFAR-10 whose couplings are said to collapse.
 COLLAPSED = "rem-t1-cifar-10-eff-capsnet-vanilla-acc"
 OTHER_SPARSITY = "a network ended at another sparsity than its row asks for"
-# A Gini coefficient below this is of couplings that are even.
-EVEN = 0.01
 
 
 def on_grid(evidence: Evidence, name: str, data: str, model: str = DR, **chosen: Any) -> Values:
@@ -96,21 +94,6 @@ def _keys_lower(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
         for number in range(CLASSES)
     ]
     return each(claim, cells, corrected=True)
-
-
-def _sparser_couplings(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
-    """Open where all couplings are even before pruning: none can become less sparse then."""
-
-    def of(name: str, **chosen: Any) -> Values:
-        return evidence.values(name, DR, data="mnist", **chosen)
-
-    cells = [Cell(minus(of(name, **PRUNED), of(name))) for name in ("small_couplings", "gini")]
-    found = each(claim, cells, corrected=True)
-    before = of("gini").values()
-    is_even = bool(before) and fmean(before) < EVEN
-    if found is None or found.word != "fails" or not is_even:
-        return found
-    return left_open(found, "all couplings are even before pruning")
 
 
 def _little_is_lost(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
@@ -381,7 +364,6 @@ JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "rem-q-entropy-lower-everywhere": _entropy_lower,
     "rem-q-negligible-loss": _little_is_lost,
     "rem-q-keys-lower": _keys_lower,
-    "rem-q-sparser-couplings": _sparser_couplings,
     "rem-q-eff-low-entropy": _efficient_lowest,
     "rem-q-selfattention-collapse": _self_attention_collapses,
     "rem-q-gamma-lowest": _gamma_lowest,

@@ -34,6 +34,8 @@ ITERATIONS = range(1, 11)
 GUESSED = 20.0
 # Of blocks: so few are zero that they are no reason of a lower entropy.
 HARDLY_ANY = 0.01
+# A Gini coefficient below this is of couplings that are even.
+EVEN = 0.01
 
 
 def _zeroes_whole_votes(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
@@ -82,6 +84,21 @@ def _is_as_sparse(evidence: Evidence, data: str, model: str) -> bool:
     return bool(sparsity) and fmean(sparsity.values()) >= MATCHED[data] - SAME_SPARSITY
 
 
+def _sparser_couplings(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """Open where all couplings are even before pruning: none can become less sparse then."""
+
+    def of(name: str, **chosen: Any) -> Values:
+        return evidence.values(name, DR, data="mnist", **chosen)
+
+    cells = [Cell(minus(of(name, **PRUNED), of(name))) for name in ("small_couplings", "gini")]
+    found = each(claim, cells, corrected=True)
+    before = of("gini").values()
+    is_even = bool(before) and fmean(before) < EVEN
+    if found is None or found.word != "fails" or not is_even:
+        return found
+    return left_open(found, "all couplings are even before pruning")
+
+
 def _iterations_polarise(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """After each iteration of networks that were trained with ten, and at the end of networks that
     were trained with each number."""
@@ -111,6 +128,12 @@ def _smaller_trees(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return found if found is None or is_learned else left_open(found, "a pruned network guesses")
 
 
+def _still_equivariant(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """Of the pruned network; records have the unpruned one beside it."""
+    share = evidence.values("drawn_components", DR, data="mnist", **PRUNED)
+    return each(claim, [Cell(share, "greater", claim.conditions["threshold"])], one_sided=False)
+
+
 def _robust_to_viewpoints(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """On new elevations and on new azimuths: about as accurate, and of a lower entropy."""
     threshold: Mapping[str, float] = claim.conditions["threshold"]
@@ -133,9 +156,11 @@ def _robust_to_viewpoints(claim: Claim, evidence: Evidence) -> StatementVerdict 
 
 JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "rem-q-pruning-zeroes-whole-votes": _zeroes_whole_votes,
+    "rem-q-sparser-couplings": _sparser_couplings,
     "rem-q-iterations-polarise": _iterations_polarise,
     "rem-q-fewer-capsules-in-tree": _smaller_trees,
     "rem-q-rem-novel-viewpoint": _robust_to_viewpoints,
+    "rem-q-still-equivariant": _still_equivariant,
 }
 
 # Each network is compared with itself alone, pruned and not.

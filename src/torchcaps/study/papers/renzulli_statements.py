@@ -64,8 +64,8 @@ STATEMENTS: Statements = {
         "sparsity entropy",
     ),
     "q-still-equivariant": (
-        f"{DR} +frozen_decoder; {DR} +prune +frozen_decoder",
-        "perturbation_range",
+        f"{DR}; {DR} +prune",
+        "drawn_components",
     ),
     "q-saliency-focus": (each(("Eff-ConvCapsNet",), Q, REM), "saliency"),
     "q-fewer-capsules-in-tree": (each(("multilayer",), Q, REM), "tree_size"),

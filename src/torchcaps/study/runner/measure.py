@@ -29,6 +29,7 @@ from torchcaps.prune import sparsity
 from torchcaps.study.look import OF_COUPLINGS, Look
 from torchcaps.study.runner.at_rest import fixed_point_of
 from torchcaps.study.runner.opposed import cancellation_of
+from torchcaps.study.runner.redrawn import redrawn_of
 from torchcaps.study.runner.viewpoint import compactness_of, invariance_of, tree_size_of, trees_of
 from torchcaps.study.sets import SETS
 from torchcaps.tasks.evaluate import evaluate
@@ -67,6 +68,8 @@ def look_at(run: Run, look: Look, *, root: str | os.PathLike[str] | None) -> dic
     if look.kind == "fixed-point":
         model = trained.model.eval()
         return fixed_point_of(lambda x, **more: model(x.to(trained.device), **more), images)
+    if look.kind == "redrawn":
+        return redrawn_of(run, images, root=where)
     if look.kind in VIEWS:
         return VIEWS[look.kind](_network(trained, grid or None, ("tree-distance",)), images)
     found = evaluate(
