@@ -88,6 +88,7 @@ def of_job(job, *, reduced=None):
             "fixed-point": [f"fixed_point_distance.{t}" for t in STEPS],
             "inequality": ["small_couplings", "even_couplings", "gini"],
             "perturbation": ["change.0.2", "change.8"],
+            "focus": ["focus", "focus_known"],
             "redrawn": ["drawn_components", "drawn_change"],
             "polarisation": ["polarisation", *(f"polarisation.1.{t}" for t in range(1, 11))],
             "selectivity": [

@@ -18,9 +18,10 @@ training, `antipodal_share_at_start.2`. The look `cancellation` gives `cancellat
 components that move by so much. The look `redrawn` trains a decoder on the frozen network and gives
 `drawn_components`, a share, and `drawn_change`. The look `fixed-point` gives
 `fixed_point_distance.7` of the step from iteration 7 to 8, up to that of 50. Of the part-whole set
-alone the look `selectivity` gives `one_part.2` of the second layer of capsules,
-`one_part_at_most.2` by the thresholds that find most, and `one_part_by_chance.2` of random
-read-outs; older records have `dedicated.2`, which took second areas over all images.
+alone the look `focus` gives `focus` and `focus_known`, and the look `selectivity` `one_part.2` of
+the second layer of capsules, `one_part_at_most.2` by the thresholds that find most, and
+`one_part_by_chance.2` of random read-outs; older records have `dedicated.2`, which took second
+areas over all images.
 Numbers of other images than the run's own test images carry their name: `accuracy@sign/train`;
 those of couplings on a grid carry its levels before: `accuracy+K11`, or `accuracy+K11,6` of two
 routed layers.
@@ -42,6 +43,7 @@ Kind = Literal[
     "cancellation-at-start",
     "compactness",
     "fixed-point",
+    "focus",
     "inequality",
     "invariance",
     "keys",
@@ -78,6 +80,7 @@ KIND_OF: dict[str, Kind] = {
     "drawn_components": "redrawn",
     "entity_selectivity": "selectivity",
     "fixed_point_distance": "fixed-point",
+    "focus": "focus",
     "gradient_cancellation": "cancellation",
     "gradient_cancellation_at_start": "cancellation-at-start",
     "parse_tree_distance": "trees",

@@ -46,6 +46,9 @@ REMARKS: Mapping[str, str] = {
         "7e23f52d6cbd and d11e0e8b7766)"
     ),
     "rem-q-epoch1-uniform": "the level of an even split reaches from 0.05 to 0.15",
+    "rem-q-saliency-focus": (
+        "of drawn objects amid stray parts, for photographs come without masks"
+    ),
     "rem-q-k-affects-performance": (
         "on two levels all couplings are zero and every image has one answer; the accuracy that "
         "this costs is the fall that is judged"

@@ -60,7 +60,8 @@ STATISTICS: dict[str, Statistic] = {
         "capsules with an in-degree of one or more on the backtracked tree", "study"
     ),
     "parse_tree_distance": Statistic("weighted distance between the trees of two images", "eval"),
-    "saliency": Statistic("saliency maps of two networks, and the share inside a mask"),
+    "focus": Statistic("share of saliency on the object, where it is known", "study"),
+    "saliency": Statistic("how far apart the saliency maps of two networks are"),
     # Of capsules
     "capsules_alive": Statistic("capsules of a layer that are not dead", "dissect"),
     "cnm": Statistic("mean norm", "dissect"),

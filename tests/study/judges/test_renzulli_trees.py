@@ -142,3 +142,19 @@ def test_more_than_half_of_the_components_of_a_pruned_network_draw(share, expect
     assert word("still-equivariant", rem) == expected
     # The unpruned network is shown beside it and judged by nobody.
     assert word("still-equivariant", record("rem_dr", "mnist", values=values)) is None
+
+
+@pytest.mark.parametrize(
+    ("gain", "expected"), [(0.1, "holds"), (-0.1, "fails"), (0.0, "undecided")]
+)
+def test_saliency_lies_more_on_the_object_of_the_same_seed(gain, expected):
+    def of(shares, **fields):
+        return record(
+            "rem_effconv", "part-whole", values={"focus+K21": shares}, fields=fields.items()
+        )
+
+    noise, other = (-0.02, -0.01, 0.0, 0.01, 0.02), (-0.01, 0.0, 0.02, -0.02, 0.01)
+    whole = of([0.4 + step for step in noise])
+    rem = of([0.4 + gain + step for step in other], prune="lobster", epochs=10)
+    assert word("saliency-focus", whole, rem) == expected
+    assert word("saliency-focus", whole) is None

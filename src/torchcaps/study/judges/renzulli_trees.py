@@ -134,6 +134,14 @@ def _still_equivariant(claim: Claim, evidence: Evidence) -> StatementVerdict | N
     return each(claim, [Cell(share, "greater", claim.conditions["threshold"])], one_sided=False)
 
 
+def _focuses(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    pruned, whole = (
+        evidence.values("focus+K21", "rem_effconv", data="part-whole", **chosen)
+        for chosen in (PRUNED, {})
+    )
+    return each(claim, [Cell(minus(pruned, whole))])
+
+
 def _robust_to_viewpoints(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """On new elevations and on new azimuths: about as accurate, and of a lower entropy."""
     threshold: Mapping[str, float] = claim.conditions["threshold"]
@@ -160,6 +168,7 @@ JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "rem-q-iterations-polarise": _iterations_polarise,
     "rem-q-fewer-capsules-in-tree": _smaller_trees,
     "rem-q-rem-novel-viewpoint": _robust_to_viewpoints,
+    "rem-q-saliency-focus": _focuses,
     "rem-q-still-equivariant": _still_equivariant,
 }
 

@@ -67,7 +67,8 @@ STATEMENTS: Statements = {
         f"{DR}; {DR} +prune",
         "drawn_components",
     ),
-    "q-saliency-focus": (each(("Eff-ConvCapsNet",), Q, REM), "saliency"),
+    # Photographs come without masks; drawn objects amid strays have theirs.
+    "q-saliency-focus": (each(("Eff-ConvCapsNet",), Q, REM), "focus", ("part-whole",)),
     "q-fewer-capsules-in-tree": (each(("multilayer",), Q, REM), "tree_size"),
     # Of couplings as they are: on eleven levels those from 0.05 to 0.15 are all alike.
     "q-sparser-couplings": (each((DR,), "", "+prune"), "coupling_inequality"),

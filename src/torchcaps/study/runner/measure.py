@@ -28,6 +28,7 @@ from torchcaps.layers import DynamicRouting
 from torchcaps.prune import sparsity
 from torchcaps.study.look import OF_COUPLINGS, Look
 from torchcaps.study.runner.at_rest import fixed_point_of
+from torchcaps.study.runner.focused import focus_of
 from torchcaps.study.runner.opposed import cancellation_of
 from torchcaps.study.runner.redrawn import redrawn_of
 from torchcaps.study.runner.viewpoint import compactness_of, invariance_of, tree_size_of, trees_of
@@ -210,6 +211,7 @@ READERS: Mapping[str, Callable[[Result], dict[str, float]]] = {
 }
 VIEWS = {
     "compactness": compactness_of,
+    "focus": focus_of,
     "invariance": invariance_of,
     "tree-size": tree_size_of,
     "trees": trees_of,
