@@ -198,8 +198,9 @@ def ours(each: Result) -> str:
 def protocol(each: Result) -> str:
     """Whether it is the paper's, what is done otherwise, what the paper leaves to choose, and what
     else a reader should know."""
+    remark = f"; mind: {REMARKS[each.claim.id]}" if each.claim.id in REMARKS else ""
     if not each.records or each.plan.word is not None:
-        return "no training"
+        return f"no training{remark}"
     records = each.records.values()
     smaller = dict.fromkeys(record.reduced for record in records if record.reduced is not None)
     departures = dict.fromkeys(text for record in records for text in record.departures)
@@ -211,7 +212,6 @@ def protocol(each: Result) -> str:
         conditions = f"left open: {verdict.open_because} ({conditions})"
     left_open = [x for x in (each.claim.conditions.get("left_open"), each.plan.left_open) if x]
     chosen = f"; the paper leaves open: {'; '.join(left_open)}" if left_open else ""
-    remark = f"; mind: {REMARKS[each.claim.id]}" if each.claim.id in REMARKS else ""
     return "; departs: ".join((conditions, *departures)) + chosen + remark
 
 
