@@ -279,11 +279,17 @@ def opposite_gradients() -> str:
     study = "peer2022/peer2022-q-gradient-cancellation"
     evidence = Evidence(read_records(HERE.parents[1] / "evidence", study=study).values())
     rows = []
-    for bias, says in (("none", "no bias"), ("added", "bias")):
-        for name, when in (("_at_start", "before training"), ("", "after 50 epochs")):
-            values = evidence.values(f"cancellation_cosine{name}", "peer_sign_dynamic", bias=bias)
-            found = mean_interval([*values.values()])
-            rows.append(Dot(f"{says}, {when}, n = {found.n}", *found[:3], f"{found.mean:.2f}"))
+    for model, routing, biases in (
+        ("peer_sign_dynamic", "dynamic", ("none", "added")),
+        ("peer_sign_em", "EM", (False, True)),
+    ):
+        for bias, says in zip(biases, ("no bias", "bias"), strict=True):
+            for name, when in (("_at_start", "before training"), ("", "after 50 epochs")):
+                cosine = f"cancellation_cosine{name}"
+                values = evidence.values(cosine, model, bias=bias, loss="margin")
+                found = mean_interval([*values.values()])
+                label = f"{routing}, {says}, {when}, n = {found.n}"
+                rows.append(Dot(label, *found[:3], f"{found.mean:.2f}"))
     return draw_dots(rows, label="cosine of the two gradients", low=-1, high=1, mark=0)
 
 

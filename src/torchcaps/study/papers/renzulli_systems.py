@@ -35,7 +35,8 @@ def system_for(family: str, data: str) -> str | None:
     if data in LARGE:
         return f"{model} :image_size=128x128" if model == "rem_effconv" else None
     if model == "rem_effconv":
-        return f"{model} :image_size=40x40" if data == "part-whole" else None
+        # Large enough that classes look at several positions, of which saliency is made.
+        return f"{model} :image_size=64x64" if data == "part-whole" else None
     if model == "rem_eff":
         if is_norb:
             return f"rem_eff_norb {NORB}"
