@@ -6,8 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
-from cli.command_line import TRAIN, Call, assert_one_sentence
+from cli.command_line import TRAIN, Call, assert_one_sentence, tiny
+from torchcaps import load
 from torchcaps.train import PROTOCOLS, Run
 from torchcaps.train.callbacks import SaveState
 from torchcaps.train.module import Training
@@ -335,6 +337,32 @@ def test_fine_tuning_repeats_neither_network_nor_options(
         call("train", "--init-from", trained / "model.safetensors", "--out", tmp_path / "x"),
         "is no run folder, so which network it is must be said: give --model",
     )
+
+
+def test_fine_tuning_standardises_by_the_numbers_of_the_network(tmp_path: Path, call: Call) -> None:
+    line = ["--data", "tiny", "--epochs", 1, "--batch-size", 20, "--out"]
+    words = ["--model", "rem_dr", "--set", "standardise=set"]
+    for option in ("kernel=7", "width=8", "types=2"):
+        words += ["--option", option]
+    first, drawn = tmp_path / "first", tmp_path / "drawn"
+    assert call("train", *words, *line, first).code == 0
+    words = ["--init-from", first, "--option", "decoder=true"]
+    for part in ("backbone", "primary", "layers"):
+        words += ["--freeze", part]
+    done = call("train", *words, *line, drawn)
+    assert done.code == 0, done.err
+    # All parts that score are frozen, so a decoder on them changes no score.
+    pixels = tiny("test", None).batch(slice(None)).pixels
+    with torch.no_grad():
+        before, after = (load(run)(pixels).scores for run in (first, drawn))
+    assert torch.equal(before, after)
+    numbers = load(first).config["standardise"]
+    assert Run(drawn).recipe.standardise == tuple(map(tuple, numbers))
+    assert 0 < numbers[0][0] < 1
+    # What is said beside it wins: measured on these images, which are the same.
+    done = call("train", *words, "--set", "standardise=set", *line, tmp_path / "set")
+    assert done.code == 0, done.err
+    assert Run(tmp_path / "set").recipe.standardise == "set"
 
 
 @pytest.mark.parametrize("name", ["x.png", "weights.pt"])

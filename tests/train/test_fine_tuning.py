@@ -162,6 +162,32 @@ def test_of_a_network_that_hardly_fits_it_is_said_how_little_does(tmp_path, capl
     assert f"; {len(same)} of the file's {len(given)} tensors fit by name and" in caplog.text
 
 
+def test_tensors_of_the_file_that_have_no_place_are_named(tmp_path, caplog):
+    numbers = ((0.2,), (0.3,))
+    torch.manual_seed(0)
+    other = tc.create_model("rem_multilayer", image=(1, 24, 24), standardise=numbers)
+    tc.save(other, tmp_path / "net.safetensors")
+    begun = {"begin_with": tmp_path / "net.safetensors"}
+    fit(recipe(), tmp_path / "without", **begun)
+    assert (
+        f"{tmp_path / 'net.safetensors'}: standardise.mean, standardise.std of the file have no "
+        f"place in this network and were left out; {len(other.state_dict()) - 2} of the file's "
+        f"{len(other.state_dict())} tensors fit by name and shape, and were kept"
+    ) in caplog.messages
+    caplog.clear()
+    fit(recipe(standardise=numbers), tmp_path / "with", **begun)
+    assert "tensors fit" not in caplog.text
+
+
+def test_numbers_of_a_network_for_other_images_are_told(tmp_path):
+    assert text_of(lambda: fit(recipe(standardise=((0.2,) * 3, (0.3,) * 3)), tmp_path / "run")) == (
+        "standardise needs a mean and a standard deviation for each channel, but has 3 of them and "
+        "images of part-whole have 1; do they come from a network for other images? "
+        "standardise=set measures these."
+    )
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_beginning_that_fits_nowhere(tmp_path):
     torch.manual_seed(0)
     tc.save(tc.create_model("peer_sign_dynamic"), tmp_path / "sign.safetensors")

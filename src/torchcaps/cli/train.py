@@ -140,6 +140,7 @@ def train(
 
 def _network_of(start: Path) -> dict[str, Any]:
     """The network that a run was trained with, so that nobody has to repeat it."""
+    from torchcaps.models.saving import load_network
     from torchcaps.tasks.trained import check_is_run
     from torchcaps.train import Run
 
@@ -162,7 +163,14 @@ def _network_of(start: Path) -> dict[str, Any]:
             f"{start} is no run folder, so which network it is must be said: give --model, and its "
             f"--option."
         )
-    return {"model": run.recipe.model, "options": run.recipe.options}
+    recipe = run.recipe
+    found = {"model": recipe.model, "options": recipe.options}
+    if recipe.standardise is not None:
+        # The numbers that it has: "set" would measure other ones on other images.
+        config = load_network(start).config
+        assert isinstance(config, dict)
+        found["standardise"] = config["standardise"]
+    return found
 
 
 def _has_several_values(recipe: "Recipe") -> bool:

@@ -34,15 +34,25 @@ def say_what_is_new(
     whose: str, new: tuple[str, ...], network: nn.Module, state: Mapping[str, Tensor]
 ) -> None:
     """Tell it on standard error, as long as nobody sets up logging otherwise: of weights of another
-    network, few of which fit, too."""
-    if not new:
+    network, few of which fit, too. What the network has no place for may be what it saw images
+    through, so that is told as well."""
+    own = network.state_dict()
+    left = [name for name in state if name not in own]
+    said = []
+    if new:
+        said.append(f"{', '.join(new)} {'is' if len(new) == 1 else 'are'} made new")
+    if left:
+        have, were = ("has", "was") if len(left) == 1 else ("have", "were")
+        said.append(
+            f"{', '.join(left)} of the file {have} no place in this network and {were} left out"
+        )
+    if not said:
         return
     logging.getLogger("torchcaps").warning(
-        "%s: %s %s made new; %d of the file's %d tensors fit by name and shape, and were kept",
+        "%s: %s; %d of the file's %d tensors fit by name and shape, and were kept",
         whose,
-        ", ".join(new),
-        "is" if len(new) == 1 else "are",
-        len(network.state_dict()) - len(new),
+        "; ".join(said),
+        len(own) - len(new),
         len(state),
     )
 

@@ -106,6 +106,8 @@ def initial_model(recipe: Recipe, images: Images, own: nn.Module | None = None) 
         _try(network, images)
         return with_channels_last(network) if recipe.channels_last else network
     numbers = channel_statistics(images) if recipe.standardise == "set" else recipe.standardise
+    if numbers is not None:
+        _check_channels(len(numbers[0]), images)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of(recipe.seed, WEIGHTS))
         model = create_model(
@@ -116,6 +118,16 @@ def initial_model(recipe: Recipe, images: Images, own: nn.Module | None = None) 
             **recipe.options,
         )
     return with_channels_last(model) if recipe.channels_last else model
+
+
+def _check_channels(numbers: int, images: Images) -> None:
+    channels = images.image_shape[0]
+    if numbers != channels:
+        raise TorchcapsError(
+            f"standardise needs a mean and a standard deviation for each channel, but has "
+            f"{numbers} of them and images of {images.name} have {channels}; do they come from a "
+            f"network for other images? standardise=set measures these."
+        )
 
 
 def take_frozen(
