@@ -179,6 +179,23 @@ def test_tensors_of_the_file_that_have_no_place_are_named(tmp_path, caplog):
     assert "tensors fit" not in caplog.text
 
 
+def test_a_network_standardises_as_its_recipe_says_whatever_it_begins_with(tmp_path):
+    torch.manual_seed(0)
+    other = tc.create_model("rem_multilayer", image=(1, 24, 24), standardise=((0.2,), (0.3,)))
+    tc.save(other, tmp_path / "net.safetensors")
+    run = fit(
+        recipe(standardise=((0.4,), (0.5,))),
+        tmp_path / "run",
+        begin_with=tmp_path / "net.safetensors",
+    )
+    model = run.model()
+    mean, std = model.config["standardise"]
+    assert (mean, std) == ([0.4], [0.5])
+    assert model.standardise.mean.flatten().tolist() == pytest.approx(mean)
+    assert model.standardise.std.flatten().tolist() == pytest.approx(std)
+    assert "made_new" not in run.result()
+
+
 def test_numbers_of_a_network_for_other_images_are_told(tmp_path):
     assert text_of(lambda: fit(recipe(standardise=((0.2,) * 3, (0.3,) * 3)), tmp_path / "run")) == (
         "standardise needs a mean and a standard deviation for each channel, but has 3 of them and "

@@ -70,7 +70,12 @@ def begin(model: nn.Module, begin_with: Path | None) -> tuple[str, ...]:
         take_weights(model, begin_with)
         return ()
     try:
-        state = load_network(begin_with).state_dict()
+        own = model.state_dict()
+        # By which numbers it standardises, the recipe says, and nobody learnt them.
+        state = {
+            name: own.get(name, value) if name.startswith("standardise.") else value
+            for name, value in load_network(begin_with).state_dict().items()
+        }
         new = take_fitting(model, state)
     except TorchcapsError as error:
         raise TorchcapsError(f"{begin_with}: {error}") from None
