@@ -71,6 +71,27 @@ def test_masking_at_the_end_is_what_training_with_it_gives(trained, call, tmp_pa
 
 
 @pytest.mark.parametrize(
+    ("protocol", "name", "value"), [("gu", "validation_share", 0.1), ("rem", "keep", "last")]
+)
+def test_masking_keeps_what_a_run_has_otherwise_than_its_protocol(
+    call, tmp_path, protocol, name, value
+):
+    # Each of these is the field's default, and not what the protocol has.
+    fields = {"model": "mitterreiter_5x16", "data": "tiny", "epochs": 1, "batch_size": 20}
+    run = fit(make_recipe(protocol=protocol, **fields, **{name: value}), tmp_path / "run")
+    words = ["--by", "mask_at_the_end", "--to", "0.5", "--out", tmp_path / "masked"]
+    done = call("prune", run.folder, *words)
+    assert done.code == 0, done.err
+    masked = Run(tmp_path / "masked")
+    way = {"prune": "mask_at_the_end", "prune_to": 0.5}
+    assert masked.recipe == run.recipe.model_copy(update=way)
+    assert (masked.recipe.protocol, getattr(masked.recipe, name)) == (protocol, value)
+    departures = masked.result()["departures"]
+    assert departures == run.result()["departures"]
+    assert any(each.startswith(f"{name}: ") for each in departures)
+
+
+@pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (["none", "--to", "0.5"], "there is no run folder and no saved network at none."),

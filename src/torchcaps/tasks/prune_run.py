@@ -141,7 +141,10 @@ def _recipe(old: Recipe, changes: Mapping[str, Any], *, keep: set[str]) -> Recip
         # A run that was pruned is pruned on from its weights, whichever way it came to them.
         if name in keep or name.startswith("prune"):
             del fields[name]
-    return make_recipe(**{**fields, "channels_last": old.channels_last, **changes})
+    # It would fill in again what the run had otherwise.
+    protocol = fields.pop("protocol", None)
+    recipe = make_recipe(**{**fields, "channels_last": old.channels_last, **changes})
+    return recipe if protocol is None else recipe.model_copy(update={"protocol": protocol})
 
 
 def _check_further(trained: Trained, recipe: Recipe) -> None:
