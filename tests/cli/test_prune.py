@@ -2,7 +2,9 @@
 
 import json
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from cli.command_line import assert_one_sentence
 from torchcaps import load
@@ -14,6 +16,26 @@ from torchcaps.train import Run, fit, make_recipe
 
 def contents(folder):
     return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """A folder of pictures, parted already."""
+    drawn = np.random.default_rng(0).integers(0, 256, (2, 2, 10, 24, 24), dtype=np.uint8)
+    for split, of_split in zip(("train", "test"), drawn, strict=True):
+        for label, of_class in zip(("cat", "dog"), of_split, strict=True):
+            folder = tmp_path / "pictures" / split / label
+            folder.mkdir(parents=True)
+            for number, pixels in enumerate(of_class):
+                Image.fromarray(pixels).save(folder / f"{number}.png")
+    return tmp_path / "pictures"
+
+
+@pytest.fixture
+def of_pictures(pictures, tmp_path):
+    """A run on them, which remembers where they lie."""
+    fields = {"model": "mitterreiter_5x16", "data": "folder", "epochs": 1, "batch_size": 20}
+    return fit(make_recipe(**fields), tmp_path / "of_pictures", root=pictures).folder
 
 
 def test_prune_makes_a_run_of_its_own(trained, call, tmp_path):
@@ -198,6 +220,13 @@ def test_a_way_to_prune_may_be_said_as_a_field(trained, call, tmp_path):
     words = ["prune", trained, "--to", "0.5", "--epochs", "1", "--set", "prune=random_masks"]
     assert call(*words, "--out", tmp_path / "run").code == 0
     assert Run(tmp_path / "run").recipe.prune == "random_masks"
+
+
+def test_a_run_is_pruned_on_the_images_that_it_remembers(of_pictures, pictures, call, tmp_path):
+    words = ["--to", "0.5", "--epochs", "1", "--set", "prune_ramp=1", "--out", tmp_path / "pruned"]
+    done = call("prune", of_pictures, *words)
+    assert done.code == 0, done.err
+    assert Run(tmp_path / "pruned").root == pictures
 
 
 def test_a_pruned_run_is_pruned_further_and_never_back(trained, call, tmp_path):

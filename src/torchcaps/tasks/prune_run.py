@@ -63,7 +63,7 @@ def prune_run(
         by: a way to prune, as the `prune` of a recipe.
         to: the share of weights to prune.
         epochs: for how long what is left trains on; 10 if not given.
-        root: where the images lie, for data sets that are files.
+        root: where the images lie, for data sets that are files, if the run does not remember it.
         time_budget: seconds, as for `train.fit`.
         fields: other fields of the recipe.
 
@@ -85,6 +85,7 @@ def prune_run(
             f"{run} was trained on images of your own, which are not written down; prune in "
             f"Python, with fit(recipe, out, own=..., begin_with=...)."
         )
+    root = trained.run.root_or(root)
     _check_images(trained, root)
     more = {**(fields or {}), "prune": by, **({} if to is None else {"prune_to": to})}
     if by == "mask_at_the_end":
