@@ -229,6 +229,29 @@ def test_a_run_is_pruned_on_the_images_that_it_remembers(of_pictures, pictures, 
     assert Run(tmp_path / "pruned").root == pictures
 
 
+def test_a_masked_run_remembers_its_images_and_its_trunk(of_pictures, pictures, call, tmp_path):
+    run = Run(of_pictures)
+    # As if it had one: the digest of the file that its weights came from.
+    run.write(run.environment_file, json.dumps({**run.about(), "trunk": "0123456789ab"}))
+    words = ["--by", "mask_at_the_end", "--to", "0.5", "--out", tmp_path / "masked"]
+    done = call("prune", of_pictures, *words)
+    assert done.code == 0, done.err
+    masked = Run(tmp_path / "masked")
+    assert masked.root == run.root == pictures
+    assert masked.about()["trunk"] == "0123456789ab"
+    found = json.loads(call("eval", masked.folder, "--json").out)
+    assert found["accuracy"] == masked.result()["test_accuracy"]
+    # Where they were moved, the folder that is named is remembered.
+    moved = pictures.rename(tmp_path / "moved")
+    done = call("prune", of_pictures, *words[:-1], tmp_path / "again", "--root", moved)
+    assert done.code == 0, done.err
+    assert Run(tmp_path / "again").root == moved
+    assert_one_sentence(
+        call("prune", of_pictures, *words[:-1], tmp_path / "once_more"),
+        f"was begun on the data in {pictures}, which is not there now; name the folder where they",
+    )
+
+
 def test_a_pruned_run_is_pruned_further_and_never_back(trained, call, tmp_path):
     half, more = tmp_path / "half", tmp_path / "more"
     words = ["--by", "mask_at_the_end", "--out"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from torchcaps._digests import NAME, digest_of
+from torchcaps._paths import path_of
 from torchcaps.data.by_name import Root
 from torchcaps.errors import Emptied, TorchcapsError, short
 from torchcaps.prune import MaskAtTheEnd, sparsity
@@ -37,6 +38,8 @@ NOT_AGAIN = {
 }
 # What masks at the end go by; the rest of a recipe is that of the training they end.
 OF_MASKS = {"prune", "prune_scope", "prune_to", "prune_unit"}
+# What a run says of its network beside the environment.
+OF_NETWORK = ("class", "trunk")
 # These choose the images that are held out.
 OF_HELD_OUT = ("seed", "train_images", "validation_share")
 
@@ -208,7 +211,10 @@ def _masked(trained: Trained, run: Run, recipe: Recipe, out: Path, root: Root | 
         "departures": list(recipe.departures()),
         "sparsity": sparsity(trained.model).numbers(),
     }
-    new.begin(recipe, run.image_digests()["train"])
+    about = {name: value for name, value in run.about().items() if name in OF_NETWORK}
+    if root is not None:
+        about["root"] = str(path_of("root", root).resolve())
+    new.begin(recipe, run.image_digests()["train"], **about)
     new.write_metrics(run.metrics())
     new.put_network(trained.model, new.model_file)
     new.write(new.result_file, json.dumps(result, indent=2))
