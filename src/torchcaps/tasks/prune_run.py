@@ -205,16 +205,21 @@ def _masked(trained: Trained, run: Run, recipe: Recipe, out: Path, root: Root | 
     )
     pruner.at_the_end()
     test = trained.images("test", root=root)
+    digests = {**run.image_digests(), "test": test.digest()}
+    # Of the test images as they are now, which may be others than the run had.
     result = {
         **run.result(),
         "test_accuracy": accuracy(trained.model, test),
+        "judged_by": test.judged_by,
+        "test_images": len(test),
+        "digests": digests,
         "departures": list(recipe.departures()),
         "sparsity": sparsity(trained.model).numbers(),
     }
     about = {name: value for name, value in run.about().items() if name in OF_NETWORK}
     if root is not None:
         about["root"] = str(path_of("root", root).resolve())
-    new.begin(recipe, run.image_digests()["train"], **about)
+    new.begin(recipe, digests["train"], **about)
     new.write_metrics(run.metrics())
     new.put_network(trained.model, new.model_file)
     new.write(new.result_file, json.dumps(result, indent=2))
