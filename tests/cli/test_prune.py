@@ -1,6 +1,7 @@
 """`torchcaps prune`: a run of its own, that of the network it is given left as it was."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -177,6 +178,14 @@ def test_a_run_is_never_pruned_in_its_own_folder(trained, call):
         sentence = "is the run that is to be pruned, or lies in it"
         assert_one_sentence(call("prune", trained, "--to", "0.5", "--out", out), sentence)
     assert contents(trained) == before
+
+
+def test_masking_a_run_with_damaged_metrics_leaves_nothing_behind(trained, call, tmp_path):
+    run = Run(shutil.copytree(trained, tmp_path / "run"))
+    run.write(run.metrics_file, "no row\n")
+    words = ["--by", "mask_at_the_end", "--to", "0.5", "--out", tmp_path / "masked"]
+    assert_one_sentence(call("prune", run.folder, *words), f"{run.metrics_file} ")
+    assert not (tmp_path / "masked").exists()
 
 
 @pytest.mark.parametrize("by", ["magnitude", "snip", "random_masks", "mask_at_the_end"])

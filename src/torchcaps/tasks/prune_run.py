@@ -216,11 +216,13 @@ def _masked(trained: Trained, run: Run, recipe: Recipe, out: Path, root: Root | 
         "departures": list(recipe.departures()),
         "sparsity": sparsity(trained.model).numbers(),
     }
+    # All that is read is read before anything is written, for it may be damaged.
+    metrics = run.metrics()
     about = {name: value for name, value in run.about().items() if name in OF_NETWORK}
     if root is not None:
         about["root"] = str(path_of("root", root).resolve())
     new.begin(recipe, digests["train"], **about)
-    new.write_metrics(run.metrics())
+    new.write_metrics(metrics)
     new.put_network(trained.model, new.model_file)
     new.write(new.result_file, json.dumps(result, indent=2))
     return new
