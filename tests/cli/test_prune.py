@@ -300,3 +300,24 @@ def test_a_pruned_run_is_pruned_further_and_never_back(trained, call, tmp_path):
         for name in weights
         if name.endswith("weight") and "decoder" not in name
     )
+
+
+@pytest.mark.parametrize(
+    ("scope", "to", "less"), [("network", 0.333, 0.332), ("layer", 0.77, 0.769)]
+)
+def test_a_run_is_pruned_on_at_the_sparsity_that_it_has(trained, call, tmp_path, scope, to, less):
+    """Weights are whole, so a run may have a few more zeros than the share that was asked for."""
+    words = ["--set", f"prune_scope={scope}", "--out"]
+    at_the_end = ["--by", "mask_at_the_end", "--to", to]
+    masked = call("prune", trained, *at_the_end, *words, tmp_path / "masked")
+    assert masked.code == 0, masked.err
+    before = json.loads(masked.out)["sparsity"]
+    assert before["share"] > to
+    on = ["prune", tmp_path / "masked", "--epochs", "1", "--set", "prune_ramp=1", *words]
+    done = call(*on, tmp_path / "on", "--to", to)
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["sparsity"] == before
+    assert_one_sentence(
+        call(*on, tmp_path / "less", "--to", less),
+        f"{to:.1%} of its weights are zero and stay so, which is more than the {less:.1%} to prune",
+    )

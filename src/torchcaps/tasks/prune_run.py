@@ -10,7 +10,7 @@ from torchcaps._digests import NAME, digest_of
 from torchcaps._paths import path_of
 from torchcaps.data.by_name import Root
 from torchcaps.errors import Emptied, TorchcapsError, short
-from torchcaps.prune import MaskAtTheEnd, sparsity
+from torchcaps.prune import MaskAtTheEnd, Masks, sparsity
 from torchcaps.tasks.trained import Trained, open_trained
 from torchcaps.train import Run, accuracy, fit, make_recipe
 from torchcaps.train.beginning import freeze
@@ -154,8 +154,13 @@ def _recipe(old: Recipe, changes: Mapping[str, Any], *, keep: set[str]) -> Recip
 def _check_further(trained: Trained, recipe: Recipe) -> None:
     """What was pruned before stays so, and less than that cannot be reached."""
     to = recipe.prune_to[-1] if isinstance(recipe.prune_to, tuple) else recipe.prune_to
-    share = sparsity(trained.model).share
-    if to is not None and to < share:
+    if to is None:
+        return
+    # As a pruner counts, in whole weights: of all together or, where that is more, of each layer.
+    masks = Masks(trained.model)
+    of_layers = sum(round(to * mask.numel()) for mask in masks.pruned.values())
+    if masks.count > max(round(to * masks.size), of_layers):
+        share = masks.count / masks.size
         raise TorchcapsError(
             f"{trained.path} was pruned before: {share:.1%} of its weights are zero and stay so, "
             f"which is more than the {to:.1%} to prune to; prune to more, or prune the run from "
