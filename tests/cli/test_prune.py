@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 
 from cli.command_line import assert_one_sentence
-from torchcaps import load
+from torchcaps import load, save
 from torchcaps.errors import Interrupted
-from torchcaps.prune import sparsity
+from torchcaps.prune import MaskAtTheEnd, sparsity
 from torchcaps.tasks import prune_run
 from torchcaps.train import Run, fit, make_recipe
 
@@ -321,3 +321,26 @@ def test_a_run_is_pruned_on_at_the_sparsity_that_it_has(trained, call, tmp_path,
         call(*on, tmp_path / "less", "--to", less),
         f"{to:.1%} of its weights are zero and stay so, which is more than the {less:.1%} to prune",
     )
+
+
+@pytest.mark.parametrize("by", ["magnitude", "mask_at_the_end"])
+def test_zeros_of_frozen_parts_are_not_counted(trained, call, tmp_path, by):
+    """A pruner leaves them alone, so what is pruned above may be less sparse than they are."""
+    network = load(Run(trained).model_file)
+    of_backbone = MaskAtTheEnd(network.backbone, to=0.9, scope="layer")
+    of_backbone.at_the_end()
+    save(network, tmp_path / "network.safetensors")
+    assert sparsity(network).share > 0.5
+    fields = {**Run(trained).recipe.model_dump(exclude_defaults=True), "freeze": ("backbone",)}
+    begun = {"begin_with": tmp_path / "network.safetensors"}
+    run = fit(make_recipe(**fields), tmp_path / "run", **begun)
+    words = ["prune", run.folder, "--by", by, "--to", 0.3, "--set", "prune_scope=layer"]
+    if by == "magnitude":
+        words += ["--epochs", 1, "--set", "prune_ramp=1"]
+    done = call(*words, "--out", tmp_path / "new")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)["sparsity"]
+    assert found["weights"] == sparsity(network).weights - of_backbone.masks.size
+    assert found["share"] == pytest.approx(0.3, abs=1e-4)
+    after = load(tmp_path / "new")
+    assert sparsity(after.backbone) == sparsity(network.backbone)

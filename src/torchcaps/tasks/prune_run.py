@@ -72,31 +72,18 @@ def prune_run(
 
     >>> prune_run(Path("my-run"), Path("my-run-90"), to=0.9)  # doctest: +SKIP
     """
-    trained = open_trained(run)
-    if trained.run is None:
-        raise TorchcapsError(
-            f"{run} is a saved network, which does not say how it was trained; name its run folder."
-        )
-    if out.resolve() == run.resolve() or run.resolve() in out.resolve().parents:
-        raise TorchcapsError(
-            f"{out} is the run that is to be pruned, or lies in it; a pruned network gets a folder "
-            f"of its own: name another one with --out."
-        )
-    old = trained.run.recipe
-    if old.data == "own":
-        raise TorchcapsError(
-            f"{run} was trained on images of your own, which are not written down; prune in "
-            f"Python, with fit(recipe, out, own=..., begin_with=...)."
-        )
-    root = trained.run.root_or(root)
+    trained, before = _opened(run, out)
+    old, root = before.recipe, before.root_or(root)
     _check_images(trained, root)
     more = {**(fields or {}), "prune": by, **({} if to is None else {"prune_to": to})}
     if by == "mask_at_the_end":
         masked = _recipe(old, more, keep=set())
+        # What was not trained is not pruned either, and no pruner counts it.
+        freeze(trained.model, masked.freeze)
         _check_further(trained, masked)
         _check_idle({**more, "epochs": epochs, "time_budget": time_budget})
-        return _masked(trained, trained.run, masked, out, root)
-    begin_with = trained.run.model_file
+        return _masked(trained, before, masked, out, root)
+    begin_with = before.model_file
     recipe = _recipe(
         old,
         {
@@ -108,9 +95,30 @@ def prune_run(
         keep=NOT_AGAIN,
     )
     _check_held_out(old, recipe)
+    freeze(trained.model, recipe.freeze)
     _check_further(trained, recipe)
     with _nothing_left_if_emptied(Run(out)):
         return fit(recipe, out, root=root, begin_with=begin_with, time_budget=time_budget)
+
+
+def _opened(run: Path, out: Path) -> tuple[Trained, Run]:
+    """The network that is to be pruned, and its run, which knows where its images come from."""
+    trained = open_trained(run)
+    if trained.run is None:
+        raise TorchcapsError(
+            f"{run} is a saved network, which does not say how it was trained; name its run folder."
+        )
+    if out.resolve() == run.resolve() or run.resolve() in out.resolve().parents:
+        raise TorchcapsError(
+            f"{out} is the run that is to be pruned, or lies in it; a pruned network gets a folder "
+            f"of its own: name another one with --out."
+        )
+    if trained.run.recipe.data == "own":
+        raise TorchcapsError(
+            f"{run} was trained on images of your own, which are not written down; prune in "
+            f"Python, with fit(recipe, out, own=..., begin_with=...)."
+        )
+    return trained, trained.run
 
 
 @contextmanager
@@ -203,8 +211,6 @@ def _masked(trained: Trained, run: Run, recipe: Recipe, out: Path, root: Root | 
     new = Run(out)
     if new.is_finished(recipe):
         return new
-    # What was not trained is not pruned either.
-    freeze(trained.model, recipe.freeze)
     pruner = MaskAtTheEnd(
         trained.model, to=recipe.prune_to, unit=recipe.prune_unit, scope=recipe.prune_scope
     )
