@@ -123,6 +123,10 @@ def test_masking_keeps_what_a_run_has_otherwise_than_its_protocol(
         (["{run}/model.safetensors", "--to", "0.5"], "does not say how it was trained; name its"),
         (["{run}"], 'prune = "magnitude" needs prune_to, the share of weights, for example 0.9.'),
         (["{run}", "--to", "0"], "prune_to must lie between 0 and 1, but at 0 nothing would be"),
+        (
+            ["{run}", "--to", "0.9", "--set", "begins_with=000000000000"],
+            "the recipe begins with the weights 000000000000, but {run}/model.safetensors holds ",
+        ),
         (["{run}", "--to", "1"], "prune_to must lie between 0 and 1, but at 1 no weight would be"),
         (
             ["{run}", "--to", "0.9", "--by", "magic"],
@@ -168,7 +172,8 @@ def test_masking_keeps_what_a_run_has_otherwise_than_its_protocol(
 def test_bad_pruning_ends_in_one_sentence(trained, call, tmp_path, monkeypatch, words, sentence):
     monkeypatch.chdir(tmp_path)
     line = [word.format(run=trained) for word in words]
-    assert_one_sentence(call("prune", *line, "--out", tmp_path / "new"), sentence)
+    done = call("prune", *line, "--out", tmp_path / "new")
+    assert_one_sentence(done, sentence.format(run=trained))
     assert not list(tmp_path.iterdir())
 
 

@@ -89,8 +89,8 @@ def prune_run(
         {
             "epochs": EPOCHS if epochs is None else epochs,
             "learning_rate": old.learning_rate / SLOWER,
-            **more,
             "begins_with": digest_of(begin_with)[:12],
+            **more,
         },
         keep=NOT_AGAIN,
     )
