@@ -127,6 +127,10 @@ def test_masking_keeps_what_a_run_has_otherwise_than_its_protocol(
             ["{run}", "--to", "0.9", "--set", "begins_with=000000000000"],
             "the recipe begins with the weights 000000000000, but {run}/model.safetensors holds ",
         ),
+        (
+            ["{run}", "--to", "1e-9"],
+            "a sparsity of 1e-09 is none of 195,488 weights, so nothing would be pruned; prune to",
+        ),
         (["{run}", "--to", "1"], "prune_to must lie between 0 and 1, but at 1 no weight would be"),
         (
             ["{run}", "--to", "0.9", "--by", "magic"],

@@ -206,6 +206,27 @@ def test_a_sparsity_of_nothing_or_all_is_refused(to):
         )
 
 
+def test_a_sparsity_of_less_than_a_weight_is_refused():
+    def makers(to):
+        generator = torch.Generator()
+        return (
+            # On the way to more it may be less.
+            lambda: Magnitude(Ten(), targets=(0.01, to)),
+            lambda: Snip(Ten(), to=to),
+            lambda: RandomMasks(Ten(), to=to, generator=generator),
+            lambda: MaskAtTheEnd(Ten(), to=to),
+            lambda: Lobster(Ten(), most=to),
+        )
+
+    for make in makers(0.05):
+        assert text_of(make) == (
+            "a sparsity of 0.05 is none of 10 weights, so nothing would be pruned; prune to more, "
+            "for example 0.9."
+        )
+    for make in makers(0.051):
+        make()
+
+
 def test_lamp_is_a_square_over_what_would_be_left():
     # 1 / (1 + 9 + 49 + 100), 9 / (9 + 49 + 100), and so on.
     found = lamp(torch.tensor([[3.0, -10], [1, 7]]))

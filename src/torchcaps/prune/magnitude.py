@@ -55,7 +55,7 @@ class Magnitude(Pruner):
             )
         # The highest first: it is the one that somebody asked for.
         for target in reversed(targets):
-            self.check(target)
+            self.check(target, on_the_way=target < targets[-1])
         if not targets or any(later < earlier for earlier, later in pairwise(targets)):
             raise TorchcapsError(
                 f"targets must be shares of the weights that grow from epoch to epoch, for example "

@@ -125,13 +125,19 @@ class Pruner:
         return sizes
 
     @final
-    def check(self, sparsity: float) -> None:
-        """Refuse to prune nothing, to prune everything, and more than the units hold."""
+    def check(self, sparsity: float, *, on_the_way: bool = False) -> None:
+        """Refuse to prune nothing, to prune everything, and more than the units hold; `on_the_way`
+        to more it may be less than a weight."""
         if not 0 < sparsity < 1:
             what = "nothing would be pruned" if sparsity <= 0 else "no weight would be left"
             raise TorchcapsError(
                 f"the sparsity to prune to must lie between 0 and 1, for example 0.9, but came as "
                 f"{sparsity:g}, and {what}."
+            )
+        if round(sparsity * self.masks.size) == 0 and not on_the_way:
+            raise TorchcapsError(
+                f"a sparsity of {sparsity:g} is none of {self.masks.size:,} weights, so nothing "
+                f"would be pruned; prune to more, for example 0.9."
             )
         if not self.units:
             return
