@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from torchcaps.ops import em_routing, materialise
+from torchcaps.ops.routing import em
 from torchcaps.types import Capsules, VoteMap
 
 VARIANTS = ["paper", "official", "gritzman"]
@@ -20,25 +21,26 @@ BETA_A = {"paper": 1.0, "official": 1e-3, "gritzman": 1.0}
 # At 0.01 the activations of "paper" are all near one half; "gritzman" multiplies by 100 J / I.
 LAMBDA = {"paper": 1.0, "official": 1.0, "gritzman": 0.02}
 DTYPES = [torch.float32, torch.float64]
-# Children of the first layer, then the parents of each layer, with their pose sizes.
-LAYERS = {
-    "vector": [(9, 4), (7, 5), (6, 3), (4, 6)],
-    "matrix": [(9, 4), (7, 4), (6, 4), (4, 4)],
-}
+DRAWS = 20
+POSES = ["vector", "matrix"]
 
 
-def weights(pose, dtype):
-    """One a layer, large enough for couplings far from uniform."""
-    layers = itertools.pairwise(LAYERS[pose])
-    sizes = {"vector": lambda d_out, d_in: (d_out, d_in), "matrix": lambda *_: (2, 2)}[pose]
-    return [
-        torch.randn(n_in, n_out, *sizes(d_out, d_in)).to(dtype)
-        for (n_in, d_in), (n_out, d_out) in layers
+def stack(depth, dtype, pose="vector"):
+    """Children of three images with activations, and one weight a layer, of sizes that are drawn
+    and large enough for couplings far from uniform."""
+    counts = torch.randint(4, 10, (depth + 1,)).tolist()
+    if pose == "vector":
+        sizes = torch.randint(3, 7, (depth + 1,)).tolist()
+        shapes = [(d_out, d_in) for d_in, d_out in itertools.pairwise(sizes)]
+    else:
+        side = int(torch.randint(2, 4, ()))
+        sizes, shapes = [side**2], [(side, side)] * depth
+    weights = [
+        torch.randn(*n, *shape).to(dtype)
+        for n, shape in zip(itertools.pairwise(counts), shapes, strict=True)
     ]
-
-
-def first_children(pose, dtype):
-    return Capsules(torch.randn(3, *LAYERS[pose][0]).to(dtype), torch.rand(3, 9).to(dtype))
+    children = Capsules(torch.randn(3, counts[0], sizes[0]), torch.rand(3, counts[0]))
+    return Capsules(*(x.to(dtype) for x in children)), weights
 
 
 def negated(children):
@@ -63,9 +65,17 @@ def route(children, weight, *, variant, pose="vector", bias=None, **options):
     )
 
 
-def variances(votes, activation, step):
-    r = (step.coupling * activation.unsqueeze(-1)).unsqueeze(-1)
-    return (r * (votes - step.parents.pose.unsqueeze(-3)) ** 2).sum(-3) / r.sum(-3)
+@pytest.fixture
+def costs(monkeypatch):
+    """The variances and the costs of all M-steps, as they are made."""
+    made, cost_of = [], em._cost
+
+    def kept(variance, *others):
+        made.append((variance, cost_of(variance, *others)))
+        return made[-1][1]
+
+    monkeypatch.setattr(em, "_cost", kept)
+    return made
 
 
 def is_negated(minus, plus):
@@ -87,103 +97,129 @@ CASES = [
         dtype, pose, variant, iterations, id=f"{str(dtype)[6:]}-{pose}-{variant}-{iterations}"
     )
     for dtype in DTYPES
-    for pose in LAYERS
+    for pose in POSES
     for variant in VARIANTS
-    for iterations in (1, 2, 3, 5)
+    for iterations in (1, 2, 3, 4, 5)
 ]
 
 
-@pytest.mark.parametrize("pose", LAYERS)
+@pytest.mark.parametrize("pose", POSES)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_lemma_5_votes_are_negated(dtype, pose):
-    children, weight = first_children(pose, dtype), weights(pose, dtype)[0]
-    votes = [votes_of(c, weight, pose) for c in (children, negated(children))]
-    assert is_negated(*votes)
+    for _ in range(DRAWS):
+        children, (weight,) = stack(1, dtype, pose)
+        votes = [votes_of(c, weight, pose) for c in (children, negated(children))]
+        assert is_negated(*votes)
 
 
+def fixed_couplings(weight):
+    """Options that replace the R of the last iteration, in three images, by one that is drawn."""
+    fixed = torch.rand(3, *weight.shape[:2]).to(weight)
+    fixed = fixed / fixed.sum(-1, keepdim=True)
+    return {"couple": lambda r: fixed}
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_lemmas_7_and_8_variances_are_equal(dtype, variant):
-    children, weight = first_children("vector", dtype), weights("vector", dtype)[0]
-    plus, minus = (
-        [
-            variances(votes_of(c, weight), c.activation, step)
-            for step in route(c, weight, variant=variant).steps
-        ]
-        for c in (children, negated(children))
-    )
-    for a, b in zip(plus, minus, strict=True):
-        assert torch.equal(a, b)
-        assert a.min() > 0
+def test_lemmas_7_and_8_variances_are_equal(dtype, variant, iterations, costs):
+    for _ in range(DRAWS):
+        children, (weight,) = stack(1, dtype)
+        options = fixed_couplings(weight) | {"iterations": iterations, "variant": variant}
+        costs.clear()
+        for each in (children, negated(children)):
+            route(each, weight, **options)
+        assert len(costs) == 2 * iterations
+        plus, minus = costs[:iterations], costs[iterations:]
+        for (variance, cost), (other_variance, other_cost) in zip(plus, minus, strict=True):
+            assert torch.equal(variance, other_variance)  # Lemma 7
+            assert torch.equal(cost, other_cost)  # Lemma 8
+            assert variance.min() > 0
+            assert cost.std() > 1e-4
 
 
 @pytest.mark.parametrize(("dtype", "pose", "variant", "iterations"), CASES)
 def test_lemmas_6_to_11_and_theorem_2(dtype, pose, variant, iterations):
-    plus = first_children(pose, dtype)
-    minus = negated(plus)
-    for weight in weights(pose, dtype):
-        options = {"variant": variant, "pose": pose, "iterations": iterations}
-        routed = [route(children, weight, **options) for children in (plus, minus)]
-        assert_blind(*routed)
-        plus, minus = (r.parents for r in routed)
-    # Theorem 2: the activations that classify are equal.
-    assert torch.equal(plus.activation, minus.activation)
+    options = {"variant": variant, "pose": pose, "iterations": iterations}
+    # With five numbers of iterations and both poses, thirty stacks.
+    for depth in (2, 3, 4):
+        plus, weights = stack(depth, dtype, pose)
+        minus = negated(plus)
+        for weight in weights:
+            fixed = fixed_couplings(weight)
+            # Lemmas 6 and 9 say it of any R, Lemma 11 of that of the votes.
+            assert_blind(*(route(c, weight, **options, **fixed) for c in (plus, minus)))
+            routed = [route(children, weight, **options) for children in (plus, minus)]
+            assert_blind(*routed)
+            plus, minus = (r.parents for r in routed)
+        # Theorem 2: the activations that classify are equal.
+        assert torch.equal(plus.activation, minus.activation)
 
 
 def test_the_stack_of_theorem_2_routes():
     # Without couplings far from uniform the lemmas would say nothing about routing.
-    for variant, pose in itertools.product(VARIANTS, LAYERS):
-        children = first_children(pose, torch.float64)
-        for weight in weights(pose, torch.float64):
+    for variant, pose in itertools.product(VARIANTS, POSES):
+        children, weights = stack(4, torch.float64, pose)
+        for weight in weights:
             routed = route(children, weight, variant=variant, pose=pose)
             assert (routed.steps[-1].coupling - 1 / weight.shape[1]).abs().max() > 0.1
             children = routed.parents
 
 
+@pytest.mark.parametrize("iterations", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_beta_a_and_beta_u_do_not_break_the_symmetry(variant):
-    children, weight = first_children("vector", torch.float64), weights("vector", torch.float64)[0]
+def test_beta_a_and_beta_u_do_not_break_the_symmetry(variant, iterations):
+    children, (weight,) = stack(1, torch.float64)
     seen = []
-    for _ in range(5):
+    for _ in range(DRAWS):
         betas = {
-            "beta_a": 3 * torch.randn(7).double() * BETA_A[variant],
-            "beta_u": 3 * torch.randn(7).double(),
+            "beta_a": 3 * torch.randn(weight.shape[1]).double() * BETA_A[variant],
+            "beta_u": 3 * torch.randn(weight.shape[1]).double(),
         }
-        routed = [route(c, weight, variant=variant, **betas) for c in (children, negated(children))]
+        options = {"variant": variant, "iterations": iterations, **betas}
+        routed = [route(c, weight, **options) for c in (children, negated(children))]
         assert_blind(*routed)
         seen.append(routed[0].parents.activation)
-    assert all((a - b).abs().max() > 0.1 for a, b in itertools.pairwise(seen))
+    # What is active does depend on them.
+    assert torch.stack(seen).std(0).max() > 0.05
 
 
-def of_both_signs(variant, layers):
+def of_both_signs(variant, layers, iterations):
     """The last layer for an input and its negative; the first one has a bias on its votes, about as
     large as they are."""
-    bias = torch.linspace(-3, 3, 35, dtype=torch.float64).view(7, 5)
-    plus = first_children("vector", torch.float64)
+    plus, weights = stack(layers, torch.float64)
     minus = negated(plus)
-    for depth, weight in enumerate(weights("vector", torch.float64)[:layers]):
-        options = {"variant": variant, "bias": bias if depth == 0 else None}
+    for depth, weight in enumerate(weights):
+        bias = 2 * torch.randn(weight.shape[1:3]).double() if depth == 0 else None
+        options = {"variant": variant, "bias": bias, "iterations": iterations}
         routed = [route(children, weight, **options) for children in (plus, minus)]
         plus, minus = (r.parents for r in routed)
     return routed
 
 
+@pytest.mark.parametrize("iterations", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("variant", ["paper", "gritzman"])
-def test_section_4_2_one_layer_does_not_see_a_bias_on_the_votes(variant):
-    plus, minus = of_both_signs(variant, layers=1)
-    for a, b in zip(plus.steps, minus.steps, strict=True):
-        assert (a.coupling - b.coupling).abs().max() <= 1e-12
-        assert (a.parents.activation - b.parents.activation).abs().max() <= 1e-12
-    # The poses are no longer negatives of each other: that is what the next layer sees.
-    assert (plus.parents.pose + minus.parents.pose).abs().max() > 1
+def test_section_4_2_one_layer_does_not_see_a_bias_on_the_votes(variant, iterations):
+    for _ in range(DRAWS):
+        plus, minus = of_both_signs(variant, 1, iterations)
+        for a, b in zip(plus.steps, minus.steps, strict=True):
+            assert (a.coupling - b.coupling).abs().max() <= 1e-12
+            assert (a.parents.activation - b.parents.activation).abs().max() <= 1e-12
+        # The poses are no longer negatives of each other: that is what the next layer sees.
+        assert (plus.parents.pose + minus.parents.pose).abs().max() > 1
 
 
+@pytest.mark.parametrize("iterations", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize(
     ("variant", "layers"), [("paper", 2), ("gritzman", 2), ("official", 1), ("official", 2)]
 )
-def test_section_4_2_a_bias_on_the_votes_breaks_the_symmetry(variant, layers):
-    plus, minus = (routed.parents.activation for routed in of_both_signs(variant, layers))
-    assert (plus - minus).abs().max() > 1e-3
+def test_section_4_2_a_bias_on_the_votes_breaks_the_symmetry(variant, layers, iterations):
+    # One iteration of one "official" layer sees the bias by a tenth of the mean alone, squared in
+    # the variance, and in a third of all draws that is less than the 1e-3 of the claim's row.
+    is_faint = variant == "official" and layers == iterations == 1
+    for _ in range(DRAWS):
+        plus, minus = (r.parents.activation for r in of_both_signs(variant, layers, iterations))
+        assert (plus - minus).abs().max() > (1e-5 if is_faint else 1e-3)
 
 
 @pytest.mark.parametrize("variant", ["paper", "gritzman"])
