@@ -6,6 +6,7 @@ import os
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 import traces
 from torchcaps import create_model
@@ -18,7 +19,7 @@ from torchcaps.analysis import (
 )
 from torchcaps.data import PartWholeSpec, by_name, load, part_whole
 from torchcaps.ops import dynamic_routing, materialise
-from torchcaps.train import fit, make_recipe
+from torchcaps.train import Training, fit, make_recipe
 from torchcaps.types import Capsules, LayerTrace, VoteMap
 
 
@@ -71,21 +72,47 @@ def test_equation_8_of_digits_and_five_seeds(seed):
     assert found.result().entropy < 0.5
 
 
-def test_quantised_couplings_of_every_epoch_change_no_weight(tmp_path, monkeypatch):
-    """Two runs of one seed: one finds the keys of its quantised couplings after every epoch."""
+@pytest.fixture
+def flops(monkeypatch):
+    """Those of every training step, forward and backward, with what others do at its end."""
+    counters, begin = [], Training.on_train_batch_start
+
+    def on_start(module, *given):
+        begin(module, *given)
+        counters.append(FlopCounterMode(display=False).__enter__())
+
+    def on_end(module, *given):
+        counters[-1].__exit__(None, None, None)
+
+    monkeypatch.setattr(Training, "on_train_batch_start", on_start)
+    monkeypatch.setattr(Training, "on_train_batch_end", on_end)
+    return counters
+
+
+@pytest.mark.parametrize("prune", [{}, {"prune": "lobster"}], ids=["plain", "pruned"])
+def test_quantised_couplings_of_every_epoch_change_no_weight(tmp_path, monkeypatch, flops, prune):
+    """Two runs of one seed: one finds the keys of couplings on eleven levels after every epoch.
+    Weights are the same bit for bit, and training steps take as many FLOPs."""
 
     def tiny(split, root):
         return part_whole(split, {"train": 48, "test": 12}[split], spec=PartWholeSpec(size=20))
 
     monkeypatch.setitem(by_name.SOURCES, "tiny", tiny)
-    fields = {"model": "mitterreiter_grid", "data": "tiny", "epochs": 2, "batch_size": 16}
-    fields |= {"options": {"widths": "5,4", "d_pose": 4}, "validation_share": 0.25}
+    fields = {"model": "rem_dr", "data": "tiny", "epochs": 2, "batch_size": 16, **prune}
+    fields |= {"options": {"width": 16, "types": 4}, "validation_share": 0.25}
     plain = fit(make_recipe(**fields), tmp_path / "plain")
+    counted = [counter.get_total_flops() for counter in flops]
+    flops.clear()
     quantised = fit(make_recipe(**fields, measure=["keys"]), tmp_path / "quantised")
-    assert all("measured" in row for row in quantised.metrics())
+    assert not any("measured" in row for row in plain.metrics())
+    assert [row["measured"]["keys"]["levels"] for row in quantised.metrics()] == [11, 11]
     weights = plain.model().state_dict()
     for name, weight in quantised.model().state_dict().items():
         assert torch.equal(weight, weights[name])
+    # Of 36 images, three steps an epoch.
+    assert [counter.get_total_flops() for counter in flops] == counted
+    assert len(counted) == 6
+    assert min(counted) > 0
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.9])
