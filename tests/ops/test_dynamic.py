@@ -131,11 +131,26 @@ def test_the_last_couplings_gave_the_parents(kind):
     torch.testing.assert_close(routed.parents.pose, squash(mixed + bias, kind), rtol=0, atol=1e-12)
 
 
-def test_logits_are_the_prior_plus_all_agreements():
-    votes, prior = random_votes(5, 3, 4), random_votes(5, 3)
-    steps = dynamic_routing(votes, iterations=4, prior=prior, keep="steps").steps
-    agreed = sum((votes * step.parents.pose).sum(-1) for step in steps[:-1])
-    torch.testing.assert_close(steps[-1].coupling, (prior + agreed).softmax(-1), rtol=0, atol=1e-12)
+@pytest.mark.parametrize("iterations", [1, 2, 3, 4, 5])
+def test_logits_are_the_prior_plus_all_agreements(iterations):
+    """[renzulli2025] prints three upper limits of the sum: r_T in Eq. 7 and r_T − 2 in Eq. 23,
+    where Algorithm 1 has r_T − 1. Each is off by one: it gives the couplings of one iteration more,
+    or of one less."""
+    for draw in range(20):
+        votes, prior = random_votes(5 + draw % 3, 3, 4), random_votes(5 + draw % 3, 3)
+        steps, one_more = (
+            dynamic_routing(votes, iterations=t, prior=prior, keep="steps").steps
+            for t in (iterations, iterations + 1)
+        )
+        agreed = [(votes * step.parents.pose).sum(-1) for step in steps]
+        up_to = [(prior + sum(agreed[:limit])).softmax(-1) for limit in range(iterations + 1)]
+        coupling = steps[-1].coupling
+        assert (up_to[iterations - 1] - coupling).abs().max() <= 1e-12
+        assert (up_to[iterations] - one_more[-1].coupling).abs().max() <= 1e-12
+        assert (up_to[iterations] - coupling).abs().max() > 1e-6
+        if iterations > 1:
+            assert (up_to[iterations - 2] - steps[-2].coupling).abs().max() <= 1e-12
+            assert (up_to[iterations - 2] - coupling).abs().max() > 1e-6
 
 
 def test_one_iteration_is_uniform_routing():
