@@ -22,16 +22,20 @@ def loss_of(pose, target):
     return margin_loss(pose.norm(dim=-1), target)
 
 
-@pytest.mark.parametrize("target", [torch.tensor([2]), torch.tensor([[1, 0, 1, 0, 0]])], ids=str)
-def test_theorem_1_gradient_of_the_upper_most_capsules(target):
-    u = (0.3 * torch.randn(1, 5, 4)).double().requires_grad_()
-    (gradient,) = torch.autograd.grad(loss_of(u, target), u)
-    t = target if target.ndim == 2 else torch.nn.functional.one_hot(target, 5)
-    norm = u.norm(dim=-1)
-    scalar = -t * (M_PLUS - norm).clamp(min=0) + LAMBDA * (1 - t) * (norm - M_MINUS).clamp(min=0)
-    expected = scalar[..., None] * 2 * u / norm[..., None]
-    torch.testing.assert_close(gradient, expected, rtol=0, atol=1e-12)
-    assert gradient.abs().max() > 0.1
+@pytest.mark.parametrize("several", [False, True], ids=["one", "several"])
+def test_theorem_1_gradient_of_the_upper_most_capsules(several):
+    for size in range(1, 33):
+        direction = torch.nn.functional.normalize(torch.randn(3, 5, size).double(), dim=-1)
+        u = (torch.rand(3, 5, 1) * direction).requires_grad_()
+        target = torch.randint(2, (3, 5)) if several else torch.randint(5, (3,))
+        # Of each image by itself, where the loss is the mean.
+        (gradient,) = torch.autograd.grad(3 * loss_of(u, target), u)
+        t = target if several else torch.nn.functional.one_hot(target, 5)
+        norm = u.norm(dim=-1)
+        scalar = LAMBDA * (1 - t) * (norm - M_MINUS).clamp(min=0) - t * (M_PLUS - norm).clamp(min=0)
+        expected = scalar[..., None] * 2 * u / norm[..., None]
+        assert (gradient - expected).abs().max() < 1e-12
+        assert gradient.abs().max() > 0.1
 
 
 @pytest.mark.parametrize(("norm", "expected"), [(1e-9, 1.80), (0.3, 1.20), (0.6, 0.60), (0.9, 0.0)])
@@ -43,21 +47,18 @@ def test_remark_the_gradient_does_depend_on_the_magnitude(norm, expected):
     assert gradient.norm().item() == pytest.approx(expected, abs=1e-8)
 
 
-def two_layers(u, weight, upper, target, **options):
+def two_layers(u, weight, upper, target, *, kind="exp", **options):
     """The loss of children routed to a hidden layer and on to the classes, and the first votes."""
     votes = materialise(VoteMap(Capsules(u), weight))
     votes.retain_grad()
-    hidden = dynamic_routing(votes, squash="exp", **options).parents
-    classes = dynamic_routing(materialise(VoteMap(hidden, upper)), squash="exp", **options).parents
+    hidden = dynamic_routing(votes, squash=kind, **options).parents
+    classes = dynamic_routing(materialise(VoteMap(hidden, upper)), squash=kind, **options).parents
     return margin_loss(classes.activation, target), votes
 
 
-def network(dead=None):
+def network():
     u = torch.randn(3, 6, 4).double()
     weight, upper = torch.randn(6, 5, 3, 4).double(), torch.randn(5, 2, 4, 3).double()
-    if dead is not None:
-        u[:, dead] = 0
-        weight[dead] = 0
     return u.requires_grad_(), weight.requires_grad_(), upper, torch.tensor([0, 1, 1])
 
 
@@ -112,16 +113,36 @@ def test_theorem_2_of_every_routing(routing, draw):
     assert min(u.grad.abs().max(), weight.grad.abs().max()) > 1e-6
 
 
-@pytest.mark.parametrize("iterations", [1, 3])
-def test_theorem_2_a_dead_capsule_stays_dead(iterations):
-    u, weight, upper, target = network(dead=2)
-    loss, votes = two_layers(u, weight, upper, target, iterations=iterations)
+def gradients_of(child, scale, u, weight, *others, **options):
+    """Of a child's pose and its weights where both are so many times smaller, and of its votes."""
+    u, weight = u.detach().clone(), weight.detach().clone()
+    u[:, child] *= scale
+    weight[child] *= scale
+    loss, votes = two_layers(u.requires_grad_(), weight.requires_grad_(), *others, **options)
     loss.backward()
-    assert torch.equal(u.grad[:, 2], torch.zeros(3, 4, dtype=torch.float64))
-    assert torch.equal(weight.grad[2], torch.zeros(5, 3, 4, dtype=torch.float64))
-    # The votes do have a gradient: it is the two zero factors that stop it.
-    assert votes.grad[:, 2].abs().max() > 1e-4
-    assert u.grad[:, 3].abs().max() > 1e-4
+    return u.grad[:, child], weight.grad[child], votes.grad[:, child]
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+@pytest.mark.parametrize("kind", ["exp", "hinton"])
+def test_theorem_2_a_dead_capsule_stays_dead(kind, iterations):
+    scales = torch.logspace(-6, -3, 4, dtype=torch.float64)
+    for _ in range(20):
+        drawn = network()
+        options = {"kind": kind, "iterations": iterations}
+        *dead, by_votes = gradients_of(2, 0, *drawn, **options)
+        assert not any(gradient.any() for gradient in dead)
+        # The votes do have a gradient: it is the two zero factors that stop it.
+        assert by_votes.abs().max() > 1e-4
+        norms = torch.tensor(
+            [
+                [gradient.norm() for gradient in gradients_of(2, scale, *drawn, **options)[:2]]
+                for scale in scales
+            ]
+        )
+        # Of the logarithms, from each scale to the next.
+        slopes = norms.log().diff(dim=0) / scales.log().diff()[:, None]
+        assert ((slopes > 0.95) & (slopes < 1.05)).all()
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("exp", 1.998), ("hinton", 0.0053)])
