@@ -4,6 +4,9 @@ import torch
 
 from torchcaps.data import ImageSet, augmented
 from torchcaps.data.diverse_multi_mnist import DiverseMultiMnist
+from torchcaps.study import find_claim
+from torchcaps.study.sets import data_set
+from torchcaps.train import make_recipe
 
 
 def blocks(count: int = 60) -> ImageSet:
@@ -79,3 +82,15 @@ def test_an_epoch_has_as_many_images_as_digits_and_no_two_are_alike() -> None:
     epochs = [images.batch(slice(None), epoch).labels for epoch in range(3)]
     assert not torch.equal(epochs[0], epochs[1])
     assert not torch.equal(epochs[1], epochs[2])
+
+
+def test_training_takes_as_many_images_as_printed() -> None:
+    """[tsai2020] App. B.2: 21 million, with those of every epoch new."""
+    recipe = make_recipe(model="tsai_dmm_vector", protocol="tsai_dmm")
+    assert (recipe.data, recipe.validation_share) == ("diverse-multi-mnist", 0)
+    n_digits = data_set("mnist").n_train
+    empty = torch.zeros(n_digits, 1, 1, 1, dtype=torch.uint8)
+    digits = ImageSet("digits", empty, torch.arange(n_digits) % 10, tuple("0123456789"))
+    images = DiverseMultiMnist(digits)
+    assert len(images) == data_set(recipe.data).n_train == 60_000
+    assert recipe.epochs * len(images) == find_claim("tsai2020-text-train-images").value

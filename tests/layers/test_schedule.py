@@ -154,6 +154,56 @@ def test_steps_in_a_row_are_the_longest_way(schedule):
         assert found == longest_way(layers, iterations, schedule)
 
 
+def critical_path(layers, u, iterations, schedule):
+    """How many of the steps that a schedule makes wait for one another, up to the last: a step for
+    its children and for the step before it in its layer."""
+    waits, kept = {id(u): 0}, []
+    with pytest.MonkeyPatch.context() as patch:
+        for layer in layers.values():
+
+            def step(children, parents, *, _step=layer.step, **options):
+                kept.append(_step(children, parents, **options))
+                needed = [children] if parents is None else [children, parents]
+                waits[id(kept[-1].parents)] = 1 + max(waits[id(each)] for each in needed)
+                return kept[-1]
+
+            def forward(children, *, _forward=layer.forward, **options):
+                kept.append(_forward(children, **options))
+                waits[id(kept[-1].parents)] = waits[id(children)] + len(kept[-1].steps)
+                return kept[-1]
+
+            patch.setattr(layer, "step", step)
+            patch.setattr(layer, "forward", forward)
+        if schedule == "concurrent":
+            routed = route_concurrently(layers, u, iterations=iterations)
+        else:
+            routed = route_sequentially(layers, u, keep="steps")
+    return waits[id(routed["classes"].parents)]
+
+
+@pytest.mark.parametrize("iterations", [2, 3, 4, 5])
+@pytest.mark.parametrize("n_layers", [3, 4, 5, 6])
+def test_concurrent_steps_wait_for_fewer_others(n_layers, iterations):
+    """[tsai2020] §4.1: N layers of capsules, of which the lowest does not route, take
+    (N − 1) + (t − 1) steps that wait for one another, and t (N − 1) in sequence."""
+    names = [*(f"hidden_{k}" for k in range(n_layers - 2)), "classes"]
+    layers = {
+        name: DenseCapsules(
+            n_in=4, d_in=3, n_out=4, d_out=3, routing=InvertedRouting(iterations=iterations)
+        )
+        for name in names
+    }
+    u = Capsules(torch.randn(2, 4, 3))
+    concurrent, sequential = (
+        critical_path(layers, u, iterations, schedule) for schedule in ("concurrent", "sequential")
+    )
+    assert concurrent == (n_layers - 1) + (iterations - 1)
+    assert sequential == iterations * (n_layers - 1)
+    assert concurrent < sequential
+    for schedule, found in (("concurrent", concurrent), ("sequential", sequential)):
+        assert steps_in_a_row(n_layers - 1, iterations, schedule) == found
+
+
 def test_steps_in_a_row_are_told_what_they_count():
     assert "did you mean 'concurrent'" in text_of(lambda: steps_in_a_row(2, 3, "concurent"))
     assert "layers counts those that route" in text_of(lambda: steps_in_a_row(0, 3, "sequential"))

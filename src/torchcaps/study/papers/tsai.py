@@ -96,7 +96,10 @@ SHOWN: dict[str, tuple[Word, str | None]] = {
         "tests/theory/test_tsai.py::"
         "test_a_matrix_pose_needs_d_weights_a_pair_and_a_vector_pose_their_square",
     ),
-    "q-concurrent-parallel": ("count", "tests/layers/test_schedule.py::test_steps_that_are_made"),
+    "q-concurrent-parallel": (
+        "count",
+        "tests/layers/test_schedule.py::test_concurrent_steps_wait_for_fewer_others",
+    ),
     "q-comparison-table": (
         "configuration",
         "tests/models/test_variants.py::test_the_comparison_of_three_routings",
@@ -111,7 +114,7 @@ SHOWN: dict[str, tuple[Word, str | None]] = {
     ),
     "text-train-images": (
         "setting",
-        f"{MADE}test_an_epoch_has_as_many_images_as_digits_and_no_two_are_alike",
+        f"{MADE}test_training_takes_as_many_images_as_printed",
     ),
     "text-p-single": ("setting", f"{MADE}test_one_image_in_six_shows_a_single_digit"),
     "text-p-overlap": ("setting", f"{MADE}test_one_image_in_six_shows_a_single_digit"),
