@@ -45,6 +45,9 @@ REMARKS: Mapping[str, str] = {
         "that the ReLU is the cause is not judged: without it a bias gains as little (records "
         "7e23f52d6cbd and d11e0e8b7766)"
     ),
+    "peer2022-s41-rba-bias": (
+        "of weights from N(0, 0.1²); where they are large, lengths saturate and differences shrink"
+    ),
     "rem-eq-7-closed-form": (
         "the sum of agreements goes to r_T - 1, as in Algorithm 1; Eq. 7 prints r_T and Eq. 23 "
         "r_T - 2, which give other couplings"
