@@ -41,6 +41,10 @@ REMARKS: Mapping[str, str] = {
         "uniform routing has a dys of zero and would hold too, so this does not tell a fixed tree "
         "from none"
     ),
+    "peer2022-q-gradient-cancellation": (
+        "its row asks of dynamic routing; by EM routing gradients cancel as the paper supposes "
+        "(records 8614f158d3dd and 81ff9846dc32)"
+    ),
     "peer2022-q-relu-shields-first-layer": (
         "that the ReLU is the cause is not judged: without it a bias gains as little (records "
         "7e23f52d6cbd and d11e0e8b7766)"
