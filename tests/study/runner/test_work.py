@@ -2,11 +2,13 @@
 
 import dataclasses
 import os
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from made_records import made
 from torchcaps.errors import Diverged, Interrupted, TorchcapsError
 from torchcaps.study import read_records
 from torchcaps.study.runner import Study
@@ -84,6 +86,63 @@ def test_two_that_end_at_once_write_one_record(study, ledger, tmp_path, monkeypa
         first, second = (end.result() for end in ends)
     assert first == second
     assert len(read_records(tmp_path / "evidence", drafts=True)) == 1
+
+
+@pytest.fixture
+def records(study, ledger, tmp_path, monkeypatch):
+    """Writes the record of so many seeds that nobody trained, as long as training took."""
+
+    def write(*, seeds, seconds=1.0, dirty=False, seen=None):
+        def record_of_runs(folders, *, study, claims, measured, measured_by, **_):
+            if seen is not None:
+                seen[:] = measured_by
+            record = made(system.recipe, [*measured.values()], claim=claims[0])
+            of = [each.model_copy(update={"wall_seconds": seconds}) for each in record.seeds]
+            return record.model_copy(update={"study": study, "seeds": tuple(of), "dirty": dirty})
+
+        monkeypatch.setattr(module_of_records, "record_of_runs", record_of_runs)
+        found = study(seeds=range(seeds))
+        (system,) = found.systems
+        for cell in found.cells():
+            run = ledger.run(cell)
+            run.folder.mkdir(parents=True, exist_ok=True)
+            run.result_file.touch()
+            run.model_file.touch()
+            if ledger.failure(cell) is None:
+                ledger.write(cell, *cell.looks, {"accuracy": 50.0 + cell.recipe.seed})
+        (path,) = write_records(found, ledger, tmp_path / "evidence")
+        return path.stem
+
+    return write
+
+
+def test_fewer_seeds_of_the_same_runs_leave_their_record(records, tmp_path):
+    """It says as much, and more; a line with --seeds 2 took it away."""
+    first = records(seeds=3)
+    assert records(seeds=2) == first
+    assert [*read_records(tmp_path / "evidence")] == [first]
+
+
+def test_fewer_seeds_that_were_trained_anew_supersede_nothing(records, tmp_path):
+    """A clone has records and no runs."""
+    first = records(seeds=3)
+    fewer = records(seeds=2, seconds=2.0)
+    assert {*read_records(tmp_path / "evidence")} == {first, fewer}
+    # As many seeds do; of several records they replace the one that is shown.
+    again = records(seeds=3, seconds=3.0)
+    assert {*read_records(tmp_path / "evidence")} == {again, fewer}
+    assert records(seeds=3, seconds=3.0) == again
+
+
+def test_of_a_record_and_a_draft_the_record_is_superseded(records, tmp_path):
+    for seconds in range(2, 6):
+        first = records(seeds=2)
+        draft = records(seeds=2, seconds=float(seconds), dirty=True)
+        newer = records(seeds=2, seconds=seconds + 0.5)
+        assert [*read_records(tmp_path / "evidence")] == [newer]
+        assert records(seeds=2, seconds=seconds + 0.5) == newer
+        assert len({first, draft, newer}) == 3
+        shutil.rmtree(tmp_path / "evidence")
 
 
 def test_a_frozen_trunk_lies_beside_the_data_sets(study, ledger, tmp_path):

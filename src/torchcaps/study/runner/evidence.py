@@ -1,10 +1,11 @@
 """Records of systems whose seeds have all come to an end."""
 
 import os
+from datetime import datetime
 from pathlib import Path
 
 from torchcaps.study.collect import record_of_runs
-from torchcaps.study.record import Record, read_records, write_record
+from torchcaps.study.record import Record, Seed, read_records, write_record
 from torchcaps.study.runner.ledger import Ledger
 from torchcaps.study.runner.system import Study, System
 
@@ -14,7 +15,8 @@ __all__ = ["write_records"]
 def write_records(study: Study, ledger: Ledger, evidence: str | os.PathLike[str]) -> list[Path]:
     """Write the record of each system that is complete, and return the paths of all of them.
 
-    A record that says the same already stays; one that says less is superseded.
+    A record that says as much already stays; one that says less is superseded. One that has more
+    seeds is not: it counts beside the new one.
     """
     # Two that end at once would both find no record of a system.
     with ledger.recording():
@@ -46,21 +48,44 @@ def _write(
         reduced=system.reduced,
         departures=system.departures,
     )
-    for name, old in there.items():
-        if not _is_about_the_same(old, record):
-            continue
-        if _says_the_same(old, record):
+    alike = {name: old for name, old in there.items() if _is_about_the_same(old, record)}
+    for name, old in alike.items():
+        if _says_as_much(old, record):
             return Path(evidence) / study.name / f"{name}.json"
-        if not record.is_draft or old.is_draft:
-            record = record.model_copy(update={"supersedes": name})
+    replaced = {name: old for name, old in alike.items() if _replaces(record, old)}
+    if replaced:
+        # It names one: that which is shown where there is another.
+        name = max(replaced, key=lambda each: _weight(replaced[each]))
+        record = record.model_copy(update={"supersedes": name})
     return write_record(record, evidence)
 
 
 def _is_about_the_same(old: Record, new: Record) -> bool:
-    return (old.recipe_hash, set(old.claims)) == (new.recipe_hash, set(new.claims))
+    # The folder of a study may hold those of others.
+    about_old, about_new = ((each.study, each.recipe_hash, {*each.claims}) for each in (old, new))
+    return about_old == about_new
 
 
-def _says_the_same(old: Record, new: Record) -> bool:
-    """Whether nothing but the moment of writing differs."""
-    moment = {"made": new.made, "supersedes": None}
-    return old.model_copy(update=moment) == new
+def _says_as_much(old: Record, new: Record) -> bool:
+    """Whether the old one holds the same seeds with the same numbers, and maybe more of either."""
+    seeds = {each.seed: each for each in old.seeds}
+    if old.is_draft and not new.is_draft:
+        return False
+    if (old.reduced, old.departures) != (new.reduced, new.departures):
+        return False
+    return all(each.seed in seeds and _is_part(each, seeds[each.seed]) for each in new.seeds)
+
+
+def _is_part(new: Seed, old: Seed) -> bool:
+    is_alike = old.model_copy(update={"values": new.values}) == new
+    return is_alike and new.values.items() <= old.values.items()
+
+
+def _replaces(new: Record, old: Record) -> bool:
+    """A draft takes no result away, and neither do fewer seeds."""
+    has_all = {each.seed for each in old.seeds} <= {each.seed for each in new.seeds}
+    return has_all and (old.is_draft or not new.is_draft)
+
+
+def _weight(record: Record) -> tuple[bool, int, datetime]:
+    return not record.is_draft, len(record.seeds), record.made
