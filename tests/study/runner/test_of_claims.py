@@ -48,6 +48,17 @@ def test_two_tables_of_one_network_have_one_cell():
     assert cells[0] == cells[1]
 
 
+def test_a_network_that_is_reduced_in_two_ways_is_one_cell_with_the_looks_of_both():
+    study = study_of("gu2021", reduced=True)
+    looks = {}
+    for cell in (cell for system in study.systems for cell in system.cells()):
+        looks.setdefault(cell.name, set()).update(cell.looks)
+    cells = study.cells()
+    assert len(cells) < sum(len(system.seeds) for system in study.systems)
+    assert {cell.name: set(cell.looks) for cell in cells} == looks
+    assert len(cells) == len(looks)
+
+
 def test_a_default_that_is_written_out_trains_nothing_twice():
     table, statement = study_of("peer2022", 1), study_of("peer2022-q-sign-not-learnable")
     names = {cell.name for cell in table.cells()}

@@ -1,10 +1,13 @@
 """How far a study is: counts, hours, and what is shown where nobody watches."""
 
+from dataclasses import replace
+
 import pytest
 
 from made_records import made
 from torchcaps.study.cost import hours_of
-from torchcaps.study.runner import Progress, progress_of, watched
+from torchcaps.study.look import Look
+from torchcaps.study.runner import Progress, Study, progress_of, watched
 from torchcaps.study.runner.watch import hours
 
 
@@ -36,6 +39,24 @@ def test_before_a_seed_is_done_hours_are_reckoned(study, ledger):
     found = progress_of(study(seeds=(0, 1)), ledger)
     (row,) = found.rows(by_cost=True)
     assert row["hours_left"] == pytest.approx(2 * hours_of(found.study.systems[0].recipe))
+
+
+def test_a_cell_that_two_systems_share_is_counted_once(study, ledger):
+    """Both are shown; the sum is of what is trained."""
+    (system,) = study(seeds=(0, 1)).systems
+    look = Look("accuracy", "sign")
+    other = replace(system, label="other", looks=(look,), seeds=(0, 1, 2), reduced="smaller")
+    found = Study("a/b", (system, other))
+    assert [len(cell.looks) for cell in found.cells()] == [2, 2, 1]
+    records = [made(system.recipe, [{"accuracy": 99.0}] * 3)]
+    # One of its looks was taken, for another study.
+    ledger.write(other.cells()[0], look, {"accuracy": 50.0})
+    progress = progress_of(found, ledger, records=records)
+    assert set(progress.states.values()) == {"waiting"}
+    assert [row["cells"] for row in progress.rows()] == [2, 3]
+    numbers = progress.numbers()
+    assert (numbers["cells"], numbers["left"], numbers["in_records"]) == (3, 3, 3)
+    assert numbers["hours_left"] == pytest.approx(3 * hours_of(system.recipe))
 
 
 def test_seeds_in_records_are_counted_where_no_run_is(study, ledger):

@@ -63,7 +63,13 @@ class Study:
     unasked: tuple[str, ...] = ()
 
     def cells(self) -> tuple[Cell, ...]:
-        """Every cell once, seed by seed, so that a study that is stopped has whole comparisons."""
+        """Every cell once, seed by seed, so that a study that is stopped has whole comparisons. One
+        that several systems share has the looks of all of them."""
         rows = [system.cells() for system in self.systems]
         longest = max(map(len, rows), default=0)
-        return tuple(row[k] for k in range(longest) for row in rows if k < len(row))
+        found: dict[str, Cell] = {}
+        for each in (row[k] for k in range(longest) for row in rows if k < len(row)):
+            before = found.get(each.name, each)
+            looks = tuple(dict.fromkeys((*before.looks, *each.looks)))
+            found[each.name] = before._replace(looks=looks)
+        return tuple(found.values())

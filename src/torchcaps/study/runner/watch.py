@@ -1,7 +1,7 @@
 """How far a study is, on standard error: a live table where somebody watches, lines in a file."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
@@ -14,7 +14,7 @@ from rich.table import Table
 from torchcaps.study.cost import hours_of
 from torchcaps.study.record import Record
 from torchcaps.study.runner.ledger import Ledger, State
-from torchcaps.study.runner.system import Study, System
+from torchcaps.study.runner.system import Cell, Study, System
 from torchcaps.study.same import trained_in, trains
 
 __all__ = ["Progress", "progress_of", "watched"]
@@ -36,7 +36,10 @@ class Progress:
 
     def row(self, system: System) -> dict[str, Any]:
         """One system: its cells by state, and the hours of those that are left."""
-        names = [cell.name for cell in system.cells()]
+        return self._row(system, system.cells())
+
+    def _row(self, system: System, cells: Sequence[Cell]) -> dict[str, Any]:
+        names = [cell.name for cell in cells]
         counts = Counter(self.states[name] for name in names)
         ended = sum(counts[state] for state in ENDED)
         known = (self.recorded or {}).get(trains(system.recipe), frozenset())
@@ -47,7 +50,7 @@ class Progress:
             "failed": counts["failed"] + counts["stopped"],
             "running": counts["running"],
             "left": len(names) - ended,
-            "in_records": len(known & set(system.seeds)),
+            "in_records": len(known & {cell.recipe.seed for cell in cells}),
             "hours_left": (len(names) - ended) * self._hours_a_cell(system),
         }
 
@@ -60,10 +63,21 @@ class Progress:
         """Everything, as JSON has it."""
         rows = self.rows(by_cost=by_cost)
         waiting = [{"row": each.label, "needs": list(each.needs)} for each in self.study.waiting]
-        total = {key: sum(row[key] for row in rows) for key in ("cells", "done", "failed")}
-        total |= {key: sum(row[key] for row in rows) for key in ("running", "left", "in_records")}
-        total["hours_left"] = sum(row["hours_left"] for row in rows)
+        own = self._own_rows()
+        total = {key: sum(row[key] for row in own) for key in ("cells", "done", "failed")}
+        total |= {key: sum(row[key] for row in own) for key in ("running", "left", "in_records")}
+        total["hours_left"] = sum(row["hours_left"] for row in own)
         return {"study": self.study.name, **total, "systems": rows, "cannot_be_run": waiting}
+
+    def _own_rows(self) -> list[dict[str, Any]]:
+        """Of each system the cells that none before it has: they are trained once."""
+        seen: set[str] = set()
+        rows = []
+        for system in self.study.systems:
+            own = [cell for cell in system.cells() if cell.name not in seen]
+            seen |= {cell.name for cell in own}
+            rows.append(self._row(system, own))
+        return rows
 
     def text(self) -> str:
         """The sum of all systems in one line."""
