@@ -15,7 +15,8 @@ def values_file(run: Path) -> Path:
 
 
 def read_values(path: Path) -> dict[str, Any]:
-    """The commit that measured, and `looks`: numbers by name, by the name of their look.
+    """The commit that measured last, and `looks`: numbers by name, by the name of their look; `by`
+    has the commit of each look, but in older files.
 
     A cell that came to no result says why in `failed` or `stopped`.
     """
@@ -41,6 +42,9 @@ def _check(values: Any) -> None:
     for name in ("commit", "failed", "stopped"):
         if not isinstance(values.get(name), str | None):
             raise ValueError(f"{name!r} is no text")
+    by = values.get("by", {})
+    if not isinstance(by, dict) or not all(isinstance(x, str | None) for x in by.values()):
+        raise ValueError("its 'by' is no commits by look")
     looks = values["looks"]
     if not isinstance(looks, dict) or not all(map(_are_numbers, looks.values())):
         raise ValueError("its looks are no numbers by name")

@@ -12,6 +12,7 @@ import pytest
 from error_text import text_of
 from torchcaps.study.look import Look
 from torchcaps.study.runner import Cell, Ledger
+from torchcaps.study.runner import ledger as module
 from torchcaps.train import make_recipe
 
 # Of a claim or of values.
@@ -25,6 +26,8 @@ NO_VALUES = (
     b'{"commit": 1, "looks": {}}',
     b'{"looks": {}}',
     b'{"commit": null, "looks": {}, "failed": 1}',
+    b'{"commit": null, "looks": {}, "by": []}',
+    b'{"commit": null, "looks": {}, "by": {"accuracy@sign/test": 1}}',
 )
 OWN, OTHER = Look("accuracy", "sign"), Look("accuracy", "sign", "train")
 
@@ -59,6 +62,36 @@ def test_states_of_a_cell(ledger):
     assert ledger.values(each) == {"accuracy": 50.0, "accuracy@sign/train": 49.0}
     # The same network, looked at in one way alone, is done as well.
     assert ledger.state(cell()) == "done"
+
+
+def test_every_look_keeps_the_commit_that_took_it(ledger, monkeypatch):
+    """Changed code that took the first look makes a draft, whoever took the last."""
+
+    def at(commit):
+        monkeypatch.setattr(module, "environment", lambda: {"commit": commit})
+
+    each = cell(looks=(OWN, OTHER))
+    at("a1+changes")
+    ledger.write(each, OWN, {"accuracy": 50.0})
+    at("b2")
+    ledger.write(each, OTHER, {"accuracy": 49.0})
+    assert ledger.measured_by(each) == ("a1+changes", "b2")
+    # Which other look was taken is nothing to whom it is not asked for.
+    assert ledger.measured_by(cell(looks=(OTHER,))) == ("b2",)
+    at("c3")
+    ledger.fail(each, "no space left", is_result=False)
+    assert ledger.measured_by(each) == ("a1+changes", "b2")
+    ledger.fail(each, "the loss became nan", is_result=True)
+    assert ledger.measured_by(each) == ("c3",)
+
+
+def test_an_older_file_has_one_commit_of_all_looks(ledger):
+    ledger.folder.mkdir()
+    older = {"commit": "a1", "looks": {OWN.name: {"accuracy": 50.0}}}
+    (ledger.folder / f"{cell().name}.values.json").write_text(json.dumps(older))
+    assert ledger.measured_by(cell()) == ("a1",)
+    ledger.write(cell(), OTHER, {"accuracy": 49.0})
+    assert ledger.measured_by(cell()) == ("a1",)
 
 
 def test_failures_stay_and_accidents_are_forgiven(ledger):

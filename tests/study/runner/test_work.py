@@ -13,6 +13,7 @@ from torchcaps.errors import Diverged, Interrupted, TorchcapsError
 from torchcaps.study import read_records
 from torchcaps.study.runner import Study
 from torchcaps.study.runner import evidence as module_of_records
+from torchcaps.study.runner import ledger as module_of_ledger
 from torchcaps.study.runner import work as module
 from torchcaps.study.runner.evidence import write_records
 from torchcaps.study.runner.work import work
@@ -219,6 +220,16 @@ def test_a_seed_that_failed_stays_in_the_record(study, ledger, tmp_path):
     (record,) = read_records(tmp_path / "evidence", drafts=True).values()
     assert [seed.failed for seed in record.seeds] == [None, "the loss became nan"]
     assert len(record.values("accuracy")) == 1
+
+
+def test_the_code_that_saw_a_seed_fail_counts_as_well(study, ledger, records, monkeypatch):
+    _, second = study(seeds=(0, 1)).cells()
+    monkeypatch.setattr(module_of_ledger, "environment", lambda: {"commit": "b2+changes"})
+    ledger.fail(second, "the loss became nan", is_result=True)
+    monkeypatch.setattr(module_of_ledger, "environment", lambda: {"commit": "a1"})
+    seen = []
+    records(seeds=2, seen=seen)
+    assert seen == ["a1", "b2+changes"]
 
 
 def test_a_set_that_is_not_there_is_a_sentence(study, ledger, tmp_path):

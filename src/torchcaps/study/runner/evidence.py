@@ -43,7 +43,7 @@ def _write(
         study=study.name,
         claims=system.claims,
         measured={cell.recipe.seed: ledger.values(cell) for cell in done},
-        measured_by=[ledger.measured_by(cell) for cell in done],
+        measured_by=[each for cell in cells for each in ledger.measured_by(cell)],
         failed={cell.recipe.seed: ledger.failure(cell) or "" for cell in failed},
         reduced=system.reduced,
         departures=system.departures,

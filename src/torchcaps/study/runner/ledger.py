@@ -77,10 +77,12 @@ class Ledger:
             for name, value in seen.get(look.name, {}).items()
         }
 
-    def measured_by(self, cell: Cell) -> str | None:
-        """The commit that measured it."""
-        commit: str | None = self._read(cell)["commit"]
-        return commit
+    def measured_by(self, cell: Cell) -> tuple[str | None, ...]:
+        """The commits that took its looks, or the one that saw it fail."""
+        entry = self._read(cell)
+        if entry.get("failed"):
+            return (entry["commit"],)
+        return tuple(_by_look(entry).get(look.name) for look in cell.looks)
 
     def failure(self, cell: Cell) -> str | None:
         """How it failed, or why it was stopped."""
@@ -91,13 +93,18 @@ class Ledger:
     def write(self, cell: Cell, look: Look, numbers: Mapping[str, float]) -> None:
         """Keep what a look gave."""
         entry = self._read(cell)
+        commit = environment()["commit"]
         looks = {**entry["looks"], look.name: dict(numbers)}
-        self._write(cell, {**entry, "commit": environment()["commit"], "looks": looks})
+        by = {**_by_look(entry), look.name: commit}
+        self._write(cell, {**entry, "commit": commit, "by": by, "looks": looks})
 
     def fail(self, cell: Cell, why: str, *, is_result: bool) -> None:
         """Keep that it came to an end without a result: by itself, as training that diverges, or
         by an error that says nothing of the network."""
-        entry = {**self._read(cell), "commit": environment()["commit"]}
+        entry = self._read(cell)
+        if is_result:
+            # An accident measured nothing.
+            entry["commit"] = environment()["commit"]
         self._write(cell, {**entry, ("failed" if is_result else "stopped"): why})
 
     def forgive(self, cell: Cell) -> None:
@@ -160,3 +167,8 @@ class Ledger:
     def _write(self, cell: Cell, entry: Mapping[str, Any]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         write_whole(self._file(cell), json.dumps(entry, indent=1))
+
+
+def _by_look(entry: Mapping[str, Any]) -> dict[str, str | None]:
+    """The commit of each look; older files have one of them all."""
+    return {**dict.fromkeys(entry["looks"], entry["commit"]), **entry.get("by", {})}
