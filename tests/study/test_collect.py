@@ -80,6 +80,14 @@ def test_one_run_of_changed_code_makes_a_draft(lay, commit):
     assert record.dirty == (commit is not None)
 
 
+def test_code_that_went_on_with_a_run_counts_too(lay):
+    file = lay(0) / "environment.json"
+    began = json.loads(file.read_text())
+    file.write_text(json.dumps({**began, "went_on_with": ["bbbbbbbbbbbb+changes"]}))
+    record = collected(file.parent)
+    assert (record.commit, record.dirty) == ("a1b2c3d4e5f6, bbbbbbbbbbbb", True)
+
+
 def test_runs_of_two_commits_name_both(lay):
     record = collected(lay(0), lay(1, commit="bbbbbbbbbbbb", threads=4))
     assert record.commit == "a1b2c3d4e5f6, bbbbbbbbbbbb"
@@ -117,6 +125,7 @@ def test_runs_that_do_not_belong_together_are_refused(lay):
         ("environment", {"threads": "many"}, "'threads' is no number"),
         ("environment", {"machine": 3}, "'machine' is no text"),
         ("environment", {"commit": 3}, "its 'commit' is no text"),
+        ("environment", {"went_on_with": 3}, "its 'commit' is no text"),
         ("environment", {"command": "torchcaps 'train"}, "its 'command': No closing quotation"),
     ],
 )

@@ -45,6 +45,16 @@ def test_begin_again_touches_nothing(tmp_path: Path) -> None:
     assert contents(tmp_path) == before
 
 
+def test_other_code_that_goes_on_is_written_down(tmp_path: Path, monkeypatch) -> None:
+    """A run that clean code began and changed code went on with is no run of clean code."""
+    run = Run(tmp_path)
+    for commit in ("a1", "b2+changes", "a1", "c3", "b2+changes"):
+        monkeypatch.setattr(RUN, "_commit", lambda commit=commit: commit)
+        run.begin(RECIPE, "abc")
+    assert run.commits() == ["a1", "b2+changes", "c3"]
+    assert run.about()["commit"] == "a1"
+
+
 def test_a_run_begun_before_recipes_named_their_protocol_goes_on(tmp_path: Path) -> None:
     run, line = Run(tmp_path), make_recipe(protocol="rem", model="capsnet", data="mnist")
     fields = line.model_dump(mode="json")

@@ -1,7 +1,7 @@
 """A record out of finished runs, one a seed: everything is read from their folders.
 
-Whether code was changed is what each run wrote down when it began, so a record cannot be made clean
-by committing afterwards.
+Whether code was changed is what each run wrote down when it began, and when other code went on with
+it, so a record cannot be made clean by committing afterwards.
 """
 
 import os
@@ -61,7 +61,7 @@ def record_of_runs(
     first = runs[0].recipe
     environments = [run.began() for run in runs]
     digests = runs[0].image_digests()
-    commits = [*(each["commit"] for each in environments), *measured_by]
+    commits = [*(each for run in runs for each in run.commits()), *measured_by]
     return make_record(
         study=study,
         claims=tuple(claims),

@@ -50,13 +50,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = [
-    "VERSIONS",
-    "Run",
-    "alone",
-    "environment",
-    "write_whole",
-]
+__all__ = ["VERSIONS", "Run", "alone", "environment", "write_whole"]
 
 # What of an environment is a version.
 VERSIONS = ("torchcaps", "torch", "python")
@@ -206,7 +200,14 @@ class Run:
         (found,) = read_objects(
             self.environment_file, needs=("commit",), numbers=("threads",), words=words
         )
-        if not isinstance(found["commit"], str | None):
+        return found
+
+    def commits(self) -> list[str | None]:
+        """Of the code that began it, and of all other code that went on with it."""
+        seen = self.about()
+        more = seen.get("went_on_with", [])
+        found = [seen.get("commit"), *(more if isinstance(more, list) else [more])]
+        if not all(isinstance(each, str | None) for each in found):
             raise damaged(self.environment_file, "its 'commit' is no text")
         return found
 
@@ -335,6 +336,9 @@ class Run:
             self.write(self.recipe_file, recipe.model_dump_json(indent=2))
         if not self.environment_file.is_file():
             seen = {**environment(), "keeps_memory": False, **about, "training_images": data}
+            self.write(self.environment_file, json.dumps(seen, indent=2))
+        elif (commit := _commit()) not in (known := self.commits()):
+            seen = {**self.about(), "went_on_with": [*known[1:], commit]}
             self.write(self.environment_file, json.dumps(seen, indent=2))
 
     def _check_began(self, data: str, own_class: Any) -> None:
