@@ -113,6 +113,21 @@ def test_runs_that_do_not_belong_together_are_refused(lay):
     )
 
 
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_seeds_of_other_images_are_refused(lay, split):
+    """A record has one digest of a set, which was that of the first seed."""
+    first, other = lay(0), lay(1)
+    result = json.loads((other / "result.json").read_text())
+    result["digests"][split] = "333333333333"
+    (other / "result.json").write_text(json.dumps(result))
+    found = ", ".join(result["digests"].values())
+    assert text_of(lambda: collected(first, other)) == (
+        f"{other} was trained or tested on other images than {first} (digests {found} and "
+        f"111111111111, 222222222222); was --root another folder? Remove the one of the wrong "
+        f"images, and the same line trains it anew."
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "change", "words"),
     [

@@ -120,12 +120,23 @@ def _check(runs: Sequence[Run], measured: Mapping[int, Mapping[str, float]]) -> 
                 f"{run.folder} has another recipe than {runs[0].folder}; the seeds of one record "
                 f"differ in nothing but their seed."
             )
+        if run.image_digests() != runs[0].image_digests():
+            raise TorchcapsError(
+                f"{run.folder} was trained or tested on other images than {runs[0].folder} "
+                f"(digests {_said(run)} and {_said(runs[0])}); was --root another folder? Remove "
+                f"the one of the wrong images, and the same line trains it anew."
+            )
     seeds = sorted(run.recipe.seed for run in runs)
     if not set(measured) <= set(seeds):
         raise TorchcapsError(
             f"values came for seeds {sorted(set(measured) - set(seeds))}, but the runs have "
             f"{seeds}."
         )
+
+
+def _said(run: Run) -> str:
+    digests = run.image_digests()
+    return f"{digests['train']}, {digests['test']}"
 
 
 def _seed(run: Run, measured: Mapping[str, float]) -> Seed:
