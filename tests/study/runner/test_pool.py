@@ -86,6 +86,38 @@ def test_a_cell_that_kills_its_workers_is_left_alone(study, ledger):
     )
 
 
+def test_workers_that_die_before_they_take_a_cell_are_not_replaced_for_ever(study, ledger):
+    """A full disk, or a program that starts a study whenever it is imported."""
+    cells = study(seeds=(0, 1, 2)).cells()
+    states = {cell.name: "waiting" for cell in cells}
+    hired = []
+
+    def hire(cells, number):
+        hired.append(number)
+        return Pretended(End("killed"))
+
+    pool = _Pool(cells, ledger, Settings(ledger.folder, ledger.folder), hire)
+    while pool.tend(states):
+        assert len(hired) <= MOST_DEATHS
+    assert hired == [0, 1, 2]
+    assert text_of(lambda: pool.explain(states)) == (
+        "3 processes ended one after another before they took a cell, so no more were started; "
+        "what they said is above: is the disk full, did memory run out? The same command goes on."
+    )
+
+
+def test_a_worker_that_ends_well_makes_up_for_those_that_died_early(study, ledger):
+    cells = study(seeds=(0, 1)).cells()
+    states = {cell.name: "waiting" for cell in cells}
+    ends = iter([End("killed"), End("killed"), End("done"), End("killed"), End("killed")])
+    pool = _Pool(
+        cells, ledger, Settings(ledger.folder, ledger.folder), lambda *_: Pretended(next(ends))
+    )
+    for _ in range(5):
+        assert pool.tend(states)
+    assert pool.early == 1
+
+
 def test_cells_that_were_stopped_are_told(study, ledger):
     (cell,) = study().cells()
     ledger.fail(cell, "there is no folder data.", is_result=False)

@@ -95,6 +95,8 @@ class _Pool:
         # Cells of workers that died. Another machine frees their locks in its own time.
         self.left: set[str] = set()
         self.was_stopped = False
+        # Workers that died before they took a cell, one after another.
+        self.early = 0
         self.started = 0
 
     def tend(self, states: dict[str, State]) -> bool:
@@ -102,7 +104,7 @@ class _Pool:
         for worker in [each for each in self.workers if not each.is_alive()]:
             self.workers.remove(worker)
             self._bury(worker)
-        if self._is_over():
+        if self._is_over() or self.early >= MOST_DEATHS:
             return bool(self.workers)
         takeable = [cell for cell in self._cells() if states[cell.name] in OPEN]
         if takeable:
@@ -122,6 +124,12 @@ class _Pool:
 
     def explain(self, states: dict[str, State]) -> None:
         """Raise the sentence that says why cells are left, where some are."""
+        if self.early >= MOST_DEATHS:
+            raise TorchcapsError(
+                f"{MOST_DEATHS} processes ended one after another before they took a cell, so no "
+                f"more were started; what they said is above: is the disk full, did memory run "
+                f"out? The same command goes on."
+            )
         given_up = [name for name, count in self.deaths.items() if count >= MOST_DEATHS]
         if given_up:
             raise TorchcapsError(
@@ -154,6 +162,7 @@ class _Pool:
             self.was_stopped = True
         if how in ("killed", "lost") and cell is not None:
             self.left.add(cell)
-        if how == "killed":
-            # One that died before it took a cell died of something that all workers share.
-            self.deaths[cell or self.cells[0].name] += 1
+        # One that died before it took a cell died of something that all workers share.
+        self.early = self.early + 1 if how == "killed" and cell is None else 0
+        if how == "killed" and cell is not None:
+            self.deaths[cell] += 1
