@@ -65,10 +65,25 @@ def test_a_file_may_speak_of_claims(file):
     [
         ('["dynamic", "uniform"]', '"dynamic"', "routing must be a list of values, for example"),
         ("[0, 1, 2]", "[0, 0]", "seed must list whole numbers, each once, but lists [0, 0]."),
+        ("[0, 1, 2]", "[0, true]", "seed must list whole numbers, each once, but lists [0, True]."),
+        ("[0, 1, 2]", "[0, -1]", "seed must list numbers from 0 to 4294967295, but lists [0, -1]."),
         ("[0, 1, 2]", '["a"]', "seed must list whole numbers, each once, but lists ['a']."),
         ('"dyr"', '"dyrr"', "statistic 'dyrr' cannot be measured in a study; did you mean 'dyr'?"),
         ("epochs", "epoch", "a recipe has no field 'epoch'; did you mean 'epochs'?"),
         ("[vary]", "[vary", "cannot be read as TOML"),
+        ('["accuracy", "dyr"]', "[1]", "measure must list names of statistics, for example"),
+        (
+            '["dynamic", "uniform"]\nbatch_size = [32, 64]',
+            '["dynamic"]\niterations = [3, 3]',
+            "'routing=dynamic iterations=3' and 'routing=dynamic iterations=3' train the same "
+            "network, which would count twice; leave one of them out.",
+        ),
+        (
+            'routing = ["dynamic", "uniform"]',
+            'options = [{routing = "uniform"}]',
+            "options cannot vary as a whole; name one of them under [vary], for example iterations "
+            "= [1, 3].",
+        ),
     ],
 )
 def test_what_is_wrong_is_a_sentence_with_the_file(file, old, new, says):
@@ -76,6 +91,55 @@ def test_what_is_wrong_is_a_sentence_with_the_file(file, old, new, says):
     said = text_of(lambda: study_of(path))
     assert said.startswith(path)
     assert says in said
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("name = 3", "name is the folder of the records, lower-case letters, digits, - and _, for"),
+        ('name = "My Study"', "but is 'My Study'; where none is given it"),
+        ('name = "../x"', "but is '../x'; where none is given it is made of the name of the file."),
+        ('claims = "abc"', "claims must be a list of ids, as `torchcaps study claims` prints them"),
+        ("claims = [1]", "but is [1]."),
+        ('claims = ["mitt2023-q-cas-decline"]', "no claim has the id 'mitt2023-q-cas-decline'"),
+        ("reduced = 3", 'ask for, for example reduced = "2 epochs", but is 3.'),
+        ('reduced = ""', "reduced must say in words how the study is smaller than what its claims"),
+    ],
+)
+def test_what_no_record_could_hold_is_found_before_training(file, line, says):
+    path = file(f"{line}\n{EXAMPLE}")
+    said = text_of(lambda: study_of(path))
+    assert said.startswith(path)
+    assert says in said
+
+
+@pytest.mark.parametrize("name", ["model", "data"])
+def test_what_only_a_program_holds_is_no_study(file, name):
+    old = {"model": "mitterreiter_grid", "data": "part-whole"}[name]
+    text = EXAMPLE.replace(old, "own").partition("[options]")[0]
+    assert text_of(lambda: study_of(file(text))).endswith(
+        'model = "own" and data = "own" stand for what a Python program holds, and a study trains '
+        "by names; name both, or call fit and compare in Python."
+    )
+
+
+def test_what_varies_is_a_table(file):
+    path = file('model = "mitterreiter_grid"\ndata = "part-whole"\nvary = ["seed"]')
+    assert text_of(lambda: study_of(path)) == (
+        f"{path}: vary must be a table of lists, [vary] and below it a line such as seed = "
+        f"[0, 1, 2], but is ['seed']."
+    )
+
+
+@pytest.mark.parametrize(("stem", "name"), [("_a", "a"), ("A b", "a-b"), ("研究", "")])
+def test_the_name_of_a_file_names_its_records(tmp_path, stem, name):
+    path = tmp_path / f"{stem}.toml"
+    path.write_text(EXAMPLE)
+    if name:
+        assert study_of(str(path)).name == name
+    else:
+        said = text_of(lambda: study_of(str(path)))
+        assert "but is ''; where none is given it is made of" in said
 
 
 @pytest.mark.parametrize("path", sorted((Path(__file__).parents[3] / "studies").glob("*.toml")))

@@ -19,12 +19,15 @@ network. Each combination is a system, and `seed` says over which seeds its inte
 import itertools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from torchcaps.errors import TorchcapsError, short
+from torchcaps.models.own import OWN
+from torchcaps.study.claim import find_claim
 from torchcaps.study.look import OF_LAYERS, Look, looks_named
+from torchcaps.study.record import STUDY
 from torchcaps.study.runner.system import Study, System
 from torchcaps.study.same import plain
 from torchcaps.train import Recipe, make_recipe, read_fields
@@ -32,7 +35,9 @@ from torchcaps.train import Recipe, make_recipe, read_fields
 __all__ = ["own_study", "read_study", "varied"]
 
 # What a file holds beside the fields of a recipe.
-OWN = ("name", "measure", "vary", "claims", "reduced")
+BESIDE = ("name", "measure", "vary", "claims", "reduced")
+# Of a recipe.
+LAST_SEED = 2**32 - 1
 
 
 def read_study(path: str | os.PathLike[str]) -> Study:
@@ -44,11 +49,11 @@ def read_study(path: str | os.PathLike[str]) -> Study:
     path = Path(path)
     try:
         fields = read_fields(path)
-        given = {name: fields.pop(name) for name in OWN if name in fields}
-        name = given.get("name", re.sub(r"[^a-z0-9_-]+", "-", path.stem.lower()).strip("-"))
+        given = {name: fields.pop(name) for name in BESIDE if name in fields}
+        stem = re.sub(r"[^a-z0-9_-]+", "-", path.stem.lower())
         return own_study(
             fields,
-            name=name,
+            name=given.get("name", stem.strip("-").lstrip("_-")),
             vary=given.get("vary", {}),
             measure=given.get("measure", ["accuracy"]),
             claims=given.get("claims", []),
@@ -77,9 +82,12 @@ def own_study(
         claims: ids of the claims that its records speak of, if any.
         reduced: in words, how it is smaller than what those claims ask for.
     """
+    _check_words(name, vary, claims, reduced)
     vary = dict(vary)
     seeds = vary.pop("seed", [fields.get("seed", 0)])
     _check_lists({**vary, "seed": seeds, "measure": measure})
+    recipes = varied({**fields, "seed": seeds[0]}, vary)
+    _check_apart(recipes)
     systems = [
         System(
             label=label,
@@ -89,7 +97,7 @@ def own_study(
             claims=tuple(claims or ()),
             reduced=reduced,
         )
-        for label, recipe in varied({**fields, "seed": seeds[0]}, vary)
+        for label, recipe in recipes
     ]
     asked = [re.split("[@+]", each)[0] for each in measure]
     return Study(name, tuple(systems), unasked=tuple(x for x in OF_LAYERS if x not in asked))
@@ -104,6 +112,11 @@ def varied(fields: Mapping[str, Any], vary: Mapping[str, list[Any]]) -> list[tup
         others = {name: v for name, v in chosen.items() if name in Recipe.model_fields}
         all_options = {**fields.get("options", {}), **options}
         recipe = make_recipe(**{**fields, **others, "options": all_options})
+        if OWN in (recipe.model, recipe.data):
+            raise TorchcapsError(
+                f'model = "{OWN}" and data = "{OWN}" stand for what a Python program holds, and a '
+                f"study trains by names; name both, or call fit and compare in Python."
+            )
         label = " ".join(f"{name}={value}" for name, value in chosen.items())
         made.append((label or recipe.model, plain(recipe)))
     return made
@@ -113,6 +126,38 @@ def _looks(measure: list[str], recipe: Recipe) -> tuple[Look, ...]:
     return looks_named(measure, recipe.data)
 
 
+def _check_words(name: Any, vary: Any, claims: Any, reduced: Any) -> None:
+    """What records hold, too: found wrong there, it would cost all that was trained."""
+    if not isinstance(name, str) or not STUDY.fullmatch(name):
+        raise TorchcapsError(
+            f"name is the folder of the records, lower-case letters, digits, - and _, for example "
+            f'name = "depth", but is {short(name)}; where none is given it is made of the name of '
+            f"the file."
+        )
+    if not isinstance(vary, Mapping):
+        raise TorchcapsError(
+            f"vary must be a table of lists, [vary] and below it a line such as seed = [0, 1, 2], "
+            f"but is {short(vary)}."
+        )
+    if "options" in vary:
+        raise TorchcapsError(
+            "options cannot vary as a whole; name one of them under [vary], for example "
+            "iterations = [1, 3]."
+        )
+    if not isinstance(claims, list | None) or not all(isinstance(x, str) for x in claims or ()):
+        raise TorchcapsError(
+            f"claims must be a list of ids, as `torchcaps study claims` prints them, but is "
+            f"{short(claims)}."
+        )
+    for each in claims or ():
+        find_claim(each)
+    if reduced is not None and not (isinstance(reduced, str) and reduced.strip()):
+        raise TorchcapsError(
+            f"reduced must say in words how the study is smaller than what its claims ask for, for "
+            f'example reduced = "2 epochs", but is {short(reduced)}.'
+        )
+
+
 def _check_lists(lists: Mapping[str, Any]) -> None:
     for name, values in lists.items():
         if not isinstance(values, list) or not values:
@@ -120,11 +165,34 @@ def _check_lists(lists: Mapping[str, Any]) -> None:
                 f"{name} must be a list of values, for example {name} = [{_example(name)}], but is "
                 f"{short(values)}."
             )
-    wrong = [seed for seed in lists["seed"] if not isinstance(seed, int)]
+    if not all(isinstance(each, str) for each in lists["measure"]):
+        raise TorchcapsError(
+            f'measure must list names of statistics, for example measure = ["accuracy"], but lists '
+            f"{short(lists['measure'])}."
+        )
+    # A bool is an int, too.
+    wrong = [seed for seed in lists["seed"] if type(seed) is not int]
     if wrong or len(set(lists["seed"])) < len(lists["seed"]):
         raise TorchcapsError(
             f"seed must list whole numbers, each once, but lists {short(lists['seed'])}."
         )
+    if not all(0 <= seed <= LAST_SEED for seed in lists["seed"]):
+        raise TorchcapsError(
+            f"seed must list numbers from 0 to {LAST_SEED}, but lists {short(lists['seed'])}."
+        )
+
+
+def _check_apart(recipes: Sequence[tuple[str, Recipe]]) -> None:
+    """Refuse a value that is there twice, however it was written."""
+    found: dict[str, str] = {}
+    for label, recipe in recipes:
+        digest = recipe.digest()
+        if digest in found:
+            raise TorchcapsError(
+                f"{short(found[digest])} and {short(label)} train the same network, which would "
+                f"count twice; leave one of them out."
+            )
+        found[digest] = label
 
 
 def _example(name: str) -> str:
