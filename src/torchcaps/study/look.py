@@ -27,8 +27,10 @@ those of couplings on a grid carry its levels before: `accuracy+K11`, or `accura
 routed layers.
 """
 
+import re
 from typing import Literal, NamedTuple
 
+from torchcaps.data.by_name import SOURCES, why_no_source
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.study.job import Job
 
@@ -163,11 +165,16 @@ def looks_named(names: list[str], data: str) -> tuple[Look, ...]:
                 f"{name!r} must name images as SET/SPLIT, for example {statistic}@mnist/test; "
                 f"splits are {', '.join(SPLITS)}."
             )
-        if not all(word.isdigit() for word in grid.split(",")) and "+" in named:
+        if where and where not in SOURCES:
+            raise TorchcapsError(f"{name!r}: the set {why_no_source(where)}.")
+        words = grid.split(",")
+        if not all(re.fullmatch("[0-9]{1,9}", word) for word in words) and "+" in named:
             raise TorchcapsError(
                 f"{name!r} must name the levels of couplings as +K and a number, for example "
                 f"{statistic}+K11, or one for each routed layer from below, {statistic}+K11,6."
             )
-        levels = tuple(int(word) for word in grid.split(",") if word)
+        levels = tuple(int(word) for word in words if word)
+        if levels and min(levels) < 2:
+            raise TorchcapsError(f"{name!r} must have the 2 levels 0 and 1, or more.")
         found.append(Look(kind, where or data, split or "test", levels))
     return tuple(dict.fromkeys(found))

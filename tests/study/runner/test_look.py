@@ -179,6 +179,16 @@ def test_looks_by_the_names_of_statistics():
         "'entropy+Kx' must name the levels of couplings as +K and a number, for example "
         "entropy+K11, or one for each routed layer from below, entropy+K11,6."
     )
+    # A digit of another script, which int() does not take.
+    assert text_of(lambda: looks_named(["entropy+K²"], "mnist")).startswith(
+        "'entropy+K²' must name the levels of couplings as +K and a number"
+    )
+    assert text_of(lambda: looks_named(["entropy+K11,1"], "mnist")) == (
+        "'entropy+K11,1' must have the 2 levels 0 and 1, or more."
+    )
+    assert text_of(lambda: looks_named(["accuracy@mnits/test"], "mnist")).startswith(
+        "'accuracy@mnits/test': the set 'mnits' is unknown; did you mean 'mnist'? known: "
+    )
     assert text_of(lambda: looks_named(["acuracy"], "mnist")).startswith(
         "statistic 'acuracy' cannot be measured in a study; did you mean 'accuracy'?"
     )
