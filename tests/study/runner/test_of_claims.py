@@ -91,6 +91,12 @@ def test_a_statement_is_a_study():
         (lambda: study_of("peer2023", 1), "Table 1 is of no paper that is known: 'peer2023'; did"),
         (lambda: study_of("nothing"), "no paper and no claim is called 'nothing'; papers are"),
         (lambda: study_of("peer2022", 1, seeds=0), "a study needs at least one seed, but seeds is"),
+        (
+            lambda: study_of("my.toml", 1, reduced=True, seeds=2),
+            "Table 1 and --reduced and --seeds 2 belong to the plan of a paper, and my.toml has "
+            "its own; say in the file which seeds",
+        ),
+        (lambda: study_of("my.toml", seeds=2), "--seeds 2 belongs to the plan of a paper, and my."),
         # Found by make fuzz with seed 57: more than a range can count.
         (lambda: study_of("peer2022", 1, seeds=2**63), "a study takes at most 10,000 seeds, but"),
     ],

@@ -33,6 +33,7 @@ def study_of(
     4
     """
     if what.endswith(".toml"):
+        _check_alone(what, table, reduced, seeds)
         return read_study(what)
     if what in PAPERS:
         if table is not None:
@@ -70,6 +71,22 @@ def study_of_claims(
             key = (found.recipe.digest(), smaller)
             systems[key] = _joined(systems[key], found) if key in systems else found
     return Study(name, told_apart(tuple(systems.values())), tuple(dict.fromkeys(waiting)))
+
+
+def _check_alone(what: str, table: int | None, reduced: bool, seeds: int | None) -> None:
+    """A file of one's own says all of it itself."""
+    words = {
+        f"Table {table}": table is not None,
+        "--reduced": reduced,
+        f"--seeds {seeds}": seeds is not None,
+    }
+    given = [word for word, is_given in words.items() if is_given]
+    if given:
+        raise TorchcapsError(
+            f"{' and '.join(given)} {'belongs' if len(given) == 1 else 'belong'} to the plan of a "
+            f"paper, and {what} has its own; say in the file which seeds and which epochs are "
+            f"meant."
+        )
 
 
 def _system(claim: Claim, job: Job, small: Job, smaller: str | None, seeds: int | None) -> System:
