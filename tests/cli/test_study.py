@@ -120,6 +120,34 @@ def test_a_study_of_ones_own_is_run_and_compared(call, tmp_path, monkeypatch):
     assert "drawn in runs/my.svg" in err
 
 
+@pytest.mark.parametrize("n_failed", [1, 2])
+def test_seeds_that_failed_are_named_beside_the_comparison(call, tmp_path, monkeypatch, n_failed):
+    """They are in no mean; where all of them failed nothing at all was printed."""
+
+    def in_process(study, settings, *, watch):
+        ledger, cells = runner.Ledger(settings.folder), study.cells()
+        for cell in cells[-n_failed:]:
+            ledger.fail(cell, "the loss became nan in epoch 1.", is_result=True)
+        work(cells, ledger, root=settings.root)
+        return []
+
+    monkeypatch.setattr(runner, "run_study", in_process)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.toml").write_text(
+        'name = "a/b"\nmodel = "peer_sign_em"\ndata = "sign"\nepochs = 1\nbatch_size = 4000\n'
+        "[vary]\nseed = [0, 1]\n"
+    )
+    code, out, err = call("run", "my.toml", "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert len(found["failed"]) == n_failed
+    assert {*found["failed"].values()} == {"the loss became nan in epoch 1."}
+    name = next(reversed(found["failed"]))
+    assert f"{name} failed and is in no mean: the loss became nan in epoch 1." in err
+    assert [each["seeds"] for each in found["variants"]] == [[0]][: 2 - n_failed]
+    assert (tmp_path / "runs" / "a-b.svg").is_file() == (n_failed == 1)
+
+
 def test_pages_and_the_report_are_written(call, tmp_path):
     readme = tmp_path / "README.md"
     readme.write_text(

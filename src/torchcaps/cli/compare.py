@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,11 +41,18 @@ def compare(
 
 
 def show(
-    found: "Comparison", *, plot: Path | None, statistic: str = "accuracy", as_json: bool = False
+    found: "Comparison",
+    *,
+    plot: Path | None,
+    statistic: str = "accuracy",
+    as_json: bool = False,
+    failed: Mapping[str, str] | None = None,
 ) -> None:
-    """Print a comparison, and draw it where a file is named."""
+    """Print a comparison, and draw it where a file is named; JSON says too which runs failed, and
+    why, where any could."""
     found.check_statistic(statistic)
-    print(json.dumps(found.numbers()) if as_json else printable(found.text()))
+    more = {} if failed is None else {"failed": dict(failed)}
+    print(json.dumps(found.numbers() | more) if as_json else printable(found.text()))
     if plot is not None:
         from torchcaps.viz import write_figure
 

@@ -1,6 +1,7 @@
 """`torchcaps study`: the published claims, and the runs that judge them."""
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -214,16 +215,24 @@ def report(
 
 
 def _print_comparison(study: "Study", out: Path, as_json: bool) -> None:
-    """The table of a study of one's own; its picture lies beside the runs."""
+    """The table of a study of one's own; its picture lies beside the runs. Seeds that failed are in
+    no mean, so they are named."""
     from torchcaps.cli.compare import show
-    from torchcaps.study import compare
+    from torchcaps.study import Comparison, compare
     from torchcaps.study.runner import Ledger
 
     ledger = Ledger(out)
-    done = [ledger.run(cell) for cell in study.cells() if ledger.state(cell) == "done"]
+    states = [(cell, ledger.state(cell)) for cell in study.cells()]
+    done = [ledger.run(cell).folder for cell, state in states if state == "done"]
+    why = {cell.name: ledger.failure(cell) or "" for cell, state in states if state == "failed"}
+    for name, reason in why.items():
+        print(printable(f"{name} failed and is in no mean: {reason}"), file=sys.stderr)
     if done:
-        found = compare([run.folder for run in done]).without(study.unasked)
-        show(found, plot=out / f"{study.name}.svg", as_json=as_json)
+        found = compare(done).without(study.unasked)
+        plot = out / f"{study.name.replace('/', '-')}.svg"
+        show(found, plot=plot, as_json=as_json, failed=why)
+    elif as_json:
+        print(json.dumps(Comparison(()).numbers() | {"failed": why}))
 
 
 def _study(
