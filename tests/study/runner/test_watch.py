@@ -1,5 +1,6 @@
 """How far a study is: counts, hours, and what is shown where nobody watches."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -77,6 +78,26 @@ def test_seeds_in_records_are_counted_where_no_run_is(study, ledger):
         "hours left",
     ]
     assert not ledger.folder.exists()
+
+
+def test_hours_that_nobody_knows_are_none_and_no_nan(study, ledger):
+    """Of smallNORB as a whole no plan says how many images there are."""
+    (known,) = study().systems
+    recipe = known.recipe.model_copy(update={"data": "smallnorb"})
+    found = Study("a/b", (replace(known, recipe=recipe), known))
+    progress = progress_of(found, ledger)
+    numbers = progress.numbers(by_cost=True)
+    assert [row["system"] for row in numbers["systems"]] == ["sign", "sign"]
+    assert numbers["systems"][0]["hours_left"] == pytest.approx(hours_of(known.recipe))
+    assert (numbers["systems"][1]["hours_left"], numbers["hours_left"]) == (None, None)
+    assert json.dumps(numbers, allow_nan=False)
+    assert progress.text() == (
+        "0 of 2 cells done, 0 running, 2 left: nobody knows for how long, before a seed is done"
+    )
+    assert next(iter(progress.table().columns[-1].cells)) == "?"
+    # Nothing is left of it.
+    progress.states[found.cells()[0].name] = "failed"
+    assert progress.numbers()["hours_left"] == pytest.approx(hours_of(known.recipe))
 
 
 @pytest.mark.parametrize(("count", "text"), [(0.5, "30 min"), (2.25, "2.2 h"), (0, "0 min")])

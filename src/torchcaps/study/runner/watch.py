@@ -1,5 +1,6 @@
 """How far a study is, on standard error: a live table where somebody watches, lines in a file."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -51,13 +52,13 @@ class Progress:
             "running": counts["running"],
             "left": len(names) - ended,
             "in_records": len(known & {cell.recipe.seed for cell in cells}),
-            "hours_left": (len(names) - ended) * self._hours_a_cell(system),
+            "hours_left": self._hours(system, len(names) - ended),
         }
 
     def rows(self, *, by_cost: bool = False) -> list[dict[str, Any]]:
         """One a system, in the order of the study, or the cheapest first."""
         rows = [self.row(system) for system in self.study.systems]
-        return sorted(rows, key=lambda row: row["hours_left"]) if by_cost else rows
+        return sorted(rows, key=_cost) if by_cost else rows
 
     def numbers(self, *, by_cost: bool = False) -> dict[str, Any]:
         """Everything, as JSON has it."""
@@ -66,7 +67,8 @@ class Progress:
         own = self._own_rows()
         total = {key: sum(row[key] for row in own) for key in ("cells", "done", "failed")}
         total |= {key: sum(row[key] for row in own) for key in ("running", "left", "in_records")}
-        total["hours_left"] = sum(row["hours_left"] for row in own)
+        hours_left = [row["hours_left"] for row in own]
+        total["hours_left"] = None if None in hours_left else sum(hours_left)
         return {"study": self.study.name, **total, "systems": rows, "cannot_be_run": waiting}
 
     def _own_rows(self) -> list[dict[str, Any]]:
@@ -86,7 +88,7 @@ class Progress:
         recorded = f"; {sums['in_records']} are in records" if sums["in_records"] else ""
         return (
             f"{sums['done']} of {sums['cells']} cells done{failed}, {sums['running']} running, "
-            f"{sums['left']} left: about {hours(sums['hours_left'])} on one worker{recorded}"
+            f"{sums['left']} left: {_about(sums['hours_left'])}{recorded}"
         )
 
     def table(self, *, by_cost: bool = False) -> Table:
@@ -97,12 +99,17 @@ class Progress:
         for name in columns:
             table.add_column(name.replace("_", " "), justify="right")
         for row in self.rows(by_cost=by_cost):
-            row["hours_left"] = hours(row["hours_left"])
+            row["hours_left"] = "?" if row["hours_left"] is None else hours(row["hours_left"])
             table.add_row(row["system"], *(str(row[name]) for name in columns))
         return table
 
+    def _hours(self, system: System, left: int) -> float | None:
+        """As long as its seeds took that are done, or by the count of FLOPs; None where nobody
+        knows how many images there are."""
+        each = self._hours_a_cell(system) if left else 0.0
+        return None if math.isnan(each) else left * each
+
     def _hours_a_cell(self, system: System) -> float:
-        """As long as its seeds took that are done, or by the count of FLOPs."""
         done = [cell for cell in system.cells() if self.states[cell.name] == "done"]
         if not done:
             return hours_of(system.recipe)
@@ -131,6 +138,16 @@ def _recorded(records: Iterable[Record]) -> dict[str, frozenset[int]]:
 def hours(count: float) -> str:
     """Hours in words."""
     return f"{count * 60:.0f} min" if count < 1 else f"{count:.1f} h"
+
+
+def _about(count: float | None) -> str:
+    if count is None:
+        return "nobody knows for how long, before a seed is done"
+    return f"about {hours(count)} on one worker"
+
+
+def _cost(row: Mapping[str, Any]) -> float:
+    return math.inf if row["hours_left"] is None else float(row["hours_left"])
 
 
 @contextmanager
