@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from error_text import text_of
 from made_records import made
 from torchcaps.errors import Diverged, Interrupted, TorchcapsError
 from torchcaps.study import read_records
@@ -144,6 +145,18 @@ def test_of_a_record_and_a_draft_the_record_is_superseded(records, tmp_path):
         assert records(seeds=2, seconds=seconds + 0.5) == newer
         assert len({first, draft, newer}) == 3
         shutil.rmtree(tmp_path / "evidence")
+
+
+def test_values_whose_run_is_gone_are_a_sentence(study, ledger, records, tmp_path):
+    records(seeds=1)
+    (cell,) = study().cells()
+    ledger.run(cell).result_file.unlink()
+    assert ledger.state(cell) == "done"
+    assert text_of(lambda: write_records(study(), ledger, tmp_path / "evidence")) == (
+        f"{ledger.folder / cell.name}.values.json holds what was measured of {cell.name}, but its "
+        f"run is gone or has lost its result; put the run back, or remove the file as well, and "
+        f"the same line trains it anew."
+    )
 
 
 def test_a_frozen_trunk_lies_beside_the_data_sets(study, ledger, tmp_path):

@@ -4,7 +4,9 @@ import os
 from datetime import datetime
 from pathlib import Path
 
+from torchcaps.errors import TorchcapsError
 from torchcaps.study.collect import record_of_runs
+from torchcaps.study.measured import values_file
 from torchcaps.study.record import Record, Seed, read_records, write_record
 from torchcaps.study.runner.ledger import Ledger
 from torchcaps.study.runner.system import Study, System
@@ -38,6 +40,14 @@ def _write(
         return None
     done = [cell for cell, state in zip(cells, states, strict=True) if state == "done"]
     failed = [cell for cell, state in zip(cells, states, strict=True) if state == "failed"]
+    for cell in done:
+        if not ledger.run(cell).is_done:
+            values = values_file(ledger.run(cell).folder)
+            raise TorchcapsError(
+                f"{values} holds what was measured of {cell.name}, but its run is gone or has lost "
+                f"its result; put the run back, or remove the file as well, and the same line "
+                f"trains it anew."
+            )
     record = record_of_runs(
         [ledger.run(cell).folder for cell in done],
         study=study.name,
