@@ -148,6 +148,10 @@ def test_studies_are_folders(tmp_path):
     assert list(read_records(tmp_path, study="gu2021/table4")) == [other.stem]
     assert len(read_records(tmp_path)) == 2
     assert read_records(tmp_path / "nothing") == {}
+    assert text_of(lambda: read_records(other, study="gu2021/table4")) == (
+        f"{other} is a file, where the folder of all records belongs; name that folder: "
+        f"--evidence FOLDER on the command line."
+    )
 
 
 def test_a_failed_seed_stays_in_the_record():

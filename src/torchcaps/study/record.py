@@ -228,6 +228,11 @@ def read_records(
 
     >>> len(read_records("evidence"))  # doctest: +SKIP
     """
+    if Path(root).is_file():
+        raise TorchcapsError(
+            f"{root} is a file, where the folder of all records belongs; name that folder: "
+            f"--evidence FOLDER on the command line."
+        )
     folder = Path(root) if study is None else Path(root) / study
     every = {path.stem: read_record(path) for path in sorted(folder.rglob("*.json"))}
     chosen = {name: record for name, record in every.items() if drafts or not record.is_draft}
