@@ -101,6 +101,15 @@ def test_groups_without_spread_differ_exactly():
     assert difference_interval([2.0], [1.0, 1.1]).low is None
 
 
+@pytest.mark.parametrize("scale", [1e-150, 1e-90, 1e90])
+def test_welch_knows_no_unit(scale):
+    """The square of a small variance is zero, and was divided by."""
+    first, second = [1.0, 2.0, 4.0], [0.0, 3.0, 9.0, 10.0]
+    usual = difference_interval(first, second)
+    found = difference_interval([scale * x for x in first], [scale * x for x in second])
+    assert [x / scale for x in found[:3]] == pytest.approx(usual[:3], rel=1e-9)
+
+
 @pytest.mark.parametrize(
     ("hits", "n", "expected"),
     [

@@ -84,9 +84,10 @@ def difference_interval(
     error = math.fsum(errors)
     if error == 0:
         return Interval(mean, mean, mean, n)
-    parts = (e**2 / (group.n - 1) for e, group in zip(errors, groups, strict=True))
+    # Of their shares: the squares of small errors themselves would be zero.
+    parts = ((e / error) ** 2 / (group.n - 1) for e, group in zip(errors, groups, strict=True))
     # A whole number of them that rounding has made a little less is whole.
-    freedom = math.floor(error**2 / math.fsum(parts) * (1 + 1e-9))
+    freedom = math.floor(1 / math.fsum(parts) * (1 + 1e-9))
     half = t_quantile((1 + confidence) / 2, freedom) * math.sqrt(error)
     return Interval(mean, mean - half, mean + half, n)
 
