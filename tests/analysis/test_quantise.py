@@ -43,6 +43,20 @@ def test_half_way_goes_to_the_even_level_however_it_is_rounded(share, levels, in
     assert above == below + 1
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("levels", [6, 11, 21, 101, 129, 201])
+def test_a_level_stays_where_it_is_however_coarse_the_dtype(levels, dtype):
+    # The numbers of bfloat16 lie hardly nearer to each other than a hundred levels do: 101/128 is
+    # a level of 129, and its rounding reaches half a step further.
+    number = torch.arange(-levels, 2 * levels)
+    grid = (number.double() / (levels - 1)).to(dtype)
+    nearest = (grid.double() * (levels - 1)).round().long()
+    assert torch.equal(quantised_index(grid, levels=levels), nearest)
+    inside = (number >= 0) & (number < levels)
+    assert torch.equal(nearest[inside], number[inside])
+    assert torch.equal(quantise(grid[inside], levels=levels), grid[inside])
+
+
 def test_the_grid_goes_on_below_zero_and_above_one():
     coupling = torch.tensor([-0.26, -0.04, 1.31])
     assert quantised_index(coupling).tolist() == [-3, 0, 13]

@@ -37,8 +37,11 @@ def quantised_index(coupling: Tensor, *, levels: int = 11) -> Tensor:
     # What lies half way but for the rounding of its own dtype lies half way: 0.1 · 5 is 0.5, and
     # 0.1 in float32 a little more than 0.1.
     half = scaled.floor() + 0.5
-    rounding = torch.finfo(coupling.dtype).eps if coupling.is_floating_point() else 0.0
-    is_tie = (scaled - half).abs() <= rounding * scaled.abs()
+    eps = torch.finfo(coupling.dtype).eps if coupling.is_floating_point() else 0.0
+    rounding = eps * scaled.abs()
+    # Where a dtype is too coarse to tell a half from a level, it is the level.
+    is_level = (scaled - scaled.round()).abs() <= rounding
+    is_tie = ((scaled - half).abs() <= rounding) & ~is_level
     return torch.where(is_tie, half, scaled).round().to(torch.int64)
 
 
