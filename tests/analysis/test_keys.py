@@ -2,11 +2,12 @@
 
 import math
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 import torch
 
-from torchcaps.analysis import MeasureKeys
+from torchcaps.analysis import MeasureKeys, quantise
 from torchcaps.analysis.keys import key_entropy
 from torchcaps.errors import TorchcapsError
 from traces import even, network
@@ -62,6 +63,27 @@ def test_a_tree_that_never_changes_has_one_key():
     # The third class is never predicted.
     assert [row.entropy for row in found.classes] == [0, 0, 0]
     assert found.sweep == ((6, 0.0, 2), (11, 0.0, 2), (21, 0.0, 2), (129, 0.0, 2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_keys_are_those_of_quantised_couplings_in_every_dtype(dtype):
+    # Half way between two levels but for the last digit, as dead children leave an even split.
+    tenth = torch.tensor(0.1, dtype=dtype)
+    around = [tenth.nextafter(tenth.new_tensor(end)) for end in (0.0, 1.0)]
+    coupling = torch.stack([tenth, *around]).view(3, 1, 1).expand(3, 4, 2)
+    (layer,) = network({"classes": coupling})
+    (step,) = layer.routed.steps
+    step = step._replace(coupling=quantise(coupling, levels=6))
+    on_grid = replace(layer, routed=layer.routed._replace(steps=(step,)))
+    step = step._replace(coupling=coupling)
+    as_it_is = replace(layer, routed=layer.routed._replace(steps=(step,)))
+    found = []
+    for trace in (on_grid, as_it_is):
+        measurement = MeasureKeys(levels=6, sweep=())
+        measurement.add((trace,), torch.zeros(3, dtype=torch.int64))
+        found.append((measurement.result().classes[0].counts, measurement.dictionary(0)))
+    assert found[0] == found[1]
+    assert found[0][0] == (3,)
 
 
 def test_a_tree_an_image_reaches_the_bound():

@@ -24,7 +24,13 @@ from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.quantise import quantised_index
 from torchcaps.analysis.result import Result, quantity
-from torchcaps.analysis.trace import check_any, check_trace, class_coupling, predicted_classes
+from torchcaps.analysis.trace import (
+    check_any,
+    check_trace,
+    class_coupling,
+    last_coupling,
+    predicted_classes,
+)
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import Trace
 
@@ -100,7 +106,8 @@ class MeasureKeys:
         self._classes = trace[-1].routed.parents.pose.shape[-2]
         self._images += len(predicted)
         for labels in predicted.view(len(predicted), -1).unbind(1):
-            coupling = class_coupling(trace, labels)  # [k, i]
+            # As `quantise` sees them: what counts as half way depends on the dtype.
+            coupling = class_coupling(trace, labels).to(last_coupling(trace[-1]).dtype)  # [k, i]
             for levels in {self.levels, *self.sweep}:
                 rows = quantised_index(coupling, levels=levels).numpy()
                 for label, row in zip(labels.tolist(), rows, strict=True):
