@@ -11,6 +11,7 @@ from torchcaps.analysis import (
     MeasureInDegree,
     MeasureInequality,
     backtracked,
+    tree_size,
 )
 from torchcaps.analysis.even_split import even_split
 from torchcaps.types import Capsules, LayerTrace, Routed, Step, Window
@@ -66,6 +67,44 @@ def test_an_even_split_is_even(case):
     assert unequal.gini == pytest.approx(0, abs=1e-12)
     assert moves.strongest == pytest.approx(moves.even, rel=1e-6)
     assert not bool(backtracked(trace, 0)[0].any())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("parents", [3, 7, 10, 23])
+def test_an_even_split_is_even_in_every_dtype(parents, dtype):
+    """A third in bfloat16 is 0.334, which lies above a third."""
+    for which, children in (("parents", 4), ("children", 4), ("children", parents)):
+        trace = over(which, children, parents, dtype)
+        degrees, inequality = MeasureInDegree(), MeasureInequality()
+        degrees.add(trace)
+        inequality.add(trace)
+        (unequal,) = inequality.result().layers
+        assert degrees.result().layers[0].mean == 0
+        assert (unequal.small, unequal.even, unequal.gini) == (0, 1, pytest.approx(0, abs=1e-12))
+        assert tree_size(trace, torch.zeros(2, dtype=torch.int64)).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_networks_of_half_precision_have_even_splits(dtype):
+    torch.manual_seed(0)
+    backbone = torch.nn.Conv2d(1, 8, 5, 4)
+    head = tc.layers.CapsuleHead.after(
+        backbone, image=(1, 12, 12), n_classes=3, types=2, d_primary=4, routing="uniform"
+    )
+    with torch.autocast("cpu", dtype):
+        out = head(backbone(torch.rand(2, 1, 12, 12)), keep="last")
+    assert out.trace[0].routed.steps[-1].coupling.dtype == dtype
+    assert tree_size(out.trace, out.scores.argmax(-1)).tolist() == [0, 0]
+
+
+def test_what_is_not_even_in_half_precision_is_not():
+    """Of a child the first parent has a twentieth more than the second."""
+    (layer,) = over("parents", 4, 2, torch.bfloat16)
+    (step,) = layer.routed.steps
+    step = step._replace(coupling=torch.tensor([0.5125, 0.4875]).bfloat16().expand(2, 4, 2))
+    degrees = MeasureInDegree()
+    degrees.add((replace(layer, routed=Routed(layer.routed.parents, (step,))),))
+    assert degrees.result().layers[0].each.tolist() == [4, 0]
 
 
 def test_over_children_on_paper():

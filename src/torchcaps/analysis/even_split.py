@@ -15,7 +15,8 @@ from torchcaps.types import LayerTrace
 
 __all__ = ["comparable_coupling", "even_split"]
 
-# An even split in float32 lies that near to it, as a share of it.
+# An even split in float32 lies that near to it, as a share of it; in half precision as near as
+# its numbers lie to each other.
 ROUNDING = 1e-6
 
 
@@ -30,7 +31,9 @@ def comparable_coupling(layer: LayerTrace) -> Tensor:
     coupling, parts = finite_coupling(layer), _parts(layer)
     n = coupling.shape[-1]
     # A level of a grid may begin at 1 / J, and what was rounded lies on either side of it.
-    even = (coupling * parts - 1).abs() <= ROUNDING
+    dtype = last_coupling(layer).dtype
+    rounding = max(ROUNDING, torch.finfo(dtype).eps if dtype.is_floating_point else 0.0)
+    even = (coupling * parts - 1).abs() <= rounding
     return torch.where(even, 1 / n, coupling * (parts / n))
 
 

@@ -5,9 +5,9 @@ With n parents in the layer:
 
 Departures: none.
 Ambiguities: "above" means by more than a millionth of the threshold, because the rounding of an
-even split would decide otherwise. Through windows the children of a parent are the slots of its
-window. Couplings that sum to one over children, or over all positions, are first multiplied by what
-makes an even split 1 / n.
+even split would decide otherwise; in half precision what is even but for its rounding is even.
+Through windows the children of a parent are the slots of its window. Couplings that sum to one over
+children, or over all positions, are first multiplied by what makes an even split 1 / n.
 """
 
 from dataclasses import dataclass
