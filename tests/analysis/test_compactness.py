@@ -97,3 +97,16 @@ def test_a_network_without_class_capsules():
     batch = SimpleNamespace(pixels=torch.zeros(2, 4), labels=torch.zeros(2))
     with pytest.raises(TorchcapsError, match="returns no `classes`"):
         MeasureCompactness(lambda _: SimpleNamespace(), FACTORS).update(None, batch)
+
+
+@pytest.mark.parametrize("factors", [[torch.clone], {"turned": torch.clone}, {"turned": []}])
+def test_factors_that_are_no_lists_of_changes_are_told(factors):
+    with pytest.raises(TorchcapsError, match="factors are lists of two functions of images or"):
+        MeasureCompactness(look, factors)
+
+
+def test_a_change_that_loses_images_is_told():
+    changes = [torch.clone, lambda pixels: pixels[1:]]
+    batch = SimpleNamespace(pixels=torch.rand(3, 4), labels=torch.tensor([0, 1, 1]))
+    with pytest.raises(TorchcapsError, match=r"3 here, but 'turned' returned \[2, 4\]; let it"):
+        MeasureCompactness(look, {"turned": changes}).update(None, batch)

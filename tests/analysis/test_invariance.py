@@ -81,3 +81,8 @@ def test_loops_batches_order_and_merging_agree():
 def test_nothing_seen():
     with pytest.raises(TorchcapsError, match=r"^there are no images to measure"):
         MeasureInvariance(look, {}).result()
+
+
+def test_a_change_that_loses_images_is_told():
+    with pytest.raises(TorchcapsError, match=r"3 here, but 'change' returned \[2, 4\]; let it"):
+        measured(LENGTHS, lambda pixels: pixels[1:])

@@ -52,6 +52,48 @@ def test_labels_are_needed():
     )
 
 
+@pytest.mark.parametrize("size", [4, 20])
+def test_changes_that_leave_no_answer_to_judge_are_a_sentence(size):
+    """NaN is the highest of all scores, and of images that nobody labels none is wrong."""
+
+    def changed(change):
+        seen = MeasureRobustness(network, {"turned": change})
+        return text_of(lambda: measure(network, [(PIXELS[:size], LABELS[:size])], [seen]))
+
+    assert changed(lambda x: x / 0) == (
+        "scores of the 'turned' images are NaN or infinite, so their answers cannot be judged; "
+        "does the change divide by zero, or did training diverge?"
+    )
+    other = "a change gives back an image for each that it gets, {0} here, but 'turned' returned "
+    for change, came in (
+        (lambda x: x[1:], [size - 1, 1, 1, 4]),
+        (lambda x: torch.cat([x, x]), [2 * size, 1, 1, 4]),
+        (lambda x: x.sum(), []),
+        (lambda x: None, "NoneType"),
+    ):
+        text = f"{other.format(size)}{came}; let it return pixels [{size}, ...]."
+        assert changed(change) == text
+
+
+def test_a_network_that_scores_other_images_is_told():
+    def twice(pixels):
+        return Output(pixels[:, 0, 0].repeat(2, 1), "lengths")
+
+    seen = MeasureRobustness(twice, CHANGES)
+    assert text_of(lambda: measure(network, [(PIXELS, LABELS)], [seen])) == (
+        "answers are judged image by image, so scores and labels must be of as many, but came as "
+        "[40, 4] and [20]."
+    )
+    # What was refused is not counted.
+    assert text_of(seen.result).startswith("there are no images to measure")
+
+
+def test_the_name_of_the_images_as_they_are_is_taken():
+    assert text_of(lambda: MeasureRobustness(network, {"unchanged": torch.clone})) == (
+        "the images as they are have the name 'unchanged' already; give the change another one."
+    )
+
+
 class _Batch:
     def __init__(self, labels):
         self.pixels, self.labels = PIXELS, labels

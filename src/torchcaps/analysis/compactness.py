@@ -19,10 +19,11 @@ import torch
 from torch import Tensor
 
 from torchcaps.analysis.alike import check_alike
-from torchcaps.analysis.measure import Labelled
+from torchcaps.analysis.measure import Labelled, changed_pixels
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import check_any, check_finite, labelled_classes
+from torchcaps.errors import TorchcapsError, short
 
 __all__ = ["Compactness", "FactorCompactness", "MeasureCompactness", "compactness"]
 
@@ -68,7 +69,8 @@ class MeasureCompactness:
 
     Arguments:
         network: the network that is measured, which looks at the changed images.
-        factors: for each factor the changes of pixels along it, from one end to the other.
+        factors: for each factor the changes of pixels along it, two or more, from one end to the
+            other.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class MeasureCompactness:
         network: Callable[[Tensor], Any],
         factors: Mapping[str, Sequence[Callable[[Tensor], Tensor]]],
     ) -> None:
+        _check_factors(factors)
         self.network, self.factors = network, factors
         self._scores = {name: Moments() for name in factors}
         self._constant = dict.fromkeys(factors, 0)
@@ -83,7 +86,8 @@ class MeasureCompactness:
 
     def update(self, out: Any, batch: Labelled) -> None:
         for name, changes in self.factors.items():
-            seen = [_true_pose(self.network, change(batch.pixels), batch) for change in changes]
+            images = (changed_pixels(name, change, batch.pixels) for change in changes)
+            seen = [_true_pose(self.network, pixels, batch) for pixels in images]
             pose = torch.stack(seen, 1)  # [k, s, d]
             self._d = pose.shape[-1]
             rounding = ROUNDINGS * torch.finfo(pose.dtype).eps
@@ -109,6 +113,18 @@ class MeasureCompactness:
             most = math.log(self._d)
             rows.append(FactorCompactness(name, score, most, scores.count, self._constant[name]))
         return Compactness(tuple(rows))
+
+
+def _check_factors(factors: Any) -> None:
+    good = isinstance(factors, Mapping) and all(
+        isinstance(changes, Sequence) and len(changes) > 1 and all(map(callable, changes))
+        for changes in factors.values()
+    )
+    if not good:
+        raise TorchcapsError(
+            f"factors are lists of two functions of images or more by their names, "
+            f'{{"turned": [left, right]}}, but came as {short(factors)}.'
+        )
 
 
 def _true_pose(network: Callable[[Tensor], Any], pixels: Tensor, batch: Labelled) -> Tensor:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.analysis.alike import check_alike
-from torchcaps.analysis.measure import Answer, Labelled, check_changes
+from torchcaps.analysis.measure import Answer, Labelled, changed_pixels, check_changes
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import capsule_layers, check_any, image_lengths
@@ -70,8 +70,9 @@ class MeasureInvariance:
     def update(self, out: Answer, batch: Labelled) -> None:
         before = [(name, image_lengths(name, each)) for name, each in capsule_layers(out.trace)]
         for change, function in self.changes.items():
+            pixels = changed_pixels(change, function, batch.pixels)
             with torch.no_grad():
-                changed = capsule_layers(self.network(function(batch.pixels)).trace)
+                changed = capsule_layers(self.network(pixels).trace)
             for (name, v), (_, capsules) in zip(before, changed, strict=True):
                 w = image_lengths(name, capsules)
                 products, sums = self._of(change, name)

@@ -20,6 +20,7 @@ __all__ = [
     "Labelled",
     "Measurement",
     "Pixels",
+    "changed_pixels",
     "check_changes",
     "checked_parts",
     "measure",
@@ -131,6 +132,19 @@ def check_changes(changes: Any) -> None:
             f'changes are functions of images by their names, {{"turned": function}}, but came as '
             f"{short(changes)}."
         )
+
+
+def changed_pixels(name: str, change: Callable[[Tensor], Tensor], pixels: Tensor) -> Tensor:
+    """The images as a change makes them, one for each."""
+    changed: Any = change(pixels)
+    is_batch = isinstance(changed, Tensor) and changed.ndim > 0
+    if not is_batch or len(changed) != len(pixels):
+        came = list(changed.shape) if isinstance(changed, Tensor) else type(changed).__name__
+        raise TorchcapsError(
+            f"a change gives back an image for each that it gets, {len(pixels)} here, but "
+            f"{short(name)} returned {came}; let it return pixels [{len(pixels)}, ...]."
+        )
+    return changed
 
 
 def checked_parts(parts: Any, images: int) -> Tensor:

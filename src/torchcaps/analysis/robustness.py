@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.analysis.alike import check_alike
-from torchcaps.analysis.measure import Answer, Labelled, check_changes
+from torchcaps.analysis.measure import Answer, Labelled, changed_pixels, check_changes
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import check_any, judged_answers
 from torchcaps.errors import TorchcapsError
@@ -59,6 +59,11 @@ class MeasureRobustness:
         changes: Mapping[str, Callable[[Tensor], Tensor]],
     ) -> None:
         check_changes(changes)
+        if UNCHANGED in changes:
+            raise TorchcapsError(
+                f"the images as they are have the name {UNCHANGED!r} already; give the change "
+                f"another one."
+            )
         self.network, self.changes = network, changes
         self._right: dict[str, int] = {}
         self._images = 0
@@ -66,17 +71,19 @@ class MeasureRobustness:
     def update(self, out: Answer, batch: Labelled) -> None:
         if batch.labels is None:
             raise TorchcapsError("robustness compares with labels, but the batches have none.")
-        self._images += len(batch.pixels)
-        self._count(UNCHANGED, out.scores, batch.labels)
+        right = {UNCHANGED: _right(UNCHANGED, out.scores, batch.labels)}
         for name, change in self.changes.items():
+            changed = changed_pixels(name, change, batch.pixels)
             with torch.no_grad():
-                self._count(name, self.network(change(batch.pixels)).scores, batch.labels)
+                scores = self.network(changed).scores
+            right[name] = _right(name, scores, batch.labels)
+        self._images += len(batch.pixels)
+        self._count(right)
 
     def merge(self, other: "MeasureRobustness") -> None:
         check_alike(self, other)
         self._images += other._images
-        for name, right in other._right.items():
-            self._right[name] = self._right.get(name, 0) + right
+        self._count(other._right)
 
     def result(self) -> Robustness:
         check_any(self._right)
@@ -86,9 +93,20 @@ class MeasureRobustness:
         ]
         return Robustness(self._images, tuple(rows))
 
-    def _count(self, name: str, scores: Tensor, labels: Tensor) -> None:
-        right, _ = judged_answers(scores, labels)
-        self._right[name] = self._right.get(name, 0) + int(right.sum())
+    def _count(self, right: Mapping[str, int]) -> None:
+        for name, many in right.items():
+            self._right[name] = self._right.get(name, 0) + many
+
+
+def _right(name: str, scores: Tensor, labels: Tensor) -> int:
+    """How many images are right, as they are or changed."""
+    if not bool(scores.isfinite().all()):
+        raise TorchcapsError(
+            f"scores of the {name!r} images are NaN or infinite, so their answers cannot be "
+            f"judged; does the change divide by zero, or did training diverge?"
+        )
+    right, _ = judged_answers(scores, labels)
+    return int(right.sum())
 
 
 def _wilson(right: int, n: int) -> tuple[float, float]:

@@ -189,6 +189,11 @@ def judged_answers(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Which images are right, bool [k], and the classes that are named, [k, m]: as many of the
     highest scores [k, classes] as an image has labels. Right are those whose highest scores are of
     the classes that are there, as many as differ: a digit that is laid over itself is one."""
+    if len(scores) != len(labels):
+        raise TorchcapsError(
+            f"answers are judged image by image, so scores and labels must be of as many, but came "
+            f"as {list(scores.shape)} and {list(labels.shape)}."
+        )
     each = class_labels(labels, scores.shape[1])
     there = torch.zeros(scores.shape, dtype=torch.bool).scatter_(1, each, True)
     places = _highest(scores, scores.shape[1]).argsort(-1)
