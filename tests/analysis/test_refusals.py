@@ -44,9 +44,17 @@ def broken(capsules):
     return capsules._replace(pose=capsules.pose * torch.nan)
 
 
-def in_training():
-    network = create_model("efficient_capsnet", image=(1, 28, 28), n_classes=3)
+def in_training(name="efficient_capsnet", **options):
+    """A network that learns from every batch it sees."""
+    return create_model(name, image=(1, 28, 28), n_classes=3, **options)
+
+
+def measured_in_training(network):
     measure(partial(network, keep="last"), [torch.rand(2, 1, 28, 28)], [MeasureKeys()])
+
+
+def used_in_training():
+    causal_use(in_training(), torch.rand(2, 1, 28, 28), torch.tensor([0, 1]))
 
 
 MERGED = {
@@ -145,7 +153,19 @@ REFUSED = {
         lambda: NETWORK(PIXELS, intervene={"primary": broken}),
         "the function that intervenes in layer 'primary' returned poses that are NaN",
     ),
-    "training": (in_training, "CapsuleNetwork is in training mode, in which its normalisation"),
+    "training": (
+        lambda: measured_in_training(in_training()),
+        "CapsuleNetwork is in training mode, in which the running means of its BatchNorm2d change "
+        "with every batch; call its eval() first.",
+    ),
+    "training of mean distances": (
+        lambda: measured_in_training(in_training("gamma_capsnet")),
+        "CapsuleNetwork is in training mode, in which the running means of its DistanceRouting",
+    ),
+    "causal use in training": (
+        used_in_training,
+        "CapsuleNetwork is in training mode, in which the running means of its BatchNorm2d",
+    ),
 }
 
 
@@ -155,6 +175,22 @@ def test_it_is_refused_in_a_sentence(name):
     with pytest.raises(TorchcapsError) as refusal:
         call()
     assert str(refusal.value).startswith(text)
+
+
+def test_causal_use_leaves_a_network_as_it_was():
+    network = in_training()
+    before = {name: each.clone() for name, each in network.state_dict().items()}
+    with pytest.raises(TorchcapsError):
+        causal_use(network, torch.rand(2, 1, 28, 28), torch.tensor([0, 1]))
+    assert all(torch.equal(each, before[name]) for name, each in network.state_dict().items())
+
+
+def test_normalisation_that_keeps_nothing_may_be_in_training():
+    network = create_model("rem_eff_norb", image=(2, 28, 28), n_classes=3)
+    (found,) = measure(
+        partial(network, keep="last"), [torch.rand(2, 2, 28, 28)], [MeasureActivity()]
+    )
+    assert found.images == 2
 
 
 def test_a_sample_takes_bfloat16():

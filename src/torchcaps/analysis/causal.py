@@ -33,7 +33,7 @@ from torch import Tensor
 
 from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.even import evenly
-from torchcaps.analysis.measure import Answer, Labelled
+from torchcaps.analysis.measure import Answer, Labelled, check_mode
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.sample import MOST, Sample
 from torchcaps.analysis.trace import capsule_layers, check_trace, judged_answers, last_coupling
@@ -131,6 +131,7 @@ def causal_use(
         raise TorchcapsError(
             f"batches hold one image or more, but batch_size came as {short(batch_size)}."
         )
+    check_mode(network)
     images = _Images(network, pixels, labels, batch_size, progress)
     with torch.no_grad():
         trace, right, said = images.plain()

@@ -22,6 +22,7 @@ __all__ = [
     "Pixels",
     "changed_pixels",
     "check_changes",
+    "check_mode",
     "checked_parts",
     "measure",
 ]
@@ -85,7 +86,7 @@ def measure(
     >>> (found,) = measure(model, batches, [MeasureDynamics()])
     """
     _check_measurements(measurements)
-    _check_mode(network)
+    check_mode(network)
     if not isinstance(batches, Iterable):
         raise TorchcapsError(
             f"batches must be an iterable of images, such as a DataLoader, but came as "
@@ -158,16 +159,19 @@ def checked_parts(parts: Any, images: int) -> Tensor:
     return parts
 
 
-def _check_mode(network: Any) -> None:
-    """Refuse a module whose normalisations would go on learning from what is measured."""
+def check_mode(network: Any) -> None:
+    """Refuse a module whose running means would go on learning from what is measured: those of a
+    normalisation, or the mean distances of γ's routing."""
     module = getattr(network, "func", network)
     if not isinstance(module, torch.nn.Module):
         return
-    if any(each.training and hasattr(each, "running_mean") for each in module.modules()):
-        raise TorchcapsError(
-            f"{type(module).__name__} is in training mode, in which its normalisation changes with "
-            f"every batch; call its eval() first."
-        )
+    for each in module.modules():
+        names = [name for name, _ in each.named_buffers(recurse=False)]
+        if each.training and any(name.startswith("running_") for name in names):
+            raise TorchcapsError(
+                f"{type(module).__name__} is in training mode, in which the running means of its "
+                f"{type(each).__name__} change with every batch; call its eval() first."
+            )
 
 
 def _batch(batch: Any) -> Labelled:
