@@ -1,10 +1,15 @@
 """Mean couplings are drawn of a trace as of what was measured of it."""
 
+from dataclasses import replace
+
 import torch
 
 import torchcaps as tc
 from error_text import text_of
+from torchcaps import analysis
+from torchcaps.types import Window
 from torchcaps.viz import draw_mean_couplings, to_svg
+from traces import network, switching
 
 
 def test_a_trace_is_drawn_as_its_numbers_are():
@@ -13,3 +18,29 @@ def test_a_trace_is_drawn_as_its_numbers_are():
     dynamics, activity = tc.analysis.routing_dynamics(trace), tc.analysis.capsule_activity(trace)
     assert to_svg(draw_mean_couplings(trace)) == to_svg(draw_mean_couplings(dynamics, activity))
     assert "or the trace alone." in text_of(lambda: draw_mean_couplings(dynamics))
+
+
+def measured(trace):
+    return analysis.routing_dynamics(trace), analysis.capsule_activity(trace)
+
+
+def test_dynamics_and_activity_are_of_one_trace():
+    small = network({"classes": switching(2, 2)})
+    deep = network({"hidden": switching(2, 4), "classes": switching(2, 2, n_in=4)})
+    dynamics, _ = measured(deep)
+    assert text_of(lambda: draw_mean_couplings(dynamics, measured(small)[1])) == (
+        "dynamics and activity must be of one trace, but are of the routed layers hidden, classes "
+        "and classes; measure both of the same."
+    )
+
+
+def test_measured_windows_are_no_lines():
+    window = Window((2, 2, 1), (2, 2), (1, 1))
+    (layer,) = network({"classes": torch.full((2, 4, 3), 1 / 3)})
+    (step,) = layer.routed.steps
+    steps = (step._replace(coupling=step.coupling.unsqueeze(1)),)
+    trace = (replace(layer, routed=layer.routed._replace(steps=steps), window=window),)
+    assert text_of(lambda: draw_mean_couplings(*measured(trace))) == (
+        "lines are drawn where every child votes for every parent, but classes looks through "
+        "windows; analysis.tree_pixels shows the tree of such a network in the image."
+    )

@@ -52,6 +52,30 @@ def test_a_histogram_shows_every_network_in_lines_of_its_own():
     )
 
 
+def test_names_of_classes_are_as_many_as_classes():
+    keys = MeasureKeys(sweep=())
+    keys.add(network({"classes": switching(2, 2)}), torch.tensor([0, 1]))
+    assert text_of(lambda: draw_keys(keys.result(), class_names=("one",))) == (
+        "class_names must name the 2 class capsules in their order, but has 1 names; leave it out "
+        "for numbers."
+    )
+
+
+def test_a_histogram_compares_layers_of_one_name():
+    one, two = MeasureCouplings(bins=4), MeasureCouplings(bins=4)
+    one.add(network({"classes": switching(2, 2)}), torch.tensor([0, 1]))
+    lower = {"hidden": switching(2, 4), "classes": switching(2, 2, n_in=4)}
+    two.add(network(lower), torch.tensor([0, 1]))
+    small, deep = ("small", one.result()), ("deep", two.result())
+    for first, second, words in (
+        (small, deep, "classes as in 'small', but 'deep' has hidden, classes"),
+        (deep, small, "hidden, classes as in 'deep', but 'small' has classes"),
+    ):
+        assert text_of(lambda a=first, b=second: draw_couplings_histogram(a, b)) == (
+            f"networks are compared layer by layer, {words}; draw networks of other layers apart."
+        )
+
+
 def test_a_graph_shows_the_capsules_of_the_tree_alone():
     hidden = torch.tensor([[[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]])
     classes = torch.tensor([[[0.1, 0.2, 0.7], [0.5, 0.3, 0.2]]])

@@ -9,7 +9,15 @@ from torchcaps.analysis import Activity, RoutingDynamics, capsule_activity, rout
 from torchcaps.analysis.dynamics import perfect_std
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Trace
-from torchcaps.viz.layered import Row, check_dense, draw_couplings, draw_legend, draw_rows, longest
+from torchcaps.viz.layered import (
+    Row,
+    check_dense,
+    check_lines,
+    draw_couplings,
+    draw_legend,
+    draw_rows,
+    longest,
+)
 from torchcaps.viz.palette import MUTED, STYLE, WARMTH, new_figure
 
 __all__ = ["draw_mean_couplings"]
@@ -82,4 +90,12 @@ def _measured(
             "draw_mean_couplings needs a trace, or its dynamics and its activity; give "
             "capsule_activity(trace) as well, or the trace alone."
         )
+    routed = [layer.name for layer in trace.layers]
+    layers = [layer.name for layer in activity.layers[1:]]
+    if routed != layers:
+        raise TorchcapsError(
+            f"dynamics and activity must be of one trace, but are of the routed layers "
+            f"{', '.join(routed)} and {', '.join(layers)}; measure both of the same."
+        )
+    check_lines([layer.name for layer in trace.layers if layer.mean.ndim > 2])
     return trace, activity

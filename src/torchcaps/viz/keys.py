@@ -7,9 +7,9 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from torchcaps._printable import printable
 from torchcaps.analysis import Couplings, Keys
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
+from torchcaps.viz.layered import called
 from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, new_figure
 
 __all__ = ["draw_couplings_histogram", "draw_keys"]
@@ -26,7 +26,7 @@ def draw_keys(keys: Keys, *, class_names: Sequence[str] = ()) -> Figure:
     >>> draw_keys(keys, class_names=test.class_names)
     """
     rows = keys.classes
-    names = [printable(name, keep="") for name in class_names] or [row.name for row in rows]
+    names = called(class_names, len(rows)) if class_names else [row.name for row in rows]
     with matplotlib.rc_context(STYLE):
         figure = new_figure(0.24 * len(rows) + 0.75)
         height = figure.get_figheight()
@@ -69,7 +69,15 @@ def draw_couplings_histogram(*found: tuple[str, Couplings]) -> Figure:
             "a histogram of couplings is of one network or more, but none came; give each as "
             "(name, what MeasureCouplings found)."
         )
-    layers = [layer.name for layer in found[0][1].layers]
+    of_each = [[layer.name for layer in couplings.layers] for _, couplings in found]
+    layers = of_each[0]
+    for (network, _), names in zip(found, of_each, strict=True):
+        if names != layers:
+            raise TorchcapsError(
+                f"networks are compared layer by layer, {', '.join(layers)} as in "
+                f"{short(found[0][0])}, but {short(network)} has {', '.join(names)}; draw networks "
+                f"of other layers apart."
+            )
     lines = list(product(("-", "--", ":"), (LENGTH, "#e08214", "#2c7a4b", "#8a6a8f")))
     with matplotlib.rc_context(STYLE):
         height = 1.05 * len(layers) + 0.45

@@ -22,6 +22,7 @@ __all__ = [
     "called",
     "check_dense",
     "check_index",
+    "check_lines",
     "draw_couplings",
     "draw_legend",
     "draw_rows",
@@ -58,7 +59,11 @@ class Row:
 def check_dense(trace: Trace) -> None:
     """Refuse to draw couplings through windows as lines: each child has many."""
     check_trace(trace)
-    windows = [layer.name for layer in trace if layer.window is not None]
+    check_lines([layer.name for layer in trace if layer.window is not None])
+
+
+def check_lines(windows: Sequence[str]) -> None:
+    """The same of the names of the layers that look through windows."""
     if windows:
         raise TorchcapsError(
             f"lines are drawn where every child votes for every parent, but {', '.join(windows)} "
