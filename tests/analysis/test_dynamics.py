@@ -129,8 +129,8 @@ def test_a_trace_without_images():
     alone = layer.routed._replace(steps=(step._replace(coupling=step.coupling[0]),))
     trace = (type(layer)(name="classes", children=layer.children, routed=alone),)
     expected = (
-        "dynamics are measured over images, so a trace needs exactly one batch axis, but the "
-        "couplings of classes have shape [3, 4]."
+        "couplings are read image by image, so a trace needs exactly one batch axis, but those of "
+        "classes have shape [3, 4]."
     )
     with pytest.raises(TorchcapsError, match=f"^{re.escape(expected)}$"):
         routing_dynamics(trace)

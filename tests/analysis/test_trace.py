@@ -1,12 +1,16 @@
 """Reading a trace: joined batches are one batch, layers have names, capsules have lengths."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
 from torch.utils import _pytree
 
+from error_text import text_of
 from torchcaps.analysis import (
+    MeasureCouplings,
+    MeasureKeys,
     backtracked,
     capsule_activity,
     capsule_layers,
@@ -21,7 +25,8 @@ from torchcaps.analysis import (
 )
 from torchcaps.analysis.trace import judged_answers, last_coupling, predicted_classes
 from torchcaps.errors import TorchcapsError
-from torchcaps.types import Capsules, Output
+from torchcaps.layers import Conv3dCapsules
+from torchcaps.types import Capsules, LayerTrace, Output, Window
 from traces import even, network
 
 COUPLING = torch.rand(7, 4, 3, generator=torch.Generator().manual_seed(1)).softmax(-1)
@@ -158,3 +163,42 @@ def test_of_equal_scores_the_first_is_named_as_argmax_has_it():
     scores = torch.zeros(2, 10)
     assert predicted_classes(scores, None).flatten().tolist() == scores.argmax(-1).tolist()
     assert judged_answers(scores, torch.tensor([0, 8]))[0].tolist() == [True, False]
+
+
+def test_classes_that_look_through_windows_are_told_as_such():
+    """Of a class that no other layer follows there is one coupling a child."""
+    (layer,) = network({"classes": even(2, 4, 3)})
+    (step,) = layer.routed.steps
+    steps = (step._replace(coupling=step.coupling.unsqueeze(1)),)
+    window, routed = Window((2, 2, 1), (2, 2), (1, 1)), layer.routed._replace(steps=steps)
+    trace, label = (replace(layer, routed=routed, window=window),), torch.tensor([0, 1])
+    expected = (
+        "one coupling of each child to each parent is needed, but classes looks through windows, "
+        "[2, 1, 4, 3]; take a network in which this layer is dense."
+    )
+    assert text_of(lambda: MeasureKeys().add(trace, label)) == expected
+    assert text_of(lambda: MeasureCouplings().add(trace, label)) == expected
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        routing_dynamics,
+        lambda trace: tree_distance(trace, trace),
+        lambda trace: backtracked(trace, 0),
+        lambda trace: saliency(trace, torch.tensor([0, 1]), size=(4, 4)),
+    ],
+)
+def test_couplings_of_maps_are_not_taken_for_those_of_capsules(read):
+    """Conv3dCapsules routes whole maps: 3 types on 4 positions have 3 rows of couplings. The first
+    three capsules would have told which maps are dead."""
+    layer = Conv3dCapsules(child_grid=(2, 2, 3), d_in=4, types=2, d_out=4)
+    children = Capsules(torch.rand(2, 12, 4))
+    trace = (LayerTrace("maps", children, layer(children, keep="last"), (2, 2, 3)),)
+    assert text_of(lambda: read(trace)) == (
+        "couplings have a row for each child, but maps has 3 rows and 12 children; where whole "
+        "maps are routed, as by Conv3dCapsules, let the children of its trace be the 3 maps."
+    )
+    maps = children.pose.view(2, 4, 3, 4).transpose(1, 2).flatten(2)  # [b, 3, 16]
+    whole = replace(trace[0], children=Capsules(maps), child_grid=(1, 1, 3))
+    assert len(routing_dynamics((whole,)).layers) == 1

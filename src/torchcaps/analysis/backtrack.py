@@ -20,6 +20,7 @@ from torch.nn.functional import interpolate, one_hot
 
 from torchcaps.analysis.even_split import comparable_coupling
 from torchcaps.analysis.trace import (
+    check_children,
     check_trace,
     class_coupling,
     finite_coupling,
@@ -100,6 +101,8 @@ def _check_chain(trace: Trace) -> None:
             "a tree needs layers that lead to each other, but one layer here has more or fewer "
             "parents than the next has children; DeepCaps, for example, joins two layers into one."
         )
+    for layer in trace:
+        check_children(layer)
 
 
 def _edges(trace: Trace, predicted: Tensor, some: slice) -> list[Tensor]:

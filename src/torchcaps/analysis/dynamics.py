@@ -36,6 +36,7 @@ from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import (
     check_any,
+    check_children,
     check_trace,
     finite_coupling,
     image_coupling,
@@ -191,6 +192,7 @@ class _Layer:
     def add(self, layer: LayerTrace) -> None:
         if layer.window is None:
             coupling = image_coupling(layer)
+            check_children(layer)
             self.child = torch.arange(coupling.shape[-2])
         else:
             coupling, self.child = finite_coupling(layer), layer.window.child_id()

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from torchcaps.analysis.trace import check_trace, class_coupling, image_lengths
+from torchcaps.analysis.trace import check_children, check_trace, class_coupling, image_lengths
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Trace
 
@@ -41,6 +41,7 @@ def saliency(trace: Trace, predicted: Tensor, *, size: tuple[int, int]) -> Tenso
             f"saliency needs children of the last layer at several positions, but those of "
             f"{last.name} lie on {where}; take a network whose classes look at a map, as rem_dr."
         )
+    check_children(last)
     strength = image_lengths(last.name, last.children) * class_coupling(trace, predicted)  # [k, i]
     maps = strength.unflatten(-1, last.child_grid).mean(-1)  # [k, h, w]
     stretched = interpolate(maps[:, None], size=size, mode="bilinear", align_corners=False)

@@ -16,6 +16,7 @@ T = TypeVar("T", Capsules, Routed)
 __all__ = [
     "capsule_layers",
     "check_any",
+    "check_children",
     "check_finite",
     "check_no_one_hot",
     "check_trace",
@@ -146,14 +147,30 @@ def finite_coupling(layer: LayerTrace) -> Tensor:
 
 
 def image_coupling(layer: LayerTrace) -> Tensor:
-    """Couplings [k, i, j] of a layer over images, finite, in float64."""
+    """Couplings [k, i, j] of a dense layer over images, finite, in float64."""
     coupling = finite_coupling(layer)
+    if layer.window is not None:
+        raise TorchcapsError(
+            f"one coupling of each child to each parent is needed, but {layer.name} looks through "
+            f"windows, {list(coupling.shape)}; take a network in which this layer is dense."
+        )
     if coupling.ndim != 3:
         raise TorchcapsError(
-            f"dynamics are measured over images, so a trace needs exactly one batch axis, but the "
-            f"couplings of {layer.name} have shape {list(coupling.shape)}."
+            f"couplings are read image by image, so a trace needs exactly one batch axis, but "
+            f"those of {layer.name} have shape {list(coupling.shape)}."
         )
     return coupling
+
+
+def check_children(layer: LayerTrace) -> None:
+    """Refuse couplings that are not those of the children beside them, one row each."""
+    rows, children = last_coupling(layer).shape[-2], layer.children.pose.shape[-2]
+    if layer.window is None and rows != children:
+        raise TorchcapsError(
+            f"couplings have a row for each child, but {layer.name} has {rows} rows and "
+            f"{children} children; where whole maps are routed, as by Conv3dCapsules, let the "
+            f"children of its trace be the {rows} maps."
+        )
 
 
 def class_labels(labels: Tensor, n_classes: int) -> Tensor:

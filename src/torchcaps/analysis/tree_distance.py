@@ -21,7 +21,7 @@ from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.pairs import labels_or_none, neighbours
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.sample import MOST, Sample
-from torchcaps.analysis.trace import check_trace, finite_coupling
+from torchcaps.analysis.trace import check_children, check_trace, finite_coupling
 from torchcaps.analysis.windows import child_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Trace
@@ -79,6 +79,7 @@ def _rows(trace: Trace) -> list[tuple[Tensor, Tensor]]:
                 f"trees are compared image by image, so a trace needs exactly one batch axis, but "
                 f"the couplings of {layer.name} have shape {list(coupling.shape)}."
             )
+        check_children(layer)
         weight = layer.children.activation
         if weight is None:
             weight = torch.ones(layer.children.pose.shape[:-1])
