@@ -7,7 +7,9 @@ from torch import nn
 import torchcaps as tc
 from error_text import text_of
 from torchcaps.layers import (
+    AttentionCapsules,
     CapsuleHead,
+    Conv3dCapsules,
     ConvCapsules,
     DenseCapsules,
     DynamicRouting,
@@ -82,6 +84,14 @@ def test_dense_capsules_follow_any_capsules():
     second = DenseCapsules.after(first, n_out=3, d_out=4, routing="uniform")
     assert (second.n_in, second.d_in, second.child_grid) == (9, 2, None)
     windows = ConvCapsules(child_grid=(5, 7, 4), d_in=3, types=2, d_out=6, kernel=3)
+    # Whole maps of a convolution, and capsules that attend to each other.
+    maps = Conv3dCapsules(child_grid=(2, 3, 2), d_in=4, types=5, d_out=3)
+    assert DenseCapsules.after(maps, n_out=3, d_out=4, sharing="type").child_grid == (2, 3, 5)
+    attending = AttentionCapsules(n=9, d=2)
+    top = DenseCapsules.after(attending, n_out=3, d_out=4)
+    assert (top.n_in, top.d_in, top.child_grid) == (9, 2, None)
+    made = attending(tc.Capsules(torch.rand(2, 9, 2))).parents
+    assert top(made).parents.pose.shape == (2, 3, 4)
     after_windows = DenseCapsules.after(windows, n_out=3, d_out=4, sharing="type")
     assert (after_windows.n_in, after_windows.child_grid) == (30, (3, 5, 2))
     em = EMPrimaryCapsules(nn.Conv2d(6, 12, 1), nn.Conv2d(6, 3, 1), d_out=4)

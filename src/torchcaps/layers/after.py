@@ -7,8 +7,10 @@ from typing import Any, cast
 from torch import nn
 
 from torchcaps.errors import TorchcapsError, nearest, short
+from torchcaps.layers.attention import AttentionCapsules
 from torchcaps.layers.backbone import feature_shape
 from torchcaps.layers.capsule_layer import CapsuleLayer
+from torchcaps.layers.conv3d import Conv3dCapsules
 from torchcaps.types import Grid
 
 __all__ = ["check_names", "children_after", "features_after"]
@@ -34,7 +36,7 @@ def children_after(
     """`n_in`, `d_in` and `child_grid` of a layer on top of `below`: a capsule layer alone, or
     modules from image to primary capsules, one after the other."""
     last = below[-1] if below else None
-    if isinstance(last, CapsuleLayer):
+    if isinstance(last, CapsuleLayer | AttentionCapsules | Conv3dCapsules):
         above = last.parent_grid
         n_in = last.n_out if above is None else math.prod(above)
         return {"n_in": n_in, "d_in": last.d_out, "child_grid": above}
