@@ -10,6 +10,7 @@ from torch.testing import assert_close
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import (
+    CapsuleHead,
     efficient_backbone,
     feature_shape,
     sabour_backbone,
@@ -44,6 +45,14 @@ def test_features_of_a_huge_image_cost_nothing():
     # The features would take ten terabytes.
     assert feature_shape(sabour_backbone(3), (3, 100_000, 100_008)) == (256, 99_992, 100_000)
     assert time.perf_counter() - started < 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_feature_shape_is_that_of_images_in_the_dtype_of_the_weights(dtype):
+    """Else a backbone in float64 was said to be no convolutions of a network for images."""
+    module = efficient_backbone(1).to(dtype)
+    assert feature_shape(module, (1, 28, 28)) == (128, 9, 9)
+    assert CapsuleHead.after(module, image=(1, 28, 28), n_classes=3).grid == (9, 9, 8)
 
 
 def test_feature_shape_leaves_running_statistics_alone():

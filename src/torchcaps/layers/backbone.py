@@ -270,9 +270,11 @@ def feature_shape(module: nn.Module, image: tuple[int, int, int]) -> tuple[int, 
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     shadow = {name: tensor.detach().to("meta") for name, tensor in state.items()}
 
+    dtype = next((each.dtype for each in module.parameters() if each.is_floating_point()), None)
+
     def maps_of(*size: int) -> object:
         # Two images, because batch normalisation refuses to train on a single value.
-        images = torch.empty(2, *size, device="meta")
+        images = torch.empty(2, *size, device="meta", dtype=dtype)
         return torch.func.functional_call(module, shadow, images)
 
     try:
