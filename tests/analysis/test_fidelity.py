@@ -235,6 +235,27 @@ def test_bad_input_is_a_sentence():
     ).startswith("layer 'primry' has no routed layer above it; did you mean 'primary'?")
 
 
+@pytest.mark.parametrize(
+    ("shown", "came"),
+    [
+        (lambda parts: parts > 0, "torch.bool"),
+        (lambda parts: parts.double(), "torch.float64"),
+        (lambda parts: parts + 1, "1 to 3"),
+        (lambda parts: -parts, "-2 to 0"),
+    ],
+)
+def test_parts_that_say_no_strays_are_told(shown, came):
+    """Of truth values no part is one of the whole, and every score was None."""
+    images = Images(100)
+    tree, lengths = true_tree(images), (images.parts > 0).double() * 0.8
+    images.parts = shown(images.parts)
+    assert text_of(lambda: fidelity(images, {"classes": tree}, lengths=lengths)) == (
+        f"parts(batch) must say of each part 0 where an image lacks it, 1 where it is a stray, 2 "
+        f"where it is one of the whole, as whole numbers, but gave {came}; where nobody knows "
+        f"strays, MeasureSelectivity asks for no more than which parts are there."
+    )
+
+
 def test_the_sweep_has_other_lengths_of_active_capsules():
     """Long capsules have the true tree, and those of 0.2 another one."""
     images = Images(400)

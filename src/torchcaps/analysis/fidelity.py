@@ -175,6 +175,7 @@ class MeasureFidelity:
         named = dict(capsule_layers(out.trace))
         length = image_lengths(self.layer, named[self.layer])
         parts = checked_parts(self.parts(batch), len(labels))
+        _check_shown(parts)
         self._sample.add(batch.pixels, labels, parts, length, paths)
 
     def merge(self, other: "MeasureFidelity") -> None:
@@ -219,6 +220,17 @@ class MeasureFidelity:
             tree=tree[0],
             tree_interval=tree[1],
             parts=tuple(part_of.tolist()),
+        )
+
+
+def _check_shown(parts: Tensor) -> None:
+    whole = not parts.is_floating_point() and parts.dtype != torch.bool
+    if not whole or not bool(((parts >= 0) & (parts <= OWN)).all()):
+        came = f"{int(parts.min())} to {int(parts.max())}" if whole else f"{parts.dtype}"
+        raise TorchcapsError(
+            f"parts(batch) must say of each part 0 where an image lacks it, 1 where it is a stray, "
+            f"{OWN} where it is one of the whole, as whole numbers, but gave {came}; where nobody "
+            f"knows strays, MeasureSelectivity asks for no more than which parts are there."
         )
 
 
