@@ -48,6 +48,22 @@ def test_the_nearest_to_opposite_come_first():
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64])
+def test_opposites_of_half_precision_are_opposites(dtype):
+    """300² · 2 is more than float16 has numbers for; of infinite lengths all cosines were 0."""
+    rows = torch.tensor([[300, 300], [300, -300], [-300, -300]]).to(dtype)
+    assert pair_cosines(rows).tolist() == pytest.approx([0, -1, 0], abs=1e-6)
+    assert opposite_pairs(rows, 1).tolist() == [[0, 2]]
+
+
+def test_vectors_without_a_direction_are_a_sentence():
+    rows = torch.tensor([[1.0, 0.0], [float("nan"), 0.0], [-1.0, 0.0]])
+    assert text_of(lambda: opposite_pairs(rows, 2)) == (
+        "vectors are compared by their directions, but some hold NaN or infinite values; leave "
+        "their images out, or did training diverge?"
+    )
+
+
 def test_on_paper():
     # Child by child: the first turns round, the second stays; as one vector the cosine is 0.
     (row,) = measured([[[1.0, 0], [0, 1.0]], [[-1.0, 0], [0, 1.0]]]).layers

@@ -54,13 +54,14 @@ def pair_cosines(rows: Tensor) -> Tensor:
     """Cosines of all pairs of rows [k, d], [k (k − 1) / 2], ordered (0, 1), (0, 2), … (1, 2), …
 
     Arguments:
-        rows: [k, d].
+        rows: [k, d]; those of half precision, whose lengths may have no number, in float32.
 
     >>> pair_cosines(torch.tensor([[1.0, 0.0], [-2.0, 0.0]]))
     tensor([-1.])
     """
-    norm = rows.norm(dim=-1, keepdim=True)
-    unit = rows / norm.where(norm > 0, 1)
+    wide = rows.to(torch.promote_types(rows.dtype, torch.float32))
+    norm = wide.norm(dim=-1, keepdim=True)
+    unit = wide / norm.where(norm > 0, 1)
     first, second = torch.triu_indices(len(rows), len(rows), 1)
     cosines: Tensor = (unit @ unit.T)[first, second]
     return cosines
@@ -82,6 +83,11 @@ def opposite_pairs(rows: Tensor, most: int) -> Tensor:
         raise TorchcapsError(
             f"opposite pairs are looked for among two or more vectors [k, d], and at least one is "
             f"asked for, but came as {list(rows.shape)} and {most}; flatten poses first."
+        )
+    if not bool(rows.isfinite().all()):
+        raise TorchcapsError(
+            "vectors are compared by their directions, but some hold NaN or infinite values; leave "
+            "their images out, or did training diverge?"
         )
     nearest = pair_cosines(rows).argsort(stable=True)[:most]
     return torch.triu_indices(len(rows), len(rows), 1, device=rows.device).T[nearest]
