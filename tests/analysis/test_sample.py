@@ -53,6 +53,25 @@ def test_every_image_is_about_as_likely():
     assert counts.max() < 80 + 4 * 8
 
 
+@pytest.mark.parametrize(
+    ("settings", "came"),
+    [
+        ({"seed": "a"}, "seed came as 'a'"),
+        ({"seed": 0.5}, "seed came as 0.5"),
+        ({"seed": 2**63}, "seed came as 9223372036854775808"),
+        ({"size": "20"}, "size came as '20'"),
+        ({"size": True}, "size came as True"),
+        ({"size": 2.5}, "size came as 2.5"),
+    ],
+)
+def test_no_whole_numbers(settings, came):
+    with pytest.raises(TorchcapsError) as refusal:
+        Sample(**settings)
+    assert str(refusal.value) == (
+        f"a sample for pairs is drawn by whole numbers, its size and its seed, but {came}."
+    )
+
+
 def test_too_small():
     with pytest.raises(TorchcapsError, match="needs at least 2 images, but size is 1"):
         Sample(size=1)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.trace import check_any
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 
 __all__ = ["MOST", "Sample"]
 
@@ -26,6 +26,12 @@ class Sample:
     """At most `size` images, each with one row of every tensor."""
 
     def __init__(self, *, size: int = MOST, seed: int = 0) -> None:
+        for name, value in (("size", size), ("seed", seed)):
+            if type(value) is not int or not -(2**63) <= value < 2**63:
+                raise TorchcapsError(
+                    f"a sample for pairs is drawn by whole numbers, its size and its seed, but "
+                    f"{name} came as {short(value)}."
+                )
         if size < 2:
             raise TorchcapsError(f"a sample for pairs needs at least 2 images, but size is {size}.")
         if size > MOST:
