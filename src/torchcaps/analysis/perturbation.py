@@ -10,7 +10,7 @@ is. It moves by the same amount whatever its scale, which is the paper's point: 
 are at most 1, others have no bound.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from torchcaps.analysis.measure import Labelled
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import check_any, check_finite, labelled_classes
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import Capsules
 
 __all__ = ["ComponentChange", "MeasurePerturbation", "Perturbation"]
@@ -62,26 +63,41 @@ class MeasurePerturbation:
         seen: Callable[[Capsules, Tensor], Tensor],
         draw: Callable[[Tensor], Tensor],
         *,
-        amounts: tuple[float, ...] = AMOUNTS,
+        amounts: Sequence[float] = AMOUNTS,
     ) -> None:
-        self.seen, self.draw, self.amounts = seen, draw, amounts
+        if not isinstance(amounts, Sequence) or not amounts:
+            raise TorchcapsError(
+                f"components are moved by a list of amounts, amounts=(0.2, 8.0), but amounts came "
+                f"as {short(amounts)}."
+            )
+        self.seen, self.draw, self.amounts = seen, draw, tuple(amounts)
         self._changes = Moments()  # [amounts, d]
 
     @torch.no_grad()
     def update(self, out: Any, batch: Labelled) -> None:
         classes, labels = labelled_classes("perturbation", out, batch.labels)
         seen, d = self.seen(classes, labels), classes.pose.shape[-1]
+        _check_seen(seen, classes)
         check_finite("classes", seen)
-        drawn = self.draw(seen)
+        drawn = self._drawn(seen)
         rows = []
         for amount in self.amounts:
             for component in range(d):
                 moved = seen.scatter_add(
                     1, (labels * d + component).unsqueeze(1), torch.full_like(seen[:, :1], amount)
                 )
-                apart = (self.draw(moved) - drawn).flatten(1).double()
+                apart = (self._drawn(moved) - drawn).flatten(1)
                 rows.append(apart.square().mean(1).sqrt())
         self._changes.add(torch.stack(rows, 1).unflatten(1, (len(self.amounts), d)))
+
+    def _drawn(self, seen: Tensor) -> Tensor:
+        pixels = self.draw(seen).double()
+        if not bool(pixels.isfinite().all()):
+            raise TorchcapsError(
+                "drawings hold NaN or infinite pixels, so how much they change cannot be said; did "
+                "training diverge, or does the decoder divide by what may be zero?"
+            )
+        return pixels
 
     def merge(self, other: "MeasurePerturbation") -> None:
         check_alike(self, other)
@@ -93,4 +109,14 @@ class MeasurePerturbation:
         return Perturbation(
             self._changes.count,
             tuple(ComponentChange(amount, float(each.mean()), each) for amount, each in rows),
+        )
+
+
+def _check_seen(seen: Tensor, classes: Capsules) -> None:
+    """Refuse what is not the poses of all classes in a row."""
+    images, n, d = classes.pose.shape
+    if seen.shape != (images, n * d):
+        raise TorchcapsError(
+            f"seen(classes, labels) must give what the decoder sees, the poses of all classes in "
+            f"a row, [{images}, {n * d}], but gave {list(seen.shape)}; Decoder.seen does."
         )

@@ -86,6 +86,11 @@ class MeasureSeparation:
     def update(self, out: Any, batch: Labelled) -> None:
         classes, labels = labelled_classes("separation", out, batch.labels)
         points = self.seen(classes, labels).detach().cpu().double()
+        if points.ndim != 2 or len(points) != len(labels):
+            raise TorchcapsError(
+                f"seen(classes, labels) must give a vector for each of the {len(labels)} images, "
+                f"[{len(labels)}, n], but gave {list(points.shape)}; flatten what it gives."
+            )
         check_finite("classes", points)
         self._sample.add(batch.pixels, labels, points)
 
