@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from error_text import text_of
-from torchcaps.data import Cropped, ImageSet, MultiMnist
-from torchcaps.data.crop import middle
+from torchcaps.data import Cropped, ImageSet, MultiMnist, some_of
+from torchcaps.data.crop import anywhere, middle
 
 
 def numbered(count: int = 40, side: int = 6) -> ImageSet:
@@ -52,6 +52,16 @@ def test_windows_depend_on_seed_and_number_alone():
         Cropped(numbered(), (3, 3), seed=8).batch(slice(40), 1),
     ):
         assert not torch.equal(other.pixels, whole)
+
+
+def test_windows_of_some_images_are_drawn_as_they_are_of_all():
+    images = Cropped(numbered(), (3, 3))
+    some = some_of(images, 12)
+    drawn, whole = (anywhere(each, 7).batch(slice(None), 1).pixels for each in (some, images))
+    assert torch.equal(drawn, whole[some.index])
+    assert len(corners(drawn).unique(dim=0)) > 4
+    # The middles that are looked at stay what they are.
+    assert corners(some.batch(slice(None), 1).pixels).unique(dim=0).tolist() == [[1, 1]]
 
 
 def test_parts_are_seen_through_the_same_window():

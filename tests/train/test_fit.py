@@ -1241,8 +1241,9 @@ def test_images_are_trained_on_in_the_size_of_the_recipe(tmp_path: Path) -> None
     assert own.model_file.read_bytes() == named.model_file.read_bytes()
 
 
+@pytest.mark.parametrize("few", [{}, {"train_images": 20}], ids=["all", "some"])
 def test_windows_are_drawn_for_training_and_cut_from_the_middle_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: dict[str, int]
 ) -> None:
     seen = []
     plain = FIT.held_on
@@ -1250,10 +1251,11 @@ def test_windows_are_drawn_for_training_and_cut_from_the_middle_elsewhere(
         FIT, "held_on", lambda each, device: seen.append(each) or plain(each, device)
     )
     fields = WITHOUT_NORM | {"image_size": (9, 8), "crop": (7, 5), "epochs": 1}
-    run = fit(recipe(**fields), tmp_path)
+    run = fit(recipe(**fields, **few), tmp_path)
     training, validation = seen
-    assert training.seed is not None
-    assert validation.seed is None
+    for images, moves in ((training, True), (validation, False)):
+        pixels = [images.batch(slice(None), epoch).pixels for epoch in (0, 1)]
+        assert torch.equal(*pixels) is not moves
     assert {each.image_shape for each in seen} == {(1, 7, 5)}
     test = run.recipe.images("test")
     assert run.result()["digests"]["test"] == test.digest()

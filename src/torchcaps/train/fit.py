@@ -6,7 +6,6 @@ import time
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 import lightning
@@ -16,8 +15,9 @@ from lightning.pytorch.loggers import Logger
 from torch import Tensor, nn
 
 from torchcaps._paths import path_of
-from torchcaps.data import Cropped, Images, augmented
+from torchcaps.data import Images, augmented
 from torchcaps.data.by_name import Split
+from torchcaps.data.crop import anywhere
 from torchcaps.errors import Interrupted, TorchcapsError, short
 from torchcaps.layers import keep_memory
 from torchcaps.prune import sparsity
@@ -158,8 +158,7 @@ def fit(
             early.append(StopWithoutProgress(recipe.patience))
         if recipe.keep == "best":
             early.append(KeepBest(run))
-        if isinstance(training, Cropped):
-            training = replace(training, seed=seed_of(recipe.seed, CROP))
+        training = anywhere(training, seed_of(recipe.seed, CROP))
         if recipe.augment is not None:
             training = augmented(training, recipe.augment, seed_of(recipe.seed, AUGMENT))
         training_batches, validation_batches = (
