@@ -145,7 +145,8 @@ def changed_pixels(name: str, change: Callable[[Tensor], Tensor], pixels: Tensor
             f"a change gives back an image for each that it gets, {len(pixels)} here, but "
             f"{short(name)} returned {came}; let it return pixels [{len(pixels)}, ...]."
         )
-    return changed
+    images: Tensor = changed
+    return images
 
 
 def checked_parts(parts: Any, images: int) -> Tensor:
