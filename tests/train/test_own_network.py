@@ -207,6 +207,29 @@ def test_a_module_without_such_an_argument_says_so(name):
     )
 
 
+class HandsOn(Mine):
+    """What it is asked goes to its head, whatever it is."""
+
+    def forward(self, images, **asked):
+        return self.head(self.backbone(images), **asked)
+
+
+def test_a_module_that_hands_on_what_it_is_asked_is_asked():
+    module = HandsOn().eval()
+    network, pixels = OwnNetwork(module), torch.rand(2, 1, 24, 24)
+    assert torch.equal(network(pixels, torch.tensor([0, 1])).scores, module(pixels).scores)
+    assert network(pixels).trace == ()
+    (layer,) = network(pixels, keep="last").trace
+    assert layer.name == "classes"
+    # A layer whose couplings are taken away has classes of no length.
+    silent = network(pixels, couple=lambda coupling: 0 * coupling)
+    assert silent.scores.abs().max() == 0
+    silent = network(pixels, intervene={"classes": tc.analysis.silence(0, 1, 2)})
+    assert silent.scores[:, :3].abs().max() == 0
+    test = by_name.SOURCES["few"]("test", None)
+    assert 0 <= tasks.evaluate(module, test, levels=11).accuracy <= 1
+
+
 class Often(Plain):
     def forward(self, images, *, iterations=1):
         out = super().forward(images)

@@ -38,7 +38,8 @@ class OwnNetwork(nn.Module):
         module: from images [b, c, h, w] to an `Output`. Where its forward takes `target` (the
             labels), `keep` (what to record for the trace), `iterations` (how often routing goes
             round), `couple` or `intervene` (functions on its couplings and capsules), it is given
-            them.
+            them. Where it hands on whatever it is asked, by **asked, it is given all of these that
+            somebody asks for, but for the labels.
         image: (channels, height, width) that it takes; what its attribute `image` says if not
             given, or None where nobody says.
         n_classes: how many classes it scores; None where nobody says.
@@ -59,6 +60,7 @@ class OwnNetwork(nn.Module):
         taken = inspect.signature(module.forward).parameters
         asked = ("target", "keep", *INTERVENTIONS)
         self._takes = tuple(name for name in asked if name in taken)
+        self._hands_on = any(each.kind is each.VAR_KEYWORD for each in taken.values())
         self.config = {
             "name": OWN,
             "class": import_path(type(module)),
@@ -85,13 +87,16 @@ class OwnNetwork(nn.Module):
             "iterations": iterations,
         }
         for name in INTERVENTIONS:
-            if given[name] is not None and name not in self._takes:
+            if given[name] is not None and name not in self._takes and not self._hands_on:
                 raise TorchcapsError(
                     f"{type(self.module).__name__} takes no `{name}`, so nothing in it can be "
                     f"changed; let its forward take {name}=None and hand it to its capsule layers."
                 )
         # What nobody asked for is the module's own to choose.
         taken = [name for name in self._takes if given[name] is not None or name == "target"]
+        if self._hands_on:
+            others = [name for name in ("keep", *INTERVENTIONS) if name not in self._takes]
+            taken += [name for name in others if given[name] not in (None, "none")]
         out = self.module(image, **{name: given[name] for name in taken})
         if not isinstance(out, Output):
             raise TorchcapsError(

@@ -175,7 +175,8 @@ def seen_through(
 def on_grid(model: nn.Module, levels: Levels) -> Couple | dict[str, Couple]:
     """A function on couplings that moves them to the grid, or one for each routed layer."""
     network = model.module if isinstance(model, OwnNetwork) else model
-    if "couple" not in inspect.signature(network.forward).parameters:
+    taken = inspect.signature(network.forward).parameters
+    if "couple" not in taken and all(p.kind is not p.VAR_KEYWORD for p in taken.values()):
         raise TorchcapsError(
             f"{type(network).__name__} takes no `couple`, so it has no couplings to quantise; take "
             f"a capsule network, or let the forward of your own take couple=None and hand it to "
