@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from error_text import text_of
-from torchcaps.layers import AttentionCapsules, DenseCapsules
+from torchcaps.layers import AttentionCapsules, Conv3dCapsules, DenseCapsules
 from torchcaps.types import Capsules
 
 N, D = 5, 6
@@ -159,6 +159,25 @@ def test_poses_of_another_shape(shape):
 )
 def test_wrong_sizes(sizes, text):
     assert text_of(lambda: AttentionCapsules(**sizes)) == text
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [AttentionCapsules(n=6, d=4), Conv3dCapsules(child_grid=(1, 2, 3), d_in=4, types=2, d_out=4)],
+    ids=["attention", "conv3d"],
+)
+def test_poses_of_another_dtype(layer):
+    """As dense capsules say it."""
+    pose = torch.rand(2, 6, 4)
+    assert text_of(lambda: layer(Capsules(pose.half()))) == (
+        "child poses and weights must share a dtype, but are torch.float16 and torch.float32; "
+        "convert one of them, e.g. model.to(torch.float16)."
+    )
+    assert text_of(lambda: layer(Capsules(pose.long()))).startswith(
+        "the pose of votes must be floating point, but came as torch.int64"
+    )
+    with torch.autocast("cpu", torch.bfloat16):
+        assert layer(Capsules(pose.bfloat16())).parents.pose.isfinite().all()
 
 
 def test_unknown_keep():

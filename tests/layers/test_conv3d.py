@@ -160,6 +160,11 @@ def test_poses_of_another_shape(shape):
         ({"types": 0}, "Conv3dCapsules needs types of at least 1, but got 0."),
         ({"d_out": -1}, "Conv3dCapsules needs d_out of at least 1, but got -1."),
         ({"child_grid": (0, 2, 2)}, "Conv3dCapsules needs height of at least 1, but got 0."),
+        ({"child_grid": 4}, "Conv3dCapsules needs child_grid=(height, width, types), but got 4."),
+        (
+            {"child_grid": (4, 4)},
+            "Conv3dCapsules needs child_grid=(height, width, types), but got (4, 4).",
+        ),
         ({"child_grid": (2, 0, 2)}, "Conv3dCapsules needs width of at least 1, but got 0."),
         ({"child_grid": (2, 2, 0)}, "Conv3dCapsules needs types_in of at least 1, but got 0."),
         *(
@@ -168,7 +173,7 @@ def test_poses_of_another_shape(shape):
                 "Conv3dCapsules needs an odd kernel, which has a middle to lay on every position, "
                 f"but got {kernel}.",
             )
-            for kernel in (2, 0, -1)
+            for kernel in (2, 0, -1, 2.5, None)
         ),
         (
             {"iterations": 0},

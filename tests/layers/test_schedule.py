@@ -132,6 +132,14 @@ def test_other_routings_cannot_route_at_once(name):
     )
 
 
+@pytest.mark.parametrize("iterations", [0, "2"])
+def test_all_layers_route_once_at_least(iterations):
+    layers = {"classes": DenseCapsules(n_in=24, d_in=4, n_out=2, d_out=4, routing="inverted")}
+    assert "so it must be a whole number from 1, but came as" in text_of(
+        lambda: route_concurrently(layers, children(), iterations=iterations)
+    )
+
+
 def longest_way(layers, iterations, schedule):
     """Through the graph of all steps (layer, iteration), by what each step needs."""
 

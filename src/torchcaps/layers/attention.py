@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.capsule_layer import check_capsules, check_sizes
-from torchcaps.ops.checks import check_keep, widen, without_autocast
+from torchcaps.ops.checks import check_dtypes, check_keep, widen, without_autocast
 from torchcaps.ops.routing.common import capsules
 from torchcaps.ops.routing.couple import replaced
 from torchcaps.types import Capsules, Couple, Keep, Routed, Step
@@ -81,6 +81,7 @@ class AttentionCapsules(nn.Module):
                 f"[*batch, {self.n_in}, {self.d_in}], but poses came with shape {list(u.shape)}; "
                 f"does the image size differ from the one the network was created with?"
             )
+        check_dtypes(u, self.query)
         q, k, v = (self._heads(u @ weight.T) for weight in (self.query, self.key, self.value))
         dtype = q.dtype
         # In half precision scores would overflow long before parents do.

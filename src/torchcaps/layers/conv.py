@@ -4,7 +4,7 @@ A parent at (x, y) sees kernel × kernel positions of every child type; the weig
 (kernel position, child type, parent type) and are the same for all windows. No padding.
 """
 
-from typing import final
+from typing import Any, final
 
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.capsule_layer import CapsuleLayer, Pose, check_grid, check_sizes
@@ -59,18 +59,11 @@ class ConvCapsules(CapsuleLayer):
         weight_std: float = 0.1,
     ):
         super().__init__()
-        kernel = (kernel, kernel) if isinstance(kernel, int) else kernel
-        stride = (stride, stride) if isinstance(stride, int) else stride
+        kernel = _pair("kernel", kernel)
+        stride = _pair("stride", stride)
         check_sizes("ConvCapsules", d_in=d_in, types=types, d_out=d_out)
         check_grid("ConvCapsules", child_grid)
         height, width, types_in = child_grid
-        for name, pair in (("kernel", kernel), ("stride", stride)):
-            if len(pair) != 2:
-                raise TorchcapsError(
-                    f"ConvCapsules needs {name} as a number or (down, across), but got "
-                    f"{short(pair)}."
-                )
-            check_sizes("ConvCapsules", **{name: min(pair)})
         if kernel[0] > height or kernel[1] > width:
             raise TorchcapsError(
                 f"a window of {kernel[0]}×{kernel[1]} does not fit into a child grid of "
@@ -94,3 +87,16 @@ class ConvCapsules(CapsuleLayer):
             f"child_grid={self.child_grid}, d_in={self.d_in}, types={self.n_out}, "
             f"d_out={self.d_out}, kernel={kernel}, stride={stride}"
         )
+
+
+def _pair(name: str, value: Any) -> tuple[int, int]:
+    """How far down and across, whether one number is given or two."""
+    pair = tuple(value) if isinstance(value, tuple | list) else (value, value)
+    if len(pair) != 2:
+        raise TorchcapsError(
+            f"ConvCapsules needs {name} as a number or (down, across), but got {short(value)}."
+        )
+    for each in pair:
+        check_sizes("ConvCapsules", **{name: each})
+    down, across = pair
+    return down, across

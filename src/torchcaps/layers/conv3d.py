@@ -6,9 +6,9 @@ from typing import final, get_args
 import torch
 from torch import Tensor, nn
 
-from torchcaps.errors import TorchcapsError
-from torchcaps.layers.capsule_layer import check_capsules, check_sizes
-from torchcaps.ops.checks import check_choice, check_iterations
+from torchcaps.errors import TorchcapsError, short
+from torchcaps.layers.capsule_layer import check_capsules, check_grid, check_sizes
+from torchcaps.ops.checks import check_choice, check_dtypes, check_iterations
 from torchcaps.ops.routing import Detach, SquashOver, conv3d_routing
 from torchcaps.types import Capsules, Couple, Grid, Keep, Routed
 
@@ -62,13 +62,13 @@ class Conv3dCapsules(nn.Module):
         kernel: int = 3,
     ):
         super().__init__()
-        height, width, types_in = child_grid
+        check_grid("Conv3dCapsules", child_grid)
+        height, width, _ = child_grid
         check_sizes("Conv3dCapsules", d_in=d_in, types=types, d_out=d_out)
-        check_sizes("Conv3dCapsules", height=height, width=width, types_in=types_in)
-        if kernel < 1 or kernel % 2 == 0:
+        if type(kernel) is not int or kernel < 1 or kernel % 2 == 0:
             raise TorchcapsError(
                 f"Conv3dCapsules needs an odd kernel, which has a middle to lay on every position, "
-                f"but got {kernel}."
+                f"but got {short(kernel)}."
             )
         check_iterations(iterations)
         check_choice("squash_over", squash_over, get_args(SquashOver))
@@ -110,6 +110,7 @@ class Conv3dCapsules(nn.Module):
                 f"{list(children.pose.shape)}; does the image size differ from the one the network "
                 f"was created with?"
             )
+        check_dtypes(children.pose, self.weight)
         routed = conv3d_routing(
             self.votes(children),
             parent_grid=self.parent_grid,

@@ -84,6 +84,7 @@ def route_concurrently(
     >>> routed["classes"].parents.pose.shape  # doctest: +SKIP
     """
     check_keep(keep)
+    check_iterations(iterations)
     names = list(layers)
 
     votes: dict[str, Tensor | VoteMap] = {}

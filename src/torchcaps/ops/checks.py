@@ -22,6 +22,7 @@ __all__ = [
     "check_choice",
     "check_classes",
     "check_device",
+    "check_dtypes",
     "check_iterations",
     "check_keep",
     "check_number",
@@ -90,6 +91,21 @@ def check_choice(
 
 def check_keep(keep: str) -> None:
     check_choice("keep", keep, KEEPS)
+
+
+def check_dtypes(pose: Tensor, weight: Tensor) -> None:
+    """Refuse child poses that the weights of a layer cannot be multiplied with."""
+    for argument, tensor in (("pose", pose), ("weight", weight)):
+        if not tensor.is_floating_point():
+            raise TorchcapsError(
+                f"the {argument} of votes must be floating point, but came as {tensor.dtype}; "
+                f"convert it with {argument}.float()."
+            )
+    if pose.dtype != weight.dtype and not torch.is_autocast_enabled(pose.device.type):
+        raise TorchcapsError(
+            f"child poses and weights must share a dtype, but are {pose.dtype} and "
+            f"{weight.dtype}; convert one of them, e.g. model.to({pose.dtype})."
+        )
 
 
 def check_iterations(iterations: int) -> None:

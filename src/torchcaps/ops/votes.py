@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.ops.checks import check_broadcast, check_choice, check_tensor
+from torchcaps.ops.checks import check_broadcast, check_choice, check_dtypes, check_tensor
 from torchcaps.types import VoteMap
 
 __all__ = ["materialise"]
@@ -82,17 +82,7 @@ def _per_type(vote_map: VoteMap) -> tuple[Tensor, Tensor]:
             f"(without the child axis when shared by all), but came with shapes "
             f"{list(u.shape)} and {list(vote_map.weight.shape)}."
         )
-    for argument, tensor in (("pose", u), ("weight", weight)):
-        if not tensor.is_floating_point():
-            raise TorchcapsError(
-                f"the {argument} of votes must be floating point, but came as {tensor.dtype}; "
-                f"convert it with {argument}.float()."
-            )
-    if u.dtype != weight.dtype and not torch.is_autocast_enabled(u.device.type):
-        raise TorchcapsError(
-            f"child poses and weights must share a dtype, but are {u.dtype} and {weight.dtype}; "
-            f"convert one of them, e.g. model.to({u.dtype})."
-        )
+    check_dtypes(u, weight)
     n_in, types = u.shape[-2], weight.shape[0]
     fits = n_in % types == 0 if vote_map.sharing == "type" else n_in == types or types == 1
     if vote_map.sharing == "none":
