@@ -1,6 +1,7 @@
 """The number of levels by the paper's rule, against brute force."""
 
 import itertools
+import math
 
 import pytest
 
@@ -88,3 +89,13 @@ def test_bad_grids_end_in_one_sentence():
             f"the fall of accuracy that is accepted must be a share of 0 or more, for example "
             f"0.001, but came as {tolerance:g}."
         )
+
+
+def test_an_accuracy_of_no_number_chooses_nothing():
+    assert text_of(lambda: choose_levels(lambda _: math.nan, layers=1)) == (
+        "levels are chosen by a number, the share of images that are right, but without levels the "
+        "accuracy came as nan; is there any image?"
+    )
+    assert "but of 2 and 2 levels the accuracy came as nan" in text_of(
+        lambda: choose_levels(lambda levels: 0.5 if levels is None else math.nan, layers=2)
+    )

@@ -8,6 +8,7 @@ Ambiguities:
    fewest levels at which the accuracy still holds, the others as they are.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -62,12 +63,12 @@ def choose_levels(
         )
     if layers < 1:
         raise TorchcapsError("a network without routed layers has no couplings to quantise.")
-    plain = accuracy(None)
+    plain = _share(accuracy(None), None)
     tried: dict[tuple[int, ...], float] = {}
 
     def holds(levels: tuple[int, ...]) -> bool:
         if levels not in tried:
-            tried[levels] = accuracy(levels)
+            tried[levels] = _share(accuracy(levels), levels)
         # A fall of the tolerance itself is allowed, whichever way its last bit was rounded.
         return tried[levels] >= plain - tolerance - 1e-9
 
@@ -82,3 +83,14 @@ def choose_levels(
                     chosen = fewer
                     break
     return ChosenLevels(chosen, common is not None, plain, tuple(tried.items()))
+
+
+def _share(accuracy: float, levels: tuple[int, ...] | None) -> float:
+    """Refuse NaN, with which no grid holds, and which would choose the finest."""
+    if not math.isfinite(accuracy):
+        of = "without levels" if levels is None else f"of {' and '.join(map(str, levels))} levels"
+        raise TorchcapsError(
+            f"levels are chosen by a number, the share of images that are right, but {of} the "
+            f"accuracy came as {accuracy:g}; is there any image?"
+        )
+    return accuracy
