@@ -43,6 +43,16 @@ def test_focus_is_the_share_inside():
     assert focus(maps[:1], torch.ones(1, 1, 2, dtype=torch.bool)) == 1
 
 
+def test_a_mask_of_bytes_is_no_share():
+    """Of a mask of 255 the whole map was 255 times itself."""
+    maps = torch.tensor([[[3.0, 1.0]]])
+    assert text_of(lambda: focus(maps, torch.tensor([[[255, 0]]]))) == (
+        "a mask is true where the object is and false elsewhere, but holds numbers from 0 to 255; "
+        "compare it, mask > 0."
+    )
+    assert focus(maps, torch.tensor([[[1, 0]]])) == 0.75
+
+
 def test_a_network_on_a_map_has_a_map():
     model = create_model("rem_dr", image=(1, 20, 24), n_classes=3).eval()
     with torch.no_grad():

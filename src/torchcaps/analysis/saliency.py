@@ -62,5 +62,10 @@ def focus(maps: Tensor, inside: Tensor) -> Tensor:
             f"a mask has one truth value for each pixel of a map, {list(maps.shape)}, but came "
             f"with shape {list(inside.shape)}."
         )
+    if not bool(((inside >= 0) & (inside <= 1)).all()):
+        raise TorchcapsError(
+            f"a mask is true where the object is and false elsewhere, but holds numbers from "
+            f"{inside.min().item():g} to {inside.max().item():g}; compare it, mask > 0."
+        )
     share: Tensor = (maps * inside).sum((-2, -1)) / maps.sum((-2, -1))
     return torch.where(share.isfinite(), share, torch.nan)
