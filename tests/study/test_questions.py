@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from made_records import record
-from torchcaps.study import claims, find_claim, read_records, result_of, write_record
+from torchcaps.study import Seed, claims, find_claim, read_records, result_of, write_record
 from torchcaps.study.asked import QUESTIONS, SCALE, SHARP, TREES, TWINS
 from torchcaps.study.questions import anchor, answer_of, write_questions
-from torchcaps.study.variants import deaths_of, decision_of, lines_of, sides_of
+from torchcaps.study.variants import deaths_of, decision_of, differences_of, lines_of, sides_of
 
 ROOT = Path(__file__).parents[2]
 STATIC = "mitt2023-q-routing-almost-static"
@@ -170,6 +170,32 @@ def test_a_seed_that_lacks_a_layer_has_no_mean_over_layers():
     (row,) = [line for line in lines_of(SHARP, {"a" * 12: cut}, "../e") if "n = " in line]
     # 0.2 of the two others; its own 0.3 of one layer would make it more.
     assert row.split(" | ")[3] == "0.2"
+
+
+def test_seeds_that_failed_are_told_and_fewer_than_three_others_decide_nothing():
+    made = of_ours([90.0, 92.0, 94.0], study="deep-scale", widths="16,16", weight_std=1.0)
+    failed = Seed(seed=3, wall_seconds=0, failed="the loss became nan")
+    whole = made.model_copy(update={"seeds": (*made.seeds, failed)})
+    row, _, said, _ = [*lines_of(SCALE, {"a" * 12: whole}, "../e")][-4:]
+    assert row.endswith("aaaaaaaaaaaa.json), n = 3, and 1 failed |")
+    assert said.startswith("Accuracy is above 20 with ")
+    cut = made.model_copy(update={"seeds": (*made.seeds[:2], failed)})
+    (row,) = [line for line in lines_of(SCALE, {"a" * 12: cut}, "../e") if "n = " in line]
+    assert row.endswith("aaaaaaaaaaaa.json), n = 2, and 1 failed |")
+    assert sides_of(SCALE, {"a" * 12: cut}) == set()
+
+
+def test_fewer_than_three_seeds_that_two_variants_share_decide_nothing():
+    """Each has three of its own; two of them are paired."""
+    base, other = of_ours([89.0, 90.0, 91.0], agreement=0.0), of_ours([95.0, 96.0, 97.0])
+    moved = [each.model_copy(update={"seed": each.seed + 1}) for each in other.seeds]
+    records = {
+        "a" * 12: base,
+        "b" * 12: other.model_copy(update={"seeds": tuple(moved)}),
+    }
+    ((_, found),) = differences_of(SHARP, records)
+    assert (found.interval.n, found.side) == (2, None)
+    assert "interval" not in "".join(lines_of(SHARP, records, "../e"))
 
 
 def test_of_several_records_in_a_folder_of_studies_the_one_of_most_seeds_counts():

@@ -89,7 +89,7 @@ def lines_of(variants: Variants, records: Mapping[str, Record], evidence: str) -
     for label, name in labels:
         record = rows[name]
         cells = [_text(_interval(record, column, base)) for column in variants.columns]
-        link = f"[{name}]({evidence}/{record.study}/{name}.json), n = {len(record.seeds)}"
+        link = f"[{name}]({evidence}/{record.study}/{name}.json), n = {_n(record)}"
         yield f"| {label} | {' | '.join(cells)} | {link} |"
     yield ""
     in_order = [rows[name] for _, name in labels]
@@ -241,7 +241,17 @@ def _labelled(variants: Variants, rows: Mapping[str, Record]) -> list[tuple[str,
 
 
 def _enough(rows: Sequence[Record]) -> list[Record]:
-    return [each for each in rows if len(each.seeds) >= LEAST_SEEDS]
+    return [each for each in rows if len(each.seeds) - _failed(each) >= LEAST_SEEDS]
+
+
+def _failed(record: Record) -> int:
+    return sum(seed.failed is not None for seed in record.seeds)
+
+
+def _n(record: Record) -> str:
+    """The seeds that gave numbers, and how many gave none."""
+    failed = _failed(record)
+    return f"{len(record.seeds) - failed}{f', and {failed} failed' if failed else ''}"
 
 
 def _compared(variants: Variants, rows: Sequence[Record]) -> Iterator[str]:
@@ -292,7 +302,10 @@ def _deciding(
 
 
 def _side(interval: Interval | None, line: float) -> str | None:
-    if interval is None or interval.low is None or interval.high is None:
+    # Of the seeds that a record has some may lack a layer, or their partner.
+    if interval is None or interval.n < LEAST_SEEDS:
+        return None
+    if interval.low is None or interval.high is None:
         return None
     return "above" if interval.low > line else "below" if interval.high < line else None
 
@@ -306,7 +319,7 @@ def _in_words(
     found: dict[str | None, list[str]] = {"above": [], "below": [], None: []}
     for record in rows:
         interval = _interval(record, column, base, confidence=1 - 0.05 / len(rows))
-        if interval is not None and interval.low is not None:
+        if interval is not None and interval.n >= LEAST_SEEDS:
             found[_side(interval, line)].append(_differing(variants, record, rows))
     said = [f"is {side} {named} with {_listed(found[side])}" for side in ("above", "below")]
     said = [each for each in said if not each.endswith(" with ")]
