@@ -36,6 +36,18 @@ def test_cells_are_counted_and_hours_are_those_of_the_seeds_done(progress):
     assert progress.table().row_count == 1
 
 
+def test_cells_that_an_error_stopped_are_left(progress):
+    """They were counted as failed, as if their training had diverged, and cost no hours."""
+    _, second, *_ = progress.states
+    progress.states[second] = "stopped"
+    numbers = progress.numbers()
+    assert [numbers[name] for name in ("failed", "stopped", "left")] == [0, 1, 3]
+    assert numbers["hours_left"] == pytest.approx(3.0)
+    assert progress.text() == (
+        "1 of 4 cells done, 1 stopped by an error, 1 running, 3 left: about 3.0 h on one worker"
+    )
+
+
 def test_before_a_seed_is_done_hours_are_reckoned(study, ledger):
     found = progress_of(study(seeds=(0, 1)), ledger)
     (row,) = found.rows(by_cost=True)

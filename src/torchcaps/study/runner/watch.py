@@ -20,7 +20,8 @@ from torchcaps.study.same import trained_in, trains
 
 __all__ = ["Progress", "progress_of", "watched"]
 
-ENDED: tuple[State, ...] = ("done", "failed", "stopped")
+# A cell that an error stopped is left: the same line tries it again.
+ENDED: tuple[State, ...] = ("done", "failed")
 # A log file gets a line only when something ended, and no more often than this.
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -48,7 +49,8 @@ class Progress:
             "system": system.label,
             "cells": len(names),
             "done": counts["done"],
-            "failed": counts["failed"] + counts["stopped"],
+            "failed": counts["failed"],
+            "stopped": counts["stopped"],
             "running": counts["running"],
             "left": len(names) - ended,
             "in_records": len(known & {cell.recipe.seed for cell in cells}),
@@ -65,10 +67,10 @@ class Progress:
         rows = self.rows(by_cost=by_cost)
         waiting = [{"row": each.label, "needs": list(each.needs)} for each in self.study.waiting]
         own = self._own_rows()
-        total = {key: sum(row[key] for row in own) for key in ("cells", "done", "failed")}
-        total |= {key: sum(row[key] for row in own) for key in ("running", "left", "in_records")}
-        hours_left = [row["hours_left"] for row in own]
-        total["hours_left"] = None if None in hours_left else sum(hours_left)
+        counted = ("cells", "done", "failed", "stopped", "running", "left", "in_records")
+        total = {key: sum(row[key] for row in own) for key in counted}
+        each = [row["hours_left"] for row in own]
+        total |= {"hours_left": None if None in each else sum(each)}
         return {"study": self.study.name, **total, "systems": rows, "cannot_be_run": waiting}
 
     def _own_rows(self) -> list[dict[str, Any]]:
@@ -85,6 +87,7 @@ class Progress:
         """The sum of all systems in one line."""
         sums = self.numbers()
         failed = f", {sums['failed']} failed" if sums["failed"] else ""
+        failed += f", {sums['stopped']} stopped by an error" if sums["stopped"] else ""
         recorded = f"; {sums['in_records']} are in records" if sums["in_records"] else ""
         return (
             f"{sums['done']} of {sums['cells']} cells done{failed}, {sums['running']} running, "
