@@ -146,6 +146,13 @@ def test_equal_recipes_have_the_name_of_their_network(lay):
     assert only.label == "peer_sign_em"
 
 
+def test_an_option_that_is_written_out_makes_no_other_variant(lay):
+    """There were two lines of one name, each with the seeds of its own line."""
+    first, second = lay("a0", 0.5), lay("a1", 0.7, seed=1, options={"iterations": 3})
+    (found,) = compare([first, second]).variants
+    assert (found.label, found.seeds) == ("peer_sign_em", (0, 1))
+
+
 def test_a_run_that_is_named_twice_counts_once(lay, tmp_path):
     first, second = lay("s0", 0.5), lay("s1", 0.7, seed=1)
     runs = tmp_path / "runs"

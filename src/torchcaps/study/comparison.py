@@ -12,6 +12,7 @@ from torchcaps.models import MODELS
 from torchcaps.study.intervals import Interval, mean_interval
 from torchcaps.study.look import OF_LAYERS
 from torchcaps.study.measured import read_values, values_file
+from torchcaps.study.same import plain
 from torchcaps.train import Recipe, Run
 
 if TYPE_CHECKING:
@@ -172,11 +173,18 @@ def compare(runs: Sequence[str | os.PathLike[str]]) -> Comparison:
         )
     groups: dict[str, list[Run]] = {}
     for run in found:
-        groups.setdefault(run.recipe.model_copy(update={"seed": 0}).digest(), []).append(run)
+        groups.setdefault(_network(run.recipe), []).append(run)
     labels = _labels([runs[0].recipe for runs in groups.values()])
     return Comparison(
         tuple(_variant(label, runs) for label, runs in zip(labels, groups.values(), strict=True))
     )
+
+
+def _network(recipe: Recipe) -> str:
+    """A digest that runs share which differ in their seed alone; whether an option that the network
+    has by itself is written out is no difference."""
+    known = plain(recipe) if recipe.model in MODELS else recipe
+    return known.model_copy(update={"seed": 0}).digest()
 
 
 def _runs_at(path: Path) -> list[Run]:
