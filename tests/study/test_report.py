@@ -1,6 +1,7 @@
 """The report of all claims, made of the records of this repository."""
 
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -27,12 +28,16 @@ def test_what_a_status_comes_to(claim, group):
     assert group in GROUPS
 
 
-def test_every_claim_is_on_the_page(tmp_path):
-    path = write_claims_report(tmp_path / "out" / "claims.html", evidence=EVIDENCE)
+@pytest.mark.parametrize("name", ["evidence", "my #1? evidence 50%"])
+def test_every_claim_is_on_the_page(tmp_path, name):
+    (tmp_path / name).symlink_to(EVIDENCE, target_is_directory=True)
+    path = write_claims_report(tmp_path / "out" / "claims.html", evidence=tmp_path / name)
     text = path.read_text(encoding="utf-8")
     assert text.count('<li class="') == 947
     link = text.split('<a href="', 1)[1].split('"', 1)[0]
-    assert (path.parent / link).is_file()
+    address = urlsplit(link)
+    assert (address.query, address.fragment) == ("", "")
+    assert (path.parent / unquote(address.path)).is_file()
 
 
 @pytest.mark.parametrize("out", ["", ".", "claims"])

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from urllib.parse import quote
 
 from torchcaps._paths import path_of
 from torchcaps.errors import TorchcapsError
@@ -77,7 +78,8 @@ def _row(each: Result, to_evidence: str) -> ClaimRow:
         group=group_of(each),
         protocol=protocol(each),
         records={
-            name: f"{to_evidence}/{record.study}/{name}.json"
+            # A # in the name of a folder would end the address.
+            name: quote(f"{to_evidence}/{record.study}/{name}.json")
             for name, record in sorted(each.records.items())
         },
         strip=_strip(each),
