@@ -122,14 +122,15 @@ def test_palettes_and_printers_colours_are_colours(tmp_path: Path) -> None:
     assert one(tmp_path, cmyk, "0.tif")[:, 0, 0].tolist() == [255, 0, 255]
 
 
-def test_pictures_stand_as_their_camera_noted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["png", "tif"])
+def test_pictures_stand_as_their_camera_noted(tmp_path: Path, kind: str) -> None:
     image = Image.fromarray(np.array([[1, 2, 3], [4, 5, 6]], np.uint8))
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned clockwise
     for label in "ab":
         (tmp_path / label).mkdir()
         for number in range(2):
-            image.save(tmp_path / label / f"{number}.png", exif=exif)
+            image.save(tmp_path / label / f"{number}.{kind}", exif=exif)
     assert image_folder(tmp_path).images[0, 0].tolist() == [[4, 1], [5, 2], [6, 3]]
 
 

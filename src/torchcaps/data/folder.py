@@ -26,7 +26,7 @@ from torchcaps.data.resize import check_size
 from torchcaps.errors import TorchcapsError, nearest, short
 
 if TYPE_CHECKING:
-    from PIL import Image
+    from PIL import Image, ImageFile
 
 __all__ = [
     "FORMATS",
@@ -54,7 +54,7 @@ FORMATS = {
 }
 GREY = ("1", "L", "LA", "I;16", "I;16B", "I;16L")
 _TURNED = (5, 6, 7, 8)
-_ORIENTATION = 0x0112
+_WIDTH, _HEIGHT, _ORIENTATION = 0x0100, 0x0101, 0x0112
 
 
 class SizesDiffer(TorchcapsError):
@@ -293,7 +293,7 @@ def _common_size(files: Sequence[Path], sizes: list[Size]) -> Size:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator["Image.Image"]:
+def _opened(path: Path) -> Iterator["ImageFile.ImageFile"]:
     """A picture whose header alone has been read; its damage is told in one sentence."""
     try:
         from PIL import Image
@@ -333,8 +333,11 @@ def _opened(path: Path) -> Iterator["Image.Image"]:
 def measure_picture(path: Path) -> tuple[Size, str]:
     """(height, width) of a picture that stands upright, and Pillow's word for its mode."""
     with _opened(path) as image:
-        width, height = image.size
-        if image.getexif().get(_ORIENTATION) in _TURNED:
+        (width, height), exif = image.size, image.getexif()
+        if image.format == "TIFF":
+            # As its pixels lie; newer versions of Pillow tell the size that it has upright.
+            width, height = exif[_WIDTH], exif[_HEIGHT]
+        if exif.get(_ORIENTATION) in _TURNED:
             width, height = height, width
         return (height, width), image.mode
 
@@ -344,4 +347,6 @@ def read_picture(path: Path, channels: Literal[1, 3], size: Size) -> NDArray[np.
     with _opened(path) as image:
         from PIL import ImageOps
 
+        # Pillow maps a named file into memory by the size that a TIFF has upright, which shears it.
+        image.filename = ""
         return pixels_of(ImageOps.exif_transpose(image), channels, size)
