@@ -125,6 +125,16 @@ def test_two_batches_an_update_are_one_batch_of_both(tmp_path):
     assert float((halves.layer.weight - start.layer.weight).detach().abs().max()) > 0.01
 
 
+def test_the_last_update_of_an_epoch_is_the_mean_of_the_batches_that_are_left(tmp_path):
+    start = Plain()
+    fields = {"model": "own", "optimiser": "sgd", "learning_rate": 0.5, "validation_share": 0}
+    whole, quarters = copy.deepcopy(start), copy.deepcopy(start)
+    # 60 images are an update of 40, of four batches, and one of 20, of two.
+    fit(recipe(batch_size=40, **fields), tmp_path / "whole", model=whole)
+    fit(recipe(batch_size=10, accumulate=4, **fields), tmp_path / "quarters", model=quarters)
+    torch.testing.assert_close(quarters.layer.weight, whole.layer.weight, rtol=1e-4, atol=1e-6)
+
+
 def test_stopped_between_updates_it_goes_on_to_the_same_weights(tmp_path):
     once = fit(recipe(epochs=2, accumulate=2), tmp_path / "once").model()
     fit(recipe(epochs=1, accumulate=2), tmp_path / "twice")

@@ -4,7 +4,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -53,7 +53,8 @@ fit(recipe, out / "run")
 rank = torch.distributed.get_rank()
 torch.save(models[-1].state_dict(), out / f"rank{rank}.pt")
 if dies_at == -1:
-    fit(read_recipe(out / "plain.json"), out / "plain")
+    for name in ("plain", "sums"):
+        fit(read_recipe(out / f"{name}.json"), out / name)
     stops = 0
     for _ in range(20):
         try:
@@ -82,15 +83,23 @@ def recipe() -> Recipe:
     return make_recipe(model="mitterreiter_5x16", learning_rate=0.05, **FIELDS)
 
 
-def plain(learning_rate: float = 50.0) -> Recipe:
+def plain(learning_rate: float = 50.0, **changed: object) -> Recipe:
     """Of one without either, whose gradients are small."""
-    return make_recipe(model="peer_sign_dynamic", learning_rate=learning_rate, **FIELDS)
+    fields = {**FIELDS, **changed}
+    return make_recipe(model="peer_sign_dynamic", learning_rate=learning_rate, **fields)
+
+
+def sums(**changed: object) -> Recipe:
+    """Of updates that go by three batches of eleven images and one of ten: of the last one both
+    ranks have five, of the others rank 0 has one more."""
+    return plain(**{"batch_size": 11, "accumulate": 4, **changed})
 
 
 def words_of(folder: Path, dies_at: int) -> list[str]:
     folder.mkdir(exist_ok=True)
     (folder / "recipe.json").write_text(recipe().model_dump_json())
     (folder / "plain.json").write_text(plain().model_dump_json())
+    (folder / "sums.json").write_text(sums().model_dump_json())
     (folder / "child.py").write_text(CHILD)
     return [str(folder / "child.py"), str(folder / "recipe.json"), str(folder), str(dies_at)]
 
@@ -160,9 +169,12 @@ def test_two_processes_hold_the_same_weights_and_write_one_run(two: Path) -> Non
 
 
 @pytest.mark.cluster
-def test_two_processes_give_what_one_gives_but_for_rounding(two: Path, tmp_path: Path) -> None:
-    both, one = Run(two / "plain"), fit(plain(), tmp_path / "one")
-    start = fit(plain(learning_rate=1e-12), tmp_path / "start")
+@pytest.mark.parametrize("make", [plain, sums])
+def test_two_processes_give_what_one_gives_but_for_rounding(
+    two: Path, tmp_path: Path, make: Callable[..., Recipe]
+) -> None:
+    both, one = Run(two / make.__name__), fit(make(), tmp_path / "one")
+    start = fit(make(learning_rate=1e-12), tmp_path / "start")
     began, expected, found = (
         safetensors.torch.load_file(run.model_file) for run in (start, one, both)
     )

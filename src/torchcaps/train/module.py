@@ -65,6 +65,8 @@ class Training(lightning.LightningModule):
         self.recipe = recipe
         self.steps_an_epoch = steps_an_epoch
         self.judged_by: JudgedBy = judged_by
+        # Of the batch that several devices share, which part is this one's.
+        self.share = 1.0
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         # Whatever draws random numbers in a step draws the same after a resume.
@@ -85,7 +87,7 @@ class Training(lightning.LightningModule):
             )
         measured = {"loss": loss, **(parts if len(parts) > 1 else {}), "accuracy": accuracy}
         self.log_dict(measured, on_step=False, on_epoch=True, batch_size=len(batch[1]))
-        return loss
+        return loss * (self.share * self._counts_for(batch_idx))
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         parts, accuracy = self._measure(batch)
@@ -110,6 +112,15 @@ class Training(lightning.LightningModule):
             "optimizer": optimiser,
             "lr_scheduler": {"scheduler": rate, "interval": "step"},
         }
+
+    def _counts_for(self, batch_idx: int) -> float:
+        """What a batch counts for in its update: 1, but more in the last update of an epoch where
+        few are left. Lightning divides by as many as there are in a whole one."""
+        if self._trainer is None:
+            return 1.0
+        every, batches = self.trainer.accumulate_grad_batches, self.trainer.num_training_batches
+        first = batch_idx - batch_idx % every
+        return every / min(every, batches - first)
 
     def _measure(self, batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
         # A loader of somebody else's gives images and labels.

@@ -167,8 +167,7 @@ class MeanOfAll(Callback):
         state: None,
         bucket: torch.distributed.GradBucket,  # type: ignore[name-defined]
     ) -> torch.futures.Future[Tensor]:
-        own = bucket.buffer().mul_(self.training.share)
-        sent = torch.distributed.all_reduce(own, async_op=True)
+        sent = torch.distributed.all_reduce(bucket.buffer(), async_op=True)
         summed: torch.futures.Future[Tensor] = sent.get_future().then(lambda end: end.value()[0])
         return summed
 
@@ -176,6 +175,8 @@ class MeanOfAll(Callback):
         self, trainer: lightning.Trainer, module: Any, batch: Any, batch_idx: int
     ) -> None:
         self.before = so_far(trainer)
+        # Of the loss, since an update may go by batches that are shared otherwise than its last.
+        module.share = self.training.share
 
     def on_train_batch_end(
         self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
