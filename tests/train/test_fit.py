@@ -29,6 +29,7 @@ from torchcaps._ctrl_c import interrupt
 from torchcaps.data import (
     SOURCES,
     ImageSet,
+    MultiMnist,
     PartWholeSpec,
     channel_statistics,
     load,
@@ -68,6 +69,16 @@ def test_a_run_that_holds_nothing_out_trains_on_every_image(tmp_path: Path) -> N
     assert not [name for name in row if name.startswith("validation")]
     assert {"training_sample_loss", "training_sample_accuracy"} < set(row)
     assert run.result()["departures"] == []
+
+
+def test_pairs_are_measured_that_are_trained_on_where_none_are_held_out() -> None:
+    # A thousand of them are made of half a digit.
+    pairs = MultiMnist(tiny("train", None), copies=2000)
+    training, measured = FIT._parted(recipe(validation_share=0.0), pairs)
+    assert training is pairs
+    assert len(measured) == 1000
+    known = pairs.batch(measured.index[:3])
+    assert torch.equal(measured.batch(slice(3)).pixels, known.pixels)
 
 
 def test_a_run_may_train_on_some_images(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from lightning.pytorch.loggers import Logger
 from torch import Tensor, nn
 
 from torchcaps._paths import path_of
-from torchcaps.data import Images, augmented
+from torchcaps.data import Images, augmented, some_of
 from torchcaps.data.by_name import Split
 from torchcaps.data.crop import anywhere
 from torchcaps.errors import Interrupted, TorchcapsError, short
@@ -256,8 +256,11 @@ def _parted(recipe: Recipe, images: Images) -> tuple[Images, Images]:
     training, held = parted(recipe, images)
     if held is not None:
         return training, held
-    share, seed = min(SAMPLE / len(training), 0.5), seed_of(recipe.seed, HOLD_OUT)
-    return training, training.hold_out(share=share, seed=seed)[1]
+    seed = seed_of(recipe.seed, HOLD_OUT)
+    if training.judged_by != "class":
+        # Of a few digits parted off, maybe of one, other pairs would be made, or none.
+        return training, some_of(training, min(SAMPLE, len(training)), seed=seed)
+    return training, training.hold_out(share=min(SAMPLE / len(training), 0.5), seed=seed)[1]
 
 
 def _check_classes(images: Images) -> None:
