@@ -14,6 +14,7 @@ from torchcaps.data import (
     from_dataset,
     resized,
     sign_set,
+    some_of,
 )
 
 
@@ -30,6 +31,7 @@ SETS = {
     "cropped": lambda: Cropped(noise(), (3, 3), seed=2),
     "resized": lambda: resized(MultiMnist(noise()), (4, 4)),
     "numbers": lambda: sign_set(n=20),
+    "some": lambda: some_of(noise(50), 20),
 }
 
 

@@ -1,5 +1,7 @@
 """A few images of a set are a set themselves, and each is what it is in the whole set."""
 
+from dataclasses import replace
+
 import torch
 
 from error_text import text_of
@@ -43,6 +45,14 @@ def test_it_is_what_its_set_is() -> None:
     some = some_of(whole, 9)
     assert (some.name, some.judged_by) == (whole.name, whole.judged_by)
     assert (some.class_names, some.image_shape) == (whole.class_names, whole.image_shape)
+
+
+def test_labels_and_files_are_those_of_its_images() -> None:
+    some = some_of(replace(numbered(), files=tuple(map(str, range(40)))), 9)
+    assert torch.equal(some.labels, some.batch(slice(None)).labels)
+    assert some.files == tuple(map(str, some.index.tolist()))
+    none = some_of(MultiMnist(numbered()), 9)
+    assert (none.labels, none.files) == (None, None)
 
 
 def test_held_out_images_are_no_others() -> None:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from torchcaps.data.batch import Batch, Images, JudgedBy
 from torchcaps.data.image_set import hold_out
+from torchcaps.data.items import Items
 from torchcaps.data.part_truth import PartTruth
 from torchcaps.data.sample import sample_of
 from torchcaps.errors import TorchcapsError
@@ -17,7 +18,7 @@ __all__ = ["Some", "some_of"]
 
 
 @dataclass(frozen=True)
-class Some:
+class Some(Items):
     """Images `index` of a set, in this order. Made with `some_of`."""
 
     images: Images
@@ -44,6 +45,18 @@ class Some:
         """What is known of their parts, where that is known of the set."""
         whole: PartTruth | None = getattr(self.images, "truth", None)
         return None if whole is None else whole[self.index.cpu()]
+
+    @property
+    def labels(self) -> Tensor | None:
+        """Those of the images, where they lie in memory."""
+        labels: Tensor | None = getattr(self.images, "labels", None)
+        return None if labels is None else labels[self.index]
+
+    @property
+    def files(self) -> tuple[str, ...] | None:
+        """Where each image was read from, of sets that are a file an image."""
+        files: tuple[str, ...] | None = getattr(self.images, "files", None)
+        return None if files is None else tuple(files[at] for at in self.index.tolist())
 
     def __len__(self) -> int:
         return len(self.index)
