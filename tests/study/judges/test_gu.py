@@ -166,3 +166,22 @@ def test_in_every_task_another_convnet_is_better():
     # In one task none is better, and not every one is worse.
     assert word("no-single-convnet", *tasks(one, one, {"gu_convnet_cr": 80.0})) == "undecided"
     assert word("no-single-convnet", *tasks(one, one, other)[:-1]) is None
+
+
+def test_sharing_is_open_while_no_network_comes_to_where_the_paper_stops():
+    def of(model, robust):
+        values = {
+            "accuracy": [96.0] * 5,
+            "accuracy@affnist-style/test": [robust + k / 10 for k in range(5)],
+        }
+        return record(model, "expanded-mnist", values=values, reduced="fewer images")
+
+    def judged(robust):
+        claim = find_claim("gu2021-q-shared-helps-affine")
+        return judge_statement(claim, [of("gu_aff_capsnet", robust), of("gu_capsnet_nor", 72.0)])
+
+    better = judged(80.0)
+    assert (better.word, better.ours.mean) == ("undecided", pytest.approx(8.0))
+    assert better.open_because == "too few seeds come near the 99.22 % at which the paper stops"
+    # One cell is enough to contradict it.
+    assert judged(60.0).word == "fails"
