@@ -161,6 +161,21 @@ def test_a_run_that_is_named_twice_counts_once(lay, tmp_path):
         assert (found.seeds, found.values) == ((0, 1), {"accuracy": (50.0, 70.0)})
 
 
+def test_runs_on_other_images_are_no_seeds_of_one_variant(lay):
+    runs = [lay(name, 0.5, seed=at % 2, data="folder") for at, name in enumerate("abcd")]
+    for at, run in enumerate(runs):
+        digests = {"train": f"{at // 2}" * 12, "test": "f" * 12}
+        text = json.dumps({"test_accuracy": 0.5 + at / 10, "digests": digests})
+        (run / "result.json").write_text(text)
+    found = compare(runs).variants
+    assert [each.values["accuracy"] for each in found] == [(50.0, 60.0), (70.0, 80.0)]
+    assert [each.label for each in found] == [
+        "peer_sign_em images=000000000000/ffffffffffff",
+        "peer_sign_em images=111111111111/ffffffffffff",
+    ]
+    assert [each.label for each in compare(runs[:2]).variants] == ["peer_sign_em"]
+
+
 def test_what_cannot_be_compared_is_a_sentence(lay, tmp_path):
     first, again = lay("a0", 0.5), lay("b0", 0.5)
     assert text_of(lambda: compare([first, again])).startswith(

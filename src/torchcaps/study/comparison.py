@@ -28,7 +28,7 @@ OF_A_LAYER = re.compile(rf"({'|'.join(OF_LAYERS)})\.\d+(.*)")
 
 @dataclass(frozen=True)
 class Variant:
-    """Runs that differ in their seed alone."""
+    """Runs that differ in their seed alone: of one recipe, on the same images."""
 
     label: str
     seeds: tuple[int, ...]
@@ -171,12 +171,17 @@ def compare(runs: Sequence[str | os.PathLike[str]]) -> Comparison:
             f"{', '.join(waiting)} {have} no result yet; finish each run with the line that began "
             f"it, or leave it out."
         )
-    groups: dict[str, list[Run]] = {}
+    groups: dict[tuple[str, str], list[Run]] = {}
     for run in found:
-        groups.setdefault(_network(run.recipe), []).append(run)
+        groups.setdefault((_network(run.recipe), _images(run)), []).append(run)
     labels = _labels([runs[0].recipe for runs in groups.values()])
+    recipes = [recipe for recipe, _ in groups]
+    named = [
+        f"{label} images={images or MISSING}" if recipes.count(recipe) > 1 else label
+        for label, (recipe, images) in zip(labels, groups, strict=True)
+    ]
     return Comparison(
-        tuple(_variant(label, runs) for label, runs in zip(labels, groups.values(), strict=True))
+        tuple(_variant(label, runs) for label, runs in zip(named, groups.values(), strict=True))
     )
 
 
@@ -185,6 +190,13 @@ def _network(recipe: Recipe) -> str:
     has by itself is written out is no difference."""
     known = plain(recipe) if recipe.model in MODELS else recipe
     return known.model_copy(update={"seed": 0}).digest()
+
+
+def _images(run: Run) -> str:
+    """The digests of the images that it was trained and tested on, which a recipe may leave open:
+    folders and images of one's own."""
+    digests = run.result().get("digests", {})
+    return "/".join(digests[split] for split in ("train", "test") if split in digests)
 
 
 def _runs_at(path: Path) -> list[Run]:
