@@ -242,6 +242,29 @@ def test_images_that_changed_since_training_are_told(run, network):
     assert not evaluate_file(run.folder, data="leaky").changed
 
 
+def test_classes_of_other_names_are_told_apart(run, monkeypatch):
+    names = tiny("train", None).class_names
+    digests = {split: tiny(split, None).digest() for split in ("train", "test")}
+    write_whole(run.result_file, json.dumps({"class_names": names, "digests": digests}))
+    swapped = (names[1], names[0], *names[2:])
+
+    def other(split, root):
+        return replace(tiny(split, root), class_names=swapped)
+
+    monkeypatch.setitem(SOURCES, "other", other)
+    monkeypatch.setitem(
+        SOURCES, "new", lambda split, root: other(split, root).take(torch.arange(9))
+    )
+    # The same images under other names are those that it knows.
+    assert evaluate_file(run.folder, data="other").class_names == swapped
+    assert text_of(lambda: evaluate_file(run.folder, data="new")) == (
+        f"{run.folder} knows class 0 as {names[0]!r}, but of part-whole that is {names[1]!r}, and "
+        f"what is right goes by the number; give the classes the same names, or name "
+        f"{run.model_file}, which knows no names."
+    )
+    assert evaluate_file(run.model_file, data="new").class_names == swapped
+
+
 def test_test_images_that_were_trained_on_are_counted(run):
     found = evaluate_file(run.model_file, data="leaky")
     assert found.seen.tolist() == [True, False, False, True]

@@ -83,7 +83,10 @@ class Trained:
             raise TorchcapsError(f"split={short(split)} is unknown; {nearest(split, SPLITS)}.")
         own = self.run.recipe.data if self.run else None
         source = data or own
-        images = self.images_now("test" if split == "test" else "train", data=data, root=root)
+        part: Literal["train", "test"] = "test" if split == "test" else "train"
+        images = self.images_now(part, data=data, root=root)
+        if not self.knows(images, part):
+            self._check_names(images)
         if split == "test":
             return images
         if self.run is None or source != own:
@@ -143,6 +146,20 @@ class Trained:
                 f"named (--root FOLDER on the command line, root= in Python): {error}"
             ) from None
         return windows(images, size=size, crop=crop)
+
+    def _check_names(self, images: Images) -> None:
+        """Refuse other classes than the run was trained on, as many of them as there may be."""
+        names = None if self.stopped is not None else self.class_names
+        if names is None or len(names) != len(images.class_names):
+            return
+        for number, (known, name) in enumerate(zip(names, images.class_names, strict=True)):
+            if known != name:
+                raise TorchcapsError(
+                    f"{self.path} knows class {number} as {short(known)}, but of {images.name} "
+                    f"that is {short(name)}, and what is right goes by the number; give the "
+                    f"classes the same names, or name {self.path / 'model.safetensors'}, which "
+                    f"knows no names."
+                )
 
     def knows(self, images: Images, split: Literal["train", "test"]) -> bool:
         """Whether these are the images that the run had, as far as it wrote them down."""
