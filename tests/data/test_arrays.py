@@ -109,6 +109,10 @@ def test_bad_arrays_are_told(images, labels, words: str) -> None:
 
 
 def test_bad_class_names_are_told() -> None:
+    assert text_of(lambda: from_arrays(BYTES, [1, 0], ("cat", "dog", "cat"))) == (
+        "arrays: every class needs a name of its own, but 'cat' names two of them, which would be "
+        "counted as one; tell them apart in class_names."
+    )
     assert text_of(lambda: from_arrays(BYTES, [0, 0], ["cat"])) == (
         "arrays: there must be two or more classes, but class_names holds ['cat']."
     )
