@@ -247,7 +247,8 @@ BAD = {
     ),
     "deep": (
         lambda root: Image.new("F", (3, 2), float("nan")).save(root / "cat" / "x.tiff"),
-        "x.tiff: the picture has pixels of mode F, which does not say what value white has; save",
+        "x.tiff: the picture has pixels of mode F, which does not say what value white has; save "
+        "it as a PNG with 8 or 16 bits a pixel.",
     ),
 }
 

@@ -133,7 +133,7 @@ def pixels_of(
     if image.mode in ("I", "F"):
         raise TorchcapsError(
             f"the picture has pixels of mode {image.mode}, which does not say what value white "
-            f"has; save it with 8 or 16 bits."
+            f"has; save it as a PNG with 8 or 16 bits a pixel."
         )
     if image.mode.startswith("I;16"):
         # Pillow would cut off what is brighter than 255.
