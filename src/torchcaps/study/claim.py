@@ -125,7 +125,7 @@ def find_claim(name: str) -> Claim:
     """The claim with an id.
 
     Arguments:
-        name: the id of the claim, as `torchcaps study list` prints it.
+        name: the id of the claim, as `torchcaps study claims` prints it.
 
     >>> find_claim("gu2021-t1-capsnet-affnist").value
     79
