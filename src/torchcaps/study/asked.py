@@ -140,9 +140,9 @@ EM = Variants(
     "em-depth",
     "Ours: five, seven and nine capsule layers of EM routing as in [peer2022] Table 3, on digits "
     "of 20 × 20 pixels: 20,000 images, one epoch, a first convolution of 32 channels. The bias is "
-    "one on the votes, from 0.1. These networks saw the middle 20 × 20 pixels of each image in every "
-    "epoch; trained again they would see windows from anywhere. `torchcaps study run studies/em-depth.toml --root data` makes the "
-    "records.",
+    "one on the votes, from 0.1. These networks saw the middle 20 × 20 pixels of each image in "
+    "every epoch; trained again they would see windows from anywhere. `torchcaps study run "
+    "studies/em-depth.toml --root data` makes the records.",
     ("n_layers", "bias"),
     (None, None),
     (Column("accuracy", "accuracy", line=20.0), Column("dead capsules a layer", "cds")),
