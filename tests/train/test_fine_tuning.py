@@ -115,24 +115,20 @@ def test_an_update_is_not_of_more_batches_than_an_epoch_has(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_two_batches_an_update_are_one_batch_of_both(tmp_path):
+@pytest.mark.parametrize(
+    ("together", "each", "accumulate"),
+    # 60 images are three updates of two batches; or one of four batches, and one of the two left.
+    [(20, 10, 2), (40, 10, 4)],
+)
+def test_batches_of_an_update_are_one_batch_of_all(tmp_path, together, each, accumulate):
     start = Plain()
     fields = {"model": "own", "optimiser": "sgd", "learning_rate": 0.5, "validation_share": 0}
-    whole, halves = copy.deepcopy(start), copy.deepcopy(start)
-    fit(recipe(batch_size=20, **fields), tmp_path / "whole", model=whole)
-    fit(recipe(batch_size=10, accumulate=2, **fields), tmp_path / "halves", model=halves)
-    torch.testing.assert_close(halves.layer.weight, whole.layer.weight, rtol=1e-4, atol=1e-6)
-    assert float((halves.layer.weight - start.layer.weight).detach().abs().max()) > 0.01
-
-
-def test_the_last_update_of_an_epoch_is_the_mean_of_the_batches_that_are_left(tmp_path):
-    start = Plain()
-    fields = {"model": "own", "optimiser": "sgd", "learning_rate": 0.5, "validation_share": 0}
-    whole, quarters = copy.deepcopy(start), copy.deepcopy(start)
-    # 60 images are an update of 40, of four batches, and one of 20, of two.
-    fit(recipe(batch_size=40, **fields), tmp_path / "whole", model=whole)
-    fit(recipe(batch_size=10, accumulate=4, **fields), tmp_path / "quarters", model=quarters)
-    torch.testing.assert_close(quarters.layer.weight, whole.layer.weight, rtol=1e-4, atol=1e-6)
+    whole, parts = copy.deepcopy(start), copy.deepcopy(start)
+    fit(recipe(batch_size=together, **fields), tmp_path / "whole", model=whole)
+    fields |= {"batch_size": each, "accumulate": accumulate}
+    fit(recipe(**fields), tmp_path / "parts", model=parts)
+    torch.testing.assert_close(parts.layer.weight, whole.layer.weight, rtol=1e-4, atol=1e-6)
+    assert float((parts.layer.weight - start.layer.weight).detach().abs().max()) > 0.01
 
 
 def test_stopped_between_updates_it_goes_on_to_the_same_weights(tmp_path):

@@ -1,6 +1,6 @@
 """What a reader of a verdict should know that its numbers do not say, by the id of the claim.
 
-None of these depends on how the verdict came out.
+None of these depends on how the verdict came out; where one tells of other records, it names them.
 """
 
 from collections.abc import Mapping

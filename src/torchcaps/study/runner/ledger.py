@@ -2,6 +2,7 @@
 
 Beside the run folder of a cell, NAME/, lie
 
+NAME.decoder/      the run of a decoder that a look trained on the frozen network
 NAME.values.json   what was measured of it, look by look, and by which code
 NAME.lock          held by the process that works on it, and free again when that process dies
 NAME.claim         which process that is, for people and for whoever watches

@@ -6,8 +6,8 @@ both ends of −0.2 to 0.2, and the more the farther it moves, by a correlation 
 more.
 
 Ambiguities: the paper shows drawings and judges by eye; both limits are those of the claim's row,
-the ends those of [gu2021] Fig. 4. How the decoder is trained it does not say: here as the network
-was, for as many epochs and at most 20.
+the ends those of [gu2021] Fig. 4. How the decoder is trained it does not say: here on the images
+and in the batches of the network, at the usual rate of a recipe, for as many epochs and at most 20.
 """
 
 import os
@@ -28,7 +28,7 @@ __all__ = ["decoder_recipe", "draws_something", "redrawn_of"]
 AMOUNTS = (-0.2, -0.15, -0.1, -0.05, 0.05, 0.1, 0.15, 0.2)
 VISIBLE, MONOTONE = 0.01, 0.9
 EPOCHS, BATCH = 20, 100
-# How images come to the network, and how it was trained, without how it was pruned or ended.
+# The images as the network saw them, without how it was pruned or ended.
 KEPT = (
     "data",
     "image_size",
@@ -45,9 +45,7 @@ KEPT = (
 def decoder_recipe(run: Run) -> Recipe:
     """The recipe that trains a decoder and nothing else."""
     recipe = run.recipe
-    parts = [
-        name for name, part in run.model().named_children() if any(True for _ in part.parameters())
-    ]
+    parts = [name for name, part in run.model().named_children() if [*part.parameters()]]
     return make_recipe(
         model=recipe.model,
         options={**recipe.options, "decoder": True},
