@@ -365,6 +365,9 @@ def test_the_environment_says_what_numbers_depend_on(monkeypatch) -> None:
     assert found["command"] == "torchcaps train --seed 3"
     assert found["machine"].endswith(f", {os.cpu_count()} cores")
     assert json.loads(json.dumps(found)) == found
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "a GPU")
+    assert environment()["machine"].endswith(" cores, a GPU")
 
 
 def test_the_commit_is_that_of_the_source_and_tells_of_changes(tmp_path: Path, monkeypatch) -> None:

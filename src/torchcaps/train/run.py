@@ -362,12 +362,13 @@ def _is_begun(file: Path) -> bool:
 
 def environment() -> dict[str, Any]:
     """What a number depends on besides its recipe."""
+    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
     return {
         "torchcaps": version("torchcaps"),
         "commit": _commit(),
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores{gpu}",
         "threads": torch.get_num_threads(),
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         **({"imported": files} if (files := imported_files()) else {}),
