@@ -23,13 +23,16 @@ __all__ = ["Backend", "check_backend", "fused_form", "has_form", "is_fused", "no
 # How a layer routes. "plain": the votes are made, then routed. "fused": they are made a tile at a
 # time and never stored, by PyTorch. "native" and "triton": the same by a compiled kernel, for
 # processors and for GPUs, and by PyTorch where a routing has none. "auto": native where not storing
-# pays, else plain; not triton as long as nobody has measured it on a GPU.
+# pays, else plain, which on a GPU is the fastest as long as the votes fit.
 Backend = Literal["auto", "plain", "fused", "native", "triton"]
 # Whose kernels run on a device, by the names that other libraries give to a backend.
 KERNELS_ON = {"cpu": "native", "cuda": "triton", "gpu": "triton"}
 # So many numbers of votes fit into a cache, where tiles are a detour; and what runs along them are
 # the lanes, samples times windows: a few leave it idle. Both measured on CPUs.
 FUSED_FROM, LANES_FROM = 1 << 21, 16
+# A GPU makes large tensors sooner than it starts kernels for small ones. Stored votes may take this
+# share of its memory, for a training step holds several tensors as large as they are.
+SHARE_OF_GPU = 1 / 32
 # So many numbers of votes a native kernel of these routings predicts sooner. It is left to
 # predictions, for it gives no gradients of gradients.
 KERNEL_FROM = dict.fromkeys(("distance", "dynamic", "em"), 1 << 17)
@@ -93,9 +96,13 @@ def is_worth_fusing(
     if torch.compiler.is_exporting() or is_looked_through():
         return False
     samples, windows, *per_lane = counts_of(vote_map)
+    numbers = samples * windows * math.prod(per_lane)
+    pose = vote_map.children.pose
+    if pose.is_cuda:
+        memory = torch.cuda.get_device_properties(pose.device).total_memory
+        return numbers * pose.element_size() > SHARE_OF_GPU * memory
     if samples * windows < LANES_FROM:
         return False
-    numbers = samples * windows * math.prod(per_lane)
     if numbers >= FUSED_FROM or numbers < KERNEL_FROM.get(algorithm, FUSED_FROM):
         return numbers >= FUSED_FROM
     if torch.is_grad_enabled() or torch.compiler.is_compiling():

@@ -1,7 +1,10 @@
 """Which way a layer routes: by itself, or as a user chose; the results are the same."""
 
+from unittest import mock
+
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from error_text import text_of
 from torchcaps import Capsules, create_model
@@ -76,6 +79,20 @@ def test_auto_fuses_large_votes_of_many_samples_alone(monkeypatch):
     assert chosen(layer, 1) == "fused"
     use_backend(layer, "plain")
     assert chosen(layer, 512) == "plain"
+
+
+def test_auto_stores_votes_on_a_gpu_as_long_as_they_fit(monkeypatch):
+    gigabyte = mock.Mock(total_memory=2**30)  # a 32nd: 8,388,608 numbers in float32
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gigabyte)
+
+    def is_unstored(count):
+        with FakeTensorMode():
+            pose = torch.empty(count, 64, 4, device="cuda")
+            weight = torch.empty(64, 8, 8, 4, device="cuda")  # 4,096 numbers a sample
+            given = VoteMap(Capsules(pose, torch.empty(count, 64, device="cuda")), weight)
+        return backend.is_worth_fusing("dynamic", given, dict)
+
+    assert [is_unstored(count) for count in (512, 2048, 2049)] == [False, False, True]
 
 
 def test_a_native_kernel_predicts_smaller_votes():
