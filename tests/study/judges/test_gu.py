@@ -56,6 +56,29 @@ def test_routing_harms_with_shared_matrices_and_with_own(in_full):
     assert word("dr-harms-affine", *shared, *close) == "undecided"
 
 
+def test_a_network_that_is_ahead_on_clean_digits_too_shows_nothing():
+    avg, capsnet = net("convnet_avg", 94.1, clean=99.0), net("gu_capsnet", 79.0, clean=98.4)
+    claim = find_claim("gu2021-q-convnet-avg-beats-capsnet")
+    found = judge_statement(claim, [avg, capsnet])
+    assert (found.word, found.ours.mean) == ("undecided", pytest.approx(15.1))
+    assert found.open_because == (
+        "the one that is ahead on moved digits is also 0.6 points ahead on clean ones, and the paper "
+        "stops both at 99.22 %"
+    )
+    # Half a point is as accurate, and one that is behind on clean digits is ahead all the more.
+    near, behind = (net("convnet_avg", 94.1, clean=clean) for clean in (98.9, 97.5))
+    assert word("convnet-avg-beats-capsnet", near, capsnet) == "holds"
+    assert word("convnet-avg-beats-capsnet", behind, capsnet) == "holds"
+
+    # Without routing behind on both: that is no reason to say that routing helps.
+    own = [net("gu_capsnet_nor", 72.0, clean=97.5), net("gu_capsnet", 79.0, clean=98.6)]
+    shared = [net("gu_aff_capsnet", 89.0), net("gu_aff_capsnet_dr", 85.0)]
+    assert word("dr-harms-affine", *own) == "undecided"
+    assert word("dr-harms-affine", *own, *shared) == "undecided"
+    worse = [net("gu_aff_capsnet", 85.0), net("gu_aff_capsnet_dr", 89.0)]
+    assert word("dr-harms-affine", *own, *worse) == "fails"
+
+
 def test_other_groups_are_as_robust():
     plain = net("gu_aff_capsnet", 89.0)
     others = {

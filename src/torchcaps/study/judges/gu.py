@@ -2,10 +2,13 @@
 and the one about all tasks, of which compactness is the third.
 
 Of networks that stop at 99.22 % of clean digits those seeds count that are there: within 0.05
-points, as the rows say, or within two points of it in a reduced protocol.
+points, as the rows say, or within two points of it in a reduced protocol. Two points are more than
+what is compared, so there a network that is ahead on moved digits, and on clean ones too, shows
+nothing of itself: it may only have learnt more of both.
 """
 
 from collections.abc import Callable, Mapping
+from statistics import mean
 from typing import Any
 
 from torchcaps.study.claim import Claim
@@ -32,6 +35,8 @@ CR, R, CR_SF = "gu_convnet_cr", "gu_convnet_r", "gu_convnet_cr_sf"
 KERNELS = (3, 5, 7, 9, 11)
 ORIGINAL = {CAPSNET: 9, FC: 5}
 CLEAN, FULL_WITHIN, REDUCED_WITHIN = 99.22, 0.05, 2.0
+# By so many points of clean digits two networks may differ and be as accurate.
+AS_ACCURATE = 0.5
 # What a row trains on, and what its reduced form does.
 SEVERAL, SMALLER = "multi-mnist-100", "multi-mnist"
 ALL_SIZES = ("multi-mnist", "multi-mnist-10", "multi-mnist-100", "multi-mnist-1000")
@@ -50,6 +55,24 @@ def _affine(evidence: Evidence, model: str, *, stops: bool = False, **chosen: An
     clean = evidence.values("accuracy", model, **chosen)
     within = REDUCED_WITHIN if evidence.is_reduced else FULL_WITHIN
     return {seed: value for seed, value in found.items() if abs(clean[seed] - CLEAN) <= within}
+
+
+def _ahead_on_both(evidence: Evidence, first: str, second: str) -> str | None:
+    """Whether one of two networks that stop early is ahead on clean digits and on moved ones."""
+    if not evidence.is_reduced:
+        return None
+    moved = minus(*(_affine(evidence, model, stops=True) for model in (first, second)))
+    chosen = {"data": "expanded-mnist", "stop_at": None}
+    clean = minus(*(evidence.values("accuracy", model, **chosen) for model in (first, second)))
+    if not moved:
+        return None
+    further, gap = mean(moved.values()), mean(clean[seed] for seed in moved)
+    if abs(gap) <= AS_ACCURATE or further * gap < 0:
+        return None
+    return (
+        f"the one that is ahead on moved digits is also {abs(gap):.1f} points ahead on clean ones, "
+        f"and the paper stops both at {CLEAN} %"
+    )
 
 
 def _overlaid(evidence: Evidence, model: str, *, data: str = SEVERAL, **chosen: Any) -> Values:
@@ -73,13 +96,18 @@ def _avg_beats_capsnet(claim: Claim, evidence: Evidence) -> StatementVerdict | N
     gain = minus(_affine(evidence, AVG, stops=True), _affine(evidence, CAPSNET, stops=True))
     assert parameters_of(AVG) < parameters_of(CAPSNET)
     cell = Cell(gain, "greater", claim.conditions["threshold"])
-    return each(claim, [cell], one_sided=False)
+    found = each(claim, [cell], one_sided=False)
+    return _unless(_ahead_on_both(evidence, AVG, CAPSNET), found)
 
 
 def _capsnet_beats_fc(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     gain = minus(_affine(evidence, CAPSNET, stops=True), _affine(evidence, FC, stops=True))
     assert parameters_of(CAPSNET) < parameters_of(FC)
-    return each(claim, [Cell(gain)])
+    return _unless(_ahead_on_both(evidence, CAPSNET, FC), each(claim, [Cell(gain)]))
+
+
+def _unless(because: str | None, found: StatementVerdict | None) -> StatementVerdict | None:
+    return found if because is None or found is None else left_open(found, because)
 
 
 def _avg_beats_aff_capsnet(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
@@ -99,7 +127,12 @@ def _avg_beats_aff_capsnet(claim: Claim, evidence: Evidence) -> StatementVerdict
 def _routing_harms(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     shared = minus(_affine(evidence, AFF), _affine(evidence, AFF_DR))
     own = minus(_affine(evidence, NOR, stops=True), _affine(evidence, CAPSNET, stops=True))
-    return each(claim, [Cell(shared), Cell(own)], corrected=True)
+    because = _ahead_on_both(evidence, NOR, CAPSNET)
+    if because is None:
+        return each(claim, [Cell(shared), Cell(own)], corrected=True)
+    # The other pair may still let it fail.
+    found = each(claim, [Cell(shared), Cell({})], corrected=True)
+    return found or _unless(because, each(claim, [Cell(own)]))
 
 
 def _sharing_helps(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
