@@ -62,8 +62,8 @@ def test_a_network_that_is_ahead_on_clean_digits_too_shows_nothing():
     found = judge_statement(claim, [avg, capsnet])
     assert (found.word, found.ours.mean) == ("undecided", pytest.approx(15.1))
     assert found.open_because == (
-        "the one that is ahead on moved digits is also 0.6 points ahead on clean ones, and the paper "
-        "stops both at 99.22 %"
+        "the one that is ahead on moved digits is also 0.6 points ahead on clean ones, and the "
+        "paper stops both at 99.22 %"
     )
     # Half a point is as accurate, and one that is behind on clean digits is ahead all the more.
     near, behind = (net("convnet_avg", 94.1, clean=clean) for clean in (98.9, 97.5))
