@@ -282,6 +282,7 @@ def rows(found):
         yield row.get("name", row.get("layer")), row
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     ("layer", "window"),

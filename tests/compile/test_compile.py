@@ -197,6 +197,7 @@ NEAR = {"distance-sample", "em-all-official", "em-all-paper", "em-gritzman", "em
 NEAR |= {"inverted-bare", "uniform"}
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=pytest.mark.slow if name in NEAR else ()) for name in OPS],

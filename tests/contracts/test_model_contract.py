@@ -414,6 +414,7 @@ def learning():
         yield pytest.param(name, marks=pytest.mark.slow if slow else ())
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("name", list(learning()))
 def test_loss_falls_on_eight_fixed_images(name):
     each = TABLE[name]

@@ -224,6 +224,7 @@ SOME, MANY = 60, 200
 LONG = {"conv3d-pose", "distance-sample", "em-gritzman", "em-official", "inverted"}
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("name", "count"),
     [

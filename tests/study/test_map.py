@@ -379,6 +379,7 @@ def networks():
 NETWORKS = networks()
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("model", NETWORKS)
 def test_every_network_can_be_made(model):
     for job in NETWORKS[model]:

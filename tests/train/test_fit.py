@@ -520,6 +520,7 @@ def test_seconds_of_an_epoch_are_those_of_all_its_stretches(tmp_path: Path, monk
 
 
 # Torch thinks four too many for two cores.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 def test_workers_change_no_bit_and_neither_does_a_stop(tmp_path: Path) -> None:
     """Of images that each epoch draws anew."""

@@ -143,6 +143,7 @@ def test_the_scale_of_float16_is_asked_for(trained):
     assert faults(state | {"MixedPrecision": {"scale": 65536.0}}, half) == []
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     "changed",
     [

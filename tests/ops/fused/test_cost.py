@@ -94,6 +94,7 @@ AGREEMENTS |= {"distance": [5, 5], "distance of constants": [5, 3]}
 FOLDED = {"dynamic": [2, 6], "inverted": [1, 3], "self_attention": [1, 3]}
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("kind", LAYERS)
 @pytest.mark.parametrize("routing", [*AGREEMENTS, "em"])
 def test_flops_are_those_of_the_kernels(routing, kind):
