@@ -156,6 +156,9 @@ def test_variants_of_a_study_of_ours_are_compared_seed_by_seed():
     # A part of a study by its options, those too that no recipe writes out.
     part = [*lines_of(SHARP._replace(where={"agreement": 1.0}), records, "../e")]
     assert [line[:7] for line in part if "../e/" in line] == ["| 1.0 |"]
+    some = SHARP._replace(where={"agreement": frozenset({0.0, "learned"})})
+    rows = [line[:7] for line in lines_of(some, records, "../e") if "../e/" in line]
+    assert rows == ["| 0.0 |", "| learn"]
     # Two seeds decide nothing, and without records nothing is said.
     few = {n: r.model_copy(update={"seeds": r.seeds[:2]}) for n, r in records.items()}
     assert "interval" not in "".join(lines_of(SHARP, few, "../e"))
@@ -208,6 +211,16 @@ def test_of_several_records_in_a_folder_of_studies_the_one_of_most_seeds_counts(
     rows = [line for line in lines_of(within, records, "../e") if "n = " in line]
     (row,) = rows
     assert "ours/long/aaaaaaaaaaaa.json), n = 4" in row
+
+
+def test_variants_without_a_study_are_of_all_studies():
+    records = {
+        "a" * 12: of_ours([90.0, 92.0, 94.0], study="one", agreement="learned"),
+        "b" * 12: of_ours([89.0, 90.0, 91.0], study="two", agreement=0.0),
+    }
+    assert [*lines_of(SHARP, records, "../e")] == []
+    rows = [x for x in lines_of(SHARP._replace(study=""), records, "../e") if "../e/" in x]
+    assert [re.findall(r"\.\./e/(\w+)", row) for row in rows] == [["two"], ["one"]]
 
 
 def test_what_learns_is_said_in_words():

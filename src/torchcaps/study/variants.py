@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torchcaps.study.intervals import Interval, mean_interval
-from torchcaps.study.judges.evidence import Values, known_fields
+from torchcaps.study.judges.evidence import Values, is_about, known_fields
 from torchcaps.study.record import Record
 from torchcaps.study.verdict import LEAST_SEEDS
 
@@ -51,7 +51,7 @@ class Difference(NamedTuple):
 
 class Variants(NamedTuple):
     """A study by the name of its records, or of the folder in which they lie, which differ in
-    fields or options."""
+    fields or options; without a name those of all studies."""
 
     title: str
     study: str
@@ -60,7 +60,8 @@ class Variants(NamedTuple):
     # The values of the variant that others are compared with.
     compared_with: tuple[Any, ...]
     columns: tuple[Column, ...]
-    # The fields and options of the records that it is about; all of the study, if none.
+    # The fields and options of the records that it is about, a frozenset for any of several values;
+    # all of the study, if none.
     where: Mapping[str, Any] = {}
     # What tells it from another study on one picture.
     short: str = ""
@@ -229,8 +230,8 @@ def _about(variants: Variants, records: Mapping[str, Record]) -> dict[str, Recor
     """The records by their hash; of several that differ in nothing the one of most seeds."""
     found: dict[tuple[Any, ...], str] = {}
     for name, each in sorted(records.items(), key=lambda item: len(item[1].seeds)):
-        is_of_study = f"{each.study}/".startswith(f"{variants.study}/")
-        if is_of_study and variants.where.items() <= known_fields(each).items():
+        is_of_study = not variants.study or f"{each.study}/".startswith(f"{variants.study}/")
+        if is_of_study and is_about(each, variants.where):
             found[_values(variants, each)] = name
     return {name: records[name] for name in found.values()}
 

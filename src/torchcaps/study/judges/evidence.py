@@ -7,7 +7,7 @@ from torchcaps.models import MODELS
 from torchcaps.study.record import Record
 from torchcaps.train import Recipe
 
-__all__ = ["NARROWED", "Curves", "Evidence", "Values", "known_fields"]
+__all__ = ["NARROWED", "Curves", "Evidence", "Values", "is_about", "known_fields"]
 
 # One value a seed.
 Values = Mapping[int, float]
@@ -112,3 +112,12 @@ def known_fields(record: Record) -> dict[str, Any]:
     usual = {name: field.default for name, field in Recipe.model_fields.items()}
     options = MODELS[recipe["model"]].options if recipe.get("model") in MODELS else {}
     return {**usual, **recipe, **options, **recipe.get("options", {})}
+
+
+def is_about(record: Record, where: Mapping[str, Any]) -> bool:
+    """Whether its fields and options are these; a frozenset is for any of several values."""
+    known = known_fields(record)
+    return all(
+        known.get(name) in value if isinstance(value, frozenset) else known.get(name) == value
+        for name, value in where.items()
+    )
