@@ -96,14 +96,14 @@ MOVED = Variants(
     "which the paper stops, and the one that is right on more of these is right on more moved "
     "ones too: this says how soon they learn, and not how robust they are. `torchcaps study run "
     "gu2021-q-dr-harms-affine --reduced` makes the records, and more than these.",
-    ("routing", "normalise"),
-    ("dynamic", "softmax"),
+    ("routing",),
+    ("dynamic",),
     (
         Column("accuracy", "accuracy"),
         Column("accuracy less that of dynamic routing", "accuracy", is_compared=True),
-        Column("on moved digits", "accuracy@affnist-style/test"),
+        Column("moved digits", "accuracy@affnist-style/test"),
         Column(
-            "on moved digits less that of dynamic routing",
+            "moved digits less that of dynamic routing",
             "accuracy@affnist-style/test",
             is_compared=True,
         ),
@@ -114,6 +114,8 @@ MOVED = Variants(
 OVERLAID = MOVED._replace(
     title="The same on pairs of digits",
     study="",
+    differ_in=("routing", "normalise"),
+    compared_with=("dynamic", "softmax"),
     says="The same networks, as wide as in the paper, after one epoch of 30,000 pairs of overlaid "
     "digits; and one that is ours, whose couplings are all a tenth, so that it starts with parents "
     "as long as CapsNet's. The two highest scores are to be the two digits; guesses are right on "
