@@ -2,6 +2,7 @@
 
 python benchmarks/pruned_trees.py FOLDER --root DATA             # for hours: see --dry-run
 python benchmarks/pruned_trees.py FOLDER --root DATA --dry-run   # what is trained, and its hours
+python benchmarks/pruned_trees.py FOLDER --there                 # tells of what is there
 python benchmarks/pruned_trees.py FOLDER --root DATA --middle    # two hours of one core a seed
 python benchmarks/pruned_trees.py FOLDER --root DATA --reduced   # 10 minutes of one core a seed
 
@@ -248,9 +249,20 @@ def row_of(run: Run, cell: Cell, root: Path | None) -> dict[str, Any]:
         "zero_blocks_expected": zero["expected"],
         "zero_votes": zero["zero_votes"],
     }
-    row = {**cell._asdict(), "measured_by": environment()["commit"], "values": values}
+    row = {
+        **cell._asdict(),
+        "machine": run.began()["machine"],
+        "measured_by": environment()["commit"],
+        "values": values,
+    }
     write_whole(file, json.dumps(row, indent=1))
     return row
+
+
+def rows_there(folder: Path, cells: list[Cell]) -> list[dict[str, Any]]:
+    """Those that are written down already, whether their runs are here or not."""
+    files = [cell.folder(folder).with_name(f"{cell.way}.json") for cell in cells]
+    return [dict(json.loads(file.read_text())) for file in files if file.is_file()]
 
 
 def write_evidence(folder: Path, form: Form, rows: list[dict[str, Any]], evidence: Path) -> None:
@@ -310,6 +322,9 @@ def main() -> None:
             f"{len(cells)} networks, {sum(hours(form, each) for each in cells):.1f} h of two cores"
         )
         return
+    if asked.there:
+        tell(rows_there(asked.folder, cells), form)
+        return
     until = None if asked.time_budget is None else time.monotonic() + seconds_of(asked.time_budget)
     rows = []
     try:
@@ -343,6 +358,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--evidence", type=Path, default=Path("evidence"))
     parser.add_argument("--time-budget")
     parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--there", action="store_true", help="tell of what is there, train nothing")
     smaller = parser.add_mutually_exclusive_group()
     smaller.add_argument("--middle", action="store_true")
     smaller.add_argument("--reduced", action="store_true")

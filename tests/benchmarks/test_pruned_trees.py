@@ -66,6 +66,21 @@ def test_the_whole_plan_fits_into_twelve_hours_of_two_cores():
     assert {cell.way for cell in pruned_trees.cells_of(REDUCED)} == set(pruned_trees.WAYS)
 
 
+def test_what_is_there_is_told_and_nothing_is_trained(monkeypatch, tmp_path, capsys):
+    for seed, accuracy in ((0, 99.0), (2, 99.2)):
+        file = pruned_trees.Cell("mnist", seed, "dense").folder(tmp_path).with_name("dense.json")
+        file.parent.mkdir(parents=True)
+        numbers = {name: accuracy for name in pruned_trees.SHOWN}
+        row = {"data": "mnist", "seed": seed, "way": "dense", "values": numbers}
+        file.write_text(json.dumps(row))
+    monkeypatch.setattr(sys, "argv", ["pruned_trees.py", str(tmp_path), "--there"])
+    pruned_trees.main()
+    (line,) = capsys.readouterr().out.splitlines()
+    # Of 99.0 and 99.2 the half interval is 12.706 times 0.1.
+    assert line.startswith("mnist          dense              accuracy 99.100 [97.829, 100.371]  ")
+    assert sorted(x.name for x in tmp_path.rglob("*.*")) == ["dense.json"] * 2
+
+
 @pytest.mark.slow
 def test_all_ways_give_records_and_the_same_line_adds_nothing(monkeypatch, tmp_path, capsys):
     def tiny(split, root):
