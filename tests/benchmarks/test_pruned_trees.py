@@ -70,7 +70,7 @@ def test_what_is_there_is_told_and_nothing_is_trained(monkeypatch, tmp_path, cap
     for seed, accuracy in ((0, 99.0), (2, 99.2)):
         file = pruned_trees.Cell("mnist", seed, "dense").folder(tmp_path).with_name("dense.json")
         file.parent.mkdir(parents=True)
-        numbers = {name: accuracy for name in pruned_trees.SHOWN}
+        numbers = dict.fromkeys(pruned_trees.SHOWN, accuracy)
         row = {"data": "mnist", "seed": seed, "way": "dense", "values": numbers}
         file.write_text(json.dumps(row))
     monkeypatch.setattr(sys, "argv", ["pruned_trees.py", str(tmp_path), "--there"])
