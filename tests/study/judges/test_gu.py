@@ -62,11 +62,15 @@ def test_a_network_that_is_ahead_on_clean_digits_too_shows_nothing():
     found = judge_statement(claim, [avg, capsnet])
     assert (found.word, found.ours.mean) == ("undecided", pytest.approx(15.1))
     assert found.open_because == (
-        "the one that is ahead on moved digits is also 0.6 points ahead on clean ones, and the "
-        "paper stops both at 99.22 %"
+        "the two lie 0.6 points apart on clean digits, which may be why they do on moved ones, and "
+        "the paper stops both at 99.22 %"
     )
-    # Half a point is as accurate, and one that is behind on clean digits is ahead all the more.
-    near, behind = (net("convnet_avg", 94.1, clean=clean) for clean in (98.9, 97.5))
+    # Less than a tenth is as accurate, and one that is behind on clean digits is ahead all the
+    # more. Half a point may go with four points of moved ones.
+    near, behind = (net("convnet_avg", 94.1, clean=clean) for clean in (98.48, 97.5))
+    assert word("convnet-avg-beats-capsnet", net("convnet_avg", 94.1, clean=98.8), capsnet) == (
+        "undecided"
+    )
     assert word("convnet-avg-beats-capsnet", near, capsnet) == "holds"
     assert word("convnet-avg-beats-capsnet", behind, capsnet) == "holds"
 
@@ -77,6 +81,24 @@ def test_a_network_that_is_ahead_on_clean_digits_too_shows_nothing():
     assert word("dr-harms-affine", *own, *shared) == "undecided"
     worse = [net("gu_aff_capsnet", 85.0), net("gu_aff_capsnet_dr", 89.0)]
     assert word("dr-harms-affine", *own, *worse) == "fails"
+
+
+def test_too_little_ahead_for_one_that_is_behind_on_clean_digits():
+    """It is to be five points ahead, and is four."""
+    capsnet = net("gu_capsnet", 79.0, clean=98.4)
+    behind, ahead = (net("convnet_avg", 83.0, clean=clean) for clean in (97.6, 99.0))
+    assert word("convnet-avg-beats-capsnet", behind, capsnet) == "undecided"
+    assert word("convnet-avg-beats-capsnet", ahead, capsnet) == "fails"
+
+
+@pytest.mark.parametrize("learnt", ["gu_aff_capsnet", "gu_aff_capsnet_dr"])
+def test_a_network_that_learnt_nothing_in_so_few_epochs_shows_nothing(learnt):
+    own = [net("gu_capsnet_nor", 80.0), net("gu_capsnet", 79.0)]
+    shared = [
+        net(model, 80.0, clean=98.0) if model == learnt else net(model, 11.0, clean=11.0)
+        for model in ("gu_aff_capsnet", "gu_aff_capsnet_dr")
+    ]
+    assert word("dr-harms-affine", *own, *shared) == "undecided"
 
 
 def test_other_groups_are_as_robust():
@@ -145,15 +167,37 @@ def test_each_part_helps_and_matrices_of_ones_own_most():
         overlaid("gu_capsnet", 91.0, loss="binary"),
     ]  # fmt: skip
     name = "all-components-help-multimnist"
-    assert word(name, whole, overlaid("gu_aff_capsnet_dr", 80.0), *rest) == "holds"
+    assert word(name, whole, overlaid("gu_aff_capsnet_dr", 87.0), *rest) == "holds"
     assert word(name, whole, overlaid("gu_aff_capsnet_dr", 91.5), *rest) == "undecided"
     assert word(name, whole, overlaid("gu_aff_capsnet_dr", 93.0), *rest) == "fails"
+    # One that learnt nothing does not show that its matrices matter most.
+    assert word(name, whole, overlaid("gu_aff_capsnet_dr", 2.71), *rest) == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("margin", "binary", "expected"),
+    [
+        (92.0, 90.0, "holds"),
+        (90.0, 92.0, "fails"),
+        (52.0, 48.0, "undecided"),
+        (48.0, 52.0, "undecided"),
+    ],
+)
+def test_half_trained_networks_say_which_loss_learns_sooner(margin, binary, expected):
+    records = [overlaid("gu_capsnet", margin), overlaid("gu_capsnet", binary, loss="binary")]
+    found = judge_statement(find_claim("gu2021-q-margin-beats-bce"), records)
+    assert (found.word, found.open_because is None) == (expected, expected != "undecided")
+    if expected == "undecided":
+        assert found.open_because == (
+            "after so short a training 48.0 % of the pairs are right, and of no network of Table 4 "
+            "fewer than 86.44 %: it may only learn later"
+        )
 
 
 def test_a_softmax_is_trained_by_binary_loss_where_images_show_several():
     capsnet = overlaid("gu_capsnet", 92.0)
-    assert word("avg-bad-for-overlap", capsnet, overlaid("convnet_avg", 80.0)) is None
-    assert word("avg-bad-for-overlap", capsnet, overlaid("convnet_avg", 80.0, loss="binary")) == (
+    assert word("avg-bad-for-overlap", capsnet, overlaid("convnet_avg", 88.0)) is None
+    assert word("avg-bad-for-overlap", capsnet, overlaid("convnet_avg", 88.0, loss="binary")) == (
         "holds"
     )
 
@@ -163,13 +207,14 @@ CONVNETS = (*SOFTMAX, "gu_convnet_cr", "gu_convnet_cr_sf")
 
 
 def tasks(affine=(), overlaid=(), compact=()):
-    """CapsNet at 80 in all three, and every ConvNet at 79 but for those that are named."""
+    """CapsNet at 80 in all three, and every ConvNet at 79 but for those that are named; on pairs of
+    digits each at ten more."""
     made = []
     for model in ("gu_capsnet", *CONVNETS):
         usual = 80.0 if model == "gu_capsnet" else 79.0
         made.append(net(model, dict(affine).get(model, usual)))
         of = dict(overlaid).get(model, usual)
-        values = {"accuracy": [of + n for n in NOISE]}
+        values = {"accuracy": [10 + of + n for n in NOISE]}
         fields = {"loss": "binary" if model in SOFTMAX else "auto"}.items()
         made.append(record(model, "multi-mnist", values=values, fields=fields, reduced="less"))
         if model in ("gu_capsnet", "gu_convnet_r", "gu_convnet_cr", "gu_convnet_cr_sf"):
@@ -206,5 +251,6 @@ def test_sharing_is_open_while_no_network_comes_to_where_the_paper_stops():
     better = judged(80.0)
     assert (better.word, better.ours.mean) == ("undecided", pytest.approx(8.0))
     assert better.open_because == "too few seeds come near the 99.22 % at which the paper stops"
-    # One cell is enough to contradict it.
-    assert judged(60.0).word == "fails"
+    # What leaves open that it holds leaves open that it does not.
+    worse = judged(60.0)
+    assert (worse.word, worse.open_because) == ("undecided", better.open_because)

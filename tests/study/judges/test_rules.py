@@ -73,6 +73,16 @@ def test_of_many_cells_one_fails_by_the_interval_of_bonferroni():
     assert found.ours.high == pytest.approx(-1.6 + 1.5632, abs=1e-4)
 
 
+def test_a_cell_that_something_else_leaves_open_decides_nothing():
+    for mean in (5.0, -5.0):
+        unclear = Cell(around(mean), open_because="nobody learnt")
+        for found in (each(CLAIM, [unclear]), one_of(CLAIM, [unclear])):
+            assert (found.word, found.open_because) == ("undecided", "nobody learnt")
+    # Another may still contradict the statement.
+    found = each(CLAIM, [unclear, Cell(around(-5.0))])
+    assert (found.word, found.open_because) == ("fails", None)
+
+
 def test_what_is_missing_may_not_hold_but_what_is_there_may_fail():
     assert each(CLAIM, [Cell(around(5.0)), Cell({})]) is None
     assert each(CLAIM, [Cell(around(-5.0)), Cell({})]).word == "fails"

@@ -47,6 +47,8 @@ class Cell:
     side: Side = "greater"
     threshold: float = 0.0
     against: Values | None = None
+    # What keeps it undecided, whatever its values.
+    open_because: str | None = None
 
     @property
     def is_there(self) -> bool:
@@ -60,6 +62,8 @@ class Cell:
 
     def word(self, least: int, *, one_sided: bool, cells: int) -> StatementWord:
         """By itself it must hold; only failing is corrected for the number of cells."""
+        if self.open_because is not None:
+            return "undecided"
         is_wide = one_sided or self.side == "within"
         by_itself = self.interval(ONE_SIDED if is_wide else CONFIDENCE)
         together = self.interval(1 - (1 - CONFIDENCE) / cells)
@@ -95,7 +99,9 @@ def each(
         zip(words, there, strict=True), key=lambda both: (order.index(both[0]), both[1].slack())
     )
     confidence = 1 - (1 - CONFIDENCE) / many if word == "fails" else CONFIDENCE
-    return StatementVerdict(word, cell.interval(confidence), cell.side, cell.threshold)
+    return StatementVerdict(
+        word, cell.interval(confidence), cell.side, cell.threshold, open_because=cell.open_because
+    )
 
 
 def one_of(
@@ -126,7 +132,8 @@ def _unless_all_fail(
     least: int = claim.conditions["n_seeds_min"]
 
     def is_word(cell: Cell, word: StatementWord, confidence: float) -> bool:
-        return word_of(cell.interval(confidence), cell.side, cell.threshold, least) == word
+        found = word_of(cell.interval(confidence), cell.side, cell.threshold, least)
+        return cell.open_because is None and found == word
 
     best = max(cells, key=Cell.slack)
     word: StatementWord = "undecided"
@@ -134,7 +141,8 @@ def _unless_all_fail(
         word = "fails"
     elif enough(is_word(cell, "holds", confidence) for cell in cells):
         word = "holds"
-    return StatementVerdict(word, best.interval(), best.side, best.threshold)
+    because = best.open_because if word == "undecided" else None
+    return StatementVerdict(word, best.interval(), best.side, best.threshold, open_because=because)
 
 
 def confirming(part: StatementVerdict | None) -> StatementVerdict | None:
