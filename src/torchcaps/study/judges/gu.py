@@ -188,8 +188,8 @@ def _squash_helps(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
 
 
 def _drawing_is_neutral(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
-    plain, within = (AFF, {}), claim.conditions["threshold"]
-    undrawn = (AFF, {"decoder": False})
+    plain: System = (AFF, {})
+    undrawn, within = (AFF, {"decoder": False}), claim.conditions["threshold"]
     neutral = _robuster(evidence, plain, undrawn, side="within", threshold=within)
     return each(claim, [neutral, _robuster(evidence, (AFF, {"mask": "none"}), plain)])
 
@@ -281,9 +281,14 @@ def _avg_bad_for_overlap(claim: Claim, evidence: Evidence) -> StatementVerdict |
 def _large_kernels_beat(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Four sizes of the training set and five kernels; a reduced protocol has one size."""
     sizes = (SMALLER,) if evidence.is_reduced else ALL_SIZES
-    of_sizes = [(_overlaid(evidence, m, data=data) for m in (LK, CAPSNET)) for data in sizes]
-    of_kernels = [(_overlaid(evidence, m, kernel=k) for m in (LK, CAPSNET)) for k in KERNELS]
-    cells = [_more_right(*pair, evidence) for pair in (*of_sizes, *of_kernels)]
+    chosen: list[dict[str, Any]] = [
+        *({"data": x} for x in sizes),
+        *({"kernel": k} for k in KERNELS),
+    ]
+    cells = [
+        _more_right(_overlaid(evidence, LK, **x), _overlaid(evidence, CAPSNET, **x), evidence)
+        for x in chosen
+    ]
     return each(claim, cells, corrected=True)
 
 
