@@ -28,6 +28,24 @@ def test_a_single_label_is_refused_in_a_sentence():
     assert "all of a sample of 4 images have one label; take a set with more classes." in said
 
 
+class Elsewhere(torch.nn.Module):
+    """A network on another device, which tells where images come."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.empty(1, device="meta"))
+
+    def forward(self, image, target=None, *, keep="none"):
+        raise ValueError(f"images came on {image.device}")
+
+
+def test_images_go_where_the_network_is():
+    images = SOURCES["sign"]("test", None)
+    recipe = make_recipe(model="peer_sign_dynamic", data="sign", protocol="peer")
+    with pytest.raises(ValueError, match="images came on meta"):
+        cancellation_of(Elsewhere().eval(), recipe, images)
+
+
 def cosine_at(length):
     """Of a network without a bias both of whose classes have this length for an input of ±1."""
     images = SOURCES["sign"]("test", None)

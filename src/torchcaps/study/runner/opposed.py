@@ -26,11 +26,14 @@ def cancellation_of(model: nn.Module, recipe: Recipe, images: Images) -> dict[st
     to opposite: `cancellation_cosine` and `cancellation_chi`, and the cosine of their inputs.
 
     Arguments:
-        model: the network, in evaluation mode.
+        model: the network, in evaluation mode; the images go where it is.
         recipe: says the loss.
         images: among a sample of these pairs are looked for.
     """
-    batch = images.batch(sample_of(images, SAMPLE))
+    pixels, labels, parts = images.batch(sample_of(images, SAMPLE))
+    device = next(model.parameters()).device
+    parts = None if parts is None else parts.to(device)
+    batch = Batch(pixels.to(device), labels.to(device), parts)
     with torch.no_grad():
         trace = as_network(model)(batch.pixels, keep="last").trace
     inputs = trace[0].children.pose.flatten(1).double()
