@@ -166,7 +166,8 @@ def lamp(weight: Tensor) -> Tensor:
     """
     # In double precision, since a layer can have millions of weights.
     squares = weight.detach().double().square().flatten()
-    ordered, places = squares.sort()
+    # Stable, so that of equal weights every device leaves the same ones.
+    ordered, places = squares.sort(stable=True)
     left = ordered.flip(0).cumsum(0).flip(0)
     shares = torch.where(ordered > 0, ordered / left, 0.0)
     return torch.empty_like(squares).scatter_(0, places, shares).view(weight.shape)
