@@ -282,6 +282,23 @@ QUESTIONS: Mapping[str, Question] = {
                 "split the same network is right more often. On images made of parts better first "
                 "weights [close that gap](../measures.md#which-routing-finds-the-true-tree).",
             ),
+            Plain(
+                OVERLAID,
+                frozenset(
+                    {
+                        ("accuracy less that of dynamic routing", "routing uniform", "above"),
+                        (
+                            "accuracy less that of dynamic routing",
+                            "routing uniform, normalise mean",
+                            "below",
+                        ),
+                    }
+                ),
+                "**Nor in CapsNet, after a short training on pairs of digits**: without routing, "
+                "as [gu2021] has it, it learns later; but with all couplings at a tenth, which is "
+                "no routing either, sooner than with routing. What it lacked was scale, for votes "
+                "were averaged over 1,152 children.",
+            ),
         ),
     ),
     "does-depth-kill-capsules": Question(
