@@ -50,7 +50,7 @@ def held(name, way, iterations):
     return found.most
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("way", ["fused", "native"])
 @pytest.mark.parametrize(
     ("name", "couplings"), [("distance", 0), ("dynamic", 0), ("em", 5), ("inverted", 0)]
