@@ -1,10 +1,12 @@
 """The benchmark of measuring: a tiny run has every measurement, and memory is counted."""
 
 import measuring
+import pytest
 
 from torchcaps.analysis.by_name import TRACE_MEASUREMENTS
 
 
+@pytest.mark.slow
 def test_a_tiny_run_has_every_number():
     found = measuring.measured(200, 2)
     kinds = [*TRACE_MEASUREMENTS, "fidelity", "fixed-point", "selectivity", "separation"]

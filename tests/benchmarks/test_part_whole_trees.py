@@ -1,6 +1,7 @@
 """The benchmark of trees: truth is read off the images, and a tiny run gives every number."""
 
 import part_whole_trees
+import pytest
 import torch
 
 from torchcaps.data import part_whole
@@ -16,6 +17,7 @@ def test_parts_are_read_off_the_truth():
         assert set((shown[image] > 0).nonzero().flatten().tolist()) == there
 
 
+@pytest.mark.slow
 def test_a_tiny_run_has_every_number():
     images = part_whole("test", 60, spec=part_whole_trees.SPEC)
     found = part_whole_trees.run("supervised", 0, trained=images, test=images, epochs=1)

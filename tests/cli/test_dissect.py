@@ -68,6 +68,7 @@ def test_a_page_is_refused_by_its_name_before_anything_is_measured(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_two_runs_of_one_name_keep_their_numbers_apart(
     trained: Path, tmp_path: Path, call: Call
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from cli.command_line import Call, assert_one_sentence
 
 
+@pytest.mark.slow
 def test_it_tries_the_rates_of_a_run_and_draws_them(
     run_folder: Path, tmp_path: Path, call: Call
 ) -> None:

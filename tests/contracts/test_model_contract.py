@@ -220,6 +220,7 @@ def test_images_are_odd():
         assert channels != MODELS[name].image[0]
 
 
+@pytest.mark.drawn(2)
 def test_shapes_and_gradients(line):
     name, _, fixed = line
     model = copy.deepcopy(fixed).train()

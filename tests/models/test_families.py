@@ -661,6 +661,7 @@ def test_iterations_are_constants_to_distance_routing_alone():
         )
 
 
+@pytest.mark.slow
 def test_every_network_can_be_made_with_every_routing_it_names():
     for name, preset in MODELS.items():
         for routing in preset.routings if preset.routes and not preset.is_own else ():

@@ -78,6 +78,7 @@ def test_twins_differ_in_routing_and_share_every_weight_up_to_its_size_at_birth(
     assert {name.rsplit(".", 1)[-1] for name in set(dynamic) - shared} == {"prior"}
 
 
+@pytest.mark.slow
 def test_a_second_call_trains_nothing_and_draws_the_page_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

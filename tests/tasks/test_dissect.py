@@ -206,6 +206,7 @@ def test_a_run_is_dissected_on_test_images_of_its_own_data(run: Run) -> None:
     assert found.facts["recipe"] == run.recipe.digest()
 
 
+@pytest.mark.slow
 def test_the_optimiser_and_the_epochs_are_those_that_were(run: Run, network: nn.Module) -> None:
     other = Run(run.folder.parent / "other")
     other.begin(

@@ -308,6 +308,7 @@ def test_a_learning_rate_at_which_nothing_is_learnt_is_told(
     json.dumps(found.numbers, allow_nan=False)
 
 
+@pytest.mark.slow
 def test_the_overfit_is_the_same_every_time(network):
     one, two = (looked_at(network, seconds=500)["overfit"].numbers for _ in range(2))
     assert one["last_loss"] == two["last_loss"]

@@ -445,6 +445,7 @@ def test_a_crash_within_a_long_epoch_costs_minutes_alone(whole, tmp_path, monkey
     assert_same(fit(recipe(), tmp_path), whole)
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(
     ("changed", "epochs"),
     [

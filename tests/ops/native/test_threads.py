@@ -94,6 +94,7 @@ assert torch.equal(of_a_child(), parents)
 """
 
 
+@pytest.mark.slow
 def test_a_forked_child_routes_as_its_parent_does(tmp_path):
     program = f"PATH = {str(tmp_path / 'parents')!r}\n"
     subprocess.run([sys.executable, "-c", program + FORK], timeout=300, check=True)

@@ -51,6 +51,7 @@ def run(tmp_path_factory):
     return fit(recipe, tmp_path_factory.mktemp("runs") / "net")
 
 
+@pytest.mark.slow
 def test_a_decoder_is_trained_and_nothing_else(run):
     images = some_of(run.recipe.as_shown(load("part-whole", split="test")), 30)
     found = redrawn_of(run, images, root=None)
