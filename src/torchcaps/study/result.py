@@ -81,12 +81,17 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
     >>> result_of(find_claim("gu2021-t1-capsnet-affnist"), read_records())  # doctest: +SKIP
     """
     plan = plan_of(claim)
+    models = {job.model for job in plan.jobs}
+    trained = _trained_by(plan)
     about = {
         name: record
         for name, record in records.items()
         # A study of our own judges nothing of a paper, whatever networks it shares with a plan: it
         # does not say how much smaller they are.
-        if claim.id in record.claims or (record.claims and _is_of_a_job(record, plan))
+        if claim.id in record.claims
+        or (
+            record.claims and record.recipe.get("model") in models and trained_in(record) in trained
+        )
     }
     if claim.states and plan.shown_by is None:
         for alike in _comparable(claim, about):
@@ -141,18 +146,14 @@ def _has_width(record: Record) -> bool:
     return model in MODELS and "width" in MODELS[model].options
 
 
-def _is_of_a_job(record: Record, plan: Plan) -> bool:
-    """Whether its networks are those of a job, full or reduced, though it was made for another
-    claim."""
-    recipe = record.recipe
-    jobs = [
-        each
+def _trained_by(plan: Plan) -> set[str]:
+    """Digests of all networks of its jobs, full or reduced, whichever claim they were made for."""
+    return {
+        trains(each.recipe())
         for job in plan.jobs
-        if job.model == recipe.get("model")
         for each in (job, job.smaller())
-        if each.train == recipe.get("data") and not each.lacks_to_train
-    ]
-    return bool(jobs) and trained_in(record) in {trains(job.recipe()) for job in jobs}
+        if not each.lacks_to_train
+    }
 
 
 def _verdict(plan: Plan, record: Record) -> NumberVerdict | ShownVerdict | None:
