@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
+from made_records import record
 from torchcaps.cli import main
-from torchcaps.study import runner
+from torchcaps.study import runner, write_record
 from torchcaps.study.runner.work import work
 
 
@@ -149,19 +150,39 @@ def test_seeds_that_failed_are_named_beside_the_comparison(call, tmp_path, monke
     assert (tmp_path / "runs" / "a-b.svg").is_file() == (n_failed == 1)
 
 
-def test_pages_and_the_report_are_written(call, tmp_path):
-    readme = tmp_path / "README.md"
-    readme.write_text(
+@pytest.fixture
+def readme(tmp_path):
+    path = tmp_path / "README.md"
+    path.write_text(
         "<!-- claims: made by `make tables` -->\nold\n<!-- end of claims -->\nthe rest\n"
     )
-    none = ("--evidence", tmp_path / "none")
-    code, out, err = call("tables", *none, "--out", tmp_path / "docs", "--readme", readme)
+    return path
+
+
+def test_pages_and_the_report_are_written(call, tmp_path, readme):
+    # It has nothing that the claim asks for, so it judges none.
+    write_record(record("peer_sign_em", "sign", values={"keys": [3.0]}), tmp_path / "evidence")
+    there = ("--evidence", tmp_path / "evidence")
+    code, out, err = call("tables", *there, "--out", tmp_path / "docs", "--readme", readme)
     assert (code, err) == (0, "")
-    assert out.splitlines()[-1] == str(readme)
+    assert str(readme) in out.splitlines()
     assert "| all | 947 | 0 | 0 | 0 |" in readme.read_text()
     assert readme.read_text().endswith("<!-- end of claims -->\nthe rest\n")
-    code, out, err = call("report", *none, "--out", tmp_path / "claims.html")
+    code, out, err = call("report", *there, "--out", tmp_path / "claims.html")
     assert (code, out, err) == (0, f"{tmp_path / 'claims.html'}\n", "")
+
+
+def test_pages_are_not_written_without_records(call, tmp_path, readme):
+    before = readme.read_bytes()
+    where = ("--evidence", tmp_path / "evidnece", "--out", tmp_path / "docs")
+    code, out, err = call("tables", *where, "--readme", readme)
+    assert (code, out) == (2, "")
+    assert err == (
+        f"torchcaps: there is no record in {tmp_path / 'evidnece'}, so every page would lose its "
+        "verdicts; name the folder of the records: --evidence FOLDER on the command line.\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
+    assert readme.read_bytes() == before
 
 
 @pytest.mark.parametrize(

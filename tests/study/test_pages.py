@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from error_text import text_of
-from torchcaps.study import find_claim, read_records, results
+from made_records import record
+from torchcaps.study import find_claim, read_records, results, write_record
 from torchcaps.study.pages import BEGIN, END, ours, overview, page, protocol, says, write_pages
 from torchcaps.study.papers.peer import SIGN_OPEN
 from torchcaps.study.remarks import REMARKS
@@ -118,8 +119,11 @@ def test_a_test_that_leaves_a_claim_open_is_said_to(found):
 def test_a_file_without_markers_is_refused(tmp_path):
     readme = tmp_path / "README.md"
     readme.write_text(f"{END}\n{BEGIN}\n")
-    said = text_of(lambda: write_pages(tmp_path / "none", tmp_path / "docs", readme))
+    evidence = tmp_path / "evidence"
+    write_record(record("peer_sign_em", "sign", values={"keys": [3.0]}), evidence)
+    said = text_of(lambda: write_pages(evidence, tmp_path / "docs", readme))
     assert said.startswith(f"{readme} must hold the lines")
+    assert not (tmp_path / "docs").exists()
     assert readme.read_text() == f"{END}\n{BEGIN}\n"
 
 
@@ -127,5 +131,8 @@ def test_a_readme_that_is_no_text_is_refused(tmp_path):
     """Found by make fuzz."""
     readme = tmp_path / "README.md"
     readme.write_bytes(b"\xad not UTF-8")
-    said = text_of(lambda: write_pages(tmp_path / "none", tmp_path / "docs", readme))
+    evidence = tmp_path / "evidence"
+    write_record(record("peer_sign_em", "sign", values={"keys": [3.0]}), evidence)
+    said = text_of(lambda: write_pages(evidence, tmp_path / "docs", readme))
     assert said.startswith(f"{readme} must hold the lines")
+    assert not (tmp_path / "docs").exists()

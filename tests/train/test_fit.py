@@ -229,12 +229,18 @@ def test_another_seed_gives_other_weights(whole: Run, tmp_path: Path) -> None:
     assert abs(shared) < 4 / one[name].numel() ** 0.5
 
 
-def test_the_first_weights_are_a_function_of_the_recipe_alone() -> None:
+def test_the_first_weights_are_a_function_of_the_recipe_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     images = tiny("train", None)
     torch.manual_seed(3)
+    seeded: list[int] = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
     before = torch.get_rng_state()
     one = initial_model(recipe(), images).state_dict()
     assert torch.equal(torch.get_rng_state(), before)
+    # Of a GPU neither, which has no say in the weights.
+    assert seeded == []
     torch.manual_seed(4)
     two = initial_model(recipe(epochs=9, batch_size=1), images).state_dict()
     assert all(torch.equal(one[name], two[name]) for name in one)

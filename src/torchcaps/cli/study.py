@@ -195,8 +195,9 @@ def tables(
     from torchcaps.study.pages import write_pages
     from torchcaps.study.questions import write_questions
 
-    questions = write_questions(evidence, out.parent / "questions")
-    for path in (*questions, *write_pages(evidence, out, readme)):
+    # The pages first, since they refuse what is wrong before anything is written.
+    pages = write_pages(evidence, out, readme)
+    for path in (*pages, *write_questions(evidence, out.parent / "questions")):
         print(path)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.claim import PAPERS, Claim
+from torchcaps.study.record import read_records
 from torchcaps.study.remarks import REMARKS
 from torchcaps.study.result import Result, results
 from torchcaps.study.verdict import NumberVerdict, StatementVerdict
@@ -37,16 +38,28 @@ MADE = "This page is made by `make tables` from the records in `evidence/`. "
 def write_pages(
     evidence: str | os.PathLike[str], out: str | os.PathLike[str], readme: str | os.PathLike[str]
 ) -> list[Path]:
-    """Write the page of each paper, and the overview between its markers in the README."""
+    """Write the page of each paper, and the overview between its markers in the README. Refused
+    where there are no records: their pages would say that nothing was ever judged."""
+    _check_has_records(evidence)
     found = results(evidence)
+    with_overview = _put_between(Path(readme), overview(found))
     Path(out).mkdir(parents=True, exist_ok=True)
     written = []
     for paper in PAPERS:
         path = Path(out) / f"{paper}.md"
         write_whole(path, page(paper, [each for each in found if each.claim.paper == paper]))
         written.append(path)
-    _put_between(Path(readme), overview(found))
+    write_whole(Path(readme), with_overview)
     return [*written, Path(readme)]
+
+
+def _check_has_records(evidence: str | os.PathLike[str]) -> None:
+    """Refuse a folder of no records, which is often one that is not there."""
+    if not read_records(evidence):
+        raise TorchcapsError(
+            f"there is no record in {evidence}, so every page would lose its verdicts; name the "
+            f"folder of the records: --evidence FOLDER on the command line."
+        )
 
 
 def page(paper: str, found: Sequence[Result]) -> str:
@@ -97,8 +110,8 @@ def _count(found: Sequence[Result]) -> str:
     return f"{len(found)} ({reduced})" if reduced else str(len(found))
 
 
-def _put_between(path: Path, text: str) -> None:
-    """Replace what stands between the markers of a file."""
+def _put_between(path: Path, text: str) -> str:
+    """A file, with other text between its markers."""
     try:
         # A pipe would be waited for.
         whole = path.read_text(encoding="utf-8") if path.is_file() else ""
@@ -111,7 +124,7 @@ def _put_between(path: Path, text: str) -> None:
         )
     before, _, rest = whole.partition(BEGIN)
     _, _, after = rest.partition(END)
-    write_whole(path, f"{before}{BEGIN}\n{text}\n{END}{after}")
+    return f"{before}{BEGIN}\n{text}\n{END}{after}"
 
 
 def _counts(found: Sequence[Result]) -> Iterator[str]:

@@ -109,7 +109,8 @@ def initial_model(recipe: Recipe, images: Images, own: nn.Module | None = None) 
     if numbers is not None:
         _check_channels(len(numbers[0]), images)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed_of(recipe.seed, WEIGHTS))
+        # Not torch.manual_seed, which seeds the GPUs' generators too, and those are the caller's.
+        torch.default_generator.manual_seed(seed_of(recipe.seed, WEIGHTS))
         model = create_model(
             recipe.model,
             image=images.image_shape,
