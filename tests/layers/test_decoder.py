@@ -89,6 +89,47 @@ def test_an_unknown_mask_is_refused():
     assert str(caught.value) == "mask='all' is unknown; known: class, none."
 
 
+@pytest.mark.parametrize(
+    ("sizes", "sentence"),
+    [
+        ({"n_classes": 0}, "Decoder needs n_classes of at least 1, but got 0."),
+        ({"d_in": 2.0}, "Decoder needs d_in as a whole number, but got 2.0."),
+        (
+            {"image": (28, 28)},
+            "image must be (channels, height, width), three whole numbers from 1, but came as "
+            "(28, 28).",
+        ),
+    ],
+)
+def test_a_size_that_is_none_is_refused(sizes, sentence):
+    given = {"n_classes": CLASSES, "d_in": D, "image": IMAGE} | sizes
+    with pytest.raises(TorchcapsError) as caught:
+        Decoder(**given)
+    assert str(caught.value) == sentence
+    given.pop("n_classes")
+    if "n_classes" not in sizes:
+        with pytest.raises(TorchcapsError) as caught:
+            DeconvDecoder(**given)
+        assert str(caught.value) == sentence.replace("Decoder", "DeconvDecoder")
+
+
+@both
+@pytest.mark.parametrize("shape", [(3, CLASSES, D + 1), (3, CLASSES), (3, CLASSES + 1, D)])
+def test_poses_of_another_network_are_refused(maker, shape):
+    decoder = maker()
+    if maker is deconv and shape[2:] == (D,):
+        # It does not ask how many classes there are.
+        assert decoder(Capsules(torch.randn(shape).double())).shape == (3, *IMAGE)
+        return
+    k = CLASSES if maker is made else "classes"
+    with pytest.raises(TorchcapsError) as caught:
+        decoder(Capsules(torch.randn(shape).double()))
+    assert str(caught.value) == (
+        f"this decoder draws from poses [batch, {k}, {D}], but they came with shape "
+        f"{list(shape)}; was it made for another network?"
+    )
+
+
 @both
 @pytest.mark.parametrize("batch", [1, 3])
 def test_several_classes_are_drawn_each_alone(maker, batch):

@@ -13,7 +13,7 @@ from torchcaps.layers.capsule_layer import CapsuleLayer
 from torchcaps.layers.conv3d import Conv3dCapsules
 from torchcaps.types import Grid
 
-__all__ = ["check_names", "children_after", "features_after"]
+__all__ = ["check_image", "check_names", "children_after", "features_after"]
 
 # What layers call what a head calls otherwise.
 MEANT = {"d_in": "d_primary", "d_out": "d_class", "n_out": "n_classes"}
@@ -21,7 +21,7 @@ MEANT = {"d_in": "d_primary", "d_out": "d_class", "n_out": "n_classes"}
 
 def features_after(backbone: nn.Module, image: tuple[int, int, int]) -> tuple[int, int, int]:
     """The (channels, height, width) of the feature map that a backbone makes of an image."""
-    _check_image(image)
+    check_image(image)
     if isinstance(backbone, type) or not isinstance(backbone, nn.Module):
         raise TorchcapsError(
             f"a head comes after a backbone, an nn.Module from images to feature maps, but got "
@@ -55,7 +55,7 @@ def children_after(
             "how many capsules the primary layer makes depends on the image; say which: "
             "image=(channels, height, width)."
         )
-    _check_image(image)
+    check_image(image)
     d_in = cast(int, last.d_out)  # type: ignore[union-attr]
     channels, height, width = feature_shape(nn.Sequential(*below[:-1], projection), image)
     if channels % d_in:
@@ -75,7 +75,7 @@ def check_names(call: str, given: Iterable[str], known: Iterable[str]) -> None:
             raise TorchcapsError(f"{call} takes no {name}; {nearest(name, known, meant=MEANT)}.")
 
 
-def _check_image(image: object) -> None:
+def check_image(image: object) -> None:
     sides = list(image) if isinstance(image, tuple | list) else []
     if len(sides) != 3 or any(type(side) is not int or side < 1 for side in sides):
         raise TorchcapsError(

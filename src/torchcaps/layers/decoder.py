@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.layers.after import check_image
+from torchcaps.layers.capsule_layer import check_capsules, check_sizes
 from torchcaps.ops.checks import check_choice, check_classes, check_tensor, one_hot
 from torchcaps.types import Capsules
 
@@ -41,6 +43,8 @@ class Decoder(nn.Module):
         self, *, n_classes: int, d_in: int, image: tuple[int, int, int], mask: Mask = "class"
     ):
         super().__init__()
+        check_sizes("Decoder", n_classes=n_classes, d_in=d_in)
+        check_image(image)
         check_choice("mask", mask, get_args(Mask))
         self.n_classes, self.d_in, self.image, self.mask = n_classes, d_in, image, mask
         self.layers = nn.Sequential(
@@ -58,6 +62,7 @@ class Decoder(nn.Module):
     def seen(self, classes: Capsules, target: Tensor | None = None) -> Tensor:
         """What it draws from: the poses of all classes in a row, [b, k · d], those zeroed that it
         does not see; [b, m, k · d] where m classes of each image are drawn."""
+        _check_poses(classes, n_classes=self.n_classes, d_in=self.d_in)
         pose = classes.pose  # [b, k, d]
         if self.mask == "class":
             target = _drawn(pose, target)
@@ -89,6 +94,8 @@ class DeconvDecoder(nn.Module):
 
     def __init__(self, *, d_in: int, image: tuple[int, int, int]):
         super().__init__()
+        check_sizes("DeconvDecoder", d_in=d_in)
+        check_image(image)
         self.d_in, self.image = d_in, image
         channels, height, width = image
         doubled = (32, 16, 8) if min(height, width) >= 64 else (32, 16)
@@ -109,6 +116,7 @@ class DeconvDecoder(nn.Module):
         )
 
     def forward(self, classes: Capsules, target: Tensor | None = None) -> Tensor:
+        _check_poses(classes, n_classes=None, d_in=self.d_in)
         target = _drawn(classes.pose, target)
         index = target if target.ndim == 2 else target.unsqueeze(1)
         pose = classes.pose.take_along_dim(index.unsqueeze(-1), dim=1)  # [b, m, d]
@@ -120,6 +128,17 @@ class DeconvDecoder(nn.Module):
 def _deconvolution(n_in: int, n_out: int, *, stride: int) -> nn.ConvTranspose2d:
     """Padded so that the sides grow by the stride exactly."""
     return nn.ConvTranspose2d(n_in, n_out, 3, stride, padding=1, output_padding=stride - 1)
+
+
+def _check_poses(classes: Capsules, *, n_classes: int | None, d_in: int) -> None:
+    check_capsules(classes)
+    shape = list(classes.pose.shape)
+    if len(shape) != 3 or shape[2] != d_in or n_classes not in (None, shape[1]):
+        k = "classes" if n_classes is None else n_classes
+        raise TorchcapsError(
+            f"this decoder draws from poses [batch, {k}, {d_in}], but they came with shape "
+            f"{shape}; was it made for another network?"
+        )
 
 
 def _drawn(pose: Tensor, target: Tensor | None) -> Tensor:
