@@ -16,7 +16,7 @@ from torchcaps._json import is_finite
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.study.record import Record, Seed, make_record
 from torchcaps.train import Run
-from torchcaps.train.objects import damaged
+from torchcaps.train.objects import damaged, read_objects
 from torchcaps.train.run import VERSIONS
 
 __all__ = ["record_of_runs"]
@@ -34,6 +34,7 @@ def record_of_runs(
     measured: Mapping[int, Mapping[str, float]] | None = None,
     measured_by: Sequence[str | None] = (),
     failed: Mapping[int, str] | None = None,
+    failed_in: Sequence[str | os.PathLike[str]] = (),
     reduced: str | None = None,
     departures: Sequence[str] = (),
     supersedes: str | None = None,
@@ -49,6 +50,7 @@ def record_of_runs(
         measured: statistics by seed beside the accuracy on test images, which runs know.
         measured_by: the commits that measured, as `environment` writes them.
         failed: how a seed failed, by the seed; it has no run among the folders.
+        failed_in: folders of the seeds that failed, which say what was trained where none finished.
         reduced: in words, how the protocol is smaller than the paper's.
         departures: what is done otherwise than in the paper.
         supersedes: the hash of the record that this one replaces.
@@ -56,21 +58,18 @@ def record_of_runs(
     >>> record_of_runs(["runs/0", "runs/1"], study="mine", claims=["my-claim"])  # doctest: +SKIP
     """
     runs = [Run(Path(folder)) for folder in folders]
+    begun = runs or [Run(Path(folder)) for folder in failed_in]
     measured = measured or {}
-    _check(runs, measured)
-    first = runs[0].recipe
-    environments = [run.began() for run in runs]
-    digests = runs[0].image_digests()
-    commits = [*(each for run in runs for each in run.commits()), *measured_by]
+    _check(runs, begun, measured)
+    first = begun[0].recipe
+    environments = [run.began() for run in begun]
+    commits = [*(each for run in begun for each in run.commits()), *measured_by]
     return make_record(
         study=study,
         claims=tuple(claims),
         recipe=first.model_dump(mode="json"),
         recipe_hash=first.digest(),
-        data={
-            f"{first.data}/train": digests["train"],
-            f"{first.test_data or first.data}/test": digests["test"],
-        },
+        data=_images(begun[0]),
         seeds=(
             *(_seed(run, measured.get(run.recipe.seed, {})) for run in runs),
             *(Seed(seed=seed, wall_seconds=0, failed=why) for seed, why in (failed or {}).items()),
@@ -79,12 +78,22 @@ def record_of_runs(
         dirty=any(CHANGED in (each or "") for each in commits),
         versions={name: _one([each[name] for each in environments]) or "" for name in VERSIONS},
         device=_one([f"{e['machine']}, {e['threads']} threads" for e in environments]) or "",
-        command=_command_of(runs[0], environments[0]["command"]),
+        command=_command_of(begun[0], environments[0]["command"]),
         made=datetime.now(UTC),
         reduced=reduced,
         departures=tuple(departures),
         supersedes=supersedes,
     )
+
+
+def _images(run: Run) -> dict[str, str]:
+    """Digests of its images by set and split; training that failed came to no test images."""
+    trained_on, tested_on = run.recipe.data, run.recipe.test_data or run.recipe.data
+    if not run.is_done:
+        (seen,) = read_objects(run.environment_file, words=("training_images",))
+        return {f"{trained_on}/train": seen["training_images"]}
+    digests = run.image_digests()
+    return {f"{trained_on}/train": digests["train"], f"{tested_on}/test": digests["test"]}
 
 
 def _command_of(run: Run, command: str) -> str:
@@ -104,23 +113,25 @@ def _command_of(run: Run, command: str) -> str:
     return shlex.join(kept)
 
 
-def _check(runs: Sequence[Run], measured: Mapping[int, Mapping[str, float]]) -> None:
-    """Make sure that runs are finished and belong together."""
-    if not runs:
+def _check(
+    runs: Sequence[Run], begun: Sequence[Run], measured: Mapping[int, Mapping[str, float]]
+) -> None:
+    """Make sure that runs are finished, but for those that failed, and belong together."""
+    if not begun:
         raise TorchcapsError("a record needs at least one run, but came none.")
     waiting = [str(run.folder) for run in runs if not run.is_done]
     if waiting:
         raise TorchcapsError(
             f"{', '.join(waiting)} has no result yet; finish the run with its own line first."
         )
-    first = runs[0].recipe
-    for run in runs[1:]:
+    first = begun[0].recipe
+    for run in begun[1:]:
         if run.recipe.model_copy(update={"seed": first.seed}) != first:
             raise TorchcapsError(
-                f"{run.folder} has another recipe than {runs[0].folder}; the seeds of one record "
+                f"{run.folder} has another recipe than {begun[0].folder}; the seeds of one record "
                 f"differ in nothing but their seed."
             )
-        if run.image_digests() != runs[0].image_digests():
+        if runs and run.image_digests() != runs[0].image_digests():
             raise TorchcapsError(
                 f"{run.folder} was trained or tested on other images than {runs[0].folder} "
                 f"(digests {_said(run)} and {_said(runs[0])}); was --root another folder? Remove "

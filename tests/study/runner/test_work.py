@@ -11,7 +11,7 @@ import pytest
 from error_text import text_of
 from made_records import made
 from torchcaps.errors import Diverged, Interrupted, TorchcapsError
-from torchcaps.study import read_records
+from torchcaps.study import find_claim, read_records, result_of
 from torchcaps.study.runner import Study
 from torchcaps.study.runner import evidence as module_of_records
 from torchcaps.study.runner import ledger as module_of_ledger
@@ -233,6 +233,25 @@ def test_a_seed_that_failed_stays_in_the_record(study, ledger, tmp_path):
     (record,) = read_records(tmp_path / "evidence", drafts=True).values()
     assert [seed.failed for seed in record.seeds] == [None, "the loss became nan"]
     assert len(record.values("accuracy")) == 1
+
+
+def test_where_every_seed_fails_that_is_a_result(study, ledger, tmp_path):
+    both = study(seeds=(0, 1), learning_rate=1e38)
+    work(both.cells(), ledger, root=None)
+    assert [ledger.state(cell) for cell in both.cells()] == ["failed", "failed"]
+    (path,) = write_records(both, ledger, tmp_path / "evidence")
+    (record,) = read_records(tmp_path / "evidence", drafts=True).values()
+    assert record.recipe["learning_rate"] == 1e38
+    assert [seed.failed for seed in record.seeds] == [
+        "the loss became nan at step 1, so training diverged; take a smaller learning rate than "
+        "1e+38, in a new folder."
+    ] * 2
+    # Training came to no test images.
+    assert list(record.data) == ["sign/train"]
+    assert record.values("accuracy") == []
+    claim = find_claim(*record.claims)
+    assert result_of(claim, {path.stem: record}).verdict is None
+    assert write_records(both, ledger, tmp_path / "evidence") == [path]
 
 
 def test_the_code_that_saw_a_seed_fail_counts_as_well(study, ledger, records, monkeypatch):

@@ -36,10 +36,14 @@ def _write(
 ) -> Path | None:
     cells = system.cells()
     states = [ledger.state(cell) for cell in cells]
-    if not set(states) <= {"done", "failed"} or "done" not in states:
+    if not set(states) <= {"done", "failed"}:
         return None
     done = [cell for cell, state in zip(cells, states, strict=True) if state == "done"]
     failed = [cell for cell, state in zip(cells, states, strict=True) if state == "failed"]
+    begun = [run.folder for run in map(ledger.run, failed) if run.environment_file.is_file()]
+    if not done and not begun:
+        # Nothing says what was trained.
+        return None
     for cell in done:
         if not ledger.run(cell).is_done:
             values = values_file(ledger.run(cell).folder)
@@ -55,6 +59,7 @@ def _write(
         measured={cell.recipe.seed: ledger.values(cell) for cell in done},
         measured_by=[each for cell in cells for each in ledger.measured_by(cell)],
         failed={cell.recipe.seed: ledger.failure(cell) or "" for cell in failed},
+        failed_in=begun,
         reduced=system.reduced,
         departures=system.departures,
     )
