@@ -8,12 +8,14 @@ import torch
 from torch import nn
 
 from error_text import text_of
-from torchcaps import create_model
+from torchcaps import create_model, layers
 from torchcaps.analysis import capsule_activity, routing_dynamics
 from torchcaps.data import ImageSet
+from torchcaps.models.own import OwnNetwork
 from torchcaps.tasks import evaluate
 from torchcaps.train import measures as module_of_measures
 from torchcaps.train.measures import Measures, counted, of_trees, parts, seen_of_capsules
+from torchcaps.types import Capsules, LayerTrace, Output
 
 
 def images(count, side=16):
@@ -161,3 +163,62 @@ def test_trees_of_several_layers_are_those_of_a_dictionary():
     # As they are, couplings of the layers below lead to other trees.
     plain = evaluate(model, data, measurements=("keys",)).measured["keys"]
     assert plain.entropy != pytest.approx(keys.entropy, abs=0.01)
+
+
+class WithoutCouple(layers.Routing):
+    """Dynamic routing of somebody who has no use for `couple`, which may be left out."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = layers.DynamicRouting()
+
+    def create_parameters(self, *, n_in, n_out, d_out):
+        self.inner.create_parameters(n_in=n_in, n_out=n_out, d_out=d_out)
+
+    def forward(self, votes, activation, *, keep="none"):
+        return self.inner(votes, activation, keep=keep)
+
+
+def test_a_routing_that_takes_no_couplings_costs_no_training():
+    """What it would be without rounding is another number, so there is none."""
+    model = create_model("capsnet", image=(1, 28, 28), n_classes=3, routing=WithoutCouple()).train()
+    assert of_trees(model, images(4, side=28)) == {"zero_blocks/classes": 0.0}
+    assert model.training
+
+
+class Hidden(nn.Module):
+    """Some capsules that are no classes, and a linear layer."""
+
+    def __init__(self, parents, *, keeps):
+        super().__init__()
+        self.lower = nn.Conv2d(1, 8, 9, 4)
+        self.hidden = layers.DenseCapsules(n_in=2 * 2 * 4, d_in=2, n_out=parents, d_out=3)
+        self.scores = nn.Linear(parents, 3)
+        self.forward = self.keeping if keeps else self.plain
+
+    def keeping(self, image, *, keep="none"):
+        children = self.lower(image).flatten(1).unflatten(1, (-1, 2))
+        routed = self.hidden(Capsules(children), keep=keep)
+        trace = () if keep == "none" else (LayerTrace("hidden", Capsules(children), routed),)
+        return Output(self.scores(routed.parents.pose.norm(dim=-1)), "logits", trace=trace)
+
+    def plain(self, image):
+        return self.keeping(image)
+
+
+@pytest.mark.parametrize(("parents", "keeps"), [(2, True), (7, True), (3, False)])
+def test_capsules_that_are_no_classes_have_no_trees_of_classes(parents, keeps):
+    """Seven of them were taken for three classes, and two ended the training."""
+    found = of_trees(OwnNetwork(Hidden(parents, keeps=keeps)), images(20))
+    assert found == {"zero_blocks/hidden": 0.0}
+
+
+def test_trees_of_shared_matrices_are_counted_too():
+    torch.manual_seed(0)
+    model = create_model("rem_effconv", image=(1, 40, 40), n_classes=3)
+    data = images(12, side=40)
+    found = of_trees(model, data)
+    keys = evaluate(model, data, levels=11, measurements=("keys",)).measured["keys"]
+    # No child has a matrix of its own, so there are no blocks.
+    assert list(found) == ["entropy", "entropy_bound", "keys"]
+    assert found["entropy"] == pytest.approx(keys.entropy, abs=1e-9)

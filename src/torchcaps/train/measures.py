@@ -10,7 +10,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
 
-from torchcaps.analysis import MeasureKeys, Thresholds, capsule_layers, lengths, quantise
+from torchcaps.analysis import Keys, MeasureKeys, Thresholds, capsule_layers, lengths, quantise
 from torchcaps.analysis.activity import dead_capsules
 from torchcaps.analysis.trace import last_coupling
 from torchcaps.analysis.zero_votes import zero_blocks
@@ -138,27 +138,43 @@ def seen_of_capsules(
 
 @torch.no_grad()
 def of_trees(model: nn.Module, images: Images) -> dict[str, float]:
-    """Keys a class, their entropy and its bound, from couplings on 11 levels, and zero_blocks/ of
-    every layer with a matrix for each child and parent; nothing for a network whose last routed
-    layer has no parent for each class."""
+    """Keys a class, their entropy and its bound, from couplings on 11 levels, where the last routed
+    layer has one parent for each class; and zero_blocks/ of every layer with a matrix for each
+    child and parent."""
     found = {}
     for name, layer in parts(model).items():
         weight = getattr(layer, "weight", None)
         if isinstance(layer, DenseCapsules) and isinstance(weight, Tensor) and weight.ndim == 4:
             found[f"zero_blocks/{name}"] = float(zero_blocks(weight).double().mean())
-    if not found:
-        return {}
-    device = next(model.parameters()).device
-    keys = MeasureKeys(sweep=())
-    # Of several routed layers the lower ones are on the grid as well, as in a dictionary.
-    takes_grid = "couple" in inspect.signature(model.forward).parameters
-    asked = {"couple": partial(quantise, levels=keys.levels)} if takes_grid else {}
     was_training = model.training
     model.eval()
+    try:
+        keys = _keys(model, images)
+    except TorchcapsError:
+        # A network or a routing of one's own may not take `couple`: that costs numbers, and no
+        # training.
+        keys = None
+    finally:
+        model.train(was_training)
+    if keys is None:
+        return found
+    mean = sum(row.keys for row in keys.classes) / len(keys.classes)
+    return {"entropy": keys.entropy, "entropy_bound": keys.bound, "keys": mean, **found}
+
+
+def _keys(model: nn.Module, images: Images) -> Keys | None:
+    if not {"keep", "couple"} <= set(inspect.signature(model.forward).parameters):
+        return None
+    device = next(model.parameters()).device
+    kind = MeasureKeys(sweep=())
+    # Of several routed layers the lower ones are on the grid as well, as in a dictionary.
+    on_grid = partial(quantise, levels=kind.levels)
     for some in torch.arange(min(TREE_IMAGES, len(images))).split(AT_ONCE):
-        out = model(images.batch(some).pixels.to(device), keep="last", **asked)
-        keys.add(out.trace, out.scores.argmax(-1))
-    model.train(was_training)
-    result = keys.result()
-    mean = sum(row.keys for row in result.classes) / len(result.classes)
-    return {"entropy": result.entropy, "entropy_bound": result.bound, "keys": mean, **found}
+        out = model(images.batch(some).pixels.to(device), keep="last", couple=on_grid)
+        last = out.trace[-1] if out.trace else None
+        if last is None or last.window is not None:
+            return None
+        if last.routed.parents.pose.shape[-2] != out.scores.shape[1]:
+            return None
+        kind.add(out.trace, out.scores.argmax(-1))
+    return kind.result()

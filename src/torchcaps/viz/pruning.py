@@ -31,8 +31,9 @@ def draw_pruning(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     for name, rows in runs.items():
         if not any("entropy" in row for row in rows):
             raise TorchcapsError(
-                f"the metrics of {name} have no entropy, which is written for pruned networks with "
-                f"a dense last layer; name runs that were pruned."
+                f"the metrics of {name} have no entropy, which is written for pruned networks "
+                f"whose last routed layer has one parent for each class; name runs that were "
+                f"pruned."
             )
     with matplotlib.rc_context(STYLE):
         figure = new_figure(1.25 * len(SHOWN) + 0.5)
