@@ -7,10 +7,12 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from error_text import text_of
 from torchcaps import load
@@ -21,6 +23,8 @@ from torchcaps.prune import Magnitude, prunable, ramp, sparsity
 from torchcaps.train import Recipe, Run, fit, make_recipe
 from torchcaps.train.fit import initial_model
 from torchcaps.train.module import Training
+from torchcaps.train.pruning import Prune, make_pruner
+from torchcaps.train.ranks import Ranks
 
 EPOCHS, STEPS = 3, 3
 WAYS = {
@@ -150,6 +154,40 @@ def test_what_snip_drops_out_is_drawn_by_the_seed(tmp_path: Path) -> None:
         run = fit(recipe("snip", **fields), tmp_path / str(before))
         found.append(run.model_file.read_bytes())
     assert found[0] == found[1]
+
+
+def test_ranks_whose_gradients_differ_prune_the_same_weights() -> None:
+    """Each pruned by its own before it heard of the other's masks."""
+    sent: list[dict[str, Tensor]] = []
+
+    class Strategy:
+        """What rank 0 sends is what all of them get."""
+
+        def broadcast(self, mine: dict[str, Tensor]) -> dict[str, Tensor]:
+            sent.append(mine)
+            return sent[0]
+
+    data, settled = tiny("train", None), recipe("snip")
+    weights = []
+    for rank in (0, 1):
+        model = initial_model(settled, data)
+        if rank:
+            # By more than rounding, so that many weights would differ.
+            other = initial_model(settled.model_copy(update={"seed": 5}), data)
+        pruner = make_pruner(settled, model)
+        assert pruner is not None
+        prune: Any = Prune(pruner, settled, data, data, Ranks(rank, 2))
+        asked_of = other if rank else model
+        real = prune._gradients
+        prune._gradients = lambda _, real=real, asked_of=asked_of: real(asked_of)
+        module: Any = SimpleNamespace(model=model, device=torch.device("cpu"))
+        trainer: Any = SimpleNamespace(global_step=0, strategy=Strategy())
+        prune.on_train_start(trainer, module)
+        weights.append(model.state_dict())
+    assert len(sent) == 2
+    assert any(not torch.equal(sent[0][name], sent[1][name]) for name in sent[0])
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    assert sparsity(model).share == pytest.approx(0.8, abs=0.001)
 
 
 def _seed_of_validation(settled: Recipe) -> int:

@@ -90,10 +90,7 @@ class Prune(Callback):
                 "the state of this run holds no masks, so which weights are pruned is not known; "
                 "it is damaged: remove state.ckpt, and the run begins anew."
             )
-        self.pruner.before_training(lambda: self._gradients(module.model))
-        # Nothing tells ranks apart but rounding, which must not.
-        masks.load_state_dict(trainer.strategy.broadcast(masks.state_dict()))
-        masks.apply()
+        self.pruner.before_training(lambda: self._shared(trainer, module))
 
     def on_before_optimizer_step(
         self, trainer: lightning.Trainer, module: Any, optimizer: Any
@@ -133,6 +130,14 @@ class Prune(Callback):
                 total += float(found) * len(batch.labels)
         model.train(was_training)
         return ranks.total(total) / len(self.validation)
+
+    def _shared(self, trainer: lightning.Trainer, module: Any) -> dict[str, Tensor]:
+        """The gradients of rank 0. Those of another may differ by rounding, and a weight that only
+        one of them prunes would never be the same on both again."""
+        found = self._gradients(module.model)
+        mine = {name: gradient.cpu() for name, gradient in found.items()}
+        shared: dict[str, Tensor] = trainer.strategy.broadcast(mine)
+        return {name: gradient.to(module.device) for name, gradient in shared.items()}
 
     def _gradients(self, model: nn.Module) -> Mapping[str, Tensor]:
         """The mean gradient of the training loss over some batches, by the names of the weights.
