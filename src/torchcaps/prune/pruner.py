@@ -91,7 +91,7 @@ class Pruner:
         count = round(sparsity * self.masks.size)
         # What is pruned stays so, even if a target is lower than one before.
         if count > self.masks.count:
-            each = ', or each layer to the same share: prune_scope="layer"'
+            each = ', or choose layer by layer: prune_scope="lamp" or "layer"'
             instead = each if self.scope == "network" else ""
             self.masks.add(self._chosen(scored, sparsity, count), instead=instead)
         self.masks.apply()

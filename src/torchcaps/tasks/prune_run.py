@@ -1,19 +1,23 @@
 """Prune a finished run: its network trains on while weights become zero, in a run of its own."""
 
+import copy
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from torchcaps._digests import NAME, digest_of
 from torchcaps._paths import path_of
 from torchcaps.data.by_name import Root
 from torchcaps.errors import Emptied, TorchcapsError, short
-from torchcaps.prune import MaskAtTheEnd, Masks, sparsity
+from torchcaps.prune import Magnitude, MaskAtTheEnd, Masks, sparsity
 from torchcaps.tasks.trained import Trained, open_trained
 from torchcaps.train import Run, accuracy, fit, make_recipe
 from torchcaps.train.beginning import freeze
+from torchcaps.train.pruning import make_pruner
 from torchcaps.train.ranks import is_first
 from torchcaps.train.recipe import Recipe
 
@@ -40,6 +44,8 @@ NOT_AGAIN = {
 OF_MASKS = {"prune", "prune_scope", "prune_to", "prune_unit"}
 # What a run says of its network beside the environment.
 OF_NETWORK = ("class", "trunk")
+# These say what is trained, and on what.
+OF_NETWORK_AND_IMAGES = ("model", "options", "data", "image_size", "crop", "standardise")
 # These choose the images that are held out.
 OF_HELD_OUT = ("seed", "train_images", "validation_share")
 
@@ -94,9 +100,12 @@ def prune_run(
         },
         keep=NOT_AGAIN,
     )
+    _check_network(old, recipe)
     _check_held_out(old, recipe)
     freeze(trained.model, recipe.freeze)
     _check_further(trained, recipe)
+    if not Run(out).recipe_file.is_file():
+        _check_leaves_some(trained.model, recipe)
     with _nothing_left_if_emptied(Run(out)):
         return fit(recipe, out, root=root, begin_with=begin_with, time_budget=time_budget)
 
@@ -183,6 +192,25 @@ def _check_idle(fields: Mapping[str, Any]) -> None:
             raise TorchcapsError(
                 f"by mask_at_the_end nothing is trained, so {name} {short(value)} would do "
                 f"nothing; leave it out."
+            )
+
+
+def _check_leaves_some(model: nn.Module, recipe: Recipe) -> None:
+    """Refuse at once, and not epochs later, what would empty a layer of the network as it is: the
+    small steps of a pruning change little of that."""
+    pruner = make_pruner(recipe, copy.deepcopy(model))
+    if isinstance(pruner, Magnitude):
+        pruner.prune(pruner.magnitudes(), pruner.targets[-1])
+
+
+def _check_network(old: Recipe, new: Recipe) -> None:
+    """Other images than these, or weights of another network, would be no pruned form of it."""
+    for name in OF_NETWORK_AND_IMAGES:
+        before, now = getattr(old, name), getattr(new, name)
+        if now != before:
+            raise TorchcapsError(
+                f"{name} {short(now)} is not that of the run, {short(before)}: a network is pruned "
+                f"as it was trained, on the same images; leave {name} out."
             )
 
 
