@@ -10,6 +10,7 @@ from cli.command_line import assert_one_sentence, tiny
 from torchcaps import create_model, load, save
 from torchcaps.analysis import MeasureKeys, quantise
 from torchcaps.data import Batch
+from torchcaps.tasks.dictionary import ClassEntries, Dictionary
 
 
 def test_the_groups_are_those_of_brute_force(run_folder, call):
@@ -50,6 +51,16 @@ def test_its_entropy_is_that_of_the_keys(run_folder, call):
     assert found["entropy"] == pytest.approx(result.entropy)
     assert found["bound"] == pytest.approx(result.bound)
     assert [len(each["entries"]) for each in found["classes"]] == [c.keys for c in result.classes]
+
+
+def test_a_long_name_stands_apart_from_its_count():
+    """It read "Ankle boot2 trees of 3 images"."""
+    classes = tuple(ClassEntries(name, 3, 0.9, ()) for name in ("Ankle boot", "Bag"))
+    found = Dictionary("fashion-mnist", "test", (11,), None, 6, 0.5, 0.5, classes)
+    assert found.text().splitlines()[-2:] == [
+        "Ankle boot 0 trees of 3 images, 0.90 bit",
+        "Bag        0 trees of 3 images, 0.90 bit",
+    ]
 
 
 def test_levels_are_chosen_on_validation_images(run_folder, call, tmp_path):

@@ -10,7 +10,7 @@ from PIL import Image
 
 from cli.command_line import assert_one_sentence
 from torchcaps import load, save
-from torchcaps.errors import Interrupted
+from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.prune import MaskAtTheEnd, sparsity
 from torchcaps.tasks import prune_run
 from torchcaps.train import Run, fit, make_recipe
@@ -96,6 +96,24 @@ def test_masking_at_the_end_is_what_training_with_it_gives(trained, call, tmp_pa
     # How long it took alone is that of the run.
     took = {"seconds_of_last_stretch": Run(trained).result()["seconds_of_last_stretch"]}
     assert masked.result() == {**again.result(), **took}
+
+
+def test_a_masked_run_does_not_begin_anew(trained, call, tmp_path):
+    """Asked for more epochs it did, from first weights, and lost its result."""
+    out = tmp_path / "masked"
+    words = ("prune", trained, "--to", "0.5", "--by", "mask_at_the_end", "--out", out)
+    assert call(*words).code == 0
+    before = contents(out)
+    recipe = Run(out).recipe
+    longer = recipe.model_copy(update={"epochs": recipe.epochs + 1})
+    with pytest.raises(TorchcapsError) as caught:
+        fit(longer, out)
+    assert str(caught.value) == (
+        f"{out} is finished and has no state.ckpt to go on from, as a run that was masked at its "
+        f"end has none, so with more epochs it would begin anew and lose its result; choose "
+        f"another folder, or remove result.json to do so."
+    )
+    assert contents(out) == before
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,19 @@ def test_shrink_writes_a_smaller_network_and_says_what_it_brings(pruned, call, t
     assert call("eval", small, "--data", "tiny").code == 0
 
 
+def test_types_that_go_are_told(call, tmp_path):
+    torch.manual_seed(0)
+    model = create_model("capsnet", image=(1, 24, 24), width=8, types=6, decoder=False)
+    MaskAtTheEnd(model, to=0.3, unit="type").at_the_end()
+    save(model, tmp_path / "whole.safetensors")
+    small = tmp_path / "small.safetensors"
+    done = call("shrink", tmp_path / "whole.safetensors", "--data", "tiny", "--out", small)
+    assert done.code == 0, done.err
+    types = load(small).primary_grid[2]
+    assert types < 6
+    assert f"types of primary 6 → {types}" in done.out.splitlines()[0]
+
+
 def test_what_only_an_unread_part_reads_goes_too(call, tmp_path):
     torch.manual_seed(0)
     model = create_model("rem_eff_mnist", image=(1, 24, 24))

@@ -5,8 +5,11 @@ import torch
 
 from error_text import text_of
 from torchcaps import create_model
+from torchcaps.layers import DenseCapsules
+from torchcaps.models.own import OwnNetwork
 from torchcaps.prune import Magnitude, MaskAtTheEnd, RandomMasks, prunable, sparsity, units
 from torchcaps.prune.units import Unit, in_step, lowest_units
+from torchcaps.types import Capsules, Output
 
 IMAGE = (1, 20, 20)
 
@@ -186,6 +189,29 @@ def test_units_that_cannot_hold_so_many_weights():
         f"capsules hold {held:.1%} of the weights of this network and some must stay, so pruning "
         f"them cannot reach a sparsity of 90.0%; prune to less, or prune single weights, "
         f'unit="weight".'
+    )
+
+
+class Mine(torch.nn.Module):
+    """With capsules, though nobody knows what reads them."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleDict(
+            {"classes": DenseCapsules(n_in=8, d_in=4, n_out=3, d_out=6)}
+        )
+
+    def forward(self, image):
+        routed = self.layers["classes"](Capsules(image.flatten(1).unflatten(1, (8, 4))))
+        return Output(routed.parents.activation, "lengths")
+
+
+@pytest.mark.parametrize("kind", ["capsule", "type", "channel"])
+def test_units_of_ones_own_network_are_not_known(kind):
+    """It was told that it has no capsules, and called OwnNetwork."""
+    assert text_of(lambda: units(OwnNetwork(Mine()), kind)) == (
+        "how the parts of a Mine hang together is not known, so no capsules, types or channels can "
+        "be taken out of it; prune its weights, or take a network by its name."
     )
 
 

@@ -19,6 +19,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers import CapsuleLayer, Conv3dCapsules, ConvCapsules, DenseCapsules
 from torchcaps.models.deepcaps import DeepCaps
 from torchcaps.models.network import CapsuleNetwork
+from torchcaps.models.own import OwnNetwork
 
 __all__ = ["Run", "capsule_layers_of", "first_layer", "rows_of_types", "runs", "type_runs"]
 
@@ -51,6 +52,7 @@ def _chain(network: nn.Module) -> list[tuple[str, nn.Module]]:
 
     Refused where channels do not simply follow one another.
     """
+    _check_not_own(network)
     if not isinstance(network, CapsuleNetwork):
         raise TorchcapsError(
             f"channels and types are found in networks with one plain chain of convolutions before "
@@ -157,6 +159,7 @@ def _convolution(name: str) -> str:
 
 def capsule_layers_of(network: nn.Module) -> dict[str, nn.Module]:
     """The routed layers by name; refused where there are none."""
+    _check_not_own(network)
     layers = getattr(network, "layers", None)
     if not isinstance(layers, nn.ModuleDict) or not len(layers):
         raise TorchcapsError(
@@ -164,6 +167,15 @@ def capsule_layers_of(network: nn.Module) -> dict[str, nn.Module]:
             f"weights, or another network."
         )
     return dict(layers.items())
+
+
+def _check_not_own(network: nn.Module) -> None:
+    if isinstance(network, OwnNetwork):
+        raise TorchcapsError(
+            f"how the parts of a {type(network.module).__name__} hang together is not known, so no "
+            f"capsules, types or channels can be taken out of it; prune its weights, or take a "
+            f"network by its name."
+        )
 
 
 def first_layer(network: nn.Module) -> CapsuleLayer:

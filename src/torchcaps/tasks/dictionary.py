@@ -93,12 +93,13 @@ class Dictionary:
             f"entropy   {self.entropy:.2f} bit, mean of the classes; {self.bound:.2f} if every "
             f"image had a tree of its own",
         ]
+        wide = max(9, *(len(each.name) for each in self.classes))
         for each in self.classes:
             top = ", ".join(f"{len(entry.images)} {entry.key}" for entry in each.entries[:LISTED])
             trees = "tree" if len(each.entries) == 1 else "trees"
             shown = "image" if each.images == 1 else "images"
             rows.append(
-                f"{each.name:<10}{len(each.entries)} {trees} of {each.images} {shown}, "
+                f"{each.name:<{wide}} {len(each.entries)} {trees} of {each.images} {shown}, "
                 f"{each.entropy:.2f} bit" + (f"; most: {top}" if top else "")
             )
         return "\n".join(rows)

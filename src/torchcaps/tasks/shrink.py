@@ -15,7 +15,8 @@ from torchcaps.data import Images, sample_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import CapsuleLayer
 from torchcaps.models import save
-from torchcaps.models.smaller import smaller
+from torchcaps.models.network import CapsuleNetwork
+from torchcaps.models.smaller import SMALLER, smaller
 from torchcaps.models.structure import capsule_layers_of, runs
 from torchcaps.prune import Silent, removable, silent
 from torchcaps.tasks.footprint import Footprint
@@ -194,6 +195,10 @@ def _parts(model: nn.Module) -> dict[str, int]:
                 maker = cast(nn.Conv2d, model.get_submodule(run.name))
                 what = "channels" if run.size == 1 else "types"
                 counts[f"{what} of {run.name}"] = maker.out_channels // run.size
+    if isinstance(model, CapsuleNetwork):
+        # One whose children were taken out one by one lies on no grid any more.
+        said = model.config.get(SMALLER, {})
+        counts["types of primary"] = said.get("types", model.primary_grid[2])
     for name, layer in capsule_layers_of(model).items():
         if isinstance(layer, CapsuleLayer):
             counts[f"children of {name}"] = layer.n_in

@@ -28,6 +28,12 @@ def state_of(run: Run, recipe: Recipe) -> Path | None:
     """The file to go on from, or None where the run begins."""
     path = run.state_file
     if not path.exists():
+        if run.is_done:
+            raise TorchcapsError(
+                f"{run.folder} is finished and has no {path.name} to go on from, as a run that was "
+                f"masked at its end has none, so with more epochs it would begin anew and lose its "
+                f"result; choose another folder, or remove {run.result_file.name} to do so."
+            )
         return None
     state = read_state(path, needs=PARTS)
     _check_recipe(path, state, recipe)
