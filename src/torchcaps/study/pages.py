@@ -7,9 +7,11 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import fmean
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.claim import PAPERS, Claim
+from torchcaps.study.comparable import SHORT
 from torchcaps.study.record import read_records
 from torchcaps.study.remarks import REMARKS
 from torchcaps.study.result import Result, results
@@ -225,7 +227,23 @@ def protocol(each: Result) -> str:
         conditions = f"left open: {verdict.open_because} ({conditions})"
     left_open = [x for x in (each.claim.conditions.get("left_open"), each.plan.left_open) if x]
     chosen = f"; the paper leaves open: {'; '.join(left_open)}" if left_open else ""
-    return "; departs: ".join((conditions, *departures)) + chosen + remark
+    short = _short_of_the_stop(each) if each.claim.states else ""
+    return "; departs: ".join((conditions, *departures)) + chosen + short + remark
+
+
+def _short_of_the_stop(each: Result) -> str:
+    """Of networks that came to less than the accuracy at which the paper stops: a statement speaks
+    of these."""
+    told = []
+    for record in each.records.values():
+        stop = record.recipe.get("stop_at")
+        found = [seed.values["accuracy"] for seed in record.seeds if "accuracy" in seed.values]
+        if stop is not None and found and (mean := fmean(found)) < 100 * stop - SHORT:
+            told.append(
+                f"{record.recipe['model']} came to {mean:.1f} %, and the paper stops at "
+                f"{100 * stop:g} %"
+            )
+    return "".join(f"; mind: {text}" for text in dict.fromkeys(told))
 
 
 def links(each: Result) -> str:
