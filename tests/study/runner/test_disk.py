@@ -1,10 +1,12 @@
 """Cells that travel, and folders that two machines see or do not."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from filelock import FileLock
 
 from torchcaps.study.runner import disk
-from torchcaps.study.runner.disk import is_seen, pack, signed, unpack
+from torchcaps.study.runner.disk import is_held, is_seen, pack, signed, unpack
 
 
 def test_a_signed_folder_is_seen_while_its_lock_holds(tmp_path):
@@ -16,7 +18,7 @@ def test_a_signed_folder_is_seen_while_its_lock_holds(tmp_path):
 
 def test_a_disk_without_common_locks_is_not_seen(tmp_path, monkeypatch):
     """Two machines may see one file, and each its own locks."""
-    monkeypatch.setattr(FileLock, "acquire", lambda self, timeout=None: None)
+    monkeypatch.setattr(FileLock, "acquire", lambda self, **_: None)
     with signed(tmp_path) as sign:
         assert not is_seen(tmp_path, sign)
 
@@ -54,3 +56,13 @@ def test_a_run_is_in_its_place_before_it_is_said_to_be_measured(tmp_path, monkey
         unpack({"a/result.json": b"{}", "a.values.json": b"1"}, tmp_path, "a")
     assert (tmp_path / "a" / "result.json").is_file()
     assert not (tmp_path / "a.values.json").exists()
+
+
+def test_who_asks_whether_a_lock_is_free_does_not_hold_it(tmp_path):
+    """Two that ask at once each took the other for a worker."""
+    file = tmp_path / "cell.lock"
+    with ThreadPoolExecutor(2) as pool:
+        answers = [*pool.map(lambda _: is_held(file), range(400))]
+    assert not any(answers)
+    with FileLock(file):
+        assert is_held(file)

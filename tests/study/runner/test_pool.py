@@ -8,6 +8,7 @@ import pytest
 
 from error_text import text_of
 from study_line import kill_all, until
+from torchcaps.errors import Interrupted
 from torchcaps.study import read_records
 from torchcaps.study.runner import Settings, run_study
 from torchcaps.study.runner.pool import MOST_DEATHS, _Pool
@@ -116,6 +117,19 @@ def test_a_worker_that_ends_well_makes_up_for_those_that_died_early(study, ledge
     for _ in range(5):
         assert pool.tend(states)
     assert pool.early == 1
+
+
+def test_cells_that_nobody_took_are_told(study, ledger):
+    """Each of two commands thought that the other one had it, and both ended without a word."""
+    (cell,) = study().cells()
+    pool = _Pool([cell], ledger, Settings(ledger.folder, ledger.folder), no_worker)
+    with pytest.raises(Interrupted) as caught:
+        pool.explain({cell.name: "waiting"})
+    assert str(caught.value) == (
+        "1 of 1 cells are left, which another process seemed to be at; the same command goes on."
+    )
+    # One that another process is at is no news.
+    pool.explain({cell.name: "running"})
 
 
 def test_cells_that_were_stopped_are_told(study, ledger):

@@ -12,7 +12,7 @@ from error_text import text_of
 from made_records import made
 from torchcaps.errors import Diverged, Interrupted, TorchcapsError
 from torchcaps.study import find_claim, read_records, result_of
-from torchcaps.study.runner import Study
+from torchcaps.study.runner import Ledger, Study
 from torchcaps.study.runner import evidence as module_of_records
 from torchcaps.study.runner import ledger as module_of_ledger
 from torchcaps.study.runner import work as module
@@ -71,8 +71,13 @@ def test_every_cell_is_trained_once(study, ledger, fits, tmp_path):
     assert (len(record.seeds), record.supersedes) == (3, path.stem)
 
 
-def test_two_that_end_at_once_write_one_record(study, ledger, tmp_path, monkeypatch):
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_two_that_end_at_once_write_one_record(study, ledger, tmp_path, monkeypatch, is_shared):
+    """Of one folder of runs, or of two with one folder of records."""
     work(study().cells(), ledger, root=None)
+    other = ledger
+    if not is_shared:
+        other = Ledger(shutil.copytree(ledger.folder, tmp_path / "other"))
     real = module_of_records.read_records
 
     def slow(*args, **options):
@@ -83,7 +88,8 @@ def test_two_that_end_at_once_write_one_record(study, ledger, tmp_path, monkeypa
     monkeypatch.setattr(module_of_records, "read_records", slow)
     with ThreadPoolExecutor(2) as pool:
         ends = [
-            pool.submit(write_records, study(), ledger, tmp_path / "evidence") for _ in range(2)
+            pool.submit(write_records, study(), each, tmp_path / "evidence")
+            for each in (ledger, other)
         ]
         first, second = (end.result() for end in ends)
     assert first == second
@@ -203,6 +209,25 @@ def test_past_its_budget_nothing_is_begun(study, ledger):
     with pytest.raises(Interrupted, match="the time budget is used up; the same command goes on"):
         work(cells, ledger, root=None, until=time.time() - 1)
     assert ledger.state(cells[0]) == "waiting"
+
+
+def test_past_its_budget_no_look_is_begun(study, ledger, monkeypatch):
+    """They were all taken, however long they took."""
+    (cell,) = study().cells()
+    seen = []
+    monkeypatch.setattr(module, "look_at", lambda *_, **__: seen.append(1))
+    real = module.fit
+
+    def fit(*words, **options):
+        run = real(*words, **options)
+        monkeypatch.setattr(module.time, "time", lambda: 1e12)
+        return run
+
+    monkeypatch.setattr(module, "fit", fit)
+    with pytest.raises(Interrupted, match="the time budget is used up; the same command goes on"):
+        work([cell], ledger, root=None, until=time.time() + 1000)
+    assert seen == []
+    assert ledger.run(cell).is_done
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from filelock import FileLock, Timeout
 
 __all__ = ["Files", "is_held", "is_seen", "pack", "signed", "unpack"]
 
+# Seconds. Who asks whether a lock is free holds it for a thousandth of that.
+ASKING = 0.1
 # The files of a cell, by their paths within the folder of all cells.
 Files = Mapping[str, bytes]
 
@@ -35,10 +37,10 @@ def is_seen(folder: Path, sign: str) -> bool:
 
 
 def is_held(file: Path) -> bool:
-    """Whether a process that lives holds this lock."""
+    """Whether a process that lives holds this lock, and not for a moment, as one that asks does."""
     lock = FileLock(file)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=ASKING, poll_interval=ASKING / 10)
     except Timeout:
         return True
     lock.release()

@@ -4,6 +4,8 @@ import os
 from datetime import datetime
 from pathlib import Path
 
+from filelock import FileLock
+
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.collect import record_of_runs
 from torchcaps.study.measured import values_file
@@ -13,6 +15,8 @@ from torchcaps.study.runner.system import Study, System
 
 __all__ = ["write_records"]
 
+LOCK = ".records.lock"
+
 
 def write_records(study: Study, ledger: Ledger, evidence: str | os.PathLike[str]) -> list[Path]:
     """Write the record of each system that is complete, and return the paths of all of them.
@@ -20,11 +24,19 @@ def write_records(study: Study, ledger: Ledger, evidence: str | os.PathLike[str]
     A record that says as much already stays; one that says less is superseded. One that has more
     seeds is not: it counts beside the new one.
     """
-    # Two that end at once would both find no record of a system.
-    with ledger.recording():
+    if not any(_is_complete(each, ledger) for each in study.systems):
+        return []
+    folder = Path(evidence)
+    folder.mkdir(parents=True, exist_ok=True)
+    # Two that end at once, of whichever folders of runs, would both find no record of a system.
+    with FileLock(folder / LOCK):
         there = read_records(evidence, study=study.name, drafts=True)
         written = [_write(study, each, ledger, evidence, there) for each in study.systems]
     return [path for path in written if path is not None]
+
+
+def _is_complete(system: System, ledger: Ledger) -> bool:
+    return {ledger.state(cell) for cell in system.cells()} <= {"done", "failed"}
 
 
 def _write(
@@ -34,10 +46,10 @@ def _write(
     evidence: str | os.PathLike[str],
     there: dict[str, Record],
 ) -> Path | None:
+    if not _is_complete(system, ledger):
+        return None
     cells = system.cells()
     states = [ledger.state(cell) for cell in cells]
-    if not set(states) <= {"done", "failed"}:
-        return None
     done = [cell for cell, state in zip(cells, states, strict=True) if state == "done"]
     failed = [cell for cell, state in zip(cells, states, strict=True) if state == "failed"]
     begun = [run.folder for run in map(ledger.run, failed) if run.environment_file.is_file()]

@@ -6,7 +6,6 @@ NAME.decoder/      the run of a decoder that a look trained on the frozen networ
 NAME.values.json   what was measured of it, look by look, and by which code
 NAME.lock          held by the process that works on it, and free again when that process dies
 NAME.claim         which process that is, for people and for whoever watches
-records.lock       held by the process that writes records
 
 Everything is read from these files, so any number of processes may work on one ledger, and all of
 them may be killed: the next one finds what is done and goes on with the rest.
@@ -132,13 +131,6 @@ class Ledger:
         finally:
             claim.unlink(missing_ok=True)
             lock.release()
-
-    @contextmanager
-    def recording(self) -> Iterator[None]:
-        """Be the only process of this folder that writes records."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.folder / "records.lock"):
-            yield
 
     def claimed_by(self, process: int, machine: str) -> str | None:
         """The name of the cell that a process was at when it died."""

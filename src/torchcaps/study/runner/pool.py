@@ -148,6 +148,12 @@ class _Pool:
                 f"{stopped[0].name}, by this: {self.ledger.failure(stopped[0])} The same command "
                 f"tries them again."
             )
+        waiting = sum(state in OPEN for state in states.values())
+        if waiting:
+            raise Interrupted(
+                f"{waiting} of {len(states)} cells are left, which another process seemed to be "
+                f"at; the same command goes on."
+            )
 
     def _cells(self) -> list[Cell]:
         return [cell for cell in self.cells if self.deaths[cell.name] < MOST_DEATHS]

@@ -33,9 +33,7 @@ def finish(
     until: float | None = None,
 ) -> None:
     """Train a cell, or go on with it, and take every look that is missing."""
-    left = None if until is None else until - time.time()
-    if left is not None and left <= 0:
-        raise Interrupted("the time budget is used up; the same command goes on.")
+    left = _left(until)
     recipe = cell.recipe
     before = signal.getsignal(signal.SIGTERM)
     run = fit(
@@ -50,7 +48,16 @@ def finish(
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, before)
     for look in ledger.missing(cell):
+        _left(until)
         ledger.write(cell, look, look_at(run, look, root=root))
+
+
+def _left(until: float | None) -> float | None:
+    """Seconds of the time budget."""
+    left = None if until is None else until - time.time()
+    if left is not None and left <= 0:
+        raise Interrupted("the time budget is used up; the same command goes on.")
+    return left
 
 
 def trunk_file(recipe: Recipe, root: str | os.PathLike[str] | None) -> Path | None:
