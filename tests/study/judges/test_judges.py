@@ -20,7 +20,7 @@ def test_nothing_is_judged_without_records(name):
     assert judge_statement(find_claim(name), []) is None
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("name", JUDGES)
 @pytest.mark.parametrize("is_reduced", [False, True])
 def test_what_its_plan_runs_is_what_a_judge_asks_for(name, is_reduced):
