@@ -45,6 +45,7 @@ def test_doctor_examines_a_run(run_folder, call):
         ),
         (["--model", "capsnet"], "doctor needs a run folder, or --model and --data of a network"),
         (["run", "--set", "seed=1"], "a run knows its network and its data; give the run folder"),
+        (["run", "--image-size", "9"], "a run knows its network and its data; give the run folder"),
         (["run", "--data", "tiny"], "a run knows its network and its data; give the run folder"),
         (["none"], "there is no run folder at none."),
         (["."], ". is no run folder (recipe.json is missing); for a network that was not"),

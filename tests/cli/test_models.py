@@ -77,6 +77,22 @@ def test_sizes_are_compared_with_those_that_papers_print(call: Call) -> None:
     assert rows[0]["ours"] == 35_445_522
 
 
+def test_a_network_that_looks_at_numbers_while_it_is_made_is_listed(call: Call) -> None:
+    """On "meta", where there are none, it could not be made."""
+
+    def build(image: tuple[int, int, int], n_classes: int) -> torch.nn.Module:
+        widths = [int(each.item()) for each in torch.linspace(2, 4, 3)]
+        return torch.nn.Linear(sum(widths), n_classes)
+
+    state = torch.get_rng_state()
+    with as_before():
+        tc.register_model("looking", build, image=(1, 8, 8), n_classes=2)
+        done = call("models", "looking")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("looking  1×8×8, 2 classes, 20 parameters\n")
+    assert torch.equal(torch.get_rng_state(), state)
+
+
 def test_a_network_of_ones_own_is_not_explained_by_our_options(call: Call) -> None:
     def build(
         image: tuple[int, int, int] = (1, 8, 8), n_classes: int = 2, width: int = 4

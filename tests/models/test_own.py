@@ -1,5 +1,6 @@
 """A routing and a network of one's own: by name and as objects, saved and opened again."""
 
+import math
 import sys
 
 import pytest
@@ -243,6 +244,58 @@ def test_image_and_classes_are_no_options_though_they_have_defaults():
             f"linear has no option {name!r}: in training the data say it, in Python "
             f"create_model(…, {name}=…)."
         )
+
+
+class Aliased(nn.Module):
+    """Holds one weight in two layers, and another in a tuple."""
+
+    def __init__(self, image, n_classes):
+        super().__init__()
+        size = math.prod(image)
+        self.first, self.second = nn.Linear(size, size), nn.Linear(size, size)
+        self.second.weight = self.first.weight
+        self.last = nn.Parameter(torch.randn(size, n_classes))
+        self.weights = (self.last,)
+
+    def forward(self, image):
+        hidden = self.second(self.first(image.flatten(1)).relu())
+        return tc.Output(hidden @ self.weights[0], "logits")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_holds_a_weight_in_two_places_still_does_once_it_is_loaded(tmp_path, dtype):
+    """The weight in the tuple stayed as it was drawn, and scores were those of noise."""
+    tc.register_model("aliased", Aliased, image=(1, 4, 4), n_classes=3)
+    model = tc.create_model("aliased").to(dtype)
+    tc.save(model, tmp_path / "net.safetensors")
+    again = tc.load(tmp_path / "net.safetensors")
+    images = torch.rand(2, 1, 4, 4, dtype=dtype)
+    assert torch.equal(again(images).scores, model(images).scores)
+    assert again.second.weight is again.first.weight
+    assert again.last is again.weights[0]
+    assert again.last.dtype == dtype
+
+
+@pytest.mark.parametrize("default", [nn.ReLU, torch.relu, (8, 16), [], {}, math.nan])
+def test_a_default_that_no_file_can_hold_is_refused_at_once(default):
+    """It was trained to the end, and could not be saved or not be loaded."""
+
+    def build(image, n_classes, act=default):
+        return Linear(image=image, n_classes=n_classes)
+
+    said = text_of(lambda: tc.register_model("acting", build, image=(1, 8, 8), n_classes=2))
+    assert "needs a number, a word, True, False or None as its default" in said
+    assert said.endswith("let it be a word, and choose by that.")
+
+
+def test_a_build_that_returns_nothing_is_told():
+    def build(image, n_classes):
+        Linear(image=image, n_classes=n_classes)
+
+    tc.register_model("forgetful", build, image=(1, 8, 8), n_classes=2)
+    assert text_of(lambda: tc.create_model("forgetful")) == (
+        "forgetful must make an nn.Module, but what makes it gave None; does it end in return?"
+    )
 
 
 @pytest.mark.parametrize(

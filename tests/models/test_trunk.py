@@ -142,6 +142,25 @@ def test_a_run_leaves_the_trunk_as_it_came_and_writes_down_which(tmp_path: Path,
     assert len(more.metrics()) == 2
 
 
+def test_a_trunk_of_other_channels_is_not_begun_with(tmp_path, file):
+    """Its first convolution was drawn anew, and frozen."""
+    options = {"types": 1, "trunk": "resnet18"}
+    grey = create_model("rem_dr", image=(1, 20, 20), n_classes=2, **options)
+    take_trunk(grey, file)
+    save(grey, tmp_path / "grey.safetensors")
+    colour = ImageSet("noise", torch.rand(16, 3, 20, 20), torch.arange(16) % 2, ("a", "b"))
+    recipe = make_recipe(model="rem_dr", options=options, data="own", batch_size=8, epochs=1)
+    assert "so it needs weights that were trained before" in text_of(
+        lambda: fit(
+            recipe,
+            tmp_path / "run",
+            own=(colour, colour),
+            begin_with=tmp_path / "grey.safetensors",
+        )
+    )
+    assert not (tmp_path / "run").exists()
+
+
 def test_weights_that_are_none_are_told(tmp_path, file):
     network = create_model("rem_dr", image=(3, 70, 70), trunk="resnet18_imagenet", types=1)
     assert (

@@ -46,7 +46,7 @@ def doctor(
     """
     from torchcaps import tasks
 
-    if run is not None and (model or data or option or recipe or protocol or field):
+    if run is not None and (model or data or image_size or option or recipe or protocol or field):
         raise TorchcapsError(
             "a run knows its network and its data; give the run folder alone, or --model and "
             "--data."

@@ -35,7 +35,9 @@ def models(
     rows: dict[str, dict[str, Any]] = {}
     for each in list_models() if name is None else [name]:
         preset = MODELS[each]
-        with torch.device("meta"):
+        # One of a user's own may not be made on it: it may look at numbers.
+        place = torch.random.fork_rng(devices=[]) if preset.is_own else torch.device("meta")
+        with place:
             size = sum(p.numel() for p in create_model(each).parameters())
         rows[each] = {
             "image": preset.image,

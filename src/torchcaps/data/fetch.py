@@ -34,6 +34,8 @@ Progress = Callable[[str, int, int], None]
 CHUNK = 1 << 18
 # How often one mirror is asked for the rest of a file, as long as each time brings more of it.
 ATTEMPTS = 5
+# Seconds.
+A_DAY = 86_400
 REDIRECTS = 5
 
 _MOVED = (301, 302, 303, 307, 308)
@@ -72,8 +74,10 @@ def fetch_data(
         raise TorchcapsError(
             f"{name!r} is no data set that can be fetched; {nearest(name, PUBLISHED)}."
         )
-    if not timeout > 0:
-        raise TorchcapsError(f"timeout must be a number of seconds above 0, got {timeout}.")
+    if not 0 < timeout <= A_DAY:
+        raise TorchcapsError(
+            f"timeout must be a number of seconds above 0 and at most {A_DAY:,}, got {timeout}."
+        )
     try:
         return [
             _fetch(file, path_of("root", root), timeout, progress) for file in PUBLISHED[name].files

@@ -2,6 +2,7 @@
 
 import inspect
 import logging
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, final
 
@@ -258,6 +259,12 @@ def register_model(
                 f"every option of {_path(build)} needs a default, because a network is made by its "
                 f"name alone; {each} has none."
             )
+        if named and not _is_written_down(parameter.default) and each not in ("image", "n_classes"):
+            raise TorchcapsError(
+                f"every option of {_path(build)} needs a number, a word, True, False or None as "
+                f"its default, because a saved network writes it down, but {each} has "
+                f"{short(parameter.default)}; let it be a word, and choose by that."
+            )
     channels, height, width = image
     MODELS[name] = Preset(build, (channels, height, width), n_classes, source, is_own=True)
 
@@ -265,3 +272,9 @@ def register_model(
 def _path(build: Callable[..., nn.Module]) -> str:
     name = getattr(build, "__qualname__", type(build).__name__)
     return f"{getattr(build, '__module__', '')}.{name}"
+
+
+def _is_written_down(default: object) -> bool:
+    """Whether it comes back from JSON as it was."""
+    finite = not isinstance(default, float) or math.isfinite(default)
+    return default is None or (isinstance(default, bool | int | float | str) and finite)

@@ -271,8 +271,12 @@ def make_model(
         model = made(preset.build, chosen)
     except ImageTooSmall as error:
         raise TorchcapsError(_too_small(error, preset, chosen)) from None
-    if isinstance(model, nn.Module):
-        check_begun(model)
+    if not isinstance(model, nn.Module):
+        raise TorchcapsError(
+            f"{name} must make an nn.Module, but what makes it gave {short(model)}; does it end in "
+            f"return?"
+        )
+    check_begun(model)
     if standardise is not None and preset.is_own:
         raise TorchcapsError(
             f"{name} is a network of your own, which would not look at standardise; let it "

@@ -140,14 +140,25 @@ def load_network(
     if said is not None:
         adopt_sizes(network, state, said)
         network.config[SMALLER] = said  # type: ignore[index, operator]
+    is_own = MODELS[name].is_own
+    if is_own:
+        _take_dtypes(network, state)
     try:
-        network.load_state_dict(state, assign=True)
+        # A network of one's own may hold a weight in two places, which both stay that weight.
+        network.load_state_dict(state, assign=not is_own)
     except RuntimeError as error:
         raise TorchcapsError(
             f"the tensors in {path} do not fit the network {name} that its header describes "
             f"({str(error).splitlines()[-1].strip()})."
         ) from None
     return network.eval()
+
+
+def _take_dtypes(network: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Give tensors the types of those in a file, which are then copied into them."""
+    for key, tensor in network.state_dict(keep_vars=True).items():
+        if key in state and tensor.dtype != state[key].dtype:
+            tensor.data = tensor.data.to(state[key].dtype)
 
 
 def _is_state(value: object) -> bool:

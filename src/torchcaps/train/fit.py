@@ -41,6 +41,7 @@ from torchcaps.train.start import (
     check_own,
     check_updates,
     initial_model,
+    is_without,
     named_class,
     take_frozen,
     take_weights,
@@ -134,7 +135,8 @@ def fit(
     made_new = begin(model, begins)
     freeze(model, recipe.freeze, made_new=made_new)
     # A run that goes on has them in its state, one that begins with a network in that.
-    has_weights = begins is not None or run.state_file.is_file()
+    begun = begins is not None and not is_without(model, made_new)
+    has_weights = begun or run.state_file.is_file()
     frozen = take_frozen(model, trunk, has_weights=has_weights)
     pruner = make_pruner(recipe, model)
     sampled = Sampled(recipe, validation)

@@ -1,6 +1,7 @@
 """The network with which a run begins: of its recipe, or the user's own."""
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 import torch
@@ -22,6 +23,7 @@ __all__ = [
     "check_own",
     "check_updates",
     "initial_model",
+    "is_without",
     "named_class",
     "take_frozen",
     "take_weights",
@@ -145,6 +147,15 @@ def take_frozen(
         )
     assert file is not None
     return {"trunk": take_trunk(model, file)}
+
+
+def is_without(model: nn.Module, made_new: Collection[str]) -> bool:
+    """Whether any weight of its frozen trunk was made new, by the names of all that were."""
+    trunk = trunk_of(model)
+    if trunk is None:
+        return False
+    name = next(name for name, module in model.named_modules() if module is trunk)
+    return any(each.startswith(f"{name}.") for each in made_new)
 
 
 def take_weights(model: nn.Module, file: Path) -> None:
