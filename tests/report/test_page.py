@@ -17,7 +17,7 @@ from traces import even, network, switching
 FOUR = {"a": 3, "b": 3, "c": 2, "d": 2}
 
 
-def dissection(label="Mine", *, right=9, images=10, couplings=None, facts=None):
+def dissection(label="Mine", *, right=9, images=10, couplings=None, facts=None, chance=0.25):
     trace = network(couplings or {"hidden": switching(2, 2), "classes": even(2, 2, 4)})
     dynamics, activity = routing_dynamics(trace), capsule_activity(trace)
     pictures = [
@@ -35,6 +35,7 @@ def dissection(label="Mine", *, right=9, images=10, couplings=None, facts=None):
         dynamics=dynamics,
         activity=activity,
         pictures=pictures,
+        chance=chance,
     )
 
 
@@ -132,6 +133,11 @@ def test_numbers_of_the_tables_are_there():
     assert "90.0 %" in [text for tag, text in words if tag == "div"]
     (small,) = [text for tag, text in words if tag == "small"]
     assert small == ("of 10 held-out images right (95 % interval 59.6–98.2 %; chance 25.0 %)")
+
+
+def test_chance_is_not_told_where_nobody_knows_it():
+    (small,) = [text for tag, text in Reader(page(dissection(chance=None))).words if tag == "small"]
+    assert small == "of 10 held-out images right (95 % interval 59.6–98.2 %)"
 
 
 def test_every_column_is_explained():

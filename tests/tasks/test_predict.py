@@ -2,6 +2,7 @@
 
 import json
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from error_text import text_of
 from torchcaps.data import SOURCES, PartWholeSpec, part_whole
 from torchcaps.models import create_model, save
 from torchcaps.tasks import predict
+from torchcaps.tasks.predict import Prediction
 from torchcaps.train import Run, fit, make_recipe
 from torchcaps.train.run import write_whole
 
@@ -80,6 +82,23 @@ def test_a_picture_is_seen_as_it_is(run, network, grey):
     assert numbers["scores"] == found.scores.tolist()
     json.dumps(numbers, allow_nan=False)
     assert found.text().startswith(f"{grey}: {winner}, {float(out.scores.max()):.2f}; then ")
+
+
+def test_of_two_certain_classes_text_names_the_one_with_the_higher_score():
+    """Both probabilities round to one; the lower class was named, and the other in JSON."""
+    scores = torch.tensor([20.0, 25.0, 1.0])
+    found = Prediction(
+        Path("x.png"),
+        ("a", "b", "c"),
+        torch.zeros(1, 2, 2),
+        scores,
+        "independent_logits",
+        scores.sigmoid(),
+        None,
+        (),
+    )
+    assert found.text() == "x.png: b, 1.00; then a, 1.00"
+    assert found.numbers()["class"] == "b"
 
 
 def test_a_picture_is_the_same_alone_and_among_others(run, grey, tmp_path):

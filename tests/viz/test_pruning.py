@@ -51,3 +51,12 @@ def test_a_map_lies_over_its_image():
     assert float(figure.axes[5].images[1].get_array().max()) == 0
     with pytest.raises(TorchcapsError, match=r"one map an image, of its size, \[2, 4, 4\]"):
         draw_saliency(images, {"before": maps[:1]})
+
+
+@pytest.mark.parametrize("name", ["_plain", "plain"])
+def test_a_name_that_begins_with_an_underscore_is_in_the_legend(name):
+    """Matplotlib leaves such labels out."""
+    rows = [{"epoch": 1, "entropy": 2.0, "sparsity": 0.5, "validation_accuracy": 0.9}]
+    figure = draw_pruning({name: rows, "other": rows})
+    shown = [text.get_text().strip() for text in figure.axes[-1].get_legend().get_texts()]
+    assert shown == [name, "other"]

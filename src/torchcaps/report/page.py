@@ -70,6 +70,8 @@ class Dissection:
     measured: Mapping[str, Result] = field(default_factory=dict)
     # None where the last layer has no parent for each class, or images show several objects.
     trees: Trees | None = None
+    # How often a guess is right; None where nobody says.
+    chance: float | None = None
 
     def numbers(self) -> dict[str, Any]:
         """Everything measured, as JSON can hold it."""

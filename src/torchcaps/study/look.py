@@ -97,6 +97,19 @@ KIND_OF: dict[str, Kind] = {
 SPLITS = ("test", "validation", "train")
 
 
+# They look at weights, at first weights, or at a training of their own.
+WITHOUT_GRID: frozenset[Kind] = frozenset(
+    {
+        "weights",
+        "antipodal-at-start",
+        "cancellation",
+        "cancellation-at-start",
+        "fixed-point",
+        "redrawn",
+    }
+)
+
+
 class Look(NamedTuple):
     """A kind of pass over the images of one set."""
 
@@ -135,7 +148,8 @@ def looks_of(job: Job) -> tuple[Look, ...]:
     asked = ("accuracy" if name in OF_EPOCHS else name for name in job.metrics)
     kinds = dict.fromkeys(kind for name in asked if (kind := kind_of(name)) is not None)
     return tuple(
-        Look(kind, job.test, job.split, () if kind == "weights" else job.levels) for kind in kinds
+        Look(kind, job.test, job.split, () if kind in WITHOUT_GRID else job.levels)
+        for kind in kinds
     )
 
 
@@ -174,6 +188,10 @@ def looks_named(names: list[str], data: str) -> tuple[Look, ...]:
                 f"{statistic}+K11, or one for each routed layer from below, {statistic}+K11,6."
             )
         levels = tuple(int(word) for word in words if word)
+        if levels and kind in WITHOUT_GRID:
+            raise TorchcapsError(
+                f"{name!r}: {statistic} is measured of couplings as they are; leave +K{grid} out."
+            )
         if levels and min(levels) < 2:
             raise TorchcapsError(f"{name!r} must have the 2 levels 0 and 1, or more.")
         found.append(Look(kind, where or data, split or "test", levels))

@@ -1,5 +1,6 @@
 """Dissect trained networks: trace them over held-out images, measure, draw, write one page."""
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -156,7 +157,17 @@ def dissect(
         pictures=pictures,
         measured={name: each.result() for name, each in more.items()},
         trees=_with_graph(trees.result(model, images.class_names, label), model, images, example),
+        chance=_chance(images),
     )
+
+
+def _chance(images: Images) -> float | None:
+    """How often a guess is right: one class, or of several objects as many classes; of how many an
+    image shows a guess of a set knows nothing."""
+    if images.judged_by == "set":
+        return None
+    shown = images.batch(torch.tensor([0])).labels.reshape(-1)
+    return 1 / math.comb(len(images.class_names), len(shown))
 
 
 def _check_shown(images: Images, example: int) -> None:
@@ -192,7 +203,8 @@ def _with_graph(
     """And the tree of one image, where all layers are dense and each leads to the next."""
     if trees is None:
         return None
-    trace, _, _ = _traced(model, images, torch.tensor([example]))
+    (seen,) = _looked_at(model, images, torch.tensor([example]))
+    trace, predicted = seen.out.trace, int(seen.out.scores[0].argmax())
     if any(layer.window is not None for layer in trace) or not is_chain(trace):
         return trees
     picture = Picture(
@@ -200,7 +212,7 @@ def _with_graph(
         "Capsules from which couplings stronger than an even split lead up to the predicted class; "
         "all others are left out.",
         f"The tree that leads to the class predicted for image {example}.",
-        draw_backtracked(trace, class_names=images.class_names),
+        draw_backtracked(trace, predicted=predicted, class_names=images.class_names),
     )
     return replace(trees, pictures=[*trees.pictures, picture])
 

@@ -85,12 +85,15 @@ def _finite(model: nn.Module, recipe: Recipe, batch: Batch) -> tuple[Diagnosis, 
         module.register_forward_hook(_watch(name or type(model).__name__, seen))
         for name, module in model.named_modules()
     ]
+    modes = [(module, module.training) for module in model.modules()]
     try:
         with torch.no_grad():
             out: Output = model.eval()(batch.pixels, keep="last")
     finally:
         for hook in hooks:
             hook.remove()
+        for module, is_training in modes:
+            module.training = is_training
     if not bool(out.scores.isfinite().all()):
         text = (
             f"the weights are finite, but the output of {seen[0]} is not, the first to be so: look "

@@ -65,7 +65,8 @@ class Prediction:
 
     def text(self) -> str:
         """One line for people."""
-        first, *rest = self.probabilities.topk(min(2, len(self.scores))).indices.tolist()
+        # By scores: of two that are far out both probabilities round to one.
+        first, *rest = self.scores.topk(min(2, len(self.scores))).indices.tolist()
         then = "".join(
             f"; then {self.class_names[k]}, {float(self.probabilities[k]):.2f}" for k in rest
         )

@@ -10,7 +10,7 @@ from matplotlib.ticker import NullFormatter
 from torchcaps.analysis import Couplings, Keys
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.viz.layered import called
-from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, new_figure
+from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, in_legend, new_figure
 
 __all__ = ["draw_couplings_histogram", "draw_keys"]
 
@@ -89,7 +89,9 @@ def draw_couplings_histogram(*found: tuple[str, Couplings]) -> Figure:
                 each = couplings.layers[layers.index(name)]
                 share = each.counts.double() / max(int(each.counts.sum()), 1)
                 edges = [b / couplings.bins for b in range(couplings.bins + 1)]
-                axes.stairs(share.numpy(), edges, color=colour, ls=style, lw=1.2, label=network)
+                axes.stairs(
+                    share.numpy(), edges, color=colour, ls=style, lw=1.2, label=in_legend(network)
+                )
             axes.set_yscale("log")
             # Powers would be set as formulas, which no text of ours is.
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")

@@ -108,3 +108,8 @@ def write_figure(figure: Figure, path: Path) -> None:
         else:
             figure.savefig(partial, format="png", dpi=DPI)
         partial.replace(path)
+
+
+def in_legend(label: str) -> str:
+    """A label as it comes into a legend, which leaves out those that begin with an underscore."""
+    return f" {label}" if label.startswith("_") else label

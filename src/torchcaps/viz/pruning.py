@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError
-from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, WIDTH, new_figure
+from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, WIDTH, in_legend, new_figure
 
 __all__ = ["draw_levels", "draw_pruning", "draw_saliency"]
 
@@ -50,7 +50,7 @@ def draw_pruning(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
                     color=colour,
                     ms=2.5,
                     lw=1.2,
-                    label=printable(name, keep=""),
+                    label=in_legend(printable(name, keep="")),
                 )
             _plain(axes, title)
             axes.tick_params(labelbottom=k == 0)

@@ -13,9 +13,11 @@ from torchcaps.analysis import (
     LayerInequality,
     LayerSelectivity,
     Perturbation,
+    Polarisation,
     Reliability,
     Selectivity,
     Separation,
+    StepPolarisation,
 )
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model
@@ -30,6 +32,7 @@ from torchcaps.study.runner.measure import (
     _of_perturbation,
     _of_selectivity,
     _of_separation,
+    _of_steps,
     _of_weights,
     look_at,
     root_of,
@@ -110,6 +113,20 @@ def test_inequality_is_a_number_a_layer_and_that_of_the_last():
         "gini.2": 0.3,
         "gini": 0.3,
     }
+    # The last one may have none, and a lower one's is not its.
+    lower = (LayerInequality("hidden", 0.1, 0.4, 0.2), LayerInequality("classes", 0.2, 0.5, None))
+    found = _of_inequality(Inequality(5, lower))
+    assert found["gini.1"] == 0.2
+    assert "gini" not in found
+
+
+def test_polarisation_of_the_last_step_is_its_own_or_none():
+    steps = (StepPolarisation("hidden", 1, 0.2, 0.5), StepPolarisation("classes", 1, None, None))
+    assert _of_steps(Polarisation(5, steps, None)) == {"polarisation.1.1": 0.2}
+    assert _of_steps(Polarisation(5, steps[:1], None)) == {
+        "polarisation.1.1": 0.2,
+        "polarisation": 0.2,
+    }
 
 
 def test_separation_is_told_in_percent_where_it_is_an_accuracy():
@@ -185,6 +202,11 @@ def test_looks_by_the_names_of_statistics():
     )
     assert text_of(lambda: looks_named(["entropy+K11,1"], "mnist")) == (
         "'entropy+K11,1' must have the 2 levels 0 and 1, or more."
+    )
+    # It was measured without a grid, and recorded as if on one.
+    assert text_of(lambda: looks_named(["fixed_point_distance+K11"], "mnist")) == (
+        "'fixed_point_distance+K11': fixed_point_distance is measured of couplings as they are; "
+        "leave +K11 out."
     )
     assert text_of(lambda: looks_named(["accuracy@mnits/test"], "mnist")).startswith(
         "'accuracy@mnits/test': the set 'mnits' is unknown; did you mean 'mnist'? known: "

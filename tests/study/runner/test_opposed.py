@@ -23,6 +23,12 @@ def test_pairs_are_the_nearest_opposites_of_different_labels():
     assert len(pairs) == 8
 
 
+def test_labels_of_several_objects_are_sets():
+    """They ended in a traceback."""
+    inputs = torch.tensor([[2.0], [-2.0], [-2.1]]).double()
+    assert _pairs(inputs, torch.tensor([[3, 1], [1, 3], [1, 4]])) == [(0, 2), (1, 2)]
+
+
 def test_a_single_label_is_refused_in_a_sentence():
     said = text_of(lambda: _pairs(torch.rand(4, 2).double(), torch.zeros(4)))
     assert "all of a sample of 4 images have one label; take a set with more classes." in said

@@ -82,6 +82,24 @@ def test_trees_that_follow_the_class_are_near_in_it(images):
     assert found["distance.copy"] < 0.5
 
 
+def test_neighbours_of_a_class_do_not_depend_on_how_many_are_seen_at_once(images, monkeypatch):
+    """At the edge of a batch an image was compared with another class, or with itself."""
+
+    def by_brightness(pixels):
+        side = pixels.mean((1, 2, 3)) * 5 % 1
+        return torch.stack([side, 1 - side], -1).unsqueeze(1).expand(-1, CHILDREN, -1)
+
+    seen = network(lambda pixels: torch.ones(len(pixels), CHILDREN), by_brightness)
+    found = []
+    for at_once in (100, 7, 1):
+        monkeypatch.setattr("torchcaps.study.runner.viewpoint.BATCH", at_once)
+        found.append(trees_of(seen, images))
+    whole, *others = found
+    assert 0 < whole["share_as_far"] < 1
+    for other in others:
+        assert other == pytest.approx(whole, abs=1e-6)
+
+
 def test_the_size_of_a_tree_is_a_mean_over_all_images(images):
     # Every second image has children that choose, each its parent; of the others none does.
     def coupling(pixels):

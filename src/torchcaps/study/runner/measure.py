@@ -114,7 +114,9 @@ def _of_inequality(found: Result) -> dict[str, float]:
         values[f"small_couplings.{number}"] = values["small_couplings"] = layer.small
         values[f"even_couplings.{number}"] = values["even_couplings"] = layer.even
         if layer.gini is not None:
-            values[f"gini.{number}"] = values["gini"] = layer.gini
+            values[f"gini.{number}"] = layer.gini
+    if (last := found.layers[-1].gini) is not None:
+        values["gini"] = last
     return values
 
 
@@ -170,7 +172,9 @@ def _of_steps(found: Result) -> dict[str, float]:
     for row in found.steps:
         if row.polarisation is not None:
             name = f"polarisation.{layers.index(row.name) + 1}.{row.iteration}"
-            values[name] = values["polarisation"] = row.polarisation
+            values[name] = row.polarisation
+    if found.steps and (last := found.steps[-1].polarisation) is not None:
+        values["polarisation"] = last
     return values
 
 

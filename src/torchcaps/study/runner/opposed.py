@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.analysis import gradient_cancellation
+from torchcaps.analysis.pairs import names_of
 from torchcaps.data import Batch, Images, sample_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.models.own import as_network
@@ -54,7 +55,9 @@ def _pairs(inputs: Tensor, labels: Tensor) -> list[tuple[int, int]]:
     norms = inputs.norm(dim=-1)
     apart = torch.cdist(inputs, -inputs) / (norms[:, None] + norms).clamp(min=1e-30)
     first, second = torch.triu_indices(len(inputs), len(inputs), 1, device=inputs.device)
-    differ = labels[first] != labels[second]
+    # Those of an image with several objects are a set.
+    names = torch.tensor(names_of(labels), device=inputs.device)
+    differ = names[first] != names[second]
     if not differ.any():
         raise TorchcapsError(
             f"gradients are compared between images of different labels, but all of a sample of "

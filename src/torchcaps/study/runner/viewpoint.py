@@ -122,12 +122,16 @@ def trees_of(network: Network, images: Images) -> dict[str, float]:
     to_copy, to_class = [], []
     # Images of one class lie beside each other; the first of a class has none before it.
     by_class = index[labels.argsort(stable=True)] if labels.ndim == 1 else index[:0]
+    # The first of all is compared with itself, and left out.
+    before, its_label = images.batch(by_class[:1]).pixels, torch.tensor([-1])
     for part in by_class.split(BATCH):
         batch = images.batch(part)
         trace = _traced(network, batch.pixels)
         to_copy.append(_mean(trace, _traced(network, moved(turned(batch.pixels)))))
-        to_next = _mean(trace, _traced(network, batch.pixels.roll(1, 0)))
-        to_class.append(to_next[batch.labels == batch.labels.roll(1, 0)])
+        ones_before = torch.cat([before, batch.pixels[:-1]])
+        is_alike = batch.labels == torch.cat([its_label.to(batch.labels), batch.labels[:-1]])
+        to_class.append(_mean(trace, _traced(network, ones_before))[is_alike])
+        before, its_label = batch.pixels[-1:], batch.labels[-1:]
     same = torch.cat(to_class) if to_class else torch.empty(0)
     if len(same):
         copies = torch.cat(to_copy)
