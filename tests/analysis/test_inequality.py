@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from torchcaps.analysis import MeasureInequality, gini
+from torchcaps.analysis import MeasureInequality, gini, quantise
 from traces import network
 
 
@@ -48,6 +48,18 @@ def test_even_is_what_eleven_levels_take_for_an_even_split():
     coupling = torch.tensor([[[0.2, 0.16, 0.24, 0.14, 0.26], [0.2, 0.2, 0.2, 0.25, 0.15]]])
     (layer,) = measured(coupling.double()).layers
     assert layer.even == pytest.approx((3 + 5) / 10)
+
+
+@pytest.mark.parametrize("grid", [6, 11, (11, 6)])
+def test_an_even_split_that_was_rounded_is_one(grid):
+    """On 6 levels a tenth is rounded to zero, and was called small, and nowhere even."""
+    levels = [grid] * 2 if isinstance(grid, int) else grid
+    even = torch.zeros(4, 3, 10).softmax(-1)
+    rounded = {f"layer {k}": quantise(even, levels=each) for k, each in enumerate(levels)}
+    measurement = MeasureInequality(levels=(), grid=grid)
+    measurement.add(network(rounded))
+    for layer in measurement.result().layers:
+        assert (layer.small, layer.even, layer.gini) == (0, 1, 0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -16,6 +16,7 @@ split 1 / J.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -46,7 +47,7 @@ class LayerInequality:
 
     name: str
     small: float = quantity("share", "couplings below half of an even split")
-    even: float = quantity("share", "couplings that a grid of 11 levels takes for an even split")
+    even: float = quantity("share", "couplings on the level that an even split has on a grid of 11")
     gini: float | None = quantity("share", "mean Gini coefficient of a child's couplings")
     sweep: tuple[tuple[float, float], ...] = ()
     levels: tuple[tuple[int, float], ...] = ()
@@ -83,10 +84,15 @@ class MeasureInequality:
 
     Arguments:
         levels: grids at which couplings on the level of an even split are reported again.
+        grid: the levels that couplings have been rounded to before, one number or one for each
+            routed layer; then `even` is of these, and a coupling on the level of an even split is
+            not small, whatever it was rounded to.
     """
 
-    def __init__(self, *, levels: tuple[int, ...] = LEVELS) -> None:
-        self.levels = levels
+    def __init__(
+        self, *, levels: tuple[int, ...] = LEVELS, grid: int | Sequence[int] | None = None
+    ) -> None:
+        self.levels, self.grid = levels, grid
         self._grids = tuple(dict.fromkeys((EVEN, *levels)))
         # Of (gini, each of the sweep, each of the grids), over images.
         self._layers: dict[str, Moments] = {}
@@ -97,11 +103,15 @@ class MeasureInequality:
     def add(self, trace: Trace) -> None:
         """Measure the images of a trace."""
         check_trace(trace)
-        for layer in trace:
+        for number, layer in enumerate(trace):
             coupling = comparable_coupling(layer)
             split = 1 / coupling.shape[-1]
             small = [coupling < (1 - 1e-6) * split * share for share in SWEEP]
             even = [_on_its_level(coupling, split, levels) for levels in self._grids]
+            if self.grid is not None:
+                on = self.grid if isinstance(self.grid, int) else self.grid[number]
+                even[0] = _on_its_level(coupling, split, on)
+                small = [each & ~even[0] for each in small]
             shares = (gini(coupling), *small, *even)
             each = [share.double().flatten(1).mean(1) for share in shares]
             self._layers.setdefault(layer.name, Moments()).add(torch.stack(each, -1))

@@ -121,7 +121,7 @@ def measured_by(
         # On a second grid they would be rounded twice, and no network has such couplings.
         last = levels if isinstance(levels, int) else levels[-1]
         once: dict[str, Measurement] = {
-            "inequality": MeasureInequality(levels=()),
+            "inequality": MeasureInequality(levels=(), grid=levels),
             "keys": MeasureKeys(levels=last, sweep=()),
         }
         made |= {name: once[name] for name in names if name in once}
