@@ -14,6 +14,7 @@ from torchcaps.layers import FrozenTrunk
 from torchcaps.models import create_model, load, save, take_trunk
 from torchcaps.models.trunk import _published
 from torchcaps.prune import prunable
+from torchcaps.tasks import rate_test
 from torchcaps.train import fit, make_recipe
 
 
@@ -140,6 +141,17 @@ def test_a_run_leaves_the_trunk_as_it_came_and_writes_down_which(tmp_path: Path,
     # A run that goes on has its trunk.
     more = fit(make_recipe(**fields, epochs=2), tmp_path / "run", own=own)
     assert len(more.metrics()) == 2
+
+
+def test_before_training_a_trunk_needs_its_weights_too(file):
+    """A rate was named for the features of a trunk that was drawn at random."""
+    images = ImageSet("noise", torch.rand(16, 1, 20, 20), torch.arange(16) % 2, ("a", "b"))
+    options = {"types": 1, "trunk": "resnet18"}
+    recipe = make_recipe(model="rem_dr", options=options, data="own", batch_size=8, epochs=1)
+    assert "so it needs weights that were trained before" in text_of(
+        lambda: rate_test(recipe, own=images, steps=10)
+    )
+    assert rate_test(recipe, own=images, steps=10, trunk=file).rates
 
 
 def test_a_trunk_of_other_channels_is_not_begun_with(tmp_path, file):

@@ -21,6 +21,7 @@ __all__ = [
     "Protocol",
     "RecipeFile",
     "Root",
+    "TrunkFile",
     "fields_from",
     "levels",
     "options_from",
@@ -71,6 +72,12 @@ Imports = Annotated[
         callback=_import_all,
         is_eager=True,
         help="Python of your own that registers routings or networks; repeatable.",
+    ),
+]
+TrunkFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--trunk", help="Weights of the frozen trunk, for --option trunk=…: a safetensors file."
     ),
 ]
 FieldList = Annotated[

@@ -16,6 +16,7 @@ from torchcaps.cli.arguments import (
     Protocol,
     RecipeFile,
     Root,
+    TrunkFile,
     recipe_from,
 )
 from torchcaps.errors import TorchcapsError
@@ -37,6 +38,7 @@ def doctor(
         float, typer.Option(min=1, help="Time to learn a few images by heart.")
     ] = 30,
     as_json: AsJson = False,
+    trunk: TrunkFile = None,
     own_code: Imports = None,
 ) -> None:
     """Say why a network does not learn.
@@ -46,7 +48,9 @@ def doctor(
     """
     from torchcaps import tasks
 
-    if run is not None and (model or data or image_size or option or recipe or protocol or field):
+    if run is not None and (
+        model or data or image_size or option or recipe or protocol or field or trunk
+    ):
         raise TorchcapsError(
             "a run knows its network and its data; give the run folder alone, or --model and "
             "--data."
@@ -56,7 +60,7 @@ def doctor(
     elif recipe is not None or (model is not None and data is not None):
         given = {"protocol": protocol, "model": model, "data": data}
         patient = recipe_from(recipe, given, image_size, field, option)
-        found = tasks.doctor(patient, root=root, seconds=seconds)
+        found = tasks.doctor(patient, root=root, seconds=seconds, trunk=trunk)
     else:
         raise TorchcapsError(
             "doctor needs a run folder, or --model and --data of a network that is to be trained, "

@@ -15,6 +15,7 @@ from torchcaps.cli.arguments import (
     OptionList,
     Protocol,
     Root,
+    TrunkFile,
     fields_from,
     recipe_from,
 )
@@ -39,6 +40,7 @@ def lr(
     picture: Annotated[
         Path | None, typer.Option(help="Draw the loss over the rates: .svg or .png.")
     ] = None,
+    trunk: TrunkFile = None,
     own_code: Imports = None,
     as_json: AsJson = False,
 ) -> None:
@@ -62,7 +64,7 @@ def lr(
     given = {"protocol": protocol, "model": model, "data": data}
     chosen = recipe_from(file, given, image_size, field, option)
     check_of_use(fields_from(field))
-    found = tasks.rate_test(chosen, root=where, low=low, high=high, steps=steps)
+    found = tasks.rate_test(chosen, root=where, low=low, high=high, steps=steps, trunk=trunk)
     if picture is not None:
         figure = viz.draw_rates(
             found.rates, found.losses, found.smoothed, suggested=found.suggested

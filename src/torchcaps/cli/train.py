@@ -15,6 +15,7 @@ from torchcaps.cli.arguments import (
     Protocol,
     RecipeFile,
     Root,
+    TrunkFile,
     recipe_from,
     seconds_of,
 )
@@ -72,10 +73,7 @@ def train(
         typer.Option(metavar="PART", help="A part that stays as it begins: backbone; repeatable."),
     ] = None,
     own_code: Imports = None,
-    trunk: Annotated[
-        Path | None,
-        typer.Option(help="Weights of the frozen trunk, for --option trunk=…: a safetensors file."),
-    ] = None,
+    trunk: TrunkFile = None,
 ) -> None:
     """Train a network, or continue a run.
 

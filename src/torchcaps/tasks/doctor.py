@@ -23,6 +23,7 @@ from torchcaps.tasks.trained import Own, check_fit
 from torchcaps.train.fit import initial_model
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.run import Run
+from torchcaps.train.start import take_frozen
 
 __all__ = ["Examination", "doctor", "doctor_run", "examine"]
 
@@ -66,19 +67,28 @@ class Examination:
         return "\n".join([*lines, "", "; ".join(marked) or "nothing wrong was found"])
 
 
-def doctor(recipe: Recipe, *, root: Path | None = None, seconds: float = SECONDS) -> Examination:
+def doctor(
+    recipe: Recipe,
+    *,
+    root: Path | None = None,
+    seconds: float = SECONDS,
+    trunk: Path | None = None,
+) -> Examination:
     """Examine a network before it is trained: at its first weights, on its training images.
 
     Arguments:
         recipe: what is to be trained.
         root: where the data lies, for data sets that are files.
         seconds: how long it may try to learn sixteen images by heart.
+        trunk: the weights of its frozen trunk, if it has one.
 
     >>> print(doctor(recipe).text())
     """
     training = recipe.images("train", root=root)
+    network = initial_model(recipe, training)
+    take_frozen(network, trunk, has_weights=False)
     found = examine(
-        initial_model(recipe, training),
+        network,
         recipe,
         training,
         lambda: recipe.images("test", root=root),

@@ -20,7 +20,7 @@ from torchcaps.train.beginning import freeze
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser
 from torchcaps.train.recipe import Recipe
-from torchcaps.train.start import initial_model
+from torchcaps.train.start import initial_model, take_frozen
 
 __all__ = ["RateTest", "check_of_use", "rate_test", "steepest"]
 
@@ -70,6 +70,7 @@ def rate_test(
     low: float = 1e-6,
     high: float = 1.0,
     steps: int = 100,
+    trunk: Path | None = None,
 ) -> RateTest:
     """Train the recipe's network for some steps at growing rates. Nothing is written.
 
@@ -82,12 +83,14 @@ def rate_test(
         low: the first rate.
         high: the last one; it ends before where the loss shoots up.
         steps: how many there are, from 10 to 100,000.
+        trunk: the weights of its frozen trunk, if it has one.
 
     >>> rate_test(recipe).suggested
     """
     _check_asked(recipe, low, high, steps)
     images = recipe.images("train", root=root) if own is None else own
     network = initial_model(recipe, images, model)
+    take_frozen(network, trunk, has_weights=False)
     freeze(network, recipe.freeze)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     network.to(device).train()
