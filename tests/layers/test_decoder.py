@@ -130,6 +130,14 @@ def test_poses_of_another_network_are_refused(maker, shape):
     )
 
 
+def test_unmasked_it_asks_for_so_many_components_however_they_are_parted():
+    decoder, pose = made(mask="none"), torch.randn(3, CLASSES * D).double()
+    parted = decoder(Capsules(pose.unflatten(1, (CLASSES, D))))
+    assert torch.equal(decoder(Capsules(pose.unflatten(1, (1, -1)))), parted)
+    with pytest.raises(TorchcapsError, match="this decoder draws from poses"):
+        decoder(Capsules(torch.randn(3, CLASSES, D + 1).double()))
+
+
 @both
 @pytest.mark.parametrize("batch", [1, 3])
 def test_several_classes_are_drawn_each_alone(maker, batch):

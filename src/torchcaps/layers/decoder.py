@@ -62,7 +62,10 @@ class Decoder(nn.Module):
     def seen(self, classes: Capsules, target: Tensor | None = None) -> Tensor:
         """What it draws from: the poses of all classes in a row, [b, k · d], those zeroed that it
         does not see; [b, m, k · d] where m classes of each image are drawn."""
-        _check_poses(classes, n_classes=self.n_classes, d_in=self.d_in)
+        # Where all are seen, it does not matter which components make a class.
+        k = math.prod(classes.pose.shape[1:]) if self.mask == "none" else None
+        if k != self.n_classes * self.d_in:
+            _check_poses(classes, n_classes=self.n_classes, d_in=self.d_in)
         pose = classes.pose  # [b, k, d]
         if self.mask == "class":
             target = _drawn(pose, target)
