@@ -1,5 +1,8 @@
 """What holds for every command: version, help, and names that are unknown."""
 
+import runpy
+import sys
+
 import pytest
 import torch
 
@@ -9,6 +12,14 @@ from torchcaps import __version__
 
 def test_version_is_that_of_the_package_and_of_torch(call):
     assert call("--version") == (0, f"torchcaps {__version__}, torch {torch.__version__}\n", "")
+
+
+def test_the_module_is_the_command(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["__main__.py", "--version"])
+    with pytest.raises(SystemExit) as done:
+        runpy.run_module("torchcaps", run_name="__main__")
+    assert not done.value.code
+    assert capsys.readouterr().out.startswith("torchcaps ")
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["train", "--help"]])

@@ -1,0 +1,8 @@
+"""`python -m torchcaps`, for who has the package but no `torchcaps` on the path."""
+
+from torchcaps.cli import main
+
+__all__: list[str] = []
+
+if __name__ == "__main__":
+    main()
