@@ -5,7 +5,9 @@ import torch
 
 from torchcaps.data import load
 from torchcaps.data.some import some_of
-from torchcaps.study.look import looks_named
+from torchcaps.errors import Interrupted
+from torchcaps.study.look import Look, looks_named
+from torchcaps.study.runner.measure import look_at
 from torchcaps.study.runner.redrawn import decoder_recipe, draws_something, redrawn_of
 from torchcaps.train import Run, fit, make_recipe
 
@@ -65,6 +67,12 @@ def test_a_decoder_is_trained_and_nothing_else(run):
     assert redrawn_of(run, images, root=None) == found
     (look,) = looks_named(["drawn_components"], "part-whole")
     assert look.kind == "redrawn"
+
+
+def test_the_time_budget_reaches_the_decoder(run):
+    look = Look("redrawn", "part-whole")
+    with pytest.raises(Interrupted, match="time budget"):
+        look_at(run, look, root=None, time_budget=1e-9)
 
 
 def test_its_recipe_is_that_of_the_network_without_its_pruning(run):

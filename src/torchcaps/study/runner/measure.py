@@ -46,8 +46,21 @@ __all__ = ["look_at", "root_of"]
 BATCH = 100
 
 
-def look_at(run: Run, look: Look, *, root: str | os.PathLike[str] | None) -> dict[str, float]:
-    """The numbers of one look at a finished run."""
+def look_at(
+    run: Run,
+    look: Look,
+    *,
+    root: str | os.PathLike[str] | None,
+    time_budget: float | None = None,
+) -> dict[str, float]:
+    """The numbers of one look at a finished run.
+
+    Arguments:
+        run: it.
+        look: what is looked at.
+        root: the folder of data sets that are files.
+        time_budget: seconds for what a look trains; what only looks takes its time.
+    """
     recipe = run.recipe
     if look == Look("accuracy", recipe.test_data or recipe.data):
         # Looked at once already, at the end of training.
@@ -70,7 +83,7 @@ def look_at(run: Run, look: Look, *, root: str | os.PathLike[str] | None) -> dic
         model = trained.model.eval()
         return fixed_point_of(lambda x, **more: model(x.to(trained.device), **more), images)
     if look.kind == "redrawn":
-        return redrawn_of(run, images, root=where)
+        return redrawn_of(run, images, root=where, time_budget=time_budget)
     if look.kind in VIEWS:
         return VIEWS[look.kind](_network(trained, grid or None, ("tree-distance",)), images)
     found = evaluate(

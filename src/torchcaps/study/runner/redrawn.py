@@ -56,14 +56,26 @@ def decoder_recipe(run: Run) -> Recipe:
 
 
 def redrawn_of(
-    run: Run, images: Images, *, root: str | os.PathLike[str] | None
+    run: Run,
+    images: Images,
+    *,
+    root: str | os.PathLike[str] | None,
+    time_budget: float | None = None,
 ) -> dict[str, float]:
     """`drawn_components`, the share that draws something, and `drawn_change`, the mean change at
-    both ends; of test images, each by the capsule of its class."""
+    both ends; of test images, each by the capsule of its class. Past the time budget the decoder's
+    state is saved."""
     where = None if root is None else Path(root)
     folder = run.folder.with_name(f"{run.folder.name}.decoder")
     label = f"decoder of {run.folder.name}"
-    drawing = fit(decoder_recipe(run), folder, root=where, begin_with=run.folder, label=label)
+    drawing = fit(
+        decoder_recipe(run),
+        folder,
+        root=where,
+        begin_with=run.folder,
+        label=label,
+        time_budget=time_budget,
+    )
     trained = open_trained(drawing.folder)
     network, decoder = trained.model.eval(), decoder_of(trained.model)
     batches = (images.batch(index) for index in torch.arange(len(images)).split(BATCH))

@@ -48,8 +48,8 @@ def finish(
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, before)
     for look in ledger.missing(cell):
-        _left(until)
-        ledger.write(cell, look, look_at(run, look, root=root))
+        values = look_at(run, look, root=root, time_budget=_left(until))
+        ledger.write(cell, look, values)
 
 
 def _left(until: float | None) -> float | None:
