@@ -3,6 +3,9 @@
 
 g and g′ are the gradients of the loss of two images by the weights of all routed layers. Of a pair
 cos(g, g′) is −1 where they cancel, and χ = 1 − ‖g + g′‖ / (‖g‖ + ‖g′‖) is 1.
+
+Departures: pairs are nearest by ‖u + u′‖ / (‖u‖ + ‖u′‖), not by their cosine, which is −1 for any
+two numbers of opposite signs. Pairs of one label, as a control, are left out.
 """
 
 import torch
