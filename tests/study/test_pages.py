@@ -6,7 +6,14 @@ import pytest
 
 from error_text import text_of
 from made_records import record
-from torchcaps.study import find_claim, read_records, results, write_record
+from torchcaps.study import (
+    Seed,
+    find_claim,
+    read_records,
+    result_of,
+    results,
+    write_record,
+)
 from torchcaps.study.pages import BEGIN, END, ours, overview, page, protocol, says, write_pages
 from torchcaps.study.papers.peer import SIGN_OPEN
 from torchcaps.study.remarks import REMARKS
@@ -88,6 +95,20 @@ def test_a_page_shows_every_verdict_with_its_record(found):
 )
 def test_conditions_are_told_in_words(claim, words):
     assert says(find_claim(claim)).startswith(words)
+
+
+def test_seeds_that_failed_are_told_and_do_not_make_a_record_fuller(found):
+    (row,) = (each for each in found if each.claim.id == "peer2022-t1-rba-nobias")
+    ((name, whole),) = row.records.items()
+    seeds = [
+        Seed(seed=each.seed, wall_seconds=0, failed="the loss became nan") if k < 7 else each
+        for k, each in enumerate(whole.seeds)
+    ]
+    cut = whole.model_copy(update={"seeds": tuple(seeds)})
+    assert ours(result_of(row.claim, {name: cut})).endswith(", n = 3, and 7 failed")
+    fewer = whole.model_copy(update={"seeds": whole.seeds[:4]})
+    assert [*result_of(row.claim, {"a": cut, "b": fewer}).records] == ["b"]
+    assert "failed" not in ours(row)
 
 
 def test_what_a_paper_leaves_open_stands_beside_the_protocol(found):

@@ -157,6 +157,7 @@ def test_studies_are_folders(tmp_path):
 def test_a_failed_seed_stays_in_the_record():
     seeds = (*record().seeds, Seed(seed=2, failed="loss was NaN in epoch 3", wall_seconds=0.5))
     assert record(seeds=seeds).values("accuracy") == [99.5, 99.7]
+    assert (record(seeds=seeds).measured, record(seeds=seeds).failed) == (2, 1)
     assert "loss was NaN" in record(seeds=seeds).text()
 
 

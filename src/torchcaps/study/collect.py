@@ -57,7 +57,7 @@ def record_of_runs(
 
     >>> record_of_runs(["runs/0", "runs/1"], study="mine", claims=["my-claim"])  # doctest: +SKIP
     """
-    runs = [Run(Path(folder)) for folder in folders]
+    runs = sorted((Run(Path(folder)) for folder in folders), key=lambda run: run.recipe.seed)
     begun = runs or [Run(Path(folder)) for folder in failed_in]
     measured = measured or {}
     _check(runs, begun, measured)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from torchcaps._json import is_number, read_json
+from torchcaps._json import is_finite, read_json
 from torchcaps.errors import TorchcapsError, short
 
 __all__ = ["read_values", "values_file"]
@@ -51,4 +51,4 @@ def _check(values: Any) -> None:
 
 
 def _are_numbers(look: object) -> bool:
-    return isinstance(look, dict) and all(map(is_number, look.values()))
+    return isinstance(look, dict) and all(map(is_finite, look.values()))

@@ -204,7 +204,9 @@ def ours(each: Result) -> str:
     found = verdict.ours
     if found.n == 0:
         return f"{found.mean:.4g}, counted"
-    n = verdict.n_text if isinstance(verdict, StatementVerdict) else found.n
+    n = verdict.n_text if isinstance(verdict, StatementVerdict) else str(found.n)
+    if failed := sum(record.failed for record in each.records.values()):
+        n += f", and {failed} failed"
     if found.low is None:
         return f"{found.mean:.4g}, n = {n}"
     return f"{found.mean:.4g} [{found.low:.4g}, {found.high:.4g}], n = {n}"

@@ -113,6 +113,16 @@ class Record(_Frozen):
         return math.fsum(each.wall_seconds for each in self.seeds)
 
     @property
+    def failed(self) -> int:
+        """How many seeds failed."""
+        return sum(each.failed is not None for each in self.seeds)
+
+    @property
+    def measured(self) -> int:
+        """How many seeds did not."""
+        return len(self.seeds) - self.failed
+
+    @property
     def is_draft(self) -> bool:
         """Whether the code that made it is no commit; drafts are shown in no table."""
         return self.dirty or self.commit is None

@@ -220,4 +220,4 @@ def _keys(job: Job) -> Iterable[str]:
 def _rank(each: Result) -> tuple[bool, bool, int, str]:
     (record,) = each.records.values()
     is_comparable = not (isinstance(each.verdict, NumberVerdict) and each.verdict.incomparable)
-    return record.reduced is None, is_comparable, len(record.seeds), record.made.isoformat()
+    return record.reduced is None, is_comparable, record.measured, record.made.isoformat()

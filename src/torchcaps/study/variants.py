@@ -229,7 +229,7 @@ def _in_order(variants: Variants, records: Mapping[str, Record]) -> list[Record]
 def _about(variants: Variants, records: Mapping[str, Record]) -> dict[str, Record]:
     """The records by their hash; of several that differ in nothing the one of most seeds."""
     found: dict[tuple[Any, ...], str] = {}
-    for name, each in sorted(records.items(), key=lambda item: len(item[1].seeds)):
+    for name, each in sorted(records.items(), key=lambda item: item[1].measured):
         is_of_study = not variants.study or f"{each.study}/".startswith(f"{variants.study}/")
         if is_of_study and is_about(each, variants.where):
             found[_values(variants, each)] = name
@@ -242,17 +242,12 @@ def _labelled(variants: Variants, rows: Mapping[str, Record]) -> list[tuple[str,
 
 
 def _enough(rows: Sequence[Record]) -> list[Record]:
-    return [each for each in rows if len(each.seeds) - _failed(each) >= LEAST_SEEDS]
-
-
-def _failed(record: Record) -> int:
-    return sum(seed.failed is not None for seed in record.seeds)
+    return [each for each in rows if each.measured >= LEAST_SEEDS]
 
 
 def _n(record: Record) -> str:
     """The seeds that gave numbers, and how many gave none."""
-    failed = _failed(record)
-    return f"{len(record.seeds) - failed}{f', and {failed} failed' if failed else ''}"
+    return f"{record.measured}{f', and {record.failed} failed' if record.failed else ''}"
 
 
 def _compared(variants: Variants, rows: Sequence[Record]) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """Robustness to affine changes by made records."""
 
+from datetime import timedelta
+
 import pytest
 
 from made_records import record
@@ -40,6 +42,17 @@ def test_seeds_that_never_were_at_the_accuracy_do_not_count():
     # Nor do networks that train to the end, in full.
     avg = net("convnet_avg", 94.1, stops=True)
     assert word("convnet-avg-beats-capsnet", avg, net("gu_capsnet", 79.0, stops=False)) is None
+
+
+def test_moved_digits_of_other_seeds_than_the_clean_ones_do_not_count():
+    avg, capsnet = (net(m, x) for m, x in (("convnet_avg", 94.1), ("gu_capsnet", 79.0)))
+    seeds = [
+        each.model_copy(update={"seed": each.seed + 10, "values": {"accuracy": 99.22}})
+        for each in avg.seeds
+    ]
+    later = avg.model_copy(update={"seeds": tuple(seeds), "made": avg.made + timedelta(days=1)})
+    assert word("convnet-avg-beats-capsnet", avg, later, capsnet) is None
+    assert word("convnet-avg-beats-capsnet", later, avg, capsnet) is None
 
 
 @pytest.mark.parametrize("in_full", [True, False])

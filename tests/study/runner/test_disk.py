@@ -27,16 +27,24 @@ def test_a_cell_travels_whole(tmp_path):
     here, there = tmp_path / "here", tmp_path / "there"
     (here / "a" / "deep").mkdir(parents=True)
     (here / "a" / "deep" / "recipe.json").write_text("{}")
+    (here / "a.decoder").mkdir()
+    (here / "a.decoder" / "state.ckpt").write_text("half trained")
     (here / "a.values.json").write_text("1")
     (here / "b.values.json").write_text("of another cell")
     files = pack(here, "a")
-    assert sorted(files) == ["a.values.json", "a/deep/recipe.json"]
+    assert sorted(files) == ["a.decoder/state.ckpt", "a.values.json", "a/deep/recipe.json"]
     # What lies there is replaced as a whole.
     (there / "a").mkdir(parents=True)
     (there / "a" / "state.ckpt").write_text("old")
+    (there / "a.decoder").mkdir()
+    (there / "a.decoder" / "metrics.jsonl").write_text("old")
     unpack(files, there, "a")
     assert pack(there, "a") == files
-    assert sorted(path.name for path in there.iterdir()) == ["a", "a.values.json"]
+    assert sorted(path.name for path in there.iterdir()) == [
+        "a",
+        "a.decoder",
+        "a.values.json",
+    ]
 
 
 def test_a_cell_that_nobody_began_is_nothing(tmp_path):

@@ -23,6 +23,7 @@ NO_VALUES = (
     b'{"commit": null, "looks": {"accuracy@sign/test": 1}}',
     b'{"commit": null, "looks": {"accuracy@sign/test": {"accuracy": "1"}}}',
     b'{"commit": null, "looks": {"accuracy@sign/test": {"accuracy": 1' + b"0" * 400 + b"}}}",
+    b'{"commit": null, "looks": {"accuracy@sign/test": {"accuracy": NaN}}}',
     b'{"commit": 1, "looks": {}}',
     b'{"looks": {}}',
     b'{"commit": null, "looks": {}, "failed": 1}',
@@ -83,6 +84,28 @@ def test_every_look_keeps_the_commit_that_took_it(ledger, monkeypatch):
     assert ledger.measured_by(each) == ("a1+changes", "b2")
     ledger.fail(each, "the loss became nan", is_result=True)
     assert ledger.measured_by(each) == ("c3",)
+
+
+def test_what_is_no_number_is_not_kept(ledger):
+    each = cell()
+    assert text_of(lambda: ledger.write(each, OWN, {"accuracy": float("nan")})) == (
+        f"accuracy@sign/test gave no number of {each.name}: accuracy is nan."
+    )
+    assert ledger.missing(each) == [OWN]
+
+
+def test_in_a_folder_that_one_may_only_read_a_claim_is_believed(ledger, monkeypatch):
+    each = cell()
+    with ledger.claimed(each):
+        claim = (ledger.folder / f"{each.name}.claim").read_bytes()
+    (ledger.folder / f"{each.name}.claim").write_bytes(claim)
+    assert ledger.state(each) == "waiting"
+
+    def refuse(*_, **__):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("filelock.FileLock.acquire", refuse)
+    assert ledger.state(each) == "running"
 
 
 def test_an_older_file_has_one_commit_of_all_looks(ledger):

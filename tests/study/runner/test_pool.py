@@ -128,8 +128,13 @@ def test_cells_that_nobody_took_are_told(study, ledger):
     assert str(caught.value) == (
         "1 of 1 cells are left, which another process seemed to be at; the same command goes on."
     )
-    # One that another process is at is no news.
-    pool.explain({cell.name: "running"})
+    # Its table would look as if it were of all seeds.
+    with pytest.raises(Interrupted) as caught:
+        pool.explain({cell.name: "running"})
+    assert str(caught.value) == (
+        "1 of 1 cells are left, which another command is at; when it has ended, the same line "
+        "prints them all."
+    )
 
 
 def test_cells_that_were_stopped_are_told(study, ledger):

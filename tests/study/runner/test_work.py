@@ -10,7 +10,7 @@ import pytest
 
 from error_text import text_of
 from made_records import made
-from torchcaps.errors import Diverged, Interrupted, TorchcapsError
+from torchcaps.errors import Diverged, Emptied, Interrupted, TorchcapsError
 from torchcaps.study import find_claim, read_records, result_of
 from torchcaps.study.runner import Ledger, Study
 from torchcaps.study.runner import evidence as module_of_records
@@ -40,7 +40,7 @@ def pretended(monkeypatch):
     """Counts trainings that are none."""
     seen = []
     monkeypatch.setattr(module, "fit", lambda recipe, out, **options: seen.append(recipe.seed))
-    monkeypatch.setattr(module, "look_at", lambda run, look, root: {"accuracy": 50.0})
+    monkeypatch.setattr(module, "look_at", lambda run, look, **_: {"accuracy": 50.0})
     return seen
 
 
@@ -100,11 +100,12 @@ def test_two_that_end_at_once_write_one_record(study, ledger, tmp_path, monkeypa
 def records(study, ledger, tmp_path, monkeypatch):
     """Writes the record of so many seeds that nobody trained, as long as training took."""
 
-    def write(*, seeds, seconds=1.0, dirty=False, seen=None):
+    def write(*, seeds, seconds=1.0, dirty=False, seen=None, more=()):
         def record_of_runs(folders, *, study, claims, measured, measured_by, **_):
             if seen is not None:
                 seen[:] = measured_by
-            record = made(system.recipe, [*measured.values()], claim=claims[0])
+            rows = [{**each, **dict.fromkeys(more, 0.0)} for each in measured.values()]
+            record = made(system.recipe, rows, claim=claims[0])
             of = [each.model_copy(update={"wall_seconds": seconds}) for each in record.seeds]
             return record.model_copy(update={"study": study, "seeds": tuple(of), "dirty": dirty})
 
@@ -140,6 +141,30 @@ def test_fewer_seeds_that_were_trained_anew_supersede_nothing(records, tmp_path)
     again = records(seeds=3, seconds=3.0)
     assert {*read_records(tmp_path / "evidence")} == {again, fewer}
     assert records(seeds=3, seconds=3.0) == again
+
+
+def test_fewer_statistics_supersede_nothing(records, tmp_path):
+    first = records(seeds=1, more=["sparsity"])
+    second = records(seeds=2)
+    assert {*read_records(tmp_path / "evidence")} == {first, second}
+    # All of both replace one of them.
+    third = records(seeds=2, more=["sparsity"])
+    found = read_records(tmp_path / "evidence")
+    assert third in found
+    assert found[third].supersedes in (first, second)
+    assert len(found) == 2
+
+
+def test_one_system_has_one_record_in_whichever_order_its_seeds_came(study, ledger, tmp_path):
+    evidence = tmp_path / "evidence"
+    work(study(seeds=(1, 0)).cells(), ledger, root=None)
+    (alone,) = write_records(study(seeds=(1,)), ledger, evidence)
+    (both,) = write_records(study(seeds=(1, 0)), ledger, evidence)
+    assert write_records(study(seeds=(0, 1)), ledger, evidence) == [both]
+    ((name, record),) = read_records(evidence, drafts=True).items()
+    assert (name, record.supersedes) == (both.stem, alone.stem)
+    assert [seed.seed for seed in record.seeds] == [0, 1]
+    assert record.recipe["seed"] == 0
 
 
 def test_of_a_record_and_a_draft_the_record_is_superseded(records, tmp_path):
@@ -234,6 +259,7 @@ def test_past_its_budget_no_look_is_begun(study, ledger, monkeypatch):
     ("error", "state", "why"),
     [
         (Diverged("the loss became nan"), "failed", "the loss became nan"),
+        (Emptied("a layer would be empty"), "failed", "a layer would be empty"),
         (TorchcapsError("no such folder"), "stopped", "no such folder"),
         (MemoryError("out"), "stopped", "MemoryError: out"),
     ],

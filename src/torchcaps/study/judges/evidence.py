@@ -5,6 +5,7 @@ from typing import Any
 
 from torchcaps.models import MODELS
 from torchcaps.study.record import Record
+from torchcaps.study.same import trained_in
 from torchcaps.train import Recipe
 
 __all__ = ["NARROWED", "Curves", "Evidence", "Values", "is_about", "known_fields"]
@@ -24,7 +25,7 @@ class Evidence:
 
     def __init__(self, records: Iterable[Record]):
         # The fullest comes last, and counts.
-        self.records = sorted(records, key=lambda r: (r.reduced is None, len(r.seeds), r.made))
+        self.records = sorted(records, key=lambda r: (r.reduced is None, r.measured, r.made))
 
     @property
     def is_reduced(self) -> bool:
@@ -84,7 +85,7 @@ class Evidence:
 
     def systems(self, statistic: str, model: str, **chosen: Any) -> dict[str, Values]:
         """The values of every system of a network that has these fields and options, whatever its
-        others are, by the digest of its recipe."""
+        others are, by the digest of what was trained."""
         found: dict[str, Values] = {}
         for record in self.records:
             known = known_fields(record)
@@ -92,7 +93,7 @@ class Evidence:
                 continue
             values = {s.seed: s.values[statistic] for s in record.seeds if statistic in s.values}
             if values:
-                found[record.recipe_hash] = values
+                found[trained_in(record) or record.recipe_hash] = values
         return found
 
     def _of(self, model: str, chosen: Mapping[str, Any]) -> Iterator[Record]:

@@ -60,7 +60,11 @@ def _affine(evidence: Evidence, model: str, *, stops: bool = False, **chosen: An
         return found
     clean = _clean(evidence, model, stops=True, **chosen)
     within = REDUCED_WITHIN if evidence.is_reduced else FULL_WITHIN
-    return {seed: value for seed, value in found.items() if abs(clean[seed] - CLEAN) <= within}
+    return {
+        seed: value
+        for seed, value in found.items()
+        if seed in clean and abs(clean[seed] - CLEAN) <= within
+    }
 
 
 def _clean(evidence: Evidence, model: str, *, stops: bool = False, **chosen: Any) -> Values:

@@ -48,29 +48,36 @@ def is_held(file: Path) -> bool:
 
 
 def pack(folder: Path, name: str) -> dict[str, bytes]:
-    """All that there is of a cell: its run, and what was measured of it."""
-    within = [path for path in (folder / name).rglob("*") if path.is_file()]
+    """All that there is of a cell: its runs, and what was measured of it."""
+    within = [path for run in _runs(folder, name) for path in run.rglob("*") if path.is_file()]
     measured = folder / f"{name}.values.json"
     files = [*within, *([measured] if measured.is_file() else [])]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 def unpack(files: Files, folder: Path, name: str) -> None:
-    """Put a cell that came from elsewhere in the place of what there is: first its run as a whole,
-    then what was measured of it."""
+    """Put a cell that came from elsewhere in the place of what there is: first each of its runs as
+    a whole, then what was measured of it."""
     arrived, before = (folder / f".{name}.{word}" for word in ("arrived", "before"))
     for old in (arrived, before):
         shutil.rmtree(old, ignore_errors=True)
+    before.mkdir(parents=True)
     for path, content in files.items():
         place = arrived / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
-    if (arrived / name).is_dir():
-        if (folder / name).exists():
-            (folder / name).rename(before)
-        (arrived / name).rename(folder / name)
+    for run in _runs(folder, name):
+        if (arrived / run.name).is_dir():
+            if run.exists():
+                run.rename(before / run.name)
+            (arrived / run.name).rename(run)
     measured = arrived / f"{name}.values.json"
     if measured.is_file():
         measured.replace(folder / measured.name)
     for old in (arrived, before):
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _runs(folder: Path, name: str) -> tuple[Path, Path]:
+    """The run of a cell, and that of a decoder which a look trained on it."""
+    return folder / name, folder / f"{name}.decoder"

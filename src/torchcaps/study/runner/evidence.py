@@ -12,6 +12,7 @@ from torchcaps.study.measured import values_file
 from torchcaps.study.record import Record, Seed, read_records, write_record
 from torchcaps.study.runner.ledger import Ledger
 from torchcaps.study.runner.system import Study, System
+from torchcaps.study.same import trained_in
 
 __all__ = ["write_records"]
 
@@ -22,7 +23,7 @@ def write_records(study: Study, ledger: Ledger, evidence: str | os.PathLike[str]
     """Write the record of each system that is complete, and return the paths of all of them.
 
     A record that says as much already stays; one that says less is superseded. One that has more
-    seeds is not: it counts beside the new one.
+    seeds or other statistics is not: it counts beside the new one.
     """
     if not any(_is_complete(each, ledger) for each in study.systems):
         return []
@@ -88,9 +89,14 @@ def _write(
 
 
 def _is_about_the_same(old: Record, new: Record) -> bool:
+    """Whether they differ in their seeds at most."""
     # The folder of a study may hold those of others.
-    about_old, about_new = ((each.study, each.recipe_hash, {*each.claims}) for each in (old, new))
-    return about_old == about_new
+    if (old.study, {*old.claims}) != (new.study, {*new.claims}):
+        return False
+    trained = trained_in(new)
+    return old.recipe_hash == new.recipe_hash or (
+        trained is not None and trained == trained_in(old)
+    )
 
 
 def _says_as_much(old: Record, new: Record) -> bool:
@@ -109,10 +115,14 @@ def _is_part(new: Seed, old: Seed) -> bool:
 
 
 def _replaces(new: Record, old: Record) -> bool:
-    """A draft takes no result away, and neither do fewer seeds."""
-    has_all = {each.seed for each in old.seeds} <= {each.seed for each in new.seeds}
+    """A draft takes no result away, and neither do fewer seeds or fewer statistics."""
+    seeds = {each.seed: each for each in new.seeds}
+    has_all = all(
+        each.seed in seeds and each.values.keys() <= seeds[each.seed].values.keys()
+        for each in old.seeds
+    )
     return has_all and (old.is_draft or not new.is_draft)
 
 
 def _weight(record: Record) -> tuple[bool, int, datetime]:
-    return not record.is_draft, len(record.seeds), record.made
+    return not record.is_draft, record.measured, record.made

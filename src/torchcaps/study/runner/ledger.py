@@ -12,6 +12,7 @@ them may be killed: the next one finds what is done and goes on with the rest.
 """
 
 import json
+import math
 import os
 import platform
 import time
@@ -24,6 +25,7 @@ from typing import Any, Literal
 from filelock import FileLock, Timeout
 
 from torchcaps._json import read_json
+from torchcaps.errors import TorchcapsError
 from torchcaps.study.look import Look
 from torchcaps.study.measured import read_values, values_file
 from torchcaps.study.runner.disk import is_held
@@ -92,6 +94,10 @@ class Ledger:
 
     def write(self, cell: Cell, look: Look, numbers: Mapping[str, float]) -> None:
         """Keep what a look gave."""
+        if wrong := [name for name, value in numbers.items() if not math.isfinite(value)]:
+            raise TorchcapsError(
+                f"{look.name} gave no number of {cell.name}: {wrong[0]} is {numbers[wrong[0]]}."
+            )
         entry = self._read(cell)
         commit = environment()["commit"]
         looks = {**entry["looks"], look.name: dict(numbers)}
@@ -149,7 +155,11 @@ class Ledger:
 
     def _is_taken(self, cell: Cell) -> bool:
         claim = self.folder / f"{cell.name}.claim"
-        return claim.is_file() and is_held(self._lock_file(cell))
+        try:
+            return claim.is_file() and is_held(self._lock_file(cell))
+        except OSError:
+            # Who may only read the folder cannot ask.
+            return True
 
     def _file(self, cell: Cell) -> Path:
         return values_file(self.folder / cell.name)

@@ -148,6 +148,12 @@ class _Pool:
                 f"{stopped[0].name}, by this: {self.ledger.failure(stopped[0])} The same command "
                 f"tries them again."
             )
+        elsewhere = sum(state == "running" for state in states.values())
+        if elsewhere:
+            raise Interrupted(
+                f"{elsewhere} of {len(states)} cells are left, which another command is at; when "
+                f"it has ended, the same line prints them all."
+            )
         waiting = sum(state in OPEN for state in states.values())
         if waiting:
             raise Interrupted(

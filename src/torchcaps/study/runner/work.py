@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from torchcaps.errors import Diverged, Interrupted, TorchcapsError
+from torchcaps.errors import Diverged, Emptied, Interrupted, TorchcapsError
 from torchcaps.study.runner.ledger import Ledger
 from torchcaps.study.runner.measure import look_at, root_of
 from torchcaps.study.runner.system import Cell
@@ -109,7 +109,7 @@ def _reasons(cell: Cell, ledger: Ledger) -> Iterator[None]:
         yield
     except (Interrupted, Lost):
         raise
-    except Diverged as error:
+    except (Diverged, Emptied) as error:
         ledger.fail(cell, str(error), is_result=True)
     except TorchcapsError as error:
         ledger.fail(cell, str(error), is_result=False)
