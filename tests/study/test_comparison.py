@@ -125,7 +125,7 @@ def test_statistics_of_layers_share_a_column(lay):
     assert re.split(" {2,}", head)[3:-1] == columns
     assert [cell.split()[0] for cell in re.split(" {2,}", row)[3:-1]] == ["0.35", "4.5", "0.7"]
     assert found.variants[0].interval("dyr.1", "dyr.2") == mean_interval([0.2, 0.5])
-    asked = found.without(["cds", "accuracy"])
+    asked = found.only(found.statistics, without=["cds", "accuracy"])
     assert "cds" not in asked.text()
     assert "accuracy, %" in asked.text()
     assert set(asked.statistics) == {"accuracy", "dyr.1", "dyr.2", "dyr.1@norb/test"}
@@ -139,6 +139,19 @@ def test_a_layer_that_fewer_seeds_have_is_not_mixed_with_others():
     assert found.interval("dyr.1", "dyr.2") == mean_interval([0.6])
     assert found.interval("dyr.2").mean == 0.9
     assert found.interval("dyr.3") is None
+
+
+def test_the_seeds_of_a_statistic_that_fewer_have_are_told():
+    """It is of one seed of two, and the other columns are of both."""
+    values = {"accuracy": (49.0, 51.0), "sparsity": (0.5,)}
+    found = Comparison((Variant("a", (0, 1), values, 2.0, seeds_of={"sparsity": (1,)}),))
+    (_, row, _) = found.text().splitlines()
+    cells = re.split(" {2,}", row)
+    assert cells[1] == "2"
+    assert cells[2].startswith("50 [")
+    assert "n =" not in cells[2]
+    assert cells[3] == "0.5, n = 1"
+    assert found.only(["accuracy"]).statistics == ("accuracy",)
 
 
 def test_equal_recipes_have_the_name_of_their_network(lay):

@@ -224,12 +224,15 @@ def _print_comparison(study: "Study", out: Path, as_json: bool) -> None:
 
     ledger = Ledger(out)
     states = [(cell, ledger.state(cell)) for cell in study.cells()]
-    done = [ledger.run(cell).folder for cell, state in states if state == "done"]
+    ended = [cell for cell, state in states if state == "done"]
+    done = [ledger.run(cell).folder for cell in ended]
+    # Another study of the same runs may have measured more.
+    asked = {"accuracy", *(name for cell in ended for name in ledger.values(cell))}
     why = {cell.name: ledger.failure(cell) or "" for cell, state in states if state == "failed"}
     for name, reason in why.items():
         print(printable(f"{name} failed and is in no mean: {reason}"), file=sys.stderr)
     if done:
-        found = compare(done).without(study.unasked)
+        found = compare(done).only(asked, without=study.unasked)
         plot = out / f"{study.name.replace('/', '-')}.svg"
         show(found, plot=plot, as_json=as_json, failed=why)
     elif as_json:

@@ -85,13 +85,18 @@ class Comparison:
         """Everything that some variant has, in the order of its first appearance."""
         return tuple(dict.fromkeys(name for each in self.variants for name in each.values))
 
-    def without(self, statistics: Iterable[str]) -> "Comparison":
-        """The same without some statistics of layers, whatever the layer."""
-        gone = set(statistics)
+    def only(self, statistics: Iterable[str], *, without: Iterable[str] = ()) -> "Comparison":
+        """The same with some statistics alone.
+
+        Arguments:
+            statistics: those that stay.
+            without: statistics of layers that do not stay, whatever the layer.
+        """
+        asked, gone = set(statistics), set(without)
 
         def stays(name: str) -> bool:
             of_layer = OF_A_LAYER.fullmatch(name)
-            return of_layer is None or of_layer[1] not in gone
+            return name in asked and (of_layer is None or of_layer[1] not in gone)
 
         return Comparison(
             tuple(
@@ -147,8 +152,8 @@ class Comparison:
 
     def _cells(self, variant: Variant) -> list[str]:
         found = [variant.interval(*names) for names in self._columns().values()]
-        intervals = [MISSING if each is None else _in_words(each) for each in found]
         runs = len(variant.seeds)
+        intervals = [MISSING if each is None else _in_words(each, runs) for each in found]
         return [variant.label, str(runs), *intervals, _duration(variant.seconds / runs)]
 
 
@@ -309,7 +314,9 @@ def _values(run: Run) -> dict[str, float]:
     return found
 
 
-def _in_words(found: Interval) -> str:
+def _in_words(found: Interval, runs: int) -> str:
+    """With its number of seeds where not all have it."""
+    n = f", n = {found.n}" if found.n < runs else ""
     if found.low is None:
-        return f"{found.mean:.4g}"
-    return f"{found.mean:.4g} [{found.low:.4g}, {found.high:.4g}]"
+        return f"{found.mean:.4g}{n}"
+    return f"{found.mean:.4g} [{found.low:.4g}, {found.high:.4g}]{n}"

@@ -32,6 +32,7 @@ from typing import Literal, NamedTuple
 
 from torchcaps.data.by_name import SOURCES, why_no_source
 from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.models.own import OWN
 from torchcaps.study.job import Job
 
 __all__ = ["OF_KEYS", "OF_LAYERS", "OF_WEIGHTS", "Look", "kind_of", "looks_named", "looks_of"]
@@ -178,6 +179,10 @@ def looks_named(names: list[str], data: str) -> tuple[Look, ...]:
             raise TorchcapsError(
                 f"{name!r} must name images as SET/SPLIT, for example {statistic}@mnist/test; "
                 f"splits are {', '.join(SPLITS)}."
+            )
+        if where == OWN:
+            raise TorchcapsError(
+                f"{name!r}: images that a Python program holds have no name; name a data set."
             )
         if where and where not in SOURCES:
             raise TorchcapsError(f"{name!r}: the set {why_no_source(where)}.")

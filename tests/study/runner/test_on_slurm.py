@@ -69,6 +69,20 @@ def test_without_slurm_the_login_node_is_named(study, tmp_path):
 
 
 @pytest.mark.cluster
+def test_a_job_that_slurm_does_not_take_is_a_sentence(study, tmp_path, monkeypatch):
+    for name, says in (("srun", ""), ("sbatch", "echo invalid partition: nope >&2; exit 1")):
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f"#!/bin/sh\n{says}\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    said = text_of(lambda: run_on("slurm:partition=nope", study, tmp_path))
+    assert said.startswith("Slurm took no job (")
+    assert "invalid partition: nope" in said
+    assert said.endswith("right, and does the queue take so many --jobs?")
+
+
+@pytest.mark.cluster
 def test_an_option_that_no_job_has_is_a_sentence(study, tmp_path, monkeypatch):
     monkeypatch.setattr("torchcaps.study.runner.on_slurm.CLUSTER", "local")
     said = text_of(lambda: run_on("slurm:partitoin=gpu", study, tmp_path))

@@ -113,6 +113,47 @@ def test_what_no_record_could_hold_is_found_before_training(file, line, says):
     assert says in said
 
 
+@pytest.mark.parametrize(
+    ("data", "statistic", "options", "says"),
+    [
+        (
+            "mnist",
+            "focus",
+            "",
+            "measure asks where the parts of an image are (focus@mnist/test), which only the "
+            'images of part-whole tell, but data is "mnist"; leave it out.',
+        ),
+        (
+            "part-whole",
+            "entity_selectivity@mnist/test",
+            "",
+            "measure asks where the parts of an image are (selectivity@mnist/test), which only the "
+            'images of part-whole tell, but data is "mnist"; leave it out.',
+        ),
+        (
+            "part-whole",
+            "class_separation",
+            "decoder = false",
+            "measure asks what a decoder sees (separation@part-whole/test), but mitterreiter_grid "
+            "has none; set its option decoder = true, or leave it out.",
+        ),
+        (
+            "part-whole",
+            "accuracy@own/test",
+            "",
+            "'accuracy@own/test': images that a Python program holds have no name; name a data "
+            "set.",
+        ),
+    ],
+)
+def test_what_cannot_be_measured_is_found_before_training(file, data, statistic, options, says):
+    text = (
+        f'model = "mitterreiter_grid"\ndata = "{data}"\nmeasure = ["accuracy", "{statistic}"]\n'
+        f"[options]\n{options}\n"
+    )
+    assert text_of(lambda: study_of(file(text))).endswith(f": {says}")
+
+
 @pytest.mark.parametrize("name", ["model", "data"])
 def test_what_only_a_program_holds_is_no_study(file, name):
     old = {"model": "mitterreiter_grid", "data": "part-whole"}[name]

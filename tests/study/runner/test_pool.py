@@ -8,7 +8,7 @@ import pytest
 
 from error_text import text_of
 from study_line import kill_all, until
-from torchcaps.errors import Interrupted
+from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.study import read_records
 from torchcaps.study.runner import Settings, run_study
 from torchcaps.study.runner.pool import MOST_DEATHS, _Pool
@@ -46,6 +46,27 @@ def test_bad_settings_are_a_sentence(study, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize("option", ["--out", "--evidence"])
+def test_folders_that_take_no_file_are_found_before_training(study, tmp_path, monkeypatch, option):
+    monkeypatch.setattr("torchcaps.study.runner.workers._Process", no_worker)
+    file = tmp_path / "file"
+    file.touch()
+    folders = {"--out": tmp_path / "runs", "--evidence": tmp_path / "e", option: file}
+    assert text_of(lambda: run_study(study(), Settings(*folders.values()))) == (
+        f"{option} must name a folder to write in, but in {file} that fails (File exists); name "
+        f"another one."
+    )
+
+
+def test_records_that_cannot_be_read_are_found_before_training(study, tmp_path, monkeypatch):
+    monkeypatch.setattr("torchcaps.study.runner.workers._Process", no_worker)
+    folder = tmp_path / "e" / study().name
+    folder.mkdir(parents=True)
+    (folder / "0123456789ab.json").write_text("{")
+    said = text_of(lambda: run_study(study(), Settings(tmp_path / "runs", tmp_path / "e")))
+    assert "0123456789ab.json" in said
+
+
 def test_a_worker_that_died_is_replaced_while_others_work(study, ledger):
     cells = study(seeds=(0, 1)).cells()
     first, second = (cell.name for cell in cells)
@@ -62,6 +83,27 @@ def test_a_worker_that_died_is_replaced_while_others_work(study, ledger):
     assert pool.tend({first: "running", second: "begun"})
     assert hired == [0, 1, 2]
     assert pool.deaths[second] == 1
+
+
+def test_a_queue_that_takes_fewer_workers_gets_fewer(study, ledger):
+    cells = study(seeds=(0, 1, 2)).cells()
+    hired = []
+
+    def hire(cells, number):
+        if len(hired) == 2:
+            raise TorchcapsError("the queue is full.")
+        hired.append(number)
+        return Pretended()
+
+    states = {cell.name: "waiting" for cell in cells}
+    pool = _Pool(cells, ledger, Settings(ledger.folder, ledger.folder, jobs=3), hire)
+    assert pool.tend(states)
+    pool.hire = no_worker
+    assert pool.tend(states)
+    assert hired == [0, 1]
+    # Where none is taken there is nothing to wait for.
+    pool = _Pool(cells, ledger, Settings(ledger.folder, ledger.folder, jobs=3), hire)
+    assert text_of(lambda: pool.tend(states)) == "the queue is full."
 
 
 def test_a_machine_that_went_away_is_no_fault_of_its_cell(study, ledger):

@@ -50,8 +50,8 @@ def on_slurm(settings: Settings, ledger: Ledger) -> Iterator[Hire]:
 
         def hire(cells: Sequence[Cell], number: int) -> _Job:
             there = settings.for_elsewhere()
-            job = executor.submit(_run, cells, there, number, sign, sys.argv, seconds)
-            return _Job(job, ledger)
+            given = (cells, there, number, sign, sys.argv, seconds)
+            return _Job(_submit(executor, *given), ledger)
 
         yield hire
 
@@ -103,6 +103,19 @@ def _tell(executor: Any, options: dict[str, Any], given: dict[str, Any]) -> None
             f"these are not all options of a job: {', '.join(given)}; they are those of sbatch "
             f"with _ for -, and timeout_min, mem_gb, cpus_per_task, gpus_per_node: "
             f"slurm:partition=gpu,timeout_min=60."
+        ) from None
+
+
+def _submit(executor: Any, *given: Any) -> Any:
+    import submitit
+
+    try:
+        return executor.submit(_run, *given)
+    except submitit.core.utils.FailedJobError as error:
+        said = str(error).strip().splitlines()
+        raise TorchcapsError(
+            f"Slurm took no job ({said[-1] if said else 'it said nothing'}); are the options after "
+            f"slurm: right, and does the queue take so many --jobs?"
         ) from None
 
 
@@ -169,7 +182,8 @@ def _run(
         return (
             f"the Slurm job on {platform.node()} does not see {settings.folder} as this machine "
             f"does, or its disk has no locks that hold across machines; let --out name a folder "
-            f"on the disk that all machines share."
+            f"on the disk that all machines share. Was the line killed that submitted it? Then the "
+            f"same line goes on."
         )
     who = _who(settings.folder, submitit.JobEnvironment().job_id)
     who.write_text(json.dumps([os.getpid(), platform.node()]))

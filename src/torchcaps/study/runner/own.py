@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from torchcaps.errors import TorchcapsError, short
+from torchcaps.models import MODELS
 from torchcaps.models.own import OWN
 from torchcaps.study.claim import find_claim
 from torchcaps.study.look import OF_LAYERS, Look, looks_named
@@ -38,6 +39,9 @@ __all__ = ["own_study", "read_study", "varied"]
 BESIDE = ("name", "measure", "vary", "claims", "reduced")
 # Of a recipe.
 LAST_SEED = 2**32 - 1
+# Looks that need more than a network and images.
+OF_PARTS = ("focus", "selectivity")
+OF_DECODER = ("perturbation", "separation")
 
 
 def read_study(path: str | os.PathLike[str]) -> Study:
@@ -123,7 +127,22 @@ def varied(fields: Mapping[str, Any], vary: Mapping[str, list[Any]]) -> list[tup
 
 
 def _looks(measure: list[str], recipe: Recipe) -> tuple[Look, ...]:
-    return looks_named(measure, recipe.data)
+    """The looks, but none that these images or this network cannot give: found after training, it
+    would cost all that the other looks gave."""
+    looks = looks_named(measure, recipe.data)
+    draws = {**MODELS[recipe.model].options, **recipe.options}.get("decoder")
+    for look in looks:
+        if look.kind in OF_PARTS and look.data != "part-whole":
+            raise TorchcapsError(
+                f"measure asks where the parts of an image are ({look.name}), which only the "
+                f'images of part-whole tell, but data is "{look.data}"; leave it out.'
+            )
+        if look.kind in OF_DECODER and draws is False:
+            raise TorchcapsError(
+                f"measure asks what a decoder sees ({look.name}), but {recipe.model} has none; set "
+                f"its option decoder = true, or leave it out."
+            )
+    return looks
 
 
 def _check_words(name: Any, vary: Any, claims: Any, reduced: Any) -> None:

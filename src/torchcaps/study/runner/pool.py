@@ -15,9 +15,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from torchcaps.errors import Interrupted, TorchcapsError
+from torchcaps.study.record import read_records
 from torchcaps.study.runner.evidence import write_records
 from torchcaps.study.runner.ledger import Ledger, State
-from torchcaps.study.runner.settings import Settings, check
+from torchcaps.study.runner.settings import Settings, check, check_folders
 from torchcaps.study.runner.system import Cell, Study
 from torchcaps.study.runner.work import OPEN
 from torchcaps.study.runner.workers import Hire, Worker, here
@@ -40,6 +41,9 @@ def run_study(
     `watch` is called with the state of every cell, again and again.
     """
     check(settings)
+    check_folders(settings)
+    # Records that cannot be read are found now, and not after training.
+    read_records(settings.evidence, study=study.name, drafts=True)
     ledger = Ledger(settings.folder)
     cells = study.cells()
     for cell in cells:
@@ -98,6 +102,8 @@ class _Pool:
         # Workers that died before they took a cell, one after another.
         self.early = 0
         self.started = 0
+        # A queue may take fewer jobs than were asked for.
+        self.most = settings.jobs
 
     def tend(self, states: dict[str, State]) -> bool:
         """Look after the workers; whether any is left, or is still to be started."""
@@ -110,9 +116,7 @@ class _Pool:
         if takeable:
             running = sum(state == "running" for state in states.values())
             workers = min(self.settings.jobs, running + len(takeable))
-            for _ in range(workers - len(self.workers)):
-                self.workers.append(self.hire(self._cells(), self.started))
-                self.started += 1
+            self._hire(min(workers, self.most) - len(self.workers))
         return bool(self.workers) or any(states[name] == "running" for name in self.left)
 
     def stop(self) -> None:
@@ -160,6 +164,18 @@ class _Pool:
                 f"{waiting} of {len(states)} cells are left, which another process seemed to be "
                 f"at; the same command goes on."
             )
+
+    def _hire(self, workers: int) -> None:
+        for _ in range(workers):
+            try:
+                self.workers.append(self.hire(self._cells(), self.started))
+            except TorchcapsError:
+                if not self.workers:
+                    raise
+                # Those that are there go on.
+                self.most = len(self.workers)
+                return
+            self.started += 1
 
     def _cells(self) -> list[Cell]:
         return [cell for cell in self.cells if self.deaths[cell.name] < MOST_DEATHS]

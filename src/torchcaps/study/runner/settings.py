@@ -1,6 +1,7 @@
 """How a study is run: where its files lie, on which machines, how many cells at once."""
 
 import os
+import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import torch
 
 from torchcaps.errors import TorchcapsError, nearest
 
-__all__ = ["PLACES", "Settings", "check"]
+__all__ = ["PLACES", "Settings", "check", "check_folders"]
 
 # Where workers may run.
 PLACES = ("here", "ray", "slurm")
@@ -76,3 +77,18 @@ def check(settings: Settings) -> None:
             "--device cuda needs a GPU that torch sees, and there is none; leave it out, and the "
             "processor is taken."
         )
+
+
+def check_folders(settings: Settings) -> None:
+    """Make both folders, and refuse those in which nothing can be written, before anything is
+    trained."""
+    for option, folder in (("--out", settings.folder), ("--evidence", settings.evidence)):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise TorchcapsError(
+                f"{option} must name a folder to write in, but in {folder} that fails "
+                f"({error.strerror}); name another one."
+            ) from None
