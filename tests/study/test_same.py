@@ -23,6 +23,8 @@ def test_what_a_network_has_by_itself_is_not_written_out():
     [
         (recipe({"bias": False}), True),
         (recipe(seed=3), True),
+        (recipe(test_data="sign"), True),
+        (recipe(test_data="toy-2d"), False),
         (recipe({"bias": True}), False),
         (recipe(epochs=3), False),
         (recipe(model="peer_sign_dynamic"), False),

@@ -79,6 +79,11 @@ def test_a_file_may_speak_of_claims(file):
             "network, which would count twice; leave one of them out.",
         ),
         (
+            '["dynamic", "uniform"]\nbatch_size = [32, 64]',
+            '["dynamic"]\ntest_data = ["part-whole", "part-whole"]',
+            "train the same network, which would count twice",
+        ),
+        (
             'routing = ["dynamic", "uniform"]',
             'options = [{routing = "uniform"}]',
             "options cannot vary as a whole; name one of them under [vary], for example iterations "

@@ -30,7 +30,7 @@ from torchcaps.study.claim import find_claim
 from torchcaps.study.look import OF_LAYERS, Look, looks_named
 from torchcaps.study.record import STUDY
 from torchcaps.study.runner.system import Study, System
-from torchcaps.study.same import plain
+from torchcaps.study.same import plain, trains
 from torchcaps.train import Recipe, make_recipe, read_fields
 
 __all__ = ["own_study", "read_study", "varied"]
@@ -205,7 +205,7 @@ def _check_apart(recipes: Sequence[tuple[str, Recipe]]) -> None:
     """Refuse a value that is there twice, however it was written."""
     found: dict[str, str] = {}
     for label, recipe in recipes:
-        digest = recipe.digest()
+        digest = trains(recipe)
         if digest in found:
             raise TorchcapsError(
                 f"{short(found[digest])} and {short(label)} train the same network, which would "
