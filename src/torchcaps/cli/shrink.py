@@ -32,8 +32,9 @@ def shrink(
 ) -> None:
     """Take out of a network what nothing reads.
 
-    Writes a network file that every command reads, and prints size, time, memory and accuracy
-    before and after, and the largest change of a score on the test images.
+    Writes a network file that eval, dissect, dictionary, predict and perturb read, and prints size,
+    time, memory and accuracy before and after, and the largest change of a score on the test
+    images.
     """
     from torchcaps import tasks
 

@@ -43,7 +43,7 @@ def train(
     option: OptionList = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Images a step.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Step size of Adam.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Step size of the optimiser.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of weights and order.")] = None,
     protocol: Protocol = None,
     field: FieldList = None,

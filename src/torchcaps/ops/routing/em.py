@@ -104,7 +104,7 @@ def em_routing(
     Arguments:
         votes: [*b, i, j, d]: what each child i predicts of the pose of each parent j.
         activation: [*b, i], in [0, 1]: how sure each child is there.
-        beta_a: [j], what it costs to switch a parent on.
+        beta_a: [j], what speaks for a parent that is on; with variant="official" against it.
         beta_u: [j], what it costs to describe the children of a parent.
         iterations: how many M-steps there are, from 1.
         variant: where public code and the paper differ. "paper": as printed. "official": the

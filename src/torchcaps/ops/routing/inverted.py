@@ -77,7 +77,7 @@ def inverted_step(
         norm: weight and bias, both [d], of a LayerNorm on every parent; None: parents stay as they
             are.
         scale: the factor on agreements.
-        beta_a: [j], what it costs to switch a parent on; None: parents have no activations.
+        beta_a: [j], what speaks for a parent that is on; None: parents have no activations.
         beta_u: [j], what it costs to describe the children of a parent; goes with beta_a.
         lambda_: the inverse temperature of a parent's activation, where there is one.
         couple: a function on the couplings [*b, i, j], by whose result the parents are made.
@@ -148,7 +148,7 @@ def inverted_routing(
         norm: weight and bias, both [d], of a LayerNorm on every parent; None: parents stay as they
             are.
         scale: the factor on agreements, for example 1/√d.
-        beta_a: [j], what it costs to switch a parent on; None: parents have no activations.
+        beta_a: [j], what speaks for a parent that is on; None: parents have no activations.
         beta_u: [j], what it costs to describe the children of a parent; goes with beta_a.
         lambda_: the inverse temperature of a parent's activation, where there is one.
         start: [j, d], the parents before the first iteration; None: zeros, so the first couplings
