@@ -29,7 +29,7 @@ from torchcaps.models.initialise import balance_network
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.ops import margin_loss
 from torchcaps.ops.squashing import Squash
-from torchcaps.train.run import environment
+from torchcaps.train.environment import environment
 
 RECORD = Path(__file__).parent / "records" / "balanced_init.json"
 IMAGE = (1, 14, 14)

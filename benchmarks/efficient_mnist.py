@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from torchcaps.train import Run, fit, make_recipe
-from torchcaps.train.run import environment, write_whole
+from torchcaps.train.environment import environment
+from torchcaps.train.run import write_whole
 
 RECORD = Path(__file__).parent / "records" / "efficient_mnist.json"
 # The same for both networks.

@@ -22,7 +22,8 @@ from torchcaps import Capsules, create_model
 from torchcaps.data import load
 from torchcaps.layers import DenseCapsules
 from torchcaps.models import CapsuleNetwork
-from torchcaps.train.run import environment, write_whole
+from torchcaps.train.environment import environment
+from torchcaps.train.run import write_whole
 
 RECORD = Path(__file__).parent / "records" / "em_depth.json"
 IMAGES, SEEDS, MOVE = 100, (0, 1, 2), 1e-3

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from torchcaps.train import Run, fit, make_recipe
-from torchcaps.train.run import environment, write_whole
+from torchcaps.train.environment import environment
+from torchcaps.train.run import write_whole
 
 RECORD = Path(__file__).parent / "records" / "half_precision.json"
 RECIPE: dict[str, Any] = {

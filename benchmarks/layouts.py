@@ -22,9 +22,10 @@ from torchcaps.data import Batch
 from torchcaps.layers import keep_memory, with_channels_last
 from torchcaps.models import MODELS, create_model
 from torchcaps.train import make_recipe
+from torchcaps.train.environment import environment
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser
-from torchcaps.train.run import environment, write_whole
+from torchcaps.train.run import write_whole
 
 RECORD = Path(__file__).parent / "records" / "layouts.json"
 # One of each family; images are those of its paper.

@@ -23,8 +23,9 @@ from torch import Tensor, nn
 from torchcaps import create_model
 from torchcaps.data import Batch, load, sign_set
 from torchcaps.train import Recipe, make_recipe
+from torchcaps.train.environment import environment
 from torchcaps.train.loss import loss_parts
-from torchcaps.train.run import environment, write_whole
+from torchcaps.train.run import write_whole
 
 RECORD = Path(__file__).parent / "records" / "learning.json"
 IMAGES, EPOCHS, SEED = 2_000, 2, 0

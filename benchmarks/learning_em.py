@@ -23,9 +23,10 @@ from torchcaps import create_model
 from torchcaps.data import Batch, load
 from torchcaps.layers import keep_memory
 from torchcaps.train import Recipe, make_recipe
+from torchcaps.train.environment import environment
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser, rate_factor
-from torchcaps.train.run import environment, write_whole
+from torchcaps.train.run import write_whole
 
 RECORD = Path(__file__).parent / "records" / "learning_em.json"
 # What a course takes from its recipe.

@@ -9,7 +9,7 @@ import runpy
 from datetime import UTC, datetime
 from pathlib import Path
 
-from torchcaps.train.run import environment
+from torchcaps.train.environment import environment
 
 ROOT = Path(__file__).parents[1]
 

@@ -26,7 +26,7 @@ from torchcaps.analysis import MeasureFidelity, causal_use, measure
 from torchcaps.data import ImageSet, PartWholeSpec, part_whole, shown_parts
 from torchcaps.models import create_model
 from torchcaps.ops import margin_loss
-from torchcaps.train.run import environment
+from torchcaps.train.environment import environment
 
 RECORD = Path(__file__).parent / "records" / "part_whole_trees.json"
 SPEC = PartWholeSpec(size=24, clutter=(1, 2), occlusion=0.0, noise=0.03, rotation=0.3)

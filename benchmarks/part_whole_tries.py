@@ -17,7 +17,8 @@ import part_whole_trees as trees
 import torch
 
 from torchcaps.data import part_whole
-from torchcaps.train.run import environment, write_whole
+from torchcaps.train.environment import environment
+from torchcaps.train.run import write_whole
 
 # By name: what is run, options of its network, knobs of the images, epochs.
 TRIES: dict[str, tuple[str, dict[str, Any], dict[str, Any], int]] = {

@@ -52,7 +52,8 @@ from torchcaps.study.record import Record, read_records, write_record
 from torchcaps.study.runner.measure import look_at
 from torchcaps.tasks import dictionary, evaluate_file, prune_run
 from torchcaps.train import Run, fit, make_recipe
-from torchcaps.train.run import environment, write_whole
+from torchcaps.train.environment import environment
+from torchcaps.train.run import write_whole
 
 AUGMENT = {"mnist": "shift2", "fashion-mnist": "shift2-flip"}
 LAYERWISE = {"prune_to": 0.9, "prune_scope": "layer"}

@@ -22,10 +22,11 @@ from torchcaps.layers import use_backend
 from torchcaps.ops import native
 from torchcaps.train import Recipe, make_recipe
 from torchcaps.train.batches import Batches
+from torchcaps.train.environment import environment
 from torchcaps.train.fit import initial_model
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser
-from torchcaps.train.run import environment, write_whole
+from torchcaps.train.run import write_whole
 
 RECORD = Path(__file__).parent / "records" / "same_curve.json"
 # Name, backend, precision; the first is what others are compared with.

@@ -25,7 +25,8 @@ import torch
 
 from torchcaps.tasks import prune_run, shrink
 from torchcaps.train import Run, fit, make_recipe
-from torchcaps.train.run import environment, write_whole
+from torchcaps.train.environment import environment
+from torchcaps.train.run import write_whole
 
 RECORD = Path(__file__).parent / "records" / "smaller.json"
 RECIPE: dict[str, Any] = {

@@ -20,7 +20,7 @@ import pytest
 
 from torchcaps.study import claims, make_record, plan_of, read_records, write_record
 from torchcaps.study.claim import PAPERS
-from torchcaps.train.run import environment
+from torchcaps.train.environment import environment
 
 ROOT = Path(__file__).parents[2]
 EVIDENCE = ROOT / "evidence"

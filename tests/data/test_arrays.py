@@ -12,7 +12,7 @@ import torch
 
 from damage import MEGABYTE, assert_survives, at_most
 from error_text import text_of
-from torchcaps.data import from_arrays, from_npz
+from torchcaps.data import ImageSet, from_arrays, from_npz
 
 BYTES = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
 LABELS = [0, 1]
@@ -68,6 +68,14 @@ def test_the_callers_array_is_not_shared() -> None:
 
 def test_class_names_are_kept() -> None:
     assert from_arrays(BYTES, [1, 1], ("cat", "dog")).class_names == ("cat", "dog")
+    # Files of a run hold text.
+    assert from_arrays(BYTES, [1, 1], np.array([3, 7])).class_names == ("3", "7")
+    assert text_of(
+        lambda: ImageSet("mine", torch.zeros(2, 1, 3, 4), torch.zeros(2).long(), (3, 7))
+    ) == (
+        "mine: names of classes must be text, but one is 3; write class_names=tuple(map(str, "
+        "names))."
+    )
 
 
 NAN = np.array([[[0.0, float("nan")]], [[1.0, 0.5]]])

@@ -46,7 +46,8 @@ def test_hold_out_depends_on_its_seed_alone() -> None:
 def test_hold_out_leaves_no_part_empty(share: float) -> None:
     assert text_of(lambda: numbered(100).hold_out(share=share)) == (
         f"share={share} of 100 images leaves nothing to train on or nothing to validate with; both "
-        f"need at least one image."
+        f"need at least one image: take more images, or another share, which a recipe calls "
+        f"validation_share."
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from error_text import text_of
-from torchcaps.data import ImageSet
+from torchcaps.data import ImageSet, some_of
 from torchcaps.data.affnist_style import AffnistStyle
 from torchcaps.data.diverse_multi_mnist import DiverseMultiMnist
 from torchcaps.data.expanded import Expanded
@@ -46,6 +46,24 @@ def test_an_image_is_the_same_for_any_batch(maker, batch_size: int) -> None:
         expected = [None if of_all is None else of_all[index] for of_all in whole]
         assert same(found, expected)
     assert same(images.batch(slice(20, 40, 3), 2), images.batch(torch.arange(20, 40, 3), 2))
+
+
+@pytest.mark.parametrize("maker", [Expanded, AffnistStyle])
+def test_any_index_names_the_images_that_a_tensor_has_there(maker) -> None:
+    images = maker(digits(20), copies=2)
+    mask = torch.arange(40) % 7 == 3
+    assert same(images.batch(mask), images.batch(mask.nonzero()[:, 0]))
+    assert same(images.batch(torch.tensor([-1, -40])), images.batch(torch.tensor([39, 0])))
+    assert same(images.batch(slice(-3, None)), images.batch(torch.tensor([37, 38, 39])))
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_what_a_maker_cannot_take_is_told(maker) -> None:
+    said = text_of(lambda: maker(some_of(digits(20), 5)))
+    assert said == (
+        f"{maker.__name__} is made of images in memory, an ImageSet, but came with a Some; fewer "
+        f"of them are images.take(index)."
+    )
 
 
 @pytest.mark.parametrize("maker", FRESH)

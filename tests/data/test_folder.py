@@ -79,6 +79,27 @@ def test_folders_train_val_and_test_are_taken_as_they_are(tmp_path: Path) -> Non
     assert found.labels.tolist() == [1]
 
 
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_a_split_without_classes_is_told_before_training(tmp_path: Path, split: str) -> None:
+    """Pictures that are to be judged elsewhere lie in one heap."""
+    animals(tmp_path / "train")
+    animals(tmp_path / "test", names=("heap",))
+    for file in (tmp_path / "test" / "heap").iterdir():
+        file.rename(tmp_path / "test" / file.name)
+    (tmp_path / "test" / "heap").rmdir()
+    assert text_of(lambda: image_folder(tmp_path, split)) == (
+        f"{tmp_path}/test holds no folder of a class, and of a picture without a class nothing can "
+        f"be learnt or judged; sort its pictures into folders of classes, or take it away."
+    )
+
+
+def test_splits_of_other_names_are_told_how_they_are_called(tmp_path: Path) -> None:
+    for name in ("training", "testing"):
+        animals(tmp_path / name)
+    said = text_of(lambda: image_folder(tmp_path, "train"))
+    assert said.endswith("its folders do: is it a split? Splits are called train, val, test.")
+
+
 def test_a_class_may_be_called_train(tmp_path: Path) -> None:
     root = animals(tmp_path, names=("plane", "train"))
     assert image_folder(root).class_names == ("plane", "train")

@@ -362,6 +362,30 @@ def test_test_images_that_are_training_images_are_counted():
     assert found.text.startswith("2 of 6 are among the training images, pixel for pixel")
 
 
+def test_test_images_are_not_looked_for_among_millions(monkeypatch):
+    monkeypatch.setattr("torchcaps.tasks.examine_images.MOST_COMPARED", 29)
+    pixels = torch.rand(30, 1, 4, 4)
+    test = Shown(torch.rand(6, 1, 4, 4), [0, 1, 2] * 2)
+    found = images_found(pixels, test=test)["test images"]
+    assert (found.verdict, found.text) == (
+        "fine",
+        "6; they were not looked for among 30 training images, which would take hours.",
+    )
+    assert "in_training" not in found.numbers
+
+
+def test_frozen_parts_are_not_trained_by_the_doctor():
+    fields = {"model": "mitterreiter_5x16", "data": "tiny", "batch_size": 20}
+    lessons = [
+        {each.check: each for each in doctor(make_recipe(**fields, **more), seconds=1).findings}
+        for more in ({}, {"freeze": ("backbone", "primary")})
+    ]
+    whole, frozen = (each["gradients"].numbers for each in lessons)
+    assert whole != frozen
+    said = text_of(lambda: doctor(make_recipe(**fields, freeze=("nonsense",)), seconds=1))
+    assert said.startswith("freeze: the network has no part 'nonsense'")
+
+
 def test_test_images_of_another_kind_are_told():
     test = Shown(torch.rand(6, 1, 4, 4), [0, 1, 2] * 2)
     test.class_names = ("a", "b")

@@ -13,6 +13,7 @@ from torch import nn
 
 from error_text import text_of
 from torchcaps.data import SOURCES, Batch, ImageSet, PartWholeSpec, load, part_whole, resized
+from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model, save
 from torchcaps.tasks import evaluate, evaluate_file, write_predictions
 from torchcaps.tasks.trained import open_trained
@@ -283,6 +284,17 @@ def test_test_images_that_were_trained_on_are_counted(run):
     assert found.text().endswith("pixel for pixel; all are")
 
 
+def test_whoever_has_the_test_images_alone_has_them_judged(run, monkeypatch):
+    def test_images_alone(split, root):
+        if split == "train":
+            raise TorchcapsError("there is no train-images-idx3-ubyte.gz.")
+        return tiny(split, root)
+
+    monkeypatch.setitem(SOURCES, "fashion-mnist", test_images_alone)
+    found = evaluate_file(run.folder, data="fashion-mnist")
+    assert (found.seen, len(found.right)) == (None, 12)
+
+
 # Its 1.6 million training images are another download, too many to compare with.
 def test_affnist_is_evaluated_without_its_training_images(run, monkeypatch):
     def test_images_alone(split, root):
@@ -290,7 +302,7 @@ def test_affnist_is_evaluated_without_its_training_images(run, monkeypatch):
         return tiny(split, root)
 
     monkeypatch.setitem(SOURCES, "affnist", test_images_alone)
-    found = evaluate_file(run.folder, data="affnist")
+    found = evaluate_file(str(run.folder), data="affnist")
     assert (found.seen, found.split, len(found.right)) == (None, "test", 12)
     assert "in_training" not in found.numbers()
 
@@ -325,6 +337,14 @@ def test_predictions_as_json_lines(tmp_path):
     assert [row["right"] for row in rows] == [True, True, False, False]
     assert torch.equal(torch.tensor([row["scores"] for row in rows]), FOUR.images[:, :, 0, 0])
     assert [file.name for file in tmp_path.iterdir()] == ["mine.jsonl"]
+
+
+@pytest.mark.parametrize("name", ["said.csv", "said.jsonl"])
+def test_names_that_are_no_utf8_are_written_with_backslashes(tmp_path, name):
+    found = evaluate(Channels(), FOUR)
+    names = ("caf\udce9", *found.class_names[1:])
+    write_predictions(replace(found, class_names=names), str(tmp_path / name))
+    assert "caf\\" in (tmp_path / name).read_text(encoding="utf-8")
 
 
 def test_predictions_as_csv(tmp_path):

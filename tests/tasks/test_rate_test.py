@@ -82,6 +82,27 @@ def test_the_rate_of_the_recipe_changes_nothing_and_it_repeats():
     assert first == again
 
 
+def test_own_images_are_shown_as_training_shows_them():
+    own = part_whole("train", 60, spec=PartWholeSpec(size=24))
+    fields = {"model": "rem_multilayer", "data": "own", "batch_size": 12, "image_size": (20, 20)}
+    given = rate_test(make_recipe(**fields), own=own, steps=10)
+    fields |= {"data": "few"}
+    assert rate_test(make_recipe(**fields), steps=10).losses == given.losses
+
+
+@pytest.mark.parametrize(
+    ("data", "own", "says"),
+    [
+        ("few", part_whole("train", 3), 'the recipe says data "few", but images of your own were'),
+        ("own", None, 'the recipe says data "own", but no images were given; data "own" and'),
+        ("own", (None, None), "own takes the training images alone, since nothing is tested here"),
+    ],
+)
+def test_own_images_and_their_name_belong_together(data, own, says):
+    given = make_recipe(model="rem_multilayer", data=data)
+    assert text_of(lambda: rate_test(given, own=own)).startswith(says)
+
+
 def test_bounds_are_checked():
     assert text_of(lambda: rate_test(recipe(), low=1, high=0.1)) == (
         "the lowest rate must be above 0 and below the highest, but they came as 1 and 0.1."

@@ -42,6 +42,7 @@ from torchcaps.train import Recipe, Run, accuracy, fit, make_recipe
 from torchcaps.train.batches import Batches
 from torchcaps.train.fit import initial_model
 from torchcaps.train.module import Training
+from torchcaps.train.parting import parted
 from torchcaps.train.run import alone
 from torchcaps.train.stopping import KeepBest
 from torchcaps.types import Output
@@ -599,6 +600,7 @@ import torch
 from torchcaps.data import SOURCES, PartWholeSpec, part_whole
 from torchcaps.train import fit, read_recipe
 from torchcaps.train.module import Training
+from torchcaps.train.parting import parted
 
 torch.set_num_threads(1)
 SOURCES["tiny"] = lambda split, root: part_whole(split, 48, spec=PartWholeSpec(size=20))
@@ -1359,3 +1361,36 @@ def test_a_run_remembers_where_its_data_lies(
 def test_a_name_is_no_recipe(tmp_path):
     text = text_of(lambda: fit("capsnet", tmp_path / "run"))
     assert text == "fit takes a recipe, what train.make_recipe returns, but got 'capsnet'."
+
+
+def test_a_run_that_is_done_refuses_other_images(tmp_path) -> None:
+    pair = tiny("train", None), tiny("test", None)
+    one = recipe(data="own", epochs=1)
+    fit(one, tmp_path / "run", own=pair)
+    assert fit(one, tmp_path / "run", own=pair).is_done
+    said = text_of(lambda: fit(one, tmp_path / "run", own=pair[::-1]))
+    assert said.startswith(f"{tmp_path}/run was begun on other training images (digest ")
+
+
+def test_one_class_that_parting_leaves_is_told(tmp_path) -> None:
+    """Of thirteen images the one of the other class may be held out."""
+    labels = torch.tensor([0] * 12 + [1])
+    few = ImageSet("few", torch.rand(13, 1, 20, 20), labels, ("a", "b"))
+    seeds = range(30)
+    held = [seed for seed in seeds if bool((parted(recipe(seed=seed), few)[1].labels == 1).any())]
+    own = {"data": "own", "epochs": 1, "seed": held[0]}
+    said = text_of(lambda: fit(recipe(**own), tmp_path / "run", own=(few, few)))
+    assert said.endswith("so there is nothing to tell apart; are the labels right?")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_best_network_that_is_gone_is_told_before_more_is_trained(tmp_path, monkeypatch) -> None:
+    best = recipe(keep="best")
+    fit(recipe(keep="best", epochs=1), tmp_path / "run")
+    run = Run(tmp_path / "run")
+    run.best_file.unlink()
+    monkeypatch.setattr(FIT, "_train", lambda *_: pytest.fail("it was trained"))
+    assert text_of(lambda: fit(best, run.folder)) == (
+        f"{run.best_file} is missing, which holds the best network so far; put it back, or remove "
+        f"state.ckpt as well, and the run begins anew."
+    )

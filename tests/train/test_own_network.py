@@ -87,6 +87,16 @@ def test_a_run_of_ones_own_network_is_a_run(kind, tmp_path):
     assert run.about()["class"] == f"{kind.__module__}.{kind.__name__}"
 
 
+def test_a_run_that_is_done_gives_its_weights_and_refuses_another_network(tmp_path):
+    own = Plain()
+    run = trained(own, tmp_path)
+    fresh = Plain()
+    assert trained(fresh, tmp_path).folder == run.folder
+    assert all(torch.equal(own.state_dict()[n], v) for n, v in fresh.state_dict().items())
+    said = text_of(lambda: trained(Mine(), tmp_path))
+    assert said.startswith(f"{run.folder} was begun with a network of the class ")
+
+
 def test_a_stopped_run_goes_on_to_the_same_weights(tmp_path):
     torch.manual_seed(1)
     start = Mine().state_dict()

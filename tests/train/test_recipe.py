@@ -376,6 +376,11 @@ def test_a_recipe_cannot_be_changed() -> None:
             "freeze must be a list, such as ['backbone'], but came as 'backbone'.",
         ),
         (
+            NAMES | {"image_size": "48x64"},
+            "image_size must be a list, such as [48, 64], but came as '48x64'.",
+        ),
+        (NAMES | {"crop": "48"}, "crop must be a list, such as [48, 48], but came as '48'."),
+        (
             {"model": "capsnet", "epochs": -1, "batch_size": "8"},
             "the recipe does not hold: data is missing, --data on the command line; epochs: input "
             "should be greater than or equal to 1, not -1; batch_size: input should be a valid "

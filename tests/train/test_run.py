@@ -13,9 +13,11 @@ from damage import MEGABYTE, at_most
 from error_text import text_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import Run, make_recipe
-from torchcaps.train.run import _commit, environment, write_whole
+from torchcaps.train.environment import commit, environment
+from torchcaps.train.run import write_whole
 
 RUN = importlib.import_module("torchcaps.train.run")
+ENVIRONMENT = importlib.import_module("torchcaps.train.environment")
 RECIPE = make_recipe(model="capsnet", data="mnist", epochs=2)
 
 
@@ -48,8 +50,9 @@ def test_begin_again_touches_nothing(tmp_path: Path) -> None:
 def test_other_code_that_goes_on_is_written_down(tmp_path: Path, monkeypatch) -> None:
     """A run that clean code began and changed code went on with is no run of clean code."""
     run = Run(tmp_path)
-    for commit in ("a1", "b2+changes", "a1", "c3", "b2+changes"):
-        monkeypatch.setattr(RUN, "_commit", lambda commit=commit: commit)
+    for now in ("a1", "b2+changes", "a1", "c3", "b2+changes"):
+        for module in (RUN, ENVIRONMENT):
+            monkeypatch.setattr(module, "commit", lambda now=now: now)
         run.begin(RECIPE, "abc")
     assert run.commits() == ["a1", "b2+changes", "c3"]
     assert run.about()["commit"] == "a1"
@@ -373,9 +376,11 @@ def test_the_environment_says_what_numbers_depend_on(monkeypatch) -> None:
 def test_the_commit_is_that_of_the_source_and_tells_of_changes(tmp_path: Path, monkeypatch) -> None:
     package = tmp_path / "src" / "torchcaps"
     (package / "train").mkdir(parents=True)
-    monkeypatch.setattr("torchcaps.train.run.__file__", str(package / "train" / "run.py"))
+    monkeypatch.setattr(
+        "torchcaps.train.environment.__file__", str(package / "train" / "environment.py")
+    )
     (package / "__init__.py").write_text("")
-    assert _commit() is None
+    assert commit() is None
 
     def git(*words: str) -> str:
         who = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
@@ -389,14 +394,14 @@ def test_the_commit_is_that_of_the_source_and_tells_of_changes(tmp_path: Path, m
     git("add", "thesis.tex")
     git("commit", "--quiet", "-m", "somebody else's")
     # Installed inside a repository that does not track it: that commit tells nothing.
-    assert _commit() is None
+    assert commit() is None
     git("add", "src")
     git("commit", "--quiet", "-m", "ours")
     head = git("rev-parse", "--short=12", "HEAD")
     # Looking must not write: a process that is killed meanwhile would leave git's lock behind.
     os.utime(package / "__init__.py", (1, 1))
     index = (tmp_path / ".git" / "index").read_bytes()
-    assert _commit() == head
+    assert commit() == head
     assert (tmp_path / ".git" / "index").read_bytes() == index
     (package / "__init__.py").write_text("changed = True\n")
-    assert _commit() == head + "+changes"
+    assert commit() == head + "+changes"

@@ -85,15 +85,15 @@ def _labelled(
         raise TorchcapsError(
             f"{name}: there must be two or more classes, but class_names holds {list(class_names)}."
         )
-    names = tuple(class_names)
-    words = list(map(str, names))
+    # Numbers are names, too: files hold text.
+    words = list(map(str, class_names))
     if len(set(words)) < len(words):
         twice = next(word for at, word in enumerate(words) if word in words[:at])
         raise TorchcapsError(
             f"{name}: every class needs a name of its own, but {short(twice)} names two of them, "
             f"which would be counted as one; tell them apart in class_names."
         )
-    return answers, names
+    return answers, tuple(words)
 
 
 def from_npz(

@@ -141,10 +141,6 @@ class Augmented(ChangedImages):
     def _change(self, pixels: Tensor, sample: Tensor) -> Tensor:
         return AUGMENTATIONS[self.augmentation](pixels, self.seed, sample)
 
-    def digest(self) -> str:
-        """That of the images as they are."""
-        return self.images.digest()
-
 
 def augmented(images: Images, name: str, seed: int = 0) -> Images:
     """`images`, changed by one of `AUGMENTATIONS` anew in every epoch.

@@ -85,5 +85,11 @@ class ChangedImages(Items, ABC):
 
 def sample_numbers(index: Tensor | slice, count: int, epoch: int) -> Tensor:
     """The numbers of these images among all that `count` an epoch ever give, int64 [b]."""
-    chosen = torch.arange(count)[index] if isinstance(index, slice) else index
+    if isinstance(index, slice):
+        chosen = torch.arange(*index.indices(count))
+    elif index.dtype == torch.bool:
+        chosen = index.nonzero()[:, 0]
+    else:
+        # As a tensor counts them, -1 is the last one.
+        chosen = torch.where(index < 0, index + count, index)
     return chosen + epoch * count

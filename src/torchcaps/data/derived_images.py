@@ -34,6 +34,11 @@ class DerivedImages(Items, ABC):
     fresh: bool = True
 
     def __post_init__(self) -> None:
+        if not isinstance(self.base, ImageSet):
+            raise TorchcapsError(
+                f"{type(self).__name__} is made of images in memory, an ImageSet, but came with a "
+                f"{type(self.base).__name__}; fewer of them are images.take(index)."
+            )
         if self.copies < 1:
             raise TorchcapsError(f"copies must be at least 1, but came as {self.copies}.")
 

@@ -178,6 +178,7 @@ def _files(root: Path, split: str, test_share: float, seed: int) -> tuple[tuple[
                     f"{nearest(name, class_names)}."
                 )
         chosen = [_pictures(part / name, home) for name in class_names if (part / name).is_dir()]
+        _check_has_classes(part, chosen)
     elif split == "val":
         raise TorchcapsError(
             f"{root} has no folder val to read; make folders train and val in it, or hold out "
@@ -198,8 +199,18 @@ def _whole(root: Path) -> list[Path]:
     home = root.resolve()
     classes = _folders(root, home)
     if _has_splits({path.name: path for path in classes}, home):
+        for part in classes:
+            _check_has_classes(part, _folders(part, home))
         classes = [each for part in classes for each in _folders(part, home)]
     return [path for each in classes for path in _pictures(each, home)]
+
+
+def _check_has_classes(part: Path, classes: Sequence[object]) -> None:
+    if not classes:
+        raise TorchcapsError(
+            f"{part} holds no folder of a class, and of a picture without a class nothing can be "
+            f"learnt or judged; sort its pictures into folders of classes, or take it away."
+        )
 
 
 def _has_splits(parts: dict[str, Path], home: Path) -> bool:
@@ -237,8 +248,18 @@ def _classes(folder: Path, home: Path) -> tuple[str, ...]:
 def _pictures(folder: Path, home: Path) -> list[Path]:
     found = [path for path in inside(folder, home) if path.suffix.lower() in FORMATS]
     if not found:
+        is_split = any(
+            path.suffix.lower() in FORMATS
+            for inner in _folders(folder, home)
+            for path in inside(inner, home)
+        )
         raise TorchcapsError(
-            f"{folder} holds no pictures ({' '.join(FORMATS)}); fill it, or take it away."
+            f"{folder} holds no pictures ({' '.join(FORMATS)}); "
+            + (
+                f"its folders do: is it a split? Splits are called {', '.join(SPLITS)}."
+                if is_split
+                else "fill it, or take it away."
+            )
         )
     return found
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torchcaps.data.batch import Batch, JudgedBy
 from torchcaps.data.items import Items
 from torchcaps.data.part_truth import PartTruth
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 
 __all__ = ["ImageSet", "hold_out"]
 
@@ -61,6 +61,11 @@ class ImageSet(Items):
             raise TorchcapsError(
                 f"{self.name}: files must name {len(images)} files, one an image, but came with "
                 f"{len(self.files)}."
+            )
+        if wrong := [name for name in self.class_names if not isinstance(name, str)]:
+            raise TorchcapsError(
+                f"{self.name}: names of classes must be text, but one is {short(wrong[0])}; write "
+                f"class_names=tuple(map(str, names))."
             )
         check_labels(self.name, labels, len(self.class_names))
         if images.is_floating_point():
@@ -156,7 +161,8 @@ def hold_out(count: int, *, share: float, seed: int) -> tuple[Tensor, Tensor]:
     if not 0 < held < count:
         raise TorchcapsError(
             f"share={share} of {count} images leaves nothing to train on or nothing to "
-            f"validate with; both need at least one image."
+            f"validate with; both need at least one image: take more images, or another share, "
+            f"which a recipe calls validation_share."
         )
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
     return order[held:], order[:held]

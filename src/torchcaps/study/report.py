@@ -12,7 +12,7 @@ from torchcaps.study.pages import FALLS, NEVER, STANDS, TITLES, ours, protocol, 
 from torchcaps.study.result import Result, results
 from torchcaps.study.verdict import NumberVerdict
 from torchcaps.train.digests import write_whole
-from torchcaps.train.run import environment
+from torchcaps.train.environment import environment
 
 __all__ = ["write_claims_report"]
 

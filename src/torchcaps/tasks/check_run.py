@@ -1,5 +1,6 @@
 """Is every file of a run whole and of one piece, and what can be saved if not?"""
 
+import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from torchcaps._digests import NAME, check_digest, formats_alone, known_digests
+from torchcaps._paths import path_of
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.models.saving import check_whole
 from torchcaps.train.run import Run
@@ -66,7 +68,7 @@ class CheckedRun:
         return "\n".join(lines)
 
 
-def check_run(folder: Path) -> CheckedRun:
+def check_run(folder: str | os.PathLike[str]) -> CheckedRun:
     """Read every file of a run; nothing is changed, and no code of one's own is needed.
 
     Arguments:
@@ -75,6 +77,7 @@ def check_run(folder: Path) -> CheckedRun:
     >>> check_run(Path("my-run")).is_whole  # doctest: +SKIP
     True
     """
+    folder = path_of("folder", folder)
     run = Run(folder)
     if not folder.is_dir() or not any((folder / name).exists() for name in MENDS):
         raise TorchcapsError(f"{folder} holds no run; name the folder that was given as --out.")

@@ -5,6 +5,7 @@ predicted class [renzulli2025] §3.1.3.
 """
 
 import hashlib
+import os
 from collections import defaultdict
 from dataclasses import asdict, dataclass
 from math import log2
@@ -106,7 +107,7 @@ class Dictionary:
 
 
 def dictionary(
-    network: Path,
+    network: str | os.PathLike[str],
     *,
     levels: Levels | None = None,
     each: bool = False,

@@ -29,8 +29,9 @@ from torchcaps.tasks.measurements import Shown, measured_by, parts_shown, with_p
 from torchcaps.tasks.parse_trees import MeasureTrees
 from torchcaps.tasks.trained import Own, check_fit, open_trained
 from torchcaps.train.answers import CRITERIA, is_correct
+from torchcaps.train.environment import environment
 from torchcaps.train.optimiser import OPTIMISERS
-from torchcaps.train.run import Run, environment, write_whole
+from torchcaps.train.run import Run, write_whole
 from torchcaps.types import Output, Trace
 from torchcaps.viz import draw_activity, draw_backtracked, draw_mean_couplings, draw_parse_tree
 
@@ -271,7 +272,7 @@ def write_report(
 
 
 def dissect_files(
-    paths: Sequence[Path],
+    paths: Sequence[str | os.PathLike[str]],
     *,
     data: str | None = None,
     root: str | os.PathLike[str] | None = None,
@@ -296,7 +297,7 @@ def dissect_files(
     >>> write_report(dissect_files([Path("my-run")]), Path("report.html"))  # doctest: +SKIP
     """
     found: list[Dissection] = []
-    for path in paths:
+    for path in [path_of("paths", each) for each in paths]:
         network = open_trained(path, model=model)
         test = network.images("test", data=data, root=root)
         label = path.stem if network.run is None else path.resolve().name

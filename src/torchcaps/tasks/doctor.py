@@ -1,5 +1,6 @@
 """The doctor: why does it not learn? Looks at machine, images and network, and says so in words."""
 
+import os
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from torchcaps._paths import path_of
 from torchcaps.data import Batch, Images, sample_of
 from torchcaps.data.sample import classes_shown, counts_in_words
 from torchcaps.errors import TorchcapsError
@@ -20,6 +22,7 @@ from torchcaps.tasks.examine_machine import examine_machine
 from torchcaps.tasks.examine_network import examine_network
 from torchcaps.tasks.latest import latest_network
 from torchcaps.tasks.trained import Own, check_fit
+from torchcaps.train.beginning import freeze
 from torchcaps.train.fit import initial_model
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.run import Run
@@ -87,6 +90,7 @@ def doctor(
     training = recipe.images("train", root=root)
     network = initial_model(recipe, training)
     take_frozen(network, trunk, has_weights=False)
+    freeze(network, recipe.freeze)
     found = examine(
         network,
         recipe,
@@ -99,7 +103,11 @@ def doctor(
 
 
 def doctor_run(
-    path: Path, *, root: Path | None = None, seconds: float = SECONDS, model: Own = None
+    path: str | os.PathLike[str],
+    *,
+    root: Path | None = None,
+    seconds: float = SECONDS,
+    model: Own = None,
 ) -> Examination:
     """Examine the network of a run folder, finished or not.
 
@@ -111,6 +119,7 @@ def doctor_run(
 
     >>> print(doctor_run(Path("my-run")).text())
     """
+    path = path_of("path", path)
     if not path.exists():
         raise TorchcapsError(f"there is no run folder at {path}.")
     run = Run(path)
@@ -124,6 +133,7 @@ def doctor_run(
     root = run.root_or(root)
     training = recipe.images("train", root=root)
     network, stage = latest_network(run, recipe, training, model)
+    freeze(network, recipe.freeze)
     found = examine(
         network,
         recipe,

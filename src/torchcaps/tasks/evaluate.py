@@ -1,6 +1,7 @@
 """Evaluate a trained network: how many images it gets right, and what it says of each."""
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from torchcaps._paths import path_of
 from torchcaps.analysis.result import Result
 from torchcaps.data import Images, JudgedBy
 from torchcaps.errors import TorchcapsError
@@ -25,7 +27,7 @@ from torchcaps.tasks.measurements import (
     seen_through,
     with_parts,
 )
-from torchcaps.tasks.overlap import in_training
+from torchcaps.tasks.overlap import MOST_COMPARED, in_training
 from torchcaps.tasks.predictions import check_path, write_predictions
 from torchcaps.tasks.progress import progress
 from torchcaps.tasks.tables import lines_of
@@ -37,8 +39,6 @@ __all__ = ["Evaluation", "evaluate", "evaluate_file"]
 
 # The result does not depend on it; the memory does.
 BATCH = 100
-# Of the images made out of others there may be millions.
-MOST_COMPARED = 1_000_000
 # Sets whose training images are more than that, and would have to be read to be counted: affNIST's
 # are 1.6 million, a download of their own.
 NEVER_COMPARED = ("affnist",)
@@ -294,12 +294,12 @@ def _loss(out: Output, labels: Tensor) -> tuple[str, Tensor]:
 
 
 def evaluate_file(
-    path: Path,
+    path: str | os.PathLike[str],
     *,
     data: str | None = None,
     root: Path | None = None,
     split: str = "test",
-    predictions: Path | None = None,
+    predictions: str | os.PathLike[str] | None = None,
     model: Own = None,
     levels: Levels | None = None,
     measurements: Sequence[str] = (),
@@ -323,7 +323,7 @@ def evaluate_file(
     """
     check_names(measurements)
     if predictions is not None:
-        check_path(predictions)
+        check_path(path_of("predictions", predictions))
     trained = open_latest(path, root=root, model=model)
     images = trained.images(split, data=data, root=root)
     # As small as the batches it was trained with, which fitted into memory.
@@ -350,5 +350,9 @@ def _seen(trained: Trained, test: Images, data: str | None, root: Path | None) -
     these; None where that is not looked at."""
     if trained.source(data) in NEVER_COMPARED:
         return None
-    training = trained.images_now("train", data=data, root=root)
+    try:
+        training = trained.images_now("train", data=data, root=root)
+    except (TorchcapsError, OSError):
+        # Whoever has the test images alone still has them judged.
+        return None
     return in_training(training, test) if len(training) <= MOST_COMPARED else None

@@ -1,10 +1,11 @@
 """The network of a run as it stands, finished or not."""
 
-from pathlib import Path
+import os
 from typing import Any
 
 from torch import nn
 
+from torchcaps._paths import path_of
 from torchcaps.data import Images
 from torchcaps.data.by_name import Root
 from torchcaps.errors import TorchcapsError
@@ -19,11 +20,14 @@ from torchcaps.train.state import read_state
 __all__ = ["latest_network", "open_latest"]
 
 
-def open_latest(path: Path, *, root: Root | None = None, model: Own = None) -> Trained:
+def open_latest(
+    path: str | os.PathLike[str], *, root: Root | None = None, model: Own = None
+) -> Trained:
     """`open_trained`, which takes a run that was stopped too: with the weights of its last state.
 
     root: where the data of the run lies, if not where it lay when the run began.
     """
+    path = path_of("path", path)
     run = Run(path)
     if not path.is_dir() or run.is_done or not run.recipe_file.is_file():
         return open_trained(path, model=model)

@@ -40,7 +40,7 @@ def _learn_by_heart(
     parts = None if batch.parts is None else batch.parts[:LEARNT]
     few = Batch(batch.pixels[:LEARNT], batch.labels[:LEARNT], parts)
     model = copy.deepcopy(model).train()
-    optimiser = make_optimiser(recipe, model.parameters())
+    optimiser = make_optimiser(recipe, [w for w in model.parameters() if w.requires_grad])
     started, losses, right = time.monotonic(), [], 0.0
     ran_out = False
     with (

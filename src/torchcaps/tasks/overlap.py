@@ -9,9 +9,11 @@ from torch import Tensor
 from torchcaps.data import Images
 from torchcaps.tasks.progress import progress
 
-__all__ = ["in_training"]
+__all__ = ["MOST_COMPARED", "in_training"]
 
 MANY = 1000
+# Training images that test images are compared with; more take hours.
+MOST_COMPARED = 1_000_000
 
 
 def in_training(training: Images, test: Images) -> Tensor:

@@ -5,6 +5,7 @@ v + s e_d [sabour2017], [renzulli2025] Fig. 11. How far a component reaches:
     range_d = mean over pixels of |drawn(v + s_last e_d) − drawn(v + s_first e_d)|
 """
 
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from torchcaps._paths import path_of
 from torchcaps.data import Images
 from torchcaps.errors import TorchcapsError
 from torchcaps.tasks.trained import check_fit, open_trained
@@ -54,7 +56,7 @@ class Perturbed:
 
 
 def perturb(
-    network: Path,
+    network: str | os.PathLike[str],
     *,
     image: int = 0,
     data: str | None = None,
@@ -73,6 +75,7 @@ def perturb(
 
     >>> print(perturb(Path("my-run")).text())
     """
+    network = path_of("network", network)
     if picture is not None:
         from torchcaps.viz import check_figure_file
 

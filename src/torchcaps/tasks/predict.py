@@ -1,5 +1,6 @@
 """Show pictures to a trained network: the class of each, its scores, and what the scores are."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from torchcaps._paths import path_of
 from torchcaps.data.crop import middle
 from torchcaps.data.folder import FORMATS, GREY, measure_picture, read_picture
 from torchcaps.data.resize import resize as stretched
@@ -78,8 +80,8 @@ class Prediction:
 
 @torch.no_grad()
 def predict(
-    path: Path,
-    images: Sequence[Path],
+    path: str | os.PathLike[str],
+    images: Sequence[str | os.PathLike[str]],
     *,
     resize: bool = False,
     crop: bool = False,
@@ -105,6 +107,7 @@ def predict(
 
     >>> predict(Path("my-run"), [Path("seven.png")])[0].text()
     """
+    files = [path_of("images", each) for each in images]
     if picture is not None:
         _check_drawing(picture, len(images))
     trained = open_trained(path, model=model)
@@ -115,11 +118,11 @@ def predict(
             f"arrays from Python: torchcaps.load(path)(pixels)."
         )
     frame = _frame(trained)
-    read = [_read(each, shape, frame, resize=resize, crop=crop) for each in images]
+    read = [_read(each, shape, frame, resize=resize, crop=crop) for each in files]
     if invert:
-        read = [_inverted(file, *each) for file, each in zip(images, read, strict=True)]
+        read = [_inverted(file, *each) for file, each in zip(files, read, strict=True)]
     if centre:
-        read = [_centred(file, *each) for file, each in zip(images, read, strict=True)]
+        read = [_centred(file, *each) for file, each in zip(files, read, strict=True)]
     names = trained.class_names
     found = []
     config: Any = trained.model.config
@@ -128,7 +131,7 @@ def predict(
         raise damaged(
             trained.run.result_file, f"it names {len(names)} classes of {n_classes} of the network"
         )
-    for file, (pixels, notes) in zip(images, read, strict=True):
+    for file, (pixels, notes) in zip(files, read, strict=True):
         # One by one: neither a large picture nor its neighbours can change what is said of it.
         out: Output = trained.model(pixels.unsqueeze(0).to(trained.device))
         if not bool(out.scores.isfinite().all()):

@@ -3,12 +3,14 @@
 import csv
 import io
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from torchcaps._paths import path_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.train.run import write_whole
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["check_path", "write_predictions"]
 
 
-def write_predictions(found: "Evaluation", path: Path) -> None:
+def write_predictions(found: "Evaluation", path: str | os.PathLike[str]) -> None:
     """One line an image: index, file where it has one, label, predicted, right, scores. JSON lines
     or CSV by the ending.
 
@@ -30,6 +32,7 @@ def write_predictions(found: "Evaluation", path: Path) -> None:
 
     >>> write_predictions(evaluate(model, test), Path("said.csv"))
     """
+    path = path_of("path", path)
     write_whole(path, _writer(path)(found))
 
 
@@ -53,15 +56,16 @@ def _writer(path: Path) -> Callable[["Evaluation"], str]:
 
 
 def _rows(found: "Evaluation") -> list[dict[str, Any]]:
+    names = _names(found)
+
     def named(classes: Tensor) -> str:
-        return "+".join(found.class_names[k] for k in classes.nonzero()[:, 0].tolist())
+        return "+".join(names[k] for k in classes.nonzero()[:, 0].tolist())
 
     there, files = found.there, found.files
     return [
         {
             "index": at,
-            # Names that are no UTF-8 are written with backslashes.
-            **({"file": files[at].encode(errors="backslashreplace").decode()} if files else {}),
+            **({"file": _in_utf8(files[at])} if files else {}),
             "label": named(there[at]),
             "predicted": named(found.said[at]),
             "right": bool(found.right[at]),
@@ -70,6 +74,15 @@ def _rows(found: "Evaluation") -> list[dict[str, Any]]:
         }
         for at in range(len(found.right))
     ]
+
+
+def _names(found: "Evaluation") -> list[str]:
+    return [_in_utf8(name) for name in found.class_names]
+
+
+def _in_utf8(name: str) -> str:
+    """Names of files and folders that are no UTF-8 are written with backslashes."""
+    return name.encode(errors="backslashreplace").decode()
 
 
 def _json_lines(found: "Evaluation") -> str:
@@ -81,7 +94,7 @@ def _csv(found: "Evaluation") -> str:
     table = csv.writer(text, lineterminator="\n")
     rows = _rows(found)
     facts = [name for name in rows[0] if name != "scores"]
-    table.writerow([*facts, *(f"score {name}" for name in found.class_names)])
+    table.writerow([*facts, *(f"score {name}" for name in _names(found))])
     for row in rows:
         scores = row.pop("scores")
         table.writerow([*row.values(), *scores])

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,8 +52,8 @@ OF_HELD_OUT = ("seed", "train_images", "validation_share")
 
 
 def prune_run(
-    run: Path,
-    out: Path,
+    run: str | os.PathLike[str],
+    out: str | os.PathLike[str],
     *,
     by: str = "magnitude",
     to: float | None = None,
@@ -78,6 +79,7 @@ def prune_run(
 
     >>> prune_run(Path("my-run"), Path("my-run-90"), to=0.9)  # doctest: +SKIP
     """
+    run, out = path_of("run", run), path_of("out", out)
     trained, before = _opened(run, out)
     old, root = before.recipe, before.root_or(root)
     _check_images(trained, root)

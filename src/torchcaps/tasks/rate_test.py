@@ -20,7 +20,7 @@ from torchcaps.train.beginning import freeze
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser
 from torchcaps.train.recipe import Recipe
-from torchcaps.train.start import initial_model, take_frozen
+from torchcaps.train.start import check_own, initial_model, take_frozen
 
 __all__ = ["RateTest", "check_of_use", "rate_test", "steepest"]
 
@@ -88,7 +88,9 @@ def rate_test(
     >>> rate_test(recipe).suggested
     """
     _check_asked(recipe, low, high, steps)
-    images = recipe.images("train", root=root) if own is None else own
+    check_own(recipe, model)
+    _check_images(recipe, own)
+    images = recipe.images("train", root=root) if own is None else recipe.as_shown(own)
     network = initial_model(recipe, images, model)
     take_frozen(network, trunk, has_weights=False)
     freeze(network, recipe.freeze)
@@ -126,6 +128,20 @@ def rate_test(
     smoothed = _smoothed(kept)
     tried = rates[: len(kept)]
     return RateTest(tuple(tried), tuple(kept), tuple(smoothed), steepest(tried, smoothed))
+
+
+def _check_images(recipe: Recipe, own: Images | None) -> None:
+    if isinstance(own, tuple):
+        raise TorchcapsError(
+            "own takes the training images alone, since nothing is tested here; leave the test "
+            "images out: own=train."
+        )
+    if (own is None) == (recipe.data == "own"):
+        given = "no images were given" if own is None else "images of your own were given"
+        raise TorchcapsError(
+            f'the recipe says data "{recipe.data}", but {given}; data "own" and own=images go '
+            f"together."
+        )
 
 
 def check_of_use(fields: Iterable[str]) -> None:

@@ -1,6 +1,7 @@
 """Take out of a network what nothing reads or what is silent, and measure what that brings."""
 
 import math
+import os
 import statistics
 import time
 from contextlib import suppress
@@ -11,6 +12,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from torchcaps._paths import path_of
 from torchcaps.data import Images, sample_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import CapsuleLayer
@@ -89,8 +91,8 @@ class Shrunk:
 
 
 def shrink(
-    network: Path,
-    out: Path,
+    network: str | os.PathLike[str],
+    out: str | os.PathLike[str],
     *,
     below: float | None = None,
     data: str | None = None,
@@ -110,6 +112,7 @@ def shrink(
 
     >>> print(shrink(Path("my-run-50"), Path("small.safetensors")).text())
     """
+    network, out = path_of("network", network), path_of("out", out)
     _check(out, below, images)
     trained = open_trained(network)
     test = trained.images("test", data=data, root=root)

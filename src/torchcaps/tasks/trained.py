@@ -1,5 +1,6 @@
 """A network that somebody names: a run folder, or a file that `save` wrote."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -7,6 +8,7 @@ from typing import Literal
 import torch
 from torch import nn
 
+from torchcaps._paths import path_of
 from torchcaps.data import Images, load
 from torchcaps.data.by_name import PICTURES, Root
 from torchcaps.data.crop import windows
@@ -173,11 +175,12 @@ class Trained:
         return split not in digests or bool(digests[split] == images.digest())
 
 
-def open_trained(path: Path, *, model: Own = None) -> Trained:
+def open_trained(path: str | os.PathLike[str], *, model: Own = None) -> Trained:
     """The network of a finished run, or of a file, on the accelerator where there is one.
 
     model: the class of a network of one's own, or a module of it.
     """
+    path = path_of("path", path)
     if not path.exists():
         raise TorchcapsError(f"there is no run folder and no saved network at {path}.")
     run = Run(path) if path.is_dir() else None

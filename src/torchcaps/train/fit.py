@@ -12,18 +12,20 @@ import lightning
 import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
-from torch import Tensor, nn
+from torch import nn
 
+from torchcaps._digests import check_digest
 from torchcaps._paths import path_of
 from torchcaps.data import Images, augmented, some_of
 from torchcaps.data.by_name import Split
 from torchcaps.data.crop import anywhere
-from torchcaps.errors import Interrupted, TorchcapsError, short
+from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.layers import keep_memory
 from torchcaps.prune import sparsity
 from torchcaps.train.answers import is_correct
 from torchcaps.train.batches import Batches, held_on
 from torchcaps.train.beginning import begin, beginning, freeze, images_for
+from torchcaps.train.call import check_call, check_classes
 from torchcaps.train.callbacks import SaveState, ShowProgress
 from torchcaps.train.going_on import FirstStep, going_on_from
 from torchcaps.train.measures import Measures
@@ -37,7 +39,6 @@ from torchcaps.train.sampled import Sampled
 from torchcaps.train.seeds import AUGMENT, CROP, HOLD_OUT, seed_of
 from torchcaps.train.start import (
     check_alike,
-    check_images_given,
     check_own,
     check_updates,
     initial_model,
@@ -106,7 +107,7 @@ def fit(
     >>> run = fit(make_recipe(model="capsnet", data="part-whole"), "my-run")  # doctest: +SKIP
     """
     until = None if time_budget is None else time.monotonic() + time_budget
-    _check_call(recipe, own, workers, time_budget)
+    check_call(recipe, own, workers, time_budget)
     check_own(recipe, model)
     recipe, begins = beginning(recipe, begin_with)
 
@@ -120,16 +121,19 @@ def fit(
     run.check_imported()
     recipe = run.settled(recipe)
     if ranks.first_does(lambda: run.is_finished(recipe)):
+        if own is not None or model is not None:
+            _give_back(run, images_of("train"), model)
         return run
     root = run.root_or(root)
     keeps_memory = keep_memory()
     images = images_of("train")
-    _check_classes(images)
+    check_classes(images)
     elsewhere = None if recipe.test_data is None else recipe.test_images(root=root)
     if elsewhere is not None:
         check_alike(images, elsewhere)
     training: Images
     training, validation = _parted(recipe, images)
+    check_classes(training)
     check_updates(recipe, training)
     model = initial_model(recipe, training, model)
     made_new = begin(model, begins)
@@ -216,42 +220,6 @@ def fit(
     return run
 
 
-def _check_call(
-    recipe: Recipe,
-    own: tuple[Images, Images] | None,
-    workers: int,
-    time_budget: float | None,
-) -> None:
-    if not isinstance(recipe, Recipe):
-        raise TorchcapsError(
-            f"fit takes a recipe, what train.make_recipe returns, but got {short(recipe)}."
-        )
-    if workers < 0:
-        raise TorchcapsError(f"workers must be 0 or more processes, but came as {workers}.")
-    if time_budget is not None and time_budget <= 0:
-        raise TorchcapsError(
-            f"the time budget must be above 0 seconds, but came as {time_budget:g}."
-        )
-    if (own is None) == (recipe.data == "own"):
-        if own is None:
-            raise TorchcapsError(
-                'the recipe says data "own", but no images were given; give them to fit: '
-                "own=(train, test)."
-            )
-        raise TorchcapsError(
-            f'own images were given, but the recipe says data "{recipe.data}"; make the recipe '
-            f'with data="own", or leave own out.'
-        )
-    if recipe.precision == "float16" and not torch.cuda.is_available():
-        raise TorchcapsError(
-            "float16 is for a GPU, and there is none here; on a CPU take bfloat16, which needs no "
-            "care for overflow."
-        )
-    if own is not None:
-        check_images_given(own)
-        check_alike(*own)
-
-
 def _parted(recipe: Recipe, images: Images) -> tuple[Images, Images]:
     """The images to train on, and those that are looked at after every epoch: held out, or, where
     nothing is, about a thousand of the same."""
@@ -265,14 +233,26 @@ def _parted(recipe: Recipe, images: Images) -> tuple[Images, Images]:
     return training, training.hold_out(share=min(SAMPLE / len(training), 0.5), seed=seed)[1]
 
 
-def _check_classes(images: Images) -> None:
-    labels = getattr(images, "labels", None)
-    if isinstance(labels, Tensor) and labels.ndim == 1 and len(labels.unique()) == 1:
-        name = images.class_names[int(labels[0])]
-        raise TorchcapsError(
-            f"all {len(images)} training images of {images.name} are of one class, {name!r}, so "
-            f"there is nothing to tell apart; are the labels right?"
-        )
+def _check_has_best(run: Run) -> None:
+    """Before epochs are trained whose best network could not be found at the end."""
+    if not run.best_file.is_file():
+        # None is written before the first epoch was judged.
+        if run.metrics():
+            raise TorchcapsError(
+                f"{run.best_file} is missing, which holds the best network so far; put it back, or "
+                f"remove {run.state_file.name} as well, and the run begins anew."
+            )
+        return
+    check_digest(run.best_file)
+
+
+def _give_back(run: Run, images: Images, model: nn.Module | None) -> None:
+    """A run that is done is that of these images and this network, or it is refused; a network of
+    one's own gets its weights."""
+    own = None if model is None else initial_model(run.recipe, images, model)
+    run.check_began(images.digest(), {} if own is None else named_class(own))
+    if own is not None:
+        take_weights(own, run.model_file)
 
 
 def _take(run: Run, recipe: Recipe, digest: str, held: ExitStack, about: dict[str, Any]) -> None:
@@ -281,7 +261,8 @@ def _take(run: Run, recipe: Recipe, digest: str, held: ExitStack, about: dict[st
     held.enter_context(alone(run.folder))
     # Somebody else may have been there since it was looked at.
     run.check(recipe)
-    state_of(run, recipe)
+    if state_of(run, recipe) is not None and recipe.keep == "best":
+        _check_has_best(run)
     run.remove_partial_files()
     run.begin(recipe, digest, **about)
 

@@ -388,10 +388,11 @@ def _in_words(error: ValidationError) -> str:
             faults.append(f"{where} is missing, --{where} on the command line")
             continue
         if fault["type"] == "tuple_type":
-            faults.append(
-                f"{where} must be a list, such as [{short(fault['input'])}], but came "
-                f"as {short(fault['input'])}"
-            )
+            came = fault["input"]
+            sides = re.fullmatch(r"([0-9]{1,5})(?:x([0-9]{1,5}))?", str(came))
+            # 48x64 is how the command line has an image size.
+            example = f"{sides[1]}, {sides[2] or sides[1]}" if sides else short(came)
+            faults.append(f"{where} must be a list, such as [{example}], but came as {short(came)}")
             continue
         what = fault["msg"].removeprefix("Value error, ")
         said = "" if fault["type"] == "value_error" else f", not {short(fault['input'])}"

@@ -12,19 +12,13 @@ digests.json        of every file above, so that a damaged one is not used
 
 import json
 import os
-import platform
-import shlex
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from torchcaps._digests import NAME, check_digest
@@ -40,8 +34,9 @@ from torchcaps.train.digests import (
     settle,
     write_whole,
 )
+from torchcaps.train.environment import commit, environment
 from torchcaps.train.objects import check_seen, damaged, read_objects
-from torchcaps.train.own_code import check_imported, imported_files
+from torchcaps.train.own_code import check_imported
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.recipe_file import read_channels_last, read_recipe, read_shown
 
@@ -50,7 +45,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["VERSIONS", "Run", "alone", "environment", "write_whole"]
+__all__ = ["VERSIONS", "Run", "alone", "write_whole"]
 
 # What of an environment is a version.
 VERSIONS = ("torchcaps", "torch", "python")
@@ -99,6 +94,10 @@ class Run:
     """Where the files of a run lie."""
 
     folder: Path
+
+    def __post_init__(self) -> None:
+        # Text is a path, too.
+        object.__setattr__(self, "folder", path_of("folder", self.folder))
 
     @property
     def recipe_file(self) -> Path:
@@ -329,7 +328,7 @@ class Run:
         self.folder.mkdir(parents=True, exist_ok=True)
         # Before anything is written: a refused line leaves a finished run as it is.
         if self.environment_file.is_file():
-            self._check_began(data, about.get("class"))
+            self.check_began(data, about)
         # The recipe first: it is what makes the folder a run. A result must be that of its recipe.
         if not self.recipe_file.is_file() or self.recipe != recipe:
             self.result_file.unlink(missing_ok=True)
@@ -337,11 +336,18 @@ class Run:
         if not self.environment_file.is_file():
             seen = {**environment(), "keeps_memory": False, **about, "training_images": data}
             self.write(self.environment_file, json.dumps(seen, indent=2))
-        elif (commit := _commit()) not in (known := self.commits()):
-            seen = {**self.about(), "went_on_with": [*known[1:], commit]}
+        elif (now := commit()) not in (known := self.commits()):
+            seen = {**self.about(), "went_on_with": [*known[1:], now]}
             self.write(self.environment_file, json.dumps(seen, indent=2))
 
-    def _check_began(self, data: str, own_class: Any) -> None:
+    def check_began(self, data: str, about: Mapping[str, Any]) -> None:
+        """Make sure that it was begun on images of this digest, and with a network of this class.
+
+        Arguments:
+            data: the digest of the training images.
+            about: "class" has that of a network of one's own.
+        """
+        own_class = about.get("class")
         seen = read_objects(self.environment_file)[0]
         if seen.get("training_images") != data:
             raise TorchcapsError(
@@ -358,41 +364,3 @@ class Run:
 def _is_begun(file: Path) -> bool:
     """Left behind by a process that was killed before it wrote its recipe."""
     return is_partial(file) or file.name == NAME
-
-
-def environment() -> dict[str, Any]:
-    """What a number depends on besides its recipe."""
-    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
-    return {
-        "torchcaps": version("torchcaps"),
-        "commit": _commit(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores{gpu}",
-        "threads": torch.get_num_threads(),
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-        **({"imported": files} if (files := imported_files()) else {}),
-    }
-
-
-def _commit() -> str | None:
-    """The commit of the source tree, "+changes" when it has some; None for an installed package."""
-    source = Path(__file__).parents[1]
-    # A process that is killed must leave no lock in somebody's repository.
-    git = ["git", "--no-optional-locks", "-C", str(source)]
-    try:
-        # An installed package may lie inside somebody else's repository.
-        tracked = subprocess.run(
-            [*git, "ls-files", "--error-unmatch", "__init__.py"], capture_output=True, timeout=10
-        )
-        if tracked.returncode:
-            return None
-        head = subprocess.run(
-            [*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, timeout=10
-        )
-        changes = subprocess.run(
-            [*git, "status", "--porcelain", "--", "."], capture_output=True, text=True, timeout=10
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return head.stdout.strip() + ("+changes" if changes.stdout.strip() else "")

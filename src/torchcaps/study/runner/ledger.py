@@ -32,7 +32,7 @@ from torchcaps.study.runner.disk import is_held
 from torchcaps.study.runner.system import Cell
 from torchcaps.train import Run
 from torchcaps.train.digests import write_whole
-from torchcaps.train.run import environment
+from torchcaps.train.environment import environment
 
 __all__ = ["Ledger", "State"]
 

@@ -1,0 +1,54 @@
+"""What a number depends on besides its recipe: versions, machine, code, command."""
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torchcaps.train.own_code import imported_files
+
+__all__ = ["commit", "environment"]
+
+
+def environment() -> dict[str, Any]:
+    """What a number depends on besides its recipe."""
+    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
+    return {
+        "torchcaps": version("torchcaps"),
+        "commit": commit(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores{gpu}",
+        "threads": torch.get_num_threads(),
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        **({"imported": files} if (files := imported_files()) else {}),
+    }
+
+
+def commit() -> str | None:
+    """The commit of the source tree, "+changes" when it has some; None for an installed package."""
+    source = Path(__file__).parents[1]
+    # A process that is killed must leave no lock in somebody's repository.
+    git = ["git", "--no-optional-locks", "-C", str(source)]
+    try:
+        # An installed package may lie inside somebody else's repository.
+        tracked = subprocess.run(
+            [*git, "ls-files", "--error-unmatch", "__init__.py"], capture_output=True, timeout=10
+        )
+        if tracked.returncode:
+            return None
+        head = subprocess.run(
+            [*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, timeout=10
+        )
+        changes = subprocess.run(
+            [*git, "status", "--porcelain", "--", "."], capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return head.stdout.strip() + ("+changes" if changes.stdout.strip() else "")
