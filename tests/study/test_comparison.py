@@ -154,6 +154,17 @@ def test_the_seeds_of_a_statistic_that_fewer_have_are_told():
     assert found.only(["accuracy"]).statistics == ("accuracy",)
 
 
+def test_many_statistics_are_lines_and_not_columns():
+    values = {f"corr.{k}": (k / 10, k / 10) for k in range(1, 11)}
+    pair = (Variant("a", (0, 1), values, 2.0), Variant("b", (0, 1), values, 4.0))
+    lines = Comparison(pair).text().splitlines()
+    assert lines[0].split() == ["a", "b"]
+    assert lines[1].split() == ["seeds", "2", "2"]
+    assert lines[2].split() == ["corr.1", "0.1", "[0.1,", "0.1]", "0.1", "[0.1,", "0.1]"]
+    assert lines[-2].split() == ["training,", "a", "run", "1", "s", "2", "s"]
+    assert len(lines) == 1 + 1 + 10 + 1 + 1
+
+
 def test_equal_recipes_have_the_name_of_their_network(lay):
     (only,) = compare([lay("a0", 0.5)]).variants
     assert only.label == "peer_sign_em"

@@ -22,6 +22,8 @@ __all__ = ["Comparison", "Variant", "compare"]
 
 ACCURACY = "accuracy"
 MISSING = "–"
+# Of a table that a screen can hold.
+MOST_COLUMNS = 12
 # dyr.2@mnist/test: of the second layer.
 OF_A_LAYER = re.compile(rf"({'|'.join(OF_LAYERS)})\.\d+(.*)")
 
@@ -110,10 +112,13 @@ class Comparison:
         return {"variants": [each.numbers() for each in self.variants]}
 
     def text(self) -> str:
-        """A table: a line a variant, a column a statistic, of all layers together."""
+        """A table: a line a variant, a column a statistic, of all layers together; where there are
+        many statistics the other way round."""
         head = ["", "seeds", *self._columns(), "training, a run"]
         rows = [head, *(self._cells(each) for each in self.variants)]
-        widths = [max(len(row[k]) for row in rows) for k in range(len(head))]
+        if len(head) > MOST_COLUMNS:
+            rows = [list(row) for row in zip(*rows, strict=True)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
             for row in rows
