@@ -48,6 +48,6 @@ def path_of(argument: str, value: str | os.PathLike[str]) -> Path:
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
             raise TorchcapsError(
-                f"{argument} is longer than the name of any file may be: {short(value)}."
+                f"{argument} is longer than the name of any file may be: {short(os.fspath(value))}."
             ) from None
     return path

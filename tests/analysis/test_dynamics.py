@@ -56,6 +56,14 @@ def test_means_and_deviations_of_each_pair():
     assert (row.strongest, row.even) == (0.75, 0.5)
 
 
+def test_the_favourite_has_its_share_where_couplings_sum_to_anything():
+    """Of self-attention with a prior it got 389 % of a child."""
+    (layer,) = network({"classes": [[[3.0, 1.0, -1.0, 3.0]], [[5.0, 5.0, 5.0, 5.0]]]})
+    (row,) = routing_dynamics((replace(layer, normalised_over="none"),)).layers
+    assert row.strongest == pytest.approx((3 / 8 + 1 / 4) / 2)
+    assert row.even == 0.25
+
+
 DEAD_ABOVE = {"classes": [[0.5, 0.5, 0.0, 0.0]] * 2}
 
 

@@ -62,6 +62,14 @@ def test_an_even_split_that_was_rounded_is_one(grid):
         assert (layer.small, layer.even, layer.gini) == (0, 1, 0)
 
 
+def test_the_grid_that_couplings_are_on_changes_no_other_level():
+    """On 6 levels zero is even among ten parents, on 11 it is not."""
+    measurement = MeasureInequality(grid=6)
+    measurement.add(network({"classes": torch.zeros(2, 3, 10)}))
+    (layer,) = measurement.result().layers
+    assert (layer.even, dict(layer.levels)[11], dict(layer.levels)[6]) == (1, 0, 1)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_an_even_split_half_way_between_two_levels_is_on_its_own_level(dtype):
     # Of twenty parents 0.05, between 0 and 0.1; of ten 0.1, between 0 and 0.2 of six levels.

@@ -263,3 +263,11 @@ def test_a_target_that_is_no_class_of_an_image_is_refused(maker, target):
 def test_a_class_that_is_not_there_is_refused(maker, target):
     with pytest.raises(TorchcapsError, match=r"^target must be 0 to 3 for 4 classes"):
         maker()(poses(), torch.tensor(target))
+
+
+def test_all_classes_are_drawn_by_their_indices():
+    decoder = Decoder(n_classes=10, d_in=4, image=(1, 4, 4))
+    classes = Capsules(torch.rand(3, 10, 4))
+    assert decoder(classes, torch.arange(10).expand(3, 10)).shape[:2] == (3, 10)
+    with pytest.raises(TorchcapsError, match="looks like a zero-one matrix"):
+        decoder(classes, torch.eye(10, dtype=torch.int64)[:3])

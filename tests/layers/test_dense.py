@@ -10,7 +10,14 @@ from reference.dynamic import dynamic_routing as dynamic_twin
 from reference.uniform import uniform_routing as uniform_twin
 from reference.votes import materialise as votes_twin
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import DenseCapsules, DynamicRouting, Routing, UniformRouting
+from torchcaps.layers import (
+    ConvCapsules,
+    DenseCapsules,
+    DynamicRouting,
+    EMRouting,
+    Routing,
+    UniformRouting,
+)
 from torchcaps.ops import uniform_routing
 from torchcaps.types import Capsules
 
@@ -283,3 +290,19 @@ def test_more_weights_than_any_machine_holds(sizes):
     assert text_of(lambda: DenseCapsules(**whole)).endswith(
         "would have more weights than any machine holds; choose fewer or smaller capsules."
     )
+
+
+def test_coordinates_of_another_kind_are_told():
+    sizes = {"n_in": 4, "d_in": 4, "n_out": 2, "d_out": 4}
+    said = text_of(lambda: DenseCapsules(**sizes, coordinates=[[0.0] * 4] * 4))
+    assert said == (
+        "coordinates must be True, False or a tensor [n_in, d_out], but came as list; of numbers "
+        "torch.as_tensor makes one."
+    )
+
+
+def test_a_routing_that_a_layer_refused_is_free():
+    routing = EMRouting(compete="all")
+    with pytest.raises(TorchcapsError):
+        DenseCapsules(n_in=4, d_in=4, n_out=2, d_out=4, routing=routing)
+    ConvCapsules(child_grid=(3, 3, 2), d_in=4, types=3, d_out=4, kernel=2, routing=routing)

@@ -228,3 +228,20 @@ def test_a_routing_that_takes_no_function_says_so():
     assert layer(children).parents.pose.shape == (2, 3, 4)
     with pytest.raises(TorchcapsError, match=r"Plain.forward does not take it; give it an argume"):
         layer(children, couple=abs)
+
+
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad])
+def test_a_function_that_writes_into_its_capsules_is_told(mode):
+    """The step that a trace keeps of routing was overwritten."""
+
+    def halve(capsules):
+        capsules.pose.mul_(0.5)
+        return capsules
+
+    with mode():
+        said = text_of(lambda: small()(images(), intervene={"hidden_2": halve}))
+    assert said == (
+        "the function that intervenes in layer 'hidden_2' must leave the capsules that it is given "
+        "as they are, for a trace keeps them, but it wrote into them; write "
+        "capsules._replace(pose=0.5 * capsules.pose)."
+    )

@@ -263,3 +263,37 @@ def test_weights_of_em_are_not_negative():
     votes, a = votes_and_lengths()
     with pytest.raises(TorchcapsError, match=r"none below zero, but one is .*; use .clamp"):
         ops.em_routing(votes, a, couple=lambda c: c - 0.5, **beta())
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_a_function_that_writes_into_the_couplings_is_told(grad):
+    """Fused forms kept the old parents beside the new couplings."""
+
+    def cut(coupling):
+        coupling[..., 1] = 0
+        return coupling
+
+    v, _ = votes_and_lengths()
+    with torch.set_grad_enabled(grad), pytest.raises(TorchcapsError) as caught:
+        ops.dynamic_routing(v, couple=cut)
+    assert str(caught.value) == (
+        "couple must return other couplings and leave those it was given as they are, but it wrote "
+        "into them; begin it with couplings = couplings.clone()."
+    )
+
+
+@pytest.mark.parametrize("variant", ["paper", "official", "gritzman"])
+def test_gradients_are_finite_where_em_leaves_a_parent_without_children(variant):
+    votes = torch.randn(2, 5, 3, 4, requires_grad=True)
+    activation = torch.rand(2, 5).requires_grad_()
+    out = ops.em_routing(
+        votes,
+        activation,
+        beta_a=torch.zeros(3),
+        beta_u=torch.zeros(3),
+        variant=variant,
+        couple=lambda c: c * torch.tensor([0.0, 1.0, 1.0]),
+    )
+    (out.parents.activation.sum() + out.parents.pose.sum()).backward()
+    assert votes.grad.isfinite().all()
+    assert activation.grad.isfinite().all()

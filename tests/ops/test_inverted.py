@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from error_text import text_of
 from reference.inverted import inverted_routing as twin
 from torchcaps.errors import TorchcapsError
 from torchcaps.ops import inverted_routing, inverted_step, uniform_routing
@@ -532,3 +533,12 @@ def test_parents_of_another_size_are_refused():
     )
     with pytest.raises(TorchcapsError, match=f"^{re.escape(message)}$"):
         inverted_step(VOTES, torch.zeros(2, 5, 4))
+
+
+def test_a_norm_without_a_bias_is_told():
+    norm = torch.nn.LayerNorm(4, bias=False)
+    said = text_of(lambda: inverted_routing(torch.rand(2, 5, 3, 4), norm=(norm.weight, norm.bias)))
+    assert said == (
+        "norm must be the pair (weight, bias) of a LayerNorm, but it has no bias; give zeros for "
+        "it."
+    )

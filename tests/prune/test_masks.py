@@ -245,3 +245,13 @@ def test_scores_that_are_no_numbers_are_refused():
     masks = Masks(Small())
     scores = {**magnitudes(masks), "two.weight": torch.full((4, 1, 1, 1), torch.nan)}
     assert text_of(lambda: masks.scored(scores)).endswith("did training diverge?")
+
+
+def test_a_weight_that_two_layers_share_counts_once():
+    model = nn.Sequential(*(nn.Conv2d(4, 4, 3) for _ in range(3)))
+    model[1].weight = model[0].weight
+    masks = Masks(model)
+    assert masks.size == 2 * 4 * 4 * 9
+    masks.add(lowest(magnitudes(masks), 144))
+    masks.apply()
+    assert sparsity(model).share == masks.count / masks.size == 0.5

@@ -143,10 +143,11 @@ def tree_pixels(trace: Trace, predicted: int, *, size: tuple[int, int], index: i
     lowest, *_ = backtracked(trace, predicted, index=index)
     layer = trace[0]
     grid = layer.child_grid if layer.window is None else layer.window.child_grid
-    if grid is None:
+    if grid is None or grid[0] * grid[1] == 1:
+        where = "on none" if grid is None else "at one position"
         raise TorchcapsError(
             f"leaves are shown in an image where capsules lie on a grid, but those below "
-            f"{layer.name} lie on none; take a network whose first layer looks at a map."
+            f"{layer.name} lie {where}; take a network whose first layer looks at a map."
         )
     leaves = _children(layer, lowest[None])[0].double().unflatten(0, grid).mean(-1)  # [h, w]
     stretched = interpolate(leaves[None, None], size=size, mode="bilinear", align_corners=False)

@@ -199,7 +199,12 @@ class _Layer:
             _check_windows(layer.name, coupling, self.child)
         self.even = even_split(layer)
         self.coupling.add(coupling)
-        self.favourite.add(coupling.amax(-1))
+        shares = coupling
+        if layer.normalised_over == "none":
+            # A learned prior is added to those of self-attention, which then sum to anything.
+            shares = coupling.abs()
+            shares = shares / shares.sum(-1, keepdim=True).clamp(min=1e-30)
+        self.favourite.add(shares.amax(-1))
         self.children.add(lengths(layer.children))
         self.parents.add(lengths(layer.routed.parents))
 

@@ -94,7 +94,7 @@ class MeasureInequality:
     ) -> None:
         self.levels, self.grid = levels, grid
         self._grids = tuple(dict.fromkeys((EVEN, *levels)))
-        # Of (gini, each of the sweep, each of the grids), over images.
+        # Of (gini, each of the sweep, the own grid, each of the grids), over images.
         self._layers: dict[str, Moments] = {}
 
     def update(self, out: Answer, batch: Labelled) -> None:
@@ -108,11 +108,13 @@ class MeasureInequality:
             split = 1 / coupling.shape[-1]
             small = [coupling < (1 - 1e-6) * split * share for share in SWEEP]
             even = [_on_its_level(coupling, split, levels) for levels in self._grids]
+            # Rounded couplings are even by the grid they are on, whatever others are asked for.
+            own = even[0]
             if self.grid is not None:
                 on = self.grid if isinstance(self.grid, int) else self.grid[number]
-                even[0] = _on_its_level(coupling, split, on)
-                small = [each & ~even[0] for each in small]
-            shares = (gini(coupling), *small, *even)
+                own = _on_its_level(coupling, split, on)
+                small = [each & ~own for each in small]
+            shares = (gini(coupling), *small, own, *even)
             each = [share.double().flatten(1).mean(1) for share in shares]
             self._layers.setdefault(layer.name, Moments()).add(torch.stack(each, -1))
 
@@ -127,10 +129,11 @@ class MeasureInequality:
         for name, moments in self._layers.items():
             index, *shares = moments.mean.tolist()
             small = dict(zip(SWEEP, shares, strict=False))
-            even = dict(zip(self._grids, shares[len(SWEEP) :], strict=True))
+            own, *on_grids = shares[len(SWEEP) :]
+            even = dict(zip(self._grids, on_grids, strict=True))
             known = None if math.isnan(index) else index
             sweep, levels = tuple(small.items()), tuple((k, even[k]) for k in self.levels)
-            rows.append(LayerInequality(name, small[0.5], even[EVEN], known, sweep, levels))
+            rows.append(LayerInequality(name, small[0.5], own, known, sweep, levels))
         return Inequality(next(iter(self._layers.values())).count, tuple(rows))
 
 

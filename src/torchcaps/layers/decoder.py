@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.after import check_image
 from torchcaps.layers.capsule_layer import check_capsules, check_sizes
-from torchcaps.ops.checks import check_choice, check_classes, check_tensor, one_hot
+from torchcaps.ops.checks import check_choice, check_classes, check_tensor, may_look, one_hot
 from torchcaps.types import Capsules
 
 __all__ = ["Decoder", "DeconvDecoder"]
@@ -157,7 +157,8 @@ def _drawn(pose: Tensor, target: Tensor | None) -> Tensor:
             f"target must be class indices, int64 [{batch}], one an image, or [{batch}, m], m an "
             f"image, but came as {target.dtype} with shape {list(target.shape)}."
         )
-    if several and target.shape[1] == n_classes > 2:
+    is_full = several and target.shape[1] == n_classes > 2
+    if is_full and may_look(target) and bool((target <= 1).all()):
         raise TorchcapsError(
             f"target {list(target.shape)} looks like a zero-one matrix, but a decoder draws "
             f"classes by their indices, [{batch}] or [{batch}, m]; name those that are present."

@@ -71,6 +71,11 @@ class DenseCapsules(CapsuleLayer):
         self.pose: Pose = pose
         self.sharing: Sharing = sharing
         self.child_grid = child_grid
+        if not isinstance(coordinates, bool | Tensor):
+            raise TorchcapsError(
+                f"coordinates must be True, False or a tensor [n_in, d_out], but came as "
+                f"{type(coordinates).__name__}; of numbers torch.as_tensor makes one."
+            )
         self.coordinates = coordinates is True
         own = coordinates if isinstance(coordinates, Tensor) else None
         if own is not None and own.shape != (n_in, d_out):

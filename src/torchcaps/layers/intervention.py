@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 
+import torch
+
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.types import Capsules, Couple, Intervene
 
@@ -54,7 +56,14 @@ def leaving(name: str, capsules: Capsules, intervene: Mapping[str, Intervene]) -
     """The capsules that leave a layer, as the function for it makes them."""
     if name not in intervene:
         return capsules
+    before = _versions(capsules)
     made = intervene[name](capsules)
+    if before != _versions(capsules):
+        raise TorchcapsError(
+            f"the function that intervenes in layer {name!r} must leave the capsules that it is "
+            f"given as they are, for a trace keeps them, but it wrote into them; write "
+            f"capsules._replace(pose=0.5 * capsules.pose)."
+        )
     if not isinstance(made, Capsules):
         raise TorchcapsError(
             f"the function that intervenes in layer {name!r} must return Capsules, but returned a "
@@ -75,6 +84,13 @@ def leaving(name: str, capsules: Capsules, intervene: Mapping[str, Intervene]) -
                 f"infinite; do not divide by what may be zero."
             )
     return made
+
+
+def _versions(capsules: Capsules) -> list[int]:
+    """How often each tensor was written into; nothing where nobody counts."""
+    if torch.compiler.is_compiling():
+        return []
+    return [x._version for x in capsules if x is not None and not x.is_inference()]
 
 
 def without_capsules(forward: Callable[P, R]) -> Callable[P, R]:

@@ -198,7 +198,7 @@ class ConvNetCRSF(Refits):
         refuse_iterations(iterations)
         image = prepared(image, self.image, self)
         units = self.units(self.primary(image).pose.flatten(1))
-        classes = capsules(squash(units.unflatten(1, (self.n_classes, D_CLASS))))
+        classes = capsules(squash(units.unflatten(1, (-1, D_CLASS))))
         assert classes.activation is not None
         drawn = self.decoder(classes, target)
         return Output(classes.activation, "lengths", classes, drawn)

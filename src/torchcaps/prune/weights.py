@@ -52,11 +52,12 @@ def prunable(model: nn.Module) -> dict[str, nn.Parameter]:
         and "decoder" not in name.split(".")
     }
     # One that is made of other tensors, as by weight_norm, is made anew whenever it is asked for.
-    found = {
-        f"{name}.weight" if name else "weight": part.weight
-        for name, part in parts.items()
-        if isinstance(part.weight, nn.Parameter)
-    }
+    found: dict[str, nn.Parameter] = {}
+    for name, part in parts.items():
+        weight = part.weight
+        # One that several parts share counts once.
+        if isinstance(weight, nn.Parameter) and all(weight is not each for each in found.values()):
+            found[f"{name}.weight" if name else "weight"] = weight
     if not found:
         raise TorchcapsError(_why_none(model, has_trained=bool(parts)))
     return found

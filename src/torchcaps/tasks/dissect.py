@@ -289,7 +289,7 @@ def dissect_files(
         paths: run folders or saved networks.
         data: a data set by name; None: that of each run.
         root: where the data lies, if the run does not remember it.
-        images: how many to look at, drawn with each class's share; of made sets with about its share.
+        images: how many to look at, drawn with each class's share, of made sets about so.
         example: the number of the image whose tree is drawn.
         model: the class of a network of one's own, or a module of it.
         measurements: names out of `--measure`, taken in the same pass.

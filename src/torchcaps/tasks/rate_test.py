@@ -88,9 +88,7 @@ def rate_test(
     >>> rate_test(recipe).suggested
     """
     _check_asked(recipe, low, high, steps)
-    check_own(recipe, model)
-    _check_images(recipe, own)
-    images = recipe.images("train", root=root) if own is None else recipe.as_shown(own)
+    images = _images(recipe, root, own, model)
     network = initial_model(recipe, images, model)
     take_frozen(network, trunk, has_weights=False)
     freeze(network, recipe.freeze)
@@ -130,7 +128,11 @@ def rate_test(
     return RateTest(tuple(tried), tuple(kept), tuple(smoothed), steepest(tried, smoothed))
 
 
-def _check_images(recipe: Recipe, own: Images | None) -> None:
+def _images(
+    recipe: Recipe, root: Path | None, own: Images | None, model: nn.Module | None
+) -> Images:
+    """Those that training would see; what the recipe and the call say must fit together."""
+    check_own(recipe, model)
     if isinstance(own, tuple):
         raise TorchcapsError(
             "own takes the training images alone, since nothing is tested here; leave the test "
@@ -142,6 +144,7 @@ def _check_images(recipe: Recipe, own: Images | None) -> None:
             f'the recipe says data "{recipe.data}", but {given}; data "own" and own=images go '
             f"together."
         )
+    return recipe.images("train", root=root) if own is None else recipe.as_shown(own)
 
 
 def check_of_use(fields: Iterable[str]) -> None:

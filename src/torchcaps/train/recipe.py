@@ -382,20 +382,19 @@ def _in_words(error: ValidationError) -> str:
             # Of a field that takes a number or a list, the fault of what it did not come as.
             continue
         # Without the name of the type that was tried.
-        kept = (part for part in fault["loc"] if not re.match(r"float$|tuple\[", str(part)))
-        where = ".".join(str(part)[:40] for part in kept)
+        kept = (str(part) for part in fault["loc"])
+        where = ".".join(part[:40] for part in kept if not re.match(r"float$|tuple\[", part))
         if fault["type"] == "missing":
             faults.append(f"{where} is missing, --{where} on the command line")
-            continue
-        if fault["type"] == "tuple_type":
+        elif fault["type"] == "tuple_type":
             came = fault["input"]
-            sides = re.fullmatch(r"([0-9]{1,5})(?:x([0-9]{1,5}))?", str(came))
             # 48x64 is how the command line has an image size.
+            sides = re.fullmatch(r"([0-9]{1,5})(?:x([0-9]{1,5}))?", str(came))
             example = f"{sides[1]}, {sides[2] or sides[1]}" if sides else short(came)
             faults.append(f"{where} must be a list, such as [{example}], but came as {short(came)}")
-            continue
-        what = fault["msg"].removeprefix("Value error, ")
-        said = "" if fault["type"] == "value_error" else f", not {short(fault['input'])}"
-        faults.append(f"{where}: {what[0].lower()}{what[1:]}{said}" if where else what)
+        else:
+            what = fault["msg"].removeprefix("Value error, ")
+            said = "" if fault["type"] == "value_error" else f", not {short(fault['input'])}"
+            faults.append(f"{where}: {what[0].lower()}{what[1:]}{said}" if where else what)
     more = [f"and {len(faults) - MANY_FAULTS} more"] if len(faults) > MANY_FAULTS else []
     return "; ".join([*faults[:MANY_FAULTS], *more])

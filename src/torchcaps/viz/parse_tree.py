@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from torchcaps.analysis import capsule_layers, lengths
-from torchcaps.analysis.trace import last_coupling
+from torchcaps.analysis.trace import finite_coupling
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Trace
 from torchcaps.viz.layered import (
@@ -58,7 +58,7 @@ def draw_parse_tree(
         figure = new_figure(height + band)
         axes = figure.add_axes((0.18, band / (height + band), 0.8, height / (height + band)))
         for y, layer in enumerate(trace):
-            coupling = last_coupling(layer)[index].detach().float().cpu()
+            coupling = finite_coupling(layer)[index].float()
             below, above = rows[y], rows[y + 1]
             # Of all parents: the strongest may not be among those that are shown.
             full = strongest(coupling)[below.shown][:, above.shown]

@@ -71,7 +71,7 @@ def test_past_the_budget_nothing_is_begun(study, node):
 def test_where_the_folder_is_seen_cells_are_taken_there(study, ledger, node, monkeypatch):
     seen = []
     monkeypatch.setattr(module, "fit", lambda recipe, out, **options: seen.append(out))
-    monkeypatch.setattr(module, "look_at", lambda run, look, root: {"accuracy": 50.0})
+    monkeypatch.setattr(module, "look_at", lambda run, look, **_: {"accuracy": 50.0})
     there = node()
     (cell,) = study().cells()
     assert there.serve([cell])

@@ -42,9 +42,10 @@ class Routing(nn.Module, ABC):
                 f"this {type(self).__name__} belongs to a layer already; every layer needs "
                 f"a routing of its own."
             )
-        self._is_bound = True
         self.window = window
         self.create_parameters(n_in=n_in, n_out=n_out, d_out=d_out)
+        # Last: a layer that is refused has not got it.
+        self._is_bound = True
 
     @abstractmethod
     def create_parameters(self, *, n_in: int, n_out: int, d_out: int) -> None:

@@ -16,7 +16,17 @@ __all__ = ["coupled", "coupled_or_even", "recorded", "replaced"]
 def replaced(couple: Couple | None, coupling: Tensor, *, negative: bool = True) -> Tensor | None:
     """What `couple` makes of couplings [*b, i, j], in their dtype; None where nothing changes, so
     that the parents keep every bit. With negative=False couplings are weights."""
-    made = coupling if couple is None else couple(coupling)
+    if couple is None:
+        return None
+    # Whoever writes into the couplings would change what is compared with and recorded.
+    watched = not (torch.compiler.is_compiling() or coupling.is_inference())
+    version = coupling._version if watched else 0
+    made = couple(coupling)
+    if watched and coupling._version != version:
+        raise TorchcapsError(
+            "couple must return other couplings and leave those it was given as they are, but it "
+            "wrote into them; begin it with couplings = couplings.clone()."
+        )
     if made is coupling:
         return None
     if not isinstance(made, Tensor):

@@ -222,7 +222,9 @@ def shares_of(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Weights r a [*b, i, j] as shares of their sum over children, and that sum. All shares of a
     parent without children are zero; below the smallest normal number 1/m overflows."""
     mass = weight.sum(-2)
-    return weight / mass.clamp(min=torch.finfo(mass.dtype).tiny).unsqueeze(-2), mass
+    # Divided by something that small, gradients would overflow.
+    divisor = mass.where(~(mass < torch.finfo(mass.dtype).tiny), 1)
+    return weight / divisor.unsqueeze(-2), mass
 
 
 def logit_of(

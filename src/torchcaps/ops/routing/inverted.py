@@ -223,6 +223,11 @@ def _check_norm(norm: tuple[Tensor, Tensor] | None, size: int) -> None:
             f"LayerNorm."
         )
     for name, value in zip(("weight", "bias"), norm, strict=True):
+        if value is None:
+            raise TorchcapsError(
+                f"norm must be the pair (weight, bias) of a LayerNorm, but it has no {name}; give "
+                f"{'ones' if name == 'weight' else 'zeros'} for it."
+            )
         check_broadcast(f"the {name} of norm", value, (size,), "[pose]")
 
 
