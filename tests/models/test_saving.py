@@ -354,3 +354,11 @@ def test_what_load_and_save_do_not_take_is_a_sentence(model, tmp_path):
         "Flatten has no weights; are its layers in a list? Keep each as an attribute, or all in an "
         "nn.ModuleList."
     )
+
+
+def test_a_compiled_network_is_saved_as_what_it_is(tmp_path):
+    model = create_model("rem_dr", image=(1, 12, 12), n_classes=3, kernel=3, width=4, types=2)
+    save(torch.compile(model, backend="eager"), tmp_path / "net.safetensors")
+    found = load(tmp_path / "net.safetensors").state_dict()
+    assert found.keys() == model.state_dict().keys()
+    assert all(torch.equal(found[name], each) for name, each in model.state_dict().items())

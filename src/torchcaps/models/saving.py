@@ -69,6 +69,8 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
 def content_of(model: nn.Module) -> bytes:
     """What `save` writes."""
     module = model.module if isinstance(model, OwnNetwork) else model
+    # What torch.compile returns holds the network by another name, under which no file opens.
+    module = getattr(module, "_orig_mod", module)
     config = getattr(module, "config", None)
     if not isinstance(config, dict) or not {"name", "image", "n_classes"} <= set(config):
         config = (model if isinstance(model, OwnNetwork) else OwnNetwork(module)).config
