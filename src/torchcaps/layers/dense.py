@@ -71,18 +71,8 @@ class DenseCapsules(CapsuleLayer):
         self.pose: Pose = pose
         self.sharing: Sharing = sharing
         self.child_grid = child_grid
-        if not isinstance(coordinates, bool | Tensor):
-            raise TorchcapsError(
-                f"coordinates must be True, False or a tensor [n_in, d_out], but came as "
-                f"{type(coordinates).__name__}; of numbers torch.as_tensor makes one."
-            )
         self.coordinates = coordinates is True
-        own = coordinates if isinstance(coordinates, Tensor) else None
-        if own is not None and own.shape != (n_in, d_out):
-            raise TorchcapsError(
-                f"coordinates of one's own are added to the votes of each child, so they must have "
-                f"shape [n_in, d_out] = [{n_in}, {d_out}], but came with {list(own.shape)}."
-            )
+        own = _own(coordinates, (n_in, d_out))
         self.register_buffer("own_coordinates", None if own is None else own.detach().clone())
         if child_grid is not None:
             check_grid("DenseCapsules", child_grid)
@@ -164,3 +154,20 @@ class DenseCapsules(CapsuleLayer):
 
     def extra_repr(self) -> str:
         return f"n_in={self.n_in}, d_in={self.d_in}, n_out={self.n_out}, d_out={self.d_out}"
+
+
+def _own(coordinates: bool | Tensor, shape: tuple[int, int]) -> Tensor | None:
+    """Coordinates that somebody gives; None where there are none, or those of the grid."""
+    if not isinstance(coordinates, bool | Tensor):
+        raise TorchcapsError(
+            f"coordinates must be True, False or a tensor [n_in, d_out], but came as "
+            f"{type(coordinates).__name__}; of numbers torch.as_tensor makes one."
+        )
+    if isinstance(coordinates, bool):
+        return None
+    if coordinates.shape != shape:
+        raise TorchcapsError(
+            f"coordinates of one's own are added to the votes of each child, so they must have "
+            f"shape [n_in, d_out] = {list(shape)}, but came with {list(coordinates.shape)}."
+        )
+    return coordinates
