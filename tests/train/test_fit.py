@@ -923,7 +923,8 @@ def test_images_of_one_class_are_nothing_to_learn(tmp_path: Path) -> None:
     text = text_of(lambda: fit(recipe(data="own"), out, own=(one, tiny("test", None))))
     assert text == (
         f"all {len(one)} training images of part-whole are of one class, "
-        f"{images.class_names[1]!r}, so there is nothing to tell apart; are the labels right?"
+        f"{images.class_names[1]!r}, so there is nothing to tell apart; are the labels right, and "
+        f"were all images of another class held out?"
     )
     assert not out.exists()
 
@@ -1380,7 +1381,7 @@ def test_one_class_that_parting_leaves_is_told(tmp_path) -> None:
     held = [seed for seed in seeds if bool((parted(recipe(seed=seed), few)[1].labels == 1).any())]
     own = {"data": "own", "epochs": 1, "seed": held[0]}
     said = text_of(lambda: fit(recipe(**own), tmp_path / "run", own=(few, few)))
-    assert said.endswith("so there is nothing to tell apart; are the labels right?")
+    assert said.endswith("and were all images of another class held out?")
     assert not (tmp_path / "run").exists()
 
 

@@ -55,5 +55,6 @@ def check_classes(images: Images) -> None:
         name = images.class_names[int(labels[0])]
         raise TorchcapsError(
             f"all {len(images)} training images of {images.name} are of one class, {name!r}, so "
-            f"there is nothing to tell apart; are the labels right?"
+            f"there is nothing to tell apart; are the labels right, and were all images of another "
+            f"class held out?"
         )
