@@ -122,6 +122,20 @@ def test_a_study_of_ones_own_is_run_and_compared(call, tmp_path, monkeypatch):
     assert "drawn in runs/my.svg" in err
 
 
+def test_seeds_of_records_are_not_run_again(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.toml").write_text(
+        'model = "peer_sign_em"\ndata = "sign"\nepochs = 1\n[vary]\nseed = [0, 1]\n'
+    )
+    values = {"accuracy": [50.0, 51.0]}
+    there = record("peer_sign_em", "sign", fields={"epochs": 1}.items(), values=values)
+    write_record(there.model_copy(update={"study": "my", "claims": ()}), "evidence")
+    code, out, err = call("run", "my.toml", "--from-records")
+    assert (code, out) == (0, "")
+    assert err.startswith("2 of 2 cells stand in records and are not run again.\n")
+    assert not [*(tmp_path / "runs").glob("peer_sign_em*")]
+
+
 @pytest.mark.parametrize("n_failed", [1, 2])
 def test_seeds_that_failed_are_named_beside_the_comparison(call, tmp_path, monkeypatch, n_failed):
     """They are in no mean; where all of them failed nothing at all was printed."""

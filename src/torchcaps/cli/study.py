@@ -111,6 +111,14 @@ def run(
     root: Annotated[Path, typer.Option(help="Folder of data sets that are files.")] = Path("data"),
     out: Cells = Path("runs"),
     evidence: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("evidence"),
+    from_records: Annotated[
+        bool,
+        typer.Option(
+            "--from-records",
+            help="Leave out the seeds that records of this study have; theirs and the new ones "
+            "make one record, also where seeds are still left.",
+        ),
+    ] = False,
     jobs: Annotated[int, typer.Option(help="Networks that are trained at once.")] = 1,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda")] = "auto",
     on: Annotated[
@@ -135,6 +143,8 @@ def run(
 
     until = None if time_budget is None else time.time() + seconds_of(time_budget)
     study = _study(what, table, reduced, seeds, only)
+    if from_records:
+        study = _going_on(study, evidence)
     settings = Settings(out, evidence, root, jobs=jobs, device=device, until=until, on=on)
     with watched(study, Ledger(out)) as watch:
         paths = run_study(study, settings, watch=watch)
@@ -213,6 +223,21 @@ def report(
     from torchcaps.study.report import write_claims_report
 
     print(write_claims_report(out, evidence=evidence))
+
+
+def _going_on(study: "Study", evidence: Path) -> "Study":
+    """What is left of a study beside its records; says how much they spare."""
+    from torchcaps.study import read_records
+    from torchcaps.study.runner import going_on
+
+    found = going_on(study, read_records(evidence, study=study.name).values())
+    left = len(found.cells())
+    print(
+        f"{len(study.cells()) - left} of {len(study.cells())} cells stand in records and are not "
+        f"run again.",
+        file=sys.stderr,
+    )
+    return found
 
 
 def _print_comparison(study: "Study", out: Path, as_json: bool) -> None:

@@ -5,6 +5,7 @@ recipe. A ledger is a folder that holds every cell; workers take cells from it, 
 written as soon as all seeds of a system are there.
 """
 
+from torchcaps.study.runner.go_on import going_on
 from torchcaps.study.runner.labels import only_those
 from torchcaps.study.runner.ledger import Ledger
 from torchcaps.study.runner.of_claims import study_of, study_of_claims
@@ -22,6 +23,7 @@ __all__ = [
     "Settings",
     "Study",
     "System",
+    "going_on",
     "only_those",
     "outcome_of",
     "progress_of",

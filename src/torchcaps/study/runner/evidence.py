@@ -10,6 +10,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.study.collect import record_of_runs
 from torchcaps.study.measured import values_file
 from torchcaps.study.record import Record, Seed, read_records, write_record
+from torchcaps.study.runner.go_on import joined
 from torchcaps.study.runner.ledger import Ledger
 from torchcaps.study.runner.system import Study, System
 from torchcaps.study.same import trained_in
@@ -19,20 +20,27 @@ __all__ = ["write_records"]
 LOCK = ".records.lock"
 
 
-def write_records(study: Study, ledger: Ledger, evidence: str | os.PathLike[str]) -> list[Path]:
+def write_records(
+    study: Study, ledger: Ledger, evidence: str | os.PathLike[str], *, partly: bool = False
+) -> list[Path]:
     """Write the record of each system that is complete, and return the paths of all of them.
 
     A record that says as much already stays; one that says less is superseded. One that has more
-    seeds or other statistics is not: it counts beside the new one.
+    seeds or other statistics is not: it counts beside the new one. With `partly`, a system has a
+    record of the seeds that came to an end, where others did not.
     """
-    if not any(_is_complete(each, ledger) for each in study.systems):
+    if not partly and not any(_is_complete(each, ledger) for each in study.systems):
         return []
     folder = Path(evidence)
     folder.mkdir(parents=True, exist_ok=True)
     # Two that end at once, of whichever folders of runs, would both find no record of a system.
     with FileLock(folder / LOCK):
         there = read_records(evidence, study=study.name, drafts=True)
-        written = [_write(study, each, ledger, evidence, there) for each in study.systems]
+        written = [
+            _write(study, each, ledger, evidence, there)
+            for each in study.systems
+            if partly or _is_complete(each, ledger)
+        ]
     return [path for path in written if path is not None]
 
 
@@ -47,16 +55,14 @@ def _write(
     evidence: str | os.PathLike[str],
     there: dict[str, Record],
 ) -> Path | None:
-    if not _is_complete(system, ledger):
-        return None
     cells = system.cells()
     states = [ledger.state(cell) for cell in cells]
     done = [cell for cell, state in zip(cells, states, strict=True) if state == "done"]
     failed = [cell for cell, state in zip(cells, states, strict=True) if state == "failed"]
     begun = [run.folder for run in map(ledger.run, failed) if run.environment_file.is_file()]
     if not done and not begun:
-        # Nothing says what was trained.
-        return None
+        # Nothing says what was trained, or nothing was.
+        return _path(study, system.earlier.digest(), evidence) if system.earlier else None
     for cell in done:
         if not ledger.run(cell).is_done:
             values = values_file(ledger.run(cell).folder)
@@ -76,16 +82,22 @@ def _write(
         reduced=system.reduced,
         departures=system.departures,
     )
+    if system.earlier is not None:
+        record = joined(system.earlier, record)
     alike = {name: old for name, old in there.items() if _is_about_the_same(old, record)}
     for name, old in alike.items():
         if _says_as_much(old, record):
-            return Path(evidence) / study.name / f"{name}.json"
+            return _path(study, name, evidence)
     replaced = {name: old for name, old in alike.items() if _replaces(record, old)}
     if replaced:
         # It names one: that which is shown where there is another.
         name = max(replaced, key=lambda each: _weight(replaced[each]))
         record = record.model_copy(update={"supersedes": name})
     return write_record(record, evidence)
+
+
+def _path(study: Study, name: str, evidence: str | os.PathLike[str]) -> Path:
+    return Path(evidence) / study.name / f"{name}.json"
 
 
 def _is_about_the_same(old: Record, new: Record) -> bool:

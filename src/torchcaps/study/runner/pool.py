@@ -67,11 +67,13 @@ def run_study(
                 time.sleep(SECONDS_BETWEEN_LOOKS)
         except KeyboardInterrupt:
             pool.stop()
+            if study.in_parts:
+                write_records(study, ledger, settings.evidence, partly=True)
             raise Interrupted("the study was interrupted; the same command goes on.") from None
         except BaseException:
             pool.stop()
             raise
-    paths = write_records(study, ledger, settings.evidence)
+    paths = write_records(study, ledger, settings.evidence, partly=study.in_parts)
     pool.explain({cell.name: ledger.state(cell) for cell in cells})
     return paths
 

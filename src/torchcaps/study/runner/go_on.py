@@ -1,0 +1,106 @@
+"""Going on from records: seeds that stand in one are not trained again, and their numbers and the
+new ones become one record. So a study can be run in parts, on machines that keep no runs.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.study.record import Record, Seed, make_record
+from torchcaps.study.runner.system import Study, System
+from torchcaps.study.same import trained_in, trains
+
+__all__ = ["going_on", "joined"]
+
+
+def going_on(study: Study, records: Iterable[Record]) -> Study:
+    """The study without the seeds that its own records have; each system knows its record.
+
+    Arguments:
+        study: all of it.
+        records: those that stand, drafts or not; drafts are passed over.
+
+    >>> going_on(study_of("peer2022", 1), []).in_parts
+    True
+    """
+    known = [each for each in records if each.study == study.name and not each.is_draft]
+    systems = tuple(_going_on(each, known) for each in study.systems)
+    return replace(study, systems=systems, in_parts=True)
+
+
+def joined(earlier: Record, new: Record) -> Record:
+    """The record of the seeds of both, which names the commits and machines of both.
+
+    Seeds of both keep the numbers of the new one.
+    """
+    _check(earlier, new)
+    seeds = {each.seed: each for each in (*earlier.seeds, *new.seeds)}
+    first = min((earlier, new), key=lambda each: min(seed.seed for seed in each.seeds))
+    fields = new.model_dump() | {
+        "seeds": tuple(seeds[number] for number in sorted(seeds)),
+        "recipe": first.recipe,
+        "recipe_hash": first.recipe_hash,
+        "command": first.command,
+        "commit": _both(earlier.commit, new.commit) if new.commit else None,
+        "dirty": earlier.dirty or new.dirty,
+        # Its own parts have commas.
+        "device": _whole(earlier.device, new.device),
+        "versions": {
+            name: _both(earlier.versions.get(name), version)
+            for name, version in new.versions.items()
+        },
+    }
+    return make_record(**fields)
+
+
+def _going_on(system: System, records: list[Record]) -> System:
+    network = trains(system.recipe)
+    alike = [
+        each
+        for each in records
+        if trained_in(each) == network and {*each.claims} <= {*system.claims}
+    ]
+    if not alike:
+        return system
+    best = max(alike, key=lambda each: (each.measured, each.made))
+    there = {each.seed for each in best.seeds}
+    return replace(
+        system,
+        seeds=tuple(seed for seed in system.seeds if seed not in there),
+        earlier=best,
+    )
+
+
+def _check(earlier: Record, new: Record) -> None:
+    """Refuse to put together what was trained or measured otherwise. The runs are kept."""
+    instead = "leave --from-records out, and the same line trains the other seeds as well."
+    if earlier.data != new.data:
+        raise TorchcapsError(
+            f"the record {earlier.digest()} was trained and tested on other images "
+            f"({_said(earlier)}) than the runs here ({_said(new)}), so they do not make one "
+            f"record; is --root the folder it was made with? Else {instead}"
+        )
+    lacking = _statistics(new.seeds) - _statistics(earlier.seeds)
+    if lacking and _statistics(earlier.seeds):
+        raise TorchcapsError(
+            f"the record {earlier.digest()} has no {sorted(lacking)[0]}, which the runs here "
+            f"have, so they do not make one record; was it made by an older version? Then {instead}"
+        )
+
+
+def _statistics(seeds: Iterable[Seed]) -> set[str]:
+    return {name for each in seeds for name in each.values}
+
+
+def _said(record: Record) -> str:
+    return ", ".join(f"{name} {digest}" for name, digest in record.data.items())
+
+
+def _both(earlier: str | None, new: str | None) -> str:
+    """What two records say, each once; a field may hold that of several runs already."""
+    parts = [part for text in (earlier, new) if text for part in text.split(", ")]
+    return ", ".join(dict.fromkeys(parts))
+
+
+def _whole(earlier: str, new: str) -> str:
+    return earlier if new in earlier else f"{earlier}, {new}"
