@@ -13,6 +13,7 @@ from types import MappingProxyType
 from torchcaps.study.claim import Claim
 from torchcaps.study.judges import (
     gu,
+    gu_affine,
     gu_compactness,
     gu_drawing,
     mitterreiter,
@@ -39,6 +40,7 @@ JUDGES: Mapping[str, Judge] = MappingProxyType(
         **peer_curves.JUDGES,
         **peer_opposites.JUDGES,
         **gu.JUDGES,
+        **gu_affine.JUDGES,
         **gu_compactness.JUDGES,
         **gu_drawing.JUDGES,
         **tsai.JUDGES,
