@@ -7,7 +7,8 @@ import pytest
 
 from made_records import record
 from torchcaps.study import Seed, claims, find_claim, read_records, result_of, write_record
-from torchcaps.study.asked import QUESTIONS, SCALE, SHARP, TREES, TWINS
+from torchcaps.study.asked import QUESTIONS
+from torchcaps.study.ours import SCALE, SHARP, TREES, TWINS
 from torchcaps.study.questions import anchor, answer_of, write_questions
 from torchcaps.study.variants import deaths_of, decision_of, differences_of, lines_of, sides_of
 
