@@ -100,6 +100,15 @@ def test_both_make_one_record_that_supersedes_the_earlier(
     assert write_records(found, ledger, tmp_path / "e", partly=True) == [last]
 
 
+def test_a_part_that_another_line_is_at_waits_for_it(study, ledger, committed, tmp_path):
+    found = going_on(study(seeds=(0, 1)), [])
+    first, second = found.cells()
+    work([first], ledger, root=None)
+    with ledger.claimed(second):
+        assert write_records(found, ledger, tmp_path / "e", partly=True) == []
+    assert len(write_records(found, ledger, tmp_path / "e", partly=True)) == 1
+
+
 def test_the_first_part_has_a_record_too(study, ledger, committed, tmp_path):
     found = going_on(study(seeds=(0, 1)), [])
     work(found.cells()[:1], ledger, root=None)

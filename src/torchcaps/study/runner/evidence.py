@@ -27,7 +27,7 @@ def write_records(
 
     A record that says as much already stays; one that says less is superseded. One that has more
     seeds or other statistics is not: it counts beside the new one. With `partly`, a system has a
-    record of the seeds that came to an end, where others did not.
+    record of the seeds that came to an end, where others did not and nobody is at them.
     """
     if not partly and not any(_is_complete(each, ledger) for each in study.systems):
         return []
@@ -39,13 +39,18 @@ def write_records(
         written = [
             _write(study, each, ledger, evidence, there)
             for each in study.systems
-            if partly or _is_complete(each, ledger)
+            if _is_complete(each, ledger) or (partly and not _is_worked_on(each, ledger))
         ]
     return [path for path in written if path is not None]
 
 
 def _is_complete(system: System, ledger: Ledger) -> bool:
     return {ledger.state(cell) for cell in system.cells()} <= {"done", "failed"}
+
+
+def _is_worked_on(system: System, ledger: Ledger) -> bool:
+    """By another line, which writes the record when it ends."""
+    return any(ledger.state(cell) == "running" for cell in system.cells())
 
 
 def _write(
