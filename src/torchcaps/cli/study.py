@@ -148,6 +148,9 @@ def run(
     settings = Settings(out, evidence, root, jobs=jobs, device=device, until=until, on=on)
     with watched(study, Ledger(out)) as watch:
         paths = run_study(study, settings, watch=watch)
+    if what.endswith(".toml") and from_records:
+        _print_records(study, paths, out, as_json)
+        return
     if what.endswith(".toml"):
         _print_comparison(study, out, as_json)
         return
@@ -262,6 +265,33 @@ def _print_comparison(study: "Study", out: Path, as_json: bool) -> None:
         show(found, plot=plot, as_json=as_json, failed=why)
     elif as_json:
         print(json.dumps(Comparison(()).numbers() | {"failed": why}))
+
+
+def _print_records(study: "Study", paths: list[Path], out: Path, as_json: bool) -> None:
+    """The same of its records, for the folder of runs has a part of the seeds."""
+    from torchcaps.cli.compare import show
+    from torchcaps.study import read_record
+    from torchcaps.study.comparison import compare_records
+    from torchcaps.study.same import trained_in, trains
+
+    by_network = {trained_in(each): each for each in map(read_record, paths)}
+    networks = {system.label: trains(system.recipe) for system in study.systems}
+    records = {label: by_network[key] for label, key in networks.items() if key in by_network}
+    why = {
+        f"{label}, seed {each.seed}": each.failed
+        for label, record in records.items()
+        for each in record.seeds
+        if each.failed is not None
+    }
+    for name, reason in why.items():
+        print(printable(f"{name} failed and is in no mean: {reason}"), file=sys.stderr)
+    found = compare_records(records)
+    if found.variants:
+        found = found.only(found.statistics, without=study.unasked)
+        plot = out / f"{study.name.replace('/', '-')}.svg"
+        show(found, plot=plot, as_json=as_json, failed=why)
+    elif as_json:
+        print(json.dumps(found.numbers() | {"failed": why}))
 
 
 def _study(

@@ -12,13 +12,14 @@ from torchcaps.models import MODELS
 from torchcaps.study.intervals import Interval, mean_interval
 from torchcaps.study.look import OF_LAYERS
 from torchcaps.study.measured import read_values, values_file
+from torchcaps.study.record import Record
 from torchcaps.study.same import plain
 from torchcaps.train import Recipe, Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Comparison", "Variant", "compare"]
+__all__ = ["Comparison", "Variant", "compare", "compare_records"]
 
 ACCURACY = "accuracy"
 MISSING = "–"
@@ -195,6 +196,16 @@ def compare(runs: Sequence[str | os.PathLike[str]]) -> Comparison:
     )
 
 
+def compare_records(records: Mapping[str, Record]) -> Comparison:
+    """Records side by side, each under its words; seeds that failed are in no mean."""
+    found = []
+    for label, record in records.items():
+        by_seed = {each.seed: each.values for each in record.seeds if each.failed is None}
+        if by_seed:
+            found.append(_of_seeds(label, by_seed, record.wall_seconds))
+    return Comparison(tuple(found))
+
+
 def _network(recipe: Recipe) -> str:
     """A digest that runs share which differ in their seed alone; whether an option that the network
     has by itself is written out is no difference."""
@@ -295,15 +306,24 @@ def _variant(label: str, runs: Sequence[Run]) -> Variant:
             f"{', '.join(str(run.folder) for run in runs)} train one recipe with the seeds "
             f"{list(seeds)}; a seed that counts twice would narrow the interval: leave one out."
         )
-    values: dict[str, dict[int, float]] = {}
-    for run in runs:
-        for name, value in _values(run).items():
-            values.setdefault(name, {})[run.recipe.seed] = value
-    seconds = sum(run.seconds for run in runs)
+    by_seed = {run.recipe.seed: _values(run) for run in runs}
     folders = tuple(str(run.folder) for run in runs)
+    return _of_seeds(label, by_seed, sum(run.seconds for run in runs), folders)
+
+
+def _of_seeds(
+    label: str,
+    by_seed: Mapping[int, Mapping[str, float]],
+    seconds: float,
+    folders: tuple[str, ...] = (),
+) -> Variant:
+    values: dict[str, dict[int, float]] = {}
+    for seed, found in by_seed.items():
+        for name, value in found.items():
+            values.setdefault(name, {})[seed] = value
     by_name = {name: tuple(found.values()) for name, found in values.items()}
-    some = {name: tuple(found) for name, found in values.items() if len(found) < len(seeds)}
-    return Variant(label, seeds, by_name, seconds, folders, some)
+    some = {name: tuple(found) for name, found in values.items() if len(found) < len(by_seed)}
+    return Variant(label, tuple(by_seed), by_name, seconds, folders, some)
 
 
 def _values(run: Run) -> dict[str, float]:
