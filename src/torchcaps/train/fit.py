@@ -27,6 +27,7 @@ from torchcaps.train.batches import Batches, held_on
 from torchcaps.train.beginning import begin, beginning, freeze, images_for
 from torchcaps.train.call import check_call, check_classes
 from torchcaps.train.callbacks import SaveState, ShowProgress
+from torchcaps.train.denormals import denormals_as_zero
 from torchcaps.train.going_on import FirstStep, going_on_from
 from torchcaps.train.measures import Measures
 from torchcaps.train.module import Training
@@ -343,7 +344,7 @@ def _train(
         )
         state = state_of(run, recipe)
         try:
-            with going_on_from(state, recipe, first):
+            with going_on_from(state, recipe, first), denormals_as_zero():
                 trainer.fit(module, training, validation, ckpt_path=state, weights_only=True)
         except SystemExit:
             # Lightning's answer to Ctrl-C.
