@@ -195,6 +195,25 @@ def test_hidden_and_other_files_are_passed_over(tmp_path: Path) -> None:
     assert image_folder(root).class_names == ("cat", "dog")
 
 
+def test_pictures_that_are_left_out_are_counted(tmp_path: Path) -> None:
+    root = animals(tmp_path / "pets")
+    for name in ("b.HEIC", "a.gif", ".c.gif"):
+        (root / "dog" / name).write_bytes(b"?")
+    with pytest.warns(UserWarning, match="left out") as told:
+        assert len(image_folder(root)) == 6
+    assert [str(each.message) for each in told] == [
+        f"left out of {root}: 2 pictures ({root}/dog/a.gif is the first), which are of formats "
+        f"that are not read; save them as .png, or take them away."
+    ]
+    assert told[0].filename == __file__
+    for left in (root / "dog").glob("*.[gH]*"):
+        left.unlink()
+    (root / "cat" / "kittens").mkdir()
+    (root / "cat" / "kittens" / "1.png").write_bytes(GREY)
+    with pytest.warns(UserWarning, match=r"1 pictures .*kittens/1.png is the first.*move them up"):
+        assert len(image_folder(root)) == 6
+
+
 BAD = {
     "missing": (lambda root: root.rename(root.parent / "gone"), "there is no folder "),
     "empty": (
@@ -206,6 +225,11 @@ BAD = {
         "two or more classes, but holds only one, 'cat'; point to the folder above the classes.",
     ),
     "empty class": (lambda root: (root / "eel").mkdir(), "eel holds no pictures (.png .jpg"),
+    "class of another format": (
+        lambda root: [(root / "eel").mkdir(), (root / "eel" / "1.avif").write_bytes(b"?")],
+        "eel holds no pictures (.png .jpg .jpeg .bmp .webp .tif .tiff .ppm .pgm); it holds 1 of "
+        "formats that are not read: save them as .png.",
+    ),
     "one picture": (
         lambda root: [(root / "cat" / f"{number}.png").unlink() for number in range(3)],
         "cat holds one picture; train and test need at least one each.",

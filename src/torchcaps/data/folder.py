@@ -52,6 +52,8 @@ FORMATS = {
     **{".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".bmp": "BMP", ".webp": "WEBP"},
     **{".tif": "TIFF", ".tiff": "TIFF", ".ppm": "PPM", ".pgm": "PPM"},
 }
+# Pictures as well, which nobody may miss unawares.
+UNREAD = (".avif", ".gif", ".heic", ".heif", ".jfif", ".jp2", ".jpe", ".jxl", ".pbm", ".tga")
 GREY = ("1", "L", "LA", "I;16", "I;16B", "I;16L")
 _TURNED = (5, 6, 7, 8)
 _WIDTH, _HEIGHT, _ORIENTATION = 0x0100, 0x0101, 0x0112
@@ -99,7 +101,9 @@ def image_folder(
     if channels not in (None, 1, 3):
         raise TorchcapsError(f"channels must be 1 or 3, got {channels}.")
     class_names, files = _files(root, split, test_share, seed)
-    height, width, channels = _shape(_whole(root), size, channels)
+    whole = _whole(root)
+    _tell_left_out(root, whole)
+    height, width, channels = _shape(whole, size, channels)
     images = stacked([path for path, _ in files], channels, (height, width))
     labels = torch.tensor([label for _, label in files])
     names = tuple(path.relative_to(root).as_posix() for path, _ in files)
@@ -253,15 +257,37 @@ def _pictures(folder: Path, home: Path) -> list[Path]:
             for inner in _folders(folder, home)
             for path in inside(inner, home)
         )
+        others = sum(path.suffix.lower() in UNREAD for path in inside(folder, home))
         raise TorchcapsError(
             f"{folder} holds no pictures ({' '.join(FORMATS)}); "
             + (
                 f"its folders do: is it a split? Splits are called {', '.join(SPLITS)}."
                 if is_split
+                else f"it holds {others} of formats that are not read: save them as .png."
+                if others
                 else "fill it, or take it away."
             )
         )
     return found
+
+
+def _tell_left_out(root: Path, whole: list[Path]) -> None:
+    """Warn of pictures that lie with these and are not among them."""
+    classes = sorted({path.parent for path in whole})
+    beside = [path for each in classes for path in sorted(each.iterdir())]
+    within = [inner for each in beside if each.is_dir() for inner in sorted(each.iterdir())]
+    unread = [path for path in beside if path.suffix.lower() in UNREAD]
+    deeper = [path for path in within if path.suffix.lower() in (*FORMATS, *UNREAD)]
+    for left_out, why in (
+        (unread, "are of formats that are not read; save them as .png"),
+        (deeper, "lie in a folder inside that of their class; move them up into it"),
+    ):
+        if left_out := [path for path in left_out if not path.name.startswith(".")]:
+            warnings.warn(
+                f"left out of {root}: {len(left_out)} pictures ({left_out[0]} is the first), "
+                f"which {why}, or take them away.",
+                stacklevel=3,
+            )
 
 
 def inside(folder: Path, home: Path) -> list[Path]:
