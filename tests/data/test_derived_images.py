@@ -141,9 +141,10 @@ def test_the_classes_are_those_of_the_base(maker) -> None:
 
 
 def test_no_copies_are_refused() -> None:
-    assert text_of(lambda: Expanded(digits(3), copies=0)) == (
-        "copies must be at least 1, but came as 0."
-    )
+    for copies in (0, 1.5):
+        assert text_of(lambda copies=copies: Expanded(digits(3), copies=copies)) == (
+            f"copies must be a whole number of images from 1, but came as {copies}."
+        )
 
 
 @pytest.mark.parametrize(

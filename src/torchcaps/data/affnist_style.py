@@ -29,6 +29,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from torchcaps._counts import check_count
 from torchcaps.data.batch import Batch
 from torchcaps.data.derived_images import DerivedImages
 from torchcaps.data.draws import uniform
@@ -72,6 +73,9 @@ class AffnistStyle(DerivedImages):
             raise TorchcapsError(
                 f"ranges={short(self.ranges)} is unknown; {nearest(self.ranges, RANGES)}."
             )
+        if not isinstance(self.ranges, str):
+            _check_ranges(self.ranges)
+        check_count("side", self.side, of="pixels")
 
     @property
     def name(self) -> str:
@@ -97,6 +101,22 @@ class AffnistStyle(DerivedImages):
         shift = least + u[:, 4:] * (most - least)
         moved = warp(pixels, torch.cat([linear, shift[..., None]], -1), (self.side, self.side))
         return Batch(moved, self.base.labels[source])
+
+
+def _check_ranges(ranges: AffineRanges) -> None:
+    """Refuse limits by which images would be drawn that hold no number."""
+    if not isinstance(ranges, AffineRanges):
+        raise TorchcapsError(
+            f"ranges must be {', '.join(RANGES)} or an AffineRanges, but came as {short(ranges)}."
+        )
+    rotation, shear, (low, high), shift = ranges
+    # Written so that nan is refused too.
+    is_size = 0 < low < math.inf and 0 < high < math.inf
+    is_move = shift is None or 0 <= shift < math.inf
+    if not (is_size and is_move and math.isfinite(rotation) and math.isfinite(shear)):
+        raise TorchcapsError(
+            f"ranges must be finite, with scales above 0 and a shift from 0, but came as {ranges}."
+        )
 
 
 def _places(pixels: Tensor, linear: Tensor, side: int) -> tuple[Tensor, Tensor]:

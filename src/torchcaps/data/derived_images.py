@@ -8,6 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from torchcaps._counts import check_count
 from torchcaps.data.batch import Batch, JudgedBy
 from torchcaps.data.changed_images import sample_numbers
 from torchcaps.data.image_set import ImageSet
@@ -39,8 +40,7 @@ class DerivedImages(Items, ABC):
                 f"{type(self).__name__} is made of images in memory, an ImageSet, but came with a "
                 f"{type(self.base).__name__}; fewer of them are images.take(index)."
             )
-        if self.copies < 1:
-            raise TorchcapsError(f"copies must be at least 1, but came as {self.copies}.")
+        check_count("copies", self.copies, of="images")
 
     @property
     @abstractmethod

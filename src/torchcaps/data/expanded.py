@@ -13,6 +13,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from torchcaps._counts import check_count
 from torchcaps.data.batch import Batch
 from torchcaps.data.derived_images import DerivedImages
 from torchcaps.data.draws import integers
@@ -42,6 +43,7 @@ class Expanded(DerivedImages):
                 f"placement={short(self.placement)} is unknown; "
                 f"{nearest(self.placement, get_args(Placement))}."
             )
+        check_count("side", self.side, of="pixels")
         _, height, width = self.base.image_shape
         if self.side < max(height, width):
             raise TorchcapsError(
