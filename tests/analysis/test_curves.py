@@ -10,7 +10,8 @@ def test_jitter_is_the_mean_bend():
     assert jitter([0.1, 0.2, 0.3, 0.4]) == pytest.approx(0)
     # |0.5 − 1.6 + 0.6| and |0.8 − 1.2 + 0.9|
     assert jitter([0.5, 0.8, 0.6, 0.9]) == pytest.approx(0.5)
-    assert jitter([0.5, 0.8]) is None
+    assert jitter([0.5, 0.8]) is jitter([]) is None
+    assert jitter([0.5] * 4) == 0
 
 
 def test_onset_is_ten_points_above_chance():
@@ -37,3 +38,7 @@ def test_a_curve_that_is_none_is_a_sentence():
         "accuracies."
     )
     assert text_of(lambda: area([2, 1], [0.5, 0.6])).endswith("2 accuracies, out of order.")
+    for accuracy in ([0.5, float("nan"), 0.5], [float("inf")]):
+        assert text_of(lambda accuracy=accuracy: jitter(accuracy)).startswith(
+            "a curve is made of numbers, but one of its accuracies is NaN or infinite;"
+        )

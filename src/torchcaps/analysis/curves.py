@@ -28,6 +28,7 @@ def jitter(accuracy: Sequence[float]) -> float | None:
     >>> jitter([0.5, 0.75, 0.5])
     0.5
     """
+    _check_finite(accuracy)
     bends = [
         abs(a - 2 * b + c) for a, b, c in zip(accuracy, accuracy[1:], accuracy[2:], strict=False)
     ]
@@ -90,6 +91,10 @@ def _check(steps: Sequence[int], accuracy: Sequence[float]) -> None:
             f"{len(steps)} steps and {len(accuracy)} accuracies"
             f"{', out of order' if len(steps) == len(accuracy) and steps else ''}."
         )
+    _check_finite(accuracy)
+
+
+def _check_finite(accuracy: Sequence[float]) -> None:
     if not all(map(math.isfinite, accuracy)):
         raise TorchcapsError(
             "a curve is made of numbers, but one of its accuracies is NaN or infinite; leave that "
