@@ -101,6 +101,12 @@ NAN = np.array([[[0.0, float("nan")]], [[1.0, 0.5]]])
         (BYTES, [0, 1, 1], "labels must be int64 [2], one an image, but came as torch.int64 with"),
         (BYTES, [[0, 1], [1, 0]], "labels must be int64 [2], one an image, but came as torch.int"),
         (BYTES, [-1, 1], "labels must be 0 to 1 for 2 classes, but image 0 has label -1;"),
+        (
+            BYTES,
+            [2, 1],
+            "labels must count classes from 0, but these are 1 to 2; if they count from 1, give "
+            "labels - 1, and if no image is of class 0, give class_names.",
+        ),
         (BYTES, [0, 10**6], "must count two or more classes from 0, but the largest is 1000000;"),
         (
             BYTES,

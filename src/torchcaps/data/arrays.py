@@ -75,6 +75,11 @@ def _labelled(
                 f"{name}: labels must count two or more classes from 0, but the largest is {most}; "
                 f"give class_names when there are more classes than these images show."
             )
+        if answers.unique().tolist() == list(range(1, most + 1)) and most > 1:
+            raise TorchcapsError(
+                f"{name}: labels must count classes from 0, but these are 1 to {most}; if they "
+                f"count from 1, give labels - 1, and if no image is of class 0, give class_names."
+            )
         class_names = [str(label) for label in range(most + 1)]
     if isinstance(class_names, str | Mapping) or not isinstance(class_names, Iterable):
         raise TorchcapsError(
