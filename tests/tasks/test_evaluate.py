@@ -17,7 +17,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model, save
 from torchcaps.tasks import evaluate, evaluate_file, write_predictions
 from torchcaps.tasks.trained import open_trained
-from torchcaps.train import Run, make_recipe
+from torchcaps.train import Run, accuracy, make_recipe
 from torchcaps.train.run import write_whole
 from torchcaps.train.seeds import HOLD_OUT, seed_of
 from torchcaps.types import Output
@@ -201,6 +201,13 @@ def test_every_image_is_shown_once_in_small_batches():
     evaluate(model, FOUR, batch_size=3)
     assert model.seen == [3, 1]
     assert not model.training
+
+
+@pytest.mark.parametrize("batch_size", [0, -1, 1.5])
+def test_a_batch_without_images_is_told(batch_size):
+    words = f"batch_size must be a whole number of images from 1, but came as {batch_size}."
+    for judge in (evaluate, accuracy):
+        assert text_of(lambda judge=judge: judge(Channels(), FOUR, batch_size=batch_size)) == words
 
 
 def test_a_run_is_evaluated_on_the_test_images_of_its_data(run, network):

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from torchcaps._counts import check_count
 from torchcaps._paths import path_of
 from torchcaps.analysis.result import Result
 from torchcaps.data import Images, JudgedBy
@@ -224,6 +225,7 @@ def evaluate(
 
     >>> print(evaluate(model, test).text())
     """
+    check_count("batch_size", batch_size, of="images")
     model = as_network(model)
     check_fit(model, images)
     looking = measured_by(measurements, model, levels=levels)

@@ -14,6 +14,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from torch import nn
 
+from torchcaps._counts import check_count
 from torchcaps._digests import check_digest
 from torchcaps._paths import path_of
 from torchcaps.data import Images, augmented, some_of
@@ -278,6 +279,7 @@ def accuracy(model: nn.Module, images: Images, *, batch_size: int = 256) -> floa
 
     >>> accuracy(run.model(), test)
     """
+    check_count("batch_size", batch_size, of="images")
     return _right(model, Batches(images, batch_size)) / len(images)
 
 
