@@ -347,13 +347,15 @@ def test_a_budget_that_is_not_used_up_changes_nothing(whole: Run, tmp_path: Path
     assert_same(fit(recipe(), tmp_path, time_budget=3600), whole)
 
 
-@pytest.mark.parametrize(("workers", "budget"), [(-1, None), (0, 0), (0, -3.5)])
+@pytest.mark.parametrize(
+    ("workers", "budget"), [(-1, None), (1.5, None), ("2", None), (0, 0), (0, -3.5), (0, "8m")]
+)
 def test_less_than_no_workers_and_no_time_are_refused(tmp_path: Path, workers, budget) -> None:
     out = tmp_path / "run"
     assert text_of(lambda: fit(recipe(), out, workers=workers, time_budget=budget)) == (
-        f"workers must be 0 or more processes, but came as {workers}."
-        if workers < 0
-        else f"the time budget must be above 0 seconds, but came as {budget:g}."
+        f"workers must be 0 or more processes, but came as {workers!r}."
+        if budget is None
+        else f"the time budget must be above 0 seconds, but came as {budget!r}."
     )
     assert not out.exists()
 

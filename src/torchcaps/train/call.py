@@ -1,5 +1,7 @@
 """Whether what a call of `fit` is given fits together, before anything is made."""
 
+from numbers import Integral, Real
+
 import torch
 from torch import Tensor
 
@@ -22,11 +24,12 @@ def check_call(
         raise TorchcapsError(
             f"fit takes a recipe, what train.make_recipe returns, but got {short(recipe)}."
         )
-    if workers < 0:
-        raise TorchcapsError(f"workers must be 0 or more processes, but came as {workers}.")
-    if time_budget is not None and not time_budget > 0:
+    if not isinstance(workers, Integral) or workers < 0:
+        raise TorchcapsError(f"workers must be 0 or more processes, but came as {short(workers)}.")
+    # Written so that nan is refused too.
+    if time_budget is not None and not (isinstance(time_budget, Real) and time_budget > 0):
         raise TorchcapsError(
-            f"the time budget must be above 0 seconds, but came as {time_budget:g}."
+            f"the time budget must be above 0 seconds, but came as {short(time_budget)}."
         )
     if (own is None) == (recipe.data == "own"):
         if own is None:

@@ -108,8 +108,8 @@ def fit(
 
     >>> run = fit(make_recipe(model="capsnet", data="part-whole"), "my-run")  # doctest: +SKIP
     """
-    until = None if time_budget is None else time.monotonic() + time_budget
     check_call(recipe, own, workers, time_budget)
+    until = None if time_budget is None else time.monotonic() + time_budget
     check_own(recipe, model)
     recipe, begins = beginning(recipe, begin_with)
 
