@@ -1,7 +1,9 @@
 """What every reader and maker returns: labelled images in memory, checked once at the door."""
 
 import hashlib
+import math
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Self
 
 import torch
@@ -157,6 +159,10 @@ def check_labels(name: str, labels: Tensor, n_classes: int) -> None:
 
 def hold_out(count: int, *, share: float, seed: int) -> tuple[Tensor, Tensor]:
     """The indices of `count` images, parted at random: (the rest, a share)."""
+    if not isinstance(share, Real) or not math.isfinite(share):
+        raise TorchcapsError(
+            f"share is how much of the images is held out, from 0 to 1, but came as {short(share)}."
+        )
     held = round(share * count)
     if not 0 < held < count:
         raise TorchcapsError(
