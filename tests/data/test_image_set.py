@@ -115,6 +115,16 @@ def test_pixels_of_other_floats_are_what_a_network_takes(dtype: torch.dtype) -> 
     assert images.pixels(slice(0, 2)).dtype == torch.float32
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float16, torch.bfloat16])
+def test_images_of_every_dtype_have_a_digest(dtype: torch.dtype) -> None:
+    dark, light = (images_of(torch.full((2, 1, 2, 2), x).to(dtype)).digest() for x in (0.0, 1.0))
+    assert dark != light
+
+
+def test_the_digest_stays_what_runs_have_written_down() -> None:
+    assert images_of(torch.arange(8).view(2, 1, 2, 2).to(torch.uint8)).digest() == "6bef6c9c57c4"
+
+
 def test_the_shape_of_an_image_is_channels_height_width() -> None:
     assert images_of(torch.zeros(5, 3, 2, 4)).image_shape == (3, 2, 4)
 

@@ -110,7 +110,8 @@ class ImageSet(Items):
         """Twelve characters that change when any pixel or label does."""
         seen = hashlib.sha256(f"{self.images.dtype} {tuple(self.images.shape)}".encode())
         for tensor in (self.images, self.labels):
-            seen.update(tensor.cpu().contiguous().numpy().tobytes())
+            # As bytes, for NumPy has no bfloat16.
+            seen.update(tensor.cpu().contiguous().view(torch.uint8).numpy().tobytes())
         return seen.hexdigest()[:12]
 
     def pixels(self, index: Tensor | slice) -> Tensor:
