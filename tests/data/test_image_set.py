@@ -1,5 +1,6 @@
 """Labelled images are checked once at the door, in one sentence that names the image."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ def text_of(images: Tensor, labels: Tensor | None = None) -> str:
     return text
 
 
-@pytest.mark.parametrize("shape", [(4, 5, 5), (4, 1, 5, 5, 1), (4,), (0, 1, 5, 5)])
+@pytest.mark.parametrize("shape", [(4, 5, 5), (4, 1, 5, 5, 1), (4,), (0, 1, 5, 5), (4, 1, 0, 5)])
 def test_images_without_four_axes_or_without_images_are_refused(shape: tuple[int, ...]) -> None:
     assert text_of(torch.zeros(shape)) == (
         f"mine: images must be [n, channels, height, width] with at least one image, but came with "
@@ -127,6 +128,29 @@ def test_the_digest_stays_what_runs_have_written_down() -> None:
 
 def test_the_shape_of_an_image_is_channels_height_width() -> None:
     assert images_of(torch.zeros(5, 3, 2, 4)).image_shape == (3, 2, 4)
+
+
+def test_what_is_no_tensor_is_told() -> None:
+    arrays = np.zeros((2, 1, 2, 2), np.uint8), np.zeros(2, np.int64)
+    assert text_of(arrays[0], torch.zeros(2).long()) == (
+        "mine: images must be a tensor, but came as a ndarray; data.from_arrays takes arrays and "
+        "lists."
+    )
+    assert "labels must be a tensor, but came as a ndarray;" in text_of(
+        torch.zeros(2, 1, 2, 2), arrays[1]
+    )
+
+
+def test_names_of_classes_tell_them_apart() -> None:
+    images, labels = torch.zeros(2, 1, 2, 2), torch.zeros(2).long()
+    assert ImageSet("mine", images, labels, ["cat", "dog"]).class_names == NAMES
+    for names, words in (
+        (("cat", "cat"), "mine: every class needs a name of its own, but 'cat' names two of them,"),
+        ("cd", "mine: class_names must be a list of names, one a class, but came as 'cd'."),
+    ):
+        with pytest.raises(TorchcapsError) as error:
+            ImageSet("mine", images, labels, names)
+        assert str(error.value).startswith(words)
 
 
 def test_files_must_be_one_an_image() -> None:

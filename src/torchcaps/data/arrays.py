@@ -3,7 +3,7 @@
 import math
 import os
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from torchcaps._paths import path_of
-from torchcaps.data.image_set import ImageSet, check_labels
-from torchcaps.errors import TorchcapsError, short
+from torchcaps.data.image_set import ImageSet, check_labels, distinct_names
+from torchcaps.errors import TorchcapsError
 
 __all__ = ["from_arrays", "from_npz", "tensor_of"]
 
@@ -81,24 +81,12 @@ def _labelled(
                 f"count from 1, give labels - 1, and if no image is of class 0, give class_names."
             )
         class_names = [str(label) for label in range(most + 1)]
-    if isinstance(class_names, str | Mapping) or not isinstance(class_names, Iterable):
+    words = distinct_names(name, class_names)
+    if len(words) < 2:
         raise TorchcapsError(
-            f"{name}: class_names must be a list of names, one a class, but came as "
-            f"{short(class_names)}."
+            f"{name}: there must be two or more classes, but class_names holds {list(words)}."
         )
-    if len(class_names) < 2:
-        raise TorchcapsError(
-            f"{name}: there must be two or more classes, but class_names holds {list(class_names)}."
-        )
-    # Numbers are names, too: files hold text.
-    words = list(map(str, class_names))
-    if len(set(words)) < len(words):
-        twice = next(word for at, word in enumerate(words) if word in words[:at])
-        raise TorchcapsError(
-            f"{name}: every class needs a name of its own, but {short(twice)} names two of them, "
-            f"which would be counted as one; tell them apart in class_names."
-        )
-    return answers, tuple(words)
+    return answers, words
 
 
 def from_npz(

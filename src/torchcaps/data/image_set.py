@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Self
@@ -37,7 +38,13 @@ class ImageSet(Items):
 
     def __post_init__(self) -> None:
         images, labels = self.images, self.labels
-        if images.ndim != 4 or not len(images):
+        for what, values in (("images", images), ("labels", labels)):
+            if not isinstance(values, Tensor):
+                raise TorchcapsError(
+                    f"{self.name}: {what} must be a tensor, but came as a "
+                    f"{type(values).__name__}; data.from_arrays takes arrays and lists."
+                )
+        if images.ndim != 4 or not images.numel():
             raise TorchcapsError(
                 f"{self.name}: images must be [n, channels, height, width] with at least one "
                 f"image, but came with shape {list(images.shape)}; grey images need a channel "
@@ -64,12 +71,15 @@ class ImageSet(Items):
                 f"{self.name}: files must name {len(images)} files, one an image, but came with "
                 f"{len(self.files)}."
             )
+        names = distinct_names(self.name, self.class_names)
         if wrong := [name for name in self.class_names if not isinstance(name, str)]:
             raise TorchcapsError(
                 f"{self.name}: names of classes must be text, but one is {short(wrong[0])}; write "
                 f"class_names=tuple(map(str, names))."
             )
-        check_labels(self.name, labels, len(self.class_names))
+        # A list would be unlike the tuple of another set of the same classes.
+        object.__setattr__(self, "class_names", names)
+        check_labels(self.name, labels, len(names))
         if images.is_floating_point():
             self._check_range(images)
 
@@ -145,6 +155,24 @@ class ImageSet(Items):
     def to(self, device: torch.device | str) -> Self:
         """The same with its images and labels on a device; truth and facts stay where they are."""
         return replace(self, images=self.images.to(device), labels=self.labels.to(device))
+
+
+def distinct_names(name: str, class_names: object) -> tuple[str, ...]:
+    """Names of classes as text; refuse those by which classes cannot be told apart."""
+    if isinstance(class_names, str | Mapping) or not isinstance(class_names, Iterable):
+        raise TorchcapsError(
+            f"{name}: class_names must be a list of names, one a class, but came as "
+            f"{short(class_names)}."
+        )
+    # Numbers are names, too: files hold text.
+    words = tuple(map(str, class_names))
+    if len(set(words)) < len(words):
+        twice = next(word for at, word in enumerate(words) if word in words[:at])
+        raise TorchcapsError(
+            f"{name}: every class needs a name of its own, but {short(twice)} names two of them, "
+            f"which would be counted as one; tell them apart in class_names."
+        )
+    return words
 
 
 def check_labels(name: str, labels: Tensor, n_classes: int) -> None:
