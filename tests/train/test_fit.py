@@ -1373,6 +1373,12 @@ def test_a_run_that_is_done_refuses_other_images(tmp_path) -> None:
     assert fit(one, tmp_path / "run", own=pair).is_done
     said = text_of(lambda: fit(one, tmp_path / "run", own=pair[::-1]))
     assert said.startswith(f"{tmp_path}/run was begun on other training images (digest ")
+    # Its accuracy would be taken for that of the images given.
+    then, now = pair[1].digest(), pair[0].digest()
+    assert text_of(lambda: fit(one, tmp_path / "run", own=(pair[0], pair[0]))) == (
+        f"{tmp_path}/run is done, and its accuracy is that of other test images (digest {then}, "
+        f"now {now}); what it says of these is evaluate(run.model(), test)."
+    )
 
 
 def test_one_class_that_parting_leaves_is_told(tmp_path) -> None:

@@ -124,7 +124,7 @@ def fit(
     recipe = run.settled(recipe)
     if ranks.first_does(lambda: run.is_finished(recipe)):
         if own is not None or model is not None:
-            _give_back(run, images_of("train"), model)
+            _give_back(run, images_of("train"), None if own is None else images_of("test"), model)
         return run
     root = run.root_or(root)
     keeps_memory = keep_memory()
@@ -248,11 +248,16 @@ def _check_has_best(run: Run) -> None:
     check_digest(run.best_file)
 
 
-def _give_back(run: Run, images: Images, model: nn.Module | None) -> None:
+def _give_back(run: Run, images: Images, test: Images | None, model: nn.Module | None) -> None:
     """A run that is done is that of these images and this network, or it is refused; a network of
     one's own gets its weights."""
     own = None if model is None else initial_model(run.recipe, images, model)
     run.check_began(images.digest(), {} if own is None else named_class(own))
+    if test is not None and (now := test.digest()) != (then := run.image_digests()["test"]):
+        raise TorchcapsError(
+            f"{run.folder} is done, and its accuracy is that of other test images (digest {then}, "
+            f"now {now}); what it says of these is evaluate(run.model(), test)."
+        )
     if own is not None:
         take_weights(own, run.model_file)
 
