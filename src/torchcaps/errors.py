@@ -63,7 +63,7 @@ def nearest(name: str, known: Iterable[str], *, meant: Mapping[str, str] = NOTHI
     >>> nearest("cuda", ["fused", "native"])
     'known: fused, native'
     """
-    known = sorted(known)
+    known, name = sorted(known), str(name)
     guess = meant.get(name)
     if guess not in known:
         guess = _guess(name, known)

@@ -175,6 +175,10 @@ def test_an_unknown_augmentation_is_told_with_the_nearest() -> None:
         "augmentation 'shift' is unknown; did you mean 'shift2'? known: affine, crop4-flip, "
         "flip-light, light, shift2, shift2-flip, turn20-flip."
     )
+    assert text_of(lambda: augmented(noise(3), None)) == (
+        "augmentation None is unknown; known: affine, crop4-flip, flip-light, light, shift2, "
+        "shift2-flip, turn20-flip."
+    )
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_the_middle_of_an_odd_rim_lies_up_and_left():
     assert middle(torch.arange(5.0).view(1, 5), (1, 2)).tolist() == [[1.0, 2.0]]
 
 
-@pytest.mark.parametrize("size", [(7, 3), (3, 7), (0, 3)])
+@pytest.mark.parametrize("size", [(7, 3), (3, 7), (0, 3), (2.5, 3), (3,), 3])
 def test_a_window_that_does_not_fit_is_refused(size):
     assert text_of(lambda: Cropped(numbered(), size)) == (
         f"crop={size} must be (height, width) of a window inside the images of numbered, which are "

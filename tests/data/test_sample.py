@@ -66,9 +66,10 @@ def test_images_of_two_objects_are_sampled_evenly() -> None:
 
 
 def test_no_image_is_no_sample() -> None:
-    assert text_of(lambda: sample_of(sorted_set(2), 0)) == (
-        "a sample needs at least one image, but 0 were asked for."
-    )
+    for count in (0, -1, 1.5):
+        assert text_of(lambda count=count: sample_of(sorted_set(2), count)) == (
+            f"a sample is a whole number of images from 1, but {count} were asked for."
+        )
 
 
 def test_images_of_each_class_are_counted() -> None:

@@ -1,5 +1,6 @@
 """A window of each image: from the centre, or anywhere inside where images are trained on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -11,7 +12,7 @@ from torchcaps.data.draws import integers
 from torchcaps.data.resize import resized
 from torchcaps.data.some import Some
 from torchcaps.data.warp import place
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 
 __all__ = ["Cropped", "anywhere", "middle", "windows"]
 
@@ -35,9 +36,12 @@ class Cropped(ChangedImages):
 
     def __post_init__(self) -> None:
         _, height, width = self.images.image_shape
-        if not (1 <= self.size[0] <= height and 1 <= self.size[1] <= width):
+        is_pair = isinstance(self.size, Sequence) and len(self.size) == 2
+        limits = zip(self.size, (height, width), strict=True) if is_pair else ()
+        fits = [type(side) is int and 1 <= side <= most for side, most in limits]
+        if not is_pair or not all(fits):
             raise TorchcapsError(
-                f"crop={self.size} must be (height, width) of a window inside the images of "
+                f"crop={short(self.size)} must be (height, width) of a window inside the images of "
                 f"{self.name}, which are {height} × {width}; take a smaller one, or a larger "
                 f"image_size."
             )

@@ -4,12 +4,13 @@ Folders and files are often sorted by class, so the first images of a set show o
 """
 
 from collections.abc import Mapping
+from numbers import Integral
 
 import torch
 from torch import Tensor
 
 from torchcaps.data.batch import Images
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 
 __all__ = ["classes_shown", "counts_in_words", "sample_of"]
 
@@ -32,8 +33,10 @@ def sample_of(images: Images, count: int, *, seed: int = 0) -> Tensor:
     >>> few = tc.data.sample_of(test, 200)
     >>> batch = test.batch(few)
     """
-    if count < 1:
-        raise TorchcapsError(f"a sample needs at least one image, but {count} were asked for.")
+    if not isinstance(count, Integral) or count < 1:
+        raise TorchcapsError(
+            f"a sample is a whole number of images from 1, but {short(count)} were asked for."
+        )
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))
     labels = getattr(images, "labels", None)
     if count >= len(images) or not isinstance(labels, Tensor) or labels.ndim != 1:
