@@ -50,7 +50,15 @@ def test_list_tells_size_and_terms_of_each(call):
     assert lines[at + 1] == (
         "    CC BY-SA 3.0, Yann LeCun and Corinna Cortes; http://yann.lecun.com/exdb/mnist/"
     )
-    assert "folder  nothing to fetch: made here, of files that are yours or of another set" in lines
+    for said in (
+        "folder  not fetched: it reads a folder of pictures for each class",
+        "dogs-vs-cats  not fetched: it reads cat.0.jpg, dog.0.jpg and so on, or its folder train",
+        "expanded-mnist  not fetched: it reads the four files of MNIST "
+        "(train-images-idx3-ubyte.gz and so on)",
+        "part-whole  nothing to fetch: it is made, of no files",
+        "own  nothing to fetch: images that a Python program holds",
+    ):
+        assert said in lines
 
 
 def test_list_speaks_json(call):

@@ -22,6 +22,7 @@ Name = Annotated[str, typer.Argument(help="A name that `torchcaps data list` sho
 def list_data(as_json: AsJson = False) -> None:
     """List the data sets by name, and what fetching them costs."""
     from torchcaps.data import PUBLISHED, SOURCES
+    from torchcaps.data.by_name import what_it_reads
 
     if as_json:
         rows = {
@@ -38,7 +39,7 @@ def list_data(as_json: AsJson = False) -> None:
             print(f"{name}  {each.holds}, {each.size / 1e6:,.0f} MB to fetch")
             print(f"    {each.terms}; {each.home}")
         else:
-            print(f"{name}  nothing to fetch: made here, of files that are yours or of another set")
+            print(f"{name}  {what_it_reads(name)}")
 
 
 @app.command()

@@ -26,7 +26,7 @@ from torchcaps.data.toy import toy_2d
 from torchcaps.data.viewpoints import Angle, Kind, viewpoints
 from torchcaps.errors import TorchcapsError, nearest, short
 
-__all__ = ["PICTURES", "SOURCES", "Split", "load", "why_no_source"]
+__all__ = ["PICTURES", "SOURCES", "Split", "load", "what_it_reads", "why_no_source"]
 
 Split = Literal["train", "test"]
 Root = str | os.PathLike[str]
@@ -177,6 +177,15 @@ def load(
         holds = _READERS[name][1]
         return _files(name, partial(PICTURES[name], size=size), holds)(split, root)
     return resized(SOURCES[name](split, root), size)
+
+
+def what_it_reads(name: str) -> str:
+    """The words about a set that is not fetched."""
+    if name == "own":
+        return "nothing to fetch: images that a Python program holds"
+    if name not in _READERS:
+        return "nothing to fetch: it is made, of no files"
+    return f"not fetched: it reads {_READERS[name][1]}"
 
 
 def why_no_source(name: str) -> str:
