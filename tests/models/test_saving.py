@@ -1,5 +1,6 @@
 """Networks on disk: the same numbers come back, and a file that is none says so."""
 
+import copy
 import json
 import os
 import pickle
@@ -9,12 +10,16 @@ import re
 import pytest
 import safetensors.torch
 import torch
+from torch import nn
+from torch.nn.utils import prune
 
 from damage import MEGABYTE, at_most
 from error_text import text_of
-from torchcaps import create_model, load, save
+from registries import as_before
+from torchcaps import Output, create_model, load, register_model, save
 from torchcaps.errors import TorchcapsError
-from torchcaps.models.smaller import adopt_sizes
+from torchcaps.layers import DynamicRouting, use_backend
+from torchcaps.models.smaller import Kept, adopt_sizes, smaller
 
 NAME = "mitterreiter_5x16"
 SMALL = {"image": (1, 12, 11), "n_classes": 3}
@@ -362,3 +367,165 @@ def test_a_compiled_network_is_saved_as_what_it_is(tmp_path):
     found = load(tmp_path / "net.safetensors").state_dict()
     assert found.keys() == model.state_dict().keys()
     assert all(torch.equal(found[name], each) for name, each in model.state_dict().items())
+
+
+TINY = {"image": (1, 12, 12), "n_classes": 3, "kernel": 3, "width": 4, "types": 2}
+OTHERWISE = (
+    "put back what was changed, or make a network that has it with create_model and give that the "
+    "weights; what no option says is a network of your own, for register_model."
+)
+
+
+def without_decoder(model):
+    model.decoder = None
+
+
+def of_more_classes(model):
+    model.layers["classes"].weight = nn.Parameter(torch.zeros(50, 4, 16, 8))
+
+
+def with_another_part(model):
+    model.layers["classes"].extra = nn.Linear(2, 2, bias=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "found", "mend"),
+    [
+        (without_decoder, "decoder.layers.0.weight is gone (5 more differ)", OTHERWISE),
+        (
+            of_more_classes,
+            "layers.classes.weight is [50, 4, 16, 8] and was [32, 3, 16, 8]",
+            OTHERWISE,
+        ),
+        (with_another_part, "layers.classes.extra.weight is new", OTHERWISE),
+        (
+            lambda model: prune.l1_unstructured(model.backbone[0], "weight", 0.5),
+            "backbone.0.weight is gone (2 more differ)",
+            "call torch.nn.utils.prune.remove(layer, 'weight') of each such layer before saving.",
+        ),
+        (
+            lambda model: nn.utils.parametrizations.weight_norm(model.backbone[0]),
+            "backbone.0.weight is gone (2 more differ)",
+            "call torch.nn.utils.parametrize.remove_parametrizations(layer, 'weight') of each such "
+            "layer before saving.",
+        ),
+    ],
+    ids=["gone", "resized", "new", "pruned", "normalised"],
+)
+def test_what_no_file_could_bring_back_is_refused_when_it_is_saved(tmp_path, change, found, mend):
+    """Each was written without a word, and opened nowhere."""
+    model = create_model("capsnet", **TINY)
+    change(model)
+    assert text_of(lambda: save(model, tmp_path / "net.safetensors")) == (
+        f"this capsnet has other tensors than its name and options make, so its file could not be "
+        f"opened: {found}; {mend}"
+    )
+    assert not any(tmp_path.iterdir())
+
+
+def test_what_the_sentences_advise_is_saved(tmp_path):
+    model = create_model("capsnet", **TINY)
+    layer, path = model.backbone[0], tmp_path / "net.safetensors"
+    prune.l1_unstructured(layer, "weight", 0.5)
+    prune.remove(layer, "weight")
+    nn.utils.parametrizations.weight_norm(model.primary.projection)
+    nn.utils.parametrize.remove_parametrizations(model.primary.projection, "weight")
+    save(model, path)
+    found = load(path).state_dict()
+    assert all(torch.equal(found[name], each) for name, each in model.state_dict().items())
+
+
+def test_a_network_may_be_copied_moved_given_classes_and_made_smaller_before_it_is_saved(tmp_path):
+    model = create_model("rem_dr", **TINY)
+    model.reset_classes(5)
+    small = smaller(copy.deepcopy(model).double(), Kept({}, (1,), None, {}))
+    for name, each in (("same", model), ("small", small)):
+        save(each, tmp_path / name)
+        save(load(tmp_path / name), tmp_path / "again")
+        assert (tmp_path / "again").read_bytes() == (tmp_path / name).read_bytes()
+    model.backbone = None
+    assert "backbone.0.weight is gone" in text_of(lambda: save(model, tmp_path / "same"))
+
+
+class Growing(nn.Module):
+    """Tensors that are as large as the images and as many as the batches that were seen."""
+
+    def __init__(self, image, n_classes):
+        super().__init__()
+        self.layer = nn.LazyLinear(n_classes)
+        self.register_buffer("seen", torch.zeros(0))
+
+    def forward(self, images):
+        self.seen = torch.cat([self.seen, images.new_ones(1)])
+        return Output(self.layer(images.flatten(1)), "logits")
+
+    def _load_from_state_dict(self, state, prefix, *rest):
+        self.seen = torch.zeros_like(state[f"{prefix}seen"])
+        super()._load_from_state_dict(state, prefix, *rest)
+
+
+def test_a_network_of_ones_own_may_take_tensors_of_other_sizes_in_its_own_way(tmp_path):
+    path = tmp_path / "net.safetensors"
+    with as_before():
+        register_model("growing", Growing, image=(1, 4, 4), n_classes=3)
+        model = create_model("growing")
+        images = torch.rand(2, 1, 4, 4)
+        scores = model(images).scores
+        save(model, path)
+        again = load(path)
+        assert torch.equal(again(images).scores, scores)
+        assert len(again.seen) == 2
+        model.layer = None
+        assert "layer.weight is gone" in text_of(lambda: save(model, path))
+
+
+def with_another_routing(model):
+    model.layers["classes"].bind("uniform", n_in=32, n_out=3, vote_bias=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (
+            with_another_routing,
+            "layers.classes.routing is 'torchcaps.layers.routing.uniform.UniformRouting' and was "
+            "'torchcaps.layers.routing.dynamic.DynamicRouting'",
+        ),
+        (
+            lambda model: setattr(model.layers["classes"].routing, "iterations", 5),
+            "layers.classes.routing.iterations is 5 and was 3",
+        ),
+    ],
+    ids=["another", "other-options"],
+)
+def test_a_routing_that_was_changed_by_hand_is_not_saved_as_the_old_one(tmp_path, change, found):
+    model = create_model("rem_dr", **TINY)
+    change(model)
+    assert text_of(lambda: save(model, tmp_path / "net.safetensors")) == (
+        f"this rem_dr routes otherwise than its name and options say, so its file would be opened "
+        f"as another network: {found}; {OTHERWISE}"
+    )
+
+
+def test_layers_that_route_at_once_have_one_count_that_is_not_changed_by_hand(tmp_path):
+    model = create_model("tsai_inverted_simple_c10", image=(3, 16, 16))
+    save(model, tmp_path / "net.safetensors")
+    model.iterations += 1
+    said = text_of(lambda: save(model, tmp_path / "net.safetensors"))
+    assert "as another network: iterations is 3 and was 2; put back" in said
+
+
+def test_other_iterations_for_one_call_and_another_backend_are_no_change(tmp_path):
+    model = create_model("rem_dr", **TINY)
+    use_backend(model, "plain")
+    model(torch.rand(2, 1, 12, 12), iterations=5)
+    save(model, tmp_path / "net.safetensors")
+
+
+def test_what_a_routing_object_was_told_is_told_again_by_whoever_opens_the_file(tmp_path):
+    model = create_model("rem_dr", **TINY, routing=DynamicRouting(iterations=2))
+    model.layers["classes"].routing.iterations = 5
+    save(model, tmp_path / "net.safetensors")
+    again = load(tmp_path / "net.safetensors", routing=DynamicRouting(iterations=5))
+    images = torch.rand(2, 1, 12, 12)
+    assert torch.equal(again(images).scores, model(images).scores)

@@ -61,6 +61,7 @@ class Refits(nn.Module):
     """A network of `create_model` that can be given another number of classes."""
 
     config: Any
+    _as_made: Any
 
     def reset_classes(self, n_classes: int) -> tuple[str, ...]:
         """Score other classes, in place: what fits is kept, the rest begins anew.
@@ -95,7 +96,7 @@ class Refits(nn.Module):
         new = take_fitting(fresh, self.state_dict())
         fresh.to(like.device, like.dtype).train(self.training)
         _replace(self, fresh)
-        self.config = fresh.config
+        self.config, self._as_made = fresh.config, fresh._as_made
         return new
 
 

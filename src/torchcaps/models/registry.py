@@ -28,6 +28,7 @@ from torchcaps.models import (
     peer,
     resnet,
 )
+from torchcaps.models.as_made import remember
 from torchcaps.models.deepcaps import DeepCaps
 from torchcaps.models.limits import MOST, MOST_PIXELS, check_weights, kernel_that_fits, made
 from torchcaps.models.network import CapsuleNetwork
@@ -295,6 +296,7 @@ def make_model(
         chosen["routing"] = {"class": import_path(type(chosen["routing"]))}
     # nn.Module types every attribute as a tensor or a module.
     model.config = {"name": name, **preset.options, **chosen}  # type: ignore[assignment]
+    remember(model)
     return model
 
 

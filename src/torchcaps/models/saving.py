@@ -19,6 +19,7 @@ from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import ROUTINGS, Routing
 from torchcaps.layers.routing.table import import_path
+from torchcaps.models.as_made import check_routings, check_tensors, is_as_made, remember
 from torchcaps.models.own import OWN, OwnNetwork, check_has_weights, own_module
 from torchcaps.models.refit import say_what_is_new, take_fitting
 from torchcaps.models.registry import MODELS, make_model
@@ -76,12 +77,27 @@ def content_of(model: nn.Module) -> bytes:
         config = (model if isinstance(model, OwnNetwork) else OwnNetwork(module)).config
     state = {name: tensor.detach().contiguous() for name, tensor in module.state_dict().items()}
     check_has_weights(module)
+    check_routings(module)
+    if not is_as_made(module) and not _are_taken(state, config):
+        check_tensors(module)
     if config["name"] not in MODELS or MODELS[config["name"]].is_own:
         # Its modules may share a tensor, which safetensors refuses to write.
         state = {name: tensor.clone() for name, tensor in state.items()}
     header = {**config, DIGEST: _digest(state, config)}
     # Bytes, because save_file makes files that only their owner may read.
     return safetensors.torch.save(state, metadata={HEADER: json.dumps(header)})
+
+
+def _are_taken(state: dict[str, Tensor], config: dict[str, Any]) -> bool:
+    """Whether a network of one's own knows how to take tensors of other names and sizes."""
+    options = {option: value for option, value in config.items() if option != "name"}
+    if config["name"] not in MODELS or not MODELS[config["name"]].is_own:
+        return False
+    try:
+        _without_weights(config["name"], options).load_state_dict(state)
+    except RuntimeError:
+        return False
+    return True
 
 
 @explains_names
@@ -142,6 +158,7 @@ def load_network(
     if said is not None:
         adopt_sizes(network, state, said)
         network.config[SMALLER] = said  # type: ignore[index, operator]
+        remember(network)
     is_own = MODELS[name].is_own
     if is_own:
         _take_dtypes(network, state)

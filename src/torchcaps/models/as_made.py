@@ -1,0 +1,117 @@
+"""Whether a network still is what was made by its name and options.
+
+A file holds these and the tensors: who opens it makes the network anew. What was changed by hand in
+between would be lost, or the tensors would fit nowhere.
+"""
+
+import inspect
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from torchcaps.errors import TorchcapsError, short
+from torchcaps.layers import Routing
+from torchcaps.layers.routing.table import import_path
+
+__all__ = ["check_routings", "check_tensors", "is_as_made", "remember"]
+
+# What takes away what torch.nn.utils put into a layer, by the end of the names of its tensors.
+UNDONE_BY = {
+    "weight_mask": "torch.nn.utils.prune.remove(layer, 'weight')",
+    "weight_u": "torch.nn.utils.remove_spectral_norm(layer)",
+    "weight_v": "torch.nn.utils.remove_weight_norm(layer)",
+    ".original": "torch.nn.utils.parametrize.remove_parametrizations(layer, 'weight')",
+    ".original0": "torch.nn.utils.parametrize.remove_parametrizations(layer, 'weight')",
+}
+OTHERWISE = (
+    "put back what was changed, or make a network that has it with create_model and give that the "
+    "weights; what no option says is a network of your own, for register_model"
+)
+
+
+class Made(NamedTuple):
+    """What a network is, as far as a file of it must bring it back."""
+
+    shapes: dict[str, list[int] | None]
+    routings: dict[str, Any]
+
+
+def remember(network: nn.Module) -> None:
+    """Write down what a network is as it leaves its maker."""
+    # nn.Module types every attribute as a tensor or a module.
+    network._as_made = _looked_at(network)  # type: ignore[assignment]
+
+
+def is_as_made(network: nn.Module) -> bool:
+    """Whether nothing was changed by hand; of a network that was built so nobody knows."""
+    return getattr(network, "_as_made", None) in (None, _looked_at(network))
+
+
+def check_tensors(network: nn.Module) -> None:
+    """Refuse tensors of other names and sizes than its maker gave a network."""
+    now = _looked_at(network).shapes
+    before = _before(network).shapes
+    gone = [f"{name} is gone" for name in before if name not in now]
+    new = [name for name in now if name not in before]
+    resized = [
+        f"{name} is {now[name]} and was {shape}"
+        for name, shape in before.items()
+        # Of one that is as large as the first images are nobody knew the size.
+        if name in now and shape is not None and now[name] != shape
+    ]
+    found = [*gone, *resized, *(f"{name} is new" for name in new)]
+    if not found:
+        return
+    more = f" ({len(found) - 1} more differ)" if len(found) > 1 else ""
+    undo = next((way for end, way in UNDONE_BY.items() if any(n.endswith(end) for n in new)), "")
+    raise TorchcapsError(
+        f"this {_name(network)} has other tensors than its name and options make, so its file "
+        f"could not be opened: {found[0]}{more}; "
+        + (f"call {undo} of each such layer before saving." if undo else f"{OTHERWISE}.")
+    )
+
+
+def check_routings(network: nn.Module) -> None:
+    """Refuse routings of another kind than its maker gave a network, and with other options."""
+    now = _looked_at(network).routings
+    before = _before(network).routings
+    for name in [*before, *now]:
+        if before.get(name) != now.get(name):
+            raise TorchcapsError(
+                f"this {_name(network)} routes otherwise than its name and options say, so its "
+                f"file would be opened as another network: {name} is {short(now.get(name))} and "
+                f"was {short(before.get(name))}; {OTHERWISE}."
+            )
+
+
+def _before(network: nn.Module) -> Made:
+    made = getattr(network, "_as_made", None)
+    return made if isinstance(made, Made) else _looked_at(network)
+
+
+def _name(network: nn.Module) -> str:
+    config: Any = network.config
+    return str(config["name"])
+
+
+def _looked_at(network: nn.Module) -> Made:
+    shapes = {
+        name: list(value.shape) if isinstance(value, Tensor) and not is_lazy(value) else None
+        for name, value in network.state_dict().items()
+    }
+    config: Any = getattr(network, "config", {})
+    # What a routing object was told, whoever opens the file tells one again.
+    is_told = isinstance(config.get("routing"), dict)
+    routings: dict[str, Any] = {}
+    for path, part in network.named_modules():
+        if isinstance(part, Routing):
+            routings[path] = import_path(type(part))
+        elif type(getattr(part, "iterations", None)) is not int:
+            continue
+        options = ("iterations", *inspect.signature(type(part)).parameters)
+        for option in () if is_told else options:
+            value = vars(part).get(option)
+            if isinstance(value, bool | int | float | str):
+                routings[f"{path}.{option}".removeprefix(".")] = value
+    return Made(shapes, routings)
