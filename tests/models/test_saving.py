@@ -529,3 +529,63 @@ def test_what_a_routing_object_was_told_is_told_again_by_whoever_opens_the_file(
     again = load(tmp_path / "net.safetensors", routing=DynamicRouting(iterations=5))
     images = torch.rand(2, 1, 12, 12)
     assert torch.equal(again(images).scores, model(images).scores)
+
+
+class Remembering(nn.Module):
+    """What it keeps beside its weights is whatever it was given."""
+
+    config = nn.Identity  # as some libraries have one: no dictionary
+
+    def __init__(self, kept):
+        super().__init__()
+        self.layer, self.kept = nn.Linear(2, 2), kept
+
+    def forward(self, images):
+        return Output(self.layer(images.flatten(1)), "logits")
+
+    def get_extra_state(self):
+        return self.kept
+
+    def set_extra_state(self, state):
+        self.kept = state
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (
+            Remembering({"seen": 3}),
+            "a file of a network holds tensors alone, but _extra_state of Remembering.state_dict() "
+            "is a dict; let get_extra_state give a tensor, or keep it in a buffer, with "
+            "register_buffer.",
+        ),
+        (
+            Growing((1, 4, 4), 3),
+            "layer.weight of Growing has no size before it has seen images; give the network a "
+            "batch of them before it is saved.",
+        ),
+        (
+            nn.Linear(2, 2, device="meta"),
+            "weight of Linear is on device meta, where tensors hold no numbers; give it weights, "
+            "with load_state_dict(…, assign=True), before it is saved.",
+        ),
+    ],
+    ids=["extra", "lazy", "meta"],
+)
+def test_what_holds_no_numbers_is_told(tmp_path, model, said):
+    """Each ended in a traceback out of torch or safetensors."""
+    assert text_of(lambda: save(model, tmp_path / "net.safetensors")) == said
+
+
+def test_an_extra_state_that_is_a_tensor_comes_back(tmp_path):
+    path = tmp_path / "net.safetensors"
+    save(Remembering(torch.tensor([3.0])), path)
+    assert float(load(path, model=Remembering(None)).kept) == 3
+
+
+def test_layers_that_were_tied_by_hand_come_back_with_one_value(tmp_path):
+    model = create_model("mitterreiter_5x16", **SMALL)
+    model.layers["hidden_3"].weight = model.layers["hidden_2"].weight
+    save(model, tmp_path / "net.safetensors")
+    again, images = load(tmp_path / "net.safetensors"), torch.rand(2, *SMALL["image"])
+    assert torch.equal(again(images).scores, model.eval()(images).scores)

@@ -100,9 +100,9 @@ def _looked_at(network: nn.Module) -> Made:
         name: list(value.shape) if isinstance(value, Tensor) and not is_lazy(value) else None
         for name, value in network.state_dict().items()
     }
-    config: Any = getattr(network, "config", {})
+    config: Any = getattr(network, "config", None)
     # What a routing object was told, whoever opens the file tells one again.
-    is_told = isinstance(config.get("routing"), dict)
+    is_told = isinstance(config, dict) and isinstance(config.get("routing"), dict)
     routings: dict[str, Any] = {}
     for path, part in network.named_modules():
         if isinstance(part, Routing):

@@ -11,6 +11,7 @@ import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from torchcaps._digests import check_digest
 from torchcaps._names import explains_names
@@ -75,17 +76,41 @@ def content_of(model: nn.Module) -> bytes:
     config = getattr(module, "config", None)
     if not isinstance(config, dict) or not {"name", "image", "n_classes"} <= set(config):
         config = (model if isinstance(model, OwnNetwork) else OwnNetwork(module)).config
-    state = {name: tensor.detach().contiguous() for name, tensor in module.state_dict().items()}
     check_has_weights(module)
+    _check_numbers(module)
+    # Copies, because modules may share a tensor, which safetensors refuses to write.
+    state = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, tensor in module.state_dict().items()
+    }
     check_routings(module)
     if not is_as_made(module) and not _are_taken(state, config):
         check_tensors(module)
-    if config["name"] not in MODELS or MODELS[config["name"]].is_own:
-        # Its modules may share a tensor, which safetensors refuses to write.
-        state = {name: tensor.clone() for name, tensor in state.items()}
     header = {**config, DIGEST: _digest(state, config)}
     # Bytes, because save_file makes files that only their owner may read.
     return safetensors.torch.save(state, metadata={HEADER: json.dumps(header)})
+
+
+def _check_numbers(module: nn.Module) -> None:
+    """Refuse what is no tensor, and tensors that hold no numbers."""
+    for name, value in module.state_dict().items():
+        if not isinstance(value, Tensor):
+            raise TorchcapsError(
+                f"a file of a network holds tensors alone, but {name} of "
+                f"{type(module).__name__}.state_dict() is a {type(value).__name__}; let "
+                f"get_extra_state give a tensor, or keep it in a buffer, with register_buffer."
+            )
+        if is_lazy(value):
+            raise TorchcapsError(
+                f"{name} of {type(module).__name__} has no size before it has seen images; give "
+                f"the network a batch of them before it is saved."
+            )
+        if value.is_meta:
+            raise TorchcapsError(
+                f"{name} of {type(module).__name__} is on device meta, where tensors hold no "
+                f"numbers; give it weights, with load_state_dict(…, assign=True), before it is "
+                f"saved."
+            )
 
 
 def _are_taken(state: dict[str, Tensor], config: dict[str, Any]) -> bool:
