@@ -245,3 +245,34 @@ def test_a_head_knows_what_layers_call_the_size_of_a_class():
         lambda: CapsuleHead.after(nn.Conv2d(1, 4, 5), image=(1, 24, 24), n_classes=7, d_out=16)
     )
     assert found.startswith("CapsuleHead.after takes no d_out; did you mean 'd_class'?")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "expected", "got"),
+    [(1, 1, "5 × 7", "7 × 5"), (3, 2, "2 × 3", "3 × 2")],
+)
+def test_maps_on_their_side_are_refused_though_they_have_as_many_positions(
+    kernel, stride, expected, got
+):
+    """Capsules were read at the places of others, by weights and traces that say where they lie."""
+    head = CapsuleHead.after(backbone(), image=IMAGE, n_classes=3, kernel=kernel, stride=stride)
+    maps = torch.rand(2, 6, 5, 7)
+    head(maps)
+    assert text_of(lambda: head(maps.transpose(2, 3))) == (
+        f"this head has primary capsules at {expected} positions, rows × columns, but features "
+        f"[2, 6, 7, 5] have {got} for them; are height and width exchanged, or are the images of "
+        f"another size than the head was made for?"
+    )
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [{"padding": "same"}, {"padding": "valid"}, {"padding": (2, 1), "dilation": 2, "stride": 2}],
+)
+def test_a_projection_may_pad_and_dilate(chosen):
+    projection = nn.Conv2d(6, 8, 3, **chosen)
+    maps = torch.rand(2, 6, 9, 8)
+    _, _, height, width = projection(maps).shape
+    classes = DenseCapsules(n_in=height * width * 2, d_in=4, n_out=3, d_out=4)
+    head = CapsuleHead(PrimaryCapsules(projection, d_out=4), classes, grid=(height, width, 2))
+    head(maps)

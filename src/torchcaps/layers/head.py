@@ -192,6 +192,14 @@ class CapsuleHead(nn.Module):
                 f"a head takes the feature maps of its backbone, [batch, {projection.in_channels}, "
                 f"height, width], but got {got}{remedy}."
             )
+        positions = _positions(projection, features)
+        if positions != tuple(self.grid[:2]):
+            expected, got = (" × ".join(map(str, each)) for each in (self.grid[:2], positions))
+            raise TorchcapsError(
+                f"this head has primary capsules at {expected} positions, rows × columns, but "
+                f"features {list(features.shape)} have {got} for them; are height and width "
+                f"exchanged, or are the images of another size than the head was made for?"
+            )
         dtype = projection.weight.dtype
         if not features.is_floating_point():
             raise TorchcapsError(
@@ -204,3 +212,15 @@ class CapsuleHead(nn.Module):
                 f"{features.dtype} and {dtype}; convert the features with features.to({dtype}), or "
                 f"the head with head.to({features.dtype})."
             )
+
+
+def _positions(projection: nn.Conv2d, features: Tensor) -> tuple[int, ...]:
+    """The height and width of what a convolution makes of these features."""
+    sides = tuple(features.shape[2:])
+    if projection.padding == "same":
+        return sides
+    padding = (0, 0) if isinstance(projection.padding, str) else projection.padding
+    each = zip(
+        sides, padding, projection.dilation, projection.kernel_size, projection.stride, strict=True
+    )
+    return tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, p, d, k, s in each)
