@@ -227,6 +227,39 @@ def test_a_registered_network_is_one_among_the_others(tmp_path):
     assert "holds the network 'linear', which is unknown" in text_of(lambda: tc.load(path))
 
 
+class Configured(Linear):
+    """It looks at its own `config` in every call."""
+
+    def __init__(self, image, n_classes):
+        super().__init__(image=image, n_classes=n_classes)
+        self.config = {"scale": 3.0}
+
+    def forward(self, images):
+        return super().forward(images * self.config["scale"])
+
+
+def test_a_registered_network_keeps_its_own_config_or_is_told():
+    """It was written over, and the network ended in a KeyError."""
+    tc.register_model("configured", Configured, image=(1, 8, 8), n_classes=3)
+    assert text_of(lambda: tc.create_model("configured")) == (
+        "torchcaps writes into `config` of a network by what name and options it was made, but "
+        "configured has a `config` of its own; call that otherwise, for example self.settings."
+    )
+
+
+def test_a_network_of_create_model_may_be_registered_by_another_name(tmp_path):
+    def build(image, n_classes, width=4):
+        return tc.create_model(
+            "rem_dr", image=image, n_classes=n_classes, kernel=5, width=width, types=2
+        )
+
+    tc.register_model("narrow", build, **SMALL)
+    model = tc.create_model("narrow")
+    assert model.config == {"name": "narrow", **SMALL, "width": 4}
+    tc.save(model, tmp_path / "net.safetensors")
+    assert tc.load(tmp_path / "net.safetensors").config == model.config
+
+
 def test_image_and_classes_are_no_options_though_they_have_defaults():
     def build(image=(1, 8, 8), n_classes=10, width=4):
         return Linear(image=image, n_classes=n_classes, width=width)

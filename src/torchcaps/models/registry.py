@@ -278,6 +278,7 @@ def make_model(
             f"return?"
         )
     check_begun(model)
+    _check_free(name, model)
     if standardise is not None and preset.is_own:
         raise TorchcapsError(
             f"{name} is a network of your own, which would not look at standardise; let it "
@@ -298,6 +299,17 @@ def make_model(
     model.config = {"name": name, **preset.options, **chosen}  # type: ignore[assignment]
     remember(model)
     return model
+
+
+def _check_free(name: str, model: nn.Module) -> None:
+    """Refuse a network of one's own that keeps something else where its name and options go. One
+    that was made by another name gets the new one."""
+    if getattr(model, "config", None) is not None and not hasattr(model, "_as_made"):
+        raise TorchcapsError(
+            f"torchcaps writes into `config` of a network by what name and options it was made, "
+            f"but {name} has a `config` of its own; call that otherwise, for example "
+            f"self.settings."
+        )
 
 
 def check_options(name: str, options: dict[str, Any]) -> None:
