@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from error_text import text_of
 from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole, sample_of
+from torchcaps.layers import DenseCapsules
 from torchcaps.models import create_model, save
 from torchcaps.prune import sparsity
 from torchcaps.report import render
@@ -19,7 +20,7 @@ from torchcaps.tasks import dissect, dissect_files, trace_images, write_report
 from torchcaps.tasks.dissect import facts_of
 from torchcaps.train import Run, make_recipe
 from torchcaps.train.run import write_whole
-from torchcaps.types import Output
+from torchcaps.types import Capsules, Keep, LayerTrace, Output
 
 
 class Brightest(nn.Module):
@@ -330,3 +331,30 @@ def test_without_a_parent_for_each_class_there_are_no_trees() -> None:
 def test_a_name_is_no_images():
     text = text_of(lambda: dissect(torch.nn.Identity(), "part-whole", label="mine"))
     assert text == ("dissect takes labelled images, what data.load returns, but got 'part-whole'.")
+
+
+class SideBySide(nn.Module):
+    """Two layers look at the same capsules; the second one scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.low = DenseCapsules(n_in=36, d_in=16, n_out=4, d_out=4)
+        self.high = DenseCapsules(n_in=36, d_in=16, n_out=10, d_out=4)
+
+    def forward(self, image: Tensor, *, keep: Keep = "none") -> Output:
+        capsules = Capsules(image.reshape(len(image), 36, 16))
+        traced = []
+        for name, layer in (("low", self.low), ("high", self.high)):
+            routed = layer(capsules, keep=keep)
+            traced.append(LayerTrace(name, capsules, routed, None, "parents", layer.weight))
+        lengths = routed.parents.activation
+        return Output(lengths, "lengths", routed.parents, trace=tuple(traced))
+
+
+def test_layers_that_do_not_lead_to_each_other_have_numbers_and_no_tree() -> None:
+    """Lines were drawn from capsules that vote for none of those above, or an IndexError came."""
+    found = dissect(SideBySide(), tiny("test", None), label="mine")
+    assert found.dynamics is not None
+    assert [layer.name for layer in found.dynamics.layers] == ["low", "high"]
+    assert found.pictures == []
+    assert found.facts["trees"] == "not drawn, since the layers do not lead to each other"

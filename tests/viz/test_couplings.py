@@ -8,7 +8,7 @@ import torchcaps as tc
 from error_text import text_of
 from torchcaps import analysis
 from torchcaps.types import Window
-from torchcaps.viz import draw_mean_couplings, to_svg
+from torchcaps.viz import draw_backtracked, draw_mean_couplings, draw_parse_tree, to_svg
 from traces import network, switching
 
 
@@ -44,3 +44,21 @@ def test_measured_windows_are_no_lines():
         "lines are drawn where every child votes for every parent, but classes looks through "
         "windows; analysis.tree_pixels shows the tree of such a network in the image."
     )
+
+
+def test_layers_that_do_not_lead_to_each_other_are_told():
+    """It was an IndexError: of four parents below, the third and fourth have no line upwards."""
+    (low,) = network({"low": switching(2, 4)})
+    (high,) = network({"high": switching(2, 2, n_in=3)})
+    said = (
+        "lines are drawn between layers that lead to each other, but high has 3 children and low, "
+        "the layer before it in the trace, has 4 parents, so it reads something else; draw it "
+        "alone, from a trace of one layer."
+    )
+    image = torch.zeros(1, 4, 4)
+    assert text_of(lambda: draw_parse_tree((low, high), image)) == said
+    assert text_of(lambda: draw_backtracked((low, high))) == said
+    assert text_of(lambda: draw_mean_couplings((low, high))) == said
+    assert text_of(lambda: draw_mean_couplings(*measured((low, high)))) == said
+    draw_parse_tree((high,), image)
+    draw_mean_couplings((high,))

@@ -134,15 +134,15 @@ def dissect(
         for each in [*more.values(), *((dynamics, activity, trees) if trace else ())]:
             each.update(out, batch)
     shown = classes_shown(torch.cat(labels), images.class_names)
-    size = sum(parameter.numel() for parameter in model.parameters())
     about = {
-        "parameters": f"{size:,}",
+        "parameters": f"{sum(parameter.numel() for parameter in model.parameters()):,}",
         "images": f"{len(index):,} of {len(images):,} of {images.name} ({counts_in_words(shown)})",
         "right where": CRITERIA[images.judged_by],
     }
     pictures: list[Picture] = []
-    # A picture of windows would have lines for every slot of every window.
-    if trace and all(layer.window is None for layer in trace):
+    if _is_dense(trace) and not is_chain(trace):
+        about["trees"] = "not drawn, since the layers do not lead to each other"
+    elif _is_dense(trace):
         pictures = [
             _picture_of_tree(model, images, example, label),
             *_pictures_of_all(dynamics.result(), activity.result(), label, len(index)),
@@ -160,6 +160,11 @@ def dissect(
         trees=_with_graph(trees.result(model, images.class_names, label), model, images, example),
         chance=_chance(images),
     )
+
+
+def _is_dense(trace: Trace) -> bool:
+    """A picture of windows would have lines for every slot of every window."""
+    return bool(trace) and all(layer.window is None for layer in trace)
 
 
 def _chance(images: Images) -> float | None:
@@ -206,7 +211,7 @@ def _with_graph(
         return None
     (seen,) = _looked_at(model, images, torch.tensor([example]))
     trace, predicted = seen.out.trace, int(seen.out.scores[0].argmax())
-    if any(layer.window is not None for layer in trace) or not is_chain(trace):
+    if not _is_dense(trace) or not is_chain(trace):
         return trees
     picture = Picture(
         f"What leads to the answer: image {example}",

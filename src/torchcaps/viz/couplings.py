@@ -11,6 +11,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.types import Trace
 from torchcaps.viz.layered import (
     Row,
+    check_chain,
     check_dense,
     check_lines,
     draw_couplings,
@@ -98,4 +99,6 @@ def _measured(
             f"{', '.join(routed)} and {', '.join(layers)}; measure both of the same."
         )
     check_lines([layer.name for layer in trace.layers if layer.mean.ndim > 2])
+    lowest = (activity.layers[0].name, 0, activity.layers[0].n)
+    check_chain([lowest, *((layer.name, *layer.mean.shape) for layer in trace.layers)])
     return trace, activity

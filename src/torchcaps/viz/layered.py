@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,7 +12,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from torchcaps._printable import printable
-from torchcaps.analysis.trace import check_trace
+from torchcaps.analysis.trace import check_children, check_trace, last_coupling
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Trace
 from torchcaps.viz.palette import DEAD, INK, LENGTH, MUTED, WARMTH
@@ -20,6 +21,7 @@ __all__ = [
     "MOST_SHOWN",
     "Row",
     "called",
+    "check_chain",
     "check_dense",
     "check_index",
     "check_lines",
@@ -57,9 +59,13 @@ class Row:
 
 
 def check_dense(trace: Trace) -> None:
-    """Refuse to draw couplings through windows as lines: each child has many."""
+    """Refuse to draw couplings through windows as lines: each child has many. And layers that do
+    not lead to each other: a row of capsules has lines to the one above."""
     check_trace(trace)
     check_lines([layer.name for layer in trace if layer.window is not None])
+    for layer in trace:
+        check_children(layer)
+    check_chain([(layer.name, *last_coupling(layer).shape[-2:]) for layer in trace])
 
 
 def check_lines(windows: Sequence[str]) -> None:
@@ -70,6 +76,18 @@ def check_lines(windows: Sequence[str]) -> None:
             f"looks through windows; analysis.tree_pixels shows the tree of such a network in the "
             f"image."
         )
+
+
+def check_chain(layers: Sequence[tuple[str, int, int]]) -> None:
+    """Refuse layers, each with its name, its children and its parents from below, of which one
+    does not read the one under it."""
+    for (below, _, parents), (above, children, _) in pairwise(layers):
+        if parents != children:
+            raise TorchcapsError(
+                f"lines are drawn between layers that lead to each other, but {above} has "
+                f"{children} children and {below}, the layer before it in the trace, has {parents} "
+                f"parents, so it reads something else; draw it alone, from a trace of one layer."
+            )
 
 
 def check_index(trace: Trace, index: int) -> None:
