@@ -170,6 +170,14 @@ def test_equal_recipes_have_the_name_of_their_network(lay):
     assert only.label == "peer_sign_em"
 
 
+def test_brackets_are_explained_where_there_are_some(lay):
+    first, second = lay("a0", 0.5), lay("a1", 0.7, seed=1)
+    last = compare([first]).text().splitlines()[-1]
+    assert last == "no intervals over seeds, for each line is of one seed"
+    last = compare([first, second]).text().splitlines()[-1]
+    assert last == "in brackets: the 95 % t-interval of the mean over seeds"
+
+
 def test_an_option_that_is_written_out_makes_no_other_variant(lay):
     """There were two lines of one name, each with the seeds of its own line."""
     first, second = lay("a0", 0.5), lay("a1", 0.7, seed=1, options={"iterations": 3})

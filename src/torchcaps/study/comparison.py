@@ -124,7 +124,12 @@ class Comparison:
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
             for row in rows
         ]
-        return "\n".join([*lines, "in brackets: the 95 % t-interval of the mean over seeds"])
+        intervals = (each.interval(name) for each in self.variants for name in each.values)
+        if any(each is not None and each.low is not None for each in intervals):
+            last = "in brackets: the 95 % t-interval of the mean over seeds"
+        else:
+            last = "no intervals over seeds, for each line is of one seed"
+        return "\n".join([*lines, last])
 
     def check_statistic(self, statistic: str) -> None:
         """Refuse one that no variant has."""
