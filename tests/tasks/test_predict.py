@@ -352,7 +352,9 @@ def test_the_centre_of_brightness_comes_to_the_middle(run, tmp_path):
     # Rows 2 to 4 have their middle at 3, columns 17 to 20 at 18.5; the middle is 11.5.
     assert (int(rows.min()), int(rows.max())) == (10, 12)
     assert (int(columns.min()), int(columns.max())) == (10, 13)
-    assert found.notes[0] == f"{tmp_path}/corner.png: moved by -7 pixels to the right and 8 down."
+    assert found.notes[0] == (
+        f"{tmp_path}/corner.png: moved by 7 pixels to the left and 8 pixels down."
+    )
     Image.fromarray(corner * 0).save(tmp_path / "black.png")
     (black,) = predict(run.folder, [tmp_path / "black.png"], centre=True)
     assert not black.pixels.any()

@@ -179,13 +179,20 @@ def _centred(file: Path, pixels: Tensor, notes: Notes) -> tuple[Tensor, Notes]:
     if not light.any():
         return pixels, notes
     height, width = light.shape
-    across, down = (
+    middle_x, middle_y = (
         float((sums * torch.arange(len(sums))).sum() / sums.sum())
         for sums in (light.sum(0), light.sum(1))
     )
-    x, y = round((width - 1) / 2 - across), round((height - 1) / 2 - down)
+    x, y = round((width - 1) / 2 - middle_x), round((height - 1) / 2 - middle_y)
     moved = place(pixels[None], torch.tensor([[x, y]]))[0]
-    return moved, (*notes, f"{file}: moved by {x} pixels to the right and {y} down.")
+    across, down = _way(x, "to the right", "to the left"), _way(y, "down", "up")
+    return moved, (*notes, f"{file}: moved by {across} and {down}.")
+
+
+def _way(pixels: int, forward: str, back: str) -> str:
+    """So many pixels one way or the other, in words."""
+    many = "pixel" if abs(pixels) == 1 else "pixels"
+    return f"{abs(pixels)} {many} {forward if pixels >= 0 else back}"
 
 
 def _window(size: tuple[int, int], frame: tuple[int, int]) -> tuple[int, int]:
