@@ -11,6 +11,7 @@ from torchcaps._digests import NAME, check_digest, formats_alone, known_digests
 from torchcaps._paths import path_of
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.models.saving import check_whole
+from torchcaps.tasks.trained import check_is_run
 from torchcaps.train.run import Run
 from torchcaps.train.state import PARTS, read_state, state_of
 
@@ -80,6 +81,8 @@ def check_run(folder: str | os.PathLike[str]) -> CheckedRun:
     folder = path_of("folder", folder)
     run = Run(folder)
     if not folder.is_dir() or not any((folder / name).exists() for name in MENDS):
+        if folder.is_dir() and any(Run(each).recipe_file.is_file() for each in folder.iterdir()):
+            check_is_run(folder)
         raise TorchcapsError(f"{folder} holds no run; name the folder that was given as --out.")
     digested = _digested(folder)
     checks: dict[str, Callable[[], object]] = {
