@@ -136,7 +136,11 @@ def test_saving_a_state_does_not_print_its_tensors(model, tmp_path):
 
 def test_a_missing_file(tmp_path):
     path = tmp_path / "net.safetensors"
-    refused(path, f"there is no file {path}; a saved network ends in .safetensors.")
+    refused(
+        path,
+        f"there is no run folder and no saved network at {path}; the name of a saved one ends in "
+        f".safetensors.",
+    )
 
 
 @pytest.mark.parametrize(

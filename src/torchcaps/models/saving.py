@@ -232,7 +232,10 @@ def file_of(path: str | os.PathLike[str]) -> Path:
                 f"it with torchcaps train, or name the file to have that network."
             )
     if not path.is_file():
-        raise TorchcapsError(f"there is no file {path}; a saved network ends in .safetensors.")
+        raise TorchcapsError(
+            f"there is no run folder and no saved network at {path}; the name of a saved one ends "
+            f"in .safetensors."
+        )
     return path
 
 
