@@ -150,6 +150,8 @@ def test_blank_images_are_counted():
     found = check_images(from_arrays(images, [0, 1, 1]), TEST)
     assert found.train.blank == 2
     assert "Of the training images, 2 are one value throughout." in found.sentences()
+    single = from_arrays(torch.tensor([0.1, 0.9]).view(2, 1, 1, 1), [0, 1])
+    assert check_images(single, single).train.blank == 0
 
 
 class OfPairs:

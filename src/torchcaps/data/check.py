@@ -171,7 +171,8 @@ def _look(images: Images, n_classes: int) -> _Seen:
         answers.append(shown.numpy())
         low, high = pixels.flatten(1).aminmax(dim=1)
         lowest, highest = min(lowest, float(low.min())), max(highest, float(high.max()))
-        blank += int((low == high).sum())
+        # One pixel has one value.
+        blank += int((low == high).sum()) if pixels[0].numel() > 1 else 0
         total += pixels.sum((0, 2, 3), dtype=torch.float64)
         squares += pixels.double().square().sum((0, 2, 3))
     classes = np.concatenate(answers)
