@@ -41,6 +41,17 @@ def test_claims_are_lines(call):
     assert len(out.splitlines()) == 8
 
 
+def test_claims_without_a_folder_of_records_say_so(call, tmp_path):
+    where = tmp_path / "evidnece"
+    code, out, err = call("claims", "--paper", "peer2022", "--evidence", where)
+    assert (code, len(out.splitlines())) == (0, 73)
+    assert err == (
+        f"there is no folder {where}, so no claim has a record here; --evidence names the folder "
+        f"of the records\n"
+    )
+    assert call("report", "--evidence", where, "--out", tmp_path / "claims.html")[2] == err
+
+
 def test_a_table_is_printed_and_not_run(call):
     code, out, err = call("table", "peer2022", 1, "--dry-run", "--root", "sets")
     assert (code, err) == (0, "")
@@ -207,7 +218,7 @@ def test_pages_are_not_written_without_records(call, tmp_path, readme):
     ("words", "sentence"),
     [
         (["status", "peer2022", 1, "--by", "size"], "--by must be table or cost, but is 'size'."),
-        (["run", "none.toml"], "none.toml: there is no recipe at none.toml; a run folder holds"),
+        (["run", "none.toml"], "there is no study at none.toml; is the path right?"),
         (["run", "peer2022", 1, "--time-budget", "soon"], "--time-budget must be hours, minutes"),
         (["run", "peer2022", 1, "--jobs", 0], "--jobs must be 1 or more processes, but is 0."),
     ],

@@ -56,6 +56,7 @@ def list_claims(
     """
     from torchcaps.study import listed_claims
 
+    _tell_missing(evidence)
     rows = listed_claims(paper=paper, status=status, evidence=evidence)
     if as_json:
         print(json.dumps(rows))
@@ -225,6 +226,7 @@ def report(
     """
     from torchcaps.study.report import write_claims_report
 
+    _tell_missing(evidence)
     print(write_claims_report(out, evidence=evidence))
 
 
@@ -241,6 +243,18 @@ def _going_on(study: "Study", evidence: Path) -> "Study":
         file=sys.stderr,
     )
     return found
+
+
+def _tell_missing(evidence: Path) -> None:
+    """Else every claim would seem to be one that nobody has run."""
+    if not evidence.is_dir():
+        print(
+            printable(
+                f"there is no folder {evidence}, so no claim has a record here; --evidence names "
+                f"the folder of the records"
+            ),
+            file=sys.stderr,
+        )
 
 
 def _print_comparison(study: "Study", out: Path, as_json: bool) -> None:

@@ -51,6 +51,8 @@ def read_study(path: str | os.PathLike[str]) -> Study:
     'depth'
     """
     path = Path(path)
+    if not path.exists():
+        raise TorchcapsError(f"there is no study at {path}; is the path right?")
     try:
         fields = read_fields(path)
         given = {name: fields.pop(name) for name in BESIDE if name in fields}
