@@ -143,7 +143,10 @@ def test_masking_keeps_what_a_run_has_otherwise_than_its_protocol(
         (["none", "--to", "0.5"], "there is no run folder and no saved network at none."),
         ([".", "--to", "0.5"], ". holds no run (recipe.json is missing); name the folder"),
         (["{run}/model.safetensors", "--to", "0.5"], "does not say how it was trained; name its"),
-        (["{run}"], 'prune = "magnitude" needs prune_to, the share of weights, for example 0.9.'),
+        (
+            ["{run}"],
+            "to prune by magnitude, say which share of the weights: to=0.9 in Python, --to 0.9 on",
+        ),
         (["{run}", "--to", "0"], "prune_to must lie between 0 and 1, but at 0 nothing would be"),
         (
             ["{run}", "--to", "0.5", "--set", "begins_with=000000000000"],

@@ -80,6 +80,11 @@ def prune_run(
     >>> prune_run(Path("my-run"), Path("my-run-90"), to=0.9)  # doctest: +SKIP
     """
     run, out = path_of("run", run), path_of("out", out)
+    if by != "lobster" and to is None and (fields or {}).get("prune_to") is None:
+        raise TorchcapsError(
+            f"to prune by {by}, say which share of the weights: to=0.9 in Python, --to 0.9 on the "
+            f"command line."
+        )
     trained, before = _opened(run, out)
     old, root = before.recipe, before.root_or(root)
     _check_images(trained, root)
