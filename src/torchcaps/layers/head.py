@@ -194,10 +194,10 @@ class CapsuleHead(nn.Module):
             )
         positions = _positions(projection, features)
         if positions != tuple(self.grid[:2]):
-            expected, got = (" × ".join(map(str, each)) for each in (self.grid[:2], positions))
+            expected, came = (" × ".join(map(str, each)) for each in (self.grid[:2], positions))
             raise TorchcapsError(
                 f"this head has primary capsules at {expected} positions, rows × columns, but "
-                f"features {list(features.shape)} have {got} for them; are height and width "
+                f"features {list(features.shape)} have {came} for them; are height and width "
                 f"exchanged, or are the images of another size than the head was made for?"
             )
         dtype = projection.weight.dtype
