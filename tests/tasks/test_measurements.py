@@ -7,16 +7,25 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from error_text import text_of
 from torchcaps import analysis
 from torchcaps.data import Cropped, PartWholeSpec, part_whole, resized, shown_parts
 from torchcaps.data.resize import Resized
 from torchcaps.data.some import Some
+from torchcaps.layers import DenseCapsules
 from torchcaps.models import create_model
 from torchcaps.tasks import dissect, evaluate
-from torchcaps.tasks.measurements import MEASUREMENTS, parts_shown
+from torchcaps.tasks.measurements import (
+    MEASUREMENTS,
+    on_grid,
+    parts_shown,
+    routed_layers,
+    seen_through,
+)
 from torchcaps.tasks.tables import lines_of
+from torchcaps.types import Capsules, Output
 
 COMMANDS = (Path(__file__).parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
 
@@ -152,3 +161,35 @@ def test_images_without_parts_are_told(few, network):
     assert "measurement 'robustnes' is unknown; did you mean 'robustness'?" in text_of(
         lambda: evaluate(network, few, measurements=["robustnes"])
     )
+
+
+class Mixed(nn.Module):
+    """Of its two `layers` one routes."""
+
+    def __init__(self):
+        super().__init__()
+        classes = DenseCapsules(n_in=20, d_in=20, n_out=3, d_out=4)
+        self.layers = nn.ModuleDict({"norm": nn.InstanceNorm2d(1), "classes": classes})
+
+    def forward(self, images, *, keep="none", couple=None):
+        children = Capsules(self.layers["norm"](images).squeeze(1))
+        functions = couple if isinstance(couple, dict) else {"classes": couple}
+        routed = self.layers["classes"](children, keep=keep, couple=functions.get("classes"))
+        return Output(routed.parents.activation, "lengths")
+
+
+def test_of_a_network_of_ones_own_the_routed_layers_are_those_that_route():
+    """A grid was asked for with a number of levels for the normalisation too."""
+    model = Mixed()
+    assert routed_layers(model) == ["classes"]
+    assert [*on_grid(model, (11,))] == ["classes"]
+    said = text_of(lambda: on_grid(model, (11, 6)))
+    assert "each of the 1 routed layers classes, but 2 came" in said
+    seen_through(model, levels=(2,))(torch.rand(2, 1, 20, 20))
+
+
+@pytest.mark.parametrize("name", ["mitterreiter_5x16", "mhsa_stack", "rem_deepcaps"])
+def test_of_ours_they_are_the_layers_of_a_trace(name):
+    model = create_model(name, image=(1, 28, 28)).eval()
+    trace = model(torch.rand(1, 1, 28, 28), keep="last").trace
+    assert routed_layers(model) == [layer.name for layer in trace]

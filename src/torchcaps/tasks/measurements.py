@@ -205,7 +205,9 @@ def routed_layers(model: nn.Module, image: Sequence[int] | None = None) -> list[
     network = as_network(model)
     layers = getattr(network.module if isinstance(network, OwnNetwork) else network, "layers", None)
     if isinstance(layers, nn.ModuleDict):
-        return list(layers)
+        # Of one's own it may hold others too: what routes takes a function on its couplings.
+        taken = {name: inspect.signature(part.forward).parameters for name, part in layers.items()}
+        return [name for name in layers if "couple" in taken[name]]
     said = getattr(model, "config", None)
     known = said.get("image") if isinstance(said, dict) else None
     image = image or known or getattr(network, "image", None)
