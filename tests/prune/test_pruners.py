@@ -290,6 +290,19 @@ def test_one_number_is_no_list_of_targets():
     )
 
 
+def test_a_layer_gets_its_share_though_another_has_lost_more_than_that():
+    """Where all together had lost as many already, nothing happened."""
+    model = Ten()
+    with torch.no_grad():
+        model.one.weight.mul_(0.01)
+    MaskAtTheEnd(model, to=0.3).at_the_end()
+    assert sparsity(model).layers == {"one.weight": 0.75, "two.weight": 0}
+    MaskAtTheEnd(model, to=0.3, scope="layer").at_the_end()
+    # Of 2, 9, 5, 8, 4, 6 the smaller two; what is gone stays so.
+    assert sparsity(model).layers == {"one.weight": 0.75, "two.weight": 2 / 6}
+    assert model.left()[1:] == [5, 6, 8, 9]
+
+
 @pytest.mark.parametrize("scope", ["network", "layer"])
 def test_a_layer_left_without_a_weight_is_refused_with_what_is_left_to_do(scope):
     pruner = MaskAtTheEnd(create_model("capsnet"), to=1 - 1e-8, scope=scope)

@@ -89,8 +89,9 @@ class Pruner:
         """Prune what has the lowest scores, until this share of all weights is zero."""
         scored = self.masks.scored(scores)
         count = round(sparsity * self.masks.size)
-        # What is pruned stays so, even if a target is lower than one before.
-        if count > self.masks.count:
+        # What is pruned stays so, even if a target is lower than one before. A layer may have fewer
+        # than its share where all together have as many.
+        if count > self.masks.count or (self.scope == "layer" and not self.units):
             each = ', or choose layer by layer: prune_scope="lamp" or "layer"'
             instead = each if self.scope == "network" else ""
             self.masks.add(self._chosen(scored, sparsity, count), instead=instead)
