@@ -290,6 +290,35 @@ def test_one_number_is_no_list_of_targets():
     )
 
 
+def loaded_anew(model):
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    model.load_state_dict(state, assign=True)
+
+
+def with_another_layer(model):
+    model.one = nn.Conv2d(1, 4, 1)
+
+
+def without_a_layer(model):
+    model.one = None
+
+
+@pytest.mark.parametrize("change", [loaded_anew, with_another_layer, without_a_layer])
+def test_a_pruner_whose_network_got_other_tensors_says_so(change):
+    """It set weights to zero that nobody looked at any more."""
+    model = Ten()
+    pruner = Magnitude(model, targets=(0.2, 0.5))
+    pruner.after_epoch(0, nothing)
+    change(model)
+    said = (
+        "one.weight of the network is no longer the tensor that was to be pruned, so nothing would "
+        "come of it; was it replaced, by load_state_dict(…, assign=True) or reset_classes say? "
+        "Make the pruner afterwards."
+    )
+    assert text_of(pruner.after_step) == said
+    assert text_of(lambda: pruner.after_epoch(1, nothing)) == said
+
+
 def test_a_layer_gets_its_share_though_another_has_lost_more_than_that():
     """Where all together had lost as many already, nothing happened."""
     model = Ten()

@@ -1,6 +1,7 @@
 """Masks: which weights are pruned, and that these are exactly zero whatever an optimiser does."""
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any, final
 
 import torch
@@ -26,6 +27,7 @@ class Masks:
     """
 
     def __init__(self, model: nn.Module):
+        self.model = model
         self.weights = prunable(model)
         zeros = {name: weight.detach() == 0 for name, weight in self.weights.items()}
         # A tensor of zeros alone was not pruned, which leaves something of each.
@@ -44,8 +46,23 @@ class Masks:
     @torch.no_grad()
     def apply(self) -> None:
         """Set every pruned weight to zero."""
+        self.check_present()
         for name, weight in self.weights.items():
             weight.masked_fill_(self.pruned[name], 0)
+
+    def check_present(self) -> None:
+        """Refuse to go on with weights that the network does not have any more."""
+        for name, weight in self.weights.items():
+            try:
+                is_there = attrgetter(name)(self.model) is weight
+            except AttributeError:
+                is_there = False
+            if not is_there:
+                raise TorchcapsError(
+                    f"{name} of the network is no longer the tensor that was to be pruned, so "
+                    f"nothing would come of it; was it replaced, by load_state_dict(…, "
+                    f"assign=True) or reset_classes say? Make the pruner afterwards."
+                )
 
     def add(self, pruned: Mapping[str, Tensor], *, instead: str = "") -> None:
         """Prune these weights too; refused where a tensor would lose all of them.
@@ -65,6 +82,7 @@ class Masks:
 
     def scored(self, scores: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Scores of all weights, those of pruned ones below every other."""
+        self.check_present()
         for name, score in scores.items():
             if not bool(score.isfinite().all()):
                 raise TorchcapsError(
