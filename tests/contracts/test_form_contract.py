@@ -42,7 +42,7 @@ SIZES = {
 # Five iterations over larger votes have errors beyond the bars of single precision.
 STEEP = ("dynamic", "distance")
 # Of so many cases one is in the default tier.
-DRAWN = {"fused": 12, "native": 8, "triton": 40}
+DRAWN = {"fused": 18, "native": 12, "triton": 60}
 
 
 def every_case():

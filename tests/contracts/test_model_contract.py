@@ -220,7 +220,7 @@ def test_images_are_odd():
         assert channels != MODELS[name].image[0]
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(3)
 def test_shapes_and_gradients(line):
     name, _, fixed = line
     model = copy.deepcopy(fixed).train()
@@ -262,7 +262,7 @@ def test_couplings_are_as_large_as_the_layer(line):
             assert n_out == rows * columns * types
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(("grown", "n_classes"), [((7, 4), 7), ((0, 11), 1)])
 @pytest.mark.parametrize("name", TABLE)
 def test_other_images_and_class_counts(name, grown, n_classes):
@@ -285,7 +285,7 @@ def test_one_class_has_nothing_to_choose(name):
     assert starved == idle
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(3)
 def test_saved_and_loaded_gives_the_same_bits(line, tmp_path):
     name, _, model = line
     save(model, tmp_path / "net.safetensors")
@@ -298,7 +298,7 @@ def test_saved_and_loaded_gives_the_same_bits(line, tmp_path):
         assert torch.equal(a, b)
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(3)
 def test_an_image_alone_is_the_image_in_a_batch(line):
     name, _, fixed = line
     model, x = copy.deepcopy(fixed).double(), images(name, 3).double()
@@ -325,7 +325,7 @@ ONE_NUMBER = {
 }
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(3)
 def test_one_image_can_be_trained_on(line):
     name, _, fixed = line
     model, x, y = copy.deepcopy(fixed).train(), images(name, 1), targets(1)
@@ -365,7 +365,7 @@ def test_vmap_gives_the_gradients_of_single_images(line):
                 torch.testing.assert_close(per_image[key][k], weight.grad, rtol=1e-6, atol=1e-10)
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(3)
 def test_a_seed_fixes_the_weights(line):
     name, routing, model = line
     one, same, other = (
@@ -378,7 +378,7 @@ def test_a_seed_fixes_the_weights(line):
 BY_AGREEMENT = [name for name in TABLE if MODELS[name].options.get("routing") == "dynamic"]
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("name", BY_AGREEMENT)
 def test_the_uniform_twin_draws_the_very_same_weights(name):
     dynamic, uniform = (made(name, kind).state_dict() for kind in ("dynamic", "uniform"))
@@ -415,7 +415,7 @@ def learning():
         yield pytest.param(name, marks=pytest.mark.slow if slow else ())
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("name", list(learning()))
 def test_loss_falls_on_eight_fixed_images(name):
     each = TABLE[name]
@@ -433,7 +433,7 @@ def test_loss_falls_on_eight_fixed_images(name):
         assert float(loss_of(model(x, y), x, y)) < each.left * losses[0]
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(3)
 def test_keep_changes_no_bit(line):
     name, _, model = line
     x = images(name)
@@ -458,7 +458,7 @@ def test_keep_changes_no_bit(line):
         assert torch.equal(a.routed.parents.pose, kept.parents.pose)
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(3)
 def test_trace_names_its_layers_and_couplings_sum_to_one(line):
     name, routing, model = line
     trace = model(images(name), keep="last").trace
@@ -483,7 +483,7 @@ def test_trace_names_its_layers_and_couplings_sum_to_one(line):
             assert torch.equal(coupling, coupling.flatten()[0].expand_as(coupling))
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(3)
 def test_the_decoder_draws_the_target_or_the_class_that_scores_highest(line):
     # Poses far up a bare network are so short that float32 draws all alike.
     name, _, fixed = line
@@ -616,7 +616,7 @@ def test_images_in_half_precision_are_not_taken_for_broken(name, count):
     assert model(image).scores.isfinite().all()
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(3)
 def test_half_precision_stays_finite(line):
     name, _, fixed = line
     model, x = copy.deepcopy(fixed).bfloat16(), images(name, 2).bfloat16()
