@@ -118,9 +118,13 @@ def test_a_link_leads_to_a_record_of_the_same_claims(tmp_path):
     old = write_record(record(), tmp_path)
     other = record(supersedes=old.stem, claims=("peer2022-t1-em-bias",))
     assert text_of(lambda: write_record(other, tmp_path)) == (
-        f"the record supersedes {old.stem}, which judges other claims; a record is replaced by one "
-        f"of the same claims."
+        f"the record supersedes {old.stem}, which judges peer2022-t1-rba-bias as well; a record is "
+        f"replaced by one of the same claims, or of more."
     )
+    more = record(supersedes=old.stem, claims=("peer2022-t1-em-bias", "peer2022-t1-rba-bias"))
+    assert [*read_records(tmp_path)] == [old.stem]
+    new = write_record(more, tmp_path)
+    assert [*read_records(tmp_path)] == [new.stem]
 
 
 @pytest.mark.parametrize("change", [{"dirty": True}, {"commit": None}])

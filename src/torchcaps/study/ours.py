@@ -158,19 +158,17 @@ SIDES = Variants(
     "on the side of the sum, so that primary capsules and their negatives still give the same "
     "scores bit for bit (`test_an_odd_bias_keeps_the_symmetry` in tests/theory/test_peer.py). "
     "Guesses are right on 10 to 11 %; a network that learns, we say, on more than 20. "
-    "`torchcaps study run peer2022-q-symmetry-causes-depth-failure --reduced --only 'on mnist'` "
-    "makes the records, and more than these; those of two and three layers `torchcaps study run "
-    "peer2022 --reduced --seeds 3 --only peer_deep_dynamic --only 'bias=none ' --only 'on mnist'`. "
-    "Five layers with the paper's own bias were not run.",
+    "`torchcaps study run peer2022 --reduced --only peer_deep_dynamic --only 'on mnist'` makes the "
+    "records, and more than these.",
     ("n_layers", "bias", "squash", "weight_std"),
     (None, None, None, None),
     (Column("accuracy", "accuracy", line=20.0),),
     where={"model": "peer_deep_dynamic", "data": "mnist", "width": 32},
 )
 SIDES_FASHION = SIDES._replace(
-    title="The same networks without a bias on Fashion-MNIST",
-    says="`torchcaps study run peer2022-q-depth-rba-nobias --reduced --only fashion-mnist` makes "
-    "the records.",
+    title="The same on Fashion-MNIST",
+    says="`torchcaps study run peer2022 --reduced --only peer_deep_dynamic --only fashion-mnist` "
+    "makes the records, and more than these.",
     where={"model": "peer_deep_dynamic", "data": "fashion-mnist", "width": 32},
     short="Fashion",
 )

@@ -262,10 +262,10 @@ def _check_link(record: Record, folder: Path) -> None:
             f"the record supersedes {record.supersedes}, but {folder} holds no such record; write "
             f"it beside the one that it replaces."
         )
-    if set(read_record(old).claims) != set(record.claims):
+    if lost := set(read_record(old).claims) - set(record.claims):
         raise TorchcapsError(
-            f"the record supersedes {record.supersedes}, which judges other claims; a record is "
-            f"replaced by one of the same claims."
+            f"the record supersedes {record.supersedes}, which judges {sorted(lost)[0]} as well; a "
+            f"record is replaced by one of the same claims, or of more."
         )
 
 

@@ -100,6 +100,22 @@ def test_both_make_one_record_that_supersedes_the_earlier(
     assert write_records(found, ledger, tmp_path / "e", partly=True) == [last]
 
 
+def test_a_record_of_fewer_claims_is_superseded_and_one_of_more_is_not(
+    study, ledger, earlier, committed, tmp_path
+):
+    """A plan may come to ask more of a network than when it was trained."""
+    fewer = write_record(earlier(1, claims=()), tmp_path / "e")
+    found = going_on(study(seeds=(0, 1)), [earlier(1, claims=())])
+    work(found.cells(), ledger, root=None)
+    (new,) = write_records(found, ledger, tmp_path / "e")
+    assert read_records(tmp_path / "e")[new.stem].supersedes == fewer.stem
+    without = dataclasses.replace(
+        found, systems=(dataclasses.replace(found.systems[0], claims=()),)
+    )
+    assert write_records(without, ledger, tmp_path / "e") == [new]
+    assert [*read_records(tmp_path / "e")] == [new.stem]
+
+
 def test_a_part_that_another_line_is_at_waits_for_it(study, ledger, committed, tmp_path):
     found = going_on(study(seeds=(0, 1)), [])
     first, second = found.cells()

@@ -106,9 +106,9 @@ def _path(study: Study, name: str, evidence: str | os.PathLike[str]) -> Path:
 
 
 def _is_about_the_same(old: Record, new: Record) -> bool:
-    """Whether they differ in their seeds at most."""
+    """Whether they differ in their seeds and claims at most."""
     # The folder of a study may hold those of others.
-    if (old.study, {*old.claims}) != (new.study, {*new.claims}):
+    if old.study != new.study:
         return False
     trained = trained_in(new)
     return old.recipe_hash == new.recipe_hash or (
@@ -119,7 +119,7 @@ def _is_about_the_same(old: Record, new: Record) -> bool:
 def _says_as_much(old: Record, new: Record) -> bool:
     """Whether the old one holds the same seeds with the same numbers, and maybe more of either."""
     seeds = {each.seed: each for each in old.seeds}
-    if old.is_draft and not new.is_draft:
+    if (old.is_draft and not new.is_draft) or not {*new.claims} <= {*old.claims}:
         return False
     if (old.reduced, old.departures) != (new.reduced, new.departures):
         return False
@@ -132,12 +132,13 @@ def _is_part(new: Seed, old: Seed) -> bool:
 
 
 def _replaces(new: Record, old: Record) -> bool:
-    """A draft takes no result away, and neither do fewer seeds or fewer statistics."""
+    """A draft takes no result away, and neither do fewer seeds, statistics or claims."""
     seeds = {each.seed: each for each in new.seeds}
     has_all = all(
         each.seed in seeds and each.values.keys() <= seeds[each.seed].values.keys()
         for each in old.seeds
     )
+    has_all = has_all and {*old.claims} <= {*new.claims}
     return has_all and (old.is_draft or not new.is_draft)
 
 
