@@ -290,6 +290,24 @@ def test_one_number_is_no_list_of_targets():
     )
 
 
+@pytest.mark.parametrize("to", ["0.5", None, True])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda to: MaskAtTheEnd(Ten(), to=to),
+        lambda to: Snip(Ten(), to=to),
+        lambda to: RandomMasks(Ten(), to=to, generator=torch.Generator()),
+        lambda to: Magnitude(Ten(), targets=(to,)),
+        lambda to: ramp(to, epochs=3),
+    ],
+)
+def test_a_sparsity_that_is_no_number_is_told(make, to):
+    assert text_of(lambda: make(to)) == (
+        f"the sparsity to prune to must be a number between 0 and 1, for example 0.9, but came as "
+        f"{to!r}."
+    )
+
+
 def loaded_anew(model):
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     model.load_state_dict(state, assign=True)

@@ -32,3 +32,13 @@ def test_a_step_more_than_drawings_is_refused():
         "drawings must be [components, 3 steps, channels, height, width], but came as "
         "[4, 2, 1, 5, 6]."
     )
+
+
+def test_no_step_at_all_is_told():
+    said = text_of(
+        lambda: draw_perturbations(torch.rand(1, 5, 6), torch.rand(4, 0, 1, 5, 6), steps=())
+    )
+    assert said == (
+        "a picture needs a component that moves by a step or more, but drawings came as "
+        "[4, 0, 1, 5, 6]; give steps=(-0.25, 0.0, 0.25), say, and draw for each."
+    )

@@ -248,6 +248,10 @@ def test_a_name_is_text(name):
             "class_names must name the 2 class capsules in their order, but has 3 names; leave it",
         ),
         (
+            lambda: tree(class_names=[0, 1]),
+            "class_names must be texts, but one is 0; write class_names=[str(name) for name in ",
+        ),
+        (
             lambda: draw_parse_tree(TRACE, torch.rand(2, 1, 6, 5), index=1),
             "draw_parse_tree shows one image [channels, height, width], but image came with shape "
             "[2, 1, 6, 5]; of a batch give images[index], with the same index=1.",

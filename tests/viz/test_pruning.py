@@ -30,6 +30,8 @@ def test_runs_without_entropy_and_too_many_are_refused():
         draw_pruning({"dense": [{"epoch": 1, "validation_accuracy": 0.9}]})
     with pytest.raises(TorchcapsError, match="at most 5 runs can be told apart"):
         draw_pruning({str(k): rows(1.0) for k in range(6)})
+    with pytest.raises(TorchcapsError, match="a line for each run, but none came; give the"):
+        draw_pruning({})
 
 
 def test_levels_stand_in_their_order():

@@ -19,7 +19,7 @@ from typing import final
 from torch import nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.prune.pruner import Pruner, Scope
+from torchcaps.prune.pruner import Pruner, Scope, check_share
 from torchcaps.prune.units import UnitKind
 
 __all__ = ["Magnitude", "ramp"]
@@ -55,7 +55,7 @@ class Magnitude(Pruner):
             )
         # The highest first: it is the one that somebody asked for.
         for target in reversed(targets):
-            self.check(target, on_the_way=target < targets[-1])
+            self.check(target, on_the_way=target != targets[-1])
         if not targets or any(later < earlier for earlier, later in pairwise(targets)):
             raise TorchcapsError(
                 f"targets must be shares of the weights that grow from epoch to epoch, for example "
@@ -77,6 +77,7 @@ def ramp(to: float, *, epochs: int) -> tuple[float, ...]:
     >>> ramp(1.0, epochs=2)
     (0.875, 1.0)
     """
+    check_share(to)
     if epochs < 1:
         raise TorchcapsError(f"a ramp needs at least 1 epoch, but came with {epochs}.")
     return (*(to * (1 - (1 - e / epochs) ** 3) for e in range(1, epochs)), to)

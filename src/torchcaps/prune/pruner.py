@@ -1,6 +1,7 @@
 """What every pruning is: something that happens at a few moments of training, and masks."""
 
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import ClassVar, Literal, final, get_args
 
 import torch
@@ -10,7 +11,7 @@ from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.prune.masks import Masks, lowest
 from torchcaps.prune.units import Unit, UnitKind, first_units, held_by, in_step, lowest_units, units
 
-__all__ = ["Pruner", "Scope", "lamp"]
+__all__ = ["Pruner", "Scope", "check_share", "lamp"]
 
 # Whether one threshold holds for all layers, each layer is pruned to the same sparsity, or one
 # threshold holds for weights that are measured by the larger ones of their layer.
@@ -129,6 +130,7 @@ class Pruner:
     def check(self, sparsity: float, *, on_the_way: bool = False) -> None:
         """Refuse to prune nothing, to prune everything, and more than the units hold; `on_the_way`
         to more it may be less than a weight."""
+        check_share(sparsity)
         if not 0 < sparsity < 1:
             what = "nothing would be pruned" if sparsity <= 0 else "no weight would be left"
             raise TorchcapsError(
@@ -149,6 +151,15 @@ class Pruner:
                 f"so pruning them cannot reach a sparsity of {sparsity:.1%}; prune to less, or "
                 f'prune single weights, unit="weight".'
             )
+
+
+def check_share(sparsity: float) -> None:
+    """Refuse what is no number: a text out of a table, say."""
+    if isinstance(sparsity, bool) or not isinstance(sparsity, Real):
+        raise TorchcapsError(
+            f"the sparsity to prune to must be a number between 0 and 1, for example 0.9, but came "
+            f"as {short(sparsity)}."
+        )
 
 
 def lamp(weight: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torchcaps._printable import printable
 from torchcaps.analysis.trace import check_children, check_trace, last_coupling
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import Trace
 from torchcaps.viz.palette import DEAD, INK, LENGTH, MUTED, WARMTH
 
@@ -107,6 +107,12 @@ def called(class_names: Sequence[str], n: int) -> list[str]:
             f"class_names must name the {n} class capsules in their order, but has "
             f"{len(class_names)} names; leave it out for numbers."
         )
+    for name in class_names:
+        if not isinstance(name, str):
+            raise TorchcapsError(
+                f"class_names must be texts, but one is {short(name)}; write "
+                f"class_names=[str(name) for name in names], or leave it out for numbers."
+            )
     return [printable(name, keep="") for name in class_names]
 
 

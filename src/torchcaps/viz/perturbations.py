@@ -32,6 +32,11 @@ def draw_perturbations(image: Tensor, drawn: Tensor, *, steps: Sequence[float]) 
             f"drawings must be [components, {len(steps)} steps, channels, height, width], but came "
             f"as {list(drawn.shape)}."
         )
+    if not drawn.numel():
+        raise TorchcapsError(
+            f"a picture needs a component that moves by a step or more, but drawings came as "
+            f"{list(drawn.shape)}; give steps=(-0.25, 0.0, 0.25), say, and draw for each."
+        )
     size, _, _, height, width = drawn.shape
     cell = WIDTH * (1 - FIRST) / len(steps)
     tall = HEAD + size * cell * height / width

@@ -28,6 +28,11 @@ def draw_pruning(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
 
     >>> draw_pruning({"iterative": run.metrics(), "SNIP": second.metrics()})
     """
+    if not runs:
+        raise TorchcapsError(
+            "draw_pruning draws a line for each run, but none came; give the metrics of one or "
+            'more by their names: {"mine": run.metrics()}.'
+        )
     for name, rows in runs.items():
         if not any("entropy" in row for row in rows):
             raise TorchcapsError(
