@@ -154,11 +154,25 @@ def test_other_images_are_a_sentence(earlier):
     )
 
 
-def test_other_statistics_are_a_sentence(earlier):
+def test_a_statistic_that_is_new_stays_out(earlier):
+    """Another record may have it for more seeds."""
     few = earlier(2, statistics=("accuracy",))
     new = earlier(3, seeds=earlier(3).seeds[2:])
-    assert text_of(lambda: joined(few, new)) == (
-        f"the record {few.digest()} has no accuracy@sign/train, which the runs here have, so they "
-        f"do not make one record; was it made by an older version? Then leave --from-records out, "
-        f"and the same line trains the other seeds as well."
+    assert [each.values for each in joined(few, new).seeds] == [
+        {"accuracy": 60.0},
+        {"accuracy": 61.0},
+        {"accuracy": 62.0},
+    ]
+    # One that the new ones lack stays with the seeds that have it.
+    fewer = earlier(3, statistics=("accuracy",)).seeds[2:]
+    assert joined(earlier(2), earlier(3, seeds=fewer)).values(STATISTIC) == [60.0, 61.0]
+
+
+def test_no_statistic_in_common_is_a_sentence(earlier):
+    other = earlier(2, statistics=("sparsity",))
+    new = earlier(3, statistics=("accuracy",))
+    assert text_of(lambda: joined(other, new)) == (
+        f"the record {other.digest()} has sparsity and none of what the runs here have, accuracy "
+        f"for one, so they do not make one record; leave --from-records out, and the same line "
+        f"trains the other seeds as well."
     )

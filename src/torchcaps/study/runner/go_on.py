@@ -31,10 +31,14 @@ def going_on(study: Study, records: Iterable[Record]) -> Study:
 def joined(earlier: Record, new: Record) -> Record:
     """The record of the seeds of both, which names the commits and machines of both.
 
-    Seeds of both keep the numbers of the new one.
+    Seeds of both keep the numbers of the new one. A statistic that only the new one has stays out:
+    of its few seeds it would stand before that of a record that has it for more.
     """
     _check(earlier, new)
-    seeds = {each.seed: each for each in (*earlier.seeds, *new.seeds)}
+    known = _statistics(earlier.seeds) or _statistics(new.seeds)
+    seeds = {
+        each.seed: each for each in (*earlier.seeds, *(_of(known, each) for each in new.seeds))
+    }
     first = min((earlier, new), key=lambda each: min(seed.seed for seed in each.seeds))
     fields = new.model_dump() | {
         "seeds": tuple(seeds[number] for number in sorted(seeds)),
@@ -80,12 +84,17 @@ def _check(earlier: Record, new: Record) -> None:
             f"({_said(earlier)}) than the runs here ({_said(new)}), so they do not make one "
             f"record; is --root the folder it was made with? Else {instead}"
         )
-    lacking = _statistics(new.seeds) - _statistics(earlier.seeds)
-    if lacking and _statistics(earlier.seeds):
+    known, found = _statistics(earlier.seeds), _statistics(new.seeds)
+    if known and found and not known & found:
         raise TorchcapsError(
-            f"the record {earlier.digest()} has no {sorted(lacking)[0]}, which the runs here "
-            f"have, so they do not make one record; was it made by an older version? Then {instead}"
+            f"the record {earlier.digest()} has {sorted(known)[0]} and none of what the runs here "
+            f"have, {sorted(found)[0]} for one, so they do not make one record; {instead}"
         )
+
+
+def _of(statistics: set[str], seed: Seed) -> Seed:
+    values = {name: value for name, value in seed.values.items() if name in statistics}
+    return seed.model_copy(update={"values": values})
 
 
 def _statistics(seeds: Iterable[Seed]) -> set[str]:
