@@ -355,6 +355,21 @@ def test_routing_keeps_the_contract(entry, device):
     assert errors["keep"] == 0
 
 
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize("entry", ROUTINGS, ids=lambda entry: entry.name)
+def test_zero_votes_have_a_second_derivative(entry):
+    # torch.linalg.vector_norm has NaN there.
+    size = entry.declared.get("sizes", [OWN_SIZE])[0]
+    votes = torch.zeros(*size, dtype=torch.float64, requires_grad=True)
+    parents, steps, _ = entry.routing(votes, keep="last")
+    given = [*parents, steps[-1].coupling]
+    score = sum(x.square().sum() + x.sum() for x in given if x is not None)
+    (first,) = torch.autograd.grad(score, votes, create_graph=True)
+    (second,) = torch.autograd.grad(first.square().sum() + first.sum(), votes)
+    assert first.isfinite().all()
+    assert second.isfinite().all()
+
+
 def route(
     votes,
     *,

@@ -72,7 +72,7 @@ from torchcaps.models.refit import Refits
 from torchcaps.models.stack import routed_by
 from torchcaps.models.standardise import prepared
 from torchcaps.ops.routing import Detach, SquashOver
-from torchcaps.ops.routing.common import capsules
+from torchcaps.ops.routing.common import capsules, lengths
 from torchcaps.ops.squashing import squash_over as g
 from torchcaps.types import (
     Capsules,
@@ -307,4 +307,4 @@ def _whole_maps(maps: Tensor) -> Capsules:
     """A capsule for every type of maps [b, type * d, h, w]."""
     pose = maps.unflatten(1, (TYPES, -1)).permute(0, 1, 3, 4, 2).flatten(2)  # [b, type, h * w * d]
     positions = math.prod(maps.shape[-2:])
-    return Capsules(pose, torch.linalg.vector_norm(pose, dim=-1) / math.sqrt(positions))
+    return Capsules(pose, lengths(pose) / math.sqrt(positions))

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from torchcaps.ops.checks import widen
+from torchcaps.ops.checks import may_look, widen
 from torchcaps.types import Capsules
 
-__all__ = ["along", "capsules", "weighted"]
+__all__ = ["along", "capsules", "lengths", "weighted"]
 
 
 def capsules(pose: Tensor, dtype: torch.dtype | None = None) -> Capsules:
@@ -14,8 +14,21 @@ def capsules(pose: Tensor, dtype: torch.dtype | None = None) -> Capsules:
     gradient of a zero length is zero. A length is taken before its pose is rounded: one too long
     for float16 would make its gradient NaN."""
     dtype = pose.dtype if dtype is None else dtype
-    length = torch.linalg.vector_norm(widen(pose), dim=-1)
-    return Capsules(pose.to(dtype), length.to(dtype))
+    return Capsules(pose.to(dtype), lengths(widen(pose)).to(dtype))
+
+
+def lengths(pose: Tensor) -> Tensor:
+    """‖pose‖ over the last axis. Where it is zero, so is every derivative; torch's own has NaN for
+    the second one."""
+    norm: Tensor = torch.linalg.vector_norm(pose, dim=-1)
+    # A trace of torch.jit is the same with gradients and without.
+    if torch.jit.is_tracing() or not torch.is_grad_enabled():  # type: ignore[attr-defined]
+        return norm
+    if may_look(norm) and bool(norm.all()):
+        return norm
+    zero = norm.detach() == 0
+    norm = torch.linalg.vector_norm(pose.masked_fill(zero.unsqueeze(-1), 1), dim=-1)
+    return norm.masked_fill(zero, 0)
 
 
 def weighted(coupling: Tensor, votes: Tensor) -> Tensor:

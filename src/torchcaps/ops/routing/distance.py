@@ -50,7 +50,7 @@ from torchcaps.ops.checks import (
     widen,
     without_autocast,
 )
-from torchcaps.ops.routing.common import capsules, weighted
+from torchcaps.ops.routing.common import capsules, lengths, weighted
 from torchcaps.ops.routing.couple import coupled_or_even
 from torchcaps.ops.squashing import EPSILON, Squash
 from torchcaps.ops.squashing import squash as g
@@ -198,7 +198,7 @@ def check_distance(
 def no_longer_than(length: Tensor, votes: Tensor) -> Tensor:
     """Votes [*b, i, j, d] shortened to `length` [*b, i] where they are longer."""
     limit = length.unsqueeze(-1)
-    norm = of_long_votes(torch.linalg.vector_norm(votes, dim=-1), votes, -1)  # [*b, i, j]
+    norm = of_long_votes(lengths(votes), votes, -1)  # [*b, i, j]
     longer = norm > limit.clamp(min=SHORTEST)
     # The other norms may be zero: what is divided by must not be one of them.
     factor = torch.where(longer, limit / torch.where(longer, norm, 1), 1)
