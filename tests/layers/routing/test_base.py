@@ -7,14 +7,16 @@ import pytest
 import torch
 
 from error_text import text_of
-from layers.routing.bound import SIZE, bound
+from layers.routing.bound import SIZE, assert_equal, bound
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import (
     DenseCapsules,
+    DistanceRouting,
     DynamicRouting,
     EMRouting,
     InvertedRouting,
     Routing,
+    SelfAttentionRouting,
     UniformRouting,
 )
 from torchcaps.layers.routing.gave import LAST_LINES
@@ -26,6 +28,45 @@ def test_a_routing_belongs_to_one_layer() -> None:
     DenseCapsules(n_in=3, d_in=2, n_out=2, d_out=2, routing=routing)
     with pytest.raises(TorchcapsError, match=r"^this DynamicRouting belongs to a layer already; "):
         DenseCapsules(n_in=5, d_in=2, n_out=2, d_out=2, routing=routing)
+
+
+@pytest.mark.parametrize(
+    "routing",
+    [
+        DynamicRouting(bias=True),
+        DynamicRouting(prior="learned"),
+        DistanceRouting(bias=True),
+        DistanceRouting(scale="batch"),
+        EMRouting(),
+        InvertedRouting(),
+        InvertedRouting(layer_norm=False, start="learned"),
+        SelfAttentionRouting(),
+        UniformRouting(bias=True),
+    ],
+)
+def test_a_routing_without_a_layer_does_not_leave_out_its_parameters(routing) -> None:
+    name = type(routing).__name__
+    assert text_of(lambda: routing(torch.rand(3, *SIZE), torch.rand(3, SIZE[0]))) == (
+        f"this {name} has parameters, but none were made, for it belongs to no layer that says how "
+        f"many capsules there are; give it to a layer, DenseCapsules(routing={name}(…), …), or "
+        f"call its bind(n_in=…, n_out=…, d_out=…)."
+    )
+
+
+@pytest.mark.parametrize(
+    "routing",
+    [
+        DynamicRouting(),
+        DistanceRouting(),
+        InvertedRouting(layer_norm=False),
+        SelfAttentionRouting(prior="zero"),
+        UniformRouting(),
+    ],
+)
+def test_a_routing_without_parameters_needs_no_layer(routing) -> None:
+    votes, lengths = torch.rand(3, *SIZE), torch.rand(3, SIZE[0])
+    found = routing(votes, lengths, keep="last")
+    assert_equal(found, bound(routing)(votes, lengths, keep="last"))
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,17 @@ class Routing(nn.Module, ABC):
         """Call the op. `couple` is for the op too; a routing that knows nothing of it may leave it
         out, and is told so when somebody asks."""
 
+    @final
+    def check_bound(self, *, has_parameters: bool) -> None:
+        """Refuse a call of a routing that lacks its parameters, for no layer told it its sizes."""
+        if has_parameters and not self._is_bound:
+            name = type(self).__name__
+            raise TorchcapsError(
+                f"this {name} has parameters, but none were made, for it belongs to no layer that "
+                f"says how many capsules there are; give it to a layer, "
+                f"DenseCapsules(routing={name}(…), …), or call its bind(n_in=…, n_out=…, d_out=…)."
+            )
+
     def options(self) -> dict[str, Any]:
         """What the op is asked beside votes, activations and `keep`."""
         return {}

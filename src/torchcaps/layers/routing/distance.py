@@ -77,6 +77,7 @@ class DistanceRouting(Routing):
         keep: Keep = "none",
         couple: Couple | None = None,
     ) -> Routed:
+        self.check_bound(has_parameters=self._has_bias or self.scale == "batch")
         return self.finished(
             distance_routing(votes, activation, keep=keep, couple=couple, **self.options())
         )

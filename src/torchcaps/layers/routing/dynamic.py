@@ -100,6 +100,7 @@ class DynamicRouting(Routing):
         keep: Keep = "none",
         couple: Couple | None = None,
     ) -> Routed:
+        self.check_bound(has_parameters=self._learns_prior or self._has_bias)
         return dynamic_routing(votes, keep=keep, couple=couple, **self.options())
 
     def options(self) -> dict[str, Any]:

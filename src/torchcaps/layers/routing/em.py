@@ -88,6 +88,7 @@ class EMRouting(Routing):
         keep: Keep = "none",
         couple: Couple | None = None,
     ) -> Routed:
+        self.check_bound(has_parameters=True)
         return self.finished(
             em_routing(votes, activation, keep=keep, couple=couple, **self.options())
         )

@@ -79,6 +79,7 @@ class InvertedRouting(Routing):
         self.scaled = scaled
         self.activations = self.gives_activations = activations
         self.lambda_ = lambda_
+        self.scale = 1.0
         self.dropout = dropout
         self._start: Start = start
         self.norm = None
@@ -90,7 +91,8 @@ class InvertedRouting(Routing):
             self.register_parameter("start", None)
 
     def create_parameters(self, *, n_in: int, n_out: int, d_out: int) -> None:
-        self.scale = 1 / math.sqrt(d_out) if self.scaled else 1.0
+        if self.scaled:
+            self.scale = 1 / math.sqrt(d_out)
         if self.layer_norm:
             self.norm = nn.LayerNorm(d_out)
         if self._start != "none":
@@ -108,6 +110,8 @@ class InvertedRouting(Routing):
         keep: Keep = "none",
         couple: Couple | None = None,
     ) -> Routed:
+        own = self.layer_norm or self.scaled or self.activations or self._start != "none"
+        self.check_bound(has_parameters=own)
         if self._drops:
             return self._step_by_step(
                 lambda parents, couple: self.step(votes, activation, parents, couple=couple),

@@ -51,6 +51,7 @@ class SelfAttentionRouting(Routing):
         keep: Keep = "none",
         couple: Couple | None = None,
     ) -> Routed:
+        self.check_bound(has_parameters=self._learns_prior)
         return self_attention_routing(votes, keep=keep, couple=couple, **self.options())
 
     def options(self) -> dict[str, Any]:

@@ -54,6 +54,7 @@ class UniformRouting(Routing):
         keep: Keep = "none",
         couple: Couple | None = None,
     ) -> Routed:
+        self.check_bound(has_parameters=self._has_bias)
         return uniform_routing(votes, keep=keep, couple=couple, **self.options())
 
     def options(self) -> dict[str, Any]:
