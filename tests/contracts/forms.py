@@ -95,7 +95,13 @@ FORMS = {
         alone={"variance_floor": 0.05},
     ),
     "inverted": Form(
-        [{}, *each("iterations", [1, 4]), {"scale": 0.3}, {"iterations": 3, "scale": 0.5}],
+        [
+            {},
+            *each("iterations", [1, 4]),
+            {"scale": 0.3},
+            {"iterations": 3, "scale": 0.5},
+            {"iterations": 3, "scale": "given"},
+        ],
         may=("norm_weight", "norm_bias", "start"),
         # No LayerNorm: of one component it leaves nothing.
         alone={"scale": 0.2},
@@ -217,6 +223,8 @@ def leaves_of(case, dtype=torch.float64):
     if form.adds_up and dtype != torch.float64:
         size *= slots**-0.25
     draw = torch.randn
+    # d_o of each update, or the factor of inverted routing.
+    scales = () if case.algorithm == "inverted" else case.options.get("iterations", 3) - 1
     made = {
         "pose": lambda: draw(*case.batch, children, case.d_in),
         "weight": lambda: draw(*shared, case.n_out, *matrix) * size,
@@ -233,7 +241,7 @@ def leaves_of(case, dtype=torch.float64):
         "beta_a": lambda: draw(case.n_out) / 1000,
         "beta_u": lambda: draw(case.n_out),
         "agreement": lambda: torch.rand(()) + 0.2,
-        "scale": lambda: 0.5 + torch.rand(case.options.get("iterations", 3) - 1),
+        "scale": lambda: 0.5 + torch.rand(scales),
     }
     names = ["pose", "weight", *form.needs, *case.given]
     names += [name for name in ("scale", "agreement") if case.options.get(name) == "given"]

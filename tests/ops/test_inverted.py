@@ -491,6 +491,12 @@ ERRORS = [
         "another size?",
     ),
     (VOTES, {"scale": math.nan}, "scale must be a finite number from 0 up, but came as nan."),
+    (
+        VOTES,
+        {"scale": torch.ones(3)},
+        "scale must be one number for all votes, but came as a tensor of shape [3]; children and "
+        "parents have no factors of their own.",
+    ),
     (VOTES, {"lambda_": -1}, "lambda_ must be a finite number from 0 up, but came as -1."),
 ]
 

@@ -25,6 +25,8 @@ def test_present_parents():
     sums, weight, bias = numbers(2, 3, 4, 5), numbers(5), numbers(5)
     check(Present(0.3, weight, bias), None, sums, (sums, weight, bias), (1, 2, 3))
     check(Present(0.3, None, None), None, sums, (sums,), (1,))
+    factor = numbers(1, 1, 1, 1)
+    check(Present(0.3, factor, None), None, sums, (sums, factor), (1, 2))
 
 
 @pytest.mark.parametrize("squash", ["hinton", "exp"])

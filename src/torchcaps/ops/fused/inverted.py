@@ -17,6 +17,8 @@ Ambiguities: none.
 
 from typing import Any
 
+from torch import Tensor
+
 from torchcaps.ops.checks import widen, without_autocast
 from torchcaps.ops.fused.loop import Loop, Mix, given
 from torchcaps.ops.fused.mixing import mix
@@ -51,17 +53,25 @@ def route_by(mix: Mix, vote_map: VoteMap, **options: Any) -> Routed:
     weight = bias = None
     if asked.norm is not None:
         weight, bias = (x.to(dtype).expand(size) for x in asked.norm)
+    scale, of_rule = asked.scale, (weight, bias)
+    if isinstance(scale, Tensor):
+        # As a number it would have no gradient, so it goes into the weights of the rule.
+        factor, scale = scale.reshape(()).to(votes.device, dtype), 1.0
+        of_rule = (factor.reshape(1, 1, 1, 1), None)
+        if weight is not None and bias is not None:
+            of_rule = (factor * weight, factor * bias)
     record = recorded(asked.keep, asked.couple)
     loop = Loop(
         "present",
-        scale=asked.scale,
+        scale=scale,
         iterations=asked.iterations,
         share=1 / votes.shape[-2],
         kept=kept_of(record, asked.iterations),
     )
     with without_autocast(votes):
         query = None if asked.start is None else asked.scale * asked.start.to(dtype)
-        mixed = mix(given(vote_map, votes, loop, start=query, rule_weight=weight, rule_bias=bias))
+        by = dict(zip(("rule_weight", "rule_bias"), of_rule, strict=True))
+        mixed = mix(given(vote_map, votes, loop, start=query, **by))
         norm_of = Present(1.0, weight, bias)
         poses = [norm_of.query(None, s) for s in mixed.sums(record)]
         return recoupled(

@@ -66,7 +66,8 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Present:
-    """scale LayerNorm(s), or scale s where there is no norm: only the present parents count."""
+    """scale LayerNorm(s), or scale s where there is no norm: only the present parents count. A
+    weight without a bias is a factor on s, [1, 1, 1, 1]."""
 
     scale: float
     weight: Tensor | None
@@ -74,19 +75,25 @@ class Present:
 
     def query(self, before: Tensor | None, sums: Tensor) -> Tensor:
         if self.weight is None or self.bias is None:
-            return self.scale * sums
+            return self._factor() * sums
         return self.scale * normalised(sums, self.weight, self.bias)
 
     def back(self, sums: Tensor, of_query: Tensor) -> Back:
-        of_query = self.scale * of_query
         if self.weight is None or self.bias is None:
-            return None, of_query, None, None
+            of_factor = None
+            if self.weight is not None:
+                of_factor = self.scale * (of_query * sums).sum().reshape(self.weight.shape)
+            return None, self._factor() * of_query, of_factor, None
+        of_query = self.scale * of_query
         x, size, norm = centred(sums), sums.shape[-1:], (self.weight, self.bias)
         _, mean, rstd = torch.native_layer_norm(x, size, *norm, NORM_GUARD)
         of_sums, of_weight, of_bias = torch.ops.aten.native_layer_norm_backward(
             of_query, x, size, mean, rstd, *norm, [True, True, True]
         )
         return None, centred(of_sums), of_weight, of_bias
+
+    def _factor(self) -> float | Tensor:
+        return self.scale if self.weight is None else self.scale * self.weight
 
 
 def rule_of(

@@ -60,7 +60,7 @@ def inverted_step(
     activation: Tensor | None = None,
     *,
     norm: tuple[Tensor, Tensor] | None = None,
-    scale: float = 1.0,
+    scale: float | Tensor = 1.0,
     beta_a: Tensor | None = None,
     beta_u: Tensor | None = None,
     lambda_: float = 0.01,
@@ -76,7 +76,7 @@ def inverted_step(
         activation: [*b, i] of the children; only together with beta_a and beta_u.
         norm: weight and bias, both [d], of a LayerNorm on every parent; None: parents stay as they
             are.
-        scale: the factor on agreements.
+        scale: the factor on agreements, a number or a tensor of one.
         beta_a: [j], what speaks for a parent that is on; None: parents have no activations.
         beta_u: [j], what it costs to describe the children of a parent; goes with beta_a.
         lambda_: the inverse temperature of a parent's activation, where there is one.
@@ -128,7 +128,7 @@ def inverted_routing(
     *,
     iterations: int = 2,
     norm: tuple[Tensor, Tensor] | None = None,
-    scale: float = 1.0,
+    scale: float | Tensor = 1.0,
     beta_a: Tensor | None = None,
     beta_u: Tensor | None = None,
     lambda_: float = 0.01,
@@ -147,7 +147,7 @@ def inverted_routing(
         iterations: how often parents are made, from 1.
         norm: weight and bias, both [d], of a LayerNorm on every parent; None: parents stay as they
             are.
-        scale: the factor on agreements, for example 1/√d.
+        scale: the factor on agreements, for example 1/√d: a number or a tensor of one.
         beta_a: [j], what speaks for a parent that is on; None: parents have no activations.
         beta_u: [j], what it costs to describe the children of a parent; goes with beta_a.
         lambda_: the inverse temperature of a parent's activation, where there is one.
@@ -196,7 +196,7 @@ class InvertedOptions(NamedTuple):
 
     iterations: int = 2
     norm: tuple[Tensor, Tensor] | None = None
-    scale: float = 1.0
+    scale: float | Tensor = 1.0
     start: Tensor | None = None
     keep: Keep = "none"
     couple: Couple | None = None
@@ -210,7 +210,17 @@ def check_inverted(votes: Tensor, options: InvertedOptions) -> None:
     poses = (*votes.shape[:-3], *votes.shape[-2:])
     check_broadcast("start", options.start, poses, "[*batch, parent, pose]")
     _check_norm(options.norm, votes.shape[-1])
-    check_number("scale", options.scale)
+    _check_scale(options.scale)
+
+
+def _check_scale(scale: float | Tensor) -> None:
+    if not isinstance(scale, Tensor):
+        check_number("scale", scale)
+    elif scale.numel() != 1:
+        raise TorchcapsError(
+            f"scale must be one number for all votes, but came as a tensor of shape "
+            f"{list(scale.shape)}; children and parents have no factors of their own."
+        )
 
 
 def _check_norm(norm: tuple[Tensor, Tensor] | None, size: int) -> None:
