@@ -195,6 +195,22 @@ def test_deepcaps_takes_both():
         model(x, intervene={"primary": lambda u: u})
 
 
+def half_of_all(model, x):
+    """A call that changes couplings and capsules."""
+    changes = {"primary": lambda u: u._replace(pose=u.pose / 2)}
+    return model(x, couple=lambda c: c / 2, intervene=changes).scores
+
+
+def test_both_work_where_there_are_no_values_to_look_at():
+    model, x = small(), images()
+    expected = half_of_all(model, x)
+    each = torch.func.vmap(lambda one: half_of_all(model, one.unsqueeze(0)).squeeze(0))(x)
+    torch.testing.assert_close(each, expected, rtol=0, atol=1e-6)
+    compiled = torch.compile(half_of_all, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(model, x), expected, rtol=0, atol=1e-6)
+    assert half_of_all(model.to("meta"), x.to("meta")).shape == expected.shape
+
+
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [

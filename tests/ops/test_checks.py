@@ -11,7 +11,14 @@ from error_text import text_of
 from torchcaps import Capsules, ops
 from torchcaps.layers import EMRouting, InvertedRouting
 from torchcaps.ops import fused, native
-from torchcaps.ops.checks import check_choice, check_iterations, is_finite, may_look, one_hot
+from torchcaps.ops.checks import (
+    check_choice,
+    check_iterations,
+    has_values,
+    is_finite,
+    may_look,
+    one_hot,
+)
 from torchcaps.types import VoteMap
 
 VOTES = torch.rand(2, 3, 4, 5)
@@ -154,10 +161,12 @@ def test_one_hot_is_that_of_torch():
 
 def test_values_are_looked_at_where_there_are_some():
     assert may_look(torch.rand(2))
-    assert not may_look(torch.rand(2, device="meta"))
+    assert has_values(torch.rand(2))
     looks = []
-    torch.func.vmap(lambda x: looks.append(may_look(x)) or x)(torch.rand(2))
-    assert looks == [False]
+    torch.func.vmap(lambda x: looks.append(x) or x)(torch.rand(2))
+    for x in (torch.rand(2, device="meta"), *looks):
+        assert not may_look(x)
+        assert not has_values(x)
 
 
 @pytest.mark.parametrize(

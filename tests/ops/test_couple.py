@@ -297,3 +297,16 @@ def test_gradients_are_finite_where_em_leaves_a_parent_without_children(variant)
     (out.parents.activation.sum() + out.parents.pose.sum()).backward()
     assert votes.grad.isfinite().all()
     assert activation.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_vmap_replaces_couplings_too(name):
+    """The checks of values broke vmap."""
+    route = plain()[name]
+
+    def halve(strength):
+        return route(couple=lambda c: c * strength).parents.pose
+
+    strengths = torch.tensor([0.5, 1.0, 2.0])
+    for made, strength in zip(torch.func.vmap(halve)(strengths), strengths, strict=True):
+        torch.testing.assert_close(made, halve(strength), rtol=0, atol=1e-12)

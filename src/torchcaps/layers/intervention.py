@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 
 from torchcaps.errors import TorchcapsError, nearest
+from torchcaps.ops.checks import has_values
 from torchcaps.types import Capsules, Couple, Intervene
 
 __all__ = ["NOTHING_DONE", "by_layer", "leaving", "named", "without_capsules"]
@@ -78,7 +79,7 @@ def leaving(name: str, capsules: Capsules, intervene: Mapping[str, Intervene]) -
             f"{came[1]}; to silence capsules multiply them by zero."
         )
     for what, value in zip(("poses", "activations"), made, strict=True):
-        if value is not None and not bool(value.isfinite().all()):
+        if value is not None and has_values(value) and not bool(value.isfinite().all()):
             raise TorchcapsError(
                 f"the function that intervenes in layer {name!r} returned {what} that are NaN or "
                 f"infinite; do not divide by what may be zero."

@@ -28,6 +28,7 @@ __all__ = [
     "check_number",
     "check_tensor",
     "check_votes",
+    "has_values",
     "is_between",
     "is_finite",
     "may_look",
@@ -163,9 +164,14 @@ def check_broadcast(argument: str, value: Tensor | None, shape: Sequence[int], a
 
 def may_look(tensor: Tensor) -> bool:
     """Whether values may be checked: looking stalls an accelerator and breaks a compiled graph."""
-    if torch.compiler.is_compiling() or tensor.device.type != "cpu":
+    return tensor.device.type == "cpu" and has_values(tensor)
+
+
+def has_values(tensor: Tensor) -> bool:
+    """Whether there are values to look at, wherever they are."""
+    if torch.compiler.is_compiling():
         return False
-    if isinstance(tensor, FakeTensor):  # It has a shape alone.
+    if tensor.is_meta or isinstance(tensor, FakeTensor):  # It has a shape alone.
         return False
     # Under torch.func.vmap one tensor has as many values as lanes, and no answer holds for all.
     return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.ops.checks import has_values
 from torchcaps.types import Couple, Keep
 
 __all__ = ["coupled", "coupled_or_even", "recorded", "replaced"]
@@ -41,7 +42,7 @@ def replaced(couple: Couple | None, coupling: Tensor, *, negative: bool = True) 
             f"images use .expand_as(couplings)."
         )
     made = made.to(coupling)
-    if not torch.compiler.is_compiling():
+    if has_values(made) and has_values(coupling):
         _check_values(made, negative)
         if not (made.requires_grad or coupling.requires_grad) and torch.equal(made, coupling):
             return None
