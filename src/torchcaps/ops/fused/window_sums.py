@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from torchcaps.types import VoteMap, Window
 
@@ -41,7 +42,7 @@ class WindowSums:
         grid = (*self.window.positions, self.n_out, self.rows, self.columns)
         sums = self.filters.new_empty(len(self.images), *grid)
         for part in self._parts():
-            maps = torch.conv2d(self._maps(part), self.filters, stride=self.window.stride)
+            maps = self._convolved(self._maps(part))
             sums[part] = self._grid(maps, self.n_out)
         sums = sums.flatten(-2).flatten(1, 2)
         if self.vote_map.bias is not None:
@@ -83,6 +84,13 @@ class WindowSums:
             self.slots * of_sums.sum((0, 1)) if bias else None,
             of_sums.sum((0, 1, 2)).repeat(self.slots, 1) if coordinates else None,
         ]
+
+    def _convolved(self, maps: Tensor) -> Tensor:
+        filters, stride = self.filters, self.window.stride
+        if maps.shape[1] == 1 and stride[0] != stride[1]:
+            # oneDNN, by which PyTorch computes, gets some of these wrong, but none of two channels.
+            maps, filters = (pad(x, (0, 0, 0, 0, 0, 1)) for x in (maps, filters))
+        return torch.conv2d(maps, filters, stride=stride)
 
     def _parts(self) -> Iterator[slice]:
         """Some images at a time."""
