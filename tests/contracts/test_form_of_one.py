@@ -100,6 +100,18 @@ def test_an_empty_batch_has_no_mean_distance(window, way):
     assert not any(gradient.any() for gradient in gradients)
 
 
+@ways_of("distance")
+def test_an_empty_batch_goes_by_the_distances_given(way):
+    case = distance_case(way, options={"scale": "given"}, batch=(0,))
+    leaves = {name: x.requires_grad_() for name, x in leaves_of(case, dtype_of(way)).items()}
+    found = route(way, case, leaves).scale
+    assert torch.equal(found, leaves["scale"])
+    of_scale = torch.rand_like(found)
+    gradients = torch.autograd.grad(found, leaves.values(), of_scale, materialize_grads=True)
+    for name, gradient in zip(leaves, gradients, strict=True):
+        assert torch.equal(gradient, of_scale) if name == "scale" else not gradient.any()
+
+
 def seen_cases():
     """With whom they see it; sizes of a dozen children fill more than one block of each."""
     sizes = {"n_in": 12, "n_out": 5, "d_out": 4, "batch": (20,)}

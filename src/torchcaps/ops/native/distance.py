@@ -104,7 +104,8 @@ def _forward(given: Given) -> Measured:
 def _backward(asked: Asked[Given]) -> Gradients:
     votes, (*_, of_means, of_poses, of_couplings) = asked.given.votes, asked.gradients
     if not len(votes.pose):
-        return [*[None] * (len(asked.needs) - 1), of_means]
+        # What an operator gives is none of what it is given.
+        return [*[None] * (len(asked.needs) - 1), None if of_means is None else of_means.clone()]
     numbers, tensors = _given(asked.given)
     gradients = gradients_of(tensors, asked.needs)
     saved = zip(("sums", "slopes", "means"), asked.saved, strict=True)
