@@ -66,6 +66,15 @@ def test_further_updates_of_gamma_go_by_the_last_stored_distance():
     ).scores.shape == (1, 3)
 
 
+def test_layers_iterate_below_classes_that_do_not():
+    # The classes pass once; the skip of the last cell below them does not.
+    model = made("deepcaps", routing="self_attention")
+    x = torch.rand(2, *model.image)
+    skip, classes = model(x, iterations=5, keep="steps").trace
+    assert len(skip.routed.steps) == 5
+    assert len(classes.routed.steps) == 1
+
+
 @pytest.mark.parametrize(("name", "options"), [("mitterreiter_grid", {}), ("deepcaps", {})])
 def test_a_routing_that_passes_once_is_told_so(name, options):
     model = made(name, routing="uniform", **options)

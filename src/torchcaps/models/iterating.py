@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from torch import nn
 
 from torchcaps.errors import TorchcapsError, short
-from torchcaps.layers import Routing
+from torchcaps.layers import Routing, UniformRouting
 from torchcaps.ops.checks import check_iterations
 
 __all__ = ["refuse_iterations", "routed_so_often"]
@@ -38,7 +38,8 @@ def _set(network: nn.Module, iterations: int) -> Iterator[None]:
         if isinstance(getattr(module, "iterations", None), int)
     }
     # The skip of a uniform DeepCaps has one iteration, so as to route nowhere.
-    if not any(isinstance(module, Routing) for module in found):
+    uniform = any(isinstance(module, UniformRouting) for module in network.modules())
+    if not found or (uniform and not any(isinstance(module, Routing) for module in found)):
         raise TorchcapsError(
             f"iterations={iterations} is for a routing that iterates, but the routing of this "
             f"network passes once; leave iterations out."
