@@ -265,6 +265,12 @@ def test_weights_of_em_are_not_negative():
         ops.em_routing(votes, a, couple=lambda c: c - 0.5, **beta())
 
 
+def test_couplings_are_no_function():
+    v, _ = votes_and_lengths()
+    with pytest.raises(TorchcapsError, match=r"couple must be a function .* came as a Tensor; wri"):
+        ops.dynamic_routing(v, couple=torch.rand(I, J))
+
+
 @pytest.mark.parametrize("grad", [True, False])
 def test_a_function_that_writes_into_the_couplings_is_told(grad):
     """Fused forms kept the old parents beside the new couplings."""

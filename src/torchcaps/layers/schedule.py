@@ -11,13 +11,14 @@ what its routing gave.
 """
 
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from typing import Literal, get_args
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.capsule_layer import CapsuleLayer
-from torchcaps.layers.intervention import NOTHING_DONE, leaving
+from torchcaps.layers.intervention import NOTHING_DONE, leaving, named
 from torchcaps.ops.checks import check_choice, check_iterations, check_keep
 from torchcaps.types import Capsules, Couple, Intervene, Keep, Routed, Step, VoteMap
 
@@ -48,6 +49,8 @@ def route_sequentially(
     >>> route_sequentially(layers, Capsules(torch.rand(2, 8, 4)))["classes"].parents.pose.shape
     torch.Size([2, 3, 6])
     """
+    _check_layers(layers)
+    couple, intervene = _functions(layers, couple, intervene)
     routed = {}
     for name, layer in layers.items():
         made: Routed = layer(children, keep=keep, couple=couple.get(name))
@@ -85,7 +88,15 @@ def route_concurrently(
     """
     check_keep(keep)
     check_iterations(iterations)
+    _check_layers(layers)
+    couple, intervene = _functions(layers, couple, intervene)
     names = list(layers)
+    for name, layer in layers.items():
+        if not isinstance(layer, CapsuleLayer):
+            raise TorchcapsError(
+                f"layers that route at the same time must be capsule layers with a routing, but "
+                f"{name!r} is a {type(layer).__name__}; use route_sequentially."
+            )
 
     votes: dict[str, Tensor | VoteMap] = {}
     steps: dict[str, list[Step]] = {}
@@ -143,6 +154,32 @@ def steps_in_a_row(layers: int, iterations: int, schedule: Schedule) -> int:
             f"layers counts those that route, from 1, but came as {short(layers)}."
         )
     return layers * iterations if schedule == "sequential" else layers + iterations - 1
+
+
+def _check_layers(layers: Mapping[str, CapsuleLayer]) -> None:
+    if not isinstance(layers, Mapping | nn.ModuleDict):
+        raise TorchcapsError(
+            f"layers must be capsule layers by their names, from below, "
+            f'{{"classes": DenseCapsules(…)}}, but came as a {type(layers).__name__}.'
+        )
+    for name, layer in layers.items():
+        # One of somebody's own may be any module that is called as ours are.
+        if isinstance(layer, CapsuleLayer):
+            continue
+        if not isinstance(layer, nn.Module) or "keep" not in signature(layer.forward).parameters:
+            raise TorchcapsError(
+                f"a layer that is routed takes capsules and `keep`, but {name!r} is a "
+                f"{type(layer).__name__}; give capsule layers, such as DenseCapsules."
+            )
+
+
+def _functions(
+    layers: Mapping[str, CapsuleLayer],
+    couple: Mapping[str, Couple] | None,
+    intervene: Mapping[str, Intervene] | None,
+) -> tuple[Mapping[str, Couple], Mapping[str, Intervene]]:
+    names = list(layers)
+    return named("couple", couple, names), named("intervene", intervene, names)
 
 
 def _couple_at(

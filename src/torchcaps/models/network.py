@@ -115,6 +115,7 @@ class CapsuleNetwork(Refits):
         if self.kept_children is not None:
             capsules = _some(capsules, self.kept_children)
         capsules = leaving("primary", capsules, changes)
+        changes.pop("primary", None)
         with routed_so_often(self, iterations):
             if self.iterations is None:
                 routed = route_sequentially(

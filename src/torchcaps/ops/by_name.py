@@ -20,7 +20,7 @@ from torchcaps.ops.routing import (
     self_attention_routing,
     uniform_routing,
 )
-from torchcaps.ops.votes import materialise
+from torchcaps.ops.votes import check_vote_map, materialise
 from torchcaps.types import Routed, VoteMap
 
 __all__ = ["route"]
@@ -67,6 +67,7 @@ def route(
     _check_routing(routing)
     check_backend(backend)
     _check_options(routing, options)
+    check_vote_map(vote_map)
     if _is_stored(vote_map, routing, backend, options):
         return PLAIN[routing](
             materialise(vote_map), **_activation(vote_map, routing, options), **options
@@ -93,6 +94,13 @@ def _check_options(routing: str, options: dict[str, Any]) -> None:
             )
         if name not in known:
             raise TorchcapsError(f"{routing} routing has no option {name}; {nearest(name, known)}.")
+    for each in inspect.signature(PLAIN[routing]).parameters.values():
+        needed = each.kind is each.KEYWORD_ONLY and each.default is each.empty
+        if needed and each.name not in options:
+            raise TorchcapsError(
+                f"{routing} routing needs {each.name}, a number for each parent; give it: "
+                f"route(vote_map, {routing!r}, {each.name}=…)."
+            )
 
 
 def _is_stored(vote_map: VoteMap, routing: str, backend: Backend, options: dict[str, Any]) -> bool:

@@ -18,11 +18,11 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.ops.checks import check_broadcast, check_choice, check_dtypes, check_tensor
-from torchcaps.types import VoteMap
+from torchcaps.types import Capsules, VoteMap, Window
 
-__all__ = ["materialise"]
+__all__ = ["check_vote_map", "materialise"]
 
 SHARINGS = get_args(VoteMap.__annotations__["sharing"])
 POSES = get_args(VoteMap.__annotations__["pose"])
@@ -67,6 +67,49 @@ def materialise(vote_map: VoteMap) -> Tensor:
     return votes
 
 
+def check_vote_map(vote_map: VoteMap) -> None:
+    """What is asked of a vote map before its sizes are counted; those of weights are `_per_type`'s
+    to compare."""
+    children, window = vote_map.children, vote_map.window
+    if not isinstance(children, Capsules):
+        raise TorchcapsError(
+            f"the children of a VoteMap must be Capsules, but came as a {type(children).__name__}; "
+            f"wrap the poses: VoteMap(Capsules(pose), weight)."
+        )
+    check_tensor("pose", children.pose)
+    check_tensor("weight", vote_map.weight)
+    _check_axes(children.pose, vote_map)
+    if window is not None:
+        _check_window(window, children.pose.shape[-2])
+    check_broadcast("activation", children.activation, children.pose.shape[:-1], "[*batch, child]")
+
+
+def _check_axes(pose: Tensor, vote_map: VoteMap) -> None:
+    if pose.ndim < 2 or vote_map.weight.ndim != (3 if vote_map.sharing == "all" else 4):
+        raise TorchcapsError(
+            f"votes need child poses [*batch, child, pose] and weights [child, parent, out, in] "
+            f"(without the child axis when shared by all), but came with shapes "
+            f"{list(pose.shape)} and {list(vote_map.weight.shape)}."
+        )
+
+
+def _check_window(window: Window, n_in: int) -> None:
+    sizes = [*window] if isinstance(window, Window) else []
+    counts = [x for each in sizes if isinstance(each, tuple | list) for x in each]
+    if len(counts) != 7 or not all(type(x) is int and x > 0 for x in counts):
+        raise TorchcapsError(
+            f"a window must be Window(child_grid=(height, width, types), kernel=(height, width), "
+            f"stride=(height, width)) of whole numbers from 1, but came as {short(window)}."
+        )
+    grid, kernel, _ = window
+    if math.prod(grid) != n_in or kernel[0] > grid[0] or kernel[1] > grid[1]:
+        raise TorchcapsError(
+            f"a window of {kernel} positions looks at a grid (height, width, types) that is at "
+            f"least as large and holds every child, but the grid is {grid}, and {n_in} children "
+            f"came; was it made for images of another size?"
+        )
+
+
 def _per_type(vote_map: VoteMap) -> tuple[Tensor, Tensor]:
     """Children as [*b, positions, types, d] and weights as [types, j, ...], sizes checked."""
     u, weight = vote_map.children.pose, vote_map.weight
@@ -76,12 +119,7 @@ def _per_type(vote_map: VoteMap) -> tuple[Tensor, Tensor]:
         u = vote_map.window.of(u)
     if vote_map.sharing == "all":
         weight = weight.unsqueeze(0)
-    if u.ndim < 2 or weight.ndim != 4:
-        raise TorchcapsError(
-            f"votes need child poses [*batch, child, pose] and weights [child, parent, out, in] "
-            f"(without the child axis when shared by all), but came with shapes "
-            f"{list(u.shape)} and {list(vote_map.weight.shape)}."
-        )
+    _check_axes(u, vote_map)
     check_dtypes(u, weight)
     n_in, types = u.shape[-2], weight.shape[0]
     fits = n_in % types == 0 if vote_map.sharing == "type" else n_in == types or types == 1

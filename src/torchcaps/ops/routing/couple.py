@@ -19,6 +19,11 @@ def replaced(couple: Couple | None, coupling: Tensor, *, negative: bool = True) 
     that the parents keep every bit. With negative=False couplings are weights."""
     if couple is None:
         return None
+    if not callable(couple):
+        raise TorchcapsError(
+            f"couple must be a function on couplings, but came as a {type(couple).__name__}; write "
+            f"couple=lambda couplings: …."
+        )
     # Whoever writes into the couplings would change what is compared with and recorded.
     watched = not (torch.compiler.is_compiling() or coupling.is_inference())
     version = coupling._version if watched else 0
