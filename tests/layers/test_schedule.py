@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 import torch
+from torch.nn.utils import prune, spectral_norm, weight_norm
 
 from error_text import text_of
 from torchcaps.layers import (
@@ -268,3 +269,21 @@ def test_a_layer_without_steps_does_not_route_with_others():
         "layers that route at the same time must be capsule layers with a routing, but 'skip' is a "
         "Conv3dCapsules; use route_sequentially."
     )
+
+
+@pytest.mark.parametrize(
+    "make", [partial(prune.l1_unstructured, amount=0.5), weight_norm, spectral_norm]
+)
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_weights_that_a_hook_makes_are_made_where_layers_route_together(make):
+    layers, plain, u = stack(), stack(), children()
+    for layer in layers.values():
+        make(layer.eval(), name="weight")
+        first = next(x for name, x in layer.named_parameters() if name.startswith("weight_"))
+        first.data.mul_(-3)
+    found = route_concurrently(layers, u, iterations=2)
+    for layer, other in zip(layers.values(), plain.values(), strict=True):
+        layer(Capsules(torch.zeros(1, layer.n_in, layer.d_in, dtype=torch.float64)))
+        other.weight = torch.nn.Parameter(layer.weight.detach())
+    expected = route_concurrently(plain, u, iterations=2)
+    assert torch.equal(found["classes"].parents.pose, expected["classes"].parents.pose)

@@ -15,6 +15,9 @@ from inspect import signature
 from typing import Literal, get_args
 
 from torch import Tensor, nn
+from torch.nn.utils.prune import BasePruningMethod
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.capsule_layer import CapsuleLayer
@@ -49,7 +52,6 @@ def route_sequentially(
     >>> route_sequentially(layers, Capsules(torch.rand(2, 8, 4)))["classes"].parents.pose.shape
     torch.Size([2, 3, 6])
     """
-    _check_layers(layers)
     couple, intervene = _functions(layers, couple, intervene)
     routed = {}
     for name, layer in layers.items():
@@ -88,15 +90,9 @@ def route_concurrently(
     """
     check_keep(keep)
     check_iterations(iterations)
-    _check_layers(layers)
     couple, intervene = _functions(layers, couple, intervene)
     names = list(layers)
-    for name, layer in layers.items():
-        if not isinstance(layer, CapsuleLayer):
-            raise TorchcapsError(
-                f"layers that route at the same time must be capsule layers with a routing, but "
-                f"{name!r} is a {type(layer).__name__}; use route_sequentially."
-            )
+    _begin(layers)
 
     votes: dict[str, Tensor | VoteMap] = {}
     steps: dict[str, list[Step]] = {}
@@ -156,6 +152,20 @@ def steps_in_a_row(layers: int, iterations: int, schedule: Schedule) -> int:
     return layers * iterations if schedule == "sequential" else layers + iterations - 1
 
 
+def _begin(layers: Mapping[str, CapsuleLayer]) -> None:
+    """Let the hooks of torch.nn.utils make the weights that they make before a forward, which is
+    not called here."""
+    for name, layer in layers.items():
+        if not isinstance(layer, CapsuleLayer):
+            raise TorchcapsError(
+                f"layers that route at the same time must be capsule layers with a routing, but "
+                f"{name!r} is a {type(layer).__name__}; use route_sequentially."
+            )
+        for hook in layer._forward_pre_hooks.values():
+            if isinstance(hook, BasePruningMethod | WeightNorm | SpectralNorm):
+                hook(layer, ())
+
+
 def _check_layers(layers: Mapping[str, CapsuleLayer]) -> None:
     if not isinstance(layers, Mapping | nn.ModuleDict):
         raise TorchcapsError(
@@ -178,6 +188,7 @@ def _functions(
     couple: Mapping[str, Couple] | None,
     intervene: Mapping[str, Intervene] | None,
 ) -> tuple[Mapping[str, Couple], Mapping[str, Intervene]]:
+    _check_layers(layers)
     names = list(layers)
     return named("couple", couple, names), named("intervene", intervene, names)
 
