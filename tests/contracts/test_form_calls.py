@@ -322,6 +322,26 @@ def test_layers_choose_it(algorithm, way):
     assert ran_by(layer.double(), wide) == "fused"
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "way"), [pair for pair in PAIRS if pair[1] in ("fused", "native")]
+)
+def test_layers_export_with_batches_of_any_size(algorithm, way):
+    layer = layer_of(algorithm)
+    use_backend(layer, way)
+
+    class Classes(torch.nn.Module):
+        def forward(self, pose, lengths):
+            return layer(Capsules(pose, lengths)).parents.pose
+
+    batch = {0: torch.export.Dim("batch", min=2)}
+    with torch.no_grad():
+        exported = torch.export.export(
+            Classes(), (*children_of(5),), dynamic_shapes={"pose": batch, "lengths": batch}
+        )
+        for children in (children_of(2), children_of(37)):
+            assert torch.equal(exported.module()(*children), layer(children).parents.pose)
+
+
 @pytest.mark.parametrize("algorithm", FORMS)
 def test_auto_fuses_large_votes_of_many_samples_alone(algorithm):
     layer, children = layer_of(algorithm, 512, 16, 16), children_of(16, 512)

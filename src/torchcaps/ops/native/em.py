@@ -51,8 +51,8 @@ def takes(vote_map: VoteMap, options: Mapping[str, Any]) -> bool:
 
 
 class Native:
-    """The steps by kernels. Couplings are [block of lanes, i, j, lane], a lane is a sample seen
-    through a window."""
+    """The steps by kernels. Couplings are [block of lanes, i, j, lane] in one row, a lane is a
+    sample seen through a window."""
 
     def __init__(self, votes: MadeOf):
         self.votes = votes.in_one_batch().widened()
@@ -69,7 +69,9 @@ class Native:
 
     def laid_out(self, log_r: Tensor) -> Tensor:
         n_batch, n_windows = self.lead
-        lanes = log_r.permute(0, 3, 1, 2).flatten(0, 1)[: n_batch * n_windows]
+        _, _, children, parents, _ = self.votes.counts()
+        blocks = log_r.view(-1, children, parents, PLACES)
+        lanes = blocks.permute(0, 3, 1, 2).flatten(0, 1)[: n_batch * n_windows]
         return lanes.view(n_batch, n_windows, *lanes.shape[1:])
 
 
@@ -199,7 +201,8 @@ def _assign(given: Compared) -> Assigned:
 def _assign_shapes(given: Compared) -> Assigned:
     samples, windows, children, parents, _ = given.met.votes.counts()
     blocks = (samples * windows + PLACES - 1) // PLACES
-    log_r = given.likely.new_empty((blocks, children, parents, PLACES))
+    # In one row: of one block, torch.export would take the axis of blocks for one of no others.
+    log_r = given.likely.new_empty(blocks * children * parents * PLACES)
     return Assigned(log_r, given.likely.new_empty((samples, windows, children)))
 
 
