@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from error_text import text_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import (
     CapsuleHead,
@@ -188,3 +189,37 @@ def test_channels_last_lies_elsewhere_and_is_the_same_network() -> None:
             assert part.weight.is_contiguous(memory_format=torch.channels_last), name
             assert part(torch.rand(2, part.in_channels, 9, 9).double()).stride()[1] == 1
     assert_close(network(images).scores, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (
+            lambda: sabour_backbone(1, kernel=-1),
+            "sabour_backbone needs kernel of at least 1, but got -1.",
+        ),
+        (
+            lambda: sabour_backbone("grey"),
+            "sabour_backbone needs channels as a whole number, but got 'grey'.",
+        ),
+        (
+            lambda: simple_backbone(1, 8, stride=0),
+            "simple_backbone needs stride of at least 1, but got 0.",
+        ),
+        (
+            lambda: simple_backbone(1, 8, kernel=(3, 0)),
+            "simple_backbone needs kernel of at least 1, but got 0.",
+        ),
+        (
+            lambda: efficient_backbone(1, strides=(1, 1, 0, 2)),
+            "efficient_backbone needs stride of at least 1, but got 0.",
+        ),
+        (
+            lambda: efficient_backbone(1, kernels=(5, 3)),
+            "efficient_backbone needs a kernel and a stride for each of its widths, but came with "
+            "4 widths, 2 kernels and 4 strides.",
+        ),
+    ],
+)
+def test_convolutions_that_cannot_be_are_told(make, sentence):
+    assert text_of(make) == sentence

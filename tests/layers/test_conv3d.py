@@ -189,3 +189,11 @@ def test_poses_of_another_shape(shape):
 )
 def test_wrong_options_are_refused_when_given(options, text):
     assert text_of(lambda: Conv3dCapsules(**SIZES | options)) == text
+
+
+def test_votes_ask_what_a_call_does():
+    layer = made()
+    for given in (children(2).pose, children(2, n=N_IN - 1)):
+        assert text_of(lambda given=given: layer.votes(given)) == text_of(
+            lambda given=given: layer(given)
+        )

@@ -271,3 +271,21 @@ def test_all_classes_are_drawn_by_their_indices():
     assert decoder(classes, torch.arange(10).expand(3, 10)).shape[:2] == (3, 10)
     with pytest.raises(TorchcapsError, match="looks like a zero-one matrix"):
         decoder(classes, torch.eye(10, dtype=torch.int64)[:3])
+
+
+@both
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
+def test_poses_of_another_precision_are_refused(maker, dtype):
+    classes = poses()
+    with pytest.raises(TorchcapsError) as caught:
+        maker()(classes._replace(pose=classes.pose.to(dtype)))
+    assert str(caught.value) == (
+        f"this decoder draws from poses in torch.float64, the precision of its weights, but they "
+        f"came in {dtype}; convert one of them, e.g. pose.to(torch.float64)."
+    )
+
+
+def test_poses_alone_are_no_capsules():
+    decoder = Decoder(n_classes=3, d_in=4, image=(1, 4, 4), mask="none")
+    with pytest.raises(TorchcapsError, match=r"^a capsule layer takes Capsules, but got a Te"):
+        decoder(torch.rand(2, 3, 4))

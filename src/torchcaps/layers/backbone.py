@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.layers.capsule_layer import check_sizes
 from torchcaps.layers.convolution import SmallConv2d, WholeMapConv2d
 
 __all__ = [
@@ -38,7 +39,18 @@ def sabour_backbone(channels: int, *, kernel: int = 9, width: int = 256) -> nn.S
     >>> feature_shape(sabour_backbone(1), (1, 28, 28))
     (256, 20, 20)
     """
+    _check_convolution("sabour_backbone", channels, width, kernel)
     return nn.Sequential(nn.Conv2d(channels, width, kernel), nn.ReLU(inplace=True))
+
+
+def _check_convolution(
+    name: str, channels: int, width: int, kernel: object, stride: object = 1
+) -> None:
+    """A kernel or a stride may be a pair, as torch takes it."""
+    check_sizes(name, channels=channels, width=width)
+    for what, given in (("kernel", kernel), ("stride", stride)):
+        for side in given if isinstance(given, tuple) else (given,):
+            check_sizes(name, **{what: side})
 
 
 def rectified(projection: nn.Module, primary_relu: bool) -> nn.Module:
@@ -64,8 +76,14 @@ def efficient_backbone(
     >>> feature_shape(efficient_backbone(1), (1, 28, 28))
     (128, 9, 9)
     """
+    if not len(widths) == len(kernels) == len(strides):
+        raise TorchcapsError(
+            f"efficient_backbone needs a kernel and a stride for each of its widths, but came with "
+            f"{len(widths)} widths, {len(kernels)} kernels and {len(strides)} strides."
+        )
     blocks: list[nn.Module] = []
     for c_out, kernel, stride in zip(widths, kernels, strides, strict=True):
+        _check_convolution("efficient_backbone", channels, c_out, kernel, stride)
         blocks += [
             SmallConv2d(channels, c_out, kernel, stride),
             nn.ReLU(inplace=True),
@@ -159,6 +177,7 @@ def simple_backbone(
     >>> feature_shape(simple_backbone(3, 128), (3, 32, 32))
     (128, 16, 16)
     """
+    _check_convolution("simple_backbone", channels, width, kernel, stride)
     normalised = (nn.BatchNorm2d(width),) if norm else ()
     return nn.Sequential(
         nn.Conv2d(channels, width, kernel, stride, padding), *normalised, nn.ReLU(inplace=True)

@@ -88,6 +88,7 @@ class Conv3dCapsules(nn.Module):
 
     def votes(self, children: Capsules) -> Tensor:
         """Votes [*b, child type, parent, d] of poses [*b, h * w * type, d]."""
+        self._check(children)
         *lead, _, _ = children.pose.shape
         types_in, types = self.child_grid[-1], self.parent_grid[-1]
         maps = children.pose.reshape(-1, *self.child_grid, self.d_in)
@@ -102,15 +103,6 @@ class Conv3dCapsules(nn.Module):
     def forward(
         self, children: Capsules, *, keep: Keep = "none", couple: Couple | None = None
     ) -> Routed:
-        check_capsules(children)
-        if children.pose.shape[-2:] != (self.n_in, self.d_in):
-            raise TorchcapsError(
-                f"this layer was built for the grid {self.child_grid} of children with {self.d_in} "
-                f"components [*batch, {self.n_in}, {self.d_in}], but poses came with shape "
-                f"{list(children.pose.shape)}; does the image size differ from the one the network "
-                f"was created with?"
-            )
-        check_dtypes(children.pose, self.weight)
         routed = conv3d_routing(
             self.votes(children),
             parent_grid=self.parent_grid,
@@ -123,6 +115,17 @@ class Conv3dCapsules(nn.Module):
         )
         steps = tuple(step._replace(children=children) for step in routed.steps)
         return routed._replace(steps=steps)
+
+    def _check(self, children: Capsules) -> None:
+        check_capsules(children)
+        if children.pose.shape[-2:] != (self.n_in, self.d_in):
+            raise TorchcapsError(
+                f"this layer was built for the grid {self.child_grid} of children with {self.d_in} "
+                f"components [*batch, {self.n_in}, {self.d_in}], but poses came with shape "
+                f"{list(children.pose.shape)}; does the image size differ from the one the network "
+                f"was created with?"
+            )
+        check_dtypes(children.pose, self.weight)
 
     def extra_repr(self) -> str:
         return (

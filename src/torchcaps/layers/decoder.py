@@ -62,6 +62,7 @@ class Decoder(nn.Module):
     def seen(self, classes: Capsules, target: Tensor | None = None) -> Tensor:
         """What it draws from: the poses of all classes in a row, [b, k · d], those zeroed that it
         does not see; [b, m, k · d] where m classes of each image are drawn."""
+        _check_dtype(classes, self.layers)
         # Where all are seen, it does not matter which components make a class.
         k = math.prod(classes.pose.shape[1:]) if self.mask == "none" else None
         if k != self.n_classes * self.d_in:
@@ -119,6 +120,7 @@ class DeconvDecoder(nn.Module):
         )
 
     def forward(self, classes: Capsules, target: Tensor | None = None) -> Tensor:
+        _check_dtype(classes, self.start)
         _check_poses(classes, n_classes=None, d_in=self.d_in)
         target = _drawn(classes.pose, target)
         index = target if target.ndim == 2 else target.unsqueeze(1)
@@ -133,10 +135,23 @@ def _deconvolution(n_in: int, n_out: int, *, stride: int) -> nn.ConvTranspose2d:
     return nn.ConvTranspose2d(n_in, n_out, 3, stride, padding=1, output_padding=stride - 1)
 
 
-def _check_poses(classes: Capsules, *, n_classes: int | None, d_in: int) -> None:
+def _check_dtype(classes: Capsules, layers: nn.Module) -> None:
     check_capsules(classes)
+    came = classes.pose.dtype
+    dtype = next((each.dtype for each in layers.parameters()), came)
+    kind = classes.pose.device.type
+    # The meta device has none.
+    autocast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    if came != dtype and not (came.is_floating_point and autocast):
+        raise TorchcapsError(
+            f"this decoder draws from poses in {dtype}, the precision of its weights, but they "
+            f"came in {came}; convert one of them, e.g. pose.to({dtype})."
+        )
+
+
+def _check_poses(classes: Capsules, *, n_classes: int | None, d_in: int) -> None:
     shape = list(classes.pose.shape)
-    if len(shape) != 3 or shape[2] != d_in or n_classes not in (None, shape[1]):
+    if len(shape) != 3 or shape[2] != d_in or not shape[1] or n_classes not in (None, shape[1]):
         k = "classes" if n_classes is None else n_classes
         raise TorchcapsError(
             f"this decoder draws from poses [batch, {k}, {d_in}], but they came with shape "
