@@ -34,6 +34,7 @@ from torchcaps.train.optimiser import OPTIMISERS
 from torchcaps.train.run import Run, write_whole
 from torchcaps.types import Output, Trace
 from torchcaps.viz import draw_activity, draw_backtracked, draw_mean_couplings, draw_parse_tree
+from torchcaps.viz.layered import leads_on
 
 __all__ = ["dissect", "dissect_files", "facts_of", "trace_images", "write_report"]
 
@@ -140,7 +141,7 @@ def dissect(
         "right where": CRITERIA[images.judged_by],
     }
     pictures: list[Picture] = []
-    if _is_dense(trace) and not is_chain(trace):
+    if _is_dense(trace) and not leads_on(trace):
         about["trees"] = "not drawn, since the layers do not lead to each other"
     elif _is_dense(trace):
         pictures = [

@@ -14,7 +14,7 @@ from torch import Tensor
 from torchcaps._printable import printable
 from torchcaps.analysis.trace import check_children, check_trace, last_coupling
 from torchcaps.errors import TorchcapsError, short
-from torchcaps.types import Trace
+from torchcaps.types import LayerTrace, Trace
 from torchcaps.viz.palette import DEAD, INK, LENGTH, MUTED, WARMTH
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "draw_couplings",
     "draw_legend",
     "draw_rows",
+    "leads_on",
     "longest",
     "strongest",
 ]
@@ -65,7 +66,23 @@ def check_dense(trace: Trace) -> None:
     check_lines([layer.name for layer in trace if layer.window is not None])
     for layer in trace:
         check_children(layer)
-    check_chain([(layer.name, *last_coupling(layer).shape[-2:]) for layer in trace])
+    sizes = [(layer.name, *last_coupling(layer).shape[-2:]) for layer in trace]
+    check_chain(sizes)
+    for k, (below, above) in enumerate(pairwise(trace)):
+        if not _leads(below, above):
+            _refuse(sizes[k], sizes[k + 1])
+
+
+def leads_on(trace: Trace) -> bool:
+    """Whether the parents of each layer are the first children of the next, as far as their numbers
+    and sizes tell. It may have others: classes of DeepCaps read another branch as well."""
+    return all(_leads(below, above) for below, above in pairwise(trace))
+
+
+def _leads(below: LayerTrace, above: LayerTrace) -> bool:
+    parents, children = below.routed.parents.pose, above.children.pose
+    n, d = parents.shape[1:]
+    return n == children.shape[1] or (n < children.shape[1] and d == children.shape[2])
 
 
 def check_lines(windows: Sequence[str]) -> None:
@@ -80,14 +97,18 @@ def check_lines(windows: Sequence[str]) -> None:
 
 def check_chain(layers: Sequence[tuple[str, int, int]]) -> None:
     """Refuse layers, each with its name, its children and its parents from below, of which one
-    does not read the one under it."""
-    for (below, _, parents), (above, children, _) in pairwise(layers):
-        if parents != children:
-            raise TorchcapsError(
-                f"lines are drawn between layers that lead to each other, but {above} has "
-                f"{children} children and {below}, the layer before it in the trace, has {parents} "
-                f"parents, so it reads something else; draw it alone, from a trace of one layer."
-            )
+    has fewer children than the one under it has parents."""
+    for below, above in pairwise(layers):
+        if below[2] > above[1]:
+            _refuse(below, above)
+
+
+def _refuse(below: tuple[str, int, int], above: tuple[str, int, int]) -> None:
+    raise TorchcapsError(
+        f"lines are drawn between layers that lead to each other, but {above[0]} has {above[1]} "
+        f"children and {below[0]}, the layer before it in the trace, has {below[2]} parents, so it "
+        f"reads something else; draw it alone, from a trace of one layer."
+    )
 
 
 def check_index(trace: Trace, index: int) -> None:
