@@ -110,6 +110,8 @@ def test_nothing_is_wrong_with_the_healthy(network, monkeypatch):
     assert [each.check for each in found.findings] == CHECKS
     assert {each.verdict for each in found.findings} == {"fine"}, found.text()
     assert found.subject == "mitterreiter_5x16 on 96 training images of tiny, before training"
+    some = doctor(recipe.model_copy(update={"train_images": 48}), seconds=0)
+    assert some.subject.startswith("mitterreiter_5x16 on 48 of 96 training images of tiny, ")
     # 96 images of ten classes, 64 of them in the shares they have.
     there = torch.bincount(tiny("train").labels, minlength=10)
     assert sum(found.classes.values()) == 64

@@ -189,9 +189,10 @@ def examine(
         ),
     ]
     options = ", ".join(f"{name}={value}" for name, value in recipe.options.items())
+    some = "" if recipe.train_images is None else f"{recipe.train_images:,} of "
     subject = (
-        f"{recipe.model}{f' ({options})' if options else ''} on {len(training):,} training images "
-        f"of {recipe.data}, {stage}"
+        f"{recipe.model}{f' ({options})' if options else ''} on {some}{len(training):,} training "
+        f"images of {recipe.data}, {stage}"
     )
     shown = classes_shown(batch.labels, training.class_names)
     return Examination(subject, shown, tuple(findings))
