@@ -287,3 +287,10 @@ def test_weights_that_a_hook_makes_are_made_where_layers_route_together(make):
         other.weight = torch.nn.Parameter(layer.weight.detach())
     expected = route_concurrently(plain, u, iterations=2)
     assert torch.equal(found["classes"].parents.pose, expected["classes"].parents.pose)
+
+
+def test_a_layer_in_a_wrapper_that_hands_on_whatever_comes_is_routed():
+    layers, u = stack(), children()
+    expected = route_sequentially(layers, u)["classes"].parents.pose
+    wrapped = {**layers, "classes": torch.nn.DataParallel(layers["classes"])}
+    assert torch.equal(route_sequentially(wrapped, u)["classes"].parents.pose, expected)

@@ -483,6 +483,26 @@ def test_a_network_of_ones_own_may_take_tensors_of_other_sizes_in_its_own_way(tm
         assert "layer.weight is gone" in text_of(lambda: save(model, path))
 
 
+class Counting(nn.Module):
+    """Counts its calls under a name that routings have too."""
+
+    def __init__(self, image, n_classes):
+        super().__init__()
+        self.iterations, self.layer = 0, nn.Linear(16, n_classes)
+
+    def forward(self, images):
+        self.iterations += 1
+        return Output(self.layer(images.flatten(1)), "logits")
+
+
+def test_what_a_network_of_ones_own_counts_is_its_own(tmp_path):
+    with as_before():
+        register_model("counting", Counting, image=(1, 4, 4), n_classes=3)
+        model = create_model("counting")
+        model(torch.rand(2, 1, 4, 4))
+        save(model, tmp_path / "net.safetensors")
+
+
 def with_another_routing(model):
     model.layers["classes"].bind("uniform", n_in=32, n_out=3, vote_bias=False)
 

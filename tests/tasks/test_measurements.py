@@ -188,6 +188,12 @@ def test_of_a_network_of_ones_own_the_routed_layers_are_those_that_route():
     seen_through(model, levels=(2,))(torch.rand(2, 1, 20, 20))
 
 
+def test_a_layer_that_hands_on_whatever_comes_routes():
+    model = create_model("mitterreiter_grid", widths="4", image=(1, 28, 28))
+    model.layers["classes"] = torch.nn.DataParallel(model.layers["classes"])
+    assert "classes" in routed_layers(model)
+
+
 @pytest.mark.parametrize("name", ["mitterreiter_5x16", "mhsa_stack", "rem_deepcaps"])
 def test_of_ours_they_are_the_layers_of_a_trace(name):
     model = create_model(name, image=(1, 28, 28)).eval()

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from inspect import signature
 from typing import Literal, get_args
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils.prune import BasePruningMethod
 from torch.nn.utils.spectral_norm import SpectralNorm
@@ -25,7 +26,7 @@ from torchcaps.layers.intervention import NOTHING_DONE, leaving, named
 from torchcaps.ops.checks import check_choice, check_iterations, check_keep
 from torchcaps.types import Capsules, Couple, Intervene, Keep, Routed, Step, VoteMap
 
-__all__ = ["Schedule", "route_concurrently", "route_sequentially", "steps_in_a_row"]
+__all__ = ["Schedule", "route_concurrently", "route_sequentially", "steps_in_a_row", "takes"]
 
 Schedule = Literal["sequential", "concurrent"]
 
@@ -172,15 +173,23 @@ def _check_layers(layers: Mapping[str, CapsuleLayer]) -> None:
             f"layers must be capsule layers by their names, from below, "
             f'{{"classes": DenseCapsules(…)}}, but came as a {type(layers).__name__}.'
         )
+    if torch.compiler.is_compiling():
+        return
     for name, layer in layers.items():
         # One of somebody's own may be any module that is called as ours are.
         if isinstance(layer, CapsuleLayer):
             continue
-        if not isinstance(layer, nn.Module) or "keep" not in signature(layer.forward).parameters:
+        if not isinstance(layer, nn.Module) or not takes(layer, "keep"):
             raise TorchcapsError(
                 f"a layer that is routed takes capsules and `keep`, but {name!r} is a "
                 f"{type(layer).__name__}; give capsule layers, such as DenseCapsules."
             )
+
+
+def takes(layer: nn.Module, argument: str) -> bool:
+    """Whether a layer is called with an argument of this name, or hands on whatever comes."""
+    known = signature(layer.forward).parameters
+    return argument in known or any(each.kind is each.VAR_KEYWORD for each in known.values())
 
 
 def _functions(

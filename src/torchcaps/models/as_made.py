@@ -107,10 +107,12 @@ def _looked_at(network: nn.Module) -> Made:
     for path, part in network.named_modules():
         if isinstance(part, Routing):
             routings[path] = import_path(type(part))
-        elif type(getattr(part, "iterations", None)) is not int:
+        # What one's own code counts or anneals is its own.
+        is_ours = type(part).__module__.startswith("torchcaps.")
+        routes = isinstance(part, Routing) or type(getattr(part, "iterations", None)) is int
+        if is_told or not (is_ours and routes):
             continue
-        options = ("iterations", *inspect.signature(type(part)).parameters)
-        for option in () if is_told else options:
+        for option in ("iterations", *inspect.signature(type(part)).parameters):
             value = vars(part).get(option)
             if isinstance(value, bool | int | float | str):
                 routings[f"{path}.{option}".removeprefix(".")] = value

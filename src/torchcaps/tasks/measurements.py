@@ -27,6 +27,7 @@ from torchcaps.analysis.by_name import TRACE_MEASUREMENTS, keep_for
 from torchcaps.data import Batch, Cropped, Images, shown_parts
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers import Decoder
+from torchcaps.layers.schedule import takes
 from torchcaps.models.own import OwnNetwork, as_network
 from torchcaps.tasks.changes import compactness_factors, invariance_changes, robustness_changes
 from torchcaps.tasks.decoding import decoder_of
@@ -206,8 +207,7 @@ def routed_layers(model: nn.Module, image: Sequence[int] | None = None) -> list[
     layers = getattr(network.module if isinstance(network, OwnNetwork) else network, "layers", None)
     if isinstance(layers, nn.ModuleDict):
         # Of one's own it may hold others too: what routes takes a function on its couplings.
-        taken = {name: inspect.signature(part.forward).parameters for name, part in layers.items()}
-        return [name for name in layers if "couple" in taken[name]]
+        return [name for name, part in layers.items() if takes(part, "couple")]
     said = getattr(model, "config", None)
     known = said.get("image") if isinstance(said, dict) else None
     image = image or known or getattr(network, "image", None)

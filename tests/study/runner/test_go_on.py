@@ -57,7 +57,14 @@ def test_seeds_of_a_record_are_not_run_again(study, earlier):
 
 @pytest.mark.parametrize(
     "other",
-    [{"study": "another"}, {"dirty": True}, {"claims": ("peer2022-t1-em-nobias",)}],
+    [
+        {"study": "another"},
+        {"dirty": True},
+        {"claims": ("peer2022-t1-em-nobias",)},
+        {"reduced": "fewer epochs"},
+        # Of other images than the study looks at.
+        {"statistics": ("accuracy", "accuracy@mnist/test")},
+    ],
 )
 def test_records_of_something_else_spare_nothing(study, earlier, other):
     found = going_on(study(seeds=(0, 1)), [earlier(2, **other)])
@@ -166,6 +173,38 @@ def test_a_statistic_that_is_new_stays_out(earlier):
     # One that the new ones lack stays with the seeds that have it.
     fewer = earlier(3, statistics=("accuracy",)).seeds[2:]
     assert joined(earlier(2), earlier(3, seeds=fewer)).values(STATISTIC) == [60.0, 61.0]
+
+
+def test_a_seed_that_failed_joins_though_it_saw_no_test_images(earlier):
+    images = {"sign/train": "1", "sign/test": "2"}
+    failed = earlier(2).seeds[1].model_copy(update={"values": {}, "failed": "NaN"})
+    both = joined(earlier(1, data=images), earlier(2, seeds=(failed,)))
+    assert both.data == images
+    assert (both.measured, both.failed) == (1, 1)
+
+
+def test_what_does_not_join_keeps_no_other_system_from_its_record(
+    study, ledger, earlier, committed, tmp_path
+):
+    other = study(seeds=(0,), learning_rate=0.1)
+    both = dataclasses.replace(study(), systems=(*study(seeds=(0, 1)).systems, *other.systems))
+    found = going_on(both, [earlier(1, data={"sign/train": "2"})])
+    work(found.cells(), ledger, root=None)
+    assert "other images" in text_of(lambda: write_records(found, ledger, tmp_path / "e"))
+    (record,) = read_records(tmp_path / "e").values()
+    assert record.recipe["learning_rate"] == 0.1
+
+
+def test_a_record_of_all_seeds_is_written_again_where_more_is_claimed(
+    study, ledger, earlier, tmp_path
+):
+    there = earlier(2, claims=())
+    old = write_record(there, tmp_path / "e")
+    found = going_on(study(seeds=(0, 1)), [there])
+    (new,) = write_records(found, ledger, tmp_path / "e")
+    ((name, record),) = read_records(tmp_path / "e").items()
+    assert (name, record.supersedes, record.claims) == (new.stem, old.stem, (CLAIM,))
+    assert record.seeds == there.seeds
 
 
 def test_no_statistic_in_common_is_a_sentence(earlier):

@@ -36,11 +36,16 @@ def write_records(
     # Two that end at once, of whichever folders of runs, would both find no record of a system.
     with FileLock(folder / LOCK):
         there = read_records(evidence, study=study.name, drafts=True)
-        written = [
-            _write(study, each, ledger, evidence, there)
-            for each in study.systems
-            if _is_complete(each, ledger) or (partly and not _is_worked_on(each, ledger))
-        ]
+        written, refused = [], []
+        for each in study.systems:
+            if _is_complete(each, ledger) or (partly and not _is_worked_on(each, ledger)):
+                try:
+                    written.append(_write(study, each, ledger, evidence, there))
+                except TorchcapsError as error:
+                    refused.append(error)
+    if refused:
+        # Those of the other systems are written.
+        raise refused[0]
     return [path for path in written if path is not None]
 
 
@@ -67,7 +72,7 @@ def _write(
     begun = [run.folder for run in map(ledger.run, failed) if run.environment_file.is_file()]
     if not done and not begun:
         # Nothing says what was trained, or nothing was.
-        return _path(study, system.earlier.digest(), evidence) if system.earlier else None
+        return _kept(study, system, evidence)
     for cell in done:
         if not ledger.run(cell).is_done:
             values = values_file(ledger.run(cell).folder)
@@ -99,6 +104,17 @@ def _write(
         name = max(replaced, key=lambda each: _weight(replaced[each]))
         record = record.model_copy(update={"supersedes": name})
     return write_record(record, evidence)
+
+
+def _kept(study: Study, system: System, evidence: str | os.PathLike[str]) -> Path | None:
+    """The record that a system goes on from, once more where it judges other claims by now."""
+    earlier = system.earlier
+    if earlier is None:
+        return None
+    if {*earlier.claims} == {*system.claims}:
+        return _path(study, earlier.digest(), evidence)
+    now = {"claims": system.claims, "reduced": system.reduced, "supersedes": earlier.digest()}
+    return write_record(earlier.model_copy(update=now), evidence)
 
 
 def _path(study: Study, name: str, evidence: str | os.PathLike[str]) -> Path:

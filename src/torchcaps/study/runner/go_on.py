@@ -45,6 +45,7 @@ def joined(earlier: Record, new: Record) -> Record:
         "recipe": first.recipe,
         "recipe_hash": first.recipe_hash,
         "command": first.command,
+        "data": {**earlier.data, **new.data},
         "commit": _both(earlier.commit, new.commit) if new.commit else None,
         "dirty": earlier.dirty or new.dirty,
         # Its own parts have commas.
@@ -59,11 +60,7 @@ def joined(earlier: Record, new: Record) -> Record:
 
 def _going_on(system: System, records: list[Record]) -> System:
     network = trains(system.recipe)
-    alike = [
-        each
-        for each in records
-        if trained_in(each) == network and {*each.claims} <= {*system.claims}
-    ]
+    alike = [each for each in records if trained_in(each) == network and _serves(each, system)]
     if not alike:
         return system
     best = max(alike, key=lambda each: (each.measured, each.made))
@@ -75,10 +72,25 @@ def _going_on(system: System, records: list[Record]) -> System:
     )
 
 
+def _serves(record: Record, system: System) -> bool:
+    """Whether it is of this system: several may train one network, and look at other images."""
+    if not {*record.claims} <= {*system.claims}:
+        return False
+    if record.claims and record.reduced != system.reduced:
+        return False
+    tested_on = system.recipe.test_data or system.recipe.data
+    endings = {each.key("", tested_on=tested_on) for each in system.looks}
+    # Statistics of weights, and those of its own test images, have none.
+    endings.discard("")
+    found = _statistics(record.seeds)
+    return not found or all(any(n.endswith(each) for n in found) for each in endings)
+
+
 def _check(earlier: Record, new: Record) -> None:
     """Refuse to put together what was trained or measured otherwise. The runs are kept."""
     instead = "leave --from-records out, and the same line trains the other seeds as well."
-    if earlier.data != new.data:
+    # A network that failed came to no test images.
+    if any(earlier.data[name] != new.data[name] for name in {*earlier.data} & {*new.data}):
         raise TorchcapsError(
             f"the record {earlier.digest()} was trained and tested on other images "
             f"({_said(earlier)}) than the runs here ({_said(new)}), so they do not make one "
@@ -112,4 +124,4 @@ def _both(earlier: str | None, new: str | None) -> str:
 
 
 def _whole(earlier: str, new: str) -> str:
-    return earlier if new in earlier else f"{earlier}, {new}"
+    return earlier if f", {new}, " in f", {earlier}, " else f"{earlier}, {new}"

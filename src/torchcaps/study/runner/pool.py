@@ -59,7 +59,8 @@ def run_study(
                 states = {cell.name: ledger.state(cell) for cell in cells}
                 watch(states)
                 ended = sum(state in ("done", "failed") for state in states.values())
-                if ended != complete:
+                # One of parts is written at the end: what does not join would stop the others.
+                if ended != complete and not study.in_parts:
                     write_records(study, ledger, settings.evidence)
                     complete = ended
                 if not pool.tend(states):
