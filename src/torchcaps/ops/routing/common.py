@@ -21,7 +21,7 @@ def lengths(pose: Tensor) -> Tensor:
     """‖pose‖ over the last axis. Where it is zero, so is every derivative; torch's own has NaN for
     the second one."""
     norm: Tensor = torch.linalg.vector_norm(pose, dim=-1)
-    # A trace of torch.jit is the same with gradients and without.
+    # A trace of torch.jit is the same with gradients and without; mypy misses the name that it has.
     if torch.jit.is_tracing() or not torch.is_grad_enabled():  # type: ignore[attr-defined]
         return norm
     if may_look(norm) and bool(norm.all()):
