@@ -31,8 +31,18 @@ TWO_DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], id
 quiet = pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
 
 
+@pytest.fixture(scope="module")
+def own_cache(tmp_path_factory):
+    """A run that is killed while g++ writes leaves half a library in torch's cache, and torch loads
+    it ever after: "file too short".
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("inductor")))
+        yield
+
+
 @pytest.fixture
-def compiler():
+def compiler(own_cache):
     if not shutil.which("g++"):
         pytest.skip("torch.compile makes C++, which g++ compiles")
 
