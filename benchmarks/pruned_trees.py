@@ -29,7 +29,9 @@ the paper's rule chooses on validation images, which differ from network to netw
 goes on where it was stopped; --time-budget says when it stops.
 
 Writes FOLDER/pruned_trees.json, one row a network; for every way whose seeds are all there a record
-into --evidence; and prints means, and differences to `dense` seed by seed, with 95 % t-intervals.
+into --evidence, with the seeds that a record of it has, so that --seeds 0 can be run on one machine
+and --seeds 1 2 on another; and prints means, and differences to `dense` seed by seed, with 95 %
+t-intervals.
 """
 
 import argparse
@@ -49,9 +51,11 @@ from torchcaps.study.intervals import mean_interval
 from torchcaps.study.look import Look
 from torchcaps.study.pruned import MATCHED
 from torchcaps.study.record import Record, read_records, write_record
+from torchcaps.study.runner.go_on import joined
 from torchcaps.study.runner.measure import look_at
+from torchcaps.study.same import trained_in, trains
 from torchcaps.tasks import dictionary, evaluate_file, prune_run
-from torchcaps.train import Run, fit, make_recipe
+from torchcaps.train import Recipe, Run, fit, make_recipe
 from torchcaps.train.environment import environment
 from torchcaps.train.run import write_whole
 
@@ -267,7 +271,9 @@ def rows_there(folder: Path, cells: list[Cell]) -> list[dict[str, Any]]:
 
 
 def write_evidence(folder: Path, form: Form, rows: list[dict[str, Any]], evidence: Path) -> None:
-    """A record for every way of which all seeds of the form are there."""
+    """A record for every way of which all seeds of the form are there, with those that its record
+    has already.
+    """
     for data in form.data:
         for way in WAYS:
             some = [row for row in rows if (row["data"], row["way"]) == (data, way)]
@@ -276,8 +282,8 @@ def write_evidence(folder: Path, form: Form, rows: list[dict[str, Any]], evidenc
                 # The sparsity of the last one differs from seed to seed, so its recipes do.
                 continue
             runs = [cell.folder(folder) for cell in of_way]
-            old = standing(evidence, Run(runs[0]).recipe.digest())
-            if old and len(old[1].seeds) >= len(runs):
+            old = standing(evidence, Run(runs[0]).recipe)
+            if old and {cell.seed for cell in of_way} <= {each.seed for each in old[1].seeds}:
                 continue
             record = record_of_runs(
                 runs,
@@ -289,7 +295,8 @@ def write_evidence(folder: Path, form: Form, rows: list[dict[str, Any]], evidenc
                 departures=("entropy with couplings on 11 levels is named entropy+K11",),
                 supersedes=old[0] if old else None,
             )
-            write_record(record, evidence)
+            # Seeds of another machine, which kept no runs here.
+            write_record(joined(old[1], record) if old else record, evidence)
 
 
 def said_of(form: Form) -> str:
@@ -299,10 +306,11 @@ def said_of(form: Form) -> str:
     return f"{form.said.partition(';')[0]}; LOBSTER shrinks weights by {form.shrink:g} a step"
 
 
-def standing(evidence: Path, recipe: str) -> tuple[str, Record] | None:
-    """The record of a recipe that is there already, with its hash."""
+def standing(evidence: Path, recipe: Recipe) -> tuple[str, Record] | None:
+    """The record of these networks, of whatever seeds, that is there already, with its hash."""
     records = read_records(evidence, study=STUDY, drafts=True).items()
-    return next(((name, each) for name, each in records if each.recipe_hash == recipe), None)
+    network = trains(recipe)
+    return next(((name, each) for name, each in records if trained_in(each) == network), None)
 
 
 def main() -> None:

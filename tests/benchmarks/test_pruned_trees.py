@@ -81,15 +81,40 @@ def test_what_is_there_is_told_and_nothing_is_trained(monkeypatch, tmp_path, cap
     assert sorted(x.name for x in tmp_path.rglob("*.*")) == ["dense.json"] * 2
 
 
-@pytest.mark.slow
-def test_all_ways_give_records_and_the_same_line_adds_nothing(monkeypatch, tmp_path, capsys):
+def tiny_form(monkeypatch, seeds):
+    """REDUCED for some seconds."""
+
     def tiny(split, root):
         return part_whole(split, {"train": 400, "test": 30}[split], spec=PartWholeSpec(size=24))
 
     monkeypatch.setitem(SOURCES, "mnist", tiny)
     fields = {"model": "rem_eff_mnist", "options": {}, "train_images": 40, "batch_size": 20}
-    form = REDUCED._replace(seeds=(0, 1), fields={**REDUCED.fields, **fields, "epochs": 3})
+    form = REDUCED._replace(seeds=seeds, fields={**REDUCED.fields, **fields, "epochs": 3})
     monkeypatch.setattr(pruned_trees, "REDUCED", form)
+    return form
+
+
+def test_seeds_of_two_machines_make_one_record(monkeypatch, tmp_path):
+    tiny_form(monkeypatch, (0, 1))
+    values = {}
+    for seed in ("1", "0"):
+        words = ["pruned_trees.py", str(tmp_path / seed), "--reduced", "--ways", "dense"]
+        monkeypatch.setattr(
+            sys, "argv", [*words, "--seeds", seed, "--evidence", str(tmp_path / "evidence")]
+        )
+        pruned_trees.main()
+        (row,) = json.loads((tmp_path / seed / "pruned_trees.json").read_text())["rows"]
+        values[int(seed)] = row["values"]["entropy+K11"]
+        (record,) = read_records(tmp_path / "evidence", drafts=True).values()
+    assert {each.seed: each.values["entropy+K11"] for each in record.seeds} == values
+    assert len(list((tmp_path / "evidence").rglob("*.json"))) == 2
+    pruned_trees.main()
+    assert len(list((tmp_path / "evidence").rglob("*.json"))) == 2
+
+
+@pytest.mark.slow
+def test_all_ways_give_records_and_the_same_line_adds_nothing(monkeypatch, tmp_path, capsys):
+    form = tiny_form(monkeypatch, (0, 1))
     words = ["pruned_trees.py", str(tmp_path / "runs"), "--reduced"]
     monkeypatch.setattr(sys, "argv", [*words, "--evidence", str(tmp_path / "evidence")])
     pruned_trees.main()
