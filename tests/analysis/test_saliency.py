@@ -1,4 +1,4 @@
-"""Saliency on paper: a grid of two types, and the share inside a mask."""
+"""Saliency on paper: a grid of two types, the share inside a mask, and how far maps are apart."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ import torch
 import traces
 from error_text import text_of
 from torchcaps import create_model
-from torchcaps.analysis import focus, saliency
+from torchcaps.analysis import focus, saliency, saliency_distance
 
 
 def grid_trace():
@@ -41,6 +41,37 @@ def test_focus_is_the_share_inside():
     assert found[0] == 0.75
     assert found[1].isnan()
     assert focus(maps[:1], torch.ones(1, 1, 2, dtype=torch.bool)) == 1
+
+
+def test_the_distance_of_two_maps_on_paper():
+    first = torch.tensor([[[3.0, 0.0], [0.0, 4.0]]])
+    # Σ E F = 3 · 4 + 4 · 3 = 24, both norms 5: 1 - 24 / 25.
+    assert saliency_distance(first, torch.tensor([[[4.0, 0.0], [0.0, 3.0]]])).tolist() == (
+        pytest.approx([0.04], abs=1e-15)
+    )
+    # 3 · 1 / (5 · 1)
+    assert saliency_distance(first, torch.tensor([[[1.0, 0.0], [0.0, 0.0]]])).tolist() == [0.4]
+
+
+def test_maps_that_differ_in_strength_alone_are_not_apart():
+    torch.manual_seed(0)
+    first = torch.rand(200, 5, 7)
+    # Images by themselves: each has its own factor.
+    apart = saliency_distance(first, first * torch.linspace(1e-6, 1e6, 200)[:, None, None])
+    assert apart.shape == (200,)
+    assert ((apart >= 0) & (apart < 1e-12)).all()
+    left, right = torch.zeros(2, 1, 3, 4)
+    left[0, :, :2], right[0, :, 2:] = 1.0, 1.0
+    assert saliency_distance(left, right).tolist() == [1.0]
+    # A map that is zero everywhere has no direction.
+    assert saliency_distance(left, 0 * left).isnan().all()
+
+
+def test_maps_of_two_sizes_are_a_sentence():
+    assert text_of(lambda: saliency_distance(torch.ones(2, 4, 4), torch.ones(2, 6, 6))) == (
+        "two maps are compared pixel by pixel, but came with shapes [2, 4, 4] and [2, 6, 6]; "
+        "stretch both to the size of the image: saliency(..., size=)."
+    )
 
 
 def test_a_mask_of_bytes_is_no_share():

@@ -61,7 +61,7 @@ from torchcaps.analysis.polarisation import (
 )
 from torchcaps.analysis.quantise import quantise
 from torchcaps.analysis.robustness import ChangedAccuracy, MeasureRobustness, Robustness
-from torchcaps.analysis.saliency import focus, saliency
+from torchcaps.analysis.saliency import focus, saliency, saliency_distance
 from torchcaps.analysis.selectivity import (
     LayerSelectivity,
     MeasureSelectivity,
@@ -184,6 +184,7 @@ __all__ = [
     "reliability",
     "routing_dynamics",
     "saliency",
+    "saliency_distance",
     "silence",
     "silhouette",
     "time_to",

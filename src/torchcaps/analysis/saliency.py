@@ -4,12 +4,17 @@ For children on a grid of M × N positions and O types, and the predicted class 
     E_mn = (1/O) Σ_o ‖u_mno‖ c_mno,j
 stretched bilinearly to the size of the image. Where it is known which pixels show the object,
     focus = Σ E inside / Σ E
+and the maps E and F of two networks lie apart by
+    distance = 1 - Σ E F / (√Σ E² √Σ F²)
 
 Departures: none.
 Ambiguities:
 1. The paper takes quantised couplings; those of the trace are taken as they are, so quantise them
    by `couple`.
 2. The focus is ours. An E of zero everywhere has none.
+3. The distance is ours: the paper shows the maps of two networks side by side (Figs. 21 and 22). It
+   is 0 where one map is the other times a number, and 1 where no pixel has both; an E of zero
+   everywhere has none.
 """
 
 import torch
@@ -20,7 +25,7 @@ from torchcaps.analysis.trace import check_children, check_trace, class_coupling
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Trace
 
-__all__ = ["focus", "saliency"]
+__all__ = ["focus", "saliency", "saliency_distance"]
 
 
 def saliency(trace: Trace, predicted: Tensor, *, size: tuple[int, int]) -> Tensor:
@@ -69,3 +74,26 @@ def focus(maps: Tensor, inside: Tensor) -> Tensor:
         )
     share: Tensor = (maps * inside).sum((-2, -1)) / maps.sum((-2, -1))
     return torch.where(share.isfinite(), share, torch.nan)
+
+
+def saliency_distance(first: Tensor, second: Tensor) -> Tensor:
+    """How far the maps of two networks lie apart on each image, 0 to 1, [k]; NaN where one of them
+    is zero everywhere.
+
+    Arguments:
+        first: [k, height, width].
+        second: of the other network on the same images, [k, height, width].
+
+    >>> saliency_distance(torch.ones(1, 2, 2), torch.eye(2)[None])  # 1 - 2 / (2 · √2)
+    tensor([0.2929], dtype=torch.float64)
+    """
+    if first.shape != second.shape:
+        raise TorchcapsError(
+            f"two maps are compared pixel by pixel, but came with shapes {list(first.shape)} and "
+            f"{list(second.shape)}; stretch both to the size of the image: saliency(..., size=)."
+        )
+    one, other = (each.double().flatten(-2) for each in (first, second))
+    cosine = (one * other).sum(-1) / (one.norm(dim=-1) * other.norm(dim=-1))
+    # Rounding puts that of equal maps a little above one.
+    distance: Tensor = 1 - cosine.clamp(max=1)
+    return distance
