@@ -89,6 +89,7 @@ def of_job(job, *, reduced=None):
             "inequality": ["small_couplings", "even_couplings", "gini"],
             "perturbation": ["change.0.2", "change.8"],
             "focus": ["focus", "focus_known"],
+            "saliency": ["saliency", "saliency_known"],
             "redrawn": ["drawn_components", "drawn_change"],
             "polarisation": ["polarisation", *(f"polarisation.1.{t}" for t in range(1, 11))],
             "selectivity": [

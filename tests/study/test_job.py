@@ -7,6 +7,7 @@ import pytest
 from torchcaps.cli.arguments import options_from
 from torchcaps.study import Job, Reduced, claims, find_claim, plan_of
 from torchcaps.study.gaps import _takes_loss
+from torchcaps.study.statistics import STATISTICS, Statistic
 
 
 def job(**changes):
@@ -34,7 +35,6 @@ def job(**changes):
         ({"after": ("prune", "quantise")}, ()),
         ({"after": ("narrow", "snip")}, ("narrow",)),
         ({"after": ("quantise",), "metrics": ("keys", "entropy")}, ()),
-        ({"metrics": ("accuracy", "saliency")}, ("metric:saliency",)),
         ({"model": "convnet_avg", "metrics": ("compactness",)}, None),
     ],
 )
@@ -44,6 +44,13 @@ def test_needs_are_what_torchcaps_lacks(changes, needs):
         assert "class_vectors" in found
     else:
         assert found == needs
+
+
+def test_a_statistic_that_no_command_prints_is_a_gap(monkeypatch):
+    asked = job(metrics=("accuracy", "focus"))
+    assert asked.needs == ()
+    monkeypatch.setitem(STATISTICS, "focus", Statistic("not yet"))
+    assert (asked.needs, asked.lacks_to_train) == (("metric:focus",), ())
 
 
 def test_quantising_is_no_training():

@@ -18,7 +18,8 @@ training, `antipodal_share_at_start.2`. The look `cancellation` gives `cancellat
 components that move by so much. The look `redrawn` trains a decoder on the frozen network and gives
 `drawn_components`, a share, and `drawn_change`. The look `fixed-point` gives
 `fixed_point_distance.7` of the step from iteration 7 to 8, up to that of 50. Of the part-whole set
-alone the look `focus` gives `focus` and `focus_known`, and the look `selectivity` `one_part.2` of
+alone the look `focus` gives `focus` and `focus_known`, of pruned networks alone the look `saliency`
+`saliency` and `saliency_known`, and the look `selectivity` `one_part.2` of
 the second layer of capsules, `one_part_at_most.2` by the thresholds that find most, and
 `one_part_by_chance.2` of random read-outs; older records have `dedicated.2`, which took second
 areas over all images.
@@ -34,6 +35,7 @@ from torchcaps.data.by_name import SOURCES, why_no_source
 from torchcaps.errors import TorchcapsError, nearest
 from torchcaps.models.own import OWN
 from torchcaps.study.job import Job
+from torchcaps.study.pruned import way_in
 
 __all__ = ["OF_KEYS", "OF_LAYERS", "OF_WEIGHTS", "Look", "kind_of", "looks_named", "looks_of"]
 
@@ -54,6 +56,7 @@ Kind = Literal[
     "perturbation",
     "polarisation",
     "redrawn",
+    "saliency",
     "selectivity",
     "separation",
     "tree-size",
@@ -89,6 +92,7 @@ KIND_OF: dict[str, Kind] = {
     "parse_tree_distance": "trees",
     "perturbation_range": "perturbation",
     "polarisation": "polarisation",
+    "saliency": "saliency",
     "tree_size": "tree-size",
     "zero_blocks": "zero-votes",
     **dict.fromkeys(OF_KEYS, "keys"),
@@ -148,6 +152,9 @@ def looks_of(job: Job) -> tuple[Look, ...]:
     """The looks that a job asks for, as far as they exist."""
     asked = ("accuracy" if name in OF_EPOCHS else name for name in job.metrics)
     kinds = dict.fromkeys(kind for name in asked if (kind := kind_of(name)) is not None)
+    # That of a dense network is what those of pruned ones are held against.
+    if way_in(job.after) is None:
+        kinds.pop("saliency", None)
     return tuple(
         Look(kind, job.test, job.split, () if kind in WITHOUT_GRID else job.levels)
         for kind in kinds

@@ -66,6 +66,10 @@ REMARKS: Mapping[str, str] = {
         "on two levels all couplings are zero and every image has one answer; the accuracy that "
         "this costs is the fall that is judged"
     ),
+    "rem-q-norb-saliency-less": (
+        "each network has the map of the class that it says itself; the paper's reason, that "
+        "smallNORB is less complex, is not judged"
+    ),
     "rem-q-saliency-focus": (
         "of drawn objects amid stray parts, for photographs come without masks"
     ),

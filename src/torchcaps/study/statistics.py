@@ -61,7 +61,9 @@ STATISTICS: dict[str, Statistic] = {
     ),
     "parse_tree_distance": Statistic("weighted distance between the trees of two images", "eval"),
     "focus": Statistic("share of saliency on the object, where it is known", "study"),
-    "saliency": Statistic("how far apart the saliency maps of two networks are"),
+    "saliency": Statistic(
+        "distance of saliency maps from those of the same seed without pruning", "study"
+    ),
     # Of capsules
     "capsules_alive": Statistic("capsules of a layer that are not dead", "dissect"),
     "cnm": Statistic("mean norm", "dissect"),

@@ -37,7 +37,7 @@ def test_what_its_plan_runs_is_what_a_judge_asks_for(name, is_reduced):
 
 
 def test_a_statement_without_a_judge_has_no_verdict():
-    name = "rem-q-norb-saliency-less"
+    name = "mitt2023-q-mhsa-no-vanishing"
     assert name not in JUDGES
     records = [of_job(job) for job in plan_of(find_claim(name)).jobs]
     assert judge_statement(find_claim(name), records) is None

@@ -158,3 +158,36 @@ def test_saliency_lies_more_on_the_object_of_the_same_seed(gain, expected):
     rem = of([0.4 + gain + step for step in other], prune="lobster", epochs=10)
     assert word("saliency-focus", whole, rem) == expected
     assert word("saliency-focus", whole) is None
+
+
+@pytest.mark.parametrize(
+    ("moved", "expected"),
+    [
+        ({}, "holds"),
+        # Less than on one axis of smallNORB.
+        ({"fashion-mnist": 0.25}, "fails"),
+        ({"cifar10": 0.3}, "undecided"),
+    ],
+)
+def test_saliency_moves_less_on_norb_than_on_both_others(moved, expected):
+    means = {"fashion-mnist": 0.5, "cifar10": 0.6} | moved
+    means |= {"smallnorb-elevation": 0.3, "smallnorb-azimuth": 0.2}
+    # Seeds are paired: other noise than that of the set it is compared with.
+    other = dict.fromkeys(("fashion-mnist", "cifar10"), (0.01, -0.02, 0.02, 0.0, -0.01))
+    records = []
+    for data, mean in means.items():
+        values = [mean + noise for noise in other.get(data, (-0.02, -0.01, 0.0, 0.01, 0.02))]
+        records.append(net(data, {"saliency+K11": 0.9}))
+        found = record(
+            "rem_dr",
+            data,
+            values={"saliency+K11": values},
+            fields={"prune": "lobster", "epochs": 10}.items(),
+            **({"types": 64} if data == "cifar10" else {}),
+        )
+        records.append(found)
+    assert word("norb-saliency-less", *records) == expected
+    # Both axes are asked for, and both other sets.
+    assert word("norb-saliency-less", *records[:-2]) in (None, "fails")
+    # Unpruned networks are moved by nothing.
+    assert word("norb-saliency-less", *records[::2]) is None

@@ -29,10 +29,17 @@ def test_a_cell_travels_whole(tmp_path):
     (here / "a" / "deep" / "recipe.json").write_text("{}")
     (here / "a.decoder").mkdir()
     (here / "a.decoder" / "state.ckpt").write_text("half trained")
+    (here / "a.dense").mkdir()
+    (here / "a.dense" / "recipe.json").write_text("{}")
     (here / "a.values.json").write_text("1")
     (here / "b.values.json").write_text("of another cell")
     files = pack(here, "a")
-    assert sorted(files) == ["a.decoder/state.ckpt", "a.values.json", "a/deep/recipe.json"]
+    assert sorted(files) == [
+        "a.decoder/state.ckpt",
+        "a.dense/recipe.json",
+        "a.values.json",
+        "a/deep/recipe.json",
+    ]
     # What lies there is replaced as a whole.
     (there / "a").mkdir(parents=True)
     (there / "a" / "state.ckpt").write_text("old")
@@ -43,6 +50,7 @@ def test_a_cell_travels_whole(tmp_path):
     assert sorted(path.name for path in there.iterdir()) == [
         "a",
         "a.decoder",
+        "a.dense",
         "a.values.json",
     ]
 

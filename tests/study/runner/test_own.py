@@ -137,6 +137,13 @@ def test_what_no_record_could_hold_is_found_before_training(file, line, says):
         ),
         (
             "part-whole",
+            "saliency",
+            "",
+            "measure asks how far pruning moves saliency (saliency@part-whole/test), but nothing "
+            'is pruned; set a way to prune, for example prune = "lobster", or leave it out.',
+        ),
+        (
+            "part-whole",
             "class_separation",
             "decoder = false",
             "measure asks what a decoder sees (separation@part-whole/test), but mitterreiter_grid "

@@ -142,6 +142,21 @@ def _focuses(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return each(claim, [Cell(minus(pruned, whole))])
 
 
+def _moves_less_on_norb(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """Fashion-MNIST and CIFAR-10, each against new elevations and new azimuths, of which the paper
+    shows both."""
+
+    def moved(data: str) -> Values:
+        return on_grid(evidence, "saliency", data, **PRUNED)
+
+    cells = [
+        Cell(minus(moved(other), moved(f"smallnorb-{axis}")))
+        for other in ("fashion-mnist", "cifar10")
+        for axis in ("elevation", "azimuth")
+    ]
+    return each(claim, cells, corrected=True)
+
+
 def _robust_to_viewpoints(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """On new elevations and on new azimuths: about as accurate, and of a lower entropy."""
     threshold: Mapping[str, float] = claim.conditions["threshold"]
@@ -169,6 +184,7 @@ JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "rem-q-fewer-capsules-in-tree": _smaller_trees,
     "rem-q-rem-novel-viewpoint": _robust_to_viewpoints,
     "rem-q-saliency-focus": _focuses,
+    "rem-q-norb-saliency-less": _moves_less_on_norb,
     "rem-q-still-equivariant": _still_equivariant,
 }
 

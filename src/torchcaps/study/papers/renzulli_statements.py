@@ -76,7 +76,7 @@ STATEMENTS: Statements = {
     "q-gamma-lowest": (each(BESIDE_OTHERS, Q, REM), "entropy"),
     "q-norb-saliency-less": (
         each((DR,), Q, REM),
-        "saliency",
+        "accuracy saliency",
         (*NOVEL, "fashion-mnist", "cifar10"),
     ),
     "q-iterations-polarise": (f"{DR} iterations=1..10", "polarisation"),

@@ -78,6 +78,6 @@ def unpack(files: Files, folder: Path, name: str) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _runs(folder: Path, name: str) -> tuple[Path, Path]:
-    """The run of a cell, and that of a decoder which a look trained on it."""
-    return folder / name, folder / f"{name}.decoder"
+def _runs(folder: Path, name: str) -> list[Path]:
+    """The run of a cell, and those that its looks trained."""
+    return [folder / f"{name}{ending}" for ending in ("", ".decoder", ".dense")]

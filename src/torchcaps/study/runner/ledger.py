@@ -3,6 +3,7 @@
 Beside the run folder of a cell, NAME/, lie
 
 NAME.decoder/      the run of a decoder that a look trained on the frozen network
+NAME.dense/        the run of the network without its pruning, if none of that lies beside it
 NAME.values.json   what was measured of it, look by look, and by which code
 NAME.lock          held by the process that works on it, and free again when that process dies
 NAME.claim         which process that is, for people and for whoever watches

@@ -27,6 +27,7 @@ from torchcaps.data import Images
 from torchcaps.layers import DynamicRouting
 from torchcaps.prune import sparsity
 from torchcaps.study.look import OF_COUPLINGS, Look
+from torchcaps.study.runner.apart import apart_of, dense_run
 from torchcaps.study.runner.at_rest import fixed_point_of
 from torchcaps.study.runner.focused import focus_of
 from torchcaps.study.runner.opposed import cancellation_of
@@ -36,11 +37,11 @@ from torchcaps.study.sets import SETS
 from torchcaps.tasks.evaluate import evaluate
 from torchcaps.tasks.measurements import Levels, seen_through
 from torchcaps.tasks.trained import Trained, open_trained
-from torchcaps.train import Run
+from torchcaps.train import Recipe, Run
 from torchcaps.train.start import initial_model
 from torchcaps.types import Output
 
-__all__ = ["look_at", "root_of"]
+__all__ = ["look_at", "root_of", "trunk_file"]
 
 # Images a pass: few enough that the couplings of a thousand capsules fit in memory.
 BATCH = 100
@@ -84,6 +85,13 @@ def look_at(
         return fixed_point_of(lambda x, **more: model(x.to(trained.device), **more), images)
     if look.kind == "redrawn":
         return redrawn_of(run, images, root=where, time_budget=time_budget)
+    if look.kind == "saliency":
+        where = root_of(recipe.data, root)
+        trunk = trunk_file(recipe, root)
+        beside = dense_run(run, root=where, trunk=trunk, time_budget=time_budget)
+        both = (open_trained(beside.folder), trained)
+        dense, pruned = (_network(each, grid or None, ("tree-distance",)) for each in both)
+        return apart_of(dense, pruned, images)
     if look.kind in VIEWS:
         return VIEWS[look.kind](_network(trained, grid or None, ("tree-distance",)), images)
     found = evaluate(
@@ -238,6 +246,12 @@ VIEWS = {
 def root_of(data: str, root: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
     """The folder of a set; None for images that are made."""
     return None if data in SETS and not SETS[data].has_files else root
+
+
+def trunk_file(recipe: Recipe, root: str | os.PathLike[str] | None) -> Path | None:
+    """The weights of a frozen trunk, which lie beside the data sets under the trunk's name."""
+    trunk = recipe.options.get("trunk")
+    return None if trunk is None else Path(root or "data") / f"{trunk}.safetensors"
 
 
 def _network(

@@ -139,6 +139,11 @@ def _looks(measure: list[str], recipe: Recipe) -> tuple[Look, ...]:
                 f"measure asks where the parts of an image are ({look.name}), which only the "
                 f'images of part-whole tell, but data is "{look.data}"; leave it out.'
             )
+        if look.kind == "saliency" and recipe.prune is None:
+            raise TorchcapsError(
+                f"measure asks how far pruning moves saliency ({look.name}), but nothing is "
+                f'pruned; set a way to prune, for example prune = "lobster", or leave it out.'
+            )
         if look.kind in OF_DECODER and draws is False:
             raise TorchcapsError(
                 f"measure asks what a decoder sees ({look.name}), but {recipe.model} has none; set "

@@ -7,15 +7,14 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 from torchcaps.errors import Diverged, Emptied, Interrupted, TorchcapsError
 from torchcaps.study.runner.ledger import Ledger
-from torchcaps.study.runner.measure import look_at, root_of
+from torchcaps.study.runner.measure import look_at, root_of, trunk_file
 from torchcaps.study.runner.system import Cell
-from torchcaps.train import Recipe, fit
+from torchcaps.train import fit
 
-__all__ = ["OPEN", "Lost", "finish", "trunk_file", "work"]
+__all__ = ["OPEN", "Lost", "finish", "work"]
 
 # A worker takes cells in these states.
 OPEN = ("waiting", "begun")
@@ -58,12 +57,6 @@ def _left(until: float | None) -> float | None:
     if left is not None and left <= 0:
         raise Interrupted("the time budget is used up; the same command goes on.")
     return left
-
-
-def trunk_file(recipe: Recipe, root: str | os.PathLike[str] | None) -> Path | None:
-    """The weights of a frozen trunk, which lie beside the data sets under the trunk's name."""
-    trunk = recipe.options.get("trunk")
-    return None if trunk is None else Path(root or "data") / f"{trunk}.safetensors"
 
 
 def work(
