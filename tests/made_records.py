@@ -60,6 +60,10 @@ def of_job(job, *, reduced=None):
     networks that stop there count."""
     draw = random.Random(job.key)
     recipe = job.recipe()
+    if job.is_narrow:
+        # As the rows of all epochs below have it: of each layer one is dead.
+        widths = ",".join(str(int(width) - 1) for width in job.options["widths"].split(","))
+        recipe = recipe.model_copy(update={"options": {**recipe.options, "widths": widths}})
     names = ["accuracy"]
     for look in looks_of(job):
         numbers = {
@@ -107,5 +111,6 @@ def of_job(job, *, reduced=None):
     ]
     row = {"validation_accuracy": 0.5, "training_sample_accuracy": 0.96, "entropy": 1.0}
     # As many deaths as capsules that were dead before, and no revival.
-    row |= {f"{name}/{layer}": float(name != "revivals") for name in OF_DEATHS for layer in NAMES}
+    layers = (*NAMES, f"hidden_{len(NAMES)}")
+    row |= {f"{name}/{layer}": float(name != "revivals") for name in OF_DEATHS for layer in layers}
     return made(recipe, by_seed, reduced=reduced, curves=[(row,) * 3] * job.seeds)

@@ -9,6 +9,7 @@ from error_text import text_of
 from torchcaps.study import Cost, cost_of, plan_of, table
 from torchcaps.study.claim import claims, find_claim
 from torchcaps.study.cost import RATE
+from torchcaps.study.gaps import STEPS
 from torchcaps.study.tables import judged_by
 from torchcaps.tasks import estimate
 
@@ -112,6 +113,20 @@ def test_a_statement_says_what_it_is_judged_by():
     assert lines[1].startswith("    # the paper leaves open: λ of the margin loss (1)")
     assert lines[2] == "    # judged by training accuracy: equal to 50.0; 5 seeds or more"
     assert lines[-1].startswith("# 1 row, 2 networks, 10 runs with all seeds: ")
+
+
+def test_a_width_that_nobody_knows_yet_is_named():
+    """It costs at most as much as the wide one."""
+    found = table("mitt2023-q-deaths-explain-uniform-gain", reduced=True)
+    jobs = [job for _, plan in found.rows for job in found.jobs(plan) if job.is_narrow]
+    wide = dataclasses.replace(jobs[0], after=())
+    assert cost_of(jobs[0]) == dataclasses.replace(cost_of(wide), is_most=True)
+    lines = found.text().splitlines()
+    (first, *_) = [k for k, line in enumerate(lines) if "widths=ALIVE" in line]
+    # Below the commands of training and of two looks.
+    assert lines[first + 3] == f"    # ALIVE: {STEPS['narrow']}"
+    assert lines[first + 5].startswith("    # 3 seeds, 0 to 2: at most ")
+    assert lines[-1].startswith("# 1 row, 72 networks, 216 runs with all seeds: at most ")
 
 
 def test_every_claim_that_needs_training_is_judged_by_something():

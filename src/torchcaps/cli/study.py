@@ -143,7 +143,7 @@ def run(
     from torchcaps.study.runner import Ledger, Settings, outcome_of, run_study, watched
 
     until = None if time_budget is None else time.time() + seconds_of(time_budget)
-    study = _study(what, table, reduced, seeds, only)
+    study = _study(what, table, reduced, seeds, only, evidence)
     if from_records:
         study = _going_on(study, evidence)
     settings = Settings(out, evidence, root, jobs=jobs, device=device, until=until, on=on)
@@ -188,7 +188,7 @@ def status(
 
     if by not in ("table", "cost"):
         raise TorchcapsError(f"--by must be table or cost, but is {short(by)}.")
-    study = _study(what, table, reduced, seeds, only)
+    study = _study(what, table, reduced, seeds, only, evidence)
     found = progress_of(study, Ledger(out), records=read_records(evidence).values())
     if as_json:
         print(json.dumps(found.numbers(by_cost=by == "cost")))
@@ -309,15 +309,20 @@ def _print_records(study: "Study", paths: list[Path], out: Path, as_json: bool) 
 
 
 def _study(
-    what: str | None, table: int | None, reduced: bool, seeds: int | None, only: list[str] | None
+    what: str | None,
+    table: int | None,
+    reduced: bool,
+    seeds: int | None,
+    only: list[str] | None,
+    evidence: Path,
 ) -> "Study":
     from torchcaps.study import claims
     from torchcaps.study.runner import only_those, study_of, study_of_claims
 
     if what is None:
-        found = study_of_claims(claims(), "all", reduced=reduced, seeds=seeds)
+        found = study_of_claims(claims(), "all", reduced=reduced, seeds=seeds, evidence=evidence)
     else:
-        found = study_of(what, table, reduced=reduced, seeds=seeds)
+        found = study_of(what, table, reduced=reduced, seeds=seeds, evidence=evidence)
     return only_those(found, only) if only else found
 
 

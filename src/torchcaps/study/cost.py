@@ -62,7 +62,8 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Cost:
-    """All seeds of a job together. `is_most`: training may end earlier than its last epoch."""
+    """All seeds of a job together. `is_most`: training may end earlier than its last epoch, or its
+    network be narrower."""
 
     flops: int
     hours: float
@@ -101,7 +102,7 @@ def cost_of(job: Job) -> Cost | None:
         return None
     recipe = job.recipe()
     steps, flops = (job.seeds * count for count in _training(recipe))
-    is_most = recipe.stop_at is not None or recipe.patience is not None
+    is_most = job.is_narrow or recipe.stop_at is not None or recipe.patience is not None
     return Cost(flops, _hours_of(steps, flops), is_most)
 
 

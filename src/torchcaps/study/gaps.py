@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torchcaps.data import SOURCES
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import MODELS, create_model
+from torchcaps.study.narrow import NARROW, WIDTHS
 from torchcaps.study.pruned import WAYS
 from torchcaps.study.statistics import STATISTICS
 from torchcaps.train import PROTOCOLS, make_recipe
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = ["STEPS", "gaps_of_measuring", "gaps_of_training"]
 
-# What may change training or follow it. The steps of `pruned.WAYS` are fields of a recipe; of the
-# others none is a command yet.
+# What changes training: those of `pruned.WAYS` are fields of a recipe, and `narrow` is an option
+# whose value is known once another network is trained.
 STEPS = {
     "magnitude": "scheduled magnitude pruning in training",
     "mask_at_the_end": "as many weights masked, once training is done",
-    "narrow": "as many capsules a layer as the routed twin has alive at its end",
+    NARROW: "as many capsules a layer as the routed twin of the same seed has alive at its end",
     "prune": "pruning in training, as the paper does: LOBSTER",
     "random_masks": "as many weights masked at random, from the start",
     "snip": "single-shot pruning before training",
@@ -47,7 +48,8 @@ def gaps_of_training(job: "Job") -> tuple[str, ...]:
     lacking += [name for name in job.fields if name not in Recipe.model_fields]
     if not lacking:
         lacking += _refused_fields(job)
-    lacking += [step for step in job.steps_of_training if step not in WAYS]
+    known = {*WAYS, NARROW} if _has_widths(job) else WAYS
+    lacking += [step for step in job.steps_of_training if step not in known]
     return tuple(dict.fromkeys(lacking))
 
 
@@ -57,6 +59,10 @@ def gaps_of_measuring(job: "Job") -> tuple[str, ...]:
     if OF_CLASS_VECTORS & set(job.metrics) and not _gives_class_vectors(job.model):
         lacking.append("class_vectors")
     return tuple(lacking)
+
+
+def _has_widths(job: "Job") -> bool:
+    return job.model in MODELS and WIDTHS in MODELS[job.model].options
 
 
 def _refused_fields(job: "Job") -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torchcaps.models import MODELS, create_model
 from torchcaps.study.gaps import gaps_of_measuring, gaps_of_training
+from torchcaps.study.narrow import NARROW, WIDTHS
 from torchcaps.study.pruned import pruning_fields
 from torchcaps.study.sets import data_set
 from torchcaps.study.statistics import MEASURED_AS, STATISTICS
@@ -55,8 +56,8 @@ class Job:
     """One trained system, seed by seed, and what is measured of it.
 
     `train` and `test` are data sets, `split` the images of `test` that are looked at. `at` says
-    where in the network, or when: {"layer": 4}. `after` are steps after training: names of STEPS,
-    and "quantise", which looks at couplings on a grid.
+    where in the network, or when: {"layer": 4}. `after` are steps that change what is trained,
+    names of STEPS, and "quantise", which looks at couplings on a grid.
     """
 
     model: str
@@ -90,6 +91,11 @@ class Job:
         return tuple(step for step in self.after if step != "quantise")
 
     @property
+    def is_narrow(self) -> bool:
+        """Whether it is as narrow as the living part of its routed twin."""
+        return NARROW in self.after
+
+    @property
     def levels(self) -> tuple[int, ...]:
         """Levels of the grid that couplings are quantised to: those its row names, or those of
         [renzulli2025] B.3; one number for all routed layers, or one for each from below."""
@@ -101,7 +107,8 @@ class Job:
         return LEVELS_OF_MODEL.get(self.model, LEVELS_OF_SET.get(self.test, USUAL_LEVELS))
 
     def recipe(self, *, seed: int = 0) -> Recipe:
-        """The recipe of one seed; refused while the job needs something to be trained."""
+        """The recipe of one seed; refused while the job needs something to be trained. Of a network
+        that is to be narrow it is the one before it is."""
         return make_recipe(
             protocol=self.protocol,
             model=self.model,
@@ -185,7 +192,9 @@ class Job:
         return [*words, "--classes", classes, *self._option_words(), "--json"]
 
     def _option_words(self) -> list[str]:
-        pairs = [f"{name}={_word(value)}" for name, value in self.options.items()]
+        # A word that the option refuses: nobody knows the widths before the twin is trained.
+        options = {**self.options, **({WIDTHS: "ALIVE"} if self.is_narrow else {})}
+        pairs = [f"{name}={_word(value)}" for name, value in options.items()]
         return [word for pair in pairs for word in ("--option", pair)]
 
     def _train_command(self, run: str, seed: int, root: str) -> list[str]:

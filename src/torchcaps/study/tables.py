@@ -11,7 +11,9 @@ from typing import Any
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.claim import Claim, claims_about, claims_of_table
 from torchcaps.study.cost import RATE, Cost, cost_of
+from torchcaps.study.gaps import STEPS
 from torchcaps.study.job import Job
+from torchcaps.study.narrow import NARROW
 from torchcaps.study.papers import plan_of
 from torchcaps.study.plan import WORDS, Plan
 from torchcaps.study.statistics import STATISTICS
@@ -120,6 +122,8 @@ class Table:
             yield f"    {command}"
         cost = cost_of(job)
         cost_text = "cost unknown" if cost is None else cost.text(gpu_rate=self.gpu_rate)
+        if job.is_narrow:
+            yield f"    # ALIVE: {STEPS[NARROW]}"
         yield f"    # reads {_reads(job)}"
         yield f"    # {job.seeds} seeds, 0 to {job.seeds - 1}: {cost_text}"
         if job.needs:

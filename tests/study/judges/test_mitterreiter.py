@@ -236,3 +236,85 @@ def test_rows_without_revivals_say_nothing_of_them():
     curves = {f"dead_capsules/{layer}": [(9, 9, 0)] * 5 for layer in LAYERS}
     old = record(NET, "expanded-mnist", values={"accuracy": [99.0] * 5}, curves=curves)
     assert word("dead-never-revives", old) is None
+
+
+ARCHITECTURES = [
+    (widths, d_pose)
+    for widths in ("8,8,8", "16,16,16", "16,16,16,16", "16,16,16,16,16", "32,32,32,32", "8,8,8,8")
+    for d_pose in (4, 8)
+]
+
+
+# Of three seeds; none is left where a network has it the other way round.
+CENTRED = NOISE[1:4]
+
+
+def twins(*, gains, keeps, seeds=3, narrow=True):
+    """Of each architecture on both sets the routed network, its twin without routing, which gains
+    so many points, and the narrow one, which keeps such a share; each with more dead than the one
+    before."""
+    records = []
+    for data in ("expanded-mnist", "cifar10"):
+        suffix = "@affnist-style/test" if data == "expanded-mnist" else ""
+        for k, ((widths, d_pose), gain) in enumerate(zip(ARCHITECTURES, gains, strict=False)):
+            layers = widths.count(",") + 1
+            names = ["primary", *(f"hidden_{n}" for n in range(2, layers + 1))]
+            dead = {f"dead_capsules/{name}": [(0.0, 1.0)] * seeds for name in names}
+            alive = ",".join(str(int(width) - 1) for width in widths.split(","))
+
+            def of(points, rate, noise, layers=layers, d_pose=d_pose, **given):
+                right = [70 + points + noise[seed] for seed in range(seeds)]
+                values = {"accuracy": right}
+                values |= {f"cdr.{n}": [rate] * seeds for n in range(1, layers + 1)}
+                return values, {"d_pose": d_pose, **given}
+
+            made = [of(0, 0.05 * k, CENTRED, widths=widths, curves=dead)]
+            made.append(of(gain, 0.0, CENTRED, widths=widths, routing="uniform"))
+            if narrow:
+                made.append(of(keeps * gain, 0.0, CENTRED[::-1], widths=alive, routing="uniform"))
+            for values, given in made:
+                values = {f"{name}{suffix}": each for name, each in values.items()}
+                records.append(
+                    record("mitterreiter_grid", data, values=values, reduced="less", **given)
+                )
+    return records
+
+
+RISING = [0.5 + k / 4 for k in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"gains": RISING, "keeps": 0.2}, "holds"),
+        # As good without the dead capsules: their parameters are not what was missing.
+        ({"gains": RISING, "keeps": 0.8}, "fails"),
+        ({"gains": RISING, "keeps": 0.5}, "undecided"),
+        # Where more are dead less is gained.
+        ({"gains": RISING[::-1], "keeps": 0.2}, "fails"),
+        # Now more, now less.
+        ({"gains": [1.0, 2.0] * 6, "keeps": 0.2}, "undecided"),
+        # Networks without routing are the worse ones, so deaths explain no gain.
+        ({"gains": [gain - 9 for gain in RISING], "keeps": 2.0}, "undecided"),
+        ({"gains": RISING, "keeps": 0.2, "seeds": 2}, "undecided"),
+        # Its row asks for twelve architectures, and for the narrow twins of all.
+        ({"gains": RISING[1:], "keeps": 0.2}, None),
+        ({"gains": RISING, "keeps": 0.2, "narrow": False}, None),
+    ],
+)
+def test_deaths_explain_a_gain_that_goes_with_them_and_is_lost_without_them(given, expected):
+    assert word("deaths-explain-uniform-gain", *twins(**given)) == expected
+
+
+def test_a_narrow_twin_is_that_of_its_own_seed():
+    """Where a seed of the routed network has all alive, its twin without routing is the narrow one,
+    and keeps all of the gain."""
+    records = twins(gains=RISING, keeps=0.5)
+    first = records[0]
+    rows = tuple(dict.fromkeys(row, 0.0) for row in first.seeds[1].per_epoch)
+    seeds = (first.seeds[0], first.seeds[1].model_copy(update={"per_epoch": rows}), first.seeds[2])
+    records[0] = first.model_copy(update={"seeds": seeds})
+    found = judge_statement(find_claim("mitt2023-q-deaths-explain-uniform-gain"), records)
+    # One seed of three of one architecture of twelve has half of its gain more than half.
+    assert (found.word, found.threshold) == ("undecided", 0)
+    assert found.ours.mean == pytest.approx(RISING[0] / 2 / 12 / 3)

@@ -10,6 +10,8 @@ __all__ = ["plan"]
 NET = "mitterreiter_5x16"
 MODELS = 10  # a cell of Tables 1 and 2 is the mean over ten networks
 GRID = "mitterreiter_grid widths=8,8,8|16,16,16|16,16,16,16|16,16,16,16,16|32,32,32,32|8,8,8,8"
+# As many architectures as rows ask for that correlate over them.
+TWELVE = f"{GRID} d_pose=4|8"
 # Depths of 2 to 8 capsule layers; the classes are the last one and not among the widths.
 DEPTHS = "mitterreiter_grid widths=" + "'16'|" + "|".join(",".join(["16"] * n) for n in range(2, 8))
 UNIFORM = "routing=uniform"
@@ -17,7 +19,7 @@ UNIFORM = "routing=uniform"
 STATEMENTS: Statements = {
     "q-routing-almost-static": (NET, "dys"),
     "q-last-layer-more-dynamic": (NET, "dyr dys"),
-    "q-all-affnist-models-similar": (f"{GRID} d_pose=4|8", "dyr"),
+    "q-all-affnist-models-similar": (TWELVE, "dyr"),
     "q-cifar10-worse-dynamics": (NET, "dyr", ("cifar10", "affnist")),
     "q-parse-trees-not-dynamic": (NET, "parse_tree_distance dyr"),
     "q-correlation-decreases": (NET, "activation_correlation"),
@@ -40,7 +42,7 @@ STATEMENTS: Statements = {
     ),
     "q-rba-causes-deaths": (f"{NET}; {NET} {UNIFORM}", "cdr"),
     "q-deaths-explain-uniform-gain": (
-        f"{GRID}; {GRID} {UNIFORM}; {GRID} {UNIFORM} +narrow",
+        f"{TWELVE}; {TWELVE} {UNIFORM}; {TWELVE} {UNIFORM} +narrow",
         "cdr accuracy",
     ),
     "q-depth-limited-by-deaths": (f"{DEPTHS}; {DEPTHS} {UNIFORM}", "cdr accuracy"),

@@ -1,5 +1,6 @@
 """The study of a table, of a paper, or of one claim: its plans as systems to run."""
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
@@ -8,7 +9,9 @@ from torchcaps.study.claim import PAPERS, Claim, claims, claims_about, claims_of
 from torchcaps.study.job import Job
 from torchcaps.study.look import looks_of
 from torchcaps.study.papers import plan_of
+from torchcaps.study.record import read_records
 from torchcaps.study.runner.labels import label_of, told_apart
+from torchcaps.study.runner.narrowed import narrowed
 from torchcaps.study.runner.own import read_study
 from torchcaps.study.runner.system import MOST_SEEDS, Study, System, Waiting
 from torchcaps.study.same import plain
@@ -16,10 +19,16 @@ from torchcaps.study.same import plain
 __all__ = ["study_of", "study_of_claims"]
 
 T = TypeVar("T")
+Folder = str | os.PathLike[str]
 
 
 def study_of(
-    what: str, table: int | None = None, *, reduced: bool = False, seeds: int | None = None
+    what: str,
+    table: int | None = None,
+    *,
+    reduced: bool = False,
+    seeds: int | None = None,
+    evidence: Folder | None = None,
 ) -> Study:
     """The study of a table of a paper, of all claims of a paper, of one claim, or of a file.
 
@@ -28,6 +37,8 @@ def study_of(
         table: the number of a table of the paper.
         reduced: the smaller form of each row, where there is one.
         seeds: how many, instead of as many as the plan asks for.
+        evidence: the folder of records, for networks as narrow as others have capsules alive;
+            without it they wait.
 
     >>> len(study_of("peer2022", 1).systems)
     4
@@ -46,19 +57,25 @@ def study_of(
     else:
         chosen = claims_about(what)
         name = f"{chosen[0].paper}/{what}"
-    return study_of_claims(chosen, name, reduced=reduced, seeds=seeds)
+    return study_of_claims(chosen, name, reduced=reduced, seeds=seeds, evidence=evidence)
 
 
 def study_of_claims(
-    chosen: Sequence[Claim], name: str, *, reduced: bool = False, seeds: int | None = None
+    chosen: Sequence[Claim],
+    name: str,
+    *,
+    reduced: bool = False,
+    seeds: int | None = None,
+    evidence: Folder | None = None,
 ) -> Study:
     """The study that judges some claims: every network that several need is one system."""
     if seeds is not None and seeds < 1:
         raise TorchcapsError(f"a study needs at least one seed, but seeds is {seeds}.")
     if seeds is not None and seeds > MOST_SEEDS:
         raise TorchcapsError(f"a study takes at most {MOST_SEEDS:,} seeds, but seeds is {seeds}.")
-    systems: dict[tuple[str, str | None], System] = {}
-    waiting = []
+    systems: list[System] = []
+    narrow: list[System] = []
+    waiting: list[Waiting] = []
     for claim in chosen:
         for job in plan_of(claim).jobs:
             small = job.smaller() if reduced else job
@@ -68,9 +85,12 @@ def study_of_claims(
                 continue
             smaller = job.reduced.says if reduced and job.reduced is not None else None
             found = _system(claim, job, small, smaller, seeds)
-            key = (found.recipe.digest(), smaller)
-            systems[key] = _joined(systems[key], found) if key in systems else found
-    return Study(name, told_apart(tuple(systems.values())), tuple(dict.fromkeys(waiting)))
+            (narrow if small.is_narrow else systems).append(found)
+    if narrow:
+        records = {} if evidence is None else read_records(evidence, drafts=True)
+        twins, late = narrowed(_together(narrow), records.values())
+        systems, waiting = [*systems, *twins], [*waiting, *late]
+    return Study(name, told_apart(_together(systems)), tuple(dict.fromkeys(waiting)))
 
 
 def _check_alone(what: str, table: int | None, reduced: bool, seeds: int | None) -> None:
@@ -101,12 +121,21 @@ def _system(claim: Claim, job: Job, small: Job, smaller: str | None, seeds: int 
     )
 
 
+def _together(systems: Iterable[System]) -> tuple[System, ...]:
+    """Each network once."""
+    found: dict[tuple[str, str | None], System] = {}
+    for each in systems:
+        key = (each.recipe.digest(), each.reduced)
+        found[key] = _joined(found[key], each) if key in found else each
+    return tuple(found.values())
+
+
 def _joined(first: System, second: System) -> System:
     """Two systems that train the same network."""
     return System(
         label=first.label,
         recipe=first.recipe,
-        seeds=max(first.seeds, second.seeds, key=len),
+        seeds=tuple(sorted({*first.seeds, *second.seeds})),
         looks=_once((*first.looks, *second.looks)),
         claims=_once((*first.claims, *second.claims)),
         reduced=first.reduced,
