@@ -11,6 +11,7 @@ from torchcaps.study.runner import evidence as module_of_records
 from torchcaps.study.runner.evidence import write_records
 from torchcaps.study.runner.go_on import going_on, joined
 from torchcaps.study.runner.work import work
+from torchcaps.train.environment import environment
 
 CLAIM = "peer2022-t1-em-bias"
 STATISTIC = "accuracy@sign/train"
@@ -137,6 +138,20 @@ def test_the_first_part_has_a_record_too(study, ledger, committed, tmp_path):
     work(found.cells()[:1], ledger, root=None)
     (path,) = write_records(found, ledger, tmp_path / "e", partly=True)
     assert [each.seed for each in read_records(tmp_path / "e")[path.stem].seeds] == [0]
+
+
+def test_seeds_that_are_still_to_come_make_no_draft_of_a_part(study, ledger, monkeypatch, tmp_path):
+    found = going_on(study(seeds=(0, 1)), [])
+    work(found.cells()[:1], ledger, root=None)
+    real, commits = module_of_records.record_of_runs, []
+
+    def record_of_runs(*args, measured_by, **options):
+        commits.extend(measured_by)
+        return real(*args, measured_by=measured_by, **options)
+
+    monkeypatch.setattr(module_of_records, "record_of_runs", record_of_runs)
+    write_records(found, ledger, tmp_path / "e", partly=True)
+    assert commits == [environment()["commit"]]
 
 
 def test_changed_code_makes_a_draft_of_both(earlier):

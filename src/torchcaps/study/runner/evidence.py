@@ -86,7 +86,8 @@ def _write(
         study=study.name,
         claims=system.claims,
         measured={cell.recipe.seed: ledger.values(cell) for cell in done},
-        measured_by=[each for cell in cells for each in ledger.measured_by(cell)],
+        # A seed that is still to come was measured by nobody, and makes no draft of the others.
+        measured_by=[each for cell in (*done, *failed) for each in ledger.measured_by(cell)],
         failed={cell.recipe.seed: ledger.failure(cell) or "" for cell in failed},
         failed_in=begun,
         reduced=system.reduced,
