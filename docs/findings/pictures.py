@@ -39,6 +39,7 @@ def pictures() -> Iterator[tuple[str, str]]:
     yield "chosen-levels.svg", chosen_levels()
     yield "opposite-gradients.svg", opposite_gradients()
     yield "late-signs.svg", late_signs()
+    yield "own-weights.svg", own_weights()
 
 
 def bias_of_em() -> str:
@@ -291,6 +292,48 @@ def opposite_gradients() -> str:
                 label = f"{routing}, {says}, {when}, n = {found.n}"
                 rows.append(Dot(label, *found[:3], f"{found.mean:.2f}"))
     return draw_dots(rows, label="cosine of the two gradients", low=-1, high=1, mark=0)
+
+
+def own_weights() -> str:
+    """The slope of log ‖∂L/∂W‖ against the log of the length of a child that W processes."""
+    rows = []
+    for own in (True, False):
+        for softmax in ("parents", "children"):
+            found = [_slope(softmax, own, seed) for seed in range(5)]
+            label = f"{'own' if own else 'shared'} weights, softmax over {softmax}"
+            mean = statistics.fmean(found)
+            rows.append(Dot(label, mean, min(found), max(found), f"{round(mean, 2) + 0:.2f}"))
+    return draw_dots(rows, label="slope of the gradient's norm", low=-0.2, high=1.2, mark=0.5)
+
+
+def _slope(softmax: str, own: bool, seed: int) -> float:
+    """Of two layers of 16 children, the first from 1e-4 to 1e-1 of its length."""
+    draw = torch.Generator().manual_seed(seed)
+    n, d = 16, 8
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=draw, dtype=torch.float64)
+
+    def layer(weights: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+        made = torch.einsum("kide,ie->kid", weights, u)
+        if softmax == "parents":
+            return dynamic_routing(made.transpose(0, 1)[None]).parents.pose[0]
+        query, key, value = made
+        return (query @ key.T / d**0.5).softmax(-1) @ value
+
+    kinds, children = (n if softmax == "parents" else 3), (n if own else 1)
+    first, second = (0.5 * normal(kinds, children, d, d) for _ in range(2))
+    u, target = torch.nn.functional.normalize(normal(n, d), dim=-1), normal(n, d)
+    first.requires_grad_()
+    scales = torch.logspace(-4, -1, 7, dtype=torch.float64)
+    norms = []
+    for scale in scales:
+        scaled = torch.cat([u[:1] * scale, u[1:]])
+        out = layer(second.expand(kinds, n, d, d), layer(first.expand(kinds, n, d, d), scaled))
+        (gradient,) = torch.autograd.grad((out - target).square().sum(), first)
+        norms.append(gradient[:, 0].norm())
+    x, y = scales.log() - scales.log().mean(), torch.stack(norms).log()
+    return float((x * (y - y.mean())).sum() / x.square().sum())
 
 
 def late_signs() -> str:
