@@ -18,8 +18,9 @@ from error_text import text_of
 from registries import as_before
 from torchcaps import Output, create_model, load, register_model, save
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import DynamicRouting, use_backend
+from torchcaps.layers import DynamicRouting, Routing, use_backend
 from torchcaps.models.smaller import Kept, adopt_sizes, smaller
+from torchcaps.ops import uniform_routing
 
 NAME = "mitterreiter_5x16"
 SMALL = {"image": (1, 12, 11), "n_classes": 3}
@@ -526,9 +527,72 @@ def test_a_routing_that_was_changed_by_hand_is_not_saved_as_the_old_one(tmp_path
     model = create_model("rem_dr", **TINY)
     change(model)
     assert text_of(lambda: save(model, tmp_path / "net.safetensors")) == (
-        f"this rem_dr routes otherwise than its name and options say, so its file would be opened "
-        f"as another network: {found}; {OTHERWISE}"
+        f"this rem_dr computes otherwise than its name and options say, so its file would be "
+        f"opened as another network: {found}; {OTHERWISE}"
     )
+
+
+class Free(Routing):
+    """A routing of one's own without a tensor."""
+
+    def create_parameters(self, *, n_in, n_out, d_out):
+        pass
+
+    def forward(self, votes, activation=None, *, keep="none"):
+        return uniform_routing(votes, keep=keep)
+
+
+def with_a_routing_of_ones_own(model):
+    model.layers["classes"].bind(Free(), n_in=32, n_out=3, vote_bias=False)
+
+
+def with_another_activation(model):
+    model.backbone[1] = nn.GELU()
+
+
+def with_another_layer(model):
+    model.backbone.append(nn.AvgPool2d(1))
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (
+            with_a_routing_of_ones_own,
+            f"layers.classes.routing is '{__name__}.Free' and was "
+            "'torchcaps.layers.routing.dynamic.DynamicRouting'",
+        ),
+        (
+            with_another_activation,
+            "backbone.1 is 'torch.nn.modules.activation.GELU' and was "
+            "'torch.nn.modules.activation.ReLU'",
+        ),
+        (with_another_layer, "backbone.2 is 'torch.nn.modules.pooling.AvgPool2d' and was None"),
+        (
+            lambda model: model.backbone.pop(1),
+            "backbone.1 is None and was 'torch.nn.modules.activation.ReLU'",
+        ),
+    ],
+    ids=["routing", "swapped", "more", "fewer"],
+)
+def test_a_part_without_tensors_that_was_changed_by_hand_is_not_saved_as_the_old_one(
+    tmp_path, change, found
+):
+    """Each was written without a word, and opened as the network before it."""
+    model = create_model("rem_dr", **TINY)
+    change(model)
+    assert text_of(lambda: save(model, tmp_path / "net.safetensors")) == (
+        f"this rem_dr computes otherwise than its name and options say, so its file would be "
+        f"opened as another network: {found}; {OTHERWISE}"
+    )
+    assert not any(tmp_path.iterdir())
+
+
+def test_what_hangs_on_a_network_without_computing_in_it_is_no_change(tmp_path):
+    model = create_model("rem_dr", **TINY)
+    model.loss = nn.CrossEntropyLoss()
+    save(model, tmp_path / "net.safetensors")
+    save(smaller(model, Kept({}, (1,), None, {})), tmp_path / "small.safetensors")
 
 
 def test_layers_that_route_at_once_have_one_count_that_is_not_changed_by_hand(tmp_path):

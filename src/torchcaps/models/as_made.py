@@ -14,7 +14,7 @@ from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import Routing
 from torchcaps.layers.routing.table import import_path
 
-__all__ = ["check_routings", "check_tensors", "is_as_made", "remember"]
+__all__ = ["check_parts", "check_tensors", "is_as_made", "remember"]
 
 # What takes away what torch.nn.utils put into a layer, by the end of the names of its tensors.
 UNDONE_BY = {
@@ -34,7 +34,8 @@ class Made(NamedTuple):
     """What a network is, as far as a file of it must bring it back."""
 
     shapes: dict[str, list[int] | None]
-    routings: dict[str, Any]
+    # What no tensor tells: of which class a part is, and what a routing was told.
+    parts: dict[str, Any]
 
 
 def remember(network: nn.Module) -> None:
@@ -45,7 +46,7 @@ def remember(network: nn.Module) -> None:
 
 def is_as_made(network: nn.Module) -> bool:
     """Whether nothing was changed by hand; of a network that was built so nobody knows."""
-    return getattr(network, "_as_made", None) in (None, _looked_at(network))
+    return _before(network) == _looked_at(network)
 
 
 def check_tensors(network: nn.Module) -> None:
@@ -72,16 +73,17 @@ def check_tensors(network: nn.Module) -> None:
     )
 
 
-def check_routings(network: nn.Module) -> None:
-    """Refuse routings of another kind than its maker gave a network, and with other options."""
-    now = _looked_at(network).routings
-    before = _before(network).routings
+def check_parts(network: nn.Module) -> None:
+    """Refuse routings, and parts without tensors, of other classes than its maker gave a network,
+    and routings with other options."""
+    now = _looked_at(network).parts
+    before = _before(network).parts
     for name in [*before, *now]:
         if before.get(name) != now.get(name):
             raise TorchcapsError(
-                f"this {_name(network)} routes otherwise than its name and options say, so its "
-                f"file would be opened as another network: {name} is {short(now.get(name))} and "
-                f"was {short(before.get(name))}; {OTHERWISE}."
+                f"this {_name(network)} computes otherwise than its name and options say, so "
+                f"its file would be opened as another network: {name} is {short(now.get(name))} "
+                f"and was {short(before.get(name))}; {OTHERWISE}."
             )
 
 
@@ -103,17 +105,38 @@ def _looked_at(network: nn.Module) -> Made:
     config: Any = getattr(network, "config", None)
     # What a routing object was told, whoever opens the file tells one again.
     is_told = isinstance(config, dict) and isinstance(config.get("routing"), dict)
-    routings: dict[str, Any] = {}
+    # What a network of one's own swaps while it learns is its own.
+    parts = _bare_parts(network) if _is_ours(network) else {}
     for path, part in network.named_modules():
         if isinstance(part, Routing):
-            routings[path] = import_path(type(part))
+            parts[path] = import_path(type(part))
         # What one's own code counts or anneals is its own.
-        is_ours = type(part).__module__.startswith("torchcaps.")
         routes = isinstance(part, Routing) or type(getattr(part, "iterations", None)) is int
-        if is_told or not (is_ours and routes):
+        if is_told or not (_is_ours(part) and routes):
             continue
         for option in ("iterations", *inspect.signature(type(part)).parameters):
             value = vars(part).get(option)
             if isinstance(value, bool | int | float | str):
-                routings[f"{path}.{option}".removeprefix(".")] = value
-    return Made(shapes, routings)
+                parts[f"{path}.{option}".removeprefix(".")] = value
+    return Made(shapes, parts)
+
+
+def _bare_parts(network: nn.Module) -> dict[str, Any]:
+    """The class of every activation, pooling and the like, which has no tensors.
+
+    Those of a sequence and those that were here before: a loss that somebody hangs on a network
+    computes nothing in it.
+    """
+    made = getattr(network, "_as_made", None)
+    found = {}
+    for path, part in network.named_modules():
+        is_bare = not any((part._parameters, part._buffers, part._modules))
+        parent = network.get_submodule(path.rpartition(".")[0])
+        was_here = made is None or path in made.parts
+        if is_bare and (was_here or isinstance(parent, nn.Sequential)):
+            found[path] = import_path(type(part))
+    return found
+
+
+def _is_ours(module: nn.Module) -> bool:
+    return type(module).__module__.startswith("torchcaps.")

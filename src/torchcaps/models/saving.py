@@ -20,7 +20,7 @@ from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import ROUTINGS, Routing
 from torchcaps.layers.routing.table import import_path
-from torchcaps.models.as_made import check_routings, check_tensors, is_as_made, remember
+from torchcaps.models.as_made import check_parts, check_tensors, is_as_made, remember
 from torchcaps.models.own import OWN, OwnNetwork, check_has_weights, own_module
 from torchcaps.models.refit import say_what_is_new, take_fitting
 from torchcaps.models.registry import MODELS, make_model
@@ -83,9 +83,9 @@ def content_of(model: nn.Module) -> bytes:
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in module.state_dict().items()
     }
-    check_routings(module)
     if not is_as_made(module) and not _are_taken(state, config):
         check_tensors(module)
+    check_parts(module)
     header = {**config, DIGEST: _digest(state, config)}
     # Bytes, because save_file makes files that only their owner may read.
     return safetensors.torch.save(state, metadata={HEADER: json.dumps(header)})
