@@ -12,10 +12,12 @@ from torchcaps.layers import (
     Conv3dCapsules,
     ConvCapsules,
     DenseCapsules,
+    DynamicRouting,
     InvertedRouting,
     route_concurrently,
     route_sequentially,
     steps_in_a_row,
+    use_backend,
 )
 from torchcaps.types import Capsules
 
@@ -294,3 +296,103 @@ def test_a_layer_in_a_wrapper_that_hands_on_whatever_comes_is_routed():
     expected = route_sequentially(layers, u)["classes"].parents.pose
     wrapped = {**layers, "classes": torch.nn.DataParallel(layers["classes"])}
     assert torch.equal(route_sequentially(wrapped, u)["classes"].parents.pose, expected)
+
+
+@pytest.mark.parametrize("keep", ["none", "last", "steps"])
+def test_hooks_fire_at_every_iteration_where_layers_route_together(keep):
+    layers, u = stack(), children()
+    expected = route_concurrently(layers, u, iterations=3, keep=keep)
+    seen = {name: [] for name in layers}
+
+    def watch(name):
+        def hook(layer, given, routed):
+            assert layer is layers[name]
+            seen[name].append((given[0].pose, routed.parents.pose, len(routed.steps)))
+
+        layers[name].register_forward_hook(hook)
+
+    for name in layers:
+        watch(name)
+    found = route_concurrently(layers, u, iterations=3, keep=keep)
+    for name in layers:
+        assert torch.equal(found[name].parents.pose, expected[name].parents.pose)
+        assert torch.equal(found[name].parents.pose, seen[name][-1][1])
+        assert len(found[name].steps) == len(expected[name].steps)
+        assert all(n == (keep != "none") for _, _, n in seen[name])
+    # Those that no longer reach the output are not computed.
+    often = {"windows": 3, "hidden": 3, "classes": 3}
+    if keep != "steps":
+        often |= {"windows": 1, "hidden": 2}
+    assert {name: len(each) for name, each in seen.items()} == often
+    assert all(pose is u.pose for pose, _, _ in seen["windows"])
+    assert torch.equal(seen["hidden"][0][0], seen["windows"][0][1])
+    assert "forward" not in vars(layers["hidden"])
+
+
+def half(capsules):
+    return capsules._replace(pose=capsules.pose / 2)
+
+
+def test_children_that_a_hook_changes_are_those_that_layers_which_route_together_see():
+    layers, u = stack(), children()
+    expected = route_concurrently(layers, half(u), iterations=3)["classes"].parents.pose
+    layers["windows"].register_forward_pre_hook(lambda _, given: (half(given[0]),))
+    found = route_concurrently(layers, u, iterations=3)["classes"].parents.pose
+    assert torch.equal(found, expected)
+
+
+def test_parents_that_a_hook_changes_are_those_that_a_layer_goes_on_from():
+    layer, u = stack()["windows"], children()
+    first = half(layer.step(u, None).parents)
+    expected = half(layer.step(u, first).parents)
+    layer.register_forward_hook(lambda _, u, routed: routed._replace(parents=half(routed.parents)))
+    found = route_concurrently({"windows": layer}, u, iterations=2)["windows"]
+    assert torch.equal(found.parents.pose, expected.pose)
+
+
+def test_a_hook_that_fails_leaves_the_layer_as_it_was():
+    layers, u = stack(), children()
+    expected = route_concurrently(layers, u, iterations=2)["classes"].parents.pose
+    handle = layers["hidden"].register_forward_hook(lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        route_concurrently(layers, u, iterations=2)
+    handle.remove()
+    found = route_concurrently(layers, u, iterations=2)["classes"].parents.pose
+    assert torch.equal(found, expected)
+    assert "forward" not in vars(layers["hidden"])
+
+
+@pytest.mark.parametrize("route", [route_sequentially, partial(route_concurrently, iterations=3)])
+@pytest.mark.parametrize("backend", ["auto", "fused"])
+def test_hooks_of_a_routing_fire_wherever_it_routes(route, backend):
+    """A fused form, or a step among others, passed them over."""
+    layers, u = stack(), children()
+    for layer in layers.values():
+        use_backend(layer, backend)
+    expected = route(layers, u)["classes"].parents.pose
+    seen = []
+    layers["hidden"].routing.register_forward_hook(
+        lambda routing, given, routed: seen.append((given[0], routed.parents.pose))
+    )
+    found = route(layers, u)
+    torch.testing.assert_close(found["classes"].parents.pose, expected, rtol=0, atol=1e-12)
+    assert len(seen) == (1 if route is route_sequentially else 2)
+    votes, parents = seen[-1]
+    assert votes.shape == (2, 18, 5, 3)
+    assert torch.equal(parents, found["hidden"].parents.pose)
+
+
+def test_a_parameter_of_a_routing_that_a_hook_makes_is_made_where_votes_are_not_stored():
+    """Its mask was put on once, and not after the next step of an optimiser."""
+    layer = DenseCapsules(
+        n_in=6, d_in=4, n_out=3, d_out=4, routing=DynamicRouting(prior="learned")
+    ).double()
+    use_backend(layer, "fused")
+    u = Capsules(torch.randn(2, 6, 4, dtype=torch.float64))
+    prune.random_unstructured(layer.routing, "prior", 0.5)
+    layer.routing.prior_orig.data.normal_()
+    expected = layer.routing.prior_orig * layer.routing.prior_mask
+    found = layer(u).parents.pose
+    assert torch.equal(layer.routing.prior, expected)
+    prune.remove(layer.routing, "prior")
+    torch.testing.assert_close(found, layer(u).parents.pose, rtol=0, atol=1e-12)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, short
+from torchcaps.layers.hooks import has_hooks, stepped
 from torchcaps.layers.routing import Routing, as_routing
 from torchcaps.layers.routing.base import couple_for
 from torchcaps.ops.checks import check_choice, check_tensor
@@ -154,9 +155,28 @@ class CapsuleLayer(nn.Module, ABC):
             asked = couple_for(self.routing.fused_step, couple)
             step = self.routing.fused_step(votes, parents, keep=keep, **asked)
         else:
-            asked = couple_for(self.routing.step, couple)
-            step = self.routing.step(votes, self._activation(children), parents, **asked)
+            step = self._step(votes, self._activation(children), parents, keep, couple)
         return step._replace(children=children, parents=self._flat(step.parents))
+
+    def _step(
+        self,
+        votes: Tensor,
+        activation: Tensor | None,
+        parents: Capsules | None,
+        keep: Keep,
+        couple: Couple | None,
+    ) -> Step:
+        """One of the routing, which is a call of it where somebody put a hook on it."""
+
+        def step(
+            votes: Tensor, activation: Tensor | None, *, couple: Couple | None, **_: Any
+        ) -> Step:
+            asked = couple_for(self.routing.step, couple)
+            return self.routing.step(votes, activation, parents, **asked)
+
+        if has_hooks(self.routing):
+            return stepped(self.routing, step, votes, activation, keep=keep, couple=couple)
+        return step(votes, activation, couple=couple)
 
     def _activation(self, children: Capsules) -> Tensor | None:
         if children.activation is None or self.window is None:

@@ -16,12 +16,10 @@ from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.prune import BasePruningMethod
-from torch.nn.utils.spectral_norm import SpectralNorm
-from torch.nn.utils.weight_norm import WeightNorm
 
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.capsule_layer import CapsuleLayer
+from torchcaps.layers.hooks import MAKE_WEIGHTS, has_hooks, make_weights, stepped
 from torchcaps.layers.intervention import NOTHING_DONE, leaving, named
 from torchcaps.ops.checks import check_choice, check_iterations, check_keep
 from torchcaps.types import Capsules, Couple, Intervene, Keep, Routed, Step, VoteMap
@@ -95,32 +93,25 @@ def route_concurrently(
     names = list(layers)
     _begin(layers)
 
-    votes: dict[str, Tensor | VoteMap] = {}
+    looks = {name: _Look(layer, keep) for name, layer in layers.items()}
     steps: dict[str, list[Step]] = {}
-    for depth, (name, layer) in enumerate(layers.items()):
-        votes[name] = layer.votes(children)
+    below = children
+    for depth, name in enumerate(names):
         function = _couple_at(1, depth, couple, names, iterations)
-        step = layer.step(children, None, votes=votes[name], keep=keep, couple=function)
-        steps[name] = [step]
-        children = leaving(name, step.parents, intervene)
+        steps[name] = [looks[name].at(below, None, function)]
+        below = leaving(name, steps[name][0].parents, intervene)
     for t in range(2, iterations + 1):
         moved = {}
         for depth, name in enumerate(names):
             above = len(names) - 1 - depth
             if t + above > iterations and keep != "steps":
                 continue
-            last = steps[name][-1]
-            # Those below as they were an iteration ago; the votes are known while they stay.
-            below = last.children
+            # Those below as they were an iteration ago.
+            below = children
             if depth:
                 below = leaving(names[depth - 1], steps[names[depth - 1]][-1].parents, intervene)
-            assert below is not None
-            if below is not last.children:
-                votes[name] = layers[name].votes(below)
             function = _couple_at(t, depth, couple, names, iterations)
-            moved[name] = layers[name].step(
-                below, last.parents, votes=votes[name], keep=keep, couple=function
-            )
+            moved[name] = looks[name].at(below, steps[name][-1].parents, function)
         for name, step in moved.items():
             steps[name] = [*steps[name], step] if keep == "steps" else [step]
     return {
@@ -153,18 +144,37 @@ def steps_in_a_row(layers: int, iterations: int, schedule: Schedule) -> int:
     return layers * iterations if schedule == "sequential" else layers + iterations - 1
 
 
+class _Look:
+    """How a layer looks at its children, iteration by iteration; their votes are known while they
+    stay."""
+
+    def __init__(self, layer: CapsuleLayer, keep: Keep):
+        self.layer, self.keep = layer, keep
+        self.children: Capsules | None = None
+        self.votes: Tensor | VoteMap
+
+    def at(self, children: Capsules, parents: Capsules | None, couple: Couple | None) -> Step:
+        """One step, which is a call of the layer where somebody put a hook on it."""
+
+        def step(seen: Capsules, *, keep: Keep, couple: Couple | None) -> Step:
+            if seen is not self.children:
+                self.children, self.votes = seen, self.layer.votes(seen)
+            return self.layer.step(seen, parents, votes=self.votes, keep=keep, couple=couple)
+
+        if has_hooks(self.layer, but=MAKE_WEIGHTS):
+            return stepped(self.layer, step, children, keep=self.keep, couple=couple)
+        return step(children, keep=self.keep, couple=couple)
+
+
 def _begin(layers: Mapping[str, CapsuleLayer]) -> None:
-    """Let the hooks of torch.nn.utils make the weights that they make before a forward, which is
-    not called here."""
+    """Make what a call of the layers makes, since they are not called here."""
     for name, layer in layers.items():
         if not isinstance(layer, CapsuleLayer):
             raise TorchcapsError(
                 f"layers that route at the same time must be capsule layers with a routing, but "
                 f"{name!r} is a {type(layer).__name__}; use route_sequentially."
             )
-        for hook in layer._forward_pre_hooks.values():
-            if isinstance(hook, BasePruningMethod | WeightNorm | SpectralNorm):
-                hook(layer, ())
+        make_weights(layer)
 
 
 def _check_layers(layers: Mapping[str, CapsuleLayer]) -> None:

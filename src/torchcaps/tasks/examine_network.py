@@ -17,7 +17,7 @@ from torchcaps.analysis import Thresholds, capsule_activity, routing_dynamics
 from torchcaps.analysis.trace import last_coupling
 from torchcaps.data import Batch, JudgedBy
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import UniformRouting
+from torchcaps.layers import Routing, UniformRouting
 from torchcaps.report.verdict import Sentence, about_tree
 from torchcaps.tasks.diagnosis import Diagnosis, Verdict
 from torchcaps.tasks.examine_machine import examine_memory
@@ -84,6 +84,8 @@ def _finite(model: nn.Module, recipe: Recipe, batch: Batch) -> tuple[Diagnosis, 
     hooks = [
         module.register_forward_hook(_watch(name or type(model).__name__, seen))
         for name, module in model.named_modules()
+        # Votes are stored for a routing with a hook. What it puts out, its layer does.
+        if not isinstance(module, Routing)
     ]
     modes = [(module, module.training) for module in model.modules()]
     try:

@@ -31,6 +31,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
+from torchcaps.layers import Routing
 from torchcaps.ops.costs import COSTS
 
 __all__ = ["Footprint", "Piece"]
@@ -145,7 +146,8 @@ class Footprint(TorchDispatchMode):
         """Call tensors by the part of the model that makes them."""
         handles = []
         for name, part in model.named_modules():
-            if not name:
+            # Votes are stored for a routing with a hook. What it makes is its layer's.
+            if not name or isinstance(part, Routing):
                 continue
             handles += [
                 part.register_forward_pre_hook(lambda *_, name=name: self._where.append(name)),

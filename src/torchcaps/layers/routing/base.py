@@ -8,6 +8,7 @@ from typing import Any, final
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, short
+from torchcaps.layers.hooks import has_hooks
 from torchcaps.layers.routing.gave import check_gave
 from torchcaps.ops.backend import Backend, fused_form, has_form, is_fused, no_fused_form
 from torchcaps.ops.votes import materialise
@@ -97,8 +98,8 @@ class Routing(nn.Module, ABC):
 
     @final
     def fuses(self, vote_map: VoteMap) -> bool:
-        """Whether these votes are better not stored."""
-        return is_fused(
+        """Whether these votes are better not stored; a hook on the routing is to see them."""
+        return not has_hooks(self) and is_fused(
             self.backend,
             self.algorithm,
             vote_map,
