@@ -66,6 +66,20 @@ def test_the_callers_array_is_not_shared() -> None:
     assert found.images.flatten().tolist() == list(range(24))
 
 
+@pytest.mark.parametrize("shape", [(4, 6, 5), (4, 3, 6, 5), (4, 6, 5, 3)])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float64])
+def test_the_callers_tensors_are_not_shared(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Who wrote into them changed the set and its digest, and of arrays neither."""
+    images, labels = torch.ones(shape, dtype=dtype), torch.tensor([0, 1, 0, 1])
+    made = from_arrays(images, labels)
+    digest = made.digest()
+    images.zero_()
+    labels.zero_()
+    assert (made.images == 1).all()
+    assert made.labels.tolist() == [0, 1, 0, 1]
+    assert made.digest() == digest
+
+
 def test_class_names_are_kept() -> None:
     assert from_arrays(BYTES, [1, 1], ("cat", "dog")).class_names == ("cat", "dog")
     # Files of a run hold text.

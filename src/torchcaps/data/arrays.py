@@ -16,7 +16,7 @@ from torchcaps._paths import path_of
 from torchcaps.data.image_set import ImageSet, check_labels, distinct_names
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["from_arrays", "from_npz", "tensor_of"]
+__all__ = ["as_image_set", "from_arrays", "from_npz", "tensor_of"]
 
 # What the images of one set may fill.
 MOST_BYTES = 1 << 32
@@ -33,7 +33,9 @@ def from_arrays(
     *,
     name: str = "arrays",
 ) -> ImageSet:
-    """Labelled images out of arrays or tensors.
+    """Labelled images out of arrays or tensors, which are copied: who writes into theirs later
+    changes neither the set nor its digest. `ImageSet` takes tensors as they are, where memory is
+    short.
 
     Arguments:
         images: bytes 0 to 255, or floats in [0, 1]: [n, h, w], [n, channels, h, w], or with up to
@@ -45,6 +47,18 @@ def from_arrays(
     >>> from_arrays(torch.rand(6, 5, 4, 3), [0, 1, 2, 0, 1, 2]).image_shape
     (3, 5, 4)
     """
+    return as_image_set(images, labels, class_names, name=name, copied=True)
+
+
+def as_image_set(
+    images: ArrayLike | Tensor,
+    labels: ArrayLike | Tensor,
+    class_names: Sequence[str] | None,
+    *,
+    name: str,
+    copied: bool = False,
+) -> ImageSet:
+    """The same of tensors that are nobody else's, which need not be copied."""
     pixels, answers = tensor_of(images, "images", name), tensor_of(labels, "labels", name)
     if pixels.ndim == 3:
         pixels = pixels.unsqueeze(1)
@@ -53,7 +67,17 @@ def from_arrays(
     if pixels.dtype == torch.float64:
         pixels = pixels.float()
     answers, names = _labelled(answers, class_names, name)
+    if copied:
+        pixels, answers = _apart(pixels, images), _apart(answers, labels)
     return ImageSet(name, pixels, answers, names)
+
+
+def _apart(tensor: Tensor, given: ArrayLike | Tensor) -> Tensor:
+    """A copy, if what was given was not copied before it became this tensor."""
+    if not isinstance(given, Tensor):
+        return tensor
+    is_shared = tensor.untyped_storage().data_ptr() == given.untyped_storage().data_ptr()
+    return tensor.clone() if is_shared else tensor
 
 
 def _labelled(
@@ -138,7 +162,7 @@ def from_npz(
             f"{path} could not be read as an .npz file ({why}); it is cut short, damaged or of "
             f"another format: save it again by numpy.savez."
         ) from None
-    return from_arrays(values, answers, names, name=path.stem)
+    return as_image_set(values, answers, names, name=path.stem)
 
 
 def _sizes_of(archive: zipfile.ZipFile, member: str, path: Path) -> tuple[tuple[int, ...], int]:

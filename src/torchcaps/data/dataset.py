@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.data.arrays import MOST_BYTES, from_arrays, tensor_of
+from torchcaps.data.arrays import MOST_BYTES, as_image_set, tensor_of
 from torchcaps.data.folder import pixels_of
 from torchcaps.data.image_set import ImageSet
 from torchcaps.errors import TorchcapsError
@@ -63,7 +63,7 @@ def from_dataset(
         labels.append(label)
     if class_names is None:
         class_names = getattr(dataset, "classes", None)
-    return from_arrays(held, labels, class_names, name=name)
+    return as_image_set(held, labels, class_names, name=name)
 
 
 def _item(dataset: Any, at: int, name: str) -> tuple[Tensor, int]:
