@@ -15,6 +15,7 @@ from torchcaps.layers import (
     efficient_backbone,
     feature_shape,
     sabour_backbone,
+    whole_map,
     with_channels_last,
 )
 from torchcaps.layers.backbone import residual_backbone, resnet_backbone, simple_backbone
@@ -218,6 +219,47 @@ def test_channels_last_lies_elsewhere_and_is_the_same_network() -> None:
             lambda: efficient_backbone(1, kernels=(5, 3)),
             "efficient_backbone needs a kernel and a stride for each of its widths, but came with "
             "4 widths, 2 kernels and 4 strides.",
+        ),
+        (
+            lambda: whole_map(0, 9, 9),
+            "whole_map needs channels of at least 1, but got 0.",
+        ),
+        (
+            lambda: whole_map(3, 9.5, 9),
+            "whole_map needs height as a whole number, but got 9.5.",
+        ),
+        (
+            lambda: whole_map(3, 9, -1),
+            "whole_map needs width of at least 1, but got -1.",
+        ),
+        *(
+            (
+                lambda stages=stages: residual_backbone(3, *stages),
+                f"residual_backbone needs stages as pairs, (width, how many residual blocks), but "
+                f"got {got}; write residual_backbone(3, (64, 2), (128, 2)).",
+            )
+            for stages, got in [
+                ((), "none"),
+                ((64, 2), "64"),
+                (((64, 2), (128,)), "(128,)"),
+                (("ab",), "'ab'"),
+            ]
+        ),
+        (
+            lambda: residual_backbone(3, ("a", 2)),
+            "residual_backbone needs width as a whole number, but got 'a'.",
+        ),
+        (
+            lambda: residual_backbone(3, (64, 2.5)),
+            "residual_backbone needs blocks as a whole number, but got 2.5.",
+        ),
+        (
+            lambda: residual_backbone(3, (64, 2), (64, 0)),
+            "residual_backbone needs blocks of at least 1, but got 0.",
+        ),
+        (
+            lambda: residual_backbone(None, (64, 2)),
+            "residual_backbone needs channels as a whole number, but got None.",
         ),
     ],
 )

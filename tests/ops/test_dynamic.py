@@ -349,6 +349,10 @@ VOTES = torch.zeros(2, 5, 3, 4)
             "shape [3, 4]; one child or one parent still needs its axis: use unsqueeze.",
         ),
         *(
+            (VOTES, {"leaky": value}, f"leaky must be True or False, but came as {value!r}.")
+            for value in ("xy", None, 0.5, 2)
+        ),
+        *(
             (VOTES, {"agreement": value}, message)
             for value, message in [
                 (-0.5, "agreement must be a finite number from 0 up, but came as -0.5."),

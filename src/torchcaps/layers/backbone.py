@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.capsule_layer import check_sizes
 from torchcaps.layers.convolution import SmallConv2d, WholeMapConv2d
 
@@ -133,6 +133,7 @@ def whole_map(channels: int, height: int, width: int) -> WholeMapConv2d:
     >>> whole_map(128, 9, 9)(torch.rand(2, 128, 9, 9)).shape
     torch.Size([2, 128, 1, 1])
     """
+    check_sizes("whole_map", channels=channels, height=height, width=width)
     return WholeMapConv2d(channels, height, width)
 
 
@@ -217,9 +218,22 @@ def residual_backbone(channels: int, *stages: tuple[int, int]) -> nn.Sequential:
     >>> feature_shape(residual_backbone(3, (64, 2), (128, 2)), (3, 32, 32))
     (128, 16, 16)
     """
+    _check_stages(channels, stages)
     width = stages[0][0]
     stem = _normalised(channels, width, 3, 1)
     return nn.Sequential(*stem, nn.ReLU(inplace=True), *_residual_blocks(*stages))
+
+
+def _check_stages(channels: int, stages: Sequence[object]) -> None:
+    check_sizes("residual_backbone", channels=channels)
+    for stage in stages or (None,):
+        if not isinstance(stage, tuple | list) or len(stage) != 2:
+            raise TorchcapsError(
+                f"residual_backbone needs stages as pairs, (width, how many residual blocks), but "
+                f"got {'none' if stage is None else short(stage)}; write residual_backbone("
+                f"{short(channels)}, (64, 2), (128, 2))."
+            )
+        check_sizes("residual_backbone", width=stage[0], blocks=stage[1])
 
 
 def imagenet_backbone(channels: int) -> nn.Sequential:

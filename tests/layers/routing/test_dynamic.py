@@ -51,5 +51,8 @@ def test_what_is_neither_a_bias_nor_a_flag_is_told():
     """Found by make fuzz."""
     text = text_of(lambda: DynamicRouting(leaky=torch.ones(2)))
     assert text == "leaky must be True or False, but came as tensor([1., 1.])."
+    assert text_of(lambda: DynamicRouting(leaky=2)) == (
+        "leaky must be True or False, but came as 2."
+    )
     text = text_of(lambda: DynamicRouting(bias=torch.ones(2)))
     assert text == 'bias must be False, True or "odd", but came as tensor([1., 1.]).'

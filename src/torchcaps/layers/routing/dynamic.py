@@ -9,7 +9,7 @@ from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.routing.base import Routing
 from torchcaps.ops.checks import check_choice, check_iterations
 from torchcaps.ops.routing import Detach, dynamic_routing
-from torchcaps.ops.routing.dynamic import check_agreement
+from torchcaps.ops.routing.dynamic import check_agreement, check_leaky
 from torchcaps.ops.squashing import Squash
 from torchcaps.types import Couple, Keep, Routed
 
@@ -66,8 +66,7 @@ class DynamicRouting(Routing):
         # 0 and 1 are taken for False and True.
         if not isinstance(bias, int | str) or bias not in (False, True, "odd"):
             raise TorchcapsError(f'bias must be False, True or "odd", but came as {short(bias)}.')
-        if not isinstance(leaky, int):
-            raise TorchcapsError(f"leaky must be True or False, but came as {short(leaky)}.")
+        check_leaky(leaky)
         if isinstance(agreement, str):
             check_choice("agreement", agreement, ("learned",))
             self.register_parameter("agreement", nn.Parameter(torch.tensor(LEARNED_FROM)))

@@ -48,7 +48,7 @@ from torchcaps.ops.squashing import Squash
 from torchcaps.ops.squashing import squash as g
 from torchcaps.types import Couple, Keep, Routed, Step
 
-__all__ = ["Detach", "DynamicOptions", "check_agreement", "dynamic_routing"]
+__all__ = ["Detach", "DynamicOptions", "check_agreement", "check_leaky", "dynamic_routing"]
 
 # What is a constant to the gradient. "none": nothing. "votes": the votes, in all but the last
 # iteration. "states": the v_j of all but the last iteration. "coupling": c, in every iteration.
@@ -159,10 +159,17 @@ def check_dynamic(votes: Tensor, options: DynamicOptions) -> None:
     check_choice("detach", options.detach, get_args(Detach))
     check_choice("squash", options.squash, get_args(Squash))
     check_keep(options.keep)
+    check_leaky(options.leaky)
     check_agreement(options.agreement)
     check_broadcast("prior", options.prior, votes.shape[:-1], "[*batch, child, parent]")
     poses = (*votes.shape[:-3], *votes.shape[-2:])
     check_broadcast("bias", options.bias, poses, "[*batch, parent, pose]")
+
+
+def check_leaky(leaky: bool) -> None:
+    # 0 and 1 are taken for False and True.
+    if not isinstance(leaky, int) or leaky not in (False, True):
+        raise TorchcapsError(f"leaky must be True or False, but came as {short(leaky)}.")
 
 
 def check_agreement(agreement: float | Tensor) -> None:
