@@ -4,7 +4,7 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -156,38 +156,49 @@ def test_what_snip_drops_out_is_drawn_by_the_seed(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
-def test_ranks_whose_gradients_differ_prune_the_same_weights() -> None:
-    """Each pruned by its own before it heard of the other's masks."""
-    sent: list[dict[str, Tensor]] = []
-
-    class Strategy:
-        """What rank 0 sends is what all of them get."""
-
-        def broadcast(self, mine: dict[str, Tensor]) -> dict[str, Tensor]:
-            sent.append(mine)
-            return sent[0]
-
+def snipped(rank: int, ranks: int, gradients: Callable[[int], Any]) -> dict[str, Tensor]:
+    """The weights of one rank after SNIP went by the gradients that it is given there."""
     data, settled = tiny("train", None), recipe("snip")
-    weights = []
-    for rank in (0, 1):
-        model = initial_model(settled, data)
-        if rank:
-            # By more than rounding, so that many weights would differ.
-            other = initial_model(settled.model_copy(update={"seed": 5}), data)
-        pruner = make_pruner(settled, model)
-        assert pruner is not None
-        prune: Any = Prune(pruner, settled, data, data, Ranks(rank, 2))
-        asked_of = other if rank else model
-        real = prune._gradients
-        prune._gradients = lambda _, real=real, asked_of=asked_of: real(asked_of)
-        module: Any = SimpleNamespace(model=model, device=torch.device("cpu"))
-        trainer: Any = SimpleNamespace(global_step=0, strategy=Strategy())
-        prune.on_train_start(trainer, module)
-        weights.append(model.state_dict())
-    assert len(sent) == 2
-    assert any(not torch.equal(sent[0][name], sent[1][name]) for name in sent[0])
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
-    assert sparsity(model).share == pytest.approx(0.8, abs=0.001)
+    model = initial_model(settled, data)
+    pruner = make_pruner(settled, model)
+    assert pruner is not None
+    prune: Any = Prune(pruner, settled, data, data, Ranks(rank, ranks))
+    prune._gradients = lambda _: gradients(rank)
+    module: Any = SimpleNamespace(model=model, device=torch.device("cpu"))
+    trainer: Any = SimpleNamespace(global_step=0)
+    prune.on_train_start(trainer, module)
+    return dict(model.state_dict())
+
+
+def drawn(rank: int) -> dict[str, Tensor]:
+    """Gradients that differ from rank to rank by more than rounding."""
+    model = initial_model(recipe("snip"), tiny("train", None))
+    generator = torch.Generator().manual_seed(rank)
+    return {n: torch.randn(w.shape, generator=generator) for n, w in prunable(model).items()}
+
+
+def _rank(rank: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    SOURCES["tiny"] = tiny
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2
+    )
+    for name, gradients in (("differ", drawn), ("alike", lambda _: drawn(0))):
+        torch.save(snipped(rank, 2, gradients), f"{folder}/{name}{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+def test_two_ranks_prune_what_one_prunes_by_their_mean_gradient(tmp_path: Path) -> None:
+    """Each pruned by its own before it heard of the other's; what they sent was a pickle."""
+    torch.multiprocessing.spawn(_rank, (str(tmp_path),), nprocs=2)
+    one, other = drawn(0), drawn(1)
+    mean = {name: (one[name] + other[name]) / 2 for name in one}
+    for name, gradients in (("differ", mean), ("alike", one)):
+        expected = snipped(0, 1, lambda _, gradients=gradients: gradients)
+        for rank in (0, 1):
+            found = torch.load(tmp_path / f"{name}{rank}.pt", weights_only=True)
+            assert found.keys() == expected.keys()
+            assert all(torch.equal(found[key], expected[key]) for key in expected)
 
 
 def _seed_of_validation(settled: Recipe) -> int:

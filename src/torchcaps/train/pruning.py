@@ -90,7 +90,7 @@ class Prune(Callback):
                 "the state of this run holds no masks, so which weights are pruned is not known; "
                 "it is damaged: remove state.ckpt, and the run begins anew."
             )
-        self.pruner.before_training(lambda: self._shared(trainer, module))
+        self.pruner.before_training(lambda: self._shared(module))
 
     def on_before_optimizer_step(
         self, trainer: lightning.Trainer, module: Any, optimizer: Any
@@ -131,13 +131,12 @@ class Prune(Callback):
         model.train(was_training)
         return ranks.total(total) / len(self.validation)
 
-    def _shared(self, trainer: lightning.Trainer, module: Any) -> dict[str, Tensor]:
-        """The gradients of rank 0. Those of another may differ by rounding, and a weight that only
-        one of them prunes would never be the same on both again."""
+    def _shared(self, module: Any) -> dict[str, Tensor]:
+        """The mean over ranks, which all look at the same images. One's may differ by rounding from
+        another's, and a weight that only one of them prunes would never be the same on both again.
+        """
         found = self._gradients(module.model)
-        mine = {name: gradient.cpu() for name, gradient in found.items()}
-        shared: dict[str, Tensor] = trainer.strategy.broadcast(mine)
-        return {name: gradient.to(module.device) for name, gradient in shared.items()}
+        return {name: self.ranks.mean(gradient) for name, gradient in found.items()}
 
     def _gradients(self, model: nn.Module) -> Mapping[str, Tensor]:
         """The mean gradient of the training loss over some batches, by the names of the weights.

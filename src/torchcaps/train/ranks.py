@@ -77,6 +77,14 @@ class Ranks:
         together: N = sum(numbers)
         return together
 
+    def mean(self, tensor: Tensor) -> Tensor:
+        """The mean of every rank's tensor, the same on all of them bit for bit."""
+        if self.count == 1:
+            return tensor
+        together = tensor.detach().clone(memory_format=torch.contiguous_format)
+        torch.distributed.all_reduce(together)
+        return together.div_(self.count)
+
     def devices(self) -> dict[str, Any]:
         """What Lightning's Trainer is told."""
         if self.count == 1:
