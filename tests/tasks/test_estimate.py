@@ -127,7 +127,10 @@ def test_other_families_are_estimated(name):
 
 
 def test_one_class_is_enough():
-    assert estimate("capsnet", image=(1, 17, 17), n_classes=1, batch_size=2).parameters > 0
+    found = estimate("capsnet", image=(1, 17, 17), n_classes=1, batch_size=1)
+    lines = found.text().splitlines()
+    assert lines[0] == f"capsnet for images of 1×17×17, 1 class: {found.parameters:,} parameters."
+    assert lines[1].startswith("A training step with 1 image in float32 takes ")
 
 
 def test_what_is_said(monkeypatch):

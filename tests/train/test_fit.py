@@ -928,6 +928,9 @@ def test_images_of_one_class_are_nothing_to_learn(tmp_path: Path) -> None:
         f"{images.class_names[1]!r}, so there is nothing to tell apart; are the labels right, and "
         f"were all images of another class held out?"
     )
+    one = one.take(torch.tensor([0]))
+    text = text_of(lambda: fit(recipe(data="own"), out, own=(one, tiny("test", None))))
+    assert text.startswith("the only training image of part-whole is of one class, ")
     assert not out.exists()
 
 

@@ -79,8 +79,9 @@ class Estimate:
     def text(self) -> str:
         """The same in sentences."""
         images = f"{self.batch_size} image{'s' if self.batch_size > 1 else ''}"
+        classes = f"{self.n_classes} class{'es' if self.n_classes > 1 else ''}"
         lines = [
-            f"{self.model} for images of {_by(self.image)}, {self.n_classes} classes: "
+            f"{self.model} for images of {_by(self.image)}, {classes}: "
             f"{self.parameters:,} parameters.",
             f"A training step with {images} in {self.precision} takes "
             f"{in_bytes(self.training.process)}, {in_bytes(self.training.tensors)} of it tensors, "

@@ -56,8 +56,10 @@ def check_classes(images: Images) -> None:
     labels = getattr(images, "labels", None)
     if isinstance(labels, Tensor) and labels.ndim == 1 and len(labels.unique()) == 1:
         name = images.class_names[int(labels[0])]
+        all_are = f"all {len(images)} training images of {images.name} are"
+        if len(images) == 1:
+            all_are = f"the only training image of {images.name} is"
         raise TorchcapsError(
-            f"all {len(images)} training images of {images.name} are of one class, {name!r}, so "
-            f"there is nothing to tell apart; are the labels right, and were all images of another "
-            f"class held out?"
+            f"{all_are} of one class, {name!r}, so there is nothing to tell apart; are the labels "
+            f"right, and were all images of another class held out?"
         )
