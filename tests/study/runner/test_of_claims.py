@@ -9,6 +9,7 @@ from torchcaps.study import claims_of_table, find_claim, plan_of
 from torchcaps.study.plan import runs
 from torchcaps.study.runner import of_claims, study_of
 from torchcaps.study.same import plain
+from torchcaps.train.protocols import PROTOCOLS
 
 
 def test_a_table_is_a_study():
@@ -46,6 +47,24 @@ def test_rows_share_their_network():
 def test_two_tables_of_one_network_have_one_cell():
     cells = [study_of("mitterreiter2023", table).cells()[0].name for table in (1, 2)]
     assert cells[0] == cells[1]
+
+
+def test_two_protocols_that_fill_in_the_same_fields_train_nothing_twice(monkeypatch):
+    claim, real = find_claim("peer2022-t1-em-nobias"), of_claims.plan_of
+    plan = real(claim)
+    jobs = [replace(job, protocol="namesake", departures=("of it",)) for job in plan.jobs]
+    protocols = {**PROTOCOLS, "namesake": PROTOCOLS[plan.jobs[0].protocol]}
+    for where in ("train.recipe", "study.job", "study.gaps"):
+        monkeypatch.setattr(f"torchcaps.{where}.PROTOCOLS", protocols)
+    both = [*plan.jobs, *jobs]
+    monkeypatch.setattr(of_claims, "plan_of", lambda _: replace(plan, jobs=tuple(both)))
+    study = of_claims.study_of_claims([claim], "both")
+    (system,) = study.systems
+    monkeypatch.setattr(of_claims, "plan_of", real)
+    (alone,) = of_claims.study_of_claims([claim], "alone").systems
+    # Runs that are there keep their names.
+    assert [cell.name for cell in study.cells()] == [cell.name for cell in alone.cells()]
+    assert system.departures == (*alone.departures, "of it")
 
 
 def test_a_network_that_is_reduced_in_two_ways_is_one_cell_with_the_looks_of_both():

@@ -14,7 +14,7 @@ from torchcaps.study.runner.labels import label_of, told_apart
 from torchcaps.study.runner.narrowed import narrowed
 from torchcaps.study.runner.own import read_study
 from torchcaps.study.runner.system import MOST_SEEDS, Study, System, Waiting
-from torchcaps.study.same import plain
+from torchcaps.study.same import plain, trains
 
 __all__ = ["study_of", "study_of_claims"]
 
@@ -125,7 +125,8 @@ def _together(systems: Iterable[System]) -> tuple[System, ...]:
     """Each network once."""
     found: dict[tuple[str, str | None], System] = {}
     for each in systems:
-        key = (each.recipe.digest(), each.reduced)
+        # Protocols of two names may fill in the same fields. The first names the runs.
+        key = (trains(each.recipe), each.reduced)
         found[key] = _joined(found[key], each) if key in found else each
     return tuple(found.values())
 
