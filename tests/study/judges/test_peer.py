@@ -154,6 +154,38 @@ def test_two_and_three_layers_learn_and_four_and_five_do_not(at_five, expected):
     assert word("peer2022-q-depth-rba-nobias", records[:2]) is None
 
 
+LATER = "after so short a training a network that has not learned may only learn later"
+
+
+@pytest.mark.parametrize(
+    ("at_two", "at_five", "expected", "because"),
+    [
+        (98.0, 10.0, "undecided", LATER),
+        (10.0, 98.0, "fails", None),
+        (10.0, 10.0, "undecided", LATER),
+        (98.0, 98.0, "fails", None),
+    ],
+)
+def test_a_short_training_does_not_show_that_a_network_never_learns(
+    at_two, at_five, expected, because
+):
+    means = {2: at_two, 3: 98.0, 4: 10.0, 5: at_five}
+    records = [
+        deep("peer_deep_dynamic", n, data, mean, bias="none", reduced="three epochs")
+        for data in SETS
+        for n, mean in means.items()
+    ]
+    found = judge_statement(find_claim("peer2022-q-depth-rba-nobias"), records)
+    assert (found.word, found.open_because) == (expected, because)
+
+
+@pytest.mark.parametrize(("reduced", "expected"), [(None, "fails"), ("few", "undecided")])
+def test_with_a_bias_too_a_network_may_only_learn_later(reduced, expected):
+    late = deep("peer_deep_dynamic", 5, "mnist", 10.0, bias="added", reduced=reduced)
+    found = judge_statement(find_claim("peer2022-q-bias-enables-depth"), [late])
+    assert found.word == expected
+
+
 @pytest.mark.parametrize(
     ("at_seven", "at_nine", "expected"),
     [(74.0, 10.0, "holds"), (99.5, 10.0, "undecided"), (74.0, 98.0, "fails")],
@@ -184,6 +216,34 @@ def test_whether_the_symmetry_is_the_cause(best_control, expected):
         )
     ]
     assert word("peer2022-q-symmetry-causes-depth-failure", records) == expected
+
+
+def of_controls(biased, controls):
+    """Networks of four layers on MNIST: with a bias, and an odd control each of two."""
+    odd = ({"bias": "odd"}, {"bias": "none", "squash": "exp"})
+    chosen = ({"bias": "added"}, *odd)
+    values = (biased, *controls)
+    return [
+        record("peer_deep_dynamic", each, key="accuracy", data="mnist", n_layers=4, **options)
+        for each, options in zip(values, chosen, strict=True)
+    ]
+
+
+def test_a_control_is_as_good_only_as_a_network_that_learns():
+    """Neither learns: that they are alike says nothing of the cause."""
+    guessing = [10.0, 10.1, 10.0, 10.2, 10.0]
+    name = "peer2022-q-symmetry-causes-depth-failure"
+    assert word(name, of_controls(guessing, [guessing, guessing])) != "fails"
+
+
+def test_one_control_of_twelve_is_as_good_by_chance_more_often():
+    """A gain of 0.5 ± 0.30 is below one at 5 %, and not at a twelfth of it (± 0.69)."""
+    biased = [97.5 + x for x in (-0.4, -0.2, 0.0, 0.2, 0.4)]
+    behind, far = [97.0] * 5, [20.0] * 5
+    name = "peer2022-q-symmetry-causes-depth-failure"
+    assert word(name, of_controls(biased, [behind, far])) != "fails"
+    near = [97.5 + x for x in (-0.1, -0.05, 0.0, 0.05, 0.1)]
+    assert word(name, of_controls(near, [behind, far])) == "fails"
 
 
 def test_full_networks_are_not_compared_with_smaller_ones():

@@ -20,6 +20,7 @@ from torchcaps.study.ranks import spearman
 from torchcaps.study.verdict import Side, StatementVerdict, StatementWord, word_of
 
 __all__ = [
+    "ONE_SIDED",
     "Cell",
     "all_of",
     "confirming",
