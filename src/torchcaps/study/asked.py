@@ -129,8 +129,8 @@ QUESTIONS: Mapping[str, Question] = {
                         ("accuracy", "n_layers 9, bias False", "below"),
                     }
                 ),
-                "**And a bias, in EM routing of nine layers**: with one they learn, and without "
-                "one they stay at chance.",
+                "**And a bias, in EM routing of nine layers**, trained for one epoch: with one "
+                "they learn, and without one they are still at chance.",
             ),
             Plain(
                 SIDES,
@@ -140,8 +140,8 @@ QUESTIONS: Mapping[str, Question] = {
                         ("accuracy", "n_layers 5, bias none", "below"),
                     }
                 ),
-                "**In dynamic routing of five layers too**, even with a bias that cannot tell "
-                "signs: with it they learn, and without one they stay at chance.",
+                "**In dynamic routing of five layers too**, in three epochs, even with a bias that "
+                "cannot tell signs: with it they learn, and without one they are still at chance.",
             ),
         ),
     ),

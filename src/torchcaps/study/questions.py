@@ -85,7 +85,8 @@ def _place(variants: Variants, question: Question) -> str:
 
 
 def answer_of(question: Question, rows: Sequence[Result]) -> str:
-    """The plain answer: for it, against it, both, or nothing yet."""
+    """The plain answer: for it, against it, both, or nothing yet. Fewer than half of the statements
+    are no answer, where all of them are on one side."""
     sides = {"yes": 0, "no": 0, "neither": 0}
     for each in rows:
         if each.status in DECIDED:
@@ -95,7 +96,7 @@ def answer_of(question: Question, rows: Sequence[Result]) -> str:
         return f"By statements of the papers: **open.** None of {len(rows)} is decided yet."
     if sides["yes"] and sides["no"]:
         word = "it depends"
-    elif sides["yes"] or sides["no"]:
+    elif 2 * (sides["yes"] + sides["no"]) >= len(rows):
         word = "yes, so far" if sides["yes"] else "no, so far"
     else:
         word = "open"
