@@ -32,7 +32,8 @@ def word(name, *records):
         ("routing-almost-static", {"dys.2": 1.25, "dys.3": 2.5}, "fails"),
         ("routing-almost-static", {"dys.2": 1.25, "dys.3": 2.0}, "undecided"),
         ("active-less-than-classes", {"cas.4": 7.0}, "holds"),
-        ("active-less-than-classes", {"cas.4": 11.0}, "fails"),
+        # Then nothing is said: the sentence is about layers with fewer.
+        ("active-less-than-classes", {"cas.4": 11.0}, "undecided"),
         ("primecaps-always-active", {"car.1": 0.5}, "fails"),
         # The sweep over thresholds is in no record.
         ("primecaps-always-active", {"car.1": 1.5}, "undecided"),
@@ -73,11 +74,18 @@ ALIKE = {**SMALL, f"corr.{FAR}": 0.99}
         ("primecaps-not-invariant", {**SMALL, f"corr.{FAR}": 0.95}, "undecided"),
         ("primecaps-not-invariant", SMALL, None),
         ("parse-trees-not-dynamic", TREES, "holds"),
-        ("parse-trees-not-dynamic", {**TREES, "distance.different": 0.3}, "fails"),
+        # The distance is ours, and the paper argues from dyr, by which it holds.
+        ("parse-trees-not-dynamic", {**TREES, "distance.different": 0.3}, "undecided"),
+        (
+            "parse-trees-not-dynamic",
+            {**TREES, "distance.different": 0.3, "dyr.2": 0.6, "dyr.3": 0.7},
+            "fails",
+        ),
         ("parse-trees-not-dynamic", {**TREES, "dyr.2": 0.6, "dyr.3": 0.7}, "fails"),
         ("parse-trees-not-dynamic", {**TREES, "dyr.2": 0.6}, "undecided"),
         ("different-tree-similar-image", {"share_as_far": 0.05}, "holds"),
-        ("different-tree-similar-image", {"share_as_far": -0.05}, "fails"),
+        # That it happens seldom does not contradict that it can.
+        ("different-tree-similar-image", {"share_as_far": -0.05}, "undecided"),
         ("different-tree-similar-image", {"share_as_far": 0.01}, "undecided"),
     ],
 )  # fmt: skip
