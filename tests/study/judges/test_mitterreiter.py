@@ -8,15 +8,19 @@ from torchcaps.study.judges import judge_statement
 
 NET, NOISE = "mitterreiter_5x16", (-0.02, -0.01, 0.0, 0.01, 0.02)
 IMAGES = "affnist-style/test"
+STOPS = {"stop_at": 0.992}.items()
 
 
-def net(numbers, *, seeds=5, **options):
+def net(numbers, *, seeds=5, right=(98.0,) * 5, **options):
     """A record of the network with means by statistic, "dys.2"; every seed has its own noise."""
     values = {
         f"{name}@{IMAGES}": [mean + NOISE[seed] for seed in range(seeds)]
         for name, mean in numbers.items()
     }
-    return record(NET, "expanded-mnist", values=values, reduced="seven epochs", **options)
+    values["accuracy"] = list(right[:seeds])
+    return record(
+        NET, "expanded-mnist", values=values, fields=STOPS, reduced="seven epochs", **options
+    )
 
 
 def word(name, *records):
@@ -91,6 +95,42 @@ ALIKE = {**SMALL, f"corr.{FAR}": 0.99}
 )  # fmt: skip
 def test_moved_images(name, numbers, expected):
     assert word(name, net(numbers)) == expected
+
+
+STATIC = {"dys.2": 1.25, "dys.3": 1.11}
+
+
+@pytest.mark.parametrize(
+    ("right", "expected"),
+    [
+        # The paper stops at 99.2 %; a shorter training is to come within two points of it.
+        ((97.2, 97.2, 97.3, 98.0, 99.4), "holds"),
+        ((97.1, 97.2, 97.3, 98.0, 99.4), "undecided"),
+    ],
+)
+def test_networks_that_end_far_below_the_stop_do_not_count(right, expected):
+    found = judge_statement(
+        find_claim("mitt2023-q-routing-almost-static"), [net(STATIC, right=right)]
+    )
+    assert found.word == expected
+    # All seeds are shown, and why they decide nothing.
+    assert found.ours.n == 5
+    because = "too few seeds come within 2 points of the 99.2 % at which the paper stops"
+    assert found.open_because == (None if expected == "holds" else because)
+
+
+def test_of_more_seeds_those_that_came_near_the_stop_are_judged():
+    """Five of six, and not the one that is of another kind."""
+    values = {
+        f"{name}@{IMAGES}": [mean + x for x in (*NOISE, 9.0)] for name, mean in STATIC.items()
+    }
+    values["accuracy"] = [98.0] * 5 + [60.0]
+    six = record(NET, "expanded-mnist", values=values, fields=STOPS, reduced="few")
+    found = judge_statement(find_claim("mitt2023-q-routing-almost-static"), [six])
+    assert (found.word, found.ours.n) == ("holds", 5)
+    # A full training is the paper's own, however it ends.
+    full = record(NET, "expanded-mnist", values=values, fields=STOPS)
+    assert judge_statement(find_claim("mitt2023-q-routing-almost-static"), [full]).ours.n == 6
 
 
 def test_three_seeds_of_a_statement_that_asks_for_five():

@@ -1,16 +1,27 @@
 """Statements of [mitterreiter2023]: activity, deaths and dynamics of layers.
 
 Layers of capsules are counted from the primary one, routings from the lowest, both from 1.
+
+The paper trains until 99.2 % are right. Of a shorter training those seeds count that come within
+two points of it. One that did come to 99.2 % has a dys of 2.2 in the second routing, where seeds at
+97 to 98.5 % have 1.8 and a statement asks for less than 2 (`studies/at-the-stop.toml`).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import pairwise
-from statistics import fmean
-from typing import Any, NamedTuple
 
 from torchcaps.study.claim import Claim
+from torchcaps.study.comparable import POINTS
 from torchcaps.study.intervals import Interval, share_bounds
-from torchcaps.study.judges.evidence import Evidence, Values, known_fields
+from torchcaps.study.judges.evidence import Evidence, Values
+from torchcaps.study.judges.mitterreiter_twins import (
+    AFFNIST,
+    GRID,
+    LEAST_ARCHITECTURES,
+    NET,
+    deaths_explain,
+    of_moved,
+)
 from torchcaps.study.judges.rules import (
     Cell,
     all_of,
@@ -22,19 +33,13 @@ from torchcaps.study.judges.rules import (
     most,
     one_of,
     slopes,
-    times,
 )
-from torchcaps.study.narrow import widths_alive
-from torchcaps.study.ranks import rank_test
-from torchcaps.study.verdict import StatementVerdict, StatementWord, word_of
+from torchcaps.study.record import Record
+from torchcaps.study.verdict import StatementVerdict, word_of
 
 __all__ = ["JUDGES"]
 
-NET, GRID = "mitterreiter_5x16", "mitterreiter_grid"
-AFFNIST = ("affnist", "affnist-style")
 CLASSES, LAYERS, DEPTHS = 10, 5, range(2, 9)
-LEAST_ARCHITECTURES = 12
-BY_CHANCE = 0.05
 # Layers of capsules by name, as rows of epochs have them.
 NAMES = ("primary", *(f"hidden_{k}" for k in range(2, LAYERS)), "classes")
 OF_DEATHS = ("dead_capsules", "revivals")
@@ -43,14 +48,10 @@ REVIVED = 0.01
 STATED = ("rotation 20°", "shear 10°", "scale 0.8", "translation 4 px")
 
 
-def _of(evidence: Evidence, name: str, model: str = NET, **chosen: Any) -> Values:
-    """A statistic of a network that was trained on moved digits and looked at on affNIST."""
-    named = "|".join(f"{name}@{images}/test" for images in AFFNIST)
-    return evidence.values(named, model, data="expanded-mnist", **chosen)
-
-
 def _almost_static(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
-    cells = [Cell(_of(evidence, f"dys.{k}"), "less", claim.conditions["threshold"]) for k in (2, 3)]
+    cells = [
+        Cell(of_moved(evidence, f"dys.{k}"), "less", claim.conditions["threshold"]) for k in (2, 3)
+    ]
     return each(claim, cells, one_sided=False)
 
 
@@ -60,8 +61,8 @@ def _last_more_dynamic(claim: Claim, evidence: Evidence) -> StatementVerdict | N
         [
             Cell(
                 minus(
-                    _of(evidence, f"{name}.4"),
-                    most([_of(evidence, f"{name}.2"), _of(evidence, f"{name}.3")]),
+                    of_moved(evidence, f"{name}.4"),
+                    most([of_moved(evidence, f"{name}.2"), of_moved(evidence, f"{name}.3")]),
                 )
             )
             for name in ("dyr", "dys")
@@ -97,14 +98,14 @@ def _worse_on_cifar(claim: Claim, evidence: Evidence) -> StatementVerdict | None
         return {seed: sum(each[seed] for each in layers) / len(layers) for seed in common}
 
     colour = mean(lambda k: evidence.values(f"dyr.{k}", NET, data="cifar10"))
-    digits = mean(lambda k: _of(evidence, f"dyr.{k}"))
+    digits = mean(lambda k: of_moved(evidence, f"dyr.{k}"))
     return each(claim, [Cell(colour, "less", against=digits)])
 
 
 def _primary_always_active(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Records have the usual threshold of activity alone, and the row sweeps it, so that they can
     contradict the statement and not confirm it."""
-    cell = Cell(_of(evidence, "car.1"), "greater", claim.conditions["threshold"])
+    cell = Cell(of_moved(evidence, "car.1"), "greater", claim.conditions["threshold"])
     found = each(claim, [cell], one_sided=False)
     if found is None or found.word == "fails":
         return found
@@ -123,7 +124,8 @@ def _declines(
     claim: Claim, evidence: Evidence, name: str, layers: range
 ) -> StatementVerdict | None:
     cells = [
-        Cell(minus(_of(evidence, f"{name}.{k}"), _of(evidence, f"{name}.{k + 1}"))) for k in layers
+        Cell(minus(of_moved(evidence, f"{name}.{k}"), of_moved(evidence, f"{name}.{k + 1}")))
+        for k in layers
     ]
     return each(claim, cells, corrected=True)
 
@@ -131,7 +133,7 @@ def _declines(
 def _dead_increase(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """More deaths in the fourth layer than in the first, and no layer with fewer than the one
     below it: such a step lets the statement fail and need not be shown."""
-    cdr = {k: _of(evidence, f"cdr.{k}") for k in range(1, LAYERS)}
+    cdr = {k: of_moved(evidence, f"cdr.{k}") for k in range(1, LAYERS)}
     whole = each(claim, [Cell(minus(cdr[4], cdr[1]))])
     steps = [each(claim, [Cell(minus(cdr[k + 1], cdr[k]))]) for k in range(1, 4)]
     falling = [step for step in steps if step is not None and step.word == "fails"]
@@ -140,7 +142,7 @@ def _dead_increase(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
 
 def _no_dead_class(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Exactly none in every seed; fails where more than half of the seeds have one."""
-    dead = _of(evidence, f"cds.{LAYERS}")
+    dead = of_moved(evidence, f"cds.{LAYERS}")
     if not dead:
         return None
     ours = Cell(dead).interval()
@@ -154,7 +156,7 @@ def _no_dead_class(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
 def _fewer_than_classes(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """The sentence says what follows where fewer are active: where as many are as there are
     classes, or more, it is neither shown nor contradicted."""
-    found = each(claim, [Cell(_of(evidence, "cas.4"), "less", CLASSES)], one_sided=False)
+    found = each(claim, [Cell(of_moved(evidence, "cas.4"), "less", CLASSES)], one_sided=False)
     if found is None or found.word != "fails":
         return found
     return left_open(found, "no fewer capsules are active than there are classes")
@@ -163,8 +165,8 @@ def _fewer_than_classes(claim: Claim, evidence: Evidence) -> StatementVerdict | 
 def _uniform_better(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """On affNIST and on CIFAR-10, at equal epochs."""
     digits = minus(
-        _of(evidence, "accuracy", routing="uniform", stop_at=None),
-        _of(evidence, "accuracy", stop_at=None),
+        of_moved(evidence, "accuracy", routing="uniform", stop_at=None),
+        of_moved(evidence, "accuracy", stop_at=None),
     )
     colour = minus(
         evidence.values("accuracy", NET, data="cifar10", routing="uniform", stop_at=None),
@@ -174,8 +176,8 @@ def _uniform_better(claim: Claim, evidence: Evidence) -> StatementVerdict | None
 
 
 def _routing_causes_deaths(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
-    uniform = {k: _of(evidence, f"cdr.{k}", routing="uniform") for k in range(2, LAYERS)}
-    excess = each(claim, [Cell(minus(_of(evidence, "cdr.4"), uniform[4]))])
+    uniform = {k: of_moved(evidence, f"cdr.{k}", routing="uniform") for k in range(2, LAYERS)}
+    excess = each(claim, [Cell(minus(of_moved(evidence, "cdr.4"), uniform[4]))])
     none_dead = each(
         claim, [Cell(rate, "less", 0.05) for rate in uniform.values()], one_sided=False
     )
@@ -186,12 +188,12 @@ def _correlation_decreases(claim: Claim, evidence: Evidence) -> StatementVerdict
     """Every kind of change and every layer below the classes. It holds only where digits were also
     turned upside down, where some look like themselves again."""
     cells = [
-        Cell(_of(evidence, f"spearman.{kind}.{k}"), "less", claim.conditions["threshold"])
+        Cell(of_moved(evidence, f"spearman.{kind}.{k}"), "less", claim.conditions["threshold"])
         for kind in ("rotation", "translation", "scale", "shear")
         for k in range(1, LAYERS)
     ]
     found = each(claim, cells, one_sided=False, corrected=True)
-    is_turned = bool(_of(evidence, "corr.rotation 180°.1"))
+    is_turned = bool(of_moved(evidence, "corr.rotation 180°.1"))
     if found is None or found.word != "holds" or is_turned:
         return found
     return left_open(found, "no digits were turned upside down")
@@ -200,17 +202,21 @@ def _correlation_decreases(claim: Claim, evidence: Evidence) -> StatementVerdict
 def _primary_not_invariant(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """One of the changes is enough; all of them are needed to contradict it."""
     limit = claim.conditions["threshold"]
-    return one_of(claim, [Cell(_of(evidence, f"corr.{each}.1"), "less", limit) for each in STATED])
+    return one_of(
+        claim, [Cell(of_moved(evidence, f"corr.{each}.1"), "less", limit) for each in STATED]
+    )
 
 
 def _not_dynamic(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """By dyr, from which the paper argues, and by a distance of ours, which does not contradict it
     alone."""
     limits = claim.conditions["threshold"]
-    cell = Cell(_of(evidence, "distance.different"), "less", limits["D"])
+    cell = Cell(of_moved(evidence, "distance.different"), "less", limits["D"])
     distance = each(claim, [cell], one_sided=False)
     # One frozen routing of two leaves the statement open.
-    rates = all_of(claim, [Cell(_of(evidence, f"dyr.{k}"), "less", limits["dyr"]) for k in (2, 3)])
+    rates = all_of(
+        claim, [Cell(of_moved(evidence, f"dyr.{k}"), "less", limits["dyr"]) for k in (2, 3)]
+    )
     words = [None if part is None else part.word for part in (distance, rates)]
     if distance is not None and words == ["fails", "holds"]:
         return left_open(distance, "by dyr, the measure of the paper, it holds")
@@ -219,7 +225,7 @@ def _not_dynamic(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
 
 def _different_tree(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """The paper says that it can happen; that it happens seldom does not contradict it."""
-    cell = Cell(_of(evidence, "share_as_far"), "greater", claim.conditions["threshold"])
+    cell = Cell(of_moved(evidence, "share_as_far"), "greater", claim.conditions["threshold"])
     found = each(claim, [cell], one_sided=False)
     if found is None or found.word != "fails":
         return found
@@ -232,7 +238,7 @@ def _depth_limited(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     def of(name: str, n: int, data: str, routing: str) -> Values:
         chosen = {"widths": ",".join(["16"] * (n - 1)), "routing": routing}
         if data == "affnist":
-            return _of(evidence, name, GRID, **chosen)
+            return of_moved(evidence, name, GRID, **chosen)
         return evidence.values(name, GRID, data=data, **chosen)
 
     parts = []
@@ -246,87 +252,6 @@ def _depth_limited(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
         # That the twin falls as much leaves the statement open.
         parts += [limited, confirming(each(claim, [Cell(minus(twin, right))]))]
     return joined(*parts)
-
-
-class _Twins(NamedTuple):
-    """Of an architecture, routed, without routing, and as narrow as the routed one lives: how many
-    more of the routed one's capsules are dead, as a share of those below the classes; what is
-    gained without routing; and what the narrow one keeps of that."""
-
-    excess: Values
-    gain: Values
-    kept: Values
-
-
-def _twins(evidence: Evidence, data: str) -> Iterator[_Twins]:
-    """Those of each architecture on a set."""
-    trained_on = "expanded-mnist" if data == "affnist" else data
-    alive: dict[tuple[str, int], dict[int, str]] = {}
-    # Of several records of a network the fullest comes last, and counts.
-    for known, record in ((known_fields(record), record) for record in evidence.records):
-        if [known.get(x) for x in ("model", "data", "routing")] == [GRID, trained_on, "dynamic"]:
-            alive[known["widths"], known["d_pose"]] = widths_alive(record)
-    for (widths, d_pose), narrow in alive.items():
-
-        def of(name: str, routing: str, widths: str = widths, d_pose: int = d_pose) -> Values:
-            chosen = {"widths": widths, "d_pose": d_pose, "routing": routing, "stop_at": None}
-            if data == "affnist":
-                return _of(evidence, name, GRID, **chosen)
-            return evidence.values(name, GRID, data=data, **chosen)
-
-        def dead(routing: str, layers: int = widths.count(",") + 1) -> Values:
-            rates = [of(f"cdr.{k}", routing) for k in range(1, layers + 1)]
-            common = set.intersection(*map(set, rates))
-            return {seed: fmean(each[seed] for each in rates) for seed in common}
-
-        right = of("accuracy", "dynamic")
-        by_widths = {each: of("accuracy", "uniform", each) for each in narrow.values()}
-        kept = {seed: by_widths[w][seed] for seed, w in narrow.items() if seed in by_widths[w]}
-        yield _Twins(
-            minus(dead("dynamic"), dead("uniform")),
-            minus(of("accuracy", "uniform"), right),
-            minus(kept, right),
-        )
-
-
-def _deaths_explain(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
-    """On affNIST and on CIFAR-10 each: over architectures the gain goes with the deaths, and
-    without the dead capsules less than half of it is left."""
-    parts: list[StatementVerdict | None] = []
-    for data in ("affnist", "cifar10"):
-        twins = [each for each in _twins(evidence, data) if each.excess and each.gain]
-        is_enough = len(twins) >= LEAST_ARCHITECTURES
-        parts += [_goes_with(claim, twins), _is_lost(claim, twins)] if is_enough else [None]
-    return joined(*parts)
-
-
-def _goes_with(claim: Claim, twins: Sequence[_Twins]) -> StatementVerdict:
-    """Holds by permutations of architectures, and fails by the interval of the correlation."""
-    excess, gain = (
-        tuple(fmean(getattr(each, name).values()) for each in twins) for name in ("excess", "gain")
-    )
-    ours, chance = rank_test(excess, gain)
-    threshold: float = claim.conditions["threshold"]["spearman"]
-    seeds = min(min(len(each.excess), len(each.gain)) for each in twins)
-    word: StatementWord = "undecided"
-    if seeds >= claim.conditions["n_seeds_min"]:
-        is_below = ours.high is not None and ours.high < threshold
-        word = "holds" if chance < BY_CHANCE else "fails" if is_below else "undecided"
-    return StatementVerdict(word, ours._replace(n=seeds), "greater", threshold)
-
-
-def _is_lost(claim: Claim, twins: Sequence[_Twins]) -> StatementVerdict | None:
-    """What is kept less that share of the gain, in points, mean over architectures, seed by seed.
-    Open where nothing is gained of which a share could be kept."""
-    share: float = claim.conditions["threshold"]["gain_kept_below"]
-    seeds = sorted(set.intersection(*({*each.gain} & {*each.kept} for each in twins)))
-    gain = Cell({seed: fmean(each.gain[seed] for each in twins) for seed in seeds})
-    kept = {seed: fmean(each.kept[seed] for each in twins) for seed in seeds}
-    found = each(claim, [Cell(minus(kept, times(share, gain.values)), "less")], one_sided=False)
-    least: int = claim.conditions["n_seeds_min"]
-    if found is None or gain.word(least, one_sided=False, cells=1) == "holds":
-        return found
-    return left_open(found, "networks without routing are not certainly the better ones")
 
 
 def _none_dedicated(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
@@ -375,7 +300,42 @@ def _never_revives(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     return StatementVerdict(word, ours, "less", REVIVED)
 
 
-JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
+Judge = Callable[[Claim, Evidence], StatementVerdict | None]
+
+
+def _near_the_stop(judge: Judge) -> Judge:
+    """The same of seeds that came near the accuracy at which the paper stops. Where they are too
+    few all are shown, and decide nothing."""
+
+    def judged(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+        near = [_of_near_seeds(record) for record in evidence.records]
+        least: int = claim.conditions["n_seeds_min"]
+        for record, left in zip(evidence.records, near, strict=True):
+            if len(left.seeds) < min(least, len(record.seeds)):
+                whole = judge(claim, evidence)
+                if whole is None or whole.open_because is not None:
+                    return whole
+                stop = f"{100 * record.recipe['stop_at']:g} %"
+                because = (
+                    f"too few seeds come within {POINTS:g} points of the {stop} at which the paper "
+                    f"stops"
+                )
+                return left_open(whole, because)
+        return judge(claim, Evidence(near))
+
+    return judged
+
+
+def _of_near_seeds(record: Record) -> Record:
+    stop = record.recipe.get("stop_at")
+    if record.reduced is None or stop is None:
+        return record
+    least = 100 * stop - POINTS
+    near = tuple(seed for seed in record.seeds if seed.values.get("accuracy", 0.0) >= least)
+    return record.model_copy(update={"seeds": near})
+
+
+_JUDGES: Mapping[str, Judge] = {
     "mitt2023-q-routing-almost-static": _almost_static,
     "mitt2023-q-last-layer-more-dynamic": _last_more_dynamic,
     "mitt2023-q-all-affnist-models-similar": _all_similar,
@@ -388,7 +348,7 @@ JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "mitt2023-q-active-less-than-classes": _fewer_than_classes,
     "mitt2023-q-uniform-routing-better": _uniform_better,
     "mitt2023-q-rba-causes-deaths": _routing_causes_deaths,
-    "mitt2023-q-deaths-explain-uniform-gain": _deaths_explain,
+    "mitt2023-q-deaths-explain-uniform-gain": deaths_explain,
     "mitt2023-q-depth-limited-by-deaths": _depth_limited,
     "mitt2023-q-correlation-decreases": _correlation_decreases,
     "mitt2023-q-no-dedicated-entity": _none_dedicated,
@@ -397,3 +357,5 @@ JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "mitt2023-q-dead-never-revives": _never_revives,
     "mitt2023-q-different-tree-similar-image": _different_tree,
 }
+
+JUDGES: Mapping[str, Judge] = {name: _near_the_stop(judge) for name, judge in _JUDGES.items()}
