@@ -51,8 +51,18 @@ def test_rows_that_a_test_shows_are_judged(found):
 def test_the_overview_has_ten_lines_at_most(found):
     lines = overview(found).splitlines()
     assert len(lines) <= 10
-    counts = [int(cell.split()[0]) for cell in lines[-1].split("|")[2:-1]]
+    counts = [int(cell.split()[0]) for cell in lines[-2].split("|")[2:-1]]
     assert counts[0] == sum(counts[1:]) == 947
+
+
+def test_the_overview_says_how_much_stands_without_training(found):
+    """Most of it does: a count of parameters is no trained network."""
+    cells = [cell.strip() for cell in overview(found).splitlines()[-1].split("|")[2:-1]]
+    untrained = [e for e in found if e.verdict is not None and not e.plan.jobs]
+    stand = [each for each in untrained if each.status in ("holds", "reproduced")]
+    fall = [each for each in untrained if each.status in ("fails", "better", "worse")]
+    assert cells[:3] == [str(len(untrained)), str(len(stand)), str(len(fall))]
+    assert len(stand) > 100
 
 
 def test_what_rests_on_reduced_runs_stands_in_brackets(found):

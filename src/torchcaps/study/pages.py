@@ -83,7 +83,8 @@ def page(paper: str, found: Sequence[Result]) -> str:
 
 def overview(found: Sequence[Result]) -> str:
     """One line a paper: how many of its claims stand, fall, or are open, and in brackets how many
-    of them rest on runs that are smaller than the paper's."""
+    of them rest on runs that are smaller than the paper's. The last line has those that no trained
+    network decides."""
     lines = [
         "| paper | claims | stand | fall | undecided | not judged yet | cannot be judged |",
         "|---|---|---|---|---|---|---|",
@@ -92,6 +93,14 @@ def overview(found: Sequence[Result]) -> str:
         of_paper = [each for each in found if each.claim.paper == paper]
         lines.append(f"| [{paper}](docs/claims/{paper}.md) | {_shares(of_paper)} |")
     lines.append(f"| all | {_shares(found)} |")
+    untrained = [each for each in found if each.is_untrained]
+    stand, fall, undecided = (
+        len(_those(untrained, words)) for words in (STANDS, FALLS, ("undecided",))
+    )
+    lines.append(
+        f"| of these by counts and tests, without training | {len(untrained)} | {stand} | {fall} "
+        f"| {undecided} | | |"
+    )
     return "\n".join(lines)
 
 

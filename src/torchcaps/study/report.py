@@ -18,6 +18,7 @@ __all__ = ["write_claims_report"]
 
 # Open claims wait for a run; nothing that we could run decides the last ones.
 GROUPS = ("stands", "falls", "undecided", "open", "never")
+ORDER = ("falls", "stands", "undecided", "open", "never")
 
 
 def write_claims_report(
@@ -33,11 +34,17 @@ def write_claims_report(
         _overview(paper, TITLES[paper], [each for each in found if each.claim.paper == paper])
         for paper in PAPERS
     ]
+    untrained = [each for each in found if each.is_untrained]
     about = environment()
     page = render_claims(
-        [_row(each, to_evidence) for each in found],
+        # What is decided comes first, and of that what falls.
+        [_row(each, to_evidence) for each in sorted(found, key=lambda r: ORDER.index(group_of(r)))],
         title="Which claims about capsule networks stand?",
-        overview=[*overview, _overview("all", "", found)],
+        overview=[
+            *overview,
+            _overview("all", "", found),
+            _overview("without training", "", untrained),
+        ],
         provenance={name: about[name] for name in ("torchcaps", "commit", "torch", "command")},
     )
     path.parent.mkdir(parents=True, exist_ok=True)

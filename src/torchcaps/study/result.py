@@ -45,6 +45,11 @@ class Result:
         return self.plan.status if self.verdict is None else self.verdict.word
 
     @property
+    def is_untrained(self) -> bool:
+        """Whether its verdict rests on counts and tests alone."""
+        return self.verdict is not None and self.plan.word is not None
+
+    @property
     def is_reduced(self) -> bool:
         """Whether it rests on a smaller protocol than the paper's."""
         return any(record.reduced is not None for record in self.records.values())
