@@ -63,7 +63,7 @@ def test_at_least_thirteen_statements_that_need_training_are_decided(found):
     assert len(decided) >= 13
 
 
-def test_what_is_said_of_the_network_at_the_stop_and_of_the_five_below_it():
+def test_what_is_said_of_the_networks_at_the_stop_and_of_the_five_below_it():
     """Dynamics of moved digits, as docs/studies.md has them."""
     (stopped,) = read_records(EVIDENCE, study="at-the-stop").values()
     five = max(
@@ -77,12 +77,13 @@ def test_what_is_said_of_the_network_at_the_stop_and_of_the_five_below_it():
         *others, last = (f"{mean_interval(layer).mean:.2f}" for layer in layers)
         return f"{', '.join(others)} and {last}"
 
-    (sum_at_the_stop,) = dynamics(stopped, "dys")[1]
+    first, second = dynamics(stopped, "dys")[1]
     mean, low, high, n = mean_interval(dynamics(five, "dys")[1])
     text = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
     assert n == 5
     assert (
-        f"its dyr is {listed(dynamics(stopped, 'dyr'))} from below, where the five have "
-        f"{listed(dynamics(five, 'dyr'))}, and no capsule is dead; its dys of the second routing "
-        f"is {sum_at_the_stop:.2f}, where theirs is {mean:.2f} [{low:.2f}, {high:.2f}]"
+        f"their dyr is {listed(dynamics(stopped, 'dyr'))} from below, where the five have "
+        f"{listed(dynamics(five, 'dyr'))}, and no capsule is dead; their dys of the second "
+        f"routing is {first:.2f} and {second:.2f}, where that of the five is {mean:.2f} "
+        f"[{low:.2f}, {high:.2f}]"
     ) in text
