@@ -3,7 +3,7 @@
 import pytest
 
 from made_records import of_job
-from torchcaps.study import claims, find_claim, plan_of
+from torchcaps.study import claims, find_claim, judges, plan_of
 from torchcaps.study.judges import JUDGES, judge_statement
 from torchcaps.study.result import result_of
 
@@ -36,8 +36,14 @@ def test_what_its_plan_runs_is_what_a_judge_asks_for(name, is_reduced):
     assert found.verdict is not None
 
 
-def test_a_statement_without_a_judge_has_no_verdict():
+def test_every_statement_that_is_run_has_a_judge():
+    asked = {each.id for each in claims() if each.kind == "qualitative" and plan_of(each).jobs}
+    assert asked <= {*JUDGES}
+
+
+def test_a_statement_without_a_judge_has_no_verdict(monkeypatch):
     name = "mitt2023-q-mhsa-no-vanishing"
-    assert name not in JUDGES
+    others = {known: judge for known, judge in JUDGES.items() if known != name}
+    monkeypatch.setattr(judges, "JUDGES", others)
     records = [of_job(job) for job in plan_of(find_claim(name)).jobs]
     assert judge_statement(find_claim(name), records) is None

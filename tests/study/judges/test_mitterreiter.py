@@ -175,6 +175,58 @@ def test_routing_and_not_depth_kills():
     assert word("rba-causes-deaths", routed, dead) == "fails"
 
 
+@pytest.mark.parametrize(
+    ("attended", "expected"), [(0.1, "holds"), (0.5, "fails"), (0.3, "undecided")]
+)
+def test_attention_is_to_have_fewer_deaths_than_routing(attended, expected):
+    def of(model, rate):
+        values = {f"cdr.{k}@{IMAGES}": [rate + n for n in NOISE] for k in range(1, 5)}
+        values["accuracy"] = [98.0] * 5
+        return record(model, "expanded-mnist", values=values, fields=STOPS, reduced="few")
+
+    routed = of(NET, 0.3)
+    assert word("mhsa-no-vanishing", routed) is None
+    if attended == 0.3:
+        # As many, but for the noise of either.
+        values = {f"cdr.{k}@{IMAGES}": [0.3 - n for n in NOISE] for k in range(1, 5)}
+        values["accuracy"] = [98.0] * 5
+        other = record("mhsa_stack", "expanded-mnist", values=values, fields=STOPS, reduced="few")
+    else:
+        other = of("mhsa_stack", attended)
+    assert word("mhsa-no-vanishing", routed, other) == expected
+
+
+def test_capsules_do_not_scale_where_they_fall_behind_on_both_harder_sets():
+    widths = ("8,8,8", "16,16,16", "16,16,16,16", "16,16,16,16,16", "32,32,32,32", "8,8,8,8")
+
+    def of(model, data, right, **options):
+        # The noise of the best network of a set is in its gap.
+        values = {"accuracy": [right + (n if model == "convnet_avg" else 0.0) for n in NOISE]}
+        fields = {"stop_at": None}.items()
+        return record(model, data, values=values, fields=fields, reduced="few", **options)
+
+    def on(data, plain, best):
+        """The third of the grid is the best one."""
+        grid = [best if k == 2 else best - 5 for k in range(6)]
+        return [
+            *(
+                of("mitterreiter_grid", data, x, widths=w)
+                for x, w in zip(grid, widths, strict=True)
+            ),
+            of("capsnet", data, best - 1),
+            of("convnet_avg", data, plain),
+        ]
+
+    digits, harder = on("mnist", 99.5, 99.0), on("cifar10", 80.0, 70.0)
+    hundred, equal = on("cifar100", 50.0, 30.0), on("cifar100", 30.4, 30.0)
+    assert word("does-not-scale", *digits, *harder) is None
+    assert word("does-not-scale", *digits, *harder, *hundred) == "holds"
+    # A gap of 0.4 points, where it is 0.5 on digits: one set is enough to contradict.
+    assert word("does-not-scale", *digits, *harder, *equal) == "fails"
+    # One of the grid less, and no best one is known.
+    assert word("does-not-scale", *digits, *harder, *hundred[1:]) is None
+
+
 def test_the_uniform_twin_must_win_on_both_sets():
     def of(data, routing, mean):
         name = "accuracy" if data == "cifar10" else f"accuracy@{IMAGES}"

@@ -9,6 +9,7 @@ two points of it. One that did come to 99.2 % has a dys of 2.2 in the second rou
 
 from collections.abc import Callable, Mapping
 from itertools import pairwise
+from statistics import fmean
 
 from torchcaps.study.claim import Claim
 from torchcaps.study.comparable import POINTS
@@ -29,6 +30,7 @@ from torchcaps.study.judges.rules import (
     each,
     joined,
     left_open,
+    mean_of,
     minus,
     most,
     one_of,
@@ -40,6 +42,8 @@ from torchcaps.study.verdict import StatementVerdict, word_of
 __all__ = ["JUDGES"]
 
 CLASSES, LAYERS, DEPTHS = 10, 5, range(2, 9)
+# As many networks of the grid as its plan has.
+LEAST_OF_GRID = 6
 # Layers of capsules by name, as rows of epochs have them.
 NAMES = ("primary", *(f"hidden_{k}" for k in range(2, LAYERS)), "classes")
 OF_DEATHS = ("dead_capsules", "revivals")
@@ -92,13 +96,9 @@ def _all_similar(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
 
 
 def _worse_on_cifar(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
-    def mean(of: Callable[[int], Values]) -> Values:
-        layers = [of(k) for k in range(1, LAYERS)]
-        common = set.intersection(*map(set, layers))
-        return {seed: sum(each[seed] for each in layers) / len(layers) for seed in common}
-
-    colour = mean(lambda k: evidence.values(f"dyr.{k}", NET, data="cifar10"))
-    digits = mean(lambda k: of_moved(evidence, f"dyr.{k}"))
+    layers = range(1, LAYERS)
+    colour = mean_of(evidence.values(f"dyr.{k}", NET, data="cifar10") for k in layers)
+    digits = mean_of(of_moved(evidence, f"dyr.{k}") for k in layers)
     return each(claim, [Cell(colour, "less", against=digits)])
 
 
@@ -182,6 +182,17 @@ def _routing_causes_deaths(claim: Claim, evidence: Evidence) -> StatementVerdict
         claim, [Cell(rate, "less", 0.05) for rate in uniform.values()], one_sided=False
     )
     return joined(excess, none_dead)
+
+
+def _attention_lives(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """Fewer deaths, layers below the classes together, than by routing; which weights go on
+    learning is shown without training, in tests/theory/test_own_weights.py."""
+    layers = range(1, LAYERS)
+    routed, attended = (
+        mean_of(of_moved(evidence, f"cdr.{k}", model) for k in layers)
+        for model in (NET, "mhsa_stack")
+    )
+    return each(claim, [Cell(minus(routed, attended))])
 
 
 def _correlation_decreases(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
@@ -277,6 +288,23 @@ def _none_dedicated(claim: Claim, evidence: Evidence) -> StatementVerdict | None
     return left_open(by_ours, "it does not hold by other thresholds")
 
 
+def _does_not_scale(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
+    """By how much more the best capsule network trails the plain one where images are harder than
+    digits. Each set has a best one of its own, which can only bring it nearer."""
+
+    def gap(data: str) -> Values:
+        plain = evidence.values("accuracy", "convnet_avg", data=data)
+        grid = evidence.systems("accuracy", GRID, data=data, routing="dynamic")
+        nets = [*grid.values(), *evidence.systems("accuracy", "capsnet", data=data).values()]
+        if len(grid) < LEAST_OF_GRID or len(nets) == len(grid):
+            return {}
+        return minus(plain, max(nets, key=lambda values: fmean(values.values())))
+
+    digits = gap("mnist")
+    cells = [Cell(minus(gap(data), digits)) for data in ("cifar10", "cifar100")]
+    return each(claim, cells, corrected=True)
+
+
 def _never_revives(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """Of the dead capsules at the ends of all epochs but the last, the share of those that live at
     the end of a later one. Where none was dead nothing is decided."""
@@ -348,12 +376,14 @@ _JUDGES: Mapping[str, Judge] = {
     "mitt2023-q-active-less-than-classes": _fewer_than_classes,
     "mitt2023-q-uniform-routing-better": _uniform_better,
     "mitt2023-q-rba-causes-deaths": _routing_causes_deaths,
+    "mitt2023-q-mhsa-no-vanishing": _attention_lives,
     "mitt2023-q-deaths-explain-uniform-gain": deaths_explain,
     "mitt2023-q-depth-limited-by-deaths": _depth_limited,
     "mitt2023-q-correlation-decreases": _correlation_decreases,
     "mitt2023-q-no-dedicated-entity": _none_dedicated,
     "mitt2023-q-primecaps-not-invariant": _primary_not_invariant,
     "mitt2023-q-parse-trees-not-dynamic": _not_dynamic,
+    "mitt2023-q-does-not-scale": _does_not_scale,
     "mitt2023-q-dead-never-revives": _never_revives,
     "mitt2023-q-different-tree-similar-image": _different_tree,
 }

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from torchcaps.study.claim import Claim
 from torchcaps.study.judges.evidence import Evidence, Values, known_fields
-from torchcaps.study.judges.rules import Cell, each, joined, left_open, minus, times
+from torchcaps.study.judges.rules import Cell, each, joined, left_open, mean_of, minus, times
 from torchcaps.study.narrow import widths_alive
 from torchcaps.study.ranks import rank_test
 from torchcaps.study.verdict import StatementVerdict, StatementWord
@@ -56,9 +56,7 @@ def _twins(evidence: Evidence, data: str) -> Iterator[_Twins]:
             return evidence.values(name, GRID, data=data, **chosen)
 
         def dead(routing: str, layers: int = widths.count(",") + 1) -> Values:
-            rates = [of(f"cdr.{k}", routing) for k in range(1, layers + 1)]
-            common = set.intersection(*map(set, rates))
-            return {seed: fmean(each[seed] for each in rates) for seed in common}
+            return mean_of(of(f"cdr.{k}", routing) for k in range(1, layers + 1))
 
         right = of("accuracy", "dynamic")
         by_widths = {each: of("accuracy", "uniform", each) for each in narrow.values()}

@@ -7,6 +7,7 @@ interval. A statement fails by the 95 % interval, that of Bonferroni where the r
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 from torchcaps.study.claim import Claim
 from torchcaps.study.intervals import (
@@ -27,6 +28,7 @@ __all__ = [
     "each",
     "joined",
     "left_open",
+    "mean_of",
     "minus",
     "most",
     "one_of",
@@ -200,6 +202,13 @@ def most(cells: Iterable[Values]) -> Values:
     cells = list(cells)
     common = set.intersection(*map(set, cells)) if cells else set()
     return {seed: max(cell[seed] for cell in cells) for seed in sorted(common)}
+
+
+def mean_of(cells: Iterable[Values]) -> Values:
+    """The mean of several, seed by seed; nothing where one of them is missing."""
+    cells = list(cells)
+    common = set.intersection(*map(set, cells)) if cells else set()
+    return {seed: fmean(cell[seed] for cell in cells) for seed in sorted(common)}
 
 
 def slopes(by_place: Mapping[int, Values]) -> Values:
