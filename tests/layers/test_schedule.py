@@ -329,6 +329,24 @@ def test_hooks_fire_at_every_iteration_where_layers_route_together(keep):
     assert "forward" not in vars(layers["hidden"])
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_who_watches_a_layer_does_not_change_what_a_hook_makes_of_its_weights():
+    """A hook of spectral_norm moves them whenever it is called, which was once an iteration."""
+    found, directions = [], []
+    for is_watched in (False, True):
+        torch.manual_seed(0)
+        layers = stack()
+        spectral_norm(layers["hidden"].train(), name="weight")
+        if is_watched:
+            layers["hidden"].register_forward_hook(lambda *_: None)
+        found.append(route_concurrently(layers, children(), iterations=3)["classes"].parents.pose)
+        directions.append(layers["hidden"].weight_u)
+        # The next step of an optimiser makes it anew.
+        assert len(layers["hidden"]._forward_pre_hooks) == 1
+    assert torch.equal(*found)
+    assert torch.equal(*directions)
+
+
 def half(capsules):
     return capsules._replace(pose=capsules.pose / 2)
 

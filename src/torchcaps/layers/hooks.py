@@ -1,6 +1,7 @@
 """Hooks that somebody registered on a part of a layer which is not called by itself."""
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -43,8 +44,10 @@ def stepped(
     *given: Any,
     keep: Keep,
     couple: Couple | None,
+    but: tuple[type, ...] = (),
 ) -> Step:
-    """One iteration as a call of the module, with all its hooks, which see a `Routed` leave it.
+    """One iteration as a call of the module, with all its hooks, which see a `Routed` leave it; of
+    another kind than `but`.
 
     Only torch knows which of its hooks see what, and in which order, so the module is called with
     the step in place of its forward.
@@ -57,10 +60,15 @@ def stepped(
 
     with _turn:
         own = vars(module).get("forward")
+        before = module._forward_pre_hooks
+        if any(isinstance(hook, but) for hook in before.values()):
+            left = ((at, hook) for at, hook in before.items() if not isinstance(hook, but))
+            module._forward_pre_hooks = OrderedDict(left)
         module.forward = forward
         try:
             routed: Routed = module(*given, keep=keep, couple=couple)
         finally:
+            module._forward_pre_hooks = before
             del module.forward
             if own is not None:
                 module.forward = own

@@ -161,8 +161,11 @@ class _Look:
                 self.children, self.votes = seen, self.layer.votes(seen)
             return self.layer.step(seen, parents, votes=self.votes, keep=keep, couple=couple)
 
+        # Weights are made already, and each time that spectral_norm makes them they move.
         if has_hooks(self.layer, but=MAKE_WEIGHTS):
-            return stepped(self.layer, step, children, keep=self.keep, couple=couple)
+            return stepped(
+                self.layer, step, children, keep=self.keep, couple=couple, but=MAKE_WEIGHTS
+            )
         return step(children, keep=self.keep, couple=couple)
 
 
