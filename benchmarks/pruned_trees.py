@@ -53,9 +53,9 @@ from torchcaps.study.pruned import MATCHED
 from torchcaps.study.record import Record, read_records, write_record
 from torchcaps.study.runner.go_on import joined
 from torchcaps.study.runner.measure import look_at
-from torchcaps.study.same import trained_in, trains
+from torchcaps.study.same import trained_in
 from torchcaps.tasks import dictionary, evaluate_file, prune_run
-from torchcaps.train import Recipe, Run, fit, make_recipe
+from torchcaps.train import Run, fit, make_recipe
 from torchcaps.train.environment import environment
 from torchcaps.train.run import write_whole
 
@@ -272,8 +272,7 @@ def rows_there(folder: Path, cells: list[Cell]) -> list[dict[str, Any]]:
 
 def write_evidence(folder: Path, form: Form, rows: list[dict[str, Any]], evidence: Path) -> None:
     """A record for every way of which all seeds of the form are there, with those that its record
-    has already.
-    """
+    has already."""
     for data in form.data:
         for way in WAYS:
             some = [row for row in rows if (row["data"], row["way"]) == (data, way)]
@@ -281,22 +280,23 @@ def write_evidence(folder: Path, form: Form, rows: list[dict[str, Any]], evidenc
             if not of_way or len(some) < len(of_way) or way == "mask_like_lobster":
                 # The sparsity of the last one differs from seed to seed, so its recipes do.
                 continue
-            runs = [cell.folder(folder) for cell in of_way]
-            old = standing(evidence, Run(runs[0]).recipe)
-            if old and {cell.seed for cell in of_way} <= {each.seed for each in old[1].seeds}:
-                continue
             record = record_of_runs(
-                runs,
+                [cell.folder(folder) for cell in of_way],
                 study=STUDY,
                 claims=CLAIMS,
                 measured={row["seed"]: row["values"] for row in some},
                 measured_by=[row["measured_by"] for row in some],
                 reduced=said_of(form),
                 departures=("entropy with couplings on 11 levels is named entropy+K11",),
-                supersedes=old[0] if old else None,
             )
-            # Seeds of another machine, which kept no runs here.
-            write_record(joined(old[1], record) if old else record, evidence)
+            old = standing(evidence, record)
+            if old is not None:
+                name, earlier = old
+                if {cell.seed for cell in of_way} <= {each.seed for each in earlier.seeds}:
+                    continue
+                # Seeds of another machine, which kept no runs here.
+                record = joined(earlier, record.model_copy(update={"supersedes": name}))
+            write_record(record, evidence)
 
 
 def said_of(form: Form) -> str:
@@ -306,11 +306,12 @@ def said_of(form: Form) -> str:
     return f"{form.said.partition(';')[0]}; LOBSTER shrinks weights by {form.shrink:g} a step"
 
 
-def standing(evidence: Path, recipe: Recipe) -> tuple[str, Record] | None:
-    """The record of these networks, of whatever seeds, that is there already, with its hash."""
-    records = read_records(evidence, study=STUDY, drafts=True).items()
-    network = trains(recipe)
-    return next(((name, each) for name, each in records if trained_in(each) == network), None)
+def standing(evidence: Path, new: Record) -> tuple[str, Record] | None:
+    """The fullest record of the same networks, of whatever seeds, that is there already, with its
+    hash. Seeds of a draft would make a draft of all the others."""
+    records = read_records(evidence, study=STUDY, drafts=new.is_draft).items()
+    alike = [(name, each) for name, each in records if trained_in(each) == trained_in(new)]
+    return max(alike, key=lambda each: (each[1].measured, each[1].made), default=None)
 
 
 def main() -> None:

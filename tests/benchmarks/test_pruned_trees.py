@@ -8,9 +8,10 @@ from pathlib import Path
 import pruned_trees
 import pytest
 
+from made_records import made
 from torchcaps.data import SOURCES, PartWholeSpec, part_whole
 from torchcaps.study.pruned import MATCHED
-from torchcaps.study.record import read_records
+from torchcaps.study.record import read_records, write_record
 from torchcaps.train import make_recipe
 
 ROOT = Path(__file__).parents[2]
@@ -110,6 +111,46 @@ def test_seeds_of_two_machines_make_one_record(monkeypatch, tmp_path):
     assert len(list((tmp_path / "evidence").rglob("*.json"))) == 2
     pruned_trees.main()
     assert len(list((tmp_path / "evidence").rglob("*.json"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("is_draft", "there", "expected"),
+    [
+        # Of changed code, which no result may rest on.
+        (False, [([0], True)], [1]),
+        (False, [([0, 1], True)], [1]),
+        (False, [([0], False), ([0, 2, 3], True)], [0, 1]),
+        (True, [([0], True)], [0, 1]),
+        # Two machines wrote one each; the fuller one goes on.
+        (False, [([0], False), ([0, 2], False)], [0, 1, 2]),
+        (False, [([0, 2], False), ([0], False)], [0, 1, 2]),
+    ],
+)
+def test_a_record_goes_on_from_the_fullest_that_makes_it_no_draft(
+    monkeypatch, tmp_path, is_draft, there, expected
+):
+    form = REDUCED._replace(seeds=(1,))
+    (cell,) = [each for each in pruned_trees.cells_of(form) if each.way == "dense"]
+    recipe = make_recipe(**pruned_trees.fields_of(form, cell))
+    whole = made(recipe, [{"accuracy": 90.0 + seed} for seed in range(4)])
+
+    def of(seeds, dirty):
+        changes = {"study": pruned_trees.STUDY, "claims": pruned_trees.CLAIMS, "dirty": dirty}
+        return whole.model_copy(
+            update={**changes, "seeds": tuple(whole.seeds[seed] for seed in seeds)}
+        )
+
+    for seeds, dirty in there:
+        write_record(of(seeds, dirty), tmp_path)
+    before = {*read_records(tmp_path, drafts=True)}
+    monkeypatch.setattr(pruned_trees, "record_of_runs", lambda *_, **__: of([1], is_draft))
+    row = {**cell._asdict(), "values": {}, "measured_by": None}
+    pruned_trees.write_evidence(tmp_path / "runs", form, [row], tmp_path)
+    written = [
+        record for name, record in read_records(tmp_path, drafts=True).items() if name not in before
+    ]
+    assert [[each.seed for each in record.seeds] for record in written] == [expected]
+    assert written[0].is_draft == is_draft
 
 
 @pytest.mark.slow
