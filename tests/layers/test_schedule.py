@@ -104,6 +104,18 @@ def test_votes_are_made_anew_only_for_new_children():
     assert [votes for _, votes in made.values()] == [1, 1, 2]
 
 
+def test_layers_that_route_together_are_one_graph():
+    layers, u = torch.nn.ModuleDict(stack(3)), children()
+
+    def pose(u):
+        routed = route_concurrently(layers, u, iterations=3)
+        return routed["classes"].parents.pose
+
+    torch._dynamo.reset()
+    compiled = torch.compile(pose, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(u), pose(u), rtol=0, atol=1e-12)
+
+
 def test_children_of_a_step_are_those_it_routed():
     layers, u = stack(3), children()
     routed = route_concurrently(layers, u, iterations=3, keep="steps")

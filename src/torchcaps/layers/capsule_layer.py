@@ -3,6 +3,7 @@
 import math
 import warnings
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import Any, Literal, final
 
 import torch
@@ -167,16 +168,23 @@ class CapsuleLayer(nn.Module, ABC):
         couple: Couple | None,
     ) -> Step:
         """One of the routing, which is a call of it where somebody put a hook on it."""
-
-        def step(
-            votes: Tensor, activation: Tensor | None, *, couple: Couple | None, **_: Any
-        ) -> Step:
-            asked = couple_for(self.routing.step, couple)
-            return self.routing.step(votes, activation, parents, **asked)
-
+        # No function within this one: what its parameters are annotated with is no part of a graph.
+        step = partial(self._step_of_routing, parents)
         if has_hooks(self.routing):
             return stepped(self.routing, step, votes, activation, keep=keep, couple=couple)
         return step(votes, activation, couple=couple)
+
+    def _step_of_routing(
+        self,
+        parents: Capsules | None,
+        votes: Tensor,
+        activation: Tensor | None,
+        *,
+        couple: Couple | None,
+        **_: Any,
+    ) -> Step:
+        asked = couple_for(self.routing.step, couple)
+        return self.routing.step(votes, activation, parents, **asked)
 
     def _activation(self, children: Capsules) -> Tensor | None:
         if children.activation is None or self.window is None:

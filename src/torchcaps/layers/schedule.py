@@ -11,6 +11,7 @@ what its routing gave.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from inspect import signature
 from typing import Literal, get_args
 
@@ -155,18 +156,20 @@ class _Look:
 
     def at(self, children: Capsules, parents: Capsules | None, couple: Couple | None) -> Step:
         """One step, which is a call of the layer where somebody put a hook on it."""
-
-        def step(seen: Capsules, *, keep: Keep, couple: Couple | None) -> Step:
-            if seen is not self.children:
-                self.children, self.votes = seen, self.layer.votes(seen)
-            return self.layer.step(seen, parents, votes=self.votes, keep=keep, couple=couple)
-
+        step = partial(self._step, parents)
         # Weights are made already, and each time that spectral_norm makes them they move.
         if has_hooks(self.layer, but=MAKE_WEIGHTS):
             return stepped(
                 self.layer, step, children, keep=self.keep, couple=couple, but=MAKE_WEIGHTS
             )
         return step(children, keep=self.keep, couple=couple)
+
+    def _step(
+        self, parents: Capsules | None, seen: Capsules, *, keep: Keep, couple: Couple | None
+    ) -> Step:
+        if seen is not self.children:
+            self.children, self.votes = seen, self.layer.votes(seen)
+        return self.layer.step(seen, parents, votes=self.votes, keep=keep, couple=couple)
 
 
 def _begin(layers: Mapping[str, CapsuleLayer]) -> None:
