@@ -9,8 +9,10 @@ import torch
 
 import traces
 from torchcaps.data import ImageSet
+from torchcaps.errors import Diverged
 from torchcaps.study import find_claim, plan_of
-from torchcaps.study.look import looks_of
+from torchcaps.study.look import Look, looks_of
+from torchcaps.study.runner import measure
 from torchcaps.study.runner.apart import apart_of, dense_recipe, dense_run
 from torchcaps.study.runner.measure import look_at
 from torchcaps.study.runner.system import Cell
@@ -126,3 +128,14 @@ def test_the_run_beside_it_is_taken_and_else_it_is_trained(run):
     shutil.rmtree(trained)
     commit_of(run, "a1b2c3d4e5f6+changes")
     assert dense_run(run, root=None) == beside
+
+
+def test_a_dense_network_that_diverges_does_not_take_the_pruned_one_with_it(run, monkeypatch):
+    """The pruned one was written down as diverged, with nothing of what was measured of it."""
+
+    def diverges(*_, **__):
+        raise Diverged("the loss of the dense network is NaN.")
+
+    monkeypatch.setattr(measure, "dense_run", diverges)
+    look = Look("saliency", "part-whole")
+    assert look_at(run, look, root=None) == {"saliency_known": 0.0}

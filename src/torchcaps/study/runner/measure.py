@@ -24,6 +24,7 @@ from torchcaps.analysis import (
 )
 from torchcaps.analysis.result import Result
 from torchcaps.data import Images
+from torchcaps.errors import Diverged
 from torchcaps.layers import DynamicRouting
 from torchcaps.prune import sparsity
 from torchcaps.study.look import OF_COUPLINGS, Look
@@ -88,7 +89,11 @@ def look_at(
     if look.kind == "saliency":
         where = root_of(recipe.data, root)
         trunk = trunk_file(recipe, root)
-        beside = dense_run(run, root=where, trunk=trunk, time_budget=time_budget)
+        try:
+            beside = dense_run(run, root=where, trunk=trunk, time_budget=time_budget)
+        except Diverged:
+            # It says nothing of the pruned network, which came to its end.
+            return {"saliency_known": 0.0}
         both = (open_trained(beside.folder), trained)
         dense, pruned = (_network(each, grid or None, ("tree-distance",)) for each in both)
         return apart_of(dense, pruned, images)
