@@ -87,16 +87,7 @@ def look_at(
     if look.kind == "redrawn":
         return redrawn_of(run, images, root=where, time_budget=time_budget)
     if look.kind == "saliency":
-        where = root_of(recipe.data, root)
-        trunk = trunk_file(recipe, root)
-        try:
-            beside = dense_run(run, root=where, trunk=trunk, time_budget=time_budget)
-        except Diverged:
-            # It says nothing of the pruned network, which came to its end.
-            return {"saliency_known": 0.0}
-        both = (open_trained(beside.folder), trained)
-        dense, pruned = (_network(each, grid or None, ("tree-distance",)) for each in both)
-        return apart_of(dense, pruned, images)
+        return _apart(run, trained, grid, images, root, time_budget)
     if look.kind in VIEWS:
         return VIEWS[look.kind](_network(trained, grid or None, ("tree-distance",)), images)
     found = evaluate(
@@ -246,6 +237,25 @@ VIEWS = {
     "tree-size": tree_size_of,
     "trees": trees_of,
 }
+
+
+def _apart(
+    run: Run,
+    trained: Trained,
+    grid: int | tuple[int, ...],
+    images: Images,
+    root: str | os.PathLike[str] | None,
+    time_budget: float | None,
+) -> dict[str, float]:
+    where, trunk = root_of(run.recipe.data, root), trunk_file(run.recipe, root)
+    try:
+        beside = dense_run(run, root=where, trunk=trunk, time_budget=time_budget)
+    except Diverged:
+        # It says nothing of the pruned network, which came to its end.
+        return {"saliency_known": 0.0}
+    both = (open_trained(beside.folder), trained)
+    dense, pruned = (_network(each, grid or None, ("tree-distance",)) for each in both)
+    return apart_of(dense, pruned, images)
 
 
 def root_of(data: str, root: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
