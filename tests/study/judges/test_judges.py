@@ -7,6 +7,9 @@ from torchcaps.study import claims, find_claim, judges, plan_of
 from torchcaps.study.judges import JUDGES, judge_statement
 from torchcaps.study.result import result_of
 
+# Of reduced networks, which are narrower, they say nothing.
+AS_WIDE_AS_THE_PAPER = {"rem-q-negligible-loss"}
+
 
 def test_every_judge_is_of_a_statement_without_a_test():
     known = {claim.id: claim for claim in claims() if claim.states}
@@ -30,10 +33,17 @@ def test_what_its_plan_runs_is_what_a_judge_asks_for(name, is_reduced):
         records = [of_job(job.smaller(), reduced="less") for job in jobs]
     else:
         records = [of_job(job) for job in jobs]
+    if is_reduced and name in AS_WIDE_AS_THE_PAPER:
+        assert judge_statement(find_claim(name), records) is None
+        return
     assert judge_statement(find_claim(name), records) is not None
-    # Those of several widths that may not be compared would keep it waiting too.
-    found = result_of(find_claim(name), {str(k): record for k, record in enumerate(records)})
-    assert found.verdict is not None
+    # Those of several widths that may not be compared would keep it waiting too. No plan has the
+    # recipe of a narrow network, so its record counts by the claim that it names.
+    named = {
+        str(k): record.model_copy(update={"claims": (name,)}) if job.is_narrow else record
+        for k, (job, record) in enumerate(zip(jobs, records, strict=True))
+    }
+    assert result_of(find_claim(name), named).verdict is not None
 
 
 def test_every_statement_that_is_run_has_a_judge():
