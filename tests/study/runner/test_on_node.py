@@ -39,7 +39,7 @@ def test_a_cell_that_was_sent_comes_back_done(study, ledger, node, monkeypatch):
     # Sent once more for another look, it is not trained again.
     (ledger.folder / f"{cell.name}.values.json").unlink()
     before = ledger.run(cell).result_file.read_bytes()
-    monkeypatch.setattr(module, "look_at", lambda run, look, root: {"accuracy": 12.0})
+    monkeypatch.setattr(module, "look_at", lambda run, look, **_: {"accuracy": 12.0})
     monkeypatch.setattr("lightning.Trainer", lambda **_: pytest.fail("it was trained"))
     files, failed = there.finish(cell, pack(ledger.folder, cell.name))
     unpack(files, ledger.folder, cell.name)
