@@ -25,3 +25,5 @@ def test_what_cannot_be_run_is_told(study):
     lacking = Study("a/b", systems, (Waiting("x", ("prune",)), Waiting("y", ("prune", "data:z"))))
     text = Outcome(lacking, {}, ()).text()
     assert text.splitlines()[-1] == "2 rows cannot be run yet; they need data:z, prune"
+    alone = Outcome(Study("a/b", systems, (Waiting("x", ("prune",)),)), {}, ()).text()
+    assert alone.splitlines()[-1] == "1 row cannot be run yet; it needs prune"

@@ -55,10 +55,11 @@ class Outcome:
             )
         if self.study.waiting:
             needs = {need for each in self.study.waiting for need in each.needs}
-            lines.append(
-                f"{len(self.study.waiting)} rows cannot be run yet; they need "
-                f"{', '.join(sorted(needs))}"
-            )
+            number = len(self.study.waiting)
+            rows = "1 row cannot be run yet; it needs"
+            if number > 1:
+                rows = f"{number} rows cannot be run yet; they need"
+            lines.append(f"{rows} {', '.join(sorted(needs))}")
         return "\n".join(lines)
 
 
