@@ -15,6 +15,18 @@ from torchcaps.train import make_recipe
 LAYERS = range(1, 10)
 
 
+def diverged(record, *seeds):
+    """The same record, whose given seeds failed."""
+    return record.model_copy(
+        update={
+            "seeds": tuple(
+                Seed(seed=s.seed, wall_seconds=1, failed="not finite") if s.seed in seeds else s
+                for s in record.seeds
+            )
+        }
+    )
+
+
 def made(recipe, by_seed, *, claim="peer2022-q-sign-not-learnable", reduced=None, curves=()):
     """A record of a recipe with these values, a table a seed, and the rows of its epochs."""
     epochs = dict(enumerate(curves))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from made_records import of_job
+from made_records import diverged, of_job, record
 from torchcaps.study import claims, find_claim, judges, plan_of
 from torchcaps.study.judges import JUDGES, judge_statement
 from torchcaps.study.result import result_of
@@ -57,3 +57,19 @@ def test_a_statement_without_a_judge_has_no_verdict(monkeypatch):
     monkeypatch.setattr(judges, "JUDGES", others)
     records = [of_job(job) for job in plan_of(find_claim(name)).jobs]
     assert judge_statement(find_claim(name), records) is None
+
+
+@pytest.mark.parametrize(("dys", "expected"), [(1.2, "holds"), (3.2, "fails")])
+def test_a_seed_that_diverged_keeps_a_statement_open(dys, expected):
+    values = {f"dys.{k}@affnist/test": [dys + n / 10 for n in range(8)] for k in (2, 3)}
+    net = record("mitterreiter_5x16", "expanded-mnist", values=values)
+    claim = find_claim("mitt2023-q-routing-almost-static")
+    assert judge_statement(claim, [net]).word == expected
+    # Six are more than its row asks for, and perhaps the better ones.
+    found = judge_statement(claim, [diverged(net, 2, 5)])
+    assert found.word == "undecided"
+    assert found.ours.n == 6
+    assert found.open_because == "2 seeds diverged, and the mean is over the others"
+    # Those of a network that the statement is not about do no harm.
+    other = record("mitterreiter_5x16", "expanded-mnist", values=values, routing="uniform")
+    assert judge_statement(claim, [net, diverged(other, 2)]).word == expected

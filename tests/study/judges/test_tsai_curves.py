@@ -1,7 +1,7 @@
 """How training goes by made records: epochs, and iterations chosen on validation images."""
 
-from made_records import record
-from torchcaps.study import Seed, find_claim
+from made_records import diverged, record
+from torchcaps.study import find_claim
 from torchcaps.study.judges import judge_statement
 
 NOISE = (-0.2, -0.1, 0.0, 0.1, 0.2)
@@ -93,18 +93,6 @@ def test_layer_norm_is_sooner_and_no_less_safe():
     unsafe = [normed(fast, True, t, mean=10) for t in (2, 3)]
     assert word("layernorm-stabilises", *unsafe, *sooner[2:]) == "undecided"
     assert word("layernorm-stabilises", *sooner[:3]) is None
-
-
-def diverged(record, *seeds):
-    """The same record, whose given seeds failed."""
-    return record.model_copy(
-        update={
-            "seeds": tuple(
-                Seed(seed=s.seed, wall_seconds=1, failed="not finite") if s.seed in seeds else s
-                for s in record.seeds
-            )
-        }
-    )
 
 
 def test_runs_that_diverged_have_collapsed_and_never_arrived():

@@ -3,8 +3,8 @@
 A module a paper, or a part of one; its `JUDGES`, at the end, is the table: one more statement is
 one more function and its line there. A judge gets the records that name its statement, and returns
 None while they do not hold what the row asks for. Where a statement speaks of several cells, the
-verdict shows the cell that decides it. A statement without a judge has no verdict, whatever was
-run.
+verdict shows the cell that decides it. A seed that diverged keeps a statement open, unless its
+judge counts it. A statement without a judge has no verdict, whatever was run.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,6 +26,7 @@ from torchcaps.study.judges import (
     tsai_curves,
 )
 from torchcaps.study.judges.evidence import Evidence
+from torchcaps.study.judges.rules import left_open
 from torchcaps.study.record import Record
 from torchcaps.study.verdict import StatementVerdict
 
@@ -59,4 +60,12 @@ WITHIN_A_SET = gu.WITHIN_A_SET
 def judge_statement(claim: Claim, records: Iterable[Record]) -> StatementVerdict | None:
     """The verdict on a statement; None where no judge is written for it, or records are missing."""
     judge = JUDGES.get(claim.id)
-    return None if judge is None else judge(claim, Evidence(records))
+    if judge is None:
+        return None
+    evidence = Evidence(records)
+    verdict = judge(claim, evidence)
+    if verdict is None or verdict.word == "undecided" or not evidence.left_out:
+        return verdict
+    # Those that did not diverge may be the better ones.
+    seeds = "1 seed" if evidence.left_out == 1 else f"{evidence.left_out} seeds"
+    return left_open(verdict, f"{seeds} diverged, and the mean is over the others")

@@ -1,7 +1,7 @@
 """The records about one statement, asked for by what their recipes say."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from torchcaps.models import MODELS
 from torchcaps.study.record import Record
@@ -14,6 +14,7 @@ __all__ = ["NARROWED", "Curves", "Evidence", "Values", "is_about", "known_fields
 Values = Mapping[int, float]
 # One value an epoch, a seed.
 Curves = Mapping[int, tuple[float, ...]]
+Found = TypeVar("Found")
 # Fields of a recipe that make another system; at these values where a judge does not name them.
 USUAL = {"loss": "auto", "prune": None, "prune_to": None}
 # The option by which a reduced form makes a network narrower.
@@ -26,6 +27,22 @@ class Evidence:
     def __init__(self, records: Iterable[Record]):
         # The fullest comes last, and counts.
         self.records = sorted(records, key=lambda r: (r.reduced is None, r.measured, r.made))
+        # What was read, and whose seeds that diverged were asked for, by the hash of the recipe.
+        self._read: dict[str, Record] = {}
+        self._counted: set[str] = set()
+
+    def narrowed_to(self, records: Iterable[Record]) -> "Evidence":
+        """Fewer records or seeds; what is read of them counts as read of these."""
+        fewer = Evidence(records)
+        fewer._read, fewer._counted = self._read, self._counted
+        return fewer
+
+    @property
+    def left_out(self) -> int:
+        """Seeds that diverged, of systems whose values were read and whose `failed` was not."""
+        return sum(
+            record.failed for name, record in self._read.items() if name not in self._counted
+        )
 
     @property
     def is_reduced(self) -> bool:
@@ -43,13 +60,14 @@ class Evidence:
             chosen: options of the network, and fields of the recipe.
         """
         found: dict[int, float] = {}
+        read: Record | None = None
         for record in self._of(model, chosen):
             for name in statistic.split("|"):
                 values = {s.seed: s.values[name] for s in record.seeds if name in s.values}
                 if values:
-                    found = values
+                    found, read = values, record
                     break
-        return found
+        return self._noted(read, found)
 
     def curves(self, statistic: str, model: str, **chosen: Any) -> Curves:
         """What every epoch measured of its own accord, of the system that `values` would take;
@@ -61,19 +79,22 @@ class Evidence:
             chosen: options of the network, and fields of the recipe.
         """
         found: dict[int, tuple[float, ...]] = {}
+        read: Record | None = None
         for record in self._of(model, chosen):
             curves = {
                 seed.seed: tuple(row[statistic] for row in seed.per_epoch if statistic in row)
                 for seed in record.seeds
             }
-            found = {seed: curve for seed, curve in curves.items() if curve} or found
-        return found
+            if curves := {seed: curve for seed, curve in curves.items() if curve}:
+                found, read = curves, record
+        return self._noted(read, found)
 
     def failed(self, model: str, **chosen: Any) -> frozenset[int]:
         """Seeds that diverged, of the system that `values` would take."""
         found: frozenset[int] = frozenset()
         for record in self._of(model, chosen):
             found = frozenset(seed.seed for seed in record.seeds if seed.failed is not None)
+            self._counted.add(record.recipe_hash)
         return found
 
     def recipe(self, model: str, **chosen: Any) -> Mapping[str, Any]:
@@ -93,7 +114,13 @@ class Evidence:
                 continue
             values = {s.seed: s.values[statistic] for s in record.seeds if statistic in s.values}
             if values:
-                found[trained_in(record) or record.recipe_hash] = values
+                found[trained_in(record) or record.recipe_hash] = self._noted(record, values)
+        return found
+
+    def _noted(self, record: Record | None, found: Found) -> Found:
+        """What was found, after a note of the record that it is from."""
+        if record is not None:
+            self._read[record.recipe_hash] = record
         return found
 
     def _of(self, model: str, chosen: Mapping[str, Any]) -> Iterator[Record]:

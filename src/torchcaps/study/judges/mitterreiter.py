@@ -349,7 +349,7 @@ def _near_the_stop(judge: Judge) -> Judge:
                     f"stops"
                 )
                 return left_open(whole, because)
-        return judge(claim, Evidence(near))
+        return judge(claim, evidence.narrowed_to(near))
 
     return judged
 
