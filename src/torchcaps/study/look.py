@@ -70,7 +70,7 @@ OF_WEIGHTS = ("agreement", "nonzero_parameters", "sparsity")
 # What every epoch measures of its own accord, so that a record has it with its accuracy.
 OF_EPOCHS = ("area", "gradient_norms", "jitter", "onset", "revivals", "time_to")
 # Statistics of the layers of capsules, and of the routings between them.
-OF_CAPSULES = ("capsules_alive", "cnm", "cns", "car", "cas", "cdr", "cds")
+OF_CAPSULES = ("capsules_alive", "cnm", "cns", "car", "car_twice", "cas", "cdr", "cds")
 OF_COUPLINGS = ("coupling_std", "dyr", "dys")
 OF_LAYERS = (*OF_CAPSULES, *OF_COUPLINGS)
 KIND_OF: dict[str, Kind] = {

@@ -69,6 +69,7 @@ STATISTICS: dict[str, Statistic] = {
     "cnm": Statistic("mean norm", "dissect"),
     "cns": Statistic("sum of norms", "dissect"),
     "car": Statistic("rate of active capsules", "dissect"),
+    "car_twice": Statistic("rate of capsules active at twice the usual length, 0.2", "study"),
     "cas": Statistic("active capsules", "dissect"),
     "cdr": Statistic("rate of dead capsules", "dissect"),
     "cds": Statistic("dead capsules", "dissect"),

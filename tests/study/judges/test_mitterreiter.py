@@ -39,8 +39,11 @@ def word(name, *records):
         # Then nothing is said: the sentence is about layers with fewer.
         ("active-less-than-classes", {"cas.4": 11.0}, "undecided"),
         ("primecaps-always-active", {"car.1": 0.5}, "fails"),
-        # The sweep over thresholds is in no record.
+        # Older records have no other threshold.
         ("primecaps-always-active", {"car.1": 1.5}, "undecided"),
+        ("primecaps-always-active", {"car.1": 1.5, "car_twice.1": 1.4}, "holds"),
+        ("primecaps-always-active", {"car.1": 1.5, "car_twice.1": 0.5}, "undecided"),
+        ("primecaps-always-active", {"car.1": 0.5, "car_twice.1": 0.5}, "fails"),
         ("cas-declines", {"cas.1": 16, "cas.2": 12, "cas.3": 8, "cas.4": 6}, "holds"),
         ("cas-declines", {"cas.1": 16, "cas.2": 12, "cas.3": 8, "cas.4": 9}, "fails"),
         ("cas-declines", {"cas.1": 16, "cas.2": 12, "cas.3": 8}, None),

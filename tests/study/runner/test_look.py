@@ -19,6 +19,7 @@ from torchcaps.analysis import (
     Separation,
     StepPolarisation,
 )
+from torchcaps.analysis.trace import lengths
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model
 from torchcaps.prune import prunable
@@ -256,6 +257,11 @@ def test_layers_are_counted_from_below(run):
     for name, n in (("1", 4), ("2", 3), ("3", 10)):
         assert found[f"capsules_alive.{name}"] + found[f"cds.{name}"] == n
         assert found[f"cns.{name}"] == pytest.approx(n * found[f"cnm.{name}"])
+    trained = open_trained(run.folder)
+    pixels = trained.images("test", data="part-whole", root=None).batch(slice(None)).pixels
+    found_lengths = lengths(trained.model.eval()(pixels, keep="last").trace[-1].routed.parents)
+    assert found["car_twice.3"] == pytest.approx(float((found_lengths >= 0.2).double().mean()))
+    assert found["car_twice.3"] <= found["car.3"]
     assert torch.tensor(list(found.values())).isfinite().all()
 
 

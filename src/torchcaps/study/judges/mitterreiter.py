@@ -103,13 +103,17 @@ def _worse_on_cifar(claim: Claim, evidence: Evidence) -> StatementVerdict | None
 
 
 def _primary_always_active(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
-    """Records have the usual threshold of activity alone, and the row sweeps it, so that they can
-    contradict the statement and not confirm it."""
-    cell = Cell(of_moved(evidence, "car.1"), "greater", claim.conditions["threshold"])
-    found = each(claim, [cell], one_sided=False)
-    if found is None or found.word == "fails":
-        return found
-    return left_open(found, "its row sweeps the threshold of activity, and records have one")
+    """The usual threshold of activity contradicts it. It holds where it does at twice as much, the
+    largest of the row, as the fewer are active the larger it is; older records do not have that."""
+    threshold: float = claim.conditions["threshold"]
+    usual, twice = (
+        each(claim, [Cell(of_moved(evidence, name), "greater", threshold)], one_sided=False)
+        for name in ("car.1", "car_twice.1")
+    )
+    if usual is None or twice is not None:
+        return joined(usual, confirming(twice))
+    because = "its row sweeps the threshold of activity, and records have one"
+    return left_open(usual, because) if usual.word == "holds" else usual
 
 
 def _cas_declines(claim: Claim, evidence: Evidence) -> StatementVerdict | None:

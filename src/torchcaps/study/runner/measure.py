@@ -288,6 +288,8 @@ def _of_layers(
         for name in ("cnm", "cns", "car", "cas", "cdr", "cds"):
             yield f"{name}.{number}", float(getattr(layer, name))
         yield f"capsules_alive.{number}", float(layer.n - layer.cds)
+        at = {factor: cas for factor, cas, _ in activity.sweep[layer.name]}
+        yield f"car_twice.{number}", at[2.0] / layer.n
     for number, routed in enumerate(dynamics.layers, 1):
         for name in OF_COUPLINGS:
             value = getattr(routed, name)
