@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from made_records import made
-from torchcaps.study import find_claim, plan_of, write_record
+from made_records import diverged, made
+from torchcaps.study import find_claim, plan_of, read_records, write_record
 from torchcaps.study.runner import study_of
-from torchcaps.study.runner.narrowed import WAITS_FOR
+from torchcaps.study.runner.narrowed import WAITS_FOR, narrowed
 
 CLAIM = "mitt2023-q-deaths-explain-uniform-gain"
 WAITING = [(CLAIM, (WAITS_FOR,))]
@@ -80,6 +80,17 @@ def test_where_nothing_died_it_is_the_twin_without_routing(evidence):
     assert len(study.systems) == 49
     assert systems(study)["8,8,8"].seeds == (0, 1, 2)
     assert systems(study)["8,8,7"].seeds == (2,)
+
+
+def test_nothing_waits_for_a_twin_of_a_network_that_diverged(evidence):
+    record = read_records(evidence((0, 1, 8, 0), (0, 2, 8, 0), (0, 1, 8, 0)))
+    uniform = dataclasses.replace(systems(of())["8,8,8"], seeds=(0, 1, 2))
+    lost = [diverged(each, 1) for each in record.values()]
+    found, waiting = narrowed([uniform], lost)
+    assert ([each.seeds for each in found], waiting) == ([(0, 2)], [])
+    # A seed that was not trained yet is to come.
+    _, waiting = narrowed([dataclasses.replace(uniform, seeds=(0, 1, 2, 3))], lost)
+    assert waiting == WAITING
 
 
 def test_fewer_seeds_are_those_that_were_asked_for(evidence):

@@ -21,19 +21,22 @@ def narrowed(
     """Each system once for all seeds of the same widths, and what waits for records.
 
     Of several records of a routed network the judge takes the fullest, and so it is here; drafts
-    come last, since no verdict rests on them.
+    come last, since no verdict rests on them. A routed network that diverged has no narrow twin,
+    and nothing waits for one.
     """
     order = sorted(records, key=lambda each: (not each.is_draft, each.measured, each.made))
     found, waiting = [], []
     for system in systems:
         routed = trains(_routed(system))
         alive: dict[int, str] = {}
+        lost: set[int] = set()
         for record in order:
             if record.reduced == system.reduced and trained_in(record) == routed:
                 alive = widths_alive(record) or alive
+                lost = {each.seed for each in record.seeds if each.failed is not None}
         mine = {seed: alive[seed] for seed in system.seeds if seed in alive}
         found += [_as_narrow(system, widths, mine) for widths in dict.fromkeys(mine.values())]
-        if len(mine) < len(system.seeds):
+        if set(system.seeds) - mine.keys() - lost:
             waiting += [Waiting(claim, (WAITS_FOR,)) for claim in system.claims]
     return found, waiting
 
