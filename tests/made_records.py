@@ -106,7 +106,7 @@ def of_job(job, *, reduced=None):
             "perturbation": ["change.0.2", "change.8"],
             "focus": ["focus", "focus_known"],
             "saliency": ["saliency", "saliency_known"],
-            "redrawn": ["drawn_components", "drawn_change"],
+            "redrawn": ["drawn_components", "drawn_change", "drawn_known"],
             "polarisation": ["polarisation", *(f"polarisation.1.{t}" for t in range(1, 11))],
             "selectivity": [
                 f"{name}.{k}" for name in ("one_part", "one_part_at_most") for k in LAYERS

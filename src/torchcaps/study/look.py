@@ -16,7 +16,7 @@ training, `antipodal_share_at_start.2`. The look `cancellation` gives `cancellat
 `_at_start`. The look `separation` gives `silhouette` and
 `nearest_centroid`, in percent, and the look `perturbation` `change.0.2` and `change.8`, for
 components that move by so much. The look `redrawn` trains a decoder on the frozen network and gives
-`drawn_components`, a share, and `drawn_change`. The look `fixed-point` gives
+`drawn_components`, a share, `drawn_change` and `drawn_known`. The look `fixed-point` gives
 `fixed_point_distance.7` of the step from iteration 7 to 8, up to that of 50. Of the part-whole set
 alone the look `focus` gives `focus` and `focus_known`, of pruned networks alone the look `saliency`
 `saliency` and `saliency_known`, and the look `selectivity` `one_part.2` of

@@ -140,6 +140,13 @@ def test_more_than_half_of_the_components_of_a_pruned_network_draw(share, expect
         "rem_dr", "mnist", values=values, fields={"prune": "lobster", "epochs": 10}.items()
     )
     assert word("still-equivariant", rem) == expected
+    diverges = record(
+        "rem_dr",
+        "mnist",
+        values={**values, "drawn_known": [1, 1, 1, 1, 0]},
+        fields={"prune": "lobster", "epochs": 10}.items(),
+    )
+    assert word("still-equivariant", diverges) == "undecided"
     # The unpruned network is shown beside it and judged by nobody.
     assert word("still-equivariant", record("rem_dr", "mnist", values=values)) is None
 

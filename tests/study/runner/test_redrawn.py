@@ -5,8 +5,9 @@ import torch
 
 from torchcaps.data import load
 from torchcaps.data.some import some_of
-from torchcaps.errors import Interrupted
+from torchcaps.errors import Diverged, Interrupted
 from torchcaps.study.look import Look, looks_named
+from torchcaps.study.runner import redrawn
 from torchcaps.study.runner.measure import look_at
 from torchcaps.study.runner.redrawn import decoder_recipe, draws_something, redrawn_of
 from torchcaps.train import Run, fit, make_recipe
@@ -57,7 +58,8 @@ def run(tmp_path_factory):
 def test_a_decoder_is_trained_and_nothing_else(run):
     images = some_of(run.recipe.as_shown(load("part-whole", split="test")), 30)
     found = redrawn_of(run, images, root=None)
-    assert found.keys() == {"drawn_components", "drawn_change"}
+    assert found.keys() == {"drawn_components", "drawn_change", "drawn_known"}
+    assert found["drawn_known"] == 1
     assert 0 <= found["drawn_components"] <= 1
     drawing = Run(run.folder.with_name("net.decoder"))
     before, after = run.model().state_dict(), drawing.model().state_dict()
@@ -73,6 +75,14 @@ def test_the_time_budget_reaches_the_decoder(run):
     look = Look("redrawn", "part-whole")
     with pytest.raises(Interrupted, match="time budget"):
         look_at(run, look, root=None, time_budget=1e-9)
+
+
+def test_a_decoder_that_diverges_takes_nothing_from_the_network(run, monkeypatch):
+    def diverges(*args, **options):
+        raise Diverged("the loss is nan")
+
+    monkeypatch.setattr(redrawn, "fit", diverges)
+    assert look_at(run, Look("redrawn", "part-whole"), root=None) == {"drawn_known": 0.0}
 
 
 def test_its_recipe_is_that_of_the_network_without_its_pruning(run):

@@ -18,6 +18,7 @@ import torch
 
 from torchcaps.analysis import MeasurePerturbation, measure
 from torchcaps.data import Images
+from torchcaps.errors import Diverged
 from torchcaps.study.ranks import spearman
 from torchcaps.tasks.decoding import decoder_of
 from torchcaps.tasks.trained import open_trained
@@ -63,19 +64,23 @@ def redrawn_of(
     time_budget: float | None = None,
 ) -> dict[str, float]:
     """`drawn_components`, the share that draws something, and `drawn_change`, the mean change at
-    both ends; of test images, each by the capsule of its class. Past the time budget the decoder's
-    state is saved."""
+    both ends; of test images, each by the capsule of its class. `drawn_known` is 1, and alone and 0
+    where the decoder diverged, which says nothing of the network. Past the time budget the
+    decoder's state is saved."""
     where = None if root is None else Path(root)
     folder = run.folder.with_name(f"{run.folder.name}.decoder")
     label = f"decoder of {run.folder.name}"
-    drawing = fit(
-        decoder_recipe(run),
-        folder,
-        root=where,
-        begin_with=run.folder,
-        label=label,
-        time_budget=time_budget,
-    )
+    try:
+        drawing = fit(
+            decoder_recipe(run),
+            folder,
+            root=where,
+            begin_with=run.folder,
+            label=label,
+            time_budget=time_budget,
+        )
+    except Diverged:
+        return {"drawn_known": 0.0}
     trained = open_trained(drawing.folder)
     network, decoder = trained.model.eval(), decoder_of(trained.model)
     batches = (images.batch(index) for index in torch.arange(len(images)).split(BATCH))
@@ -85,7 +90,11 @@ def redrawn_of(
     by_component = torch.stack([row.each for row in found.amounts], 1).tolist()
     ends = [(changes[0] + changes[-1]) / 2 for changes in by_component]
     draws = [draws_something(changes) for changes in by_component]
-    return {"drawn_components": sum(draws) / len(draws), "drawn_change": sum(ends) / len(ends)}
+    return {
+        "drawn_components": sum(draws) / len(draws),
+        "drawn_change": sum(ends) / len(ends),
+        "drawn_known": 1.0,
+    }
 
 
 def draws_something(changes: Sequence[float]) -> bool:
