@@ -73,6 +73,8 @@ CONTENTS = {
     "Routings": ["docs/routing/*"],
     "What we found": [
         "docs/studies",
+        "docs/verdicts",
+        "docs/what-was-run",
         "docs/findings/README",
         "docs/findings/*",
         "docs/questions/*",

@@ -359,6 +359,10 @@ def test_a_tensor_without_its_numbers_is_refused():
     for images, kind in (
         (torch.zeros(2, 1, 4, 4, device="meta"), "on the meta device"),
         (torch.zeros(2, 1, 4, 4).to_sparse(), "sparse"),
+        (
+            torch.nested.nested_tensor([torch.zeros(1, 4), torch.zeros(2, 4)], layout=torch.jagged),
+            "nested, of several sizes",
+        ),
     ):
         assert text_of(lambda images=images: from_arrays(images, labels)) == (
             f"arrays: images must hold every number, but came as a tensor that is {kind}."

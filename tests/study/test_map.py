@@ -423,7 +423,7 @@ def test_listed_rows_say_where_they_stand(tmp_path):
 
 def test_the_example_of_the_page_runs_as_written(capsys):
     page = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
-    block, _ = re.findall(r"```python\n(.*?)```", page, flags=re.S)
+    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.S)
     exec(compile(block, "block", "exec"), {})
     said = capsys.readouterr().out.splitlines()
     assert said[:2] == ["91.19 % Table 4", "gu_capsnet {'loss': 'binary'} multi-mnist-100 5"]

@@ -64,7 +64,7 @@ def test_at_least_thirteen_statements_that_need_training_are_decided(found):
 
 
 def test_what_is_said_of_the_networks_at_the_stop_and_of_the_five_below_it():
-    """Dynamics of moved digits, as docs/studies.md has them."""
+    """Dynamics of moved digits, as docs/what-was-run.md has them."""
     (stopped,) = read_records(EVIDENCE, study="at-the-stop").values()
     five = max(
         read_records(EVIDENCE, study="mitterreiter2023/table1").values(), key=lambda r: r.measured
@@ -79,11 +79,11 @@ def test_what_is_said_of_the_networks_at_the_stop_and_of_the_five_below_it():
 
     first, second = dynamics(stopped, "dys")[1]
     mean, low, high, n = mean_interval(dynamics(five, "dys")[1])
-    text = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
+    text = " ".join((ROOT / "docs" / "what-was-run.md").read_text(encoding="utf-8").split())
     assert n == 5
     assert (
         f"their dyr is {listed(dynamics(stopped, 'dyr'))} from below, where the five have "
-        f"{listed(dynamics(five, 'dyr'))}, and no capsule is dead; their dys of the second "
+        f"{listed(dynamics(five, 'dyr'))}, and no capsule is dead. Their dys of the second "
         f"routing is {first:.2f} and {second:.2f}, where that of the five is {mean:.2f} "
         f"[{low:.2f}, {high:.2f}]"
     ) in text

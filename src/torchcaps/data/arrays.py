@@ -233,8 +233,9 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic
 def tensor_of(values: ArrayLike | Tensor, what: str, name: str) -> Tensor:
     """Numbers of any kind that torch knows, as a tensor."""
     if isinstance(values, Tensor):
-        if values.is_meta or values.layout != torch.strided:
-            kind = "on the meta device" if values.is_meta else "sparse"
+        if values.is_meta or values.is_nested or values.layout != torch.strided:
+            other = "nested, of several sizes" if values.is_nested else "sparse"
+            kind = "on the meta device" if values.is_meta else other
             raise TorchcapsError(
                 f"{name}: {what} must hold every number, but came as a tensor that is {kind}."
             )

@@ -72,7 +72,7 @@ def page(paper: str, found: Sequence[Result]) -> str:
             f"# {TITLES[paper]} [{paper}]",
             "",
             f"{MADE}It shows the {len(judged)} of {len(found)} claims that have a verdict;",
-            "[studies](../studies.md) says what the words mean and how a verdict is found.",
+            "[verdicts](../verdicts.md) says what the words mean and how a verdict is found.",
             "",
             *_counts(found),
             *_judged(judged),
