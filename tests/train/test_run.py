@@ -13,7 +13,8 @@ from damage import MEGABYTE, at_most
 from error_text import text_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import Run, make_recipe
-from torchcaps.train.environment import commit, environment
+from torchcaps.train import environment as environment_module
+from torchcaps.train.environment import _commit_of, commit, environment
 from torchcaps.train.run import write_whole
 
 RUN = importlib.import_module("torchcaps.train.run")
@@ -373,14 +374,11 @@ def test_the_environment_says_what_numbers_depend_on(monkeypatch) -> None:
     assert environment()["machine"].endswith(" cores, a GPU")
 
 
-def test_the_commit_is_that_of_the_source_and_tells_of_changes(tmp_path: Path, monkeypatch) -> None:
+def test_the_commit_is_that_of_the_source_and_tells_of_changes(tmp_path: Path) -> None:
     package = tmp_path / "src" / "torchcaps"
-    (package / "train").mkdir(parents=True)
-    monkeypatch.setattr(
-        "torchcaps.train.environment.__file__", str(package / "train" / "environment.py")
-    )
+    package.mkdir(parents=True)
     (package / "__init__.py").write_text("")
-    assert commit() is None
+    assert _commit_of(package) is None
 
     def git(*words: str) -> str:
         who = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
@@ -394,14 +392,43 @@ def test_the_commit_is_that_of_the_source_and_tells_of_changes(tmp_path: Path, m
     git("add", "thesis.tex")
     git("commit", "--quiet", "-m", "somebody else's")
     # Installed inside a repository that does not track it: that commit tells nothing.
-    assert commit() is None
+    assert _commit_of(package) is None
     git("add", "src")
     git("commit", "--quiet", "-m", "ours")
     head = git("rev-parse", "--short=12", "HEAD")
     # Looking must not write: a process that is killed meanwhile would leave git's lock behind.
     os.utime(package / "__init__.py", (1, 1))
     index = (tmp_path / ".git" / "index").read_bytes()
-    assert commit() == head
+    assert _commit_of(package) == head
     assert (tmp_path / ".git" / "index").read_bytes() == index
     (package / "__init__.py").write_text("changed = True\n")
-    assert commit() == head + "+changes"
+    assert _commit_of(package) == head + "+changes"
+
+
+@pytest.mark.parametrize(
+    ("first", "now", "said"),
+    [
+        ("aaa", "aaa", "aaa"),
+        # Code that was edited when it was loaded is not that of a commit made later.
+        ("aaa+changes", "bbb", "aaa+changes"),
+        # Somebody goes on with other work in the same tree.
+        ("aaa", "bbb", "aaa"),
+        ("aaa", "bbb+changes", "aaa+changes"),
+        ("aaa", None, None),
+        (None, "bbb", None),
+    ],
+)
+def test_the_commit_is_that_of_the_code_in_memory(monkeypatch, first, now, said) -> None:
+    monkeypatch.setattr(environment_module, "_first_commit", lambda: first)
+    monkeypatch.setattr(environment_module, "_commit_of", lambda source: now)
+    assert commit() == said
+
+
+def test_the_first_commit_is_read_once(monkeypatch) -> None:
+    environment_module._first_commit.cache_clear()
+    found = iter(["aaa", "bbb"])
+    monkeypatch.setattr(environment_module, "_commit_of", lambda source: next(found))
+    try:
+        assert [environment_module._first_commit() for _ in range(3)] == ["aaa"] * 3
+    finally:
+        environment_module._first_commit.cache_clear()

@@ -16,12 +16,12 @@ from torchcaps._json import is_finite
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.study.record import Record, Seed, make_record
 from torchcaps.train import Run
+from torchcaps.train.environment import CHANGED
 from torchcaps.train.objects import damaged, read_objects
 from torchcaps.train.run import VERSIONS
 
 __all__ = ["record_of_runs"]
 
-CHANGED = "+changes"
 # Options that name folders of one machine: no number depends on them.
 FOLDERS = re.compile(r"--(root|out|evidence)(=.*)?")
 

@@ -5,6 +5,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import torch
 from torchcaps.train.own_code import imported_files
 
 __all__ = ["commit", "environment"]
+
+CHANGED = "+changes"
 
 
 def environment() -> dict[str, Any]:
@@ -32,8 +35,26 @@ def environment() -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """The commit of the source tree, "+changes" when it has some; None for an installed package."""
-    source = Path(__file__).parents[1]
+    """The commit of the code that this process runs, "+changes" when it has some; None for an
+    installed package.
+
+    Code is read once, and the tree may go on to other commits while a study runs. So it is the
+    commit of the first call, and changes that were there then, or are there now, count.
+    """
+    first, now = _first_commit(), _commit_of(Path(__file__).parents[1])
+    if first is None or now is None:
+        return None
+    has_changes = any(each.endswith(CHANGED) for each in (first, now))
+    return first.removesuffix(CHANGED) + (CHANGED if has_changes else "")
+
+
+@cache
+def _first_commit() -> str | None:
+    return _commit_of(Path(__file__).parents[1])
+
+
+def _commit_of(source: Path) -> str | None:
+    """What the tree of a package is at now."""
     # A process that is killed must leave no lock in somebody's repository.
     git = ["git", "--no-optional-locks", "-C", str(source)]
     try:
@@ -51,4 +72,4 @@ def commit() -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return head.stdout.strip() + ("+changes" if changes.stdout.strip() else "")
+    return head.stdout.strip() + (CHANGED if changes.stdout.strip() else "")

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from torchcaps.analysis import saliency, saliency_distance
 from torchcaps.data import Images
-from torchcaps.study.collect import CHANGED
 from torchcaps.study.runner.system import Cell
 from torchcaps.train import PROTOCOLS, Recipe, Run, fit
+from torchcaps.train.environment import CHANGED
 from torchcaps.types import Output
 
 __all__ = ["apart_of", "dense_recipe", "dense_run"]
