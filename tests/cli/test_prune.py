@@ -10,10 +10,11 @@ from PIL import Image
 
 from cli.command_line import assert_one_sentence
 from torchcaps import load, save
-from torchcaps.errors import Interrupted, TorchcapsError
+from torchcaps.errors import Emptied, Interrupted, TorchcapsError
 from torchcaps.prune import MaskAtTheEnd, sparsity
 from torchcaps.tasks import prune_run
 from torchcaps.train import Run, fit, make_recipe
+from torchcaps.train.run import alone
 
 # The package hides its module behind the function.
 MODULE = importlib.import_module("torchcaps.tasks.prune_run")
@@ -174,6 +175,10 @@ def test_masking_keeps_what_a_run_has_otherwise_than_its_protocol(
             "by mask_at_the_end nothing is trained, so seed 7 would do nothing; leave it out.",
         ),
         (
+            ["{run}", "--to", "0.9", "--by", "mask_at_the_end", "--set", "epochs=5"],
+            "by mask_at_the_end nothing is trained, so epochs 5 would do nothing; leave it out.",
+        ),
+        (
             ["{run}", "--to", "0.9", "--by", "mask_at_the_end", "--set", "sed=7"],
             "a recipe has no field 'sed'; did you mean 'seed'?",
         ),
@@ -256,6 +261,37 @@ def test_what_somebody_put_beside_a_run_outlives_it(trained, call, tmp_path, mon
     (out / "notes.txt").write_text("of my own")
     assert call("prune", trained, "--to", "0.9999", "--out", out).code == 2
     assert [file.name for file in out.iterdir()] == ["notes.txt"]
+
+
+def test_a_finished_run_outlives_more_epochs_that_empty_it(trained, call, tmp_path, monkeypatch):
+    out = tmp_path / "new"
+    words = ["prune", trained, "--to", "0.5", "--set", "prune_ramp=1", "--out", out]
+    assert call(*words, "--epochs", "1").code == 0
+    before = {name: each for name, each in contents(out).items() if name != "state.ckpt"}
+
+    def emptied(recipe, folder, **options):
+        Run(folder).begin(recipe, Run(folder).about()["training_images"])
+        raise Emptied("pruning would set all weights to zero.")
+
+    monkeypatch.setattr(MODULE, "fit", emptied)
+    done = call(*words, "--epochs", "2")
+    assert_one_sentence(done, f"to zero; what was written in {out} is as it was before.")
+    assert contents(out).keys() == before.keys()
+    same = before.keys() - {"digests.json"}
+    assert {name: contents(out)[name] for name in same} == {name: before[name] for name in same}
+    assert Run(out).is_finished(Run(out).recipe)
+    assert load(out) is not None
+
+
+def test_a_masked_run_is_written_by_one_process_alone(trained, call, tmp_path, monkeypatch):
+    monkeypatch.setattr("torchcaps.train.run.LOCK_SECONDS", 0.1)
+    out = tmp_path / "masked"
+    out.mkdir()
+    words = ["prune", trained, "--to", "0.5", "--by", "mask_at_the_end", "--out", out]
+    with alone(out):
+        assert_one_sentence(call(*words), f"another process is training in {out}; wait for it")
+    assert not [*out.iterdir()]
+    assert call(*words).code == 0
 
 
 def test_a_convnet_has_no_capsules_to_prune(call, tmp_path):

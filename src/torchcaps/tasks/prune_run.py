@@ -19,8 +19,9 @@ from torchcaps.tasks.trained import Trained, open_trained
 from torchcaps.train import Run, accuracy, fit, make_recipe
 from torchcaps.train.beginning import freeze
 from torchcaps.train.pruning import make_pruner
-from torchcaps.train.ranks import is_first
+from torchcaps.train.ranks import is_first, join
 from torchcaps.train.recipe import Recipe
+from torchcaps.train.run import alone
 
 __all__ = ["prune_run"]
 
@@ -94,7 +95,8 @@ def prune_run(
         # What was not trained is not pruned either, and no pruner counts it.
         freeze(trained.model, masked.freeze)
         _check_further(trained, masked)
-        _check_idle({**more, "epochs": epochs, "time_budget": time_budget})
+        given = {"epochs": epochs, "time_budget": time_budget}
+        _check_idle({**more, **{name: each for name, each in given.items() if each is not None}})
         return _masked(trained, before, masked, out, root)
     begin_with = before.model_file
     recipe = _recipe(
@@ -139,15 +141,27 @@ def _opened(run: Path, out: Path) -> tuple[Trained, Run]:
 
 @contextmanager
 def _nothing_left_if_emptied(run: Run) -> Iterator[None]:
-    """Remove what was written of a run that would empty a layer again, however often it goes on."""
+    """Remove what was written of a run that would empty a layer again, however often it goes on;
+    one that was finished, and was to go on for more epochs, is as it was."""
+    finished = (run.recipe, run.metrics(), run.result()) if run.is_done else None
     try:
         yield
     except Emptied as error:
         if is_first():
-            _remove(run)
-        raise Emptied(
-            f"{str(error)[:-1]}; what was written in {run.folder} is removed again."
-        ) from None
+            _remove(run) if finished is None else _restore(run, *finished)
+        said = "removed again" if finished is None else "as it was before"
+        raise Emptied(f"{str(error)[:-1]}; what was written in {run.folder} is {said}.") from None
+
+
+def _restore(
+    run: Run, recipe: Recipe, metrics: list[dict[str, Any]], result: Mapping[str, Any]
+) -> None:
+    """A finished run whose network nobody has replaced yet."""
+    # It would go on from an epoch that is too many.
+    run.state_file.unlink(missing_ok=True)
+    run.write(run.recipe_file, recipe.model_dump_json(indent=2))
+    run.write_metrics(metrics)
+    run.write(run.result_file, json.dumps(result, indent=2))
 
 
 def _remove(run: Run) -> None:
@@ -267,8 +281,14 @@ def _masked(trained: Trained, run: Run, recipe: Recipe, out: Path, root: Root | 
     about = {name: value for name, value in run.about().items() if name in OF_NETWORK}
     if root is not None:
         about["root"] = str(path_of("root", root).resolve())
-    new.begin(recipe, digests["train"], **about)
-    new.write_metrics(metrics)
-    new.put_network(trained.model, new.model_file)
-    new.write(new.result_file, json.dumps(result, indent=2))
+
+    def write() -> None:
+        new.folder.mkdir(parents=True, exist_ok=True)
+        with alone(new.folder):
+            new.begin(recipe, digests["train"], **about)
+            new.write_metrics(metrics)
+            new.put_network(trained.model, new.model_file)
+            new.write(new.result_file, json.dumps(result, indent=2))
+
+    join().first_does(write)
     return new
