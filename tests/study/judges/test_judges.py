@@ -59,10 +59,13 @@ def test_a_statement_without_a_judge_has_no_verdict(monkeypatch):
     assert judge_statement(find_claim(name), records) is None
 
 
+@pytest.mark.parametrize("is_reduced", [False, True])
 @pytest.mark.parametrize(("dys", "expected"), [(1.2, "holds"), (3.2, "fails")])
-def test_a_seed_that_diverged_keeps_a_statement_open(dys, expected):
+def test_a_seed_that_diverged_keeps_a_statement_open(dys, expected, is_reduced):
     values = {f"dys.{k}@affnist/test": [dys + n / 10 for n in range(8)] for k in (2, 3)}
-    net = record("mitterreiter_5x16", "expanded-mnist", values=values)
+    values["accuracy"] = [98.0] * 8
+    how = {"fields": {"stop_at": 0.992}.items(), "reduced": "less"} if is_reduced else {}
+    net = record("mitterreiter_5x16", "expanded-mnist", values=values, **how)
     claim = find_claim("mitt2023-q-routing-almost-static")
     assert judge_statement(claim, [net]).word == expected
     # Six are more than its row asks for, and perhaps the better ones.

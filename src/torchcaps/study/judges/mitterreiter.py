@@ -343,7 +343,7 @@ def _near_the_stop(judge: Judge) -> Judge:
         near = [_of_near_seeds(record) for record in evidence.records]
         least: int = claim.conditions["n_seeds_min"]
         for record, left in zip(evidence.records, near, strict=True):
-            if len(left.seeds) < min(least, len(record.seeds)):
+            if left.measured < min(least, record.measured):
                 whole = judge(claim, evidence)
                 if whole is None or whole.open_because is not None:
                     return whole
@@ -363,8 +363,10 @@ def _of_near_seeds(record: Record) -> Record:
     if record.reduced is None or stop is None:
         return record
     least = 100 * stop - POINTS
-    near = tuple(seed for seed in record.seeds if seed.values.get("accuracy", 0.0) >= least)
-    return record.model_copy(update={"seeds": near})
+    # Those that diverged stay, to be counted as such.
+    near = (each.failed or each.values.get("accuracy", 0.0) >= least for each in record.seeds)
+    seeds = tuple(seed for seed, stays in zip(record.seeds, near, strict=True) if stays)
+    return record.model_copy(update={"seeds": seeds})
 
 
 _JUDGES: Mapping[str, Judge] = {
