@@ -18,7 +18,7 @@ from torchcaps.prune import sparsity
 from torchcaps.report import render
 from torchcaps.tasks import dissect, dissect_files, trace_images, write_report
 from torchcaps.tasks.dissect import facts_of
-from torchcaps.train import Run, make_recipe
+from torchcaps.train import Run, fit, make_recipe
 from torchcaps.train.run import write_whole
 from torchcaps.types import Capsules, Keep, LayerTrace, Output
 
@@ -320,6 +320,19 @@ def test_trees_are_counted_as_the_measurement_does(network: nn.Module) -> None:
     assert again.trees is not None
     assert again.trees.zeros == share > 0
     assert f"{100 * share:.1f} % of the weights" in render([again], title="t", provenance={})
+
+
+@pytest.mark.slow
+def test_zeros_are_counted_among_what_was_trained(tmp_path: Path) -> None:
+    """As the run itself says it; of a network without its run, among all weights."""
+    fields = {"data": "tiny", "epochs": 1, "batch_size": 20, "freeze": ("backbone",)}
+    way = {"prune": "mask_at_the_end", "prune_to": 0.5, "prune_scope": "layer"}
+    run = fit(make_recipe(model="mitterreiter_5x16", **fields, **way), tmp_path / "run")
+    of_run, of_network = dissect_files([run.folder, run.model_file], data="tiny", images=5)
+    assert of_run.trees is not None
+    assert of_network.trees is not None
+    assert of_run.trees.zeros == run.result()["sparsity"]["share"]
+    assert of_run.trees.zeros > of_network.trees.zeros > 0
 
 
 def test_without_a_parent_for_each_class_there_are_no_trees() -> None:

@@ -29,6 +29,7 @@ from torchcaps.tasks.measurements import Shown, measured_by, parts_shown, with_p
 from torchcaps.tasks.parse_trees import MeasureTrees
 from torchcaps.tasks.trained import Own, check_fit, open_trained
 from torchcaps.train.answers import CRITERIA, is_correct
+from torchcaps.train.beginning import freeze
 from torchcaps.train.environment import environment
 from torchcaps.train.optimiser import OPTIMISERS
 from torchcaps.train.run import Run, write_whole
@@ -305,6 +306,9 @@ def dissect_files(
     found: list[Dissection] = []
     for path in [path_of("paths", each) for each in paths]:
         network = open_trained(path, model=model)
+        if network.run is not None and not isinstance(model, nn.Module):
+            # What was not trained was not pruned, and no zero of it is counted.
+            freeze(network.model, network.run.recipe.freeze)
         test = network.images("test", data=data, root=root)
         label = path.stem if network.run is None else path.resolve().name
         if label in {each.label for each in found}:

@@ -236,6 +236,18 @@ def test_how_sharp_agreement_became_is_a_number_a_routed_layer():
     assert found.keys() - fixed.keys() == {"agreement.1", "agreement.2"}
 
 
+def test_zeros_are_counted_among_what_was_trained():
+    model = create_model("mitterreiter_grid", widths="4,3", d_pose=2)
+    weights = prunable(model)
+    with torch.no_grad():
+        weights["layers.classes.weight"].zero_()
+    n_zeros = weights["layers.classes.weight"].numel()
+    trained = sum(w.numel() for name, w in weights.items() if not name.startswith("backbone"))
+    assert trained < sum(w.numel() for w in weights.values())
+    found = _of_weights(model, frozen=("backbone",))
+    assert found["sparsity"] == pytest.approx(100 * n_zeros / trained)
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     recipe = make_recipe(

@@ -39,6 +39,7 @@ from torchcaps.tasks.evaluate import evaluate
 from torchcaps.tasks.measurements import Levels, seen_through
 from torchcaps.tasks.trained import Trained, open_trained
 from torchcaps.train import Recipe, Run
+from torchcaps.train.beginning import freeze
 from torchcaps.train.start import initial_model
 from torchcaps.types import Output
 
@@ -68,7 +69,7 @@ def look_at(
         # Looked at once already, at the end of training.
         return {"accuracy": run.accuracy}
     if look.kind == "weights":
-        return _of_weights(run.model())
+        return _of_weights(run.model(), frozen=recipe.freeze)
     trained = open_trained(run.folder)
     where = root_of(look.data, root)
     images = trained.images(look.split, data=look.data, root=None if where is None else Path(where))
@@ -102,9 +103,10 @@ def look_at(
     return READERS[look.kind](found.measured[look.kind])
 
 
-def _of_weights(model: nn.Module) -> dict[str, float]:
+def _of_weights(model: nn.Module, *, frozen: tuple[str, ...] = ()) -> dict[str, float]:
     """In percent, and in millions, as the papers print them; and how sharp agreement became, a
-    number a routed layer."""
+    number a routed layer. Parts that were frozen were not pruned, and no pruner counted them."""
+    freeze(model, frozen)
     nonzero = sum(int(weight.count_nonzero()) for weight in model.parameters())
     routed = [module for module in model.modules() if isinstance(module, DynamicRouting)]
     sharp = {
