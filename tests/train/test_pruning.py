@@ -156,6 +156,20 @@ def test_what_snip_drops_out_is_drawn_by_the_seed(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("is_reached", [False, True])
+def test_nothing_is_pruned_after_the_accuracy_at_which_it_stops(is_reached: bool) -> None:
+    """Within an epoch; at its end accuracy is checked after the epoch's pruning."""
+    data, settled = tiny("train", None), recipe("lobster")
+    model = initial_model(settled, data)
+    asked: list[int] = []
+    pruner: Any = make_pruner(settled, model)
+    pruner.after_epoch = lambda epoch, loss: asked.append(epoch)
+    prune = Prune(pruner, settled, data, data, Ranks())
+    trainer: Any = SimpleNamespace(should_stop=is_reached, current_epoch=2)
+    prune.on_validation_start(trainer, SimpleNamespace(model=model))
+    assert asked == ([] if is_reached else [2])
+
+
 def snipped(rank: int, ranks: int, gradients: Callable[[int], Any]) -> dict[str, Tensor]:
     """The weights of one rank after SNIP went by the gradients that it is given there."""
     data, settled = tiny("train", None), recipe("snip")

@@ -103,6 +103,9 @@ class Prune(Callback):
         self.pruner.after_step()
 
     def on_validation_start(self, trainer: lightning.Trainer, module: Any) -> None:
+        if trainer.should_stop:
+            # Within an epoch it was accurate enough, and that is the network that is kept.
+            return
         self.pruner.after_epoch(trainer.current_epoch, lambda: self._loss(trainer, module))
 
     def on_validation_epoch_end(self, trainer: lightning.Trainer, module: Any) -> None:
