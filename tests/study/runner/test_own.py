@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from error_text import text_of
+from torchcaps.study import find_claim, plan_of
 from torchcaps.study.runner import study_of
+from torchcaps.study.runner.own import own_study
 
 EXAMPLE = """
 model = "mitterreiter_grid"
@@ -50,6 +52,20 @@ def test_every_combination_is_a_system(file):
         "layers@part-whole/test",
     ]
     assert len({cell.name for cell in study.cells()}) == 12
+
+
+def test_a_study_of_claims_trains_what_is_planned_or_says_how_it_is_smaller():
+    claim = "peer2022-q-sign-not-learnable"
+    (job, *_) = plan_of(find_claim(claim)).jobs
+    fields = job.recipe().model_dump(exclude_unset=True)
+    study = {"name": "x", "vary": {}, "measure": ["accuracy"], "claims": [claim]}
+    assert own_study(fields, **study).systems[0].reduced is None
+    shorter = {**fields, "epochs": 1}
+    assert text_of(lambda: own_study(shorter, **study)) == (
+        f"the study speaks of {claim}, whose plan does not train the network {job.model} in this "
+        f'way, so it must say how it is smaller: reduced = "three epochs"; or leave claims out.'
+    )
+    assert own_study(shorter, **study, reduced="one epoch").systems[0].reduced == "one epoch"
 
 
 def test_a_file_may_speak_of_claims(file):

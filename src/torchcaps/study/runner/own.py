@@ -28,6 +28,7 @@ from torchcaps.models import MODELS
 from torchcaps.models.own import OWN
 from torchcaps.study.claim import find_claim
 from torchcaps.study.look import OF_LAYERS, Look, looks_named
+from torchcaps.study.papers import plan_of
 from torchcaps.study.record import STUDY
 from torchcaps.study.runner.system import Study, System
 from torchcaps.study.same import plain, trains
@@ -105,8 +106,24 @@ def own_study(
         )
         for label, recipe in recipes
     ]
+    if claims and reduced is None:
+        _check_full(systems, claims)
     asked = [re.split("[@+]", each)[0] for each in measure]
     return Study(name, tuple(systems), unasked=tuple(x for x in OF_LAYERS if x not in asked))
+
+
+def _check_full(systems: Sequence[System], claims: Sequence[str]) -> None:
+    """Whose records judge claims and do not say how they are smaller, must train what is planned
+    for them."""
+    jobs = [job for each in claims for job in plan_of(find_claim(each)).jobs]
+    planned = {trains(job.recipe()) for job in jobs if not job.lacks_to_train}
+    for system in systems:
+        if trains(system.recipe) not in planned:
+            raise TorchcapsError(
+                f"the study speaks of {', '.join(claims)}, whose plan does not train the network "
+                f"{system.label} in this way, so it must say how it is smaller: reduced = "
+                f'"three epochs"; or leave claims out.'
+            )
 
 
 def varied(fields: Mapping[str, Any], vary: Mapping[str, list[Any]]) -> list[tuple[str, Recipe]]:
