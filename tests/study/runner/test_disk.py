@@ -1,6 +1,7 @@
 """Cells that travel, and folders that two machines see or do not."""
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from filelock import FileLock
@@ -53,6 +54,28 @@ def test_a_cell_travels_whole(tmp_path):
         "a.dense",
         "a.values.json",
     ]
+
+
+@pytest.mark.parametrize("renames", range(4))
+def test_a_cell_survives_a_kill_while_it_is_put_in_its_place(tmp_path, monkeypatch, renames):
+    """Of the moves of two runs, so many are made; the next look at the cell makes the others."""
+    there = {"net/result.json": b"1", "net.decoder/result.json": b"2"}
+    arrives = {"net/result.json": b"3", "net.decoder/result.json": b"4", "net.values.json": b"{}"}
+    unpack(there, tmp_path, "net")
+    rename, left = Path.rename, [renames]
+
+    def killed(path, target):
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        return rename(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            unpack(arrives, tmp_path, "net")
+    # Before the first move what was there is as it was, and after it what arrived is whole.
+    assert pack(tmp_path, "net") == (arrives if renames else there)
 
 
 def test_a_cell_that_nobody_began_is_nothing(tmp_path):

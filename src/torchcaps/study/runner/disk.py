@@ -49,6 +49,7 @@ def is_held(file: Path) -> bool:
 
 def pack(folder: Path, name: str) -> dict[str, bytes]:
     """All that there is of a cell: its runs, and what was measured of it."""
+    _finish_moving(folder, name)
     within = [path for run in _runs(folder, name) for path in run.rglob("*") if path.is_file()]
     measured = folder / f"{name}.values.json"
     files = [*within, *([measured] if measured.is_file() else [])]
@@ -58,7 +59,8 @@ def pack(folder: Path, name: str) -> dict[str, bytes]:
 def unpack(files: Files, folder: Path, name: str) -> None:
     """Put a cell that came from elsewhere in the place of what there is: first each of its runs as
     a whole, then what was measured of it."""
-    arrived, before = (folder / f".{name}.{word}" for word in ("arrived", "before"))
+    _finish_moving(folder, name)
+    arrived, before = _aside(folder, name)
     for old in (arrived, before):
         shutil.rmtree(old, ignore_errors=True)
     before.mkdir(parents=True)
@@ -66,6 +68,12 @@ def unpack(files: Files, folder: Path, name: str) -> None:
         place = arrived / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
+    _move(folder, name)
+
+
+def _move(folder: Path, name: str) -> None:
+    """Put what arrived in its place, and what was there out of the way."""
+    arrived, before = _aside(folder, name)
     for run in _runs(folder, name):
         if (arrived / run.name).is_dir():
             if run.exists():
@@ -76,6 +84,19 @@ def unpack(files: Files, folder: Path, name: str) -> None:
         measured.replace(folder / measured.name)
     for old in (arrived, before):
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _finish_moving(folder: Path, name: str) -> None:
+    """What a process was at that was killed between taking a run away and putting the one that
+    arrived in its place; all had arrived by then."""
+    _, before = _aside(folder, name)
+    if before.is_dir() and any(before.iterdir()):
+        _move(folder, name)
+
+
+def _aside(folder: Path, name: str) -> tuple[Path, Path]:
+    """Where a cell lies that has arrived, and what it takes the place of."""
+    return folder / f".{name}.arrived", folder / f".{name}.before"
 
 
 def _runs(folder: Path, name: str) -> list[Path]:
