@@ -16,7 +16,8 @@ def values_file(run: Path) -> Path:
 
 def read_values(path: Path) -> dict[str, Any]:
     """The commit that measured last, and `looks`: numbers by name, by the name of their look; `by`
-    has the commit of each look, but in older files.
+    has the commit of each look, and `images` the digest of what it saw where the run has none, but
+    not in older files.
 
     A cell that came to no result says why in `failed` or `stopped`.
     """
@@ -45,6 +46,9 @@ def _check(values: Any) -> None:
     by = values.get("by", {})
     if not isinstance(by, dict) or not all(isinstance(x, str | None) for x in by.values()):
         raise ValueError("its 'by' is no commits by look")
+    images = values.get("images", {})
+    if not isinstance(images, dict) or not all(isinstance(x, str) for x in images.values()):
+        raise ValueError("its 'images' is no digests by look")
     looks = values["looks"]
     if not isinstance(looks, dict) or not all(map(_are_numbers, looks.values())):
         raise ValueError("its looks are no numbers by name")

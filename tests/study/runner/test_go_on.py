@@ -176,6 +176,36 @@ def test_other_images_are_a_sentence(earlier):
     )
 
 
+def test_images_that_only_the_new_seeds_name_are_not_those_of_all(earlier):
+    moved = "affnist-style/test"
+    numbers = ("accuracy", f"accuracy@{moved}")
+    first, new = earlier(2, statistics=numbers), earlier(3, statistics=numbers)
+    later = new.model_copy(update={"seeds": new.seeds[2:], "data": {"sign/train": "1", moved: "3"}})
+    assert joined(first, later).data == {"sign/train": "1"}
+    named = first.model_copy(update={"data": later.data})
+    assert joined(named, later).data == later.data
+    others = first.model_copy(update={"data": {**later.data, moved: "4"}})
+    assert "trained and tested on other images" in text_of(lambda: joined(others, later))
+
+
+def test_seeds_that_were_measured_on_other_images_make_no_record(study, ledger):
+    zero, one = study(seeds=(0, 1)).cells()
+    (look,) = zero.looks
+    for cell, digest in ((zero, "3"), (one, "4")):
+        ledger.write(cell, look, {"accuracy": 50.0}, images=digest)
+    name = look.images
+    assert module_of_records._images([zero], ledger) == {name: "3"}
+    assert text_of(lambda: module_of_records._images([zero, one], ledger)) == (
+        f"{one.name} was measured on other images of {name} (digest 4) than the seeds before it "
+        f"(3), so they do not make one record; remove "
+        f"{ledger.folder / one.name}.values.json, and it is measured again."
+    )
+    # A version that wrote none down does not say that they are the same.
+    ledger.write(one, look, {"accuracy": 50.0})
+    assert ledger.images(one) == {}
+    assert module_of_records._images([zero, one], ledger) == {}
+
+
 def test_a_statistic_that_is_new_stays_out(earlier):
     """Another record may have it for more seeds."""
     few = earlier(2, statistics=("accuracy",))

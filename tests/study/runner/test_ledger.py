@@ -13,7 +13,7 @@ from error_text import text_of
 from torchcaps.study.look import Look
 from torchcaps.study.runner import Cell, Ledger
 from torchcaps.study.runner import ledger as module
-from torchcaps.train import make_recipe
+from torchcaps.train import Run, make_recipe
 
 # Of a claim or of values.
 DAMAGES = (b"{", b"[]", b"null", b"{}", b"\xff", b"[" * 10_000, b"9" * 5000)
@@ -28,6 +28,7 @@ NO_VALUES = (
     b'{"looks": {}}',
     b'{"commit": null, "looks": {}, "failed": 1}',
     b'{"commit": null, "looks": {}, "by": []}',
+    b'{"commit": null, "looks": {}, "images": {"accuracy@sign/test": 1}}',
     b'{"commit": null, "looks": {}, "by": {"accuracy@sign/test": 1}}',
 )
 OWN, OTHER = Look("accuracy", "sign"), Look("accuracy", "sign", "train")
@@ -82,6 +83,13 @@ def test_every_look_keeps_the_commit_that_took_it(ledger, monkeypatch):
     at("c3")
     ledger.fail(each, "no space left", is_result=False)
     assert ledger.measured_by(each) == ("a1+changes", "b2")
+    # Changed code that trained a decoder for a look does so, too.
+    drawing = cell(looks=(Look("redrawn", "sign"),))
+    ledger.write(drawing, *drawing.looks, {"drawn_components": 0.5})
+    decoder = Run(ledger.folder / f"{drawing.name}.decoder")
+    decoder.folder.mkdir(parents=True)
+    decoder.environment_file.write_text('{"commit": "d4", "went_on_with": ["e5+changes"]}')
+    assert ledger.measured_by(drawing) == ("c3", "d4", "e5+changes")
     ledger.fail(each, "the loss became nan", is_result=True)
     assert ledger.measured_by(each) == ("c3",)
 

@@ -1,5 +1,7 @@
 """Looks: which numbers a network gives, and what they are called."""
 
+import json
+
 import pytest
 import torch
 
@@ -35,6 +37,7 @@ from torchcaps.study.runner.measure import (
     _of_separation,
     _of_steps,
     _of_weights,
+    images_of_others,
     look_at,
     root_of,
 )
@@ -285,6 +288,25 @@ def test_the_accuracy_of_a_run_is_looked_at_once(run):
     finally:
         (run.folder / "away").rename(run.folder / "model.safetensors")
     assert found == {"accuracy": 100 * run.result()["test_accuracy"]}
+
+
+@pytest.mark.slow
+def test_images_that_were_exchanged_since_are_a_sentence(run):
+    look, kept = Look("layers", "part-whole"), run.result_file.read_text()
+    result = json.loads(kept)
+    result["digests"]["test"] = "000000000000"
+    run.write(run.result_file, json.dumps(result))
+    try:
+        text = text_of(lambda: look_at(run, look, root=None))
+    finally:
+        run.write(run.result_file, kept)
+    assert text == (
+        f"{run.folder} was tested on other images of part-whole than there are now, and its record "
+        f"would be of both; put them back as they were, or name their --root."
+    )
+    assert images_of_others(run, look, root=None) is None
+    moved = Look("layers", "part-whole", "train")
+    assert images_of_others(run, moved, root=None) is None
 
 
 @pytest.mark.slow

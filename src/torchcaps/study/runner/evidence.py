@@ -1,6 +1,7 @@
 """Records of systems whose seeds have all come to an end."""
 
 import os
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from torchcaps.study.measured import values_file
 from torchcaps.study.record import Record, Seed, read_records, write_record
 from torchcaps.study.runner.go_on import joined
 from torchcaps.study.runner.ledger import Ledger
-from torchcaps.study.runner.system import Study, System
+from torchcaps.study.runner.system import Cell, Study, System
 from torchcaps.study.same import trained_in
 
 __all__ = ["write_records"]
@@ -93,6 +94,7 @@ def _write(
         reduced=system.reduced,
         departures=system.departures,
     )
+    record = record.model_copy(update={"data": {**record.data, **_images(done, ledger)}})
     if system.earlier is not None:
         record = joined(system.earlier, record)
     alike = {name: old for name, old in there.items() if _is_about_the_same(old, record)}
@@ -105,6 +107,25 @@ def _write(
         name = max(replaced, key=lambda each: _weight(replaced[each]))
         record = record.model_copy(update={"supersedes": name})
     return write_record(record, evidence)
+
+
+def _images(cells: Sequence[Cell], ledger: Ledger) -> dict[str, str]:
+    """Digests of the images of other sets that all cells were measured on."""
+    found: dict[str, str] = {}
+    for cell in cells:
+        for name, digest in ledger.images(cell).items():
+            if found.setdefault(name, digest) != digest:
+                raise TorchcapsError(
+                    f"{cell.name} was measured on other images of {name} (digest {digest}) than "
+                    f"the seeds before it ({found[name]}), so they do not make one record; remove "
+                    f"{values_file(ledger.run(cell).folder)}, and it is measured again."
+                )
+    # Cells of older versions do not say.
+    return {
+        name: digest
+        for name, digest in found.items()
+        if all(name in ledger.images(cell) for cell in cells)
+    }
 
 
 def _kept(study: Study, system: System, evidence: str | os.PathLike[str]) -> Path | None:

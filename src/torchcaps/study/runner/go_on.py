@@ -39,13 +39,19 @@ def joined(earlier: Record, new: Record) -> Record:
     seeds = {
         each.seed: each for each in (*earlier.seeds, *(_of(known, each) for each in new.seeds))
     }
+    # What it does not say of its own seeds, nobody knows.
+    unsaid = {
+        name
+        for name in {*new.data} - {*earlier.data}
+        if any(each.endswith(f"@{name}") for each in _statistics(earlier.seeds))
+    }
     first = min((earlier, new), key=lambda each: min(seed.seed for seed in each.seeds))
     fields = new.model_dump() | {
         "seeds": tuple(seeds[number] for number in sorted(seeds)),
         "recipe": first.recipe,
         "recipe_hash": first.recipe_hash,
         "command": first.command,
-        "data": {**earlier.data, **new.data},
+        "data": {**earlier.data, **{n: new.data[n] for n in new.data if n not in unsaid}},
         "commit": _both(earlier.commit, new.commit) if new.commit else None,
         "dirty": earlier.dirty or new.dirty,
         # Its own parts have commas.

@@ -39,6 +39,8 @@ __all__ = ["Ledger", "State"]
 
 # "stopped" is a cell that ended in an error nobody expected; the next call tries it again.
 State = Literal["done", "failed", "stopped", "running", "begun", "waiting"]
+# Looks that train something, in a run of this ending beside that of the cell.
+TRAINS: Mapping[str, str] = {"saliency": ".dense", "redrawn": ".decoder"}
 # Whoever looks whether a cell is taken holds its lock for a moment.
 PATIENCE = 0.3
 
@@ -81,11 +83,19 @@ class Ledger:
         }
 
     def measured_by(self, cell: Cell) -> tuple[str | None, ...]:
-        """The commits that took its looks, or the one that saw it fail."""
+        """The commits that took its looks and trained what these trained, or the one that saw it
+        fail."""
         entry = self._read(cell)
         if entry.get("failed"):
             return (entry["commit"],)
-        return tuple(_by_look(entry).get(look.name) for look in cell.looks)
+        took = (_by_look(entry).get(look.name) for look in cell.looks)
+        beside = (
+            Run(self.folder / f"{cell.name}{TRAINS[look.kind]}")
+            for look in cell.looks
+            if look.kind in TRAINS
+        )
+        trained = (each.commits() for each in beside if each.environment_file.is_file())
+        return (*took, *(commit for commits in trained for commit in commits))
 
     def failure(self, cell: Cell) -> str | None:
         """How it failed, or why it was stopped."""
@@ -93,8 +103,15 @@ class Ledger:
         why: str | None = entry.get("failed") or entry.get("stopped")
         return why
 
-    def write(self, cell: Cell, look: Look, numbers: Mapping[str, float]) -> None:
-        """Keep what a look gave."""
+    def images(self, cell: Cell) -> dict[str, str]:
+        """The digests of the images that its looks saw and its run did not, by their names."""
+        seen = self._read(cell).get("images", {})
+        return {look.images: seen[look.name] for look in cell.looks if look.name in seen}
+
+    def write(
+        self, cell: Cell, look: Look, numbers: Mapping[str, float], *, images: str | None = None
+    ) -> None:
+        """Keep what a look gave; `images` is the digest of what it saw, where the run has none."""
         if wrong := [name for name, value in numbers.items() if not math.isfinite(value)]:
             raise TorchcapsError(
                 f"{look.name} gave no number of {cell.name}: {wrong[0]} is {numbers[wrong[0]]}."
@@ -103,7 +120,9 @@ class Ledger:
         commit = environment()["commit"]
         looks = {**entry["looks"], look.name: dict(numbers)}
         by = {**_by_look(entry), look.name: commit}
-        self._write(cell, {**entry, "commit": commit, "by": by, "looks": looks})
+        others = {name: each for name, each in entry.get("images", {}).items() if name != look.name}
+        seen = others if images is None else {**others, look.name: images}
+        self._write(cell, {**entry, "commit": commit, "by": by, "looks": looks, "images": seen})
 
     def fail(self, cell: Cell, why: str, *, is_result: bool) -> None:
         """Keep that it came to an end without a result: by itself, as training that diverges, or

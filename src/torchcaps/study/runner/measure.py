@@ -24,7 +24,7 @@ from torchcaps.analysis import (
 )
 from torchcaps.analysis.result import Result
 from torchcaps.data import Images
-from torchcaps.errors import Diverged
+from torchcaps.errors import Diverged, TorchcapsError
 from torchcaps.layers import DynamicRouting
 from torchcaps.prune import sparsity
 from torchcaps.study.look import OF_COUPLINGS, Look
@@ -43,7 +43,7 @@ from torchcaps.train.beginning import freeze
 from torchcaps.train.start import initial_model
 from torchcaps.types import Output
 
-__all__ = ["look_at", "root_of", "trunk_file"]
+__all__ = ["images_of_others", "look_at", "root_of", "trunk_file"]
 
 # Images a pass: few enough that the couplings of a thousand capsules fit in memory.
 BATCH = 100
@@ -71,8 +71,13 @@ def look_at(
     if look.kind == "weights":
         return _of_weights(run.model(), frozen=recipe.freeze)
     trained = open_trained(run.folder)
-    where = root_of(look.data, root)
-    images = trained.images(look.split, data=look.data, root=None if where is None else Path(where))
+    where, images = root_of(look.data, root), _shown(trained, look, root)
+    # Others of the split it was trained on are refused already.
+    if look.split == "test" and _is_of_own(run, look) and not trained.knows(images, "test"):
+        raise TorchcapsError(
+            f"{run.folder} was tested on other images of {look.data} than there are now, and its "
+            f"record would be of both; put them back as they were, or name their --root."
+        )
     grid: int | tuple[int, ...] = look.levels[0] if len(look.levels) == 1 else look.levels
     if look.kind == "layers":
         return dict(_of_layers(trained, images, grid or None))
@@ -101,6 +106,30 @@ def look_at(
     if look.kind == "accuracy":
         return {"accuracy": 100 * found.accuracy}
     return READERS[look.kind](found.measured[look.kind])
+
+
+def images_of_others(run: Run, look: Look, *, root: str | os.PathLike[str] | None) -> str | None:
+    """The digest of the images of a look, where the run has written none down.
+
+    Arguments:
+        run: a finished run.
+        look: what is looked at.
+        root: the folder of data sets that are files.
+    """
+    if look.kind == "weights" or _is_of_own(run, look):
+        return None
+    return _shown(open_trained(run.folder), look, root).digest()
+
+
+def _is_of_own(run: Run, look: Look) -> bool:
+    """Whether the run has written down the digest of these images."""
+    recipe = run.recipe
+    return look.data == (recipe.test_data or recipe.data if look.split == "test" else recipe.data)
+
+
+def _shown(trained: Trained, look: Look, root: str | os.PathLike[str] | None) -> Images:
+    where = root_of(look.data, root)
+    return trained.images(look.split, data=look.data, root=None if where is None else Path(where))
 
 
 def _of_weights(model: nn.Module, *, frozen: tuple[str, ...] = ()) -> dict[str, float]:

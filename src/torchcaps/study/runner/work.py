@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from torchcaps.errors import Diverged, Emptied, Interrupted, TorchcapsError
 from torchcaps.study.runner.ledger import Ledger
-from torchcaps.study.runner.measure import look_at, root_of, trunk_file
+from torchcaps.study.runner.measure import images_of_others, look_at, root_of, trunk_file
 from torchcaps.study.runner.system import Cell
 from torchcaps.train import fit
 
@@ -48,7 +48,7 @@ def finish(
         signal.signal(signal.SIGTERM, before)
     for look in ledger.missing(cell):
         values = look_at(run, look, root=root, time_budget=_left(until))
-        ledger.write(cell, look, values)
+        ledger.write(cell, look, values, images=images_of_others(run, look, root=root))
 
 
 def _left(until: float | None) -> float | None:
