@@ -15,6 +15,15 @@ def test_borders_on_paper():
     assert coupling_counts(torch.full((3, 2), 0.5), bins=1).tolist() == [0, 6, 0]
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_levels_of_a_grid_are_borders_in_every_precision(dtype):
+    """0.7 · 20 is 13.9999998 in float32."""
+    levels = torch.tensor([k / 10 for k in range(11)], dtype=torch.float64).to(dtype)
+    counts = coupling_counts(levels, bins=20)
+    assert counts[1:-1].nonzero().flatten().tolist() == [*range(0, 20, 2), 19]
+    assert (int(counts[0]), int(counts[-1])) == (0, 0)
+
+
 def test_layers_and_predicted_classes():
     coupling = torch.tensor([[[0.9, 0.1], [0.6, 0.4]]] * 3)
     measurement = MeasureCouplings(bins=2)
