@@ -11,8 +11,10 @@ import pytest
 import torch
 
 from error_text import text_of
+from torchcaps.models import create_model
 from torchcaps.study import claims, find_claim, listed_claims, plan_of
 from torchcaps.study.gaps import STEPS
+from torchcaps.study.judges import tsai_curves
 from torchcaps.study.papers import RULES, gu, mitterreiter, peer, renzulli_statements, tsai
 from torchcaps.study.plan import WORDS, Plan
 from torchcaps.study.setups import SETUPS, setups_in
@@ -155,8 +157,8 @@ BY_HAND = [
     ),
     (
         "tsai2020-f5-dr-vector",
-        "tsai_dmm_vector_dynamic {} {} tsai_dmm diverse-multi-mnist>diverse-multi-mnist:test "
-        "accuracy 5",
+        "tsai_dmm_vector_dynamic {} {'validation_share': 0.1} tsai_dmm "
+        "diverse-multi-mnist>diverse-multi-mnist:test accuracy 5",
         1,
     ),
     # Three routings with two backbones, on two sets.
@@ -259,6 +261,37 @@ def test_the_margin_grows_over_all_of_a_reduced_training():
         recipe = job.smaller().recipe()
         assert recipe.batch_size == 128
         assert recipe.spread_steps == recipe.epochs * math.ceil(recipe.train_images / 128)
+
+
+def test_a_spread_loss_beside_others_comes_to_its_whole_margin():
+    """It would stay below a half at the steps that a recipe has by itself."""
+    images = {"cifar10": 45_000, "diverse-multi-mnist": 54_000}
+    jobs = plan_of(find_claim("tsai2020-q-ce-at-least-as-good")).jobs
+    spread = [job.recipe() for job in jobs if dict(job.fields).get("loss") == "spread"]
+    assert {recipe.data for recipe in spread} == {*images}
+    for recipe in spread:
+        updates = math.ceil(images[recipe.data] / recipe.batch_size)
+        assert recipe.validation_share == 0.1
+        assert recipe.spread_steps == recipe.epochs * updates
+
+
+def test_epochs_log_what_judges_of_curves_read():
+    """Without images held out they would have another name, and no judge would find them."""
+    names = [name for name, judge in tsai_curves.JUDGES.items() if judge]
+    jobs = [job for name in names for job in plan_of(find_claim(name)).jobs]
+    assert {job.train for job in jobs} >= {"cifar10", "diverse-multi-mnist"}
+    assert [job.model for job in jobs if not job.recipe().validation_share] == []
+
+
+def test_a_wider_network_has_as_many_parameters_as_the_one_it_is_held_against():
+    jobs = plan_of(find_claim("gu2021-q-capacity-explains-multimnist")).jobs
+    wide = next(job for job in jobs if "types" in job.options)
+    sizes = []
+    for model, options in (("gu_capsnet", {}), (wide.model, wide.options)):
+        with torch.device("meta"):
+            network = create_model(model, image=(1, 36, 36), n_classes=10, **options)
+        sizes.append(sum(each.numel() for each in network.parameters()))
+    assert sizes == [11_361_808, 11_414_488]
 
 
 def test_where_is_looked():

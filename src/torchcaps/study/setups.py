@@ -19,11 +19,11 @@ from torchcaps.train import PROTOCOLS
 
 __all__ = ["SETUPS", "SIGN_LOSS", "WITHOUT_TRAINING", "Setup", "setups_in"]
 
-# A tenth of the training images, by which an epoch or a number of iterations is chosen.
+# A tenth of the training images, by which a number of iterations is chosen.
 HELD_OUT = {"validation_share": 0.1}
 BY_VALIDATION = (
-    "a tenth of the training images is held out; an epoch or a number of iterations is chosen by "
-    "them, and in the paper by test images"
+    "a tenth of the training images is held out; a number of iterations is chosen by them, in the "
+    "paper that and an epoch by test images"
 )
 NOT_STOPPED = "trained on nine tenths of the training images, as networks are that stop by the rest"
 OWN_EM = "EM as in Alg. 2 of the paper, which trains an adapted version that it does not describe"
@@ -58,6 +58,8 @@ class Setup:
     narrower: Mapping[str, Any] = field(default_factory=dict)
     # Further fields of the reduced form, by the way to prune that uses them.
     by_way: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    # Further fields of networks that are trained by a loss.
+    by_loss: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     # Fields that go with a data set.
     by_data: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     smaller_data: Mapping[str, str] = field(default_factory=dict)
@@ -102,7 +104,8 @@ class Setup:
         return (*PROTOCOLS[self.protocol].departures(fields), *self.departures)
 
     def _fields_of(self, cell: Cell, train: str) -> dict[str, Any]:
-        fields = {**self.fields, **self.by_data.get(train, {})}
+        loss = self.by_loss.get(cell.fields.get("loss", ""), {})
+        fields = {**self.fields, **self.by_data.get(train, {}), **loss}
         # A softmax names one class; where images show several, each class is there or not.
         if train.startswith("multi-mnist") and cell.model in SOFTMAX:
             fields |= {} if cell.options.get("margin") else {"loss": "binary"}
@@ -157,7 +160,8 @@ QUICK = {"batch_size": 64, "learning_rate": 1e-3, "schedule": "cosine"}
 # 97 %, and with shared matrices and routing none learned anything.
 GU_REDUCED = {"epochs": 5, "train_images": 40_000, "batch_size": 64, "precision": "bfloat16"}
 GU_NARROWER = {"width": 64}
-# The margin of the spread loss grows over all of the training: five times 79 updates.
+# The margin of the spread loss grows over all of the training: five times 79 updates, and 350 times
+# those of nine tenths of the images.
 TSAI_REDUCED = {
     "epochs": 5,
     "train_images": 10_000,
@@ -233,14 +237,26 @@ SETUPS: dict[str, Setup] = {
         narrower={"width": 64},
     ),
     "gu-toy": Setup("gu"),
-    "tsai-cifar": Setup("tsai_cifar", HELD_OUT, departures=(BY_VALIDATION,), reduced=TSAI_REDUCED),
+    "tsai-cifar": Setup(
+        "tsai_cifar",
+        HELD_OUT,
+        departures=(BY_VALIDATION,),
+        reduced=TSAI_REDUCED,
+        by_loss={"spread": {"spread_steps": 350 * 352}},
+    ),
     "tsai-cifar-dynamic": Setup(
         "tsai_cifar_dynamic", HELD_OUT, departures=(BY_VALIDATION,), reduced=TSAI_REDUCED
     ),
     "tsai-cifar-em": Setup(
         "tsai_cifar_em", HELD_OUT, departures=(BY_VALIDATION,), reduced=TSAI_REDUCED
     ),
-    "tsai-dmm": Setup("tsai_dmm", reduced=TSAI_REDUCED),
+    "tsai-dmm": Setup(
+        "tsai_dmm",
+        HELD_OUT,
+        departures=(BY_VALIDATION,),
+        reduced=TSAI_REDUCED,
+        by_loss={"spread": {"spread_steps": 350 * 422}},
+    ),
     "rem": Setup("rem", reduced=REM_REDUCED, narrower=REM_NARROWER, by_data=REM_DATA),
     # Pruned networks are those of the last epoch.
     "rem-pruned": Setup(

@@ -57,6 +57,20 @@ def test_pruning_lowers_the_entropy_everywhere(after, expected):
     assert word("entropy-lower-everywhere", *every, *other) == unmeasured
 
 
+@pytest.mark.parametrize(("after", "expected"), [(7.0, "undecided"), (9.0, "fails")])
+def test_a_set_that_is_not_at_hand_counts_where_it_was_run(after, expected):
+    """Of the architectures that are built for those at hand, three are missing."""
+    records = [net(data, {"entropy+K11": 8.0}) for data in AT_HAND]
+    records += [pruned(data, {"entropy+K11": 6.0}) for data in AT_HAND]
+    records += [
+        net("svhn", {"entropy+K11": 8.0}, types=64),
+        pruned("svhn", {"entropy+K11": after}, types=64),
+        # Whose unpruned network nobody ran.
+        pruned("svhn", {"entropy+K11": 99.0}, model="rem_eff_svhn"),
+    ]
+    assert word("entropy-lower-everywhere", *records) == expected
+
+
 def test_another_architecture_may_contradict():
     both = [net(data, {"entropy+K11": 8.0}) for data in AT_HAND]
     both += [pruned(data, {"entropy+K11": 6.0}) for data in AT_HAND]
@@ -234,16 +248,23 @@ def test_snip_beside_lobster_at_the_same_sparsity():
 def test_a_robust_network_has_a_low_entropy():
     images = "+K11@affnist-style/test"
 
-    def of(entropy, accuracy, *, stops):
+    def of(entropy, accuracy, *, stops, **options):
         values = {f"entropy{images}": entropy, f"accuracy{images}": accuracy}
         fields = {"prune": "lobster", "stop_at": 0.9922 if stops else None}
-        return net("expanded-mnist", values, fields=fields.items())
+        return net("expanded-mnist", values, fields=fields.items(), **options)
 
     under = of(9.0, 80.0, stops=True)
     name = "undertrained-high-entropy"
     assert word(name, under, of(7.0, 85.0, stops=False)) == "holds"
     assert word(name, under, of(7.0, 75.0, stops=False)) == "undecided"
     assert word(name, under, of(9.9, 85.0, stops=False)) == "fails"
+    # Of the smaller forms the one that stops is the one that is trained for longer.
+    for entropy in (7.0, 9.9):
+        smaller = [
+            of(9.0, 80.0, stops=True, reduced="ten epochs"),
+            of(entropy, 85.0, stops=False, reduced="six epochs"),
+        ]
+        assert word(name, *smaller) == "undecided"
 
 
 def test_masks_of_as_many_weights_are_the_control():

@@ -194,11 +194,16 @@ def _avg_every_kernel(claim: Claim, evidence: Evidence) -> StatementVerdict | No
 def _gap_is_kernel(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     """At equal kernels less than half of the gap is left; contradicted at the larger alone. Where
     there is no gap to explain it is open."""
-    gap = {k: _gap(evidence, k, k) for k in (5, 9)}
+    gap = {k: robuster(evidence, *((m, {"kernel": k}) for m in ORIGINAL)) for k in (5, 9)}
     whole = robuster(evidence, *((model, {"kernel": k}) for model, k in ORIGINAL.items()))
     half = times(claim.conditions["threshold"], whole.values)
     small, large = (
-        each(claim, [Cell(minus(gap[k], half), "less")], one_sided=False) for k in (5, 9)
+        each(
+            claim,
+            [Cell(minus(gap[k].values, half), "less", open_because=gap[k].open_because)],
+            one_sided=False,
+        )
+        for k in (5, 9)
     )
     found, is_gap = joined(large, confirming(small)), each(claim, [whole])
     if found is None or is_gap is None:
@@ -206,10 +211,6 @@ def _gap_is_kernel(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
     if is_gap.word == "holds":
         return found
     return left_open(found, is_gap.open_because or "there is no gap to explain")
-
-
-def _gap(evidence: Evidence, capsnet: int, fc: int) -> Values:
-    return minus(_affine(evidence, CAPSNET, kernel=capsnet), _affine(evidence, FC, kernel=fc))
 
 
 def _groups_do_nothing(claim: Claim, evidence: Evidence) -> StatementVerdict | None:

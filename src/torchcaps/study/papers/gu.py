@@ -107,7 +107,7 @@ STATEMENTS: Statements = {
         "accuracy",
     ),
     "q-capacity-explains-multimnist": (
-        f"{CAPSNET}; {NOR}; gu_aff_capsnet_dr; gu_aff_capsnet_dr d_class=64",
+        f"{CAPSNET}; {NOR}; gu_aff_capsnet_dr; gu_aff_capsnet_dr types=57",
         "accuracy",
     ),
     "q-compactness-fmnist": (f"{CR}; {CR_SF}; {R}; {CAPSNET}", "compactness"),

@@ -25,7 +25,7 @@ STATEMENTS: Statements = {
     "q-correlation-decreases": (NET, "activation_correlation"),
     "q-primecaps-not-invariant": (NET, "activation_correlation"),
     "q-different-tree-similar-image": (NET, "parse_tree_distance"),
-    "q-primecaps-always-active": (NET, "car"),
+    "q-primecaps-always-active": (NET, "car car_twice"),
     "q-cas-declines": (NET, "cas"),
     "q-cns-declines": (NET, "cns"),
     "q-dead-increase-with-depth": (NET, "cdr"),
