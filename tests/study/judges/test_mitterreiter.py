@@ -57,6 +57,29 @@ def test_one_network(name, numbers, expected):
     assert word(name, net(numbers)) == expected
 
 
+@pytest.mark.parametrize(
+    ("lengths", "rates", "expected"),
+    [
+        # At most 0.5 % of lengths with this mean are below 0.2.
+        ([0.996] * 5, [], "holds"),
+        # At most 2.5 %.
+        ([0.98] * 5, [], "undecided"),
+        # Of those that were measured it is known.
+        ([0.98] * 4 + [0.996], [1.0] * 4, "holds"),
+        ([0.98] * 5, [1.0] * 4, "undecided"),
+    ],
+)
+def test_the_mean_length_tells_how_many_are_active_at_least(lengths, rates, expected):
+    """The row sweeps the threshold up to 0.2, and seeds may have been measured at 0.1 alone."""
+    values = {f"car.1@{IMAGES}": [1.0] * 5, f"cnm.1@{IMAGES}": lengths, "accuracy": [98.0] * 5}
+    records = [record(NET, "expanded-mnist", values=values, fields=STOPS, reduced="seven epochs")]
+    if rates:
+        values = {f"car_twice.1@{IMAGES}": rates, "accuracy": [98.0] * 4}
+        again = record(NET, "expanded-mnist", values=values, fields=STOPS, reduced="seven epochs")
+        records.append(again)
+    assert word("primecaps-always-active", *records) == expected
+
+
 KINDS = ("rotation", "translation", "scale", "shear")
 TREES = {"distance.different": 0.1, "dyr.2": 0.2, "dyr.3": 0.1}
 FALLING = {f"spearman.{kind}.{k}": -0.9 for kind in KINDS for k in range(1, 5)}
