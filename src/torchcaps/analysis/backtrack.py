@@ -7,8 +7,10 @@ Through windows the J parents are those of one window, and a child is in that an
 The size of a tree is the number of its capsules with an in-degree of one or more.
 
 Departures: none.
-Ambiguities: couplings of exactly 1 / J, as before any routing, lead nowhere. Couplings that sum to
-one over children, or over all positions, are first multiplied by what makes an even split 1 / J.
+Ambiguities: couplings of exactly 1 / J, as before any routing, lead nowhere. On a grid they are
+where the grid puts them: of 16 parents 1 / 16 becomes 0.1 on eleven levels, and leads everywhere.
+Couplings that sum to one over children, or over all positions, are first multiplied by what makes
+an even split 1 / J.
 """
 
 import math

@@ -61,6 +61,10 @@ REMARKS: Mapping[str, str] = {
         "the sum of agreements goes to r_T - 1, as in Algorithm 1; Eq. 7 prints r_T and Eq. 23 "
         "r_T - 2, which give other couplings"
     ),
+    "rem-q-fewer-capsules-in-tree": (
+        "on eleven levels an even coupling to one of 16 parents, 1/16, becomes 0.1 and leads on, so "
+        "even layers are in the tree as a whole"
+    ),
     "rem-q-epoch1-uniform": "the level of an even split reaches from 0.05 to 0.15",
     "rem-q-k-affects-performance": (
         "on two levels all couplings are zero and every image has one answer; the accuracy that "
