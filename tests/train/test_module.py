@@ -1,8 +1,11 @@
 """What Lightning trains: the papers' losses added up by hand, Adam, and draws of one's own."""
 
+import lightning
 import pytest
 import torch
+from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from error_text import text_of
 from torchcaps.data import Batch
@@ -132,3 +135,70 @@ def test_training_takes_a_network_and_a_recipe():
     assert text_of(lambda: Training("capsnet", recipe)) == (
         "Training takes a network that was made, an nn.Module, but got 'capsnet'."
     )
+
+
+TEN = [(torch.zeros(1, 1, 2), torch.tensor(0))] * 10
+
+
+class Endless(IterableDataset):
+    """Images that nobody counted."""
+
+    def __iter__(self):
+        return iter(TEN)
+
+
+class StopSoon(Callback):
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        trainer.should_stop = True
+
+
+def factors(module, loader, **how):
+    """What the rate is multiplied by in updates 0 to 11, under a Trainer of one's own."""
+    trainer = lightning.Trainer(
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[StopSoon()],
+        **how,
+    )
+    trainer.fit(module, loader)
+    factor = trainer.lr_scheduler_configs[0].scheduler.lr_lambdas[0]
+    return [factor(step) for step in range(12)]
+
+
+# Lightning warns of few workers, of no validation images and of much more.
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("how", "updates"),
+    [
+        ({"max_epochs": 3}, 10),
+        ({"max_epochs": 3, "max_steps": 5}, 10),
+        ({"max_steps": 5}, 10),
+        ({"max_epochs": -1}, 10),
+        ({"max_epochs": 3, "accumulate_grad_batches": 4}, 3),
+        ({"max_epochs": 3, "limit_train_batches": 6}, 6),
+    ],
+)
+def test_a_schedule_counts_the_batches_of_the_loader_whenever_the_trainer_stops(how, updates):
+    module = Training(Fixed(False), recipe(schedule="exponential", decay=0.5))
+    loader = DataLoader(TensorDataset(*map(torch.stack, zip(*TEN, strict=True))))
+    expected = [0.5 ** (step // updates) for step in range(12)]
+    assert factors(module, loader, **how) == expected
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_epochs_of_a_loader_without_a_length_are_told_or_not_needed():
+    loader = DataLoader(Endless())
+    halves = recipe(schedule="exponential", decay=0.5)
+    assert text_of(lambda: factors(Training(Fixed(False), halves), loader, max_epochs=3)) == (
+        'schedule = "exponential" changes the rate by epochs, but the loader has no length, so '
+        "nobody knows how many updates an epoch has; say so: Training(model, recipe, "
+        "steps_an_epoch=...)."
+    )
+    told = Training(Fixed(False), halves, steps_an_epoch=6)
+    assert factors(told, loader, max_epochs=3) == [1.0] * 6 + [0.5] * 6
+    by_updates = Training(Fixed(False), halves.model_copy(update={"decay_every": 6}))
+    assert factors(by_updates, loader, max_epochs=3) == [1.0] * 6 + [0.5] * 6
+    assert factors(Training(Fixed(False), recipe()), loader, max_epochs=-1) == [1.0] * 12

@@ -32,8 +32,8 @@ class Training(lightning.LightningModule):
     Arguments:
         model: one of `create_model`, or a module of one's own that returns an `Output`.
         recipe: how to train; of a network and images of one's own it says model "own", data "own".
-        steps_an_epoch: updates an epoch, by which a schedule counts epochs; those of the Trainer if
-            not given.
+        steps_an_epoch: updates an epoch, by which a schedule counts epochs; as many as the Trainer
+            makes of its loader if not given.
         judged_by: when an answer is right. "class": the highest score is that of the class. "top":
             the highest scores are those of all its classes. "set": those of one half or more are.
 
@@ -101,10 +101,7 @@ class Training(lightning.LightningModule):
     def configure_optimizers(self) -> Any:
         weights = [weight for weight in self.model.parameters() if weight.requires_grad]
         optimiser = make_optimiser(self.recipe, weights)
-        steps = self.steps_an_epoch
-        if steps is None:
-            every = self.trainer.estimated_stepping_batches
-            steps = max(1, math.ceil(every / max(1, self.trainer.max_epochs or 1)))
+        steps = self._updates_an_epoch()
         rate = torch.optim.lr_scheduler.LambdaLR(
             optimiser, lambda step: rate_factor(self.recipe, step, steps)
         )
@@ -112,6 +109,24 @@ class Training(lightning.LightningModule):
             "optimizer": optimiser,
             "lr_scheduler": {"scheduler": rate, "interval": "step"},
         }
+
+    def _updates_an_epoch(self) -> int:
+        """By which a schedule counts epochs; any number where none is counted."""
+        if self.steps_an_epoch is not None:
+            return self.steps_an_epoch
+        schedule = self.recipe.schedule
+        if schedule == "constant" or self.recipe.decay_every is not None:
+            return 1
+        # Lightning itself does so only later.
+        self.trainer.fit_loop.setup_data()
+        batches = self.trainer.num_training_batches
+        if math.isinf(batches):
+            raise TorchcapsError(
+                f'schedule = "{schedule}" changes the rate by epochs, but the loader has no '
+                f"length, so nobody knows how many updates an epoch has; say so: "
+                f"Training(model, recipe, steps_an_epoch=...)."
+            )
+        return max(1, math.ceil(batches / self.trainer.accumulate_grad_batches))
 
     def _counts_for(self, batch_idx: int) -> float:
         """What a batch counts for in its update: 1, but more in the last update of an epoch where
