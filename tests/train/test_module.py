@@ -88,6 +88,20 @@ def test_the_validation_loss_has_the_reconstruction_where_the_recipe_asks_for_it
     assert set(logged) == {"validation_loss", "validation_accuracy"}
 
 
+@pytest.mark.parametrize("step", [0, 250, 500])
+def test_the_validation_loss_has_the_whole_margin_of_the_spread_loss(step, monkeypatch) -> None:
+    monkeypatch.setattr(Training, "global_step", step)
+    spread = training(Fixed(False), recipe(loss="spread", spread_steps=500))
+    # 0.2 + 0.79 σ(6); the right class leads by 0.2, 0.2 and -0.2.
+    margin = 0.988047
+    expected = (2 * (margin - 0.2) ** 2 + (margin + 0.2) ** 2) / 3
+    logged = logged_by(spread, "validation_step")
+    assert logged["validation_loss"] == (pytest.approx(expected, abs=2e-6), 3)
+    # What is trained grows into it.
+    trained, _ = logged_by(spread, "training_step")["loss"]
+    assert (trained < expected - 0.1) == (step < 500)
+
+
 # Logits 0.5 and 0.3. One class: −ln softmax = ln(1 + e^∓0.2) = 0.59814 or 0.79814.
 # Each class alone: −ln σ(0.5) − ln(1 − σ(0.3)) = 0.47408 + 0.85436, or 0.97408 + 0.55436.
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from torchcaps.errors import Interrupted
 from torchcaps.prune import Magnitude, prunable, ramp, sparsity
 from torchcaps.train import Recipe, Run, fit, make_recipe
 from torchcaps.train.fit import initial_model
+from torchcaps.train.loss import loss_parts
 from torchcaps.train.module import Training
 from torchcaps.train.pruning import Prune, make_pruner
 from torchcaps.train.ranks import Ranks
@@ -168,6 +170,20 @@ def test_nothing_is_pruned_after_the_accuracy_at_which_it_stops(is_reached: bool
     trainer: Any = SimpleNamespace(should_stop=is_reached, current_epoch=2)
     prune.on_validation_start(trainer, SimpleNamespace(model=model))
     assert asked == ([] if is_reached else [2])
+
+
+def test_lobster_goes_by_the_loss_that_is_logged() -> None:
+    """Of the spread loss, with its whole margin from the first epoch on."""
+    data, settled = tiny("train", None), recipe("lobster", loss="spread", spread_steps=500)
+    model = initial_model(settled, data).eval()
+    prune: Any = Prune(make_pruner(settled, model), settled, data, data, Ranks())
+    trainer = SimpleNamespace(precision_plugin=SimpleNamespace(val_step_context=nullcontext))
+    batch = data.batch(slice(None))
+    with torch.no_grad():
+        expected = loss_parts(settled, model(batch.pixels), batch, 500)["classification_loss"]
+    for step in (0, 500):
+        found = prune._loss(trainer, SimpleNamespace(model=model, global_step=step))
+        assert found == pytest.approx(float(expected), rel=1e-5)
 
 
 def snipped(rank: int, ranks: int, gradients: Callable[[int], Any]) -> dict[str, Tensor]:

@@ -77,7 +77,7 @@ class Training(lightning.LightningModule):
             part.eval()
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        parts, accuracy = self._measure(batch)
+        parts, accuracy = self._measure(batch, self.global_step)
         loss = torch.stack(list(parts.values())).sum()
         if not bool(loss.isfinite()):
             value = float(loss.detach())
@@ -90,7 +90,8 @@ class Training(lightning.LightningModule):
         return loss * (self.share * self._counts_for(batch_idx))
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        parts, accuracy = self._measure(batch)
+        # By the same margin after every epoch, or losses could not be compared.
+        parts, accuracy = self._measure(batch, self.recipe.spread_steps)
         # A decoder makes the reconstruction of the class that the label names.
         is_total = self.recipe.validation_loss == "total"
         loss = torch.stack(list(parts.values())).sum() if is_total else parts["classification_loss"]
@@ -137,10 +138,10 @@ class Training(lightning.LightningModule):
         first = batch_idx - batch_idx % every
         return every / min(every, batches - first)
 
-    def _measure(self, batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
+    def _measure(self, batch: Batch, step: int) -> tuple[dict[str, Tensor], Tensor]:
         # A loader of somebody else's gives images and labels.
         batch = batch if isinstance(batch, Batch) else Batch(*batch)
         out = self.model(batch.pixels, batch.labels)
-        parts = loss_parts(self.recipe, out, batch, self.global_step)
+        parts = loss_parts(self.recipe, out, batch, step)
         right = is_correct(out, batch.labels, judged_by=self.judged_by)
         return parts, right.float().mean()

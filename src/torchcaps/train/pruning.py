@@ -127,7 +127,7 @@ class Prune(Callback):
         for batch in batches:
             if batches.share:
                 with trainer.precision_plugin.val_step_context():
-                    parts = self._parts(model, batch, module.global_step)
+                    parts = self._parts(model, batch, self.recipe.spread_steps)
                 is_total = self.recipe.validation_loss == "total"
                 found = sum(parts.values()) if is_total else parts["classification_loss"]
                 total += float(found) * len(batch.labels)

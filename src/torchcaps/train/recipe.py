@@ -101,7 +101,7 @@ class Recipe(BaseModel):
     augment: str | None = None
     # "auto" is margin loss for lengths, cross-entropy for logits, binary for independent logits.
     loss: Loss = "auto"
-    # Updates over which the margin of the spread loss grows from 0.2 to 0.9 and beyond.
+    # Updates over which the margin of the spread loss grows from 0.2 to 0.99; validation has all.
     spread_steps: int = Field(500_000, ge=1, le=MOST)
     # Of the margin loss: how probable a class should be that is there, how probable at most one
     # that is not, and what the latter weighs.
