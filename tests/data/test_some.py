@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
 
 from error_text import text_of
-from torchcaps.data import Expanded, ImageSet, MultiMnist, some_of
+from torchcaps.data import Cropped, Expanded, ImageSet, MultiMnist, sign_set, some_of
 
 
 def numbered(count: int = 40) -> ImageSet:
@@ -61,6 +62,27 @@ def test_held_out_images_are_no_others() -> None:
     numbers = [(64 * part.batch(slice(None)).pixels[:, 0, 0, 0]).int() for part in (rest, held)]
     assert [len(part) for part in numbers] == [15, 5]
     assert torch.cat(numbers).sort().values.equal(some.index.int())
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [MultiMnist(numbered()), Expanded(numbered(), copies=2), sign_set(n=40)],
+    ids=["pairs", "copies", "opposites"],
+)
+def test_images_that_belong_together_are_held_out_before_some_are_taken(whole) -> None:
+    for some in (
+        some_of(whole, 20),
+        some_of(some_of(whole, 30), 20),
+        Cropped(some_of(whole, 20), (1, 1)),
+    ):
+        assert text_of(lambda some=some: some.hold_out(share=0.25, seed=0)) == (
+            f"images of {whole.name} are made of the same or belong together, and some of them "
+            f"cannot be held out from others without a trace in both; hold out first and take "
+            f"some of the rest, as a recipe does with train_images."
+        )
+    # An image of its own each: parted by number, no digit lies on both sides.
+    rest, held = some_of(Expanded(numbered()), 20).hold_out(share=0.25, seed=0)
+    assert (len(rest), len(held)) == (15, 5)
 
 
 def test_more_than_there_are() -> None:

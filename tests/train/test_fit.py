@@ -34,6 +34,8 @@ from torchcaps.data import (
     channel_statistics,
     load,
     part_whole,
+    sign_set,
+    some_of,
 )
 from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.models import load as load_network
@@ -80,6 +82,14 @@ def test_pairs_are_measured_that_are_trained_on_where_none_are_held_out() -> Non
     assert len(measured) == 1000
     known = pairs.batch(measured.index[:3])
     assert torch.equal(measured.batch(slice(3)).pixels, known.pixels)
+
+
+def test_some_images_are_measured_where_none_are_held_out() -> None:
+    """Of a set that cannot be parted once some were taken; nobody parts them."""
+    numbers = some_of(sign_set(n=2000), 1500)
+    training, measured = FIT._parted(recipe(validation_share=0.0), numbers)
+    assert training is numbers
+    assert len(measured) == 1000
 
 
 def test_a_run_may_train_on_some_images(tmp_path: Path) -> None:

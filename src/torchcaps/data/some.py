@@ -8,13 +8,16 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.batch import Batch, Images, JudgedBy
-from torchcaps.data.image_set import hold_out
+from torchcaps.data.changed_images import ChangedImages
+from torchcaps.data.derived_images import DerivedImages
+from torchcaps.data.image_set import ImageSet, hold_out
 from torchcaps.data.items import Items
+from torchcaps.data.pairs import Pairs
 from torchcaps.data.part_truth import PartTruth
 from torchcaps.data.sample import sample_of
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["Some", "some_of"]
+__all__ = ["Some", "can_be_parted", "some_of"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,13 @@ class Some(Items):
         return self.images.batch(self.index[chosen], epoch)
 
     def hold_out(self, *, share: float, seed: int) -> tuple[Self, Self]:
-        """Parted by number: hold out first where images are made of others."""
+        """Parted by number, so of images that have nothing in common; or refused."""
+        if not can_be_parted(self):
+            raise TorchcapsError(
+                f"images of {self.name} are made of the same or belong together, and some of them "
+                f"cannot be held out from others without a trace in both; hold out first and take "
+                f"some of the rest, as a recipe does with train_images."
+            )
         rest, held = hold_out(len(self), share=share, seed=seed)
         return replace(self, index=self.index[rest]), replace(self, index=self.index[held])
 
@@ -79,6 +88,19 @@ class Some(Items):
         """Twelve characters of the whole set and of the choice."""
         chosen = self.index.cpu().numpy().tobytes()
         return hashlib.sha256(self.images.digest().encode() + chosen).hexdigest()[:12]
+
+
+def can_be_parted(images: Images) -> bool:
+    """Whether `hold_out` parts these images, or refuses because they were chosen out of a set that
+    alone knows which of its images have something in common."""
+    chosen = False
+    while isinstance(images, Some | ChangedImages):
+        chosen = chosen or isinstance(images, Some)
+        images = images.images
+    apart = isinstance(images, ImageSet) or (
+        isinstance(images, DerivedImages) and images.copies == 1 and not isinstance(images, Pairs)
+    )
+    return apart or not chosen
 
 
 def some_of(images: Images, count: int, *, seed: int = 0) -> Images:

@@ -20,6 +20,7 @@ from torchcaps._paths import path_of
 from torchcaps.data import Images, augmented, some_of
 from torchcaps.data.by_name import Split
 from torchcaps.data.crop import anywhere
+from torchcaps.data.some import can_be_parted
 from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.layers import keep_memory
 from torchcaps.prune import sparsity
@@ -229,7 +230,7 @@ def _parted(recipe: Recipe, images: Images) -> tuple[Images, Images]:
     if held is not None:
         return training, held
     seed = seed_of(recipe.seed, HOLD_OUT)
-    if training.judged_by != "class":
+    if training.judged_by != "class" or not can_be_parted(training):
         # Of a few digits parted off, maybe of one, other pairs would be made, or none.
         return training, some_of(training, min(SAMPLE, len(training)), seed=seed)
     return training, training.hold_out(share=min(SAMPLE / len(training), 0.5), seed=seed)[1]
