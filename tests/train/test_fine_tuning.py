@@ -11,6 +11,7 @@ from error_text import text_of
 from torchcaps.data import PartWholeSpec, by_name, part_whole
 from torchcaps.errors import Interrupted
 from torchcaps.train import Run, fit, make_recipe
+from torchcaps.train.beginning import check_unseen
 
 
 @pytest.fixture(autouse=True)
@@ -63,12 +64,56 @@ def test_what_was_made_new_is_not_frozen(name, seven, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_folder_is_begun_with_as_well(tmp_path):
+def test_nothing_is_chosen_by_images_that_the_network_has_learnt(tmp_path):
+    first = fit(recipe(), tmp_path / "first")
+    for way, fields in {
+        'keep = "best"': {"keep": "best"},
+        'patience and keep = "best"': {"patience": 2, "keep": "best"},
+        "stop_at": {"stop_at": 0.9},
+        'prune = "lobster"': {"prune": "lobster"},
+    }.items():
+        out = tmp_path / "second"
+        assert text_of(
+            lambda fields=fields, out=out: fit(
+                recipe(seed=1, **fields), out, begin_with=first.folder
+            )
+        ) == (
+            f"{way} would choose by images that the network has learnt: {first.folder} was trained "
+            f"on images that are held out here: there they were those of seed 0 and "
+            f"validation_share 0.1, here they are of seed 1 and validation_share 0.1; take that "
+            f"seed and that share, or leave {way} out."
+        )
+        assert not out.exists()
+    digest = first.image_digests()["train"]
+    best = {"keep": "best"}
+    assert "seed 0 and validation_share 0.2; take" in text_of(
+        lambda: check_unseen(recipe(validation_share=0.2, **best), first.model_file, digest)
+    )
+    elsewhere = tmp_path / "net.safetensors"
+    elsewhere.write_bytes(first.model_file.read_bytes())
+    for begins, fields in (
+        # The same images or some of them, others, and a network of which nobody knows them.
+        (first.model_file, best),
+        (first.model_file, {"validation_share": 0.05, **best}),
+        (first.model_file, {"train_images": 20, **best}),
+        (first.model_file, {"seed": 1, "stop_at": 0.9, "stop_on": "test"}),
+        (elsewhere, {"seed": 1, **best}),
+        (None, {"seed": 1, **best}),
+    ):
+        check_unseen(recipe(**fields), begins, digest)
+    check_unseen(recipe(seed=1, **best), first.model_file, "0123456789ab")
+
+
+def test_a_run_folder_is_begun_with_as_well(tmp_path, caplog):
     first = fit(recipe(), tmp_path / "first")
     second = fit(recipe(seed=1, learning_rate=1e-12), tmp_path / "second", begin_with=first.folder)
     for name, value in second.model().state_dict().items():
         if "running" not in name and "num_batches" not in name:
             torch.testing.assert_close(value, first.model().state_dict()[name], rtol=0, atol=1e-8)
+    assert (
+        "here they are of seed 1 and validation_share 0.1; the accuracy on validation images says "
+        "nothing of new ones"
+    ) in caplog.text
     # The same call goes on with it, and another beginning is refused.
     again = recipe(seed=1, learning_rate=1e-12)
     assert fit(again, tmp_path / "second", begin_with=first.folder).is_done

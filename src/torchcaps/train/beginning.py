@@ -1,5 +1,6 @@
 """The weights that a run begins with, where they were trained before, and what stays as it is."""
 
+import logging
 import os
 from pathlib import Path
 
@@ -15,9 +16,10 @@ from torchcaps.models.own import OWN, OwnNetwork, check_has_weights
 from torchcaps.models.refit import say_what_is_new, take_fitting
 from torchcaps.models.saving import file_of, load_network
 from torchcaps.train.recipe import Recipe
+from torchcaps.train.run import Run
 from torchcaps.train.start import take_weights
 
-__all__ = ["begin", "beginning", "freeze", "images_for"]
+__all__ = ["begin", "beginning", "check_unseen", "freeze", "images_for"]
 
 
 def beginning(
@@ -59,6 +61,34 @@ def images_for(
         _, height, width = config["image"]
         whose = f", that of the network in {begins},"
         raise SizesDiffer(error.found, (height, width), whose) from None
+
+
+def check_unseen(recipe: Recipe, begins: Path | None, digest: str) -> None:
+    """Refuse to choose by images on which the run that this one begins with was trained, and say
+    so where nothing is chosen. `digest` is that of all training images."""
+    run = Run(Path() if begins is None else begins.parent)
+    if begins != run.model_file or not run.is_done or not recipe.validation_share:
+        return
+    # The first runs did not say which images they had.
+    if "digests" not in run.result() or run.image_digests()["train"] != digest:
+        return
+    seed, share = run.recipe.seed, run.recipe.validation_share
+    # Of one seed, a smaller share is part of a larger one.
+    if recipe.seed == seed and recipe.validation_share <= share:
+        return
+    seen = (
+        f"{run.folder} was trained on images that are held out here: there they were those of seed "
+        f"{seed} and validation_share {share}, here they are of seed {recipe.seed} and "
+        f"validation_share {recipe.validation_share}"
+    )
+    if ways := recipe.by_validation():
+        raise TorchcapsError(
+            f"{' and '.join(ways)} would choose by images that the network has learnt: {seen}; "
+            f"take that seed and that share, or leave {' and '.join(ways)} out."
+        )
+    logging.getLogger("torchcaps").warning(
+        "%s; the accuracy on validation images says nothing of new ones", seen
+    )
 
 
 def begin(model: nn.Module, begin_with: Path | None) -> tuple[str, ...]:

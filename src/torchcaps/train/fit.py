@@ -26,7 +26,7 @@ from torchcaps.layers import keep_memory
 from torchcaps.prune import sparsity
 from torchcaps.train.answers import is_correct
 from torchcaps.train.batches import Batches, held_on
-from torchcaps.train.beginning import begin, beginning, freeze, images_for
+from torchcaps.train.beginning import begin, beginning, check_unseen, freeze, images_for
 from torchcaps.train.call import check_call, check_classes
 from torchcaps.train.callbacks import SaveState, ShowProgress
 from torchcaps.train.denormals import denormals_as_zero
@@ -150,6 +150,7 @@ def fit(
     sampled.try_on(model)
     # Only now, so that a recipe that cannot be trained leaves no folder behind.
     digest = images.digest()
+    check_unseen(recipe, begins, digest)
     with ExitStack() as held:
         about = {"keeps_memory": keeps_memory, **named_class(model), **frozen}
         if root is not None:

@@ -32,7 +32,6 @@ from torchcaps.train.pruning_fields import Prune, Share, check_pruning, uses
 
 __all__ = ["Recipe", "make_recipe"]
 
-
 # Told by name, so that a recipe says what is meant and a wrong word lists the right ones.
 Loss = Literal["auto", "margin", "spread", "cross_entropy", "binary"]
 MARGIN = ("m_plus", "m_minus", "lambda_")
@@ -64,7 +63,6 @@ YOUNGER: dict[str, Any] = {
     "train_images": None,
     "validation_loss": "classification",
 }
-
 
 Side = Annotated[int, Field(ge=1, le=MOST)]
 
@@ -269,19 +267,22 @@ class Recipe(BaseModel):
         )
         return self
 
-    @model_validator(mode="after")
-    def _nothing_by_images_that_are_not_there(self) -> Self:
-        by_validation = {
+    def by_validation(self) -> list[str]:
+        """What it chooses by the images that are held out."""
+        ways = {
             "patience": self.patience is not None,
             'keep = "best"': self.keep == "best",
             "stop_at": self.stop_at is not None and self.stop_on == "validation",
             'prune = "lobster"': self.prune == "lobster",
         }
-        for name, chosen in by_validation.items():
-            if chosen and self.validation_share == 0:
-                raise ValueError(
-                    f"{name} chooses by validation images, and validation_share = 0 holds none out"
-                )
+        return [name for name, chosen in ways.items() if chosen]
+
+    @model_validator(mode="after")
+    def _nothing_by_images_that_are_not_there(self) -> Self:
+        for name in () if self.validation_share else self.by_validation():
+            raise ValueError(
+                f"{name} chooses by validation images, and validation_share = 0 holds none out"
+            )
         return self
 
     @model_validator(mode="after")
@@ -321,8 +322,7 @@ class Recipe(BaseModel):
         return (*protocol.departures(own), *changed)
 
     def goes_on_from(self, old: Self) -> bool:
-        """Whether it is the old one but for more epochs, and its first epochs are those of the
-        old."""
+        """Whether it is the old one but for more epochs, and its first epochs are the same."""
         return (
             self.epochs > old.epochs
             and self == old.model_copy(update={"epochs": self.epochs})
