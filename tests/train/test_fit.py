@@ -12,6 +12,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +29,7 @@ from error_text import text_of
 from torchcaps._ctrl_c import interrupt
 from torchcaps.data import (
     SOURCES,
+    Cropped,
     ImageSet,
     MultiMnist,
     PartWholeSpec,
@@ -1276,6 +1278,21 @@ def test_images_are_trained_on_in_the_size_of_the_recipe(tmp_path: Path) -> None
     both = (tiny("train", None), tiny("test", None))
     own = fit(recipe(data="own", **fields), tmp_path / "own", own=both)
     assert own.model_file.read_bytes() == named.model_file.read_bytes()
+
+
+def test_windows_of_images_of_ones_own_stay_where_they_are(tmp_path, monkeypatch) -> None:
+    def look(images, device):
+        seen.append(images)
+        raise Crash
+
+    monkeypatch.setattr(FIT, "held_on", look)
+    moved = tuple(Cropped(tiny(split, None), (20, 18), seed=5) for split in ("train", "test"))
+    middle = tuple(replace(each, seed=None) for each in moved)
+    for name, own in (("moved", moved), ("middle", middle)):
+        seen: list[Cropped] = []
+        with pytest.raises(Crash):
+            fit(recipe(data="own", epochs=1), tmp_path / name, own=own)
+        assert [each.seed for each in seen] == [own[0].seed]
 
 
 @pytest.mark.parametrize("few", [{}, {"train_images": 20}], ids=["all", "some"])

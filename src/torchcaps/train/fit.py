@@ -168,7 +168,8 @@ def fit(
             early.append(StopWithoutProgress(recipe.patience))
         if recipe.keep == "best":
             early.append(KeepBest(run))
-        training = anywhere(training, seed_of(recipe.seed, CROP))
+        if recipe.crop is not None:
+            training = anywhere(training, seed_of(recipe.seed, CROP))
         if recipe.augment is not None:
             training = augmented(training, recipe.augment, seed_of(recipe.seed, AUGMENT))
         training_batches, validation_batches = (
