@@ -310,6 +310,27 @@ def test_weights_to_begin_with_must_be_those_of_the_recipe(trained, call, tmp_pa
     )
 
 
+@pytest.mark.parametrize(
+    ("loss", "fields", "steps"),
+    [
+        ("spread", {}, 1),
+        ("spread", {"spread_steps": 9}, 9),
+        ("spread", {"loss": "margin"}, 500_000),
+        ("margin", {"loss": "spread"}, 500_000),
+        ("margin", {}, 500_000),
+    ],
+)
+def test_the_margin_of_the_spread_loss_does_not_begin_again(
+    loss, fields, steps, trained, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(MODULE, "fit", lambda recipe, out, **given: recipe)
+    run = Run(shutil.copytree(trained, tmp_path / "old"))
+    update = {"loss": loss, **({"spread_steps": 600} if loss == "spread" else {})}
+    run.write(run.recipe_file, run.recipe.model_copy(update=update).model_dump_json())
+    made = prune_run(run.folder, tmp_path / "new", to=0.5, fields=fields)
+    assert made.spread_steps == steps
+
+
 def test_a_way_to_prune_may_be_said_as_a_field(trained, call, tmp_path):
     words = ["prune", trained, "--to", "0.5", "--epochs", "1", "--set", "prune=random_masks"]
     assert call(*words, "--out", tmp_path / "run").code == 0

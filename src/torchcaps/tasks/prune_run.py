@@ -28,7 +28,7 @@ __all__ = ["prune_run"]
 EPOCHS = 10
 # Weights that are trained need smaller steps than those that were drawn.
 SLOWER = 10
-# Fields of the first training that say how long it took and when its rate fell.
+# Fields of the first training that say how long it took, and how its rate and its margin went.
 NOT_AGAIN = {
     "begins_with",
     "decay",
@@ -38,6 +38,7 @@ NOT_AGAIN = {
     "patience",
     "protocol",
     "schedule",
+    "spread_steps",
     "stop_at",
     "stop_every",
     "stop_on",
@@ -99,16 +100,11 @@ def prune_run(
         _check_idle({**more, **{name: each for name, each in given.items() if each is not None}})
         return _masked(trained, before, masked, out, root)
     begin_with = before.model_file
-    recipe = _recipe(
-        old,
-        {
-            "epochs": EPOCHS if epochs is None else epochs,
-            "learning_rate": old.learning_rate / SLOWER,
-            "begins_with": digest_of(begin_with)[:12],
-            **more,
-        },
-        keep=NOT_AGAIN,
-    )
+    first = {
+        "epochs": EPOCHS if epochs is None else epochs,
+        "begins_with": digest_of(begin_with)[:12],
+    }
+    recipe = _recipe_on(old, {**first, **more})
     _check_network(old, recipe)
     _check_held_out(old, recipe)
     freeze(trained.model, recipe.freeze)
@@ -174,6 +170,15 @@ def _remove(run: Run) -> None:
     run.remove_partial_files()
     if not any(run.folder.iterdir()):
         run.folder.rmdir()
+
+
+def _recipe_on(old: Recipe, changes: Mapping[str, Any]) -> Recipe:
+    """The recipe by which a trained network goes on."""
+    first: dict[str, Any] = {"learning_rate": old.learning_rate / SLOWER}
+    if old.loss == changes.get("loss", old.loss) == "spread":
+        # The margin has grown already.
+        first["spread_steps"] = 1
+    return _recipe(old, {**first, **changes}, keep=NOT_AGAIN)
 
 
 def _recipe(old: Recipe, changes: Mapping[str, Any], *, keep: set[str]) -> Recipe:
