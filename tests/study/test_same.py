@@ -1,8 +1,10 @@
 """Recipes that train the same network, however they are written."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from torchcaps.study.same import plain, trains
+from torchcaps.study.same import plain, trained_in, trains
 from torchcaps.train import make_recipe
 
 
@@ -37,3 +39,11 @@ def test_what_trains_the_same_network(other, same):
 def test_the_name_of_a_protocol_does_not_matter():
     named = make_recipe(protocol="peer", model="peer_sign_em", data="sign")
     assert trains(named) == trains(named.model_copy(update={"protocol": None}))
+
+
+def test_a_record_has_nothing_of_a_protocol_that_came_after_it():
+    """Written before there was pruning."""
+    now = make_recipe(model="peer_sign_em", data="sign", protocol="rem_pruned", prune=None)
+    fields = now.model_dump(mode="json")
+    del fields["prune"]
+    assert trained_in(SimpleNamespace(recipe=fields)) == trains(now)

@@ -1,5 +1,6 @@
 """Recipes out of files: those that TOML and JSON spell; a file that is none is told by name."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,19 @@ def test_the_layout_of_a_file_that_does_not_name_it(tmp_path: Path) -> None:
     # Written by a torchcaps that did not know the field: every layout was the other.
     (tmp_path / "recipe.json").write_text('{"model": "efficient_capsnet", "data": "mnist"}')
     assert read_recipe(tmp_path / "recipe.json") == make_recipe(**fields, channels_last=False)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "field"), [("tsai_cifar", "standardise"), ("rem_pruned", "prune")]
+)
+def test_a_protocol_fills_in_nothing_that_a_run_did_not_know(tmp_path, protocol, field) -> None:
+    fields = {"model": "capsnet", "data": "mnist", "protocol": protocol}
+    for name in ("recipe.json", "recipe.toml"):
+        rows = json.dumps(fields), "\n".join(f"{key} = {value!r}" for key, value in fields.items())
+        (tmp_path / name).write_text(rows[name.endswith("toml")])
+    assert getattr(read_recipe(tmp_path / "recipe.json"), field) is None
+    # Somebody who writes one today means the protocol of today.
+    assert getattr(read_recipe(tmp_path / "recipe.toml"), field) is not None
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
 """The state of a run as somebody else may have packed it: memory is taken for its bytes alone."""
 
+import json
 import zipfile
 
 import pytest
 import torch
 
 from error_text import text_of
-from torchcaps.train.state import read_state
+from torchcaps.train import Run, make_recipe
+from torchcaps.train.state import PARTS, RECIPE, read_state, state_of
 
 ZEROS = {"epoch": 1, "state_dict": {"a": torch.zeros(100_000)}}
 
@@ -21,6 +23,24 @@ def packed_anew(path, compression):
 
 def read(path):
     return read_state(path, needs=("epoch", "state_dict"), device="cpu")
+
+
+def test_the_recipe_of_an_older_state_lacks_what_a_protocol_has_today(tmp_path, monkeypatch):
+    """Written before there was pruning, in a run that goes on."""
+    monkeypatch.setattr("torchcaps.train.state.faults", lambda state, recipe: ())
+    recipe = make_recipe(
+        model="efficient_capsnet",
+        data="mnist",
+        protocol="rem_pruned",
+        prune=None,
+        channels_last=False,
+    )
+    fields = recipe.model_dump(mode="json")
+    for name in ("prune", "freeze", "channels_last"):
+        del fields[name]
+    run = Run(tmp_path)
+    torch.save(dict.fromkeys(PARTS) | {RECIPE: json.dumps(fields)}, run.state_file)
+    assert state_of(run, recipe) == run.state_file
 
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])

@@ -8,6 +8,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.models import MODELS
 from torchcaps.study.record import Record
 from torchcaps.train import Recipe, make_recipe
+from torchcaps.train.recipe_file import AS_BEFORE
 
 __all__ = ["plain", "trained_in", "trains"]
 
@@ -50,6 +51,6 @@ def trained_in(record: Record) -> str | None:
 @cache
 def _trained_in(recipe: str) -> str | None:
     try:
-        return trains(make_recipe(**json.loads(recipe)))
+        return trains(make_recipe(**{**AS_BEFORE, **json.loads(recipe)}))
     except TorchcapsError:
         return None

@@ -8,12 +8,14 @@ from typing import Any
 from torchcaps._json import parsed, read_text, why_not
 from torchcaps._paths import path_of
 from torchcaps.errors import TorchcapsError, short
-from torchcaps.train.recipe import MOST, Recipe, make_recipe
+from torchcaps.train.recipe import MOST, YOUNGER, Recipe, make_recipe
 
-__all__ = ["read_channels_last", "read_fields", "read_recipe", "read_shown"]
+__all__ = ["AS_BEFORE", "read_channels_last", "read_fields", "read_recipe", "read_shown"]
 
 # A page of text: TOML of a hostile make takes seconds for a page, and minutes for ten.
 MOST_BYTES = 16_384
+# What was done before a recipe that a run wrote could say it, whatever its protocol says today.
+AS_BEFORE: dict[str, Any] = {"channels_last": False, **YOUNGER}
 
 
 def read_recipe(path: str | os.PathLike[str]) -> Recipe:
@@ -60,7 +62,7 @@ def read_fields(path: str | os.PathLike[str]) -> dict[str, Any]:
             f"{path} must hold names with values, one a field of the recipe, and names with values "
             f"in its options too; a run folder holds such a file, recipe.json."
         )
-    return fields if kind == "TOML" else {"channels_last": False, **fields}
+    return fields if kind == "TOML" else {**AS_BEFORE, **fields}
 
 
 def read_channels_last(path: Path) -> bool:

@@ -11,6 +11,7 @@ import torch
 from torchcaps._digests import check_digest
 from torchcaps.errors import TorchcapsError
 from torchcaps.train.recipe import Recipe, make_recipe
+from torchcaps.train.recipe_file import AS_BEFORE
 from torchcaps.train.run import Run
 from torchcaps.train.state_parts import faults
 
@@ -109,8 +110,7 @@ def _check_alignment(archive: zipfile.ZipFile) -> None:
 def _check_recipe(path: Path, state: dict[str, Any], recipe: Recipe) -> None:
     """Refuse the state of another recipe, but for one that goes on as this began."""
     try:
-        fields = json.loads(state[RECIPE])
-        there = make_recipe(**fields)
+        there = make_recipe(**{**AS_BEFORE, **json.loads(state[RECIPE])})
     except (ValueError, TypeError, RecursionError) as error:
         raise TorchcapsError(
             f"{path} does not say of which recipe it is ({error}); remove it, and the run begins "
