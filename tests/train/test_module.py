@@ -140,6 +140,22 @@ def test_each_step_draws_numbers_of_its_own_whatever_was_drawn_before(
     assert {moment: drawn(*moment) for moment in reversed(moments)} == numbers
 
 
+def test_each_batch_of_an_update_draws_numbers_of_its_own() -> None:
+    module = training(Fixed(False), recipe())
+    drawn = []
+    for every in (4, 1):
+        module.trainer = trainer = lightning.Trainer(
+            accelerator="cpu", logger=False, accumulate_grad_batches=every
+        )
+        assert trainer.accumulate_grad_batches == every
+        for batch in (0, 1):
+            module.on_train_batch_start((), batch)
+            drawn.append(float(torch.rand(())))
+    assert drawn[0] != drawn[1]
+    # As ever: the number of a batch says nothing where each has an update of its own.
+    assert drawn[2] == drawn[3]
+
+
 def test_training_takes_a_network_and_a_recipe():
     model = torch.nn.Linear(2, 2)
     recipe = make_recipe(model="own", data="own", epochs=1)

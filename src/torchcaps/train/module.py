@@ -70,7 +70,7 @@ class Training(lightning.LightningModule):
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         # Whatever draws random numbers in a step draws the same after a resume.
-        parts = () if self.recipe.accumulate == 1 else (batch_idx,)
+        parts = () if self._batches_an_update() == 1 else (batch_idx,)
         torch.manual_seed(seed_of(self.recipe.seed, STEP, self.global_step, *parts))
         for part in self.frozen:
             # Lightning puts the whole network into training mode.
@@ -129,12 +129,16 @@ class Training(lightning.LightningModule):
             )
         return max(1, math.ceil(batches / self.trainer.accumulate_grad_batches))
 
+    def _batches_an_update(self) -> int:
+        return 1 if self._trainer is None else int(self.trainer.accumulate_grad_batches)
+
     def _counts_for(self, batch_idx: int) -> float:
         """What a batch counts for in its update: 1, but more in the last update of an epoch where
         few are left. Lightning divides by as many as there are in a whole one."""
-        if self._trainer is None:
+        every = self._batches_an_update()
+        if every == 1:
             return 1.0
-        every, batches = self.trainer.accumulate_grad_batches, self.trainer.num_training_batches
+        batches = self.trainer.num_training_batches
         first = batch_idx - batch_idx % every
         return every / min(every, batches - first)
 
