@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from error_text import text_of
+from torchcaps import create_model
 from torchcaps.data import Batch
 from torchcaps.train import Recipe, make_recipe
 from torchcaps.train.module import Training
@@ -154,6 +155,18 @@ def test_each_batch_of_an_update_draws_numbers_of_its_own() -> None:
     assert drawn[0] != drawn[1]
     # As ever: the number of a batch says nothing where each has an update of its own.
     assert drawn[2] == drawn[3]
+
+
+def test_a_frozen_layer_stays_frozen_once_lightning_exchanged_it() -> None:
+    model = create_model("rem_multilayer", image=(1, 24, 24))
+    name = next(n for n, part in model.named_modules() if isinstance(part, nn.BatchNorm2d))
+    module = training(model, recipe(freeze=(name,)))
+    # What Trainer(sync_batchnorm=True) does on several devices.
+    nn.SyncBatchNorm.convert_sync_batchnorm(module).train()
+    module.on_train_batch_start((), 0)
+    now = model.get_submodule(name)
+    assert isinstance(now, nn.SyncBatchNorm)
+    assert not now.training
 
 
 def test_training_takes_a_network_and_a_recipe():

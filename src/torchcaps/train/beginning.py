@@ -19,7 +19,7 @@ from torchcaps.train.recipe import Recipe
 from torchcaps.train.run import Run
 from torchcaps.train.start import take_weights
 
-__all__ = ["begin", "beginning", "check_unseen", "freeze", "images_for"]
+__all__ = ["begin", "beginning", "check_unseen", "eval_frozen", "freeze", "images_for"]
 
 
 def beginning(
@@ -113,14 +113,11 @@ def begin(model: nn.Module, begin_with: Path | None) -> tuple[str, ...]:
     return new
 
 
-def freeze(
-    model: nn.Module, names: tuple[str, ...], *, made_new: tuple[str, ...] = ()
-) -> list[nn.Module]:
-    """The parts of these names, whose weights are trained no more; what `begin` made new is not
+def freeze(model: nn.Module, names: tuple[str, ...], *, made_new: tuple[str, ...] = ()) -> None:
+    """Train the weights of the parts of these names no more; what `begin` made new must not be
     among them, since nobody ever trained it."""
-    whole = model.module if isinstance(model, OwnNetwork) else model
+    whole = _whole(model)
     parts = dict(whole.named_modules())
-    frozen = []
     for name in names:
         if name not in parts or not name:
             known = [each for each in parts if each and each.count(".") < 2]
@@ -137,7 +134,7 @@ def freeze(
                 f"begins with and was made new, so frozen it would never be trained; leave {name} "
                 f"out of freeze, or name the parts of it that were kept."
             )
-        frozen.append(parts[name].requires_grad_(False))
+        parts[name].requires_grad_(False)
     if not any(weight.requires_grad for weight in model.parameters()):
         check_has_weights(whole)
         if not names:
@@ -148,4 +145,15 @@ def freeze(
         raise TorchcapsError(
             f"freeze={', '.join(names)} leaves no weight to train; leave one part out of it."
         )
-    return frozen
+
+
+def eval_frozen(model: nn.Module, names: tuple[str, ...]) -> None:
+    """Let the parts of these names go by their statistics. They are looked up each time: Lightning
+    may have put a synchronised batch normalisation in the place of one that was frozen."""
+    for name in names:
+        _whole(model).get_submodule(name).eval()
+
+
+def _whole(model: nn.Module) -> nn.Module:
+    """The network as its parts are named."""
+    return model.module if isinstance(model, OwnNetwork) else model

@@ -11,7 +11,7 @@ from torchcaps.data import Batch, JudgedBy
 from torchcaps.errors import Diverged, TorchcapsError, short
 from torchcaps.models.own import as_network
 from torchcaps.train.answers import is_correct
-from torchcaps.train.beginning import freeze
+from torchcaps.train.beginning import eval_frozen, freeze
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.optimiser import make_optimiser, rate_factor
 from torchcaps.train.recipe import Recipe
@@ -60,8 +60,7 @@ class Training(lightning.LightningModule):
             )
         model = as_network(model)
         self.model = model
-        # Hidden in a tuple: they are parts of the model, and not once more of this module.
-        self.frozen = tuple(freeze(model, recipe.freeze))
+        freeze(model, recipe.freeze)
         self.recipe = recipe
         self.steps_an_epoch = steps_an_epoch
         self.judged_by: JudgedBy = judged_by
@@ -72,9 +71,8 @@ class Training(lightning.LightningModule):
         # Whatever draws random numbers in a step draws the same after a resume.
         parts = () if self._batches_an_update() == 1 else (batch_idx,)
         torch.manual_seed(seed_of(self.recipe.seed, STEP, self.global_step, *parts))
-        for part in self.frozen:
-            # Lightning puts the whole network into training mode.
-            part.eval()
+        # Lightning puts the whole network into training mode.
+        eval_frozen(self.model, self.recipe.freeze)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         parts, accuracy = self._measure(batch, self.global_step)

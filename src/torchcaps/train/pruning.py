@@ -26,7 +26,7 @@ from torchcaps.prune import (
     ramp,
 )
 from torchcaps.train.batches import Batches
-from torchcaps.train.beginning import freeze
+from torchcaps.train.beginning import eval_frozen
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.measures import of_trees
 from torchcaps.train.ranks import Ranks
@@ -145,9 +145,8 @@ class Prune(Callback):
         """The mean gradient of the training loss over some batches, by the names of the weights.
         A copy of the network is asked, whose running means may move."""
         model = copy.deepcopy(model).train()
-        for part in freeze(model, self.recipe.freeze):
-            # As in every step.
-            part.eval()
+        # As in every step.
+        eval_frozen(model, self.recipe.freeze)
         batches = Batches(self.training, self.recipe.batch_size, seed=self.recipe.seed)
         # Dropout draws, before the first step has set a seed.
         torch.manual_seed(seed_of(self.recipe.seed, MASKS))
