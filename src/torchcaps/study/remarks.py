@@ -62,7 +62,7 @@ REMARKS: Mapping[str, str] = {
         "r_T - 2, which give other couplings"
     ),
     "rem-q-fewer-capsules-in-tree": (
-        "on eleven levels an even coupling to one of 16 parents, 1/16, becomes 0.1 and leads on, so "
+        "on eleven levels an even coupling to one of 16 parents, 1/16, becomes 0.1 and leads on: "
         "even layers are in the tree as a whole"
     ),
     "rem-q-epoch1-uniform": "the level of an even split reaches from 0.05 to 0.15",
