@@ -62,3 +62,20 @@ def test_mistakes(tmp_path):
     )
     del model.config
     assert "give it a new last layer yourself." in text_of(lambda: model.reset_classes(7))
+
+
+def test_double_precision_is_kept_to_its_last_digit(tmp_path):
+    # Of its decoder all tensors fit but one, and it is replaced as a whole.
+    model = tc.create_model("capsnet", image=IMAGE, n_classes=3, kernel=5, width=8, types=2)
+    model.double()
+    for value in model.parameters():
+        value.data += torch.rand_like(value) * 1e-12  # less than float32 tells apart
+    tc.save(model, tmp_path / "net.safetensors")
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    loaded = tc.load(tmp_path / "net.safetensors", n_classes=7)
+    model.reset_classes(7)
+    for network in (loaded, model):
+        for key, value in network.state_dict().items():
+            assert value.dtype == torch.float64, key
+            same = value.shape == before[key].shape
+            assert not same or torch.equal(value, before[key]), key

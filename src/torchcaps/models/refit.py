@@ -9,7 +9,14 @@ from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
 
-__all__ = ["Refits", "say_what_is_new", "take_fitting"]
+__all__ = ["Refits", "say_what_is_new", "take_dtypes", "take_fitting"]
+
+
+def take_dtypes(network: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Give tensors the types of those of a state, which are then copied into them."""
+    for key, tensor in network.state_dict(keep_vars=True).items():
+        if key in state and tensor.dtype != state[key].dtype:
+            tensor.data = tensor.data.to(state[key].dtype)
 
 
 def take_fitting(network: nn.Module, state: Mapping[str, Tensor]) -> tuple[str, ...]:
@@ -93,8 +100,10 @@ class Refits(nn.Module):
         words = {name: value for name, value in config.items() if name != "name"}
         fresh = make_model(config["name"], **{**words, "n_classes": n_classes})
         like = next(self.parameters())
-        new = take_fitting(fresh, self.state_dict())
         fresh.to(like.device, like.dtype).train(self.training)
+        # Before numbers are copied: in between they would be rounded.
+        take_dtypes(fresh, self.state_dict())
+        new = take_fitting(fresh, self.state_dict())
         _replace(self, fresh)
         self.config, self._as_made = fresh.config, fresh._as_made
         return new

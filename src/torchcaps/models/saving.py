@@ -22,7 +22,7 @@ from torchcaps.layers import ROUTINGS, Routing
 from torchcaps.layers.routing.table import import_path
 from torchcaps.models.as_made import check_parts, check_tensors, is_as_made, remember
 from torchcaps.models.own import OWN, OwnNetwork, check_has_weights, own_module
-from torchcaps.models.refit import say_what_is_new, take_fitting
+from torchcaps.models.refit import say_what_is_new, take_dtypes, take_fitting
 from torchcaps.models.registry import MODELS, make_model
 from torchcaps.models.smaller import SMALLER, adopt_sizes
 
@@ -186,7 +186,7 @@ def load_network(
         remember(network)
     is_own = MODELS[name].is_own
     if is_own:
-        _take_dtypes(network, state)
+        take_dtypes(network, state)
     try:
         # A network of one's own may hold a weight in two places, which both stay that weight.
         network.load_state_dict(state, assign=not is_own)
@@ -196,13 +196,6 @@ def load_network(
             f"({str(error).splitlines()[-1].strip()})."
         ) from None
     return network.eval()
-
-
-def _take_dtypes(network: nn.Module, state: Mapping[str, Tensor]) -> None:
-    """Give tensors the types of those in a file, which are then copied into them."""
-    for key, tensor in network.state_dict(keep_vars=True).items():
-        if key in state and tensor.dtype != state[key].dtype:
-            tensor.data = tensor.data.to(state[key].dtype)
 
 
 def _is_state(value: object) -> bool:
@@ -249,6 +242,7 @@ def _with_classes(
             f"take the one before it was shrunk."
         )
     network = make_model(name, **{**config, "n_classes": n_classes})
+    take_dtypes(network, state)
     say_what_is_new(str(path), take_fitting(network, state), network, state)
     return network.eval()
 
