@@ -11,7 +11,7 @@ from error_text import text_of
 from torchcaps import create_model
 from torchcaps.analysis import capsule_activity, capsule_layers, routing_dynamics
 from torchcaps.data import ImageSet
-from torchcaps.layers import Conv3dCapsules, DeconvDecoder
+from torchcaps.layers import Conv3dCapsules, DeconvDecoder, UniformRouting
 from torchcaps.models import MODELS
 from torchcaps.models.deepcaps import deepcaps, rem_deepcaps
 from torchcaps.ops import margin_loss, reconstruction_loss, squash
@@ -277,6 +277,17 @@ def test_the_uniform_twin_routes_nowhere():
         (step,) = layer.routed.steps
         even = 1 / step.coupling.shape[-1]
         torch.testing.assert_close(step.coupling, torch.full_like(step.coupling, even))
+
+
+def test_a_uniform_routing_that_is_given_as_an_object_routes_nowhere_either():
+    with torch.device("meta"):
+        model = made(routing=UniformRouting())
+        assert model.layers["cell_4_skip"].iterations == 1
+        said = text_of(lambda: made(routing=UniformRouting(), iterations=5))
+    assert said == (
+        "a routing that is given as an object has its options already, so iterations=5 would do "
+        "nothing; UniformRouting has no such option, so leave it out."
+    )
 
 
 def test_keep_changes_no_bit(trained):

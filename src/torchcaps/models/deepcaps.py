@@ -62,6 +62,8 @@ from torchcaps.layers import (
     Conv3dCapsules,
     DeconvDecoder,
     DenseCapsules,
+    Routing,
+    UniformRouting,
     feature_shape,
 )
 from torchcaps.layers.convolution import SmallConv2d
@@ -100,7 +102,7 @@ class DeepCaps(Refits):
         *,
         image: tuple[int, int, int],
         n_classes: int,
-        routing: str,
+        routing: str | Routing,
         iterations: int,
         bias: bool,
         detach: Detach,
@@ -121,13 +123,14 @@ class DeepCaps(Refits):
         self.residual = _twice(d_pose)
         grid_3 = _grid(self.backbone, image)
         grid_4 = _grid(nn.Sequential(self.backbone, self.halved), image)
+        is_uniform = routing == "uniform" or isinstance(routing, UniformRouting)
         skip = Conv3dCapsules(
             child_grid=grid_4,
             d_in=d_pose,
             types=TYPES,
             d_out=d_pose,
             # One iteration leaves couplings even: the uniform twin routes nowhere.
-            iterations=1 if routing == "uniform" else iterations,
+            iterations=1 if is_uniform else iterations,
             squash_over=squash_over,
             detach=detach,
         )

@@ -1,9 +1,10 @@
 """The options of a named network: known, of the right kind, and of use together."""
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from torchcaps.errors import TorchcapsError, nearest, short
-from torchcaps.layers import ROUTINGS, Routing
+from torchcaps.layers import ROUTINGS, Routing, UniformRouting
 from torchcaps.layers.routing.table import all_routing_options, no_use
 from torchcaps.models.limits import MOST
 from torchcaps.models.stack import routing_options
@@ -164,13 +165,14 @@ def check_use(preset: "Preset", options: dict[str, Any]) -> None:
         return
     _check_together(preset, options)
     routing = options.get("routing", preset.options.get("routing"))
+    # Where couplings are uniform, the skip of DeepCaps routes nowhere either.
+    is_uniform = routing == "uniform" or isinstance(routing, UniformRouting)
+    shared = preset.shared - ITERATES if is_uniform else preset.shared
     if isinstance(routing, Routing):
-        _check_given_routing(routing, set(options) - preset.shared - {"routing"}, options)
+        _check_given_routing(routing, set(options) - shared - {"routing"}, options)
         return
     if not isinstance(routing, str) or routing not in ROUTINGS:
         return
-    # Where couplings are uniform, the skip of DeepCaps routes nowhere either.
-    shared = preset.shared - ITERATES if routing == "uniform" else preset.shared
     for option in set(options) & set(preset.options) - shared:
         what = option.removeprefix("class_")  # class_squash
         if options[option] == "iterations" and what == "detach" and routing != "distance":
@@ -184,9 +186,11 @@ def _check_given_routing(routing: Routing, rest: set[str], options: dict[str, An
     """One that was made already takes no more options."""
     for option in sorted(rest & (all_routing_options() | {"class_squash"}) - {"bias"}):
         kind = type(routing).__name__
+        known = option.removeprefix("class_") in inspect.signature(type(routing)).parameters
+        mend = "say it where {}(…) is made" if known else "{} has no such option, so leave it out"
         raise TorchcapsError(
             f"a routing that is given as an object has its options already, so "
-            f"{option}={short(options[option])} would do nothing; say it where {kind}(…) is made."
+            f"{option}={short(options[option])} would do nothing; {mend.format(kind)}."
         )
 
 
