@@ -8,7 +8,12 @@ from torch import nn
 
 from error_text import text_of
 from torchcaps import create_model
-from torchcaps.layers import DenseCapsules, DynamicRouting, PrimaryCapsules
+from torchcaps.layers import (
+    DenseCapsules,
+    DynamicRouting,
+    EMRouting,
+    PrimaryCapsules,
+)
 from torchcaps.models import MODELS, CapsuleNetwork
 from torchcaps.ops.squashing import squash
 
@@ -37,7 +42,18 @@ def made(name, seed=7, **options):
 TINY = {"image": (2, 6, 8), "n_classes": 3, "kernel": 3, "types": 4}
 
 
-@pytest.mark.parametrize("kernel", [3, 5, 7])
+def test_a_bias_of_em_routing_is_in_its_votes_also_where_the_routing_is_an_object():
+    by_name = made("capsnet", **TINY, routing="em", bias=True)
+    by_object = made("capsnet", **TINY, routing=EMRouting(), bias=True)
+    assert by_name.layers["classes"].vote_bias is not None
+    shapes = [
+        {name: value.shape for name, value in each.state_dict().items()}
+        for each in (by_name, by_object)
+    ]
+    assert shapes[0] == shapes[1]
+
+
+def test_a_routing_objee("kernel", [3, 5, 7])
 def test_the_kernel_study_is_on_both_convolutions(kernel):
     with torch.device("meta"):
         model = create_model("gu_capsnet", kernel=kernel)

@@ -8,7 +8,7 @@ import torch
 
 from torchcaps import create_model, list_models
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import ROUTINGS, Routing
+from torchcaps.layers import ROUTINGS, DynamicRouting, Routing, SelfAttentionRouting
 from torchcaps.models import MODELS
 from torchcaps.models.registry import make_model
 from torchcaps.ops import uniform_routing
@@ -179,6 +179,18 @@ def test_an_option_reaches_the_network():
             "efficient_capsnet",
             {"bias": True},
             "self_attention routing has no use for bias=True; leave it out.",
+        ),
+        (
+            "capsnet",
+            {"routing": DynamicRouting(), "bias": True},
+            "a routing that is given as an object has its options already, so bias=True would do "
+            "nothing; say it where DynamicRouting(…) is made.",
+        ),
+        (
+            "capsnet",
+            {"routing": SelfAttentionRouting(), "bias": True},
+            "a routing that is given as an object has its options already, so bias=True would do "
+            "nothing; SelfAttentionRouting has no such option, so leave it out.",
         ),
         (
             "gamma_capsnet",

@@ -4,7 +4,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from torchcaps.errors import TorchcapsError, nearest, short
-from torchcaps.layers import ROUTINGS, Routing, UniformRouting
+from torchcaps.layers import ROUTINGS, EMRouting, Routing, UniformRouting
 from torchcaps.layers.routing.table import all_routing_options, no_use
 from torchcaps.models.limits import MOST
 from torchcaps.models.stack import routing_options
@@ -183,8 +183,9 @@ def check_use(preset: "Preset", options: dict[str, Any]) -> None:
 
 
 def _check_given_routing(routing: Routing, rest: set[str], options: dict[str, Any]) -> None:
-    """One that was made already takes no more options."""
-    for option in sorted(rest & (all_routing_options() | {"class_squash"}) - {"bias"}):
+    """One that was made already takes no more options. The bias of EM routing is its layer's."""
+    in_layer = {"bias"} if isinstance(routing, EMRouting) else set()
+    for option in sorted(rest & (all_routing_options() | {"class_squash"}) - in_layer):
         kind = type(routing).__name__
         known = option.removeprefix("class_") in inspect.signature(type(routing)).parameters
         mend = "say it where {}(…) is made" if known else "{} has no such option, so leave it out"

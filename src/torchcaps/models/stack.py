@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import ROUTINGS, DenseCapsules, Routing, make_routing
+from torchcaps.layers import ROUTINGS, DenseCapsules, EMRouting, Routing, make_routing
 
 __all__ = ["dense_stack", "routed_by", "routing_options"]
 
@@ -26,7 +26,7 @@ def routed_by(
             f'bias="odd" is a control of dynamic routing alone, but the routing is {routing!r}; '
             f'use routing="dynamic", or bias="added" or "none".'
         )
-    vote_bias = bool(bias) and routing == "em"
+    vote_bias = bool(bias) and (routing == "em" or isinstance(routing, EMRouting))
     return {"routing": make_routing(routing, bias=bias, **options), "vote_bias": vote_bias}
 
 
