@@ -281,7 +281,7 @@ def test_a_layer_without_steps_does_not_route_with_others():
     layer = Conv3dCapsules(child_grid=(3, 4, 2), d_in=4, types=2, d_out=4)
     assert text_of(lambda: route_concurrently({"skip": layer}, children(), iterations=2)) == (
         "layers that route at the same time must be capsule layers with a routing, but 'skip' is a "
-        "Conv3dCapsules; use route_sequentially."
+        'Conv3dCapsules; use route_sequentially, in a network schedule="sequential".'
     )
 
 

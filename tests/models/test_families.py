@@ -9,6 +9,7 @@ from torch import nn
 from error_text import text_of
 from torchcaps import create_model
 from torchcaps.layers import (
+    AttentionCapsules,
     DenseCapsules,
     DynamicRouting,
     EMRouting,
@@ -53,7 +54,7 @@ def test_a_bias_of_em_routing_is_in_its_votes_also_where_the_routing_is_an_objec
     assert shapes[0] == shapes[1]
 
 
-def test_a_routing_objee("kernel", [3, 5, 7])
+@pytest.mark.parametrize("kernel", [3, 5, 7])
 def test_the_kernel_study_is_on_both_convolutions(kernel):
     with torch.device("meta"):
         model = create_model("gu_capsnet", kernel=kernel)
@@ -356,6 +357,27 @@ def test_other_routings_refuse_to_route_at_once():
     assert text_of(network) == (
         "DynamicRouting keeps more than its parents from one iteration to the next, so its layers "
         'cannot all route at the same time; use schedule="sequential", or inverted routing.'
+    )
+
+
+def test_attention_refuses_to_route_at_once():
+    layers = {
+        "hidden": AttentionCapsules(n=4, d=2),
+        "classes": DenseCapsules(n_in=4, d_in=2, n_out=3, d_out=2, routing="inverted"),
+    }
+    said = text_of(
+        lambda: CapsuleNetwork(
+            image=(2, 2, 2),
+            backbone=nn.Identity(),
+            primary=PrimaryCapsules(nn.Identity(), d_out=2),
+            primary_grid=(2, 2, 1),
+            layers=layers,
+            schedule="concurrent",
+        )
+    )
+    assert said == (
+        "layers that route at the same time must be capsule layers with a routing, but 'hidden' is "
+        'a AttentionCapsules; use route_sequentially, in a network schedule="sequential".'
     )
 
 

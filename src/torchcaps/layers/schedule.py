@@ -25,7 +25,14 @@ from torchcaps.layers.intervention import NOTHING_DONE, leaving, named
 from torchcaps.ops.checks import check_choice, check_iterations, check_keep
 from torchcaps.types import Capsules, Couple, Intervene, Keep, Routed, Step, VoteMap
 
-__all__ = ["Schedule", "route_concurrently", "route_sequentially", "steps_in_a_row", "takes"]
+__all__ = [
+    "Schedule",
+    "check_have_routings",
+    "route_concurrently",
+    "route_sequentially",
+    "steps_in_a_row",
+    "takes",
+]
 
 Schedule = Literal["sequential", "concurrent"]
 
@@ -174,13 +181,20 @@ class _Look:
 
 def _begin(layers: Mapping[str, CapsuleLayer]) -> None:
     """Make what a call of the layers makes, since they are not called here."""
+    check_have_routings(layers)
+    for layer in layers.values():
+        make_weights(layer)
+
+
+def check_have_routings(layers: Mapping[str, nn.Module]) -> None:
+    """Refuse layers that cannot route at the same time, since nothing in them routes in steps."""
     for name, layer in layers.items():
         if not isinstance(layer, CapsuleLayer):
             raise TorchcapsError(
                 f"layers that route at the same time must be capsule layers with a routing, but "
-                f"{name!r} is a {type(layer).__name__}; use route_sequentially."
+                f"{name!r} is a {type(layer).__name__}; use route_sequentially, in a network "
+                f'schedule="sequential".'
             )
-        make_weights(layer)
 
 
 def _check_layers(layers: Mapping[str, CapsuleLayer]) -> None:

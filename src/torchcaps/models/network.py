@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import AttentionCapsules, CapsuleLayer, route_concurrently, route_sequentially
 from torchcaps.layers.intervention import by_layer, leaving, named
-from torchcaps.layers.schedule import Schedule
+from torchcaps.layers.schedule import Schedule, check_have_routings
 from torchcaps.models.iterating import routed_so_often
 from torchcaps.models.refit import Refits
 from torchcaps.models.standardise import prepared
@@ -204,6 +204,7 @@ class CapsuleNetwork(Refits):
                 )
 
     def _common_iterations(self) -> int:
+        check_have_routings(self._layers())
         counts = {getattr(layer.routing, "iterations", 1) for layer in self._layers().values()}
         if len(counts) != 1:
             raise TorchcapsError(
