@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from error_text import text_of
 from reference.inverted import inverted_routing as twin
 from torchcaps.errors import TorchcapsError
-from torchcaps.ops import inverted_routing, inverted_step, uniform_routing
+from torchcaps.ops import fused, inverted_routing, inverted_step, uniform_routing
+from torchcaps.ops.votes import materialise
+from torchcaps.types import Capsules, VoteMap
 
 
 def random_votes(*shape, dtype=torch.float64):
@@ -548,3 +550,23 @@ def test_a_norm_without_a_bias_is_told():
         "norm must be the pair (weight, bias) of a LayerNorm, but it has no bias; give zeros for "
         "it."
     )
+
+
+@pytest.mark.parametrize("form", [inverted_routing, fused.inverted_routing], ids=["plain", "fused"])
+@pytest.mark.parametrize("shape", [(), (1,), (1,) * 6], ids=str)
+def test_a_scale_of_any_dtype_and_number_of_axes_is_a_number(form, shape):
+    vote_map = VoteMap(Capsules(torch.randn(2, 5, 4)), torch.randn(5, 3, 4, 4))
+    votes = vote_map if form is fused.inverted_routing else materialise(vote_map)
+    start = torch.randn(3, 4)
+    # 1/4 is exact in every dtype.
+    expected = form(votes, scale=0.25, start=start).parents.pose
+    for dtype in (torch.float16, torch.float64):
+        scale = torch.full(shape, 0.25, dtype=dtype, requires_grad=True)
+        pose = form(votes, scale=scale, start=start).parents.pose
+        assert pose.dtype == torch.float32
+        torch.testing.assert_close(pose, expected)
+        pose.sum().backward()
+        assert scale.grad.shape == shape
+    if form is inverted_routing:
+        step = inverted_step(votes, start, scale=scale).parents.pose
+        torch.testing.assert_close(step, inverted_step(votes, start, scale=0.25).parents.pose)

@@ -53,7 +53,7 @@ def route_by(mix: Mix, vote_map: VoteMap, **options: Any) -> Routed:
     weight = bias = None
     if asked.norm is not None:
         weight, bias = (x.to(dtype).expand(size) for x in asked.norm)
-    scale, of_rule = asked.scale, (weight, bias)
+    scale, factor, of_rule = asked.scale, asked.scale, (weight, bias)
     if isinstance(scale, Tensor):
         # As a number it would have no gradient, so it goes into the weights of the rule.
         factor, scale = scale.reshape(()).to(votes.device, dtype), 1.0
@@ -69,7 +69,7 @@ def route_by(mix: Mix, vote_map: VoteMap, **options: Any) -> Routed:
         kept=kept_of(record, asked.iterations),
     )
     with without_autocast(votes):
-        query = None if asked.start is None else asked.scale * asked.start.to(dtype)
+        query = None if asked.start is None else factor * asked.start.to(dtype)
         by = dict(zip(("rule_weight", "rule_bias"), of_rule, strict=True))
         mixed = mix(given(vote_map, votes, loop, start=query, **by))
         norm_of = Present(1.0, weight, bias)

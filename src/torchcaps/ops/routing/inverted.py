@@ -98,7 +98,7 @@ def inverted_step(
             r = votes.new_full(votes.shape[:-1], 1 / votes.shape[-2])  # [*b, i, j]
         else:
             p = parents.to(votes.dtype).expand(poses)
-            r = (scale * torch.einsum("...ijd,...jd->...ij", votes, p)).softmax(-1)
+            r = (_number(scale, votes) * torch.einsum("...ijd,...jd->...ij", votes, p)).softmax(-1)
         r = coupled(couple, r, negative=activation is None)
         w, a = r, None
         if activation is not None and beta_a is not None and beta_u is not None:
@@ -168,6 +168,7 @@ def inverted_routing(
     dtype, votes = votes.dtype, widen(votes)
     # Once, not in every step: float16 would round the gradient of each.
     norm = None if norm is None else (norm[0].to(votes.dtype), norm[1].to(votes.dtype))
+    scale = _number(scale, votes)
     activation, beta_a, beta_u = (
         None if x is None else x.to(votes.dtype) for x in (activation, beta_a, beta_u)
     )
@@ -221,6 +222,11 @@ def _check_scale(scale: float | Tensor) -> None:
             f"scale must be one number for all votes, but came as a tensor of shape "
             f"{list(scale.shape)}; children and parents have no factors of their own."
         )
+
+
+def _number(scale: float | Tensor, like: Tensor) -> float | Tensor:
+    """A scale as one number, whatever its axes and its precision are."""
+    return scale.reshape(()).to(like.device, like.dtype) if isinstance(scale, Tensor) else scale
 
 
 def _check_norm(norm: tuple[Tensor, Tensor] | None, size: int) -> None:
