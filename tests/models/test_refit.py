@@ -79,3 +79,18 @@ def test_double_precision_is_kept_to_its_last_digit(tmp_path):
             assert value.dtype == torch.float64, key
             same = value.shape == before[key].shape
             assert not same or torch.equal(value, before[key]), key
+
+
+def test_what_was_chosen_by_hand_stays_where_a_part_is_replaced():
+    model = tc.create_model("capsnet", image=IMAGE, n_classes=3, kernel=5, width=8, types=2)
+    tc.layers.use_backend(model, "plain")
+    model.decoder.requires_grad_(False)
+    model.decoder.eval()
+    new = model.reset_classes(7)
+    assert new == ("layers.classes.weight", "decoder.layers.0.weight")
+    assert model.layers["classes"].routing.backend == "plain"
+    assert not model.decoder.layers.training
+    assert model.training
+    # What was learnt stays frozen; what is new would never learn.
+    learns = {name for name, value in model.decoder.named_parameters() if value.requires_grad}
+    assert learns == {"layers.0.weight"}

@@ -11,6 +11,9 @@ from torchcaps.errors import TorchcapsError
 
 __all__ = ["Refits", "say_what_is_new", "take_dtypes", "take_fitting"]
 
+# What is set on a part of a network without another result: `use_backend`, `train`.
+CHOICES = {"backend", "is_direct", "training"}
+
 
 def take_dtypes(network: nn.Module, state: Mapping[str, Tensor]) -> None:
     """Give tensors the types of those of a state, which are then copied into them."""
@@ -100,13 +103,27 @@ class Refits(nn.Module):
         words = {name: value for name, value in config.items() if name != "name"}
         fresh = make_model(config["name"], **{**words, "n_classes": n_classes})
         like = next(self.parameters())
-        fresh.to(like.device, like.dtype).train(self.training)
+        fresh.to(like.device, like.dtype)
         # Before numbers are copied: in between they would be rounded.
         take_dtypes(fresh, self.state_dict())
         new = take_fitting(fresh, self.state_dict())
+        _choose_again(self, fresh, new)
         _replace(self, fresh)
         self.config, self._as_made = fresh.config, fresh._as_made
         return new
+
+
+def _choose_again(old: nn.Module, fresh: nn.Module, new: tuple[str, ...]) -> None:
+    """What somebody chose of the parts of a network, chosen of those of another: the backend,
+    which are in training, and which of the weights that are kept learn."""
+    parts = dict(old.named_modules())
+    for name, part in fresh.named_modules():
+        chosen = vars(parts[name]) if name in parts else {}
+        for choice in CHOICES & chosen.keys():
+            setattr(part, choice, chosen[choice])
+    learns = {name: each.requires_grad for name, each in old.named_parameters() if name not in new}
+    for name, parameter in fresh.named_parameters():
+        parameter.requires_grad_(learns.get(name, parameter.requires_grad))
 
 
 def _replace(old: nn.Module, fresh: nn.Module) -> None:
