@@ -13,6 +13,7 @@ from torchcaps.layers import (
     DenseCapsules,
     DynamicRouting,
     EMRouting,
+    InvertedRouting,
     PrimaryCapsules,
 )
 from torchcaps.models import MODELS, CapsuleNetwork
@@ -52,6 +53,15 @@ def test_a_bias_of_em_routing_is_in_its_votes_also_where_the_routing_is_an_objec
         for each in (by_name, by_object)
     ]
     assert shapes[0] == shapes[1]
+
+
+def test_a_routing_object_whose_parents_have_activations_lets_classes_score():
+    said = text_of(lambda: made("capsnet", **TINY, routing=InvertedRouting()))
+    assert "and InvertedRouting gives none" in said
+    model = made("capsnet", **TINY, routing=InvertedRouting(activations=True))
+    out = model(torch.rand(2, 2, 6, 8))
+    assert out.scores_are == "lengths"
+    assert torch.equal(out.scores, out.classes.activation)
 
 
 @pytest.mark.parametrize("kernel", [3, 5, 7])

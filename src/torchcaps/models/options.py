@@ -130,8 +130,10 @@ def _check_reason(name: str, option: str, value: Any, default: Any) -> None:
 
 def check_routing(name: str, preset: "Preset", routing: str | Routing, *, has_head: bool) -> None:
     """Refuse a routing that is unknown, or by which the classes could not score."""
+    known: Routing | type[Routing]
     if isinstance(routing, Routing):
-        known, what = type(routing), type(routing).__name__
+        # One of its options may decide it.
+        known, what = routing, type(routing).__name__
     elif routing in ROUTINGS:
         known, what = ROUTINGS[routing], f"{routing} routing"
     else:
