@@ -304,6 +304,17 @@ def test_reconstruction_loss_on_paper():
     assert reconstruction_loss(made, torch.zeros(2, 1, 1, 2)).item() == 7
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_a_large_reconstruction_loss_of_half_precision_is_finite(dtype):
+    drawn = torch.zeros(1, 1, 300, 300, dtype=dtype, requires_grad=True)
+    # 300² ones: more than float16 holds, and than bfloat16 tells from 90,112.
+    loss = reconstruction_loss(drawn, torch.ones_like(drawn))
+    loss.backward()
+    assert loss.dtype == torch.float32
+    assert loss.item() == 90_000
+    assert drawn.grad.unique().tolist() == [-2]
+
+
 def test_reconstruction_loss_of_two_images_a_sample():
     # sample one: 1² and 2², sample two: 0² and 3²
     made = torch.tensor([[1.0, 2.0], [0.0, 3.0]]).reshape(2, 2, 1, 1, 1)

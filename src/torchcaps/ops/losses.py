@@ -174,7 +174,8 @@ def binary_cross_entropy_loss(scores: Tensor, target: Tensor, *, scores_are: Sco
 
 
 def reconstruction_loss(reconstruction: Tensor, image: Tensor) -> Tensor:
-    """Squared error summed over the pixels of an image, mean over the batch.
+    """Squared error summed over the pixels of an image, mean over the batch. Half precision comes
+    back as float32.
 
     Of m images a sample, [b, m, c, h, w], as when each digit is drawn alone ([gu2021] §3.2), it is
     the sum of the m errors.
@@ -193,7 +194,7 @@ def reconstruction_loss(reconstruction: Tensor, image: Tensor) -> Tensor:
             f"reconstruction and image must have one shape, but have {list(reconstruction.shape)} "
             f"and {list(image.shape)}; was the decoder built for another image size?"
         )
-    return (reconstruction - image).square().flatten(1).sum(-1).mean()
+    return (widen(reconstruction) - widen(image)).square().flatten(1).sum(-1).mean()
 
 
 def _present(argument: str, scores: Tensor, target: Tensor) -> Tensor:
