@@ -134,8 +134,10 @@ def test_unmasked_it_asks_for_so_many_components_however_they_are_parted():
     decoder, pose = made(mask="none"), torch.randn(3, CLASSES * D).double()
     parted = decoder(Capsules(pose.unflatten(1, (CLASSES, D))))
     assert torch.equal(decoder(Capsules(pose.unflatten(1, (1, -1)))), parted)
-    with pytest.raises(TorchcapsError, match="this decoder draws from poses"):
-        decoder(Capsules(torch.randn(3, CLASSES, D + 1).double()))
+    # Without an axis of classes, the batch would be taken for one.
+    for shape in [(3, CLASSES, D + 1), (1, CLASSES * D), (3, 2, 2, 2)]:
+        with pytest.raises(TorchcapsError, match="this decoder draws from poses"):
+            decoder(Capsules(torch.randn(shape).double()))
 
 
 @both

@@ -64,8 +64,8 @@ class Decoder(nn.Module):
         does not see; [b, m, k · d] where m classes of each image are drawn."""
         _check_dtype(classes, self.layers)
         # Where all are seen, it does not matter which components make a class.
-        k = math.prod(classes.pose.shape[1:]) if self.mask == "none" else None
-        if k != self.n_classes * self.d_in:
+        is_whole = self.mask == "none" and classes.pose.ndim == 3
+        if not is_whole or math.prod(classes.pose.shape[1:]) != self.n_classes * self.d_in:
             _check_poses(classes, n_classes=self.n_classes, d_in=self.d_in)
         pose = classes.pose  # [b, k, d]
         if self.mask == "class":
