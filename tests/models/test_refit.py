@@ -10,6 +10,7 @@ IMAGE = (1, 20, 20)
 NETWORKS = {
     "peer_deep_dynamic": {},
     "capsnet": {"kernel": 5},  # its decoder sees the classes
+    "gu_convnet_cr": {"width": 16},  # counts its classes itself
     "gu_convnet_cr_sf": {"width": 16},
     "resnet18": {},
     "matrix_capsnet_mnist": {},

@@ -7,6 +7,7 @@ import pickle
 import random
 import re
 
+import numpy
 import pytest
 import safetensors.torch
 import torch
@@ -677,3 +678,94 @@ def test_layers_that_were_tied_by_hand_come_back_with_one_value(tmp_path):
     save(model, tmp_path / "net.safetensors")
     again, images = load(tmp_path / "net.safetensors"), torch.rand(2, *SMALL["image"])
     assert torch.equal(again(images).scores, model.eval()(images).scores)
+
+
+def with_the_epsilon_of_keras(model):
+    norms = [part for part in model.modules() if isinstance(part, nn.BatchNorm2d)]
+    assert len(norms) > 1
+    for part in norms:
+        part.eps = numpy.float64(1e-3)  # as a file of weights has it
+    norms[0].momentum = None
+    return norms
+
+
+def test_what_was_set_of_norms_comes_back(tmp_path):
+    """docs/porting.md tells people to set ε, and it came back as PyTorch has it."""
+    model, path = create_model(NAME, **SMALL).eval(), tmp_path / "net.safetensors"
+    images = torch.rand(2, *SMALL["image"])
+    before = model(images).scores
+    with_the_epsilon_of_keras(model)
+    save(model, path)
+    again = load(path)
+    assert not torch.equal(model(images).scores, before)
+    assert torch.equal(again(images).scores, model(images).scores)
+    norms = [part for part in again.modules() if isinstance(part, nn.BatchNorm2d)]
+    assert norms[0].momentum is None
+    assert "set by hand" not in again.config
+    save(again, tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == path.read_bytes()
+    # Other networks that are made of this one have it too, and keep it when they are saved.
+    other = load(path)
+    other.reset_classes(5)
+    for each in (other, load(path, n_classes=5), smaller(model, Kept({}, None, None, {}))):
+        save(each, tmp_path / "other")
+        for one in (each, load(tmp_path / "other")):
+            assert {p.eps for p in one.modules() if isinstance(p, nn.BatchNorm2d)} == {1e-3}
+
+
+def set_of(part, name, value):
+    return lambda model: setattr(model.get_submodule(part), name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "change", "found"),
+    [
+        ("capsnet", TINY, set_of("primary", "squash", "none"), "primary.squash is 'none' and was"),
+        ("capsnet", TINY, set_of("decoder", "mask", "none"), "decoder.mask is 'none' and was"),
+        (
+            "matrix_capsnet_mnist",
+            {"sizes": "2-2-2-2"},
+            set_of("primary", "offset", 0.5),
+            "primary.offset is 0.5 and was 0.0; put back what was changed",
+        ),
+        # No number that a norm can have, so no file opens with it.
+        (
+            "matrix_capsnet_mnist",
+            {"sizes": "2-2-2-2"},
+            set_of("backbone.1", "eps", -1.0),
+            "backbone.1.eps is -1.0 and was 1e-05; put back what was changed",
+        ),
+    ],
+    ids=["squash", "mask", "offset", "norm"],
+)
+def test_a_setting_that_no_file_keeps_is_refused(tmp_path, name, options, change, found):
+    model = create_model(name, **options)
+    change(model)
+    said = text_of(lambda: save(model, tmp_path / "net.safetensors"))
+    assert said.startswith(f"this {name} computes otherwise than its name and options say")
+    assert found in said
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        ({"layers.classes.routing.iterations": 9}, "'layers.classes.routing.iterations'"),
+        ({"backbone.1.eps": "small"}, "'backbone.1.eps' was set to 'small'"),
+        ({"backbone.1.eps": True}, "'backbone.1.eps' was set to True"),
+        ({"backbone.1.momentum": 2}, "'backbone.1.momentum' was set to 2"),
+        ({"backbone.77.eps": 1e-3}, "'backbone.77.eps'"),
+        ({"backbone.1.__class__": None}, "'backbone.1.__class__'"),
+        ([1], "was set to [1]"),
+    ],
+)
+def test_a_file_sets_nothing_but_what_a_file_keeps(tmp_path, said, named):
+    model = create_model("matrix_capsnet_mnist", sizes="2-2-2-2")
+    header = {**model.config, "set by hand": said}
+    path = with_header(tmp_path / "net.safetensors", header, model.state_dict())
+    text = text_of(lambda: load(path))
+    assert named in text
+    assert text.endswith(
+        "by hand, but a file keeps eps, momentum and p of norms and dropouts alone; was it written "
+        "by a later torchcaps? load it with that."
+    )

@@ -13,8 +13,16 @@ from torch.nn.parameter import is_lazy
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import Routing
 from torchcaps.layers.routing.table import import_path
+from torchcaps.models.settings import BY_HAND, is_kept, is_ours, settings_of
 
-__all__ = ["check_parts", "check_tensors", "is_as_made", "remember"]
+__all__ = [
+    "changed_settings",
+    "check_parts",
+    "check_tensors",
+    "is_as_made",
+    "kept_by_hand",
+    "remember",
+]
 
 # What takes away what torch.nn.utils put into a layer, by the end of the names of its tensors.
 UNDONE_BY = {
@@ -36,17 +44,40 @@ class Made(NamedTuple):
     shapes: dict[str, list[int] | None]
     # What no tensor tells: of which class a part is, and what a routing was told.
     parts: dict[str, Any]
+    # By what numbers and words its parts compute; what an earlier version pickled does not say it.
+    settings: dict[str, Any] | None = None
 
 
-def remember(network: nn.Module) -> None:
-    """Write down what a network is as it leaves its maker."""
+def remember(network: nn.Module, *, like: nn.Module | None = None) -> None:
+    """Write down what a network is as it leaves its maker. What was set by hand in one that it was
+    made `like` was set so in it too."""
+    made = _looked_at(network)
+    if like is not None:
+        before = {name: was for name, (was, _) in changed_settings(like).items()}
+        made = made._replace(settings=_settings(made) | before)
     # nn.Module types every attribute as a tensor or a module.
-    network._as_made = _looked_at(network)  # type: ignore[assignment]
+    network._as_made = made  # type: ignore[assignment]
 
 
 def is_as_made(network: nn.Module) -> bool:
-    """Whether nothing was changed by hand; of a network that was built so nobody knows."""
-    return _before(network) == _looked_at(network)
+    """Whether no tensor and no part was changed by hand; of a network that was built so nobody
+    knows."""
+    before, now = _before(network), _looked_at(network)
+    return (before.shapes, before.parts) == (now.shapes, now.parts)
+
+
+def changed_settings(network: nn.Module) -> dict[str, tuple[Any, Any]]:
+    """What was set by hand since, by the names of `settings_of`: before, and now."""
+    before, now = _settings(_before(network)), _settings(_looked_at(network))
+    both = {name: (was, now[name]) for name, was in before.items() if name in now}
+    return {name: (was, value) for name, (was, value) in both.items() if was != value}
+
+
+def kept_by_hand(network: nn.Module) -> dict[str, Any]:
+    """The entry that the configuration of a file has of these; none if there are none."""
+    changed = changed_settings(network).items()
+    kept = {name: value for name, (_, value) in changed if is_kept(network, name, value)}
+    return {BY_HAND: kept} if kept else {}
 
 
 def check_tensors(network: nn.Module) -> None:
@@ -75,9 +106,11 @@ def check_tensors(network: nn.Module) -> None:
 
 def check_parts(network: nn.Module) -> None:
     """Refuse routings, and parts without tensors, of other classes than its maker gave a network,
-    and routings with other options."""
-    now = _looked_at(network).parts
-    before = _before(network).parts
+    and settings of parts that no file keeps."""
+    now, before = _looked_at(network).parts, dict(_before(network).parts)
+    for name, (was, value) in changed_settings(network).items():
+        if not is_kept(network, name, value):
+            before[name], now[name] = was, value
     for name in [*before, *now]:
         if before.get(name) != now.get(name):
             raise TorchcapsError(
@@ -90,6 +123,10 @@ def check_parts(network: nn.Module) -> None:
 def _before(network: nn.Module) -> Made:
     made = getattr(network, "_as_made", None)
     return made if isinstance(made, Made) else _looked_at(network)
+
+
+def _settings(made: Made) -> dict[str, Any]:
+    return made.settings or {}
 
 
 def _name(network: nn.Module) -> str:
@@ -106,19 +143,19 @@ def _looked_at(network: nn.Module) -> Made:
     # What a routing object was told, whoever opens the file tells one again.
     is_told = isinstance(config, dict) and isinstance(config.get("routing"), dict)
     # What a network of one's own swaps while it learns is its own.
-    parts = _bare_parts(network) if _is_ours(network) else {}
+    parts = _bare_parts(network) if is_ours(network) else {}
     for path, part in network.named_modules():
         if isinstance(part, Routing):
             parts[path] = import_path(type(part))
         # What one's own code counts or anneals is its own.
         routes = isinstance(part, Routing) or type(getattr(part, "iterations", None)) is int
-        if is_told or not (_is_ours(part) and routes):
+        if is_told or not (is_ours(part) and routes):
             continue
         for option in ("iterations", *inspect.signature(type(part)).parameters):
             value = vars(part).get(option)
             if isinstance(value, bool | int | float | str):
                 parts[f"{path}.{option}".removeprefix(".")] = value
-    return Made(shapes, parts)
+    return Made(shapes, parts, settings_of(network, is_told=is_told))
 
 
 def _bare_parts(network: nn.Module) -> dict[str, Any]:
@@ -136,7 +173,3 @@ def _bare_parts(network: nn.Module) -> dict[str, Any]:
         if is_bare and (was_here or isinstance(parent, nn.Sequential)):
             found[path] = import_path(type(part))
     return found
-
-
-def _is_ours(module: nn.Module) -> bool:
-    return type(module).__module__.startswith("torchcaps.")

@@ -1,18 +1,17 @@
 """Weights for another number of classes: what fits is kept, the rest is made new and named."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.models.as_made import changed_settings
+from torchcaps.models.settings import CHOICES
 
 __all__ = ["Refits", "say_what_is_new", "take_dtypes", "take_fitting"]
-
-# What is set on a part of a network without another result: `use_backend`, `train`.
-CHOICES = {"backend", "is_direct", "training"}
 
 
 def take_dtypes(network: nn.Module, state: Mapping[str, Tensor]) -> None:
@@ -107,20 +106,29 @@ class Refits(nn.Module):
         # Before numbers are copied: in between they would be rounded.
         take_dtypes(fresh, self.state_dict())
         new = take_fitting(fresh, self.state_dict())
-        _choose_again(self, fresh, new)
+        by_hand = changed_settings(self)
+        _choose_again(self, fresh, new, by_hand)
         _replace(self, fresh)
         self.config, self._as_made = fresh.config, fresh._as_made
+        # Of parts that stay, what follows from the number of classes.
+        for path, (fitting, _) in changed_settings(self).items():
+            if path not in by_hand:
+                part, _, name = path.rpartition(".")
+                setattr(self.get_submodule(part), name, fitting)
         return new
 
 
-def _choose_again(old: nn.Module, fresh: nn.Module, new: tuple[str, ...]) -> None:
+def _choose_again(
+    old: nn.Module, fresh: nn.Module, new: tuple[str, ...], by_hand: Collection[str]
+) -> None:
     """What somebody chose of the parts of a network, chosen of those of another: the backend,
-    which are in training, and which of the weights that are kept learn."""
+    which are in training, other settings, and which of the weights that are kept learn."""
     parts = dict(old.named_modules())
     for name, part in fresh.named_modules():
         chosen = vars(parts[name]) if name in parts else {}
-        for choice in CHOICES & chosen.keys():
-            setattr(part, choice, chosen[choice])
+        for choice, value in chosen.items():
+            if choice in CHOICES or f"{name}.{choice}" in by_hand:
+                setattr(part, choice, value)
     learns = {name: each.requires_grad for name, each in old.named_parameters() if name not in new}
     for name, parameter in fresh.named_parameters():
         parameter.requires_grad_(learns.get(name, parameter.requires_grad))

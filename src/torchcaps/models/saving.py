@@ -20,10 +20,11 @@ from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import ROUTINGS, Routing
 from torchcaps.layers.routing.table import import_path
-from torchcaps.models.as_made import check_parts, check_tensors, is_as_made, remember
+from torchcaps.models.as_made import check_parts, check_tensors, is_as_made, kept_by_hand, remember
 from torchcaps.models.own import OWN, OwnNetwork, check_has_weights, own_module
 from torchcaps.models.refit import say_what_is_new, take_dtypes, take_fitting
 from torchcaps.models.registry import MODELS, make_model
+from torchcaps.models.settings import BY_HAND, set_again
 from torchcaps.models.smaller import SMALLER, adopt_sizes
 
 __all__ = ["check_whole", "content_of", "file_of", "load", "load_network", "save"]
@@ -43,8 +44,9 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
     """Write a network; a crash leaves the old file or the new one.
 
     Arguments:
-        model: one of `create_model`, which knows its own name and options, or any other module: of
-            that the import path of its class is written, and `load` wants the class again.
+        model: one of `create_model`, which knows its own name and options, and of whose norms and
+            dropouts eps, momentum and p are kept as somebody set them; or any other module: of that
+            the import path of its class is written, and `load` wants the class again.
         path: the file to write, ending in .safetensors.
 
     >>> save(create_model("capsnet"), "capsnet.safetensors")
@@ -86,6 +88,7 @@ def content_of(model: nn.Module) -> bytes:
     if not is_as_made(module) and not _are_taken(state, config):
         check_tensors(module)
     check_parts(module)
+    config = {**config, **kept_by_hand(module)}
     header = {**config, DIGEST: _digest(state, config)}
     # Bytes, because save_file makes files that only their owner may read.
     return safetensors.torch.save(state, metadata={HEADER: json.dumps(header)})
@@ -162,6 +165,7 @@ def load_network(
     """The same, but a network of one's own comes so that it is called as ours are."""
     path = file_of(path)
     state, name, config = _read(path)
+    by_hand = config.pop(BY_HAND, {})
     if name == OWN:
         if n_classes is not None:
             raise TorchcapsError(
@@ -177,7 +181,14 @@ def load_network(
     if routing is not None:
         config["routing"] = routing
     if n_classes is not None and n_classes != config.get("n_classes"):
-        return _with_classes(path, state, name, config, n_classes)
+        network = _with_classes(path, state, name, config, n_classes)
+    else:
+        network = _as_saved(path, state, name, config)
+    set_again(network, by_hand, path)
+    return network.eval()
+
+
+def _as_saved(path: Path, state: dict[str, Tensor], name: str, config: dict[str, Any]) -> nn.Module:
     said = config.pop(SMALLER, None)
     network = _without_weights(name, config)
     if said is not None:
@@ -195,7 +206,7 @@ def load_network(
             f"the tensors in {path} do not fit the network {name} that its header describes "
             f"({str(error).splitlines()[-1].strip()})."
         ) from None
-    return network.eval()
+    return network
 
 
 def _is_state(value: object) -> bool:
@@ -244,7 +255,7 @@ def _with_classes(
     network = make_model(name, **{**config, "n_classes": n_classes})
     take_dtypes(network, state)
     say_what_is_new(str(path), take_fitting(network, state), network, state)
-    return network.eval()
+    return network
 
 
 def _load_own(

@@ -91,7 +91,7 @@ def smaller(network: nn.Module, kept: Kept) -> nn.Module:
     model.load_state_dict(state.tensors, assign=True)
     # What is taken out here is told in the file, what was changed by hand before is not.
     if is_as_made(network):
-        remember(model)
+        remember(model, like=network)
     return model.eval()
 
 
