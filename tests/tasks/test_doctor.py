@@ -388,6 +388,32 @@ def test_frozen_parts_are_not_trained_by_the_doctor():
     assert said.startswith("freeze: the network has no part 'nonsense'")
 
 
+@pytest.mark.parametrize(
+    ("rate", "verdict", "words"),
+    [(1e-3, "fine", ": it can learn."), (1e-9, "broken", "gets so few by heart")],
+)
+def test_a_decoder_that_is_trained_alone_is_judged_by_what_it_draws(
+    monkeypatch, rate, verdict, words
+):
+    monkeypatch.setattr("torchcaps.tasks.overfit.STEPS", 6)
+    recipe = make_recipe(
+        model="mitterreiter_5x16",
+        data="tiny",
+        batch_size=20,
+        learning_rate=rate,
+        options={"decoder": True},
+        freeze=("backbone", "primary", "layers"),
+    )
+    found = {each.check: each for each in doctor(recipe, seconds=500).findings}
+    assert found["gradients"].verdict == "fine"
+    assert "(decoder.layers.0) to " in found["gradients"].text
+    overfit = found["overfit"]
+    assert (overfit.verdict, words in overfit.text) == (verdict, True), overfit.text
+    # Squared errors of pixels, whose mean weighs 0.0005; no class moves.
+    assert "took the loss of what is drawn from 0.05" in overfit.text
+    assert "right" not in overfit.text
+
+
 def test_test_images_of_another_kind_are_told():
     test = Shown(torch.rand(6, 1, 4, 4), [0, 1, 2] * 2)
     test.class_names = ("a", "b")

@@ -234,7 +234,8 @@ def _judge_gradients(
         )
         return Diagnosis("gradients", "broken", text, {**numbers, "first": lost[-1]})
     # A decoder is moved by the reconstruction, which weighs little while classes are short.
-    judged = {name: value for name, value in size.items() if not name.startswith("decoder")}
+    # Where it is trained alone, there is nothing else.
+    judged = {name: x for name, x in size.items() if not name.startswith("decoder")} or size
     low, high = min(judged, key=judged.__getitem__), max(judged, key=judged.__getitem__)
     facts = f"root mean square {judged[low]:.1e} ({low}) to {judged[high]:.1e} ({high})"
     learnt = float(parts["classification_loss"].detach()) < 0.01
