@@ -17,6 +17,7 @@ from torchcaps.study import (
 from torchcaps.study.pages import BEGIN, END, ours, overview, page, protocol, says, write_pages
 from torchcaps.study.papers.peer import SIGN_OPEN
 from torchcaps.study.remarks import REMARKS
+from torchcaps.train.protocols import PROTOCOLS
 
 ROOT = Path(__file__).parents[2]
 EVIDENCE = ROOT / "evidence"
@@ -131,6 +132,19 @@ def test_what_a_paper_leaves_open_stands_beside_the_protocol(found):
         "; the paper leaves open: Fig. 1 (architecture) is not in the text; " + SIGN_OPEN
     )
     assert "leaves open" not in protocol(by_id["peer2022-q-symmetry-causes-depth-failure"])
+
+
+def test_what_a_protocol_does_otherwise_is_told_once_whether_a_record_names_it_or_not(found):
+    """Records of studies of one's own did not."""
+    stops = PROTOCOLS["mitterreiter"].departs["stop_at"]
+    rows = [
+        (protocol(each).count(stops), any(stops in x.departures for x in records), records)
+        for each in found
+        if (records := [x for x in each.records.values() if x.recipe.get("stop_at") == 0.992])
+    ]
+    assert {count for count, _, _ in rows} == {1}
+    assert {named for _, named, _ in rows} == {True, False}
+    assert not any("where the protocol" in protocol(each) for each in found)
 
 
 def test_what_a_reader_should_know_stands_beside_the_protocol(found):

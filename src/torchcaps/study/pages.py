@@ -12,11 +12,12 @@ from statistics import fmean
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.claim import PAPERS, Claim
 from torchcaps.study.comparable import SHORT
-from torchcaps.study.record import read_records
+from torchcaps.study.record import Record, read_records
 from torchcaps.study.remarks import REMARKS
 from torchcaps.study.result import Result, results
 from torchcaps.study.verdict import NumberVerdict, StatementVerdict
 from torchcaps.train.digests import write_whole
+from torchcaps.train.protocols import PROTOCOLS
 
 __all__ = ["TITLES", "overview", "page", "write_pages"]
 
@@ -229,7 +230,7 @@ def protocol(each: Result) -> str:
         return f"no training{remark}"
     records = each.records.values()
     smaller = dict.fromkeys(record.reduced for record in records if record.reduced is not None)
-    departures = dict.fromkeys(text for record in records for text in record.departures)
+    departures = dict.fromkeys(text for record in records for text in _departures(record))
     conditions = "the paper's" if not smaller else f"reduced: {'; '.join(smaller)}"
     verdict = each.verdict
     if isinstance(verdict, NumberVerdict) and verdict.incomparable:
@@ -240,6 +241,12 @@ def protocol(each: Result) -> str:
     chosen = f"; the paper leaves open: {'; '.join(left_open)}" if left_open else ""
     short = _short_of_the_stop(each) if each.claim.states else ""
     return "; departs: ".join((conditions, *departures)) + chosen + short + remark
+
+
+def _departures(record: Record) -> tuple[str, ...]:
+    """Those that it names, and those of its protocol, which older studies of one's own left out."""
+    followed = PROTOCOLS.get(str(record.recipe.get("protocol")))
+    return (*record.departures, *(followed.departures(record.recipe) if followed else ()))
 
 
 def _short_of_the_stop(each: Result) -> str:

@@ -8,6 +8,7 @@ from error_text import text_of
 from torchcaps.study import find_claim, plan_of
 from torchcaps.study.runner import study_of
 from torchcaps.study.runner.own import own_study
+from torchcaps.train.protocols import PROTOCOLS
 
 EXAMPLE = """
 model = "mitterreiter_grid"
@@ -74,6 +75,19 @@ def test_a_file_may_speak_of_claims(file):
     assert study.name == "x"
     assert study.systems[0].claims == ("mitt2023-q-cas-declines",)
     assert study.systems[0].reduced == "made images"
+
+
+def test_a_study_of_claims_says_where_it_departs_as_planned_ones_do():
+    """From the paper, and from the protocol that it follows."""
+    fields = {"protocol": "mitterreiter", "model": "mitterreiter_5x16", "data": "part-whole"}
+    study = {"name": "x", "vary": {"epochs": [50, 3]}, "measure": ["accuracy"]}
+    of_claims = {**study, "claims": ["mitt2023-q-cas-declines"], "reduced": "made images"}
+    stops = PROTOCOLS["mitterreiter"].departs["stop_at"]
+    assert [each.departures for each in own_study(fields, **of_claims).systems] == [
+        (stops,),
+        (stops, "epochs: 3, where the protocol mitterreiter has 50"),
+    ]
+    assert {each.departures for each in own_study(fields, **study).systems} == {()}
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,7 @@ def own_study(
             looks=_looks(measure, recipe),
             claims=tuple(claims or ()),
             reduced=reduced,
+            departures=recipe.departures() if claims else (),
         )
         for label, recipe in recipes
     ]
