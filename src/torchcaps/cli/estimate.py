@@ -7,8 +7,18 @@ import typer
 
 from torchcaps._printable import printable
 from torchcaps.cli.arguments import AsJson, Imports, OptionList, options_from, sides
+from torchcaps.errors import TorchcapsError
 
 __all__ = ["estimate"]
+
+# What the command itself is told, which would come twice as an option of the network.
+ITS_OWN = {
+    "model": "--model",
+    "image": "--image",
+    "n_classes": "--classes",
+    "batch_size": "--batch-size",
+    "precision": "--precision",
+}
 
 
 def estimate(
@@ -30,6 +40,12 @@ def estimate(
     """
     from torchcaps import tasks
 
+    options = options_from(option)
+    for name in (each for each in options if each in ITS_OWN):
+        raise TorchcapsError(
+            f"--option is for options of the network, but {name} came with it, which estimate "
+            f"takes by itself; write {ITS_OWN[name]} instead."
+        )
     size = () if image is None else sides("--image", image, "3x64x48")
     found = tasks.estimate(
         model,
@@ -37,6 +53,6 @@ def estimate(
         n_classes=classes,
         batch_size=batch_size,
         precision=precision,
-        **options_from(option),
+        **options,
     )
     print(json.dumps(found.numbers()) if as_json else printable(found.text()))
