@@ -256,6 +256,20 @@ def test_what_learns_is_said_in_words():
     )
 
 
+def test_a_row_of_usual_values_is_told_from_those_beside_it():
+    """Both are uniform, so that says of neither which one it is, though 0.1 is usual."""
+    names = {"differ_in": ("routing", "weight_std"), "compared_with": ("dynamic", 0.1)}
+    records = {
+        "a" * 12: of_ours([51.0, 52.0, 53.0], routing="dynamic", weight_std=0.1),
+        "b" * 12: of_ours([16.0, 17.1, 18.0], routing="uniform", weight_std=1.0),
+        "c" * 12: of_ours([61.0, 62.1, 63.0], routing="uniform", weight_std=0.1),
+    }
+    assert decision_of(SHARP._replace(where={}, **names), records) == (
+        "Accuracy less that at 0 is above zero with weight_std 0.1. It is below zero with "
+        "weight_std 1.0. (95 % intervals, wider than in the table so that all 2 hold together.)"
+    )
+
+
 def four_of(accuracies):
     """Of weights of 0.1 and 1.0, without routing and with it."""
     settings = [(std, agreement) for std in (0.1, 1.0) for agreement in (0.0, 1.0)]

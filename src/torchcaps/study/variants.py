@@ -211,13 +211,13 @@ def _named(variants: Variants, record: Record) -> str:
 
 def _differing(variants: Variants, record: Record, rows: Sequence[Record] = ()) -> str:
     """What a record differs in from the one that others are compared with, and from any of the
-    rows beside it."""
+    rows beside it; from these alone where it has the usual values."""
     values = _values(variants, record)
     others = zip(*(_values(variants, each) for each in rows or [record]), strict=True)
     named = zip(variants.differ_in, values, variants.compared_with, others, strict=True)
-    pairs = [(name, value, of) for name, value, usual, of in named if value != usual]
-    telling = [each for each in pairs if len(rows) < 2 or len(set(map(str, each[2]))) > 1]
-    return ", ".join(f"{name} {_said(value)}" for name, value, _ in telling or pairs)
+    telling = [each for each in named if len(rows) < 2 or len(set(map(str, each[3]))) > 1]
+    pairs = [each for each in telling if each[1] != each[2]]
+    return ", ".join(f"{name} {_said(value)}" for name, value, *_ in pairs or telling)
 
 
 def _in_order(variants: Variants, records: Mapping[str, Record]) -> list[Record]:
