@@ -64,6 +64,18 @@ def test_a_table_trains_every_network_once():
     assert found.text().splitlines()[-1].startswith("# 4 rows, 4 networks, 20 runs with all seeds:")
 
 
+def test_a_network_of_several_rows_is_trained_for_all_seeds_that_one_asks_for():
+    found = table("peer2022-t1-rba-nobias")
+    ((claim, plan),) = found.rows
+    fewer = dataclasses.replace(
+        plan, jobs=tuple(dataclasses.replace(job, seeds=3) for job in plan.jobs)
+    )
+    both = dataclasses.replace(found, rows=((claim, plan), (claim, fewer)))
+    assert [job.seeds for job in plan.jobs] == [5]
+    assert both.cost() == found.cost()
+    assert both.text().splitlines()[-1].startswith("# 2 rows, 1 networks, 5 runs with all seeds:")
+
+
 def test_the_smaller_form_costs_less():
     # 20,000 digits in batches of 64 are 313 steps, times 3 epochs and 5 seeds.
     (job,) = plan_of(find_claim("peer2022-t2-mnist-nobias-n2")).jobs

@@ -42,9 +42,12 @@ class Table:
         return tuple(job.smaller() if self.reduced else job for job in plan.jobs)
 
     def trainings(self) -> dict[str, Job]:
-        """The jobs that train something, each once: cells share networks."""
-        every = (job for _, plan in self.rows for job in self.jobs(plan))
-        return {job.key: job for job in every}
+        """The jobs that train something, each once: cells share networks. Of those that do the one
+        of most seeds counts."""
+        found: dict[str, Job] = {}
+        for job in (job for _, plan in self.rows for job in self.jobs(plan)):
+            found[job.key] = max(job, found.get(job.key, job), key=lambda each: each.seeds)
+        return found
 
     def cost(self) -> Cost:
         """Of all that can be trained today."""
