@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 
@@ -197,6 +199,24 @@ def test_a_study_that_is_done_starts_nothing(study, ledger, tmp_path, monkeypatc
     settings = Settings(ledger.folder, tmp_path / "evidence")
     assert run_study(study(), settings, watch=seen.append) == []
     assert seen == [{cell.name: "failed"}]
+
+
+def test_a_system_that_makes_no_record_holds_up_no_other(study, ledger, tmp_path, monkeypatch):
+    """Its run is gone; the other one is trained all the same, and then it is told."""
+    first, second = (study(learning_rate=rate) for rate in (1e-3, 2e-3))
+    both = replace(first, systems=(*first.systems, *second.systems))
+    gone, other = both.cells()
+    ledger.write(gone, gone.looks[0], {"accuracy": 50.0})
+
+    def hire(cells, number):
+        ledger.fail(other, "the loss became nan", is_result=True)
+        return Pretended(End("done"))
+
+    monkeypatch.setattr("torchcaps.study.runner.pool._place", lambda *_: nullcontext(hire))
+    settings = Settings(ledger.folder, tmp_path / "evidence")
+    said = text_of(lambda: run_study(both, settings))
+    assert f"holds what was measured of {gone.name}, but its run is gone" in said
+    assert ledger.state(other) == "failed"
 
 
 @pytest.mark.cluster

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from torchcaps.errors import Interrupted, TorchcapsError
@@ -61,7 +61,9 @@ def run_study(
                 ended = sum(state in ("done", "failed") for state in states.values())
                 # One of parts is written at the end: what does not join would stop the others.
                 if ended != complete and not study.in_parts:
-                    write_records(study, ledger, settings.evidence)
+                    # What makes no record is told at the end: the other cells need not wait for it.
+                    with suppress(TorchcapsError):
+                        write_records(study, ledger, settings.evidence)
                     complete = ended
                 if not pool.tend(states):
                     break
