@@ -1,9 +1,11 @@
 """How far a study is: counts, hours, and what is shown where nobody watches."""
 
+import io
 import json
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from made_records import made
 from torchcaps.study.cost import hours_of
@@ -34,6 +36,18 @@ def test_cells_are_counted_and_hours_are_those_of_the_seeds_done(progress):
     )
     assert progress.numbers()["left"] == 2
     assert progress.table().row_count == 1
+
+
+def test_the_name_of_a_system_is_whole_however_narrow_the_window(progress):
+    """`--only` needs it, and in a pipe there are 80 columns."""
+    (system,) = progress.study.systems
+    label = "widths=" + ",".join(["16"] * 40)
+    progress.study = replace(progress.study, systems=(replace(system, label=label),))
+    console = Console(width=80, file=io.StringIO(), highlight=False)
+    console.print(progress.table())
+    text = console.file.getvalue()
+    assert "…" not in text
+    assert label in "".join(line.split()[0] for line in text.splitlines())
 
 
 def test_cells_that_an_error_stopped_are_left(progress):

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
+from rich.table import Column, Table
 
 from torchcaps.study.cost import hours_of
 from torchcaps.study.record import Record
@@ -96,7 +96,9 @@ class Progress:
 
     def table(self, *, by_cost: bool = False) -> Table:
         """A row a system."""
-        table = Table("system", title=self.text(), title_justify="left", box=None)
+        # Whole in a narrow window too: `--only` takes what stands there.
+        system = Column("system", overflow="fold")
+        table = Table(system, title=self.text(), title_justify="left", box=None)
         recorded = () if self.recorded is None else ("in_records",)
         columns = ("done", "failed", "running", "left", *recorded, "hours_left")
         for name in columns:
