@@ -23,6 +23,15 @@ def test_what_is_no_seed(text):
     )
 
 
+@pytest.mark.parametrize("text", ["4294967296", "4294967290-4294967296", "0,4294967296,1"])
+def test_a_seed_that_no_record_can_hold(text):
+    assert seeds_in("4294967295") == (2**32 - 1,)
+    assert text_of(lambda: seeds_in(text)) == (
+        "--seeds must name seeds from 0 to 4294967295, but 4294967296 is beyond; was a digit typed "
+        "twice?"
+    )
+
+
 def test_an_option_that_is_a_list_has_one_value():
     recipe = make_recipe(
         model="mitterreiter_grid",

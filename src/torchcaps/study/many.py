@@ -14,7 +14,7 @@ from torchcaps.models import MODELS
 from torchcaps.models.registry import check_made, check_options
 from torchcaps.study.comparison import Comparison, compare
 from torchcaps.study.runner.ledger import Ledger
-from torchcaps.study.runner.system import MOST_SEEDS, Study, System
+from torchcaps.study.runner.system import LAST_SEED, MOST_SEEDS, Study, System
 from torchcaps.study.runner.work import finish
 from torchcaps.train import Recipe, Run
 
@@ -41,6 +41,11 @@ def seeds_in(text: str) -> tuple[int, ...]:
         raise TorchcapsError(
             f"--seeds {text} names {len(seeds):,} seeds, and at most {MOST_SEEDS:,} are trained in "
             f"one call; is the range right?"
+        )
+    if max(seeds) > LAST_SEED:
+        raise TorchcapsError(
+            f"--seeds must name seeds from 0 to {LAST_SEED}, but {max(seeds)} is beyond; was a "
+            f"digit typed twice?"
         )
     return tuple(seeds)
 

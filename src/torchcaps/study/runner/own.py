@@ -30,7 +30,7 @@ from torchcaps.study.claim import find_claim
 from torchcaps.study.look import OF_LAYERS, Look, looks_named
 from torchcaps.study.papers import plan_of
 from torchcaps.study.record import STUDY
-from torchcaps.study.runner.system import Study, System
+from torchcaps.study.runner.system import LAST_SEED, Study, System
 from torchcaps.study.same import plain, trains
 from torchcaps.train import Recipe, make_recipe, read_fields
 
@@ -38,8 +38,6 @@ __all__ = ["own_study", "read_study", "varied"]
 
 # What a file holds beside the fields of a recipe.
 BESIDE = ("name", "measure", "vary", "claims", "reduced")
-# Of a recipe.
-LAST_SEED = 2**32 - 1
 # Looks that need more than a network and images.
 OF_PARTS = ("focus", "selectivity")
 OF_DECODER = ("perturbation", "separation")

@@ -11,6 +11,8 @@ __all__ = ["Cell", "Study", "System", "Waiting"]
 
 # No study needs more of one network; a larger number is a slip of the keyboard.
 MOST_SEEDS = 10_000
+# Of a recipe.
+LAST_SEED = 2**32 - 1
 
 
 class Cell(NamedTuple):
