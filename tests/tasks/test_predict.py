@@ -14,7 +14,7 @@ from error_text import text_of
 from torchcaps.data import SOURCES, PartWholeSpec, part_whole
 from torchcaps.models import create_model, save
 from torchcaps.tasks import predict
-from torchcaps.tasks.predict import Prediction
+from torchcaps.tasks.predict import Prediction, _draw
 from torchcaps.train import Run, fit, make_recipe
 from torchcaps.train.run import write_whole
 
@@ -84,7 +84,7 @@ def test_a_picture_is_seen_as_it_is(run, network, grey):
     assert found.text().startswith(f"{grey}: {winner}, {float(out.scores.max()):.2f}; then ")
 
 
-def test_of_two_certain_classes_text_names_the_one_with_the_higher_score():
+def test_of_two_certain_classes_the_one_with_the_higher_score_is_said_and_marked(monkeypatch):
     """Both probabilities round to one; the lower class was named, and the other in JSON."""
     scores = torch.tensor([20.0, 25.0, 1.0])
     found = Prediction(
@@ -99,6 +99,11 @@ def test_of_two_certain_classes_text_names_the_one_with_the_higher_score():
     )
     assert found.text() == "x.png: b, 1.00; then a, 1.00"
     assert found.numbers()["class"] == "b"
+    figures = []
+    monkeypatch.setitem(_draw.__globals__, "write_figure", lambda each, path: figures.append(each))
+    _draw([found], Path("x.svg"))
+    (number,) = figures[0].axes[1].texts
+    assert number.get_position()[1] == 1
 
 
 def test_a_picture_is_the_same_alone_and_among_others(run, grey, tmp_path):

@@ -56,6 +56,17 @@ def test_of_many_classes_the_highest_are_drawn_in_their_order():
     assert axes.get_xlabel() == "length, 10 highest of 20"
 
 
+def test_the_winner_is_marked_where_others_are_as_high():
+    """Probabilities of 16.7 and 20 are both one in float32; it is drawn though ten others are."""
+    scores = torch.ones(12)
+    axes = draw(Shown("x", GREY, scores, winner=11), names=[str(k) for k in range(12)]).axes[1]
+    assert axes.get_yticklabels()[-1].get_text() == "11"
+    (number,) = axes.texts
+    assert number.get_position()[1] == 9
+    colours = [sum(patch.get_facecolor()[:3]) for patch in axes.patches[1::2]]
+    assert colours.index(min(colours)) == 9
+
+
 def test_rows_lie_below_each_other_without_overlap():
     figure = draw(*[Shown(str(k), GREY, torch.rand(3), GREY) for k in range(4)])
     tops = [axes.get_position() for axes in figure.axes[::3]]

@@ -281,7 +281,7 @@ def _check_drawing(path: Path, count: int) -> None:
 def _draw(found: Sequence[Prediction], path: Path) -> None:
     """Every image with its scores, and its reconstruction where there is one."""
     rows = [
-        Shown(each.path.name, each.pixels, each.probabilities, each.reconstruction)
+        Shown(each.path.name, each.pixels, each.probabilities, each.reconstruction, each.winner)
         for each in found
     ]
     words = "length" if found[0].scores_are == "lengths" else "probability"

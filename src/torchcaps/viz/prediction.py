@@ -26,13 +26,15 @@ class Shown(NamedTuple):
     pixels: Tensor  # [c, h, w]
     measure: Tensor  # [k]
     reconstruction: Tensor | None = None  # [c, h, w]
+    # The class that is said: of two that round to one number the bars do not tell.
+    winner: int | None = None
 
 
 def draw_predictions(rows: Sequence[Shown], class_names: Sequence[str], *, measure: str) -> Figure:
     """One row an image: the image, a bar for each class, the reconstruction.
 
-    The highest bar is darker and has its number. Of more than ten classes the ten highest are
-    drawn, in their own order.
+    The bar of the winner, or else the highest, is darker and has its number. Of more than ten
+    classes the ten highest are drawn, in their own order.
 
     Arguments:
         rows: what is shown of each image.
@@ -60,7 +62,7 @@ def draw_predictions(rows: Sequence[Shown], class_names: Sequence[str], *, measu
             height = BAR * bars / (each * len(rows))
             wide = 0.18 if row.reconstruction is not None else 0.44
             axes = figure.add_axes((0.44, high - height, wide, height))
-            _draw_bars(axes, row.measure, class_names, bars, measure)
+            _draw_bars(axes, row, class_names, bars, measure)
     return figure
 
 
@@ -78,12 +80,12 @@ def _draw_image(
         spine.set_linewidth(0.5)
 
 
-def _draw_bars(
-    axes: Axes, measure: Tensor, class_names: Sequence[str], bars: int, caption: str
-) -> None:
-    values = measure.detach().float().cpu()
-    drawn = values.topk(bars).indices.sort().values.tolist()
-    top = int(values.argmax())
+def _draw_bars(axes: Axes, row: Shown, class_names: Sequence[str], bars: int, caption: str) -> None:
+    values = row.measure.detach().float().cpu()
+    top = int(values.argmax()) if row.winner is None else row.winner
+    rank = values.clone()
+    rank[top] = float("inf")
+    drawn = rank.topk(bars).indices.sort().values.tolist()
     for y, k in enumerate(drawn):
         value = float(values[k])
         axes.barh(y, 1, height=0.7, color="#eef1f4")
