@@ -190,7 +190,21 @@ def test_a_seed_that_lacks_a_layer_has_no_mean_over_layers():
     cut = made.model_copy(update={"seeds": (*seeds, last.model_copy(update={"values": values}))})
     (row,) = [line for line in lines_of(SHARP, {"a" * 12: cut}, "../e") if "n = " in line]
     # 0.2 of the two others; its own 0.3 of one layer would make it more.
-    assert row.split(" | ")[3] == "0.2"
+    assert row.split(" | ")[3] == "0.2, n = 2"
+
+
+def test_a_difference_of_fewer_seeds_than_the_record_has_says_of_how_many():
+    """The third has no partner; by 1 and 3 points the two others lie above theirs."""
+    base = of_ours([89.0, 89.0, 89.0], agreement=0.0)
+    records = {
+        "a" * 12: of_ours([90.0, 92.0, 94.0], agreement="learned"),
+        "b" * 12: base.model_copy(update={"seeds": base.seeds[:2]}),
+    }
+    rows = [line for line in lines_of(SHARP, records, "../e") if "../e/" in line]
+    fixed, learned = rows
+    assert learned.split(" | ")[1:3] == ["92 [87.03, 96.97]", "2 [-10.71, 14.71], n = 2"]
+    assert learned.endswith("n = 3 |")
+    assert fixed.count("n = ") == 1
 
 
 def test_seeds_that_failed_are_told_and_fewer_than_three_others_decide_nothing():

@@ -89,7 +89,8 @@ def lines_of(variants: Variants, records: Mapping[str, Record], evidence: str) -
     base = _base(variants, rows.values())
     for label, name in labels:
         record = rows[name]
-        cells = [_text(_interval(record, column, base)) for column in variants.columns]
+        found = [_interval(record, column, base) for column in variants.columns]
+        cells = [_text(interval, record.measured) for interval in found]
         link = f"[{name}]({evidence}/{record.study}/{name}.json), n = {_n(record)}"
         yield f"| {label} | {' | '.join(cells)} | {link} |"
     yield ""
@@ -386,8 +387,11 @@ def _of_layers(values: Mapping[str, float], column: Column) -> Sequence[float]:
     return [found[number] for number in sorted(found)][column.layers]
 
 
-def _text(found: Interval | None) -> str:
+def _text(found: Interval | None, measured: int) -> str:
+    """An interval in words, and of how many seeds it is where it is of fewer than were measured:
+    some have no partner among those of the variant that it is compared with."""
     if found is None:
         return ""
     mean, *ends = (None if x is None else f"{x:.4g}" for x in found[:3])
-    return f"{mean}" if len(set(ends)) == 1 else f"{mean} [{', '.join(map(str, ends))}]"
+    n = f", n = {found.n}" if found.n < measured else ""
+    return f"{mean}{n}" if len(set(ends)) == 1 else f"{mean} [{', '.join(map(str, ends))}]{n}"
