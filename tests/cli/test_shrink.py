@@ -128,6 +128,12 @@ def test_shrink_tells_people(pruned, call, tmp_path):
             ["{pruned}", "--data", "tiny", "--images", "0", "--out", "a.safetensors"],
             "images to look at must be 1 or more, but came as 0.",
         ),
+        (
+            ["{pruned}", "--data", "tiny", "--images", "20", "--out", "a.safetensors"],
+            "images says at how many training images is looked for silent parts, but came as 20 "
+            "without a length up to which parts are silent; give that too (below=0, or --silent 0 "
+            "on the command line), or leave images out.",
+        ),
     ],
 )
 def test_bad_shrinking_ends_in_one_sentence(pruned, call, tmp_path, monkeypatch, words, sentence):

@@ -22,7 +22,10 @@ def shrink(
             help="Also take out capsules never longer than this on training images; 0 for silent.",
         ),
     ] = None,
-    images: Annotated[int, typer.Option(help="At how many training images --silent looks.")] = 1000,
+    images: Annotated[
+        int | None,
+        typer.Option(help="At how many training images --silent looks; 1000 if not given."),
+    ] = None,
     data: Annotated[
         str | None, typer.Option(help="Data set; that of the run if not given.")
     ] = None,

@@ -30,6 +30,8 @@ __all__ = ["Shrunk", "Size", "shrink"]
 
 # Images a batch, and how often each network is timed, in turns.
 BATCH, ROUNDS = 64, 9
+# Training images at which is looked for silent parts.
+IMAGES = 1000
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def shrink(
     below: float | None = None,
     data: str | None = None,
     root: Path | None = None,
-    images: int = 1000,
+    images: int | None = None,
 ) -> Shrunk:
     """Write a smaller network that scores as the given one does.
 
@@ -108,7 +110,8 @@ def shrink(
             channels that are zero on all of them; without it only what nothing reads.
         data: data set, where the network is a file.
         root: where the data lies, for data sets that are files.
-        images: at how many training images is looked, a sample with every class.
+        images: at how many training images is looked for those, a sample with every class; 1,000
+            if not given.
 
     >>> print(shrink(Path("my-run-50"), Path("small.safetensors")).text())
     """
@@ -121,7 +124,7 @@ def shrink(
     looked_at = 0
     if below is not None:
         training = trained.images("train", data=data, root=root)
-        pixels = training.batch(sample_of(training, images)).pixels
+        pixels = training.batch(sample_of(training, images or IMAGES)).pixels
         looked_at = len(pixels)
         with progress("looking for silent parts", looked_at) as advance:
             batches = (_told(batch.to(trained.device), advance) for batch in pixels.split(BATCH))
@@ -162,7 +165,7 @@ def _count(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _check(out: Path, below: float | None, images: int) -> None:
+def _check(out: Path, below: float | None, images: int | None) -> None:
     if out.suffix != ".safetensors":
         raise TorchcapsError(f"the smaller network needs a file ending in .safetensors, not {out}.")
     if out.exists():
@@ -180,8 +183,14 @@ def _check(out: Path, below: float | None, images: int) -> None:
             "every capsule is shorter than inf, so a limit of that takes out all that can go; give "
             "a length that is finite, for example 0.01."
         )
-    if images < 1:
+    if images is not None and images < 1:
         raise TorchcapsError(f"images to look at must be 1 or more, but came as {images}.")
+    if images is not None and below is None:
+        raise TorchcapsError(
+            f"images says at how many training images is looked for silent parts, but came as "
+            f"{images} without a length up to which parts are silent; give that too (below=0, or "
+            f"--silent 0 on the command line), or leave images out."
+        )
 
 
 def _told(batch: Tensor, advance: Any) -> Tensor:
