@@ -23,6 +23,11 @@ def models(
     ] = False,
 ) -> None:
     """List the networks by name, or say what one can be told."""
+    if compare and name is not None:
+        raise TorchcapsError(
+            f"--compare prints the sizes of all networks, but came with the name {short(name)}; "
+            f"leave out one of the two."
+        )
     if compare:
         _compare(as_json)
         return
