@@ -40,6 +40,7 @@ def test_a_cell_that_was_sent_comes_back_done(study, ledger, node, monkeypatch):
     (ledger.folder / f"{cell.name}.values.json").unlink()
     before = ledger.run(cell).result_file.read_bytes()
     monkeypatch.setattr(module, "look_at", lambda run, look, **_: {"accuracy": 12.0})
+    monkeypatch.setattr(module, "images_of_others", lambda run, look, **_: None)
     monkeypatch.setattr("lightning.Trainer", lambda **_: pytest.fail("it was trained"))
     files, failed = there.finish(cell, pack(ledger.folder, cell.name))
     unpack(files, ledger.folder, cell.name)
@@ -72,6 +73,7 @@ def test_where_the_folder_is_seen_cells_are_taken_there(study, ledger, node, mon
     seen = []
     monkeypatch.setattr(module, "fit", lambda recipe, out, **options: seen.append(out))
     monkeypatch.setattr(module, "look_at", lambda run, look, **_: {"accuracy": 50.0})
+    monkeypatch.setattr(module, "images_of_others", lambda run, look, **_: None)
     there = node()
     (cell,) = study().cells()
     assert there.serve([cell])

@@ -41,6 +41,7 @@ def pretended(monkeypatch):
     seen = []
     monkeypatch.setattr(module, "fit", lambda recipe, out, **options: seen.append(recipe.seed))
     monkeypatch.setattr(module, "look_at", lambda run, look, **_: {"accuracy": 50.0})
+    monkeypatch.setattr(module, "images_of_others", lambda run, look, **_: None)
     return seen
 
 
@@ -241,6 +242,7 @@ def test_past_its_budget_no_look_is_begun(study, ledger, monkeypatch):
     (cell,) = study().cells()
     seen = []
     monkeypatch.setattr(module, "look_at", lambda *_, **__: seen.append(1))
+    monkeypatch.setattr(module, "images_of_others", lambda run, look, **_: None)
     real = module.fit
 
     def fit(*words, **options):
