@@ -159,6 +159,22 @@ def test_of_more_seeds_those_that_came_near_the_stop_are_judged():
     assert judge_statement(find_claim("mitt2023-q-routing-almost-static"), [full]).ours.n == 6
 
 
+def test_a_longer_training_of_the_same_network_decides_where_a_shorter_does_not():
+    """Of the shorter one seed ended too far below the stop, and its dys are the lower ones."""
+    far, near = (97.5, 97.6, 97.7, 97.8, 97.0), (99.2, 99.3, 99.1, 99.3, 99.2)
+    short = net({"dys.2": 1.25, "dys.3": 1.11}, right=far)
+    values = {f"dys.{k}@{IMAGES}": [2.3 + x for x in NOISE] for k in (2, 3)} | {"accuracy": near}
+    longer = dict(STOPS) | {"train_images": 54_000}
+    full = record(NET, "expanded-mnist", values=values, fields=longer.items(), reduced="made")
+    claim = find_claim("mitt2023-q-routing-almost-static")
+    for records in ([short, full], [full, short]):
+        found = judge_statement(claim, records)
+        assert (found.word, found.ours.mean) == ("fails", pytest.approx(2.3))
+    # With fewer seeds of it than the row asks for, neither decides.
+    fewer = full.model_copy(update={"seeds": full.seeds[:4]})
+    assert judge_statement(claim, [short, fewer]).word == "undecided"
+
+
 def test_three_seeds_of_a_statement_that_asks_for_five():
     assert (
         word("routing-almost-static", net({"dys.2": 1.25, "dys.3": 1.11}, seeds=3)) == "undecided"

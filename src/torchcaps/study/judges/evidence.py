@@ -27,9 +27,10 @@ class Evidence:
     def __init__(self, records: Iterable[Record]):
         # The fullest comes last, and counts.
         self.records = sorted(records, key=lambda r: (r.reduced is None, r.measured, r.made))
-        # What was read, and whose seeds that diverged were asked for, by the hash of the recipe.
-        self._read: dict[str, Record] = {}
-        self._counted: set[str] = set()
+        # What was read, and whose seeds that diverged were asked for. Records of the same runs may
+        # have one recipe, so each is known as the object that it is.
+        self._read: dict[int, Record] = {}
+        self._counted: set[int] = set()
 
     def narrowed_to(self, records: Iterable[Record]) -> "Evidence":
         """Fewer records or seeds; what is read of them counts as read of these."""
@@ -38,11 +39,14 @@ class Evidence:
         return fewer
 
     @property
+    def read(self) -> tuple[Record, ...]:
+        """The records whose values were asked for and taken."""
+        return tuple(self._read.values())
+
+    @property
     def left_out(self) -> int:
         """Seeds that diverged, of systems whose values were read and whose `failed` was not."""
-        return sum(
-            record.failed for name, record in self._read.items() if name not in self._counted
-        )
+        return sum(each.failed for key, each in self._read.items() if key not in self._counted)
 
     @property
     def is_reduced(self) -> bool:
@@ -94,7 +98,7 @@ class Evidence:
         found: frozenset[int] = frozenset()
         for record in self._of(model, chosen):
             found = frozenset(seed.seed for seed in record.seeds if seed.failed is not None)
-            self._counted.add(record.recipe_hash)
+            self._counted.add(id(record))
         return found
 
     def recipe(self, model: str, **chosen: Any) -> Mapping[str, Any]:
@@ -120,7 +124,7 @@ class Evidence:
     def _noted(self, record: Record | None, found: Found) -> Found:
         """What was found, after a note of the record that it is from."""
         if record is not None:
-            self._read[record.recipe_hash] = record
+            self._read[id(record)] = record
         return found
 
     def _of(self, model: str, chosen: Mapping[str, Any]) -> Iterator[Record]:

@@ -336,24 +336,26 @@ Judge = Callable[[Claim, Evidence], StatementVerdict | None]
 
 
 def _near_the_stop(judge: Judge) -> Judge:
-    """The same of seeds that came near the accuracy at which the paper stops. Where they are too
-    few all are shown, and decide nothing."""
+    """The same of seeds that came near the accuracy at which the paper stops, in the records that
+    it reads. Where they are too few all are shown, and decide nothing."""
 
     def judged(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
         near = [_of_near_seeds(record) for record in evidence.records]
+        found = judge(claim, evidence.narrowed_to(near))
         least: int = claim.conditions["n_seeds_min"]
-        for record, left in zip(evidence.records, near, strict=True):
-            if left.measured < min(least, record.measured):
-                whole = judge(claim, evidence)
-                if whole is None or whole.open_because is not None:
-                    return whole
-                stop = f"{100 * record.recipe['stop_at']:g} %"
-                because = (
-                    f"too few seeds come within {POINTS:g} points of the {stop} at which the paper "
-                    f"stops"
-                )
-                return left_open(whole, because)
-        return judge(claim, evidence.narrowed_to(near))
+        is_few = any(
+            left.measured < min(least, record.measured)
+            for record, left in zip(evidence.records, near, strict=True)
+            if any(left is each for each in evidence.read)
+        )
+        if found is not None and not is_few:
+            return found
+        whole = judge(claim, evidence)
+        stops = {record.recipe.get("stop_at") for record in evidence.records} - {None}
+        if whole is None or whole.open_because is not None or not stops:
+            return whole
+        stop = f"{POINTS:g} points of the {100 * min(stops):g} % at which the paper stops"
+        return left_open(whole, f"too few seeds come within {stop}")
 
     return judged
 
