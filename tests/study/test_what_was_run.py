@@ -47,7 +47,7 @@ def test_at_least_eighty_printed_numbers_have_one_of_ours(found):
     assert sum(min(MOST_ROWS_OF_A_SYSTEM, count) for count in rows.values()) >= 80
 
 
-def test_at_least_thirteen_statements_that_need_training_are_decided(found):
+def test_at_least_twenty_statements_that_need_training_are_decided(found):
     """By as many seeds as their rows ask for."""
     decided = [
         each
@@ -60,7 +60,7 @@ def test_at_least_thirteen_statements_that_need_training_are_decided(found):
         if min(each.verdict.pooled or (each.verdict.ours.n,)) < each.claim.conditions["n_seeds_min"]
     ]
     assert not few
-    assert len(decided) >= 13
+    assert len(decided) >= 20
 
 
 def test_what_is_said_of_the_networks_at_the_stop_and_of_the_five_below_it():
@@ -79,7 +79,7 @@ def test_what_is_said_of_the_networks_at_the_stop_and_of_the_five_below_it():
 
     def with_ends(values):
         mean, low, high, n = mean_interval(values)
-        assert n in (4, 5)
+        assert n == 5
         return f"{mean:.2f} [{low:.2f}, {high:.2f}]"
 
     text = " ".join((ROOT / "docs" / "what-was-run.md").read_text(encoding="utf-8").split())
