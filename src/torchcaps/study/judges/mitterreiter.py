@@ -351,7 +351,7 @@ def _near_the_stop(judge: Judge) -> Judge:
         if found is not None and not is_few:
             return found
         whole = judge(claim, evidence)
-        stops = {record.recipe.get("stop_at") for record in evidence.records} - {None}
+        stops = [float(each) for r in evidence.records if (each := r.recipe.get("stop_at"))]
         if whole is None or whole.open_because is not None or not stops:
             return whole
         stop = f"{POINTS:g} points of the {100 * min(stops):g} % at which the paper stops"
