@@ -350,21 +350,22 @@ def test_one_after_the_other_every_layer_finishes_first():
     assert torch.equal(one(x.float()).scores, other(x.float()).scores)
 
 
+def at_once(layers):
+    """A network whose layers all route at the same time."""
+    return CapsuleNetwork(
+        image=(2, 2, 2),
+        backbone=nn.Identity(),
+        primary=PrimaryCapsules(nn.Identity(), d_out=2),
+        primary_grid=(2, 2, 1),
+        layers=layers,
+        schedule="concurrent",
+    )
+
+
 def test_other_routings_refuse_to_route_at_once():
     layers = {"classes": DenseCapsules(n_in=4, d_in=2, n_out=3, d_out=2)}
 
-    def network():
-        model = CapsuleNetwork(
-            image=(2, 2, 2),
-            backbone=nn.Identity(),
-            primary=PrimaryCapsules(nn.Identity(), d_out=2),
-            primary_grid=(2, 2, 1),
-            layers=layers,
-            schedule="concurrent",
-        )
-        return model(torch.rand(1, 2, 2, 2))
-
-    assert text_of(network) == (
+    assert text_of(lambda: at_once(layers)(torch.rand(1, 2, 2, 2))) == (
         "DynamicRouting keeps more than its parents from one iteration to the next, so its layers "
         'cannot all route at the same time; use schedule="sequential", or inverted routing.'
     )
@@ -375,17 +376,7 @@ def test_attention_refuses_to_route_at_once():
         "hidden": AttentionCapsules(n=4, d=2),
         "classes": DenseCapsules(n_in=4, d_in=2, n_out=3, d_out=2, routing="inverted"),
     }
-    said = text_of(
-        lambda: CapsuleNetwork(
-            image=(2, 2, 2),
-            backbone=nn.Identity(),
-            primary=PrimaryCapsules(nn.Identity(), d_out=2),
-            primary_grid=(2, 2, 1),
-            layers=layers,
-            schedule="concurrent",
-        )
-    )
-    assert said == (
+    assert text_of(lambda: at_once(layers)) == (
         "layers that route at the same time must be capsule layers with a routing, but 'hidden' is "
         'a AttentionCapsules; use route_sequentially, in a network schedule="sequential".'
     )
