@@ -12,6 +12,8 @@ ACCURACY = "rem-t9-eff-capsnet-acc"
 NARROW = "rem-t9-dr-capsnet-acc"
 # No accuracy is printed; training ends at 99.2.
 DYNAMICS = "mitt2023-t1-layer3-dyr"
+# Compares two networks.
+DEATHS = "mitt2023-q-rba-causes-deaths"
 # Neither is printed.
 COMPACTNESS = "gu2021-t5-capsnet-rotation"
 
@@ -127,3 +129,22 @@ def test_of_reduced_records_one_that_can_be_compared_counts():
     many = smaller_run(ACCURACY, {"accuracy": 80.0}, n=5)
     few = smaller_run(ACCURACY, {"accuracy": 99.6}, n=3)
     assert judged(ACCURACY, many, few).records.keys() == {"1"}
+
+
+def of_twin(routing, *, stop_at, dead):
+    """A record of the network of [mitterreiter2023] or of its even twin, seen on digits of ours."""
+    jobs = plan_of(find_claim(DEATHS)).jobs
+    (job,) = [job for job in jobs if job.options.get("routing", "dynamic") == routing]
+    recipe = (job if stop_at else job.smaller()).recipe()
+    rates = {f"cdr.{k}@affnist-style/test": dead for k in range(1, 5)}
+    return made(recipe, [{"accuracy": 99.2, **rates}] * 5, claim=DEATHS, reduced="other digits")
+
+
+def test_a_network_is_not_compared_with_one_that_was_trained_for_longer():
+    at_the_stop = of_twin("dynamic", stop_at=True, dead=0.9)
+    shorter = [of_twin(routing, stop_at=False, dead=0.0) for routing in ("dynamic", "uniform")]
+    assert judged(DEATHS, at_the_stop, shorter[1]).status == "not run"
+    # The pair that was trained alike counts, whatever else is known of one of them.
+    assert judged(DEATHS, at_the_stop, *shorter).verdict.ours.mean == 0.0
+    twin = of_twin("uniform", stop_at=True, dead=0.0)
+    assert judged(DEATHS, at_the_stop, twin, *shorter).status == "holds"

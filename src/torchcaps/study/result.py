@@ -99,7 +99,7 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
         )
     }
     if claim.states and plan.shown_by is None:
-        for alike in _comparable(claim, about):
+        for alike in _comparable(plan, about):
             compared = judge_statement(claim, alike.values())
             if compared is not None:
                 return Result(claim, plan, compared, alike)
@@ -112,13 +112,27 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
     return max(judged, key=_rank, default=Result(claim, plan))
 
 
-def _comparable(claim: Claim, about: Mapping[str, Record]) -> Iterable[dict[str, Record]]:
-    """Those of the full protocol; then those of a smaller one, a width at a time, since a narrow
-    network is not compared with a wide one. Where a statement compares networks on one data set at
-    a time, each set has its own width. A network that has no width stands beside those of any where
-    each is compared with itself."""
+def _comparable(plan: Plan, about: Mapping[str, Record]) -> Iterable[dict[str, Record]]:
+    """Those of the full protocol; then those of a smaller one: the networks that were trained as the
+    paper's and looked at in a smaller way, and then the others, since a network is not compared
+    with one that was trained for longer."""
     yield {name: record for name, record in about.items() if record.reduced is None}
     smaller = {name: record for name, record in about.items() if record.reduced is not None}
+    jobs = [job for job in plan.jobs if not job.lacks_to_train]
+    as_long = {trains(job.recipe()) for job in jobs}
+    shorter = {trains(job.smaller().recipe()) for job in jobs}
+    trained = {name: trained_in(record) for name, record in smaller.items()}
+    for alike in (
+        {name: smaller[name] for name, what in trained.items() if what in as_long},
+        {n: smaller[n] for n, what in trained.items() if what in shorter or what not in as_long},
+    ):
+        yield from _as_wide(plan.claim, alike)
+
+
+def _as_wide(claim: Claim, smaller: Mapping[str, Record]) -> Iterable[dict[str, Record]]:
+    """A width at a time, since a narrow network is not compared with a wide one. Where a statement
+    compares networks on one data set at a time, each set has its own width. A network that has no
+    width stands beside those of any where each is compared with itself."""
     if claim.id in WITHIN_A_SET:
         sets = {record.recipe["data"] for record in smaller.values()}
         of_sets = [
