@@ -484,6 +484,13 @@ def test_sizes_of_efficient_capsnet():
     assert size(classes) == 16 * 10 * 8 * 16 + 16 * 10
 
 
+def test_only_attention_has_the_learned_prior_of_efficient_capsnet():
+    """Dynamic routing would take it for its first logits, which start at zero in [sabour2017]."""
+    with torch.device("meta"):
+        classes = create_model("rem_eff_mnist", routing="dynamic").layers["classes"]
+    assert size(classes) == 16 * 10 * 8 * 16
+
+
 def test_sizes_of_gamma():
     assert count("rem_gamma") == count("gamma_capsnet", decoder=False) == 7_730_336
     assert count("gamma_capsnet") == 9_141_680

@@ -36,7 +36,8 @@ DRAWN = [
             "layers.classes": math.sqrt(10 / (64 * 576)),
         },
     ),
-    # He, and class matrices whose fan-in counts all children and parents.
+    # He, and class matrices whose fan-in counts all children and parents; Glorot uniform of Keras
+    # over the whole map, whose fan-out is 9 · 9 · 128.
     (
         "efficient_capsnet",
         {},
@@ -44,7 +45,7 @@ DRAWN = [
             "backbone.0": he(1, 5, 5),
             "backbone.3": he(32, 3, 3),
             "backbone.9": he(64, 3, 3),
-            "primary.projection": he(9, 9),
+            "primary.projection": math.sqrt(2 / (81 + 81 * 128)),
             "layers.classes": he(16, 10, 8),
         },
     ),

@@ -17,8 +17,9 @@ is the 161k of [renzulli2025] Table 9.
 Departures: the instance normalisation of rem_eff_norb starts at one and zero, in the code of
 [mazzia2021] at numbers drawn evenly near zero.
 Ambiguities:
-1. Convolutions start as He normal, so do class matrices, whose fan-in is counted as in the code of
-   [mazzia2021]: all children and parents.
+1. As in the code of [mazzia2021] convolutions start as He normal and the one over the whole map as
+   Glorot uniform; class matrices as He normal, whose fan-in counts all children and parents. Of
+   rem_effconv, which has no code, all convolutions start as He normal.
 2. The convolutions of rem_effconv: ReLU and batch normalisation like the others, no padding; squash
    exp; three iterations; votes constant in all but the last, as other code of [renzulli2025].
 """
@@ -38,6 +39,7 @@ from torchcaps.layers import (
     feature_shape,
     whole_map,
 )
+from torchcaps.layers.convolution import WholeMapConv2d
 from torchcaps.layers.routing.dynamic import Agreement
 from torchcaps.models.convnets import ConvNet
 from torchcaps.models.initialise import Init, initialised
@@ -66,15 +68,17 @@ def efficient_capsnet(
     channels, height, width = feature_shape(backbone, image)
     primary = PrimaryCapsules(whole_map(channels, height, width), d_out=D_PRIMARY, squash="exp")
     n_in = channels // D_PRIMARY
+    # What [mazzia2021] adds to the attention; the other routings begin as they do by themselves.
+    prior = {"prior": "learned"} if routing == "self_attention" else {}
     classes = DenseCapsules(
         n_in=n_in,
         d_in=D_PRIMARY,
         n_out=n_classes,
         d_out=D_CLASS,
         weight_std=math.sqrt(2 / (n_in * n_classes * D_PRIMARY)),
-        **routed_by(routing, bias=bias, iterations=iterations, prior="learned", squash="exp"),
+        **routed_by(routing, bias=bias, iterations=iterations, squash="exp", **prior),
     )
-    he_normal(backbone, primary)
+    as_published(backbone, primary)
     network = CapsuleNetwork(
         image=image,
         backbone=backbone,
@@ -90,7 +94,7 @@ def efficient_convnet(*, image: tuple[int, int, int], n_classes: int) -> ConvNet
     backbone = efficient_backbone(image[0])
     channels, height, width = feature_shape(backbone, image)
     features = nn.Sequential(backbone, whole_map(channels, height, width), nn.Flatten())
-    he_normal(features)
+    as_published(features)
     # Matrices and learned priors of the class capsules, whose place two linear layers take.
     routed = channels // D_PRIMARY * n_classes * (D_PRIMARY * D_CLASS + 1)
     hidden = max(1, round((routed - n_classes) / (channels + 1 + n_classes)))
@@ -140,7 +144,7 @@ def rem_effconv(
         weight_std=weight_std,
         **routed_by(routing, bias=bias, **options),
     )
-    he_normal(backbone, primary)
+    as_published(backbone, primary)
     network = CapsuleNetwork(
         image=image,
         backbone=backbone,
@@ -151,11 +155,18 @@ def rem_effconv(
     return initialised(network, init)
 
 
-def he_normal(*modules: nn.Module) -> None:
-    """Start the convolutions in modules as [mazzia2021] does."""
+def as_published(*modules: nn.Module) -> None:
+    """Start the convolutions in modules as the code of [mazzia2021] does: He normal; the one over
+    the whole map, for which it names no start, Glorot uniform as Keras has it by itself, with a
+    fan-out as if a channel reached all channels."""
     for module in modules:
         for part in module.modules():
-            if isinstance(part, nn.Conv2d):
+            if not isinstance(part, nn.Conv2d):
+                continue
+            if isinstance(part, WholeMapConv2d):
+                bound = math.sqrt(6 / (part.weight[0].numel() * (1 + part.out_channels)))
+                nn.init.uniform_(part.weight, -bound, bound)
+            else:
                 nn.init.kaiming_normal_(part.weight, nonlinearity="relu")
-                if part.bias is not None:
-                    nn.init.zeros_(part.bias)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
