@@ -113,7 +113,7 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
 
 
 def _comparable(plan: Plan, about: Mapping[str, Record]) -> Iterable[dict[str, Record]]:
-    """Those of the full protocol; then those of a smaller one: the networks that were trained as the
+    """Those of the full protocol; then those of a smaller one: networks that were trained as the
     paper's and looked at in a smaller way, and then the others, since a network is not compared
     with one that was trained for longer."""
     yield {name: record for name, record in about.items() if record.reduced is None}
