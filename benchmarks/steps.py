@@ -17,8 +17,8 @@ from torchcaps.train.digests import write_whole
 
 def planned_steps():
     """Every step that a job has, in its full and its smaller form, by its name."""
-    jobs = [job for claim in claims() for job in plan_of(claim).jobs if not job.lacks_to_train]
-    forms = [form for job in jobs for form in (job, job.smaller()) if not form.lacks_to_train]
+    jobs = [job for claim in claims() for job in plan_of(claim).jobs]
+    forms = [form for job in jobs for form in (job, job.smaller())]
     steps = {step.name: step for form in forms if (step := step_of(form.recipe()))}
     return dict(sorted(steps.items()))
 

@@ -12,8 +12,8 @@ COUNTS = json.loads(STEPS_FILE.read_text(encoding="utf-8"))
 
 
 def planned():
-    jobs = [job for claim in claims() for job in plan_of(claim).jobs if not job.lacks_to_train]
-    forms = [form for job in jobs for form in (job, job.smaller()) if not form.lacks_to_train]
+    jobs = [job for claim in claims() for job in plan_of(claim).jobs]
+    forms = [form for job in jobs for form in (job, job.smaller())]
     return {step.name: step for form in forms if (step := step_of(form.recipe()))}
 
 

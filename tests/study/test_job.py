@@ -1,4 +1,4 @@
-"""Jobs: what they lack, the commands that run them, their smaller form."""
+"""Jobs: the commands that run them, their smaller form."""
 
 import shlex
 
@@ -6,8 +6,6 @@ import pytest
 
 from torchcaps.cli.arguments import options_from
 from torchcaps.study import Job, Reduced, claims, find_claim, plan_of
-from torchcaps.study.gaps import _takes_loss
-from torchcaps.study.statistics import STATISTICS, Statistic
 
 
 def job(**changes):
@@ -23,40 +21,7 @@ def job(**changes):
     return Job(**fields)
 
 
-@pytest.mark.parametrize(
-    ("changes", "needs"),
-    [
-        ({}, ()),
-        ({"model": "nothing_yet"}, ("preset:nothing_yet",)),
-        ({"options": {"nothing_yet": 1}}, ("nothing_yet",)),
-        ({"train": "nothing", "test": "nothing"}, ("data:nothing",)),
-        ({"protocol": "nothing"}, ("protocol:nothing",)),
-        ({"fields": {"nothing": 1}}, ("nothing",)),
-        ({"after": ("prune", "quantise")}, ()),
-        ({"after": ("narrow", "snip")}, ("narrow",)),
-        ({"after": ("quantise",), "metrics": ("keys", "entropy")}, ()),
-        ({"model": "convnet_avg", "metrics": ("compactness",)}, None),
-    ],
-)
-def test_needs_are_what_torchcaps_lacks(changes, needs):
-    found = job(**changes).needs
-    if needs is None:
-        assert "class_vectors" in found
-    else:
-        assert found == needs
-
-
-def test_a_statistic_that_no_command_prints_is_a_gap(monkeypatch):
-    asked = job(metrics=("accuracy", "focus"))
-    assert asked.needs == ()
-    monkeypatch.setitem(STATISTICS, "focus", Statistic("not yet"))
-    assert (asked.needs, asked.lacks_to_train) == (("metric:focus",), ())
-
-
 def test_quantising_is_no_training():
-    assert job(after=("quantise",)).lacks_to_train == ()
-    assert job(after=("prune", "quantise")).lacks_to_train == ()
-    assert job(after=("narrow",)).lacks_to_train == ("narrow",)
     assert job(after=("quantise",)).key == job().key != job(after=("prune",)).key
     assert job(after=("prune",), at={"sparsity": 50}).key != job(after=("prune",)).key
 
@@ -87,21 +52,6 @@ def test_what_is_written_out_trains_no_other_network():
     ):
         assert job(**changes).key != job().key
     assert job(test="fashion-mnist", metrics=("dyr",), seeds=3).key == job().key
-
-
-@pytest.mark.parametrize(
-    ("model", "loss", "several", "taken"),
-    [
-        ("capsnet", "binary", True, True),
-        ("capsnet", "margin", False, True),
-        ("capsnet", "cross_entropy", True, False),
-        ("tsai_dmm_vector", "spread", True, True),
-        ("convnet_avg", "binary", True, True),
-        ("convnet_avg", "auto", True, False),
-    ],
-)
-def test_which_losses_a_network_takes(model, loss, several, taken):
-    assert _takes_loss(model, (1, 36, 36), (), loss, several) is taken
 
 
 def test_commands_train_and_look():

@@ -11,14 +11,19 @@ import pytest
 import torch
 
 from error_text import text_of
+from torchcaps.data import Batch
 from torchcaps.models import create_model
 from torchcaps.study import claims, find_claim, listed_claims, plan_of
-from torchcaps.study.gaps import STEPS
 from torchcaps.study.judges import tsai_curves
+from torchcaps.study.look import looks_of
+from torchcaps.study.narrow import NARROW
 from torchcaps.study.papers import RULES, gu, mitterreiter, peer, renzulli_statements, tsai
 from torchcaps.study.plan import WORDS, Plan
+from torchcaps.study.pruned import WAYS
 from torchcaps.study.setups import SETUPS, setups_in
 from torchcaps.study.statistics import STATISTICS
+from torchcaps.train.loss import loss_parts
+from torchcaps.types import Output
 
 ROOT = Path(__file__).parents[2]
 PLANS = [plan_of(claim) for claim in claims()]
@@ -232,7 +237,6 @@ def test_networks_of_em_routing_have_a_course_of_their_own():
 def reduced_of(name):
     (job,) = plan_of(find_claim(name)).jobs
     small = job.smaller()
-    assert not small.lacks_to_train
     return small.recipe()
 
 
@@ -321,9 +325,7 @@ def test_every_test_that_shows_a_claim_exists():
 
 def test_rows_about_a_quantised_network_count_the_network():
     quantised = [p for p in PLANS if p.claim.kind == "params" and p.claim.id.endswith("-q-params")]
-    assert [(plan.word, plan.status, plan.needs) for plan in quantised] == 4 * [
-        ("count", "tested", ())
-    ]
+    assert [(plan.word, plan.status) for plan in quantised] == 4 * [("count", "tested")]
 
 
 def test_what_needs_no_training_is_shown_by_a_test():
@@ -383,35 +385,27 @@ def test_every_protocol_of_the_claims_is_known():
 
 def test_every_statistic_and_step_is_known():
     assert {metric for job in JOBS for metric in job.metrics} <= STATISTICS.keys()
-    assert {step for job in JOBS for step in job.after} == STEPS.keys() | {"quantise"}
+    assert {step for job in JOBS for step in job.after} == {*WAYS, NARROW, "quantise"}
     assert {metric for job in JOBS for metric in job.metrics} == STATISTICS.keys()
 
 
-def test_gaps_are_words():
-    gaps = {gap for plan in PLANS for gap in plan.needs}
-    assert [gap for gap in gaps if not re.fullmatch(r"[\w:-]+", gap)] == []
-
-
-def test_nothing_is_missing_to_run_what_is_planned():
-    trained = [plan for plan in PLANS if plan.jobs]
-    assert [(plan.claim.id, plan.needs) for plan in trained if plan.needs] == []
+def test_the_page_counts_what_can_be_run():
     page = (ROOT / "docs" / "not-yet.md").read_text(encoding="utf-8")
-    assert f"All {len(trained)} that need a trained network can be run today" in page
+    trained = sum(bool(plan.jobs) for plan in PLANS)
+    assert f"All {trained} that need a trained network can be run today" in page
 
 
-def trainable():
-    """Jobs whose gaps are steps that change no network before it is trained."""
-    for plan in PLANS:
-        for job in plan.jobs:
-            for each in (job, job.smaller()):
-                if set(each.lacks_to_train) <= STEPS.keys():
-                    yield each
+def planned():
+    """Every job and its smaller form."""
+    return (each for job in JOBS for each in (job, job.smaller()))
 
 
 def networks():
+    """Jobs by the name of their network, one of each network, loss and kind of statistics."""
     found = {}
-    for job in trainable():
-        key = (job.model, tuple(job.options.items()), job.image)
+    for job in planned():
+        loss = (job.protocol, job.fields.get("loss"), "multi-mnist" in job.train)
+        key = (tuple(job.options.items()), job.image, loss, "compactness" in job.metrics)
         found.setdefault(job.model, {}).setdefault(key, job)
     return {model: list(jobs.values()) for model, jobs in sorted(found.items())}
 
@@ -421,20 +415,27 @@ NETWORKS = networks()
 
 @pytest.mark.drawn(3)
 @pytest.mark.parametrize("model", NETWORKS)
-def test_every_network_can_be_made(model):
+def test_every_network_can_be_made_and_trained_by_its_loss(model):
     for job in NETWORKS[model]:
         with torch.device("meta"):
-            network = job.network()
+            network = job.network().eval()
+            out = network(torch.empty(2, *job.image))
         assert network.config["name"] == model
         assert {name: network.config[name] for name in job.options} == dict(job.options)
+        labels = torch.zeros((2, 2) if "multi-mnist" in job.train else 2, dtype=torch.int64)
+        scored = Output(torch.full(out.scores.shape, 0.5), out.scores_are)
+        assert loss_parts(job.recipe(), scored, Batch(torch.empty(2, *job.image), labels), 0)
+        assert out.classes is not None or "compactness" not in job.metrics
+        assert "widths" in network.config or not job.is_narrow
 
 
-def test_every_job_makes_a_recipe():
-    for job in trainable():
+def test_every_job_makes_a_recipe_and_is_looked_at():
+    for job in planned():
         recipe = job.recipe(seed=3)
         assert (recipe.model, recipe.data, recipe.seed) == (job.model, job.train, 3)
         for name, value in job.fields.items():
             assert getattr(recipe, name) == value
+        assert looks_of(job)
 
 
 def test_listed_rows_say_where_they_stand(tmp_path):

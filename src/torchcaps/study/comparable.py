@@ -57,7 +57,7 @@ def why_incomparable(plan: Plan, record: Record) -> str | None:
 
 
 def _other_network(job: Job, record: Record) -> str | None:
-    known = MODELS[job.model].options if job.model in MODELS else {}
+    known = MODELS[job.model].options
     ours: Mapping[str, Any] = {**known, **record.recipe.get("options", {})}
     theirs: Mapping[str, Any] = {**known, **job.options}
     for name in {**theirs, **ours}:
@@ -69,7 +69,7 @@ def _other_network(job: Job, record: Record) -> str | None:
 def _other_accuracy(job: Job, paper: str, record: Record) -> str | None:
     printed = list(_printed(paper).get(job.key, ()))
     # What a protocol trains up to is an accuracy of the paper too.
-    stop_at = None if job.lacks_to_train else job.recipe().stop_at
+    stop_at = job.recipe().stop_at
     if stop_at is not None:
         printed.append(100 * stop_at)
     values = [each.values["accuracy"] for each in record.seeds if "accuracy" in each.values]

@@ -90,16 +90,14 @@ class Cost:
         return {"flops": self.flops, "hours_on_two_cores": self.hours, "is_most": self.is_most}
 
 
-def cost_of(job: Job) -> Cost | None:
-    """The cost of a job; None while it needs something to be trained.
+def cost_of(job: Job) -> Cost:
+    """The cost of a job.
 
     Arguments:
         job: of a plan, `study.table("gu2021", 4).jobs` has some.
 
     >>> cost_of(job)
     """
-    if job.lacks_to_train:
-        return None
     recipe = job.recipe()
     steps, flops = (job.seeds * count for count in _training(recipe))
     is_most = job.is_narrow or recipe.stop_at is not None or recipe.patience is not None

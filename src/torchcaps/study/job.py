@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from torchcaps.models import MODELS, create_model
-from torchcaps.study.gaps import gaps_of_measuring, gaps_of_training
 from torchcaps.study.narrow import NARROW, WIDTHS
 from torchcaps.study.pruned import pruning_fields
 from torchcaps.study.sets import data_set
@@ -57,7 +56,7 @@ class Job:
 
     `train` and `test` are data sets, `split` the images of `test` that are looked at. `at` says
     where in the network, or when: {"layer": 4}. `after` are steps that change what is trained,
-    names of STEPS, and "quantise", which looks at couplings on a grid.
+    names of `pruned.WAYS` and `narrow`, and "quantise", which looks at couplings on a grid.
     """
 
     model: str
@@ -73,17 +72,6 @@ class Job:
     after: tuple[str, ...] = ()
     reduced: Reduced | None = None
     departures: tuple[str, ...] = ()
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """What torchcaps lacks to run it, one word each; empty when it can be run today."""
-        lacking = (*gaps_of_training(self), *gaps_of_measuring(self))
-        return tuple(dict.fromkeys(lacking))
-
-    @property
-    def lacks_to_train(self) -> tuple[str, ...]:
-        """What torchcaps lacks to train it; whether it could be measured is another question."""
-        return gaps_of_training(self)
 
     @property
     def steps_of_training(self) -> tuple[str, ...]:
@@ -107,8 +95,7 @@ class Job:
         return LEVELS_OF_MODEL.get(self.model, LEVELS_OF_SET.get(self.test, USUAL_LEVELS))
 
     def recipe(self, *, seed: int = 0) -> Recipe:
-        """The recipe of one seed; refused while the job needs something to be trained. Of a network
-        that is to be narrow it is the one before it is."""
+        """The recipe of one seed. Of a network that is to be narrow it is the one before it is."""
         return make_recipe(
             protocol=self.protocol,
             model=self.model,
@@ -150,10 +137,8 @@ class Job:
 
     def _told(self) -> dict[str, Any]:
         """The fields of the recipe that are no defaults, and all options of the network."""
-        known = MODELS[self.model].options if self.model in MODELS else {}
-        protocol = PROTOCOLS.get(self.protocol)
-        prescribed = {} if protocol is None else protocol.fields
-        given = {**prescribed, "data": self.train, **self.fields, **self.ends}
+        known = MODELS[self.model].options
+        given = {**PROTOCOLS[self.protocol].fields, "data": self.train, **self.fields, **self.ends}
         plain = {
             name: field.default for name, field in Recipe.model_fields.items() if name in given
         }
@@ -200,7 +185,7 @@ class Job:
     def _train_command(self, run: str, seed: int, root: str) -> list[str]:
         words = ["torchcaps", "train", "--protocol", self.protocol, "--model", self.model]
         words += ["--data", self.train, *_root(root, self.train), *self._option_words()]
-        prescribed = PROTOCOLS[self.protocol].fields if self.protocol in PROTOCOLS else {}
+        prescribed = PROTOCOLS[self.protocol].fields
         pruning = {n: v for n, v in self.pruning.items() if prescribed.get(n) != v}
         for name, value in {**pruning, **self.fields, **self.ends}.items():
             if name == "image_size":
@@ -232,7 +217,7 @@ class Job:
         """Everything, as JSON has it."""
         fields = dataclasses.asdict(dataclasses.replace(self, reduced=None))
         reduced = None if self.reduced is None else dataclasses.asdict(self.reduced)
-        return {**fields, "reduced": reduced, "key": self.key, "needs": list(self.needs)}
+        return {**fields, "reduced": reduced, "key": self.key}
 
 
 def _root(root: str, data: str) -> list[str]:

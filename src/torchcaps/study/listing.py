@@ -17,7 +17,7 @@ def listed_claims(
     status: str | None = None,
     evidence: str | os.PathLike[str] = "evidence",
 ) -> list[dict[str, Any]]:
-    """Rows with id, paper, where, kind, status, word, needs and the number or the sentence.
+    """Rows with id, paper, where, kind, status, word and the number or the sentence.
 
     Arguments:
         paper: a key of references.bib; all papers if not given.
@@ -46,6 +46,5 @@ def _row(each: Result) -> dict[str, Any]:
         "word": plan.word,
         "shown_by": plan.shown_by,
         "jobs": len(plan.jobs),
-        "needs": list(plan.needs),
         "says": claim.statement or f"{claim.metric} {claim.value} {claim.unit or ''}".strip(),
     }

@@ -282,7 +282,7 @@ def _open(waiting: Sequence[Result]) -> Iterator[str]:
         return
     yield "## Without a verdict"
     yield ""
-    yield "`torchcaps study claims --json` says what each of them still needs."
+    yield "`torchcaps study claims --json` lists them one by one."
     yield ""
     yield "| place | claims | why |"
     yield "|---|---|---|"

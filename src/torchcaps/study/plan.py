@@ -46,7 +46,6 @@ class Plan:
     jobs: tuple[Job, ...] = ()
     word: Word | None = None
     shown_by: str | None = None  # tests/file.py::test
-    lacks: tuple[str, ...] = ()
     # How one number is made of several jobs, where a claim is a number.
     choice: str | None = None
     # What the paper leaves open and was chosen here, beside what its row says of that.
@@ -58,11 +57,6 @@ class Plan:
                 f"{self.claim.id} must have jobs, or a word why nothing is trained for it; it has "
                 f"{'both' if self.jobs else 'neither'}."
             )
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """What torchcaps lacks to judge it."""
-        return tuple(dict.fromkeys((*self.lacks, *(n for job in self.jobs for n in job.needs))))
 
     @property
     def status(self) -> Status:
@@ -79,7 +73,6 @@ class Plan:
             "status": self.status,
             "word": self.word,
             "shown_by": self.shown_by,
-            "needs": list(self.needs),
             "choice": self.choice,
             "left_open": self.left_open,
             "jobs": [job.numbers() for job in self.jobs],
@@ -97,8 +90,6 @@ def runs(
     return Plan(claim, jobs=jobs, choice=choice, left_open=left_open)
 
 
-def no_run(
-    claim: Claim, word: Word, *, shown_by: str | None = None, lacks: tuple[str, ...] = ()
-) -> Plan:
+def no_run(claim: Claim, word: Word, *, shown_by: str | None = None) -> Plan:
     """A claim for which nothing is trained."""
-    return Plan(claim, word=word, shown_by=shown_by, lacks=lacks)
+    return Plan(claim, word=word, shown_by=shown_by)

@@ -118,9 +118,8 @@ def _comparable(plan: Plan, about: Mapping[str, Record]) -> Iterable[dict[str, R
     with one that was trained for longer."""
     yield {name: record for name, record in about.items() if record.reduced is None}
     smaller = {name: record for name, record in about.items() if record.reduced is not None}
-    jobs = [job for job in plan.jobs if not job.lacks_to_train]
-    as_long = {trains(job.recipe()) for job in jobs}
-    shorter = {trains(job.smaller().recipe()) for job in jobs}
+    as_long = {trains(job.recipe()) for job in plan.jobs}
+    shorter = {trains(job.smaller().recipe()) for job in plan.jobs}
     trained = {name: trained_in(record) for name, record in smaller.items()}
     for alike in (
         {name: smaller[name] for name, what in trained.items() if what in as_long},
@@ -167,12 +166,7 @@ def _has_width(record: Record) -> bool:
 
 def _trained_by(plan: Plan) -> set[str]:
     """Digests of all networks of its jobs, full or reduced, whichever claim they were made for."""
-    return {
-        trains(each.recipe())
-        for job in plan.jobs
-        for each in (job, job.smaller())
-        if not each.lacks_to_train
-    }
+    return {trains(each.recipe()) for job in plan.jobs for each in (job, job.smaller())}
 
 
 def _verdict(plan: Plan, record: Record) -> NumberVerdict | ShownVerdict | None:

@@ -1,8 +1,4 @@
-"""What claims measure, by the names that the papers and our analysis use, and who measures it.
-
-A statistic without a command is one that no command of torchcaps prints yet; a job that asks for it
-says so in `needs`.
-"""
+"""What claims measure, by the names that the papers and our analysis use, and who measures it."""
 
 from typing import Literal, NamedTuple
 
@@ -17,7 +13,7 @@ class Statistic(NamedTuple):
     """One number of a trained network."""
 
     says: str
-    command: Command | None = None
+    command: Command
 
 
 # What `torchcaps eval --measure` calls what a statistic is read off.

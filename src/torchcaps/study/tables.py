@@ -1,4 +1,4 @@
-"""A table of a paper as the commands that run it: every cell, what it needs, and what it costs.
+"""A table of a paper as the commands that run it: every cell, and what it costs.
 
 So are a single claim and all claims of a paper. This is the recipe of a claim: it is made of the
 plans in `papers/` whenever it is asked for, and kept in no file.
@@ -11,9 +11,7 @@ from typing import Any
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.claim import Claim, claims_about, claims_of_table
 from torchcaps.study.cost import RATE, Cost, cost_of
-from torchcaps.study.gaps import STEPS
 from torchcaps.study.job import Job
-from torchcaps.study.narrow import NARROW
 from torchcaps.study.papers import plan_of
 from torchcaps.study.plan import WORDS, Plan
 from torchcaps.study.statistics import STATISTICS
@@ -50,20 +48,17 @@ class Table:
         return found
 
     def cost(self) -> Cost:
-        """Of all that can be trained today."""
-        costs = [cost_of(job) for job in self.trainings().values()]
-        return sum((cost for cost in costs if cost is not None), start=Cost(0, 0.0))
+        """Of all trainings."""
+        return sum(map(cost_of, self.trainings().values()), start=Cost(0, 0.0))
 
     def numbers(self) -> dict[str, Any]:
         """Everything, as JSON has it."""
-        waiting = sum(bool(job.lacks_to_train) for job in self.trainings().values())
         return {
             "paper": self.paper,
             "table": self.number,
             "reduced": self.reduced,
             "rows": [self._row(claim, plan) for claim, plan in self.rows],
             "trainings": len(self.trainings()),
-            "trainings_that_need_something": waiting,
             "cost": self._cost_numbers(self.cost()),
             "flops_a_second": RATE,
             "flops_a_second_on_one_gpu": self.gpu_rate,
@@ -76,7 +71,6 @@ class Table:
     def _row(self, claim: Claim, plan: Plan) -> dict[str, Any]:
         jobs = []
         for job in self.jobs(plan):
-            cost = cost_of(job)
             jobs.append(
                 job.numbers()
                 | {
@@ -84,7 +78,7 @@ class Table:
                         list(job.commands(seed=s, root=self.root)) for s in range(job.seeds)
                     ],
                     "all_departures": list(departures_of(job)),
-                    "cost": None if cost is None else self._cost_numbers(cost),
+                    "cost": self._cost_numbers(cost_of(job)),
                 }
             )
         return {
@@ -111,8 +105,6 @@ class Table:
                 yield f"    # {plan.choice}"
             if plan.left_open is not None:
                 yield f"    # the paper leaves open: {plan.left_open}"
-            if plan.lacks:
-                yield f"    # needs {', '.join(plan.lacks)}"
             if plan.jobs:
                 yield f"    # judged by {judged_by(claim)}"
             for job in self.jobs(plan):
@@ -123,14 +115,14 @@ class Table:
     def _job_lines(self, job: Job) -> Iterator[str]:
         for command in job.commands(root=self.root):
             yield f"    {command}"
-        cost = cost_of(job)
-        cost_text = "cost unknown" if cost is None else cost.text(gpu_rate=self.gpu_rate)
         if job.is_narrow:
-            yield f"    # ALIVE: {STEPS[NARROW]}"
+            yield (
+                "    # ALIVE: as many capsules a layer as the routed twin of the same seed has "
+                "alive at its end"
+            )
+        cost = cost_of(job).text(gpu_rate=self.gpu_rate)
         yield f"    # reads {_reads(job)}"
-        yield f"    # {job.seeds} seeds, 0 to {job.seeds - 1}: {cost_text}"
-        if job.needs:
-            yield f"    # needs {', '.join(job.needs)}"
+        yield f"    # {job.seeds} seeds, 0 to {job.seeds - 1}: {cost}"
         for k, departure in enumerate(departures_of(job), 1):
             yield f"    # departure {k}: {departure}"
 
@@ -139,16 +131,12 @@ class Table:
         rows = f"# {len(self.rows)} {'row' if len(self.rows) == 1 else 'rows'}"
         if not jobs:
             return f"{rows}, nothing to train."
-        waiting = sum(bool(job.lacks_to_train) for job in jobs)
         runs = sum(job.seeds for job in jobs)
         counts = f"{rows}, {len(jobs)} networks, {runs} runs with all seeds"
         rate = f"{RATE / 1e9:.0f} GFLOP a second"
-        if waiting == len(jobs):
-            return f"{counts}; all need something that is not there yet."
-        missing = f", {waiting} networks that need something left out" if waiting else ""
         if self.gpu_rate is not None:
             rate += f", and {self.gpu_rate / 1e12:g} TFLOP a second on the GPU"
-        return f"{counts}: {self.cost().text(gpu_rate=self.gpu_rate)} at {rate}{missing}."
+        return f"{counts}: {self.cost().text(gpu_rate=self.gpu_rate)} at {rate}."
 
     def _cost_numbers(self, cost: Cost) -> dict[str, Any]:
         hours = None if self.gpu_rate is None else cost.hours_at(self.gpu_rate)
@@ -183,8 +171,7 @@ def table(
 
 def departures_of(job: Job) -> tuple[str, ...]:
     """Where a job leaves its paper, and its recipe the protocol."""
-    of_recipe = () if job.lacks_to_train else job.recipe().departures()
-    return tuple(dict.fromkeys((*job.departures, *of_recipe)))
+    return tuple(dict.fromkeys((*job.departures, *job.recipe().departures())))
 
 
 def _reads(job: Job) -> str:

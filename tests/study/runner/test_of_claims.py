@@ -6,7 +6,6 @@ import pytest
 
 from error_text import text_of
 from torchcaps.study import claims_of_table, find_claim, plan_of
-from torchcaps.study.plan import runs
 from torchcaps.study.runner import of_claims, study_of
 from torchcaps.study.same import plain
 from torchcaps.train.protocols import PROTOCOLS
@@ -54,7 +53,7 @@ def test_two_protocols_that_fill_in_the_same_fields_train_nothing_twice(monkeypa
     plan = real(claim)
     jobs = [replace(job, protocol="namesake", departures=("of it",)) for job in plan.jobs]
     protocols = {**PROTOCOLS, "namesake": PROTOCOLS[plan.jobs[0].protocol]}
-    for where in ("train.recipe", "study.job", "study.gaps"):
+    for where in ("train.recipe", "study.job"):
         monkeypatch.setattr(f"torchcaps.{where}.PROTOCOLS", protocols)
     both = [*plan.jobs, *jobs]
     monkeypatch.setattr(of_claims, "plan_of", lambda _: replace(plan, jobs=tuple(both)))
@@ -82,17 +81,6 @@ def test_a_default_that_is_written_out_trains_nothing_twice():
     table, statement = study_of("peer2022", 1), study_of("peer2022-q-sign-not-learnable")
     names = {cell.name for cell in table.cells()}
     assert {cell.name for cell in statement.cells()} < names
-
-
-def test_rows_that_cannot_be_run_are_named(monkeypatch):
-    def lacking(claim):
-        (job,) = plan_of(claim).jobs
-        return runs(claim, (replace(job, model="no_such_network"),))
-
-    monkeypatch.setattr(of_claims, "plan_of", lacking)
-    study = study_of("peer2022", 1)
-    assert study.systems == ()
-    assert {each.needs for each in study.waiting} == {("preset:no_such_network",)}
 
 
 def test_a_statement_is_a_study():

@@ -75,21 +75,17 @@ def study_of_claims(
         raise TorchcapsError(f"a study takes at most {MOST_SEEDS:,} seeds, but seeds is {seeds}.")
     systems: list[System] = []
     narrow: list[System] = []
-    waiting: list[Waiting] = []
     for claim in chosen:
         for job in plan_of(claim).jobs:
             small = job.smaller() if reduced else job
-            looks = looks_of(small)
-            if small.lacks_to_train or not looks:
-                waiting.append(Waiting(claim.id, small.needs))
-                continue
             smaller = job.reduced.says if reduced and job.reduced is not None else None
             found = _system(claim, job, small, smaller, seeds)
             (narrow if small.is_narrow else systems).append(found)
+    waiting: list[Waiting] = []
     if narrow:
         records = {} if evidence is None else read_records(evidence, drafts=True)
-        twins, late = narrowed(_together(narrow), records.values())
-        systems, waiting = [*systems, *twins], [*waiting, *late]
+        twins, waiting = narrowed(_together(narrow), records.values())
+        systems += twins
     return Study(name, told_apart(_together(systems)), tuple(dict.fromkeys(waiting)))
 
 

@@ -115,7 +115,7 @@ def _check_full(systems: Sequence[System], claims: Sequence[str]) -> None:
     """Whose records judge claims and do not say how they are smaller, must train what is planned
     for them."""
     jobs = [job for each in claims for job in plan_of(find_claim(each)).jobs]
-    planned = {trains(job.recipe()) for job in jobs if not job.lacks_to_train}
+    planned = {trains(job.recipe()) for job in jobs}
     for system in systems:
         if trains(system.recipe) not in planned:
             raise TorchcapsError(
