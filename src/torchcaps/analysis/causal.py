@@ -104,7 +104,6 @@ def causal_use(
     silenced: Sequence[str] = (),
     batch_size: int = 100,
     seed: int = 0,
-    progress: Callable[[int], None] | None = None,
 ) -> CausalUse:
     """How far the accuracy falls when couplings are replaced, or capsules silenced.
 
@@ -118,7 +117,6 @@ def causal_use(
             layer; of more than 32 capsules a seeded sample of 32.
         batch_size: images at once.
         seed: of which image lends its couplings, and of the sample of capsules.
-        progress: called after each batch with the number of images that went through so far.
 
     >>> use = causal_use(model, images, labels, silenced=["primary"])
     """
@@ -132,7 +130,7 @@ def causal_use(
             f"batches hold one image or more, but batch_size came as {short(batch_size)}."
         )
     check_mode(network)
-    images = _Images(network, pixels, labels, batch_size, progress)
+    images = _Images(network, pixels, labels, batch_size)
     with torch.no_grad():
         trace, right, said = images.plain()
         names = [layer.name for layer in trace]
@@ -285,29 +283,15 @@ def _after(order: Tensor, labels: Tensor, which: str) -> Tensor:
 class _Images:
     """The images, and what a network says of them."""
 
-    def __init__(
-        self,
-        network: Network,
-        pixels: Tensor,
-        labels: Tensor,
-        batch_size: int,
-        progress: Callable[[int], None] | None,
-    ):
+    def __init__(self, network: Network, pixels: Tensor, labels: Tensor, batch_size: int):
         if not len(pixels) or len(pixels) != len(labels):
             raise TorchcapsError(
                 f"causal use needs images and a label for each, but got {len(pixels)} images and "
                 f"{len(labels)} labels."
             )
         self.network, self.pixels, self.labels = network, pixels, labels
-        self.batch_size, self.progress, self.done = batch_size, progress, 0
+        self.batch_size = batch_size
         self.index = torch.arange(len(pixels))
-
-    def batches(self, index: Tensor) -> Iterator[Tensor]:
-        for some in index.split(self.batch_size):
-            yield some
-            self.done += len(some)
-            if self.progress is not None:
-                self.progress(self.done)
 
     def judged(self, scores: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         """Which images are right, bool [b], and the classes that are named, [b, m]."""
@@ -324,14 +308,14 @@ class _Images:
         check_trace(trace)
         made = [
             self.judged(self.network(self.pixels[some]).scores, some)
-            for some in self.batches(self.index)
+            for some in self.index.split(self.batch_size)
         ]
         return trace, *_joined(made)
 
     def with_means(self) -> Way:
         """By their means over all images, layer by layer."""
         total: dict[str, Tensor] = {}
-        for some in self.batches(self.index):
+        for some in self.index.split(self.batch_size):
             for layer in self.network(self.pixels[some], keep="last").trace:
                 part = last_coupling(layer).double().sum(0) / len(self.pixels)
                 total[layer.name] = total.get(layer.name, torch.zeros_like(part)) + part
@@ -349,7 +333,7 @@ class _Images:
     def answers(self, index: Tensor, way: Way, layers: Sequence[str]) -> tuple[Tensor, Tensor]:
         """What is said of some images with couplings replaced."""
         made = []
-        for some in self.batches(index):
+        for some in index.split(self.batch_size):
             given = way(some)
             couple = {name: _giving(given[name]) for name in layers}
             made.append(self.judged(self.network(self.pixels[some], couple=couple).scores, some))
@@ -370,7 +354,7 @@ class _Images:
                 change = {layer: silence(number)}
                 made = [
                     self.judged(self.network(self.pixels[some], intervene=change).scores, some)
-                    for some in self.batches(self.index)
+                    for some in self.index.split(self.batch_size)
                 ]
                 yield layer, number, _joined(made)[0]
 

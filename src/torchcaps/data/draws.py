@@ -77,15 +77,13 @@ def integers(seed: int, sample: Tensor, stream: int, count: int, below: int | Te
     return bits(seed, sample, stream, count).remainder_(below)
 
 
-def normal(
-    seed: int, sample: Tensor, stream: int, count: int, device: torch.device | str | None = None
-) -> Tensor:
+def normal(seed: int, sample: Tensor, stream: int, count: int) -> Tensor:
     """`count` nearly normal numbers for each sample, float32 [n, count]; arguments as in `bits`.
 
     The sum of the four 16-bit fields of a word, brought to mean 0 and variance 1: no number lies
     beyond 3.47, where a normal one does once in two thousand.
     """
-    word = bits(seed, sample, stream, count, device)
+    word = bits(seed, sample, stream, count)
     total = (word & 0xFFFF).add_((word >> 16).bitwise_and_(0xFFFF))
     total.add_((word >> 32).bitwise_and_(0xFFFF)).add_((word >> 48).bitwise_and_(0xFFFF))
     return total.sub_(2 * 0xFFFF).to(torch.float32).mul_(math.sqrt(3 / (2**32 - 1)))

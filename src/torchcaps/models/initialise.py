@@ -29,23 +29,21 @@ def initialised(network: CapsuleNetwork, init: Init) -> CapsuleNetwork:
     return network
 
 
-def balance_network(
-    network: CapsuleNetwork, *, images: Tensor | None = None, target: float | None = None
-) -> None:
+def balance_network(network: CapsuleNetwork, *, target: float | None = None) -> None:
     """Scale the projection of the primary capsules, if it is one convolution, then the weights of
     every routed layer, so that all start with mean length `target` (see `balance`).
 
-    Without `images` it looks at seeded smooth noise in [0, 1], between photographs and digits in
-    brightness: on real ones of either sort lengths stay between 0.2 and 0.6. Standardised or very
-    bright images make longer poses in a backbone without batch normalisation; pass some of those.
-    A network on "meta" stays as it is, and so do running statistics and random numbers.
+    It looks at seeded smooth noise in [0, 1], between photographs and digits in brightness: on real
+    ones of either sort lengths stay between 0.2 and 0.6. Standardised or very bright images make
+    longer poses in a backbone without batch normalisation. A network on "meta" stays as it
+    is, and so do running statistics and random numbers.
     """
     weight = next(network.parameters())
     if weight.is_meta:
         return
-    images = _smooth_noise(network.image) if images is None else images
+    images = _smooth_noise(network.image).to(weight)
     with torch.no_grad():
-        features = _untouched(network.backbone, images.to(weight))
+        features = _untouched(network.backbone, images)
         if is_squashed(network.primary):
             _scale_primary(network.primary, features, target)
         children = _untouched(network.primary, features)

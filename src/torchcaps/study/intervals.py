@@ -92,13 +92,12 @@ def difference_interval(
     return Interval(mean, mean - half, mean + half, n)
 
 
-def share_bounds(hits: int, n: int, *, confidence: float = 0.95) -> tuple[float, float]:
-    """The ends of the interval of Clopper and Pearson of a share; of no events 0 and 1.
+def share_bounds(hits: int, n: int) -> tuple[float, float]:
+    """The ends of the 95 % interval of Clopper and Pearson of a share; of no events 0 and 1.
 
     Arguments:
         hits: of how many events it is so.
         n: how many events there were.
-        confidence: how often such intervals hold the share, at least.
 
     >>> low, high = share_bounds(0, 100)
     >>> round(high, 4)
@@ -106,7 +105,7 @@ def share_bounds(hits: int, n: int, *, confidence: float = 0.95) -> tuple[float,
     """
     if not 0 <= hits <= n:
         raise TorchcapsError(f"a share is of 0 to {n} events, but came as {hits} of them.")
-    tail = (1 - confidence) / 2
+    tail = 0.025  # beyond either end
     low = 0.0 if hits == 0 else 1 - _share_with(n - hits, n, tail)
     high = 1.0 if hits == n else _share_with(hits, n, tail)
     return low, high

@@ -57,11 +57,11 @@ def translation(pixels: int, *, along: Axis = "x") -> Change:
     return lambda images: place(images, corner.expand(len(images), -1))
 
 
-def noise(deviation: float, *, seed: int = 0) -> Change:
+def noise(deviation: float) -> Change:
     """With normal noise, the same for every image, and back into [0, 1]."""
 
     def noisy(pixels: Tensor) -> Tensor:
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(0)
         grain = torch.randn(pixels.shape[1:], generator=generator).to(pixels)
         return (pixels + deviation * grain).clamp(0, 1)
 

@@ -85,7 +85,7 @@ def perturb(
     check_fit(trained.model, test)
     pixels, label = _shown(test, image)
     classes, predicted = _classes(trained.model, pixels.to(trained.device), network)
-    drawn = drawn_by_component(trained.model, classes, predicted, steps=STEPS)
+    drawn = drawn_by_component(trained.model, classes, predicted)
     found = Perturbed(
         data=test.name,
         image=image,
@@ -104,28 +104,25 @@ def perturb(
 
 
 @torch.no_grad()
-def drawn_by_component(
-    model: nn.Module, classes: Capsules, of: int, *, steps: tuple[float, ...] = STEPS
-) -> Tensor:
+def drawn_by_component(model: nn.Module, classes: Capsules, of: int) -> Tensor:
     """What a network draws of one image's class capsules as components of one of them move.
 
     Arguments:
         model: with a decoder, in evaluation mode.
         classes: of one image, poses [1, k, d].
         of: the number of the class.
-        steps: what is added to a component.
 
-    Returns [d, step, c, h, w].
+    Returns [d, step, c, h, w], a step for each of STEPS.
     """
     pose = classes.pose[0]  # [k, d]
     size = pose.shape[1]
-    moved = torch.tensor(steps).to(pose).view(1, -1, 1) * torch.eye(size).to(pose).unsqueeze(1)
-    poses = pose.repeat(size, len(steps), 1, 1)  # [d, step, k, d]
+    moved = torch.tensor(STEPS).to(pose).view(1, -1, 1) * torch.eye(size).to(pose).unsqueeze(1)
+    poses = pose.repeat(size, len(STEPS), 1, 1)  # [d, step, k, d]
     poses[:, :, of] += moved
-    target = torch.full((size * len(steps),), of, device=pose.device)
+    target = torch.full((size * len(STEPS),), of, device=pose.device)
     decoder: Any = model.decoder
     drawn: Tensor = decoder(Capsules(poses.flatten(0, 1)), target)
-    return torch.unflatten(drawn, 0, (size, len(steps)))
+    return torch.unflatten(drawn, 0, (size, len(STEPS)))
 
 
 def _shown(test: Images, image: int) -> tuple[Tensor, str]:
