@@ -27,7 +27,7 @@ from torchcaps.layers.capsule_layer import CapsuleLayer
 from torchcaps.layers.routing import DynamicRouting
 from torchcaps.types import Capsules
 
-__all__ = ["TARGETS", "balance", "find_scale", "is_squashed", "random_children"]
+__all__ = ["TARGETS", "balance", "find_scale", "is_squashed"]
 
 TARGETS = {"exp": 0.3, "hinton": 0.4}
 LEAST = 0.2  # layers with shorter parents than this are not balanced
@@ -46,7 +46,7 @@ def balance(
 
     >>> sizes = {"n_in": 16, "d_in": 8, "n_out": 16, "d_out": 8}
     >>> layers = {f"hidden_{depth}": DenseCapsules(**sizes) for depth in range(2, 11)}
-    >>> balance(layers, random_children(16, 8)).activation.mean()
+    >>> balance(layers, children).activation.mean()
     tensor(0.4)
     """
     if target is not None and not LEAST <= target <= 0.6:
@@ -70,17 +70,6 @@ def balance(
     for buffer, kept in before:
         buffer.copy_(kept)
     return children
-
-
-def random_children(n: int, d: int, *, count: int = 64, seed: int = 0) -> Capsules:
-    """`count` sets of `n` poses in random directions, of lengths between 0 and 1, on the CPU.
-
-    They come from a generator of their own.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    direction = torch.randn(count, n, d, generator=generator, device="cpu", dtype=torch.float32)
-    length = torch.rand(count, n, generator=generator, device="cpu", dtype=torch.float32)
-    return Capsules(nn.functional.normalize(direction, dim=-1) * length.unsqueeze(-1), length)
 
 
 def is_squashed(module: nn.Module) -> bool:

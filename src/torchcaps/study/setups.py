@@ -17,7 +17,7 @@ from torchcaps.study.pruned import way_in
 from torchcaps.study.sets import SETS
 from torchcaps.train import PROTOCOLS
 
-__all__ = ["SETUPS", "SIGN_LOSS", "WITHOUT_TRAINING", "Setup", "setups_in"]
+__all__ = ["SETUPS", "SIGN_LOSS", "Setup", "setups_in"]
 
 # A tenth of the training images, by which a number of iterations is chosen.
 HELD_OUT = {"validation_share": 0.1}
@@ -271,7 +271,6 @@ SETUPS: dict[str, Setup] = {
         "rem_transfer", reduced=REM_TRANSFER_REDUCED, narrower=REM_NARROWER
     ),
 }
-WITHOUT_TRAINING = ("numeric float64", "count", "configuration", "benchmark", "untrained")
 
 
 def _has_as_many(train: str, fields: Mapping[str, Any]) -> bool:
