@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsJson",
+    "Data",
     "FieldList",
     "ImageSize",
     "Imports",
@@ -38,6 +39,7 @@ OptionList = Annotated[
     list[str] | None,
     typer.Option("--option", metavar="NAME=VALUE", help="An option of the network; repeatable."),
 ]
+Data = Annotated[str | None, typer.Option(help="Data set; that of the run if not given.")]
 Root = Annotated[
     Path | None, typer.Option(help="Folder of a data set that is files; a run remembers it.")
 ]

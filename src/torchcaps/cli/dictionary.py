@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from torchcaps._printable import printable
-from torchcaps.cli.arguments import AsJson, Imports, Root
+from torchcaps.cli.arguments import AsJson, Data, Imports, Root
 from torchcaps.cli.arguments import levels as levels_of
 
 __all__ = ["dictionary"]
@@ -28,9 +28,7 @@ def dictionary(
     picture: Annotated[
         Path | None, typer.Option(help="Draw the commonest trees' images: .svg or .png.")
     ] = None,
-    data: Annotated[
-        str | None, typer.Option(help="Data set; that of the run if not given.")
-    ] = None,
+    data: Data = None,
     root: Root = None,
     split: Annotated[str, typer.Option(help="test, validation or train")] = "test",
     as_json: AsJson = False,

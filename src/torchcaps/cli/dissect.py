@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from torchcaps.cli.arguments import Imports, Root
+from torchcaps.cli.arguments import Data, Imports, Root
 from torchcaps.cli.measuring import measurement_names
 
 __all__ = ["dissect"]
@@ -17,9 +17,7 @@ def dissect(
     out: Annotated[Path, typer.Option(help="The page to write, ending in .html.")] = Path(
         "report.html"
     ),
-    data: Annotated[
-        str | None, typer.Option(help="Data set; that of the run if not given.")
-    ] = None,
+    data: Data = None,
     root: Root = None,
     images: Annotated[
         int, typer.Option(min=2, help="How many held-out images, every class with its share.")

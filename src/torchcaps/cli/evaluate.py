@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from torchcaps._printable import printable
-from torchcaps.cli.arguments import AsJson, Imports, Root, levels
+from torchcaps.cli.arguments import AsJson, Data, Imports, Root, levels
 from torchcaps.cli.measuring import measurement_names
 
 __all__ = ["evaluate"]
@@ -15,9 +15,7 @@ __all__ = ["evaluate"]
 
 def evaluate(
     network: Annotated[Path, typer.Argument(help="A run folder, or a saved network.")],
-    data: Annotated[
-        str | None, typer.Option(help="Data set; that of the run if not given.")
-    ] = None,
+    data: Data = None,
     root: Root = None,
     split: Annotated[
         str,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from torchcaps._printable import printable
-from torchcaps.cli.arguments import AsJson, Imports, Root
+from torchcaps.cli.arguments import AsJson, Data, Imports, Root
 
 __all__ = ["perturb"]
 
@@ -18,9 +18,7 @@ def perturb(
         Path | None, typer.Option(help="Draw a row a component: .svg or .png.")
     ] = None,
     image: Annotated[int, typer.Option(help="Number of the test image.")] = 0,
-    data: Annotated[
-        str | None, typer.Option(help="Data set; that of the run if not given.")
-    ] = None,
+    data: Data = None,
     root: Root = None,
     as_json: AsJson = False,
     own_code: Imports = None,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from torchcaps._printable import printable
-from torchcaps.cli.arguments import AsJson, Imports, Root
+from torchcaps.cli.arguments import AsJson, Data, Imports, Root
 
 __all__ = ["shrink"]
 
@@ -26,9 +26,7 @@ def shrink(
         int | None,
         typer.Option(help="At how many training images --silent looks; 1000 if not given."),
     ] = None,
-    data: Annotated[
-        str | None, typer.Option(help="Data set; that of the run if not given.")
-    ] = None,
+    data: Data = None,
     root: Root = None,
     as_json: AsJson = False,
     own_code: Imports = None,
