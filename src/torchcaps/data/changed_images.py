@@ -3,7 +3,7 @@
 import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from torchcaps.data.batch import Batch, Images, JudgedBy
 from torchcaps.data.items import Items
 
-__all__ = ["ChangedImages", "sample_numbers"]
+__all__ = ["ChangedImages", "digest_over", "sample_numbers"]
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,14 @@ class ChangedImages(Items, ABC):
 
     def digest(self) -> str:
         """Twelve characters of the images and of all that they are changed by."""
-        knobs = {
-            field.name: getattr(self, field.name)
-            for field in fields(self)
-            if field.name != "images"
-        }
-        seen = f"{type(self).__name__} {self.images.digest()} {knobs}"
-        return hashlib.sha256(seen.encode()).hexdigest()[:12]
+        return digest_over(self, "images")
+
+
+def digest_over(made: Any, source: str) -> str:
+    """Twelve characters of the images that the field `source` holds, and of all other fields."""
+    knobs = {each.name: getattr(made, each.name) for each in fields(made) if each.name != source}
+    seen = f"{type(made).__name__} {getattr(made, source).digest()} {knobs}"
+    return hashlib.sha256(seen.encode()).hexdigest()[:12]
 
 
 def sample_numbers(index: Tensor | slice, count: int, epoch: int) -> Tensor:

@@ -1,8 +1,7 @@
 """What makers share: images made of those of a base when they are wanted, and never stored."""
 
-import hashlib
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from torchcaps._counts import check_count
 from torchcaps.data.batch import Batch, JudgedBy
-from torchcaps.data.changed_images import sample_numbers
+from torchcaps.data.changed_images import digest_over, sample_numbers
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.items import Items
 from torchcaps.errors import TorchcapsError
@@ -80,8 +79,4 @@ class DerivedImages(Items, ABC):
 
     def digest(self) -> str:
         """Twelve characters of the base and of all that the images are made by."""
-        knobs = {
-            field.name: getattr(self, field.name) for field in fields(self) if field.name != "base"
-        }
-        seen = f"{type(self).__name__} {self.base.digest()} {knobs}"
-        return hashlib.sha256(seen.encode()).hexdigest()[:12]
+        return digest_over(self, "base")
