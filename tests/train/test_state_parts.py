@@ -65,6 +65,10 @@ def optimiser(state):
             "its optimiser keeps no 'exp_avg_sq' of weight 3",
         ),
         (
+            lambda s: s["callbacks"]["Measures"].pop("dead_for"),
+            "callbacks.Measures.dead_for should be by name, but is missing",
+        ),
+        (
             lambda s: s["callbacks"]["Measures"].update(dead_for={"primary": 3}),
             "callbacks.Measures.dead_for.primary is no measured tensor",
         ),

@@ -44,8 +44,8 @@ class Made(NamedTuple):
     shapes: dict[str, list[int] | None]
     # What no tensor tells: of which class a part is, and what a routing was told.
     parts: dict[str, Any]
-    # By what numbers and words its parts compute; what an earlier version pickled does not say it.
-    settings: dict[str, Any] | None = None
+    # By what numbers and words its parts compute.
+    settings: dict[str, Any]
 
 
 def remember(network: nn.Module, *, like: nn.Module | None = None) -> None:
@@ -54,7 +54,7 @@ def remember(network: nn.Module, *, like: nn.Module | None = None) -> None:
     made = _looked_at(network)
     if like is not None:
         before = {name: was for name, (was, _) in changed_settings(like).items()}
-        made = made._replace(settings=_settings(made) | before)
+        made = made._replace(settings=made.settings | before)
     # nn.Module types every attribute as a tensor or a module.
     network._as_made = made  # type: ignore[assignment]
 
@@ -68,7 +68,7 @@ def is_as_made(network: nn.Module) -> bool:
 
 def changed_settings(network: nn.Module) -> dict[str, tuple[Any, Any]]:
     """What was set by hand since, by the names of `settings_of`: before, and now."""
-    before, now = _settings(_before(network)), _settings(_looked_at(network))
+    before, now = _before(network).settings, _looked_at(network).settings
     both = {name: (was, now[name]) for name, was in before.items() if name in now}
     return {name: (was, value) for name, (was, value) in both.items() if was != value}
 
@@ -123,10 +123,6 @@ def check_parts(network: nn.Module) -> None:
 def _before(network: nn.Module) -> Made:
     made = getattr(network, "_as_made", None)
     return made if isinstance(made, Made) else _looked_at(network)
-
-
-def _settings(made: Made) -> dict[str, Any]:
-    return made.settings or {}
 
 
 def _name(network: nn.Module) -> str:

@@ -16,8 +16,7 @@ def values_file(run: Path) -> Path:
 
 def read_values(path: Path) -> dict[str, Any]:
     """The commit that measured last, and `looks`: numbers by name, by the name of their look; `by`
-    has the commit of each look, and `images` the digest of what it saw where the run has none, but
-    not in older files.
+    has the commit of each look, and `images` the digest of what it saw where the run has none.
 
     A cell that came to no result says why in `failed` or `stopped`.
     """

@@ -46,8 +46,7 @@ class Measures(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.norms = state_dict["norms"]
-        # States of earlier versions have none.
-        self.dead_for = state_dict.get("dead_for", {})
+        self.dead_for = state_dict["dead_for"]
 
     def on_before_optimizer_step(
         self, trainer: lightning.Trainer, module: Any, optimizer: Any

@@ -76,11 +76,9 @@ def _of_callbacks(state: Mapping[str, Any], recipe: Recipe) -> Iterator[str]:
 
 def _of_measures(state: Mapping[str, Any]) -> Iterator[str]:
     measures: Where = ("callbacks", "Measures")
-    # States of earlier versions count no deaths.
-    for name, usual in (("norms", None), ("dead_for", {})):
+    for name in ("norms", "dead_for"):
         where = (*measures, name)
         found = _at(state, where)
-        found = usual if found is None else found
         if not isinstance(found, dict):
             yield f"{_dotted(where)} should be by name, but is {_shown(found)}"
             continue

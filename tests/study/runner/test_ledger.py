@@ -116,15 +116,6 @@ def test_in_a_folder_that_one_may_only_read_a_claim_is_believed(ledger, monkeypa
     assert ledger.state(each) == "running"
 
 
-def test_an_older_file_has_one_commit_of_all_looks(ledger):
-    ledger.folder.mkdir()
-    older = {"commit": "a1", "looks": {OWN.name: {"accuracy": 50.0}}}
-    (ledger.folder / f"{cell().name}.values.json").write_text(json.dumps(older))
-    assert ledger.measured_by(cell()) == ("a1",)
-    ledger.write(cell(), OTHER, {"accuracy": 49.0})
-    assert ledger.measured_by(cell()) == ("a1",)
-
-
 def test_failures_stay_and_accidents_are_forgiven(ledger):
     ledger.fail(cell(), "the loss became nan", is_result=True)
     ledger.fail(cell(seed=1), "no space left", is_result=False)

@@ -120,12 +120,7 @@ def _images(cells: Sequence[Cell], ledger: Ledger) -> dict[str, str]:
                     f"the seeds before it ({found[name]}), so they do not make one record; remove "
                     f"{values_file(ledger.run(cell).folder)}, and it is measured again."
                 )
-    # Cells of older versions do not say.
-    return {
-        name: digest
-        for name, digest in found.items()
-        if all(name in ledger.images(cell) for cell in cells)
-    }
+    return found
 
 
 def _kept(study: Study, system: System, evidence: str | os.PathLike[str]) -> Path | None:

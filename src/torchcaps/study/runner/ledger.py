@@ -88,7 +88,7 @@ class Ledger:
         entry = self._read(cell)
         if entry.get("failed"):
             return (entry["commit"],)
-        took = (_by_look(entry).get(look.name) for look in cell.looks)
+        took = (entry.get("by", {}).get(look.name) for look in cell.looks)
         beside = (
             Run(self.folder / f"{cell.name}{TRAINS[look.kind]}")
             for look in cell.looks
@@ -119,7 +119,7 @@ class Ledger:
         entry = self._read(cell)
         commit = environment()["commit"]
         looks = {**entry["looks"], look.name: dict(numbers)}
-        by = {**_by_look(entry), look.name: commit}
+        by = {**entry.get("by", {}), look.name: commit}
         others = {name: each for name, each in entry.get("images", {}).items() if name != look.name}
         seen = others if images is None else {**others, look.name: images}
         self._write(cell, {**entry, "commit": commit, "by": by, "looks": looks, "images": seen})
@@ -190,8 +190,3 @@ class Ledger:
     def _write(self, cell: Cell, entry: Mapping[str, Any]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         write_whole(self._file(cell), json.dumps(entry, indent=1))
-
-
-def _by_look(entry: Mapping[str, Any]) -> dict[str, str | None]:
-    """The commit of each look; older files have one of them all."""
-    return {**dict.fromkeys(entry["looks"], entry["commit"]), **entry.get("by", {})}
