@@ -64,6 +64,20 @@ def test_a_routing_object_whose_parents_have_activations_lets_classes_score():
     assert torch.equal(out.scores, out.classes.activation)
 
 
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize("name", [name for name, each in MODELS.items() if each.routings])
+def test_whatever_the_routing_the_lengths_of_classes_are_squashed_alike(name):
+    found = {}
+    for routing in MODELS[name].routings:
+        with torch.device("meta"):
+            classes = create_model(name, routing=routing).layers["classes"]
+        found[routing] = getattr(classes.routing, "squash", None)
+    # EM routing squashes nothing.
+    assert found.pop("em") is None
+    assert len(found) == 4
+    assert len(set(found.values())) == 1, found
+
+
 @pytest.mark.parametrize("kernel", [3, 5, 7])
 def test_the_kernel_study_is_on_both_convolutions(kernel):
     with torch.device("meta"):

@@ -141,7 +141,12 @@ class DeepCaps(Refits):
             d_out=D_CLASS,
             weight_std=weight_std,
             **routed_by(
-                routing, bias=bias, iterations=iterations, detach=detach, agreement=agreement
+                routing,
+                bias=bias,
+                iterations=iterations,
+                detach=detach,
+                agreement=agreement,
+                squash="hinton",
             ),
         )
         self.layers = nn.ModuleDict({"cell_4_skip": skip, "classes": classes})

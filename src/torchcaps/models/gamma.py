@@ -78,6 +78,7 @@ def gamma_capsnet(
             iterations=iterations,
             scale=scale,
             detach=detach,
+            squash="hinton",
         ),
         decoder=Decoder(n_classes=n_classes, d_in=D_CLASS, image=image, mask="none")
         if decoder

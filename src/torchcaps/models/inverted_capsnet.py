@@ -179,6 +179,7 @@ def tsai_dmm_vector_dynamic(
         pose="vector",
         iterations=iterations,
         agreement=agreement,
+        squash="hinton",
     )
     network = CapsuleNetwork(
         image=image,
