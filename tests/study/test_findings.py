@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from torchcaps.study import claims
+from torchcaps.study import claims, read_records, results
+from torchcaps.study.intervals import mean_interval
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "findings"
@@ -43,3 +44,36 @@ def test_every_finding_has_a_picture_a_check_and_its_line():
         assert f"({page.stem}.svg)" in text
         assert "**The check:**" in text
         assert f"({page.name})" in index
+
+
+def test_the_page_of_living_targets_says_what_its_record_does():
+    name = "mitt2023-q-last-layer-more-dynamic"
+    evidence = ROOT / "evidence"
+    ((digest, record),) = read_records(evidence, study="at-the-stop").items()
+
+    def of(metric):
+        return [record.values(f"{metric}.{k}@affnist-style/test") for k in (2, 3, 4)]
+
+    def lower_by(metric):
+        gaps = [max(second, third) - last for second, third, last in zip(*of(metric), strict=True)]
+        return mean_interval(gaps)
+
+    def means(metric):
+        return [f"{mean_interval(layer).mean:.2f}" for layer in of(metric)]
+
+    dyr, dys = lower_by("dyr"), lower_by("dys")
+    second, third, last = means("dyr")
+    below = " and ".join(means("dys")[:2])
+    text = " ".join((FOLDER / "living-targets.md").read_text(encoding="utf-8").split())
+    assert (
+        f"dyr of the last routing is lower by {dyr.mean:.3f} [{dyr.low:.3f}, {dyr.high:.3f}], and "
+        f"dys by {dys.mean:.2f} [{dys.low:.2f}, {dys.high:.2f}]"
+    ) in text
+    assert (
+        f"with {last}, still stands above the third, with {third}, and below the second, with "
+        f"{second}. By dys, {means('dys')[2]}, it stands below both, {below}"
+    ) in text
+    (judged,) = [x for x in results(evidence, paper="mitterreiter2023") if x.claim.id == name]
+    assert f"`{name}` asks" in text
+    assert f"the statement **{judged.status}**" in text
+    assert digest in judged.records
