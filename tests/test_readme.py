@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from torchcaps.data import PartWholeSpec, by_name, part_whole
+from torchcaps.study import claims, plan_of
 from torchcaps.testing import RoutingContractError
 
 ROOT = Path(__file__).parents[1]
@@ -57,3 +58,13 @@ def test_every_page_that_the_readme_names_is_there():
     pages = re.findall(r"\]\(([^)#:]+)\)", text)
     assert len(pages) > 20
     assert [page for page in pages if not (ROOT / page).exists()] == []
+
+
+def test_the_table_of_a_paper_trains_as_many_seeds_as_the_readme_says():
+    line = "torchcaps study run peer2022 1 "
+    (said,) = re.findall(
+        rf"{line}.*# a table of a paper, (\w+) seeds", (ROOT / "README.md").read_text("utf-8")
+    )
+    table = [claim for claim in claims(paper="peer2022") if claim.where.startswith("Table 1")]
+    planned = {job.seeds for claim in table for job in plan_of(claim).jobs}
+    assert planned == {{"five": 5, "ten": 10}[said]}
