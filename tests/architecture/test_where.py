@@ -25,3 +25,12 @@ def test_the_place_is_there(path: str, name: str) -> None:
     if name:
         made = re.compile(rf"^(class|def) {name}\b|^{name}\b.*=", re.M)
         assert any(made.search(each.read_text(encoding="utf-8")) for each in files), name
+
+
+def test_every_folder_has_a_row_that_names_what_it_uses() -> None:
+    package = ROOT / "src" / "torchcaps"
+    folders = {path.parent.name for path in package.glob("*/__init__.py")}
+    rows = PAGE.partition("## What each folder is for")[2]
+    assert {name for name in folders if f"`{name}/`" not in rows} == set()
+    train = rows.partition("| `train/` |")[2].partition("\n")[0]
+    assert {"models", "data", "prune", "analysis"} <= set(re.findall(r"\w+", train))
