@@ -24,6 +24,7 @@ from torchcaps.train.environment import environment
 
 ROOT = Path(__file__).parents[2]
 EVIDENCE = ROOT / "evidence"
+IDS = {claim.id for claim in claims()}
 
 
 class Outcomes:
@@ -47,6 +48,15 @@ class Outcomes:
     def of(self, claim, test):
         """The number of a claim: of its own case where a test has one, else of the whole test."""
         numbers = self.numbers[test]
+        if not numbers:
+            sys.exit(
+                f"{test} shows {claim.id}, but did not run; is it marked gpu? Nothing was written."
+            )
+        if claim.id not in numbers and (others := sorted(IDS & set(numbers))):
+            sys.exit(
+                f"{test} has a case for each claim, such as {others[0]}, but none for {claim.id}; "
+                f"was a case renamed? Nothing was written."
+            )
         return numbers.get(claim.id, numbers.get("", 1.0))
 
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from claims.record import Outcomes
+from claims.record import IDS, Outcomes
 
 TEST = "tests/claims/test_sizes.py::test_size"
 
@@ -34,3 +34,23 @@ def test_a_claim_gets_the_number_of_its_test(reports, number):
     for report in reports:
         outcomes.pytest_runtest_logreport(report)
     assert outcomes.of(SimpleNamespace(id="mine"), TEST) == number
+
+
+@pytest.mark.parametrize(
+    ("reports", "sentence"),
+    [
+        ([], f"{TEST} shows mine, but did not run; is it marked gpu? Nothing was written."),
+        (
+            [passed(f"{TEST}[{min(IDS)}]", 3.0), passed(f"{TEST}[mein]", 4.0)],
+            f"{TEST} has a case for each claim, such as {min(IDS)}, but none for mine; was a case "
+            f"renamed? Nothing was written.",
+        ),
+    ],
+)
+def test_a_claim_whose_case_did_not_run_gets_no_number(reports, sentence):
+    outcomes = Outcomes()
+    for report in reports:
+        outcomes.pytest_runtest_logreport(report)
+    with pytest.raises(SystemExit) as end:
+        outcomes.of(SimpleNamespace(id="mine"), TEST)
+    assert str(end.value) == sentence
