@@ -10,10 +10,13 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 from unittest import mock
 
+from typer.main import get_command
+
 from fuzz.bench import Bench
 from fuzz.mutate import odd_value
 from fuzz.trial import Wrong, check_sentence, in_time, quiet
 from torchcaps.cli import main
+from torchcaps.cli.application import app
 from torchcaps.data import PUBLISHED
 from torchcaps.data.downloads import PublishedSet, RemoteFile
 from torchcaps.study.runner import Ledger, Settings, pool
@@ -21,38 +24,55 @@ from torchcaps.study.runner.workers import End, Hire, serve
 
 __all__ = ["check_command", "draw_command"]
 
-TRAIN_OPTIONS = ["--out", "--recipe", "--model", "--data", "--root", "--image-size", "--option"]
-TRAIN_OPTIONS += ["--epochs", "--batch-size", "--learning-rate", "--seed", "--protocol", "--set"]
-TRAIN_OPTIONS += ["--workers", "--time-budget", "--import", "--seeds"]
-COMMANDS = {
-    "models": (["capsnet", "capsnt", "--json"], []),
-    "train": ([], TRAIN_OPTIONS),
-    "dissect": (["RUN"], ["--out", "--images", "--root"]),
-    "eval": (["RUN"], ["--root", "--json", "--batch-size"]),
-    "predict": (["RUN", "PICTURE"], ["--picture", "--top", "--json"]),
-    "doctor": (["RUN"], ["--images", "--root", "--recipe", "--model", "--data"]),
-    "check": (["RUN"], []),
-    "estimate": ([], ["--model", "--image", "--classes", "--batch-size", "--option", "--recipe"]),
-    "compare": (["RUN"], ["--plot", "--statistic", "--import", "--json"]),
-    "lr": (["RUN"], ["--model", "--data", "--low", "--high", "--steps", "--picture"]),
-    "prune": (["RUN"], ["--out", "--to", "--by", "--unit", "--epochs", "--learning-rate", "--set"]),
-    "shrink": (["RUN"], ["--out", "--silent", "--images", "--data", "--root", "--json"]),
-    "perturb": (["RUN"], ["--picture", "--image", "--data", "--root", "--json"]),
-    "dictionary": (["RUN"], ["--levels", "--each", "--picture", "--data", "--split", "--json"]),
-    "data list": ([], ["--json"]),
-    "data check": (["part-whole", "mnist", "PICTURES"], ["--root", "--json", "--image-size"]),
-    "study claims": ([], ["--paper", "--json"]),
-    "study table": (["peer"], ["--paper", "--json"]),
-    "study status": (["peer", "STUDY"], ["--out", "--seeds", "--only", "--by"]),
-    "study run": (
-        ["peer2022-t1-em-bias", "STUDY", "STUDY"],
-        ["--out", "--evidence", "--seeds", "--only", "--jobs", "--root", "--reduced", "--json"],
-    ),
-    "study report": ([], ["--out", "--evidence"]),
-    "study tables": ([], ["--out", "--evidence", "--readme"]),
-    "data get": (["mnist", "no_such"], ["--root", "--timeout", "--json"]),
+# What each command is told without an option; demo, which trains for minutes, is left out.
+ARGUMENTS = {
+    "models": ["capsnet", "capsnt"],
+    "train": [],
+    "dissect": ["RUN"],
+    "eval": ["RUN"],
+    "predict": ["RUN", "PICTURE"],
+    "doctor": ["RUN"],
+    "check": ["RUN"],
+    "estimate": [],
+    "compare": ["RUN"],
+    "lr": ["RUN"],
+    "prune": ["RUN"],
+    "shrink": ["RUN"],
+    "perturb": ["RUN"],
+    "dictionary": ["RUN"],
+    "data list": [],
+    "data get": ["mnist", "no_such"],
+    "data check": ["part-whole", "mnist", "PICTURES"],
+    "study claims": [],
+    "study table": ["peer2022", "peer2022-t1-em-bias"],
+    "study status": ["peer2022", "STUDY"],
+    "study run": ["peer2022-t1-em-bias", "STUDY", "STUDY"],
+    "study report": [],
+    "study tables": [],
 }
-FLAGS = ("--each", "--json", "--reduced")
+# Of other machines, of which the bench has none.
+ELSEWHERE = {"--on", "--device"}
+
+
+def _commands(group: Any, before: str = "") -> dict[str, Any]:
+    """Every command by its words, as `data get`."""
+    found = {}
+    for name, each in group.commands.items():
+        words = f"{before}{name}"
+        found |= _commands(each, f"{words} ") if hasattr(each, "commands") else {words: each}
+    return found
+
+
+KNOWN = _commands(get_command(app))
+_OPTIONS = {
+    name: [each for each in KNOWN[name].params if each.param_type_name == "option"]
+    for name in ARGUMENTS
+}
+COMMANDS = {
+    name: (ARGUMENTS[name], [each.opts[0] for each in options if each.opts[0] not in ELSEWHERE])
+    for name, options in _OPTIONS.items()
+}
+FLAGS = {each.opts[0] for options in _OPTIONS.values() for each in options if each.is_flag}
 # It comes from a server that is not there, unless it lies in the folder of the bench.
 EMPTY = hashlib.sha256(b"").hexdigest()
 FILE = RemoteFile("empty.bin", 0, EMPTY, ("http://127.0.0.1:9/empty.bin",))

@@ -9,6 +9,7 @@ import pytest
 
 from fuzz import numbers
 from fuzz.__main__ import fuzz, main
+from fuzz.commands import COMMANDS, FLAGS, KNOWN
 
 # At most: a few turns are done long before on a machine that is free.
 SECONDS = 60
@@ -51,3 +52,11 @@ def test_every_run_of_pytest_says_the_seed(request):
         if getattr(plugin, "__file__", None) == str(conftest):
             plugin.pytest_terminal_summary(SimpleNamespace(write_line=said.append))
     assert said == [f"make fuzz SEED={os.environ['TORCHCAPS_FUZZ_SEED']}"]
+
+
+def test_commands_are_drawn_with_the_options_that_they_have():
+    assert set(KNOWN) - set(COMMANDS) == {"demo"}
+    assert {"--seeds", "--trunk", "--tensorboard"} <= set(COMMANDS["train"][1])
+    assert "--dry-run" in COMMANDS["study table"][1]
+    assert {"--json", "--dry-run", "--crop"} <= FLAGS
+    assert not {"--root", "--out"} & FLAGS
