@@ -1,0 +1,117 @@
+"""Every option reaches the function that its command calls, with the value that was typed."""
+
+import importlib
+import inspect
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cli.command_line import Call
+from torchcaps import TorchcapsError, study
+from torchcaps.study import runner
+
+LR = "lr --model capsnet --data mnist"
+DOCTOR = "doctor --model capsnet --data mnist"
+TRAIN = "train --model capsnet --data mnist --out new"
+FEW = {"resize": False, "crop": False, "invert": False, "centre": False}
+CASES: list[tuple[str, str, dict[str, Any]]] = [
+    ("predict run x.png", "tasks.predict", FEW),
+    ("predict run x.png --resize", "tasks.predict", FEW | {"resize": True}),
+    ("predict run x.png --crop", "tasks.predict", FEW | {"crop": True}),
+    ("predict run x.png --invert", "tasks.predict", FEW | {"invert": True}),
+    ("predict run x.png --centre", "tasks.predict", FEW | {"centre": True}),
+    ("study run peer2022 1 --reduced", "study.runner.study_of", {"table": 1, "reduced": True}),
+    ("study status peer2022", "study.runner.study_of", {"table": None, "reduced": False}),
+    ("study status peer2022 1 --reduced", "study.runner.study_of", {"table": 1, "reduced": True}),
+    ("study status --reduced", "study.runner.study_of_claims", {"reduced": True}),
+    ("study table gu2021 4 --dry-run", "study.table", {"number": 4, "reduced": False}),
+    ("study table gu2021 4 --dry-run --reduced", "study.table", {"number": 4, "reduced": True}),
+    (
+        "dissect run --measure keys,couplings --measure dynamics --example 7 --images 50 --root at",
+        "tasks.dissect_files",
+        {
+            "measurements": ["keys", "couplings", "dynamics"],
+            "example": 7,
+            "images": 50,
+            "root": Path("at"),
+        },
+    ),
+    ("demo --seed 5 --out shown", "tasks.demo", {"out": Path("shown"), "seed": 5}),
+    (f"{TRAIN} --trunk w.safetensors", "train.fit", {"trunk": Path("w.safetensors")}),
+    (f"{DOCTOR} --trunk w.safetensors", "tasks.doctor", {"trunk": Path("w.safetensors")}),
+    (f"{LR} --trunk w.safetensors", "tasks.rate_test", {"trunk": Path("w.safetensors")}),
+    (f"{LR} --root at", "tasks.rate_test", {"root": Path("at")}),
+    ("eval run --root at", "tasks.evaluate_file", {"root": Path("at")}),
+    ("perturb run --root at", "tasks.perturb", {"root": Path("at")}),
+    ("dictionary run --root at", "tasks.dictionary", {"root": Path("at")}),
+    ("shrink run --out x.safetensors --root at", "tasks.shrink", {"root": Path("at")}),
+    ("doctor run --root at", "tasks.doctor_run", {"root": Path("at")}),
+    (f"{DOCTOR} --root at", "tasks.doctor", {"root": Path("at")}),
+    ("estimate --model capsnet --precision bfloat16", "tasks.estimate", {"precision": "bfloat16"}),
+]
+
+
+class Told(list[Any]):
+    """Stands for a function, and ends the command where that would be called."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        self.append((args, kwargs))
+        raise TorchcapsError("told.")
+
+
+def told(name: str, words: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The arguments by name with which a command calls a function of torchcaps."""
+    module, _, function = f"torchcaps.{name}".rpartition(".")
+    real = getattr(importlib.import_module(module), function)
+    calls = Told()
+    monkeypatch.setattr(importlib.import_module(module), function, calls)
+    done = call(*words.split())
+    assert (done.code, done.out, done.err) == (2, "", "torchcaps: told.\n")
+    ((args, kwargs),) = calls
+    return inspect.signature(real).bind(*args, **kwargs).arguments
+
+
+@pytest.mark.parametrize(("words", "function", "expected"), CASES, ids=[each[0] for each in CASES])
+def test_a_command_tells_its_function_what_was_typed(
+    words: str,
+    function: str,
+    expected: dict[str, Any],
+    call: Call,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = told(function, words, call, monkeypatch)
+    assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "value"),
+    [
+        ("--option iterations=2", "options", {"iterations": 2}),
+        ("--protocol hinton_em", "protocol", "hinton_em"),
+        ("--image-size 24x20", "image_size", (24, 20)),
+    ],
+)
+def test_lr_tests_the_recipe_that_was_typed(
+    words: str, field: str, value: object, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = told("tasks.rate_test", f"{LR} {words}", call, monkeypatch)
+    assert getattr(found["recipe"], field) == value
+
+
+@pytest.mark.parametrize("verb", ["run", "status"])
+def test_only_takes_every_text(verb: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "study_of", lambda *args, **kwargs: "planned")
+    words = f"study {verb} peer2022 --only depth=4 --only em"
+    found = told("study.runner.only_those", words, call, monkeypatch)
+    assert found == {"study": "planned", "texts": ["depth=4", "em"]}
+
+
+def test_compare_draws_the_statistic_that_was_typed(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = Told()
+    monkeypatch.setattr(study, "compare", lambda runs: SimpleNamespace(check_statistic=seen))
+    assert call("compare", "runs", "--statistic", "dyr.1").err == "torchcaps: told.\n"
+    assert seen == [(("dyr.1",), {})]
