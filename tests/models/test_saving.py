@@ -735,8 +735,15 @@ def set_of(part, name, value):
             set_of("backbone.1", "eps", -1.0),
             "backbone.1.eps is -1.0 and was 1e-05; put back what was changed",
         ),
+        # No routing looks at it, so it would be kept for nothing.
+        (
+            "tsai_inverted_simple_c10",
+            {"image": (1, 13, 13), "types": 2, "d_pose": 4},
+            set_of("layers.conv_1.routing.norm", "eps", 1e-3),
+            "layers.conv_1.routing.norm.eps is 0.001 and was 1e-05; put back what was changed",
+        ),
     ],
-    ids=["squash", "mask", "offset", "norm"],
+    ids=["squash", "mask", "offset", "norm", "guard"],
 )
 def test_a_setting_that_no_file_keeps_is_refused(tmp_path, name, options, change, found):
     model = create_model(name, **options)

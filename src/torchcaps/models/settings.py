@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
 from torchcaps.errors import TorchcapsError, short
-from torchcaps.layers import Routing
+from torchcaps.layers import InvertedRouting, Routing
 
 __all__ = ["BY_HAND", "CHOICES", "is_kept", "is_ours", "set_again", "settings_of"]
 
@@ -52,6 +52,9 @@ def is_kept(network: nn.Module, name: str, value: Any) -> bool:
     path, _, option = name.rpartition(".")
     part = dict(network.named_modules()).get(path)
     if part is None or not _keeps(part, option) or option not in vars(part):
+        return False
+    # Inverted routing takes the weights of its LayerNorm, and has a guard of its own.
+    if isinstance(network.get_submodule(path.rpartition(".")[0]), InvertedRouting):
         return False
     if value is None:
         return option == "momentum"

@@ -78,6 +78,15 @@ def test_a_random_start_is_drawn_once_and_stays():
     assert torch.equal(first, routing(votes, None, keep="steps").steps[0].coupling)
 
 
+def test_the_guard_of_the_norm_is_that_of_the_op_with_dropout_and_without():
+    votes = torch.randn(VOTES)
+    for share in (0.0, 0.4):
+        routing = bound(InvertedRouting(dropout=share))
+        before = drawn(lambda routing=routing: routing(votes, None)).parents.pose
+        routing.norm.eps = 1.0
+        assert torch.equal(drawn(lambda routing=routing: routing(votes, None)).parents.pose, before)
+
+
 def drawn(call):
     torch.manual_seed(3)
     return call()

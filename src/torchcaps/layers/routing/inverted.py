@@ -199,7 +199,7 @@ class InvertedRouting(Routing):
             wide = widen(pose)
             with without_autocast(wide):
                 weight, bias = (x.to(wide.dtype) for x in (self.norm.weight, self.norm.bias))
-                wide = normalised(wide, weight, bias, self.norm.eps)
+                wide = normalised(wide, weight, bias)
             pose = wide.to(pose.dtype)
         return step._replace(parents=Capsules(pose, None))
 
