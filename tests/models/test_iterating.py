@@ -38,6 +38,24 @@ def test_it_is_the_network_made_with_so_many_iterations(name, iterations):
     assert torch.equal(model(x).scores, before.scores)
 
 
+@pytest.mark.parametrize("name", ["mitterreiter_grid", "tsai_inverted_simple_c10"])
+def test_what_is_set_of_every_routing_by_hand_is_that_too(name):
+    model, other = made(name), made(name, iterations=4)
+    other.load_state_dict(model.state_dict())
+    x = torch.rand(2, *model.image)
+    for layer in model.layers.values():
+        layer.routing.iterations = 4
+    assert torch.equal(model(x).scores, other(x).scores)
+
+
+def test_layers_that_route_at_once_and_not_as_often_are_a_sentence():
+    model = made("tsai_inverted_simple_c10")
+    model.layers["conv_2"].routing.iterations = 5
+    assert text_of(lambda: model(torch.rand(2, *model.image))) == (
+        "layers that route at once need one number of iterations, but have [2, 5]."
+    )
+
+
 def test_further_updates_of_gamma_go_by_the_last_stored_distance():
     options = {**SMALL, "routing": "distance"}
     torch.manual_seed(0)

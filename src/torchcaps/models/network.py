@@ -78,7 +78,8 @@ class CapsuleNetwork(Refits):
         self.head = head
         self.head_scores: ScoresAre = head_scores
         self.schedule: Schedule = schedule
-        self.iterations = self._common_iterations() if schedule == "concurrent" else None
+        if schedule == "concurrent":
+            self._common_iterations()
         self.register_buffer("kept_children", None)
         self._check_primary_grid()
 
@@ -117,7 +118,7 @@ class CapsuleNetwork(Refits):
         capsules = leaving("primary", capsules, changes)
         changes.pop("primary", None)
         with routed_so_often(self, iterations):
-            if self.iterations is None:
+            if self.schedule == "sequential":
                 routed = route_sequentially(
                     layers, capsules, keep=keep, couple=functions, intervene=changes
                 )
@@ -125,7 +126,7 @@ class CapsuleNetwork(Refits):
                 routed = route_concurrently(
                     layers,
                     capsules,
-                    iterations=self.iterations,
+                    iterations=self._common_iterations(),
                     keep=keep,
                     couple=functions,
                     intervene=changes,
@@ -205,13 +206,13 @@ class CapsuleNetwork(Refits):
 
     def _common_iterations(self) -> int:
         check_have_routings(self._layers())
-        counts = {getattr(layer.routing, "iterations", 1) for layer in self._layers().values()}
-        if len(counts) != 1:
+        counts = [getattr(layer.routing, "iterations", 1) for layer in self._layers().values()]
+        if min(counts) != max(counts):
             raise TorchcapsError(
                 f"layers that route at once need one number of iterations, but have "
-                f"{sorted(counts)}."
+                f"{sorted(set(counts))}."
             )
-        return int(counts.pop())
+        return int(counts[0])
 
 
 def _normalised_over(layer: CapsuleLayer | AttentionCapsules) -> str:
