@@ -34,7 +34,7 @@ class DynamicRouting(Routing):
         leaky: whether a child may give to nobody, by one more parent that is then dropped.
         squash: the length of a parent: "hinton", "exp" or "none", as in `ops.squash`.
         detach: what is a constant to the gradient: "none", "votes", "states" or "coupling", as in
-            `ops.dynamic_routing`.
+            `ops.dynamic_routing`; with "coupling" no prior and no factor on agreements is trained.
         agreement: the factor on what a logit grows by, 1 in the papers; ours, because deep networks
             are hard to train through agreement as sharp as at 1. "learned": one number a layer, 0.1
             at first.
@@ -69,7 +69,10 @@ class DynamicRouting(Routing):
         check_leaky(leaky)
         if isinstance(agreement, str):
             check_choice("agreement", agreement, ("learned",))
-            self.register_parameter("agreement", nn.Parameter(torch.tensor(LEARNED_FROM)))
+            # With one iteration no logit grows; constant couplings hand no gradient on.
+            learns = iterations > 1 and detach != "coupling"
+            factor = nn.Parameter(torch.tensor(LEARNED_FROM), requires_grad=learns)
+            self.register_parameter("agreement", factor)
         else:
             check_agreement(agreement)
             self.agreement = agreement
@@ -87,7 +90,8 @@ class DynamicRouting(Routing):
 
     def create_parameters(self, *, n_in: int, n_out: int, d_out: int) -> None:
         if self._learns_prior:
-            self.prior = nn.Parameter(torch.zeros(n_in, n_out))
+            learns = self.detach != "coupling"
+            self.prior = nn.Parameter(torch.zeros(n_in, n_out), requires_grad=learns)
         if self._has_bias:
             self.bias = nn.Parameter(torch.full((n_out, d_out), 0.1))
 
