@@ -44,7 +44,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "prior": "logits that routing starts from: zero, or learned",
         "reconstruction": "a decoder draws the image again from the last features",
         "routing": "how children choose their parents; docs/models.md says what each network takes",
-        "scale": "distances are measured over the batch, or over each image alone",
+        "scale": "distances are measured over the batch, or over each image, and window, alone",
         "scaled": "agreements are divided by the square root of the pose's size",
         "schedule": "layers route all at once, or one after the other",
         "sharing": "matrices of its own for each child, one for each type, or one for all",

@@ -27,7 +27,8 @@ class DistanceRouting(Routing):
 
     Arguments:
         iterations: how often couplings are made, from 1.
-        scale: over what the mean distance is taken: "sample", one image, or "batch".
+        scale: over what the mean distance is taken: "sample", one image, through windows each of
+            them alone, or "batch".
         bias: whether every parent has a learned vector added before the squash.
         squash: the length of a parent: "hinton", "exp" or "none", as in `ops.squash`.
         detach: what is a constant to the gradient: "none", "votes" or "iterations", as in

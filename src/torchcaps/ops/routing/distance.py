@@ -68,7 +68,7 @@ __all__ = [
 ]
 
 SHORTEST = 1e-18
-# Whose distances d_o is the mean of: one sample's, or those of the batch.
+# Whose distances d_o is the mean of: one sample's, through windows each one's, or the batch's.
 Scale = Literal["sample", "batch"]
 # What is a constant to the gradient. "votes": the rescaled votes, in all but the last iteration.
 # "iterations": all that happens before the last one, and the bias there.
@@ -99,9 +99,9 @@ def distance_routing(
         votes: [*b, i, j, d]: what each child i predicts of the pose of each parent j.
         activation: [*b, i], the length of each child, to which its votes are shortened.
         iterations: how often couplings are made, from 1; the first ones are even.
-        scale: over what the mean distance is taken. "sample": one image. "batch": the images of
-            this process. A tensor [iterations − 1] is used as it is, so that a network is evaluated
-            with the mean distances of its training.
+        scale: over what the mean distance is taken. "sample": one image, through windows each of
+            them alone. "batch": the images of this process. A tensor [iterations − 1] is used as it
+            is, so that a network is evaluated with the mean distances of its training.
         bias: [j, d], added to s_j before every squash; None: nothing is added.
         p: the coupling to a parent at half the mean distance, while all others are at the mean
             distance; above 0, below 1.
