@@ -19,6 +19,9 @@ convolution; less than 256 is ours, for a quick trunk.
 
 Departures: none from the papers; unlike the code of [sabour2017] there is no division by 32 in the
 primary layer, and no orphan class for CIFAR: DynamicRouting(leaky=True) in a layer of one's own.
+That code cuts every draw off at 2 σ, with σ = 0.05 in the first convolution and 0.1 in all other
+weights, and has all biases at 0.1; here convolutions and the decoder start as PyTorch's do, and
+class matrices as N(0, `weight_std`²), not cut off.
 Ambiguities:
 1. A ReLU before the primary squash: `primary_relu`. [gu2021] has all convolutions followed by one,
    the code of [sabour2017] and of [renzulli2025] has none.

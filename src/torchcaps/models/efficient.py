@@ -15,7 +15,9 @@ Sizes: 161,824 without the decoder for MNIST and 151,664 for smallNORB, those of
 is the 161k of [renzulli2025] Table 9.
 
 Departures: the instance normalisation of rem_eff_norb starts at one and zero, in the code of
-[mazzia2021] at numbers drawn evenly near zero.
+[mazzia2021] at numbers drawn evenly near zero. Its decoders start as He and Glorot normal, ours as
+PyTorch's layers do, and that for smallNORB draws by convolutions on a map that is made larger,
+where efficient_capsnet(stereo=True) has the fully connected one.
 Ambiguities:
 1. As in the code of [mazzia2021] convolutions start as He normal and the one over the whole map as
    Glorot uniform; class matrices as He normal, whose fan-in counts all children and parents. Of
