@@ -134,20 +134,14 @@ class DeepCaps(Refits):
             squash_over=squash_over,
             detach=detach,
         )
+        chosen = {"detach": detach, "agreement": agreement, "squash": "hinton"}
         classes = DenseCapsules(
             n_in=math.prod(grid_4) + math.prod(grid_3),
             d_in=d_pose,
             n_out=n_classes,
             d_out=D_CLASS,
             weight_std=weight_std,
-            **routed_by(
-                routing,
-                bias=bias,
-                iterations=iterations,
-                detach=detach,
-                agreement=agreement,
-                squash="hinton",
-            ),
+            **routed_by(routing, bias=bias, iterations=iterations, **chosen),
         )
         self.layers = nn.ModuleDict({"cell_4_skip": skip, "classes": classes})
         self.decoder = decoder
