@@ -776,3 +776,12 @@ def test_a_file_sets_nothing_but_what_a_file_keeps(tmp_path, said, named):
         "by hand, but a file keeps eps, momentum and p of norms and dropouts alone; was it written "
         "by a later torchcaps? load it with that."
     )
+
+
+def test_a_file_of_before_may_hold_an_epsilon_that_nothing_reads(tmp_path):
+    model = create_model("tsai_inverted_simple_c10", image=(1, 13, 13), types=2, d_pose=4).eval()
+    header = {**model.config, "set by hand": {"layers.conv_1.routing.norm.eps": 1e-3}}
+    again = load(with_header(tmp_path / "net.safetensors", header, model.state_dict()))
+    images = torch.rand(2, 1, 13, 13)
+    assert torch.equal(again(images).scores, model(images).scores)
+    save(again, tmp_path / "again.safetensors")

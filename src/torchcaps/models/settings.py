@@ -49,12 +49,19 @@ def settings_of(network: nn.Module, *, is_told: bool) -> dict[str, Any]:
 
 def is_kept(network: nn.Module, name: str, value: Any) -> bool:
     """Whether a file keeps this setting."""
+    return _is_settable(network, name, value) and _is_read(network, name)
+
+
+def _is_read(network: nn.Module, name: str) -> bool:
+    """Inverted routing takes the weights of its LayerNorm, and has a guard of its own."""
+    owner = name.rpartition(".")[0].rpartition(".")[0]
+    return not isinstance(network.get_submodule(owner), InvertedRouting)
+
+
+def _is_settable(network: nn.Module, name: str, value: Any) -> bool:
     path, _, option = name.rpartition(".")
     part = dict(network.named_modules()).get(path)
     if part is None or not _keeps(part, option) or option not in vars(part):
-        return False
-    # Inverted routing takes the weights of its LayerNorm, and has a guard of its own.
-    if isinstance(network.get_submodule(path.rpartition(".")[0]), InvertedRouting):
         return False
     if value is None:
         return option == "momentum"
@@ -65,14 +72,16 @@ def set_again(network: nn.Module, settings: object, path: Path) -> None:
     """Set what the file at a path kept."""
     said = settings if isinstance(settings, dict) else {"": settings}
     for name, value in said.items():
-        if not is_kept(network, name, value):
+        if not _is_settable(network, name, value):
             raise TorchcapsError(
                 f"{path} says that {short(name)} was set to {short(value)} by hand, but a file "
                 f"keeps eps, momentum and p of norms and dropouts alone; was it written by a later "
                 f"torchcaps? load it with that."
             )
-        part, _, option = name.rpartition(".")
-        setattr(network.get_submodule(part), option, value)
+        # Files of before hold what nothing reads too.
+        if _is_read(network, name):
+            part, _, option = name.rpartition(".")
+            setattr(network.get_submodule(part), option, value)
 
 
 def is_ours(module: nn.Module) -> bool:
