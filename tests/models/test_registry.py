@@ -6,6 +6,7 @@ import re
 import pytest
 import torch
 
+from error_text import text_of
 from torchcaps import create_model, list_models
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import ROUTINGS, DynamicRouting, Routing, SelfAttentionRouting
@@ -427,6 +428,16 @@ def test_every_number_and_switch_may_be_set(name):
         except TorchcapsError as error:
             refused.append(str(error))
     assert all("has no use for" in text for text in refused)
+
+
+def test_no_more_layer_is_no_layer_whatever_the_network_has():
+    with torch.device("meta"):
+        model = create_model("tsai_inverted_simple_c100", hidden=0)
+    assert list(model.layers) == ["conv_1", "conv_2", "classes"]
+    text = text_of(lambda: create_model("tsai_inverted_simple_c100", hidden=-1))
+    assert text == "tsai_inverted_simple_c100 takes hidden from 0 up, but it came as -1."
+    text = text_of(lambda: create_model("tsai_inverted_simple_c100", d_pose=0))
+    assert text == "tsai_inverted_simple_c100 takes d_pose from 1 up, but it came as 0."
 
 
 def test_a_model_that_is_no_name_is_a_sentence():

@@ -24,6 +24,8 @@ __all__ = [
 
 # Whole numbers whose makers say more about them than that they are too small.
 EXPLAINED = {"iterations", "n_layers"}
+# Of which 0 is meant in every network that has it, also where it has some.
+MAY_BE_NONE = {"hidden"}
 # Of a word that says how large the layers are.
 MOST_LETTERS = 200
 # The skip of DeepCaps' last cell iterates too; primary capsules are squashed too.
@@ -110,7 +112,7 @@ def check_option(name: str, preset: "Preset", option: str, value: Any) -> None:
         )
     if not preset.is_own:
         _check_reason(name, option, value, default)
-    least = 0 if default == 0 else 1
+    least = 0 if default == 0 or option in MAY_BE_NONE else 1
     if type(default) is int and value < least and option not in EXPLAINED:
         raise TorchcapsError(f"{name} takes {option} from {least} up, but it came as {value}.")
 
