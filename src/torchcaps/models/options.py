@@ -169,6 +169,11 @@ def check_use(preset: "Preset", options: dict[str, Any]) -> None:
         return
     _check_together(preset, options)
     routing = options.get("routing", preset.options.get("routing"))
+    if routing == "em" and preset.by_em:
+        raise TorchcapsError(
+            f"with EM routing this network is {preset.by_em}, which has the λ, first weights and "
+            f"iterations that EM routing needs there; make that one."
+        )
     # Where couplings are uniform, the skip of DeepCaps routes nowhere either.
     is_uniform = routing == "uniform" or isinstance(routing, UniformRouting)
     shared = preset.shared - ITERATES if is_uniform else preset.shared

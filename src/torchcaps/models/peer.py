@@ -8,6 +8,9 @@ peer_sign_em       the same with EM routing
 Their question is `bias`: of dynamic routing in the squashed sum, §4.1; of EM routing in the votes,
 §4.2. bias="odd" is a control of ours for dynamic routing: a bias that keeps the symmetry.
 
+The first of each pair takes other routings, but not "em": by EM routing it is the second, whose
+λ, first weights and iterations differ.
+
 `width` is that of the first convolution; less than 256 is ours, for a quick trunk.
 
 Departures:

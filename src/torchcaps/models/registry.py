@@ -22,12 +22,12 @@ from torchcaps.models import (
     deepcaps,
     efficient,
     gamma,
-    inverted_capsnet,
     matrix_capsnet,
     mitterreiter,
     peer,
     resnet,
 )
+from torchcaps.models import inverted_capsnet as inverted
 from torchcaps.models.as_made import remember
 from torchcaps.models.deepcaps import DeepCaps
 from torchcaps.models.limits import MOST, MOST_PIXELS, check_weights, kernel_that_fits, made
@@ -63,6 +63,8 @@ class Preset:
     source: str
     # Options that the routing may have no use for, but another part of the network has.
     shared: frozenset[str] = frozenset()
+    # The network that this one would be by EM routing, with other numbers; none: only its routing.
+    by_em: str = ""
     # Registered by a user: nothing is known of it, but what its signature says.
     is_own: bool = False
 
@@ -108,7 +110,8 @@ class Preset:
         Empty where the routing is what the network is."""
         if "routing" not in self.options:
             return []
-        return [name for name, routing in sorted(ROUTINGS.items()) if routing.gives_activations]
+        names = (name for name, each in sorted(ROUTINGS.items()) if each.gives_activations)
+        return [name for name in names if not (name == "em" and self.by_em)]
 
 
 matrix_capsnet_mnist = partial(
@@ -121,7 +124,7 @@ matrix_capsnet_mnist = partial(
     norm=True,
 )
 tsai_em_resnet = partial(matrix_capsnet.tsai_em, backbone="resnet")
-tsai_inverted_resnet = partial(inverted_capsnet.tsai_inverted, backbone="resnet", width=128)
+tsai_inverted_resnet = partial(inverted.tsai_inverted, backbone="resnet", width=128)
 
 SMALL, WIDE, OVERLAID = (1, 28, 28), (1, 40, 40), (1, 36, 36)
 CIFAR = (3, 32, 32)
@@ -159,9 +162,13 @@ MODELS: dict[str, Preset] = {
     ),
     "mhsa_stack": Preset(mitterreiter.mhsa_stack, WIDE, 10, "mitterreiter2023 §5, Table 3"),
     # Peer et al.
-    "peer_deep_dynamic": Preset(peer.peer_deep_dynamic, SMALL, 10, "peer2022 §5.3"),
+    "peer_deep_dynamic": Preset(
+        peer.peer_deep_dynamic, SMALL, 10, "peer2022 §5.3", by_em="peer_deep_em"
+    ),
     "peer_deep_em": Preset(peer.peer_deep_em, SMALL, 10, "peer2022 §5.3"),
-    "peer_sign_dynamic": Preset(peer.peer_sign_dynamic, (1, 1, 1), 2, "peer2022 §5.2"),
+    "peer_sign_dynamic": Preset(
+        peer.peer_sign_dynamic, (1, 1, 1), 2, "peer2022 §5.2", by_em="peer_sign_em"
+    ),
     "peer_sign_em": Preset(peer.peer_sign_em, (1, 1, 1), 2, "peer2022 §5.2"),
     # Renzulli et al.
     "rem_deepcaps": Preset(deepcaps.rem_deepcaps, SMALL, 10, "renzulli2025 §4.2", ITERATES),
@@ -178,15 +185,15 @@ MODELS: dict[str, Preset] = {
     "tsai_cnn_c100": Preset(convnets.tsai_cnn, CIFAR, 100, "tsai2020 Table 3"),
     "tsai_dmm_cnn": Preset(convnets.tsai_dmm_cnn, OVERLAID, 10, "tsai2020 Table 12"),
     "tsai_dmm_cnn_fcpool": Preset(convnets.tsai_dmm_cnn_fcpool, OVERLAID, 10, "tsai2020 §6"),
-    "tsai_dmm_matrix": Preset(inverted_capsnet.tsai_dmm, OVERLAID, 10, "tsai2020 Table 10"),
+    "tsai_dmm_matrix": Preset(inverted.tsai_dmm, OVERLAID, 10, "tsai2020 Table 10"),
     "tsai_dmm_matrix_42m": Preset(
-        partial(inverted_capsnet.tsai_dmm, types=64), OVERLAID, 10, "tsai2020 Fig. 5"
+        partial(inverted.tsai_dmm, types=64), OVERLAID, 10, "tsai2020 Fig. 5"
     ),
     "tsai_dmm_vector": Preset(
-        partial(inverted_capsnet.tsai_dmm, pose="vector"), OVERLAID, 10, "tsai2020 Table 11"
+        partial(inverted.tsai_dmm, pose="vector"), OVERLAID, 10, "tsai2020 Table 11"
     ),
     "tsai_dmm_vector_dynamic": Preset(
-        inverted_capsnet.tsai_dmm_vector_dynamic, OVERLAID, 10, "tsai2020 Fig. 5, CapsNet*"
+        inverted.tsai_dmm_vector_dynamic, OVERLAID, 10, "tsai2020 Fig. 5, CapsNet*"
     ),
     "tsai_dynamic_resnet_c10": Preset(capsnet.tsai_dynamic_resnet, CIFAR, 10, "tsai2020 A.1"),
     "tsai_dynamic_resnet_c100": Preset(capsnet.tsai_dynamic_resnet, CIFAR, 100, "tsai2020 A.1"),
@@ -198,19 +205,17 @@ MODELS: dict[str, Preset] = {
     "tsai_em_simple_c100": Preset(matrix_capsnet.tsai_em, CIFAR, 100, "tsai2020 Table 7"),
     "tsai_inverted_resnet_c10": Preset(tsai_inverted_resnet, CIFAR, 10, "tsai2020 A.1"),
     "tsai_inverted_resnet_c100": Preset(
-        partial(inverted_capsnet.tsai_inverted_c100, backbone="resnet"), CIFAR, 100, "tsai2020 A.1"
+        partial(inverted.tsai_inverted_c100, backbone="resnet"), CIFAR, 100, "tsai2020 A.1"
     ),
-    "tsai_inverted_simple_c10": Preset(
-        inverted_capsnet.tsai_inverted, CIFAR, 10, "tsai2020 Table 8"
-    ),
+    "tsai_inverted_simple_c10": Preset(inverted.tsai_inverted, CIFAR, 10, "tsai2020 Table 8"),
     "tsai_inverted_simple_c10_d36": Preset(
-        partial(inverted_capsnet.tsai_inverted, d_pose=36), CIFAR, 10, "tsai2020 §5"
+        partial(inverted.tsai_inverted, d_pose=36), CIFAR, 10, "tsai2020 §5"
     ),
     "tsai_inverted_simple_c10_d64": Preset(
-        partial(inverted_capsnet.tsai_inverted, d_pose=64), CIFAR, 10, "tsai2020 §5"
+        partial(inverted.tsai_inverted, d_pose=64), CIFAR, 10, "tsai2020 §5"
     ),
     "tsai_inverted_simple_c100": Preset(
-        inverted_capsnet.tsai_inverted_c100, CIFAR, 100, "tsai2020 Table 9"
+        inverted.tsai_inverted_c100, CIFAR, 100, "tsai2020 Table 9"
     ),
     "tsai_resnet18_c100": Preset(resnet.resnet18, CIFAR, 100, "tsai2020 Table 1"),
 }
@@ -290,9 +295,8 @@ def make_model(
                 f"standardise must be (means, standard deviations), with a number a channel in "
                 f"both, but came as {short(standardise)}."
             )
-        mean, std = standardise
-        model.standardise = Standardise(image[0], mean, std)
-        chosen["standardise"] = (mean, std)
+        model.standardise = Standardise(image[0], *standardise)
+        chosen["standardise"] = tuple(standardise)
     if isinstance(chosen.get("routing"), Routing):
         chosen["routing"] = {"class": import_path(type(chosen["routing"]))}
     # nn.Module types every attribute as a tensor or a module.
