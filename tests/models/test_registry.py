@@ -9,7 +9,13 @@ import torch
 from error_text import text_of
 from torchcaps import create_model, list_models
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import ROUTINGS, DynamicRouting, Routing, SelfAttentionRouting
+from torchcaps.layers import (
+    ROUTINGS,
+    DynamicRouting,
+    EMRouting,
+    Routing,
+    SelfAttentionRouting,
+)
 from torchcaps.models import MODELS
 from torchcaps.models.registry import make_model
 from torchcaps.ops import uniform_routing
@@ -197,6 +203,50 @@ def test_an_option_reaches_the_network():
             "gamma_capsnet",
             {"routing": "dynamic", "scale": "sample"},
             "dynamic routing has no use for scale='sample'; leave it out.",
+        ),
+        (
+            "mitterreiter_grid",
+            {"routing": "inverted", "head": True, "lambda_": 0.5},
+            "lambda_=0.5 is how sharp activations are, and inverted routing makes none here; leave "
+            "lambda_ out.",
+        ),
+        (
+            "mitterreiter_grid",
+            {"detach": "coupling", "prior": "learned"},
+            "detach='coupling' makes couplings constants to the gradient, so prior='learned' would "
+            "learn nothing; leave one of them out.",
+        ),
+        (
+            "capsnet",
+            {"detach": "coupling", "agreement": "learned"},
+            "detach='coupling' makes couplings constants to the gradient, so agreement='learned' "
+            "would learn nothing; leave one of them out.",
+        ),
+        (
+            "tsai_inverted_simple_c10",
+            {"backbone": "resnet"},
+            "backbone='resnet' would end in the channels that are meant for 'simple'; set width "
+            "too: in [tsai2020] it is 128 for 'resnet', for 'simple' 256 with ten classes and 128 "
+            "with a hundred.",
+        ),
+        (
+            "tsai_inverted_resnet_c10",
+            {"backbone": "simple"},
+            "backbone='simple' would end in the channels that are meant for 'resnet'; set width "
+            "too: in [tsai2020] it is 128 for 'resnet', for 'simple' 256 with ten classes and 128 "
+            "with a hundred.",
+        ),
+        (
+            "peer_deep_dynamic",
+            {"routing": "em"},
+            "with EM routing this network is peer_deep_em, which has the λ, first weights and "
+            "iterations that EM routing needs there; make that one.",
+        ),
+        (
+            "peer_sign_dynamic",
+            {"routing": "em"},
+            "with EM routing this network is peer_sign_em, which has the λ, first weights and "
+            "iterations that EM routing needs there; make that one.",
         ),
         (
             "mitterreiter_5x16",
@@ -428,6 +478,21 @@ def test_every_number_and_switch_may_be_set(name):
         except TorchcapsError as error:
             refused.append(str(error))
     assert all("has no use for" in text for text in refused)
+
+
+def test_what_is_refused_with_a_reason_may_be_said_with_another_word():
+    with torch.device("meta"):
+        resnet = create_model("tsai_inverted_simple_c10", backbone="resnet", width=128)
+        same = create_model("tsai_inverted_resnet_c10", backbone="resnet")
+        shapes = [{k: v.shape for k, v in each.state_dict().items()} for each in (resnet, same)]
+        assert shapes[0] == shapes[1]
+        create_model("tsai_inverted_simple_c10", activations=True)
+        create_model("mitterreiter_grid", routing="em", lambda_=0.5)
+        create_model("mitterreiter_grid", detach="coupling")
+        # Whoever gives an object says λ there.
+        create_model("peer_sign_dynamic", routing=EMRouting(lambda_=1.0))
+        # A file of before opens.
+        assert make_model("peer_sign_dynamic", routing="em").layers["classes"].routing.lambda_
 
 
 def test_no_more_layer_is_no_layer_whatever_the_network_has():

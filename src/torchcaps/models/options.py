@@ -211,7 +211,26 @@ def _check_together(preset: "Preset", options: dict[str, Any]) -> None:
             f'init="balanced" sets the scale of the weights by itself, so '
             f"weight_std={short(options['weight_std'])} would do nothing; leave one of them out."
         )
-    decoder = options.get("decoder", preset.options.get("decoder"))
+    backbone, own = options.get("backbone"), preset.options.get("backbone")
+    if backbone not in (None, own) and "width" in preset.options and "width" not in options:
+        raise TorchcapsError(
+            f"backbone={backbone!r} would end in the channels that are meant for {own!r}; set "
+            f"width too: in [tsai2020] it is 128 for 'resnet', for 'simple' 256 with ten classes "
+            f"and 128 with a hundred."
+        )
+    all_options = preset.options | options
+    if "lambda_" in options and all_options.get("routing") == "inverted":
+        raise TorchcapsError(
+            f"lambda_={short(options['lambda_'])} is how sharp activations are, and inverted "
+            f"routing makes none here; leave lambda_ out."
+        )
+    for option in ("agreement", "prior"):
+        if options.get("detach") == "coupling" and options.get(option) == "learned":
+            raise TorchcapsError(
+                f"detach='coupling' makes couplings constants to the gradient, so "
+                f"{option}='learned' would learn nothing; leave one of them out."
+            )
+    decoder = all_options.get("decoder")
     if "mask" in preset.options and "mask" in options and decoder is False:
         raise TorchcapsError(
             f"mask={options['mask']!r} says what the decoder sees, but decoder=False leaves the "
