@@ -21,13 +21,19 @@ def measured(coupling, lengths=None, **options):
     return row
 
 
-@pytest.mark.parametrize("n", [2, 3, 10])
-def test_perfect_routing_is_one(n):
-    row = measured(switching(n, n))
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("n", range(2, 33))
+def test_perfect_routing_is_one(n, times):
+    row = measured(switching(n, n).repeat(times, 1, 1))
     assert row.dyr == pytest.approx(1, abs=1e-15)
-    assert row.dys == pytest.approx(n, abs=1e-14)
+    assert row.dys == pytest.approx(n, rel=1e-15)
+    # Of every child to every parent; §4.1 prints 0.3 for ten.
+    perfect = torch.full((3, n), math.sqrt((1 - 1 / n) / n), dtype=torch.float64)
+    torch.testing.assert_close(row.std, perfect, rtol=0, atol=1e-15)
     assert (row.n_parents, row.n_children) == (n, 3)
     assert (row.strongest, row.even) == (1, 1 / n)
+    constant = measured(even(n * times, 3, n))
+    assert (constant.dyr, constant.dys) == (0, 0)
 
 
 # A child that switches evenly between m of 10 parents.

@@ -6,12 +6,16 @@ from functools import partial
 import pytest
 import torch
 
+from torchcaps.layers import ROUTINGS
 from torchcaps.ops import (
+    conv3d_routing,
+    distance_routing,
     dynamic_routing,
     em_routing,
     inverted_routing,
     margin_loss,
     materialise,
+    self_attention_routing,
     squash,
     uniform_routing,
 )
@@ -86,15 +90,18 @@ def routed_by(name):
     beta = torch.randn(2, 5).double()
     norm = torch.rand(3).double() + 0.5, torch.randn(3).double()
     return {
+        "conv3d": lambda votes, a: conv3d_routing(votes, parent_grid=(1, 5, 1)),
+        "distance": lambda votes, a: distance_routing(votes, a),
         "dynamic": lambda votes, a: dynamic_routing(votes, squash="exp"),
         "em": lambda votes, a: em_routing(votes, a, beta_a=beta[0], beta_u=beta[1], lambda_=0.1),
         "inverted": lambda votes, a: inverted_routing(votes, norm=norm),
+        "self_attention": lambda votes, a: self_attention_routing(votes),
         "uniform": lambda votes, a: uniform_routing(votes, squash="exp"),
     }[name]
 
 
 @pytest.mark.parametrize("draw", range(20))
-@pytest.mark.parametrize("routing", ["dynamic", "em", "inverted", "uniform"])
+@pytest.mark.parametrize("routing", ["conv3d", *ROUTINGS])
 def test_theorem_2_of_every_routing(routing, draw):
     torch.manual_seed(draw)
     u, weight, upper, target = network()

@@ -9,7 +9,8 @@ from torchcaps.ops import inverted_routing, inverted_step, materialise
 from torchcaps.types import Capsules, VoteMap
 
 
-@pytest.mark.parametrize("n_out", [1, 3, 10, 49])
+# Twenty layers of each precision.
+@pytest.mark.parametrize("n_out", [*range(1, 17), 31, 49, 100, 255])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_parents_of_zero_make_the_first_iteration_uniform(dtype, n_out):
     votes = 100 * torch.randn(2, 5, n_out, 4, dtype=dtype)
