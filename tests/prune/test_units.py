@@ -85,20 +85,44 @@ CASES = [
 def test_nothing_reads_a_pruned_unit(name, kind, options):
     """Whatever a pruned unit is given, the scores do not move."""
     model = network(name, **options)
-    unit = units(model, kind)[2]
-    masked(model, unit)
+    # The last capsule is above hidden layers, where there are some.
+    unit = units(model, kind)[-1]
     images = torch.rand(3, *IMAGE)
     with torch.no_grad():
+        whole = scores_with_another(unit, kind, model, images)
+        masked(model, unit)
         before = model(images).scores
-        # Kernels and rows that make it, at random again; what reads it stays zero.
-        makes = [part for part in unit.parts if part.weight.startswith(("backbone", "primary"))]
-        for name, axis, rows in makes:
-            if axis == 0:
-                weight = prunable(model)[name]
-                weight[list(rows)] = torch.randn_like(weight[list(rows)])
-        assert torch.allclose(model(images).scores, before, atol=1e-6)
-    if kind != "capsule":
+        after = scores_with_another(unit, kind, model, images)
+    assert torch.allclose(after, before, atol=1e-6)
+    # It was read before.
+    assert not torch.allclose(whole, before, atol=1e-6)
+
+
+def scores_with_another(unit, kind, model, images):
+    """What makes the unit is drawn anew, large and positive, so that no ReLU silences it. A capsule
+    leaves its layer with another pose: its votes, made anew, would still compete for children."""
+    intervene = {}
+    if kind == "capsule":
+        names = ["primary", *model.layers]
+        reads = unit.parts[0]
+        below = names[names.index(reads.weight.split(".")[1]) - 1]
+        intervene[below] = another_pose(*reads.rows)
+    else:
+        makes = [p for p in unit.parts if p.axis == 0 and not p.weight.startswith("layers")]
         assert makes
+        for name, _, rows in makes:
+            weight = prunable(model)[name]
+            weight[list(rows)] = torch.rand_like(weight[list(rows)])
+    return model(images, intervene=intervene).scores
+
+
+def another_pose(row):
+    def changed(capsules):
+        pose = capsules.pose.clone()
+        pose[:, row] = torch.nn.functional.normalize(torch.randn_like(pose[:, row]), dim=-1)
+        return Capsules(pose, pose.norm(dim=-1))
+
+    return changed
 
 
 def brute_force(model, kind, count):
