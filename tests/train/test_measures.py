@@ -140,12 +140,6 @@ def test_a_state_of_other_capsules_is_refused(monkeypatch):
     )
 
 
-def test_a_state_of_an_earlier_version_knows_of_no_deaths():
-    measures = Measures(images(2))
-    measures.load_state_dict({"norms": {}})
-    assert measures.state_dict() == {"norms": {}, "dead_for": {}}
-
-
 def test_routed_layers_are_parts_of_their_own():
     model = create_model("capsnet")
     assert list(parts(model)) == ["backbone", "primary", "decoder", "classes"]
