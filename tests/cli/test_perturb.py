@@ -15,7 +15,7 @@ def pruned(tmp_path):
     """A pruned network without a decoder."""
     torch.manual_seed(0)
     model = create_model("rem_eff_mnist", image=(1, 24, 24))
-    MaskAtTheEnd(model, to=0.8).at_the_end()
+    MaskAtTheEnd(model, to=0.8, scope="layer").at_the_end()
     save(model, tmp_path / "pruned.safetensors")
     return tmp_path / "pruned.safetensors"
 
