@@ -145,11 +145,13 @@ def test_an_example_runs_as_written(name, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     with as_before(), torch.random.fork_rng():
         torch.manual_seed(0)
+        runs = True
         for example in examples:
-            if _is_yours(example, known):
-                break
-            if not example.options.get(doctest.SKIP):
+            runs = runs and not _is_yours(example, known)
+            if runs and not example.options.get(doctest.SKIP):
                 _run(example, known)
+            else:
+                _bind(example, known)
 
 
 def _is_yours(example, known):
@@ -161,6 +163,53 @@ def _is_yours(example, known):
     names = [node for node in nodes if isinstance(node, ast.Name)]
     made = {name.id for name in names if isinstance(name.ctx, ast.Store)}
     return bool({name.id for name in names} & YOURS - made - set(known))
+
+
+def _bind(example, known):
+    """What is not run at least calls what is public as it may be called."""
+    for node in ast.walk(ast.parse(example.source)):
+        if not isinstance(node, ast.Call):
+            continue
+        call = _public(node.func, known)
+        spread = any(isinstance(each, ast.Starred) for each in node.args)
+        if call is None or spread or any(each.arg is None for each in node.keywords):
+            continue
+        try:
+            inspect.signature(call).bind(*node.args, **{each.arg: each for each in node.keywords})
+        except TypeError as error:
+            raise AssertionError(f"{ast.unparse(node)}: {error}") from None
+
+
+def _public(node, known):
+    """The function or class that an expression such as tc.load names; None for anything else."""
+    if isinstance(node, ast.Attribute):
+        owner = _public(node.value, known)
+        value = getattr(owner, node.attr, None) if inspect.ismodule(owner) else None
+    else:
+        value = known.get(node.id) if isinstance(node, ast.Name) else None
+    ours = getattr(value, "__module__", getattr(value, "__name__", "")) or ""
+    return value if ours.partition(".")[0] == "torchcaps" else None
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("tc.load(path)", None),
+        ("tc.load(path, nosuch=1)", "tc.load(path, nosuch=1): got an unexpected keyword"),
+        ("print(load(*paths), yours(1, 2))", None),
+        ("yours(load())", "load(): missing a required argument: 'path'"),
+        ("tc.layers.DenseCapsules(8)", "tc.layers.DenseCapsules(8): too many positional"),
+    ],
+)
+def test_what_is_not_run_is_bound(source, said):
+    known = {"tc": tc, "load": tc.load}
+    example = doctest.Example(source, "")
+    if said is None:
+        _bind(example, known)
+        return
+    with pytest.raises(AssertionError) as error:
+        _bind(example, known)
+    assert str(error.value).startswith(said)
 
 
 def _run(example, known):

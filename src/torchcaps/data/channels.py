@@ -19,7 +19,7 @@ def channel_statistics(images: Images) -> tuple[tuple[float, ...], tuple[float, 
     Arguments:
         images: the set.
 
-    >>> channel_statistics(load("part-whole", split="test"))  # doctest: +SKIP
+    >>> channel_statistics(tc.data.load("part-whole", split="test"))  # doctest: +SKIP
     """
     count = min(len(images), MOST)
     index = torch.linspace(0, len(images) - 1, count, dtype=torch.float64).round().long()

@@ -98,7 +98,7 @@ def draw_saliency(images: Tensor, maps: Mapping[str, Tensor]) -> Figure:
         images: [k, c, h, w].
         maps: by the name of a network, what `analysis.saliency` gives, [k, h, w].
 
-    >>> draw_saliency(images, {"before": saliency(...), "after pruning": saliency(...)})
+    >>> draw_saliency(images, {"before": before, "after pruning": after})
     """
     if not len(images) or any(each.shape != images[:, 0].shape for each in maps.values()):
         shapes = {name: list(each.shape) for name, each in maps.items()}
