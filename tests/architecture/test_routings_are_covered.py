@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from torchcaps import ops
+from torchcaps import layers, ops
 
 TESTS = Path(__file__).parents[1]
+DOCS = TESTS.parent / "docs"
 TABLES = ("numeric/test_ops.py", "compile/test_compile.py", "contracts/test_routing_contract.py")
 
 
@@ -25,6 +26,13 @@ def used_names(source: str) -> set[str]:
 def test_every_routing_stands_in_every_table(routing, table):
     names = used_names((TESTS / table).read_text(encoding="utf-8"))
     assert routing in names, f"{table} has no line for {routing}"
+
+
+@pytest.mark.parametrize("name", [*layers.ROUTINGS, "conv3d"])
+def test_every_routing_has_a_page_and_a_link_to_it(name):
+    assert (DOCS / "routing" / f"{name}.md").is_file(), f"docs/routing/{name}.md is missing"
+    links = (DOCS / "layers.md").read_text(encoding="utf-8")
+    assert f"(routing/{name}.md)" in links, f"docs/layers.md has no link to routing/{name}.md"
 
 
 def test_a_comment_is_no_line():

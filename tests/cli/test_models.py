@@ -10,6 +10,7 @@ import torchcaps as tc
 from cli.command_line import COMMAND, Call, assert_one_sentence
 from registries import as_before
 from torchcaps import list_models
+from torchcaps.models import MODELS
 
 
 def test_models_are_listed_with_their_sizes(call: Call) -> None:
@@ -35,7 +36,7 @@ def test_one_network_explains_its_options(call: Call) -> None:
         "    one of: none, type, all",
     ]
     at = lines.index("--option routing=uniform")
-    assert lines[at + 2] == "    one of: distance, dynamic, em, self_attention, uniform"
+    assert lines[at + 2] == f"    one of: {', '.join(MODELS['gu_aff_capsnet'].routings)}"
     at = lines.index("--option agreement=1.0")
     assert lines[at + 2] == "    one of: a number, learned"
     assert list(json.loads(call("models", "resnet18", "--json").out)) == ["resnet18"]

@@ -10,7 +10,7 @@ from error_text import text_of
 from torchcaps import create_model
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import ROUTINGS
-from torchcaps.models import grid_of_121
+from torchcaps.models import MODELS, grid_of_121
 
 NAME = "mitterreiter_5x16"
 LAYERS = ["hidden_2", "hidden_3", "hidden_4", "classes"]
@@ -108,7 +108,7 @@ def test_every_routing_fits_one_small_network(routing):
 def test_inverted_attention_needs_the_head():
     assert text_of(lambda: create_model("mitterreiter_grid", routing="inverted")) == (
         "mitterreiter_grid scores by the activations of its classes, and inverted routing gives "
-        "none; it takes distance, dynamic, em, self_attention, uniform, or any with head=True."
+        f"none; it takes {', '.join(MODELS['mitterreiter_grid'].routings)}, or any with head=True."
     )
 
 

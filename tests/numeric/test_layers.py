@@ -295,6 +295,11 @@ def check(made, through, seed):
     assert not [name for name, fits in where.items() if not found[name][fits].isfinite().all()]
 
 
+def test_every_routing_has_options_to_draw_from():
+    missing = set(ROUTINGS) - set(OPTIONS)
+    assert not missing, f"OPTIONS of this file has no line for {missing}: it is drawn bare"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("routing", sorted(ROUTINGS))
 def test_values_and_gradients_are_finite_under_autocast(routing):

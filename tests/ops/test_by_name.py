@@ -1,19 +1,23 @@
 """Routing by name: the same parents as by the function of that name, on every backend."""
 
+import inspect
+
 import pytest
 import torch
 
 import torchcaps as tc
 from error_text import text_of
-from torchcaps.ops import materialise, route
+from torchcaps.layers import ROUTINGS
+from torchcaps.ops import fused, materialise, route
+from torchcaps.ops.by_name import PLAIN
 from torchcaps.types import Capsules, VoteMap, Window
 
+# A routing without a line here is called with its defaults.
 OPTIONS = {
     "distance": {"iterations": 2},
     "dynamic": {"iterations": 2, "squash": "exp"},
     "em": {"beta_a": torch.zeros(3), "beta_u": torch.ones(3), "iterations": 2},
     "inverted": {"iterations": 2},
-    "self_attention": {},
     "uniform": {"normalise": "mean"},
 }
 WINDOW = Window((3, 3, 2), (2, 2), (1, 1))
@@ -27,16 +31,23 @@ def vote_map(window=None):
     return VoteMap(Capsules(pose, pose.norm(dim=-1).tanh()), weight, window=window)
 
 
+def test_every_routing_of_layers_is_known_and_no_other():
+    assert set(PLAIN) == set(ROUTINGS)
+
+
 @pytest.mark.parametrize("window", [None, WINDOW], ids=["dense", "windows"])
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", sorted(ROUTINGS))
 def test_it_is_the_function_of_that_name(name, window):
-    votes_of, options = vote_map(window), OPTIONS[name]
+    votes_of, options = vote_map(window), OPTIONS.get(name, {})
     votes, activation = materialise(votes_of), votes_of.children.activation
     if window is not None:
         activation = activation[:, window.child_id()]
-    given = {"activation": activation} if name in ("distance", "em") else {}
-    expected = getattr(tc.ops, f"{name}_routing")(votes, **given, keep="last", **options)
-    for backend in ("auto", "plain", "fused", "native"):
+    function = getattr(tc.ops, f"{name}_routing")
+    taken = inspect.signature(function).parameters.get("activation")
+    given = {"activation": activation} if taken and taken.default is taken.empty else {}
+    expected = function(votes, **given, keep="last", **options)
+    unstored = ("fused", "native") if name in fused.ROUTINGS else ()
+    for backend in ("auto", "plain", *unstored):
         found = route(votes_of, name, backend=backend, keep="last", **options)
         assert torch.allclose(found.parents.pose, expected.parents.pose)
         assert torch.allclose(found.steps[-1].coupling, expected.steps[-1].coupling)

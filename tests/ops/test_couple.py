@@ -1,10 +1,12 @@
 """Couplings that somebody replaces: parents follow from them as the papers' equations say."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from torchcaps import Capsules, TorchcapsError, VoteMap, ops
-from torchcaps.ops import fused, materialise, native
+from torchcaps.ops import by_name, fused, materialise, native
 from torchcaps.types import Window
 
 B, I, J, D = 3, 6, 4, 5  # noqa: E741
@@ -38,8 +40,6 @@ def plain():
     routings |= {
         "distance": lambda **asked: ops.distance_routing(v, a, **asked),
         "distance-1": lambda **asked: ops.distance_routing(v, a, iterations=1, **asked),
-        "uniform": lambda **asked: ops.uniform_routing(v, **asked),
-        "self_attention": lambda **asked: ops.self_attention_routing(v, **asked),
         "inverted": lambda **asked: ops.inverted_routing(v, norm=norm, **asked),
         "inverted-c": lambda **asked: ops.inverted_routing(v, a, **costs, **asked),
         "em": lambda **asked: ops.em_routing(v, a, **costs, **asked),
@@ -49,10 +49,13 @@ def plain():
             v, parent_grid=(2, 1, 2), iterations=1, **asked
         ),
     }
+    # The others with their defaults.
+    for name in {*by_name.PLAIN} - {each.partition("-")[0] for each in routings}:
+        routings[name] = partial(by_name.PLAIN[name], v)
     return routings
 
 
-PLAIN = list(plain())
+PLAIN = sorted(plain())
 
 
 @pytest.mark.parametrize("name", PLAIN)

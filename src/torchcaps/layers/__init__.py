@@ -25,18 +25,13 @@ from torchcaps.layers.primary import (
     LayerNormPrimaryCapsules,
     PrimaryCapsules,
 )
-from torchcaps.layers.routing import (
-    ROUTINGS,
-    DistanceRouting,
-    DynamicRouting,
-    EMRouting,
-    InvertedRouting,
-    Routing,
-    SelfAttentionRouting,
-    UniformRouting,
-    make_routing,
-    register_routing,
-)
+from torchcaps.layers.routing import ROUTINGS, Routing, make_routing, register_routing
+from torchcaps.layers.routing.distance import DistanceRouting
+from torchcaps.layers.routing.dynamic import DynamicRouting
+from torchcaps.layers.routing.em import EMRouting
+from torchcaps.layers.routing.inverted import InvertedRouting
+from torchcaps.layers.routing.self_attention import SelfAttentionRouting
+from torchcaps.layers.routing.uniform import UniformRouting
 from torchcaps.layers.schedule import route_concurrently, route_sequentially, steps_in_a_row
 from torchcaps.layers.trunk import FrozenTrunk
 

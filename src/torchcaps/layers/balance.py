@@ -24,7 +24,7 @@ from torch import nn
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers.capsule_layer import CapsuleLayer
-from torchcaps.layers.routing import DynamicRouting
+from torchcaps.layers.routing.dynamic import DynamicRouting
 from torchcaps.types import Capsules
 
 __all__ = ["TARGETS", "balance", "find_scale", "is_squashed"]

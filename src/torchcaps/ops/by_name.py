@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchcaps.errors import TorchcapsError, nearest, short
+from torchcaps.ops import routing as routings
 from torchcaps.ops.backend import (
     Backend,
     check_backend,
@@ -12,26 +13,16 @@ from torchcaps.ops.backend import (
     has_form,
     is_fused,
 )
-from torchcaps.ops.routing import (
-    distance_routing,
-    dynamic_routing,
-    em_routing,
-    inverted_routing,
-    self_attention_routing,
-    uniform_routing,
-)
 from torchcaps.ops.votes import check_vote_map, materialise
 from torchcaps.types import Routed, VoteMap
 
 __all__ = ["route"]
 
+# Every function NAME_routing, but for 3-D routing: no vote map makes the votes that it takes.
 PLAIN: dict[str, Callable[..., Routed]] = {
-    "distance": distance_routing,
-    "dynamic": dynamic_routing,
-    "em": em_routing,
-    "inverted": inverted_routing,
-    "self_attention": self_attention_routing,
-    "uniform": uniform_routing,
+    name.removesuffix("_routing"): getattr(routings, name)
+    for name in routings.__all__
+    if name.endswith("_routing") and name != "conv3d_routing"
 }
 # What comes with the children, not beside them.
 GIVEN = ("votes", "activation")
@@ -47,7 +38,8 @@ def route(
     Arguments:
         vote_map: the children, with the activations that "em" and "distance" ask for, and the
             weights that make votes of their poses.
-        routing: "distance", "dynamic", "em", "inverted", "self_attention" or "uniform".
+        routing: "dynamic" is `ops.dynamic_routing`, and so for every function NAME_routing but
+            `ops.conv3d_routing`.
         backend: "auto" stores the votes only where that is faster. "plain" stores them. "fused"
             makes them a tile at a time. "native" and "triton" do the same by a compiled kernel, for
             processors and for GPUs, and as "fused" does where a routing has no such kernel.
@@ -118,7 +110,9 @@ def _is_stored(vote_map: VoteMap, routing: str, backend: Backend, options: dict[
 
 def _activation(vote_map: VoteMap, routing: str, options: dict[str, Any]) -> dict[str, Any]:
     """The activations [*b, i] as parents see them, for the routings that go by them."""
-    uses = routing in ("distance", "em") or options.get("beta_a") is not None
+    taken = inspect.signature(PLAIN[routing]).parameters.get("activation")
+    needed = taken is not None and taken.default is taken.empty
+    uses = needed or options.get("beta_a") is not None
     activation, window = vote_map.children.activation, vote_map.window
     if not uses:
         return {}
