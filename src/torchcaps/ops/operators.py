@@ -60,9 +60,9 @@ class Operator(Generic[Given, Found]):
             annotations are read.
         shapes: from the same NamedTuple to tensors of the same shapes, dtypes and strides, whose
             numbers do not count. `forward` may call this function for the tensors that it fills.
-        backward: from `Asked` to the gradients of all tensors that were given, contiguous and with
-            as many numbers as these tensors. What nobody needs is dropped; None where a gradient
-            is needed is zero.
+        backward: from `Asked` to the gradients of all tensors that were given, with as many
+            numbers as these tensors. What nobody needs is dropped; None where a gradient is needed
+            is zero.
         saves: the places of the outputs that the backward pass asks for. The tensors that were
             given are always kept for it.
         what: who refuses to be differentiated twice, as "fused EM routing".
@@ -180,7 +180,8 @@ class Operator(Generic[Given, Found]):
             if x is None or not need
             else x.new_zeros(x.shape)
             if gradient is None
-            else gradient.to(x.dtype).view(x.shape)
+            # Contiguous, as compiled graphs are promised.
+            else gradient.to(x.dtype).reshape(x.shape).contiguous()
             for x, need, gradient in zip(tensors, asked.needs, gradients, strict=True)
         ]
 
