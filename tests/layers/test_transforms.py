@@ -76,6 +76,39 @@ def test_it_is_refused_where_votes_are_not_made(name, how, backend):
     assert bool((pose.grad != 0).any())
 
 
+def compiled(function):
+    torch._dynamo.reset()
+    return torch.compile(function, backend="aot_eager")
+
+
+# Without gradients by backward(), whose operators PyTorch itself would refuse.
+@pytest.mark.parametrize("how", ["jvp", "grad", "forward mode"])
+def test_a_compiled_derivative_is_that_of_the_votes(how):
+    expected = DERIVATIVES[how](*case("dynamic", "plain"))
+    sums, *given = case("dynamic", "auto")
+    sums.requires_grad_(False)
+    found = compiled(lambda pose, tangent: DERIVATIVES[how](sums, pose, tangent))(*given)
+    assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    assert bool((expected != 0).any())
+
+
+@pytest.mark.parametrize("how", ["jvp", "grad", "forward mode"])
+def test_it_is_refused_in_compiled_graphs_too(how):
+    sums, *given = case("dynamic", "fused")
+    sums.requires_grad_(False)
+    with pytest.raises(TorchcapsError, match=NONE):
+        compiled(lambda pose, tangent: DERIVATIVES[how](sums, pose, tangent))(*given)
+
+
+def test_a_graph_made_before_is_not_used_in_forward_mode():
+    sums, pose, tangent = case("dynamic", "fused")
+    sums.requires_grad_(False)
+    graph = compiled(sums)
+    assert_close(graph(pose), sums(pose))
+    with pytest.raises(TorchcapsError, match=NONE):
+        in_forward_mode(graph, pose, tangent)
+
+
 @pytest.mark.parametrize("how", ["grad", "jacrev", "vmap of grad"])
 def test_mean_distances_are_not_moved_within_a_transform(how):
     sums, pose, tangent = case(DistanceRouting(scale="batch"), "plain")

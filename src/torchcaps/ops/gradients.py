@@ -4,6 +4,7 @@ import torch
 from torch.autograd import forward_ad
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.ops.constant import constant
 
 __all__ = ["check_derivatives"]
 
@@ -11,7 +12,7 @@ __all__ = ["check_derivatives"]
 def check_derivatives() -> None:
     """Refuse the derivatives that an operator with a backward pass of its own does not have:
     forward mode would take it for a constant, and say zero."""
-    if torch.compiler.is_compiling() or not differentiates_functions():
+    if not differentiates_functions():
         return
     raise TorchcapsError(
         "routing without stored votes has gradients by backward(), but none in forward mode or "
@@ -22,6 +23,14 @@ def check_derivatives() -> None:
 
 def differentiates_functions() -> bool:
     """Whether a derivative of torch.func is under way, or one in forward mode."""
+    # The level is read once more here, where torch.compile sees it: a graph that was made outside
+    # forward mode is then not used within.
+    return _differentiates() or forward_ad._current_level >= 0
+
+
+# Asked while a graph is made, which itself cannot ask for the transforms that are active.
+@constant
+def _differentiates() -> bool:
     if forward_ad._current_level >= 0:
         return True
     if not torch._C._are_functorch_transforms_active():
