@@ -82,6 +82,24 @@ def test_half_precision_is_rounded_once(way, case, half):
             assert relative(x, plain[name]) <= bar, name
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "way", "options"),
+    [
+        *((*pair, {"couple": lambda c: c.flip(-1)}) for pair in PAIRS if pair[1] != "triton"),
+        *(("distance", way, {"detach": "iterations"}) for way in ("fused", "native")),
+    ],
+    ids=lambda x: "-".join(x) if isinstance(x, dict) else x,
+)
+@HALVES
+def test_parents_are_made_before_couplings_are_rounded(algorithm, way, options, half):
+    case = Case(algorithm, options=options_of(algorithm) | options)
+    leaves = leaves_of(case, half)
+    exact = numbers_of(route(way, case, {name: x.float() for name, x in leaves.items()}))
+    for name, x in numbers_of(route(way, case, leaves)).items():
+        assert x.dtype == (torch.float32 if name == "scale" else half), name
+        assert torch.equal(x, exact[name].to(x.dtype)), name
+
+
 @FEW
 def test_autocast_gives_the_dtype_of_the_plain_op_and_the_numbers_of_float32(way, case):
     leaves, bar = leaves_of(case, torch.float32), 0.01

@@ -42,7 +42,7 @@ from torchcaps.ops.checks import may_look, widen
 from torchcaps.ops.fused.distance_gradients import gradients
 from torchcaps.ops.fused.distance_tiles import Given, How, Measured, forward, shapes
 from torchcaps.ops.fused.em import Met, distances
-from torchcaps.ops.fused.results import by_lane, made_by, recoupled, routed
+from torchcaps.ops.fused.results import by_lane, last_of, made_by, recoupled, routed
 from torchcaps.ops.fused.rules import biased
 from torchcaps.ops.fused.tiles import MadeOf, made_of, vote_like
 from torchcaps.ops.fused.weighted import sums_of
@@ -113,9 +113,9 @@ def route(operator: Callable[[Given], Measured], vote_map: VoteMap, **options: A
 
     made = routed(votes, found.poses, found.couplings, record)._replace(scale=scale)
     if constant:
-        coupling = coupled(asked.couple, made.steps[-1].coupling)
+        coupling = coupled(asked.couple, last_of(found.couplings, made))
         return made_by(coupling, made, asked.keep, parents_of)
-    return recoupled(made, asked.keep, asked.couple, parents_of)
+    return recoupled(made, found.couplings, asked.keep, asked.couple, parents_of)
 
 
 def _sums(vote_map: VoteMap, votes: Tensor, coupling: Tensor, length: Tensor) -> Tensor:

@@ -98,6 +98,7 @@ def route(
         poses = [ends.query(None, s) for s in mixed.sums(record)]
         return recoupled(
             routed(votes, poses, mixed.couplings, record),
+            mixed.couplings,
             keep,
             couple,
             lambda coupling: ends.query(None, sums_of(vote_map, votes, coupling)),

@@ -152,7 +152,7 @@ def route(kind: type[Steps], vote_map: VoteMap, **options: Any) -> Routed:
         def couplings(log_r: Tensor | None, log_share: Tensor, move: Tensor) -> Tensor:
             log_rs = log_share.unsqueeze(-1) + move.unsqueeze(-2)
             log_rs = log_rs if log_r is None else meet.laid_out(log_r) + log_rs
-            r = log_rs.exp().to(votes.dtype).expand(n_batch, n_windows, n_in, n_out)
+            r = log_rs.exp().expand(n_batch, n_windows, n_in, n_out)
             return r.reshape(*lead, n_in, n_out)
 
         found: tuple[Tensor, Tensor, Tensor] | None = None
@@ -187,7 +187,7 @@ def route(kind: type[Steps], vote_map: VoteMap, **options: Any) -> Routed:
             parents = Capsules(*(x.to(votes.dtype) for x in parents if x is not None))
             if asked.keep == "steps" or (asked.keep == "last" and last):
                 r = couplings(log_r, log_share, move) if made is None else made
-                steps.append(Step(None, r, parents))
+                steps.append(Step(None, r.to(votes.dtype), parents))
             if not last:
                 found = likelihood_of(logit, variance, asked), mean, variance
     return Routed(parents, tuple(steps))

@@ -76,6 +76,7 @@ def route_by(mix: Mix, vote_map: VoteMap, **options: Any) -> Routed:
         poses = [norm_of.query(None, s) for s in mixed.sums(record)]
         return recoupled(
             routed(votes, poses, mixed.couplings, record, activations=False),
+            mixed.couplings,
             asked.keep,
             asked.couple,
             lambda coupling: norm_of.query(None, sums_of(vote_map, votes, coupling)),

@@ -14,6 +14,7 @@ __all__ = [
     "by_sample",
     "kept_of",
     "lanes_of",
+    "last_of",
     "made_by",
     "of_all_samples",
     "outputs",
@@ -48,16 +49,26 @@ def routed(
 
 
 def recoupled(
-    routed: Routed, keep: Keep, couple: Couple | None, parents_of: Callable[[Tensor], Tensor]
+    routed: Routed,
+    couplings: Tensor,
+    keep: Keep,
+    couple: Couple | None,
+    parents_of: Callable[[Tensor], Tensor],
 ) -> Routed:
     """With the last couplings as `couple` replaces them, and with parents that follow from them by
-    `parents_of`, poses as operators give them. The last step must have been recorded."""
+    `parents_of`, poses as operators give them. The last step must have been recorded, in
+    `couplings` as operators give them, for parents are made before anything is rounded."""
     if couple is None:
         return routed
-    made = replaced(couple, routed.steps[-1].coupling)
+    made = replaced(couple, last_of(couplings, routed))
     if made is None:
         return routed._replace(steps=() if keep == "none" else routed.steps)
     return made_by(made, routed, keep, parents_of)
+
+
+def last_of(couplings: Tensor, routed: Routed) -> Tensor:
+    """The couplings of the last iteration as operators give them, in the shape of the votes."""
+    return couplings[-1].reshape(routed.steps[-1].coupling.shape)
 
 
 def made_by(
@@ -67,7 +78,8 @@ def made_by(
     *before, last = routed.steps
     pose = parents_of(coupling).reshape(last.parents.pose.shape)
     parents = _parents(pose, last.parents.pose, last.parents.activation is not None)
-    steps = () if keep == "none" else (*before, Step(None, coupling, parents))
+    step = Step(None, coupling.to(last.coupling.dtype), parents)
+    steps = () if keep == "none" else (*before, step)
     return routed._replace(parents=parents, steps=steps)
 
 

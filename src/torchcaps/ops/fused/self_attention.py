@@ -53,6 +53,7 @@ def route_by(mix: Mix, vote_map: VoteMap, **options: Any) -> Routed:
     with without_autocast(votes):
         return recoupled(
             routed(votes, [squashed(mixed.last, asked.squash)], mixed.couplings, record),
+            mixed.couplings,
             asked.keep,
             asked.couple,
             lambda coupling: squashed(sums_of(vote_map, votes, coupling), asked.squash),

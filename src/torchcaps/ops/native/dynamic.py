@@ -82,6 +82,7 @@ def dynamic_routing(vote_map: VoteMap, **options: Any) -> Routed:
     return recoupled(
         routed(votes, found.poses, found.couplings, record),
         asked.keep,
+        found.couplings,
         asked.couple,
         lambda coupling: ends.query(None, sums_of(vote_map, votes, coupling)),
     )
