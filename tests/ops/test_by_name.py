@@ -64,6 +64,16 @@ def test_plain_stores_the_votes_and_fused_does_not(monkeypatch):
     assert len(stored) == 2
 
 
+@pytest.mark.parametrize("options", [{"lambda_": 0.1}, {"beta_a": None, "beta_u": None}], ids=str)
+def test_inverted_routing_without_activations_takes_their_options(options, monkeypatch):
+    monkeypatch.setattr("torchcaps.ops.backend.FUSED_FROM", 0)
+    monkeypatch.setattr("torchcaps.ops.backend.LANES_FROM", 0)
+    found, plain = (route(vote_map(), "inverted", **each) for each in (options, {}))
+    assert torch.allclose(found.parents.pose, plain.parents.pose)
+    with pytest.raises(tc.TorchcapsError, match="has no fused form with these options"):
+        route(vote_map(), "inverted", backend="fused", **options)
+
+
 def test_inverted_routing_with_activations_falls_back():
     options = {"beta_a": torch.zeros(3).double(), "beta_u": torch.zeros(3).double()}
     found = route(vote_map(), "inverted", **options)

@@ -11,6 +11,7 @@ from torchcaps.ops.fused.inverted import inverted_routing
 from torchcaps.ops.fused.self_attention import self_attention_routing
 from torchcaps.ops.fused.uniform import uniform_routing
 from torchcaps.ops.fused.weighted import weighted_sums
+from torchcaps.ops.routing.inverted import InvertedOptions
 from torchcaps.types import Routed, VoteMap
 
 __all__ = [
@@ -38,6 +39,7 @@ ROUTINGS: dict[str, Callable[..., Routed]] = {
 
 def takes(algorithm: str, vote_map: VoteMap, options: Mapping[str, Any]) -> bool:
     """Whether a routing of this name has a form without stored votes that knows these options."""
-    if algorithm == "inverted" and options.get("beta_a") is not None:
-        return False  # ablation C
+    if algorithm == "inverted":
+        # Not those of activations, ablation C.
+        return options.keys() <= set(InvertedOptions._fields)
     return algorithm in ROUTINGS
