@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from itertools import product
 from unittest import mock
 
 import pytest
@@ -11,8 +12,10 @@ import torch
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, use_backend
 from torchcaps.ops import triton
+from torchcaps.ops.fused.tiles import made_of, vote_like
 from torchcaps.ops.triton import runtime
-from torchcaps.types import Capsules
+from torchcaps.ops.triton.votes import WEIGHTS, blocks_of, fits, shape_of
+from torchcaps.types import Capsules, VoteMap
 
 LAYER = {"n_in": 4, "d_in": 4, "n_out": 3, "d_out": 4}
 CHILDREN = Capsules(torch.ones(2, 4, 4))
@@ -88,3 +91,17 @@ def test_nothing_here_imports_triton_before_a_kernel_runs():
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == []
+
+
+@pytest.mark.parametrize("sharing", ["none", "all"])
+def test_no_vote_is_taken_whose_weights_are_more_than_a_block(sharing):
+    taken = []
+    for columns, inner in product((1, 3, 16, 500, 1024), repeat=2):
+        lead = (1,) if sharing == "none" else ()
+        weight = torch.ones(*lead, 2, columns, inner)
+        vote_map = VoteMap(Capsules(torch.ones(1, 1, inner)), weight, sharing)
+        blocks = blocks_of(shape_of(made_of(vote_map, vote_like(vote_map))))
+        assert fits(vote_map) == (blocks.parents * blocks.columns * blocks.inner <= WEIGHTS)
+        taken.append(fits(vote_map))
+    assert any(taken)
+    assert not all(taken)

@@ -31,7 +31,7 @@ def fits(vote_map: VoteMap) -> bool:
     return (
         vote_map.children.pose.device.type != "meta"
         and vote_dtype(vote_map) in (torch.float32, torch.float16, torch.bfloat16)
-        and padded(columns) * padded(inner) <= WEIGHTS
+        and max(LEAST, padded(columns)) * max(LEAST, padded(inner)) <= WEIGHTS
     )
 
 
