@@ -1,4 +1,8 @@
-"""The sum of all votes through windows, Σ_i û_ij, as one convolution."""
+"""The sum of all votes through windows, Σ_i û_ij, as one convolution.
+
+On a GPU it is rounded as any convolution of PyTorch, in float32 to TensorFloat-32 unless
+torch.backends.cudnn.allow_tf32 = False.
+"""
 
 import math
 from collections.abc import Iterator
