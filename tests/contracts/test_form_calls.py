@@ -29,6 +29,7 @@ from contracts.forms import (
     vote_map_of,
     windows_of,
 )
+from torchcaps import ops
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import DenseCapsules, routing, use_backend
 from torchcaps.ops import native
@@ -71,36 +72,57 @@ BAD_VOTES = [
     {"weight": WEIGHT[..., 1:]},
     {"bias": torch.zeros(4, 4)},
     {"coordinates": torch.zeros(5, 4)},
+    {"bias": [0.0]},
+    {"coordinates": [0.0]},
+    # Who has a shape alone is on another device, as far as a kernel is asked.
+    {"weight": WEIGHT.to("meta")},
+    {"bias": torch.zeros(5, 4, device="meta")},
+    {"coordinates": torch.zeros(12, 4, device="meta")},
     {"window": SEEN, "children": Capsules(torch.zeros(2, 40, 3), torch.zeros(2, 40))},
 ]
 BAD_OPTIONS = [
     *((name, {"keep": "step"}) for name in FORMS),
-    *((name, {"iterations": 0}) for name in LOOPS),
+    *((name, {"iterations": wrong}) for name in LOOPS for wrong in (0, "3", None)),
     *((name, {"squash": "expo"}) for name in SQUASHES),
-    *((name, {"bias": torch.zeros(4, 5)}) for name in ("dynamic", "distance", "uniform")),
+    *(
+        (name, {"bias": wrong})
+        for name in ("dynamic", "distance", "uniform")
+        for wrong in (torch.zeros(4, 5), torch.zeros(5, 4, device="meta"), [[0.0]])
+    ),
     ("dynamic", {"detach": "vote"}),
     ("dynamic", {"prior": torch.zeros(5, 12)}),
+    ("dynamic", {"prior": torch.zeros(12, 5, device="meta")}),
+    ("dynamic", {"prior": [[0.0]]}),
     ("self_attention", {"bias": torch.zeros(5, 12)}),
+    ("self_attention", {"bias": torch.zeros(12, 5, device="meta")}),
     ("distance", {"detach": "states"}),
     ("distance", {"scale": "samples"}),
     ("distance", {"scale": torch.ones(3)}),
     ("distance", {"scale": torch.zeros(2)}),
+    ("distance", {"scale": torch.ones(2, device="meta")}),
     ("distance", {"p": 0.2}),
     ("em", {"variant": "papr"}),
     ("em", {"compete": "windows"}),
     ("em", {"compete": "all"}),
     ("em", {"child_id": torch.zeros(6, 12, dtype=torch.int64)}),
     ("em", {"beta_a": torch.ones(4)}),
+    ("em", {"beta_a": torch.ones(5, device="meta")}),
     ("em", {"beta_u": torch.ones(2, 3)}),
     ("inverted", {"norm": torch.ones(4)}),
     ("inverted", {"norm": (torch.ones(3), torch.ones(4))}),
     ("inverted", {"start": torch.ones(2, 4)}),
+    ("inverted", {"start": torch.ones(5, 4, device="meta")}),
+    ("inverted", {"norm": (torch.ones(4, device="meta"), torch.ones(4))}),
     ("uniform", {"normalise": "sum"}),
 ]
 BAD_CALLS = [
     *((name, bad, {}) for name in FORMS for bad in BAD_VOTES),
     *((name, {}, bad) for name, bad in BAD_OPTIONS),
-    *((name, {"children": Capsules(POSE, torch.zeros(2, 5))}, {}) for name in ("distance", "em")),
+    *(
+        (name, {"children": Capsules(POSE, lengths)}, {})
+        for name in ("distance", "em")
+        for lengths in (torch.zeros(2, 5), torch.zeros(2, 12, device="meta"))
+    ),
     ("em", {"children": Capsules(POSE, POSE[..., 0].long())}, {}),
 ]
 
@@ -120,6 +142,53 @@ def test_what_the_plain_op_refuses_is_refused_in_its_words(algorithm, votes, opt
         call("plain", algorithm, vote_map, given)
     with pytest.raises(TorchcapsError, match=f"^{re.escape(str(theirs.value))}$"):
         call(way, algorithm, vote_map, given)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options"),
+    [
+        *(
+            (name, {"iterations": wrong})
+            for name in ("dynamic", "distance")
+            for wrong in ("3", None)
+        ),
+        *((name, {"bias": [[0.0]]}) for name in ("dynamic", "distance")),
+        ("dynamic", {"prior": [[0.0]]}),
+    ],
+    ids=str,
+)
+def test_a_prediction_refuses_it_where_a_kernel_is_asked_first(algorithm, options, monkeypatch):
+    monkeypatch.setattr("torchcaps.ops.backend.LANES_FROM", 1)
+    monkeypatch.setattr("torchcaps.ops.backend.KERNEL_FROM", {algorithm: 1})
+    vote_map = VoteMap(Capsules(POSE, POSE[..., 0]), WEIGHT)
+    found = []
+    for backend in ("plain", "auto"):
+        with torch.no_grad(), pytest.raises(TorchcapsError) as error:
+            ops.route(vote_map, algorithm, backend=backend, **options)
+        found.append(str(error.value))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("algorithm", native.ROUTINGS)
+def test_a_kernel_is_asked_about_one_part_of_the_votes_that_has_many_values(algorithm):
+    leaves = leaves_of(Case(algorithm, **BASE), torch.float32)
+    weights = torch.stack([leaves["weight"], 2 * leaves["weight"]])
+
+    def pose(weight):
+        return route("native", Case(algorithm, **BASE), leaves | {"weight": weight}).parents.pose
+
+    found = torch.func.vmap(pose)(weights)
+    torch.testing.assert_close(found, torch.stack([pose(x) for x in weights]), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("algorithm", native.ROUTINGS)
+def test_numbers_that_are_kept_as_their_negatives(algorithm):
+    leaves = leaves_of(Case(algorithm, **BASE), torch.float32)
+    kept = torch.complex(leaves["pose"], -leaves["pose"]).conj().imag
+    assert kept.is_neg()
+    found = route("native", Case(algorithm, **BASE), leaves | {"pose": kept})
+    expected = route("native", Case(algorithm, **BASE), leaves)
+    assert torch.equal(found.parents.pose, expected.parents.pose)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,13 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import TorchcapsError, short
-from torchcaps.ops.checks import check_broadcast, check_choice, check_dtypes, check_tensor
+from torchcaps.ops.checks import (
+    check_broadcast,
+    check_choice,
+    check_device,
+    check_dtypes,
+    check_tensor,
+)
 from torchcaps.types import Capsules, VoteMap, Window
 
 __all__ = ["check_vote_map", "materialise"]
@@ -59,10 +65,12 @@ def materialise(vote_map: VoteMap) -> Tensor:
     votes = votes.reshape(*u.shape[:-3], u.shape[-3] * types, n_out, size)  # [*b, i, j, d]
     if vote_map.bias is not None:
         check_broadcast("bias", vote_map.bias, votes.shape[-2:], "[parent, pose]")
+        check_device(votes, bias=vote_map.bias)
         votes = votes + vote_map.bias
     if vote_map.coordinates is not None:
         n_in, _, size = votes.shape[-3:]
         check_broadcast("coordinates", vote_map.coordinates, (n_in, size), "[child, pose]")
+        check_device(votes, coordinates=vote_map.coordinates)
         votes = votes + vote_map.coordinates.unsqueeze(-2)
     return votes
 
@@ -121,6 +129,7 @@ def _per_type(vote_map: VoteMap) -> tuple[Tensor, Tensor]:
         weight = weight.unsqueeze(0)
     _check_axes(u, vote_map)
     check_dtypes(u, weight)
+    check_device(u, weight=weight)
     n_in, types = u.shape[-2], weight.shape[0]
     fits = n_in % types == 0 if vote_map.sharing == "type" else n_in == types or types == 1
     if vote_map.sharing == "none":

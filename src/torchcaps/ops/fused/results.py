@@ -109,8 +109,11 @@ def lanes_of(lead: Sequence[int], window: Window | Sequence[int] | None) -> tupl
 
 
 def speak_for_all_samples(*parameters: Tensor | None) -> bool:
-    """Whether no parameter differs between samples or windows."""
-    return all(x is None or math.prod(x.shape[:-2]) == 1 for x in parameters)
+    """Whether no parameter differs between samples or windows. Of what is no tensor nobody can
+    tell."""
+    return all(
+        x is None or (isinstance(x, Tensor) and math.prod(x.shape[:-2]) == 1) for x in parameters
+    )
 
 
 def of_all_samples(value: Tensor | None, *shape: int) -> Tensor | None:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, cast, get_args
 import torch
 from torch import Tensor
 
-from torchcaps.ops.checks import check_broadcast, check_choice, check_tensor, widen
+from torchcaps.ops.checks import check_broadcast, check_choice, check_device, check_tensor, widen
 from torchcaps.ops.gradients import check_derivatives
 from torchcaps.ops.votes import _per_type
 from torchcaps.types import Capsules, VoteMap, Window
@@ -164,6 +164,7 @@ def vote_like(vote_map: VoteMap) -> Tensor:
         check_broadcast("bias", vote_map.bias, (n_out, size), "[parent, pose]")
     if vote_map.coordinates is not None:
         check_broadcast("coordinates", vote_map.coordinates, (n_in, size), "[child, pose]")
+    check_device(pose, bias=vote_map.bias, coordinates=vote_map.coordinates)
     return pose.new_empty((), dtype=vote_dtype(vote_map)).expand(*lead, n_in, n_out, size)
 
 

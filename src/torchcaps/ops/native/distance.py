@@ -18,6 +18,7 @@ from typing import Any, get_args
 
 from torch import Tensor
 
+from torchcaps.ops.checks import is_between
 from torchcaps.ops.fused import distance as fused
 from torchcaps.ops.fused.distance import route
 from torchcaps.ops.fused.distance_tiles import Given, Measured, shapes
@@ -50,7 +51,7 @@ def takes(vote_map: VoteMap, options: Mapping[str, Any]) -> bool:
     asked = DistanceOptions(**options)
     return (
         vote_map.window is None
-        and asked.iterations <= MOST_ITERATIONS
+        and is_between(1, asked.iterations, MOST_ITERATIONS)
         and speak_for_all_samples(asked.bias)
         and reaches(vote_map)
     )

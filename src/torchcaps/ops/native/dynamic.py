@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops import fused
+from torchcaps.ops.checks import is_between
 from torchcaps.ops.fused.results import (
     by_sample,
     of_all_samples,
@@ -93,7 +94,7 @@ def takes(vote_map: VoteMap, options: Mapping[str, Any]) -> bool:
     asked = DynamicOptions(**options)
     return (
         vote_map.window is None
-        and asked.iterations <= MOST_ITERATIONS
+        and is_between(1, asked.iterations, MOST_ITERATIONS)
         and speak_for_all_samples(asked.bias, asked.prior)
         and reaches(vote_map)
         and not _is_weighed(asked)

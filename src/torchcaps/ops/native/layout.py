@@ -1,8 +1,9 @@
 """How weights and tensors lie for native kernels, and their limits."""
 
+import torch
 from torch import Tensor
 
-__all__ = ["MOST_ITERATIONS", "MOST_THREADS", "contiguous", "lay_back", "lay_out"]
+__all__ = ["MOST_ITERATIONS", "MOST_THREADS", "contiguous", "is_plain", "lay_back", "lay_out"]
 
 # As in the source.
 MOST_THREADS, MOST_ITERATIONS = 256, 32
@@ -21,3 +22,8 @@ def lay_back(laid: Tensor | None, kind: str) -> Tensor | None:
 
 def contiguous(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.contiguous()
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether a kernel can read it where it lies."""
+    return tensor.is_contiguous() and tensor.dtype == torch.float32 and tensor.is_cpu

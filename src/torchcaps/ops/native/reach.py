@@ -2,7 +2,6 @@
 
 import torch
 from torch import Tensor
-from torch._subclasses import FakeTensor
 
 from torchcaps.ops.checks import may_look
 from torchcaps.ops.fused.tiles import counts_of, vote_dtype
@@ -22,12 +21,19 @@ def reaches(vote_map: VoteMap) -> bool:
     library, and nothing in it overflows. The last is looked at where values may be."""
     return (
         vote_map.children.pose.device.type == "cpu"
+        # What is no tensor is refused by the form that every routing has.
+        and all(x is None or isinstance(x, Tensor) for x in (vote_map.bias, vote_map.coordinates))
         and vote_dtype(vote_map) in (torch.float32, torch.float16, torch.bfloat16)
         and available()
         # What is no batch of capsules is refused by the form that every routing has.
         and vote_map.children.pose.ndim >= 2
-        and (not may_look(vote_map.children.pose) or _largest_sum(vote_map) <= LARGEST_SUM)
+        and (not _may_look(vote_map) or _largest_sum(vote_map) <= LARGEST_SUM)
     )
+
+
+def _may_look(vote_map: VoteMap) -> bool:
+    made_of = vote_map.children.pose, vote_map.weight, vote_map.bias, vote_map.coordinates
+    return all(x is None or may_look(x) for x in made_of)
 
 
 def _largest_sum(vote_map: VoteMap) -> float:
@@ -39,9 +45,9 @@ def _largest_sum(vote_map: VoteMap) -> float:
 
 
 def _largest(x: Tensor | None) -> float:
-    """The largest absolute value; 0 of nothing, and of tensors that have a shape alone."""
-    if x is None or not x.numel() or isinstance(x, FakeTensor):
+    """The largest absolute value; 0 of nothing."""
+    if x is None or not x.numel():
         return 0.0
     # By NumPy, which starts no threads: those of PyTorch hang in a forked process.
-    numbers = x.detach().float().numpy()
+    numbers = x.detach().float().resolve_neg().numpy()
     return max(-float(numbers.min()), float(numbers.max()))

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torchcaps.ops.fused.tiles import MadeOf
 from torchcaps.ops.native.build import call
-from torchcaps.ops.native.layout import MOST_THREADS, contiguous, lay_out
+from torchcaps.ops.native.layout import MOST_THREADS, contiguous, is_plain, lay_out
 
 __all__ = ["MADE_OF", "SIZES", "given_of", "gradients_of", "run"]
 
@@ -49,7 +49,7 @@ def run(
 ) -> None:
     """Fill the tensors that are there to be filled; all are float32 and contiguous."""
     present = {name: x for name, x in tensors.items() if x is not None and x.numel()}
-    assert all(x.is_contiguous() and x.dtype == torch.float32 for x in present.values())
+    assert all(is_plain(x) for x in present.values())
     backward = "of_pose" in tensors
     # How many iterations are recorded, or have gradients.
     counts = {

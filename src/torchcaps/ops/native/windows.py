@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops.fused.tiles import MadeOf
-from torchcaps.ops.native.layout import MOST_THREADS, contiguous, lay_back, lay_out
+from torchcaps.ops.native.layout import MOST_THREADS, contiguous, is_plain, lay_back, lay_out
 
 __all__ = ["PLACES", "Seen", "filled", "gradients_of", "laid_back"]
 
@@ -50,7 +50,7 @@ def filled(
     coordinates = contiguous(votes.coordinates)
     floats = {"pose": pose.contiguous(), "weight": laid, "coordinates": coordinates, **of_made}
     present = [x for x in (*floats.values(), *others.values()) if x is not None]
-    assert all(x.is_contiguous() and x.dtype == torch.float32 for x in present)
+    assert all(is_plain(x) for x in present)
     given = floats | {"child_id": contiguous(child_id)}
     seen = Seen(
         lanes=lanes,

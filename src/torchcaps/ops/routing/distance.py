@@ -120,7 +120,6 @@ def distance_routing(
     """
     options = DistanceOptions(iterations, scale, bias, p, squash, detach, keep, couple)
     activation, log_odds = check_distance(votes, activation, options)
-    check_device(votes, activation=activation, bias=bias)
     dtype, votes = votes.dtype, widen(votes)
     steps, used = [], []
     with without_autocast(votes):
@@ -190,6 +189,8 @@ def check_distance(
     check_broadcast("activation", activation, votes.shape[:-2], "[*batch, child]")
     parents = (*votes.shape[:-3], *votes.shape[-2:])
     check_broadcast("bias", options.bias, parents, "[*batch, parent, pose]")
+    scale = options.scale if isinstance(options.scale, Tensor) else None
+    check_device(votes, activation=activation, bias=options.bias, scale=scale)
     log_odds = _log_odds(options.p, votes.shape[-2])
     check_choice("squash", options.squash, get_args(Squash))
     return activation, log_odds

@@ -104,7 +104,6 @@ def dynamic_routing(
         iterations, bias, prior, odd_bias, leaky, squash, detach, agreement, keep, couple
     )
     check_dynamic(votes, options)
-    check_device(votes, prior=prior, bias=bias)
     dtype, votes = votes.dtype, widen(votes)
     steps = []
     with without_autocast(votes):
@@ -164,6 +163,7 @@ def check_dynamic(votes: Tensor, options: DynamicOptions) -> None:
     check_broadcast("prior", options.prior, votes.shape[:-1], "[*batch, child, parent]")
     poses = (*votes.shape[:-3], *votes.shape[-2:])
     check_broadcast("bias", options.bias, poses, "[*batch, parent, pose]")
+    check_device(votes, prior=options.prior, bias=options.bias)
 
 
 def check_leaky(leaky: bool) -> None:

@@ -142,7 +142,6 @@ def em_routing(
         couple,
     )
     activation = check_em(votes, activation, asked)
-    check_device(votes, activation=activation, beta_a=beta_a, beta_u=beta_u)
     n_in, n_out, _ = votes.shape[-3:]
     dtype, votes = votes.dtype, widen(votes)
     asked = asked.in_precision_of(votes)
@@ -215,6 +214,7 @@ def check_em(votes: Tensor, activation: Tensor | None, asked: EMOptions) -> Tens
     check_child_id(asked.child_id, votes, asked.compete)
     for name, beta in (("beta_a", asked.beta_a), ("beta_u", asked.beta_u)):
         check_broadcast(name, beta, votes.shape[-2:-1], "[parent]")
+    check_device(votes, activation=activation, beta_a=asked.beta_a, beta_u=asked.beta_u)
     return activation
 
 

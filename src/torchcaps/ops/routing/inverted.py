@@ -89,9 +89,7 @@ def inverted_step(
     poses = (*votes.shape[:-3], *votes.shape[-2:])
     check_broadcast("parents", parents, poses, "[*batch, parent, pose]")
     _check_activation(votes, activation, beta_a, beta_u, lambda_)
-    _check_devices(
-        votes, norm, parents=parents, activation=activation, beta_a=beta_a, beta_u=beta_u
-    )
+    check_device(votes, parents=parents, activation=activation, beta_a=beta_a, beta_u=beta_u)
     dtype, votes = votes.dtype, widen(votes)
     with without_autocast(votes):
         if parents is None:
@@ -164,7 +162,7 @@ def inverted_routing(
     """
     check_inverted(votes, InvertedOptions(iterations, norm, scale, start, keep, couple))
     _check_activation(votes, activation, beta_a, beta_u, lambda_)
-    _check_devices(votes, norm, start=start, activation=activation, beta_a=beta_a, beta_u=beta_u)
+    check_device(votes, activation=activation, beta_a=beta_a, beta_u=beta_u)
     dtype, votes = votes.dtype, widen(votes)
     # Once, not in every step: float16 would round the gradient of each.
     norm = None if norm is None else (norm[0].to(votes.dtype), norm[1].to(votes.dtype))
@@ -212,6 +210,8 @@ def check_inverted(votes: Tensor, options: InvertedOptions) -> None:
     check_broadcast("start", options.start, poses, "[*batch, parent, pose]")
     _check_norm(options.norm, votes.shape[-1])
     _check_scale(options.scale)
+    weight, bias = options.norm or (None, None)
+    check_device(votes, start=options.start, weight=weight, bias=bias)
 
 
 def _check_scale(scale: float | Tensor) -> None:
@@ -265,13 +265,6 @@ def _check_activation(
     check_broadcast("activation", activation, votes.shape[:-2], "[*batch, child]")
     check_broadcast("beta_a", beta_a, votes.shape[-2:-1], "[parent]")
     check_broadcast("beta_u", beta_u, votes.shape[-2:-1], "[parent]")
-
-
-def _check_devices(
-    votes: Tensor, norm: tuple[Tensor, Tensor] | None, **others: Tensor | None
-) -> None:
-    weight, bias = norm or (None, None)
-    check_device(votes, weight=weight, bias=bias, **others)
 
 
 def _activation(votes: Tensor, w: Tensor, beta_a: Tensor, beta_u: Tensor, lambda_: float) -> Tensor:

@@ -68,7 +68,6 @@ def self_attention_routing(
     torch.Size([10, 16])
     """
     check_self_attention(votes, SelfAttentionOptions(bias, squash, keep, couple))
-    check_device(votes, bias=bias)
     dtype, votes = votes.dtype, widen(votes)
     few = votes.shape[-3] <= FEW_CHILDREN
     with without_autocast(votes):
@@ -99,4 +98,5 @@ def check_self_attention(votes: Tensor, options: SelfAttentionOptions) -> None:
     check_votes(votes)
     check_keep(options.keep)
     check_broadcast("bias", options.bias, votes.shape[:-1], "[*batch, child, parent]")
+    check_device(votes, bias=options.bias)
     check_choice("squash", options.squash, get_args(Squash))

@@ -66,7 +66,6 @@ def uniform_routing(
     torch.Size([10, 16])
     """
     share = check_uniform(votes, UniformOptions(normalise, bias, squash, keep, couple))
-    check_device(votes, bias=bias)
     dtype, votes = votes.dtype, widen(votes)
     with without_autocast(votes):
         c = coupled_or_even(couple, None, votes, share)
@@ -96,5 +95,6 @@ def check_uniform(votes: Tensor, options: UniformOptions) -> float:
     check_keep(options.keep)
     *lead, n_in, n_out, size = votes.shape
     check_broadcast("bias", options.bias, (*lead, n_out, size), "[*batch, parent, pose]")
+    check_device(votes, bias=options.bias)
     check_choice("squash", options.squash, get_args(Squash))
     return 1 / (n_out if options.normalise == "softmax" else n_in)
