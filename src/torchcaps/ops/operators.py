@@ -68,6 +68,7 @@ class Operator(Generic[Given, Found]):
         what: who refuses to be differentiated twice, as "fused EM routing".
         instead: what to do where gradients of gradients are needed. With None, `backward` is made
             of operators that can be differentiated themselves, and is no operator.
+        device_types: on which devices the operator runs, "cpu"; None: on any.
 
     >>> class Scaled(NamedTuple):
     ...     x: Tensor
@@ -101,6 +102,7 @@ class Operator(Generic[Given, Found]):
         saves: Sequence[int] = (),
         what: str = "",
         instead: str | None = None,
+        device_types: str | None = None,
     ):
         hints = get_type_hints(forward)
         gives: Any = hints.pop("return")
@@ -120,6 +122,7 @@ class Operator(Generic[Given, Found]):
             name,
             self.run_flat,
             mutates_args=(),
+            device_types=device_types,
             schema=f"({', '.join(taken)}) -> ({', '.join('Tensor' for _ in outputs)})",
         )
         self._definition.register_fake(self._fake)
@@ -132,6 +135,7 @@ class Operator(Generic[Given, Found]):
             f"{name}_backward",
             self.run_backward_flat,
             mutates_args=(),
+            device_types=device_types,
             schema=f"({', '.join([*asked, *taken])}, bool[] needs) -> Tensor[]",
         )
         self._backward_definition.register_fake(self._backward_fake)

@@ -16,8 +16,13 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
+from torchcaps.errors import TorchcapsError
+from torchcaps.ops.convolution import winograd
+from torchcaps.ops.fused.tiles import made_of, vote_like
 from torchcaps.ops.native import build, distance, dynamic, em
+from torchcaps.types import Capsules, VoteMap
 
 SOURCE = """
 struct Team { void *run, *index, *size, *most; };
@@ -262,6 +267,38 @@ def test_the_variable_turns_it_off(cache, monkeypatch, caplog):
     assert not build.available()
     assert caplog.messages == []
     assert not cache.exists()
+
+
+def test_a_program_that_asks_for_a_kernel_where_there_is_none(monkeypatch):
+    monkeypatch.setenv("TORCHCAPS_NATIVE", "0")
+    votes = dynamic.Given(
+        *_votes(), dynamic.How(1, False, False, "none", "none", "none", stops=False)
+    )
+    expected = (
+        "a program asks for the native kernel dynamic, but there is no native library here; was it "
+        "exported where there is one? Install a C++ compiler, or export it anew after "
+        'use_backend(model, "plain").'
+    )
+    with pytest.raises(TorchcapsError) as error:
+        dynamic.mixed(votes)
+    assert str(error.value) == expected
+
+
+def _votes():
+    vote_map = VoteMap(Capsules(torch.ones(1, 2, 3)), torch.ones(2, 4, 5, 3))
+    return made_of(vote_map, vote_like(vote_map)), None, None
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [dynamic.mixed, distance.measured, em.fit, em.assign, winograd.convolve, winograd.kernels],
+    ids=lambda x: x.forward.name(),
+)
+def test_an_operator_runs_on_processors_alone(operator):
+    for each in filter(None, (operator.forward, operator.backward)):
+        keys = ("CPU", "CUDA", "CompositeExplicitAutograd", "CompositeImplicitAutograd")
+        has = torch._C._dispatch_has_kernel_for_dispatch_key
+        assert [key for key in keys if has(each.name().partition(".")[0], key)] == ["CPU"]
 
 
 def test_a_cache_that_cannot_be_written(real, cache, monkeypatch, caplog, tmp_path):

@@ -213,11 +213,16 @@ def _in_a_row(weight: Tensor) -> Tensor:
 # The gradients of either are convolutions and kernels again, so both can be differentiated any
 # number of times.
 convolve: Operator[Convolution, Tensor] = Operator(
-    "torchcaps::native_winograd", forward=_convolved, shapes=convolved_shapes, backward=_gradients
+    "torchcaps::native_winograd",
+    forward=_convolved,
+    shapes=convolved_shapes,
+    backward=_gradients,
+    device_types="cpu",
 )
 kernels: Operator[Kernels, Tensor] = Operator(
     "torchcaps::native_winograd_kernels",
     forward=_of_kernels,
     shapes=_kernels_shapes,
     backward=_gradients_of_kernels,
+    device_types="cpu",
 )

@@ -31,6 +31,7 @@ from typing import Any
 
 import torch
 
+from torchcaps.errors import TorchcapsError
 from torchcaps.ops.constant import constant
 
 __all__ = ["available", "call", "library"]
@@ -110,7 +111,12 @@ def available() -> bool:
 def call(kernel: str, job: Any, sizes: Any, *arguments: ctypes.c_int64) -> None:
     """Have a kernel do its job, with the workspace that it asks for in `sizes`, a part of that."""
     found = library()
-    assert found is not None
+    if found is None:
+        raise TorchcapsError(
+            f"a program asks for the native kernel {kernel}, but there is no native library "
+            f"here; was it exported where there is one? Install a C++ compiler, or export "
+            f'it anew after use_backend(model, "plain").'
+        )
     getattr(found, f"torchcaps_{kernel}_plan")(ctypes.byref(job), *arguments)
     workspace = torch.empty(sizes.workspace_size, dtype=torch.float32)
     sizes.workspace = workspace.data_ptr()

@@ -125,4 +125,5 @@ measured = Operator(
     saves=[0, 1, 2],
     what="native distance routing",
     instead=by_stored_votes("distance_routing"),
+    device_types="cpu",
 )

@@ -82,8 +82,8 @@ def dynamic_routing(vote_map: VoteMap, **options: Any) -> Routed:
     ends = Agreement(asked.squash, asked.odd_bias, wide)
     return recoupled(
         routed(votes, found.poses, found.couplings, record),
-        asked.keep,
         found.couplings,
+        asked.keep,
         asked.couple,
         lambda coupling: ends.query(None, sums_of(vote_map, votes, coupling)),
     )
@@ -217,4 +217,5 @@ mixed = Operator(
     saves=[0, 1],
     what="native dynamic routing",
     instead=by_stored_votes("dynamic_routing"),
+    device_types="cpu",
 )

@@ -240,9 +240,11 @@ fit = Operator(
 assign = Operator(
     "torchcaps::native_em_assign",
     forward=_assign,
+    device_types="cpu",
     shapes=_assign_shapes,
     backward=_assign_backward,
     saves=[0],
     what="native EM routing",
     instead=by_stored_votes("em_routing"),
 )
+    device_types="cpu",
