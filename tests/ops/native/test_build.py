@@ -269,6 +269,52 @@ def test_the_variable_turns_it_off(cache, monkeypatch, caplog):
     assert not cache.exists()
 
 
+def test_a_compiler_whose_words_are_in_no_encoding(cache, monkeypatch, caplog, tmp_path):
+    path = tmp_path / "compiler"
+    path.write_bytes(
+        b"#!/bin/sh\ncase $* in *--version*) exit 0;; esac\nprintf '\\377' >&2\nexit 1\n"
+    )
+    path.chmod(0o700)
+    monkeypatch.setenv("CXX", str(path))
+    assert build.library() is None
+    assert caplog.messages[-1] == f"{WHY}{path} failed: \ufffd"
+
+
+def test_a_compiler_that_takes_too_long(cache, compiler, monkeypatch, caplog):
+    monkeypatch.setattr(build, "_key", lambda command: "key")
+    monkeypatch.setattr(build, "SECONDS", 0.2)
+    monkeypatch.setenv("STUCK", "1")
+    assert build.library() is None
+    assert caplog.messages[-1] == f"{WHY}{os.environ['CXX']} took more than 0 s"
+    assert caplog.records[-1].levelname == "WARNING"
+    assert not list(cache.glob(".*.so"))
+
+
+def test_a_folder_from_which_nothing_is_loaded(real, cache, monkeypatch, caplog):
+    def refuse(path):
+        raise OSError("failed to map segment from shared object")
+
+    monkeypatch.setattr(build.ctypes, "CDLL", refuse)
+    assert build.library() is None
+    assert caplog.messages[-1] == (
+        f"{WHY}{cache} cannot be used (failed to map segment from shared object); name another "
+        f"folder in TORCHCAPS_CACHE"
+    )
+    assert caplog.records[-1].levelname == "WARNING"
+
+
+def test_a_folder_of_somebody_else(real, cache, monkeypatch, caplog):
+    cache.mkdir(parents=True)
+    owner = cache.stat().st_uid
+    if owner == 0:
+        owner = 65534
+        os.chown(cache, owner, -1)
+    else:
+        monkeypatch.setattr(build.os, "geteuid", lambda: owner + 1)
+    assert build.library() is None
+    assert f"belongs to user {owner}, neither root nor you; name another" in caplog.messages[-1]
+
+
 def test_a_program_that_asks_for_a_kernel_where_there_is_none(monkeypatch):
     monkeypatch.setenv("TORCHCAPS_NATIVE", "0")
     votes = dynamic.Given(

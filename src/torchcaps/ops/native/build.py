@@ -129,6 +129,15 @@ def _library() -> ctypes.CDLL:
     command = _compiler()
     folder = _folder()
     key = _key(command)
+    try:
+        return _kept(command, folder, key)
+    except OSError as error:  # as where no lock is given, or no program may lie
+        raise NoFolder(
+            f"{folder} cannot be used ({error}); name another folder in TORCHCAPS_CACHE"
+        ) from error
+
+
+def _kept(command: list[str], folder: Path, key: str) -> ctypes.CDLL:
     found = _load(folder, key)
     if found is None:
         with _alone(folder / f"{key}.lock"):
@@ -186,6 +195,12 @@ def _folder() -> Path:
     open_to_others = None if _is_private(folder) else folder
     open_to_others = open_to_others or _swappable(folder)
     if open_to_others is not None:
+        owner = open_to_others.stat().st_uid
+        if owner not in (0, os.geteuid()):
+            raise NoFolder(
+                f"{open_to_others} belongs to user {owner}, neither root nor you; name another "
+                f"folder in TORCHCAPS_CACHE"
+            )
         raise NoFolder(
             f"others can write to {open_to_others}; make it yours alone (chmod 700), or name "
             f"another folder in TORCHCAPS_CACHE"
@@ -290,12 +305,15 @@ def _build(command: list[str], folder: Path, key: str) -> None:
             [*command, *map(str, _files("*.cpp")), "-o", str(whole)],
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=SECONDS,
         )
         if done.returncode:
             raise BuildFailed(f"{command[0]} failed: {done.stderr.strip() or done.returncode}")
         whole.chmod(0o600)
         whole.replace(folder / f"{key}-{_digest(whole)}.so")
+    except subprocess.TimeoutExpired as error:
+        raise BuildFailed(f"{command[0]} took more than {SECONDS:.0f} s") from error
     finally:
         whole.unlink(missing_ok=True)
     log.info("built the native kernels in %.1f s, in %s", time.perf_counter() - started, folder)
