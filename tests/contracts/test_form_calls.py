@@ -191,6 +191,20 @@ def test_numbers_that_are_kept_as_their_negatives(algorithm):
     assert torch.equal(found.parents.pose, expected.parents.pose)
 
 
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+def test_no_gradient_of_a_kernel_is_left_unwritten():
+    # Places of memory that nobody wrote hold no number then.
+    case = Case("em", batch=(3,), options={"variance_floor": 0.05})
+    leaves = {name: x.requires_grad_() for name, x in leaves_of(case, torch.float32).items()}
+    torch.use_deterministic_algorithms(True)
+    try:
+        with torch.autograd.detect_anomaly(check_nan=True):
+            route("native", case, leaves).parents.pose.sum().backward()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert bool(leaves["pose"].grad.isfinite().all())
+
+
 @pytest.mark.parametrize(
     ("algorithm", "words"),
     [

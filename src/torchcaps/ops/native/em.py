@@ -19,6 +19,7 @@ those of the last, as in the fused form.
 """
 
 import ctypes
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -167,6 +168,9 @@ def _fit_backward(asked: Asked[Weighed]) -> Gradients:
     rise = mass.new_zeros(mass.shape) if of_mass is None else of_mass * mass
     # The kernel keeps ∂w there, whoever asks.
     of_log_r = None if log_r is None else log_r.new_empty(log_r.shape)
+    if of_log_r is not None and math.prod(mass.shape[:2]) % PLACES:
+        # Of the last block, which the kernel fills as far as lanes go.
+        of_log_r[-(math.prod(votes.counts()[2:4]) * PLACES) :] = 0
     # Not like it: what a kernel fills is contiguous.
     of_log_a = log_a.new_empty(log_a.shape)
     of_made = gradients_of(votes, asked.needs[2:])
@@ -236,15 +240,15 @@ fit = Operator(
     saves=range(6),
     what="native EM routing",
     instead=by_stored_votes("em_routing"),
+    device_types="cpu",
 )
 assign = Operator(
     "torchcaps::native_em_assign",
     forward=_assign,
-    device_types="cpu",
     shapes=_assign_shapes,
     backward=_assign_backward,
     saves=[0],
     what="native EM routing",
     instead=by_stored_votes("em_routing"),
-)
     device_types="cpu",
+)
