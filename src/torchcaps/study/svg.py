@@ -10,6 +10,8 @@ from typing import NamedTuple
 __all__ = ["Dot", "Line", "draw_dots", "draw_lines"]
 
 WIDTH, ROW, LEFT, RIGHT, TOP, BOTTOM = 640, 24, 290, 80, 16, 40
+# A letter at most in the mean of a label: which font a browser has nobody knows.
+LETTER = 7
 HEIGHT = 260
 INK, REFERENCE = "#57606a", "#bc4c00"
 COLOURS = ("#0969da", "#bc4c00", "#1a7f37", "#8250df")
@@ -37,26 +39,29 @@ def draw_dots(
 ) -> str:
     """Rows under each other on one axis from `low` to `high`; `mark` is a line across them."""
     bottom = TOP + ROW * len(dots)
+    left = max(LEFT, 10 + LETTER * max((len(dot.label) for dot in dots), default=0))
+    # The picture grows with its labels, and the axis stays as long.
+    right = left + WIDTH - LEFT - RIGHT
 
     def x(value: float) -> float:
         share = (min(max(value, low), high) - low) / (high - low)
-        return LEFT + share * (WIDTH - LEFT - RIGHT)
+        return left + share * (right - left)
 
-    parts = [_line(LEFT, bottom, WIDTH - RIGHT, bottom)]
+    parts = [_line(left, bottom, right, bottom)]
     for tick in (low, (low + high) / 2, high):
         parts += [_line(x(tick), bottom, x(tick), bottom + 4)]
         parts += [_text(x(tick), bottom + 16, f"{tick:g}", "middle")]
-    parts.append(_text((LEFT + WIDTH - RIGHT) / 2, bottom + 33, label, "middle"))
+    parts.append(_text((left + right) / 2, bottom + 33, label, "middle"))
     if mark is not None:
         parts.append(_line(x(mark), TOP - 6, x(mark), bottom, REFERENCE, dash=True))
     for number, dot in enumerate(dots):
         y = TOP + ROW * (number + 0.5)
-        parts.append(_text(LEFT - 10, y + 4, dot.label, "end"))
+        parts.append(_text(left - 10, y + 4, dot.label, "end"))
         if dot.low is not None and dot.high is not None:
             parts.append(_line(x(dot.low), y, x(dot.high), y, COLOURS[0], width=2))
         parts.append(f'<circle cx="{x(dot.mean):.1f}" cy="{y:.1f}" r="4" fill="{COLOURS[0]}"/>')
-        parts.append(_text(WIDTH - RIGHT + 8, y + 4, dot.note, "start"))
-    return _whole(bottom + BOTTOM, parts)
+        parts.append(_text(right + 8, y + 4, dot.note, "start"))
+    return _whole(right + RIGHT, bottom + BOTTOM, parts)
 
 
 def draw_lines(lines: Sequence[Line], *, x_label: str, y_label: str) -> str:
@@ -85,7 +90,7 @@ def draw_lines(lines: Sequence[Line], *, x_label: str, y_label: str) -> str:
         for x, y in spots:
             parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>')
         parts.append(_text(right + 14, TOP + 18 * (number + 1), line.label, "start", colour))
-    return _whole(HEIGHT, parts)
+    return _whole(WIDTH, HEIGHT, parts)
 
 
 def _ends(values: Iterable[float]) -> tuple[float, float]:
@@ -115,9 +120,9 @@ def _text(x: float, y: float, text: str, anchor: str, colour: str = INK) -> str:
     return f'<text {spot} fill="{colour}">{escape(text)}</text>'
 
 
-def _whole(height: float, parts: Iterable[str]) -> str:
+def _whole(width: float, height: float, parts: Iterable[str]) -> str:
     inside = "\n".join(parts)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height:.0f}" '
         f'font-family="sans-serif" font-size="12">\n{inside}\n</svg>\n'
     )
