@@ -1,7 +1,9 @@
 """Generated pages: those that are committed are what the records give, to the byte."""
 
 import dataclasses
+import re
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -17,6 +19,7 @@ from torchcaps.study import (
 )
 from torchcaps.study.pages import BEGIN, END, ours, overview, page, protocol, says, write_pages
 from torchcaps.study.papers.peer import SIGN_OPEN
+from torchcaps.study.questions import write_questions
 from torchcaps.study.remarks import REMARKS
 from torchcaps.train.protocols import PROTOCOLS
 
@@ -33,7 +36,9 @@ def test_what_is_committed_is_what_the_records_give(tmp_path):
     """`make tables` writes them again."""
     readme = tmp_path / "README.md"
     readme.write_text((ROOT / "README.md").read_text())
-    for path in write_pages(EVIDENCE, tmp_path / "docs" / "claims", readme):
+    # Beside the pages, as seen from which links are written.
+    (tmp_path / "evidence").symlink_to(EVIDENCE)
+    for path in write_pages(tmp_path / "evidence", tmp_path / "docs" / "claims", readme):
         committed = ROOT / path.relative_to(tmp_path)
         assert path.read_bytes() == committed.read_bytes(), f"{committed} is old: make tables"
 
@@ -189,3 +194,26 @@ def test_a_readme_that_is_no_text_is_refused(tmp_path):
     said = text_of(lambda: write_pages(evidence, tmp_path / "docs", readme))
     assert said.startswith(f"{readme} must hold the lines")
     assert not (tmp_path / "docs").exists()
+
+
+def test_links_lead_to_where_the_records_and_the_pages_are(tmp_path):
+    """They led to ../../evidence and docs/claims, whatever --evidence, --out and --readme said."""
+    readme = tmp_path / "home" / "README.md"
+    readme.parent.mkdir()
+    readme.write_text(f"{BEGIN}\n{END}\n")
+    evidence, out = tmp_path / "my records", tmp_path / "site" / "a" / "b"
+    values = {f"cdr.{k}@affnist/test": [0.1 * k, 0.1, 0.2] for k in range(1, 6)}
+    claim = "mitt2023-q-dead-increase-with-depth"
+    write_record(
+        record("mitterreiter_5x16", "expanded-mnist", values=values, claim=claim), evidence
+    )
+    pages = write_pages(evidence, out, readme)
+    questions = write_questions(evidence, tmp_path / "other")
+    found = []
+    for path in (*pages, *questions):
+        for link in re.findall(r"\]\(([^)]+\.json)\)", path.read_text(encoding="utf-8")):
+            assert (path.parent / unquote(link)).is_file(), f"{path}: {link}"
+            found.append(path.parent.name)
+    assert {*found} == {"b", "other"}
+    papers = re.findall(r"\]\(([^)]+\.md)\)", readme.read_text())
+    assert [(readme.parent / unquote(each)).resolve() for each in papers] == [*pages[:-1]]

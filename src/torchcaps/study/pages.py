@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
+from urllib.parse import quote
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.study.claim import PAPERS, Claim
@@ -33,8 +34,8 @@ STANDS = ("reproduced", "holds")
 FALLS = ("better", "worse", "fails")
 NEVER = ("cited", "not testable")
 BEGIN, END = "<!-- claims: made by `make tables` -->", "<!-- end of claims -->"
-# Records lie there as seen from a page.
-TO_EVIDENCE = "../../evidence"
+# Where records lie as seen from a page, and pages as seen from the README.
+TO_EVIDENCE, TO_PAGES = "../../evidence", "docs/claims"
 MADE = "This page is made by `make tables` from the records in `evidence/`. "
 
 
@@ -45,12 +46,13 @@ def write_pages(
     where there are no records: their pages would say that nothing was ever judged."""
     _check_has_records(evidence)
     found = results(evidence)
-    with_overview = _put_between(Path(readme), overview(found))
+    with_overview = _put_between(Path(readme), overview(found, way(Path(readme).parent, out)))
     Path(out).mkdir(parents=True, exist_ok=True)
-    written = []
+    to_evidence, written = way(out, evidence), []
     for paper in PAPERS:
         path = Path(out) / f"{paper}.md"
-        write_whole(path, page(paper, [each for each in found if each.claim.paper == paper]))
+        of_paper = [each for each in found if each.claim.paper == paper]
+        write_whole(path, page(paper, of_paper, to_evidence))
         written.append(path)
     write_whole(Path(readme), with_overview)
     return [*written, Path(readme)]
@@ -65,7 +67,12 @@ def _check_has_records(evidence: str | os.PathLike[str]) -> None:
         )
 
 
-def page(paper: str, found: Sequence[Result]) -> str:
+def way(folder: str | os.PathLike[str], to: str | os.PathLike[str]) -> str:
+    """How a page in a folder links to another one."""
+    return quote(Path(os.path.relpath(to, folder)).as_posix())
+
+
+def page(paper: str, found: Sequence[Result], to_evidence: str = TO_EVIDENCE) -> str:
     """The page of one paper, in Markdown."""
     judged = [each for each in found if each.verdict is not None]
     return "\n".join(
@@ -76,13 +83,13 @@ def page(paper: str, found: Sequence[Result]) -> str:
             "[verdicts](../verdicts.md) says what the words mean and how a verdict is found.",
             "",
             *_counts(found),
-            *_judged(judged),
+            *_judged(judged, to_evidence),
             *_open([each for each in found if each.verdict is None]),
         )
     )
 
 
-def overview(found: Sequence[Result]) -> str:
+def overview(found: Sequence[Result], to_pages: str = TO_PAGES) -> str:
     """One line a paper: how many of its claims stand, fall, or are open, and in brackets how many
     of them rest on runs that are smaller than the paper's. The last line has those that no trained
     network decides."""
@@ -92,7 +99,7 @@ def overview(found: Sequence[Result]) -> str:
     ]
     for paper in PAPERS:
         of_paper = [each for each in found if each.claim.paper == paper]
-        lines.append(f"| [{paper}](docs/claims/{paper}.md) | {_shares(of_paper)} |")
+        lines.append(f"| [{paper}]({to_pages}/{paper}.md) | {_shares(of_paper)} |")
     lines.append(f"| all | {_shares(found)} |")
     untrained = [each for each in found if each.is_untrained]
     stand, fall, undecided = (
@@ -149,7 +156,7 @@ def _counts(found: Sequence[Result]) -> Iterator[str]:
     yield ""
 
 
-def _judged(judged: Sequence[Result]) -> Iterator[str]:
+def _judged(judged: Sequence[Result], to_evidence: str) -> Iterator[str]:
     """A section a table of the paper, and one for everything else."""
     tables = sorted({each.claim.table for each in judged if each.claim.table is not None})
     for number in (*tables, None):
@@ -162,11 +169,11 @@ def _judged(judged: Sequence[Result]) -> Iterator[str]:
         yield f"|{place} claim | published | ours | verdict | protocol | record |"
         yield f"|{'---|' if place else ''}---|---|---|---|---|---|"
         for each in rows:
-            yield _row(each, with_place=bool(place))
+            yield _row(each, to_evidence, with_place=bool(place))
         yield ""
 
 
-def _row(each: Result, *, with_place: bool) -> str:
+def _row(each: Result, to_evidence: str, *, with_place: bool) -> str:
     cells = (
         *([each.claim.where] if with_place else []),
         f"`{each.claim.id}` {says(each.claim)}",
@@ -174,7 +181,7 @@ def _row(each: Result, *, with_place: bool) -> str:
         ours(each),
         f"**{each.status}**",
         protocol(each),
-        links(each),
+        links(each, to_evidence),
     )
     return "| " + " | ".join(cell.replace("|", "/").replace("\n", " ") for cell in cells) + " |"
 
@@ -264,10 +271,10 @@ def _short_of_the_stop(each: Result) -> str:
     return "".join(f"; mind: {text}" for text in dict.fromkeys(told))
 
 
-def links(each: Result) -> str:
+def links(each: Result, to_evidence: str) -> str:
     """To the records of a result."""
     return ", ".join(
-        f"[{name}]({TO_EVIDENCE}/{record.study}/{name}.json)"
+        f"[{name}]({to_evidence}/{record.study}/{name}.json)"
         for name, record in sorted(each.records.items())
     )
 

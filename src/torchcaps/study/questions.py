@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torchcaps.study.asked import QUESTIONS, Question
 from torchcaps.study.judges import JUDGES
-from torchcaps.study.pages import MADE, STANDS, TO_EVIDENCE, links, ours, protocol
+from torchcaps.study.pages import MADE, STANDS, links, ours, protocol, way
 from torchcaps.study.record import Record, read_records
 from torchcaps.study.result import Result, results
 from torchcaps.study.svg import Dot, draw_dots
@@ -36,7 +36,7 @@ def write_questions(evidence: str | os.PathLike[str], out: str | os.PathLike[str
     records = read_records(evidence)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
+    to_evidence, written = way(folder, evidence), []
     for name, question in QUESTIONS.items():
         rows = [found[claim] for claim in question.answers]
         picture = _picture(rows, question, records)
@@ -46,11 +46,11 @@ def write_questions(evidence: str | os.PathLike[str], out: str | os.PathLike[str
         else:
             (folder / f"{name}.svg").unlink(missing_ok=True)
         written.append(folder / f"{name}.md")
-        own = [line for each in question.own for line in lines_of(each, records, TO_EVIDENCE)]
+        statements = [_row(question, each, to_evidence) for each in rows]
+        own = [line for each in question.own for line in lines_of(each, records, to_evidence)]
         answer = "\n\n".join(_answers(question, rows, records))
-        write_whole(
-            written[-1], "\n".join(_page(name, question, answer, rows, own, picture is not None))
-        )
+        page = _page(question, answer, rows, (*statements, "", *own), picture and written[-2].name)
+        write_whole(written[-1], "\n".join(page))
     return written
 
 
@@ -116,12 +116,11 @@ def _side_of(question: Question, each: Result) -> str:
 
 
 def _page(
-    name: str,
     question: Question,
     answer: str,
     rows: Sequence[Result],
-    own: Iterable[str],
-    has_picture: bool,
+    tables: Iterable[str],
+    picture: str | None,
 ) -> Iterator[str]:
     yield f"# {question.title}"
     yield ""
@@ -129,8 +128,8 @@ def _page(
     yield ""
     yield answer
     yield ""
-    if has_picture:
-        yield f"![Each mean with its 95 % interval, from its threshold]({name}.svg)"
+    if picture:
+        yield f"![Each mean with its 95 % interval, from its threshold]({picture})"
         yield ""
         yield (
             "Right of the line is what a statement claims, or, of networks of ours, what lies "
@@ -139,10 +138,7 @@ def _page(
         yield ""
     yield "| statement | if it holds | verdict | ours | protocol | records |"
     yield "|---|---|---|---|---|---|"
-    for each in rows:
-        yield _row(question, each)
-    yield ""
-    yield from own
+    yield from tables
     waiting = [each for each in rows if each.status not in DECIDED]
     if waiting:
         yield f"## What is missing for {len(waiting)} of them"
@@ -152,7 +148,7 @@ def _page(
         yield ""
 
 
-def _row(question: Question, each: Result) -> str:
+def _row(question: Question, each: Result, to_evidence: str) -> str:
     has_verdict = each.verdict is not None
     cells = (
         f"`{each.claim.id}` {each.claim.statement}",
@@ -160,7 +156,7 @@ def _row(question: Question, each: Result) -> str:
         f"**{each.status}**" if has_verdict else "not judged yet",
         ours(each) if has_verdict else "",
         protocol(each) if has_verdict else "",
-        links(each) if has_verdict else "",
+        links(each, to_evidence) if has_verdict else "",
     )
     return "| " + " | ".join(cell.replace("|", "/").replace("\n", " ") for cell in cells) + " |"
 
