@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
+import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter
 
-from torchcaps.viz.palette import DEAD, INK, LENGTH
+from torchcaps.viz.palette import DEAD, INK, LENGTH, STYLE
 
 __all__ = ["draw_rates"]
 
@@ -26,12 +28,18 @@ def draw_rates(
 
     >>> draw_rates([1e-3, 1e-2], [2.0, 1.0], [2.0, 1.5], suggested=1e-2)
     """
-    figure = Figure(figsize=(6, 3.5), layout="constrained")
-    axes = figure.add_subplot()
-    axes.scatter(rates, losses, s=8, color=LENGTH, label="loss of a step")
-    axes.plot(rates, smoothed, color=INK, label="running mean")
-    if suggested is not None:
-        axes.axvline(suggested, color=DEAD, linestyle="--", label=f"falls fastest: {suggested:.1g}")
-    axes.set(xscale="log", xlabel="learning rate", ylabel="loss")
-    axes.legend(frameon=False)
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(6, 3.5), layout="constrained")
+        axes = figure.add_subplot()
+        axes.scatter(rates, losses, s=8, color=LENGTH, label="loss of a step")
+        axes.plot(rates, smoothed, color=INK, label="running mean")
+        if suggested is not None:
+            axes.axvline(
+                suggested, color=DEAD, linestyle="--", label=f"falls fastest: {suggested:.1g}"
+            )
+        axes.set(xscale="log", xlabel="learning rate", ylabel="loss")
+        # Powers would be set as formulas, which no text of ours is.
+        axes.xaxis.set_major_formatter(LogFormatter())
+        axes.xaxis.set_minor_formatter(LogFormatter(labelOnlyBase=False))
+        axes.legend(frameon=False)
     return figure
