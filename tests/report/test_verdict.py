@@ -11,6 +11,10 @@ from torchcaps.report import Sentence, verdict
 from traces import even, network, switching
 
 ALIVE = Sentence("life", "No capsule is dead in any layer.", True)
+CHOSEN = (
+    "Capsules choose one parent: in the mean of each layer the favourite gets 100% of a child or "
+    "more."
+)
 
 
 def said(couplings, lengths=None):
@@ -26,9 +30,7 @@ def test_perfect_routing():
             "(0 is frozen, 1 is perfect routing).",
             True,
         ),
-        Sentence(
-            "choice", "Every capsule chooses one parent, which gets at least 100% of it.", True
-        ),
+        Sentence("choice", CHOSEN, True),
         ALIVE,
     ]
 
@@ -53,7 +55,7 @@ def test_frozen_and_even():
 def test_frozen_but_chosen():
     tree, choice, _ = said({"classes": switching(1, 4).repeat(3, 1, 1)})
     assert tree.text.startswith("The tree is frozen")
-    assert choice.text == "Every capsule chooses one parent, which gets at least 100% of it."
+    assert choice.text == CHOSEN
 
 
 def test_a_dead_layer():
@@ -78,7 +80,7 @@ def test_nothing_good_is_said_of_a_tree_with_a_dead_layer():
         {name: switching(4, 4, n_in=4) for name in ("hidden_2", "hidden_3", "classes")},
         {"hidden_3": torch.zeros(4, 4)},
     )
-    assert not any(each.is_good for each in sentences if each.about == "tree")
+    assert [each.is_good for each in sentences if each.about == "tree"] == [False]
 
 
 def test_some_dead_capsules_are_counted():
@@ -145,9 +147,7 @@ def test_no_capsules_at_all():
 
 def test_a_single_parent_is_no_choice():
     sentences = said({"hidden": switching(4, 4), "classes": torch.ones(4, 4, 1)})
-    assert [each.text for each in sentences if each.about == "choice"] == [
-        "Every capsule chooses one parent, which gets at least 100% of it."
-    ]
+    assert [each.text for each in sentences if each.about == "choice"] == [CHOSEN]
     assert said({"classes": torch.ones(4, 4, 1)})[1].text == (
         "No capsule has a choice: every layer has one parent."
     )
@@ -204,4 +204,54 @@ def test_attention_over_children_is_not_held_against_perfect_routing():
         "The tree depends on the image: dyr is 0.33 (0 is frozen; how far it could go is not "
         "known, since couplings do not sum to one over the parents of a child).",
         True,
+    )
+
+
+def test_a_mean_over_children_is_not_said_of_each():
+    """Nine children send 1.0 to their favourite and one sends 0.5: 95 % in the mean."""
+    coupling = torch.tensor([1.0, 0.0]).repeat(3, 10, 1)
+    coupling[:, 0] = 0.5
+    assert said({"classes": coupling})[1].text == CHOSEN.replace("100%", "95%")
+
+
+def attention(*of_parents):
+    """What is said of parents that attend to their children so."""
+    coupling = torch.tensor(of_parents).T.expand(3, -1, -1)
+    (layer,) = network({"classes": coupling})
+    trace = (dataclasses.replace(layer, normalised_over="children"),)
+    return verdict(routing_dynamics(trace), capsule_activity(trace))[1]
+
+
+def test_shares_of_the_attention_of_a_parent_are_not_called_shares_of_a_child():
+    """Of four children two have a parent that leans to them: (0.7 + 0.7 + 0.1 + 0.1) / 4."""
+    assert attention([0.7, 0.1, 0.1, 0.1], [0.1, 0.7, 0.1, 0.1]) == Sentence(
+        "choice",
+        "Capsules lean towards a parent: in classes, where they lean most, the favourite gives 40% "
+        "of its attention to a child, where an even split gives 25%.",
+        False,
+    )
+    # (0.27 + 0.27 + 0.25 + 0.25) / 4
+    assert attention([0.27, 0.23, 0.25, 0.25], [0.23, 0.27, 0.25, 0.25]) == Sentence(
+        "choice",
+        "No capsule chooses a parent: even in the strongest layer the favourite gives it 26.0% of "
+        "its attention, where an even split gives 25.0%.",
+        False,
+    )
+    # Both attend to the first child most, which tells none of them from the other.
+    assert attention([0.7, 0.1, 0.1, 0.1], [0.7, 0.1, 0.1, 0.1]) == Sentence(
+        "choice",
+        "No capsule chooses a parent: every parent takes as much of it as the others.",
+        False,
+    )
+
+
+def test_parents_that_each_attend_to_one_child_are_not_chosen_by_it():
+    """Each of three children has the whole attention of a parent, and the first one of two."""
+    assert attention(
+        [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]
+    ) == Sentence(
+        "choice",
+        "Capsules lean towards a parent: in classes, where they lean most, the favourite gives "
+        "100% of its attention to a child, where an even split gives 33%.",
+        False,
     )

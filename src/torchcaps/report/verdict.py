@@ -5,7 +5,7 @@ The borders below are ours: no paper gives any. They stand in the report beside 
 
 from typing import Literal, NamedTuple
 
-from torchcaps.analysis import Activity, RoutingDynamics
+from torchcaps.analysis import Activity, LayerDynamics, RoutingDynamics
 
 __all__ = ["FROZEN", "PERFECT", "WEAK", "Sentence", "about_tree", "is_frozen", "verdict"]
 
@@ -89,6 +89,13 @@ def about_tree(dynamics: RoutingDynamics) -> Sentence:
     )
 
 
+def _is_attention(layer: LayerDynamics) -> bool:
+    """Whether couplings sum to one over children: shares of a parent's attention. Of as many
+    children as parents nobody knows, and shares of a child are meant."""
+    children, parents = layer.mean.shape[-2:]
+    return children != parents and abs(layer.even * children - 1) <= ROUNDING
+
+
 def is_frozen(dynamics: RoutingDynamics) -> bool:
     """Whether `about_tree` calls the tree frozen."""
     rates = [layer.dyr for layer in dynamics.layers if layer.mean.shape[-1] > 1]
@@ -101,6 +108,8 @@ def _choice(dynamics: RoutingDynamics) -> Sentence:
     if not layers:
         return Sentence("choice", "No capsule has a choice: every layer has one parent.", False)
     most = max(layers, key=lambda layer: layer.strongest / layer.even)
+    if _is_attention(most):
+        return Sentence("choice", _attended(most), False)
     if most.strongest < EVEN * most.even:
         text = "No capsule chooses a parent: every one splits itself evenly among all of them."
         return Sentence("choice", text, False)
@@ -111,11 +120,12 @@ def _choice(dynamics: RoutingDynamics) -> Sentence:
             f"{most.strongest:.1%}, where an even split gives {most.even:.1%}.",
             False,
         )
-    if all(layer.strongest >= ONE_PARENT for layer in layers):
+    if all(layer.strongest >= ONE_PARENT and not _is_attention(layer) for layer in layers):
         least = min(layer.strongest for layer in layers)
         return Sentence(
             "choice",
-            f"Every capsule chooses one parent, which gets at least {least:.0%} of it.",
+            f"Capsules choose one parent: in the mean of each layer the favourite gets "
+            f"{least:.0%} of a child or more.",
             True,
         )
     return Sentence(
@@ -124,6 +134,22 @@ def _choice(dynamics: RoutingDynamics) -> Sentence:
         f"most, the favourite gets {most.strongest:.0%} of a child, where an even split gives "
         f"{most.even:.0%}.",
         False,
+    )
+
+
+def _attended(most: LayerDynamics) -> str:
+    """What capsules choose whose parents attend to them."""
+    if most.strongest < EVEN * most.even:
+        return "No capsule chooses a parent: every parent takes as much of it as the others."
+    if most.strongest < NO_FAVOURITE * most.even:
+        return (
+            f"No capsule chooses a parent: even in the strongest layer the favourite gives it "
+            f"{most.strongest:.1%} of its attention, where an even split gives {most.even:.1%}."
+        )
+    return (
+        f"Capsules lean towards a parent: in {most.name}, where they lean most, the favourite "
+        f"gives {most.strongest:.0%} of its attention to a child, where an even split gives "
+        f"{most.even:.0%}."
     )
 
 
