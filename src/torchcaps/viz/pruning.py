@@ -92,7 +92,8 @@ def draw_levels(rows: Sequence[tuple[int, float, float]]) -> Figure:
 
 def draw_saliency(images: Tensor, maps: Mapping[str, Tensor]) -> Figure:
     """A row an image: the image, then for every network where the capsules of its answer lie, over
-    the image [renzulli2025] Fig. 5.
+    the image [renzulli2025] Fig. 5. Each map is drawn as shares of its own largest value: where it
+    lies can be compared, how strong it is cannot.
 
     Arguments:
         images: [k, c, h, w].
