@@ -254,7 +254,10 @@ def test_the_picture_shows_every_mean_and_seed():
     values = {"accuracy": (50.0, 70.0)}
     found = Comparison((Variant("a" * 100, (0, 1), values, 1.0), Variant("b", (0,), {}, 1.0)))
     (axes,) = found.figure().axes
-    assert [list(line.get_xdata()) for line in axes.lines][1:] == [[50.0, 70.0], [60.0]]
+    interval, *others = [list(line.get_xdata()) for line in axes.lines]
+    assert [list(each) for each in others] == [[50.0, 70.0], [60.0]]
+    # By Student's t of one degree of freedom, 12.706, of a standard error of 10.
+    assert interval == pytest.approx([60 - 127.06, 60 + 127.06], abs=0.01)
     (name,) = axes.texts
     assert len(name.get_text()) < 70
 
