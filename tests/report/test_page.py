@@ -110,6 +110,19 @@ def test_a_frozen_tree_that_is_counted_as_many_is_explained(change, keys, said):
     assert (TREES_OF_FROZEN in " ".join(text.split())) == said
 
 
+def test_what_is_true_of_one_network_alone_stands_on_its_card():
+    """A heading is of all: it named the class of the image of the first network."""
+    cards = []
+    for label, note in (("A", "class cat"), ("B", "class <shoe>"), ("C", "")):
+        each = dissection(label)
+        tree = dataclasses.replace(each.pictures[0], note=note)
+        cards.append(dataclasses.replace(each, pictures=[tree]))
+    text = " ".join(page(*cards).split())
+    assert '<h3>A</h3> <p class="note">class cat</p> <img' in text
+    assert '<h3>B</h3> <p class="note">class &lt;shoe&gt;</p> <img' in text
+    assert "<h3>C</h3> <img" in text
+
+
 def test_verdict_then_pictures_then_numbers():
     text = page(dissection())
     places = [

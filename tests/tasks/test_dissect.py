@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -145,7 +146,8 @@ def test_the_tree_of_an_image_outside_the_sample_is_drawn(network: nn.Module) ->
     outside = min(set(range(96)) - set(sample_of(images, 4).tolist()))
     found = dissect(network, images, label="mine", count=4, example=outside)
     truth = images.class_names[int(images.labels[outside])]
-    assert found.pictures[0].title == f"One image and its tree: image {outside}, {truth}"
+    assert found.pictures[0].title == f"One image and its tree: image {outside}"
+    assert found.pictures[0].note == f"class {truth}"
     alone = dissect(network, images.take(torch.tensor([outside] * 2)), label="mine")
     assert found.pictures[0].source == alone.pictures[0].source
 
@@ -170,7 +172,7 @@ def test_three_pictures_in_the_order_of_the_story(network: nn.Module) -> None:
     found = dissect(network, images, label="mine", example=3)
     truth = images.class_names[int(images.labels[3])]
     assert [picture.title for picture in found.pictures] == [
-        f"One image and its tree: image 3, {truth}",
+        "One image and its tree: image 3",
         "All images: mean couplings",
         "All images: which capsules answer",
     ]
@@ -371,3 +373,31 @@ def test_layers_that_do_not_lead_to_each_other_have_numbers_and_no_tree() -> Non
     assert [layer.name for layer in found.dynamics.layers] == ["low", "high"]
     assert found.pictures == []
     assert found.facts["trees"] == "not drawn, since the layers do not lead to each other"
+
+
+class ReadOff(nn.Module):
+    """Sixteen capsules, of which a linear layer reads ten classes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = DenseCapsules(n_in=36, d_in=16, n_out=16, d_out=4)
+        self.read = nn.Linear(64, 10)
+
+    def forward(self, image: Tensor, *, keep: Keep = "none") -> Output:
+        capsules = Capsules(image.reshape(len(image), 36, 16))
+        routed = self.parts(capsules, keep=keep)
+        trace = (LayerTrace("parts", capsules, routed, None, "parents", self.parts.weight),)
+        return Output(self.read(routed.parents.pose.flatten(1)), "logits", trace=trace)
+
+
+def test_capsules_that_are_no_classes_have_numbers_for_names() -> None:
+    """It ended in a sentence on class_names, which nobody gave."""
+    found = dissect(ReadOff(), tiny("test", None), label="mine")
+    assert [picture.title for picture in found.pictures][1:] == [
+        "All images: mean couplings",
+        "All images: which capsules answer",
+    ]
+    words = [text.get_text() for axes in found.pictures[0].figure.axes for text in axes.texts]
+    assert any(re.fullmatch(r"longest capsule in parts: \d+", text) for text in words)
+    assert "parts" in words
+    assert not set(tiny("test", None).class_names) & set(words)

@@ -9,6 +9,7 @@ from error_text import text_of
 from torchcaps import analysis
 from torchcaps.types import Window
 from torchcaps.viz import draw_backtracked, draw_mean_couplings, draw_parse_tree, to_svg
+from torchcaps.viz.palette import WARMTH
 from traces import network, switching
 
 
@@ -62,3 +63,22 @@ def test_layers_that_do_not_lead_to_each_other_are_told():
     assert text_of(lambda: draw_mean_couplings(*measured((low, high)))) == said
     draw_parse_tree((high,), image)
     draw_mean_couplings((high,))
+
+
+def test_the_warm_end_is_perfect_routing_among_the_parents_that_are_alive():
+    """As dyr has it: a child that turns from 0.75 to 0.25 between the two living parents of four
+    is half way."""
+    turning = torch.tensor([[[0.75, 0.25, 0.0, 0.0]], [[0.25, 0.75, 0.0, 0.0]]])
+    lengths = torch.tensor([[0.5, 0.5, 0.0, 0.0]] * 2)
+    trace = network({"classes": turning}, {"classes": lengths})
+    (layer,) = tc.analysis.routing_dynamics(trace).layers
+    assert (layer.n_parents, layer.dyr) == (2, 0.5)
+    (lines,) = draw_mean_couplings(trace).axes[0].collections
+    assert {tuple(each[:3]) for each in lines.get_colors()} == {WARMTH(0.5)[:3], WARMTH(0.0)[:3]}
+
+
+def test_a_single_living_parent_is_drawn():
+    """Perfect routing to one parent would never change, and nothing can be measured by it."""
+    trace = network({"classes": switching(2, 2)}, {"classes": torch.tensor([[0.5, 0.0]] * 2)})
+    (lines,) = draw_mean_couplings(trace).axes[0].collections
+    assert {tuple(each[:3]) for each in lines.get_colors()} == {WARMTH(1.0)[:3]}

@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from error_text import text_of
 from torchcaps.analysis import MeasureCouplings, MeasureKeys
@@ -86,3 +87,14 @@ def test_a_graph_shows_the_capsules_of_the_tree_alone():
     assert [count for count in counts if count][-3:] == [2, 1, 1]
     words = [text.get_text() for text in axes.texts]
     assert words == ["primary\n2 of 3", "hidden\n1 of 2", "classes\n1 of 3", "c"]
+
+
+def test_a_name_without_room_is_cut_with_a_sign():
+    """It ran out of the picture at its beginning, where retrievers are told apart."""
+    keys = MeasureKeys(sweep=())
+    keys.add(network({"classes": switching(2, 2)}), torch.tensor([0, 1]))
+    figure = draw_keys(keys.result(), class_names=("golden_retriever", "cat"))
+    labels = figure.axes[0].get_yticklabels()
+    assert [label.get_text() for label in labels] == ["cat", "golden_retr…"]
+    paper = FigureCanvasAgg(figure).get_renderer()
+    assert all(label.get_window_extent(paper).x0 >= 0 for label in labels)

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import LineCollection
+from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
@@ -34,6 +34,20 @@ COUPLING = [
 ]
 TRACE = network({"classes": COUPLING}, {"primary": PRIMARY, "classes": CLASSES})
 IMAGE = torch.rand(1, 6, 5, generator=torch.Generator().manual_seed(0))
+
+
+# Layer norms and attention do not squash.
+UNSQUASHED = network(
+    {"classes": COUPLING}, {"primary": [[2.0, 0.5, 0.0], [3.0, 0.5, 0.0]], "classes": CLASSES}
+)
+
+
+def of_thousands():
+    """Activity as of many primary capsules, without a mark for each."""
+    found = capsule_activity(TRACE)
+    lowest, *others = found.layers
+    lowest = replace(lowest, n=10952, cas=10926.75, cds=0)
+    return replace(found, layers=(lowest, *others))
 
 
 def tree(index=1, **options):
@@ -111,8 +125,12 @@ def test_a_tree_names_the_longest_class():
     figure = tree(class_names=("cat", "dog"))
     assert "longest class capsule: dog" in words(figure)
     assert [text for text in words(figure) if text in ("cat", "dog")] == ["cat", "dog"]
-    assert "longest class capsule: 1" in words(tree())
-    assert "longest class capsule: 0" in words(tree(0))
+
+
+def test_a_tree_without_names_says_the_number_and_the_layer_of_the_longest():
+    """Capsules of the last layer need not be classes."""
+    assert "longest capsule in classes: 1" in words(tree())
+    assert "longest capsule in classes: 0" in words(tree(0))
 
 
 def test_a_tree_shows_its_image():
@@ -124,17 +142,28 @@ def test_a_tree_shows_its_image():
 
 @pytest.mark.parametrize(
     "draw",
-    [tree, means, lambda: draw_activity(capsule_activity(TRACE))],
-    ids=["tree", "means", "activity"],
+    [
+        tree,
+        means,
+        lambda: draw_activity(capsule_activity(TRACE)),
+        lambda: draw_activity(of_thousands()),
+        lambda: tree(class_names=("golden_retriever", "a" * 200)),
+    ],
+    ids=["tree", "means", "activity", "many", "names"],
 )
 def test_no_word_is_cut_off_at_the_edge(draw):
     figure = draw()
-    paper = FigureCanvasAgg(figure).get_renderer()
+    canvas = FigureCanvasAgg(figure)
+    # The name of an axis has no place before.
+    canvas.draw()
+    paper = canvas.get_renderer()
     for text in figure.findobj(Text):
         if text.get_text() and text.get_visible():
             seen = text.get_window_extent(paper)
             assert seen.x0 >= 0, text
             assert seen.x1 <= figure.bbox.width, text
+            assert seen.y0 >= 0, text
+            assert seen.y1 <= figure.bbox.height, text
 
 
 def test_an_image_of_two_channels_is_drawn_as_their_mean():
@@ -186,6 +215,8 @@ def test_activity_has_one_mark_a_capsule():
     assert alive == pytest.approx([0.375, 0.4375, 0.45, 0.55])
     (cross,) = marks(figure, "x")
     assert list(cross.get_xdata()) == [0]
+    # Half of it lies beside the axis.
+    assert not cross.get_clip_on()
     assert words(figure) == ["2 of 3 active\n1 dead", "2 of 2 active\nnone dead"]
 
 
@@ -213,7 +244,7 @@ def test_the_longest_of_many_classes_without_names():
     lengths = torch.full((2, MANY), 0.5)
     lengths[:, :5], lengths[:, 39] = 0.1, 0.9
     trace = network({"classes": even(2, 3, MANY)}, {"classes": lengths})
-    assert "longest class capsule: 39" in words(draw_parse_tree(trace, IMAGE))
+    assert "longest capsule in classes: 39" in words(draw_parse_tree(trace, IMAGE))
 
 
 def test_a_line_runs_from_its_child_to_its_parent():
@@ -281,3 +312,64 @@ def test_couplings_through_windows_are_no_lines(draw):
     seen = layer.routed._replace(steps=(step._replace(coupling=step.coupling[:, None]),))
     with pytest.raises(TorchcapsError, match=r"^lines are drawn where every child votes for every"):
         draw((replace(layer, routed=seen, window=window),))
+
+
+def test_the_longest_of_capsules_longer_than_one_fills_its_bar():
+    """They were cut at one, so that all of them looked alike, and their spread was drawn upside
+    down."""
+    figure = draw_parse_tree(UNSQUASHED, IMAGE, index=1)
+    assert bars(figure) == pytest.approx([BAR * x / 3 for x in (3.0, 0.5, 0.0, 0.2, 0.8)])
+    assert [text for text in words(figure) if "full is 3\n" in text]
+    assert [text for text in words(tree()) if "full is 1\n" in text]
+
+
+def test_means_and_spreads_of_capsules_longer_than_one_fit_into_their_bars():
+    """Of 2 and 3 the mean is 2.5 and the deviation 0.5, so that a full bar is 3."""
+    figure = means(UNSQUASHED)
+    assert bars(figure) == pytest.approx([BAR * x / 3 for x in (2.5, 0.5, 0.0, 0.55, 0.45)])
+    first, *_ = [line.get_ydata() for line in marks(figure, "None")]
+    assert list(first) == pytest.approx([BAR * 2 / 3, BAR])
+    assert "full bar:\nlength 3" in words(figure)
+    assert "full bar:\nlength 1" in words(means())
+
+
+def test_activity_of_capsules_longer_than_one_lies_on_its_axis():
+    figure = draw_activity(capsule_activity(UNSQUASHED))
+    (axes,) = figure.axes
+    assert axes.get_xlim() == pytest.approx((0, 3))
+    assert [float(mark.get_xdata()[0]) for mark in marks(figure, "o")] == pytest.approx(
+        [0.5, 2.5, 0.45, 0.55]
+    )
+    spreads = [list(line.get_xdata()) for line in marks(figure, "None")][1:]
+    assert spreads[2] == pytest.approx([2.0, 3.0])
+    paper = FigureCanvasAgg(figure).get_renderer()
+    for text in axes.texts:
+        assert text.get_window_extent(paper).x0 > axes.bbox.x1
+    assert draw_activity(capsule_activity(TRACE)).axes[0].get_xlim() == (0, 1)
+
+
+def test_the_colours_of_a_backtracked_tree_reach_to_the_longest_capsule():
+    def ends(trace):
+        return {
+            each.get_clim()
+            for each in draw_backtracked(trace, index=1).axes[0].collections
+            if isinstance(each, PathCollection)
+        }
+
+    assert ends(UNSQUASHED) == {(0, 3)}
+    assert ends(TRACE) == {(0, 1)}
+
+
+def test_thousands_of_active_capsules_are_counted_whole():
+    """It was 1.09e+04 of 10952."""
+    lowest, classes = words(draw_activity(of_thousands()))
+    assert lowest == "10927 of 10952 active\nnone dead"
+    assert classes == "2 of 2 active\nnone dead"
+
+
+def test_a_name_without_room_is_cut_with_a_sign():
+    """It ran out of the picture, so that the cut name looked like a whole one."""
+    names = ("golden_retriever", "cat")
+    (cut, whole) = [text for text in words(tree(class_names=names)) if text in ("cat", "golden_r…")]
+    assert (cut, whole) == ("golden_r…", "cat")
+    assert "longest class capsule: golden_retriever" in words(tree(0, class_names=names))

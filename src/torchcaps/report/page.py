@@ -23,12 +23,14 @@ __all__ = ["Dissection", "Picture", "Trees", "render", "wilson"]
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """A figure, what it shows in a line, and what a blind reader is told."""
+    """A figure, what it shows in a line, what a blind reader is told, and what is true of it alone
+    and not of the same picture of other networks, which share its title."""
 
     title: str
     caption: str
     alt: str
     figure: Figure
+    note: str = ""
 
     @property
     def source(self) -> str:

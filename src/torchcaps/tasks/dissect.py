@@ -194,14 +194,17 @@ def _picture_of_tree(model: nn.Module, images: Images, example: int, label: str)
     # The sample may lack this image, so its trace is made for the picture.
     trace, _, labels = _traced(model, images, torch.tensor([example]))
     names = images.class_names
+    # Capsules of the last layer are classes where there is one for each.
+    parents = trace[-1].routed.parents.pose.shape[-2]
     truth = " and ".join(names[each] for each in labels[0].view(-1).unique().tolist())
     pixels = images.batch(torch.tensor([example])).pixels[0]
     return Picture(
-        f"One image and its tree: image {example}, {truth}",
+        f"One image and its tree: image {example}",
         "Bars are lengths of capsules, lines are couplings. In a tree, every capsule would have "
         "one dark line upwards.",
         f"Couplings of {label} for one image of class {truth}, layer by layer.",
-        draw_parse_tree(trace, pixels, class_names=names),
+        draw_parse_tree(trace, pixels, class_names=names if parents == len(names) else ()),
+        f"class {truth}",
     )
 
 

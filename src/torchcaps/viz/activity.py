@@ -5,6 +5,7 @@ from matplotlib.figure import Figure
 
 from torchcaps.analysis import Activity
 from torchcaps.errors import TorchcapsError
+from torchcaps.viz.layered import full_length
 from torchcaps.viz.palette import DEAD, INK, LENGTH, MUTED, STYLE, new_figure
 
 __all__ = ["draw_activity"]
@@ -24,10 +25,11 @@ def draw_activity(activity: Activity) -> Figure:
             f"{type(activity).__name__}."
         )
     layers = activity.layers
+    full = full_length([(layer.mean, layer.std) for layer in layers])
     with matplotlib.rc_context(STYLE):
         figure = new_figure(0.62 * len(layers) + 0.75)
         axes = figure.add_axes(
-            (0.19, 0.42 / figure.get_figheight(), 0.52, 1 - 0.6 / figure.get_figheight())
+            (0.19, 0.42 / figure.get_figheight(), 0.47, 1 - 0.6 / figure.get_figheight())
         )
         axes.axvline(activity.thresholds.active, color=MUTED, lw=0.7, ls=(0, (3, 3)), zorder=0)
         for y, layer in enumerate(layers):
@@ -37,20 +39,28 @@ def draw_activity(activity: Activity) -> Figure:
                 mean, std, dead = float(layer.mean[k]), float(layer.std[k]), bool(layer.dead[k])
                 colour = DEAD if dead else LENGTH
                 axes.plot(
-                    [max(mean - std, 0), min(mean + std, 1)],
+                    [max(mean - std, 0), min(mean + std, full)],
                     [height] * 2,
                     color=colour,
                     lw=0.6,
                     alpha=0.55,
                 )
                 axes.plot(
-                    mean, height, marker="x" if dead else "o", color=colour, ms=3.6 if dead else 2.4
+                    mean,
+                    height,
+                    marker="x" if dead else "o",
+                    color=colour,
+                    ms=3.6 if dead else 2.4,
+                    # The cross of a capsule of length zero lies half beside the axis.
+                    clip_on=False,
                 )
             dead_text = f"{layer.cds} dead" if layer.cds else "none dead"
+            active = f"{layer.cas:.0f}" if layer.cas >= 100 else f"{layer.cas:.3g}"
             axes.text(
                 1.04,
                 y,
-                f"{layer.cas:.3g} of {layer.n} active\n{dead_text}",
+                f"{active} of {layer.n} active\n{dead_text}",
+                transform=axes.get_yaxis_transform(),
                 va="center",
                 ha="left",
                 fontsize=7.5,
@@ -58,7 +68,7 @@ def draw_activity(activity: Activity) -> Figure:
                 clip_on=False,
             )
         axes.set_yticks(range(len(layers)), [layer.name for layer in layers])
-        axes.set_xlim(0, 1)
+        axes.set_xlim(0, full)
         axes.set_ylim(-0.5, len(layers) - 0.5)
         axes.set_xlabel("length (line: ± one standard deviation over the images)", fontsize=7.5)
         axes.tick_params(length=0)

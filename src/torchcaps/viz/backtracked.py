@@ -14,7 +14,7 @@ from torchcaps.analysis import capsule_layers, lengths
 from torchcaps.analysis.backtrack import backtracked
 from torchcaps.analysis.trace import last_coupling
 from torchcaps.types import Trace
-from torchcaps.viz.layered import MOST_SHOWN, called, check_index
+from torchcaps.viz.layered import MOST_SHOWN, called, check_index, full_length
 from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, new_figure
 
 __all__ = ["draw_backtracked"]
@@ -45,6 +45,7 @@ def draw_backtracked(
     length = [lengths(capsules)[index].detach().float().cpu() for _, capsules in layers]
     top = int(length[-1].argmax()) if predicted is None else predicted
     edges = backtracked(trace, top, index=index)
+    full = full_length([(each, None) for each in length])
     strength = [last_coupling(layer)[index].detach().float().cpu() for layer in trace]
     rows = [*_in_tree(edges, strength), [top]]
     title = called(class_names, len(length[-1]))[top] if class_names else str(top)
@@ -57,7 +58,7 @@ def draw_backtracked(
         for y, (row, (name, _)) in enumerate(zip(rows, layers, strict=True)):
             x = _x(len(row))
             axes.scatter(
-                x, [y] * len(row), c=length[y][row], cmap=LENGTHS, vmin=0, vmax=1, s=34,
+                x, [y] * len(row), c=length[y][row], cmap=LENGTHS, vmin=0, vmax=full, s=34,
                 edgecolors=INK, linewidths=0.5, zorder=3,
             )  # fmt: skip
             inside = 1 if y == len(edges) else int(edges[y].any(1).sum())

@@ -57,15 +57,24 @@ def draw_mean_couplings(trace: Trace | RoutingDynamics, activity: Activity | Non
             below, above = rows[y], rows[y + 1]
             mean = routed.mean[below.shown][:, above.shown]
             std = routed.std[below.shown][:, above.shown]
-            perfect = perfect_std(routed.mean.shape[1])
-            warmth = std / perfect if perfect else std
-            draw_couplings(axes, y, below, above, mean, warmth=warmth)
-        draw_rows(axes, rows)
+            # As in dyr, of the parents that are alive; with fewer than two nothing is perfect.
+            perfect = perfect_std(max(routed.n_parents, 2))
+            draw_couplings(axes, y, below, above, mean, warmth=std / perfect)
+        full = draw_rows(axes, rows)
         axes.set_ylim(-0.08, len(rows) - 0.63)
         notes = figure.add_axes((0.18, 0.0, 0.8, band / (height + band)))
         notes.axis("off")
         notes.set(xlim=(0, 1), ylim=(0, 1))
         draw_legend(notes, 0.72)
+        notes.text(
+            -0.03,
+            0.6,
+            f"full bar:\nlength {full:.3g}",
+            ha="right",
+            va="center",
+            color=MUTED,
+            fontsize=7,
+        )
         bar = figure.colorbar(
             ScalarMappable(Normalize(0, 1), WARMTH),
             cax=notes.inset_axes((0.38, 0.2, 0.3, 0.11)),

@@ -10,9 +10,12 @@ from matplotlib.ticker import NullFormatter
 from torchcaps.analysis import Couplings, Keys
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.viz.layered import called
-from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, in_legend, new_figure
+from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, cut_to, in_legend, new_figure
 
 __all__ = ["draw_couplings_histogram", "draw_keys"]
+
+# Points beside a bar for the name of its class.
+NAME = 52
 
 
 def draw_keys(keys: Keys, *, class_names: Sequence[str] = ()) -> Figure:
@@ -27,6 +30,7 @@ def draw_keys(keys: Keys, *, class_names: Sequence[str] = ()) -> Figure:
     """
     rows = keys.classes
     names = called(class_names, len(rows)) if class_names else [row.name for row in rows]
+    names = [cut_to(name, NAME, 7.5) for name in names]
     with matplotlib.rc_context(STYLE):
         figure = new_figure(0.24 * len(rows) + 0.75)
         height = figure.get_figheight()

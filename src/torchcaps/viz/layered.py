@@ -15,7 +15,7 @@ from torchcaps._printable import printable
 from torchcaps.analysis.trace import check_children, check_trace, last_coupling
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import LayerTrace, Trace
-from torchcaps.viz.palette import DEAD, INK, LENGTH, MUTED, WARMTH
+from torchcaps.viz.palette import DEAD, INK, LENGTH, MUTED, WARMTH, cut_to
 
 __all__ = [
     "MOST_SHOWN",
@@ -28,6 +28,7 @@ __all__ = [
     "draw_couplings",
     "draw_legend",
     "draw_rows",
+    "full_length",
     "leads_on",
     "longest",
     "strongest",
@@ -37,6 +38,8 @@ __all__ = [
 MOST_SHOWN = 32
 # Of the distance between two rows, which is 1.
 BAR = 0.30
+# Points above a bar for the name of its capsule.
+LABEL = 42
 # What is left of the darkness and width of a line that is not its capsule's strongest.
 FADED = 0.3
 
@@ -143,8 +146,17 @@ def longest(length: Tensor) -> Tensor:
     return length.topk(most).indices.sort().values
 
 
-def draw_rows(axes: Axes, rows: Sequence[Row]) -> None:
-    """Bars from the lowest row up; a full bar is a length of one."""
+def full_length(lengths: Sequence[tuple[Tensor, Tensor | None]]) -> float:
+    """What a full bar is of layers, each with lengths and, of means, their spreads: one where all
+    are squashed, else as much as the longest reaches to."""
+    if all(float(length.max()) <= 1 for length, _ in lengths):
+        return 1.0
+    return max(float((x if spread is None else x + spread).max()) for x, spread in lengths)
+
+
+def draw_rows(axes: Axes, rows: Sequence[Row]) -> float:
+    """Bars from the lowest row up, and the length that a full one is."""
+    full = full_length([(row.length, row.std) for row in rows])
     for y, row in enumerate(rows):
         width = min(0.62 / len(row.shown), 0.045)
         for k, (x, length) in enumerate(zip(row.x, row.length.tolist(), strict=True)):
@@ -156,7 +168,7 @@ def draw_rows(axes: Axes, rows: Sequence[Row]) -> None:
                 Rectangle(
                     (x - width / 2, y),
                     width,
-                    BAR * min(length, 1.0),
+                    BAR * length / full,
                     facecolor=DEAD if dead else LENGTH,
                     edgecolor="none",
                     zorder=3,
@@ -164,7 +176,7 @@ def draw_rows(axes: Axes, rows: Sequence[Row]) -> None:
             )
             if row.std is not None:
                 spread = float(row.std[k])
-                low, high = max(length - spread, 0.0), min(length + spread, 1.0)
+                low, high = max(length - spread, 0.0) / full, min((length + spread) / full, 1.0)
                 axes.plot([x, x], [y + BAR * low, y + BAR * high], color=INK, lw=0.8, zorder=4)
             if dead:
                 axes.plot(x, y + BAR / 2, marker="x", color=DEAD, ms=4.5, mew=1.4, zorder=5)
@@ -182,7 +194,7 @@ def draw_rows(axes: Axes, rows: Sequence[Row]) -> None:
             axes.text(
                 x,
                 y + BAR + 0.05,
-                label,
+                cut_to(label, LABEL, 7.5),
                 rotation=90,
                 ha="center",
                 va="bottom",
@@ -191,6 +203,7 @@ def draw_rows(axes: Axes, rows: Sequence[Row]) -> None:
             )
     axes.set_xlim(0, 1)
     axes.axis("off")
+    return full
 
 
 def strongest(coupling: Tensor) -> Tensor:

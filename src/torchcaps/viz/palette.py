@@ -7,6 +7,8 @@ from typing import Any
 import matplotlib
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import text_to_path
 
 from torchcaps._paths import beside
 from torchcaps._printable import printable
@@ -22,6 +24,7 @@ __all__ = [
     "WARMTH",
     "WIDTH",
     "check_figure_file",
+    "cut_to",
     "new_figure",
     "to_svg",
     "write_figure",
@@ -59,6 +62,21 @@ STYLE: dict[Any, Any] = {
 def new_figure(height: float) -> Figure:
     """A figure of the common width, without pyplot and its global state."""
     return Figure(figsize=(WIDTH, height), facecolor=PAPER)
+
+
+def cut_to(text: str, width: float, size: float) -> str:
+    """A text set in `size` points, cut with an ellipsis where it is wider than `width` points."""
+    font = FontProperties(family=STYLE["font.family"], size=size)
+
+    def is_wide(shown: str) -> bool:
+        wide, *_ = text_to_path.get_text_width_height_descent(shown, font, False)
+        return wide > width
+
+    if not is_wide(text):
+        return text
+    while text and is_wide(f"{text}…"):
+        text = text[:-1]
+    return f"{text}…"
 
 
 def to_svg(figure: Figure) -> str:

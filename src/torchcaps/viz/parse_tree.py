@@ -21,9 +21,12 @@ from torchcaps.viz.layered import (
     longest,
     strongest,
 )
-from torchcaps.viz.palette import INK, MUTED, STYLE, WIDTH, new_figure
+from torchcaps.viz.palette import INK, MUTED, STYLE, WIDTH, cut_to, new_figure
 
 __all__ = ["draw_parse_tree"]
+
+# Points for a line beside the image.
+NOTE = 185
 
 
 def draw_parse_tree(
@@ -64,7 +67,7 @@ def draw_parse_tree(
             full = strongest(coupling)[below.shown][:, above.shown]
             coupling = coupling[below.shown][:, above.shown]
             draw_couplings(axes, y, below, above, coupling, full=full)
-        draw_rows(axes, rows)
+        full_bar = draw_rows(axes, rows)
         axes.set_ylim(-0.08, len(rows) + 0.02)
         picture = figure.add_axes((0.02, 0.02, 1.0 / WIDTH, 1.0 / (height + band)))
         pixels = image.detach().float().cpu()
@@ -76,12 +79,17 @@ def draw_parse_tree(
         notes.axis("off")
         notes.set(xlim=(0, 1), ylim=(0, 1))
         winner = int(rows[-1].shown[rows[-1].length.argmax()])
-        winner_name = class_names[winner] if class_names else str(winner)
-        notes.text(0.0, 0.83, f"longest class capsule: {winner_name}", va="center", color=INK)
+        # Without names nobody said that these are classes.
+        said = (
+            f"longest class capsule: {class_names[winner]}"
+            if class_names
+            else f"longest capsule in {rows[-1].name}: {winner}"
+        )
+        notes.text(0.0, 0.83, cut_to(said, NOTE, 8.5), va="center", color=INK)
         notes.text(
             0.0,
             0.5,
-            "bar: length, full is 1\nfaded: lines to any but the strongest parent",
+            f"bar: length, full is {full_bar:.3g}\nfaded: lines to any but the strongest parent",
             va="center",
             color=MUTED,
             fontsize=7.5,
