@@ -1,9 +1,10 @@
 """How long the capsules of each layer are, one mark a capsule."""
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from torchcaps.analysis import Activity
+from torchcaps.analysis import Activity, LayerActivity
 from torchcaps.errors import TorchcapsError
 from torchcaps.viz.layered import full_length
 from torchcaps.viz.palette import DEAD, INK, LENGTH, MUTED, STYLE, new_figure
@@ -36,24 +37,7 @@ def draw_activity(activity: Activity) -> Figure:
             order = layer.mean.argsort()
             for place, k in enumerate(order.tolist()):
                 height = y + 0.62 * ((place + 0.5) / layer.n - 0.5)
-                mean, std, dead = float(layer.mean[k]), float(layer.std[k]), bool(layer.dead[k])
-                colour = DEAD if dead else LENGTH
-                axes.plot(
-                    [max(mean - std, 0), min(mean + std, full)],
-                    [height] * 2,
-                    color=colour,
-                    lw=0.6,
-                    alpha=0.55,
-                )
-                axes.plot(
-                    mean,
-                    height,
-                    marker="x" if dead else "o",
-                    color=colour,
-                    ms=3.6 if dead else 2.4,
-                    # The cross of a capsule of length zero lies half beside the axis.
-                    clip_on=False,
-                )
+                _draw_capsule(axes, height, layer, k, full)
             dead_text = f"{layer.cds} dead" if layer.cds else "none dead"
             active = f"{layer.cas:.0f}" if layer.cas >= 100 else f"{layer.cas:.3g}"
             axes.text(
@@ -75,3 +59,13 @@ def draw_activity(activity: Activity) -> Figure:
         for side in ("top", "right", "left"):
             axes.spines[side].set_visible(False)
     return figure
+
+
+def _draw_capsule(axes: Axes, height: float, layer: LayerActivity, k: int, full: float) -> None:
+    mean, std, dead = float(layer.mean[k]), float(layer.std[k]), bool(layer.dead[k])
+    colour = DEAD if dead else LENGTH
+    ends = [max(mean - std, 0), min(mean + std, full)]
+    axes.plot(ends, [height] * 2, color=colour, lw=0.6, alpha=0.55)
+    marker, size = ("x", 3.6) if dead else ("o", 2.4)
+    # The cross of a capsule of length zero lies half beside the axis.
+    axes.plot(mean, height, marker=marker, color=colour, ms=size, clip_on=False)

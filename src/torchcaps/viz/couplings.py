@@ -5,7 +5,13 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from torchcaps.analysis import Activity, RoutingDynamics, capsule_activity, routing_dynamics
+from torchcaps.analysis import (
+    Activity,
+    LayerActivity,
+    RoutingDynamics,
+    capsule_activity,
+    routing_dynamics,
+)
 from torchcaps.analysis.dynamics import perfect_std
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Trace
@@ -36,19 +42,7 @@ def draw_mean_couplings(trace: Trace | RoutingDynamics, activity: Activity | Non
     >>> draw_mean_couplings(model(images, keep="last").trace)
     """
     dynamics, activity = _measured(trace, activity)
-    rows = []
-    for layer in activity.layers:
-        shown = longest(layer.mean)
-        rows.append(
-            Row(
-                layer.name,
-                shown,
-                layer.mean[shown],
-                layer.n,
-                std=layer.std[shown],
-                dead=layer.dead[shown],
-            )
-        )
+    rows = [_row(layer) for layer in activity.layers]
     with matplotlib.rc_context(STYLE):
         band, height = 0.62, 0.92 * (len(rows) - 0.55)
         figure = new_figure(height + band)
@@ -87,6 +81,12 @@ def draw_mean_couplings(trace: Trace | RoutingDynamics, activity: Activity | Non
         )
         notes.text(0.7, 0.25, "perfect routing", ha="left", va="center", color=MUTED, fontsize=7)
     return figure
+
+
+def _row(layer: LayerActivity) -> Row:
+    shown = longest(layer.mean)
+    std, dead = layer.std[shown], layer.dead[shown]
+    return Row(layer.name, shown, layer.mean[shown], layer.n, std=std, dead=dead)
 
 
 def _measured(

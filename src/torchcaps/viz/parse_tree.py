@@ -78,14 +78,8 @@ def draw_parse_tree(
         notes = figure.add_axes((0.32, 0.02, 0.66, 1.0 / (height + band)))
         notes.axis("off")
         notes.set(xlim=(0, 1), ylim=(0, 1))
-        winner = int(rows[-1].shown[rows[-1].length.argmax()])
-        # Without names nobody said that these are classes.
-        said = (
-            f"longest class capsule: {class_names[winner]}"
-            if class_names
-            else f"longest capsule in {rows[-1].name}: {winner}"
-        )
-        notes.text(0.0, 0.83, cut_to(said, NOTE, 8.5), va="center", color=INK)
+        said = cut_to(_longest(rows[-1], class_names), NOTE, 8.5)
+        notes.text(0.0, 0.83, said, va="center", color=INK)
         notes.text(
             0.0,
             0.5,
@@ -96,6 +90,14 @@ def draw_parse_tree(
         )
         draw_legend(notes, 0.25)
     return figure
+
+
+def _longest(top: Row, class_names: Sequence[str]) -> str:
+    """Which capsule is longest; without names nobody said that these are classes."""
+    winner = int(top.shown[top.length.argmax()])
+    if class_names:
+        return f"longest class capsule: {class_names[winner]}"
+    return f"longest capsule in {top.name}: {winner}"
 
 
 def _check_image(image: Tensor, index: int) -> None:
