@@ -17,6 +17,7 @@ from torchcaps.layers import (
     PrimaryCapsules,
 )
 from torchcaps.models import MODELS, CapsuleNetwork
+from torchcaps.models.stack import routed_by
 from torchcaps.ops.squashing import squash
 
 
@@ -653,7 +654,7 @@ def test_without_a_bias_em_routing_cannot_either():
 
 @pytest.mark.parametrize("routing", ["uniform", "distance", "em"])
 def test_an_odd_bias_is_refused_by_other_routings(routing):
-    assert text_of(lambda: create_model("peer_sign_dynamic", routing=routing, bias="odd")) == (
+    assert text_of(lambda: routed_by(routing, bias="odd")) == (
         f'bias="odd" is a control of dynamic routing alone, but the routing is {routing!r}; use '
         'routing="dynamic", or bias="added" or "none".'
     )

@@ -596,12 +596,16 @@ def test_what_hangs_on_a_network_without_computing_in_it_is_no_change(tmp_path):
     save(smaller(model, Kept({}, (1,), None, {})), tmp_path / "small.safetensors")
 
 
-def test_layers_that_route_at_once_have_one_count_that_is_not_changed_by_hand(tmp_path):
+def test_layers_that_route_at_once_have_one_count_and_a_file_that_of_their_options(tmp_path):
     model = create_model("tsai_inverted_simple_c10", image=(3, 16, 16))
-    save(model, tmp_path / "net.safetensors")
-    model.iterations += 1
+    for layer in model.layers.values():
+        layer.routing.iterations += 1
     said = text_of(lambda: save(model, tmp_path / "net.safetensors"))
-    assert "as another network: iterations is 3 and was 2; put back" in said
+    assert "as another network: layers.conv_1.routing.iterations is 3 and was 2; put back" in said
+    model.layers["conv_1"].routing.iterations = 2
+    assert text_of(lambda: model(torch.rand(2, 3, 16, 16))) == (
+        "layers that route at once need one number of iterations, but have [2, 3]."
+    )
 
 
 def test_other_iterations_for_one_call_and_another_backend_are_no_change(tmp_path):
