@@ -21,6 +21,7 @@ from torchcaps.study.judges import (
     peer_curves,
     peer_opposites,
     renzulli,
+    renzulli_loss,
     renzulli_trees,
     tsai,
     tsai_curves,
@@ -47,12 +48,13 @@ JUDGES: Mapping[str, Judge] = MappingProxyType(
         **tsai.JUDGES,
         **tsai_curves.JUDGES,
         **renzulli.JUDGES,
+        **renzulli_loss.JUDGES,
         **renzulli_trees.JUDGES,
     }
 )
 
 # Statements that compare no network with another: they may rest on narrow and on wide ones at once.
-WITH_ITSELF = renzulli.WITH_ITSELF | renzulli_trees.WITH_ITSELF
+WITH_ITSELF = renzulli.WITH_ITSELF | renzulli_loss.WITH_ITSELF | renzulli_trees.WITH_ITSELF
 # Statements that compare networks on one data set at a time.
 WITHIN_A_SET = gu.WITHIN_A_SET
 

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 from statistics import fmean
 from typing import Any
 
-from torchcaps.models import MODELS
 from torchcaps.study.claim import Claim, find_claim
 from torchcaps.study.comparable import POINTS
-from torchcaps.study.judges.evidence import NARROWED, Evidence, Values
+from torchcaps.study.judges.evidence import Evidence, Values
 from torchcaps.study.judges.rules import (
     Cell,
     confirming,
@@ -111,31 +110,6 @@ def _elsewhere(evidence: Evidence, beginning: str) -> list[Cell]:
             both = (evidence.values(name, model, **chosen, **each) for each in ({}, PRUNED))
             found[data, model, name] = minus(*both)
     return [Cell(found[each]) for each in sorted(found) if found[each]]
-
-
-def _little_is_lost(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
-    """Less than two points on Fashion-MNIST and on CIFAR-10, at a sparsity of 40 % or more in most
-    seeds; DR-CapsNet, and whatever there is of the others. Networks as wide as the paper's alone: a
-    narrow one may need what a wide one can spare."""
-    threshold: Mapping[str, float] = claim.conditions["threshold"]
-    cells, is_sparse = [], True
-    for data in ("fashion-mnist", "cifar10"):
-        for model in families_on(data):
-            types = {"types": 64} if (model, data) == (DR, "cifar10") else {}
-            options = MODELS[model].options
-            wide = {NARROWED: options[NARROWED]} if NARROWED in options else {}
-            whole = evidence.values("accuracy", model, data=data, **types, **wide)
-            pruned = on_grid(evidence, "accuracy", data, model, **PRUNED, **wide)
-            sparsity = evidence.values("sparsity", model, data=data, **types, **PRUNED, **wide)
-            loss = minus(whole, pruned)
-            if loss or model == DR:
-                cells.append(Cell(loss, "less", threshold["accuracy_drop"]))
-                enough = [each >= threshold["sparsity_at_least"] for each in sparsity.values()]
-                is_sparse = is_sparse and sum(enough) > len(enough) / 2
-    found = each(claim, cells, one_sided=False, corrected=True)
-    if found is None or found.word != "holds" or is_sparse:
-        return found
-    return left_open(found, "most networks have more weights left than its row allows")
 
 
 def _efficient_lowest(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
@@ -376,7 +350,6 @@ def _any_pruning(claim: Claim, evidence: Evidence) -> StatementVerdict | None:
 
 JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
     "rem-q-entropy-lower-everywhere": _entropy_lower,
-    "rem-q-negligible-loss": _little_is_lost,
     "rem-q-keys-lower": _keys_lower,
     "rem-q-eff-low-entropy": _efficient_lowest,
     "rem-q-selfattention-collapse": _self_attention_collapses,
@@ -394,4 +367,4 @@ JUDGES: Mapping[str, Callable[[Claim, Evidence], StatementVerdict | None]] = {
 }
 
 # Each network is compared with itself alone, pruned and not.
-WITH_ITSELF = frozenset({"rem-q-entropy-lower-everywhere", "rem-q-negligible-loss"})
+WITH_ITSELF = frozenset({"rem-q-entropy-lower-everywhere"})
