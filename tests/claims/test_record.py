@@ -4,7 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from claims.record import IDS, Outcomes
+from claims.record import EVIDENCE, IDS, Outcomes, shown
+from torchcaps.study import read_records
+from torchcaps.study.claim import PAPERS
 
 TEST = "tests/claims/test_sizes.py::test_size"
 
@@ -54,3 +56,13 @@ def test_a_claim_whose_case_did_not_run_gets_no_number(reports, sentence):
     with pytest.raises(SystemExit) as end:
         outcomes.of(SimpleNamespace(id="mine"), TEST)
     assert str(end.value) == sentence
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_the_latest_record_is_of_the_tests_that_show_the_claims_now(paper):
+    """Where another test shows a claim, `make claims` has to run it before a page says so."""
+    records = read_records(EVIDENCE, study=f"{paper}/tests").values()
+    latest = max(records, key=lambda record: record.made)
+    now = {claim.id: test for claim, test in shown(paper).items()}
+    assert latest.recipe["tests"] == sorted(set(now.values()))
+    assert set(latest.claims) == set(now)
