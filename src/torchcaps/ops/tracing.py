@@ -17,7 +17,7 @@ def is_looked_through() -> bool:
         return True
     if torch.compiler.is_compiling():
         return torch.compiler.is_exporting()
-    return torch.jit.is_tracing()  # type: ignore[attr-defined,no-any-return]
+    return bool(torch.jit.is_tracing())  # type: ignore[attr-defined]
 
 
 # Asked while a graph is made, which itself cannot ask for the transforms that are active.
