@@ -18,7 +18,7 @@ def test_seeds_are_trained_and_compared(call, tmp_path):
     assert json.loads(call(*TRAIN, "--seeds", "0,3", "--out", out).out)["variants"] == [variant]
     plot = tmp_path / "means.svg"
     done = call("compare", out, "--plot", plot, "--json")
-    assert json.loads(done.out) == {"variants": [variant]}
+    assert json.loads(done.out) == {"variants": [variant], "differences": []}
     assert done.err == f"drawn in {plot}\n"
     assert plot.read_text().startswith("<?xml")
     assert_one_sentence(

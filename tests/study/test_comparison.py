@@ -158,11 +158,42 @@ def test_many_statistics_are_lines_and_not_columns():
     values = {f"corr.{k}": (k / 10, k / 10) for k in range(1, 11)}
     pair = (Variant("a", (0, 1), values, 2.0), Variant("b", (0, 1), values, 4.0))
     lines = Comparison(pair).text().splitlines()
-    assert lines[0].split() == ["a", "b"]
-    assert lines[1].split() == ["seeds", "2", "2"]
-    assert lines[2].split() == ["corr.1", "0.1", "[0.1,", "0.1]", "0.1", "[0.1,", "0.1]"]
+    assert lines[0].split() == ["a", "b", "b", "less", "a"]
+    assert lines[1].split() == ["seeds", "2", "2", "2"]
+    assert lines[2].split() == ["corr.1", *2 * ["0.1", "[0.1,", "0.1]"], "0", "[0,", "0]"]
     assert lines[-2].split() == ["training,", "a", "run", "1", "s", "2", "s"]
     assert len(lines) == 1 + 1 + 10 + 1 + 1
+
+
+def test_differences_are_seed_by_seed_and_of_the_seeds_that_both_have():
+    """1, 2 and 3 more than the first: 2 ± 4.303 / √3, where the means alone are 60 ± 25."""
+    a = Variant("a", (0, 1, 2, 3), {"accuracy": (50.0, 60.0, 70.0, 99.0)}, 4.0)
+    b = Variant("b", (2, 1, 0, 9), {"accuracy": (73.0, 62.0, 51.0, 0.0)}, 4.0)
+    alone = Variant("c", (3, 7), {"accuracy": (1.0, 1.0)}, 4.0)
+    found = Comparison((a, b, alone))
+    (less,) = found.differences()
+    assert (less.label, sorted(less.seeds)) == ("b less a", [0, 1, 2])
+    interval = less.interval("accuracy")
+    assert interval.mean == 2.0
+    assert (interval.low, interval.high) == pytest.approx((2 - 2.4841, 2 + 2.4841), abs=1e-4)
+    *_, line, last = found.text().splitlines()
+    assert re.split(" {2,}", line) == ["b less a", "3", "2 [-0.4841, 4.484]"]
+    assert last == "in brackets: the 95 % t-interval of the mean over seeds; less: seed by seed"
+    (numbers,) = found.numbers()["differences"]
+    assert numbers["statistics"]["accuracy"]["values"] == (3.0, 2.0, 1.0)
+    assert set(numbers) == {"variant", "seeds", "statistics"}
+    # Of one layer for one seed and of two for another there is no difference.
+    some = Variant(
+        "d",
+        (0, 1, 2),
+        {"dyr.1": (0.1, 0.2), "dyr.2": (0.3,)},
+        1.0,
+        (),
+        {"dyr.1": (0, 1), "dyr.2": (1,)},
+    )
+    other = Variant("e", (0, 1, 2), {"dyr.1": (0.4, 0.5, 0.6), "dyr.2": (0.3, 0.4, 0.5)}, 1.0)
+    (less,) = Comparison((some, other)).differences()
+    assert less.interval("dyr.1", "dyr.2") == mean_interval([(0.3 + 0.1) / 2])
 
 
 def test_equal_recipes_have_the_name_of_their_network(lay):

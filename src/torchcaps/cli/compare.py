@@ -29,7 +29,8 @@ def compare(
     """Compare runs that differ in anything, over the seeds of each.
 
     Prints a line for each recipe: what tells it from the others, the mean of the accuracy on the
-    test images over its seeds with the 95 % t-interval, and what training took.
+    test images over its seeds with the 95 % t-interval, and what training took. Below them, by how
+    much each lies above the first, seed by seed.
     """
     from torchcaps import study
 

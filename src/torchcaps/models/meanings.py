@@ -60,6 +60,6 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "[gritzman2019] corrects it",
         "weight_std": "standard deviation of the first weights between capsules",
         "width": "channels of the convolutions in front",
-        "widths": "capsules in each layer, with commas between",
+        "widths": "capsules in each layer below the classes, with commas between",
     }
 )

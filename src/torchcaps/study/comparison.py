@@ -55,6 +55,13 @@ class Variant:
         values = [sum(each[seed] for each in found) / len(found) for seed in common]
         return mean_interval(values) if values else None
 
+    def _by_seed(self) -> dict[int, dict[str, float]]:
+        found: dict[int, dict[str, float]] = {seed: {} for seed in self.seeds}
+        for name, values in self.values.items():
+            for seed, value in zip(self.seeds_of.get(name, self.seeds), values, strict=True):
+                found[seed][name] = value
+        return found
+
     def numbers(self) -> dict[str, Any]:
         """Everything, as JSON has it."""
         intervals = {name: self.interval(name) for name in self.values}
@@ -108,15 +115,40 @@ class Comparison:
             )
         )
 
+    def differences(self) -> tuple[Variant, ...]:
+        """By how much each variant lies above the first, seed by seed, over the seeds that both
+        have; nothing where these are fewer than two. Seeds share their first weights and the order
+        of their images, so a difference may be certain where two intervals overlap."""
+        found = []
+        first = self.variants[0]._by_seed() if self.variants else {}
+        for each in self.variants[1:]:
+            by_seed = {
+                seed: {name: x - first[seed][name] for name, x in of.items() if name in first[seed]}
+                for seed, of in each._by_seed().items()
+                if seed in first
+            }
+            if len(by_seed) > 1:
+                found.append(_of_seeds(f"{each.label} less {self.variants[0].label}", by_seed, 0.0))
+        return tuple(found)
+
     def numbers(self) -> dict[str, Any]:
         """Everything, as JSON has it."""
-        return {"variants": [each.numbers() for each in self.variants]}
+        differences = [each.numbers() for each in self.differences()]
+        for each in differences:
+            del each["seconds_of_training"], each["folders"]
+        return {
+            "variants": [each.numbers() for each in self.variants],
+            "differences": differences,
+        }
 
     def text(self) -> str:
-        """A table: a line a variant, a column a statistic, of all layers together; where there are
-        many statistics the other way round."""
+        """A table: a line a variant, a column a statistic, of all layers together, and below them
+        the differences to the first; where there are many statistics the other way round."""
         head = ["", "seeds", *self._columns(), "training, a run"]
-        rows = [head, *(self._cells(each) for each in self.variants)]
+        differences = [self._cells(each) for each in self.differences()]
+        for cells in differences:
+            cells[-1] = ""
+        rows = [head, *(self._cells(each) for each in self.variants), *differences]
         if len(head) > MOST_COLUMNS:
             rows = [list(row) for row in zip(*rows, strict=True)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -127,6 +159,7 @@ class Comparison:
         intervals = (each.interval(name) for each in self.variants for name in each.values)
         if any(each is not None and each.low is not None for each in intervals):
             last = "in brackets: the 95 % t-interval of the mean over seeds"
+            last += "; less: seed by seed" if differences else ""
         else:
             last = "no intervals over seeds, for each line is of one seed"
         return "\n".join([*lines, last])
