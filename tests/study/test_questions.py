@@ -8,7 +8,9 @@ import pytest
 from made_records import record
 from torchcaps.study import Seed, claims, find_claim, read_records, result_of, write_record
 from torchcaps.study.asked import QUESTIONS
-from torchcaps.study.ours import SCALE, SHARP, TREES, TWINS
+from torchcaps.study.claim import PAPERS
+from torchcaps.study.families import lines_of_families, sentence_of
+from torchcaps.study.ours import FAMILIES, SCALE, SHARP, TREES, TWINS
 from torchcaps.study.questions import anchor, answer_of, write_questions
 from torchcaps.study.variants import deaths_of, decision_of, differences_of, lines_of, sides_of
 
@@ -183,6 +185,62 @@ def test_variants_of_a_study_of_ours_are_compared_seed_by_seed():
     few = {n: r.model_copy(update={"seeds": r.seeds[:2]}) for n, r in records.items()}
     assert "interval" not in "".join(lines_of(SHARP, few, "../e"))
     assert [*lines_of(SHARP, {}, "../e")] == []
+
+
+def twins(study, accuracies, gains):
+    """Two records: accuracies without routing, and by how much the routed twin lies above them."""
+    pair = {
+        "uniform": accuracies,
+        "dynamic": [x + y for x, y in zip(accuracies, gains, strict=True)],
+    }
+    for routing, values in pair.items():
+        made = record("capsnet", "mnist", routing=routing, values={"accuracy": values})
+        yield f"{study[-4:]}-{routing}", made.model_copy(update={"study": study})
+
+
+def test_twins_of_many_networks_share_a_table_and_a_sentence():
+    """By 1, 2 and 3 points: 2 ± 4.303 / √3. By 1.9, 2 and 2.1: 2 ± 0.248, and beside another 2 ±
+    0.358, for 0.975 of each make 0.95 of both: t is 6.205."""
+    records = {
+        **dict(twins("even-capsnet", [90.0, 92.0, 94.0], [1.0, 2.0, 3.0])),
+        **dict(twins("even-deepcaps", [80.0, 82.0, 84.0], [-1.9, -2.0, -2.1])),
+    }
+    head, rule, capsnet, deepcaps, _, said, _ = [*lines_of_families(FAMILIES, records, "../e")][4:]
+    assert head.count("|") == rule.count("|") == capsnet.count("|") == 8
+    assert capsnet == (
+        "| CapsNet | dynamic | Fashion-MNIST | 94 [86.55, 101.5] | 92 [87.03, 96.97] | "
+        "2 [-0.4841, 4.484] | [snet-dynamic](../e/even-capsnet/snet-dynamic.json), "
+        "[snet-uniform](../e/even-capsnet/snet-uniform.json) |"
+    )
+    assert "| 80 [75.28, 84.72] | 82 [77.03, 86.97] | -2 [-2.248, -1.752] |" in deepcaps
+    assert (
+        said
+        == sentence_of(FAMILIES, records)
+        == (
+            "Of 2 networks, routing loses in 1 (DeepCaps) and does neither in 1 (CapsNet): 95 % "
+            "intervals, wider than in the table so that all hold together."
+        )
+    )
+    # 1.76 to 2.24 of three seeds, t = 4.303; with t = 6.205 zero is within.
+    records |= dict(twins("even-deepcaps", [80.0, 82.0, 84.0], [-1.3, -2.0, -2.7]))
+    assert "does neither in 2" in sentence_of(FAMILIES, records)
+    alone = {name: each for name, each in records.items() if each.study == "even-deepcaps"}
+    assert (
+        sentence_of(FAMILIES, alone)
+        == "Of 1 network, routing loses in 1 (DeepCaps): 95 % interval."
+    )
+    # Two seeds in pairs decide nothing, a network without its twin has no row, nor has nothing.
+    few = {n: r.model_copy(update={"seeds": r.seeds[:2]}) for n, r in alone.items()}
+    lonely = {name: each for name, each in alone.items() if name.endswith("dynamic")}
+    for nothing in (few, lonely, {}):
+        assert [*lines_of_families(FAMILIES, nothing, "../e")] == []
+        assert sentence_of(FAMILIES, nothing) is None
+
+
+def test_every_family_is_of_a_study_that_there_is():
+    for family in FAMILIES.of:
+        study, *_ = family.variants.study.split("/")
+        assert (ROOT / "studies" / f"{study}.toml").exists() or study in PAPERS
 
 
 def test_a_seed_that_lacks_a_layer_has_no_mean_over_layers():

@@ -4,8 +4,10 @@ ours beside these."""
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from torchcaps.study.families import Families
 from torchcaps.study.ours import (
     EM,
+    FAMILIES,
     FASHION,
     LAMP,
     LARGER,
@@ -35,6 +37,9 @@ class Plain(NamedTuple):
     says: str
 
 
+NONE = Families("", "", ())
+
+
 class Question(NamedTuple):
     """A question, and the statements whose verdicts answer it."""
 
@@ -46,6 +51,8 @@ class Question(NamedTuple):
     only_held: frozenset[str] = frozenset()
     # What no statement compares as it is.
     own: tuple[Variants, ...] = ()
+    # Twins of many networks in one table.
+    families: Families = NONE
     # Whose dead capsules are counted.
     dying: tuple[Variants, ...] = ()
     plain: tuple[Plain, ...] = ()
@@ -69,6 +76,7 @@ QUESTIONS: Mapping[str, Question] = {
         # That couplings of the last layer change no more than those below may be anything.
         only_held=frozenset({"mitt2023-q-last-layer-more-dynamic"}),
         own=(TWINS, PARTS, MOVED, OVERLAID, SHARP),
+        families=FAMILIES,
         plain=(
             Plain(
                 TWINS,

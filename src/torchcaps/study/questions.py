@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchcaps.study.asked import QUESTIONS, Question
+from torchcaps.study.families import gains_of, lines_of_families, sentence_of
 from torchcaps.study.judges import JUDGES
 from torchcaps.study.pages import MADE, STANDS, links, ours, protocol, way
 from torchcaps.study.record import Record, read_records
@@ -47,7 +48,8 @@ def write_questions(evidence: str | os.PathLike[str], out: str | os.PathLike[str
             (folder / f"{name}.svg").unlink(missing_ok=True)
         written.append(folder / f"{name}.md")
         statements = [_row(question, each, to_evidence) for each in rows]
-        own = [line for each in question.own for line in lines_of(each, records, to_evidence)]
+        own = [*lines_of_families(question.families, records, to_evidence)]
+        own += [line for each in question.own for line in lines_of(each, records, to_evidence)]
         answer = "\n\n".join(_answers(question, rows, records))
         page = _page(question, answer, rows, (*statements, "", *own), picture and written[-2].name)
         write_whole(written[-1], "\n".join(page))
@@ -67,6 +69,9 @@ def _answers(
         if each.needs <= sides_of(each.variants, records):
             yield each.says
     yield answer_of(question, rows)
+    families = sentence_of(question.families, records)
+    if families:
+        yield f"[{question.families.title}](#{anchor(question.families.title)}): {families}"
     numbers = [
         *((f"[{each.title}]", each, decision_of(each, records)) for each in question.own),
         *((f"Dead capsules in [{e.title}]", e, deaths_of(e, records)) for e in question.dying),
@@ -186,6 +191,8 @@ def _picture(
     rows: Sequence[Result], question: Question, records: Mapping[str, Record]
 ) -> str | None:
     dots = [dot for each in rows if (dot := _dot(each)) is not None]
+    for family, found in gains_of(question.families, records):
+        dots.append(_dot_of(f"routing in {family.network}", found._replace(label=""), ""))
     for variants in question.own:
         for title, found in differences_of(variants, records):
             dots.append(_dot_of(title.partition(" less ")[0], found, variants.short))

@@ -9,17 +9,8 @@ from torchcaps.study.judges.evidence import Values, is_about, known_fields
 from torchcaps.study.record import Record
 from torchcaps.study.verdict import LEAST_SEEDS
 
-__all__ = [
-    "Column",
-    "Difference",
-    "Side",
-    "Variants",
-    "deaths_of",
-    "decision_of",
-    "differences_of",
-    "lines_of",
-    "sides_of",
-]
+__all__ = ["Column", "Difference", "Side", "Variants", "about", "base_of", "deaths_of"]
+__all__ += ["decision_of", "differences_of", "in_brackets", "interval_of", "lines_of", "sides_of"]
 
 # The title of a column, what a variant differs in, and "above" or "below"; or a title, a name, and
 # "decides".
@@ -75,7 +66,7 @@ def lines_of(variants: Variants, records: Mapping[str, Record], evidence: str) -
         records: all records by their hash.
         evidence: where their folder lies, as seen from the page.
     """
-    rows = _about(variants, records)
+    rows = about(variants, records)
     if not rows:
         return
     yield f"## {variants.title}"
@@ -86,11 +77,11 @@ def lines_of(variants: Variants, records: Mapping[str, Record], evidence: str) -
     yield f"| {' | '.join(titles)} |"
     yield "|---" * len(titles) + "|"
     labels = _labelled(variants, rows)
-    base = _base(variants, rows.values())
+    base = base_of(variants, rows.values())
     for label, name in labels:
         record = rows[name]
-        found = [_interval(record, column, base) for column in variants.columns]
-        cells = [_text(interval, record.measured) for interval in found]
+        found = [interval_of(record, column, base) for column in variants.columns]
+        cells = [in_brackets(interval, record.measured) for interval in found]
         link = f"[{name}]({evidence}/{record.study}/{name}.json), n = {_n(record)}"
         yield f"| {label} | {' | '.join(cells)} | {link} |"
     yield ""
@@ -136,7 +127,7 @@ def sides_of(variants: Variants, records: Mapping[str, Record]) -> set[Side]:
             deciding = _deciding(variants, column, enough)
             found |= {(column.title, deciding[0], "decides")} if deciding else set()
             for record in enough:
-                interval = _interval(record, column, None, confidence=1 - 0.05 / len(enough))
+                interval = interval_of(record, column, None, confidence=1 - 0.05 / len(enough))
                 side = _side(interval, column.line)
                 label = _differing(variants, record, enough)
                 found |= {(column.title, label, side)} if side else set()
@@ -146,7 +137,7 @@ def sides_of(variants: Variants, records: Mapping[str, Record]) -> set[Side]:
 
 
 def differences_of(
-    variants: Variants, records: Mapping[str, Record]
+    variants: Variants, records: Mapping[str, Record], *, beside: int = 1
 ) -> Iterator[tuple[str, Difference]]:
     """Every variant of three seeds or more beside the one that it is compared with, column by
     column; sides are those of intervals that hold together.
@@ -154,12 +145,13 @@ def differences_of(
     Arguments:
         variants: the study.
         records: all records by their hash.
+        beside: how many studies' intervals are to hold together.
     """
     base, others = _beside(variants, _in_order(variants, records))
     for column in variants.columns:
         for record in others if column.is_compared else ():
-            interval = _interval(record, column, base)
-            wider = _interval(record, column, base, confidence=1 - 0.05 / len(others))
+            interval = interval_of(record, column, base)
+            wider = interval_of(record, column, base, confidence=1 - 0.05 / (len(others) * beside))
             if interval is not None:
                 label = _differing(variants, record)
                 yield column.title, Difference(label, interval, _side(wider, 0.0))
@@ -174,7 +166,7 @@ def deaths_of(variants: Variants, records: Mapping[str, Record]) -> str | None:
         records: all records by their hash.
     """
     dead = next(x for x in variants.columns if x.statistic.partition("@")[0] == DEAD)
-    rows = _about(variants, records)
+    rows = about(variants, records)
     n_networks, n_whole = 0, 0
     # The variants by what is dead in them.
     others: dict[str, list[str]] = {}
@@ -223,11 +215,11 @@ def _differing(variants: Variants, record: Record, rows: Sequence[Record] = ()) 
 
 def _in_order(variants: Variants, records: Mapping[str, Record]) -> list[Record]:
     """The records in the order of their rows."""
-    named = _about(variants, records)
+    named = about(variants, records)
     return [named[name] for _, name in _labelled(variants, named)]
 
 
-def _about(variants: Variants, records: Mapping[str, Record]) -> dict[str, Record]:
+def about(variants: Variants, records: Mapping[str, Record]) -> dict[str, Record]:
     """The records by their hash; of several that differ in nothing the one of most seeds."""
     found: dict[tuple[Any, ...], str] = {}
     for name, each in sorted(records.items(), key=lambda item: item[1].measured):
@@ -261,7 +253,7 @@ def _compared(variants: Variants, rows: Sequence[Record]) -> Iterator[str]:
 
 def _beside(variants: Variants, rows: Sequence[Record]) -> tuple[Record | None, list[Record]]:
     """The variant that others are compared with, and those with seeds enough."""
-    base = _base(variants, rows)
+    base = base_of(variants, rows)
     return base, [] if base is None else [each for each in _enough(rows) if each is not base]
 
 
@@ -284,7 +276,7 @@ def _deciding(
     """The only name whose value says on which side of its line every variant lies, and the sides
     by its values."""
     line = column.line or 0.0
-    sides = [_side(_interval(x, column, None, 1 - 0.05 / len(rows)), line) for x in rows]
+    sides = [_side(interval_of(x, column, None, 1 - 0.05 / len(rows)), line) for x in rows]
     if set(sides) != {"above", "below"}:
         return None
     deciding = []
@@ -315,7 +307,7 @@ def _in_words(
     named = f"{line:g}" if line else "zero"
     found: dict[str | None, list[str]] = {"above": [], "below": [], None: []}
     for record in rows:
-        interval = _interval(record, column, base, confidence=1 - 0.05 / len(rows))
+        interval = interval_of(record, column, base, confidence=1 - 0.05 / len(rows))
         if interval is not None and interval.n >= LEAST_SEEDS:
             found[_side(interval, line)].append(_differing(variants, record, rows))
     said = [f"is {side} {named} with {_listed(found[side])}" for side in ("above", "below")]
@@ -356,11 +348,11 @@ def _said(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _base(variants: Variants, rows: Iterable[Record]) -> Record | None:
+def base_of(variants: Variants, rows: Iterable[Record]) -> Record | None:
     return next((each for each in rows if _values(variants, each) == variants.compared_with), None)
 
 
-def _interval(
+def interval_of(
     record: Record, column: Column, base: Record | None, confidence: float = 0.95
 ) -> Interval | None:
     values = _by_seed(record, column)
@@ -387,7 +379,7 @@ def _of_layers(values: Mapping[str, float], column: Column) -> Sequence[float]:
     return [found[number] for number in sorted(found)][column.layers]
 
 
-def _text(found: Interval | None, measured: int) -> str:
+def in_brackets(found: Interval | None, measured: int) -> str:
     """An interval in words, and of how many seeds it is where it is of fewer than were measured:
     some have no partner among those of the variant that it is compared with."""
     if found is None:
