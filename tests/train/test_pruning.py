@@ -362,26 +362,39 @@ def test_the_pruner_is_that_of_the_recipe() -> None:
 
 
 CHILD = """
+import os
 import sys
 from pathlib import Path
 import torch
 from torchcaps.data import SOURCES, PartWholeSpec, part_whole
+from torchcaps.prune.weights import prunable
 from torchcaps.train import fit, read_recipe
 
 torch.set_num_threads(1)
+training, models = sys.modules["torchcaps.train.fit"], []
+made = training.make_pruner
+
+def kept(recipe, model):
+    models.append(model)
+    return made(recipe, model)
+
+training.make_pruner = kept
 SOURCES["tiny"] = lambda split, root: part_whole(
     split, {"train": 48, "test": 12}[split], spec=PartWholeSpec(size=20)
 )
 out = Path(sys.argv[1])
 for name in sys.argv[2:]:
     fit(read_recipe(out / f"{name}.json"), out / name)
+    masks = {key: weight.detach() == 0 for key, weight in prunable(models[-1]).items()}
+    torch.save(masks, out / f"{name}{os.environ['RANK']}.pt")
 """
 
 
 @pytest.mark.cluster
 def test_two_processes_prune_the_same_weights_as_one(runs: Runs, tmp_path: Path) -> None:
-    """The masks of SNIP and of magnitude in two processes are those of one."""
-    ways = ("snip", "magnitude", "lobster")
+    """Both processes have the same masks, and those of one but for what rounding moves over a
+    threshold."""
+    ways = ("snip", "magnitude", "lobster", "random_masks")
     plain = {"model": "rem_dr", "optimiser": "sgd", "learning_rate": 0.01}
     plain["options"] = {"kernel": 7, "types": 2}
     alone = {}
@@ -400,3 +413,6 @@ def test_two_processes_prune_the_same_weights_as_one(runs: Runs, tmp_path: Path)
         one, two = (prunable(load(run.model_file)) for run in (alone[way], Run(tmp_path / way)))
         differ = sum(int(((one[name] == 0) != (two[name] == 0)).sum()) for name in one)
         assert differ <= 0.01 * sum(weight.numel() for weight in one.values())
+        first, second = (torch.load(tmp_path / f"{way}{rank}.pt") for rank in (0, 1))
+        assert all(torch.equal(first[name], second[name]) for name in one)
+        assert all(torch.equal(first[name], two[name] == 0) for name in one)
