@@ -15,7 +15,12 @@ __all__ = ["prune"]
 def prune(
     run: Annotated[Path, typer.Argument(help="A finished run folder; it stays as it is.")],
     out: Annotated[Path, typer.Option(help="Folder of the new run; the same line continues it.")],
-    to: Annotated[float | None, typer.Option(help="The share of weights to prune: 0.9.")] = None,
+    to: Annotated[
+        float | None,
+        typer.Option(
+            help="The share of weights to prune: 0.9. For lobster the most; it may be left out."
+        ),
+    ] = None,
     by: Annotated[
         str | None,
         typer.Option(
