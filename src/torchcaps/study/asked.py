@@ -82,9 +82,10 @@ QUESTIONS: Mapping[str, Question] = {
                 TWINS,
                 frozenset({("accuracy less that of dynamic routing", "routing uniform", "above")}),
                 "**No, in five layers of [mitterreiter2023]**, trained for seven epochs: with its "
-                "couplings fixed at an even split the same network is right more often. On images "
-                "made of parts better first weights [close that gap]"
-                "(../measures.md#which-routing-finds-the-true-tree).",
+                "couplings fixed at an even split the same network is right more often. In a "
+                "smaller network, on images made of parts, better first weights [close the gap]"
+                "(../measures.md#which-routing-finds-the-true-tree); in this one, after two "
+                "epochs, [they do not](../demo.md).",
             ),
             Plain(
                 OVERLAID,
@@ -126,8 +127,8 @@ QUESTIONS: Mapping[str, Question] = {
             Plain(
                 SCALE,
                 frozenset({("accuracy", "weight_std", "decides")}),
-                "**Initial scale, where all three were varied**: by it alone networks of four and "
-                "nine layers learn or stay at chance, with routing and without.",
+                "**Initial scale, where all three were varied**: it alone decides whether networks "
+                "of four and nine layers learn, with routing or without.",
             ),
             Plain(
                 EM,
