@@ -1,4 +1,4 @@
-"""Records of what was run: one file a cell, written once and never edited.
+"""Records of what was run: one file a system, with all of its seeds, written once and never edited.
 
 A record lies at `evidence/<study>/<hash>.json`, where the hash is that of its own content, so an
 edited file gives itself away. Who measures again writes another record that names the one it
@@ -51,7 +51,7 @@ class Seed(_Frozen):
 
 
 class Record(_Frozen):
-    """One cell of a study: a recipe, all of its seeds, and everything that a number depends on."""
+    """One system of a study: a recipe, all its seeds, and everything that a number depends on."""
 
     schema_version: Literal[1] = 1
     study: str
