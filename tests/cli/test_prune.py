@@ -130,7 +130,7 @@ def test_masking_keeps_what_a_run_has_otherwise_than_its_protocol(
     done = call("prune", run.folder, *words)
     assert done.code == 0, done.err
     masked = Run(tmp_path / "masked")
-    way = {"prune": "mask_at_the_end", "prune_to": 0.5}
+    way = {"prune": "mask_at_the_end", "prune_to": 0.5, "prune_scope": "lamp"}
     assert masked.recipe == run.recipe.model_copy(update=way)
     assert (masked.recipe.protocol, getattr(masked.recipe, name)) == (protocol, value)
     departures = masked.result()["departures"]
@@ -201,7 +201,7 @@ def test_masking_keeps_what_a_run_has_otherwise_than_its_protocol(
             "data 'mnist' is not that of the run, 'tiny': a network",
         ),
         (
-            ["{run}", "--to", "0.99"],
+            ["{run}", "--to", "0.99", "--scope", "network"],
             "pruning would set all 800 weights of backbone.0.weight to zero",
         ),
         (["{run}", "--to", "0.9", "--epochs", "2"], "prune_ramp ends after epoch 5, but epochs is"),
@@ -213,6 +213,18 @@ def test_masking_keeps_what_a_run_has_otherwise_than_its_protocol(
         (
             ["{run}", "--to", "0.5", "--by", "snip", "--set", "prune=snip"],
             "prune came twice, as snip and in --set as 'snip'; say it once.",
+        ),
+        (
+            ["{run}", "--to", "0.5", "--scope", "lamp", "--set", "prune_scope=layer"],
+            "prune_scope came twice, as lamp and in --set as 'layer'; say it once.",
+        ),
+        (
+            ["{run}", "--to", "0.5", "--scope", "each"],
+            "prune_scope: input should be 'network', 'layer' or 'lamp'",
+        ),
+        (
+            ["{run}", "--to", "0.5", "--scope", "lamp", "--unit", "capsule"],
+            'prune_scope = "lamp" compares single weights, and a capsule has weights in several',
         ),
     ],
 )
@@ -242,8 +254,8 @@ def test_masking_a_run_with_damaged_metrics_leaves_nothing_behind(trained, call,
 
 @pytest.mark.parametrize("by", ["magnitude", "snip", "random_masks", "mask_at_the_end"])
 def test_a_layer_without_a_weight_leaves_nothing_behind(trained, call, tmp_path, by):
-    words = ["prune", trained, "--to", "0.9999", "--by", by, "--out", tmp_path / "new"]
-    done = call(*words)
+    words = ["prune", trained, "--to", "0.9999", "--by", by, "--scope", "network"]
+    done = call(*words, "--out", tmp_path / "new")
     assert done.code == 2
     (sentence,) = done.err.splitlines()
     assert sentence.startswith("torchcaps: pruning would set all ")
@@ -259,7 +271,8 @@ def test_what_somebody_put_beside_a_run_outlives_it(trained, call, tmp_path, mon
     with pytest.raises(Interrupted):
         prune_run(trained, out, to=0.9999, time_budget=1e-3)
     (out / "notes.txt").write_text("of my own")
-    assert call("prune", trained, "--to", "0.9999", "--out", out).code == 2
+    words = ["--to", "0.9999", "--scope", "network", "--out", out]
+    assert call("prune", trained, *words).code == 2
     assert [file.name for file in out.iterdir()] == ["notes.txt"]
 
 
@@ -329,6 +342,40 @@ def test_the_margin_of_the_spread_loss_does_not_begin_again(
     run.write(run.recipe_file, run.recipe.model_copy(update=update).model_dump_json())
     made = prune_run(run.folder, tmp_path / "new", to=0.5, fields=fields)
     assert made.spread_steps == steps
+
+
+@pytest.mark.parametrize(
+    ("words", "scope"),
+    [
+        ((), "lamp"),
+        (("--by", "mask_at_the_end"), "lamp"),
+        (("--set", "prune=magnitude", "--unit", "weight"), "lamp"),
+        (("--scope", "network"), "network"),
+        (("--by", "mask_at_the_end", "--scope", "layer"), "layer"),
+        (("--set", "prune_scope=network"), "network"),
+        # LAMP scores are of magnitudes, and of single weights.
+        (("--by", "snip"), "network"),
+        (("--set", "prune=random_masks"), "network"),
+        (("--by", "lobster"), "network"),
+        (("--unit", "type"), "network"),
+        (("--set", "prune_unit=capsule"), "network"),
+    ],
+)
+def test_single_weights_are_compared_by_lamp_unless_a_scope_is_named(
+    words, scope, trained, call, tmp_path, monkeypatch
+):
+    """One threshold for all layers costs most, and can take the whole of one."""
+    made = []
+
+    def fit(recipe, out, **given):
+        made.append(recipe)
+        return Run(trained)
+
+    monkeypatch.setattr(MODULE, "fit", fit)
+    done = call("prune", trained, "--to", "0.1", *words, "--out", tmp_path / "new")
+    assert done.code == 0, done.err
+    (recipe,) = made or [Run(tmp_path / "new").recipe]
+    assert recipe.prune_scope == scope
 
 
 def test_a_way_to_prune_may_be_said_as_a_field(trained, call, tmp_path):

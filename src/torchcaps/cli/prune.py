@@ -1,8 +1,9 @@
 """`torchcaps prune`: prune a trained network."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,6 +11,24 @@ from torchcaps.cli.arguments import FieldList, Imports, Root, fields_from, secon
 from torchcaps.errors import TorchcapsError, short
 
 __all__ = ["prune"]
+
+# Ways that go by the size of a weight, as LAMP scores do.
+BY_LAMP = ("magnitude", "mask_at_the_end")
+Way = Annotated[
+    str | None,
+    typer.Option(
+        help="magnitude, which is taken if nothing is said, lobster, snip, random_masks or "
+        "mask_at_the_end"
+    ),
+]
+Scope = Annotated[
+    str | None,
+    typer.Option(
+        help="How layers share what is pruned: lamp, by scores that weigh a weight against its "
+        "layer, taken for single weights by magnitude or mask_at_the_end if nothing is said; "
+        "layer, the same share of each; network, one threshold, taken otherwise."
+    ),
+]
 
 
 def prune(
@@ -21,16 +40,11 @@ def prune(
             help="The share of weights to prune: 0.9. For lobster the most; it may be left out."
         ),
     ] = None,
-    by: Annotated[
-        str | None,
-        typer.Option(
-            help="magnitude, which is taken if nothing is said, lobster, snip, random_masks or "
-            "mask_at_the_end"
-        ),
-    ] = None,
+    by: Way = None,
     unit: Annotated[
         str | None, typer.Option(help="What is pruned as a whole: weight, capsule, type, channel.")
     ] = None,
+    scope: Scope = None,
     epochs: Annotated[
         int | None, typer.Option(help="For how long what is left trains on; 10 if not given.")
     ] = None,
@@ -51,18 +65,17 @@ def prune(
     from torchcaps.train.ranks import is_first
 
     fields = fields_from(field)
-    said = {"prune": by, "prune_to": to, "prune_unit": unit, "learning_rate": learning_rate}
-    for name, value in {**said, "epochs": epochs}.items():
-        if value is not None and name in fields:
-            raise TorchcapsError(
-                f"{name} came twice, as {value} and in --set as {short(fields[name])}; say it once."
-            )
-    fields |= {} if unit is None else {"prune_unit": unit}
-    fields |= {} if learning_rate is None else {"learning_rate": learning_rate}
+    said = {"prune_unit": unit, "prune_scope": scope, "learning_rate": learning_rate}
+    _check_once({"prune": by, "prune_to": to, "epochs": epochs, **said}, fields)
+    fields |= {name: value for name, value in said.items() if value is not None}
+    by = by or fields.pop("prune", "magnitude")
+    if by in BY_LAMP and fields.get("prune_unit", "weight") == "weight":
+        # One threshold costs most, and can take the whole of a layer.
+        fields.setdefault("prune_scope", "lamp")
     pruned = prune_run(
         run,
         out,
-        by=by or fields.pop("prune", "magnitude"),
+        by=by,
         to=to,
         epochs=epochs,
         root=root,
@@ -71,3 +84,11 @@ def prune(
     )
     if is_first():
         print(json.dumps({"run": str(pruned.folder), **pruned.result()}))
+
+
+def _check_once(said: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
+    for name, value in said.items():
+        if value is not None and name in fields:
+            raise TorchcapsError(
+                f"{name} came twice, as {value} and in --set as {short(fields[name])}; say it once."
+            )
