@@ -14,8 +14,9 @@ import torch
 
 from torchcaps.ops import dynamic_routing, em_routing, margin_loss, squash
 from torchcaps.ops.routing.dynamic import Detach
-from torchcaps.study import find_claim, mean_interval, read_records
+from torchcaps.study import claims, find_claim, mean_interval, read_records
 from torchcaps.study.judges.evidence import Evidence
+from torchcaps.study.sizes import parameters_of
 from torchcaps.study.svg import Dot, Line, draw_dots, draw_lines
 from torchcaps.train.digests import write_whole
 
@@ -40,6 +41,9 @@ def pictures() -> Iterator[tuple[str, str]]:
     yield "opposite-gradients.svg", opposite_gradients()
     yield "late-signs.svg", late_signs()
     yield "own-weights.svg", own_weights()
+    yield "doubtful-numbers.svg", doubtful_numbers()
+    yield "more-trees-than-images.svg", more_trees_than_images()
+    yield "sizes.svg", sizes()
 
 
 def bias_of_em() -> str:
@@ -347,6 +351,42 @@ def late_signs() -> str:
         for seed in record.seeds
     ]
     return draw_lines(lines, x_label="epoch; the paper trains 50", y_label="training accuracy, %")
+
+
+def doubtful_numbers() -> str:
+    """What rounding the couplings changes in every row of [renzulli2025] Table 1."""
+    rows = []
+    for claim in claims(paper="renzulli2025"):
+        if claim.table == 1 and claim.id.endswith("-vanilla-acc"):
+            change = _number(claim.id.replace("-vanilla-", "-q-")) - _number(claim.id)
+            rows.append(Dot(f"{claim.system}, {claim.dataset}", change, note=f"{change:+.2f}"))
+    return draw_dots(rows, label="accuracy gained by rounding, points", low=-2, high=2, mark=0)
+
+
+def more_trees_than_images() -> str:
+    """Keys that [renzulli2025] Table 11 prints for affNIST; the line is 10,000 images over ten."""
+    rows = []
+    for digit in range(10):
+        keys = _number(f"rem-t11-affnist-q-class{digit}")
+        rows.append(Dot(f"class {digit}", keys, note=f"{keys:,.0f}"))
+    return draw_dots(rows, label="keys of DR-CapsNet+Q on affNIST", low=0, high=16000, mark=1000)
+
+
+def sizes() -> str:
+    """By how much the printed sizes of ConvNet-Avg, and two that are cut off, miss the count."""
+    table: list[tuple[str, str, str, int | None]] = [
+        (f"ConvNet-Avg, kernel {k}", f"gu2021-t3-convnet-avg-k{k}-params", "convnet_avg", k)
+        for k in (3, 5, 7, 9, 11)
+    ]
+    table += [
+        ("Aff-CapsNet", "gu2021-t1-aff-capsnet-params", "gu_aff_capsnet", None),
+        ("Eff-CapsNet", "rem-t9-eff-capsnet-params", "rem_eff_mnist", None),
+    ]
+    rows = []
+    for name, claim, model, kernel in table:
+        off = 100 * (_number(claim) * 1e6 / parameters_of(model, kernel) - 1)
+        rows.append(Dot(name, off, note=f"{off:+.2f} %"))
+    return draw_dots(rows, label="printed size less the count, %", low=-4, high=4, mark=0)
 
 
 if __name__ == "__main__":
