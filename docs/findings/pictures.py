@@ -6,6 +6,7 @@ The same claims and records give the same bytes; `make tables` calls it, and a t
 """
 
 import json
+import math
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +45,7 @@ def pictures() -> Iterator[tuple[str, str]]:
     yield "doubtful-numbers.svg", doubtful_numbers()
     yield "more-trees-than-images.svg", more_trees_than_images()
     yield "sizes.svg", sizes()
+    yield "no-routing.svg", no_routing()
 
 
 def bias_of_em() -> str:
@@ -387,6 +389,28 @@ def sizes() -> str:
         off = 100 * (_number(claim) * 1e6 / parameters_of(model, kernel) - 1)
         rows.append(Dot(name, off, note=f"{off:+.2f} %"))
     return draw_dots(rows, label="printed size less the count, %", low=-4, high=4, mark=0)
+
+
+def no_routing() -> str:
+    """How long parents are at the start, by the coupling that stands for no routing."""
+    rows = []
+    for n_in, n_out in ((3200, 10), (16, 16)):
+        sums = [_sums_of_votes(n_in, n_out, seed) for seed in range(5)]
+        for says, coupling in (("1/I", 1 / n_in), ("1/J", 1 / n_out), ("1", 1.0)):
+            found = [squash(coupling * each).norm(dim=-1).mean().item() for each in sums]
+            mean = statistics.fmean(found)
+            middle, low, high = (math.log10(each) for each in (mean, min(found), max(found)))
+            name = f"{n_in:,} children, {n_out} parents, coupling {says}"
+            rows.append(Dot(name, middle, low, high, f"{mean:.2g}"))
+    return draw_dots(rows, label="length of a parent, as a power of ten", low=-6, high=0)
+
+
+def _sums_of_votes(n_in: int, n_out: int, seed: int) -> torch.Tensor:
+    """[j, d], of children that are half a unit long, W ~ N(0, 0.1²)."""
+    draw = torch.Generator().manual_seed(seed)
+    child = torch.randn(n_in, 8, generator=draw, dtype=torch.float64)
+    weight = 0.1 * torch.randn(n_in, n_out, 16, 8, generator=draw, dtype=torch.float64)
+    return torch.einsum("ijde,ie->jd", weight, child / (2 * child.norm(dim=-1, keepdim=True)))
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ QUESTIONS: Mapping[str, Question] = {
                 "**Nor in CapsNet, after a short training on pairs of digits**: without routing, "
                 "as [gu2021] has it, it learns later; but with all couplings at a tenth, which is "
                 "no routing either, sooner than with routing. What it lacked was scale, for votes "
-                "were averaged over 3,200 children.",
+                "were averaged over 3,200 children ([a finding](../findings/no-routing.md)).",
             ),
         ),
     ),
