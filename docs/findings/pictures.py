@@ -46,6 +46,7 @@ def pictures() -> Iterator[tuple[str, str]]:
     yield "more-trees-than-images.svg", more_trees_than_images()
     yield "sizes.svg", sizes()
     yield "no-routing.svg", no_routing()
+    yield "three-sums.svg", three_sums()
 
 
 def bias_of_em() -> str:
@@ -411,6 +412,34 @@ def _sums_of_votes(n_in: int, n_out: int, seed: int) -> torch.Tensor:
     child = torch.randn(n_in, 8, generator=draw, dtype=torch.float64)
     weight = 0.1 * torch.randn(n_in, n_out, 16, 8, generator=draw, dtype=torch.float64)
     return torch.einsum("ijde,ie->jd", weight, child / (2 * child.norm(dim=-1, keepdim=True)))
+
+
+def three_sums() -> str:
+    """How far from even the last couplings are, by how many agreements they have."""
+    lines: dict[str, list[tuple[float, float]]] = {
+        "Eq. 7: r_T": [],
+        "Algorithm 1: r_T - 1": [],
+        "Eq. 23: r_T - 2": [],
+    }
+    for iterations in range(1, 6):
+        for says, missing in zip(lines, (0, 1, 2), strict=True):
+            # The couplings with n agreements are those of iteration n + 1.
+            within = max(iterations - missing, 0) + 1
+            found = [_polarisation(within, seed) for seed in range(DRAWS)]
+            lines[says].append((iterations, round(statistics.fmean(found), 4)))
+    return draw_lines(
+        [Line(says, points) for says, points in lines.items()],
+        x_label="iterations r_T",
+        y_label="1 - H(c_i) / log J",
+    )
+
+
+def _polarisation(iterations: int, seed: int) -> float:
+    draw = torch.Generator().manual_seed(seed)
+    votes = torch.randn(32, 10, 8, generator=draw, dtype=torch.float64)
+    (last,) = dynamic_routing(votes, iterations=iterations, keep="last").steps
+    entropy = torch.special.entr(last.coupling).sum(-1).mean().item()
+    return 1 - entropy / math.log(10)
 
 
 if __name__ == "__main__":
