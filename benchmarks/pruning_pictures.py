@@ -95,8 +95,8 @@ def draw_where(runs: dict[str, Run]) -> None:
         tree = draw_backtracked(out.trace, predicted=int(answers[0]), class_names="0123456789")
         write_figure(tree, PICTURES / f"tree-{way}.png")
         out = runs[way].model()(pixels[:SHOWN], keep="last")
-        size = (pixels.shape[-2], pixels.shape[-1])
-        maps[way] = saliency(out.trace, answers[:SHOWN], size=size).detach()
+        size, n_classes = (pixels.shape[-2], pixels.shape[-1]), out.scores.shape[1]
+        maps[way] = saliency(out.trace, answers[:SHOWN], n_classes=n_classes, size=size).detach()
     write_figure(draw_saliency(pixels[:SHOWN], maps), PICTURES / "saliency.png")
 
 

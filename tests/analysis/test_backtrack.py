@@ -30,12 +30,12 @@ def test_the_size_of_a_tree_on_paper():
     hidden = [[[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]], [[0.5, 0.5], [0.1, 0.9], [0.2, 0.8]]]
     classes = [[[0.1, 0.2, 0.7], [0.5, 0.3, 0.2]], [[0.8, 0.1, 0.1], [0.5, 0.3, 0.2]]]
     trace = network({"hidden": hidden, "classes": classes})
-    assert tree_size(trace, torch.tensor([2, 0])).tolist() == [2, 2]
+    assert tree_size(trace, torch.tensor([2, 0]), n_classes=3).tolist() == [2, 2]
     # Nothing chooses class 1, and so nothing is in its tree.
-    assert tree_size(trace, torch.tensor([1, 1])).tolist() == [0, 0]
+    assert tree_size(trace, torch.tensor([1, 1]), n_classes=3).tolist() == [0, 0]
     alone = network({"hidden": hidden[1:], "classes": [[[0.8, 0.1, 0.1], [0.2, 0.7, 0.1]]]})
     # The class has a child, hidden 0, which has none.
-    assert tree_size(alone, torch.tensor([0])).tolist() == [1]
+    assert tree_size(alone, torch.tensor([0]), n_classes=3).tolist() == [1]
 
 
 def test_an_even_split_leads_nowhere():
@@ -86,8 +86,8 @@ def test_a_tree_through_windows_on_paper():
     assert tree_pixels(trace, 1, size=(1, 3)).tolist() == [[0.5, 0, 0]]
     assert tree_pixels(trace, 0, size=(4, 6)).shape == (4, 6)
     # Class 0, and parents 1 and 3; class 1, and parent 0, whose children are 0 and 2.
-    assert tree_size(trace, torch.tensor([0])).tolist() == [3]
-    assert tree_size(trace, torch.tensor([1])).tolist() == [2]
+    assert tree_size(trace, torch.tensor([0]), n_classes=2).tolist() == [3]
+    assert tree_size(trace, torch.tensor([1]), n_classes=2).tolist() == [2]
 
 
 def test_loops_over_windows_agree():

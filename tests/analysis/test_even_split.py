@@ -81,7 +81,8 @@ def test_an_even_split_is_even_in_every_dtype(parents, dtype):
         (unequal,) = inequality.result().layers
         assert degrees.result().layers[0].mean == 0
         assert (unequal.small, unequal.even, unequal.gini) == (0, 1, pytest.approx(0, abs=1e-12))
-        assert tree_size(trace, torch.zeros(2, dtype=torch.int64)).tolist() == [0, 0]
+        first = torch.zeros(2, dtype=torch.int64)
+        assert tree_size(trace, first, n_classes=parents).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -94,7 +95,7 @@ def test_networks_of_half_precision_have_even_splits(dtype):
     with torch.autocast("cpu", dtype):
         out = head(backbone(torch.rand(2, 1, 12, 12)), keep="last")
     assert out.trace[0].routed.steps[-1].coupling.dtype == dtype
-    assert tree_size(out.trace, out.scores.argmax(-1)).tolist() == [0, 0]
+    assert tree_size(out.trace, out.scores.argmax(-1), n_classes=3).tolist() == [0, 0]
 
 
 def test_what_is_not_even_in_half_precision_is_not():

@@ -20,15 +20,15 @@ def grid_trace():
 
 
 def test_equation_16_on_paper():
-    maps = saliency(grid_trace(), torch.tensor([0]), size=(1, 2))
+    maps = saliency(grid_trace(), torch.tensor([0]), n_classes=2, size=(1, 2))
     # (1 · 0.5 + 0.5 · 1) / 2 on the left, (0.2 · 0 + 0 · 0.3) / 2 on the right.
     assert maps.tolist() == [[[0.5, 0.0]]]
-    other = saliency(grid_trace(), torch.tensor([1]), size=(1, 2))
+    other = saliency(grid_trace(), torch.tensor([1]), n_classes=2, size=(1, 2))
     torch.testing.assert_close(other, torch.tensor([[[0.25, 0.1]]]).double())
 
 
 def test_maps_are_stretched_and_keep_their_sides():
-    maps = saliency(grid_trace(), torch.tensor([0]), size=(6, 8))
+    maps = saliency(grid_trace(), torch.tensor([0]), n_classes=2, size=(6, 8))
     assert maps.shape == (1, 6, 8)
     assert maps[0, :, 0].eq(0.5).all()
     assert maps[0, :, -1].eq(0).all()
@@ -88,7 +88,7 @@ def test_a_network_on_a_map_has_a_map():
     model = create_model("rem_dr", image=(1, 20, 24), n_classes=3).eval()
     with torch.no_grad():
         out = model(torch.rand(2, 1, 20, 24), keep="last")
-    maps = saliency(out.trace, out.scores.argmax(-1), size=(20, 24))
+    maps = saliency(out.trace, out.scores.argmax(-1), n_classes=3, size=(20, 24))
     assert maps.shape == (2, 20, 24)
     assert (maps >= 0).all()
 
@@ -97,7 +97,7 @@ def test_a_network_on_a_map_has_a_map():
 def test_children_in_one_place_are_a_sentence(grid, where):
     (layer,) = grid_trace()
     broken = (replace(layer, child_grid=grid),)
-    assert text_of(lambda: saliency(broken, torch.tensor([0]), size=(4, 4))) == (
+    assert text_of(lambda: saliency(broken, torch.tensor([0]), n_classes=2, size=(4, 4))) == (
         f"saliency needs children of the last layer at several positions, but those of classes lie "
         f"on {where}; take a network whose classes look at a map, as rem_dr."
     )

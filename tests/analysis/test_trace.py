@@ -22,8 +22,10 @@ from torchcaps.analysis import (
     routing_dynamics,
     saliency,
     tree_distance,
+    tree_size,
 )
 from torchcaps.analysis.trace import judged_answers, last_coupling, predicted_classes
+from torchcaps.data import Batch
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import Conv3dCapsules
 from torchcaps.types import Capsules, LayerTrace, Output, Window
@@ -126,7 +128,7 @@ READERS = {
     "join of one": lambda trace: join([trace] if isinstance(trace, torch.Tensor) else trace),
     "layers": capsule_layers,
     "paths": lambda trace: class_paths(trace, "primary"),
-    "saliency": lambda trace: saliency(trace, LENGTHS.argmax(-1), size=(4, 4)),
+    "saliency": lambda trace: saliency(trace, LENGTHS.argmax(-1), n_classes=2, size=(4, 4)),
 }
 
 
@@ -180,13 +182,42 @@ def test_classes_that_look_through_windows_are_told_as_such():
     assert text_of(lambda: MeasureCouplings().add(trace, label)) == expected
 
 
+READ_OFF = {
+    "couplings": lambda trace, scores: MeasureCouplings().update(
+        Output(scores, "logits", trace=trace), Batch(torch.zeros(2, 1, 4, 4), torch.tensor([0, 1]))
+    ),
+    "keys": lambda trace, scores: MeasureKeys().update(
+        Output(scores, "logits", trace=trace), Batch(torch.zeros(2, 1, 4, 4), torch.tensor([0, 1]))
+    ),
+    "saliency": lambda trace, scores: saliency(
+        trace, scores.argmax(-1), n_classes=scores.shape[1], size=(4, 4)
+    ),
+    "size of a tree": lambda trace, scores: tree_size(
+        trace, scores.argmax(-1), n_classes=scores.shape[1]
+    ),
+}
+
+
+@pytest.mark.parametrize("measured", READ_OFF)
+def test_parents_that_something_reads_are_no_classes(measured):
+    """Of sixteen parents and ten classes parent 3 was taken for class 3, and the entropy was the
+    mean of sixteen."""
+    (layer,) = network({"parts": even(2, 4, 16)})
+    trace = (replace(layer, child_grid=(2, 2, 1)),)
+    assert text_of(lambda: READ_OFF[measured](trace, torch.eye(2, 10))) == (
+        "the last layer must have one parent for each class, but parts has 16 parents, and 10 "
+        "classes are scored by what reads them; take a network whose last capsules are its classes."
+    )
+    READ_OFF[measured](trace, torch.eye(2, 16))
+
+
 @pytest.mark.parametrize(
     "read",
     [
         routing_dynamics,
         lambda trace: tree_distance(trace, trace),
         lambda trace: backtracked(trace, 0),
-        lambda trace: saliency(trace, torch.tensor([0, 1]), size=(4, 4)),
+        lambda trace: saliency(trace, torch.tensor([0, 1]), n_classes=2, size=(4, 4)),
     ],
 )
 def test_couplings_of_maps_are_not_taken_for_those_of_capsules(read):

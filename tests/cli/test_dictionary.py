@@ -7,9 +7,11 @@ import pytest
 import torch
 
 from cli.command_line import assert_one_sentence, tiny
-from torchcaps import create_model, load, save
+from torchcaps import Capsules, LayerTrace, Output, create_model, load, save
 from torchcaps.analysis import MeasureKeys, quantise
 from torchcaps.data import Batch
+from torchcaps.layers import DenseCapsules
+from torchcaps.models.own import CLASSES
 from torchcaps.tasks.dictionary import ClassEntries, Dictionary
 
 
@@ -103,3 +105,26 @@ def test_a_convnet_has_no_trees(call, tmp_path):
     save(create_model("efficient_convnet", image=(1, 24, 24)), tmp_path / "plain.safetensors")
     words = ["dictionary", tmp_path / "plain.safetensors", "--data", "tiny", "--levels", "11"]
     assert_one_sentence(call(*words), "so it has no couplings to quantise; take a capsule")
+
+
+class ReadOff(torch.nn.Module):
+    """Sixteen capsules, of which a linear layer reads ten classes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = DenseCapsules(n_in=36, d_in=16, n_out=16, d_out=4)
+        self.read = torch.nn.Linear(64, 10)
+
+    def forward(self, image, *, keep="none", couple=None):
+        capsules = Capsules(image.reshape(len(image), 36, 16))
+        routed = self.parts(capsules, keep=keep, couple=couple)
+        trace = (LayerTrace("parts", capsules, routed, None, "parents", self.parts.weight),)
+        return Output(self.read(routed.parents.pose.flatten(1)), "logits", trace=trace)
+
+
+def test_parents_that_are_no_classes_have_no_dictionary(call, tmp_path, monkeypatch):
+    """The couplings to parent 3 were those of class 3."""
+    monkeypatch.setitem(CLASSES, f"{ReadOff.__module__}.ReadOff", ReadOff)
+    save(ReadOff(), tmp_path / "mine.safetensors")
+    words = ["dictionary", tmp_path / "mine.safetensors", "--data", "tiny", "--levels", "11"]
+    assert_one_sentence(call(*words), "but parts has 16 parents, and 10 classes are scored by")

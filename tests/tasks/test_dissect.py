@@ -397,6 +397,7 @@ def test_capsules_that_are_no_classes_have_numbers_for_names() -> None:
         "All images: mean couplings",
         "All images: which capsules answer",
     ]
+    assert found.trees is None
     words = [text.get_text() for axes in found.pictures[0].figure.axes for text in axes.texts]
     assert any(re.fullmatch(r"longest capsule in parts: \d+", text) for text in words)
     assert "parts" in words

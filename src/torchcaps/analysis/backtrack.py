@@ -23,6 +23,7 @@ from torch.nn.functional import interpolate, one_hot
 from torchcaps.analysis.even_split import comparable_coupling
 from torchcaps.analysis.trace import (
     check_children,
+    check_parents_are_classes,
     check_trace,
     class_coupling,
     finite_coupling,
@@ -80,16 +81,18 @@ def backtracked(trace: Trace, predicted: int, *, index: int = 0) -> list[Tensor]
     return [edges[0] for edges in _edges(trace, torch.tensor([predicted]), slice(index, index + 1))]
 
 
-def tree_size(trace: Trace, predicted: Tensor) -> Tensor:
+def tree_size(trace: Trace, predicted: Tensor, *, n_classes: int) -> Tensor:
     """How many capsules with a child the tree of each image has, int64 [k].
 
     Arguments:
         trace: of k images, of a network whose layers lead to each other.
         predicted: the class of each image, int64 [k].
+        n_classes: how many classes the network scores.
 
-    >>> tree_size(out.trace, out.scores.argmax(-1)).shape
+    >>> tree_size(out.trace, out.scores.argmax(-1), n_classes=10).shape
     """
     _check_chain(trace)
+    check_parents_are_classes(trace, n_classes)
     # It refuses classes that are none of theirs.
     class_coupling(trace, predicted)
     every = _edges(trace, predicted.detach().cpu(), slice(None))

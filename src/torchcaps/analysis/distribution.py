@@ -17,6 +17,7 @@ from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import (
     check_any,
+    check_parents_are_classes,
     check_trace,
     class_coupling,
     finite_coupling,
@@ -91,6 +92,8 @@ class MeasureCouplings:
         self._counts: dict[str | int, Tensor] = {}
 
     def update(self, out: Answer, batch: Labelled) -> None:
+        check_trace(out.trace)
+        check_parents_are_classes(out.trace, out.scores.shape[1])
         self.add(out.trace, predicted_classes(out.scores, batch.labels))
 
     def add(self, trace: Trace, predicted: Tensor) -> None:

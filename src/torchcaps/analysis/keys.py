@@ -26,6 +26,7 @@ from torchcaps.analysis.quantise import quantised_index
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import (
     check_any,
+    check_parents_are_classes,
     check_trace,
     class_coupling,
     last_coupling,
@@ -98,6 +99,7 @@ class MeasureKeys:
 
     def update(self, out: Answer, batch: Labelled) -> None:
         check_trace(out.trace)
+        check_parents_are_classes(out.trace, out.scores.shape[1])
         self.add(out.trace, predicted_classes(out.scores, batch.labels))
 
     def add(self, trace: Trace, predicted: Tensor) -> None:

@@ -21,22 +21,29 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from torchcaps.analysis.trace import check_children, check_trace, class_coupling, image_lengths
+from torchcaps.analysis.trace import (
+    check_children,
+    check_parents_are_classes,
+    check_trace,
+    class_coupling,
+    image_lengths,
+)
 from torchcaps.errors import TorchcapsError
 from torchcaps.types import Trace
 
 __all__ = ["focus", "saliency", "saliency_distance"]
 
 
-def saliency(trace: Trace, predicted: Tensor, *, size: tuple[int, int]) -> Tensor:
+def saliency(trace: Trace, predicted: Tensor, *, n_classes: int, size: tuple[int, int]) -> Tensor:
     """Maps [k, height, width] of k images.
 
     Arguments:
         trace: of a network whose last layer has its children on a grid.
         predicted: the class of each image, [k].
+        n_classes: how many classes the network scores.
         size: (height, width) of the images.
 
-    >>> saliency(out.trace, out.scores.argmax(-1), size=(28, 28)).shape
+    >>> saliency(out.trace, out.scores.argmax(-1), n_classes=10, size=(28, 28)).shape
     """
     check_trace(trace)
     last = trace[-1]
@@ -47,6 +54,7 @@ def saliency(trace: Trace, predicted: Tensor, *, size: tuple[int, int]) -> Tenso
             f"{last.name} lie on {where}; take a network whose classes look at a map, as rem_dr."
         )
     check_children(last)
+    check_parents_are_classes(trace, n_classes)
     strength = image_lengths(last.name, last.children) * class_coupling(trace, predicted)  # [k, i]
     maps = strength.unflatten(-1, last.child_grid).mean(-1)  # [k, h, w]
     stretched = interpolate(maps[:, None], size=size, mode="bilinear", align_corners=False)
@@ -60,7 +68,7 @@ def focus(maps: Tensor, inside: Tensor) -> Tensor:
         maps: [k, height, width].
         inside: which pixels show the object, bool [k, height, width].
 
-    >>> focus(saliency(out.trace, out.scores.argmax(-1), size=(28, 28)), inside)
+    >>> focus(maps, inside)
     """
     if maps.shape != inside.shape:
         raise TorchcapsError(

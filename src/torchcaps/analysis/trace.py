@@ -19,6 +19,7 @@ __all__ = [
     "check_children",
     "check_finite",
     "check_no_one_hot",
+    "check_parents_are_classes",
     "check_trace",
     "class_coupling",
     "class_labels",
@@ -30,6 +31,7 @@ __all__ = [
     "labelled_classes",
     "last_coupling",
     "lengths",
+    "parents_are_classes",
     "predicted_classes",
 ]
 
@@ -245,8 +247,28 @@ def labelled_classes(what: str, out: Any, labels: Tensor | None) -> tuple[Capsul
     return classes, known.to(classes.pose.device)
 
 
+def parents_are_classes(trace: Trace, n_classes: int) -> bool:
+    """Whether the last layer is dense and has one parent for each class that is scored."""
+    return trace[-1].window is None and last_coupling(trace[-1]).shape[-1] == n_classes
+
+
+def check_parents_are_classes(trace: Trace, n_classes: int) -> None:
+    """Refuse to take parents for classes where something behind them scores."""
+    last = trace[-1]
+    # What looks through windows is refused by name where its couplings are read.
+    if last.window is None and not parents_are_classes(trace, n_classes):
+        raise TorchcapsError(
+            f"the last layer must have one parent for each class, but {last.name} has "
+            f"{last_coupling(last).shape[-1]} parents, and {n_classes} classes are scored by what "
+            f"reads them; take a network whose last capsules are its classes."
+        )
+
+
 def class_coupling(trace: Trace, predicted: Tensor) -> Tensor:
-    """Couplings [k, i] of all children of the last layer to the predicted class [k] of an image."""
+    """Couplings [k, i] of all children of the last layer to the predicted class [k] of an image.
+
+    Whoever knows how many classes there are calls `check_parents_are_classes` before.
+    """
     coupling = image_coupling(trace[-1])
     n, predicted = coupling.shape[-1], predicted.detach().cpu()
     if predicted.shape != coupling.shape[:1] or not bool(

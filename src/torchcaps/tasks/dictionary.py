@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from torchcaps.analysis import ChosenLevels, choose_levels, key_entropy
 from torchcaps.analysis.quantise import quantised_index
-from torchcaps.analysis.trace import class_coupling
+from torchcaps.analysis.trace import check_parents_are_classes, class_coupling
 from torchcaps.data import Images
 from torchcaps.errors import TorchcapsError
 from torchcaps.tasks.evaluate import evaluate
@@ -202,6 +202,7 @@ def _grouped(
                     f"{images.name} show several; take a set with one object an image."
                 )
             out = answer(batch.pixels.to(device))
+            check_parents_are_classes(out.trace, out.scores.shape[1])
             predicted = out.scores.argmax(-1).cpu()
             rows = quantised_index(class_coupling(out.trace, predicted), levels=last).cpu().numpy()
             for place, label, row in zip(index.tolist(), predicted.tolist(), rows, strict=True):

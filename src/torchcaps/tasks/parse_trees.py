@@ -6,6 +6,7 @@ from torch import nn
 
 from torchcaps.analysis import MeasureCouplings, MeasureKeys
 from torchcaps.analysis.measure import Answer, Labelled
+from torchcaps.analysis.trace import parents_are_classes
 from torchcaps.errors import TorchcapsError
 from torchcaps.prune import sparsity
 from torchcaps.report import Picture, Trees
@@ -23,10 +24,8 @@ class MeasureTrees:
         self._seen = False
 
     def update(self, out: Answer, batch: Labelled) -> None:
-        last = out.trace[-1]
-        parents = last.routed.parents.pose.shape[-2]
         shows_one = batch.labels is not None and batch.labels.ndim == 1
-        if shows_one and last.window is None and parents == out.scores.shape[1]:
+        if shows_one and parents_are_classes(out.trace, out.scores.shape[1]):
             self._keys.update(out, batch)
             self._couplings.update(out, batch)
             self._seen = True

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from torchcaps.analysis import Keys, MeasureKeys, Thresholds, capsule_layers, lengths, quantise
 from torchcaps.analysis.activity import dead_capsules
-from torchcaps.analysis.trace import last_coupling
+from torchcaps.analysis.trace import last_coupling, parents_are_classes
 from torchcaps.analysis.zero_votes import zero_blocks
 from torchcaps.data import Images
 from torchcaps.errors import TorchcapsError
@@ -170,10 +170,7 @@ def _keys(model: nn.Module, images: Images) -> Keys | None:
     on_grid = partial(quantise, levels=kind.levels)
     for some in torch.arange(min(TREE_IMAGES, len(images))).split(AT_ONCE):
         out = model(images.batch(some).pixels.to(device), keep="last", couple=on_grid)
-        last = out.trace[-1] if out.trace else None
-        if last is None or last.window is not None:
-            return None
-        if last.routed.parents.pose.shape[-2] != out.scores.shape[1]:
+        if not out.trace or not parents_are_classes(out.trace, out.scores.shape[1]):
             return None
         kind.add(out.trace, out.scores.argmax(-1))
     return kind.result()

@@ -67,15 +67,20 @@ def apart_of(
     found = []
     for part in torch.arange(len(images)).split(BATCH):
         pixels = images.batch(part).pixels
-        height, width = pixels.shape[-2:]
-        seen = (network(pixels) for network in (dense, pruned))
-        maps = [saliency(x.trace, x.scores.argmax(-1), size=(height, width)).cpu() for x in seen]
+        maps = [_map(network(pixels), pixels) for network in (dense, pruned)]
         found.append(saliency_distance(*maps))
     distance = torch.cat(found)
     known = distance[~distance.isnan()]
     if not len(known):
         return {"saliency_known": 0.0}
     return {"saliency": float(known.mean()), "saliency_known": len(known) / len(distance)}
+
+
+def _map(out: Output, pixels: Tensor) -> Tensor:
+    """Saliency of the predicted classes, in the size of the images."""
+    height, width = pixels.shape[-2:]
+    n_classes, predicted = out.scores.shape[1], out.scores.argmax(-1)
+    return saliency(out.trace, predicted, n_classes=n_classes, size=(height, width)).cpu()
 
 
 def _is_of_commits(run: Run) -> bool:

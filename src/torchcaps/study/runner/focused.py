@@ -31,7 +31,8 @@ def focus_of(network: Callable[[Tensor], Output], images: Images) -> dict[str, f
     shares = []
     for part in torch.arange(len(images)).split(BATCH):
         out = network(images.batch(part).pixels)
-        maps = saliency(out.trace, out.scores.argmax(-1), size=(truth.size, truth.size))
+        size, n_classes = (truth.size, truth.size), out.scores.shape[1]
+        maps = saliency(out.trace, out.scores.argmax(-1), n_classes=n_classes, size=size)
         of_whole = (truth.owner[part] == 0)[:, :, None, None]
         shares.append(focus(maps.cpu(), (part_masks(truth, part) & of_whole).any(1)))
     share = torch.cat(shares).double()

@@ -148,7 +148,8 @@ def tree_size_of(network: Network, images: Images) -> dict[str, float]:
     for part in torch.arange(len(images)).split(BATCH):
         with torch.no_grad():
             out = network(images.batch(part).pixels)
-        total += int(tree_size(out.trace, out.scores.argmax(-1)).sum())
+        n_classes = out.scores.shape[1]
+        total += int(tree_size(out.trace, out.scores.argmax(-1), n_classes=n_classes).sum())
     return {"tree_size": total / len(images)}
 
 
