@@ -138,6 +138,24 @@ def test_masking_keeps_what_a_run_has_otherwise_than_its_protocol(
     assert any(each.startswith(f"{name}: ") for each in departures)
 
 
+def test_a_run_that_was_pruned_is_not_masked_as_if_it_never_was(trained, call, tmp_path):
+    """No recipe says both, so what had been made of a run that was not pruned was given back as
+    that of one that was."""
+    words = ("--by", "mask_at_the_end", "--to", "0.5", "--out")
+    masked = call("prune", trained, *words, tmp_path / "masked")
+    assert masked.code == 0, masked.err
+    run = Run(shutil.copytree(trained, tmp_path / "pruned"))
+    way = {"prune": "snip", "prune_to": 0.2}
+    run.write(run.recipe_file, run.recipe.model_copy(update=way).model_dump_json())
+    for out in ("masked", "new"):
+        assert_one_sentence(
+            call("prune", run.folder, *words, tmp_path / out),
+            f"{run.folder} was pruned before, by snip, and no recipe says both: mask a run that "
+            f"was not pruned, or prune this one further by a way that trains on, as magnitude.",
+        )
+    assert not (tmp_path / "new").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -437,10 +455,10 @@ def test_a_pruned_run_is_pruned_further_and_never_back(trained, call, tmp_path):
     words = ["--by", "mask_at_the_end", "--out"]
     assert call("prune", trained, "--to", "0.5", *words, half).code == 0
     weights = load(Run(half).model_file).state_dict()
-    for back in (words, ["--epochs", "2", "--set", "prune_ramp=1", "--out"]):
-        done = call("prune", half, "--to", "0.3", *back, tmp_path / "less")
-        assert_one_sentence(done, "was pruned before: 50.0% of its weights are zero and stay so")
-        assert not (tmp_path / "less").exists()
+    back = ["--to", "0.3", "--epochs", "2", "--set", "prune_ramp=1", "--out", tmp_path / "less"]
+    sentence = "was pruned before: 50.0% of its weights are zero and stay so"
+    assert_one_sentence(call("prune", half, *back), sentence)
+    assert not (tmp_path / "less").exists()
     steps = ["--to", "0.6", "--epochs", "3", "--set", "prune_ramp=3"]
     assert call("prune", half, *steps, "--out", more).code == 0
     # The first target of the ramp, 42 %, is below what is there.

@@ -92,6 +92,7 @@ def prune_run(
     _check_images(trained, root)
     more = {**(fields or {}), "prune": by, **({} if to is None else {"prune_to": to})}
     if by == "mask_at_the_end":
+        _check_never_pruned(run, old)
         masked = _recipe(old, more, keep=set())
         # What was not trained is not pruned either, and no pruner counts it.
         freeze(trained.model, masked.freeze)
@@ -192,6 +193,15 @@ def _recipe(old: Recipe, changes: Mapping[str, Any], *, keep: set[str]) -> Recip
     protocol = fields.pop("protocol", None)
     recipe = make_recipe(**{**fields, "channels_last": old.channels_last, **changes})
     return recipe if protocol is None else recipe.model_copy(update={"protocol": protocol})
+
+
+def _check_never_pruned(run: Path, recipe: Recipe) -> None:
+    """A masked run is what its recipe would have given, and a recipe says one way to prune."""
+    if recipe.prune is not None:
+        raise TorchcapsError(
+            f"{run} was pruned before, by {recipe.prune}, and no recipe says both: mask a run that "
+            f"was not pruned, or prune this one further by a way that trains on, as magnitude."
+        )
 
 
 def _check_further(trained: Trained, recipe: Recipe) -> None:
