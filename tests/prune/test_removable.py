@@ -29,6 +29,7 @@ def scores(model, images):
         return model(images, keep="last").scores
 
 
+SHARED = {"kernel": 7, "types": 8, "width": 16, "sharing": "type"}
 # What is pruned as a whole, how much of it, and what must become smaller.
 CASES = [
     ("rem_dr", "type", 0.4, {"kernel": 7, "types": 8, "width": 16}),
@@ -43,6 +44,7 @@ CASES = [
     ("rem_multilayer", "capsule", 0.1, {}),
     ("rem_gamma", "capsule", 0.05, {}),
     ("gu_capsnet", "type", 0.4, {"kernel": 7, "types": 8, "width": 16}),
+    ("rem_dr", "type", 0.4, {**SHARED, "routing": "self_attention"}),
 ]
 
 

@@ -208,9 +208,13 @@ class _State:
                 self.tensors[key] = self.tensors[key].index_select(axis, rows)
 
     def take_children(self, layer: str, index: tuple[int, ...]) -> None:
-        """Keep these children of a layer."""
+        """Keep these children of a layer; of one whose children share matrices, these types."""
+        many = len(self.tensors[f"layers.{layer}.weight"])
         self.take(f"layers.{layer}", 0, index, only=("weight",))
-        self.take(f"layers.{layer}.routing", 0, index, only=("prior",))
+        # A prior has a row for each child also where those of a type share one matrix.
+        children = len(self.tensors.get(f"layers.{layer}.routing.prior", ()))
+        rows = tuple(first + i for first in range(0, children, many) for i in index)
+        self.take(f"layers.{layer}.routing", 0, rows, only=("prior",))
 
     def take_parents(self, layer: str, index: tuple[int, ...]) -> None:
         """Keep these parents of a hidden layer, and one that stands for all others."""
