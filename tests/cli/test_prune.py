@@ -117,6 +117,22 @@ def test_a_masked_run_does_not_begin_anew(trained, call, tmp_path):
     assert contents(out) == before
 
 
+def test_a_masked_run_outlives_more_epochs_of_the_run_it_is_of(trained, call, tmp_path):
+    """It was written over by what the run had become."""
+    out, longer = tmp_path / "masked", Run(shutil.copytree(trained, tmp_path / "longer"))
+    words = ("--to", "0.5", "--by", "mask_at_the_end", "--out", out)
+    assert call("prune", trained, *words).code == 0
+    before = contents(out)
+    recipe = longer.recipe.model_copy(update={"epochs": longer.recipe.epochs + 2})
+    longer.write(longer.recipe_file, recipe.model_dump_json())
+    assert_one_sentence(
+        call("prune", longer.folder, *words),
+        f"{out} holds what was masked after 1 epoch, and {longer.folder} has been trained for 3 "
+        f"since; give what is masked now a folder of its own: name another one with --out.",
+    )
+    assert contents(out) == before
+
+
 @pytest.mark.parametrize(
     ("protocol", "name", "value"), [("gu", "validation_share", 0.1), ("rem", "keep", "last")]
 )

@@ -275,6 +275,14 @@ def _masked(trained: Trained, run: Run, recipe: Recipe, out: Path, root: Root | 
     new = Run(out)
     if new.is_finished(recipe):
         return new
+    if new.is_done:
+        # A run may go on for more epochs, but what is masked is written anew.
+        before = new.recipe.epochs
+        raise TorchcapsError(
+            f"{out} holds what was masked after {before} epoch{'' if before == 1 else 's'}, and "
+            f"{run.folder} has been trained for {recipe.epochs} since; give what is masked now a "
+            f"folder of its own: name another one with --out."
+        )
     pruner = MaskAtTheEnd(
         trained.model, to=recipe.prune_to, unit=recipe.prune_unit, scope=recipe.prune_scope
     )
