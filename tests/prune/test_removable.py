@@ -361,3 +361,38 @@ def test_a_parent_stays_whose_votes_are_more_than_a_matrix(middle, is_smaller):
     images = torch.rand(4, *IMAGE)
     small = smaller(model, kept)
     assert torch.allclose(scores(small, images), scores(model, images), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("prior", "gone", "pays"),
+    [
+        # A parent has 16 · 4 weights and 5 · 4 above it. Two less are 168, and a prior has 16 · 38.
+        ("zero", 3, False),
+        # Seven less are 7 · 84 = 588 numbers, and the prior has 16 · 33 = 528.
+        ("zero", 8, True),
+        # Six less are 504, and the prior has 16 · 34 = 544.
+        ("zero", 7, False),
+        ("learned", 2, True),
+    ],
+)
+def test_parents_stay_where_a_new_prior_would_need_more_numbers(prior, gone, pays):
+    """Without two of its parents a network was larger than before."""
+    torch.manual_seed(0)
+    backbone = nn.Sequential(nn.Conv2d(1, 8, 5, 2), nn.ReLU())
+    primary = PrimaryCapsules(nn.Conv2d(8, 8, 5, 2), d_out=2)
+    sizes = {"d_in": 2, "d_out": 2, "weight_std": 0.8}
+    hidden = DenseCapsules(n_in=16, n_out=40, routing=DynamicRouting(prior=prior), **sizes)
+    layers = {"hidden": hidden, "classes": DenseCapsules(n_in=40, n_out=5, **sizes)}
+    model = CapsuleNetwork(
+        image=IMAGE, backbone=backbone, primary=primary, primary_grid=(2, 2, 4), layers=layers
+    ).eval()
+    model.config = {}
+    with torch.no_grad():
+        hidden.weight[:, :gone] = 0
+        layers["classes"].weight[:gone] = 0
+    kept = removable(model)
+    assert kept.parents == ({"hidden": tuple(range(gone, 40))} if pays else {})
+    small = smaller(model, kept)
+    assert (size(small) < size(model)) == pays
+    images = torch.rand(4, *IMAGE)
+    assert torch.allclose(scores(small, images), scores(model, images), rtol=0, atol=1e-6)

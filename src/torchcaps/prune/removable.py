@@ -177,7 +177,8 @@ def _kept_parents(
 ) -> dict[str, tuple[int, ...]]:
     layers = list(capsule_layers_of(network).items())
     kept: dict[str, tuple[int, ...]] = {}
-    for (name, layer), (above_name, above) in pairwise(layers):
+    # From above: what a parent saves there depends on how many of its own parents stay.
+    for (name, layer), (above_name, above) in reversed(list(pairwise(layers))):
         both = (layer, above)
         if not all(isinstance(each, DenseCapsules) and each.sharing == "none" for each in both):
             continue
@@ -191,9 +192,19 @@ def _kept_parents(
         if above_name in seen.capsules:
             gone |= (seen.capsules[above_name] <= below).to(gone.device)
         # One of them stays in the place of all.
-        if int(gone.sum()) > 1:
+        fewer = int(gone.sum()) - 1
+        stay = len(kept[above_name]) + 1 if above_name in kept else above.n_out
+        if fewer > 0 and _pays(layer, above, fewer, stay):
             _note(kept, name, gone)
     return kept
+
+
+def _pays(layer: DenseCapsules, above: DenseCapsules, fewer: int, stay: int) -> bool:
+    """Whether so many parents less save more numbers than a prior needs where there was none."""
+    assert isinstance(layer.routing, DynamicRouting)
+    prior = 0 if layer.routing.prior is not None else layer.n_in * (layer.n_out - fewer)
+    matrices = layer.weight[:, 0].numel() + stay * above.weight[0, 0].numel()
+    return fewer * matrices > prior
 
 
 def _ignores_zero_votes(layer: nn.Module) -> bool:

@@ -155,9 +155,9 @@ def shrink(
 
 def _smallest(model: nn.Module, seen: Silent | None, below: float) -> nn.Module:
     """Take parts out until none is left: what only such a part has read is read by nothing then."""
-    small = smaller(model, removable(model, seen, below=below))
-    while _count(again := smaller(small, removable(small))) < _count(small):
-        small = again
+    small, again = model, smaller(model, removable(model, seen, below=below))
+    while _count(again) < _count(small):
+        small, again = again, smaller(again, removable(again))
     return small
 
 
