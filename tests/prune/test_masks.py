@@ -40,8 +40,11 @@ def test_convolutions_and_capsules_are_pruned_and_the_decoder_is_not():
     ]
     with torch.device("meta"):
         deep = prunable(create_model("deepcaps"))
+        attending = prunable(create_model("mhsa_stack"))
     assert "layers.cell_4_skip.weight" in deep
     assert not [name for name in deep if "decoder" in name]
+    # Nobody votes in self-attention between capsules.
+    assert [name for name in attending if name.startswith("layers")] == ["layers.classes.weight"]
 
 
 def test_the_denominator_of_the_paper():

@@ -1,8 +1,9 @@
 """Which weights of a network are pruned, and how many of them are zero.
 
-They are the kernels of convolutions and the matrices of capsule layers, everywhere but in frozen
-parts and in the decoder, which is no part of what classifies. Biases, normalisation and learned
-priors stay: they are few, and a network does not become smaller by their zeros.
+They are the kernels of convolutions and the matrices by which children vote for parents, everywhere
+but in frozen parts and in the decoder, which is no part of what classifies. Biases, normalisation,
+learned priors and the four matrices of `AttentionCapsules` stay: they are few, and a network does
+not become smaller by their zeros.
 """
 
 from dataclasses import asdict, dataclass
