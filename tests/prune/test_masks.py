@@ -1,5 +1,6 @@
 """Masks by hand and by brute force: what is chosen, what stays zero, whose they are."""
 
+import io
 import itertools
 
 import pytest
@@ -143,13 +144,24 @@ OPTIMISERS = {
         ),
     ],
 )
-def test_pruned_weights_are_exactly_zero_after_a_thousand_steps(name, dtype):
-    model = Small()
-    masks = Masks(model)
-    optimiser = OPTIMISERS[name](model.parameters())
+def test_pruned_weights_are_exactly_zero_after_a_thousand_steps_and_a_resume(name, dtype):
+    def begun():
+        model = Small()
+        return model, OPTIMISERS[name](model.parameters()), Masks(model)
+
+    model, optimiser, masks = begun()
     images = torch.randn(2, 1, 2, 2)
     left = {}
     for step in range(1010):
+        if step == 500:
+            file = io.BytesIO()
+            torch.save([each.state_dict() for each in (model, optimiser, masks)], file)
+            file.seek(0)
+            # As after a stop: everything is made anew, and takes what was saved.
+            model, optimiser, masks = begun()
+            states = torch.load(file, weights_only=True)
+            for each, state in zip((model, optimiser, masks), states, strict=True):
+                each.load_state_dict(state)
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
             loss = (model(images).float() - 1).square().mean()
         optimiser.zero_grad()
@@ -165,6 +177,7 @@ def test_pruned_weights_are_exactly_zero_after_a_thousand_steps(name, dtype):
         pruned = masks.pruned[where]
         assert bool((weight[pruned] == 0).all())
         assert not torch.equal(weight[~pruned], left[where][~pruned])
+        assert bool((left[where][pruned] == 0).all())
     assert masks.count == 2
 
 
