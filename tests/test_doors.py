@@ -1,4 +1,4 @@
-"""The Python on the pages about networks, tools, weights, traces and logs runs as written."""
+"""The Python on the pages about networks, and what is done with them, runs as written."""
 
 import re
 from pathlib import Path
@@ -13,9 +13,12 @@ PAGES = (
     "layers.md",
     "interoperability.md",
     "fine-tuning.md",
+    "pruning.md",
     "traces.md",
     "logging.md",
 )
+# On a page where others are sketches, or look at runs that were trained for long.
+ALONE = {"pruning.md": "tc.train.fit("}
 # Packages that the extra `tools` brings, which the default tier has not.
 TOOLS = ("captum", "torchinfo")
 BLOCKS = [
@@ -28,6 +31,7 @@ BLOCKS = [
     for number, block in enumerate(
         re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), flags=re.S)
     )
+    if ALONE.get(page, "") in block
 ]
 
 

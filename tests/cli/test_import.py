@@ -151,6 +151,51 @@ def test_a_registered_network_is_compared_by_its_file(
         tc.models.MODELS.pop("mine_named", None)
 
 
+CONVOLUTION = NET.replace("Linear(576, 10)", "Conv2d(1, 10, 24)").replace(
+    "self.layer(images.flatten(1))", "self.layer(images).flatten(1)"
+)
+
+
+def test_a_network_without_a_name_is_pruned_in_python_and_never_smaller(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was told to give a module to fit, and that an OwnNetwork is no chain."""
+    forget_networks(monkeypatch)
+    file = tmp_path / "mine_script.py"
+    file.write_text(CONVOLUTION)
+    own_code.import_file(file)
+    net = sys.modules["mine_script"].Net
+    fields = {"model": "own", "data": "tiny", "epochs": 1, "batch_size": 20}
+    run = tc.train.fit(tc.train.make_recipe(**fields), tmp_path / "run", model=net()).folder
+    try:
+        line = ["prune", run, "--to", "0.5", "--import", file, "--out"]
+        assert_one_sentence(
+            call(*line, tmp_path / "pruned"),
+            f"{run} holds a network of your own, of the class mine_script.Net, which no recipe can "
+            f'make; prune it in Python: tc.train.fit(recipe, out, model=Net(...), begin_with="{run}'
+            f'"), with prune and prune_to in the recipe.',
+        )
+        assert not (tmp_path / "pruned").exists()
+        # That needs no module to train.
+        done = call(*line, tmp_path / "masked", "--by", "mask_at_the_end")
+        assert done.code == 0, done.err
+        assert json.loads(done.out)["sparsity"]["share"] == 0.5
+        pruned = tc.train.make_recipe(**fields, prune="magnitude", prune_to=0.5, prune_ramp=1)
+        made = tc.train.fit(pruned, tmp_path / "made", model=net(), begin_with=run)
+        assert made.result()["sparsity"]["share"] == 0.5
+        small = tmp_path / "small.safetensors"
+        said = call("shrink", run, "--import", file, "--out", small)
+        assert_one_sentence(said, "a Net is no chain of convolutions with capsules on top, so")
+        shown = Run(run).recipe.model_copy(update={"data": "own"})
+        Run(run).write(Run(run).recipe_file, shown.model_dump_json())
+        assert_one_sentence(
+            call(*line, tmp_path / "pruned"),
+            "prune in Python, with fit(recipe, out, own=..., model=..., begin_with=...).",
+        )
+    finally:
+        forget_networks(monkeypatch)
+
+
 SCRIPT = f"""{NET}
 import sys
 from torchcaps.data import SOURCES

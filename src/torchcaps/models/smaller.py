@@ -29,6 +29,7 @@ from torchcaps.layers import (
 from torchcaps.models.as_made import is_as_made, remember
 from torchcaps.models.deepcaps import DeepCaps
 from torchcaps.models.network import CapsuleNetwork
+from torchcaps.models.own import OwnNetwork
 from torchcaps.models.structure import Run, capsule_layers_of, first_layer, runs, type_runs
 
 __all__ = ["SMALLER", "Kept", "adopt_sizes", "no_chain", "smaller"]
@@ -56,8 +57,9 @@ class Kept(NamedTuple):
 
 def no_chain(network: nn.Module) -> str:
     """Why a network of another kind cannot be made smaller."""
+    kind = type(network.module if isinstance(network, OwnNetwork) else network)
     return (
-        f"a {type(network).__name__} is no chain of convolutions with capsules on top, so nothing "
+        f"a {kind.__name__} is no chain of convolutions with capsules on top, so nothing "
         f"can be taken out of it; networks of that kind, and DeepCaps, can be made smaller."
     )
 

@@ -14,6 +14,7 @@ from torchcaps._digests import NAME, digest_of
 from torchcaps._paths import path_of
 from torchcaps.data.by_name import Root
 from torchcaps.errors import Emptied, TorchcapsError, short
+from torchcaps.models.own import OWN
 from torchcaps.prune import Magnitude, MaskAtTheEnd, Masks, sparsity
 from torchcaps.tasks.trained import Trained, open_trained
 from torchcaps.train import Run, accuracy, fit, make_recipe
@@ -100,6 +101,7 @@ def prune_run(
         given = {"epochs": epochs, "time_budget": time_budget}
         _check_idle({**more, **{name: each for name, each in given.items() if each is not None}})
         return _masked(trained, before, masked, out, root)
+    _check_can_be_made(trained, old)
     begin_with = before.model_file
     first = {
         "epochs": EPOCHS if epochs is None else epochs,
@@ -129,9 +131,10 @@ def _opened(run: Path, out: Path) -> tuple[Trained, Run]:
             f"of its own: name another one with --out."
         )
     if trained.run.recipe.data == "own":
+        model = "model=..., " if trained.run.recipe.model == OWN else ""
         raise TorchcapsError(
             f"{run} was trained on images of your own, which are not written down; prune in "
-            f"Python, with fit(recipe, out, own=..., begin_with=...)."
+            f"Python, with fit(recipe, out, own=..., {model}begin_with=...)."
         )
     return trained, trained.run
 
@@ -193,6 +196,19 @@ def _recipe(old: Recipe, changes: Mapping[str, Any], *, keep: set[str]) -> Recip
     protocol = fields.pop("protocol", None)
     recipe = make_recipe(**{**fields, "channels_last": old.channels_last, **changes})
     return recipe if protocol is None else recipe.model_copy(update={"protocol": protocol})
+
+
+def _check_can_be_made(trained: Trained, recipe: Recipe) -> None:
+    """A network of one's own is made by its owner: how, its class does not say."""
+    if recipe.model == OWN:
+        assert isinstance(trained.model.config, dict)
+        needed = trained.model.config["class"]
+        raise TorchcapsError(
+            f"{trained.path} holds a network of your own, of the class {needed}, which no recipe "
+            f"can make; prune it in Python: tc.train.fit(recipe, out, "
+            f'model={needed.rpartition(".")[2]}(...), begin_with="{trained.path}"), with prune '
+            f"and prune_to in the recipe."
+        )
 
 
 def _check_never_pruned(run: Path, recipe: Recipe) -> None:
