@@ -298,6 +298,26 @@ def test_a_layer_without_a_weight_leaves_nothing_behind(trained, call, tmp_path,
     assert sentence.endswith(written) == (by in ("snip", "random_masks"))
 
 
+def test_a_pruning_that_is_not_finished_is_not_told_to_train(trained, call, tmp_path):
+    """Its train line, which it never had, was to finish it."""
+    half = tmp_path / "half"
+    words = ["--to", "0.5", "--set", "prune_ramp=1"]
+    with pytest.raises(Interrupted):
+        prune_run(trained, half, to=0.5, epochs=2, fields={"prune_ramp": 1}, time_budget=1e-3)
+    for command in (["prune", half, *words, "--out", tmp_path / "new"], ["dictionary", half]):
+        assert_one_sentence(
+            call(*command),
+            f"{half} holds no finished run (result.json is missing); finish it with the command "
+            f"that began it, which its environment.json holds. torchcaps eval and doctor take it "
+            f"as it is.",
+        )
+    assert not (tmp_path / "new").exists()
+    assert "command" in Run(half).began()
+    done = call("eval", half)
+    assert done.code == 0, done.err
+    assert "the run is not finished; the command that began it continues it" in done.out
+
+
 def test_what_somebody_put_beside_a_run_outlives_it(trained, call, tmp_path, monkeypatch):
     """It is emptied where its training, and not the network it began with, comes to that."""
     monkeypatch.setattr(MODULE, "_check_leaves_some", lambda *_: None)

@@ -263,8 +263,9 @@ def test_a_saved_network_and_a_run_of_it_give_the_same_numbers(run: Run) -> None
 def test_an_unfinished_run_is_told(run: Run) -> None:
     run.result_file.unlink()
     assert text_of(lambda: dissect_files([run.folder])) == (
-        f"{run.folder} holds no finished run (result.json is missing); finish it with its "
-        f"torchcaps train line. torchcaps eval and doctor take it as it is."
+        f"{run.folder} holds no finished run (result.json is missing); finish it with the "
+        f"command that began it, which its environment.json holds. torchcaps eval and doctor take "
+        f"it as it is."
     )
 
 

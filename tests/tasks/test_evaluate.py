@@ -465,7 +465,7 @@ def test_a_stopped_run_is_evaluated_at_its_last_state(run, network):
         assert torch.equal(found.scores, expected.scores)
         assert found.numbers()["stopped"].startswith(words)
         assert found.text().splitlines()[2] == (
-            f"weights   {found.stopped}: the run is not finished; its torchcaps train line "
+            f"weights   {found.stopped}: the run is not finished; the command that began it "
             f"continues it"
         )
 
@@ -517,7 +517,7 @@ def test_a_run_without_a_state_is_told(run):
     run.result_file.unlink()
     assert text_of(lambda: evaluate_file(run.folder)) == (
         f"{run.folder} was stopped before it saved its first state, so it has no trained weights; "
-        f"repeat its torchcaps train line, which saves a state after every epoch."
+        f"repeat the command that began it, which saves a state after every epoch."
     )
 
 

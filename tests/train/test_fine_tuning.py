@@ -128,7 +128,7 @@ def test_a_run_that_was_stopped_is_to_be_finished_first(tmp_path):
         fit(recipe(epochs=50), out, time_budget=0.001)
     assert text_of(lambda: fit(recipe(), tmp_path / "on", begin_with=out)) == (
         f"{out} is no folder of a finished run (model.safetensors is missing); finish it with "
-        f"torchcaps train, or name a file."
+        f"the command that began it, or name a file."
     )
     # A network of an earlier epoch is begun with only where somebody names it.
     Run(out).put_network(

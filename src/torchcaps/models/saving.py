@@ -228,12 +228,12 @@ def file_of(path: str | os.PathLike[str]) -> Path:
         if not path.is_file():
             raise TorchcapsError(
                 f"{path.parent} is no folder of a finished run ({OF_A_RUN} is missing); finish it "
-                f"with torchcaps train, or name a file."
+                f"with the command that began it, or name a file."
             )
         if (path.parent / "recipe.json").is_file() and not (path.parent / "result.json").is_file():
             raise TorchcapsError(
                 f"{path.parent} trains on, and its {OF_A_RUN} is that of an earlier epoch; finish "
-                f"it with torchcaps train, or name the file to have that network."
+                f"it with the command that began it, or name the file to have that network."
             )
     if not path.is_file():
         raise TorchcapsError(

@@ -19,15 +19,15 @@ __all__ = ["CheckedFile", "CheckedRun", "check_run"]
 
 # What follows without a file, where the other files are whole.
 MENDS = {
-    "recipe.json": "the train line that began the run writes the recipe again in a new folder; "
-    "move the other files there",
-    "environment.json": "the next train line writes it anew",
+    "recipe.json": "the command that began the run writes the recipe again in a new folder; move "
+    "the other files there",
+    "environment.json": "the command that began the run writes it anew",
     "metrics.jsonl": "training goes on, and the rows of past epochs are lost",
     "state.ckpt": "a finished network stays usable, an unfinished run begins anew",
     "best.safetensors": "a finished run needs it no longer; of an unfinished one remove state.ckpt "
     "too, and it begins anew",
-    "model.safetensors": "the same train line writes it again from state.ckpt",
-    "result.json": "the same train line writes it again",
+    "model.safetensors": "the command that began the run writes it again from state.ckpt",
+    "result.json": "the command that began the run writes it again",
     NAME: "no file can be compared with what the run wrote, and each is as good as its format "
     "shows",
 }

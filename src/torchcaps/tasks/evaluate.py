@@ -43,7 +43,7 @@ BATCH = 100
 # Sets whose training images are more than that, and would have to be read to be counted: affNIST's
 # are 1.6 million, a download of their own.
 NEVER_COMPARED = ("affnist",)
-UNFINISHED = "the run is not finished; its torchcaps train line continues it"
+UNFINISHED = "the run is not finished; the command that began it continues it"
 
 
 @dataclass(frozen=True)

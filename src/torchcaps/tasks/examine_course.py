@@ -48,7 +48,7 @@ def examine_course(
     if right < begun:
         text = (
             f"{course}; {learnt}, and {chance:.0%} are by chance: it has not begun to learn. Let "
-            f"the same train line go on with more --epochs, or find a learning rate with "
+            f"the same command go on with more --epochs, or find a learning rate with "
             f"torchcaps lr."
         )
         return Diagnosis("updates", "look", text, numbers)

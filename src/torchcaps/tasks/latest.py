@@ -34,7 +34,7 @@ def open_latest(
     if not run.state_file.is_file():
         raise TorchcapsError(
             f"{path} was stopped before it saved its first state, so it has no trained weights; "
-            f"repeat its torchcaps train line, which saves a state after every epoch."
+            f"repeat the command that began it, which saves a state after every epoch."
         )
     run.check_imported()
     recipe = run.recipe

@@ -189,8 +189,9 @@ def open_trained(path: str | os.PathLike[str], *, model: Own = None) -> Trained:
     if run is not None and not run.is_done:
         missing = next(file for file in (run.result_file, run.model_file) if not file.is_file())
         raise TorchcapsError(
-            f"{path} holds no finished run ({missing.name} is missing); finish it with its "
-            f"torchcaps train line. torchcaps eval and doctor take it as it is."
+            f"{path} holds no finished run ({missing.name} is missing); finish it with the "
+            f"command that began it, which its environment.json holds. torchcaps eval and doctor "
+            f"take it as it is."
         )
     if run is not None:
         run.check_imported()
