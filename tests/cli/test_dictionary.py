@@ -9,7 +9,7 @@ import torch
 from cli.command_line import assert_one_sentence, tiny
 from torchcaps import Capsules, LayerTrace, Output, create_model, load, save
 from torchcaps.analysis import MeasureKeys, quantise
-from torchcaps.data import Batch
+from torchcaps.data import SOURCES, Batch, ImageSet
 from torchcaps.layers import DenseCapsules
 from torchcaps.models.own import CLASSES
 from torchcaps.tasks.dictionary import ClassEntries, Dictionary
@@ -80,6 +80,27 @@ def test_levels_are_chosen_on_validation_images(run_folder, call, tmp_path):
     assert picture.read_text().startswith("<?xml")
     done = call("dictionary", run_folder, "--split", "validation", "--json")
     assert json.loads(done.out)["images"] == 4
+
+
+@pytest.mark.parametrize("each", [[], ["--each"]])
+def test_levels_are_never_chosen_on_test_images(run_folder, call, monkeypatch, each):
+    """Of test images that are all right, and then all wrong, the same levels come for the same
+    reasons."""
+    test = tiny("test", None)
+    with torch.no_grad():
+        said = load(run_folder / "model.safetensors")(test.batch(torch.arange(12)).pixels).scores
+    chosen = []
+    for away in (0, 1):
+        labels = (said.argmax(-1) + away) % len(test.class_names)
+        other = ImageSet("part-whole", test.images, labels, test.class_names)
+        both = {"train": tiny("train", None), "test": other}
+        monkeypatch.setitem(SOURCES, "tiny", lambda split, root, both=both: both[split])
+        found = json.loads(call("dictionary", run_folder, *each, "--json").out)
+        assert found["accuracy_before"] == 1 - away
+        chosen.append(found["chosen"])
+    assert chosen[0] == chosen[1]
+    shown = call("eval", run_folder, "--split", "validation", "--json")
+    assert chosen[0]["plain"] == json.loads(shown.out)["accuracy"]
 
 
 @pytest.mark.parametrize(
