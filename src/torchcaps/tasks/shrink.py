@@ -74,10 +74,14 @@ class Shrunk:
         how = "that nothing reads"
         if self.below is not None:
             how += f", or that were no longer than {self.below:g} on {self.looked_at} images"
-        parts_of = f"{', '.join(parts)}: parts" if parts else "nothing: there are no parts"
+        if not parts:
+            # Two timings of one network differ too, and would look like a gain.
+            return (
+                f"nothing is taken out: there are no parts {how}; {self.path} is the same network"
+            )
         many = min(BATCH, self.images)
         rows = [
-            ("taken out", f"{parts_of} {how}"),
+            ("taken out", f"{', '.join(parts)}: parts {how}"),
             ("parameters", _ratio(old.parameters, new.parameters, ",d")),
             ("file", _ratio(old.file_bytes / 1e6, new.file_bytes / 1e6, ".2f", " MB")),
             ("time", _ratio(old.ms_an_image, new.ms_an_image, ".3f", f" ms an image of {many}")),
