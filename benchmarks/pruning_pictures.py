@@ -47,6 +47,9 @@ def main() -> None:
     PICTURES.mkdir(exist_ok=True)
     pruned = {way: run.metrics() for way, run in runs.items() if way != "dense"}
     write_figure(draw_pruning(pruned), PICTURES / "epochs.png")
+    # SNIP has one sparsity from the start.
+    ramps = {way: rows for way, rows in pruned.items() if way != "snip"}
+    write_figure(draw_pruning(ramps, against="sparsity"), PICTURES / "sparsity.png")
     for way in ("dense", "magnitude"):
         write_figure(draw_levels(by_levels(runs[way], asked.root)), PICTURES / f"levels-{way}.png")
     draw_where(runs)

@@ -25,6 +25,16 @@ def test_a_line_a_run_of_everything_that_moves():
     assert words == ["iterative", "SNIP"]
 
 
+def test_accuracy_and_entropy_by_sparsity():
+    figure = draw_pruning({"mine": rows(3.0, 2.0, 1.0)}, against="sparsity")
+    entropy, accuracy = figure.axes
+    assert entropy.lines[0].get_xydata().tolist() == [[0, 3], [0.1, 2], [0.2, 1]]
+    assert accuracy.lines[0].get_ydata().tolist() == [0.9, 0.9, 0.9]
+    assert (entropy.get_xlabel(), accuracy.get_title(loc="left")) == ("sparsity", "accuracy")
+    with pytest.raises(TorchcapsError, match='against must be "epoch" or "sparsity", but is \'k\''):
+        draw_pruning({"mine": rows(1.0)}, against="k")
+
+
 def test_runs_without_entropy_and_too_many_are_refused():
     with pytest.raises(TorchcapsError, match="the metrics of dense have no entropy"):
         draw_pruning({"dense": [{"epoch": 1, "validation_accuracy": 0.9}]})

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from torchcaps._printable import printable
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, WIDTH, in_legend, new_figure
 
 __all__ = ["draw_levels", "draw_pruning", "draw_saliency"]
@@ -19,15 +19,21 @@ COLOURS = (LENGTH, "#e08214", "#2c7a4b", "#8a6a8f", "#c23b22")
 SHOWN = {"sparsity": "sparsity", "validation_accuracy": "accuracy", "entropy": "entropy (bit)"}
 
 
-def draw_pruning(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+def draw_pruning(
+    runs: Mapping[str, Sequence[Mapping[str, Any]]], *, against: str = "epoch"
+) -> Figure:
     """Sparsity, validation accuracy and entropy by epoch, a line a run: [renzulli2025] Fig. 8, and
-    Figs. 10 and 14 of runs that were pruned epoch by epoch and at once.
+    Figs. 10 and 14 of runs that were pruned epoch by epoch and at once; or accuracy and entropy by
+    sparsity.
 
     Arguments:
         runs: rows of metrics, as `Run.metrics()` gives them, by the name of the run.
+        against: "epoch", or "sparsity".
 
     >>> draw_pruning({"iterative": run.metrics(), "SNIP": second.metrics()})
     """
+    if against not in ("epoch", "sparsity"):
+        raise TorchcapsError(f'against must be "epoch" or "sparsity", but is {short(against)}.')
     if not runs:
         raise TorchcapsError(
             "draw_pruning draws a line for each run, but none came; give the metrics of one or "
@@ -41,15 +47,17 @@ def draw_pruning(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
                 f"pruned."
             )
     with matplotlib.rc_context(STYLE):
-        figure = new_figure(1.25 * len(SHOWN) + 0.5)
+        shown = {field: title for field, title in SHOWN.items() if field != against}
+        figure = new_figure(1.25 * len(shown) + 0.5)
         height = figure.get_figheight()
-        for k, (field, title) in enumerate(reversed(SHOWN.items())):
+        for k, (field, title) in enumerate(reversed(shown.items())):
             axes = figure.add_axes((0.15, (0.42 + 1.25 * k) / height, 0.8, 0.98 / height))
             for (name, rows), colour in zip(runs.items(), _colours(len(runs)), strict=True):
-                points = [(row["epoch"], row[field]) for row in rows if field in row]
-                epochs = [epoch for epoch, _ in points]
+                points = [
+                    (row[against], row[field]) for row in rows if {field, against} <= row.keys()
+                ]
                 axes.plot(
-                    epochs,
+                    [place for place, _ in points],
                     [value for _, value in points],
                     "o-",
                     color=colour,
@@ -60,7 +68,7 @@ def draw_pruning(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
             _plain(axes, title)
             axes.tick_params(labelbottom=k == 0)
             if k == 0:
-                axes.set_xlabel("epoch", fontsize=7.5)
+                axes.set_xlabel(against, fontsize=7.5)
         figure.axes[-1].legend(fontsize=6.5, frameon=False)
     return figure
 
