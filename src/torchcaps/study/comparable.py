@@ -3,7 +3,8 @@
 A run of fewer images or epochs can where it is the paper's network, and about as accurate as the
 paper's: then it is the same thing, trained more quickly. A narrower network, or one that is right
 far less often, is another thing, and its numbers neither confirm nor refute those of a paper; so is
-one that is pruned less, or more. Where a paper trains until an accuracy is reached, that is what
+one that is pruned less, or more. How far pruning itself comes is not held against the paper while
+it still goes on. Where a paper trains until an accuracy is reached, that is what
 its numbers are of, and a run has to come nearer to it. Entropy and keys depend on the number of
 levels, so a paper that does not name it prints a number of another thing. Two such networks can
 still be compared with each other, so this is not asked of statements.
@@ -51,6 +52,7 @@ def why_incomparable(plan: Plan, record: Record) -> str | None:
     return (
         _other_network(job, record)
         or _other_accuracy(job, paper, record)
+        or _still_pruned(job, record)
         or _other_sparsity(job, paper, record)
         or _own_levels(plan, job)
     )
@@ -84,6 +86,21 @@ def _other_accuracy(job: Job, paper: str, record: Record) -> str | None:
     if abs(nearest - ours) <= POINTS:
         return None
     return f"{ours:.1f} % of its test images are right, and {nearest:.1f} % of the paper's"
+
+
+def _still_pruned(job: Job, record: Record) -> str | None:
+    """How many weights are left is a number of how long a network is pruned, while more go every
+    epoch."""
+    if OF_SPARSITY.isdisjoint(job.metrics):
+        return None
+    curves = [[row["sparsity"] for row in s.per_epoch if "sparsity" in row] for s in record.seeds]
+    ends = [curve[-2:] for curve in curves if len(curve) > 1]
+    if not ends:
+        return None
+    before, last = (100 * statistics.fmean(shares) for shares in zip(*ends, strict=True))
+    if last <= before:
+        return None
+    return f"its sparsity still rises when it ends, from {before:.1f} to {last:.1f} % in one epoch"
 
 
 def _other_sparsity(job: Job, paper: str, record: Record) -> str | None:
