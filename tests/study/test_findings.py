@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from torchcaps.study import claims, read_records, results
+from torchcaps.study import claims, find_claim, read_records, results
 from torchcaps.study.intervals import mean_interval
 
 ROOT = Path(__file__).parents[2]
@@ -61,6 +61,7 @@ def test_the_page_of_living_targets_says_what_its_record_does():
     def means(metric):
         return [f"{mean_interval(layer).mean:.2f}" for layer in of(metric)]
 
+    judged = {each.claim.id: each for each in results(evidence, paper="mitterreiter2023")}
     dyr, dys = lower_by("dyr"), lower_by("dys")
     second, third, last = means("dyr")
     below = " and ".join(means("dys")[:2])
@@ -73,7 +74,12 @@ def test_the_page_of_living_targets_says_what_its_record_does():
         f"with {last}, still stands above the third, with {third}, and below the second, with "
         f"{second}. By dys, {means('dys')[2]}, it stands below both, {below}"
     ) in text
-    (judged,) = [x for x in results(evidence, paper="mitterreiter2023") if x.claim.id == name]
-    assert f"`{name}` asks" in text
-    assert f"the statement **{judged.status}**" in text
-    assert digest in judged.records
+    static = "mitt2023-q-routing-almost-static"
+    printed = find_claim("mitt2023-t1-layer2-dyr").value
+    assert f"In the second the same five networks have {means('dys')[0]}." in text
+    assert f"Their dyr there, {second}, is below the printed {printed}:" in text
+    assert f"So the statement is left **{judged[static].status}**." in text
+    assert f"the statement **{judged[name].status}**" in text
+    for each in (name, static):
+        assert f"`{each}` asks" in text
+        assert digest in judged[each].records

@@ -47,8 +47,7 @@ REMARKS: Mapping[str, str] = {
         "have one near 1 whatever they do; with the mean taken off it is lower"
     ),
     "mitt2023-q-routing-almost-static": (
-        "uniform routing has a dys of zero and would hold too, so this does not tell a fixed tree "
-        "from none"
+        "a low dys does not tell a fixed tree from none: uniform routing has a dys of zero"
     ),
     "peer2022-q-gradient-cancellation": (
         "its row asks of dynamic routing; by EM routing gradients cancel as the paper supposes "

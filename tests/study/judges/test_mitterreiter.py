@@ -58,6 +58,30 @@ def test_one_network(name, numbers, expected):
 
 
 @pytest.mark.parametrize(
+    ("second", "third", "expected"),
+    [
+        # (dyr, dys), where dys is dyr times the living targets: 0.14 · 16 is above two.
+        ((0.14, 2.24), (0.10, 1.6), "undecided"),
+        ((0.27, 4.32), (0.10, 1.6), "fails"),
+        ((0.14, 2.24), (0.32, 5.12), "fails"),
+        # The sentence of the paper is about dys.
+        ((0.27, 1.35), (0.32, 1.6), "holds"),
+    ],
+)
+def test_more_living_targets_do_not_make_a_routing_dynamic(second, third, expected):
+    """The paper prints dyr of 0.25 and 0.30. A statement on trees is left open in the same way."""
+    values = {
+        f"{name}.{k}": value
+        for k, both in ((2, second), (3, third))
+        for name, value in zip(("dyr", "dys"), both, strict=True)
+    }
+    found = judge_statement(find_claim("mitt2023-q-routing-almost-static"), [net(values)])
+    assert found.word == expected
+    because = "by dyr it is more static than printed, and dys is higher since more targets live"
+    assert found.open_because == (because if expected == "undecided" else None)
+
+
+@pytest.mark.parametrize(
     ("lengths", "rates", "expected"),
     [
         # At most 0.5 % of lengths with this mean are below 0.2.

@@ -17,7 +17,7 @@ DEPTHS = "mitterreiter_grid widths=" + "'16'|" + "|".join(",".join(["16"] * n) f
 UNIFORM = "routing=uniform"
 
 STATEMENTS: Statements = {
-    "q-routing-almost-static": (NET, "dys"),
+    "q-routing-almost-static": (NET, "dys dyr"),
     "q-last-layer-more-dynamic": (NET, "dyr dys"),
     "q-all-affnist-models-similar": (TWELVE, "dyr"),
     "q-cifar10-worse-dynamics": (NET, "dyr", ("cifar10", "affnist")),
