@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from pathlib import Path
+from statistics import fmean
 from urllib.parse import unquote
 
 import pytest
@@ -17,6 +18,7 @@ from torchcaps.study import (
     results,
     write_record,
 )
+from torchcaps.study.judges.mitterreiter import STATED
 from torchcaps.study.pages import BEGIN, END, ours, overview, page, protocol, says, write_pages
 from torchcaps.study.papers.peer import SIGN_OPEN
 from torchcaps.study.questions import write_questions
@@ -166,6 +168,19 @@ def test_what_a_reader_should_know_stands_beside_the_protocol(found):
         if by_id[name].records:
             assert protocol(by_id[name]).endswith(f"; mind: {remark}")
     assert "mind:" not in protocol(by_id["peer2022-t1-rba-nobias"])
+
+
+def test_the_correlations_without_their_mean_are_those_of_the_record_that_the_remark_names():
+    remark = REMARKS["mitt2023-q-primecaps-not-invariant"]
+    (digest,) = re.findall(r"record ([0-9a-f]{12})", remark)
+    record = read_records(EVIDENCE)[digest]
+    said = [
+        f"{fmean(record.values(f'pearson.{each}.1@affnist-style/test')):.2f} at {each}"
+        for each in STATED
+    ]
+    assert ", ".join(said) in remark
+    # The row judges what the paper computes of the same record.
+    assert all(record.values(f"corr.{each}.1@affnist-style/test") for each in STATED)
 
 
 def test_a_test_that_leaves_a_claim_open_is_said_to(found):
