@@ -8,6 +8,7 @@ from made_records import of_job
 from made_records import record as small
 from torchcaps.study import Seed, find_claim, make_record, plan_of, result_of, results
 from torchcaps.study.judges.gu_compactness import FACTORS
+from torchcaps.study.pages import protocol
 from torchcaps.study.result import values_of
 
 SIGN, LAYER = "peer2022-t1-rba-bias", "mitt2023-t1-layer3-dyr"
@@ -199,3 +200,30 @@ def test_a_network_without_a_width_stands_beside_those_of_any_where_each_is_comp
     assert result(name, *narrow, *without).status == "holds"
     # A wide network of the same kind is another one.
     assert result(name, *narrow, *both("rem_dr", "mnist")).status == "undecided"
+
+
+def test_a_statement_rests_on_the_records_that_its_judge_reads():
+    """Others of the same networks say nothing of it, nor does the way in which they are smaller."""
+    name, net, image = "mitt2023-q-routing-almost-static", "mitterreiter_5x16", "affnist-style/test"
+    stops = {"stop_at": 0.992}.items()
+
+    def of(reduced, **values):
+        # The last seed ends too far below the stop to count.
+        right = {"accuracy": [98.0] * 5 + [60.0]}
+        named = {
+            f"{statistic.replace('_', '.')}@{image}": [mean + k / 100 for k in range(6)]
+            for statistic, mean in values.items()
+        }
+        return small(
+            net, "expanded-mnist", values=right | named, fields=stops, claim=name, reduced=reduced
+        )
+
+    dynamics = of("fewer images", dys_2=1.2, dys_3=1.2, dyr_2=0.1, dyr_3=0.1)
+    found = result(name, of("other thresholds", car_1=0.9), dynamics)
+    assert (found.status, found.verdict.ours.n) == ("holds", 5)
+    assert {**found.records} == {"1": dynamics}
+    assert protocol(found).startswith("reduced: fewer images; ")
+    # Where too few seeds are near the stop all are shown, of the same record.
+    few = dynamics.model_copy(update={"seeds": dynamics.seeds[1:]})
+    found = result(name, of("other thresholds", car_1=0.9), few)
+    assert (found.status, {**found.records}) == ("undecided", {"1": few})

@@ -10,7 +10,7 @@ from torchcaps.models import MODELS
 from torchcaps.study.claim import Claim, claims
 from torchcaps.study.comparable import why_incomparable
 from torchcaps.study.job import Job
-from torchcaps.study.judges import WITH_ITSELF, WITHIN_A_SET, judge_statement
+from torchcaps.study.judges import WITH_ITSELF, WITHIN_A_SET, judge_and_read
 from torchcaps.study.look import Look, kind_of
 from torchcaps.study.onset import onsets_at_least
 from torchcaps.study.papers import plan_of
@@ -76,8 +76,8 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
     networks.
 
     Of several records of a number the one of the full protocol is taken, then one that can be
-    compared, then the one of most seeds, then the latest. A statement compares, and rests on all of
-    them that are of the full protocol, or else on all of a smaller one.
+    compared, then the one of most seeds, then the latest. A statement compares, and rests on those
+    of them that its judge reads, of the full protocol or else of a smaller one.
 
     Arguments:
         claim: the printed number or statement.
@@ -100,9 +100,11 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
     }
     if claim.states and plan.shown_by is None:
         for alike in _comparable(plan, about):
-            compared = judge_statement(claim, alike.values())
+            compared, read = judge_and_read(claim, alike.values())
             if compared is not None:
-                return Result(claim, plan, compared, alike)
+                taken = {id(record) for record in read}
+                rests_on = {name: each for name, each in alike.items() if id(each) in taken}
+                return Result(claim, plan, compared, rests_on)
         return Result(claim, plan)
     judged = [
         Result(claim, plan, verdict, {name: record})

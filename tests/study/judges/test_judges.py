@@ -43,7 +43,9 @@ def test_what_its_plan_runs_is_what_a_judge_asks_for(name, is_reduced):
         str(k): record.model_copy(update={"claims": (name,)}) if job.is_narrow else record
         for k, (job, record) in enumerate(zip(jobs, records, strict=True))
     }
-    assert result_of(find_claim(name), named).verdict is not None
+    found = result_of(find_claim(name), named)
+    assert found.verdict is not None
+    assert found.records
 
 
 def test_every_statement_that_is_run_has_a_judge():

@@ -2,7 +2,7 @@
 
 from made_records import diverged, record
 from torchcaps.study import find_claim
-from torchcaps.study.judges import judge_statement
+from torchcaps.study.judges import judge_and_read, judge_statement
 
 NOISE = (-0.2, -0.1, 0.0, 0.1, 0.2)
 SIMPLE = "tsai_inverted_simple_c10"
@@ -108,6 +108,10 @@ def test_runs_that_diverged_have_collapsed_and_never_arrived():
     # Four of five without it diverge, and the fifth is as soon as those with it.
     lost = [diverged(normed(fast, False, t), 0, 1, 2, 3) for t in (2, 3)]
     assert word(name, *with_norm, *lost) == "holds"
+    # Nor has one a number of its own where all of them diverge: that they did is what is read.
+    gone = [diverged(each, *range(5)) for each in without]
+    _, read = judge_and_read(find_claim(f"tsai2020-q-{name}"), [*with_norm, *gone])
+    assert {id(each) for each in read} >= {id(each) for each in gone}
 
 
 def test_runs_without_the_norm_that_diverged_are_at_chance():

@@ -31,7 +31,7 @@ from torchcaps.study.judges.rules import left_open
 from torchcaps.study.record import Record
 from torchcaps.study.verdict import StatementVerdict
 
-__all__ = ["JUDGES", "WITHIN_A_SET", "WITH_ITSELF", "judge_statement"]
+__all__ = ["JUDGES", "WITHIN_A_SET", "WITH_ITSELF", "judge_and_read", "judge_statement"]
 
 Judge = Callable[[Claim, Evidence], StatementVerdict | None]
 
@@ -61,13 +61,21 @@ WITHIN_A_SET = gu.WITHIN_A_SET
 
 def judge_statement(claim: Claim, records: Iterable[Record]) -> StatementVerdict | None:
     """The verdict on a statement; None where no judge is written for it, or records are missing."""
+    verdict, _ = judge_and_read(claim, records)
+    return verdict
+
+
+def judge_and_read(
+    claim: Claim, records: Iterable[Record]
+) -> tuple[StatementVerdict | None, tuple[Record, ...]]:
+    """The same, and those of the records on which the verdict rests."""
     judge = JUDGES.get(claim.id)
     if judge is None:
-        return None
+        return None, ()
     evidence = Evidence(records)
     verdict = judge(claim, evidence)
-    if verdict is None or verdict.word == "undecided" or not evidence.left_out:
-        return verdict
     # Those that did not diverge may be the better ones.
-    seeds = "1 seed" if evidence.left_out == 1 else f"{evidence.left_out} seeds"
-    return left_open(verdict, f"{seeds} diverged, and the mean is over the others")
+    if verdict is not None and verdict.word != "undecided" and evidence.left_out:
+        seeds = "1 seed" if evidence.left_out == 1 else f"{evidence.left_out} seeds"
+        verdict = left_open(verdict, f"{seeds} diverged, and the mean is over the others")
+    return verdict, evidence.rests_on

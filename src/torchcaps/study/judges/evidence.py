@@ -1,6 +1,6 @@
 """The records about one statement, asked for by what their recipes say."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from torchcaps.models import MODELS
@@ -31,17 +31,27 @@ class Evidence:
         # have one recipe, so each is known as the object that it is.
         self._read: dict[int, Record] = {}
         self._counted: set[int] = set()
+        # Each record of fewer seeds beside the one that it was made of.
+        self._narrowed: list[tuple[Record, Record]] = []
 
-    def narrowed_to(self, records: Iterable[Record]) -> "Evidence":
-        """Fewer records or seeds; what is read of them counts as read of these."""
+    def narrowed_to(self, records: Sequence[Record]) -> "Evidence":
+        """Fewer seeds, record by record; what is read of them counts as read of these."""
         fewer = Evidence(records)
         fewer._read, fewer._counted = self._read, self._counted
+        self._narrowed += zip(records, self.records, strict=True)
         return fewer
 
     @property
     def read(self) -> tuple[Record, ...]:
         """The records whose values were asked for and taken."""
         return tuple(self._read.values())
+
+    @property
+    def rests_on(self) -> tuple[Record, ...]:
+        """The same with all of their seeds, as they were given."""
+        whole = {id(few): record for few, record in self._narrowed}
+        given = (whole.get(key, record) for key, record in self._read.items())
+        return tuple({id(record): record for record in given}.values())
 
     @property
     def left_out(self) -> int:
@@ -99,6 +109,8 @@ class Evidence:
         for record in self._of(model, chosen):
             found = frozenset(seed.seed for seed in record.seeds if seed.failed is not None)
             self._counted.add(id(record))
+            if found:
+                self._read[id(record)] = record
         return found
 
     def recipe(self, model: str, **chosen: Any) -> Mapping[str, Any]:
