@@ -174,3 +174,30 @@ def test_a_network_is_not_compared_with_one_that_was_trained_for_longer():
     assert judged(DEATHS, at_the_stop, *shorter).verdict.ours.mean == 0.0
     twin = of_twin("uniform", stop_at=True, dead=0.0)
     assert judged(DEATHS, at_the_stop, twin, *shorter).status == "holds"
+
+
+def of_pruning(way, entropy, *, n=5, **fields):
+    """Records on both sets of a planned network that is pruned in a way, or of the dense one."""
+    name = "rem-q-any-pruning"
+    jobs = [job.smaller() for job in plan_of(find_claim(name)).jobs]
+    values = {"entropy+K11": entropy, "accuracy": 90.0, "sparsity": 80.0}
+    return [
+        made(job.recipe().model_copy(update=fields), [values] * n, claim=name, reduced="less")
+        for job in jobs
+        if job.recipe().prune == way
+    ]
+
+
+def test_a_study_of_ones_own_that_trains_for_longer_is_not_set_against_the_planned_networks():
+    """Entropy falls as pruning goes on, and so it does where a network trains for longer."""
+    ways = ("lobster", "magnitude", "snip", "random_masks")
+    pruned = [record for way in ways for record in of_pruning(way, 6.0)]
+    for changed in ({"epochs": 12}, {"train_images": 20_000}, {"learning_rate": 0.0005}):
+        own = of_pruning(None, 5.0, n=8, **changed)
+        assert judged("rem-q-any-pruning", *pruned, *own).status == "not run", changed
+        # It has more seeds, and does not stand in for the planned one.
+        found = judged("rem-q-any-pruning", *pruned, *own, *of_pruning(None, 7.0))
+        assert (found.status, found.verdict.ours.mean) == ("holds", 1.0), changed
+    # Networks that are nobody's plan stand beside each other.
+    longer = [record for way in ways for record in of_pruning(way, 6.0, epochs=12)]
+    assert judged("rem-q-any-pruning", *longer, *of_pruning(None, 7.0, epochs=12)).status == "holds"

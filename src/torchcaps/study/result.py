@@ -116,18 +116,31 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
 
 def _comparable(plan: Plan, about: Mapping[str, Record]) -> Iterable[dict[str, Record]]:
     """Those of the full protocol; then those of a smaller one: networks that were trained as the
-    paper's and looked at in a smaller way, and then the others, since a network is not compared
-    with one that was trained for longer."""
+    paper's and looked at in a smaller way, then those that were trained for as long as a smaller
+    form of the plan, and then the others, since a network is not compared with one that was trained
+    for longer."""
     yield {name: record for name, record in about.items() if record.reduced is None}
     smaller = {name: record for name, record in about.items() if record.reduced is not None}
-    as_long = {trains(job.recipe()) for job in plan.jobs}
-    shorter = {trains(job.smaller().recipe()) for job in plan.jobs}
-    trained = {name: trained_in(record) for name, record in smaller.items()}
-    for alike in (
-        {name: smaller[name] for name, what in trained.items() if what in as_long},
-        {n: smaller[n] for n, what in trained.items() if what in shorter or what not in as_long},
-    ):
+    forms = [job.smaller().recipe() for job in plan.jobs]
+    as_the_paper = {trains(job.recipe()) for job in plan.jobs}
+    as_planned = {trains(recipe) for recipe in forms}
+    # The narrow twin of a routed network has a recipe that no plan could write down.
+    lengths = {_length(recipe.model_dump()) for recipe in forms}
+    papers = {name: each for name, each in smaller.items() if trained_in(each) in as_the_paper}
+    planned = {
+        name: each
+        for name, each in smaller.items()
+        if trained_in(each) in as_planned
+        or (name not in papers and _length(each.recipe) in lengths)
+    }
+    others = {n: each for n, each in smaller.items() if n not in papers and n not in planned}
+    for alike in (papers, planned, others):
         yield from _as_wide(plan.claim, alike)
+
+
+def _length(recipe: Mapping[str, Any]) -> tuple[Any, ...]:
+    """How long a network is trained; each data set has a smaller form of its own."""
+    return tuple(recipe.get(name) for name in ("data", "epochs", "train_images", "learning_rate"))
 
 
 def _as_wide(claim: Claim, smaller: Mapping[str, Record]) -> Iterable[dict[str, Record]]:
