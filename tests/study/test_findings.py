@@ -80,6 +80,9 @@ def test_the_page_of_living_targets_says_what_its_record_does():
     assert f"Their dyr there, {second}, is below the printed {printed}:" in text
     assert f"So the statement is left **{judged[static].status}**." in text
     assert f"the statement **{judged[name].status}**" in text
+    bound = "mitt2023-text-dys-below-two"
+    assert f"`{bound}` is the same sentence as a bound" in text
+    assert judged[bound].verdict is None
     for each in (name, static):
         assert f"`{each}` asks" in text
         assert digest in judged[each].records
