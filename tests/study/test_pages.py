@@ -22,7 +22,7 @@ from torchcaps.study.judges.mitterreiter import STATED
 from torchcaps.study.pages import BEGIN, END, ours, overview, page, protocol, says, write_pages
 from torchcaps.study.papers.peer import SIGN_OPEN
 from torchcaps.study.questions import write_questions
-from torchcaps.study.remarks import REMARKS
+from torchcaps.study.remarks import JUDGED_OTHERWISE, REMARKS
 from torchcaps.train.protocols import PROTOCOLS
 
 ROOT = Path(__file__).parents[2]
@@ -168,6 +168,19 @@ def test_what_a_reader_should_know_stands_beside_the_protocol(found):
         if by_id[name].records:
             assert protocol(by_id[name]).endswith(f"; mind: {remark}")
     assert "mind:" not in protocol(by_id["peer2022-t1-rba-nobias"])
+
+
+def test_what_is_judged_otherwise_than_its_row_says_stands_among_the_departures(found):
+    by_id = {each.claim.id: each for each in found}
+    assert by_id.keys() >= JUDGED_OTHERWISE.keys()
+    for name, departure in JUDGED_OTHERWISE.items():
+        before, _, after = protocol(by_id[name]).partition(f"; departs: {departure}")
+        assert before.startswith(("the paper's", "reduced: ", "left open: "))
+        assert after.startswith(("; departs: ", "; the paper leaves open: ", "; mind: "))
+    # The row asks for every other part at most 0.6, whichever images it is found on.
+    name = "mitt2023-q-no-dedicated-entity"
+    assert "for every other part at most 0.6" in by_id[name].claim.conditions["statistic"]
+    assert "among images alike in the first part" in JUDGED_OTHERWISE[name]
 
 
 def test_the_correlations_without_their_mean_are_those_of_the_record_that_the_remark_names():

@@ -14,7 +14,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.study.claim import PAPERS, Claim
 from torchcaps.study.comparable import SHORT
 from torchcaps.study.record import Record, read_records
-from torchcaps.study.remarks import REMARKS
+from torchcaps.study.remarks import JUDGED_OTHERWISE, REMARKS
 from torchcaps.study.result import Result, results
 from torchcaps.study.verdict import NumberVerdict, StatementVerdict
 from torchcaps.train.digests import write_whole
@@ -238,6 +238,8 @@ def protocol(each: Result) -> str:
     records = each.records.values()
     smaller = dict.fromkeys(record.reduced for record in records if record.reduced is not None)
     departures = dict.fromkeys(text for record in records for text in _departures(record))
+    if each.claim.id in JUDGED_OTHERWISE:
+        departures[JUDGED_OTHERWISE[each.claim.id]] = None
     conditions = "the paper's" if not smaller else f"reduced: {'; '.join(smaller)}"
     verdict = each.verdict
     if isinstance(verdict, NumberVerdict) and verdict.incomparable:

@@ -5,7 +5,15 @@ None of these depends on how the verdict came out; where one tells of other reco
 
 from collections.abc import Mapping
 
-__all__ = ["REMARKS"]
+__all__ = ["JUDGED_OTHERWISE", "REMARKS"]
+
+# Where a judge leaves the row of its claim.
+JUDGED_OTHERWISE: Mapping[str, str] = {
+    "mitt2023-q-no-dedicated-entity": (
+        "other parts are looked for among images alike in the first part, where the row takes all "
+        "images: parts come together, so that a perfect detector of one has up to 0.74 for others"
+    ),
+}
 
 REMARKS: Mapping[str, str] = {
     "gu2021-q-convnet-avg-beats-capsnet": (
