@@ -90,25 +90,18 @@ def page(paper: str, found: Sequence[Result], to_evidence: str = TO_EVIDENCE) ->
 
 
 def overview(found: Sequence[Result], to_pages: str = TO_PAGES) -> str:
-    """One line a paper: how many of its claims stand, fall, or are open, and in brackets how many
-    of them rest on runs that are smaller than the paper's. The last line has those that no trained
-    network decides."""
+    """One line a paper: how many of its claims stand, fall, or are open; of those that stand or
+    fall, how many by trained networks; and in brackets how many of these rest on runs that are
+    smaller than the paper's."""
     lines = [
-        "| paper | claims | stand | fall | undecided | not judged yet | cannot be judged |",
-        "|---|---|---|---|---|---|---|",
+        "| paper | claims | stand | by training | fall | by training | undecided | not judged yet "
+        "| cannot be judged |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for paper in PAPERS:
         of_paper = [each for each in found if each.claim.paper == paper]
         lines.append(f"| [{paper}]({to_pages}/{paper}.md) | {_shares(of_paper)} |")
     lines.append(f"| all | {_shares(found)} |")
-    untrained = [each for each in found if each.is_untrained]
-    stand, fall, undecided = (
-        len(_those(untrained, words)) for words in (STANDS, FALLS, ("undecided",))
-    )
-    lines.append(
-        f"| of these by counts and tests, without training | {len(untrained)} | {stand} | {fall} "
-        f"| {undecided} | | |"
-    )
     return "\n".join(lines)
 
 
@@ -116,8 +109,10 @@ def _shares(found: Sequence[Result]) -> str:
     words = (STANDS, FALLS, ("undecided",), NEVER)
     stand, fall, undecided, never = (_those(found, each) for each in words)
     waiting = len(found) - sum(map(len, (stand, fall, undecided, never)))
-    counts = (len(found), *map(_count, (stand, fall, undecided)), waiting, len(never))
-    return " | ".join(map(str, counts))
+    by_training = ([each for each in rows if not each.is_untrained] for rows in (stand, fall))
+    stand_trained, fall_trained = map(_count, by_training)
+    counts = (len(found), len(stand), stand_trained, len(fall), fall_trained, _count(undecided))
+    return " | ".join(map(str, (*counts, waiting, len(never))))
 
 
 def _those(found: Sequence[Result], words: Sequence[str]) -> list[Result]:
