@@ -218,6 +218,17 @@ def test_a_test_that_leaves_a_claim_open_is_said_to(found):
     assert ours(by_id["tsai2020-q-cost-grows"]) == "left open by a test"
 
 
+def test_what_cannot_be_tested_says_in_a_word_why(found):
+    """A choice of the paper is no result, and other people's code is not ours to run."""
+    never = [each for each in found if each.status == "not testable"]
+    assert {each.plan.word for each in never} == {"setting", "survey", "unspecified"}
+    for each in never:
+        lines = page(each.claim.paper, [each]).splitlines()
+        assert f"| {each.claim.where} | 1 | not testable: {each.plan.word} |" in lines
+    text = page("gu2021", [each for each in found if each.claim.paper == "gu2021"])
+    assert "| Sec. 2 / 3.1 | 8 | not testable: setting |" in text
+
+
 def test_a_file_without_markers_is_refused(tmp_path):
     readme = tmp_path / "README.md"
     readme.write_text(f"{END}\n{BEGIN}\n")

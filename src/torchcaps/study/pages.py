@@ -300,4 +300,6 @@ def _open(waiting: Sequence[Result]) -> Iterator[str]:
 
 def _why(each: Result) -> str:
     """Words that do not change with what torchcaps can do today."""
+    if each.status == "not testable":
+        return f"{each.status}: {each.plan.word}"
     return each.status if each.status in NEVER else "not judged yet"
