@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from rich.console import Console
 from made_records import made
 from torchcaps.study.cost import hours_of
 from torchcaps.study.look import Look
-from torchcaps.study.runner import Progress, Study, progress_of, watched
+from torchcaps.study.runner import Progress, Study, progress_of, watch, watched
 from torchcaps.study.runner.watch import hours
 
 
@@ -140,3 +141,24 @@ def test_a_log_file_gets_a_line_when_something_changed(study, ledger, capsys):
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
     assert lines[0].startswith("0 of 1 cells done, 1 running, 1 left: about ")
+
+
+def test_in_a_terminal_there_is_a_row_a_system_that_is_drawn_anew(progress, monkeypatch):
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, color_system=None, width=100)
+    monkeypatch.setattr(watch, "Console", lambda **_: terminal)
+
+    def shown(states):
+        begin = screen.tell()
+        show_table(states)
+        # Where the cursor goes is no text, and the title is as narrow as the table.
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()[begin:]).split()
+
+    head = "system done failed running left hours left"
+    with watched(progress.study, progress.ledger) as show_table:
+        title = "1 of 4 cells done, 1 failed, 1 running, 2 left: about 2.0 h on one worker"
+        assert shown(progress.states) == f"{title} {head} sign 1 1 1 2 2.0 h".split()
+        # The third seed diverges too, and the last one begins.
+        states = dict(zip(progress.states, ("done", "failed", "failed", "running"), strict=True))
+        title = "1 of 4 cells done, 2 failed, 1 running, 1 left: about 1.0 h on one worker"
+        assert shown(states) == f"{title} {head} sign 1 2 1 1 1.0 h".split()
