@@ -133,6 +133,26 @@ def test_a_study_of_ones_own_is_run_and_compared(call, tmp_path, monkeypatch):
     assert "drawn in runs/my.svg" in err
 
 
+def test_records_of_changed_code_are_said_to_be_drafts(call, tmp_path, monkeypatch):
+    """As the studies of papers say it; one of one's own printed its table as if nothing were."""
+    made = [
+        record("peer_sign_em", "sign", values={"accuracy": [50.0]}).model_copy(update=how)
+        for how in ({}, {"dirty": True}, {"commit": None})
+    ]
+    paths = [write_record(each, tmp_path / "evidence") for each in made]
+    monkeypatch.setattr(runner, "run_study", lambda *_, **__: paths)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.toml").write_text('model = "peer_sign_em"\ndata = "sign"\nepochs = 1\n')
+    assert call("run", "my.toml") == (
+        0,
+        "",
+        "drafts, which no table shows: 2 of 3 records; the code had changes, or was no commit\n",
+    )
+    assert "2 of 3 records" in call("run", "my.toml", "--json")[2]
+    monkeypatch.setattr(runner, "run_study", lambda *_, **__: paths[:1])
+    assert call("run", "my.toml") == (0, "", "")
+
+
 def test_seeds_of_records_are_not_run_again(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.toml").write_text(

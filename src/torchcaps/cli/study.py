@@ -153,7 +153,7 @@ def run(
         _print_records(study, paths, out, as_json)
         return
     if what.endswith(".toml"):
-        _print_comparison(study, out, as_json)
+        _print_comparison(study, paths, out, as_json)
         return
     found = outcome_of(study, paths)
     print(json.dumps(found.numbers()) if as_json else printable(found.text()))
@@ -257,13 +257,27 @@ def _tell_missing(evidence: Path) -> None:
         )
 
 
-def _print_comparison(study: "Study", out: Path, as_json: bool) -> None:
+def _tell_drafts(paths: list[Path]) -> None:
+    """What a study of a paper says beside its claims."""
+    from torchcaps.study import read_record
+
+    drafts = sum(read_record(path).is_draft for path in paths)
+    if drafts:
+        print(
+            f"drafts, which no table shows: {drafts} of {len(paths)} records; the code had "
+            f"changes, or was no commit",
+            file=sys.stderr,
+        )
+
+
+def _print_comparison(study: "Study", paths: list[Path], out: Path, as_json: bool) -> None:
     """The table of a study of one's own; its picture lies beside the runs. Seeds that failed are in
     no mean, so they are named."""
     from torchcaps.cli.compare import show
     from torchcaps.study import Comparison, compare
     from torchcaps.study.runner import Ledger
 
+    _tell_drafts(paths)
     ledger = Ledger(out)
     states = [(cell, ledger.state(cell)) for cell in study.cells()]
     ended = [cell for cell, state in states if state == "done"]
@@ -288,6 +302,7 @@ def _print_records(study: "Study", paths: list[Path], out: Path, as_json: bool) 
     from torchcaps.study.comparison import compare_records
     from torchcaps.study.same import trained_in, trains
 
+    _tell_drafts(paths)
     by_network = {trained_in(each): each for each in map(read_record, paths)}
     networks = {system.label: trains(system.recipe) for system in study.systems}
     records = {label: by_network[key] for label, key in networks.items() if key in by_network}
