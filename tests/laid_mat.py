@@ -64,11 +64,13 @@ X = RED + GREEN + bytes(1024) + bytes(3072)
 SIZES = (32, 32, 3, 2)
 
 
-def svhn_bytes(writer: Writer = little, *, packed: bool = False) -> bytes:
+def svhn_bytes(
+    writer: Writer = little, *, packed: bool = False, images: bytes = X, labels: bytes = b"\x0a\x07"
+) -> bytes:
     elements = [
-        writer.array(b"X", SIZES, X),
+        writer.array(b"X", (32, 32, 3, len(labels)), images),
         # Labels 10 and 7, numbers that MATLAB knows as doubles but stores as bytes.
-        writer.array(b"y", (2, 1), b"\x0a\x07", what=A_DOUBLE),
+        writer.array(b"y", (len(labels), 1), labels, what=A_DOUBLE),
     ]
     return writer.file(*(writer.packed(each) if packed else each for each in elements))
 
@@ -80,15 +82,15 @@ COLUMN = b"".join(bytes([row] * 40) for row in range(40))
 def affnist_bytes(
     *, packed: bool = False, labels: bytes = b"\x03\x09", images: bytes = COLUMN + bytes(1600)
 ) -> bytes:
+    n = len(labels)
+    maps = struct.pack(f"<{6 * n}d", *range(6 * n))
     fields = {
-        "affine_trans": little.array(
-            b"", (6, 2), struct.pack("<12d", *range(12)), what=A_DOUBLE, kind=DOUBLE
-        ),
+        "affine_trans": little.array(b"", (6, n), maps, what=A_DOUBLE, kind=DOUBLE),
         "human_transform": little.array(b"", (1, 3), b"abc", what=A_TEXT),
-        "image": little.array(b"", (len(images) // 2, 2), images),
-        "id": little.array(b"", (1, 2), b"\x01\x02", what=A_DOUBLE),
-        "label_one_of_n": little.array(b"", (10, 2), bytes(20), what=A_DOUBLE),
-        "label_int": little.array(b"", (1, 2), labels, what=A_DOUBLE),
+        "image": little.array(b"", (len(images) // n, n), images),
+        "id": little.array(b"", (1, n), bytes(range(n)), what=A_DOUBLE),
+        "label_one_of_n": little.array(b"", (10, n), bytes(10 * n), what=A_DOUBLE),
+        "label_int": little.array(b"", (1, n), labels, what=A_DOUBLE),
     }
     element = little.struct(b"affNISTdata", **fields)
     return little.file(little.packed(element) if packed else element)

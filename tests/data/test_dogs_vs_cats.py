@@ -2,23 +2,22 @@
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from error_text import text_of
+from laid_pictures import paint
 from torchcaps.data import dogs_vs_cats, load
 
 
-def paint(path, level, size=(8, 6)):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(np.full((*size, 3), level, np.uint8)).save(path, quality=95)
+def even(level, size=(8, 6)):
+    return np.full((*size, 3), level, np.uint8)
 
 
 @pytest.fixture
 def train(tmp_path):
     for k in range(10):
-        paint(tmp_path / "train" / f"cat.{k}.jpg", 10 + k)
-        paint(tmp_path / "train" / f"dog.{k}.jpg", 200 + k, size=(5 + k, 9))
-    paint(tmp_path / "test1" / "1.jpg", 99)
+        paint(tmp_path / "train" / f"cat.{k}.jpg", even(10 + k))
+        paint(tmp_path / "train" / f"dog.{k}.jpg", even(200 + k, size=(5 + k, 9)))
+    paint(tmp_path / "test1" / "1.jpg", even(99))
     return tmp_path / "train"
 
 
@@ -57,7 +56,7 @@ def test_pictures_of_many_sizes_need_one(train):
 
 
 def test_what_does_not_belong_is_told(train, tmp_path):
-    paint(train / "cow.1.jpg", 5)
+    paint(train / "cow.1.jpg", even(5))
     assert text_of(lambda: dogs_vs_cats(train, "train", size=(4, 4))) == (
         f"{train}/cow.1.jpg is named neither cat.NUMBER.jpg nor dog.NUMBER.jpg, so its class is "
         f"not known; take it away, or sort pictures into a folder a class and read them as data "

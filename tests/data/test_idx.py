@@ -11,13 +11,10 @@ import torch
 
 from damage import MEGABYTE, assert_survives, at_most
 from error_text import text_of
+from laid_idx import idx
 from torchcaps.data import fashion_mnist, load, mnist, read_idx
 
 BODY = bytes(range(24))
-
-
-def idx(sizes: tuple[int, ...], body: bytes, *, kind: int = 8) -> bytes:
-    return bytes([0, 0, kind, len(sizes)]) + struct.pack(f">{len(sizes)}I", *sizes) + body
 
 
 GOOD = idx((2, 3, 4), BODY)

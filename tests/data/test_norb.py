@@ -1,7 +1,6 @@
-"""smallNORB files laid down by hand from the format's description, and each way to break them."""
+"""smallNORB files laid down by hand, and each way to break them."""
 
 import gzip
-import struct
 from pathlib import Path
 
 import pytest
@@ -9,33 +8,12 @@ import torch
 
 from damage import MEGABYTE, assert_survives, at_most
 from error_text import text_of
+from laid_norb import PAIR, TEST, TRAIN, cat, dat, info, words
 from torchcaps.data import load, smallnorb
-
-TRAIN = "smallnorb-5x46789x9x18x6x2x96x96-training"
-TEST = "smallnorb-5x01235x9x18x6x2x96x96-testing"
-PAIR = 2 * 96 * 96
 
 # The left camera sees rows that brighten downwards; the right one sees columns.
 LEFT = b"".join(bytes([row] * 96) for row in range(96))
 RIGHT = bytes(range(96)) * 96
-
-
-def words(*numbers: int) -> bytes:
-    return struct.pack(f"<{len(numbers)}i", *numbers)
-
-
-def dat(pairs: bytes) -> bytes:
-    return bytes.fromhex("55 4c 3d 1e") + words(4, len(pairs) // PAIR, 2, 96, 96) + pairs
-
-
-def cat(*labels: int) -> bytes:
-    # One axis, but three sizes.
-    return bytes.fromhex("54 4c 3d 1e") + words(1, len(labels), 1, 1) + words(*labels)
-
-
-def info(*rows: tuple[int, int, int, int]) -> bytes:
-    flat = [number for row in rows for number in row]
-    return bytes.fromhex("54 4c 3d 1e") + words(2, len(rows), 4, 1) + words(*flat)
 
 
 FILES = {

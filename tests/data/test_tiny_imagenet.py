@@ -5,9 +5,9 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from error_text import text_of
+from laid_pictures import paint
 from torchcaps.data import load, tiny_imagenet
 
 WNIDS = ("n02", "n01", "n03")
@@ -16,10 +16,8 @@ WORDS = "n01\tgoldfish, Carassius auratus\nn02\tcrane\nn03\tcrane\nn04\ta class 
 VAL = "val_0.JPEG\tn03\t0\t0\t5\t5\nval_1.JPEG\tn02\t1\t1\t5\t5\n"
 
 
-def paint(path, level, mode="RGB"):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    shape = (6, 6, 3) if mode == "RGB" else (6, 6)
-    Image.fromarray(np.full(shape, level, np.uint8)).save(path, format="JPEG", quality=95)
+def even(level, mode="RGB"):
+    return np.full((6, 6, 3) if mode == "RGB" else (6, 6), level, np.uint8)
 
 
 @pytest.fixture
@@ -28,13 +26,12 @@ def home(tmp_path):
     for number, wnid in enumerate(WNIDS):
         for k in range(2):
             mode = "L" if k else "RGB"
-            paint(
-                home / "train" / wnid / "images" / f"{wnid}_{k}.JPEG", 100 * number + 20 * k, mode
-            )
+            path = home / "train" / wnid / "images" / f"{wnid}_{k}.JPEG"
+            paint(path, even(100 * number + 20 * k, mode))
         (home / "train" / wnid / f"{wnid}_boxes.txt").write_text("not read")
     for k in range(2):
-        paint(home / "val" / "images" / f"val_{k}.JPEG", 10 + 100 * k)
-    paint(home / "test" / "images" / "test_0.JPEG", 255)
+        paint(home / "val" / "images" / f"val_{k}.JPEG", even(10 + 100 * k))
+    paint(home / "test" / "images" / "test_0.JPEG", even(255))
     (home / "wnids.txt").write_text("\n".join(WNIDS) + "\n")
     (home / "words.txt").write_text(WORDS)
     (home / "val" / "val_annotations.txt").write_text(VAL)
@@ -108,7 +105,7 @@ def test_a_class_without_its_folder_and_a_link_that_leaves_are_told(home, tmp_pa
     assert "the archive was not unpacked to its end" in text_of(
         lambda: tiny_imagenet(home, "train")
     )
-    paint(tmp_path / "outside.JPEG", 3)
+    paint(tmp_path / "outside.JPEG", even(3))
     (home / "train" / "n01" / "images").mkdir(parents=True)
     (home / "train" / "n01" / "images" / "n01_0.JPEG").symlink_to(tmp_path / "outside.JPEG")
     assert "is a link that leaves" in text_of(lambda: tiny_imagenet(home, "train"))
