@@ -8,11 +8,10 @@ import safetensors.torch
 import torch
 from torch.nn import functional as F
 
+import laid_trunk
 from error_text import text_of
 from torchcaps.data import ImageSet
-from torchcaps.layers import FrozenTrunk
 from torchcaps.models import create_model, load, save, take_trunk
-from torchcaps.models.trunk import _published
 from torchcaps.prune import prunable
 from torchcaps.tasks import rate_test
 from torchcaps.train import fit, make_recipe
@@ -45,16 +44,7 @@ def resnet_maps(state, x):
 
 @pytest.fixture(scope="module")
 def published():
-    """Weights by the published names, drawn at random; nobody looks at the last layer."""
-    state = {"fc.weight": torch.randn(10, 512), "fc.bias": torch.randn(10)}
-    with torch.device("meta"):
-        maps = FrozenTrunk(3, "resnet18_imagenet").maps.state_dict()
-    for name, tensor in maps.items():
-        if name.endswith("num_batches_tracked"):
-            continue
-        drawn = torch.rand(tensor.shape) if tensor.ndim == 1 else torch.randn(tensor.shape) * 0.05
-        state[_published(name)] = drawn + 0.5 * ("running_var" in name)
-    return state
+    return laid_trunk.published()
 
 
 def test_names_are_those_of_public_code(published):
