@@ -18,6 +18,7 @@ from torchcaps.data.fetch import fetch_data
 from torchcaps.data.folder import image_folder
 from torchcaps.data.idx import fashion_mnist, mnist, read_idx
 from torchcaps.data.image_set import ImageSet
+from torchcaps.data.imagenette import imagenette
 from torchcaps.data.mat import affnist, svhn
 from torchcaps.data.multi_mnist import MultiMnist
 from torchcaps.data.norb import smallnorb
@@ -63,6 +64,7 @@ __all__ = [
     "from_dataset",
     "from_npz",
     "image_folder",
+    "imagenette",
     "load",
     "mnist",
     "part_masks",

@@ -15,6 +15,7 @@ from torchcaps.data.expanded import Expanded
 from torchcaps.data.folder import image_folder
 from torchcaps.data.idx import fashion_mnist, mnist
 from torchcaps.data.image_set import ImageSet
+from torchcaps.data.imagenette import imagenette
 from torchcaps.data.mat import affnist, svhn
 from torchcaps.data.multi_mnist import MultiMnist
 from torchcaps.data.norb import smallnorb
@@ -116,6 +117,7 @@ _READERS: dict[str, tuple[Callable[[Root, Split], Images], str]] = {
     "expanded-mnist": (_expanded, _MNIST),
     "fashion-mnist": (fashion_mnist, _IDX),
     "folder": (image_folder, "a folder of pictures for each class"),
+    "imagenette": (imagenette, "train and val, unpacked from its archive"),
     "mnist": (mnist, _IDX),
     "multi-mnist": (_with_partners(1), _MNIST),
     "multi-mnist-10": (_with_partners(10), _MNIST),
@@ -134,6 +136,7 @@ _READERS: dict[str, tuple[Callable[[Root, Split], Images], str]] = {
 PICTURES: dict[str, Callable[..., Images]] = {
     "dogs-vs-cats": dogs_vs_cats,
     "folder": image_folder,
+    "imagenette": imagenette,
 }
 
 SOURCES: dict[str, Callable[[Split, Root | None], Images]] = {

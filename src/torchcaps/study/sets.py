@@ -30,8 +30,7 @@ SETS: dict[str, DataSet] = {
     "dogs-vs-cats": DataSet((3, 128, 128), 2, 20_000),
     "expanded-mnist": DataSet(WIDE, 10, 60_000),
     "fashion-mnist": DataSet(GREY, 10, 60_000),
-    # Imagenette is published as a folder of pictures a class.
-    "folder": DataSet((3, 128, 128), 10, 9_469),
+    "imagenette": DataSet((3, 128, 128), 10, 9_469),
     "mnist": DataSet(GREY, 10, 60_000),
     "multi-mnist": DataSet(OVERLAID, 10, 60_000),
     "multi-mnist-10": DataSet(OVERLAID, 10, 600_000),
@@ -61,7 +60,7 @@ NAMED: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"SVHN", ("svhn",)),
     (r"smallNORB", ("smallnorb-elevation", "smallnorb-azimuth")),
     (r"Dogs vs\. Cats", ("dogs-vs-cats",)),
-    (r"Imagenette", ("folder",)),
+    (r"Imagenette", ("imagenette",)),
     (r"Tiny ImageNet", ("tiny-imagenet",)),
     (r"part-whole", ("part-whole",)),
     (r"sign (?:set|of a scalar)", ("sign",)),

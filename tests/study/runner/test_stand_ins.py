@@ -156,6 +156,22 @@ def lay_dogs_vs_cats(root: Path) -> None:
         photograph(root / "train" / f"{name}.{number}.jpg", number, *sides(number))
 
 
+SORTS = ("n01440764", "n02102040", "n02979186", "n03000684", "n03028079")
+
+
+def lay_imagenette(root: Path) -> None:
+    """Beside another set, as a claim needs both."""
+    lay_dogs_vs_cats(root / "dogs-vs-cats")
+    for split, (numbers, labels) in IMAGENETTE.items():
+        for number, label in zip(numbers, labels, strict=True):
+            folder = root / "imagenette2" / split / SORTS[label]
+            # The second image 9 is of another class.
+            photograph(folder / f"{SORTS[label]}_{number}.JPEG", number, *sides(number))
+
+
+IMAGENETTE = {"train": TINY["train"], "val": ((9, 8, 9), (1, 3, 4))}
+
+
 class Case(NamedTuple):
     """A line of `torchcaps study run`, and what is to come of it."""
 
@@ -224,6 +240,21 @@ CASES = {
             # Drawn by the names of the files.
             "dogs-vs-cats/test": ((6, 9), (0, 1)),
         },
+        channels=3,
+        laid=sides,
+        size=(128, 128),
+        is_plain=True,
+        error=PHOTOGRAPH,
+    ),
+    "imagenette": Case(
+        "renzulli2025 1 --only imagenette --only prune=lobster",
+        lay_imagenette,
+        (
+            *ids("rem-t1-imagenette-eff-convcapsnet-rem", "acc entropy sparsity"),
+            "rem-q-negligible-loss",
+        ),
+        OF_PRUNED | on_grid(21, classes=5),
+        {"imagenette/train": IMAGENETTE["train"], "imagenette/test": IMAGENETTE["val"]},
         channels=3,
         laid=sides,
         size=(128, 128),

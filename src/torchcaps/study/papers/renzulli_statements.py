@@ -13,7 +13,7 @@ BESIDE_OTHERS = (f"{DR} width=256", *FOUR[1:])
 AT_HAND = ("mnist", "fashion-mnist", "cifar10")
 NOVEL = ("smallnorb-elevation", "smallnorb-azimuth")
 # The sets of the tables that are named by their numbers alone.
-EVERYWHERE = (*AT_HAND, "svhn", "affnist", *NOVEL, "dogs-vs-cats", "folder", "tiny-imagenet")
+EVERYWHERE = (*AT_HAND, "svhn", "affnist", *NOVEL, "dogs-vs-cats", "imagenette", "tiny-imagenet")
 
 
 def each(families: tuple[str, ...], *steps: str) -> str:

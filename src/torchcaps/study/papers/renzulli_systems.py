@@ -23,7 +23,7 @@ EFFICIENT = {
 # 64 × 64, of which 48 × 48 are shown in other light.
 NORB = ":image_size=64x64 :crop=48x48 :standardise=set :augment=light"
 COLOUR = ("cifar10", "svhn")
-LARGE = ("dogs-vs-cats", "folder")
+LARGE = ("dogs-vs-cats", "imagenette")
 
 
 def system_for(family: str, data: str) -> str | None:
