@@ -43,6 +43,8 @@ def test_an_address_where_no_cluster_is_is_a_sentence(study, tmp_path, place, sa
 @pytest.fixture(scope="module")
 def ray():
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    # At 15, as Ray has it, workers beside a busy process take a minute an epoch.
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112, as Ray spells it
     import ray
 
     return ray
