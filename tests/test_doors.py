@@ -35,6 +35,13 @@ BLOCKS = [
 ]
 
 
+def test_every_page_has_a_block_that_runs():
+    ids = [block.id for block in BLOCKS]
+    for page in PAGES:
+        name = page.removesuffix(".md")
+        assert any(each.rpartition("-")[0] == name for each in ids), page
+
+
 # Lightning's advice to load images in other processes, and of a torch name it has yet to replace.
 @pytest.mark.filterwarnings("ignore:.*does not have many workers.*")
 @pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")

@@ -237,7 +237,9 @@ def test_a_training_accuracy_printed_twice():
     assert nor == none
     assert test_nor != test_none
     text = page("doubtful-numbers")
-    assert f"{nor:.2f} % without routing and without reconstruction" in text
+    assert (
+        f"without routing {nor:.2f} %, and of the one without reconstruction {none:.2f} %" in text
+    )
     assert f"{test_nor:.2f} and {test_none:.2f} % of the test pairs" in text
 
 
@@ -340,7 +342,7 @@ def test_the_entropy_of_deepcaps_on_svhn_varies_too_much():
     most = [largest_deviation(claim.value, each) for each in (even, as_they_are)]
     assert most[1] < claim.std - 0.1 < claim.std < most[0]
     assert f"{even:.2f} bit, however often each class is named" in text
-    assert f"deviate by {most[0]:.2f} at most" in text
+    assert f"by √5 (B − m), here {most[0]:.2f}" in text
     assert f"the bound is {as_they_are:.2f} and the deviation {most[1]:.2f} at most" in text
 
 

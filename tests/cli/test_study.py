@@ -146,7 +146,8 @@ def test_records_of_changed_code_are_said_to_be_drafts(call, tmp_path, monkeypat
     assert call("run", "my.toml") == (
         0,
         "",
-        "drafts, which no table shows: 2 of 3 records; the code had changes, or was no commit\n",
+        "drafts, which no page of results shows: 2 of 3 records; the code had changes, or was no "
+        "commit\n",
     )
     assert "2 of 3 records" in call("run", "my.toml", "--json")[2]
     monkeypatch.setattr(runner, "run_study", lambda *_, **__: paths[:1])

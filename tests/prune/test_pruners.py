@@ -356,7 +356,7 @@ def test_a_layer_left_without_a_weight_is_refused_with_what_is_left_to_do(scope)
     sentence = text_of(pruner.at_the_end)
     assert "weights of backbone.0.weight to zero" in sentence
     # The other scope is no way out for someone who has taken it.
-    ends = {"network": 'or choose layer by layer: prune_scope="lamp" or "layer".'}
+    ends = {"network": 'or choose layer by layer: prune_scope="layer".'}
     assert sentence.endswith(ends.get(scope, "prune to a lower sparsity."))
 
 

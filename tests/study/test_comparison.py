@@ -196,6 +196,18 @@ def test_differences_are_seed_by_seed_and_of_the_seeds_that_both_have():
     assert less.interval("dyr.1", "dyr.2") == mean_interval([(0.3 + 0.1) / 2])
 
 
+def test_a_difference_is_that_of_the_rows_above_it_also_where_depths_differ():
+    """All four capsules of the upper layers are dead in the deep network: 2 a layer, and 0."""
+    shallow = Variant("2", (0, 1), {"cds.1": (0.0, 0.0), "cds.2": (0.0, 0.0)}, 1.0)
+    dead = {"cds.1": (0.0, 0.0), "cds.2": (0.0, 0.0), "cds.3": (8.0, 8.0), "cds.4": (0.0, 0.0)}
+    lines = Comparison((shallow, Variant("4", (0, 1), dead, 1.0))).text().splitlines()
+    assert [re.split(" {2,}", line)[2] for line in lines[1:4]] == [
+        "0 [0, 0]",
+        "2 [2, 2]",
+        "2 [2, 2]",
+    ]
+
+
 def test_equal_recipes_have_the_name_of_their_network(lay):
     (only,) = compare([lay("a0", 0.5)]).variants
     assert only.label == "peer_sign_em"

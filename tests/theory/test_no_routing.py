@@ -95,7 +95,8 @@ def test_what_routing_gains_by_either_meaning():
     assert mean < dynamic < even
     assert f"right on {dynamic:.1f} % with dynamic routing" in PAGE
     assert f"{mean:.1f} % with 1/I, and on {even:.1f} % with 1/J" in PAGE
-    assert f"routing gains {dynamic - mean:.0f} points, by the other it costs two" in PAGE
-    assert round(even - dynamic) == 2
+    assert f"routing gains {dynamic - mean:.0f} points, by the other it costs three" in PAGE
+    # The even ones were trained on a CPU, and so was this one.
+    assert round(even - right("multi-mnist", "gu_capsnet")) == 3
     routed, none = (find_claim(f"gu2021-t4-routing-{each}-test").value for each in ("dr", "nor"))
     assert f"gain of {routed - none:.2f} points" in PAGE

@@ -61,7 +61,7 @@ def backtracked(trace: Trace, predicted: int, *, index: int = 0) -> list[Tensor]
 
     Arguments:
         trace: of a network whose layers lead to each other.
-        predicted: the class.
+        predicted: the class; more exactly a parent of the last layer, which must have one a class.
         index: which image of the trace.
 
     >>> backtracked(out.trace, int(out.scores[0].argmax()))
@@ -139,7 +139,7 @@ def tree_pixels(trace: Trace, predicted: int, *, size: tuple[int, int], index: i
 
     Arguments:
         trace: of a network whose lowest capsules lie on a grid.
-        predicted: the class.
+        predicted: the class; more exactly a parent of the last layer, which must have one a class.
         size: (height, width) of the image.
         index: which image of the trace.
 

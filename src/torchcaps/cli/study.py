@@ -264,8 +264,8 @@ def _tell_drafts(paths: list[Path]) -> None:
     drafts = sum(read_record(path).is_draft for path in paths)
     if drafts:
         print(
-            f"drafts, which no table shows: {drafts} of {len(paths)} records; the code had "
-            f"changes, or was no commit",
+            f"drafts, which no page of results shows: {drafts} of {len(paths)} records; the code "
+            f"had changes, or was no commit",
             file=sys.stderr,
         )
 

@@ -93,7 +93,7 @@ class Pruner:
         # What is pruned stays so, even if a target is lower than one before. A layer may have fewer
         # than its share where all together have as many.
         if count > self.masks.count or (self.scope == "layer" and not self.units):
-            each = ', or choose layer by layer: prune_scope="lamp" or "layer"'
+            each = ', or choose layer by layer: prune_scope="layer"'
             instead = each if self.scope == "network" else ""
             self.masks.add(self._chosen(scored, sparsity, count), instead=instead)
         self.masks.apply()

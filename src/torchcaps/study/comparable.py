@@ -97,7 +97,8 @@ def _still_pruned(job: Job, record: Record) -> str | None:
     ends = [curve[-2:] for curve in curves if len(curve) > 1]
     if not ends:
         return None
-    before, last = (100 * statistics.fmean(shares) for shares in zip(*ends, strict=True))
+    # As they are printed: one weight more is no rise.
+    before, last = (round(100 * statistics.fmean(x), 1) for x in zip(*ends, strict=True))
     if last <= before:
         return None
     return f"its sparsity still rises when it ends, from {before:.1f} to {last:.1f} % in one epoch"

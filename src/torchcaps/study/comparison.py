@@ -46,21 +46,18 @@ class Variant:
     def interval(self, *statistics: str) -> Interval | None:
         """The mean over the seeds with its t-interval; None where no seed has the statistic. Of
         several statistics that of their mean, over the seeds that have all of them."""
+        return _mean(self.by_seed(*statistics).values())
+
+    def by_seed(self, *statistics: str) -> dict[int, float]:
+        """The statistic of each seed that has it; of several their mean, of those that some seed
+        has, for the seeds that have all of these."""
         found = [
             dict(zip(self.seeds_of.get(name, self.seeds), self.values[name], strict=True))
             for name in statistics
             if name in self.values
         ]
         common = [seed for seed in self.seeds if found and all(seed in each for each in found)]
-        values = [sum(each[seed] for each in found) / len(found) for seed in common]
-        return mean_interval(values) if values else None
-
-    def _by_seed(self) -> dict[int, dict[str, float]]:
-        found: dict[int, dict[str, float]] = {seed: {} for seed in self.seeds}
-        for name, values in self.values.items():
-            for seed, value in zip(self.seeds_of.get(name, self.seeds), values, strict=True):
-                found[seed][name] = value
-        return found
+        return {seed: sum(each[seed] for each in found) / len(found) for seed in common}
 
     def numbers(self) -> dict[str, Any]:
         """Everything, as JSON has it."""
@@ -120,13 +117,11 @@ class Comparison:
         have; nothing where these are fewer than two. Seeds share their first weights and the order
         of their images, so a difference may be certain where two intervals overlap."""
         found = []
-        first = self.variants[0]._by_seed() if self.variants else {}
         for each in self.variants[1:]:
-            by_seed = {
-                seed: {name: x - first[seed][name] for name, x in of.items() if name in first[seed]}
-                for seed, of in each._by_seed().items()
-                if seed in first
-            }
+            by_seed: dict[int, dict[str, float]] = {}
+            for name in self.statistics:
+                for seed, x in _less(each, self.variants[0], [name]).items():
+                    by_seed.setdefault(seed, {})[name] = x
             if len(by_seed) > 1:
                 found.append(_of_seeds(f"{each.label} less {self.variants[0].label}", by_seed, 0.0))
         return tuple(found)
@@ -145,9 +140,7 @@ class Comparison:
         """A table: a line a variant, a column a statistic, of all layers together, and below them
         the differences to the first; where there are many statistics the other way round."""
         head = ["", "seeds", *self._columns(), "training, a run"]
-        differences = [self._cells(each) for each in self.differences()]
-        for cells in differences:
-            cells[-1] = ""
+        differences = [cells for each in self.variants[1:] if (cells := self._cells_less(each))]
         rows = [head, *(self._cells(each) for each in self.variants), *differences]
         if len(head) > MOST_COLUMNS:
             rows = [list(row) for row in zip(*rows, strict=True)]
@@ -199,6 +192,16 @@ class Comparison:
         runs = len(variant.seeds)
         intervals = [MISSING if each is None else _in_words(each, runs) for each in found]
         return [variant.label, str(runs), *intervals, _duration(variant.seconds / runs)]
+
+    def _cells_less(self, variant: Variant) -> list[str] | None:
+        """The difference of two cells above, each the mean of the layers that its variant has."""
+        first, columns = self.variants[0], self._columns().values()
+        seeds = len({*variant.seeds} & {*first.seeds})
+        if seeds < 2:
+            return None
+        found = [_mean(_less(variant, first, names).values()) for names in columns]
+        intervals = [MISSING if each is None else _in_words(each, seeds) for each in found]
+        return [f"{variant.label} less {first.label}", str(seeds), *intervals, ""]
 
 
 def compare(runs: Sequence[str | os.PathLike[str]]) -> Comparison:
@@ -375,6 +378,17 @@ def _values(run: Run) -> dict[str, float]:
         named = {f"{number}{plus}{levels}": value for number, value in numbers.items()}
         found |= named if own else {f"{k}@{images}": value for k, value in named.items()}
     return found
+
+
+def _mean(values: Iterable[float]) -> Interval | None:
+    found = [*values]
+    return mean_interval(found) if found else None
+
+
+def _less(variant: Variant, first: Variant, names: Sequence[str]) -> dict[int, float]:
+    """By how much a variant lies above the first, of each seed that both have."""
+    base = first.by_seed(*names)
+    return {seed: x - base[seed] for seed, x in variant.by_seed(*names).items() if seed in base}
 
 
 def _in_words(found: Interval, runs: int) -> str:

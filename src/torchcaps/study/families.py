@@ -13,6 +13,7 @@ from torchcaps.study.variants import (
     in_brackets,
     interval_of,
 )
+from torchcaps.study.verdict import LEAST_SEEDS
 
 __all__ = ["Families", "Family", "gains_of", "lines_of_families", "sentence_of"]
 
@@ -48,7 +49,12 @@ def gains_of(
         families: the networks.
         records: all records by their hash.
     """
-    there = [each for each in families.of if [*differences_of(each.variants, records)]]
+    there = [
+        each
+        for each in families.of
+        for _, found in differences_of(each.variants, records)
+        if found.interval.n >= LEAST_SEEDS
+    ]
     for family in there:
         ((_, found),) = differences_of(family.variants, records, beside=len(there))
         yield family, found
@@ -86,15 +92,10 @@ def sentence_of(families: Families, records: Mapping[str, Record]) -> str | None
     for family, gain in gains_of(families, records):
         sides[gain.side].append(family.network)
     n = sum(map(len, sides.values()))
-    if not n:
-        return None
-    said = [
-        f"{verb} {len(sides[side])} ({', '.join(sides[side])})"
-        for side, verb in (("above", "gains in"), ("below", "loses in"), (None, "does neither in"))
-        if sides[side]
-    ]
-    wider = "s, wider than in the table so that all hold together" if n > 1 else ""
-    return f"Of {n} network{'s' * (n > 1)}, routing {_listed(said)}: 95 % interval{wider}."
+    words = {"above": "gains in", "below": "loses in", None: "makes no certain difference in"}
+    said = [f"{verb} {_listed(sides[side])}" for side, verb in words.items() if sides[side]]
+    wider = f"s, widened so that all {n} hold together" if n > 1 else ""
+    return f"Routing {'; '.join(said)} (95 % interval{wider})." if said else None
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from torchcaps.study.variants import Column, Variants
 
 __all__ = [
     "EM",
+    "EM_TWIN",
     "FAMILIES",
     "FASHION",
     "LAMP",
@@ -91,14 +92,19 @@ def _one_iteration(study: str, network: str, routing: str, images: str, **where:
     return Family(network, routing, images, variants)
 
 
+EM_TWIN = _one_iteration(
+    "even-em", "matrix capsules of [hinton2018]", "EM, 2 iterations", "Fashion-MNIST"
+)
 FAMILIES = Families(
     "Every family",
     "Networks that route, and the same with couplings at an even split; where a routing has no "
     "such form, with one iteration, the pass that starts from equal couplings and goes no further. "
-    "Efficient-CapsNet's twin has no learned prior, which belongs to its attention. 10,000 images, "
+    "Efficient-CapsNet's twin has no learned prior, which belongs to its attention. No network has "
+    "a decoder but the five layers of [mitterreiter2023]. 10,000 images, "
     "two to five epochs, as many for either, and paired seeds; the five layers of "
     "[mitterreiter2023] have 20,000 digits and seven epochs. So it says what routing gains in a "
-    "short training, in points of accuracy with 95 % intervals. `torchcaps study run "
+    "short training, in points of accuracy with 95 % intervals. Of the eight networks planned the "
+    "table has those that were run. `torchcaps study run "
     "studies/even-capsnet.toml --root data` and its neighbours `studies/even-….toml` make the "
     "records; `torchcaps study run tsai2020-q-gain-over-uniform-pass --reduced --only "
     "tsai_inverted_simple_c10` those of inverted attention.",
@@ -109,20 +115,25 @@ FAMILIES = Families(
             "expanded MNIST",
             TWINS._replace(compared_with=("uniform",), columns=GAIN, short="five layers"),
         ),
-        _twin("CapsNet", "even-capsnet"),
-        _twin("four layers of [peer2022], with a bias", "even-deep"),
+        _twin("CapsNet, 64 channels", "even-capsnet"),
+        _twin("four layers of [peer2022], 64 channels, with a bias", "even-deep"),
         _twin("DeepCaps", "even-deepcaps"),
         _twin("γ-CapsNet", "even-gamma", "distance"),
         _twin("Efficient-CapsNet", "even-attention", "self_attention"),
-        _one_iteration("even-em", "EM routing", "EM, 2 iterations", "Fashion-MNIST"),
+        EM_TWIN,
         _one_iteration(
             "tsai2020",
-            "inverted attention",
+            "the plain network of [tsai2020]",
             "inverted, 2 iterations",
             "CIFAR-10",
             model="tsai_inverted_simple_c10",
             train_images=10_000,
             iterations=frozenset({1, 2}),
+            schedule="concurrent",
+            layer_norm=True,
+            activations=False,
+            start="none",
+            loss="auto",
         ),
     ),
 )

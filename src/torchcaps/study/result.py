@@ -117,8 +117,8 @@ def result_of(claim: Claim, records: Mapping[str, Record]) -> Result:
 def _comparable(plan: Plan, about: Mapping[str, Record]) -> Iterable[dict[str, Record]]:
     """Those of the full protocol; then those of a smaller one: networks that were trained as the
     paper's and looked at in a smaller way, then those that were trained for as long as a smaller
-    form of the plan, and then the others, since a network is not compared with one that was trained
-    for longer."""
+    form of the plan, and then the others, whatever their lengths: a network of a plan is not
+    compared with one that was trained for longer."""
     yield {name: record for name, record in about.items() if record.reduced is None}
     smaller = {name: record for name, record in about.items() if record.reduced is not None}
     forms = [job.smaller().recipe() for job in plan.jobs]

@@ -5,7 +5,7 @@ import os
 import statistics
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -75,7 +75,6 @@ class Shrunk:
         if self.below is not None:
             how += f", or that were no longer than {self.below:g} on {self.looked_at} images"
         if not parts:
-            # Two timings of one network differ too, and would look like a gain.
             return (
                 f"nothing is taken out: there are no parts {how}; {self.path} is the same network"
             )
@@ -139,7 +138,7 @@ def shrink(
     change = _largest_change(trained.model, small, test)
     # Written once it has answered: whoever tries again is not told that the file is there.
     save(small, out)
-    sizes = [
+    before, after = (
         Size(
             parts=_parts(model),
             parameters=_count(model),
@@ -153,8 +152,11 @@ def shrink(
             (trained.model, before_file, times[0]),
             (small, out, times[1]),
         )
-    ]
-    return Shrunk(str(out), looked_at, below, len(test), change, *sizes)
+    )
+    if small is trained.model:
+        # Two timings of one network differ too, and would look like a gain.
+        after = replace(before, file_bytes=after.file_bytes)
+    return Shrunk(str(out), looked_at, below, len(test), change, before, after)
 
 
 def _smallest(model: nn.Module, seen: Silent | None, below: float) -> nn.Module:

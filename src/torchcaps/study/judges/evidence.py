@@ -106,11 +106,13 @@ class Evidence:
     def failed(self, model: str, **chosen: Any) -> frozenset[int]:
         """Seeds that diverged, of the system that `values` would take."""
         found: frozenset[int] = frozenset()
+        read: Record | None = None
         for record in self._of(model, chosen):
             found = frozenset(seed.seed for seed in record.seeds if seed.failed is not None)
             self._counted.add(id(record))
-            if found:
-                self._read[id(record)] = record
+            read = record
+        if found and read is not None:
+            self._read[id(read)] = read
         return found
 
     def recipe(self, model: str, **chosen: Any) -> Mapping[str, Any]:
