@@ -39,6 +39,11 @@ OPTIONS = """
 |---|---|---|
 """
 TAIL = """
+`mitterreiter_grid` with `widths="16,16"` has three layers of capsules, for the classes make one
+more. `peer_deep_dynamic` of four layers or more stays at chance without a bias from its paper's
+first weights, in [three epochs of ours](questions/does-depth-kill-capsules.md); with `bias="added"`
+it learns.
+
 `torchcaps models --compare` prints the parameters that papers print beside ours, equal or why not.
 
 ## How the three routings of [tsai2020] differ
