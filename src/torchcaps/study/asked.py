@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from torchcaps.study.families import Families
 from torchcaps.study.ours import (
+    AT_THE_STOP,
     EM,
     EM_TWIN,
     FAMILIES,
@@ -23,6 +24,7 @@ from torchcaps.study.ours import (
     TWINS,
     WIDER,
     WIDEST,
+    WIDEST_DIGITS,
 )
 from torchcaps.study.variants import Side, Variants
 
@@ -76,7 +78,7 @@ QUESTIONS: Mapping[str, Question] = {
         },
         # That couplings of the last layer change no more than those below may be anything.
         only_held=frozenset({"mitt2023-q-last-layer-more-dynamic"}),
-        own=(TWINS, PARTS, MOVED, OVERLAID, SHARP),
+        own=(TWINS, AT_THE_STOP, PARTS, MOVED, OVERLAID, SHARP),
         families=FAMILIES,
         plain=(
             Plain(
@@ -87,6 +89,14 @@ QUESTIONS: Mapping[str, Question] = {
                 "smaller network, on images made of parts, better first weights [close the gap]"
                 "(../measures.md#which-routing-finds-the-true-tree); in this one, after two "
                 "epochs, [they do not](../demo.md).",
+            ),
+            Plain(
+                AT_THE_STOP,
+                frozenset(
+                    {("moved digits less that of dynamic routing", "routing uniform", "above")}
+                ),
+                "**Nor does it make that network robust**: trained until either is right on as "
+                "many digits, the one without routing is right on more digits that were moved.",
             ),
             Plain(
                 OVERLAID,
@@ -130,7 +140,7 @@ QUESTIONS: Mapping[str, Question] = {
         # That something else than the symmetry keeps a network from learning may be anything.
         only_held=frozenset({"peer2022-q-symmetry-causes-depth-failure"}),
         own=(SCALE, SIDES, SIDES_FASHION, LARGER, EM),
-        dying=(TWINS, SCALE, SHARP, LARGER, EM),
+        dying=(TWINS, AT_THE_STOP, SCALE, SHARP, LARGER, EM),
         plain=(
             Plain(
                 SCALE,
@@ -175,7 +185,7 @@ QUESTIONS: Mapping[str, Question] = {
             "rem-q-low-pruning-noisy": "no",
             "rem-q-fewer-capsules-in-tree": "yes",
         },
-        own=(TREES, WIDER, FASHION, WIDEST, LAMP),
+        own=(TREES, WIDER, FASHION, WIDEST, WIDEST_DIGITS, LAMP),
         plain=(
             Plain(
                 TREES,

@@ -53,7 +53,7 @@ REMARKS: Mapping[str, str] = {
     "mitt2023-q-primecaps-not-invariant": (
         "the paper's correlation does not take off the mean, so lengths that never change much "
         "have one near 1 whatever they do; with the mean taken off it is 0.62 at rotation 20°, "
-        "0.90 at shear 10°, 0.68 at scale 0.8, 0.49 at translation 4 px (record fc36a6d20850)"
+        "0.90 at shear 10°, 0.68 at scale 0.8, 0.49 at translation 4 px (record 1cb73234a199)"
     ),
     "mitt2023-q-routing-almost-static": (
         "a low dys does not tell a fixed tree from none: uniform routing has a dys of zero"
