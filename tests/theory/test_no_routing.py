@@ -100,3 +100,27 @@ def test_what_routing_gains_by_either_meaning():
     assert round(even - right("multi-mnist", "gu_capsnet")) == 3
     routed, none = (find_claim(f"gu2021-t4-routing-{each}-test").value for each in ("dr", "nor"))
     assert f"gain of {routed - none:.2f} points" in PAGE
+
+
+def test_votes_of_one_matrix_do_not_cancel():
+    """Classes at the start, of images of noise; and what becomes of those that start so long."""
+    images = torch.rand(8, 1, 40, 40, generator=torch.Generator().manual_seed(0))
+    lengths = {}
+    for name in ("gu_aff_capsnet", "gu_aff_capsnet_dr", "gu_capsnet"):
+        torch.manual_seed(0)
+        network = tc.create_model(name, width=64, decoder=False)
+        with torch.no_grad():
+            lengths[name] = network(images).scores.mean().item()
+    assert lengths["gu_aff_capsnet"] < 0.001
+    assert lengths["gu_aff_capsnet_dr"] > 0.8
+    assert lengths["gu_capsnet"] < 0.05
+
+    (record,) = (
+        each
+        for name, each in read_records(ROOT / "evidence", study="gu2021/all").items()
+        if name == "509d59256ea4"
+    )
+    assert record.recipe["model"] == "gu_aff_capsnet_dr"
+    for seed in record.seeds:
+        assert seed.per_epoch[0]["dead_capsules/primary"] == 4608
+        assert seed.values["accuracy"] == 9.8
