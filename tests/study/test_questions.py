@@ -10,7 +10,7 @@ from torchcaps.study import Seed, claims, find_claim, read_records, result_of, w
 from torchcaps.study.asked import QUESTIONS
 from torchcaps.study.claim import PAPERS
 from torchcaps.study.families import lines_of_families, sentence_of
-from torchcaps.study.ours import FAMILIES, SCALE, SHARP, TREES, TWINS
+from torchcaps.study.ours import FAMILIES, SCALE, SHARP, SOFT, TREES, TWINS
 from torchcaps.study.questions import anchor, answer_of, write_questions
 from torchcaps.study.variants import deaths_of, decision_of, differences_of, lines_of, sides_of
 
@@ -494,3 +494,15 @@ def test_sides_are_those_of_the_sentences():
     assert sorted(side for _, side in lines) == ["above", "above", "below", "below"]
     assert all(("weight_std 1.0" in label) == (side == "above") for label, side in lines)
     assert sides_of(TREES, records) == sides_of(SHARP, {}) == set()
+
+
+def test_agreement_that_is_learned_for_long_enough_is_highest_at_the_classes():
+    """The answer says so of nine layers; α of the ninth is that of the classes."""
+    (record,) = read_records(ROOT / "evidence", study="sharp-agreement-for-longer").values()
+    assert record.measured == 5
+    for seed in record.seeds:
+        *hidden, classes = (seed.values[f"agreement.{k}"] for k in range(1, 10))
+        assert max(hidden) < classes < 1
+    said = " ".join(lines_of(SOFT, {"a" * 12: record}, "evidence"))
+    # The symbol keeps its case.
+    assert "α, classes is below 1 with agreement learned." in said

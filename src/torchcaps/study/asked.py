@@ -20,6 +20,7 @@ from torchcaps.study.ours import (
     SHARP,
     SIDES,
     SIDES_FASHION,
+    SOFT,
     TREES,
     TWINS,
     WIDER,
@@ -78,7 +79,7 @@ QUESTIONS: Mapping[str, Question] = {
         },
         # That couplings of the last layer change no more than those below may be anything.
         only_held=frozenset({"mitt2023-q-last-layer-more-dynamic"}),
-        own=(TWINS, AT_THE_STOP, PARTS, MOVED, OVERLAID, SHARP),
+        own=(TWINS, AT_THE_STOP, PARTS, MOVED, OVERLAID, SHARP, SOFT),
         families=FAMILIES,
         plain=(
             Plain(
@@ -122,6 +123,16 @@ QUESTIONS: Mapping[str, Question] = {
                 "network is right more often than with the first alone, in which all couplings "
                 "are even.",
             ),
+            Plain(
+                SOFT,
+                frozenset(
+                    (f"α, {layers}", "agreement learned", "below")
+                    for layers in ("hidden", "classes")
+                ),
+                "**Softly, where a network may learn how sharp its agreement is**: α stays below "
+                "the papers' 1 in nine layers that had time to reach it, and is highest at the "
+                "classes ([numbers](#the-same-for-four-times-as-long)).",
+            ),
         ),
     ),
     "does-depth-kill-capsules": Question(
@@ -140,7 +151,7 @@ QUESTIONS: Mapping[str, Question] = {
         # That something else than the symmetry keeps a network from learning may be anything.
         only_held=frozenset({"peer2022-q-symmetry-causes-depth-failure"}),
         own=(SCALE, SIDES, SIDES_FASHION, LARGER, EM),
-        dying=(TWINS, AT_THE_STOP, SCALE, SHARP, LARGER, EM),
+        dying=(TWINS, AT_THE_STOP, SCALE, SHARP, SOFT, LARGER, EM),
         plain=(
             Plain(
                 SCALE,

@@ -138,7 +138,9 @@ def _page(
         yield ""
         yield (
             "Right of the line is what a statement claims, or, of networks of ours, what lies "
-            "above the one that they are compared with. Every row has a scale of its own."
+            "above the one that they are compared with. Every row has a scale of its own. The word "
+            "beside a row goes by a wider interval than the picture where several networks are "
+            "compared at once, so that all hold together."
         )
         yield ""
     yield "| statement | if it holds | verdict | ours | protocol | records |"

@@ -313,7 +313,9 @@ def _in_words(
     said = [f"is {side} {named} with {_listed(found[side])}" for side in ("above", "below")]
     said = [each for each in said if not each.endswith(" with ")]
     if said:
-        title = column.title[0].upper() + column.title[1:]
+        # A symbol such as α stays as it is written.
+        first = column.title[0]
+        title = (first.upper() if first.isascii() else first) + column.title[1:]
         said = [f"{title} {said[0]}.", *(f"It {each}." for each in said[1:])]
     if found[None]:
         title = "" if said else f" of {column.title}"
