@@ -115,12 +115,11 @@ def test_votes_of_one_matrix_do_not_cancel():
     assert lengths["gu_aff_capsnet_dr"] > 0.8
     assert lengths["gu_capsnet"] < 0.05
 
-    (record,) = (
-        each
-        for name, each in read_records(ROOT / "evidence", study="gu2021/all").items()
-        if name == "509d59256ea4"
-    )
-    assert record.recipe["model"] == "gu_aff_capsnet_dr"
-    for seed in record.seeds:
-        assert seed.per_epoch[0]["dead_capsules/primary"] == 4608
-        assert seed.values["accuracy"] == 9.8
+    records = read_records(ROOT / "evidence")
+    for name, n_children, chance in (("509d59256ea4", 4608, 9.8), ("a4e8c61278e8", 3200, 2.8)):
+        record = records[name]
+        assert record.recipe["model"] == "gu_aff_capsnet_dr"
+        assert record.measured == 5
+        for seed in record.seeds:
+            assert seed.per_epoch[0]["dead_capsules/primary"] == n_children
+            assert seed.values["accuracy"] <= chance

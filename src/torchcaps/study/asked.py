@@ -67,7 +67,8 @@ CONTROLS = ("random_masks", "mask_at_the_end")
 QUESTIONS: Mapping[str, Question] = {
     "does-routing-help": Question(
         "Does routing help?",
-        "Dynamic couplings against fixed ones, at equal epochs and paired seeds.",
+        "Dynamic couplings against fixed ones, at equal epochs or equal accuracy, and paired "
+        "seeds.",
         {
             "mitt2023-q-uniform-routing-better": "no",
             "gu2021-q-dr-harms-affine": "no",
@@ -86,7 +87,8 @@ QUESTIONS: Mapping[str, Question] = {
                 TWINS,
                 frozenset({("accuracy less that of dynamic routing", "routing uniform", "above")}),
                 "**No, in five layers of [mitterreiter2023]**, trained for seven epochs: with its "
-                "couplings fixed at an even split the same network is right more often. In a "
+                "couplings fixed at an even split the same network is right more often, by an "
+                "interval of its own. In a "
                 "smaller network, on images made of parts, better first weights [close the gap]"
                 "(../measures.md#which-routing-finds-the-true-tree); in this one, after two "
                 "epochs, [they do not](../demo.md).",
@@ -96,8 +98,9 @@ QUESTIONS: Mapping[str, Question] = {
                 frozenset(
                     {("moved digits less that of dynamic routing", "routing uniform", "above")}
                 ),
-                "**Nor does it make that network robust**: trained until either is right on as "
-                "many digits, the one without routing is right on more digits that were moved.",
+                "**Nor does it make that network more robust**: trained until either is right on "
+                "as many digits, the one without routing is right on more that were stretched, "
+                "leant and turned.",
             ),
             Plain(
                 OVERLAID,

@@ -87,8 +87,9 @@ AT_THE_STOP = TWINS._replace(
     study="",
     says="The same two networks, with all images, until 99.2 % of digits held out are right, where "
     "the paper stops: 15 to 20 epochs with routing, 5 to 12 without. Moved digits are ours, made "
-    "as those of affNIST; neither network saw one in training. Those that route were trained on "
-    "CPUs, and the others on a GPU, all in float32; the first of these on a CPU too, where it is "
+    "as those of affNIST; in training, digits were shifted and no more. Those that route were "
+    "trained on CPUs in float32, and the others on a GPU, with convolutions in TF32; the first of "
+    "these in float32 on a CPU too, where it is "
     "right on 93.9 % of moved digits (record 6f306b83d359). `torchcaps study run "
     "studies/at-the-stop.toml --root data` makes the records of the first, and "
     "`studies/even-at-the-stop.toml` those of the second.",
@@ -153,8 +154,8 @@ FAMILIES = Families(
     "a decoder but the five layers of [mitterreiter2023]. 10,000 images, "
     "two to five epochs, as many for either, and paired seeds; the five layers of "
     "[mitterreiter2023] have 20,000 digits and seven epochs. So it says what routing gains in a "
-    "short training, in points of accuracy with 95 % intervals. Of the eight networks planned the "
-    "table has those that were run. `torchcaps study run "
+    "short training, in points of accuracy with 95 % intervals. Of the eight networks planned "
+    "the table has those that were run. `torchcaps study run "
     "studies/even-capsnet.toml --root data` and its neighbours `studies/even-….toml` make the "
     "records; `torchcaps study run tsai2020-q-gain-over-uniform-pass --reduced --only "
     "tsai_inverted_simple_c10` those of inverted attention.",
@@ -365,10 +366,11 @@ WIDEST = FASHION._replace(
 )
 WIDEST_DIGITS = WIDEST._replace(
     title="The widest, on MNIST",
-    says="Ours: the same networks on MNIST in float32, beside controls: random masks of the same "
-    "90 %, and masks that are put on at the end, with no training after it. `python "
+    says="Ours: the same networks on MNIST, beside controls: random masks of the same 90 %, and "
+    "masks that are put on at the end, with no training after it. `python "
     "benchmarks/pruned_trees.py FOLDER --root data --data mnist --ways dense magnitude lobster "
-    "random_masks mask_at_the_end` makes the records; all but those of LOBSTER were made on a GPU.",
+    "random_masks mask_at_the_end` makes the records: LOBSTER's on a CPU in "
+    "float32, the others on a GPU, with convolutions in TF32.",
     where={"width": 128, "data": "mnist", "precision": "float32"},
     short="MNIST, 128",
 )
