@@ -155,9 +155,10 @@ FAMILIES = Families(
     "two to five epochs, as many for either, and paired seeds; the five layers of "
     "[mitterreiter2023] have 20,000 digits and seven epochs, and the last has three seeds. So it "
     "says what routing gains in a short training, in points of accuracy with 95 % intervals. "
-    "`torchcaps study run studies/even-capsnet.toml --root data` and its neighbours `studies/even-….toml` make the "
-    "records; `torchcaps study run tsai2020-q-gain-over-uniform-pass --reduced --only "
-    "tsai_inverted_simple_c10` those of inverted attention.",
+    "`torchcaps study run studies/even-capsnet.toml --root data` and its neighbours "
+    "`studies/even-….toml` make the records; `torchcaps study run "
+    "tsai2020-q-gain-over-uniform-pass --reduced --only tsai_inverted_simple_c10` those of "
+    "inverted attention.",
     (
         Family(
             "five layers of [mitterreiter2023]",
