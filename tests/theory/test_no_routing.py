@@ -123,3 +123,14 @@ def test_votes_of_one_matrix_do_not_cancel():
         for seed in record.seeds:
             assert seed.per_epoch[0]["dead_capsules/primary"] == n_children
             assert seed.values["accuracy"] <= chance
+
+
+def test_what_starts_too_long_dies_without_routing_too():
+    """Couplings of a tenth, as dynamic routing begins with; by the mean none dies."""
+    records = read_records(ROOT / "evidence", study="shared-scale").values()
+    by_mean = {r.recipe["options"].get("normalise", "mean") == "mean": r for r in records}
+    assert by_mean[True].measured == by_mean[False].measured == 3
+    for is_mean, dead in ((True, 0), (False, 4608)):
+        for seed in by_mean[is_mean].seeds:
+            assert seed.per_epoch[0]["dead_capsules/primary"] == dead
+            assert (seed.values["accuracy"] > 30) == is_mean
