@@ -28,6 +28,11 @@ REMARKS: Mapping[str, str] = {
         "what the decoder sees is masked by the true class, so that classes lie apart by "
         "construction but for vectors near zero; those of our toy set lie apart before any layer"
     ),
+    "gu2021-q-dr-harms-affine": (
+        "of the pair that shares matrices the one with dynamic routing is dead from its first "
+        "epoch on (record 509d59256ea4), and so is one without it whose couplings are as large "
+        "(record 971d907e7d6a)"
+    ),
     "mitt2023-q-active-less-than-classes": (
         "the sentence is conditional, and what is judged is its premise, that fewer capsules are "
         "active than there are classes"
@@ -57,6 +62,10 @@ REMARKS: Mapping[str, str] = {
     ),
     "mitt2023-q-routing-almost-static": (
         "a low dys does not tell a fixed tree from none: uniform routing has a dys of zero"
+    ),
+    "mitt2023-q-rba-causes-deaths": (
+        "where no capsule is dead in either network, routing can have caused no death, and a "
+        "difference of zero decides nothing by the rule of its row"
     ),
     "peer2022-q-gradient-cancellation": (
         "its row asks of dynamic routing; by EM routing gradients cancel as the paper supposes "
