@@ -33,7 +33,7 @@ WAYS = {
     "lobster": {"prune_tolerance": 0.05},
     # A layer at a time: the smallest weights of all are those of the map of the primary capsules.
     "magnitude": {"prune_to": 0.8, "prune_ramp": 2, "prune_scope": "layer"},
-    "mask_at_the_end": {"prune_to": 0.8},
+    "mask_at_the_end": {"prune_to": 0.8, "prune_scope": "layer"},
     "random_masks": {"prune_to": 0.8},
     "snip": {"prune_to": 0.8, "prune_batches": 2},
 }
