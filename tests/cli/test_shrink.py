@@ -83,6 +83,9 @@ def test_shrink_tells_people(pruned, call, tmp_path):
     lines = done.out.splitlines()
     assert lines[0].startswith("taken out   channels of backbone.")
     assert lines[0].endswith("or that were no longer than 0 on 20 images")
+    # Only channels were pruned.
+    none = ", ".join(f"{name} 0.00%" for name in ("hidden_2", "hidden_3", "hidden_4", "classes"))
+    assert lines.pop(1) == f"zero blocks {none}"
     assert [line.split()[0] for line in lines[1:4]] == ["parameters", "file", "time"]
     assert " times less)" in lines[1]
     # The test images are fewer than a batch of 64.
@@ -96,7 +99,27 @@ def test_shrink_tells_people(pruned, call, tmp_path):
     assert done.out == (
         "nothing is taken out: there are no parts that nothing reads; "
         f"{tmp_path / 'same.safetensors'} is the same network\n"
+        f"zero blocks {none}\n"
     )
+
+
+def test_zero_blocks_say_why_nothing_is_taken_out(call, tmp_path):
+    """Half of a child's votes are zero, and one half is not enough for it to go."""
+    torch.manual_seed(0)
+    model = create_model("mitterreiter_5x16", image=(1, 24, 24))
+    with torch.no_grad():
+        model.layers["classes"].weight[3, :5] = 0
+    save(model, tmp_path / "whole.safetensors")
+    words = ["shrink", tmp_path / "whole.safetensors", "--data", "tiny", "--json"]
+    done = call(*words, "--out", tmp_path / "small.safetensors")
+    found = json.loads(done.out)
+    assert found["zero_blocks"] == {
+        "hidden_2": 0,
+        "hidden_3": 0,
+        "hidden_4": 0,
+        "classes": pytest.approx(5 / (16 * 10)),
+    }
+    assert found["before"]["parameters"] == found["after"]["parameters"]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps._paths import path_of
+from torchcaps.analysis import MeasureZeroVotes
 from torchcaps.data import Images, sample_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import CapsuleLayer
@@ -56,6 +57,8 @@ class Shrunk:
     below: float | None
     images: int
     largest_change: float
+    # By capsule layer: the share of pairs of a child and a parent whose weights were all zero.
+    zero_blocks: dict[str, float]
     before: Size
     after: Size
 
@@ -74,10 +77,11 @@ class Shrunk:
         how = "that nothing reads"
         if self.below is not None:
             how += f", or that were no longer than {self.below:g} on {self.looked_at} images"
+        blocks = ", ".join(f"{name} {share:.2%}" for name, share in self.zero_blocks.items())
         if not parts:
-            return (
-                f"nothing is taken out: there are no parts {how}; {self.path} is the same network"
-            )
+            said = f"nothing is taken out: there are no parts {how}; "
+            said += f"{self.path} is the same network"
+            return f"{said}\n{'zero blocks':<12}{blocks}" if blocks else said
         many = min(BATCH, self.images)
         rows = [
             ("taken out", f"{', '.join(parts)}: parts {how}"),
@@ -92,6 +96,7 @@ class Shrunk:
             ("accuracy", f"{old.accuracy:.2%} → {new.accuracy:.2%} of {self.images} test images"),
             ("scores", f"the largest change is {self.largest_change:.2g}"),
         ]
+        rows[1:1] = [("zero blocks", blocks)] if blocks else []
         return "\n".join(f"{name:<12}{said}" for name, said in rows)
 
 
@@ -134,7 +139,8 @@ def shrink(
             seen = silent(trained.model, batches)
     small = _smallest(trained.model, seen, below or 0.0)
     before_file = network if network.is_file() else network / "model.safetensors"
-    times = _times(trained.model, small, test.batch(slice(0, BATCH)).pixels.to(trained.device))
+    pixels = test.batch(slice(0, BATCH)).pixels.to(trained.device)
+    times = _times(trained.model, small, pixels)
     change = _largest_change(trained.model, small, test)
     # Written once it has answered: whoever tries again is not told that the file is there.
     save(small, out)
@@ -156,7 +162,8 @@ def shrink(
     if small is trained.model:
         # Two timings of one network differ too, and would look like a gain.
         after = replace(before, file_bytes=after.file_bytes)
-    return Shrunk(str(out), looked_at, below, len(test), change, before, after)
+    blocks = _zero_blocks(trained.model, pixels[:1])
+    return Shrunk(str(out), looked_at, below, len(test), change, blocks, before, after)
 
 
 def _smallest(model: nn.Module, seen: Silent | None, below: float) -> nn.Module:
@@ -221,6 +228,16 @@ def _parts(model: nn.Module) -> dict[str, int]:
         if isinstance(layer, CapsuleLayer):
             counts[f"children of {name}"] = layer.n_in
     return counts
+
+
+@torch.no_grad()
+def _zero_blocks(model: nn.Module, pixels: Tensor) -> dict[str, float]:
+    """What unstructured pruning left to take out; of layers whose children share no weights."""
+    found = MeasureZeroVotes()
+    with suppress(TorchcapsError):  # no layer has such weights
+        found.add(model(pixels, keep="last").trace)
+        return {layer.name: layer.zero_blocks for layer in found.result().layers}
+    return {}
 
 
 @torch.no_grad()
