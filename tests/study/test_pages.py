@@ -19,7 +19,17 @@ from torchcaps.study import (
     write_record,
 )
 from torchcaps.study.judges.mitterreiter import STATED
-from torchcaps.study.pages import BEGIN, END, ours, overview, page, protocol, says, write_pages
+from torchcaps.study.pages import (
+    BEGIN,
+    END,
+    decided,
+    ours,
+    overview,
+    page,
+    protocol,
+    says,
+    write_pages,
+)
 from torchcaps.study.papers.peer import SIGN_OPEN
 from torchcaps.study.questions import write_questions
 from torchcaps.study.remarks import JUDGED_OTHERWISE, REMARKS
@@ -98,6 +108,21 @@ def test_what_rests_on_reduced_runs_stands_in_brackets(found):
     reduced = [each for each in trained if each.is_reduced]
     assert 0 < len(reduced) < len(trained)
     assert line_of("peer2022", found)[3:5] == [str(len(falls)), f"{len(trained)} ({len(reduced)})"]
+
+
+def test_sentences_that_are_decided_have_a_page_of_their_own(found):
+    """A reader asks which sentences stand; a table of counts does not say."""
+    by_training, by_tests = decided(found).split("\n## ")[1:]
+    rows = [each for each in found if each.claim.kind in ("qualitative", "theorem")]
+    rows = [each for each in rows if each.status in ("holds", "fails")]
+    assert len([line for line in by_training.splitlines() if "](" in line]) >= 20
+    for each in rows:
+        said = (each.claim.statement or "").replace("|", "/").replace("\n", " ")
+        row = f"| [{each.claim.paper}]({each.claim.paper}.md) | {said} | **{each.status}** |"
+        assert row in (by_training if each.plan.jobs else by_tests)
+    # Open ones are on the pages of the papers.
+    (still_open,) = (x for x in found if x.claim.id == "mitt2023-q-rba-causes-deaths")
+    assert still_open.claim.statement not in decided(found)
 
 
 def test_a_page_shows_every_verdict_with_its_record(found):
@@ -271,4 +296,5 @@ def test_links_lead_to_where_the_records_and_the_pages_are(tmp_path):
             found.append(path.parent.name)
     assert {*found} == {"b", "other"}
     papers = re.findall(r"\]\(([^)]+\.md)\)", readme.read_text())
-    assert [(readme.parent / unquote(each)).resolve() for each in papers] == [*pages[:-1]]
+    of_papers = [path for path in pages[:-1] if path.name != "decided.md"]
+    assert [(readme.parent / unquote(each)).resolve() for each in papers] == of_papers

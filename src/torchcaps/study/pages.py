@@ -1,4 +1,5 @@
-"""Generated pages: what stands for and against every claim, a page a paper, and an overview.
+"""Generated pages: what stands for and against every claim, a page a paper, one of the statements
+that are decided, and an overview.
 
 Everything is a function of claims and records, so the same records give the same bytes.
 """
@@ -20,7 +21,7 @@ from torchcaps.study.verdict import NumberVerdict, StatementVerdict
 from torchcaps.train.digests import write_whole
 from torchcaps.train.protocols import PROTOCOLS
 
-__all__ = ["TITLES", "overview", "page", "write_pages"]
+__all__ = ["TITLES", "decided", "overview", "page", "write_pages"]
 
 TITLES = {
     "mitterreiter2023": "Why Capsule Neural Networks Do Not Scale",
@@ -42,8 +43,9 @@ MADE = "This page is made by `make tables` from the records in `evidence/`. "
 def write_pages(
     evidence: str | os.PathLike[str], out: str | os.PathLike[str], readme: str | os.PathLike[str]
 ) -> list[Path]:
-    """Write the page of each paper, and the overview between its markers in the README. Refused
-    where there are no records: their pages would say that nothing was ever judged."""
+    """Write the page of each paper, that of the statements that are decided, and the overview
+    between its markers in the README. Refused where there are no records: their pages would say
+    that nothing was ever judged."""
     _check_has_records(evidence)
     found = results(evidence)
     with_overview = _put_between(Path(readme), overview(found, way(Path(readme).parent, out)))
@@ -54,6 +56,8 @@ def write_pages(
         of_paper = [each for each in found if each.claim.paper == paper]
         write_whole(path, page(paper, of_paper, to_evidence))
         written.append(path)
+    written.append(Path(out) / "decided.md")
+    write_whole(written[-1], decided(found))
     write_whole(Path(readme), with_overview)
     return [*written, Path(readme)]
 
@@ -87,6 +91,48 @@ def page(paper: str, found: Sequence[Result], to_evidence: str = TO_EVIDENCE) ->
             *_open([each for each in found if each.verdict is None]),
         )
     )
+
+
+def decided(found: Sequence[Result]) -> str:
+    """The sentences of the papers that came out one way or the other, in Markdown."""
+    statements = [each for each in found if each.claim.states]
+    sentences = _those(statements, STANDS + FALLS)
+    trained = [each for each in sentences if not each.is_untrained]
+    untrained = [each for each in sentences if each.is_untrained]
+    return "\n".join(
+        (
+            "# Which statements stand",
+            "",
+            f"{MADE}It shows the {len(sentences)} of",
+            f"{len(statements)} sentences of the papers that are decided: they hold, or they fail.",
+            "The page of a paper says by which records, and what was done otherwise.",
+            "",
+            f"## {len(trained)} by trained networks",
+            "",
+            "*Ours* is what *judged by* asks for; where it asks for several things, the one that",
+            "decides. *Reduced* networks are smaller than the paper's, or trained for less long.",
+            "",
+            "| paper | it says | verdict | ours | judged by | networks |",
+            "|---|---|---|---|---|---|",
+            *(_sentence(x, ours(x), x.claim.check or "", _size(x)) for x in trained),
+            "",
+            f"## {len(untrained)} by theory, counts and tests",
+            "",
+            "| paper | it says | verdict |",
+            "|---|---|---|",
+            *(_sentence(each) for each in untrained),
+            "",
+        )
+    )
+
+
+def _sentence(each: Result, *more: str) -> str:
+    paper = each.claim.paper
+    return _cells(f"[{paper}]({paper}.md)", says(each.claim), f"**{each.status}**", *more)
+
+
+def _size(each: Result) -> str:
+    return "reduced" if each.is_reduced else "the paper's"
 
 
 def overview(found: Sequence[Result], to_pages: str = TO_PAGES) -> str:
@@ -178,6 +224,10 @@ def _row(each: Result, to_evidence: str, *, with_place: bool) -> str:
         protocol(each),
         links(each, to_evidence),
     )
+    return _cells(*cells)
+
+
+def _cells(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "/").replace("\n", " ") for cell in cells) + " |"
 
 
