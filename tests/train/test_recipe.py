@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from error_text import text_of
+from torchcaps.errors import TorchcapsError
 from torchcaps.train import Recipe, make_recipe, read_recipe
 
 NAMES = {"model": "capsnet", "data": "mnist"}
@@ -138,6 +139,18 @@ def test_json_brings_back_the_same_recipe(tmp_path: Path) -> None:
     assert back.digest() == recipe.digest()
     kinds = [type(value) for value in back.options.values()]
     assert kinds == [str, int, bool, float]
+
+
+def test_none_takes_back_what_a_protocol_says() -> None:
+    """TOML has no value for nothing, nor has a command line."""
+    asked = {"model": "rem_dr", "data": "mnist", "protocol": "rem"}
+    assert make_recipe(**asked).patience == 200
+    without = make_recipe(**asked, patience="none", augment="none")
+    assert (without.patience, without.augment) == (None, None)
+    assert without == make_recipe(**asked, patience=None, augment=None)
+    # A field that has no such default has no such value.
+    with pytest.raises(TorchcapsError, match="epochs: input should be a valid integer, not 'none'"):
+        make_recipe(**asked, epochs="none")
 
 
 def test_a_recipe_cannot_be_changed() -> None:

@@ -7,14 +7,7 @@ import re
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from torchcaps.data import AUGMENTATIONS, SOURCES, Images, load
 from torchcaps.data.by_name import Split, why_no_source
@@ -352,6 +345,9 @@ def make_recipe(*, protocol: str | None = None, **fields: Any) -> Recipe:
             known = nearest(protocol if isinstance(protocol, str) else "", PROTOCOLS)
             raise TorchcapsError(f"protocol {short(protocol)} is unknown; {known}.")
         fields = {**PROTOCOLS[protocol].fields, **fields, "protocol": protocol}
+    # TOML and a command line have no value for nothing, which a protocol may have to be told.
+    none = {name for name, field in Recipe.model_fields.items() if field.default is None}
+    fields = {name: None if (name in none and x == "none") else x for name, x in fields.items()}
     for field in fields:
         if field not in Recipe.model_fields:
             if any(field in preset.options for preset in MODELS.values()):
