@@ -1,5 +1,7 @@
 """Trees of a class, couplings and the tree of an answer, read back from the figures."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -98,3 +100,15 @@ def test_a_name_without_room_is_cut_with_a_sign():
     assert [label.get_text() for label in labels] == ["cat", "golden_retr…"]
     paper = FigureCanvasAgg(figure).get_renderer()
     assert all(label.get_window_extent(paper).x0 >= 0 for label in labels)
+
+
+def test_the_trees_of_ten_thousand_images_are_told_in_full():
+    """From a thousand images on, the end of the words ran out of the picture."""
+    keys = MeasureKeys(sweep=())
+    keys.add(network({"classes": switching(2, 2)}), torch.tensor([0, 1]))
+    found = keys.result()
+    many = tuple(replace(row, keys=10_000, images=10_000) for row in found.classes)
+    figure = draw_keys(replace(found, classes=many), class_names=("golden_retriever", "cat"))
+    paper = FigureCanvasAgg(figure).get_renderer()
+    ends = [text.get_window_extent(paper).x1 for text in figure.axes[0].texts]
+    assert max(ends) <= figure.bbox.x1

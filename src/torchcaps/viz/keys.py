@@ -34,7 +34,8 @@ def draw_keys(keys: Keys, *, class_names: Sequence[str] = ()) -> Figure:
     with matplotlib.rc_context(STYLE):
         figure = new_figure(0.24 * len(rows) + 0.75)
         height = figure.get_figheight()
-        axes = figure.add_axes((0.2, 0.45 / height, 0.48, 1 - 0.6 / height))
+        # Room for the bars, and right of them for "10000 trees of 10000 images".
+        axes = figure.add_axes((0.2, 0.45 / height, 0.4, 1 - 0.6 / height))
         for k, row in enumerate(rows):
             y = len(rows) - 1 - k
             axes.barh(y, row.bound, height=0.62, color="#e6eaee")
