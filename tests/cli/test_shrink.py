@@ -103,6 +103,27 @@ def test_shrink_tells_people(pruned, call, tmp_path):
     )
 
 
+def test_dead_capsules_are_taken_out_and_the_change_is_told(call, tmp_path):
+    torch.manual_seed(0)
+    model = create_model("mitterreiter_5x16", image=(1, 24, 24))
+    with torch.no_grad():
+        model.layers["hidden_2"].weight[:, 4:9] *= 1e-3
+    save(model, tmp_path / "whole.safetensors")
+    words = ["shrink", tmp_path / "whole.safetensors", "--data", "tiny"]
+    # They are short and not silent.
+    done = call(*words, "--silent", "0", "--out", tmp_path / "a.safetensors")
+    assert done.code == 0, done.err
+    assert "children" not in done.out
+    done = call(*words, "--dead", "--images", "20", "--out", tmp_path / "b.safetensors")
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    # One stands in for the five, with a prior.
+    assert "children of hidden_3 16 → 12" in lines[0]
+    assert lines[0].endswith(": parts that nothing reads, or that were dead on 20 images")
+    assert lines[-1].startswith("scores      the largest change is ")
+    assert load(tmp_path / "b.safetensors").layers["hidden_3"].n_in == 12
+
+
 def test_zero_blocks_say_why_nothing_is_taken_out(call, tmp_path):
     """Half of a child's votes are zero, and one half is not enough for it to go."""
     torch.manual_seed(0)
@@ -158,7 +179,8 @@ def test_zero_blocks_say_why_nothing_is_taken_out(call, tmp_path):
             ["{pruned}", "--data", "tiny", "--images", "20", "--out", "a.safetensors"],
             "images says at how many training images is looked for silent parts, but came as 20 "
             "without a length up to which parts are silent; give that too (below=0, or --silent 0 "
-            "on the command line), or leave images out.",
+            "on the command line), ask for dead capsules (dead=True, or --dead), or leave images "
+            "out.",
         ),
     ],
 )

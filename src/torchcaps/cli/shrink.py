@@ -22,9 +22,15 @@ def shrink(
             help="Also take out capsules never longer than this on training images; 0 for silent.",
         ),
     ] = None,
+    dead: Annotated[
+        bool,
+        typer.Option(
+            "--dead", help="Also take out capsules whose mean length and its spread are below 0.05."
+        ),
+    ] = False,
     images: Annotated[
         int | None,
-        typer.Option(help="At how many training images --silent looks; 1000 if not given."),
+        typer.Option(help="At how many training images these two look; 1000 if not given."),
     ] = None,
     data: Data = None,
     root: Root = None,
@@ -39,5 +45,5 @@ def shrink(
     """
     from torchcaps import tasks
 
-    found = tasks.shrink(network, out, below=silent, data=data, root=root, images=images)
+    found = tasks.shrink(network, out, below=silent, dead=dead, data=data, root=root, images=images)
     print(json.dumps(found.numbers()) if as_json else printable(found.text()))

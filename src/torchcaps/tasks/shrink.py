@@ -55,6 +55,7 @@ class Shrunk:
     path: str
     looked_at: int
     below: float | None
+    dead: bool
     images: int
     largest_change: float
     # By capsule layer: the share of pairs of a child and a parent whose weights were all zero.
@@ -77,6 +78,8 @@ class Shrunk:
         how = "that nothing reads"
         if self.below is not None:
             how += f", or that were no longer than {self.below:g} on {self.looked_at} images"
+        if self.dead:
+            how += f", or that were dead on {self.looked_at} images"
         blocks = ", ".join(f"{name} {share:.2%}" for name, share in self.zero_blocks.items())
         if not parts:
             said = f"nothing is taken out: there are no parts {how}; "
@@ -105,6 +108,7 @@ def shrink(
     out: str | os.PathLike[str],
     *,
     below: float | None = None,
+    dead: bool = False,
     data: str | None = None,
     root: Path | None = None,
     images: int | None = None,
@@ -116,27 +120,29 @@ def shrink(
         out: the file of the smaller one, ending in .safetensors.
         below: also take out capsules whose length never exceeds it on training images, and
             channels that are zero on all of them; without it only what nothing reads.
+        dead: also take out capsules whose lengths on training images have a mean and a spread of
+            at most 0.05, as `MeasureActivity` counts them.
         data: data set, where the network is a file.
         root: where the data lies, for data sets that are files.
-        images: at how many training images is looked for those, a sample with every class; 1,000
+        images: at how many training images is looked for both, a sample with every class; 1,000
             if not given.
 
     >>> print(shrink(Path("my-run-50"), Path("small.safetensors")).text())
     """
     network, out = path_of("network", network), path_of("out", out)
-    _check(out, below, images)
+    _check(out, below, dead=dead, images=images)
     trained = open_trained(network)
     test = trained.images("test", data=data, root=root)
     check_fit(trained.model, test)
     seen = None
     looked_at = 0
-    if below is not None:
+    if below is not None or dead:
         training = trained.images("train", data=data, root=root)
         pixels = training.batch(sample_of(training, images or IMAGES)).pixels
         looked_at = len(pixels)
         with progress("looking for silent parts", looked_at) as advance:
             batches = (_told(batch.to(trained.device), advance) for batch in pixels.split(BATCH))
-            seen = silent(trained.model, batches)
+            seen = silent(trained.model, batches, dead=dead)
     small = _smallest(trained.model, seen, below or 0.0)
     before_file = network if network.is_file() else network / "model.safetensors"
     pixels = test.batch(slice(0, BATCH)).pixels.to(trained.device)
@@ -163,7 +169,7 @@ def shrink(
         # Two timings of one network differ too, and would look like a gain.
         after = replace(before, file_bytes=after.file_bytes)
     blocks = _zero_blocks(trained.model, pixels[:1])
-    return Shrunk(str(out), looked_at, below, len(test), change, blocks, before, after)
+    return Shrunk(str(out), looked_at, below, dead, len(test), change, blocks, before, after)
 
 
 def _smallest(model: nn.Module, seen: Silent | None, below: float) -> nn.Module:
@@ -178,7 +184,7 @@ def _count(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _check(out: Path, below: float | None, images: int | None) -> None:
+def _check(out: Path, below: float | None, *, dead: bool, images: int | None) -> None:
     if out.suffix != ".safetensors":
         raise TorchcapsError(f"the smaller network needs a file ending in .safetensors, not {out}.")
     if out.exists():
@@ -198,11 +204,12 @@ def _check(out: Path, below: float | None, images: int | None) -> None:
         )
     if images is not None and images < 1:
         raise TorchcapsError(f"images to look at must be 1 or more, but came as {images}.")
-    if images is not None and below is None:
+    if images is not None and below is None and not dead:
         raise TorchcapsError(
             f"images says at how many training images is looked for silent parts, but came as "
             f"{images} without a length up to which parts are silent; give that too (below=0, or "
-            f"--silent 0 on the command line), or leave images out."
+            f"--silent 0 on the command line), ask for dead capsules (dead=True, or --dead), or "
+            f"leave images out."
         )
 
 
