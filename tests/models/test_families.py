@@ -499,6 +499,24 @@ def test_sizes_of_efficient_capsnet():
     assert size(classes) == 16 * 10 * 8 * 16 + 16 * 10
 
 
+def test_effconv_has_a_decoder_on_request_and_the_same_capsules():
+    """[renzulli2025] C.2: 512, 1024 and the pixels, on the poses of ten classes × 16."""
+    decoder = (160 * 512 + 512) + (512 * 1024 + 1024) + 1025 * 3 * 128 * 128
+    assert count("rem_effconv") == 801_344
+    assert count("rem_effconv", decoder=True) == 801_344 + decoder
+    models = [made("rem_effconv", image=(2, 33, 38), n_classes=3)]
+    models.append(made("rem_effconv", image=(2, 33, 38), n_classes=3, decoder=True))
+    plain, drawing = (model.eval() for model in models)
+    weights = drawing.state_dict()
+    for name, weight in plain.state_dict().items():
+        assert torch.equal(weights[name], weight)
+    x = torch.rand(2, 2, 33, 38)
+    out = drawing(x)
+    assert plain(x).reconstruction is None
+    assert torch.equal(out.scores, plain(x).scores)
+    assert out.reconstruction.shape == x.shape
+
+
 def test_only_attention_has_the_learned_prior_of_efficient_capsnet():
     """Dynamic routing would take it for its first logits, which start at zero in [sabour2017]."""
     with torch.device("meta"):

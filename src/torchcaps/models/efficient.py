@@ -9,7 +9,7 @@ efficient_convnet  ours: the control of efficient_capsnet without a decoder: its
 rem_effconv        for larger images [renzulli2025] B.1: Conv(32, 5, 2) Conv(64, 3, 1)
                    Conv(64, 3, 1) Conv(256, 3, 2) – depthwise Conv(256, 3, 1), 16 types × 16 – 16
                    types by 3×3 windows, stride 2 – classes with one matrix for all children;
-                   dynamic routing
+                   dynamic routing; no decoder
 
 Sizes: 161,824 without the decoder for MNIST and 151,664 for smallNORB, those of its code; the first
 is the 161k of [renzulli2025] Table 9.
@@ -119,6 +119,7 @@ def rem_effconv(
     agreement: Agreement = 1.0,
     weight_std: float = 0.1,
     init: Init = "paper",
+    decoder: bool = False,
 ) -> CapsuleNetwork:
     d_pose, types = 16, 16
     backbone = efficient_backbone(image[0], widths=(32, 64, 64, 256), strides=(2, 1, 1, 2))
@@ -153,6 +154,7 @@ def rem_effconv(
         primary=primary,
         primary_grid=(height, width, types),
         layers={"conv_1": windows, "classes": classes},
+        decoder=Decoder(n_classes=n_classes, d_in=d_pose, image=image) if decoder else None,
     )
     return initialised(network, init)
 
