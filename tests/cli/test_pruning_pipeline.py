@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from cli.command_line import Call, assert_one_sentence
+from torchcaps.analysis.choose_levels import GRIDS, TOLERANCE
 from torchcaps.data import SOURCES, ImageSet, PartWholeSpec, part_whole
 from torchcaps.train import Run
 
@@ -47,29 +48,50 @@ def groups(found: dict) -> list[list[list[int]]]:
     return [sorted(entry["images"] for entry in each["entries"]) for each in found["classes"]]
 
 
-def trees(call: Call, run: Path, picture: Path) -> dict:
-    """The dictionary at the number of levels that validation images choose, as `eval` has it."""
-    found = asked(call, "dictionary", run, "--picture", picture, "--json")
-    assert sum(len(group) for each in groups(found) for group in each) == 12
+def trees(call: Call, run: Path, picture: Path, *, layers: int) -> dict:
+    """The dictionary at the numbers of levels that validation images choose, as `eval` has it: one
+    number for each routed layer where there are several, as in [renzulli2025] B.3."""
+    each = ["--each"] if layers > 1 else []
+    found = asked(call, "dictionary", run, *each, "--picture", picture, "--json")
+    assert len(found["levels"]) == layers
+    assert sum(len(group) for of_class in groups(found) for group in of_class) == 12
     assert picture.stat().st_size > 10_000
     levels = ",".join(map(str, found["levels"]))
     quantised = asked(call, "eval", run, "--quantise", levels, "--json")
     assert quantised["accuracy"] == pytest.approx(found["accuracy"])
+    if each:
+        assert_fewest(call, run, found["levels"])
     return found
 
 
+def assert_fewest(call: Call, run: Path, levels: list[int]) -> None:
+    """Each layer in turn, from below, has the fewest levels at which accuracy holds on the images
+    held out, where those above have the number that all have in common."""
+    common = asked(call, "dictionary", run, "--json")["levels"]
+
+    def right(*words: object) -> float:
+        return asked(call, "eval", run, "--split", "validation", *words, "--json")["accuracy"]
+
+    whole = right()
+    for layer, chosen in enumerate(levels):
+        for k in (k for k in GRIDS if k <= chosen):
+            tried = [*levels[:layer], k, *common[layer + 1 :]]
+            holds = right("--quantise", ",".join(map(str, tried))) >= whole - TOLERANCE
+            assert holds == (k == chosen), tried
+
+
 @pytest.mark.parametrize(
-    ("name", "data", "unit", "to"),
+    ("name", "data", "unit", "to", "layers"),
     [
-        ("rem_gamma", "tiny", "type", 0.4),
-        ("rem_eff_mnist", "tiny", "type", 0.4),
-        ("rem_effconv", "large", "type", 0.3),
-        ("rem_deepcaps", "tiny", "type", 0.3),
+        ("rem_gamma", "tiny", "type", 0.4, 2),
+        ("rem_eff_mnist", "tiny", "type", 0.4, 1),
+        ("rem_effconv", "large", "type", 0.3, 2),
+        ("rem_deepcaps", "tiny", "type", 0.3, 2),
     ],
 )
-def test_a_network_is_pruned_grouped_and_made_smaller(name, data, unit, to, call, tmp_path):
+def test_a_network_is_pruned_grouped_and_made_smaller(name, data, unit, to, layers, call, tmp_path):
     run = pruned_run(call, tmp_path, name, data, unit, to)
-    found = trees(call, run, tmp_path / "trees.svg")
+    found = trees(call, run, tmp_path / "trees.svg", layers=layers)
     small = tmp_path / "small.safetensors"
     sizes = asked(call, "shrink", run, "--out", small, "--json")
     assert sizes["largest_change"] <= 1e-6
@@ -82,9 +104,7 @@ def test_a_network_is_pruned_grouped_and_made_smaller(name, data, unit, to, call
     again = asked(call, "dictionary", small, "--data", data, *levels, "--json")
     assert groups(again) == groups(found)
     assert again["entropy"] == pytest.approx(found["entropy"])
-    # A network of convolutional classes has no decoder.
-    if name != "rem_effconv":
-        drawn(call, run, data, tmp_path)
+    drawn(call, run, data, tmp_path)
 
 
 def drawn(call: Call, run: Path, data: str, folder: Path) -> None:
