@@ -100,3 +100,14 @@ def test_a_convnet_has_no_class_capsule_to_move(call, tmp_path):
 )
 def test_bad_perturbing_ends_in_one_sentence(pruned, call, words, sentence):
     assert_one_sentence(call("perturb", pruned, "--data", "tiny", *words), sentence)
+
+
+@pytest.mark.parametrize("name", ["matrix_capsnet_mnist", "efficient_convnet"])
+def test_a_network_that_takes_no_decoder_is_not_told_to_train_one(name, call, tmp_path):
+    path = tmp_path / "network.safetensors"
+    save(create_model(name, image=(1, 24, 24)), path)
+    assert_one_sentence(
+        call("perturb", path, "--data", "tiny"),
+        "network.safetensors has no decoder, nor an option for one, so it draws nothing; take a "
+        "network with the option decoder, as `torchcaps models` lists them.",
+    )

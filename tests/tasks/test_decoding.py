@@ -48,3 +48,18 @@ def test_networks_that_draw_otherwise_are_refused():
         f"of all classes, but this {type(model).__name__} has no decoder; take another network, "
         "or train this one with --option decoder=true."
     )
+
+
+@pytest.mark.parametrize(
+    "name", ["rem_dr", "rem_effconv", "matrix_capsnet_mnist", "rem_deepcaps", "deepcaps"]
+)
+def test_an_option_is_named_where_it_helps(name):
+    """It was named to networks that refuse it, and to DeepCaps, whose decoder draws by
+    convolutions."""
+    helps = name in ("rem_dr", "rem_effconv")
+    with torch.device("meta"):
+        text = text_of(lambda: decoder_of(create_model(name)))
+        assert ("or train this one with --option decoder=true" in text) == helps
+        if helps:
+            decoder_of(create_model(name, decoder=True))
+    assert helps or text.endswith("; take another network.")

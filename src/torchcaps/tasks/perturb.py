@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torchcaps._paths import path_of
 from torchcaps.data import Images
 from torchcaps.errors import TorchcapsError
+from torchcaps.tasks.decoding import takes_decoder
 from torchcaps.tasks.trained import check_fit, open_trained
 from torchcaps.types import Capsules
 
@@ -145,6 +146,9 @@ def _classes(model: nn.Module, pixels: Tensor, network: Path) -> tuple[Capsules,
         raise TorchcapsError(
             f"the network of {network} has no decoder, so it draws nothing; train one on it, with "
             f"--init-from, --option decoder=true and the other parts frozen (docs/pruning.md)."
+            if takes_decoder(model)
+            else f"the network of {network} has no decoder, nor an option for one, so it draws "
+            f"nothing; take a network with the option decoder, as `torchcaps models` lists them."
         )
     output = model.eval()(pixels)
     if not isinstance(output.classes, Capsules):
