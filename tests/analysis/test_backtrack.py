@@ -130,3 +130,15 @@ def test_capsules_on_a_map_below_a_dense_layer_have_a_place():
     (only,) = network({"classes": [[[0.9, 0.1], [0.2, 0.8]]]})
     on_a_map = (replace(only, child_grid=(1, 2, 1)),)
     assert tree_pixels(on_a_map, 1, size=(1, 2)).tolist() == [[0, 1]]
+
+
+def test_trees_of_several_classes_are_joined():
+    trace = through_windows()
+    for joined, one, other in zip(
+        *(backtracked(trace, each) for each in (range(2), 0, 1)), strict=True
+    ):
+        assert torch.equal(joined, one | other)
+    assert text_of(lambda: backtracked(trace, [0, 2])) == (
+        "the tree of a class begins at one of the 2 parents of classes, but predicted is [0, 2]."
+    )
+    assert text_of(lambda: backtracked(trace, [])).endswith("but predicted is [].")

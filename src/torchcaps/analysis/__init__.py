@@ -51,6 +51,7 @@ from torchcaps.analysis.in_degree import InDegree, LayerInDegree, MeasureInDegre
 from torchcaps.analysis.inequality import Inequality, LayerInequality, MeasureInequality, gini
 from torchcaps.analysis.invariance import Invariance, LayerInvariance, MeasureInvariance
 from torchcaps.analysis.keys import ClassKeys, Keys, MeasureKeys, key_entropy
+from torchcaps.analysis.mean_trace import mean_trace
 from torchcaps.analysis.measure import Measurement, measure
 from torchcaps.analysis.perturbation import ComponentChange, MeasurePerturbation, Perturbation
 from torchcaps.analysis.polarisation import (
@@ -174,6 +175,7 @@ __all__ = [
     "join",
     "key_entropy",
     "lengths",
+    "mean_trace",
     "measure",
     "onset",
     "opposite_pairs",

@@ -4,16 +4,19 @@ From the predicted class downwards, a child belongs to the tree if it is coupled
 does more strongly than an even split over its J parents would have it:
     child i is in  ⇔  there is a parent j in with c_ij > 1 / J
 Through windows the J parents are those of one window, and a child is in that any window leads to.
-The size of a tree is the number of its capsules with an in-degree of one or more.
+The size of a tree is the number of its capsules with an in-degree of one or more. Trees of a class
+and of a whole test set (Figs. 15, 16, 18 and 19) are those of a `mean_trace`.
 
 Departures: none.
 Ambiguities: couplings of exactly 1 / J, as before any routing, lead nowhere. On a grid they are
 where the grid puts them: of 16 parents 1 / 16 becomes 0.1 on eleven levels, and leads everywhere.
+The paper does not say where the tree of a whole test set begins; give one class, or all of them.
 Couplings that sum to one over children, or over all positions, are first multiplied by what makes
 an even split 1 / J.
 """
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
@@ -53,7 +56,7 @@ def _sizes(layer: LayerTrace) -> tuple[int, int]:
     return math.prod(layer.window.child_grid), coupling.shape[-3] * coupling.shape[-1]
 
 
-def backtracked(trace: Trace, predicted: int, *, index: int = 0) -> list[Tensor]:
+def backtracked(trace: Trace, predicted: int | Sequence[int], *, index: int = 0) -> list[Tensor]:
     """Which edges of each routed layer lead to the predicted class, bool [i, j], from below.
 
     Through windows bool [p, i, j]; `child_of` names the child in a slot, and the parents of window
@@ -62,13 +65,15 @@ def backtracked(trace: Trace, predicted: int, *, index: int = 0) -> list[Tensor]
     Arguments:
         trace: of a network whose layers lead to each other.
         predicted: the class; more exactly a parent of the last layer, which must have one a class.
+            Of several the trees are joined.
         index: which image of the trace.
 
     >>> backtracked(out.trace, int(out.scores[0].argmax()))
     """
     _check_chain(trace)
     _, parents = _sizes(trace[-1])
-    if not 0 <= predicted < parents:
+    tops = list(predicted) if isinstance(predicted, Sequence) else [predicted]
+    if not tops or not all(0 <= each < parents for each in tops):
         raise TorchcapsError(
             f"the tree of a class begins at one of the {parents} parents of {trace[-1].name}, but "
             f"predicted is {predicted}."
@@ -78,7 +83,9 @@ def backtracked(trace: Trace, predicted: int, *, index: int = 0) -> list[Tensor]
         raise TorchcapsError(
             f"the trace has {images} images, the first with index 0, and none has {index}."
         )
-    return [edges[0] for edges in _edges(trace, torch.tensor([predicted]), slice(index, index + 1))]
+    inside = torch.zeros(1, parents, dtype=torch.bool)
+    inside[0, tops] = True
+    return [edges[0] for edges in _edges(trace, inside, slice(index, index + 1))]
 
 
 def tree_size(trace: Trace, predicted: Tensor, *, n_classes: int) -> Tensor:
@@ -95,7 +102,8 @@ def tree_size(trace: Trace, predicted: Tensor, *, n_classes: int) -> Tensor:
     check_parents_are_classes(trace, n_classes)
     # It refuses classes that are none of theirs.
     class_coupling(trace, predicted)
-    every = _edges(trace, predicted.detach().cpu(), slice(None))
+    inside = one_hot(predicted.detach().cpu(), n_classes).bool()
+    every = _edges(trace, inside, slice(None))
     return torch.stack([edges.any(-2).flatten(1).sum(-1) for edges in every]).sum(0)
 
 
@@ -110,10 +118,9 @@ def _check_chain(trace: Trace) -> None:
         check_children(layer)
 
 
-def _edges(trace: Trace, predicted: Tensor, some: slice) -> list[Tensor]:
-    """Those of some images, of each with its own class: [k, i, j] or [k, p, i, j]."""
+def _edges(trace: Trace, inside: Tensor, some: slice) -> list[Tensor]:
+    """Those of some images that lead to the classes inside, [k, j]: [k, i, j] or [k, p, i, j]."""
     edges: list[Tensor] = []
-    inside = one_hot(predicted, _sizes(trace[-1])[1]).bool()  # [k, j]
     for layer in reversed(trace):
         coupling = comparable_coupling(layer)[some]
         n = coupling.shape[-1]

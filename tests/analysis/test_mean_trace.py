@@ -1,0 +1,141 @@
+"""Means of traces on paper: of all images, of a class, of one image, and what has no mean."""
+
+import pytest
+import torch
+
+import torchcaps as tc
+from error_text import text_of
+from torchcaps.analysis import backtracked, join, lengths, mean_trace
+from torchcaps.analysis.trace import last_coupling
+from torchcaps.types import Output
+from traces import even, network
+
+# Two images of class 0 and one of class 1: three children, two parents.
+COUPLINGS = torch.tensor(
+    [
+        [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]],
+        [[0.3, 0.7], [0.6, 0.4], [0.4, 0.6]],
+        [[0.0, 1.0], [0.3, 0.7], [0.9, 0.1]],
+    ]
+)
+LENGTHS = {"primary": [[0.2, 0.4, 0.6], [0.4, 0.6, 1.0], [0.9, 0.9, 0.9]]}
+SCORES = torch.tensor([[0.9, 0.1], [0.6, 0.2], [0.1, 0.8]])
+
+
+def answers(some=slice(None), couplings=COUPLINGS):
+    lying = {name: values[some] for name, values in LENGTHS.items()}
+    return Output(SCORES[some], "lengths", trace=network({"classes": couplings[some]}, lying))
+
+
+def test_the_tree_of_two_images_on_paper():
+    trace = mean_trace(answers(slice(0, 2)))
+    (layer,) = trace
+    expected = torch.tensor([[[0.6, 0.4], [0.6, 0.4], [0.3, 0.7]]]).double()
+    assert torch.allclose(last_coupling(layer), expected, atol=1e-7)
+    assert torch.allclose(lengths(layer.children), torch.tensor([[0.3, 0.5, 0.8]]).double())
+    # The first child is coupled to class 0 in one image alone, and in the mean.
+    assert [backtracked(answers().trace, 0, index=k)[0][0, 0].item() for k in (0, 1)] == [1, 0]
+    assert backtracked(trace, 0)[0].nonzero().tolist() == [[0, 0], [1, 0]]
+    assert backtracked(trace, 1)[0].nonzero().tolist() == [[2, 1]]
+    assert backtracked(trace, range(2))[0].nonzero().tolist() == [[0, 0], [1, 0], [2, 1]]
+
+
+def test_the_images_of_a_class_are_those_with_this_answer():
+    (layer,) = mean_trace([answers()], classes=[1, 0])
+    assert torch.equal(last_coupling(layer)[0], COUPLINGS[2].double())
+    (first,) = mean_trace([answers(slice(0, 2))])
+    assert torch.equal(last_coupling(layer)[1:], last_coupling(first))
+    assert torch.equal(layer.children.pose[1:], first.children.pose)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("capsnet", {"width": 8, "types": 2}),
+        ("matrix_capsnet_mnist", {"sizes": "8-2-3-3"}),
+    ],
+)
+def test_the_mean_over_one_image_is_its_trace(name, options):
+    torch.manual_seed(0)
+    model = tc.create_model(name, image=(1, 20, 20), n_classes=4, **options).eval()
+    images = torch.rand(3, 1, 20, 20)
+    with torch.no_grad():
+        outs = [model(image[None], keep="last") for image in images]
+    whole = join(out.trace for out in outs)
+    for out in outs:
+        for mean, layer in zip(mean_trace(out), out.trace, strict=True):
+            assert torch.equal(last_coupling(mean), last_coupling(layer))
+            assert torch.equal(mean.children.pose, layer.children.pose)
+            assert torch.allclose(lengths(mean.routed.parents), lengths(layer.routed.parents))
+            assert mean.window == layer.window
+    for mean, layer in zip(mean_trace(iter(outs)), whole, strict=True):
+        expected = last_coupling(layer).double().mean(0, keepdim=True)
+        assert torch.allclose(last_coupling(mean).double(), expected, atol=1e-7)
+    for edges, alone in zip(
+        backtracked(mean_trace(outs[1]), 2), backtracked(whole, 2, index=1), strict=True
+    ):
+        assert torch.equal(edges, alone)
+
+
+def test_no_gradient_is_kept_of_batches_that_a_generator_makes():
+    weight = torch.ones((), requires_grad=True)
+    made = []
+
+    def outs():
+        for _ in range(2):
+            made.append(weight * COUPLINGS)
+            yield answers()
+
+    mean_trace(outs())
+    assert not any(each.requires_grad for each in made)
+
+
+def test_an_even_split_of_half_precision_leads_nowhere_in_the_mean_either():
+    """In bfloat16 a tenth is 0.10009765625."""
+    layers = network({"classes": even(3, 4, 10)})
+    (layer,) = layers
+    step = layer.routed.steps[-1]._replace(coupling=even(3, 4, 10).bfloat16())
+    trace = (type(layer)("classes", layer.children, layer.routed._replace(steps=(step,))),)
+    mean = mean_trace(Output(torch.eye(3, 10), "lengths", trace=trace))
+    assert not any(bool(edges.any()) for edges in backtracked(mean, range(10)))
+
+
+def test_a_class_without_images_is_a_sentence():
+    for classes, missing in ((range(4), "2 or 3"), ([0, 5], "5")):
+        assert text_of(lambda of=classes: mean_trace([answers(), answers()], classes=of)) == (
+            f"each class needs an image with this answer, but none of the 6 images has the answer "
+            f"{missing}; leave it out of `classes`, or give more images."
+        )
+
+
+@pytest.mark.parametrize(
+    ("classes", "came"), [(3, "3"), ([], "[]"), (["0"], "['0']"), ([True], "[True]")]
+)
+def test_classes_are_numbers_in_a_list(classes, came):
+    assert text_of(lambda: mean_trace(answers(), classes=classes)) == (
+        f"classes are whole numbers in a list, [3] or range(10), but came as {came}; leave "
+        f"classes out for the mean over all images."
+    )
+
+
+def test_what_has_no_mean_is_a_sentence():
+    assert text_of(lambda: mean_trace([])) == (
+        "there are no images to take a mean over; an iterator can be gone through once."
+    )
+    assert text_of(lambda: mean_trace([answers().trace])) == (
+        "a mean is taken over what a network returned for each batch, with `scores` and a `trace`, "
+        'but one came as tuple; give model(images, keep="last") itself.'
+    )
+    assert text_of(lambda: mean_trace(answers().trace)).endswith(
+        'one came as LayerTrace; give model(images, keep="last") itself.'
+    )
+    other = Output(SCORES, "lengths", trace=network({"classes": even(3, 3, 4)}))
+    assert text_of(lambda: mean_trace([answers(), other])) == (
+        "a mean is taken over batches of one network, but the layers of two batches differ in "
+        "number or size; call mean_trace for each network."
+    )
+    fewer = Output(SCORES[:2], "lengths", trace=answers().trace)
+    assert text_of(lambda: mean_trace(fewer)) == (
+        "scores and trace must be of the same images, but there are scores of 2 images and the "
+        "trace has 3; give what the network returned for one batch as it is."
+    )
