@@ -2,13 +2,17 @@
 
 from dataclasses import replace
 
+
+from itertools import pairwise
+
 import numpy as np
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from error_text import text_of
-from torchcaps.analysis import MeasureCouplings, MeasureKeys
-from torchcaps.viz import draw_backtracked, draw_couplings_histogram, draw_keys
+from torchcaps.analysis import MeasureCouplings, MeasureKeys, mean_trace
+from torchcaps.types import Output
+from torchcaps.viz import draw_backtracked, draw_couplings_histogram, draw_keys, to_svg
 from traces import network, switching
 
 
@@ -112,3 +116,49 @@ def test_the_trees_of_ten_thousand_images_are_told_in_full():
     paper = FigureCanvasAgg(figure).get_renderer()
     ends = [text.get_window_extent(paper).x1 for text in figure.axes[0].texts]
     assert max(ends) <= figure.bbox.x1
+
+
+def test_the_graph_of_a_mean_over_one_image_is_its_graph():
+    hidden = torch.tensor([[[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]] * 2)
+    classes = torch.tensor([[[0.1, 0.2, 0.7], [0.5, 0.3, 0.2]], [[0.4, 0.2, 0.4], [0.1, 0.7, 0.2]]])
+    scores = torch.tensor([[0.2, 0.3, 0.9], [0.1, 0.8, 0.7]])
+    trace = network({"hidden": hidden, "classes": classes}, {"classes": scores})
+    mean = mean_trace(Output(scores, "lengths", trace=trace), classes=[1, 2])
+    for place, index in enumerate((1, 0)):
+        drawn = draw_backtracked(mean, index=place, class_names="abc")
+        assert to_svg(drawn) == to_svg(draw_backtracked(trace, index=index, class_names="abc"))
+
+
+def test_a_graph_of_several_classes_names_each_above_its_capsule():
+    coupling = torch.tensor([[[0.6, 0.2, 0.2], [0.2, 0.2, 0.6], [0.3, 0.4, 0.3]]])
+    trace = network({"classes": coupling}, {"classes": [[0.2, 0.3, 0.9]]})
+    figure = draw_backtracked(trace, predicted=[2, 0], class_names=("a", "b", "w" * 60))
+    (axes,) = figure.axes
+    *labels, first, second = axes.texts
+    assert [text.get_text() for text in labels] == ["primary\n2 of 3", "classes\n2 of 3"]
+    assert (first.get_text(), first.get_position()[0]) == ("a", 0.25)
+    assert second.get_text().startswith("www")
+    assert second.get_text().endswith("…")
+    paper = FigureCanvasAgg(figure).get_renderer()
+    assert second.get_window_extent(paper).y1 <= figure.bbox.y1
+    # Child 0 leads to class 0, child 1 to class 2, and neither line crosses the other.
+    (lines,) = [each for each in axes.collections if hasattr(each, "get_segments")]
+    assert [line.tolist() for line in lines.get_segments()] == [
+        [[0.25, 0], [0.25, 1]],
+        [[0.75, 0], [0.75, 1]],
+    ]
+    assert text_of(lambda: draw_backtracked(trace, predicted=[0, 3])) == (
+        "the tree of a class begins at one of the 3 parents of classes, but predicted is [0, 3]."
+    )
+
+
+def test_of_more_classes_than_fit_the_longest_are_shown():
+    many = torch.rand(1, 4, 40, generator=torch.Generator().manual_seed(0))
+    trace = network({"classes": many / many.sum(-1, keepdim=True)}, {"classes": [[*range(40)]]})
+    figure = draw_backtracked(trace, predicted=range(40))
+    _, label, *names = figure.axes[0].texts
+    assert label.get_text() == "classes\n40 of 40\n32 shown"
+    assert [name.get_text() for name in names] == [str(k) for k in range(8, 40)]
+    paper = FigureCanvasAgg(figure).get_renderer()
+    ends = [name.get_window_extent(paper) for name in names]
+    assert all(left.x1 <= right.x0 for left, right in pairwise(ends))

@@ -1,4 +1,5 @@
-"""The tree that leads to the predicted class of one image, as a graph [renzulli2025] Fig. 6."""
+"""The tree that leads to the predicted class, as a graph [renzulli2025] Figs. 6 and 15–20: of one
+image or, where the trace is a `mean_trace`, of a class or of a whole test set."""
 
 from collections.abc import Sequence
 
@@ -14,18 +15,24 @@ from torchcaps.analysis import capsule_layers, lengths
 from torchcaps.analysis.backtrack import backtracked
 from torchcaps.analysis.trace import last_coupling
 from torchcaps.types import Trace
-from torchcaps.viz.layered import MOST_SHOWN, called, check_index, full_length
-from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, new_figure
+from torchcaps.viz.layered import MOST_SHOWN, called, check_index, full_length, longest
+from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, cut_to, new_figure
 
 __all__ = ["draw_backtracked"]
 
 LENGTHS = LinearSegmentedColormap.from_list("lengths", ["#ffffff", LENGTH])
 # Inches between two layers, and below the lowest.
 STEP, FOOT = 0.85, 0.45
+# More inches above, where several classes have their names one beside the other.
+UPRIGHT = 0.55
 
 
 def draw_backtracked(
-    trace: Trace, *, index: int = 0, predicted: int | None = None, class_names: Sequence[str] = ()
+    trace: Trace,
+    *,
+    index: int = 0,
+    predicted: int | Sequence[int] | None = None,
+    class_names: Sequence[str] = (),
 ) -> Figure:
     """Capsules from which couplings stronger than an even split lead up to the predicted class.
 
@@ -33,9 +40,10 @@ def draw_backtracked(
     tree than fit, those with the strongest couplings into it are shown.
 
     Arguments:
-        trace: of a network whose layers are all dense.
+        trace: of a network whose layers are all dense; or `mean_trace` of many images.
         index: which image of the trace.
-        predicted: the class; the longest of the last layer if not given.
+        predicted: the class, or several whose trees are joined; the longest of the last layer if
+            not given.
         class_names: in the order of the classes.
 
     >>> draw_backtracked(out.trace, class_names=test.class_names)
@@ -43,14 +51,17 @@ def draw_backtracked(
     check_index(trace, index)
     layers = capsule_layers(trace)
     length = [lengths(capsules)[index].detach().float().cpu() for _, capsules in layers]
-    top = int(length[-1].argmax()) if predicted is None else predicted
-    edges = backtracked(trace, top, index=index)
+    begin = int(length[-1].argmax()) if predicted is None else predicted
+    edges = backtracked(trace, begin, index=index)
+    tops = sorted(set(begin)) if isinstance(begin, Sequence) else [begin]
     full = full_length([(each, None) for each in length])
     strength = [last_coupling(layer)[index].detach().float().cpu() for layer in trace]
-    rows = [*_in_tree(edges, strength), [top]]
-    title = called(class_names, len(length[-1]))[top] if class_names else str(top)
+    rows = [*_in_tree(edges, strength), [tops[k] for k in longest(length[-1][tops]).tolist()]]
+    count = len(length[-1])
+    names = called(class_names, count) if class_names else list(map(str, range(count)))
     with matplotlib.rc_context(STYLE):
-        height = STEP * (len(rows) - 1) + 0.4 + FOOT
+        above = UPRIGHT if len(tops) > 1 else 0
+        height = STEP * (len(rows) - 1) + 0.4 + FOOT + above
         figure = new_figure(height)
         axes = figure.add_axes((0.2, FOOT / height, 0.78, 1 - FOOT / height))
         for y, coupling in enumerate(strength):
@@ -61,12 +72,12 @@ def draw_backtracked(
                 x, [y] * len(row), c=length[y][row], cmap=LENGTHS, vmin=0, vmax=full, s=34,
                 edgecolors=INK, linewidths=0.5, zorder=3,
             )  # fmt: skip
-            inside = 1 if y == len(edges) else int(edges[y].any(1).sum())
+            inside = len(tops) if y == len(edges) else int(edges[y].any(1).sum())
             shown = f"\n{len(row)} shown" if len(row) < inside else ""
             label = f"{name}\n{inside} of {len(length[y])}{shown}"
             axes.text(-0.04, y, label, ha="right", va="center", fontsize=7.5)
-        axes.text(0.5, len(rows) - 0.75, title, ha="center", va="bottom", fontsize=8)
-        axes.set(xlim=(-0.02, 1.02), ylim=(-0.3, len(rows) - 0.45))
+        _draw_names(axes, len(rows) - 0.75, [names[k] for k in rows[-1]])
+        axes.set(xlim=(-0.02, 1.02), ylim=(-0.3, len(rows) - 0.45 + above / STEP))
         axes.axis("off")
         figure.text(
             0.02,
@@ -90,6 +101,13 @@ def _in_tree(edges: Sequence[Tensor], strength: Sequence[Tensor]) -> list[list[i
 
 def _x(count: int) -> np.ndarray:
     return (np.arange(count) + 0.5) / max(count, 1)
+
+
+def _draw_names(axes: Axes, y: float, names: Sequence[str]) -> None:
+    size, turn = (8, 0) if len(names) == 1 else (6.5, 90)
+    for x, name in zip(_x(len(names)), names, strict=True):
+        shown = cut_to(name, 72 * UPRIGHT, size) if turn else name
+        axes.text(x, y, shown, ha="center", va="bottom", rotation=turn, fontsize=size)
 
 
 def _draw_edges(
