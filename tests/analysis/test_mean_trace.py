@@ -114,7 +114,7 @@ def test_a_class_without_images_is_a_sentence():
 def test_classes_are_numbers_in_a_list(classes, came):
     assert text_of(lambda: mean_trace(answers(), classes=classes)) == (
         f"classes are whole numbers in a list, [3] or range(10), but came as {came}; leave "
-        f"classes out for the mean over all images."
+        f"classes out for all images together."
     )
 
 

@@ -1,8 +1,6 @@
 """Trees of a class, couplings and the tree of an answer, read back from the figures."""
 
 from dataclasses import replace
-
-
 from itertools import pairwise
 
 import numpy as np
@@ -162,3 +160,26 @@ def test_of_more_classes_than_fit_the_longest_are_shown():
     paper = FigureCanvasAgg(figure).get_renderer()
     ends = [name.get_window_extent(paper) for name in names]
     assert all(left.x1 <= right.x0 for left, right in pairwise(ends))
+
+
+def test_a_histogram_of_each_class_on_paper():
+    coupling = torch.tensor([[[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]] * 3)
+    mine, yours = MeasureCouplings(bins=2), MeasureCouplings(bins=2)
+    mine.add(network({"classes": coupling}), torch.tensor([0, 0, 1]))
+    yours.add(network({"classes": coupling[:1]}), torch.tensor([1]))
+    found = ("mine", mine.result())
+    figure = draw_couplings_histogram(found, classes=(0, 1))
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["class 0", "class 1"]
+    drawn = [axes.patches[0].get_data().values for axes in figure.axes]
+    # Towards class 0 the couplings 0.9, 0.6 and 0.2 of two images, towards 1 the rest of the third.
+    assert np.allclose(drawn, [[1 / 3, 2 / 3], [2 / 3, 1 / 3]])
+    assert text_of(
+        lambda: draw_couplings_histogram(found, ("yours", yours.result()), classes=[0, 1])
+    ) == (
+        "couplings of a class are those of images with this answer, but for 'yours' no image has "
+        "the answer 0; draw classes that it answers: 1."
+    )
+    assert text_of(lambda: draw_couplings_histogram(found, classes=1)) == (
+        "classes are whole numbers in a list, [3] or range(10), but came as 1; leave classes out "
+        "for all images together."
+    )

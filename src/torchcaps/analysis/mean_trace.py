@@ -19,6 +19,7 @@ from torch.utils import _pytree
 
 from torchcaps.analysis.measure import Answer
 from torchcaps.analysis.trace import (
+    check_classes,
     check_trace,
     finite_coupling,
     image_lengths,
@@ -26,7 +27,7 @@ from torchcaps.analysis.trace import (
     lengths,
     predicted_classes,
 )
-from torchcaps.errors import TorchcapsError, short
+from torchcaps.errors import TorchcapsError
 from torchcaps.types import Capsules, LayerTrace, Routed, Step, Trace
 
 __all__ = ["mean_trace"]
@@ -45,7 +46,7 @@ def mean_trace(outs: Answer | Iterable[Answer], *, classes: Sequence[int] | None
     >>> backtracked(mean, 3, index=3)
     """
     if classes is not None:
-        _check_classes(classes)
+        check_classes(classes)
     total: list[_Sums] = []
     trace: Trace = ()
     images, counts = 0, torch.zeros(1 if classes is None else len(classes), dtype=torch.float64)
@@ -74,15 +75,6 @@ class _Sums(NamedTuple):
     children: Capsules  # [m, i, d], [m, i]
     coupling: Tensor  # [m, i, j], or through windows [m, p, i, j]
     parents: Capsules
-
-
-def _check_classes(classes: Sequence[int]) -> None:
-    is_list = isinstance(classes, Sequence) and len(classes) > 0
-    if not is_list or any(type(each) is not int for each in classes):
-        raise TorchcapsError(
-            f"classes are whole numbers in a list, [3] or range(10), but came as {short(classes)}; "
-            f"leave classes out for the mean over all images."
-        )
 
 
 def _chosen(out: Answer, classes: Sequence[int] | None) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import Capsules, LayerTrace, Routed, Trace
 
 T = TypeVar("T", Capsules, Routed)
@@ -17,6 +17,7 @@ __all__ = [
     "capsule_layers",
     "check_any",
     "check_children",
+    "check_classes",
     "check_finite",
     "check_no_one_hot",
     "check_parents_are_classes",
@@ -172,6 +173,16 @@ def check_children(layer: LayerTrace) -> None:
             f"couplings have a row for each child, but {layer.name} has {rows} rows and "
             f"{children} children; where whole maps are routed, as by Conv3dCapsules, let the "
             f"children of its trace be the {rows} maps."
+        )
+
+
+def check_classes(classes: Sequence[int]) -> None:
+    """Refuse what is no list of numbers of classes."""
+    is_list = isinstance(classes, Sequence) and len(classes) > 0
+    if not is_list or any(type(each) is not int for each in classes):
+        raise TorchcapsError(
+            f"classes are whole numbers in a list, [3] or range(10), but came as {short(classes)}; "
+            f"leave classes out for all images together."
         )
 
 

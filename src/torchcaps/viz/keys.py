@@ -7,7 +7,8 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from torchcaps.analysis import Couplings, Keys
+from torchcaps.analysis import CouplingHistogram, Couplings, Keys
+from torchcaps.analysis.trace import check_classes
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.viz.layered import called
 from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, cut_to, in_legend, new_figure
@@ -60,20 +61,62 @@ def draw_keys(keys: Keys, *, class_names: Sequence[str] = ()) -> Figure:
     return figure
 
 
-def draw_couplings_histogram(*found: tuple[str, Couplings]) -> Figure:
-    """Histograms of the couplings of each routed layer, counts on a logarithmic axis, a colour a
-    network, after four of them dashed, then dotted [renzulli2025] Figs. 12 and 13.
+def draw_couplings_histogram(
+    *found: tuple[str, Couplings], classes: Sequence[int] | None = None
+) -> Figure:
+    """Histograms of the couplings of each routed layer [renzulli2025] Fig. 13, or of all children
+    of the last layer to each of some classes, over the images with this answer (Fig. 12); counts on
+    a logarithmic axis, a colour a network, after four of them dashed, then dotted.
 
     Arguments:
         found: name of a network, and what `MeasureCouplings` found; the same layers in each.
+        classes: their numbers, for a histogram of each; left out, there is one a layer.
 
-    >>> draw_couplings_histogram(("dense", before), ("pruned", after))
+    >>> draw_couplings_histogram(("dense", before), ("pruned", after), classes=range(10))
     """
     if not found:
         raise TorchcapsError(
             "a histogram of couplings is of one network or more, but none came; give each as "
             "(name, what MeasureCouplings found)."
         )
+    rows = _of_layers(found) if classes is None else _of_classes(found, classes)
+    lines = list(product(("-", "--", ":"), (LENGTH, "#e08214", "#2c7a4b", "#8a6a8f")))
+    with matplotlib.rc_context(STYLE):
+        height = 1.05 * len(rows) + 0.45
+        figure = new_figure(height)
+        for k, (title, histograms) in enumerate(rows):
+            low = (0.42 + 1.05 * (len(rows) - 1 - k)) / height
+            axes = figure.add_axes((0.2, low, 0.77, 0.8 / height))
+            for (network, _), each, (style, colour) in zip(
+                found, histograms, cycle(lines), strict=False
+            ):
+                share = each.counts.double() / max(int(each.counts.sum()), 1)
+                edges = [b / len(share) for b in range(len(share) + 1)]
+                axes.stairs(
+                    share.numpy(), edges, color=colour, ls=style, lw=1.2, label=in_legend(network)
+                )
+            axes.set_yscale("log")
+            # Powers would be set as formulas, which no text of ours is.
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            axes.yaxis.set_minor_formatter(NullFormatter())
+            axes.set_xlim(0, 1)
+            axes.set_title(title, fontsize=7.5, loc="left", pad=2)
+            axes.tick_params(length=2, labelsize=7, labelbottom=k == len(rows) - 1)
+            for side in ("top", "right"):
+                axes.spines[side].set_visible(False)
+            if k == 0 and len(found) > 1:
+                axes.legend(fontsize=6.5, frameon=False)
+        figure.text(0.585, 0.05 / height, "coupling", ha="center", fontsize=7.5, color=INK)
+        figure.text(0.005, 0.5, "share of couplings", rotation=90, va="center", fontsize=7,
+                    color=MUTED)  # fmt: skip
+    return figure
+
+
+# Title and the histogram of each network, from the top.
+Rows = list[tuple[str, list[CouplingHistogram]]]
+
+
+def _of_layers(found: Sequence[tuple[str, Couplings]]) -> Rows:
     of_each = [[layer.name for layer in couplings.layers] for _, couplings in found]
     layers = of_each[0]
     for (network, _), names in zip(found, of_each, strict=True):
@@ -83,32 +126,25 @@ def draw_couplings_histogram(*found: tuple[str, Couplings]) -> Figure:
                 f"{short(found[0][0])}, but {short(network)} has {', '.join(names)}; draw networks "
                 f"of other layers apart."
             )
-    lines = list(product(("-", "--", ":"), (LENGTH, "#e08214", "#2c7a4b", "#8a6a8f")))
-    with matplotlib.rc_context(STYLE):
-        height = 1.05 * len(layers) + 0.45
-        figure = new_figure(height)
-        for k, name in enumerate(reversed(layers)):
-            low = (0.42 + 1.05 * (len(layers) - 1 - k)) / height
-            axes = figure.add_axes((0.2, low, 0.77, 0.8 / height))
-            for (network, couplings), (style, colour) in zip(found, cycle(lines), strict=False):
-                each = couplings.layers[layers.index(name)]
-                share = each.counts.double() / max(int(each.counts.sum()), 1)
-                edges = [b / couplings.bins for b in range(couplings.bins + 1)]
-                axes.stairs(
-                    share.numpy(), edges, color=colour, ls=style, lw=1.2, label=in_legend(network)
+    return [
+        (layers[k], [couplings.layers[k] for _, couplings in found])
+        for k in reversed(range(len(layers)))
+    ]
+
+
+def _of_classes(found: Sequence[tuple[str, Couplings]], classes: Sequence[int]) -> Rows:
+    check_classes(classes)
+    rows: Rows = []
+    for number in classes:
+        row = []
+        for network, couplings in found:
+            answered = {each.name: each for each in couplings.classes}
+            if str(number) not in answered:
+                raise TorchcapsError(
+                    f"couplings of a class are those of images with this answer, but for "
+                    f"{short(network)} no image has the answer {number}; draw classes that it "
+                    f"answers: {', '.join(answered)}."
                 )
-            axes.set_yscale("log")
-            # Powers would be set as formulas, which no text of ours is.
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            axes.yaxis.set_minor_formatter(NullFormatter())
-            axes.set_xlim(0, 1)
-            axes.set_title(name, fontsize=7.5, loc="left", pad=2)
-            axes.tick_params(length=2, labelsize=7, labelbottom=k == len(layers) - 1)
-            for side in ("top", "right"):
-                axes.spines[side].set_visible(False)
-            if k == 0 and len(found) > 1:
-                axes.legend(fontsize=6.5, frameon=False)
-        figure.text(0.585, 0.05 / height, "coupling", ha="center", fontsize=7.5, color=INK)
-        figure.text(0.005, 0.5, "share of couplings", rotation=90, va="center", fontsize=7,
-                    color=MUTED)  # fmt: skip
-    return figure
+            row.append(answered[str(number)])
+        rows.append((f"class {number}", row))
+    return rows
