@@ -487,6 +487,11 @@ def test_sides_are_those_of_the_sentences():
     title = "accuracy less that at 0"
     above, below = (title, "agreement learned", "above"), (title, "agreement 1.0", "below")
     assert sides_of(SHARP, records) == {above, below}
+    # Zero lies within the interval of three seeds; two seeds say nothing, not even that.
+    records["b" * 12] = of_ours([88.05, 91.0, 91.95])
+    assert sides_of(SHARP, records) == {above, (title, "agreement 1.0", "open")}
+    records["b" * 12] = of_ours([88.05, 89.0])
+    assert sides_of(SHARP, records) == {above}
     deep = four_of([10.0, 11.0, 95.0, 96.0])
     # Which side a network lies on is read with all that it differs in from the others.
     lines = {(label, side) for _, label, side in sides_of(SCALE, deep) if side != "decides"}

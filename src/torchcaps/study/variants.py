@@ -12,8 +12,8 @@ from torchcaps.study.verdict import LEAST_SEEDS
 __all__ = ["Column", "Difference", "Side", "Variants", "about", "base_of", "deaths_of"]
 __all__ += ["decision_of", "differences_of", "in_brackets", "interval_of", "lines_of", "sides_of"]
 
-# The title of a column, what a variant differs in, and "above" or "below"; or a title, a name, and
-# "decides".
+# The title of a column, what a variant differs in, and "above", "below" or "open" (a difference);
+# or a title, a name, and "decides".
 Side = tuple[str, str, str]
 
 # Dead capsules of a layer, and those that are not.
@@ -114,7 +114,7 @@ def decision_of(variants: Variants, records: Mapping[str, Record]) -> str | None
 
 
 def sides_of(variants: Variants, records: Mapping[str, Record]) -> set[Side]:
-    """What is decided, for whoever asks for one of it.
+    """What is decided, and which differences are open, for whoever asks for one of it.
 
     Arguments:
         variants: the study.
@@ -132,7 +132,8 @@ def sides_of(variants: Variants, records: Mapping[str, Record]) -> set[Side]:
                 label = _differing(variants, record, enough)
                 found |= {(column.title, label, side)} if side else set()
     for title, each in differences_of(variants, records):
-        found |= {(title, each.label, each.side)} if each.side else set()
+        side = each.side or ("open" if each.interval.n >= LEAST_SEEDS else None)
+        found |= {(title, each.label, side)} if side else set()
     return found
 
 
