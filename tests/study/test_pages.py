@@ -1,6 +1,7 @@
 """Generated pages: those that are committed are what the records give, to the byte."""
 
 import dataclasses
+import math
 import re
 from pathlib import Path
 from statistics import fmean
@@ -235,6 +236,25 @@ def test_the_correlations_without_their_mean_are_those_of_the_record_that_the_re
     assert ", ".join(said) in remark
     # The row judges what the paper computes of the same record.
     assert all(record.values(f"corr.{each}.1@affnist-style/test") for each in STATED)
+
+
+def test_the_accuracy_of_networks_that_still_draw_is_that_of_the_record_and_of_the_paper():
+    remark = REMARKS["rem-q-still-equivariant"]
+    (digest,) = re.findall(r"record ([0-9a-f]{12})", remark)
+    right = read_records(EVIDENCE)[digest].values("accuracy")
+    assert f"on {min(right):.1f} to {max(right):.1f} % of MNIST" in remark
+    assert f"the paper prints {find_claim('rem-t9-dr-capsnet-rem-acc').value} %" in remark
+
+
+def test_what_is_said_of_the_seed_whose_primary_capsules_were_not_counted_at_0_2():
+    """Lengths are one at most, so of mean length m no more than (1 - m) / 0.8 lie below 0.2."""
+    remark = REMARKS["mitt2023-q-primecaps-always-active"]
+    counted, all_five = (read_records(EVIDENCE)[x] for x in re.findall(r"d ([0-9a-f]{12})", remark))
+    assert counted.values("car_twice.1@affnist-style/test") == [1.0] * 4
+    (left,) = {x.seed for x in all_five.seeds} - {x.seed for x in counted.seeds}
+    mean = all_five.values("cnm.1@affnist-style/test")[left]
+    least = math.floor(1000 * (1 - (1 - mean) / 0.8)) / 10
+    assert f"of seed {left} were not kept, and by its mean length at least {least} % were" in remark
 
 
 def test_a_test_that_leaves_a_claim_open_is_said_to(found):
