@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from error_text import text_of
-from torchcaps.study import find_claim, verdict
+from made_records import made
+from torchcaps.study import find_claim, plan_of, results, verdict, write_record
 from torchcaps.study.verdict import in_every_cell, judge, judge_statistic, tolerance_of
 
 AFFNIST = find_claim("gu2021-t1-capsnet-affnist")  # 79 %, no deviation printed
@@ -85,6 +86,23 @@ def test_another_tolerance_changes_the_verdict(monkeypatch):
     assert judge(AFFNIST, values).word == "undecided"
     monkeypatch.setattr(verdict, "TOLERANCE_OF_ACCURACY", 2.0)
     assert judge(AFFNIST, values).word == "reproduced"
+
+
+def test_another_tolerance_changes_no_byte_of_a_record(tmp_path, monkeypatch):
+    """Neither of the file that is there nor of the one that is written of the same seeds."""
+    claim = find_claim("peer2022-t1-em-bias")  # 99.81 %
+    (job,) = plan_of(claim).jobs
+
+    def written_and_judged():
+        seeds = [{"accuracy@sign/train": value} for value in (99.3, 99.35, 99.4)]
+        path = write_record(made(job.recipe(), seeds, claim=claim.id), tmp_path)
+        found = {each.claim.id: each.status for each in results(tmp_path, paper="peer2022")}
+        assert [*tmp_path.rglob("*.json")] == [path]
+        return path.read_bytes(), found[claim.id]
+
+    record, word = written_and_judged()
+    monkeypatch.setattr(verdict, "TOLERANCE_OF_HIGH", 1.0)
+    assert (word, *written_and_judged()) == ("worse", record, "reproduced")
 
 
 def test_a_verdict_in_words():
