@@ -93,6 +93,16 @@ def test_at_least_twenty_statements_that_need_training_are_decided(found):
     assert len(decided) >= 20
 
 
+def test_the_page_counts_what_tests_decide_and_names_what_they_leave_open(found):
+    shown = [each for each in found if each.is_untrained]
+    left_open = [each.claim.id for each in shown if each.status == "undecided"]
+    n_decided = len(shown) - len(left_open)
+    assert (
+        f"there are {len(shown)} such rows. Tests decide {n_decided} of them, and leave two open: "
+        f"{' and '.join(f'`{name}`' for name in left_open)}."
+    ) in said()
+
+
 def test_what_is_said_of_the_networks_at_the_stop_and_of_the_five_below_it():
     """Dynamics of moved digits, as docs/what-was-run.md has them."""
     (stopped,) = read_records(EVIDENCE, study="at-the-stop").values()
