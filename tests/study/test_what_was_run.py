@@ -103,6 +103,19 @@ def test_the_page_counts_what_tests_decide_and_names_what_they_leave_open(found)
     ) in said()
 
 
+def test_the_page_counts_the_records_whose_code_is_not_here():
+    """Whether a commit is here a copy without history cannot tell; who names these two it can."""
+    of_commit = {"d792c84d54f7": [], "faa2420aa36b": []}
+    for record in read_records(EVIDENCE).values():
+        for name in set(record.commit.split(", ")) & of_commit.keys():
+            of_commit[name].append(record.study)
+    of_scale, of_trees = of_commit.values()
+    assert of_scale == [x.study for x in read_records(EVIDENCE, study="deep-scale").values()]
+    assert f"all {len(of_scale)} in `evidence/deep-scale`" in said()
+    assert set(of_trees) == {"renzulli2025/pruned_trees"}
+    assert f"{len(of_trees)} in `evidence/renzulli2025/pruned_trees`" in said()
+
+
 def test_what_is_said_of_the_networks_at_the_stop_and_of_the_five_below_it():
     """Dynamics of moved digits, as docs/what-was-run.md has them."""
     (stopped,) = read_records(EVIDENCE, study="at-the-stop").values()
