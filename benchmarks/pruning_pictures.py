@@ -16,14 +16,22 @@ from typing import Any
 import torch
 from pruned_trees import REDUCED, Cell, fields_of, network
 
-from torchcaps.analysis import saliency
+from torchcaps.analysis import Couplings, saliency
 from torchcaps.analysis.backtrack import ROUNDING
 from torchcaps.analysis.keys import Keys
 from torchcaps.analysis.trace import class_coupling
 from torchcaps.tasks import dictionary, evaluate, perturb
 from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Run, fit, make_recipe
-from torchcaps.viz import draw_backtracked, draw_levels, draw_pruning, draw_saliency, write_figure
+from torchcaps.viz import (
+    draw_backtracked,
+    draw_couplings_histogram,
+    draw_keys,
+    draw_levels,
+    draw_pruning,
+    draw_saliency,
+    write_figure,
+)
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pruning"
 WAYS = ("dense", "magnitude", "lobster", "snip")
@@ -53,6 +61,7 @@ def main() -> None:
     for way in ("dense", "magnitude"):
         write_figure(draw_levels(by_levels(runs[way], asked.root)), PICTURES / f"levels-{way}.png")
     draw_where(runs)
+    draw_trees(runs)
     dictionary(runs["magnitude"].folder, levels=11, root=asked.root, picture=PICTURES / "trees.png")
     perturb(drawn.folder, root=asked.root, picture=PICTURES / "drawn.png")
 
@@ -101,6 +110,21 @@ def draw_where(runs: dict[str, Run]) -> None:
         size, n_classes = (pixels.shape[-2], pixels.shape[-1]), out.scores.shape[1]
         maps[way] = saliency(out.trace, answers[:SHOWN], n_classes=n_classes, size=size).detach()
     write_figure(draw_saliency(pixels[:SHOWN], maps), PICTURES / "saliency.png")
+
+
+def draw_trees(runs: dict[str, Run]) -> None:
+    """Keys a class on a grid, and couplings as they are, of all test images, before and after."""
+    couplings = []
+    for way in ("dense", "magnitude"):
+        trained = open_trained(runs[way].folder)
+        test = trained.images("test")
+        found = evaluate(trained.model, test, levels=11, measurements=["keys"]).measured["keys"]
+        assert isinstance(found, Keys)
+        write_figure(draw_keys(found, class_names="0123456789"), PICTURES / f"keys-{way}.png")
+        found = evaluate(trained.model, test, measurements=["couplings"]).measured["couplings"]
+        assert isinstance(found, Couplings)
+        couplings.append((way, found))
+    write_figure(draw_couplings_histogram(*couplings), PICTURES / "couplings.png")
 
 
 if __name__ == "__main__":
