@@ -105,16 +105,15 @@ def decided(found: Sequence[Result]) -> str:
             "",
             f"{MADE}It shows the {len(sentences)} of",
             f"{len(statements)} sentences of the papers that are decided: they hold, or they fail.",
-            "The page of a paper says by which records, and what was done otherwise.",
+            "The page of a paper says by which number and records, and what was done otherwise.",
             "",
             f"## {len(trained)} by trained networks",
             "",
-            "*Ours* is what *judged by* asks for; where it asks for several things, the one that",
-            "decides. *Reduced* networks are smaller than the paper's, or trained for less long.",
+            "*Reduced* networks are smaller than the paper's, or trained for less long.",
             "",
-            "| paper | it says | verdict | ours | judged by | networks |",
-            "|---|---|---|---|---|---|",
-            *(_sentence(x, ours(x), x.claim.check or "", _size(x)) for x in trained),
+            "| paper | it says | verdict | networks |",
+            "|---|---|---|---|",
+            *(_sentence(x, "reduced" if x.is_reduced else "the paper's") for x in trained),
             "",
             f"## {len(untrained)} by theory, counts and tests",
             "",
@@ -129,10 +128,6 @@ def decided(found: Sequence[Result]) -> str:
 def _sentence(each: Result, *more: str) -> str:
     paper = each.claim.paper
     return _cells(f"[{paper}]({paper}.md)", says(each.claim), f"**{each.status}**", *more)
-
-
-def _size(each: Result) -> str:
-    return "reduced" if each.is_reduced else "the paper's"
 
 
 def overview(found: Sequence[Result], to_pages: str = TO_PAGES) -> str:
