@@ -179,7 +179,9 @@ def leaves_of(layer, children):
         if x is not None:
             x.requires_grad_()
     named = {f"children's {name}": x for name, x in children._asdict().items() if x is not None}
-    return named | dict(layer.named_parameters())
+    # A prior is not trained where couplings are detached.
+    trained = {name: x for name, x in layer.named_parameters() if x.requires_grad}
+    return named | trained
 
 
 def under_autocast(layer, children, dtype, seed):
