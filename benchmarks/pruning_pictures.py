@@ -1,11 +1,12 @@
 """The pictures of docs/pruning.md, of networks that are trained for them.
 
-python benchmarks/pruning_pictures.py FOLDER --root DATA    # ten minutes of one core
+python benchmarks/pruning_pictures.py FOLDER --root DATA    # half an hour of one core
 
 DR-CapsNet with a trunk of 16 channels and 8 primary types on 5,000 images of MNIST: `dense`,
 `magnitude`, `lobster` and `snip` of seed 0 as in `pruned_trees.py --reduced`, whose runs in FOLDER
-are taken where they are there. A decoder is trained on top of the frozen `magnitude`. The images
-shown are the first four test images, so that nobody picks pretty ones.
+are taken where they are there. A decoder is trained on top of the frozen `magnitude`. Five layers,
+`rem_multilayer`, learn as many images and are then pruned to 90 % by LAMP scores. The images shown
+are the first four test images, so that nobody picks pretty ones.
 """
 
 import argparse
@@ -16,11 +17,11 @@ from typing import Any
 import torch
 from pruned_trees import REDUCED, Cell, fields_of, network
 
-from torchcaps.analysis import Couplings, saliency
+from torchcaps.analysis import Couplings, mean_trace, saliency
 from torchcaps.analysis.backtrack import ROUNDING
 from torchcaps.analysis.keys import Keys
 from torchcaps.analysis.trace import class_coupling
-from torchcaps.tasks import dictionary, evaluate, perturb
+from torchcaps.tasks import dictionary, evaluate, perturb, prune_run
 from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Run, fit, make_recipe
 from torchcaps.viz import (
@@ -62,6 +63,7 @@ def main() -> None:
         write_figure(draw_levels(by_levels(runs[way], asked.root)), PICTURES / f"levels-{way}.png")
     draw_where(runs)
     draw_trees(runs)
+    draw_deep(asked.folder / "deep", asked.root)
     dictionary(runs["magnitude"].folder, levels=11, root=asked.root, picture=PICTURES / "trees.png")
     perturb(drawn.folder, root=asked.root, picture=PICTURES / "drawn.png")
 
@@ -125,6 +127,26 @@ def draw_trees(runs: dict[str, Run]) -> None:
         assert isinstance(found, Couplings)
         couplings.append((way, found))
     write_figure(draw_couplings_histogram(*couplings), PICTURES / "couplings.png")
+
+
+def draw_deep(folder: Path, root: Path | None) -> None:
+    """The mean tree of the first image's class in five layers, before and after."""
+    folder.mkdir(exist_ok=True)
+    fields = fields_of(REDUCED, Cell("mnist", 0, "dense"))
+    fields |= {"model": "rem_multilayer", "options": {"decoder": False, "init": "balanced"}}
+    dense = fit(make_recipe(**fields), folder / "dense", root=root, label="five layers")
+    how = {"prune_scope": "lamp", "learning_rate": 1e-3}
+    pruned = prune_run(dense.folder, folder / "magnitude", to=0.9, epochs=10, root=root, fields=how)
+    images = open_trained(dense.folder).images("test").batch(torch.arange(COUNTED))
+    for way, run in (("dense", dense), ("magnitude", pruned)):
+        model = run.model()
+        answer = int(model(images.pixels[:1]).scores.argmax())
+        outs = (model(pixels, keep="last") for pixels in images.pixels.split(100))
+        tree = draw_backtracked(
+            mean_trace(outs, classes=[answer]), predicted=answer, class_names="0123456789"
+        )
+        write_figure(tree, PICTURES / f"tree-deep-{way}.png")
+        print(f"five layers, {way}: {run.result()['test_accuracy']:.2%} right")
 
 
 if __name__ == "__main__":
