@@ -9,8 +9,8 @@ import torch
 
 from cli.command_line import assert_one_sentence, tiny
 from torchcaps import create_model, load, save
-from torchcaps.prune import MaskAtTheEnd
-from torchcaps.tasks.shrink import _largest_change
+from torchcaps.prune import MaskAtTheEnd, Silent, removable, silent
+from torchcaps.tasks.shrink import _largest_change, _take_as_silent
 
 
 @pytest.fixture
@@ -122,6 +122,33 @@ def test_dead_capsules_are_taken_out_and_the_change_is_told(call, tmp_path):
     assert lines[0].endswith(": parts that nothing reads, or that were dead on 20 images")
     assert lines[-1].startswith("scores      the largest change is ")
     assert load(tmp_path / "b.safetensors").layers["hidden_3"].n_in == 12
+
+
+def test_capsules_that_are_dead_need_not_be_silent():
+    """The first speaks up in one image of a hundred, the second is always short, and both are dead.
+    The third is as short on average, but its spread, 0.2 √(0.2 · 0.8), is 0.08."""
+    torch.manual_seed(0)
+    model = create_model("rem_multilayer", image=(1, 20, 20)).eval()
+    seen = torch.zeros(100, 16, 8)
+    seen[0, 0, 0] = 0.4
+    seen[:, 1, 0] = 0.04
+    seen[:20, 2, 0] = 0.2
+    seen[:, 3:, 0] = 0.2
+    shown = [seen, seen[:60], seen[60:]]
+    model.layers["hidden_3"].register_forward_pre_hook(
+        lambda layer, given: (given[0]._replace(pose=shown.pop(0)),)
+    )
+    images = torch.rand(100, 1, 20, 20)
+    largest = silent(model, [images]).capsules["hidden_3"]
+    assert largest[:3].tolist() == pytest.approx([0.4, 0.04, 0.2])
+    # In two batches, of which one capsule speaks in the first alone.
+    found = Silent()
+    found.capsules = {f"hidden_{k}": torch.ones(16) for k in range(2, 5)} | {
+        "classes": torch.ones(16)
+    }
+    _take_as_silent(found, model, [images[:60], images[60:]])
+    assert found.capsules["hidden_3"].eq(0).tolist() == [True, True] + [False] * 14
+    assert removable(model, found).parents["hidden_2"] == tuple(range(2, 16))
 
 
 def test_zero_blocks_say_why_nothing_is_taken_out(call, tmp_path):

@@ -200,28 +200,6 @@ def test_dead_hidden_capsules_leave_one_behind():
     assert torch.allclose(scores(small, images), scores(model, images), rtol=0, atol=1e-6)
 
 
-def test_capsules_that_are_dead_need_not_be_silent():
-    """The first speaks up in one image of a hundred, the second is always short, and both are dead.
-    The third is as short on average, but its spread, 0.2 √(0.2 · 0.8), is 0.08."""
-    model = network("rem_multilayer")
-    seen = torch.zeros(100, 16, 8)
-    seen[0, 0, 0] = 0.4
-    seen[:, 1, 0] = 0.04
-    seen[:20, 2, 0] = 0.2
-    seen[:, 3:, 0] = 0.2
-    shown = [seen, seen[:60], seen[60:]]
-    model.layers["hidden_3"].register_forward_pre_hook(
-        lambda layer, given: (given[0]._replace(pose=shown.pop(0)),)
-    )
-    images = torch.rand(100, *IMAGE)
-    largest = silent(model, [images]).capsules["hidden_3"]
-    assert largest[:3].tolist() == pytest.approx([0.4, 0.04, 0.2])
-    # In two batches, of which one capsule speaks in the first alone.
-    found = silent(model, [images[:60], images[60:]], dead=True)
-    assert found.capsules["hidden_3"].eq(0).tolist() == [True, True] + [False] * 14
-    assert removable(model, found).parents["hidden_2"] == tuple(range(2, 16))
-
-
 def test_classes_are_never_taken_out():
     model = network("rem_dr", kernel=7, types=4, width=8)
     with torch.no_grad():

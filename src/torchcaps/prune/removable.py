@@ -17,9 +17,6 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from torchcaps.analysis import Thresholds
-from torchcaps.analysis.activity import is_dead
-from torchcaps.analysis.moments import Moments
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import (
     CapsuleLayer,
@@ -58,21 +55,18 @@ class Silent:
 
 
 @torch.no_grad()
-def silent(network: nn.Module, batches: Iterable[Tensor], *, dead: bool = False) -> Silent:
+def silent(network: nn.Module, batches: Iterable[Tensor]) -> Silent:
     """Look at images [b, c, h, w], and remember how large channels and capsules ever were.
 
     Arguments:
         network: a network of `create_model`.
         batches: images [b, c, h, w].
-        dead: take capsules as silent too whose lengths have a mean and a spread so small that
-            `MeasureActivity` calls them dead; those in the cells of DeepCaps it leaves alone.
 
     >>> found = silent(network, [images])
     """
     if not isinstance(network, (CapsuleNetwork, DeepCaps)):
         raise TorchcapsError(no_chain(network))
     seen = Silent()
-    moments: dict[str, Moments] = {}
 
     def see(run: Run) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
         def hook(_: nn.Module, read: tuple[Tensor, ...]) -> None:
@@ -91,17 +85,12 @@ def silent(network: nn.Module, batches: Iterable[Tensor], *, dead: bool = False)
     try:
         for images in batches:
             trace = network(images, keep="last").trace
-            lengths = {layer.name: layer.children.pose.norm(dim=-1) for layer in trace}
-            seen.see(seen.capsules, {name: each.amax(0) for name, each in lengths.items()})
-            for name, each in lengths.items() if dead else ():
-                moments.setdefault(name, Moments()).add(each)
+            lengths = {layer.name: layer.children.pose.norm(dim=-1).amax(0) for layer in trace}
+            seen.see(seen.capsules, lengths)
     finally:
         for hook in hooks:
             hook.remove()
         network.train(was_training)
-    for name, length in moments.items():
-        gone = is_dead(length.mean, length.std, Thresholds())
-        seen.capsules[name][gone.to(seen.capsules[name].device)] = 0
     return seen
 
 

@@ -4,6 +4,7 @@ import math
 import os
 import statistics
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,7 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps._paths import path_of
-from torchcaps.analysis import MeasureZeroVotes
+from torchcaps.analysis import MeasureZeroVotes, Thresholds
+from torchcaps.analysis.activity import is_dead
+from torchcaps.analysis.moments import Moments
 from torchcaps.data import Images, sample_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import CapsuleLayer
@@ -140,9 +143,11 @@ def shrink(
         training = trained.images("train", data=data, root=root)
         pixels = training.batch(sample_of(training, images or IMAGES)).pixels
         looked_at = len(pixels)
+        batches = [batch.to(trained.device) for batch in pixels.split(BATCH)]
         with progress("looking for silent parts", looked_at) as advance:
-            batches = (_told(batch.to(trained.device), advance) for batch in pixels.split(BATCH))
-            seen = silent(trained.model, batches, dead=dead)
+            seen = silent(trained.model, (_told(batch, advance) for batch in batches))
+        if dead:
+            _take_as_silent(seen, trained.model, batches)
     small = _smallest(trained.model, seen, below or 0.0)
     before_file = network if network.is_file() else network / "model.safetensors"
     pixels = test.batch(slice(0, BATCH)).pixels.to(trained.device)
@@ -211,6 +216,18 @@ def _check(out: Path, below: float | None, *, dead: bool, images: int | None) ->
             f"--silent 0 on the command line), ask for dead capsules (dead=True, or --dead), or "
             f"leave images out."
         )
+
+
+@torch.no_grad()
+def _take_as_silent(seen: Silent, model: nn.Module, batches: Iterable[Tensor]) -> None:
+    """Children of a layer that `MeasureActivity` would call dead."""
+    moments: dict[str, Moments] = {}
+    for images in batches:
+        for layer in model(images, keep="last").trace:
+            moments.setdefault(layer.name, Moments()).add(layer.children.pose.norm(dim=-1))
+    for name, length in moments.items():
+        lengths = seen.capsules[name]
+        lengths[is_dead(length.mean, length.std, Thresholds()).to(lengths.device)] = 0
 
 
 def _told(batch: Tensor, advance: Any) -> Tensor:
