@@ -3,9 +3,9 @@
 python benchmarks/taken_out.py FOLDER --root DATA    # twenty minutes of one core
 
 `dead`: four capsule layers of [peer2022] without bias, first weights from N(0, 1), as
-studies/depth-without-bias.toml trains them. They learn MNIST without any pruning, and in one of the
-two seeds capsules of the second hidden layer die. Taken out is what is dead on 1,000 training
-images. Seed 1 of that study does not learn.
+studies/depth-without-bias.toml trains them. They learn MNIST without any pruning, and capsules of
+the second hidden layer die. Taken out is what is dead on 1,000 training images; a single dead
+parent stays, since one has to stand in for those that go. Seed 1 of that study does not learn.
 
 `magnitude`, `lobster` and `snip`: single weights, seed 0 of `pruned_trees.py --reduced`, whose runs
 in FOLDER are taken where they are there. Zero blocks say what was left to take out.
@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from pruned_trees import REDUCED, Cell, network
 
-from torchcaps.tasks import shrink
+from torchcaps.tasks import evaluate_file, shrink
 from torchcaps.train import Run, fit, make_recipe
 from torchcaps.train.environment import environment
 from torchcaps.train.run import write_whole
@@ -79,7 +79,9 @@ def row_of(way: str, run: Run, root: Path | None, *, dead: bool) -> dict[str, An
         small = shrink(run.folder, out, dead=dead, root=root)
     print(f"{way}, seed {run.recipe.seed}\n{small.text()}")
     sparsity = run.result().get("sparsity", {}).get("share", 0.0)
-    said = {"way": way, "seed": run.recipe.seed, "sparsity": sparsity}
+    found = evaluate_file(run.folder, root=root, measurements=("activity",)).measured["activity"]
+    on_test_images = {row["name"]: row["cds"] for row in json.loads(found.to_json())["layers"]}
+    said = {"way": way, "seed": run.recipe.seed, "sparsity": sparsity, "dead": on_test_images}
     return said | small.numbers() | {"path": out.name}
 
 

@@ -142,3 +142,8 @@ def test_trees_of_several_classes_are_joined():
         "the tree of a class begins at one of the 2 parents of classes, but predicted is [0, 2]."
     )
     assert text_of(lambda: backtracked(trace, [])).endswith("but predicted is [].")
+    of_tensor = backtracked(trace, torch.tensor([0, 1]))
+    assert all(map(torch.equal, of_tensor, backtracked(trace, range(2))))
+    for wrong in ("1", {0, 1}, 0.5, None):
+        said = text_of(lambda wrong=wrong: backtracked(trace, wrong))
+        assert said.endswith(f"but predicted is {wrong}.")

@@ -11,6 +11,7 @@ from cli.command_line import assert_one_sentence, tiny
 from torchcaps import create_model, load, save
 from torchcaps.prune import MaskAtTheEnd, Silent, removable, silent
 from torchcaps.tasks.shrink import _largest_change, _take_as_silent
+from torchcaps.types import Capsules
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ def test_shrink_tells_people(pruned, call, tmp_path):
     again = ["shrink", tmp_path / "small.safetensors", "--data", "tiny"]
     done = call(*again, "--out", tmp_path / "same.safetensors")
     assert done.out == (
-        "nothing is taken out: there are no parts that nothing reads; "
+        "nothing is taken out: of the parts that can go there are none that nothing reads; "
         f"{tmp_path / 'same.safetensors'} is the same network\n"
         f"zero blocks {none}\n"
     )
@@ -119,6 +120,8 @@ def test_dead_capsules_are_taken_out_and_the_change_is_told(call, tmp_path):
     lines = done.out.splitlines()
     # One stands in for the five, with a prior.
     assert "children of hidden_3 16 → 12" in lines[0]
+    # A channel that was zero on these images is no dead capsule.
+    assert "channels" not in lines[0]
     assert lines[0].endswith(": parts that nothing reads, or that were dead on 20 images")
     assert lines[-1].startswith("scores      the largest change is ")
     assert load(tmp_path / "b.safetensors").layers["hidden_3"].n_in == 12
@@ -136,7 +139,7 @@ def test_capsules_that_are_dead_need_not_be_silent():
     seen[:, 3:, 0] = 0.2
     shown = [seen, seen[:60], seen[60:]]
     model.layers["hidden_3"].register_forward_pre_hook(
-        lambda layer, given: (given[0]._replace(pose=shown.pop(0)),)
+        lambda layer, given: (Capsules(x := shown.pop(0), x.norm(dim=-1)),)
     )
     images = torch.rand(100, 1, 20, 20)
     largest = silent(model, [images]).capsules["hidden_3"]

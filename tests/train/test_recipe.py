@@ -148,6 +148,7 @@ def test_none_takes_back_what_a_protocol_says() -> None:
     without = make_recipe(**asked, patience="none", augment="none")
     assert (without.patience, without.augment) == (None, None)
     assert without == make_recipe(**asked, patience=None, augment=None)
+    assert make_recipe(model="rem_dr", data="mnist", protocol="none").protocol is None
     # A field that has no such default has no such value.
     with pytest.raises(TorchcapsError, match="epochs: input should be a valid integer, not 'none'"):
         make_recipe(**asked, epochs="none")

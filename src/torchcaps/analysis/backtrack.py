@@ -16,6 +16,7 @@ an even split 1 / J.
 """
 
 import math
+import operator
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -72,7 +73,7 @@ def backtracked(trace: Trace, predicted: int | Sequence[int], *, index: int = 0)
     """
     _check_chain(trace)
     _, parents = _sizes(trace[-1])
-    tops = list(predicted) if isinstance(predicted, Sequence) else [predicted]
+    tops = _classes(predicted)
     if not tops or not all(0 <= each < parents for each in tops):
         raise TorchcapsError(
             f"the tree of a class begins at one of the {parents} parents of {trace[-1].name}, but "
@@ -86,6 +87,17 @@ def backtracked(trace: Trace, predicted: int | Sequence[int], *, index: int = 0)
     inside = torch.zeros(1, parents, dtype=torch.bool)
     inside[0, tops] = True
     return [edges[0] for edges in _edges(trace, inside, slice(index, index + 1))]
+
+
+def _classes(predicted: object) -> list[int]:
+    """One class or several as a list; an empty one where they are no whole numbers."""
+    if isinstance(predicted, Tensor):
+        predicted = predicted.tolist()
+    is_list = isinstance(predicted, Sequence) and not isinstance(predicted, str)
+    try:
+        return [operator.index(each) for each in (predicted if is_list else [predicted])]
+    except TypeError:
+        return []
 
 
 def tree_size(trace: Trace, predicted: Tensor, *, n_classes: int) -> Tensor:

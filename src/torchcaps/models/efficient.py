@@ -9,7 +9,7 @@ efficient_convnet  ours: the control of efficient_capsnet without a decoder: its
 rem_effconv        for larger images [renzulli2025] B.1: Conv(32, 5, 2) Conv(64, 3, 1)
                    Conv(64, 3, 1) Conv(256, 3, 2) – depthwise Conv(256, 3, 1), 16 types × 16 – 16
                    types by 3×3 windows, stride 2 – classes with one matrix for all children;
-                   dynamic routing; no decoder
+                   dynamic routing; no decoder unless asked for
 
 Sizes: 161,824 without the decoder for MNIST and 151,664 for smallNORB, those of its code; the first
 is the 161k of [renzulli2025] Table 9.

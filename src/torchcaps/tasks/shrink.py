@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps._paths import path_of
-from torchcaps.analysis import MeasureZeroVotes, Thresholds
+from torchcaps.analysis import MeasureZeroVotes, Thresholds, lengths
 from torchcaps.analysis.activity import is_dead
 from torchcaps.analysis.moments import Moments
 from torchcaps.data import Images, sample_of
@@ -85,7 +85,7 @@ class Shrunk:
             how += f", or that were dead on {self.looked_at} images"
         blocks = ", ".join(f"{name} {share:.2%}" for name, share in self.zero_blocks.items())
         if not parts:
-            said = f"nothing is taken out: there are no parts {how}; "
+            said = f"nothing is taken out: of the parts that can go there are none {how}; "
             said += f"{self.path} is the same network"
             return f"{said}\n{'zero blocks':<12}{blocks}" if blocks else said
         many = min(BATCH, self.images)
@@ -146,6 +146,8 @@ def shrink(
         batches = [batch.to(trained.device) for batch in pixels.split(BATCH)]
         with progress("looking for silent parts", looked_at) as advance:
             seen = silent(trained.model, (_told(batch, advance) for batch in batches))
+        if below is None:
+            seen.channels.clear()  # A dead capsule is none of these.
         if dead:
             _take_as_silent(seen, trained.model, batches)
     small = _smallest(trained.model, seen, below or 0.0)
@@ -224,10 +226,10 @@ def _take_as_silent(seen: Silent, model: nn.Module, batches: Iterable[Tensor]) -
     moments: dict[str, Moments] = {}
     for images in batches:
         for layer in model(images, keep="last").trace:
-            moments.setdefault(layer.name, Moments()).add(layer.children.pose.norm(dim=-1))
+            moments.setdefault(layer.name, Moments()).add(lengths(layer.children))
     for name, length in moments.items():
-        lengths = seen.capsules[name]
-        lengths[is_dead(length.mean, length.std, Thresholds()).to(lengths.device)] = 0
+        longest = seen.capsules[name]
+        longest[is_dead(length.mean, length.std, Thresholds()).to(longest.device)] = 0
 
 
 def _told(batch: Tensor, advance: Any) -> Tensor:

@@ -340,6 +340,7 @@ def make_recipe(*, protocol: str | None = None, **fields: Any) -> Recipe:
 
     >>> make_recipe(model="mitterreiter_5x16", data="part-whole", epochs=5)
     """
+    protocol = None if protocol == "none" else protocol
     if protocol is not None:
         if not isinstance(protocol, str) or protocol not in PROTOCOLS:
             known = nearest(protocol if isinstance(protocol, str) else "", PROTOCOLS)
