@@ -81,7 +81,8 @@ def row_of(way: str, run: Run, root: Path | None, *, dead: bool) -> dict[str, An
     sparsity = run.result().get("sparsity", {}).get("share", 0.0)
     found = evaluate_file(run.folder, root=root, measurements=("activity",)).measured["activity"]
     on_test_images = {row["name"]: row["cds"] for row in json.loads(found.to_json())["layers"]}
-    said = {"way": way, "seed": run.recipe.seed, "sparsity": sparsity, "dead": on_test_images}
+    said = {"way": way, "seed": run.recipe.seed, "sparsity": sparsity}
+    said["dead_on_test_images"] = on_test_images
     return said | small.numbers() | {"path": out.name}
 
 
