@@ -28,7 +28,9 @@ class Bars(NamedTuple):
 # they do in one of some hundred draws with one child and one parent, nothing is left but rounding.
 BARS = {
     ("dynamic", "native"): Bars(gradients=4, others=("plain", "fused")),
-    ("distance", "native"): Bars(values=3, gradients=3, together=True),
+    # In one of 400 draws of a case both forms are four to five times as far off as the plain op, on
+    # Intel; over all of them medians and worst errors of the three are alike.
+    ("distance", "native"): Bars(values=3, gradients=3, others=("plain", "fused"), together=True),
     ("em", "native"): Bars(True, 3, 4, ("plain", "fused"), together=True, rounding="millionth"),
     ("em", "triton"): Bars(True, 4, 4, rounding="millionth"),
     ("inverted", "triton"): Bars(values=1, together=True),
