@@ -19,6 +19,7 @@ import math
 import operator
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -89,13 +90,14 @@ def backtracked(trace: Trace, predicted: int | Sequence[int], *, index: int = 0)
     return [edges[0] for edges in _edges(trace, inside, slice(index, index + 1))]
 
 
-def _classes(predicted: object) -> list[int]:
+def _classes(predicted: Any) -> list[int]:
     """One class or several as a list; an empty one where they are no whole numbers."""
     if isinstance(predicted, Tensor):
         predicted = predicted.tolist()
-    is_list = isinstance(predicted, Sequence) and not isinstance(predicted, str)
+    is_several = isinstance(predicted, Sequence) and not isinstance(predicted, str)
+    each: list[Any] = [*predicted] if is_several else [predicted]
     try:
-        return [operator.index(each) for each in (predicted if is_list else [predicted])]
+        return [operator.index(one) for one in each]
     except TypeError:
         return []
 

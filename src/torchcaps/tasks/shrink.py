@@ -137,19 +137,13 @@ def shrink(
     trained = open_trained(network)
     test = trained.images("test", data=data, root=root)
     check_fit(trained.model, test)
-    seen = None
-    looked_at = 0
+    seen, looked_at = None, 0
     if below is not None or dead:
         training = trained.images("train", data=data, root=root)
-        pixels = training.batch(sample_of(training, images or IMAGES)).pixels
-        looked_at = len(pixels)
-        batches = [batch.to(trained.device) for batch in pixels.split(BATCH)]
-        with progress("looking for silent parts", looked_at) as advance:
-            seen = silent(trained.model, (_told(batch, advance) for batch in batches))
-        if below is None:
-            seen.channels.clear()  # A dead capsule is none of these.
-        if dead:
-            _take_as_silent(seen, trained.model, batches)
+        shown = training.batch(sample_of(training, images or IMAGES)).pixels
+        looked_at = len(shown)
+        batches = [batch.to(trained.device) for batch in shown.split(BATCH)]
+        seen = _seen(trained.model, batches, dead=dead, channels=below is not None)
     small = _smallest(trained.model, seen, below or 0.0)
     before_file = network if network.is_file() else network / "model.safetensors"
     pixels = test.batch(slice(0, BATCH)).pixels.to(trained.device)
@@ -218,6 +212,17 @@ def _check(out: Path, below: float | None, *, dead: bool, images: int | None) ->
             f"--silent 0 on the command line), ask for dead capsules (dead=True, or --dead), or "
             f"leave images out."
         )
+
+
+def _seen(model: nn.Module, batches: list[Tensor], *, dead: bool, channels: bool) -> Silent:
+    """What is silent on images; with `dead` what is dead too, without `channels` capsules alone."""
+    with progress("looking for silent parts", sum(map(len, batches))) as advance:
+        seen = silent(model, (_told(batch, advance) for batch in batches))
+    if not channels:
+        seen.channels.clear()
+    if dead:
+        _take_as_silent(seen, model, batches)
+    return seen
 
 
 @torch.no_grad()
