@@ -39,6 +39,7 @@ def pictures() -> Iterator[tuple[str, str]]:
     yield "compactness-by-chance.svg", compactness_by_chance()
     yield "odd-bias.svg", odd_bias()
     yield "chosen-levels.svg", chosen_levels()
+    yield "iterations-and-trees.svg", iterations_and_trees()
     yield "opposite-gradients.svg", opposite_gradients()
     yield "late-signs.svg", late_signs()
     yield "own-weights.svg", own_weights()
@@ -280,6 +281,19 @@ def chosen_levels() -> str:
             label = f"{named[data]}, {way}, K = {says}"
             rows.append(Dot(label, mean, min(bits), max(bits), f"{mean:.2f}"))
     return draw_dots(rows, label="entropy, bit", low=0, high=10, mark=9.97)
+
+
+def iterations_and_trees() -> str:
+    """Entropy of DR-CapsNet by how often it routes."""
+    records = read_records(HERE.parents[1] / "evidence", study="trees-by-iterations").values()
+    # A record leaves out three, which is what the network does unasked.
+    by_count = {record.recipe["options"].get("iterations", 3): record for record in records}
+    rows = []
+    for count, record in sorted(by_count.items()):
+        found = mean_interval(record.values("entropy+K11"))
+        name = f"{count} iteration{'s' * (count > 1)}"
+        rows.append(Dot(name, found.mean, found.low, found.high, f"{found.mean:.1f}"))
+    return draw_dots(rows, label="entropy on eleven levels, bit", low=0, high=10, mark=9.97)
 
 
 def opposite_gradients() -> str:

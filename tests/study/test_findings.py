@@ -86,3 +86,27 @@ def test_the_page_of_living_targets_says_what_its_record_does():
     for each in (name, static):
         assert f"`{each}` asks" in text
         assert digest in judged[each].records
+
+
+def test_iterations_decide_how_many_trees_there_are():
+    """More trees with every iteration, as accurate an answer, and couplings that stay even."""
+    found = read_records(ROOT / "evidence", study="trees-by-iterations").values()
+    by_iterations = {each.recipe["options"].get("iterations", 3): each for each in found}
+    rows = [by_iterations[count] for count in range(1, 11)]
+
+    def means(name):
+        return [mean_interval(each.values(name)).mean for each in rows]
+
+    for name in ("entropy+K11", "keys+K11", "polarisation"):
+        assert means(name) == sorted(means(name))
+    # Seed by seed too.
+    for seed in zip(*(each.values("polarisation") for each in rows), strict=True):
+        assert [*seed] == sorted(seed)
+    text = " ".join((FOLDER / "iterations-and-trees.md").read_text(encoding="utf-8").split())
+    entropy, keys, right = means("entropy+K11"), means("keys+K11"), means("accuracy")
+    assert entropy[0] == 0
+    assert f"{entropy[1]:.1f} with two, {entropy[2]:.1f} with three, {entropy[3]:.1f} with" in text
+    assert f"four and {entropy[9]:.1f} with ten" in text
+    assert f"has {keys[1]:.0f} trees, with three {keys[2]:.0f}, and with ten {keys[9]:.0f}" in text
+    assert f"on {min(right):.1f} to {max(right):.1f} % of the test images" in text
+    assert f"from 0 to {max(means('polarisation')):.3f}" in text
