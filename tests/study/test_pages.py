@@ -119,7 +119,7 @@ def test_sentences_that_are_decided_have_a_page_of_their_own(found):
     assert len([line for line in by_training.splitlines() if "](" in line]) >= 20
     for each in rows:
         said = (each.claim.statement or "").replace("|", "/").replace("\n", " ")
-        row = f"| [{each.claim.paper}]({each.claim.paper}.md) | {said} | **{each.status}** |"
+        row = f"| **{each.status}** | {said} | [{each.claim.paper}]({each.claim.paper}.md) |"
         assert row in (by_training if each.plan.jobs else by_tests)
     # Open ones are on the pages of the papers.
     (still_open,) = (x for x in found if x.claim.id == "mitt2023-q-rba-causes-deaths")

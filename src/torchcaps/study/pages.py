@@ -111,13 +111,13 @@ def decided(found: Sequence[Result]) -> str:
             "",
             "*Reduced* networks are smaller than the paper's, or trained for less long.",
             "",
-            "| paper | it says | verdict | networks |",
+            "| verdict | it says | paper | networks |",
             "|---|---|---|---|",
             *(_sentence(x, "reduced" if x.is_reduced else "the paper's") for x in trained),
             "",
             f"## {len(untrained)} by theory, counts and tests",
             "",
-            "| paper | it says | verdict |",
+            "| verdict | it says | paper |",
             "|---|---|---|",
             *(_sentence(each) for each in untrained),
             "",
@@ -127,7 +127,7 @@ def decided(found: Sequence[Result]) -> str:
 
 def _sentence(each: Result, *more: str) -> str:
     paper = each.claim.paper
-    return _cells(f"[{paper}]({paper}.md)", says(each.claim), f"**{each.status}**", *more)
+    return _cells(f"**{each.status}**", says(each.claim), f"[{paper}]({paper}.md)", *more)
 
 
 def overview(found: Sequence[Result], to_pages: str = TO_PAGES) -> str:
