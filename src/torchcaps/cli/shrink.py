@@ -25,7 +25,7 @@ def shrink(
     dead: Annotated[
         bool,
         typer.Option(
-            "--dead", help="Also take out capsules whose mean length and its spread are below 0.05."
+            "--dead", help="Also take out dead capsules: lengths of a mean and spread up to 0.05."
         ),
     ] = False,
     images: Annotated[

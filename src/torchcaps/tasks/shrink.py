@@ -4,7 +4,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -142,8 +142,7 @@ def shrink(
         training = trained.images("train", data=data, root=root)
         shown = training.batch(sample_of(training, images or IMAGES)).pixels
         looked_at = len(shown)
-        batches = [batch.to(trained.device) for batch in shown.split(BATCH)]
-        seen = _seen(trained.model, batches, dead=dead, channels=below is not None)
+        seen = _seen(trained.model, shown.split(BATCH), dead=dead, channels=below is not None)
     small = _smallest(trained.model, seen, below or 0.0)
     before_file = network if network.is_file() else network / "model.safetensors"
     pixels = test.batch(slice(0, BATCH)).pixels.to(trained.device)
@@ -214,14 +213,15 @@ def _check(out: Path, below: float | None, *, dead: bool, images: int | None) ->
         )
 
 
-def _seen(model: nn.Module, batches: list[Tensor], *, dead: bool, channels: bool) -> Silent:
+def _seen(model: nn.Module, batches: Sequence[Tensor], *, dead: bool, channels: bool) -> Silent:
     """What is silent on images; with `dead` what is dead too, without `channels` capsules alone."""
+    device = next(model.parameters()).device
     with progress("looking for silent parts", sum(map(len, batches))) as advance:
-        seen = silent(model, (_told(batch, advance) for batch in batches))
+        seen = silent(model, (_told(batch.to(device), advance) for batch in batches))
     if not channels:
         seen.channels.clear()
     if dead:
-        _take_as_silent(seen, model, batches)
+        _take_as_silent(seen, model, (batch.to(device) for batch in batches))
     return seen
 
 
