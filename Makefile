@@ -59,6 +59,6 @@ clean:
 	touch $@
 
 .venv/.all: .venv/.dev
-	$(INSTALL) -e ".[dev,browser,cluster,docs,export,slurm,tools,triton]"
+	$(INSTALL) -e ".[dev,browser,cluster,docs,export,slurm,tools]"
 	test -n "$$CHROMIUM" || command -v chromium || (apt-get update -qq && apt-get install -y -qq chromium)
 	touch $@

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from parts import PARTS
 
-from torchcaps.ops import native, triton
+from torchcaps.ops import native
 
 __all__ = ["CONTESTANTS", "Contestant", "absent", "environment", "leaving_out"]
 
@@ -46,13 +46,12 @@ CONTESTANTS = {
         Contestant("ours-keeping", backend="native", keeps_memory=True),
         Contestant("ours-keeping-last", backend="native", channels_last=True, keeps_memory=True),
         Contestant("ours-by-default", backend="native", as_fit=True),
-        Contestant("ours-triton", backend="triton"),
     )
 }
 
 
 # What torchcaps can choose between today. A new backend is named here and taken in use_backend.
-BACKENDS = frozenset({"plain", "fused", "native", "triton"})
+BACKENDS = frozenset({"plain", "fused", "native"})
 
 
 def absent(contestant: Contestant, device: str = "cpu") -> str | None:
@@ -61,10 +60,6 @@ def absent(contestant: Contestant, device: str = "cpu") -> str | None:
         return "native kernels are for processors"
     if contestant.backend == "native" and not native.available():
         return "native kernels need a C++ compiler"
-    if contestant.backend == "triton" and device != "cuda":
-        return "Triton kernels need a GPU, and --device cuda"
-    if contestant.backend == "triton" and not triton.available():
-        return 'Triton is not installed (pip install "torchcaps[triton]"), or finds no GPU'
     if contestant.backend is None or contestant.backend in BACKENDS:
         return None
     return f"this torchcaps has no backend {contestant.backend!r}"

@@ -30,11 +30,10 @@ Outputs = tuple[Tensor, Tensor | None]
 def use_backend(module: nn.Module, backend: str) -> None:
     """The one place where our contestants choose how to compute: every capsule layer is set here,
     before anything runs. "native" is what users get: a fused form where there is one and it pays,
-    by a kernel where there is one. "fused" is the same where no kernel runs, see `environment`.
-    Triton's kernels are asked for by name."""
+    by a kernel where there is one. "fused" is the same where no kernel runs, see `environment`."""
     if backend not in BACKENDS:
         raise ValueError(f"no capsule layer of {type(module).__name__} knows backend {backend!r}.")
-    choose_backend(module, backend if backend in ("plain", "triton") else "auto")
+    choose_backend(module, "plain" if backend == "plain" else "auto")
 
 
 class OurOp(nn.Module):

@@ -44,13 +44,6 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     terminalreporter.write_line(f"make fuzz SEED={os.environ[FUZZ_SEED]}")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    # Triton looks when it is first imported, and torch may import it in any test. On a GPU, with
-    # -m gpu, kernels are compiled.
-    if config.getoption("markexpr") != "gpu":
-        os.environ.setdefault("TRITON_INTERPRET", "1")
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of a test that is `drawn(n)` one case in n is in the default tier, drawn by its name."""

@@ -14,7 +14,6 @@ SOURCES = Path(__file__).parents[2] / "src" / "torchcaps"
 MOST_OF_FILE, MOST_OF_FUNCTION = 400, 50
 
 TILES = "one pass over tiles; its steps share a dozen tensors, which functions would hand around"
-KERNEL = "a kernel is one function to its compiler, and its loops share what registers hold"
 LANES = "one loop whose steps share tiles in scratch memory, which functions would hand around"
 BACKWARDS = "the order of the passes backwards, with what each leaves to the next"
 
@@ -23,7 +22,6 @@ LONG_FILES = {
     "ops/native/distance.cpp": "one library: forward and backward share how lanes are laid out",
     "ops/native/dynamic.cpp": "one library: forward and backward share how lanes are laid out",
     "ops/native/lanes.hpp": "the vector type and every operation on it, for three kinds of CPU",
-    "ops/triton/mixing_kernels.py": "one operator: forward, its softmax and its backward pass",
 }
 
 LONG_FUNCTIONS = {
@@ -37,11 +35,6 @@ LONG_FUNCTIONS = {
     "ops/native/em.cpp:fit_back": LANES,
     "ops/native/windows.hpp:gradients": LANES,
     "ops/routing/em.py:em_routing": "the algorithm from first to last line, as printed",
-    "ops/triton/em_kernels.py:moments": KERNEL,
-    "ops/triton/em_kernels.py:slopes": KERNEL,
-    "ops/triton/mixing_kernels.py:differentiate": KERNEL,
-    "ops/triton/mixing_kernels.py:mix": KERNEL,
-    "ops/triton/mixing_kernels.py:normalise": KERNEL,
     "train/fit.py:fit": "a run from its first check to its result, in the order of events",
 }
 

@@ -6,7 +6,6 @@ import torch
 
 from contracts.forms import BACKENDS, results_of
 from torchcaps.ops.fused import tiles, window_sums
-from torchcaps.ops.triton import votes
 
 
 class Bars(NamedTuple):
@@ -19,8 +18,8 @@ class Bars(NamedTuple):
     others: tuple[str, ...] = ("plain",)
     together: bool = False  # Any value may be as far off as the worst of the plain op.
     # What hardly depends on anything has gradients of rounding errors. They are parts of the
-    # largest gradient, of a millionth of the largest tensor, or of nothing but themselves.
-    rounding: Literal["largest", "millionth", "own"] = "largest"
+    # largest gradient, or of a millionth of the largest tensor.
+    rounding: Literal["largest", "millionth"] = "largest"
 
 
 # Logits of distance routing are many times a distance, LayerNorm of nearly equal numbers enlarges
@@ -32,24 +31,18 @@ BARS = {
     # Intel; over all of them medians and worst errors of the three are alike.
     ("distance", "native"): Bars(values=3, gradients=3, others=("plain", "fused"), together=True),
     ("em", "native"): Bars(True, 3, 4, ("plain", "fused"), together=True, rounding="millionth"),
-    ("em", "triton"): Bars(True, 4, 4, rounding="millionth"),
-    ("inverted", "triton"): Bars(values=1, together=True),
-    ("self_attention", "triton"): Bars(values=4, gradients=4, rounding="own"),
 }
 VALUES, GRADIENTS = 2e-6, 2e-5
 # The costs are few, agreement has one factor, and so few are the errors that even out in one.
 COSTS = dict.fromkeys(("of beta_a", "of beta_u", "of agreement"), 1e-4)
 
 # How finely work is cut: everything at once; some lanes and children with a remainder; one vote.
-CUTS = {"fused": ("whole", "ragged", "single"), "native": (1, 3), "triton": ("whole", "tiled")}
+CUTS = {"fused": ("whole", "ragged", "single"), "native": (1, 3)}
 
 
 def cut(monkeypatch, way, how):
     if way == "native":  # By threads of ours: those of PyTorch would wait for each other.
         monkeypatch.setattr(torch, "get_num_threads", lambda: how)
-    elif way == "triton":  # All parents in one tile, or a few of them; several splits of children.
-        monkeypatch.setattr(votes, "TILE", {"whole": 4096, "tiled": 256}[how])
-        monkeypatch.setattr(votes, "CHILDREN", 2)
     elif how != "whole":
         monkeypatch.setattr(tiles, "CHILDREN", 5)
         for module, name in ((tiles, "TILE_BYTES"), (window_sums, "CHUNK_BYTES")):

@@ -15,12 +15,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from torchcaps import ops
-from torchcaps.ops import fused, materialise, native, triton
+from torchcaps.ops import fused, materialise, native
 from torchcaps.ops.operators import Operator
 from torchcaps.ops.routing import Detach
 from torchcaps.types import Capsules, VoteMap, Window
 
-BACKENDS = {"fused": fused, "native": native, "triton": triton}
+BACKENDS = {"fused": fused, "native": native}
 VOTES = ("vote_bias", "coordinates")
 
 
@@ -123,7 +123,7 @@ FORMS = {
         size=(2.0, 1.0),
     ),
 }
-# What native and Triton kernels lack besides float64, which no kernel takes; then the fused form
+# What native kernels lack besides float64, which no kernel takes; then the fused form
 # routes. Who is not named here lacks nothing that a case can have.
 LACKS = {
     ("distance", "native"): "window",
@@ -137,7 +137,7 @@ ODD = Window((5, 4, 2), (3, 2), (2, 1))
 WINDOWS = [ODD, Window((6, 3, 2), (2, 2), (3, 1)), Window((2, 3, 2), (2, 3), (1, 1))]
 WINDOWS += [Window((3, 2, 4), (1, 1), (2, 1))]
 LARGE = Window((7, 5, 8), (3, 3), (2, 1))
-SMALL = Window((3, 3, 2), (2, 2), (1, 1))  # for kernels that are interpreted
+SMALL = Window((3, 3, 2), (2, 2), (1, 1))
 
 
 def dtype_of(way):
@@ -307,7 +307,7 @@ def ran_by(call, *arguments):
         call(*arguments)
     # This one meets no votes: every form of EM routing has it.
     starts = {name.split("_")[0] for name in watch.called if name != "em_moves"}
-    found = {name if name in ("native", "triton") else "fused" for name in starts}
+    found = {name if name == "native" else "fused" for name in starts}
     assert len(found) <= 1
     return found.pop() if found else None
 

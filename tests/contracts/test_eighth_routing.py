@@ -128,7 +128,7 @@ def test_a_form_without_stored_votes_is_one_line_more(shyness, monkeypatch):
     )
     children = tc.Capsules(torch.rand(2, 6, 4))
     found = []
-    for backend in ("plain", "fused", "native", "triton"):
+    for backend in ("plain", "fused", "native"):
         tc.layers.use_backend(layer, backend)
         assert isinstance(layer.votes(children), torch.Tensor) == (backend == "plain")
         layer.zero_grad()

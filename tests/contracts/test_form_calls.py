@@ -231,13 +231,8 @@ NO_SECOND = {
     ("dynamic", "native"): ("native dynamic routing", "ops.dynamic_routing"),
     ("em", "fused"): ("fused EM routing", "ops.em_routing"),
     ("em", "native"): ("native EM routing", "ops.em_routing"),
-    ("em", "triton"): ("Triton EM routing", "ops.em_routing"),
     **{
-        (name, way): (words, "the routing of torchcaps.ops")
-        for way, words in (
-            ("fused", "fused routing"),
-            ("triton", "routing by Triton"),
-        )
+        (name, "fused"): ("fused routing", "the routing of torchcaps.ops")
         for name in ("dynamic", "inverted", "self_attention")
     },
 }
@@ -259,7 +254,7 @@ def test_gradients_of_gradients_are_refused(algorithm, way):
         gradient.sum().backward()
 
 
-@small_cases({"fused": 12, "native": 9, "triton": 24})
+@small_cases({"fused": 12, "native": 9})
 def test_one_graph_compiles_for_any_batch(way, case):
     torch._dynamo.reset()  # What one case was compiled for says nothing of the other.
     names = list(leaves_of(case))
@@ -275,7 +270,7 @@ def test_one_graph_compiles_for_any_batch(way, case):
 
     compiled = torch.compile(numbers, backend=backend, fullgraph=True)
     bar = 1e-12 if way == "fused" else 1e-5
-    for samples in (2, 3) if way == "triton" else (2, 3, 5):
+    for samples in (2, 3, 5):
         leaves = leaves_of(case._replace(batch=(samples,)), dtype_of(way))
         found = []
         for each in (numbers, compiled):
@@ -306,7 +301,7 @@ def test_kernels_compile_within_machine_code(algorithm, way):
     torch.testing.assert_close(*found, rtol=1e-5, atol=1e-5)
 
 
-@small_cases({"fused": 2, "native": 2, "triton": 4})
+@small_cases({"fused": 2, "native": 2})
 def test_exports(way, case):
     leaves = leaves_of(case, torch.float32)
 
@@ -319,7 +314,7 @@ def test_exports(way, case):
     assert torch.equal(exported.module()(*leaves.values()), Layer()(*leaves.values()))
 
 
-@small_cases({"fused": 1, "native": 1, "triton": 4})
+@small_cases({"fused": 1, "native": 1})
 def test_operators_keep_the_rules_of_operators(way, case):
     expect_rules_kept(way, case)
 
@@ -353,7 +348,7 @@ def expect_rules_kept(way, case):
     assert any("backward" in operator.name() for operator, _ in checked)
 
 
-@small_cases({"fused": 1, "native": 1, "triton": 1})
+@small_cases({"fused": 1, "native": 1})
 def test_sizes_can_be_asked_without_computing(way, case):
     leaves = leaves_of(case, torch.float32)
     real = numbers_of(route("plain", case, leaves))
@@ -405,8 +400,7 @@ def children_of(batch, n_in=40, dtype=torch.float32):
 
 @EVERY_FORM
 def test_layers_choose_it(algorithm, way):
-    sizes = (4, 2) if way == "triton" else (40, 20)
-    layer, children = layer_of(algorithm, sizes[0]), children_of(sizes[1], sizes[0])
+    layer, children = layer_of(algorithm), children_of(20)
     assert ran_by(layer, children) is None  # So few votes are stored.
     for backend in (way, "fused", "plain"):
         use_backend(layer, backend)
@@ -416,9 +410,7 @@ def test_layers_choose_it(algorithm, way):
     assert ran_by(layer.double(), wide) == "fused"
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "way"), [pair for pair in PAIRS if pair[1] in ("fused", "native")]
-)
+@EVERY_FORM
 def test_layers_export_with_batches_of_any_size(algorithm, way):
     layer = layer_of(algorithm)
     use_backend(layer, way)

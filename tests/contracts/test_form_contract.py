@@ -12,7 +12,6 @@ from contracts.forms import (
     LARGE,
     ODD,
     PAIRS,
-    SMALL,
     WINDOWS,
     Case,
     Watch,
@@ -33,16 +32,15 @@ from torchcaps.ops.fused import tiles, window_sums
 from torchcaps.types import Window
 
 SHARED = list(product(("none", "type", "all"), ("vector", "matrix")))
-# Children and parents of one size and of two, folded or made; parents in one tile and in several.
+# Children and parents of one size and of two, folded or made.
 SIZES = {
     "fused": [{}, {}, {}, {"d_out": 7}, {"d_out": 4}, {"d_out": 7}, {"n_in": 12}],
     "native": [{"batch": (5,), "d_in": d_in, "n_out": 5} for d_in in (4, 9, 16, 9, 16)],
-    "triton": [{}, {"n_out": 9}],
 }
 # Five iterations over larger votes have errors beyond the bars of single precision.
 STEEP = ("dynamic", "distance")
 # Of so many cases one is in the default tier.
-DRAWN = {"fused": 18, "native": 12, "triton": 60}
+DRAWN = {"fused": 18, "native": 12}
 
 
 def every_case():
@@ -50,7 +48,7 @@ def every_case():
     turns = count()
     for algorithm, way in PAIRS:
         form = FORMS[algorithm]
-        first, *more = [SMALL, *WINDOWS] if way == "triton" else WINDOWS
+        first, *more = WINDOWS
         others = windows_of(algorithm, way, [*more, *([LARGE] if way == "native" else [])])
         seen = product(windows_of(algorithm, way, (None, first)), form.options)
         seen = [*seen, *product(others, form.options[:1])]
@@ -58,17 +56,10 @@ def every_case():
             if options.get("compete") == "all" and window is None:
                 continue
             turn = next(turns)
-            # After a fourth LayerNorm Triton's order of sums errs more than its bar for three.
-            if way == "triton" and algorithm == "inverted" and options.get("iterations") == 4:
-                continue
-            if way == "triton" and turn % 3:  # The interpreter takes seconds for one.
-                continue
             # Small variances of few children enlarge what single precision rounds.
             easy = window not in others and sharing == "none" and "lambda_" not in options
-            if algorithm == "em" and way != "fused" and not (easy and way == "native"):
+            if algorithm == "em" and way == "native" and not easy:
                 options = form.alone | options
-                if way == "triton":
-                    options = {"iterations": 2} | options
             how = CUTS[way][turn % len(CUTS[way])]
             given = may_be_given(algorithm, way) if turn // 3 % 2 else ()
             sizes = SIZES[way][turn % len(SIZES[way])]
@@ -88,30 +79,24 @@ def test_values_and_all_gradients_are_those_of_the_plain_op(way, how, case, monk
 
 BATCHES = [{"batch": batch} for batch in ((), (1,), (2, 1, 3), (0,), (2, 0), (15,), (16,), (17,))]
 ONE = [{"n_in": 1}, {"n_out": 1}, {"n_in": 1, "n_out": 1, "d_in": 1, "d_out": 1}]
-LONG = {"n_in": 3, "n_out": 5, "d_in": 25, "d_out": 17}
-SHAPES = [*BATCHES, *ONE, LONG, {"n_in": 7, "n_out": 11, "d_in": 9, "d_out": 2}]
+SHAPES = [*BATCHES, *ONE, {"n_in": 3, "n_out": 5, "d_in": 25, "d_out": 17}]
+SHAPES += [{"n_in": 7, "n_out": 11, "d_in": 9, "d_out": 2}]
 SHAPES += [{"n_in": 9, "n_out": 33, "d_in": 4, "d_out": 17}]
-FEWER_SHAPES = [*BATCHES, *ONE, LONG, {"n_in": 5, "n_out": 11, "d_in": 9, "d_out": 2}]
 
 
 def every_shape():
     single = Window((1, 1, 1), (1, 1), (1, 1))
     for algorithm, way in PAIRS:
-        form, interpreted = FORMS[algorithm], way == "triton"
         given = [x for x in may_be_given(algorithm, way) if not x.startswith("norm")]
-        windows = windows_of(algorithm, way, (None, SMALL if interpreted else ODD, single))
-        for shape, window in product(FEWER_SHAPES if interpreted else SHAPES, windows):
+        windows = windows_of(algorithm, way, (None, ODD, single))
+        for shape, window in product(SHAPES, windows):
             pose = "matrix" if len(str(shape)) % 2 else "vector"
-            options = form.alone
-            if interpreted and algorithm in ("dynamic", "em"):
-                options = options | {"iterations": 2}
+            options = FORMS[algorithm].alone
             case = Case(algorithm, "none", pose, window, tuple(given), options, **shape)
             yield way, CUTS[way][1], case
 
 
-@pytest.mark.parametrize(
-    ("way", "how", "case"), marked(every_shape(), {"fused": 6, "native": 6, "triton": 24})
-)
+@pytest.mark.parametrize(("way", "how", "case"), marked(every_shape(), {"fused": 6, "native": 6}))
 def test_batches_and_capsules_of_every_number(way, how, case, monkeypatch):
     cut(monkeypatch, way, how)
     assert_law(way, case, leaves_of(case, dtype_of(way)))
@@ -134,18 +119,10 @@ def few_cases():
             and options.get("iterations", 3) == 3
         ]
         for options in every or [{}]:
-            if way != "triton":
-                yield way, Case(algorithm, "none", pose, window, given, options)
-                continue
-            fewer = {} if algorithm == "self_attention" else {"iterations": 2}
-            options = FORMS[algorithm].alone | options | fewer
-            window = window and Window((2, 3, 1), (2, 2), (1, 1))
-            yield way, Case(algorithm, "none", pose, window, given, options, n_in=3)
+            yield way, Case(algorithm, "none", pose, window, given, options)
 
 
-FEW = pytest.mark.parametrize(
-    ("way", "case"), marked(few_cases(), {"fused": 5, "native": 5, "triton": 12})
-)
+FEW = pytest.mark.parametrize(("way", "case"), marked(few_cases(), {"fused": 5, "native": 5}))
 
 
 @FEW
@@ -174,21 +151,13 @@ def test_keep_changes_no_bit(way, case, monkeypatch):
         assert all(torch.equal(a, b) for a, b in zip(gradients[0], other, strict=True))
 
 
-LONG_LOOPS = [
-    (name, "native", {"iterations": t}) for name in ("dynamic", "distance") for t in (32, 33)
-]
-HUGE = {"batch": (1,), "n_in": 1, "n_out": 1, "d_in": 128, "d_out": 128}
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "way", "options"),
-    [*LONG_LOOPS, *((*pair, None) for pair in PAIRS if pair[1] == "triton")],
-    ids=str,
-)
-def test_a_kernel_takes_so_many_iterations_and_weights_of_such_a_size(algorithm, way, options):
-    case = Case(algorithm, options=options) if options else Case(algorithm, **HUGE)
+@pytest.mark.parametrize("way", ["native"])
+@pytest.mark.parametrize("algorithm", ["dynamic", "distance"])
+@pytest.mark.parametrize("iterations", [32, 33])
+def test_a_kernel_takes_so_many_iterations(algorithm, way, iterations):
+    case = Case(algorithm, options={"iterations": iterations})
     leaves = leaves_of(case, torch.float32)
-    expected = way if options == {"iterations": 32} else "fused"
+    expected = way if iterations == 32 else "fused"
     assert takes(way, case, leaves) is (expected == way)
     assert ran_by(route, way, case, leaves) == expected
 
@@ -222,7 +191,6 @@ def test_the_gradient_of_each_output_alone(way, case):
     relative, absolute = {
         ("inverted", "fused"): (0, 1e-12),
         ("dynamic", "native"): (2e-5, 2e-5),
-        ("dynamic", "triton"): (2e-5, 2e-5),
         ("distance", "native"): (1e-4, 2e-5),
     }.get((case.algorithm, way), (0, 1e-10) if way == "fused" else (1e-4, 1e-4))
     torch.testing.assert_close(*found, rtol=relative, atol=absolute)
@@ -238,9 +206,7 @@ def taken_or_not():
             yield way, Case(algorithm, "type", "vector", window, given, n_in=2)
 
 
-@pytest.mark.parametrize(
-    ("way", "case"), marked(taken_or_not(), {"fused": 9, "native": 1, "triton": 9})
-)
+@pytest.mark.parametrize(("way", "case"), marked(taken_or_not(), {"fused": 9, "native": 1}))
 def test_kernels_take_all_but_what_they_are_known_to_lack(way, case):
     lacks = LACKS.get((case.algorithm, way))
     has_it = lacks in case.given or (lacks == "window" and case.window is not None)
@@ -254,9 +220,7 @@ def test_kernels_take_all_but_what_they_are_known_to_lack(way, case):
 # A kernel that takes such a parameter takes one for all samples; the fused form takes many.
 FOR_ALL_SAMPLES = [
     *product(["dynamic"], ["native"], ["bias", "prior"]),
-    ("dynamic", "triton", "prior"),
     ("distance", "native", "bias"),
-    ("self_attention", "triton", "prior"),
 ]
 
 
@@ -288,25 +252,17 @@ def large_cases():
     for (algorithm, way), window in product(PAIRS, (None, SEEN)):
         if not windows_of(algorithm, way, [window]):
             continue
-        if way == "triton":  # The interpreter takes a millisecond for a line of a kernel.
-            options = {"iterations": 2} if algorithm in ("dynamic", "em") else {}
-            seen, batch = (SMALL, 5) if window else (None, 20)
-            yield way, Case(algorithm, window=seen, options=options, batch=(batch,), n_in=8)
-        else:
-            # Of native lanes, whole blocks.
-            lanes = {"fused": 4 if window else 8, "native": 16 if window else 64}[way]
-            sizes = {"batch": (lanes,), "n_in": 72, "n_out": 8, "d_in": 16}
-            options = {"iterations": 2} if algorithm in ("distance", "em") else {}
-            yield way, Case(algorithm, "none", "matrix", window, (), options, **sizes)
+        # Of native lanes, whole blocks.
+        lanes = {"fused": 4 if window else 8, "native": 16 if window else 64}[way]
+        sizes = {"batch": (lanes,), "n_in": 72, "n_out": 8, "d_in": 16}
+        options = {"iterations": 2} if algorithm in ("distance", "em") else {}
+        yield way, Case(algorithm, "none", "matrix", window, (), options, **sizes)
 
 
 @pytest.mark.parametrize("keep", ["none", "steps"])
-@pytest.mark.parametrize(
-    ("way", "case"), marked(large_cases(), {"fused": 4, "native": 4, "triton": 9})
-)
+@pytest.mark.parametrize(("way", "case"), marked(large_cases(), {"fused": 4, "native": 4}))
 def test_nothing_is_larger_than_it_must_be(way, case, keep, monkeypatch):
-    """Never as large as the votes: what is given, the couplings that are kept, or, by Triton, the
-    gradients of poses once for every window."""
+    """Never as large as the votes: what is given, or the couplings that are kept."""
     for module, name in ((tiles, "TILE_BYTES"), (window_sums, "CHUNK_BYTES")):
         monkeypatch.setattr(module, name, 20_000)
     leaves = {n: x.requires_grad_() for n, x in leaves_of(case, torch.float32).items()}
@@ -322,8 +278,6 @@ def test_nothing_is_larger_than_it_must_be(way, case, keep, monkeypatch):
     least = {"distance": 1, "em": 1}.get(case.algorithm, 0)
     times = least if case.algorithm == "em" else max(len(routed.steps), least)
     needed = max(times * couplings, *(x.nbytes for x in leaves.values()))
-    if way == "triton":
-        needed = max(needed, 4 * parents.shape[:-2].numel() * slots * case.d_in)
     if (case.algorithm, way) in STORES_VOTES:
         assert needed <= watch.bytes <= votes // 4
     else:

@@ -137,7 +137,7 @@ def test_large_grids(compete, variant, way):
 
 
 # One sample whose plain gradients come out right by luck must not decide.
-DRAWS = {"fused": 6, "native": 18, "triton": 12}
+DRAWS = {"fused": 6, "native": 18}
 
 
 def noisy():
@@ -146,10 +146,8 @@ def noisy():
     for pose, window in product(("vector", "matrix"), (None, ODD, LARGE)):
         native += [(pose, window, compete) for compete in ("window", "all")[: 1 + bool(window)]]
     seen = {"fused": [(*each, "window") for each in fused], "native": native}
-    seen["triton"] = [("matrix", None, "window")]
     for way, variant in product(seen, ("paper", "gritzman", "official")):
         sizes = {"batch": (5,), "n_in": 72, "n_out": 10, "d_in": 16, "d_out": 16}
-        sizes = {"batch": (3,), "n_in": 8, "d_in": 16} if way == "triton" else sizes
         for pose, window, compete in seen[way]:
             options = {"variant": variant, "compete": compete}
             yield way, Case("em", "none", pose, window, ("vote_bias",), options, **sizes)
@@ -166,9 +164,8 @@ def test_mean_errors_are_at_most_twice_those_of_the_plain_op(way, case, monkeypa
         for each, sums in squares.items():
             for name, x in results_of(each, case, leaves).items():
                 worse = (x - exact[name]).square().sum() / exact[name].square().sum()
-                # Few costs say little each, and so do the few numbers of a case for Triton.
-                kind = "costs" if name in COSTS else "of " in name if way == "triton" else name
+                kind = "costs" if name in COSTS else name  # Few costs say little each.
                 sums[kind] = sums.get(kind, 0) + float(worse)
-    least = torch.finfo(torch.float32).eps if way != "triton" else 0.0
+    least = torch.finfo(torch.float32).eps
     for kind, square in squares[way].items():
         assert square**0.5 <= 2 * max(squares["plain"][kind] ** 0.5, least), kind

@@ -25,10 +25,7 @@ def ways_of(algorithm):
 @pytest.mark.parametrize("child", [0, slice(None)], ids=["one", "all"])
 @pytest.mark.parametrize("variant", ["paper", "gritzman", "official"])
 def test_children_that_are_not_there(variant, child, way):
-    options = {"variant": variant}
-    if way == "triton":
-        options |= {"iterations": 2, "variance_floor": 0.05}
-    case = Case("em", options=options, batch=(3,))
+    case = Case("em", options={"variant": variant}, batch=(3,))
     leaves = leaves_of(case, dtype_of(way))
     leaves["activation"][:, child] = 0.0
     assert_law(way, case, leaves)
@@ -118,26 +115,16 @@ def seen_cases():
     for name in ("pose", "weight", "bias", "prior"):
         given = ("bias", "prior")
         yield "native", "plain", name, Case("dynamic", given=given, **sizes)
-        tiny = sizes | {"n_in": 6, "batch": (17,), "options": {"iterations": 2}}
-        yield "triton", "plain", name, Case("dynamic", given=given, **tiny)
     for name in ("pose", "weight", "bias", "length"):
         for scale in ("sample", "batch"):
             case = Case("distance", given=("bias",), options={"scale": scale}, **sizes)
             yield "native", "fused", name, case
 
 
-SEEN = [
-    pytest.param(way, *rest, how, marks=pytest.mark.slow if way == "triton" else ())
-    for way, *rest in seen_cases()
-    for how in (CUTS["triton"] if way == "triton" else (1,))
-]
-
-
-@pytest.mark.parametrize(("way", "other", "name", "case", "how"), SEEN, ids=str)
+@pytest.mark.parametrize(("way", "other", "name", "case"), [*seen_cases()], ids=str)
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-@pytest.mark.filterwarnings("ignore:All-NaN slice encountered:RuntimeWarning")
-def test_what_is_not_finite_is_seen_where_it_is_seen(way, other, name, case, how, bad, monkeypatch):
-    cut(monkeypatch, way, how)
+def test_what_is_not_finite_is_seen_where_it_is_seen(way, other, name, case, bad, monkeypatch):
+    cut(monkeypatch, way, 1)
     found = leaves_of(case, torch.float32)
     found[name].view(-1)[3] = bad
     results = []

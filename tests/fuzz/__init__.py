@@ -3,8 +3,3 @@
 Everything is drawn from a seed that is printed. What is found becomes a case of its own in a test
 here, and is mended.
 """
-
-import os
-
-# Triton looks when it is first imported, which torch may do at any time.
-os.environ.setdefault("TRITON_INTERPRET", "1")

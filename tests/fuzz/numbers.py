@@ -27,7 +27,7 @@ compared with it.
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -35,13 +35,11 @@ import torch
 
 from contracts import forms
 from contracts.forms import BACKENDS, FORMS, ODD, SMALL, Case, leaves_of, results_of
-from ops.triton.interpreter import like_a_gpu
 from torchcaps import TorchcapsError
 from torchcaps.ops.routing import distance, dynamic, em, inverted
-from torchcaps.ops.triton import runtime
 from torchcaps.types import Step
 
-__all__ = ["Drawn", "Judge", "Off", "check", "draw", "is_interpreted", "made", "ways_of"]
+__all__ = ["Drawn", "Judge", "Off", "check", "draw", "made", "ways_of"]
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 DTYPES["float64"] = torch.float64
@@ -52,7 +50,6 @@ TIMES, ROUNDINGS, LAST_ROUNDINGS, NO_DIGIT = 50, 500, 8, 0.1
 # The error that is none in double precision, as in all other tests, and that of a value in single
 # precision beyond which it says nothing of double.
 IN_DOUBLE, FEW = 1e-10, 1e-3
-WAYS = ("fused", "native")
 # How often tensors are rounded, and steps, which is dear and seldom asked: one rounding of many
 # turns a steep softmax over.
 TURNS, TURNS_OF_STEPS = 3, 20
@@ -64,8 +61,6 @@ OF_ROUTING += [(em, "_mean"), (em, "logit_of"), (inverted, "inverted_step")]
 Tensors = dict[str, torch.Tensor]
 # The exponents of ten that sizes have.
 SIZES = {"float32": (-25, 18), "float16": (-6, 3), "bfloat16": (-25, 18), "float64": (-25, 18)}
-# One case in so many is small and has kernels of Triton too, which are interpreted: a second each.
-ONE_IN = 100
 
 
 class Drawn(NamedTuple):
@@ -75,15 +70,11 @@ class Drawn(NamedTuple):
     dtype: str
     sizes: dict[str, float]
     seed: int
-    ways: tuple[str, ...] = WAYS
 
 
 def draw(random: random.Random) -> Drawn:
     """Half of all cases are near one, where forms should agree to the last digits."""
     case, dtype = _case(random, random.choice(list(FORMS))), random.choice(list(DTYPES))
-    ways = WAYS
-    if random.random() < 1 / ONE_IN and is_interpreted():
-        case, ways = _small(random, case), ("triton",)
     lowest, highest = SIZES[dtype]
     sizes = {}
     for name in leaves_of(case):
@@ -91,19 +82,7 @@ def draw(random: random.Random) -> Drawn:
             sizes[name] = random.choice([0.0, 10.0 ** random.uniform(lowest, highest)])
         elif random.random() < 0.3:
             sizes[name] = 10.0 ** random.uniform(-3, 3)
-    return Drawn(case, dtype, sizes, random.randrange(2**31), ways)
-
-
-def is_interpreted() -> bool:
-    """Whether kernels of Triton run on this processor."""
-    return runtime.interpreted() and runtime.available()
-
-
-def _small(random: random.Random, case: Case) -> Case:
-    if case.window is not None:
-        case = case._replace(window=SMALL)
-    n_in = random.choice([2, 4] if case.sharing == "type" else [1, 2, 3])
-    return case._replace(batch=(1,), n_in=n_in, n_out=random.choice([1, 2]))
+    return Drawn(case, dtype, sizes, random.randrange(2**31))
 
 
 def _case(random: random.Random, algorithm: str) -> Case:
@@ -150,22 +129,21 @@ def made(drawn: Drawn) -> Tensors:
     }
 
 
-def ways_of(algorithm: str, ways: tuple[str, ...] = WAYS) -> list[str]:
+def ways_of(algorithm: str) -> list[str]:
     """The backends that have a form of it."""
-    return [way for way in ways if algorithm in BACKENDS[way].ROUTINGS]
+    return [way for way, backend in BACKENDS.items() if algorithm in backend.ROUTINGS]
 
 
 def check(drawn: Drawn) -> dict[str, str]:
     """What came of every backend: "right", "refused" by a sentence, "beyond" or "unsteady". What is
     wrong is an AssertionError."""
     leaves = made(drawn)
-    ways = ways_of(drawn.case.algorithm, drawn.ways)
-    with like_a_gpu() if "triton" in ways else nullcontext():
-        try:
-            judge = Judge(drawn, leaves)
-        except TorchcapsError as refusal:
-            return {way: _refused_too(way, drawn, leaves, str(refusal)) for way in ways}
-        return {way: judge(way, results_of(way, drawn.case, leaves)) for way in ways}
+    ways = ways_of(drawn.case.algorithm)
+    try:
+        judge = Judge(drawn, leaves)
+    except TorchcapsError as refusal:
+        return {way: _refused_too(way, drawn, leaves, str(refusal)) for way in ways}
+    return {way: judge(way, results_of(way, drawn.case, leaves)) for way in ways}
 
 
 class Off(AssertionError):

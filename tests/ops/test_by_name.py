@@ -94,12 +94,11 @@ def test_inverted_routing_with_activations_falls_back():
         (
             lambda: route(vote_map(), backend="cuda"),
             "backend='cuda' is a device, and routing runs on the device of its tensors; leave "
-            'backend out, or use backend="triton" for the kernels of that device.',
+            'backend out, or use backend="auto".',
         ),
         (
             lambda: route(vote_map(), backend="fussed"),
-            "backend='fussed' is unknown; did you mean 'fused'? known: auto, fused, native, plain, "
-            "triton.",
+            "backend='fussed' is unknown; did you mean 'fused'? known: auto, fused, native, plain.",
         ),
         # No name of its options is near enough for a guess.
         (

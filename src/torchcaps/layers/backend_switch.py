@@ -15,9 +15,8 @@ def use_backend(module: nn.Module, backend: Backend) -> None:
     Arguments:
         module: a network, a layer or a routing.
         backend: "auto": votes are stored only where that is faster. "plain": they are stored, and
-            convolutions are plain too. "fused": they are made a tile at a time. "native" and
-            "triton": the same by a compiled kernel, for processors and for GPUs, where a routing
-            has one.
+            convolutions are plain too. "fused": they are made a tile at a time. "native": the same
+            by a compiled kernel for processors, where a routing has one.
 
     >>> use_backend(create_model("capsnet"), "plain")
     """

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import torch
 
 from torchcaps.errors import TorchcapsError, short
-from torchcaps.ops import fused, native, triton
+from torchcaps.ops import fused, native
 from torchcaps.ops.checks import check_choice
 from torchcaps.ops.fused.tiles import counts_of
 from torchcaps.ops.tracing import is_looked_through
@@ -21,12 +21,10 @@ __all__ = ["Backend", "check_backend", "fused_form", "has_form", "is_fused", "no
 
 
 # How a layer routes. "plain": the votes are made, then routed. "fused": they are made a tile at a
-# time and never stored, by PyTorch. "native" and "triton": the same by a compiled kernel, for
-# processors and for GPUs, and by PyTorch where a routing has none. "auto": native where not storing
-# pays, else plain, which on a GPU is the fastest as long as the votes fit.
-Backend = Literal["auto", "plain", "fused", "native", "triton"]
-# Whose kernels run on a device, by the names that other libraries give to a backend.
-KERNELS_ON = {"cpu": "native", "cuda": "triton", "gpu": "triton"}
+# time and never stored, by PyTorch. "native": the same by a compiled kernel for processors, and by
+# PyTorch where a routing has none. "auto": native where not storing pays, else plain, which on a
+# GPU is the fastest as long as the votes fit.
+Backend = Literal["auto", "plain", "fused", "native"]
 # So many numbers of votes fit into a cache, where tiles are a detour; and what runs along them are
 # the lanes, samples times windows: a few leave it idle. Both measured on CPUs.
 FUSED_FROM, LANES_FROM = 1 << 21, 16
@@ -40,11 +38,15 @@ KERNEL_FROM = dict.fromkeys(("distance", "dynamic", "em"), 1 << 17)
 
 def check_backend(backend: str) -> None:
     """A backend must be one of ours, and a device is none."""
-    kernels = KERNELS_ON.get(str(backend).partition(":")[0])
-    if kernels is not None:
+    if str(backend).partition(":")[0] in ("cpu", "cuda", "gpu"):
         raise TorchcapsError(
             f"backend={short(backend)} is a device, and routing runs on the device of its tensors; "
-            f'leave backend out, or use backend="{kernels}" for the kernels of that device.'
+            f'leave backend out, or use backend="auto".'
+        )
+    if backend == "triton":
+        raise TorchcapsError(
+            'backend="triton" was removed; use backend="auto", which on a GPU stores the votes as '
+            "long as they fit."
         )
     check_choice("backend", backend, get_args(Backend))
 
@@ -112,6 +114,6 @@ def is_worth_fusing(
 
 def fused_form(backend: Backend, algorithm: str) -> Callable[..., Routed]:
     """What routes without stored votes; the form in PyTorch where a backend has none of its own."""
-    forms = {"fused": fused, "triton": triton}.get(backend, native).ROUTINGS
+    forms = (fused if backend == "fused" else native).ROUTINGS
     form: Callable[..., Routed] = forms.get(algorithm, fused.ROUTINGS[algorithm])
     return form

@@ -41,10 +41,10 @@ def route(
         routing: "dynamic" is `ops.dynamic_routing`, and so for every function NAME_routing but
             `ops.conv3d_routing`.
         backend: "auto" stores the votes only where that is faster. "plain" stores them. "fused"
-            makes them a tile at a time. "native" and "triton" do the same by a compiled kernel, for
-            processors and for GPUs, and as "fused" does where a routing has no such kernel. On a
-            GPU "fused" sums votes through windows by convolutions, which PyTorch rounds to
-            TensorFloat-32 unless torch.backends.cudnn.allow_tf32 = False.
+            makes them a tile at a time. "native" does the same by a compiled kernel for processors,
+            and as "fused" does where a routing has no such kernel. On a GPU "fused" sums votes
+            through windows by convolutions, which PyTorch rounds to TensorFloat-32 unless
+            torch.backends.cudnn.allow_tf32 = False.
         options: those of the function of this name, such as `iterations` or `keep` of
             `ops.dynamic_routing`.
 

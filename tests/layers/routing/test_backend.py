@@ -19,7 +19,7 @@ from torchcaps.layers import (
     UniformRouting,
     use_backend,
 )
-from torchcaps.ops import backend, fused, native, triton
+from torchcaps.ops import backend, fused, native, route
 from torchcaps.types import VoteMap
 
 
@@ -156,7 +156,7 @@ def test_what_has_no_fused_form_falls_back_or_says_so():
 def test_the_form_in_pytorch_answers_for_every_backend_but_plain(kind, options, has_one):
     layer = DenseCapsules(n_in=6, d_in=4, n_out=3, d_out=4, routing=kind(**options))
     votes = VoteMap(Capsules(torch.rand(2, 6, 4), torch.rand(2, 6)), layer.weight)
-    for way in ("auto", "fused", "native", "triton"):
+    for way in ("auto", "fused", "native"):
         use_backend(layer, way)
         assert layer.routing.takes(votes) is has_one, way
     use_backend(layer, "plain")
@@ -167,7 +167,7 @@ def test_no_kernel_takes_what_the_form_in_pytorch_does_not():
     routing = InvertedRouting(activations=True)
     layer = DenseCapsules(n_in=6, d_in=4, n_out=3, d_out=4, routing=routing)
     votes = VoteMap(Capsules(torch.rand(2, 6, 4), torch.rand(2, 6)), layer.weight)
-    for forms in (fused, native, triton):
+    for forms in (fused, native):
         assert not forms.takes("inverted", votes, routing.options()), forms.__name__
 
 
@@ -175,6 +175,17 @@ def test_an_unknown_backend():
     assert "backend='fast' is unknown" in text_of(
         lambda: use_backend(create_model("rem_eff_mnist"), "fast")
     )
+
+
+def test_a_backend_that_was_removed_is_refused_in_a_sentence_of_its_own():
+    layer = DenseCapsules(n_in=6, d_in=4, n_out=3, d_out=4)
+    votes = VoteMap(Capsules(torch.rand(2, 6, 4)), layer.weight)
+    for call in (lambda: use_backend(layer, "triton"), lambda: route(votes, backend="triton")):
+        assert text_of(call) == (
+            'backend="triton" was removed; use backend="auto", which on a GPU stores the votes as '
+            "long as they fit."
+        )
+    assert layer.routing.backend == "auto"
 
 
 def test_a_concurrent_network_gives_the_same_either_way():

@@ -29,7 +29,7 @@ LAWS = [
         for name in ("test_any_number_of_threads", "test_ragged_sizes")
     ),
 ]
-NATIVE = "not fused and not triton"
+NATIVE = "not fused"
 # With four lanes of x86 there is no fused multiply-add, and five iterations of distance routing err
 # seven times as much as the plain op instead of three.
 TOO_FAR = ("distance", "all-matrix", "iterations5")
