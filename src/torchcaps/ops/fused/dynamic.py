@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops.checks import widen, without_autocast
-from torchcaps.ops.fused.loop import Loop, Mix, given
+from torchcaps.ops.fused.loop import Loop, given
 from torchcaps.ops.fused.mixing import mix
 from torchcaps.ops.fused.results import by_sample, kept_of, recoupled, routed
 from torchcaps.ops.fused.rules import Agreement
@@ -30,7 +30,7 @@ from torchcaps.ops.routing.couple import recorded
 from torchcaps.ops.routing.dynamic import DynamicOptions, check_dynamic, factor_of
 from torchcaps.types import Couple, Keep, Routed, VoteMap
 
-__all__ = ["dynamic_routing", "route", "route_by"]
+__all__ = ["dynamic_routing", "route"]
 
 
 def dynamic_routing(vote_map: VoteMap, **options: Any) -> Routed:
@@ -42,11 +42,6 @@ def dynamic_routing(vote_map: VoteMap, **options: Any) -> Routed:
     >>> dynamic_routing(vote_map).parents.pose.shape
     torch.Size([10, 16])
     """
-    return route_by(mix, vote_map, **options)
-
-
-def route_by(mix: Mix, vote_map: VoteMap, **options: Any) -> Routed:
-    """The same by the sums of a backend."""
     votes, asked = vote_like(vote_map), DynamicOptions(**options)
     check_dynamic(votes, asked)
     loop = Loop(
@@ -59,7 +54,6 @@ def route_by(mix: Mix, vote_map: VoteMap, **options: Any) -> Routed:
         detach=asked.detach,
     )
     return route(
-        mix,
         vote_map,
         votes,
         loop,
@@ -72,7 +66,6 @@ def route_by(mix: Mix, vote_map: VoteMap, **options: Any) -> Routed:
 
 
 def route(
-    mix: Mix,
     vote_map: VoteMap,
     votes: Tensor,
     loop: Loop,

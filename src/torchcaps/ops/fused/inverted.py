@@ -20,7 +20,7 @@ from typing import Any
 from torch import Tensor
 
 from torchcaps.ops.checks import widen, without_autocast
-from torchcaps.ops.fused.loop import Loop, Mix, given
+from torchcaps.ops.fused.loop import Loop, given
 from torchcaps.ops.fused.mixing import mix
 from torchcaps.ops.fused.results import kept_of, recoupled, routed
 from torchcaps.ops.fused.rules import Present
@@ -30,7 +30,7 @@ from torchcaps.ops.routing.couple import recorded
 from torchcaps.ops.routing.inverted import InvertedOptions, check_inverted
 from torchcaps.types import Routed, VoteMap
 
-__all__ = ["inverted_routing", "route_by"]
+__all__ = ["inverted_routing"]
 
 
 def inverted_routing(vote_map: VoteMap, **options: Any) -> Routed:
@@ -41,11 +41,6 @@ def inverted_routing(vote_map: VoteMap, **options: Any) -> Routed:
     >>> inverted_routing(vote_map).parents.pose.shape
     torch.Size([10, 16])
     """
-    return route_by(mix, vote_map, **options)
-
-
-def route_by(mix: Mix, vote_map: VoteMap, **options: Any) -> Routed:
-    """The same by the sums of a backend."""
     votes, asked = vote_like(vote_map), InvertedOptions(**options)
     check_inverted(votes, asked)
     # Of one number: `votes` stands for more than there is memory.

@@ -1,5 +1,5 @@
 """Routings whose couplings are a softmax over parents of how far votes agree with a query: one
-loop, one derivation of its gradient, one operator a backend.
+loop, one derivation of its gradient, one operator (`ops.fused.mixing`).
 
     q_1 = start, or none
     for t = 1 … T:
@@ -16,25 +16,22 @@ the coupling where it was recorded,
 and the rule hands ∂q on to the sums before. `detach` leaves some of these terms out; under
 "states" ∂q reaches the factor of the rule and no sums.
 
-A backend knows how to sum over children (`Mixing`), and adds the gradients of all iterations into
-one tensor for each of its inputs. Kept are the inputs and all sums but the last. No gradient of the
-gradient.
+The operator adds the gradients of all iterations into one tensor for each of its inputs. Kept are
+the inputs and all sums but the last. No gradient of the gradient.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
-from torchcaps.ops.checks import without_autocast
 from torchcaps.ops.fused.results import by_sample
 from torchcaps.ops.fused.rules import Rule, rule_of
 from torchcaps.ops.fused.tiles import MadeOf, made_of
-from torchcaps.ops.operators import Asked, Gradients, Operator
+from torchcaps.ops.operators import Asked
 from torchcaps.types import Keep, VoteMap
 
-__all__ = ["Given", "Loop", "Mix", "Mixed", "Mixing", "Visit", "given", "loop_of", "visits"]
+__all__ = ["Given", "Loop", "Mixed", "Visit", "given", "visits"]
 
 
 class Loop(NamedTuple):
@@ -83,10 +80,6 @@ class Mixed(NamedTuple):
         return [*self.earlier.unbind(), self.last] if keep == "steps" else [self.last]
 
 
-# The operator of a backend.
-Mix = Callable[[Given], Mixed]
-
-
 class Visit(NamedTuple):
     """Of an iteration, backwards: what comes to it, and which terms go on."""
 
@@ -109,36 +102,6 @@ class Visit(NamedTuple):
     @property
     def goes_on(self) -> bool:
         return self.mixes or self.to_logits or self.to_added
-
-
-class Mixing(Protocol):
-    """Sums over the children of one vote map. Parents are [b, p, j, d], couplings [b, p, i, j]."""
-
-    def total(self) -> Tensor:
-        """Σ_i û_ij"""
-        ...
-
-    def mix(self, query: Tensor | None, adds: bool, record: Tensor | None) -> Tensor:
-        """s of a query; the couplings are written to `record`."""
-        ...
-
-    def add_total(self, of_total: Tensor) -> None:
-        """Keep the gradients that `total` has."""
-        ...
-
-    def back(
-        self, visit: Visit, query: Tensor | None, of_sum: Tensor | None, of_coupling: Tensor | None
-    ) -> Tensor | None:
-        """Keep the gradients that `mix` has, and return that of the query, if wanted."""
-        ...
-
-    def gradients(self) -> Gradients:
-        """Of pose, weight, vote bias, coordinates, prior and added, all that was kept."""
-        ...
-
-
-# Of what is given, and which of the gradients will be asked for.
-Make = Callable[[Given, Sequence[bool]], Mixing]
 
 
 def given(
@@ -202,87 +165,3 @@ def visits(asked: Asked[Given]) -> Iterator[Visit]:
         )
         reached = reached or (visit.to_query and loop.detach != "states")
         yield visit
-
-
-def loop_of(name: str, make: Make, what: str) -> Operator[Given, Mixed]:
-    """The operator `torchcaps::{name}`, which runs the loop and its gradient by the sums of a
-    backend; `what` refuses to be differentiated twice."""
-
-    def forward(given: Given) -> Mixed:
-        mixed, loop, rule = _shapes(given), given.loop, given.rule
-        with without_autocast(mixed.last):
-            mixing = make(given, [False] * 6)
-            query = given.start
-            for t in range(loop.iterations):
-                last = t == loop.iterations - 1
-                kept = t - loop.iterations + loop.kept
-                record = mixed.couplings[kept] if kept >= 0 else None
-                adds = last and given.added is not None
-                if query is None and given.prior is None and not adds:
-                    s = mixing.total() * loop.share
-                    if record is not None:
-                        record.fill_(loop.share)
-                else:
-                    s = mixing.mix(query, adds, record)
-                (mixed.last if last else mixed.earlier[t]).copy_(s)
-                query = None if last else rule.query(query, s)
-        return mixed
-
-    def backward(asked: Asked[Given]) -> Gradients:
-        with without_autocast(asked.saved[0]):
-            return _gradients(make(asked.given, asked.needs[:6]), asked)
-
-    return Operator(
-        f"torchcaps::{name}",
-        forward=forward,
-        shapes=_shapes,
-        backward=backward,
-        saves=[1],
-        what=what,
-        instead="route ops.materialise(vote_map) with the routing of torchcaps.ops",
-    )
-
-
-def _shapes(given: Given) -> Mixed:
-    pose, loop, counts = given.made_of.pose, given.loop, given.made_of.counts()
-    lanes, parents = counts[:2], counts[3:]
-    dtype = torch.promote_types(given.made_of.dtype, torch.float32)
-    return Mixed(
-        pose.new_empty(*lanes, *parents, dtype=dtype),
-        pose.new_empty(loop.iterations - 1, *lanes, *parents, dtype=dtype),
-        pose.new_empty(loop.kept, *lanes, *counts[2:4], dtype=dtype),
-    )
-
-
-def _gradients(mixing: Mixing, asked: Asked[Given]) -> Gradients:
-    """From the last iteration to the first; the query of each is made of the sums before."""
-    given, loop, rule = asked.given, asked.given.loop, asked.given.rule
-    (sums,), (of_last, of_earlier, of_couplings) = asked.saved, asked.gradients
-    queries = [given.start]
-    for s in sums:
-        queries.append(rule.query(queries[-1], s))
-    of_rule: list[Tensor | None] = [None, None]
-    of_query: Tensor | None = None
-    known = {visit.t: visit for visit in visits(asked)}
-    for t in reversed(range(loop.iterations)):
-        of_sum = of_last if t == len(sums) else None if of_earlier is None else of_earlier[t]
-        if of_query is not None and t < len(sums):
-            of_query, of_before, of_weight, of_bias = rule.back(sums[t], of_query)
-            of_rule[0] = _added(of_rule[0], of_weight)
-            if loop.detach != "states":
-                of_sum, of_rule[1] = _added(of_sum, of_before), _added(of_rule[1], of_bias)
-        visit = known.get(t)
-        if visit is None:
-            continue
-        if visit.is_uniform:
-            if visit.mixes and of_sum is not None:
-                mixing.add_total(of_sum * loop.share)
-            continue
-        kept = t - loop.iterations + loop.kept
-        of_coupling = None if of_couplings is None or kept < 0 else of_couplings[kept]
-        of_query = _added(of_query, mixing.back(visit, queries[t], of_sum, of_coupling))
-    return [*mixing.gradients(), of_query, *of_rule]
-
-
-def _added(x: Tensor | None, y: Tensor | None) -> Tensor | None:
-    return y if x is None else x if y is None else x + y

@@ -11,17 +11,18 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from torchcaps.ops.checks import without_autocast
 from torchcaps.ops.fused.agreement import AgreementTile, agreement_tile, tiled
-from torchcaps.ops.fused.loop import Given, Visit, loop_of
+from torchcaps.ops.fused.loop import Given, Mixed, Visit, visits
 from torchcaps.ops.fused.tiles import Lanes, Tile, TiledVotes, VoteGradients
 from torchcaps.ops.fused.window_sums import WindowSums
-from torchcaps.ops.operators import Gradients
+from torchcaps.ops.operators import Asked, Gradients, Operator
 
 __all__ = ["TiledMixing", "mix"]
 
 
 class TiledMixing:
-    """`loop.Mixing` by PyTorch."""
+    """Sums over the children of one vote map. Parents are [b, p, j, d], couplings [b, p, i, j]."""
 
     def __init__(self, given: Given, needs: Sequence[bool]):
         self.vote_map, self.dtype = given.made_of.vote_map, given.made_of.dtype
@@ -49,6 +50,7 @@ class TiledMixing:
         return VoteGradients(self.votes, *self.needs)
 
     def total(self) -> Tensor:
+        """Σ_i û_ij"""
         if self.vote_map.window is not None:
             return WindowSums(self.vote_map, self.vote_map.window, self.dtype).sums()
         s = self._parents()
@@ -57,6 +59,7 @@ class TiledMixing:
         return s
 
     def mix(self, query: Tensor | None, adds: bool, record: Tensor | None) -> Tensor:
+        """s of a query; the couplings are written to `record`."""
         votes, sums = self.votes, self._parents()
         for lanes in votes.lanes():
             q, s = self._lanes(query, lanes), votes.parents(lanes)
@@ -71,6 +74,7 @@ class TiledMixing:
         return sums
 
     def add_total(self, of_total: Tensor) -> None:
+        """Keep the gradients that `total` has."""
         if self.vote_map.window is not None:
             sums = WindowSums(self.vote_map, self.vote_map.window, self.dtype)
             self._through_windows = sums.gradients(of_total, *self.needs)
@@ -82,6 +86,7 @@ class TiledMixing:
     def back(
         self, visit: Visit, query: Tensor | None, of_sum: Tensor | None, of_coupling: Tensor | None
     ) -> Tensor | None:
+        """Keep the gradients that `mix` has, and return that of the query, if wanted."""
         if not visit.goes_on:
             return None
         votes = self.votes
@@ -104,6 +109,7 @@ class TiledMixing:
         return of_query
 
     def gradients(self) -> Gradients:
+        """Of pose, weight, vote bias, coordinates, prior and added, all that was kept."""
         made = self.found.of(self.vote_map) if "found" in self.__dict__ else [None] * 4
         of_votes = [
             y if x is None else x if y is None else x.add_(y)
@@ -187,4 +193,83 @@ class TiledMixing:
         parents.transpose(0, 1)[lanes] = self.votes.from_lanes(values, lanes)
 
 
-mix = loop_of("mixing", TiledMixing, "fused routing")
+def _forward(given: Given) -> Mixed:
+    mixed, loop, rule = _shapes(given), given.loop, given.rule
+    with without_autocast(mixed.last):
+        mixing = TiledMixing(given, [False] * 6)
+        query = given.start
+        for t in range(loop.iterations):
+            last = t == loop.iterations - 1
+            kept = t - loop.iterations + loop.kept
+            record = mixed.couplings[kept] if kept >= 0 else None
+            adds = last and given.added is not None
+            if query is None and given.prior is None and not adds:
+                s = mixing.total() * loop.share
+                if record is not None:
+                    record.fill_(loop.share)
+            else:
+                s = mixing.mix(query, adds, record)
+            (mixed.last if last else mixed.earlier[t]).copy_(s)
+            query = None if last else rule.query(query, s)
+    return mixed
+
+
+def _backward(asked: Asked[Given]) -> Gradients:
+    with without_autocast(asked.saved[0]):
+        return _gradients(TiledMixing(asked.given, asked.needs[:6]), asked)
+
+
+def _shapes(given: Given) -> Mixed:
+    pose, loop, counts = given.made_of.pose, given.loop, given.made_of.counts()
+    lanes, parents = counts[:2], counts[3:]
+    dtype = torch.promote_types(given.made_of.dtype, torch.float32)
+    return Mixed(
+        pose.new_empty(*lanes, *parents, dtype=dtype),
+        pose.new_empty(loop.iterations - 1, *lanes, *parents, dtype=dtype),
+        pose.new_empty(loop.kept, *lanes, *counts[2:4], dtype=dtype),
+    )
+
+
+def _gradients(mixing: TiledMixing, asked: Asked[Given]) -> Gradients:
+    """From the last iteration to the first; the query of each is made of the sums before."""
+    given, loop, rule = asked.given, asked.given.loop, asked.given.rule
+    (sums,), (of_last, of_earlier, of_couplings) = asked.saved, asked.gradients
+    queries = [given.start]
+    for s in sums:
+        queries.append(rule.query(queries[-1], s))
+    of_rule: list[Tensor | None] = [None, None]
+    of_query: Tensor | None = None
+    known = {visit.t: visit for visit in visits(asked)}
+    for t in reversed(range(loop.iterations)):
+        of_sum = of_last if t == len(sums) else None if of_earlier is None else of_earlier[t]
+        if of_query is not None and t < len(sums):
+            of_query, of_before, of_weight, of_bias = rule.back(sums[t], of_query)
+            of_rule[0] = _added(of_rule[0], of_weight)
+            if loop.detach != "states":
+                of_sum, of_rule[1] = _added(of_sum, of_before), _added(of_rule[1], of_bias)
+        visit = known.get(t)
+        if visit is None:
+            continue
+        if visit.is_uniform:
+            if visit.mixes and of_sum is not None:
+                mixing.add_total(of_sum * loop.share)
+            continue
+        kept = t - loop.iterations + loop.kept
+        of_coupling = None if of_couplings is None or kept < 0 else of_couplings[kept]
+        of_query = _added(of_query, mixing.back(visit, queries[t], of_sum, of_coupling))
+    return [*mixing.gradients(), of_query, *of_rule]
+
+
+def _added(x: Tensor | None, y: Tensor | None) -> Tensor | None:
+    return y if x is None else x if y is None else x + y
+
+
+mix = Operator(
+    "torchcaps::mixing",
+    forward=_forward,
+    shapes=_shapes,
+    backward=_backward,
+    saves=[1],
+    what="fused routing",
+    instead="route ops.materialise(vote_map) with the routing of torchcaps.ops",
+)

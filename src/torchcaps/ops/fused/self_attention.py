@@ -17,7 +17,7 @@ import math
 from typing import Any
 
 from torchcaps.ops.checks import without_autocast
-from torchcaps.ops.fused.loop import Loop, Mix, given
+from torchcaps.ops.fused.loop import Loop, given
 from torchcaps.ops.fused.mixing import mix
 from torchcaps.ops.fused.results import recoupled, routed
 from torchcaps.ops.fused.rules import squashed
@@ -27,7 +27,7 @@ from torchcaps.ops.routing.couple import recorded
 from torchcaps.ops.routing.self_attention import SelfAttentionOptions, check_self_attention
 from torchcaps.types import Routed, VoteMap
 
-__all__ = ["route_by", "self_attention_routing"]
+__all__ = ["self_attention_routing"]
 
 
 def self_attention_routing(vote_map: VoteMap, **options: Any) -> Routed:
@@ -39,11 +39,6 @@ def self_attention_routing(vote_map: VoteMap, **options: Any) -> Routed:
     >>> self_attention_routing(vote_map).parents.pose.shape
     torch.Size([10, 16])
     """
-    return route_by(mix, vote_map, **options)
-
-
-def route_by(mix: Mix, vote_map: VoteMap, **options: Any) -> Routed:
-    """The same by the sums of a backend."""
     votes, asked = vote_like(vote_map), SelfAttentionOptions(**options)
     check_self_attention(votes, asked)
     record = recorded(asked.keep, asked.couple)

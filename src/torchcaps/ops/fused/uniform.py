@@ -12,7 +12,6 @@ from typing import Any
 
 from torchcaps.ops.fused.dynamic import route
 from torchcaps.ops.fused.loop import Loop
-from torchcaps.ops.fused.mixing import mix
 from torchcaps.ops.fused.tiles import vote_like
 from torchcaps.ops.routing.uniform import UniformOptions, check_uniform
 from torchcaps.types import Routed, VoteMap
@@ -25,4 +24,4 @@ def uniform_routing(vote_map: VoteMap, **options: Any) -> Routed:
     the options, values and gradients of `ops.uniform_routing` of the materialised votes."""
     votes, asked = vote_like(vote_map), UniformOptions(**options)
     loop = Loop("agreement", asked.squash, share=check_uniform(votes, asked))
-    return route(mix, vote_map, votes, loop, bias=asked.bias, keep=asked.keep, couple=asked.couple)
+    return route(vote_map, votes, loop, bias=asked.bias, keep=asked.keep, couple=asked.couple)
