@@ -39,13 +39,12 @@ def test_batches_and_order_change_nothing():
     generator = torch.Generator().manual_seed(0)
     coupling = torch.rand(11, 5, 3, generator=generator) * 1.4 - 0.2
     predicted = torch.randint(3, (11,), generator=generator)
-    whole, left, right = (MeasureCouplings() for _ in range(3))
+    whole, parts = MeasureCouplings(), MeasureCouplings()
     whole.add(network({"classes": coupling}), predicted)
-    left.add(network({"classes": coupling[6:].flip(0, 1)}), predicted[6:].flip(0))
+    parts.add(network({"classes": coupling[6:].flip(0, 1)}), predicted[6:].flip(0))
     for rows in torch.arange(6).split(4):
-        right.add(network({"classes": coupling[rows]}), predicted[rows])
-    left.merge(right)
-    assert left.result().to_json() == whole.result().to_json()
+        parts.add(network({"classes": coupling[rows]}), predicted[rows])
+    assert parts.result().to_json() == whole.result().to_json()
     (layer,) = whole.result().layers
     flat = coupling.double().flatten().tolist()
     assert layer.below == sum(c < 0 for c in flat)

@@ -1,4 +1,4 @@
-"""Laws of all measurements: streamed and merged is all at once; capsules in another order have the
+"""Laws of all measurements: streamed is all at once; capsules in another order have the
 same numbers; bad input is told in a sentence."""
 
 import json
@@ -161,23 +161,18 @@ def all_at_once():
 
 
 @pytest.mark.parametrize("size", [1, 7, 64])
-def test_streamed_and_merged_is_all_at_once(size, all_at_once):
+def test_streamed_is_all_at_once(size, all_at_once):
     whole = images()
+    made = {name: fresh(name) for name in NAMES}
     # Three parts of unequal sizes, not in order.
-    made = {name: [] for name in NAMES}
     for first, last in ((68, 71), (0, 66), (66, 68)):
         some = SimpleNamespace(**{n: value[first:last] for n, value in vars(whole).items()})
-        parts = {name: fresh(name) for name in NAMES}
         for batch in batches(some, size):
             out = look(batch.pixels)
-            for each in parts.values():
+            for each in made.values():
                 each.update(out, batch)
-        for name, each in parts.items():
-            made[name].append(each)
-    for name, (one, *others) in made.items():
-        for other in others:
-            one.merge(other)
-        agree(numbers(one), all_at_once[name], name)
+    for name, each in made.items():
+        agree(numbers(each), all_at_once[name], name)
 
 
 @pytest.mark.slow

@@ -31,11 +31,10 @@ def test_distances_on_paper():
     assert one.median == pytest.approx((0.2 + 2**0.5) / 2)
     assert one.largest == pytest.approx(2**0.5)
     assert (two.median, two.largest) == pytest.approx((0.5, 3.0))
-    parts = MeasureFixedPoint(), MeasureFixedPoint()
-    parts[0].add(trace_of(first[:1], second[:1], third[:1]), torch.arange(1))
-    parts[1].add(trace_of(first[1:], second[1:], third[1:]), torch.arange(1, 3))
-    parts[0].merge(parts[1])
-    assert parts[0].result() == whole.result()
+    parts = MeasureFixedPoint()
+    parts.add(trace_of(first[:1], second[:1], third[:1]), torch.arange(1))
+    parts.add(trace_of(first[1:], second[1:], third[1:]), torch.arange(1, 3))
+    assert parts.result() == whole.result()
 
 
 def test_one_step_has_no_distance():

@@ -57,17 +57,12 @@ def test_rounding_is_no_variation():
     assert (row.pearson, row.constant) == (pytest.approx(1), 1)
 
 
-def test_loops_batches_order_and_merging_agree():
+def test_loops_batches_and_order_agree():
     def change(pixels):
         return (pixels - 0.4).abs()
 
     rows = [measured(LENGTHS, change, batch=size) for size in (1, 4, 9)]
     rows.append(measured(LENGTHS.flip(0).flip(1), change))
-    left, right = (MeasureInvariance(look, {"change": change}) for _ in range(2))
-    for part, half in ((left, LENGTHS[:4]), (right, LENGTHS[4:])):
-        part.update(look(half), SimpleNamespace(pixels=half))
-    left.merge(right)
-    rows.append(left.result().layers[0])
     corr = pearson = 0.0
     for v, w in zip(LENGTHS.T, change(LENGTHS).T, strict=True):
         corr += float(v @ w / v.norm() / w.norm()) / 4

@@ -63,26 +63,13 @@ def test_any_batch_size_gives_the_numbers_of_all_at_once(size):
     assert seen[-1] == IMAGES
 
 
-def test_neither_order_nor_merging_changes_a_number():
+def test_order_changes_no_number():
     order = torch.randperm(IMAGES, generator=torch.Generator().manual_seed(1))
-    halves = []
-    for half in PIXELS[order].split(12):
-        pair = (MeasureDynamics(), MeasureActivity())
-        for rows in half.split(5):
-            for each in pair:
-                each.update(look_up(rows), None)
-        halves.append(pair)
-    for first, second in zip(*halves, strict=True):
-        first.merge(second)
-    close(halves[0][0].result(), routing_dynamics(WHOLE))
-    close(halves[0][1].result(), capsule_activity(WHOLE))
-
-
-def test_a_fresh_measurement_takes_everything_of_another():
-    full, fresh = MeasureActivity(), MeasureActivity()
-    full.update(look_up(PIXELS), None)
-    fresh.merge(full)
-    close(fresh.result(), full.result())
+    dynamics, activity = measure(
+        look_up, PIXELS[order].split(5), [MeasureDynamics(), MeasureActivity()]
+    )
+    close(dynamics, routing_dynamics(WHOLE))
+    close(activity, capsule_activity(WHOLE))
 
 
 @pytest.mark.parametrize(

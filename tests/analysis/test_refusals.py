@@ -1,5 +1,4 @@
-"""What measurements refuse in a sentence: to merge what was made otherwise, and settings that mean
-nothing."""
+"""What measurements refuse in a sentence: settings that mean nothing."""
 
 from functools import partial
 
@@ -11,7 +10,6 @@ from torchcaps.analysis import (
     MeasureActivity,
     MeasureAntipodal,
     MeasureCalibration,
-    MeasureCausalUse,
     MeasureCouplings,
     MeasureDynamics,
     MeasureFidelity,
@@ -19,7 +17,6 @@ from torchcaps.analysis import (
     MeasureKeys,
     MeasureRobustness,
     MeasureTreeDistance,
-    Thresholds,
     area,
     backtracked,
     causal_use,
@@ -55,36 +52,6 @@ def measured_in_training(network):
 
 def used_in_training():
     causal_use(in_training(), torch.rand(2, 1, 28, 28), torch.tensor([0, 1]))
-
-
-MERGED = {
-    "thresholds": (
-        MeasureActivity(thresholds=Thresholds(active=0.5)),
-        MeasureActivity(),
-        "a MeasureActivity whose thresholds is Thresholds(active=0.5",
-    ),
-    "bins": (MeasureCouplings(bins=5), MeasureCouplings(), "a MeasureCouplings whose bins is 5"),
-    "sample": (
-        MeasureTreeDistance(sample=50),
-        MeasureTreeDistance(),
-        "a Sample whose size is 50 cannot take over what one has seen whose size is 2000",
-    ),
-    "seed": (MeasureTreeDistance(seed=1), MeasureTreeDistance(), "a Sample whose seed is 1"),
-    "kind": (MeasureKeys(), MeasureActivity(), "a MeasureKeys takes over what another MeasureKeys"),
-}
-
-
-@pytest.mark.parametrize("name", MERGED)
-def test_what_was_made_otherwise_is_not_merged(name):
-    one, other, text = MERGED[name]
-    with pytest.raises(TorchcapsError) as refusal:
-        one.merge(other)
-    assert str(refusal.value).startswith(text)
-
-
-def test_measurements_with_networks_of_their_own_are_merged():
-    one, other = (MeasureInvariance(grid(), {"same": lambda x: x}) for _ in range(2))
-    one.merge(other)
 
 
 REFUSED = {
@@ -198,11 +165,3 @@ def test_a_sample_takes_bfloat16():
         lambda pixels: LOOK(pixels.float()), [(PIXELS.bfloat16(), LABELS)], [MeasureTreeDistance()]
     )
     assert found.layers
-
-
-def test_a_fresh_measurement_takes_over_the_device_of_what_it_merges():
-    seen, fresh = MeasureCausalUse(NETWORK), MeasureCausalUse(NETWORK)
-    measure(LOOK, [(PIXELS, LABELS)], [seen])
-    seen._device = torch.device("meta")
-    fresh.merge(seen)
-    assert fresh._device == torch.device("meta")

@@ -37,15 +37,6 @@ def test_several_objects_share_an_image():
     assert seen.result().changes[0].accuracy == 1
 
 
-def test_merged_counts_are_those_of_all():
-    one, two = MeasureRobustness(network, CHANGES), MeasureRobustness(network, CHANGES)
-    measure(network, [(PIXELS[:5], LABELS[:5])], [one])
-    measure(network, [(PIXELS[5:], LABELS[5:])], [two])
-    one.merge(two)
-    (whole,) = measure(network, [(PIXELS, LABELS)], [MeasureRobustness(network, CHANGES)])
-    assert one.result() == whole
-
-
 def test_labels_are_needed():
     assert text_of(lambda: measure(network, [PIXELS], [MeasureRobustness(network, {})])) == (
         "robustness compares with labels, but the batches have none."

@@ -9,33 +9,27 @@ from torchcaps.errors import TorchcapsError
 PIXELS = torch.arange(50).view(50, 1)
 
 
-def sampled(*parts, size=10, seed=0):
-    samples = []
-    for part in parts:
-        sample = Sample(size=size, seed=seed)
-        for some in part.split(7):
-            sample.add(some, some * 2)
-        samples.append(sample)
-    for other in samples[1:]:
-        samples[0].merge(other)
-    return samples[0].columns()[0].flatten().tolist()
+def sampled(pixels, size=10, seed=0, batch=7):
+    sample = Sample(size=size, seed=seed)
+    for some in pixels.split(batch):
+        sample.add(some, some * 2)
+    return sample.columns()[0].flatten().tolist()
 
 
-def test_neither_order_nor_batches_nor_merging_choose():
+def test_neither_order_nor_batches_choose():
     whole = sampled(PIXELS)
     assert len(set(whole)) == 10
     assert sampled(PIXELS.flip(0)) == whole
-    assert sampled(PIXELS[30:], PIXELS[:30]) == whole
-    assert sampled(PIXELS[:5], PIXELS[5:], size=100) == sampled(PIXELS, size=100)
+    assert sampled(PIXELS, batch=30) == whole
+    assert sampled(PIXELS, size=100, batch=45) == sampled(PIXELS, size=100)
 
 
 def test_of_equal_images_with_two_labels_the_order_does_not_choose():
     pixels, labels = torch.zeros(2, 3), torch.tensor([4, 7])
     for order in ([0, 1], [1, 0]):
-        sample, other = Sample(size=2), Sample(size=2)
+        sample = Sample(size=2)
         sample.add(pixels[order[:1]], labels[order[:1]])
-        other.add(pixels[order[1:]], labels[order[1:]])
-        sample.merge(other)
+        sample.add(pixels[order[1:]], labels[order[1:]])
         assert sample.columns()[0].tolist() == [4]
 
 

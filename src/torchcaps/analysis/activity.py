@@ -16,7 +16,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
@@ -118,12 +117,6 @@ class MeasureActivity:
             active = torch.stack([(length >= each).double().sum(1) for each in least], -1)
             self._length.setdefault(name, Moments()).add(length)
             self._active.setdefault(name, Moments()).add(active)
-
-    def merge(self, other: "MeasureActivity") -> None:
-        check_alike(self, other)
-        for name in other._length:
-            self._length.setdefault(name, Moments()).merge(other._length[name])
-            self._active.setdefault(name, Moments()).merge(other._active[name])
 
     def result(self) -> Activity:
         check_any(self._length)

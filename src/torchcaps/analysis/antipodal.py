@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.pairs import labels_or_none, names_of
 from torchcaps.analysis.result import Result, quantity
@@ -122,11 +121,6 @@ class MeasureAntipodal:
         self._names = tuple(layer.name for layer in out.trace)
         poses = [layer.children.pose for layer in out.trace]
         self._sample.add(batch.pixels, labels_or_none(batch), *poses)
-
-    def merge(self, other: "MeasureAntipodal") -> None:
-        check_alike(self, other)
-        self._names = self._names or other._names
-        self._sample.merge(other._sample)
 
     def result(self) -> Antipodal:
         labels, *poses = self._sample.columns()

@@ -16,7 +16,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Labelled
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import class_labels
@@ -109,11 +108,6 @@ class MeasureCalibration:
         for (kind, bins), sums in self._sums.items():
             if kind == name:
                 sums += reliability(probability.flatten(), right.flatten(), bins=bins)
-
-    def merge(self, other: "MeasureCalibration") -> None:
-        check_alike(self, other)
-        for where, sums in other._sums.items():
-            self._sums[where] = self._sums[where] + sums
 
     def result(self) -> Calibration:
         if not bool(self._sums["answers", self.bins][0].any()):

@@ -31,7 +31,6 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.even import evenly
 from torchcaps.analysis.measure import Answer, Labelled, check_mode
 from torchcaps.analysis.result import Result, quantity
@@ -182,12 +181,6 @@ class MeasureCausalUse:
             raise TorchcapsError("causal use compares with labels, but the batches have none.")
         self._device = out.scores.device
         self._sample.add(batch.pixels, batch.pixels, batch.labels)
-
-    def merge(self, other: "MeasureCausalUse") -> None:
-        check_alike(self, other)
-        if not len(self._sample):
-            self._device = other._device
-        self._sample.merge(other._sample)
 
     def result(self) -> CausalUse:
         pixels, labels = self._sample.columns()

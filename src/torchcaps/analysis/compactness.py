@@ -18,7 +18,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Labelled, changed_pixels
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
@@ -97,13 +96,6 @@ class MeasureCompactness:
             if bool(varies.any()):
                 self._scores[name].add(compactness(pose[varies]))
             self._constant[name] += int((~varies).sum())
-
-    def merge(self, other: "MeasureCompactness") -> None:
-        check_alike(self, other)
-        self._d = max(self._d, other._d)
-        for name in self.factors:
-            self._scores[name].merge(other._scores[name])
-            self._constant[name] += other._constant[name]
 
     def result(self) -> Compactness:
         check_any([n for n in self.factors if self._scores[n].count + self._constant[n]])

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import (
@@ -106,12 +105,6 @@ class MeasureCouplings:
                 self._count(label, coupling_counts(towards[labels == label], bins=self.bins))
         for layer in trace:
             self._count(layer.name, coupling_counts(finite_coupling(layer), bins=self.bins))
-
-    def merge(self, other: "MeasureCouplings") -> None:
-        check_alike(self, other)
-        self._images += other._images
-        for name, counts in other._counts.items():
-            self._count(name, counts)
 
     def _count(self, name: str | int, counts: Tensor) -> None:
         self._counts[name] = self._counts[name] + counts if name in self._counts else counts

@@ -29,7 +29,6 @@ import torch
 from torch import Tensor
 
 from torchcaps.analysis.activity import SWEEP, Thresholds, check_thresholds, is_dead
-from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.even_split import even_split
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
@@ -127,11 +126,6 @@ class MeasureDynamics:
         for layer in trace:
             self._layers.setdefault(layer.name, _Layer()).add(layer)
 
-    def merge(self, other: "MeasureDynamics") -> None:
-        check_alike(self, other)
-        for name, layer in other._layers.items():
-            self._layers.setdefault(name, _Layer()).merge(layer)
-
     def result(self) -> RoutingDynamics:
         check_any(self._layers)
         images = next(iter(self._layers.values())).coupling.count
@@ -207,11 +201,6 @@ class _Layer:
         self.favourite.add(shares.amax(-1))
         self.children.add(lengths(layer.children))
         self.parents.add(lengths(layer.routed.parents))
-
-    def merge(self, other: "_Layer") -> None:
-        self.child, self.even = other.child, other.even
-        for part in ("coupling", "favourite", "children", "parents"):
-            getattr(self, part).merge(getattr(other, part))
 
 
 def _rates(std: Tensor, children: Tensor, parents: Tensor) -> tuple[float | None, float | None]:

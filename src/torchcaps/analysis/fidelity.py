@@ -31,7 +31,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.backtrack import is_chain
 from torchcaps.analysis.measure import Answer, Labelled, checked_parts
 from torchcaps.analysis.result import Result, quantity
@@ -177,10 +176,6 @@ class MeasureFidelity:
         parts = checked_parts(self.parts(batch), len(labels))
         _check_shown(parts)
         self._sample.add(batch.pixels, labels, parts, length, paths)
-
-    def merge(self, other: "MeasureFidelity") -> None:
-        check_alike(self, other)
-        self._sample.merge(other._sample)
 
     def result(self) -> Fidelity:
         labels, parts, length, paths = self._sample.columns()

@@ -16,7 +16,6 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.sample import MOST, Sample
@@ -73,13 +72,6 @@ class MeasureFixedPoint:
             self._largest[where] = torch.maximum(self._largest.get(where, largest), largest)
         if moved:
             self._sample.add(pixels, torch.stack([*moved.values()], -1))
-
-    def merge(self, other: "MeasureFixedPoint") -> None:
-        check_alike(self, other)
-        self._images += other._images
-        for where, largest in other._largest.items():
-            self._largest[where] = torch.maximum(self._largest.get(where, largest), largest)
-        self._sample.merge(other._sample)
 
     def result(self) -> FixedPoint:
         if self._images and not self._largest:

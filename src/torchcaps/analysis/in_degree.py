@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.even_split import comparable_coupling
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
@@ -88,11 +87,6 @@ class MeasureInDegree:
                 degree = in_degree(coupling, threshold=threshold).flatten(1)  # [k, parents]
                 rows.append(torch.stack([degree, degree >= 1], 1))
             self._layers.setdefault(layer.name, Moments()).add(torch.stack(rows, 1))
-
-    def merge(self, other: "MeasureInDegree") -> None:
-        check_alike(self, other)
-        for name, moments in other._layers.items():
-            self._layers.setdefault(name, Moments()).merge(moments)
 
     def result(self) -> InDegree:
         check_any(self._layers)

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.even_split import comparable_coupling
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
@@ -117,11 +116,6 @@ class MeasureInequality:
             shares = (gini(coupling), *small, own, *even)
             each = [share.double().flatten(1).mean(1) for share in shares]
             self._layers.setdefault(layer.name, Moments()).add(torch.stack(each, -1))
-
-    def merge(self, other: "MeasureInequality") -> None:
-        check_alike(self, other)
-        for name, moments in other._layers.items():
-            self._layers.setdefault(name, Moments()).merge(moments)
 
     def result(self) -> Inequality:
         check_any(self._layers)

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Answer, Labelled, changed_pixels, check_changes
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
@@ -75,18 +74,9 @@ class MeasureInvariance:
                 changed = capsule_layers(self.network(pixels).trace)
             for (name, v), (_, capsules) in zip(before, changed, strict=True):
                 w = image_lengths(name, capsules)
-                products, sums = self._of(change, name)
+                products, sums = self._layers.setdefault((change, name), (Moments(), Moments()))
                 products.add(torch.stack([v**2, w**2, v * w], 1))
                 sums.add(torch.stack([v, w, v + w], 1))
-
-    def _of(self, change: str, name: str) -> tuple[Moments, Moments]:
-        return self._layers.setdefault((change, name), (Moments(), Moments()))
-
-    def merge(self, other: "MeasureInvariance") -> None:
-        check_alike(self, other)
-        for where, pair in other._layers.items():
-            for seen, each in zip(self._of(*where), pair, strict=True):
-                seen.merge(each)
 
     def result(self) -> Invariance:
         check_any(self._layers)

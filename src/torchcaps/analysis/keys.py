@@ -20,7 +20,6 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.quantise import quantised_index
 from torchcaps.analysis.result import Result, quantity
@@ -115,13 +114,6 @@ class MeasureKeys:
                 for label, row in zip(labels.tolist(), rows, strict=True):
                     key = hashlib.blake2b(row.tobytes(), digest_size=16).digest()
                     self._counts.setdefault((levels, label), Counter())[key] += 1
-
-    def merge(self, other: "MeasureKeys") -> None:
-        check_alike(self, other)
-        self._classes = max(self._classes, other._classes)
-        self._images += other._images
-        for where, counts in other._counts.items():
-            self._counts.setdefault(where, Counter()).update(counts)
 
     def dictionary(self, label: int) -> dict[bytes, int]:
         """Images of each key of a class, by the digest of the key."""

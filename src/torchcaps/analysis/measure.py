@@ -1,11 +1,11 @@
 """One pass over images, and every measurement of it.
 
-A measurement is a small final class: `update` takes one batch, `merge` what another of its kind has
-seen, `result` the numbers. Neither the order of images nor their batches change a result.
+A measurement is a small final class: `update` takes one batch, `result` gives the numbers. Neither
+the order of images nor their batches change a result.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -58,9 +58,6 @@ class Measurement(Protocol):
 
     def update(self, out: Any, batch: Labelled) -> None:
         """Look at one batch of images, and at what the network returned for them."""
-
-    def merge(self, other: Self) -> None:
-        """Add everything that `other` has seen."""
 
     def result(self) -> Result:
         """The numbers so far."""

@@ -25,15 +25,8 @@ class Moments:
         if not len(values):
             return
         values = values.detach().cpu().double()
-        mean = values.mean(0)
-        self._combine(len(values), mean, ((values - mean) ** 2).sum(0))
-
-    def merge(self, other: "Moments") -> None:
-        """Add the rows that `other` has seen."""
-        if other.count:
-            self._combine(other.count, other._mean, other._squares)
-
-    def _combine(self, count: int, mean: Tensor, squares: Tensor) -> None:
+        count, mean = len(values), values.mean(0)
+        squares = ((values - mean) ** 2).sum(0)
         if not self.count:
             self.count, self._mean, self._squares = count, mean, squares
             return

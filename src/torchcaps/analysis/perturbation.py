@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Labelled
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
@@ -98,10 +97,6 @@ class MeasurePerturbation:
                 "training diverge, or does the decoder divide by what may be zero?"
             )
         return pixels
-
-    def merge(self, other: "MeasurePerturbation") -> None:
-        check_alike(self, other)
-        self._changes.merge(other._changes)
 
     def result(self) -> Perturbation:
         check_any(range(self._changes.count))

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
@@ -82,20 +81,14 @@ class MeasurePolarisation:
             for number, step in enumerate(layer.routed.steps, 1):
                 coupling = step.coupling.detach().cpu().double()
                 check_finite(layer.name, coupling)
-                self._join((layer.name, number), _moments(coupling))
-
-    def merge(self, other: "MeasurePolarisation") -> None:
-        check_alike(self, other)
-        self._images += other._images
-        for where, moments in other._steps.items():
-            self._join(where, moments)
-
-    def _join(self, where: tuple[str, int], moments: Moments | None) -> None:
-        seen = self._steps.setdefault(where, Moments())
-        if seen is None or moments is None:
-            self._steps[where] = None
-        else:
-            seen.merge(moments)
+                seen = self._steps.setdefault((layer.name, number), Moments())
+                if seen is None or coupling.shape[-1] < 2 or bool((coupling < 0).any()):
+                    self._steps[layer.name, number] = None
+                    continue
+                rows = coupling.flatten(0, -2)
+                rows = rows[rows.sum(-1) > 0]
+                share = rows / rows.sum(-1, keepdim=True)
+                seen.add(torch.stack([polarisation(rows), share.amax(-1)], -1))
 
     def result(self) -> Polarisation:
         check_any(self._steps)
@@ -109,14 +102,3 @@ class MeasurePolarisation:
         known_layers = [pol for pol in last.values() if pol is not None]
         t_score = math.fsum(known_layers) / len(known_layers) if known_layers else None
         return Polarisation(self._images, tuple(rows), t_score)
-
-
-def _moments(coupling: Tensor) -> Moments | None:
-    if coupling.shape[-1] < 2 or bool((coupling < 0).any()):
-        return None
-    rows = coupling.flatten(0, -2)
-    rows = rows[rows.sum(-1) > 0]
-    share = rows / rows.sum(-1, keepdim=True)
-    moments = Moments()
-    moments.add(torch.stack([polarisation(rows), share.amax(-1)], -1))
-    return moments

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Answer, Labelled, changed_pixels, check_changes
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.trace import check_any, judged_answers
@@ -71,19 +70,15 @@ class MeasureRobustness:
     def update(self, out: Answer, batch: Labelled) -> None:
         if batch.labels is None:
             raise TorchcapsError("robustness compares with labels, but the batches have none.")
-        right = {UNCHANGED: _right(UNCHANGED, out.scores, batch.labels)}
+        found = {UNCHANGED: _right(UNCHANGED, out.scores, batch.labels)}
         for name, change in self.changes.items():
             changed = changed_pixels(name, change, batch.pixels)
             with torch.no_grad():
                 scores = self.network(changed).scores
-            right[name] = _right(name, scores, batch.labels)
+            found[name] = _right(name, scores, batch.labels)
         self._images += len(batch.pixels)
-        self._count(right)
-
-    def merge(self, other: "MeasureRobustness") -> None:
-        check_alike(self, other)
-        self._images += other._images
-        self._count(other._right)
+        for name, right in found.items():
+            self._right[name] = self._right.get(name, 0) + right
 
     def result(self) -> Robustness:
         check_any(self._right)
@@ -92,10 +87,6 @@ class MeasureRobustness:
             for name, right in self._right.items()
         ]
         return Robustness(self._images, tuple(rows))
-
-    def _count(self, right: Mapping[str, int]) -> None:
-        for name, many in right.items():
-            self._right[name] = self._right.get(name, 0) + many
 
 
 def _right(name: str, scores: Tensor, labels: Tensor) -> int:

@@ -1,9 +1,8 @@
 """A sample of images for what needs pairs or quantiles, which no running sum can give.
 
 Images are drawn by the digest of their pixels and a seed: the least digests are the sample, and
-their order is its order. Thus neither the order of images nor their batches, nor merging, changes
-the sample; of equal images one stays, and of those that differ in their rows, as in a label, the
-least of these.
+their order is its order. Thus neither the order of images nor their batches change the sample; of
+equal images one stays, and of those that differ in their rows, as in a label, the least of these.
 """
 
 import hashlib
@@ -12,7 +11,6 @@ from heapq import nsmallest
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.trace import check_any
 from torchcaps.errors import TorchcapsError, short
 
@@ -50,23 +48,12 @@ class Sample:
         """Offer images [k, ...] with the rows [k, ...] of each column."""
         kept = [each.detach().cpu() for each in columns]
         for index, image in enumerate(pixels.detach().cpu().contiguous()):
-            digest = hashlib.blake2b(_bytes(image), digest_size=16, key=self._key)
+            digest = hashlib.blake2b(_bytes(image), digest_size=16, key=self._key).digest()
             # Clones, because a row of a batch would keep its whole batch in memory.
-            self._keep(digest.digest(), tuple(each[index].clone() for each in kept))
-        self._shrink()
-
-    def merge(self, other: "Sample") -> None:
-        check_alike(self, other)
-        for digest, row in other._rows.items():
-            self._keep(digest, row)
-        self._shrink()
-
-    def _keep(self, digest: bytes, row: tuple[Tensor, ...]) -> None:
-        there = self._rows.get(digest)
-        if there is None or [*map(_bytes, row)] < [*map(_bytes, there)]:
-            self._rows[digest] = row
-
-    def _shrink(self) -> None:
+            row = tuple(each[index].clone() for each in kept)
+            there = self._rows.get(digest)
+            if there is None or [*map(_bytes, row)] < [*map(_bytes, there)]:
+                self._rows[digest] = row
         if len(self._rows) > self.size:
             self._rows = {digest: self._rows[digest] for digest in nsmallest(self.size, self._rows)}
 

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from torchcaps.analysis.activity import Thresholds, dead_capsules
-from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Answer, Labelled, checked_parts
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.sample import MOST, Sample
@@ -117,11 +116,6 @@ class MeasureSelectivity:
             columns += [length, flat @ chance]
         parts = checked_parts(self.parts(batch), len(batch.pixels))
         self._sample.add(batch.pixels, parts.bool(), *columns)
-
-    def merge(self, other: "MeasureSelectivity") -> None:
-        check_alike(self, other)
-        self._names = self._names or other._names
-        self._sample.merge(other._sample)
 
     def result(self) -> Selectivity:
         present, *columns = self._sample.columns()

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Labelled
 from torchcaps.analysis.result import Result, quantity
 from torchcaps.analysis.sample import MOST, Sample
@@ -93,10 +92,6 @@ class MeasureSeparation:
             )
         check_finite("classes", points)
         self._sample.add(batch.pixels, labels, points)
-
-    def merge(self, other: "MeasureSeparation") -> None:
-        check_alike(self, other)
-        self._sample.merge(other._sample)
 
     def result(self) -> Separation:
         labels, points = self._sample.columns()

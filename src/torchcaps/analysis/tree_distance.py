@@ -16,7 +16,6 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.pairs import labels_or_none, neighbours
 from torchcaps.analysis.result import Result, quantity
@@ -115,11 +114,6 @@ class MeasureTreeDistance:
         labels = labels_or_none(batch)
         self._names = tuple(layer.name for layer in out.trace)
         self._sample.add(batch.pixels, labels, *chain.from_iterable(rows))
-
-    def merge(self, other: "MeasureTreeDistance") -> None:
-        check_alike(self, other)
-        self._names = self._names or other._names
-        self._sample.merge(other._sample)
 
     def result(self) -> TreeDistance:
         labels, *rows = self._sample.columns()

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.alike import check_alike
 from torchcaps.analysis.measure import Answer, Labelled
 from torchcaps.analysis.moments import Moments
 from torchcaps.analysis.result import Result, quantity
@@ -86,12 +85,6 @@ class MeasureZeroVotes:
                 seen.add(shares)
             expected = float((weight == 0).double().mean()) ** math.prod(weight.shape[-2:])
             self._blocks[layer.name] = float(zero_blocks(weight).double().mean()), expected
-
-    def merge(self, other: "MeasureZeroVotes") -> None:
-        check_alike(self, other)
-        for name, moments in other._votes.items():
-            self._votes.setdefault(name, Moments()).merge(moments)
-        self._blocks |= other._blocks
 
     def result(self) -> ZeroVotes:
         check_any(self._votes)
