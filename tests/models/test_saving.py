@@ -789,3 +789,27 @@ def test_a_file_of_before_may_hold_an_epsilon_that_nothing_reads(tmp_path):
     images = torch.rand(2, 1, 13, 13)
     assert torch.equal(again(images).scores, model(images).scores)
     save(again, tmp_path / "again.safetensors")
+
+
+def test_a_network_with_a_routing_object_is_checked_too(tmp_path):
+    model = create_model("rem_dr", **TINY, routing=Free())
+    save(model, tmp_path / "net.safetensors")
+    again = load(tmp_path / "net.safetensors", routing=Free())
+    for each in (model, copy.deepcopy(model), again):
+        each.backbone = None
+        said = text_of(lambda each=each: save(each, tmp_path / "net.safetensors"))
+        assert "backbone.0.weight is gone" in said
+
+
+def test_a_network_of_ones_own_that_looks_at_numbers_as_it_is_made_is_saved(tmp_path):
+    def build(image, n_classes):
+        model = Counting(image, n_classes)
+        assert float(model.layer.weight.detach().sum()) < 100
+        return model
+
+    with as_before():
+        register_model("looking", build, image=(1, 4, 4), n_classes=3)
+        model, before = create_model("looking"), torch.get_rng_state()
+        save(model, tmp_path / "net.safetensors")
+        assert torch.equal(torch.get_rng_state(), before)
+        assert torch.equal(load(tmp_path / "net.safetensors").layer.weight, model.layer.weight)

@@ -1,29 +1,47 @@
-"""Whether a network still is what was made by its name and options.
+"""Whether a network still is what its name and options make.
 
-A file holds these and the tensors: who opens it makes the network anew. What was changed by hand in
-between would be lost, or the tensors would fit nowhere.
+A file holds these and the tensors: who opens it makes the network anew. So a network is made once
+more before it is written, and what differs is kept, where a file has a place for it, or refused.
+Kept is what was set of norms and dropouts, since weights of other code come with other numbers than
+a name and options have: an ε of Keras, a share that is silenced.
 """
 
-import inspect
-from typing import Any, NamedTuple
+import math
+from collections.abc import Iterator
+from numbers import Real
+from pathlib import Path
+from typing import Any
+from warnings import catch_warnings, simplefilter
 
+import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.parameter import is_lazy
 
 from torchcaps.errors import TorchcapsError, short
-from torchcaps.layers import Routing
+from torchcaps.layers import InvertedRouting, Routing
 from torchcaps.layers.routing.table import import_path
-from torchcaps.models.settings import BY_HAND, is_kept, is_ours, settings_of
+from torchcaps.models.registry import MODELS, make_model
+from torchcaps.models.smaller import CHILDREN, SMALLER, adopt_sizes
 
 __all__ = [
+    "BY_HAND",
+    "CHOICES",
     "changed_settings",
-    "check_parts",
-    "check_tensors",
-    "is_as_made",
+    "check_as_made",
     "kept_by_hand",
-    "remember",
+    "made_again",
+    "set_again",
 ]
 
+# The entry of a configuration with what a file keeps; no option can be called so.
+BY_HAND = "set by hand"
+# What is set on a part of a network without another result: `use_backend`, `train`.
+CHOICES = {"backend", "is_direct", "training"}
+KEEPING = (_NormBase, nn.GroupNorm, nn.LayerNorm, _DropoutNd)
+# What is kept of these, and the most that it may be.
+MOST = {"eps": math.inf, "momentum": 1, "p": 1}
 # What takes away what torch.nn.utils put into a layer, by the end of the names of its tensors.
 UNDONE_BY = {
     "weight_mask": "torch.nn.utils.prune.remove(layer, 'weight')",
@@ -38,78 +56,44 @@ OTHERWISE = (
 )
 
 
-class Made(NamedTuple):
-    """What a network is, as far as a file of it must bring it back."""
-
-    shapes: dict[str, list[int] | None]
-    # What no tensor tells: of which class a part is, and what a routing was told.
-    parts: dict[str, Any]
-    # By what numbers and words its parts compute.
-    settings: dict[str, Any]
-
-
-def remember(network: nn.Module, *, like: nn.Module | None = None) -> None:
-    """Write down what a network is as it leaves its maker. What was set by hand in one that it was
-    made `like` was set so in it too."""
-    made = _looked_at(network)
-    if like is not None:
-        before = {name: was for name, (was, _) in changed_settings(like).items()}
-        made = made._replace(settings=made.settings | before)
-    # nn.Module types every attribute as a tensor or a module.
-    network._as_made = made  # type: ignore[assignment]
-
-
-def is_as_made(network: nn.Module) -> bool:
-    """Whether no tensor and no part was changed by hand; of a network that was built so nobody
-    knows."""
-    before, now = _before(network), _looked_at(network)
-    return (before.shapes, before.parts) == (now.shapes, now.parts)
-
-
-def changed_settings(network: nn.Module) -> dict[str, tuple[Any, Any]]:
-    """What was set by hand since, by the names of `settings_of`: before, and now."""
-    before, now = _before(network).settings, _looked_at(network).settings
-    both = {name: (was, now[name]) for name, was in before.items() if name in now}
-    return {name: (was, value) for name, (was, value) in both.items() if was != value}
+def made_again(network: nn.Module) -> nn.Module | None:
+    """What the name and options of a network make; None where nobody here can make it."""
+    config: dict[str, Any] = dict(network.config)  # type: ignore[arg-type]
+    name, said = config.pop("name"), config.pop(SMALLER, None)
+    if name not in MODELS:
+        return None
+    if isinstance(config.get("routing"), dict):
+        if not hasattr(network, "given_routing"):  # unpickled, of before
+            return None
+        (config["routing"],) = network.given_routing  # type: ignore[misc]
+    try:
+        with torch.random.fork_rng(devices=[]), torch.device("meta"), catch_warnings():
+            # As of weights that are copied to where no memory is.
+            simplefilter("ignore")
+            made = make_model(name, **config)
+    except Exception:
+        # A network of one's own may look at numbers as it is made, and here are none.
+        if MODELS[name].is_own:
+            return None
+        raise
+    if said is not None:
+        # Tensors may stand where none was made, as a prior does.
+        places = {CHILDREN} | {
+            f"{path}.{name}".removeprefix(".")
+            for path, part in made.named_modules()
+            for name in (*part._parameters, *part._buffers)
+        }
+        state = {key: value for key, value in network.state_dict().items() if key in places}
+        adopt_sizes(made, state, said)
+    return made
 
 
-def kept_by_hand(network: nn.Module) -> dict[str, Any]:
-    """The entry that the configuration of a file has of these; none if there are none."""
-    changed = changed_settings(network).items()
-    kept = {name: value for name, (_, value) in changed if is_kept(network, name, value)}
-    return {BY_HAND: kept} if kept else {}
-
-
-def check_tensors(network: nn.Module) -> None:
-    """Refuse tensors of other names and sizes than its maker gave a network."""
-    now = _looked_at(network).shapes
-    before = _before(network).shapes
-    gone = [f"{name} is gone" for name in before if name not in now]
-    new = [name for name in now if name not in before]
-    resized = [
-        f"{name} is {now[name]} and was {shape}"
-        for name, shape in before.items()
-        # Of one that is as large as the first images are nobody knew the size.
-        if name in now and shape is not None and now[name] != shape
-    ]
-    found = [*gone, *resized, *(f"{name} is new" for name in new)]
-    if not found:
-        return
-    more = f" ({len(found) - 1} more differ)" if len(found) > 1 else ""
-    undo = next((way for end, way in UNDONE_BY.items() if any(n.endswith(end) for n in new)), "")
-    raise TorchcapsError(
-        f"this {_name(network)} has other tensors than its name and options make, so its file "
-        f"could not be opened: {found[0]}{more}; "
-        + (f"call {undo} of each such layer before saving." if undo else f"{OTHERWISE}.")
-    )
-
-
-def check_parts(network: nn.Module) -> None:
-    """Refuse routings, and parts without tensors, of other classes than its maker gave a network,
-    and settings of parts that no file keeps."""
-    now, before = _looked_at(network).parts, dict(_before(network).parts)
-    for name, (was, value) in changed_settings(network).items():
-        if not is_kept(network, name, value):
+def check_as_made(network: nn.Module, made: nn.Module) -> None:
+    """Refuse a network whose file would not open, or would open as another network."""
+    _check_tensors(network, made)
+    now, before = _parts(network, made), _parts(made, made)
+    for name, (was, value) in changed_settings(network, made).items():
+        if not _is_kept(network, name, value):
             before[name], now[name] = was, value
     for name in [*before, *now]:
         if before.get(name) != now.get(name):
@@ -120,9 +104,93 @@ def check_parts(network: nn.Module) -> None:
             )
 
 
-def _before(network: nn.Module) -> Made:
-    made = getattr(network, "_as_made", None)
-    return made if isinstance(made, Made) else _looked_at(network)
+def _check_tensors(network: nn.Module, made: nn.Module) -> None:
+    before, now = _shapes(made), _shapes(network)
+    gone = [f"{name} is gone" for name in before if name not in now]
+    new = [name for name in now if name not in before]
+    resized = [
+        f"{name} is {now[name]} and was {shape}"
+        for name, shape in before.items()
+        # Of one that is as large as the first images are nobody knew the size.
+        if name in now and shape is not None and now[name] != shape
+    ]
+    found = [*gone, *resized, *(f"{name} is new" for name in new)]
+    if not found or (MODELS[_name(network)].is_own and _takes(made, network)):
+        return
+    more = f" ({len(found) - 1} more differ)" if len(found) > 1 else ""
+    undo = next((way for end, way in UNDONE_BY.items() if any(n.endswith(end) for n in new)), "")
+    raise TorchcapsError(
+        f"this {_name(network)} has other tensors than its name and options make, so its file "
+        f"could not be opened: {found[0]}{more}; "
+        + (f"call {undo} of each such layer before saving." if undo else f"{OTHERWISE}.")
+    )
+
+
+def _takes(made: nn.Module, network: nn.Module) -> bool:
+    """Whether a network of one's own knows how to take tensors of other names and sizes."""
+    try:
+        made.load_state_dict(network.state_dict(), assign=True)
+    except RuntimeError:
+        return False
+    return True
+
+
+def changed_settings(network: nn.Module, made: nn.Module) -> dict[str, tuple[Any, Any]]:
+    """The numbers and words of parts that were set by hand, by the names of the part and of its
+    attribute: before, and now."""
+    before, now = dict(_settings(made)), dict(_settings(network))
+    return {n: (was, now[n]) for n, was in before.items() if n in now and was != now[n]}
+
+
+def kept_by_hand(network: nn.Module, made: nn.Module) -> dict[str, Any]:
+    """The entry that the configuration of a file has of these; none if there are none."""
+    changed = changed_settings(network, made).items()
+    kept = {name: value for name, (_, value) in changed if _is_kept(network, name, value)}
+    return {BY_HAND: kept} if kept else {}
+
+
+def set_again(network: nn.Module, settings: object, path: Path) -> None:
+    """Set what the file at a path kept."""
+    said = settings if isinstance(settings, dict) else {"": settings}
+    for name, value in said.items():
+        if not _is_settable(network, name, value):
+            raise TorchcapsError(
+                f"{path} says that {short(name)} was set to {short(value)} by hand, but a file "
+                f"keeps eps, momentum and p of norms and dropouts alone; was it written by a later "
+                f"torchcaps? load it with that."
+            )
+        # Files of before hold what nothing reads too.
+        if _is_read(network, name):
+            part, _, option = name.rpartition(".")
+            setattr(network.get_submodule(part), option, value)
+
+
+def _is_kept(network: nn.Module, name: str, value: Any) -> bool:
+    return _is_settable(network, name, value) and _is_read(network, name)
+
+
+def _is_read(network: nn.Module, name: str) -> bool:
+    """Inverted routing takes the weights of its LayerNorm, and has a guard of its own."""
+    owner = name.rpartition(".")[0].rpartition(".")[0]
+    return not isinstance(network.get_submodule(owner), InvertedRouting)
+
+
+def _is_settable(network: nn.Module, name: str, value: Any) -> bool:
+    path, _, option = name.rpartition(".")
+    part = dict(network.named_modules()).get(path)
+    if part is None or not _keeps(part, option) or option not in vars(part):
+        return False
+    if value is None:
+        return option == "momentum"
+    return type(value) in (int, float) and 0 <= value <= MOST[option] and value < math.inf
+
+
+def _keeps(part: nn.Module, option: str) -> bool:
+    return option in MOST and isinstance(part, KEEPING)
+
+
+def _is_ours(module: nn.Module) -> bool:
+    return type(module).__module__.startswith("torchcaps.")
 
 
 def _name(network: nn.Module) -> str:
@@ -130,42 +198,40 @@ def _name(network: nn.Module) -> str:
     return str(config["name"])
 
 
-def _looked_at(network: nn.Module) -> Made:
-    shapes = {
-        name: list(value.shape) if isinstance(value, Tensor) and not is_lazy(value) else None
+def _shapes(network: nn.Module) -> dict[str, list[int] | None]:
+    return {
+        name: None if is_lazy(value) else list(value.shape)
         for name, value in network.state_dict().items()
+        if isinstance(value, Tensor)
     }
-    config: Any = getattr(network, "config", None)
-    # What a routing object was told, whoever opens the file tells one again.
-    is_told = isinstance(config, dict) and isinstance(config.get("routing"), dict)
-    # What a network of one's own swaps while it learns is its own.
-    parts = _bare_parts(network) if is_ours(network) else {}
-    for path, part in network.named_modules():
-        if isinstance(part, Routing):
-            parts[path] = import_path(type(part))
-        # What one's own code counts or anneals is its own.
-        routes = isinstance(part, Routing) or type(getattr(part, "iterations", None)) is int
-        if is_told or not (is_ours(part) and routes):
-            continue
-        for option in ("iterations", *inspect.signature(type(part)).parameters):
-            value = vars(part).get(option)
-            if isinstance(value, bool | int | float | str):
-                parts[f"{path}.{option}".removeprefix(".")] = value
-    return Made(shapes, parts, settings_of(network, is_told=is_told))
 
 
-def _bare_parts(network: nn.Module) -> dict[str, Any]:
-    """The class of every activation, pooling and the like, which has no tensors.
-
-    Those of a sequence and those that were here before: a loss that somebody hangs on a network
-    computes nothing in it.
-    """
-    made = getattr(network, "_as_made", None)
-    found = {}
+def _parts(network: nn.Module, made: nn.Module) -> dict[str, Any]:
+    """The class of every routing and, in a network of ours, of every activation, pooling and the
+    like, which has no tensors: of those in a sequence and of those that were made, since a loss
+    that somebody hangs on a network computes nothing in it."""
+    known, found = dict(made.named_modules()), {}
     for path, part in network.named_modules():
         is_bare = not any((part._parameters, part._buffers, part._modules))
         parent = network.get_submodule(path.rpartition(".")[0])
-        was_here = made is None or path in made.parts
-        if is_bare and (was_here or isinstance(parent, nn.Sequential)):
+        is_here = path in known or isinstance(parent, nn.Sequential)
+        if isinstance(part, Routing) or (_is_ours(network) and is_bare and is_here):
             found[path] = import_path(type(part))
     return found
+
+
+def _settings(network: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Of parts of ours all numbers and words, of others what a file keeps: what else they count or
+    anneal is their own, and so is what a routing object was told, which is given again."""
+    config: Any = network.config
+    is_told = isinstance(config.get("routing"), dict)
+    for path, part in network.named_modules():
+        routes = isinstance(part, Routing)
+        is_seen = _is_ours(part) and (_is_ours(network) or routes) and not (is_told and routes)
+        for name, value in vars(part).items():
+            if name.startswith("_") or name in CHOICES or not (is_seen or _keeps(part, name)):
+                continue
+            if isinstance(value, Real) and not isinstance(value, int):
+                value = float(value)  # of NumPy
+            if value is None or isinstance(value, bool | int | float | str):
+                yield f"{path}.{name}".removeprefix("."), value

@@ -8,8 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.models.as_made import changed_settings
-from torchcaps.models.settings import CHOICES
 
 __all__ = ["Refits", "say_what_is_new", "take_dtypes", "take_fitting"]
 
@@ -70,7 +68,6 @@ class Refits(nn.Module):
     """A network of `create_model` that can be given another number of classes."""
 
     config: Any
-    _as_made: Any
 
     def reset_classes(self, n_classes: int) -> tuple[str, ...]:
         """Score other classes, in place: what fits is kept, the rest begins anew.
@@ -85,6 +82,7 @@ class Refits(nn.Module):
         >>> model.reset_classes(7)
         ('layers.classes.weight',)
         """
+        from torchcaps.models.as_made import changed_settings, made_again
         from torchcaps.models.registry import make_model
         from torchcaps.models.smaller import SMALLER
 
@@ -106,15 +104,15 @@ class Refits(nn.Module):
         # Before numbers are copied: in between they would be rounded.
         take_dtypes(fresh, self.state_dict())
         new = take_fitting(fresh, self.state_dict())
-        by_hand = changed_settings(self)
+        made = made_again(self)
+        by_hand = {} if made is None else changed_settings(self, made)
         _choose_again(self, fresh, new, by_hand)
         _replace(self, fresh)
-        self.config, self._as_made = fresh.config, fresh._as_made
+        self.config = fresh.config
         # Of parts that stay, what follows from the number of classes.
-        for path, (fitting, _) in changed_settings(self).items():
-            if path not in by_hand:
-                part, _, name = path.rpartition(".")
-                setattr(self.get_submodule(part), name, fitting)
+        for path, (fitting, _) in changed_settings(self, fresh).items():
+            part, _, name = path.rpartition(".")
+            setattr(self.get_submodule(part), name, fitting)
         return new
 
 
@@ -123,11 +121,13 @@ def _choose_again(
 ) -> None:
     """What somebody chose of the parts of a network, chosen of those of another: the backend,
     which are in training, other settings, and which of the weights that are kept learn."""
+    from torchcaps.models.as_made import CHOICES
+
     parts = dict(old.named_modules())
     for name, part in fresh.named_modules():
         chosen = vars(parts[name]) if name in parts else {}
         for choice, value in chosen.items():
-            if choice in CHOICES or f"{name}.{choice}" in by_hand:
+            if choice in CHOICES or f"{name}.{choice}".removeprefix(".") in by_hand:
                 setattr(part, choice, value)
     learns = {name: each.requires_grad for name, each in old.named_parameters() if name not in new}
     for name, parameter in fresh.named_parameters():

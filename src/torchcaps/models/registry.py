@@ -28,7 +28,6 @@ from torchcaps.models import (
     resnet,
 )
 from torchcaps.models import inverted_capsnet as inverted
-from torchcaps.models.as_made import remember
 from torchcaps.models.deepcaps import DeepCaps
 from torchcaps.models.limits import MOST, MOST_PIXELS, check_weights, kernel_that_fits, made
 from torchcaps.models.network import CapsuleNetwork
@@ -298,17 +297,18 @@ def make_model(
         model.standardise = Standardise(image[0], *standardise)
         chosen["standardise"] = tuple(standardise)
     if isinstance(chosen.get("routing"), Routing):
+        # In a tuple: it is no part of the network, whose layers have copies of it.
+        model.given_routing = (chosen["routing"],)  # type: ignore[assignment]
         chosen["routing"] = {"class": import_path(type(chosen["routing"]))}
-    # nn.Module types every attribute as a tensor or a module.
     model.config = {"name": name, **preset.options, **chosen}  # type: ignore[assignment]
-    remember(model)
     return model
 
 
 def _check_free(name: str, model: nn.Module) -> None:
     """Refuse a network of one's own that keeps something else where its name and options go. One
     that was made by another name gets the new one."""
-    if getattr(model, "config", None) is not None and not hasattr(model, "_as_made"):
+    config = getattr(model, "config", None)
+    if config is not None and not (isinstance(config, dict) and str(config.get("name")) in MODELS):
         raise TorchcapsError(
             f"torchcaps writes into `config` of a network by what name and options it was made, "
             f"but {name} has a `config` of its own; call that otherwise, for example "

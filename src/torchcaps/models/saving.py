@@ -20,11 +20,16 @@ from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers import ROUTINGS, Routing
 from torchcaps.layers.routing.table import import_path
-from torchcaps.models.as_made import check_parts, check_tensors, is_as_made, kept_by_hand, remember
+from torchcaps.models.as_made import (
+    BY_HAND,
+    check_as_made,
+    kept_by_hand,
+    made_again,
+    set_again,
+)
 from torchcaps.models.own import OWN, OwnNetwork, check_has_weights, own_module
 from torchcaps.models.refit import say_what_is_new, take_dtypes, take_fitting
 from torchcaps.models.registry import MODELS, make_model
-from torchcaps.models.settings import BY_HAND, set_again
 from torchcaps.models.smaller import SMALLER, adopt_sizes
 
 __all__ = ["check_whole", "content_of", "file_of", "load", "load_network", "save"]
@@ -85,10 +90,10 @@ def content_of(model: nn.Module) -> bytes:
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in module.state_dict().items()
     }
-    if not is_as_made(module) and not _are_taken(state, config):
-        check_tensors(module)
-    check_parts(module)
-    config = {**config, **kept_by_hand(module)}
+    made = None if config["name"] == OWN else made_again(module)
+    if made is not None:
+        check_as_made(module, made)
+        config = {**config, **kept_by_hand(module, made)}
     header = {**config, DIGEST: _digest(state, config)}
     # Bytes, because save_file makes files that only their owner may read.
     return safetensors.torch.save(state, metadata={HEADER: json.dumps(header)})
@@ -114,18 +119,6 @@ def _check_numbers(module: nn.Module) -> None:
                 f"numbers; give it weights, with load_state_dict(…, assign=True), before it is "
                 f"saved."
             )
-
-
-def _are_taken(state: dict[str, Tensor], config: dict[str, Any]) -> bool:
-    """Whether a network of one's own knows how to take tensors of other names and sizes."""
-    options = {option: value for option, value in config.items() if option != "name"}
-    if config["name"] not in MODELS or not MODELS[config["name"]].is_own:
-        return False
-    try:
-        _without_weights(config["name"], options).load_state_dict(state)
-    except RuntimeError:
-        return False
-    return True
 
 
 @explains_names
@@ -194,7 +187,6 @@ def _as_saved(path: Path, state: dict[str, Tensor], name: str, config: dict[str,
     if said is not None:
         adopt_sizes(network, state, said)
         network.config[SMALLER] = said  # type: ignore[index, operator]
-        remember(network)
     is_own = MODELS[name].is_own
     if is_own:
         take_dtypes(network, state)

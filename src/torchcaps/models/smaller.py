@@ -26,7 +26,6 @@ from torchcaps.layers import (
     DenseCapsules,
     DynamicRouting,
 )
-from torchcaps.models.as_made import is_as_made, remember
 from torchcaps.models.deepcaps import DeepCaps
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.own import OwnNetwork
@@ -91,9 +90,6 @@ def smaller(network: nn.Module, kept: Kept) -> nn.Module:
         model.config = {**config, SMALLER: said}
     adopt_sizes(model, state.tensors, said)
     model.load_state_dict(state.tensors, assign=True)
-    # What is taken out here is told in the file, what was changed by hand before is not.
-    if is_as_made(network):
-        remember(model, like=network)
     return model.eval()
 
 
