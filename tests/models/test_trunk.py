@@ -1,5 +1,6 @@
 """A frozen trunk: the maps that a twin makes by the published names, and that training leaves."""
 
+import copy
 import json
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from torch.nn import functional as F
 import laid_trunk
 from error_text import text_of
 from torchcaps.data import ImageSet
-from torchcaps.models import create_model, load, save, take_trunk
+from torchcaps.models import create_model, load, save, scores_only, take_trunk
 from torchcaps.prune import prunable
 from torchcaps.tasks import rate_test
 from torchcaps.train import fit, make_recipe
@@ -161,6 +162,36 @@ def test_a_trunk_of_other_channels_is_not_begun_with(tmp_path, file):
         )
     )
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_a_trunk_of_random_weights_says_so_at_its_first_images(published, tmp_path, caplog):
+    """It ran in Python as if it were trained, and training never made up for it."""
+    images = torch.rand(1, 3, 40, 40)
+
+    def new():
+        return create_model("rem_dr", image=(3, 40, 40), types=1, trunk="resnet18_imagenet").eval()
+
+    network = new()
+    assert not caplog.messages
+    network(images)
+    network(images)
+    assert caplog.messages == [
+        "the frozen trunk resnet18_imagenet has random weights, which training leaves as they are; "
+        "give it those of a trained network: models.take_trunk(network, file)."
+    ]
+    caplog.clear()
+    torch.jit.trace(scores_only(new()), images, check_trace=False)
+    with torch.device("meta"):
+        new()(torch.empty(1, 3, 40, 40))
+    given = new()
+    safetensors.torch.save_file(published, tmp_path / "weights.safetensors")
+    take_trunk(given, tmp_path / "weights.safetensors")
+    save(given, tmp_path / "model.safetensors")
+    for network in (given, copy.deepcopy(given), load(tmp_path / "model.safetensors")):
+        network(images)
+    assert not caplog.messages
 
 
 def test_weights_that_are_none_are_told(tmp_path, file):

@@ -4,6 +4,7 @@
 512 × 7 × 7 that ResNet-18 for ImageNet makes of 224 × 224 pixels, and frames them with six zeros.
 """
 
+import logging
 from typing import Literal, Self
 
 import torch
@@ -11,7 +12,8 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from torchcaps.layers.backbone import imagenet_backbone, residual_backbone
-from torchcaps.ops.checks import check_choice
+from torchcaps.ops.checks import check_choice, has_values
+from torchcaps.ops.tracing import is_looked_through
 
 __all__ = ["FrozenTrunk", "TrunkKind"]
 
@@ -24,6 +26,7 @@ class FrozenTrunk(nn.Module):
     """Maps [b, 512, h, w] of a ResNet-18 with zeros around, which training leaves as they are.
 
     Its weights are drawn at random until `models.take_trunk` gives it those of a trained network.
+    As long as they are, the first images that it sees make it say so, on standard error.
 
     Arguments:
         channels: of the images.
@@ -43,6 +46,7 @@ class FrozenTrunk(nn.Module):
             else imagenet_backbone(channels)
         )
         self.maps.requires_grad_(False).eval()
+        self._was_looked_at = False
 
     def train(self, mode: bool = True) -> Self:
         """Batch normalisation goes by the statistics that it came with, in training too."""
@@ -51,5 +55,20 @@ class FrozenTrunk(nn.Module):
         return self
 
     def forward(self, image: Tensor) -> Tensor:
+        self._tell_if_random()
         with torch.no_grad():
             return pad(self.maps(image), (FRAME,) * 4)
+
+    def _tell_if_random(self) -> None:
+        """Once, where that can be seen. No training leaves the statistics of batch normalisation at
+        the zeros that they begin with, so weights from anywhere are told from random ones."""
+        mean = next(value for name, value in self.maps.named_buffers() if "running_mean" in name)
+        if self._was_looked_at or not has_values(mean) or is_looked_through():
+            return
+        self._was_looked_at = True
+        if not mean.any():
+            logging.getLogger("torchcaps").warning(
+                "the frozen trunk %s has random weights, which training leaves as they are; give "
+                "it those of a trained network: models.take_trunk(network, file).",
+                self.kind,
+            )
