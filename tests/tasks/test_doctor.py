@@ -11,6 +11,7 @@ from torch import nn
 
 from error_text import text_of
 from torchcaps.data import SOURCES, Batch, ImageSet, PartWholeSpec, part_whole
+from torchcaps.data.image_set import hold_out
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import save
 from torchcaps.report.verdict import about_tree
@@ -20,6 +21,7 @@ from torchcaps.tasks.examine_network import examine_network
 from torchcaps.train import Run, make_recipe
 from torchcaps.train.fit import initial_model
 from torchcaps.train.run import write_whole
+from torchcaps.train.seeds import HOLD_OUT, seed_of
 from torchcaps.types import Output
 
 RECIPE = make_recipe(model="mitterreiter_5x16", data="part-whole", batch_size=20)
@@ -30,6 +32,7 @@ CHECKS = [
     "compiler",
     "pixels",
     "classes",
+    "validation images",
     "test images",
     "finite",
 ]
@@ -96,10 +99,14 @@ class Shown:
         return Batch(self.held.pixels[index], self.held.labels[index])
 
 
+ALL = make_recipe(model="mitterreiter_5x16", data="part-whole", validation_share=0)
+
+
 def images_found(pixels=None, labels=None, test=None):
     pixels = torch.rand(30, 1, 4, 4) if pixels is None else pixels
     training = Shown(pixels, labels or [k % 3 for k in range(len(pixels))])
-    found = examine_images(training, lambda: test or Shown(torch.rand(6, 1, 4, 4), [0, 1, 2] * 2))
+    some = Shown(torch.rand(6, 1, 4, 4), [0, 1, 2] * 2)
+    found = examine_images(ALL, training, lambda: test or some)
     return {each.check: each for each in found}
 
 
@@ -376,6 +383,52 @@ def test_test_images_are_not_looked_for_among_millions(monkeypatch):
     assert "in_training" not in found.numbers
 
 
+def held_out_found(pixels, test, **fields):
+    """What is said of validation and test images, of 20 training images."""
+    recipe = make_recipe(model="mitterreiter_5x16", data="tiny", seed=3, **fields)
+    training = ImageSet("mine", pixels, torch.arange(len(pixels)) % 2, ("a", "b"))
+    tests = ImageSet("mine", test, torch.arange(len(test)) % 2, ("a", "b"))
+    found = examine_images(recipe, training, lambda: tests)
+    return {each.check: each for each in found if each.check.endswith(" images")}
+
+
+def test_images_on_both_sides_of_the_split_are_counted():
+    """Nobody saw that validation images had been learnt by heart."""
+    pixels = torch.rand(20, 1, 4, 4)
+    order = hold_out(20, share=0.2, seed=seed_of(3, HOLD_OUT))
+    (rest, held) = (each.tolist() for each in order)
+    # Two of the four that are held out, and two of those that stay, which tells nothing.
+    pixels[held[1]], pixels[held[3]] = pixels[rest[5]], pixels[rest[0]]
+    pixels[rest[7]] = pixels[rest[8]]
+    # One test image was trained on, one was held out.
+    test = torch.cat([pixels[[rest[2], held[0]]], torch.rand(3, 1, 4, 4)])
+    found = held_out_found(pixels, test, validation_share=0.2)
+    assert list(found) == ["validation images", "test images"]
+    validation = found["validation images"]
+    assert (validation.verdict, validation.numbers) == ("look", {"images": 4, "in_training": 2})
+    assert validation.text == (
+        "2 of 4 are among the training images, pixel for pixel; what is right about them proves "
+        "nothing: the training set holds images more than once, so take their copies out of it."
+    )
+    assert found["test images"].numbers == {"images": 5, "in_training": 2}
+
+
+def test_validation_images_of_their_own_are_fine():
+    pixels = torch.rand(20, 1, 4, 4)
+    found = held_out_found(pixels, torch.rand(3, 1, 4, 4))["validation images"]
+    assert (found.verdict, found.text) == ("fine", "none of 2 is among the training images.")
+    assert "validation images" not in held_out_found(pixels, pixels, validation_share=0)
+
+
+def test_a_share_that_holds_nothing_out_is_told_before_training():
+    found = held_out_found(torch.rand(2, 1, 4, 4), torch.rand(3, 1, 4, 4))
+    assert found["validation images"].verdict == "broken"
+    assert found["validation images"].text.startswith(
+        "none can be held out, and training would end with that: share=0.1 of 2 images leaves "
+    )
+    assert found["test images"].verdict == "fine"
+
+
 def test_frozen_parts_are_not_trained_by_the_doctor():
     fields = {"model": "mitterreiter_5x16", "data": "tiny", "batch_size": 20}
     lessons = [
@@ -426,7 +479,7 @@ def test_test_images_that_cannot_be_read_are_told_before_training():
     def missing():
         raise TorchcapsError("there is no test folder.")
 
-    (*_, found) = examine_images(Shown(torch.rand(6, 1, 4, 4), [0, 1, 2] * 2), missing)
+    (*_, found) = examine_images(ALL, Shown(torch.rand(6, 1, 4, 4), [0, 1, 2] * 2), missing)
     assert found.verdict == "broken"
     assert found.text == (
         "they cannot be read, and training would end with that: there is no test folder."
@@ -452,7 +505,7 @@ def test_bytes_are_found_though_the_network_takes_them(network):
             pixels, labels, _ = tiny("train").batch(index)
             return Batch(pixels * 255, labels)
 
-    found = examine(network, RECIPE, Bytes(), lambda: Bytes(), stage="before training", seconds=0)
+    found = examine(network, ALL, Bytes(), lambda: Bytes(), stage="before training", seconds=0)
     verdicts = {each.check: each.verdict for each in found.findings}
     assert verdicts["pixels"] == "broken"
     assert verdicts["test images"] == "look"

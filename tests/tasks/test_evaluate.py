@@ -13,6 +13,7 @@ from torch import nn
 
 from error_text import text_of
 from torchcaps.data import SOURCES, Batch, ImageSet, PartWholeSpec, load, part_whole, resized
+from torchcaps.data.image_set import hold_out
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model, save
 from torchcaps.tasks import evaluate, evaluate_file, write_predictions
@@ -224,8 +225,10 @@ def test_validation_images_are_those_that_the_run_held_out(run):
     found = evaluate_file(run.folder, split="validation")
     rest, held = tiny("train", None).hold_out(share=0.1, seed=seed_of(7, HOLD_OUT))
     assert torch.equal(found.labels, held.labels)
-    assert found.seen is None
-    assert torch.equal(evaluate_file(run.folder, split="train").labels, rest.labels)
+    assert found.numbers()["in_training"] == 0
+    trained_on = evaluate_file(run.folder, split="train")
+    assert torch.equal(trained_on.labels, rest.labels)
+    assert trained_on.seen is None
     assert len(evaluate_file(run.model_file, data="tiny", split="train").right) == 40
 
 
@@ -289,6 +292,20 @@ def test_test_images_that_were_trained_on_are_counted(run):
     found = replace(found, seen=torch.ones(4, dtype=torch.bool))
     assert found.numbers()["accuracy_without_them"] is None
     assert found.text().endswith("pixel for pixel; all are")
+
+
+def test_validation_images_that_were_trained_on_are_counted(run, monkeypatch):
+    """Those of a run are looked for among what it trained on, and there were two copies of one."""
+    rest, held = hold_out(40, share=0.1, seed=seed_of(7, HOLD_OUT))
+    index = torch.arange(40)
+    index[held[2]], index[rest[4]] = rest[9], rest[8]
+    monkeypatch.setitem(SOURCES, "tiny", lambda split, root: tiny("train", root).take(index))
+    found = evaluate_file(run.folder, split="validation")
+    assert found.seen.tolist() == [False, False, True, False]
+    assert found.text().endswith(
+        f"1 of these images are among the training images, pixel for pixel; accuracy on the "
+        f"others: {found.right[[0, 1, 3]].double().mean():.2%}"
+    )
 
 
 def test_whoever_has_the_test_images_alone_has_them_judged(run, monkeypatch):

@@ -178,7 +178,7 @@ def examine(
     batch = Batch(batch.pixels.to(device), batch.labels.to(device), parts)
     findings = [
         *examine_machine(),
-        *examine_images(training, load_test),
+        *examine_images(recipe, training, load_test),
         *examine_network(
             model.to(device),
             recipe,

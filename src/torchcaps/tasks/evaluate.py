@@ -309,7 +309,8 @@ def evaluate_file(
     """Evaluate a run on its own data, or a saved network on those named.
 
     A run that was stopped is evaluated with the weights of its last state, which the result says.
-    Images of the test set that are in the training set too are counted.
+    Test images that are in the training set too are counted, and so are validation images that the
+    run was trained on.
 
     Arguments:
         path: a run folder or a saved network.
@@ -340,21 +341,26 @@ def evaluate_file(
     if split == "test":
         is_own = trained.run is not None and data in (None, trained.source(split="test"))
         changed = is_own and not trained.knows(images, "test")
-        found = replace(found, changed=changed, seen=_seen(trained, images, data, root))
+        found = replace(found, changed=changed)
+    if split != "train":
+        found = replace(found, seen=_seen(trained, images, split, data, root))
     found = replace(found, split=split, stopped=trained.stopped)
     if predictions is not None:
         write_predictions(found, predictions)
     return found
 
 
-def _seen(trained: Trained, test: Images, data: str | None, root: Path | None) -> Tensor | None:
-    """Which test images are training images of the same set too, whether or not the run has had
-    these; None where that is not looked at."""
+def _seen(
+    trained: Trained, images: Images, split: str, data: str | None, root: Path | None
+) -> Tensor | None:
+    """Which images are training images of the same set too: of test images whether or not the run
+    has had these. None where that is not looked at."""
     if trained.source(data) in NEVER_COMPARED:
         return None
     try:
-        training = trained.images_now("train", data=data, root=root)
+        of_set = split == "test"
+        training = (trained.images_now if of_set else trained.images)("train", data=data, root=root)
     except (TorchcapsError, OSError):
         # Whoever has the test images alone still has them judged.
         return None
-    return in_training(training, test) if len(training) <= MOST_COMPARED else None
+    return in_training(training, images) if len(training) <= MOST_COMPARED else None

@@ -1,14 +1,16 @@
-"""What a network is given: the range of pixels, the balance of classes, the test images."""
+"""What a network is given: the range of pixels, the balance of classes, images that are apart."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from torch import Tensor
 
 from torchcaps.data import Images, sample_of
 from torchcaps.errors import TorchcapsError
 from torchcaps.tasks.diagnosis import Diagnosis
-from torchcaps.tasks.overlap import MOST_COMPARED, in_training
+from torchcaps.tasks.overlap import MOST_COMPARED, marks
 from torchcaps.train.answers import present_classes
+from torchcaps.train.parting import parted
+from torchcaps.train.recipe import Recipe
 
 __all__ = ["examine_images"]
 
@@ -17,14 +19,16 @@ PIXELS_OF, LABELS_OF = 1_000, 10_000
 UNEVEN = 5
 
 
-def examine_images(training: Images, load_test: Callable[[], Images]) -> list[Diagnosis]:
+def examine_images(
+    recipe: Recipe, training: Images, load_test: Callable[[], Images]
+) -> list[Diagnosis]:
     """`load_test` reads the test images, which may fail: better now than after training."""
     pixels = training.batch(sample_of(training, PIXELS_OF)).pixels
     labels = training.batch(sample_of(training, LABELS_OF)).labels
     return [
         _range(pixels),
         _balance(labels, training.class_names),
-        _test(training, load_test),
+        *_apart(recipe, training, load_test),
     ]
 
 
@@ -95,7 +99,26 @@ def _balance(labels: Tensor, class_names: tuple[str, ...]) -> Diagnosis:
     return Diagnosis("classes", "fine", f"{facts}.", numbers)
 
 
-def _test(training: Images, load_test: Callable[[], Images]) -> Diagnosis:
+def _apart(
+    recipe: Recipe, training: Images, load_test: Callable[[], Images]
+) -> Iterator[Diagnosis]:
+    """Whether validation and test images are others than the training images."""
+    try:
+        trained_on, held = parted(recipe, training)
+    except TorchcapsError as error:
+        text = f"none can be held out, and training would end with that: {error}"
+        yield Diagnosis("validation images", "broken", text)
+        trained_on, held = training, None
+    known = None if len(training) > MOST_COMPARED else set(marks(trained_on))
+    if held is not None and known is not None:
+        found = marks(held)
+        mend = "the training set holds images more than once, so take their copies out of it"
+        yield _compared("validation images", found, known, mend)
+        known.update(found)
+    yield _test(training, load_test, known)
+
+
+def _test(training: Images, load_test: Callable[[], Images], known: set[bytes] | None) -> Diagnosis:
     try:
         test = load_test()
     except (TorchcapsError, OSError) as error:
@@ -108,20 +131,25 @@ def _test(training: Images, load_test: Callable[[], Images]) -> Diagnosis:
             f"differ; both must be one data set."
         )
         return Diagnosis("test images", "broken", text)
-    if len(training) > MOST_COMPARED:
+    if known is None:
         text = (
             f"{len(test):,}; they were not looked for among {len(training):,} training images, "
             f"which would take hours."
         )
         return Diagnosis("test images", "fine", text, {"images": len(test)})
-    seen = int(in_training(training, test).sum())
-    numbers = {"images": len(test), "in_training": seen}
+    return _compared("test images", marks(test), known, "take them out of one of the two")
+
+
+def _compared(check: str, found: list[bytes], known: set[bytes], mend: str) -> Diagnosis:
+    """How many of the images, by their marks, are known to be training images."""
+    seen = sum(mark in known for mark in found)
+    numbers = {"images": len(found), "in_training": seen}
     if seen:
         text = (
-            f"{seen:,} of {len(test):,} are among the training images, pixel for pixel; what is "
-            f"right about them proves nothing: take them out of one of the two."
+            f"{seen:,} of {len(found):,} are among the training images, pixel for pixel; what is "
+            f"right about them proves nothing: {mend}."
         )
-        return Diagnosis("test images", "look", text, numbers)
+        return Diagnosis(check, "look", text, numbers)
     return Diagnosis(
-        "test images", "fine", f"none of {len(test):,} is among the training images.", numbers
+        check, "fine", f"none of {len(found):,} is among the training images.", numbers
     )

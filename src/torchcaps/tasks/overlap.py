@@ -1,7 +1,6 @@
-"""Test images that the training set holds too: what is right about them proves nothing."""
+"""Images that were trained on too: what is right about them proves nothing."""
 
 import hashlib
-from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -9,22 +8,25 @@ from torch import Tensor
 from torchcaps.data import Images
 from torchcaps.tasks.progress import progress
 
-__all__ = ["MOST_COMPARED", "in_training"]
+__all__ = ["MOST_COMPARED", "in_training", "marks"]
 
 MANY = 1000
-# Training images that test images are compared with; more take hours.
+# Training images that others are compared with; more take hours.
 MOST_COMPARED = 1_000_000
 
 
-def in_training(training: Images, test: Images) -> Tensor:
-    """Which test images are there among the training images, pixel for pixel: bool [n]."""
-    with progress("comparing test and training images", len(training) + len(test)) as advance:
-        known = set(_marks(training, advance))
-        return torch.tensor([mark in known for mark in _marks(test, advance)])
+def in_training(training: Images, others: Images) -> Tensor:
+    """Which of the others are there among the training images, pixel for pixel: bool [n]."""
+    known = set(marks(training))
+    return torch.tensor([mark in known for mark in marks(others)])
 
 
-def _marks(images: Images, advance: Callable[[int], None]) -> Iterator[bytes]:
-    for index in torch.arange(len(images)).split(MANY):
-        pixels = images.batch(index).pixels.cpu().contiguous().numpy()
-        yield from (hashlib.blake2b(each.tobytes(), digest_size=16).digest() for each in pixels)
-        advance(len(index))
+def marks(images: Images) -> list[bytes]:
+    """A mark of each image, the same for the same pixels."""
+    found = []
+    with progress("looking for images that are there twice", len(images)) as advance:
+        for index in torch.arange(len(images)).split(MANY):
+            pixels = images.batch(index).pixels.cpu().contiguous().numpy()
+            found += [hashlib.blake2b(each.tobytes(), digest_size=16).digest() for each in pixels]
+            advance(len(index))
+    return found
