@@ -2,13 +2,17 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
 from made_records import record
 from torchcaps.cli import main
+from torchcaps.models import MODELS
+from torchcaps.models.own import CLASSES
 from torchcaps.study import runner, write_record
 from torchcaps.study.runner.work import work
+from torchcaps.train import own_code
 
 
 @pytest.fixture
@@ -131,6 +135,62 @@ def test_a_study_of_ones_own_is_run_and_compared(call, tmp_path, monkeypatch):
     assert lines[1].startswith("peer_sign_em  1      50")
     assert (tmp_path / "runs" / "my.svg").is_file()
     assert "drawn in runs/my.svg" in err
+
+
+NET = """
+import torch
+import torchcaps as tc
+
+class Net(torch.nn.Module):
+    def __init__(self, image=(1, 1, 1), n_classes=2):
+        super().__init__()
+        self.layer = torch.nn.Linear(1, n_classes)
+
+    def forward(self, images):
+        return tc.Output(self.layer(images.flatten(1)), "logits")
+
+tc.register_model("mine_of_study", Net, image=(1, 1, 1), n_classes=2)
+"""
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    """A network of one's own, which nobody knows afterwards."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(own_code, "_IMPORTED", {})
+    (tmp_path / "mine_of_study.py").write_text(NET)
+    yield tmp_path / "mine_of_study.py"
+    sys.modules.pop("mine_of_study", None)
+    MODELS.pop("mine_of_study", None)
+    CLASSES.clear()
+
+
+def test_a_study_of_ones_own_network_takes_its_file(call, tmp_path, file, monkeypatch):
+    """`train` took --import, and its message named it to whoever ran a study, which refused it."""
+    given = []
+
+    def in_process(study, settings, *, watch):
+        given.append(settings)
+        work(study.cells(), runner.Ledger(settings.folder), root=settings.root)
+        return []
+
+    monkeypatch.setattr(runner, "run_study", in_process)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.toml").write_text(
+        'model = "mine_of_study"\ndata = "sign"\nepochs = 1\nbatch_size = 4000\n'
+    )
+    code, out, err = call("run", "my.toml")
+    assert (code, out) == (2, "")
+    assert err.endswith(
+        "; one of your own is known after register_model, on the command line by --import of its "
+        "file.\n"
+    )
+    code, out, err = call("run", "my.toml", "--import", "mine_of_study.py")
+    assert (code, "mine_of_study  1" in out) == (0, True), err
+    assert given[0].imports == (Path("mine_of_study.py"),)
+    assert given[0].for_elsewhere().imports == (file,)
+    code, out, err = call("status", "my.toml", "--import", "mine_of_study.py")
+    assert (code, out.startswith("1 of 1 cells done")) == (0, True), err
 
 
 def test_records_of_changed_code_are_said_to_be_drafts(call, tmp_path, monkeypatch):

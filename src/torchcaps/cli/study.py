@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchcaps._printable import printable
-from torchcaps.cli.arguments import AsJson, seconds_of
+from torchcaps.cli.arguments import AsJson, Imports, seconds_of
 from torchcaps.errors import TorchcapsError, short
 
 if TYPE_CHECKING:
@@ -134,6 +134,7 @@ def run(
         typer.Option(help="8m, 90s, 1h30m: then all states are saved, and the same line goes on."),
     ] = None,
     as_json: AsJson = False,
+    own_code: Imports = None,
 ) -> None:
     """Run a study, or go on with one, and write a record of each system.
 
@@ -146,14 +147,13 @@ def run(
     study = _study(what, table, reduced, seeds, only, evidence)
     if from_records:
         study = _going_on(study, evidence)
-    settings = Settings(out, evidence, root, jobs=jobs, device=device, until=until, on=on)
+    imports = tuple(own_code or ())
+    settings = Settings(out, evidence, root, jobs, device, until, on, imports)
     with watched(study, Ledger(out)) as watch:
         paths = run_study(study, settings, watch=watch)
-    if what.endswith(".toml") and from_records:
-        _print_records(study, paths, out, as_json)
-        return
     if what.endswith(".toml"):
-        _print_comparison(study, paths, out, as_json)
+        show = _print_records if from_records else _print_comparison
+        show(study, paths, out, as_json)
         return
     found = outcome_of(study, paths)
     print(json.dumps(found.numbers()) if as_json else printable(found.text()))
@@ -175,6 +175,7 @@ def status(
         str, typer.Option(help="Order of the rows: table, as the paper has them, or cost.")
     ] = "table",
     as_json: AsJson = False,
+    own_code: Imports = None,
 ) -> None:
     """Say how far a study is: cells done, running and left, and the hours that are left.
 

@@ -162,7 +162,10 @@ class Recipe(BaseModel):
     @classmethod
     def _known_model(cls, name: str) -> str:
         if name != OWN and name not in MODELS:
-            raise ValueError(f"{short(name)} is unknown; {nearest(name, MODELS)}")
+            raise ValueError(
+                f"{short(name)} is unknown; {nearest(name, MODELS)}; one of your own is known "
+                f"after register_model, on the command line by --import of its file"
+            )
         return name
 
     @field_validator("data", "test_data")

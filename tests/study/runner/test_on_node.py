@@ -6,11 +6,12 @@ import time
 
 import pytest
 
-from torchcaps.errors import Diverged, Interrupted
+from torchcaps.errors import Diverged, Interrupted, TorchcapsError
 from torchcaps.study.runner import Ledger, Settings
 from torchcaps.study.runner import work as module
 from torchcaps.study.runner.disk import pack, signed, unpack
 from torchcaps.study.runner.on_node import OnNode
+from torchcaps.train import own_code
 
 
 @pytest.fixture
@@ -80,6 +81,24 @@ def test_where_the_folder_is_seen_cells_are_taken_there(study, ledger, node, mon
     assert seen == [there.settings.folder / cell.name]
     assert Ledger(there.settings.folder).state(cell) == "done"
     assert (there.settings.folder / "worker3.log").is_file()
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_worker_imports_what_the_study_was_given(study, node, monkeypatch, tmp_path, is_seen):
+    """A worker is another process, which knew no network of one's own."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(own_code, "_IMPORTED", {})
+    monkeypatch.setattr(module, "fit", lambda *_, **__: pytest.fail("it was not imported"))
+    file = tmp_path / "mine_of_worker.py"
+    file.write_text("import torchcaps\nraise torchcaps.TorchcapsError('it was imported')")
+    (cell,) = study().cells()
+    there = node(imports=(file,))
+    if is_seen:
+        with pytest.raises(TorchcapsError, match="it was imported"):
+            there.serve([cell])
+    else:
+        _, failed = there.finish(cell, {})
+        assert str(failed) == "it was imported"
 
 
 def test_a_worker_without_a_gpu_sees_none(node):

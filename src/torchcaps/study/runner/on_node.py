@@ -15,6 +15,7 @@ from torchcaps.study.runner.settings import Settings
 from torchcaps.study.runner.system import Cell
 from torchcaps.study.runner.work import finish
 from torchcaps.study.runner.workers import serve
+from torchcaps.train.own_code import import_file
 
 __all__ = ["About", "OnNode"]
 
@@ -63,6 +64,8 @@ class OnNode:
             unpack(files, ledger.folder, cell.name)
             failed = None
             try:
+                for file in self.settings.imports:
+                    import_file(file)
                 finish(cell, ledger, root=self.settings.root, until=self.settings.until)
             except Exception as error:
                 failed = error

@@ -22,7 +22,8 @@ class Settings:
     `root` is the folder of data sets that are files, `jobs` how many cells run at once, `device`
     "auto", "cpu" or "cuda", and `until` the time (`time.time()`) at which all states are saved.
     `on` is "here" for processes of this machine, "ray" or "ray:HOST:PORT" for a Ray cluster,
-    "slurm" or "slurm:NAME=VALUE,…" for Slurm jobs.
+    "slurm" or "slurm:NAME=VALUE,…" for Slurm jobs. `imports` are files of one's own that every
+    worker imports.
     """
 
     folder: Path
@@ -32,6 +33,7 @@ class Settings:
     device: str = "auto"
     until: float | None = None
     on: str = "here"
+    imports: tuple[Path, ...] = ()
 
     @property
     def place(self) -> str:
@@ -46,7 +48,8 @@ class Settings:
     def for_elsewhere(self) -> "Settings":
         """The same with paths that do not depend on where this process was started."""
         root = None if self.root is None else _absolute(self.root)
-        return replace(self, folder=_absolute(self.folder), root=root)
+        imports = tuple(map(_absolute, self.imports))
+        return replace(self, folder=_absolute(self.folder), root=root, imports=imports)
 
 
 def _absolute(path: Path) -> Path:

@@ -17,6 +17,7 @@ from torchcaps.study.runner.ledger import Ledger
 from torchcaps.study.runner.settings import Settings
 from torchcaps.study.runner.system import Cell
 from torchcaps.study.runner.work import work
+from torchcaps.train.own_code import import_file
 
 __all__ = ["End", "Hire", "Worker", "here", "serve"]
 
@@ -64,6 +65,8 @@ def serve(
     ledger.folder.mkdir(parents=True, exist_ok=True)
     path = ledger.folder / f"worker{number}.log"
     with path.open("a", encoding="utf-8", buffering=1) as talk, redirect_stderr(talk):
+        for file in settings.imports:
+            import_file(file)
         try:
             work(cells, ledger, root=settings.root, until=settings.until, parent=parent)
         except Interrupted as stop:
