@@ -20,6 +20,14 @@ CASES = {
     "sparse": (IMAGES.to_sparse(), "image must be a dense tensor, but came as torch.sparse_coo;"),
     "meta": (IMAGES.to("meta"), "must be on one device, but are on meta and cpu; move the images"),
     "one": (IMAGES[0], "a single image needs image.unsqueeze(0)"),
+    "channels last": (
+        IMAGES.movedim(1, -1),
+        "came with shape [2, 7, 8, 1]; channels come first: image.movedim(-1, 1).",
+    ),
+    "no channels": (
+        IMAGES[:, 0],
+        "came with shape [2, 7, 8]; the axis of channels is missing: image.unsqueeze(1).",
+    ),
     "bytes": (IMAGES.byte(), "for bytes use image.float() / 255."),
     "double": (IMAGES.double(), "must share a dtype, but are torch.float64 and torch.float32"),
     "NaN": (IMAGES * torch.nan, "the images hold NaN or infinite values"),

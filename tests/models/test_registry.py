@@ -263,6 +263,24 @@ def test_an_option_reaches_the_network():
             "but came as (28, 28).",
         ),
         (
+            "resnet18",
+            {"image": (32, 32, 3)},
+            "image is (channels, height, width), but came as (32, 32, 3); did you mean "
+            "(3, 32, 32)?",
+        ),
+        (
+            "capsnet",
+            {"image": (28, 28, 1)},
+            "image is (channels, height, width), but came as (28, 28, 1); did you mean "
+            "(1, 28, 28)?",
+        ),
+        (
+            "capsnet",
+            {"image": (48, 64, 3)},
+            "image is (channels, height, width), but came as (48, 64, 3); did you mean "
+            "(3, 48, 64)?",
+        ),
+        (
             "capsnet",
             {"image": (0, 28, 28)},
             "image must be (channels, height, width), three whole numbers from 1 to 1,000,000, "
@@ -508,3 +526,9 @@ def test_no_more_layer_is_no_layer_whatever_the_network_has():
 def test_a_model_that_is_no_name_is_a_sentence():
     with pytest.raises(TorchcapsError, match=r"^model \['capsnet'\] is unknown; "):
         create_model(["capsnet"])
+
+
+def test_signals_of_many_channels_are_no_pictures_with_channels_last():
+    """Only of a square, or where the network cannot take it, is the order doubted."""
+    network = create_model("resnet18", image=(9, 64, 1), n_classes=2).eval()
+    assert network(torch.rand(2, 9, 64, 1)).scores.shape == (2, 2)

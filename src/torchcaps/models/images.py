@@ -16,8 +16,7 @@ def check_images(image: Tensor, expected: tuple[int, int, int], network: nn.Modu
     if image.ndim != 4 or tuple(image.shape[1:]) != expected:
         raise TorchcapsError(
             f"this network takes images [batch, {', '.join(map(str, expected))}], but came "
-            f"with shape {list(image.shape)}; a single image needs image.unsqueeze(0), another "
-            f"size needs create_model(..., image=(channels, height, width))."
+            f"with shape {list(image.shape)}; {_mended(image.shape, expected)}."
         )
     if not image.is_floating_point():
         raise TorchcapsError(
@@ -45,6 +44,18 @@ def check_images(image: Tensor, expected: tuple[int, int, int], network: nn.Modu
             "the images hold NaN or infinite values; every pixel must be finite, in [0, 1]: "
             "look for a division by zero in the preparation of the images."
         )
+
+
+def _mended(shape: torch.Size, expected: tuple[int, int, int]) -> str:
+    channels, height, width = expected
+    if tuple(shape[1:]) == (height, width, channels):
+        return "channels come first: image.movedim(-1, 1)"
+    if channels == 1 < shape[0] and tuple(shape[1:]) == (height, width):
+        return "the axis of channels is missing: image.unsqueeze(1)"
+    return (
+        "a single image needs image.unsqueeze(0), another size needs create_model(..., "
+        "image=(channels, height, width))"
+    )
 
 
 def _a_weight(module: nn.Module) -> Tensor | None:

@@ -7,6 +7,7 @@ means it makes the layers: they have no limit.
 """
 
 import bisect
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -15,14 +16,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 
 __all__ = [
     "LARGEST",
     "MOST",
     "MOST_LAYERS",
     "MOST_PIXELS",
+    "check_sides",
     "check_weights",
+    "doubt_order",
     "heaviest",
     "in_bytes",
     "kernel_that_fits",
@@ -39,6 +42,38 @@ REMEDIES = 3
 
 # A network of its image, its class count and its options.
 Make = Callable[..., nn.Module]
+
+
+def check_sides(image: tuple[int, int, int], n_classes: int) -> None:
+    """Refuse what is no size of an image, and no number of classes."""
+    if not isinstance(image, tuple | list) or len(image) != 3 or not all(map(_is_count, image)):
+        raise TorchcapsError(
+            f"image must be (channels, height, width), three whole numbers from 1 to {MOST:,}, but "
+            f"came as {short(image)}."
+        )
+    if image[0] == image[1] and (doubt := doubt_order(image)):
+        raise TorchcapsError(doubt)
+    if math.prod(image) > MOST_PIXELS:
+        raise TorchcapsError(
+            f"an image of {'×'.join(map(str, image))} has more than {MOST_PIXELS:,} numbers, the "
+            f"most that a network is made for; is its order (channels, height, width)?"
+        )
+    if not _is_count(n_classes):
+        raise TorchcapsError(
+            f"n_classes must be a whole number from 1 to {MOST:,}, but came as {short(n_classes)}."
+        )
+
+
+def doubt_order(image: tuple[int, int, int]) -> str:
+    """The sentence about an image that seems to have its channels last, as pictures of other
+    libraries do; of others nothing. A signal of many channels, one wide, looks the same."""
+    height, width, channels = image
+    if channels not in (1, 3) or height <= 4:
+        return ""
+    return (
+        f"image is (channels, height, width), but came as {tuple(image)}; did you mean "
+        f"{(channels, height, width)}?"
+    )
 
 
 def check_weights(name: str, make: Make, others: dict[str, Make], **chosen: Any) -> None:
@@ -168,3 +203,7 @@ def _memory() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return sys.maxsize
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 1 <= value <= MOST

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.layers.routing.table import import_path
-from torchcaps.models.registry import MODELS, Preset, check_sides
+from torchcaps.models.limits import check_sides
+from torchcaps.models.registry import MODELS, Preset
 from torchcaps.types import Couple, Intervene, Keep, Output
 
 __all__ = [

@@ -29,7 +29,7 @@ from torchcaps.models import (
 )
 from torchcaps.models import inverted_capsnet as inverted
 from torchcaps.models.deepcaps import DeepCaps
-from torchcaps.models.limits import MOST, MOST_PIXELS, check_weights, kernel_that_fits, made
+from torchcaps.models.limits import check_sides, check_weights, doubt_order, kernel_that_fits, made
 from torchcaps.models.network import CapsuleNetwork
 from torchcaps.models.options import (
     ITERATES,
@@ -46,7 +46,6 @@ __all__ = [
     "Preset",
     "check_made",
     "check_options",
-    "check_sides",
     "create_model",
     "list_models",
 ]
@@ -351,25 +350,10 @@ def _checked(name: str, options: dict[str, Any]) -> Preset:
     return preset
 
 
-def check_sides(image: tuple[int, int, int], n_classes: int) -> None:
-    if not isinstance(image, tuple | list) or len(image) != 3 or not all(map(_is_count, image)):
-        raise TorchcapsError(
-            f"image must be (channels, height, width), three whole numbers from 1 to {MOST:,}, but "
-            f"came as {short(image)}."
-        )
-    if math.prod(image) > MOST_PIXELS:
-        raise TorchcapsError(
-            f"an image of {'×'.join(map(str, image))} has more than {MOST_PIXELS:,} numbers, the "
-            f"most that a network is made for; is its order (channels, height, width)?"
-        )
-    if not _is_count(n_classes):
-        raise TorchcapsError(
-            f"n_classes must be a whole number from 1 to {MOST:,}, but came as {short(n_classes)}."
-        )
-
-
 def _too_small(error: ImageTooSmall, preset: Preset, chosen: dict[str, Any]) -> str:
     """What was found, and the option that mends it, where the network has it."""
+    if doubt := doubt_order(chosen["image"]):
+        return doubt
     kernel = chosen.get("kernel", preset.options.get("kernel"))
     fitting = None if kernel is None else kernel_that_fits(preset.build, chosen, kernel)
     if fitting is None:
@@ -394,7 +378,3 @@ def _check_size(name: str, preset: Preset, chosen: dict[str, Any]) -> None:
     if sizes or size > math.prod(preset.image) * preset.n_classes:
         others = {each: MODELS[each].build for each in FOR_LARGE_IMAGES if each != name}
         check_weights(name, preset.build, others, **chosen)
-
-
-def _is_count(value: object) -> bool:
-    return type(value) is int and 1 <= value <= MOST
