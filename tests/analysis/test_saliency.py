@@ -104,3 +104,31 @@ def test_children_in_one_place_are_a_sentence(grid, where):
     assert text_of(lambda: focus(torch.ones(1, 2, 2), torch.ones(2, 2).bool())).startswith(
         "a mask has one truth value for each pixel of a map, [1, 2, 2], but came with shape [2, 2]"
     )
+
+
+@pytest.mark.parametrize(
+    ("measure", "said"),
+    [
+        (
+            lambda trace: saliency(trace, torch.rand(1, 2), n_classes=2, size=(1, 2)),
+            "the predicted classes must be whole numbers, one an image [1], but came as "
+            "torch.float32 [1, 2]; of scores take scores.argmax(-1).",
+        ),
+        (
+            lambda trace: saliency(trace, torch.rand(1), n_classes=2, size=(1, 2)),
+            "the predicted classes must be whole numbers, one an image [1], but came as "
+            "torch.float32 [1]; of scores take scores.argmax(-1).",
+        ),
+        (
+            lambda trace: saliency(trace, [0], n_classes=2, size=(1, 2)),
+            "the predicted classes must be whole numbers, one an image [1], but came as list; of "
+            "scores take scores.argmax(-1).",
+        ),
+        (
+            lambda trace: saliency(trace, torch.tensor([0]), n_classes=2, size=(1, 28, 28)),
+            "size must be the (height, width) of the images, but came as (1, 28, 28).",
+        ),
+    ],
+)
+def test_what_is_no_such_thing_is_refused(measure, said):
+    assert text_of(lambda: measure(grid_trace())) == said

@@ -28,7 +28,7 @@ from torchcaps.analysis.trace import (
     class_coupling,
     image_lengths,
 )
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, short
 from torchcaps.types import Trace
 
 __all__ = ["focus", "saliency", "saliency_distance"]
@@ -46,6 +46,10 @@ def saliency(trace: Trace, predicted: Tensor, *, n_classes: int, size: tuple[int
     >>> saliency(out.trace, out.scores.argmax(-1), n_classes=10, size=(28, 28)).shape
     """
     check_trace(trace)
+    if isinstance(size, tuple | list) and len(size) != 2:
+        raise TorchcapsError(
+            f"size must be the (height, width) of the images, but came as {short(size)}."
+        )
     last = trace[-1]
     if last.child_grid is None or last.child_grid[0] * last.child_grid[1] == 1:
         where = "no grid" if last.child_grid is None else "one position"

@@ -281,14 +281,22 @@ def class_coupling(trace: Trace, predicted: Tensor) -> Tensor:
     Whoever knows how many classes there are calls `check_parents_are_classes` before.
     """
     coupling = image_coupling(trace[-1])
-    n, predicted = coupling.shape[-1], predicted.detach().cpu()
-    if predicted.shape != coupling.shape[:1] or not bool(
-        ((predicted >= 0) & (predicted < n)).all()
-    ):
+    k, n = len(coupling), coupling.shape[-1]
+    is_tensor = isinstance(predicted, Tensor)
+    if not is_tensor or predicted.shape != (k,) or predicted.is_floating_point():
+        came = (
+            f"{predicted.dtype} {list(predicted.shape)}" if is_tensor else type(predicted).__name__
+        )
+        raise TorchcapsError(
+            f"the predicted classes must be whole numbers, one an image [{k}], but came as {came}; "
+            f"of scores take scores.argmax(-1)."
+        )
+    predicted = predicted.detach().cpu()
+    if not bool(((predicted >= 0) & (predicted < n)).all()):
         raise TorchcapsError(
             f"the last layer must have one parent for each class, but {trace[-1].name} has {n} "
-            f"parents for {len(coupling)} images, and the predicted classes are "
-            f"{list(predicted.shape)} of at most {int(predicted.max()) if len(predicted) else 0}."
+            f"parents for {k} images, and the predicted classes are from {int(predicted.min())} to "
+            f"{int(predicted.max())}."
         )
     return coupling[torch.arange(len(coupling)), :, predicted]
 

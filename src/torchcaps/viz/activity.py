@@ -5,9 +5,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from torchcaps.analysis import Activity, LayerActivity
-from torchcaps.errors import TorchcapsError
 from torchcaps.viz.layered import full_length
-from torchcaps.viz.palette import DEAD, INK, LENGTH, MUTED, STYLE, new_figure
+from torchcaps.viz.palette import DEAD, INK, LENGTH, MUTED, STYLE, check_drawn, new_figure
 
 __all__ = ["draw_activity"]
 
@@ -20,11 +19,8 @@ def draw_activity(activity: Activity) -> Figure:
 
     >>> draw_activity(analysis.capsule_activity(out.trace))
     """
-    if not isinstance(activity, Activity):
-        raise TorchcapsError(
-            f"draw_activity draws what analysis.capsule_activity(trace) measured, but got "
-            f"{type(activity).__name__}."
-        )
+    what = "what analysis.capsule_activity(trace) measured"
+    check_drawn("draw_activity", activity, Activity, what)
     layers = activity.layers
     full = full_length([(layer.mean, layer.std) for layer in layers])
     with matplotlib.rc_context(STYLE):

@@ -11,7 +11,16 @@ from torchcaps.analysis import CouplingHistogram, Couplings, Keys
 from torchcaps.analysis.trace import check_classes
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.viz.layered import called
-from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, cut_to, in_legend, new_figure
+from torchcaps.viz.palette import (
+    INK,
+    LENGTH,
+    MUTED,
+    STYLE,
+    check_drawn,
+    cut_to,
+    in_legend,
+    new_figure,
+)
 
 __all__ = ["draw_couplings_histogram", "draw_keys"]
 
@@ -29,6 +38,7 @@ def draw_keys(keys: Keys, *, class_names: Sequence[str] = ()) -> Figure:
 
     >>> draw_keys(keys, class_names=test.class_names)
     """
+    check_drawn("draw_keys", keys, Keys, "what analysis.MeasureKeys found")
     rows = keys.classes
     names = called(class_names, len(rows)) if class_names else [row.name for row in rows]
     names = [cut_to(name, NAME, 7.5) for name in names]
@@ -79,6 +89,10 @@ def draw_couplings_histogram(
             "a histogram of couplings is of one network or more, but none came; give each as "
             "(name, what MeasureCouplings found)."
         )
+    what = "pairs of a name and what analysis.MeasureCouplings found"
+    for pair in found:
+        is_pair = isinstance(pair, tuple | list) and len(pair) == 2
+        check_drawn("draw_couplings_histogram", pair[1] if is_pair else pair, Couplings, what)
     rows = _of_layers(found) if classes is None else _of_classes(found, classes)
     lines = list(product(("-", "--", ":"), (LENGTH, "#e08214", "#2c7a4b", "#8a6a8f")))
     with matplotlib.rc_context(STYLE):

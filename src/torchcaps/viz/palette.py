@@ -1,7 +1,7 @@
 """Colours and fonts of every picture, and the way from a figure to a file."""
 
 import io
-from pathlib import Path
+import os
 from typing import Any
 
 import matplotlib
@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
-from torchcaps._paths import beside
+from torchcaps._paths import beside, path_of
 from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError
 
@@ -23,6 +23,7 @@ __all__ = [
     "STYLE",
     "WARMTH",
     "WIDTH",
+    "check_drawn",
     "check_figure_file",
     "cut_to",
     "new_figure",
@@ -64,6 +65,12 @@ def new_figure(height: float) -> Figure:
     return Figure(figsize=(WIDTH, height), facecolor=PAPER)
 
 
+def check_drawn(function: str, value: object, kind: type, what: str) -> None:
+    """Refuse what is not of the kind that a function draws."""
+    if not isinstance(value, kind):
+        raise TorchcapsError(f"{function} draws {what}, but got {type(value).__name__}.")
+
+
 def cut_to(text: str, width: float, size: float) -> str:
     """A text set in `size` points, cut with an ellipsis where it is wider than `width` points."""
     font = FontProperties(family=STYLE["font.family"], size=size)
@@ -94,14 +101,15 @@ def to_svg(figure: Figure) -> str:
     return printable(buffer.getvalue())
 
 
-def check_figure_file(path: Path) -> None:
+def check_figure_file(path: str | os.PathLike[str]) -> None:
     """Refuse a file that could not be drawn, before any work is done.
 
     Arguments:
         path: where a picture shall be written.
 
-    >>> check_figure_file(Path("tree.svg"))
+    >>> check_figure_file("tree.svg")
     """
+    path = path_of("path", path)
     if path.suffix not in (".svg", ".png"):
         raise TorchcapsError(f"the picture must end in .svg or .png, but is {path}.")
     if path.is_dir():
@@ -110,15 +118,16 @@ def check_figure_file(path: Path) -> None:
         raise TorchcapsError(f"the folder {path.parent} does not exist; make it, or name another.")
 
 
-def write_figure(figure: Figure, path: Path) -> None:
+def write_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
     """Replace a file by a picture in one step; .svg or .png.
 
     Arguments:
         figure: of any function here.
         path: the file, ending in .svg or .png.
 
-    >>> write_figure(draw_parse_tree(out.trace, images[0]), Path("tree.svg"))
+    >>> write_figure(draw_parse_tree(out.trace, images[0]), "tree.svg")
     """
+    path = path_of("path", path)
     check_figure_file(path)
     with beside(path) as partial:
         if path.suffix == ".svg":

@@ -11,7 +11,16 @@ from torch import Tensor
 
 from torchcaps._printable import printable
 from torchcaps.errors import TorchcapsError, short
-from torchcaps.viz.palette import INK, LENGTH, MUTED, STYLE, WIDTH, in_legend, new_figure
+from torchcaps.viz.palette import (
+    INK,
+    LENGTH,
+    MUTED,
+    STYLE,
+    WIDTH,
+    check_drawn,
+    in_legend,
+    new_figure,
+)
 
 __all__ = ["draw_levels", "draw_pruning", "draw_saliency"]
 
@@ -32,6 +41,10 @@ def draw_pruning(
 
     >>> draw_pruning({"iterative": run.metrics(), "SNIP": second.metrics()})
     """
+    what = 'metrics by the names of their runs, {"mine": run.metrics()}'
+    check_drawn("draw_pruning", runs, Mapping, what)
+    for each in runs.values():
+        check_drawn("draw_pruning", each, Sequence, what)
     if against not in ("epoch", "sparsity"):
         raise TorchcapsError(f'against must be "epoch" or "sparsity", but is {short(against)}.')
     if not runs:
@@ -82,6 +95,7 @@ def draw_levels(rows: Sequence[tuple[int, float, float]]) -> Figure:
 
     >>> draw_levels([(2, 0.91, 1.4), (11, 0.97, 3.2)])
     """
+    check_drawn("draw_levels", rows, Sequence, "rows of (levels, accuracy, entropy)")
     rows = sorted(rows)
     with matplotlib.rc_context(STYLE):
         figure = new_figure(2.9)
@@ -109,6 +123,16 @@ def draw_saliency(images: Tensor, maps: Mapping[str, Tensor]) -> Figure:
 
     >>> draw_saliency(images, {"before": before, "after pruning": after})
     """
+    what = 'maps by the names of their networks, {"mine": analysis.saliency(...)}'
+    check_drawn("draw_saliency", images, Tensor, "images [k, c, h, w]")
+    check_drawn("draw_saliency", maps, Mapping, what)
+    for each in maps.values():
+        check_drawn("draw_saliency", each, Tensor, what)
+    if images.ndim != 4:
+        raise TorchcapsError(
+            f"draw_saliency draws images [k, c, h, w], but they came with shape "
+            f"{list(images.shape)}."
+        )
     if not len(images) or any(each.shape != images[:, 0].shape for each in maps.values()):
         shapes = {name: list(each.shape) for name, each in maps.items()}
         raise TorchcapsError(
