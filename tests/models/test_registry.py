@@ -263,6 +263,31 @@ def test_an_option_reaches_the_network():
             "but came as (28, 28).",
         ),
         (
+            "mitterreiter_grid",
+            {"widths": 8},
+            "mitterreiter_grid takes widths as str, for example '16,16,16,16', but it came as 8; "
+            "write '8', on the command line --option 'widths=\"8\"'.",
+        ),
+        (
+            "mitterreiter_grid",
+            {"widths": [8, 16]},
+            "mitterreiter_grid takes widths as str, for example '16,16,16,16', but it came as "
+            "[8, 16]; write '8,16', on the command line --option 'widths=\"8,16\"'.",
+        ),
+        (
+            "matrix_capsnet",
+            {"sizes": (64, 8, 16, 16)},
+            "matrix_capsnet takes sizes as str, for example '64-8-16-16', but it came as "
+            "(64, 8, 16, 16); write '64-8-16-16', on the command line --option "
+            "'sizes=\"64-8-16-16\"'.",
+        ),
+        (
+            "mitterreiter_grid",
+            {"widths": None},
+            "mitterreiter_grid takes widths as str, for example '16,16,16,16', but it came as "
+            "None.",
+        ),
+        (
             "resnet18",
             {"image": (32, 32, 3)},
             "image is (channels, height, width), but came as (32, 32, 3); did you mean "

@@ -393,6 +393,11 @@ def test_a_recipe_cannot_be_changed() -> None:
             NAMES | {"image_size": "48x64"},
             "image_size must be a list, such as [48, 64], but came as '48x64'.",
         ),
+        (
+            NAMES | {"options": {"widths": [8, 16]}},
+            "options: widths must be true or false, a finite number or a word, '8,16' of two "
+            "numbers, not [8, 16].",
+        ),
         (NAMES | {"crop": "48"}, "crop must be a list, such as [48, 48], but came as '48'."),
         (
             {"model": "capsnet", "epochs": -1, "batch_size": "8"},

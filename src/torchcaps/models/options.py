@@ -108,13 +108,26 @@ def check_option(name: str, preset: "Preset", option: str, value: Any) -> None:
         what = choice if words else kind
         raise TorchcapsError(
             f"{name} takes {option} as {what}, for example {default!r}, but it came as "
-            f"{short(value)}."
+            f"{short(value)}{_as_word(option, value, default)}."
         )
     if not preset.is_own:
         _check_reason(name, option, value, default)
     least = 0 if default == 0 or option in MAY_BE_NONE else 1
     if type(default) is int and value < least and option not in EXPLAINED:
         raise TorchcapsError(f"{name} takes {option} from {least} up, but it came as {value}.")
+
+
+def _as_word(option: str, value: Any, default: Any) -> str:
+    """How whole numbers are written where an option is a word of them, such as '16,16'."""
+    numbers = value if isinstance(value, list | tuple) else [value]
+    if not (isinstance(default, str) and default[:1].isdigit() and all(map(_is_whole, numbers))):
+        return ""
+    word = ("-" if "-" in default else ",").join(map(str, numbers))
+    return f"; write {word!r}, on the command line --option '{option}=\"{word}\"'"
+
+
+def _is_whole(value: object) -> bool:
+    return type(value) is int
 
 
 def _check_reason(name: str, option: str, value: Any, default: Any) -> None:

@@ -191,8 +191,8 @@ class Recipe(BaseModel):
             )
             if not finite or (type(value) is int and abs(value) > MOST):
                 raise ValueError(
-                    f"{name[:40]} must be true or false, a finite number or a word, not "
-                    f"{short(value)}"
+                    f"{name[:40]} must be true or false, a finite number or a word, '8,16' of two "
+                    f"numbers, not {short(value)}"
                 )
         return options
 
