@@ -1,12 +1,15 @@
 """Training: a recipe in, a run folder out. Needs the extra [train]."""
 
-from torchcaps.train.fit import accuracy, fit
-from torchcaps.train.loss import loss_of
-from torchcaps.train.module import Training
-from torchcaps.train.protocols import PROTOCOLS, Protocol
-from torchcaps.train.recipe import Recipe, make_recipe
-from torchcaps.train.recipe_file import read_fields, read_recipe
-from torchcaps.train.run import Run
+from torchcaps._extras import needing
+
+with needing("lightning", room="train", extra="train"):
+    from torchcaps.train.fit import accuracy, fit
+    from torchcaps.train.loss import loss_of
+    from torchcaps.train.module import Training
+    from torchcaps.train.protocols import PROTOCOLS, Protocol
+    from torchcaps.train.recipe import Recipe, make_recipe
+    from torchcaps.train.recipe_file import read_fields, read_recipe
+    from torchcaps.train.run import Run
 
 __all__ = [
     "PROTOCOLS",

@@ -1,0 +1,21 @@
+"""Packages that not everybody has: where one is missing, a sentence names the extra with it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["needing"]
+
+
+@contextmanager
+def needing(package: str, *, room: str, extra: str) -> Iterator[None]:
+    """Around the imports of a room that needs the package."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] != package:
+            raise
+        raise ModuleNotFoundError(
+            f"torchcaps.{room} needs {package}, which comes with the extra [{extra}]: pip install "
+            f"'torchcaps[{extra}]'.",
+            name=package,
+        ) from None
