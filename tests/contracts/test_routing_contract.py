@@ -15,6 +15,7 @@ from reference.inverted import inverted_routing as inverted_twin
 from reference.self_attention import self_attention_routing as self_attention_twin
 from reference.uniform import uniform_routing as uniform_twin
 from torchcaps.errors import TorchcapsError
+from torchcaps.layers import DynamicRouting, Routing, SelfAttentionRouting, UniformRouting
 from torchcaps.ops import (
     conv3d_routing,
     distance_routing,
@@ -580,3 +581,49 @@ def test_messages_carry_the_numbers():
         "came with votes [5, 3, 3]; likely cause: a softmax over children, or leftover mass that "
         "was not declared."
     )
+
+
+def even_routing(votes, *, keep="none"):
+    coupling = over_parents(votes)
+    parents = Capsules((coupling.unsqueeze(-1) * votes).sum(-3))
+    return Routed(parents, () if keep == "none" else (Step(None, coupling, parents),))
+
+
+class Even(Routing):
+    def create_parameters(self, *, n_in, n_out, d_out):
+        pass
+
+    def forward(self, votes, activation, *, keep="none"):
+        return even_routing(votes, keep=keep)
+
+
+@pytest.mark.parametrize(
+    ("routing", "cause"),
+    [
+        (
+            lambda votes, activation, *, keep="none": even_routing(votes, keep=keep),
+            "it is called with votes and keep alone; write activation=None",
+        ),
+        (Even(), "it is called with votes and keep alone; write activation=None"),
+        (
+            lambda votes, *, iterations, keep="none": even_routing(votes, keep=keep),
+            "it is called with votes and keep alone; give iterations a default",
+        ),
+        (lambda votes: even_routing(votes), 'keep is missing; write (votes, *, keep="none")'),
+        (Even, "the class was given; call it: Even()"),
+        ("dynamic", "str is no function; give one, as ops.dynamic_routing"),
+    ],
+)
+def test_a_routing_that_cannot_be_called_is_told_how_to_write_it(routing, cause):
+    with pytest.raises(RoutingContractError) as caught:
+        assert_routing_contract(routing, fixed_coupling=True)
+    assert str(caught.value).endswith(f"; likely cause: {cause}.")
+
+
+@pytest.mark.parametrize("kind", [DynamicRouting, UniformRouting, SelfAttentionRouting])
+def test_a_routing_of_a_layer_is_checked_as_it_is(kind):
+    """It took activations without a default, which the contract does not give."""
+    routing = kind()
+    routing.bind(n_in=4, n_out=3, d_out=2)
+    declared = {"fixed_coupling": kind is UniformRouting, "interchangeable": "neither"}
+    assert assert_routing_contract(routing, sizes=[(4, 3, 2)], **declared)

@@ -1,7 +1,8 @@
 """The routing under test: what its owner declared of it, and votes to try it on."""
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -47,8 +48,9 @@ class Subject(NamedTuple):
                 "call",
                 f"votes {list(votes.shape)} in {votes.dtype} and keep={keep!r} to be routed",
                 f"{type(error).__name__} was raised ({error})",
-                "a fixed number of batch axes, a missing keep argument, parameters of one size "
-                "(pass sizes=), or an operation without this dtype",
+                _why_it_cannot_be_called(self.routing)
+                or "a fixed number of batch axes, parameters of one size (pass sizes=), or an "
+                "operation without this dtype",
             ) from error
         if not _holds_tensors(routed):
             raise RoutingContractError(
@@ -77,6 +79,27 @@ class Subject(NamedTuple):
         yield from self.cases([()])
         for lead in LEADING[1:]:
             yield self.votes(*lead, *self.sizes[0])
+
+
+def _why_it_cannot_be_called(routing: Any) -> str | None:
+    """What its arguments lack, as far as they can be read."""
+    if isinstance(routing, type):
+        return f"the class was given; call it: {routing.__name__}()"
+    if not callable(routing):
+        return f"{type(routing).__name__} is no function; give one, as ops.dynamic_routing"
+    try:
+        taken = inspect.signature(getattr(routing, "forward", routing)).parameters
+    except (TypeError, ValueError):
+        return None
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    for each in list(taken.values())[1:]:
+        if each.name != "keep" and each.default is each.empty and each.kind not in several:
+            is_known = each.name == "activation"
+            how = "write activation=None" if is_known else f"give {each.name} a default"
+            return f"it is called with votes and keep alone; {how}"
+    if "keep" not in taken and all(each.kind is not each.VAR_KEYWORD for each in taken.values()):
+        return 'keep is missing; write (votes, *, keep="none")'
+    return None
 
 
 def _holds_tensors(routed: object) -> bool:

@@ -56,7 +56,7 @@ class Routing(nn.Module, ABC):
     def forward(
         self,
         votes: Tensor,
-        activation: Tensor | None,
+        activation: Tensor | None = None,
         *,
         keep: Keep = "none",
         couple: Couple | None = None,

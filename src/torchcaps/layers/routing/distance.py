@@ -73,7 +73,7 @@ class DistanceRouting(Routing):
     def forward(
         self,
         votes: Tensor,
-        activation: Tensor | None,
+        activation: Tensor | None = None,
         *,
         keep: Keep = "none",
         couple: Couple | None = None,

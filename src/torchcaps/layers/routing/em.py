@@ -83,7 +83,7 @@ class EMRouting(Routing):
     def forward(
         self,
         votes: Tensor,
-        activation: Tensor | None,
+        activation: Tensor | None = None,
         *,
         keep: Keep = "none",
         couple: Couple | None = None,

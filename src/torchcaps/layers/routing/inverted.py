@@ -105,7 +105,7 @@ class InvertedRouting(Routing):
     def forward(
         self,
         votes: Tensor,
-        activation: Tensor | None,
+        activation: Tensor | None = None,
         *,
         keep: Keep = "none",
         couple: Couple | None = None,

@@ -46,7 +46,7 @@ class SelfAttentionRouting(Routing):
     def forward(
         self,
         votes: Tensor,
-        activation: Tensor | None,
+        activation: Tensor | None = None,
         *,
         keep: Keep = "none",
         couple: Couple | None = None,
