@@ -31,6 +31,18 @@ def test_every_class_has_a_gradient_in_the_pixels(model):
         assert float(slope.abs().sum()) > 0
 
 
+def test_it_is_in_the_mode_of_the_network(model):
+    """It said that it trains, after scores_only(model.eval()) as the examples have it."""
+    wrapped = tc.models.scores_only(model.eval())
+    assert not wrapped.training
+    wrapped.train()
+    assert model.training
+    wrapped.eval()
+    assert not model.training
+    assert tc.models.scores_only(model.train()).training
+    model.eval()
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_jit_traces_it(model):

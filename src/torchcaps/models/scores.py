@@ -15,6 +15,7 @@ class _ScoresOnly(nn.Module):
     def __init__(self, model: nn.Module):
         super().__init__()
         self.model = model
+        self.training = model.training
 
     def forward(self, images: Tensor) -> Tensor:
         out = self.model(images)
