@@ -1,10 +1,13 @@
 """Labelled images are checked once at the door, in one sentence that names the image."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from error_text import text_of as error_text
 from torchcaps.data import ImageSet
 from torchcaps.errors import TorchcapsError
 
@@ -165,3 +168,45 @@ def test_a_set_prints_what_it_holds_in_one_line() -> None:
         "my\x1b[2J", torch.zeros(3, 1, 5, 4), torch.zeros(3).long(), NAMES, files=files
     )
     assert repr(named) == "ImageSet('my\\x1b[2J': 3 images of 1×5×4, 2 classes)"
+
+
+def grouped(groups) -> ImageSet:
+    images = torch.arange(8).view(2, 1, 2, 2).to(torch.uint8)
+    return replace(images_of(images), groups=groups)
+
+
+def test_groups_go_with_their_images_and_into_the_digest() -> None:
+    images = grouped(["ann", "bob"])
+    assert images.groups == ("ann", "bob")
+    assert images.take(torch.tensor([1, 0, 1])).groups == ("bob", "ann", "bob")
+    assert images.take(torch.tensor([False, True])).groups == ("bob",)
+    digests = {
+        images_of(images.images).digest(): "6bef6c9c57c4",
+        images.digest(): None,
+        grouped(["ann", "ann"]).digest(): None,
+        # Not the same letters after each other.
+        grouped(["an", "nbob"]).digest(): None,
+    }
+    assert len(digests) == 4
+
+
+@pytest.mark.parametrize("groups", [np.array([7, 8]), torch.tensor([7, 8]), (7, 8)])
+def test_numbers_are_names_of_groups_too(groups) -> None:
+    assert grouped(groups).groups == ("7", "8")
+
+
+@pytest.mark.parametrize(("group", "shown"), [(None, "None"), ("", "''"), (np.nan, "nan")])
+def test_an_image_without_a_group_is_named(group, shown: str) -> None:
+    assert error_text(lambda: grouped(["ann", group])) == (
+        f"mine: image 1 has no group ({shown}); name the group of every image, one of its own "
+        f"where an image belongs to no other."
+    )
+
+
+def test_groups_that_are_no_list_of_names_or_of_another_length_are_refused() -> None:
+    assert error_text(lambda: grouped("ab")) == (
+        "mine: groups must be a list of names, one an image, but came as 'ab'."
+    )
+    assert error_text(lambda: grouped(["a"])) == (
+        "mine: groups must name a group for each of 2 images, but came with 1."
+    )

@@ -53,7 +53,14 @@ def test_labels_and_files_are_those_of_its_images() -> None:
     assert torch.equal(some.labels, some.batch(slice(None)).labels)
     assert some.files == tuple(map(str, some.index.tolist()))
     none = some_of(MultiMnist(numbered()), 9)
-    assert (none.labels, none.files) == (None, None)
+    assert (none.labels, none.files, none.groups) == (None, None, None)
+
+
+def test_groups_are_those_of_its_images_through_every_view() -> None:
+    whole = replace(numbered(), groups=tuple(map(str, range(40))))
+    some = some_of(Cropped(whole, (4, 4)), 9)
+    assert some.groups == tuple(map(str, some.index.tolist()))
+    assert some_of(numbered(), 9).groups is None
 
 
 def test_held_out_images_are_no_others() -> None:

@@ -131,6 +131,12 @@ def test_answers_are_counted():
     assert numbers["interval"] == pytest.approx((0.15004, 0.84996), abs=1e-5)
 
 
+def test_every_image_keeps_its_group():
+    groups = ("ann", "bob", "ann", "cleo")
+    assert evaluate(Channels(), replace(FOUR, groups=groups)).groups == groups
+    assert evaluate(Channels(), FOUR).groups is None
+
+
 def test_the_margin_loss_is_that_of_the_lengths():
     # By hand: 0, then 0.2² + 0.5·0.1², 0.6² + 0.5·0.5², 0.65² + 0.5·(0.4² + 0.15²).
     each = [0.0, 0.04 + 0.005, 0.36 + 0.125, 0.4225 + 0.5 * (0.16 + 0.0225)]

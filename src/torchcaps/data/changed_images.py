@@ -50,6 +50,11 @@ class ChangedImages(Items, ABC):
         """Where each image was read from, of sets that are a file an image."""
         return getattr(self.images, "files", None)
 
+    @property
+    def groups(self) -> tuple[str, ...] | None:
+        """The name of each image's group, where the set has groups."""
+        return getattr(self.images, "groups", None)
+
     def __len__(self) -> int:
         return len(self.images)
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.batch import Batch, JudgedBy
+from torchcaps.data.groups import named_groups
 from torchcaps.data.items import Items
 from torchcaps.data.part_truth import PartTruth
 from torchcaps.errors import TorchcapsError, short
@@ -35,6 +36,8 @@ class ImageSet(Items):
     facts: dict[str, Tensor] = field(default_factory=dict)  # each [n]
     # Where each image was read from, of sets that are a file an image; below the set's folder.
     files: tuple[str, ...] | None = None
+    # Which images belong together, such as those of one patient: the name of each one's group.
+    groups: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         images, labels = self.images, self.labels
@@ -71,6 +74,9 @@ class ImageSet(Items):
                 f"{self.name}: files must name {len(images)} files, one an image, but came with "
                 f"{len(self.files)}."
             )
+        if self.groups is not None:
+            groups = named_groups(self.name, self.groups, len(images))
+            object.__setattr__(self, "groups", groups)
         names = distinct_names(self.name, self.class_names)
         if wrong := [name for name in self.class_names if not isinstance(name, str)]:
             raise TorchcapsError(
@@ -117,11 +123,13 @@ class ImageSet(Items):
         return "class"
 
     def digest(self) -> str:
-        """Twelve characters that change when any pixel or label does."""
+        """Twelve characters that change when any pixel, label or group does."""
         seen = hashlib.sha256(f"{self.images.dtype} {tuple(self.images.shape)}".encode())
         for tensor in (self.images, self.labels):
             # As bytes, for NumPy has no bfloat16.
             seen.update(tensor.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        if self.groups is not None:
+            seen.update(repr(self.groups).encode("utf-8", "backslashreplace"))
         return seen.hexdigest()[:12]
 
     def pixels(self, index: Tensor | slice) -> Tensor:
@@ -135,12 +143,10 @@ class ImageSet(Items):
 
     def take(self, index: Tensor) -> Self:
         """Some of the images, in the order of `index`."""
-        files = self.files
-        if files is not None:
-            files = tuple(files[at] for at in torch.arange(len(self))[index.cpu()].tolist())
         return replace(
             self,
-            files=files,
+            files=_chosen(self.files, index),
+            groups=_chosen(self.groups, index),
             images=self.images[index],
             labels=self.labels[index],
             truth=None if self.truth is None else self.truth[index],
@@ -155,6 +161,12 @@ class ImageSet(Items):
     def to(self, device: torch.device | str) -> Self:
         """The same with its images and labels on a device; truth and facts stay where they are."""
         return replace(self, images=self.images.to(device), labels=self.labels.to(device))
+
+
+def _chosen(names: tuple[str, ...] | None, index: Tensor) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    return tuple(names[at] for at in torch.arange(len(names))[index.cpu()].tolist())
 
 
 def distinct_names(name: str, class_names: object) -> tuple[str, ...]:

@@ -61,6 +61,12 @@ class Some(Items):
         files: tuple[str, ...] | None = getattr(self.images, "files", None)
         return None if files is None else tuple(files[at] for at in self.index.tolist())
 
+    @property
+    def groups(self) -> tuple[str, ...] | None:
+        """The name of each image's group, where the set has groups."""
+        groups: tuple[str, ...] | None = getattr(self.images, "groups", None)
+        return None if groups is None else tuple(groups[at] for at in self.index.tolist())
+
     def __len__(self) -> int:
         return len(self.index)
 

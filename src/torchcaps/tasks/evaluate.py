@@ -70,6 +70,8 @@ class Evaluation:
     measured: dict[str, Result] = field(default_factory=dict)
     # Where each image was read from, of sets that are a file an image.
     files: tuple[str, ...] | None = None
+    # The name of each image's group, where the set has groups: a patient's pictures, for example.
+    groups: tuple[str, ...] | None = None
     # Of when the weights of a run are that was stopped: "after epoch 2 of 3".
     stopped: str | None = None
 
@@ -262,6 +264,7 @@ def evaluate(
         levels=levels,
         measured={name: each.result() for name, each in looking.items()},
         files=getattr(images, "files", None),
+        groups=getattr(images, "groups", None),
     )
 
 
