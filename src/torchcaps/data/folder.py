@@ -4,7 +4,6 @@ Needs pillow, the extra [data]. Pictures of every mode become 1 channel or 3; tr
 become white, as on a page; photographs stand upright, as their camera noted.
 """
 
-import hashlib
 import math
 import warnings
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ from torch import Tensor
 from torchcaps._paths import path_of
 from torchcaps.data.arrays import MOST_BYTES
 from torchcaps.data.image_set import ImageSet
+from torchcaps.data.parting import drawn_share
 from torchcaps.data.resize import check_size
 from torchcaps.errors import TorchcapsError, nearest, short
 
@@ -33,7 +33,6 @@ __all__ = [
     "GREY",
     "Size",
     "SizesDiffer",
-    "drawn_share",
     "image_folder",
     "inside",
     "measure_picture",
@@ -308,24 +307,6 @@ def _stays(link: Path, home: Path) -> bool:
     except (OSError, RuntimeError):
         # A ring: what is raised depends on the version of Python.
         return False
-
-
-def drawn_share(
-    name: str, pictures: list[Path], split: str, test_share: float, seed: int
-) -> list[Path]:
-    """Those pictures of the class `name` that are its test, or the rest."""
-    if len(pictures) < 2:
-        raise TorchcapsError(
-            f"{pictures[0].parent} holds one picture; train and test need at least one each."
-        )
-    count = min(max(1, round(test_share * len(pictures))), len(pictures) - 1)
-    drawn = sorted(pictures, key=lambda path: _draw(name, path, seed))[:count]
-    return sorted(drawn) if split == "test" else sorted(set(pictures) - set(drawn))
-
-
-def _draw(name: str, path: Path, seed: int) -> bytes:
-    seen = f"{seed}/{name}/{path.name}"
-    return hashlib.sha256(seen.encode("utf-8", "surrogateescape")).digest()
 
 
 def _common_size(files: Sequence[Path], sizes: list[Size]) -> Size:

@@ -10,13 +10,14 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from torchcaps.data.batch import Batch, JudgedBy
+from torchcaps.data.batch import Batch, Images, JudgedBy
 from torchcaps.data.groups import named_groups
 from torchcaps.data.items import Items
 from torchcaps.data.part_truth import PartTruth
+from torchcaps.data.parting import two_parts
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["ImageSet", "hold_out"]
+__all__ = ["ImageSet", "hold_out", "hold_out_of"]
 
 
 @dataclass(frozen=True)
@@ -154,8 +155,9 @@ class ImageSet(Items):
         )
 
     def hold_out(self, *, share: float = 0.1, seed: int = 0) -> tuple[Self, Self]:
-        """Split off a random share for validation: (the rest, the held-out)."""
-        rest, held = hold_out(len(self), share=share, seed=seed)
+        """Split off a random share for validation: (the rest, the held-out). Of images with groups
+        it is whole groups, of every class about this share, and the rest shows every class."""
+        rest, held = hold_out_of(self, share=share, seed=seed)
         return self.take(rest), self.take(held)
 
     def to(self, device: torch.device | str) -> Self:
@@ -196,6 +198,20 @@ def check_labels(name: str, labels: Tensor, n_classes: int) -> None:
             f"{name}: labels must be 0 to {n_classes - 1} for {n_classes} classes, but image {at} "
             f"has label {int(labels[at])}; count classes from 0, or name them all."
         )
+
+
+def hold_out_of(images: Images, *, share: float, seed: int) -> tuple[Tensor, Tensor]:
+    """The indices of images in memory, parted at random, or by groups where they have some: (the
+    rest, a share)."""
+    rest, held = hold_out(len(images), share=share, seed=seed)
+    groups, labels = getattr(images, "groups", None), getattr(images, "labels", None)
+    if groups is None or labels is None:
+        return rest, held
+    names = images.class_names
+    is_held = torch.from_numpy(
+        two_parts(images.name, groups, labels.cpu(), names, share=share, seed=seed, both=False)
+    )
+    return (~is_held).nonzero()[:, 0], is_held.nonzero()[:, 0]
 
 
 def hold_out(count: int, *, share: float, seed: int) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torchcaps.data.batch import Batch, Images, JudgedBy
 from torchcaps.data.changed_images import ChangedImages
 from torchcaps.data.derived_images import DerivedImages
-from torchcaps.data.image_set import ImageSet, hold_out
+from torchcaps.data.image_set import ImageSet, hold_out_of
 from torchcaps.data.items import Items
 from torchcaps.data.pairs import Pairs
 from torchcaps.data.part_truth import PartTruth
@@ -84,7 +84,7 @@ class Some(Items):
                 f"cannot be held out from others without a trace in both; hold out first and take "
                 f"some of the rest, as a recipe does with train_images."
             )
-        rest, held = hold_out(len(self), share=share, seed=seed)
+        rest, held = hold_out_of(self, share=share, seed=seed)
         return replace(self, index=self.index[rest]), replace(self, index=self.index[held])
 
     def to(self, device: torch.device | str) -> Self:

@@ -232,8 +232,10 @@ def _parted(recipe: Recipe, images: Images) -> tuple[Images, Images]:
     if held is not None:
         return training, held
     seed = seed_of(recipe.seed, HOLD_OUT)
-    if training.judged_by != "class" or not can_be_parted(training):
-        # Of a few digits parted off, maybe of one, other pairs would be made, or none.
+    has_groups = getattr(training, "groups", None) is not None
+    if training.judged_by != "class" or not can_be_parted(training) or has_groups:
+        # Of a few digits parted off, maybe of one, other pairs would be made, or none. To look at
+        # images that are trained on, no group need be kept together.
         return training, some_of(training, min(SAMPLE, len(training)), seed=seed)
     return training, training.hold_out(share=min(SAMPLE / len(training), 0.5), seed=seed)[1]
 
