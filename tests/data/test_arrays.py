@@ -201,7 +201,7 @@ def objects() -> bytes:
         (
             {"images": objects()},
             "holds images.npy as Python objects, which only a pickle can carry; nothing of it was "
-            "run: save it as numbers.",
+            "run: save it as numbers or text.",
         ),
         (
             {"images": npy("(2,)", pickle.dumps(Malice()), code="|O")},
@@ -323,7 +323,7 @@ def test_a_file_is_held_in_memory_once(tmp_path: Path) -> None:
 def test_names_that_are_not_there_are_told_with_those_that_are(tmp_path: Path) -> None:
     path = lay(tmp_path / "a.npz", {"x": GOOD["images"], "../y\n": GOOD["labels"]})
     assert text_of(lambda: from_npz(path)) == (
-        f"{path} holds no array 'images' but 'x', '../y\\n'; name the two: images=, labels=."
+        f"{path} holds no array 'images' but 'x', '../y\\n'; name them: images=, labels=, groups=."
     )
     assert list(tmp_path.iterdir()) == [path]
 
@@ -367,3 +367,28 @@ def test_a_tensor_without_its_numbers_is_refused():
         assert text_of(lambda images=images: from_arrays(images, labels)) == (
             f"arrays: images must hold every number, but came as a tensor that is {kind}."
         )
+
+
+@pytest.mark.parametrize("groups", [np.array(["ann", "bob"]), np.array([7, 8])])
+def test_groups_are_read_beside_images(tmp_path: Path, groups) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, images=BYTES, labels=LABELS, patient=groups)
+    expected = tuple(map(str, groups.tolist()))
+    assert from_npz(path, groups="patient").groups == expected
+    assert from_arrays(BYTES, LABELS, groups=groups).groups == expected
+    assert from_npz(path).groups is None
+
+
+def test_groups_that_do_not_fit_their_images_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, images=BYTES, labels=LABELS, patient=[1, 2, 3], who=np.array([None, 1]))
+    assert text_of(lambda: from_npz(path, groups="patient")) == (
+        f"{path}: groups must name a group for each of 2 images, [2], but 'patient' has shape [3]."
+    )
+    assert text_of(lambda: from_npz(path, groups="who")).endswith(
+        "nothing of it was run: save it as numbers or text."
+    )
+    assert text_of(lambda: from_npz(path, groups="p")).startswith(f"{path} holds no array 'p' but ")
+    assert text_of(lambda: from_arrays(BYTES, LABELS, groups=["a"])) == (
+        "arrays: groups must name a group for each of 2 images, but came with 1."
+    )

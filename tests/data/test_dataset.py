@@ -133,3 +133,8 @@ def test_more_than_memory_holds_is_refused_after_one_image() -> None:
         "them smaller first."
     )
     assert asked == [0]
+
+
+def test_items_may_have_groups() -> None:
+    found = from_dataset(Pets((GREY, 0), (GREY, 1)), groups=("ann", "bob"))
+    assert found.groups == ("ann", "bob")

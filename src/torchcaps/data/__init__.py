@@ -16,6 +16,7 @@ from torchcaps.data.downloads import PUBLISHED
 from torchcaps.data.expanded import Expanded
 from torchcaps.data.fetch import fetch_data
 from torchcaps.data.folder import image_folder
+from torchcaps.data.folds import folds
 from torchcaps.data.idx import fashion_mnist, mnist, read_idx
 from torchcaps.data.image_set import ImageSet
 from torchcaps.data.imagenette import imagenette
@@ -60,6 +61,7 @@ __all__ = [
     "dogs_vs_cats",
     "fashion_mnist",
     "fetch_data",
+    "folds",
     "from_arrays",
     "from_dataset",
     "from_npz",

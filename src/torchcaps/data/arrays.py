@@ -9,10 +9,11 @@ from typing import IO
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from torchcaps._paths import path_of
+from torchcaps.data.groups import named_groups
 from torchcaps.data.image_set import ImageSet, check_labels, distinct_names
 from torchcaps.errors import TorchcapsError
 
@@ -32,6 +33,7 @@ def from_arrays(
     class_names: Sequence[str] | None = None,
     *,
     name: str = "arrays",
+    groups: Sequence[object] | None = None,
 ) -> ImageSet:
     """Labelled images out of arrays or tensors, which are copied: who writes into theirs later
     changes neither the set nor its digest. `ImageSet` takes tensors as they are, where memory is
@@ -43,11 +45,13 @@ def from_arrays(
         labels: whole numbers from 0, one an image.
         class_names: by default the numbers themselves.
         name: what the set is called in sentences.
+        groups: one an image, names or numbers, alike for images that belong together, as those of
+            one patient do. `hold_out` and `folds` never part a group.
 
     >>> from_arrays(torch.rand(6, 5, 4, 3), [0, 1, 2, 0, 1, 2]).image_shape
     (3, 5, 4)
     """
-    return as_image_set(images, labels, class_names, name=name, copied=True)
+    return as_image_set(images, labels, class_names, name=name, copied=True, groups=groups)
 
 
 def as_image_set(
@@ -57,6 +61,7 @@ def as_image_set(
     *,
     name: str,
     copied: bool = False,
+    groups: object = None,
 ) -> ImageSet:
     """The same of tensors that are nobody else's, which need not be copied."""
     pixels, answers = tensor_of(images, "images", name), tensor_of(labels, "labels", name)
@@ -69,7 +74,8 @@ def as_image_set(
     answers, names = _labelled(answers, class_names, name)
     if copied:
         pixels, answers = _apart(pixels, images), _apart(answers, labels)
-    return ImageSet(name, pixels, answers, names)
+    named = None if groups is None else named_groups(name, groups, len(pixels))
+    return ImageSet(name, pixels, answers, names, groups=named)
 
 
 def _apart(tensor: Tensor, given: ArrayLike | Tensor) -> Tensor:
@@ -119,6 +125,7 @@ def from_npz(
     *,
     images: str = "images",
     labels: str = "labels",
+    groups: str | None = None,
 ) -> ImageSet:
     """The two arrays of these names in an .npz file, as in `from_arrays`; never unpickled.
 
@@ -127,6 +134,7 @@ def from_npz(
         class_names: by default the numbers themselves.
         images: the name of the array of images.
         labels: the name of the array of labels.
+        groups: the name of an array that tells for each image to which group it belongs.
 
     >>> from_npz("mine.npz", ("cat", "dog"))  # doctest: +SKIP
     """
@@ -135,14 +143,14 @@ def from_npz(
         raise TorchcapsError(f"there is no file {path}; is the path right?")
     try:
         with zipfile.ZipFile(path) as archive:
-            for array in (images, labels):
+            for array in (images, labels, *(() if groups is None else (groups,))):
                 if f"{array}.npy" not in archive.namelist():
                     known = ", ".join(
                         repr(each.removesuffix(".npy")) for each in archive.namelist()[:12]
                     )
                     raise TorchcapsError(
-                        f"{path} holds no array {array!r} but {known or 'nothing'}; name the two: "
-                        f"images=, labels=."
+                        f"{path} holds no array {array!r} but {known or 'nothing'}; name them: "
+                        f"images=, labels=, groups=."
                     )
             members = (f"{images}.npy", f"{labels}.npy")
             # Both headers before any value: an archive of some megabytes may unpack to gigabytes.
@@ -152,6 +160,7 @@ def from_npz(
             # Labels before images, which take the memory: wrong ones are told without.
             answers, names = _labelled(_values(archive, members[1]), class_names, path.stem)
             check_labels(path.stem, answers, len(names))
+            named = None if groups is None else _groups(archive, groups, path, len(answers))
             values = _values(archive, members[0])
     except TorchcapsError:
         raise
@@ -162,7 +171,7 @@ def from_npz(
             f"{path} could not be read as an .npz file ({why}); it is cut short, damaged or of "
             f"another format: save it again by numpy.savez."
         ) from None
-    return as_image_set(values, answers, names, name=path.stem)
+    return as_image_set(values, answers, names, name=path.stem, groups=named)
 
 
 def _sizes_of(archive: zipfile.ZipFile, member: str, path: Path) -> tuple[tuple[int, ...], int]:
@@ -175,7 +184,7 @@ def _sizes_of(archive: zipfile.ZipFile, member: str, path: Path) -> tuple[tuple[
     if dtype.hasobject:
         raise TorchcapsError(
             f"{path} holds {member} as Python objects, which only a pickle can carry; nothing of "
-            f"it was run: save it as numbers."
+            f"it was run: save it as numbers or text."
         )
     # The archive gives no more bytes than it states, so this bounds the memory.
     if math.prod(shape) * dtype.itemsize != held or held > MOST_BYTES:
@@ -206,9 +215,24 @@ def _check_room(path: Path, of_images: int, labels: int) -> None:
         )
 
 
-def _values(archive: zipfile.ZipFile, member: str) -> Tensor:
+def _groups(archive: zipfile.ZipFile, array: str, path: Path, count: int) -> object:
+    """Text or numbers, which become names."""
+    shape, _ = _sizes_of(archive, f"{array}.npy", path)
+    if shape != (count,):
+        raise TorchcapsError(
+            f"{path}: groups must name a group for each of {count} images, [{count}], but "
+            f"{array!r} has shape {list(shape)}."
+        )
+    return _read(archive, f"{array}.npy").tolist()
+
+
+def _read(archive: zipfile.ZipFile, member: str) -> NDArray[np.generic]:
     with archive.open(member) as file:
-        read = np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+        return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+
+
+def _values(archive: zipfile.ZipFile, member: str) -> Tensor:
+    read = _read(archive, member)
     # Read anew, so that it is nobody else's: no copy is needed but for torch's sake.
     return torch.from_numpy(np.require(read, read.dtype.newbyteorder("="), ("C", "W")))
 

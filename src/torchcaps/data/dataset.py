@@ -16,7 +16,11 @@ __all__ = ["from_dataset"]
 
 
 def from_dataset(
-    dataset: Any, class_names: Sequence[str] | None = None, *, name: str | None = None
+    dataset: Any,
+    class_names: Sequence[str] | None = None,
+    *,
+    name: str | None = None,
+    groups: Sequence[object] | None = None,
 ) -> ImageSet:
     """Labelled images out of a torch Dataset, or anything with a length and items (image, label).
 
@@ -29,6 +33,7 @@ def from_dataset(
         class_names: by default the `classes` that the data set itself names, or the labels'
             numbers.
         name: by default the name of the data set's class.
+        groups: one an item, as in `from_arrays`.
 
     >>> from_dataset([(torch.rand(1, 8, 8), 0), (torch.rand(1, 8, 8), 1)], name="mine").labels
     tensor([0, 1])
@@ -63,7 +68,7 @@ def from_dataset(
         labels.append(label)
     if class_names is None:
         class_names = getattr(dataset, "classes", None)
-    return as_image_set(held, labels, class_names, name=name)
+    return as_image_set(held, labels, class_names, name=name, groups=groups)
 
 
 def _item(dataset: Any, at: int, name: str) -> tuple[Tensor, int]:

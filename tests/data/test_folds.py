@@ -1,0 +1,56 @@
+"""Every image is tested in one fold, and no group is trained on and tested in the same one."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from error_text import text_of
+from torchcaps.data import ImageSet, folds
+
+
+def images(labels: list[int], groups: list[str] | None = None) -> ImageSet:
+    """Image n is of brightness n / 64 all over."""
+    pixels = (torch.arange(len(labels)) / 64).view(-1, 1, 1, 1).expand(-1, 1, 2, 2).clone()
+    named = None if groups is None else tuple(groups)
+    return ImageSet("mine", pixels, torch.tensor(labels), ("a", "b"), groups=named)
+
+
+def numbers(found: ImageSet) -> list[int]:
+    return (64 * found.images[:, 0, 0, 0]).int().tolist()
+
+
+GROUPS = [f"p{number // 3}" for number in range(60)]
+
+
+@pytest.mark.parametrize("groups", [None, GROUPS])
+def test_every_image_is_tested_once_and_classes_are_even(groups) -> None:
+    whole = images([number // 30 for number in range(60)], groups)
+    parts = folds(whole, 5)
+    assert sorted(at for _, test in parts for at in numbers(test)) == list(range(60))
+    for train, test in parts:
+        assert sorted(numbers(train) + numbers(test)) == list(range(60))
+        assert test.labels.bincount().tolist() == [6, 6]
+        assert groups is None or not set(train.groups) & set(test.groups)
+
+
+@pytest.mark.parametrize("groups", [None, GROUPS])
+def test_the_seed_draws_them(groups) -> None:
+    whole = images([number // 30 for number in range(60)], groups)
+    first, again, other = (numbers(folds(whole, seed=seed)[0][1]) for seed in (0, 0, 1))
+    assert first == again != other
+
+
+def test_what_cannot_be_folded_is_told() -> None:
+    few = images([0, 0, 0, 0, 1, 1], ["a", "a", "b", "b", "c", "c"])
+    assert text_of(lambda: folds(few, 2)) == (
+        "mine cannot be parted into 2 folds, because class 'b' has too few groups; take fewer "
+        "folds, or add groups."
+    )
+    assert text_of(lambda: folds(replace(few, labels=torch.tensor([0, 1] * 3)), 4)) == (
+        "mine cannot be parted into 4 folds, because mine has too few groups; take fewer folds, "
+        "or add groups."
+    )
+    assert text_of(lambda: folds(few, 1)) == (
+        "there must be two folds or more, but count came as 1."
+    )
