@@ -20,8 +20,9 @@ from torch import Tensor
 
 from torchcaps._paths import path_of
 from torchcaps.data.arrays import MOST_BYTES
+from torchcaps.data.groups import check_folders_apart, groups_of_files
 from torchcaps.data.image_set import ImageSet
-from torchcaps.data.parting import drawn_share
+from torchcaps.data.parting import Files, drawn
 from torchcaps.data.resize import check_size
 from torchcaps.errors import TorchcapsError, nearest, short
 
@@ -43,7 +44,6 @@ __all__ = [
 
 Split = Literal["train", "val", "test"]
 Size = tuple[int, int]
-Files = list[tuple[Path, int]]
 
 SPLITS = ("train", "val", "test")
 # Pillow knows many more formats; some of them start other programs to be read.
@@ -77,6 +77,7 @@ def image_folder(
     channels: Literal[1, 3] | None = None,
     test_share: float = 0.2,
     seed: int = 0,
+    groups: str | None = None,
 ) -> ImageSet:
     """The pictures root/class/*.png (jpg, bmp, webp, tiff, ppm), or root/split/class/*.png.
 
@@ -90,7 +91,11 @@ def image_folder(
             all pictures below root, so that every split has the same.
         test_share: how much of a class is test, where no folder says it.
         seed: which pictures are drawn for the test. Whether a picture is drawn depends on the seed
-            and on the names of the class's pictures alone.
+            and on the names of the class's pictures, or of the groups, alone.
+        groups: which pictures belong together, as those of one patient, so that the test takes all
+            of a group or none: a regular expression, whose first bracket or else whole match in the
+            path of a picture below root is its group; or FILE.csv:COLUMN, a table in root with that
+            path, or the name where it is unique, in a column `file`.
 
     >>> image_folder("pictures", "test", size=(48, 64))  # doctest: +SKIP
     """
@@ -99,14 +104,28 @@ def image_folder(
         check_size(size)
     if channels not in (None, 1, 3):
         raise TorchcapsError(f"channels must be 1 or 3, got {channels}.")
-    class_names, files = _files(root, split, test_share, seed)
+    if not isinstance(test_share, Real) or not 0 < test_share < 1:
+        raise TorchcapsError(f"test_share must lie between 0 and 1, got {short(test_share)}.")
+    class_names, files, is_drawn = _files(root, split)
     whole = _whole(root)
     _tell_left_out(root, whole)
+    name, group_of = root.resolve().name, None
+    if groups is not None:
+        group_of = groups_of_files(root, [_below(root, path) for path in whole], groups)
+        check_folders_apart(name, {} if is_drawn else group_of)
+    if is_drawn:
+        of_files = group_of and [group_of[_below(root, path)] for path, _ in files]
+        files = drawn(name, class_names, files, of_files, test_share, seed, split)
     height, width, channels = _shape(whole, size, channels)
     images = stacked([path for path, _ in files], channels, (height, width))
     labels = torch.tensor([label for _, label in files])
-    names = tuple(path.relative_to(root).as_posix() for path, _ in files)
-    return ImageSet(root.resolve().name, images, labels, class_names, files=names)
+    names = tuple(_below(root, path) for path, _ in files)
+    named = None if group_of is None else tuple(group_of[each] for each in names)
+    return ImageSet(name, images, labels, class_names, files=names, groups=named)
+
+
+def _below(root: Path, path: Path) -> str:
+    return path.relative_to(root).as_posix()
 
 
 def stacked(files: Sequence[Path], channels: Literal[1, 3], size: Size | None = None) -> Tensor:
@@ -153,12 +172,11 @@ def pixels_of(
     return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)
 
 
-def _files(root: Path, split: str, test_share: float, seed: int) -> tuple[tuple[str, ...], Files]:
-    """The classes, and every picture of the split with its class."""
+def _files(root: Path, split: str) -> tuple[tuple[str, ...], Files, bool]:
+    """The classes, and every picture of the split with its class; or, where no folder says what is
+    the test, all of them, of which it must be drawn."""
     if split not in SPLITS:
         raise TorchcapsError(f"split={split!r} is unknown; {nearest(split, SPLITS)}.")
-    if not isinstance(test_share, Real) or not 0 < test_share < 1:
-        raise TorchcapsError(f"test_share must lie between 0 and 1, got {short(test_share)}.")
     if not root.is_dir():
         raise TorchcapsError(
             f"there is no folder {root}; point to the one that holds a folder of pictures for each "
@@ -166,7 +184,8 @@ def _files(root: Path, split: str, test_share: float, seed: int) -> tuple[tuple[
         )
     home = root.resolve()
     parts = {path.name: path for path in _folders(root, home)}
-    if _has_splits(parts, home):
+    is_drawn = not _has_splits(parts, home)
+    if not is_drawn:
         part = parts.get(split, parts.get("val") if split == "test" else None)
         if part is None:
             raise TorchcapsError(
@@ -189,12 +208,9 @@ def _files(root: Path, split: str, test_share: float, seed: int) -> tuple[tuple[
         )
     else:
         class_names = _classes(root, home)
-        chosen = [
-            drawn_share(name, _pictures(root / name, home), split, test_share, seed)
-            for name in class_names
-        ]
+        chosen = [_pictures(root / name, home) for name in class_names]
     files = [(path, class_names.index(path.parent.name)) for each in chosen for path in each]
-    return class_names, files
+    return class_names, files, is_drawn
 
 
 def _whole(root: Path) -> list[Path]:

@@ -15,7 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from torchcaps.errors import TorchcapsError, short
 
-__all__ = ["drawn_share", "part_by_groups", "two_parts"]
+__all__ = ["Files", "drawn", "drawn_share", "part_by_groups", "two_parts"]
+
+Files = list[tuple[Path, int]]
 
 # Moves that bring less are rounding, which is not the same on every machine.
 DIGITS = 9
@@ -141,6 +143,29 @@ def _parted(
         if change[group, to] >= 0:
             return part, not bool((needed & (there == 0)).any())
         part[group] = to
+
+
+def drawn(
+    name: str,
+    class_names: tuple[str, ...],
+    files: Files,
+    groups: Sequence[str] | None,
+    share: float,
+    seed: int,
+    split: str,
+) -> Files:
+    """Those of all pictures that are the test, or the rest."""
+    if groups is None:
+        return [
+            (path, label)
+            for label, called in enumerate(class_names)
+            for path in drawn_share(called, [p for p, k in files if k == label], split, share, seed)
+        ]
+    labels = [label for _, label in files]
+    is_test = two_parts(name, groups, labels, class_names, share=share, seed=seed, both=True)
+    return [
+        file for file, is_drawn in zip(files, is_test, strict=True) if is_drawn == (split == "test")
+    ]
 
 
 def drawn_share(

@@ -1,0 +1,205 @@
+"""Groups of a folder of pictures: read of names or of a table, and never parted."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from error_text import text_of
+from torchcaps.data import image_folder
+from torchcaps.data.groups import groups_of_files
+
+PATTERN = "(p[0-9]+)_"
+
+
+def patients(root: Path, count: int = 10, *, each: int = 3) -> Path:
+    """Pictures p000_0.png to p009_2.png, each patient of one class."""
+    for number in range(count):
+        folder = root / ("benign", "malignant")[number % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        for picture in range(each):
+            pixels = np.full((2, 3), 10 * number + picture, np.uint8)
+            Image.fromarray(pixels).save(folder / f"p{number:03}_{picture}.png")
+    return root
+
+
+def table(root: Path, text: str) -> Path:
+    path = root / "patients.csv"
+    path.write_text(text)
+    return path
+
+
+def rows(root: Path, *, bare: bool) -> list[str]:
+    return [
+        f"{path.name if bare else path.relative_to(root)},{path.name[:4]}"
+        for path in sorted(root.glob("*/*.png"))
+    ]
+
+
+def test_the_test_takes_all_pictures_of_a_group_or_none(tmp_path: Path) -> None:
+    root = patients(tmp_path / "skin")
+    train, test = (image_folder(root, split, groups=PATTERN) for split in ("train", "test"))
+    assert (len(train), len(test)) == (24, 6)
+    assert sorted(train.files + test.files) == sorted(
+        path.relative_to(root).as_posix() for path in root.glob("*/*.png")
+    )
+    for found in (train, test):
+        assert found.groups == tuple(Path(file).name[:4] for file in found.files)
+        assert [found.class_names[label] for label in found.labels] == [
+            Path(file).parent.name for file in found.files
+        ]
+    assert not set(train.groups) & set(test.groups)
+    # One patient of each class.
+    assert test.labels.bincount().tolist() == [3, 3]
+    assert test.digest() == image_folder(root, "test", groups=PATTERN).digest()
+    draws = {image_folder(root, "test", groups=PATTERN, seed=seed).groups for seed in range(10)}
+    assert len(draws) > 5
+
+
+def test_without_groups_the_pictures_of_a_patient_are_parted(tmp_path: Path) -> None:
+    root = patients(tmp_path / "skin")
+    train, test = (image_folder(root, split) for split in ("train", "test"))
+    assert {file[:-6] for file in train.files} & {file[:-6] for file in test.files}
+    assert train.groups is None
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_a_table_says_the_same_as_a_pattern(tmp_path: Path, bare: bool) -> None:
+    root = patients(tmp_path / "skin")
+    # As a spreadsheet writes it, with rows of other pictures and in any order.
+    lines = ["\ufefffile,patient", "gone.png,", *reversed(rows(root, bare=bare))]
+    path = table(root, "\n".join(lines))
+    by_pattern = image_folder(root, "test", groups=PATTERN)
+    for by in ("patients.csv:patient", f"{path}:patient"):
+        assert image_folder(root, "test", groups=by).digest() == by_pattern.digest()
+
+
+def test_a_path_wins_over_a_name(tmp_path: Path) -> None:
+    files = ["a/1.png", "a/2.png"]
+    table(tmp_path, "file,who\n1.png,x\na\\1.png,y\n./a/2.png,z\n")
+    assert groups_of_files(tmp_path, files, "patients.csv:who") == dict(
+        zip(files, "yz", strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [("_([ab])", "ab"), ("[ab](?=_)|_[ab]", ["_a", "_b"]), ("_(a)|_(?:b)", None)],
+)
+def test_the_first_bracket_is_the_group_or_the_whole_match(tmp_path, pattern, expected) -> None:
+    files = ["c/1_a.png", "c/1_b.png"]
+    if expected is None:
+        assert "in the path of 1 of 2 pictures, c/1_b.png for one" in text_of(
+            lambda: groups_of_files(tmp_path, files, pattern)
+        )
+        return
+    assert list(groups_of_files(tmp_path, files, pattern).values()) == list(expected)
+
+
+@pytest.mark.parametrize(
+    ("by", "said"),
+    [
+        (
+            "q[0-9]+",
+            "groups='q[0-9]+' finds no group in the path of 30 of 30 pictures, "
+            "benign/p000_0.png for one; a pattern must match in the path of every picture below "
+            "the folder of the data.",
+        ),
+        (
+            "p00",
+            "groups='p00' puts all 30 pictures into one group, 'p00', so nothing can be parted; "
+            "bracket what tells groups apart, as in '(p[0-9]+)_', or name another column.",
+        ),
+        (
+            "(p",
+            "groups='(p' is no regular expression (missing ), unterminated subpattern at position "
+            "0), and no column of a table, FILE.csv:COLUMN; '([^/]+)_' takes of a name what stands "
+            "before its last _.",
+        ),
+        (7, "groups must be a regular expression or FILE.csv:COLUMN, but came as 7."),
+        (
+            "gone.csv:patient",
+            "there is no table {root}/gone.csv; FILE.csv:COLUMN is looked for in the folder of the "
+            "data.",
+        ),
+        (
+            "patients.csv:who",
+            "{root}/patients.csv has no column 'who'; its columns, with commas between, are: file, "
+            "patient.",
+        ),
+        (
+            "benign|malignant",
+            "skin: all images of class 'benign' are of one group, 'benign', and no group may be in "
+            "training and in the test; add images of another group, or leave the class out.",
+        ),
+    ],
+)
+def test_groups_that_cannot_be_had_are_told(tmp_path: Path, by, said: str) -> None:
+    root = patients(tmp_path / "skin")
+    table(root, "file,patient\n")
+    assert text_of(lambda: image_folder(root, groups=by)) == said.format(root=root)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "file,who\n1.png,x\n",
+            "names 1.png without its folder, but 2 pictures are called so, a/1.png for one; write "
+            "their paths below {root} in the column file.",
+        ),
+        (
+            "file,who\na/1.png,x\nb/1.png,\n",
+            "tells no group of 2 of 3 pictures, b/1.png for one; every picture needs a row, with "
+            "its path below {root}, or its name where no other has it, in the column file, and its "
+            "group in the column who.",
+        ),
+        (
+            "file,who\na/1.png,x\na/1.png,y\n",
+            "says that a/1.png is of group 'x' and of 'y'; a picture has one group.",
+        ),
+        ("name,who\n", "has no column 'file'; its columns, with commas between, are: name, who."),
+        ("file;who\n", "has no column 'file'; its columns, with commas between, are: file;who."),
+        ("", "has no column 'file'; its columns, with commas between, are: ."),
+    ],
+)
+def test_a_table_that_says_too_little_is_told(tmp_path: Path, text: str, said: str) -> None:
+    path = table(tmp_path, text)
+    files = ["a/1.png", "b/1.png", "b/2.png"]
+    assert text_of(lambda: groups_of_files(tmp_path, files, "patients.csv:who")) == (
+        f"{path} {said.format(root=tmp_path)}"
+    )
+
+
+def test_a_table_that_is_none_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "patients.csv"
+    path.write_bytes(b"file,who\n\xff,1\n")
+    assert text_of(lambda: groups_of_files(tmp_path, ["a"], "patients.csv:who")) == (
+        f"{path} could not be read as a table ('utf-8' codec can't decode byte 0xff in position 9: "
+        f"invalid start byte); save it as CSV in UTF-8."
+    )
+
+
+@pytest.mark.parametrize("tested", ["test", "val"])
+def test_folders_that_part_a_group_are_refused(tmp_path: Path, tested: str) -> None:
+    patients(tmp_path / "train", 6)
+    patients(tmp_path / tested, 4)
+    for split in ("train", "test"):
+        assert text_of(lambda split=split: image_folder(tmp_path, split, groups=PATTERN)) == (
+            f"{tmp_path.name}: 4 of the 4 groups of the test are in training too, 'p000' for one, "
+            f"so the test would count what was learnt of them by heart; give every group to one of "
+            f"both."
+        )
+
+
+def test_folders_that_part_no_group_are_taken_as_they_are(tmp_path: Path) -> None:
+    for number, name in enumerate(("train", "test", "val")):
+        patients(tmp_path / name, 4)
+        for path in (tmp_path / name).glob("*/*.png"):
+            # The folder val is not read where there is a test; its groups may be anywhere.
+            path.rename(path.with_name(f"{number % 2}{path.name}"))
+    train, test = (image_folder(tmp_path, x, groups="([0-9]p[0-9]+)_") for x in ("train", "test"))
+    assert Counter(train.groups) == {f"0p00{number}": 3 for number in range(4)}
+    assert Counter(test.groups) == {f"1p00{number}": 3 for number in range(4)}
