@@ -16,8 +16,9 @@ from typing import Literal
 import torch
 
 from torchcaps._paths import path_of
-from torchcaps.data.folder import FORMATS, Size, inside, stacked
+from torchcaps.data.folder import Size, stacked
 from torchcaps.data.image_set import ImageSet
+from torchcaps.data.listed import FORMATS, inside
 from torchcaps.data.parting import drawn_share
 from torchcaps.errors import TorchcapsError
 

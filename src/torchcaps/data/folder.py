@@ -8,7 +8,6 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from numbers import Real
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -20,22 +19,19 @@ from torch import Tensor
 
 from torchcaps._paths import path_of
 from torchcaps.data.arrays import MOST_BYTES
-from torchcaps.data.groups import check_folders_apart, groups_of_files
 from torchcaps.data.image_set import ImageSet
-from torchcaps.data.parting import Files, drawn
+from torchcaps.data.listed import FORMATS, TEST_SHARE, listed, tell_left_out
 from torchcaps.data.resize import check_size
-from torchcaps.errors import TorchcapsError, nearest, short
+from torchcaps.errors import TorchcapsError
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFile
 
 __all__ = [
-    "FORMATS",
     "GREY",
     "Size",
     "SizesDiffer",
     "image_folder",
-    "inside",
     "measure_picture",
     "pixels_of",
     "read_picture",
@@ -45,14 +41,6 @@ __all__ = [
 Split = Literal["train", "val", "test"]
 Size = tuple[int, int]
 
-SPLITS = ("train", "val", "test")
-# Pillow knows many more formats; some of them start other programs to be read.
-FORMATS = {
-    **{".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".bmp": "BMP", ".webp": "WEBP"},
-    **{".tif": "TIFF", ".tiff": "TIFF", ".ppm": "PPM", ".pgm": "PPM"},
-}
-# Pictures as well, which nobody may miss unawares.
-UNREAD = (".avif", ".gif", ".heic", ".heif", ".jfif", ".jp2", ".jpe", ".jxl", ".pbm", ".tga")
 GREY = ("1", "L", "LA", "I;16", "I;16B", "I;16L")
 _TURNED = (5, 6, 7, 8)
 _WIDTH, _HEIGHT, _ORIENTATION = 0x0100, 0x0101, 0x0112
@@ -75,7 +63,7 @@ def image_folder(
     *,
     size: Size | None = None,
     channels: Literal[1, 3] | None = None,
-    test_share: float = 0.2,
+    test_share: float = TEST_SHARE,
     seed: int = 0,
     groups: str | None = None,
 ) -> ImageSet:
@@ -104,28 +92,17 @@ def image_folder(
         check_size(size)
     if channels not in (None, 1, 3):
         raise TorchcapsError(f"channels must be 1 or 3, got {channels}.")
-    if not isinstance(test_share, Real) or not 0 < test_share < 1:
-        raise TorchcapsError(f"test_share must lie between 0 and 1, got {short(test_share)}.")
-    class_names, files, is_drawn = _files(root, split)
-    whole = _whole(root)
-    _tell_left_out(root, whole)
-    name, group_of = root.resolve().name, None
-    if groups is not None:
-        group_of = groups_of_files(root, [_below(root, path) for path in whole], groups)
-        check_folders_apart(name, {} if is_drawn else group_of)
-    if is_drawn:
-        of_files = group_of and [group_of[_below(root, path)] for path, _ in files]
-        files = drawn(name, class_names, files, of_files, test_share, seed, split)
-    height, width, channels = _shape(whole, size, channels)
-    images = stacked([path for path, _ in files], channels, (height, width))
-    labels = torch.tensor([label for _, label in files])
-    names = tuple(_below(root, path) for path, _ in files)
-    named = None if group_of is None else tuple(group_of[each] for each in names)
-    return ImageSet(name, images, labels, class_names, files=names, groups=named)
-
-
-def _below(root: Path, path: Path) -> str:
-    return path.relative_to(root).as_posix()
+    found = listed(root, split, test_share=test_share, seed=seed, groups=groups)
+    tell_left_out(root, found.whole)
+    height, width, channels = _shape(found.whole, size, channels)
+    return ImageSet(
+        root.resolve().name,
+        stacked([root / file for file in found.files], channels, (height, width)),
+        torch.tensor(found.labels),
+        found.class_names,
+        files=found.files,
+        groups=found.groups,
+    )
 
 
 def stacked(files: Sequence[Path], channels: Literal[1, 3], size: Size | None = None) -> Tensor:
@@ -172,71 +149,6 @@ def pixels_of(
     return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)
 
 
-def _files(root: Path, split: str) -> tuple[tuple[str, ...], Files, bool]:
-    """The classes, and every picture of the split with its class; or, where no folder says what is
-    the test, all of them, of which it must be drawn."""
-    if split not in SPLITS:
-        raise TorchcapsError(f"split={split!r} is unknown; {nearest(split, SPLITS)}.")
-    if not root.is_dir():
-        raise TorchcapsError(
-            f"there is no folder {root}; point to the one that holds a folder of pictures for each "
-            f"class."
-        )
-    home = root.resolve()
-    parts = {path.name: path for path in _folders(root, home)}
-    is_drawn = not _has_splits(parts, home)
-    if not is_drawn:
-        part = parts.get(split, parts.get("val") if split == "test" else None)
-        if part is None:
-            raise TorchcapsError(
-                f"{root} has the folders {', '.join(sorted(parts))} but no {split}; add it, or "
-                f"take the folders of classes out of train for a share of each."
-            )
-        class_names = _classes(parts["train"], home)
-        for name in (path.name for path in _folders(part, home)):
-            if name not in class_names:
-                raise TorchcapsError(
-                    f"{part} has a class {name!r}, which {parts['train']} lacks; "
-                    f"{nearest(name, class_names)}."
-                )
-        chosen = [_pictures(part / name, home) for name in class_names if (part / name).is_dir()]
-        _check_has_classes(part, chosen)
-    elif split == "val":
-        raise TorchcapsError(
-            f"{root} has no folder val to read; make folders train and val in it, or hold out "
-            f"some of the training images: images.hold_out()."
-        )
-    else:
-        class_names = _classes(root, home)
-        chosen = [_pictures(root / name, home) for name in class_names]
-    files = [(path, class_names.index(path.parent.name)) for each in chosen for path in each]
-    return class_names, files, is_drawn
-
-
-def _whole(root: Path) -> list[Path]:
-    """Every picture of every split."""
-    home = root.resolve()
-    classes = _folders(root, home)
-    if _has_splits({path.name: path for path in classes}, home):
-        for part in classes:
-            _check_has_classes(part, _folders(part, home))
-        classes = [each for part in classes for each in _folders(part, home)]
-    return [path for each in classes for path in _pictures(each, home)]
-
-
-def _check_has_classes(part: Path, classes: Sequence[object]) -> None:
-    if not classes:
-        raise TorchcapsError(
-            f"{part} holds no folder of a class, and of a picture without a class nothing can be "
-            f"learnt or judged; sort its pictures into folders of classes, or take it away."
-        )
-
-
-def _has_splits(parts: dict[str, Path], home: Path) -> bool:
-    """Whether these folders are splits, not classes."""
-    return "train" in parts and set(parts) <= set(SPLITS) and bool(_folders(parts["train"], home))
-
-
 def _shape(
     files: list[Path], size: Size | None, channels: Literal[1, 3] | None
 ) -> tuple[int, int, Literal[1, 3]]:
@@ -247,82 +159,6 @@ def _shape(
     if channels is None:
         channels = 1 if all(mode in GREY for _, mode in measures) else 3
     return *(size or _common_size(files, [each for each, _ in measures])), channels
-
-
-def _folders(folder: Path, home: Path) -> list[Path]:
-    return [path for path in inside(folder, home) if path.is_dir()]
-
-
-def _classes(folder: Path, home: Path) -> tuple[str, ...]:
-    names = tuple(path.name for path in _folders(folder, home))
-    if len(names) < 2:
-        present = f"only one, {names[0]!r}" if names else "none"
-        raise TorchcapsError(
-            f"{folder} should hold a folder of pictures for each of two or more classes, but holds "
-            f"{present}; point to the folder above the classes."
-        )
-    return names
-
-
-def _pictures(folder: Path, home: Path) -> list[Path]:
-    found = [path for path in inside(folder, home) if path.suffix.lower() in FORMATS]
-    if not found:
-        is_split = any(
-            path.suffix.lower() in FORMATS
-            for inner in _folders(folder, home)
-            for path in inside(inner, home)
-        )
-        others = sum(path.suffix.lower() in UNREAD for path in inside(folder, home))
-        raise TorchcapsError(
-            f"{folder} holds no pictures ({' '.join(FORMATS)}); "
-            + (
-                f"its folders do: is it a split? Splits are called {', '.join(SPLITS)}."
-                if is_split
-                else f"it holds {others} of formats that are not read: save them as .png."
-                if others
-                else "fill it, or take it away."
-            )
-        )
-    return found
-
-
-def _tell_left_out(root: Path, whole: list[Path]) -> None:
-    """Warn of pictures that lie with these and are not among them."""
-    classes = sorted({path.parent for path in whole})
-    beside = [path for each in classes for path in sorted(each.iterdir())]
-    within = [inner for each in beside if each.is_dir() for inner in sorted(each.iterdir())]
-    unread = [path for path in beside if path.suffix.lower() in UNREAD]
-    deeper = [path for path in within if path.suffix.lower() in (*FORMATS, *UNREAD)]
-    for left_out, why in (
-        (unread, "are of formats that are not read; save them as .png"),
-        (deeper, "lie in a folder inside that of their class; move them up into it"),
-    ):
-        if left_out := [path for path in left_out if not path.name.startswith(".")]:
-            warnings.warn(
-                f"left out of {root}: {len(left_out)} pictures ({left_out[0]} is the first), "
-                f"which {why}, or take them away.",
-                stacklevel=3,
-            )
-
-
-def inside(folder: Path, home: Path) -> list[Path]:
-    """What lies in a folder, by name and without hidden things; no link may lead out of home."""
-    found = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    for path in found:
-        if path.is_symlink() and not _stays(path, home):
-            raise TorchcapsError(
-                f"{path} is a link that leaves {home} or goes round in a ring; copy what it points "
-                f"to, or take it away."
-            )
-    return found
-
-
-def _stays(link: Path, home: Path) -> bool:
-    try:
-        return link.resolve().is_relative_to(home)
-    except (OSError, RuntimeError):
-        # A ring: what is raised depends on the version of Python.
-        return False
 
 
 def _common_size(files: Sequence[Path], sizes: list[Size]) -> Size:

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from torchcaps._paths import path_of
 from torchcaps.data.crop import middle
-from torchcaps.data.folder import FORMATS, GREY, measure_picture, read_picture
+from torchcaps.data.folder import GREY, measure_picture, read_picture
+from torchcaps.data.listed import FORMATS
 from torchcaps.data.resize import resize as stretched
 from torchcaps.data.warp import place
 from torchcaps.errors import TorchcapsError

@@ -1,0 +1,206 @@
+"""Which pictures a folder holds, of which classes and groups, and which of them are the test.
+
+None of them is opened.
+"""
+
+import warnings
+from collections.abc import Sequence
+from numbers import Real
+from pathlib import Path
+from typing import NamedTuple
+
+from torchcaps.data.groups import check_folders_apart, groups_of_files
+from torchcaps.data.parting import Files, drawn
+from torchcaps.errors import TorchcapsError, nearest, short
+
+__all__ = ["FORMATS", "TEST_SHARE", "Listed", "inside", "listed", "tell_left_out"]
+
+SPLITS = ("train", "val", "test")
+TEST_SHARE = 0.2
+# Pillow knows many more formats; some of them start other programs to be read.
+FORMATS = {
+    **{".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".bmp": "BMP", ".webp": "WEBP"},
+    **{".tif": "TIFF", ".tiff": "TIFF", ".ppm": "PPM", ".pgm": "PPM"},
+}
+# Pictures as well, which nobody may miss unawares.
+UNREAD = (".avif", ".gif", ".heic", ".heif", ".jfif", ".jp2", ".jpe", ".jxl", ".pbm", ".tga")
+
+
+class Listed(NamedTuple):
+    """The pictures of a split, of which none was opened."""
+
+    class_names: tuple[str, ...]
+    files: tuple[str, ...]
+    labels: list[int]
+    groups: tuple[str, ...] | None
+    # Those of all splits.
+    whole: list[Path]
+
+
+def listed(
+    root: Path,
+    split: str,
+    *,
+    test_share: float = TEST_SHARE,
+    seed: int = 0,
+    groups: str | None = None,
+) -> Listed:
+    """What `image_folder` reads, by name."""
+    if not isinstance(test_share, Real) or not 0 < test_share < 1:
+        raise TorchcapsError(f"test_share must lie between 0 and 1, got {short(test_share)}.")
+    class_names, files, is_drawn = _files(root, split)
+    name, whole, group_of = root.resolve().name, _whole(root), None
+    if groups is not None:
+        group_of = groups_of_files(root, [_below(root, path) for path in whole], groups)
+        check_folders_apart(name, {} if is_drawn else group_of)
+    if is_drawn:
+        of_files = group_of and [group_of[_below(root, path)] for path, _ in files]
+        files = drawn(name, class_names, files, of_files, test_share, seed, split)
+    names = tuple(_below(root, path) for path, _ in files)
+    named = None if group_of is None else tuple(group_of[each] for each in names)
+    return Listed(class_names, names, [label for _, label in files], named, whole)
+
+
+def _below(root: Path, path: Path) -> str:
+    return path.relative_to(root).as_posix()
+
+
+def _files(root: Path, split: str) -> tuple[tuple[str, ...], Files, bool]:
+    """The classes, and every picture of the split with its class; or, where no folder says what is
+    the test, all of them, of which it must be drawn."""
+    if split not in SPLITS:
+        raise TorchcapsError(f"split={split!r} is unknown; {nearest(split, SPLITS)}.")
+    if not root.is_dir():
+        raise TorchcapsError(
+            f"there is no folder {root}; point to the one that holds a folder of pictures for each "
+            f"class."
+        )
+    home = root.resolve()
+    parts = {path.name: path for path in _folders(root, home)}
+    is_drawn = not _has_splits(parts, home)
+    if not is_drawn:
+        part = parts.get(split, parts.get("val") if split == "test" else None)
+        if part is None:
+            raise TorchcapsError(
+                f"{root} has the folders {', '.join(sorted(parts))} but no {split}; add it, or "
+                f"take the folders of classes out of train for a share of each."
+            )
+        class_names = _classes(parts["train"], home)
+        for name in (path.name for path in _folders(part, home)):
+            if name not in class_names:
+                raise TorchcapsError(
+                    f"{part} has a class {name!r}, which {parts['train']} lacks; "
+                    f"{nearest(name, class_names)}."
+                )
+        chosen = [_pictures(part / name, home) for name in class_names if (part / name).is_dir()]
+        _check_has_classes(part, chosen)
+    elif split == "val":
+        raise TorchcapsError(
+            f"{root} has no folder val to read; make folders train and val in it, or hold out "
+            f"some of the training images: images.hold_out()."
+        )
+    else:
+        class_names = _classes(root, home)
+        chosen = [_pictures(root / name, home) for name in class_names]
+    files = [(path, class_names.index(path.parent.name)) for each in chosen for path in each]
+    return class_names, files, is_drawn
+
+
+def _whole(root: Path) -> list[Path]:
+    """Every picture of every split."""
+    home = root.resolve()
+    classes = _folders(root, home)
+    if _has_splits({path.name: path for path in classes}, home):
+        for part in classes:
+            _check_has_classes(part, _folders(part, home))
+        classes = [each for part in classes for each in _folders(part, home)]
+    return [path for each in classes for path in _pictures(each, home)]
+
+
+def _check_has_classes(part: Path, classes: Sequence[object]) -> None:
+    if not classes:
+        raise TorchcapsError(
+            f"{part} holds no folder of a class, and of a picture without a class nothing can be "
+            f"learnt or judged; sort its pictures into folders of classes, or take it away."
+        )
+
+
+def _has_splits(parts: dict[str, Path], home: Path) -> bool:
+    """Whether these folders are splits, not classes."""
+    return "train" in parts and set(parts) <= set(SPLITS) and bool(_folders(parts["train"], home))
+
+
+def _folders(folder: Path, home: Path) -> list[Path]:
+    return [path for path in inside(folder, home) if path.is_dir()]
+
+
+def _classes(folder: Path, home: Path) -> tuple[str, ...]:
+    names = tuple(path.name for path in _folders(folder, home))
+    if len(names) < 2:
+        present = f"only one, {names[0]!r}" if names else "none"
+        raise TorchcapsError(
+            f"{folder} should hold a folder of pictures for each of two or more classes, but holds "
+            f"{present}; point to the folder above the classes."
+        )
+    return names
+
+
+def _pictures(folder: Path, home: Path) -> list[Path]:
+    found = [path for path in inside(folder, home) if path.suffix.lower() in FORMATS]
+    if not found:
+        is_split = any(
+            path.suffix.lower() in FORMATS
+            for inner in _folders(folder, home)
+            for path in inside(inner, home)
+        )
+        others = sum(path.suffix.lower() in UNREAD for path in inside(folder, home))
+        raise TorchcapsError(
+            f"{folder} holds no pictures ({' '.join(FORMATS)}); "
+            + (
+                f"its folders do: is it a split? Splits are called {', '.join(SPLITS)}."
+                if is_split
+                else f"it holds {others} of formats that are not read: save them as .png."
+                if others
+                else "fill it, or take it away."
+            )
+        )
+    return found
+
+
+def tell_left_out(root: Path, whole: list[Path]) -> None:
+    """Warn of pictures that lie with these and are not among them."""
+    classes = sorted({path.parent for path in whole})
+    beside = [path for each in classes for path in sorted(each.iterdir())]
+    within = [inner for each in beside if each.is_dir() for inner in sorted(each.iterdir())]
+    unread = [path for path in beside if path.suffix.lower() in UNREAD]
+    deeper = [path for path in within if path.suffix.lower() in (*FORMATS, *UNREAD)]
+    for left_out, why in (
+        (unread, "are of formats that are not read; save them as .png"),
+        (deeper, "lie in a folder inside that of their class; move them up into it"),
+    ):
+        if left_out := [path for path in left_out if not path.name.startswith(".")]:
+            warnings.warn(
+                f"left out of {root}: {len(left_out)} pictures ({left_out[0]} is the first), "
+                f"which {why}, or take them away.",
+                stacklevel=3,
+            )
+
+
+def inside(folder: Path, home: Path) -> list[Path]:
+    """What lies in a folder, by name and without hidden things; no link may lead out of home."""
+    found = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    for path in found:
+        if path.is_symlink() and not _stays(path, home):
+            raise TorchcapsError(
+                f"{path} is a link that leaves {home} or goes round in a ring; copy what it points "
+                f"to, or take it away."
+            )
+    return found
+
+
+def _stays(link: Path, home: Path) -> bool:
+    try:
+        return link.resolve().is_relative_to(home)
+    except (OSError, RuntimeError):
+        # A ring: what is raised depends on the version of Python.
+        return False
