@@ -119,7 +119,7 @@ def test_promised_names_are_public(package):
         (tc.create_model, "name, *, image=None, n_classes=None, standardise=None, **options"),
         (tc.save, "model, path"),
         (tc.load, "path, *, model=None, routing=None, n_classes=None"),
-        (tc.data.load, "name, *, split='train', root=None, size=None"),
+        (tc.data.load, "name, *, split='train', root=None, size=None, groups=None"),
         (
             tc.layers.DenseCapsules,
             "*, n_in, d_in, n_out, d_out, routing='dynamic', pose='vector', sharing='none', "

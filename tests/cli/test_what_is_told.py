@@ -100,6 +100,16 @@ def test_lr_tests_the_recipe_that_was_typed(
     assert getattr(found["recipe"], field) == value
 
 
+@pytest.mark.parametrize(
+    ("words", "function"), [("train --out run", "train.fit"), ("doctor", "tasks.doctor")]
+)
+def test_groups_are_a_field_of_the_recipe(
+    words: str, function: str, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = f"{words} --model capsnet --data folder --groups (p[0-9]+)_"
+    assert told(function, line, call, monkeypatch)["recipe"].groups == "(p[0-9]+)_"
+
+
 @pytest.mark.parametrize("verb", ["run", "status"])
 def test_only_takes_every_text(verb: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "study_of", lambda *args, **kwargs: "planned")

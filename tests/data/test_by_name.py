@@ -177,3 +177,21 @@ def test_names_of_multi_mnist_say_how_many_partners_a_digit_has(monkeypatch, cop
 def test_a_name_or_a_split_that_is_no_text_is_a_sentence():
     assert text_of(lambda: load(None)).startswith("data 'None' is unknown; known: ")
     assert text_of(lambda: load("part-whole", split=5)).startswith("split=5 is unknown; ")
+
+
+def test_groups_are_those_of_a_folder(tmp_path) -> None:
+    for label in "ab":
+        for number in range(8):
+            path = tmp_path / "pets" / label / f"p{number // 2}{label}_{number}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("L", (4, 5), 90).save(path)
+    both = [
+        load("folder", split=split, root=tmp_path / "pets", size=(3, 4), groups="p[0-9][ab]")
+        for split in ("train", "test")
+    ]
+    assert [found.image_shape for found in both] == [(1, 3, 4)] * 2
+    assert not set(both[0].groups) & set(both[1].groups)
+    assert text_of(lambda: load("part-whole", groups="p")) == (
+        'groups are read of the paths of pictures, so of data "folder" alone, but came with '
+        "part-whole; from_arrays and from_dataset take a list of them."
+    )

@@ -16,6 +16,7 @@ CHANGED = {
     "data": "folder",
     "test_data": "part-whole",
     "image_size": (20, 30),
+    "groups": "(p[0-9]+)_",
     "crop": (18, 24),
     "standardise": ((0.5, 0.25, 0.125), (0.1, 0.2, 0.3)),
     "options": {"routing": "uniform"},
@@ -64,6 +65,7 @@ CHANGED = {
 }
 # What a field needs beside it to be of use.
 BESIDE = {
+    "groups": {"data": "folder"},
     "spread_steps": {"loss": "spread"},
     "m_plus": {"loss": "margin"},
     "m_minus": {"loss": "margin"},
@@ -107,7 +109,18 @@ def test_the_digest_is_the_same_in_every_process() -> None:
     # Pinned, because records name runs by it. A new field belongs into YOUNGER, and moves the
     # second alone.
     assert make_recipe(**NAMES).digest() == "bfff74794af2"
-    assert make_recipe(**TOGETHER).digest() == "a4837a1e3bb8"
+    assert make_recipe(**TOGETHER).digest() == "da8dab8dad46"
+
+
+def test_groups_are_of_a_folder_and_told_by_a_pattern() -> None:
+    assert text_of(lambda: make_recipe(**NAMES, groups="(p")) == (
+        "the recipe does not hold: groups: '(p' is no regular expression (missing ), unterminated "
+        "subpattern at position 0), and no column of a table, FILE.csv:COLUMN; '([^/]+)_' takes of "
+        "a name what stands before its last _."
+    )
+    assert text_of(lambda: make_recipe(**NAMES, groups="p")) == (
+        'the recipe does not hold: groups is of use with data = "folder" only; leave it out.'
+    )
 
 
 def test_the_layout_is_that_of_the_table_and_is_written_out() -> None:

@@ -16,6 +16,7 @@ __all__ = [
     "AsJson",
     "Data",
     "FieldList",
+    "Groups",
     "ImageSize",
     "Imports",
     "OptionList",
@@ -34,6 +35,14 @@ __all__ = [
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 ImageSize = Annotated[
     str | None, typer.Option(metavar="HxW", help="Stretch images to this height and width: 48x64.")
+]
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATTERN",
+        help="Which pictures of a folder belong together: a pattern on their paths, as "
+        "'(p[0-9]+)_', or FILE.csv:COLUMN. No group is parted.",
+    ),
 ]
 OptionList = Annotated[
     list[str] | None,

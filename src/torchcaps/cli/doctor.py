@@ -10,6 +10,7 @@ from torchcaps._printable import printable
 from torchcaps.cli.arguments import (
     AsJson,
     FieldList,
+    Groups,
     ImageSize,
     Imports,
     OptionList,
@@ -30,6 +31,7 @@ def doctor(
     data: Annotated[str | None, typer.Option(help="The data set it shall be trained on.")] = None,
     root: Root = None,
     image_size: ImageSize = None,
+    groups: Groups = None,
     option: OptionList = None,
     recipe: RecipeFile = None,
     protocol: Protocol = None,
@@ -49,7 +51,7 @@ def doctor(
     from torchcaps import tasks
 
     if run is not None and (
-        model or data or image_size or option or recipe or protocol or field or trunk
+        model or data or image_size or groups or option or recipe or protocol or field or trunk
     ):
         raise TorchcapsError(
             "a run knows its network and its data; give the run folder alone, or --model and "
@@ -58,7 +60,7 @@ def doctor(
     if run is not None:
         found = tasks.doctor_run(run, root=root, seconds=seconds)
     elif recipe is not None or (model is not None and data is not None):
-        given = {"protocol": protocol, "model": model, "data": data}
+        given = {"protocol": protocol, "model": model, "data": data, "groups": groups}
         patient = recipe_from(recipe, given, image_size, field, option)
         found = tasks.doctor(patient, root=root, seconds=seconds, trunk=trunk)
     else:

@@ -9,6 +9,7 @@ import typer
 
 from torchcaps.cli.arguments import (
     FieldList,
+    Groups,
     ImageSize,
     Imports,
     OptionList,
@@ -40,6 +41,7 @@ def train(
     ] = None,
     root: Root = None,
     image_size: ImageSize = None,
+    groups: Groups = None,
     option: OptionList = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Images a step.")] = None,
@@ -93,6 +95,7 @@ def train(
         "protocol": protocol,
         "model": model,
         "data": data,
+        "groups": groups,
         "epochs": epochs,
         "batch_size": batch_size,
         "learning_rate": learning_rate,

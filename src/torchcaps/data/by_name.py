@@ -154,6 +154,7 @@ def load(
     split: Split = "train",
     root: Root | None = None,
     size: tuple[int, int] | None = None,
+    groups: str | None = None,
 ) -> Images:
     """A data set by its name. The test images are for the end; `hold_out` parts off some for
     validation. Images made out of others are the same on every machine: their seed is 0.
@@ -163,6 +164,7 @@ def load(
         split: "train" or "test".
         root: the folder of a data set that is files, or the folder above it, laid out as published.
         size: (height, width) to which the images are stretched; without it they are as published.
+        groups: which pictures of "folder" belong together, as `image_folder` takes it.
 
     >>> load("part-whole", split="test").image_shape
     (1, 32, 32)
@@ -174,12 +176,16 @@ def load(
             f"split={short(split)} is unknown; {nearest(str(split), get_args(Split))}. Validation "
             f"images come out of the training ones: images.hold_out."
         )
-    if size is None:
-        return SOURCES[name](split, root)
-    if name in PICTURES:
-        holds = _READERS[name][1]
-        return _files(name, partial(PICTURES[name], size=size), holds)(split, root)
-    return resized(SOURCES[name](split, root), size)
+    if groups is not None and name != "folder":
+        raise TorchcapsError(
+            f'groups are read of the paths of pictures, so of data "folder" alone, but came with '
+            f"{name}; from_arrays and from_dataset take a list of them."
+        )
+    if name in PICTURES and not (size is None and groups is None):
+        given = {"size": size} if groups is None else {"size": size, "groups": groups}
+        return _files(name, partial(PICTURES[name], **given), _READERS[name][1])(split, root)
+    images = SOURCES[name](split, root)
+    return images if size is None else resized(images, size)
 
 
 def what_it_reads(name: str) -> str:

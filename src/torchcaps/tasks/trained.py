@@ -138,8 +138,9 @@ class Trained:
         if size is None and crop is None and source in PICTURES:
             # They come in any size, and the network takes one.
             size = self.image[1:]
+        groups = self.run.groups if self.run and source == "folder" else None
         try:
-            images = load(source, split=split, root=root, size=size)
+            images = load(source, split=split, root=root, size=size, groups=groups)
         except TorchcapsError as error:
             if self.run is None or is_own or root is None or root != self.run.root:
                 raise

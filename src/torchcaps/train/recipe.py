@@ -3,7 +3,6 @@
 import hashlib
 import math
 import os
-import re
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
@@ -12,12 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from torchcaps.data import AUGMENTATIONS, SOURCES, Images, load
 from torchcaps.data.by_name import Split, why_no_source
 from torchcaps.data.crop import windows
+from torchcaps.data.groups import check_named
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.models import MODELS
 from torchcaps.models.layout import is_faster_with_channels_last
 from torchcaps.models.options import check_option_name
 from torchcaps.models.own import OWN
 from torchcaps.prune import Scope, UnitKind
+from torchcaps.train.faults import in_words
 from torchcaps.train.meant import MEANT
 from torchcaps.train.measured_names import Measured
 from torchcaps.train.protocols import PROTOCOLS
@@ -31,8 +32,8 @@ MARGIN = ("m_plus", "m_minus", "lambda_")
 Optimiser = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "steps", "exponential", "cosine"]
 Precision = Literal["float32", "bfloat16", "float16"]
-# Of any count in a recipe; of faults that one sentence lists.
-MOST, MANY_FAULTS = 10**9, 4
+# Of any count in a recipe.
+MOST = 10**9
 # Fields younger than the first records of runs, each with the value that says what was done before
 # it was there. At that value a field leaves the digest as it was, so that runs and records of
 # before keep their names. Whoever adds a field adds it here.
@@ -41,6 +42,7 @@ YOUNGER: dict[str, Any] = {
     "begins_with": None,
     "crop": None,
     "freeze": (),
+    "groups": None,
     "measure": (),
     "measure_every": 1,
     "prune": None,
@@ -76,6 +78,9 @@ class Recipe(BaseModel):
     test_data: str | None = None
     # (height, width) to which images are stretched, in training and whenever the run shows some.
     image_size: tuple[Side, Side] | None = None
+    # Which pictures of a folder belong together, so that no group of them is parted: a regular
+    # expression on their paths, or FILE.csv:COLUMN, as `data.image_folder` takes it.
+    groups: str | None = None
     # (height, width) of the window that is shown of each image: from anywhere inside, drawn anew in
     # every epoch, of those that are trained on, and from the centre of all others.
     crop: tuple[Side, Side] | None = None
@@ -182,6 +187,15 @@ class Recipe(BaseModel):
             raise ValueError(f"{short(name)} is unknown; {nearest(name, AUGMENTATIONS)}")
         return name
 
+    @field_validator("groups")
+    @classmethod
+    def _groups_named(cls, by: str | None) -> str | None:
+        try:
+            check_named("x" if by is None else by)
+        except TorchcapsError as error:
+            raise ValueError(str(error).removeprefix("groups=").removesuffix(".")) from None
+        return by
+
     @field_validator("options")
     @classmethod
     def _plain_options(cls, options: dict[str, Any]) -> dict[str, Any]:
@@ -220,6 +234,7 @@ class Recipe(BaseModel):
     def _nothing_idle(self) -> Self:
         """Every field that is set is one that the others make use of."""
         rules = [
+            ("groups", self.data == "folder", 'data = "folder"'),
             ("test_data", self.data != "own", "data that has a name"),
             ("momentum", self.optimiser == "sgd", 'optimiser = "sgd"'),
             ("decay", self.schedule in ("steps", "exponential"), "steps or exponential schedule"),
@@ -292,12 +307,15 @@ class Recipe(BaseModel):
     def images(self, split: Split, *, root: str | os.PathLike[str] | None = None) -> Images:
         """The images it names, as the network is shown them; `root` is where those lie that are
         files."""
-        return self.as_shown(load(self.data, split=split, root=root, size=self.image_size))
+        return self.as_shown(self._loaded(self.data, split, root))
 
     def test_images(self, *, root: str | os.PathLike[str] | None = None) -> Images:
         """What the network is tested on when training is done: `test_data`, or its own data."""
-        name = self.test_data or self.data
-        return self.as_shown(load(name, split="test", root=root, size=self.image_size))
+        return self.as_shown(self._loaded(self.test_data or self.data, "test", root))
+
+    def _loaded(self, name: str, split: Split, root: str | os.PathLike[str] | None) -> Images:
+        groups = self.groups if name == self.data else None
+        return load(name, split=split, root=root, size=self.image_size, groups=groups)
 
     def as_shown(self, images: Images) -> Images:
         """Any images, as the network is shown them when it is tested."""
@@ -365,36 +383,9 @@ def make_recipe(*, protocol: str | None = None, **fields: Any) -> Recipe:
     try:
         recipe = Recipe(**fields)
     except ValidationError as error:
-        raise TorchcapsError(f"the recipe does not hold: {_in_words(error)}.") from None
+        raise TorchcapsError(f"the recipe does not hold: {in_words(error)}.") from None
     if recipe.model in MODELS:
         # Their values are looked at when the network is made: several of them are a sweep.
         for option in recipe.options:
             check_option_name(recipe.model, MODELS[recipe.model], option)
     return recipe
-
-
-def _in_words(error: ValidationError) -> str:
-    faults = []
-    fields = [fault["loc"][:1] for fault in error.errors()]
-    for fault in error.errors():
-        is_list = isinstance(fault["input"], list | tuple)
-        if fields.count(fault["loc"][:1]) > 1 and (fault["type"] == "tuple_type" or is_list):
-            # Of a field that takes a number or a list, the fault of what it did not come as.
-            continue
-        # Without the name of the type that was tried.
-        kept = (str(part) for part in fault["loc"])
-        where = ".".join(part[:40] for part in kept if not re.match(r"float$|tuple\[", part))
-        if fault["type"] == "missing":
-            faults.append(f"{where} is missing, --{where} on the command line")
-        elif fault["type"] == "tuple_type":
-            came = fault["input"]
-            # 48x64 is how the command line has an image size.
-            sides = re.fullmatch(r"([0-9]{1,5})(?:x([0-9]{1,5}))?", str(came))
-            example = f"{sides[1]}, {sides[2] or sides[1]}" if sides else short(came)
-            faults.append(f"{where} must be a list, such as [{example}], but came as {short(came)}")
-        else:
-            what = fault["msg"].removeprefix("Value error, ")
-            said = "" if fault["type"] == "value_error" else f", not {short(fault['input'])}"
-            faults.append(f"{where}: {what[0].lower()}{what[1:]}{said}" if where else what)
-    more = [f"and {len(faults) - MANY_FAULTS} more"] if len(faults) > MANY_FAULTS else []
-    return "; ".join([*faults[:MANY_FAULTS], *more])

@@ -38,7 +38,7 @@ from torchcaps.train.environment import commit, environment
 from torchcaps.train.objects import check_seen, damaged, read_objects
 from torchcaps.train.own_code import check_imported
 from torchcaps.train.recipe import Recipe
-from torchcaps.train.recipe_file import read_channels_last, read_recipe, read_shown
+from torchcaps.train.recipe_file import read_channels_last, read_fields, read_recipe, read_shown
 
 try:
     import fcntl
@@ -168,6 +168,15 @@ class Run:
             return None, None
         check_digest(self.recipe_file)
         return read_shown(self.recipe_file)
+
+    @property
+    def groups(self) -> str | None:
+        """How its recipe tells groups of pictures; its data may be known no longer."""
+        groups: str | None = None
+        if self.recipe_file.is_file():
+            check_digest(self.recipe_file)
+            groups = read_fields(self.recipe_file).get("groups")
+        return groups
 
     @property
     def is_done(self) -> bool:

@@ -33,6 +33,7 @@ EPOCHS, BATCH = 20, 100
 KEPT = (
     "data",
     "image_size",
+    "groups",
     "crop",
     "standardise",
     "augment",
