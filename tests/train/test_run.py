@@ -208,6 +208,8 @@ def test_a_broken_piece_is_a_sentence(tmp_path: Path, damage, with_digests: bool
         ({"digests": {"test": 5}}, "'digests' do not name the images"),
         ({"training_images": None}, "'training_images' is no number"),
         ({"training_images": float("nan")}, "'training_images' is no number"),
+        ({"groups": [4]}, "'groups' does not tell how images are parted"),
+        ({"groups": {"train": 4}}, "'groups' does not tell how images are parted"),
     ],
     ids=str,
 )

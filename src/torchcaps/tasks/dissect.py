@@ -334,12 +334,14 @@ def dissect_files(
 def facts_of(run: Run) -> dict[str, str]:
     """How a run was trained, in words."""
     recipe, rows = run.recipe, run.metrics()
+    groups = run.result().get("groups", {})
     options = ", ".join(f"{name}={value}" for name, value in recipe.options.items())
     return {
         "network": f"{recipe.model}{f' ({options})' if options else ''}",
         "trained on": f"{_images_of(run)}, {run.result().get('training_images', 0):,} images, "
         f"{_epochs(run)}, {OPTIMISERS[recipe.optimiser][0]} {recipe.learning_rate:g}, "
         f"batch {recipe.batch_size}",
+        **({"groups": groups["parted"]} if "parted" in groups else {}),
         **({"protocol": recipe.protocol} if recipe.protocol else {}),
         **({"departures": "; ".join(departs)} if (departs := recipe.departures()) else {}),
         "seed": str(recipe.seed),

@@ -17,6 +17,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.models.own import as_network
 from torchcaps.tasks.diagnosis import Diagnosis
 from torchcaps.tasks.examine_course import examine_course
+from torchcaps.tasks.examine_groups import examine_groups
 from torchcaps.tasks.examine_images import examine_images
 from torchcaps.tasks.examine_machine import examine_machine
 from torchcaps.tasks.examine_network import examine_network
@@ -99,7 +100,7 @@ def doctor(
         stage="before training",
         seconds=seconds,
     )
-    return _with_course(found, examine_course(recipe, training, ()))
+    return _with(found, examine_course(recipe, training, ()), examine_groups(recipe, root))
 
 
 def doctor_run(
@@ -142,11 +143,12 @@ def doctor_run(
         stage=stage,
         seconds=seconds,
     )
-    return _with_course(found, examine_course(recipe, training, run.metrics()))
+    course = examine_course(recipe, training, run.metrics())
+    return _with(found, course, examine_groups(recipe, root))
 
 
-def _with_course(found: Examination, course: Diagnosis) -> Examination:
-    return replace(found, findings=(course, *found.findings))
+def _with(found: Examination, course: Diagnosis, groups: list[Diagnosis]) -> Examination:
+    return replace(found, findings=(course, *found.findings, *groups))
 
 
 def examine(

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from torchcaps._counts import check_count
 from torchcaps._paths import path_of
 from torchcaps.analysis.result import Result
 from torchcaps.data import Images, JudgedBy
+from torchcaps.data.grouping import Suggested
 from torchcaps.errors import TorchcapsError
 from torchcaps.models.own import as_network
 from torchcaps.ops import binary_cross_entropy_loss, cross_entropy_loss, margin_loss
@@ -72,6 +73,9 @@ class Evaluation:
     files: tuple[str, ...] | None = None
     # The name of each image's group, where the set has groups: a patient's pictures, for example.
     groups: tuple[str, ...] | None = None
+    # How a folder's groups are parted, in words; or groups that names suggest and nobody named.
+    parted: str | None = None
+    suggested: Suggested | None = None
     # Of when the weights of a run are that was stopped: "after epoch 2 of 3".
     stopped: str | None = None
 
@@ -145,6 +149,10 @@ class Evaluation:
             new = self.right[~self.seen]
             found["in_training"] = int(self.seen.sum())
             found["accuracy_without_them"] = _mean(new)
+        if self.parted is not None:
+            found["parted"] = self.parted
+        if self.suggested is not None:
+            found["groups_by_names"] = asdict(self.suggested)
         return found
 
     def text(self) -> str:
@@ -183,6 +191,8 @@ class Evaluation:
                 "these are other images than the run was tested on; some may have been training "
                 "images then, and nothing here would show it",
             ]
+        for told in (self.parted, self.suggested and self.suggested.text()):
+            lines += ["", told] if told else []
         for name, result in self.measured.items():
             lines += ["", name, *lines_of(result, class_names=self.class_names)]
         return "\n".join(line.rstrip() for line in lines)
@@ -344,7 +354,8 @@ def evaluate_file(
     if split == "test":
         is_own = trained.run is not None and data in (None, trained.source(split="test"))
         changed = is_own and not trained.knows(images, "test")
-        found = replace(found, changed=changed)
+        by, hint = trained.told_of_groups(data=data, root=root)
+        found = replace(found, parted=by, suggested=hint, changed=changed)
     if split != "train":
         found = replace(found, seen=_seen(trained, images, split, data, root))
     found = replace(found, split=split, stopped=trained.stopped)

@@ -12,6 +12,7 @@ from torchcaps._paths import path_of
 from torchcaps.data import Images, load
 from torchcaps.data.by_name import PICTURES, Root
 from torchcaps.data.crop import windows
+from torchcaps.data.grouping import Suggested, told_of_folder
 from torchcaps.errors import TorchcapsError, nearest, short
 from torchcaps.layers import with_channels_last
 from torchcaps.models.saving import load_network
@@ -132,8 +133,7 @@ class Trained:
         """A whole split as it is now, with nothing held out."""
         source = self.source(data, split=split)
         is_own = self.run is not None and source == self.source(split=split)
-        if self.run is not None:
-            root = self.run.root_or(root) if is_own else root or self.run.root
+        root = self._root(source, split, root)
         size, crop = self.run.shown if self.run else (None, None)
         if size is None and crop is None and source in PICTURES:
             # They come in any size, and the network takes one.
@@ -149,6 +149,25 @@ class Trained:
                 f"named (--root FOLDER on the command line, root= in Python): {error}"
             ) from None
         return windows(images, size=size, crop=crop)
+
+    def _root(self, source: str, split: str, root: Root | None) -> Root | None:
+        """Where a data set lies: as named, or where that of the run does."""
+        if self.run is None:
+            return root
+        if source == self.source(split=split):
+            return self.run.root_or(root)
+        return root or self.run.root
+
+    def told_of_groups(
+        self, *, data: str | None = None, root: Root | None = None
+    ) -> tuple[str | None, Suggested | None]:
+        """How groups of a folder's pictures are parted, or, where nobody said which there are,
+        those that names suggest; of other data nothing."""
+        source = self.source(data, split="test")
+        home = self._root(source, "test", root)
+        if source != "folder" or home is None or self.source(data) != source:
+            return None, None
+        return told_of_folder(home, self.run.groups if self.run else None)
 
     def _check_names(self, images: Images) -> None:
         """Refuse other classes than the run was trained on, as many of them as there may be."""

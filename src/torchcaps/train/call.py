@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.data import Images
+from torchcaps.data.groups import check_apart
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.start import check_alike, check_images_given
@@ -49,6 +50,9 @@ def check_call(
     if own is not None:
         check_images_given(own)
         check_alike(*own)
+        groups = [getattr(images, "groups", None) for images in own]
+        if None not in groups:
+            check_apart(own[0].name, *groups)
 
 
 def check_classes(images: Images) -> None:

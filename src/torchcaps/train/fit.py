@@ -31,6 +31,7 @@ from torchcaps.train.call import check_call, check_classes
 from torchcaps.train.callbacks import SaveState, ShowProgress
 from torchcaps.train.denormals import denormals_as_zero
 from torchcaps.train.going_on import FirstStep, going_on_from
+from torchcaps.train.grouped import groups_of_result, warn_of_groups
 from torchcaps.train.measures import Measures
 from torchcaps.train.module import Training
 from torchcaps.train.parting import parted
@@ -151,6 +152,7 @@ def fit(
     # Only now, so that a recipe that cannot be trained leaves no folder behind.
     digest = images.digest()
     check_unseen(recipe, begins, digest)
+    ranks.first_does(lambda: warn_of_groups(recipe, root, own))
     with ExitStack() as held:
         about = {"keeps_memory": keeps_memory, **named_class(model), **frozen}
         if root is not None:
@@ -214,6 +216,7 @@ def fit(
             "brightness": _brightness(images),
             "digests": {"train": digest, "test": test.digest()},
             "seconds_of_last_stretch": round(seconds, 1),
+            **groups_of_result(recipe, images, training, validation, test),
         }
         if made_new:
             result["made_new"] = list(made_new)

@@ -53,6 +53,9 @@ def check_seen(path: Path, result: Mapping[str, Any]) -> None:
         raise damaged(path, "'brightness' has no mean and std")
     if not (isinstance(digests, dict) and all(isinstance(one, str) for one in digests.values())):
         raise damaged(path, "'digests' do not name the images")
+    groups = result.get("groups", {"parted": ""})
+    if not (isinstance(groups, dict) and isinstance(groups.get("parted"), str)):
+        raise damaged(path, "'groups' does not tell how images are parted")
     if not is_finite(result.get("training_images", 0)):
         raise damaged(path, "'training_images' is no number")
 

@@ -1,0 +1,56 @@
+"""What a run tells of groups of images: those that names suggest, and how its own are parted."""
+
+import logging
+import os
+from typing import Any
+
+from torchcaps.data import Images
+from torchcaps.data.grouping import how_parted, suggested, told_of_folder
+from torchcaps.data.listed import Listed
+from torchcaps.train.recipe import Recipe
+
+__all__ = ["groups_of_result", "warn_of_groups"]
+
+
+def warn_of_groups(
+    recipe: Recipe, root: str | os.PathLike[str] | None, own: tuple[Images, Images] | None
+) -> None:
+    """Say before training that pictures which their names put together are trained on and tested,
+    where nobody said which belong together."""
+    hint = None
+    if own is not None:
+        train, test = map(_listed, own)
+        if train.groups is None:
+            hint = suggested(train.files, test.files, len(train.class_names))
+    elif recipe.data == "folder" and recipe.test_data is None and root is not None:
+        hint = told_of_folder(root, recipe.groups)[1]
+    if hint is not None:
+        logging.getLogger("torchcaps").warning("%s", hint.text())
+
+
+def groups_of_result(
+    recipe: Recipe, images: Images, training: Images, validation: Images, test: Images
+) -> dict[str, Any]:
+    """How many groups are trained on, held out and tested, and how even that is; nothing where
+    images have none. `images` are those trained on and those held out."""
+    whole, tested = _listed(images), _listed(test)
+    if whole.groups is None or tested.groups is None:
+        return {}
+    counts = {
+        name: len(set(_listed(part).groups or ()))
+        for name, part in (("train", training), ("validation", validation), ("test", test))
+        if name != "validation" or recipe.validation_share
+    }
+    return {"groups": {**counts, "parted": how_parted(whole, tested, recipe.groups)}}
+
+
+def _listed(images: Images) -> Listed:
+    """Images as a folder is listed, as far as they know it."""
+    labels = getattr(images, "labels", None)
+    return Listed(
+        images.class_names,
+        getattr(images, "files", None) or (),
+        [] if labels is None or labels.ndim > 1 else labels.tolist(),
+        getattr(images, "groups", None),
+        [],
+    )
