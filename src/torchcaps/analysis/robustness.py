@@ -7,7 +7,6 @@ Departures: none; the measure is ours.
 Ambiguities: none. What is changed, and how strongly, is the caller's to say.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,12 +16,12 @@ from torch import Tensor
 
 from torchcaps.analysis.measure import Answer, Labelled, changed_pixels, check_changes
 from torchcaps.analysis.result import Result, quantity
+from torchcaps.analysis.shares import wilson
 from torchcaps.analysis.trace import check_any, judged_answers
 from torchcaps.errors import TorchcapsError
 
 __all__ = ["ChangedAccuracy", "MeasureRobustness", "Robustness"]
 
-Z = 1.959964
 UNCHANGED = "unchanged"
 
 
@@ -83,7 +82,7 @@ class MeasureRobustness:
     def result(self) -> Robustness:
         check_any(self._right)
         rows = [
-            ChangedAccuracy(name, right / self._images, _wilson(right, self._images))
+            ChangedAccuracy(name, right / self._images, wilson(right, self._images))
             for name, right in self._right.items()
         ]
         return Robustness(self._images, tuple(rows))
@@ -98,10 +97,3 @@ def _right(name: str, scores: Tensor, labels: Tensor) -> int:
         )
     right, _ = judged_answers(scores, labels)
     return int(right.sum())
-
-
-def _wilson(right: int, n: int) -> tuple[float, float]:
-    share = right / n
-    centre = (share + Z * Z / (2 * n)) / (1 + Z * Z / n)
-    half = Z / (1 + Z * Z / n) * math.sqrt(share * (1 - share) / n + (Z / (2 * n)) ** 2)
-    return max(centre - half, 0.0), min(centre + half, 1.0)

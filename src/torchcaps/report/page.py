@@ -3,7 +3,6 @@
 import base64
 import dataclasses
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -14,11 +13,12 @@ from torchcaps.analysis import Activity, Keys, RoutingDynamics
 from torchcaps.analysis.activity import LayerActivity
 from torchcaps.analysis.dynamics import LayerDynamics
 from torchcaps.analysis.result import Result
+from torchcaps.analysis.shares import wilson
 from torchcaps.report.template import template
 from torchcaps.report.verdict import FROZEN, PERFECT, WEAK, is_frozen, verdict
 from torchcaps.viz import to_svg
 
-__all__ = ["Dissection", "Picture", "Trees", "render", "wilson"]
+__all__ = ["Dissection", "Picture", "Trees", "render"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,15 +100,6 @@ class Dissection:
     def interval(self) -> tuple[float, float]:
         """95 % Wilson interval of the accuracy: the images vary in it, not the training."""
         return wilson(self.right, self.images)
-
-
-def wilson(right: int, n: int) -> tuple[float, float]:
-    """95 % Wilson interval of a share, `right` of `n`."""
-    share, z = right / n, 1.959964
-    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
-    spread = math.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2)
-    half = z / (1 + z * z / n) * spread
-    return max(centre - half, 0.0), min(centre + half, 1.0)
 
 
 def render(dissections: Sequence[Dissection], *, title: str, provenance: Mapping[str, Any]) -> str:

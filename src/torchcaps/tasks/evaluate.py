@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from torchcaps._counts import check_count
 from torchcaps._paths import path_of
 from torchcaps.analysis.result import Result
+from torchcaps.analysis.shares import wilson
 from torchcaps.data import Images, JudgedBy
 from torchcaps.data.grouping import Suggested
 from torchcaps.errors import TorchcapsError
 from torchcaps.models.own import as_network
 from torchcaps.ops import binary_cross_entropy_loss, cross_entropy_loss, margin_loss
-from torchcaps.report.page import wilson
 from torchcaps.tasks.latest import open_latest
 from torchcaps.tasks.measurements import (
     Levels,
