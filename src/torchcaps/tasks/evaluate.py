@@ -13,7 +13,13 @@ from torch import Tensor, nn
 from torchcaps._counts import check_count
 from torchcaps._paths import path_of
 from torchcaps.analysis.result import Result
-from torchcaps.analysis.shares import wilson
+from torchcaps.analysis.shares import (
+    Commonest,
+    commonest,
+    constant_answer,
+    says_always,
+    wilson,
+)
 from torchcaps.data import Images, JudgedBy
 from torchcaps.data.grouping import Suggested
 from torchcaps.errors import TorchcapsError
@@ -89,6 +95,16 @@ class Evaluation:
         return wilson(int(self.right.sum()), len(self.right))
 
     @property
+    def commonest(self) -> Commonest:
+        """The line that the accuracy has to beat: the one answer that is right most often."""
+        return commonest(self.labels, self.class_names)
+
+    @property
+    def constant(self) -> str | None:
+        """What the network says of every image, where that is always the same."""
+        return constant_answer(self.said.sum(0), len(self.said), self.class_names)
+
+    @property
     def there(self) -> Tensor:
         """The classes that are there, bool [n, k]."""
         return present_classes(self.labels, len(self.class_names))
@@ -126,6 +142,8 @@ class Evaluation:
             "right": int(self.right.sum()),
             "accuracy": self.accuracy,
             "interval": self.interval,
+            "commonest": self.commonest.numbers(),
+            "constant": self.constant,
             "judged_by": self.judged_by,
             "loss": self.loss,
             "loss_is": self.loss_is,
@@ -160,9 +178,12 @@ class Evaluation:
         numbers, (low, high) = self.numbers(), self.interval
         kind = f"{self.split} images" if self.split else "images"
         grid = "" if self.levels is None else f", couplings on {in_words(self.levels)} levels"
+        line = self.commonest
         lines = [
+            *([] if self.constant is None else [says_always(self.constant)]),
             f"accuracy  {self.accuracy:.2%}: {numbers['right']:,} of {numbers['images']:,} {kind} "
             f"of {self.data} (95 % Wilson interval {low:.2%} to {high:.2%}){grid}",
+            f"to beat   {line.share:.2%}, which always saying {line.name!r} would give",
             f"right     where {CRITERIA[self.judged_by]}",
             *([] if self.stopped is None else [f"weights   {self.stopped}: {UNFINISHED}"]),
             f"loss      {self.loss:.4g}, {self.loss_is}",
