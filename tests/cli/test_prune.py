@@ -484,6 +484,11 @@ def test_a_masked_run_tells_the_images_that_it_was_tested_on(of_pictures, pictur
     assert found["images"] == 15
     assert "changed_since_training" not in found
     assert found["accuracy"] == masked.result()["test_accuracy"]
+    # Ten dogs are left, and five cats.
+    assert before.result()["commonest"]["share"] == 0.5
+    for result in (found, masked.result()):
+        assert result["commonest"] == {"class": "dog", "share": 10 / 15}
+    assert found["constant"] == masked.result()["constant"]
 
 
 def test_a_pruned_run_is_pruned_further_and_never_back(trained, call, tmp_path):

@@ -22,11 +22,11 @@ import pytest
 import safetensors.torch
 import torch
 from lightning.pytorch.loggers import CSVLogger
-from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from error_text import text_of
 from torchcaps._ctrl_c import interrupt
+from torchcaps.analysis.shares import Commonest
 from torchcaps.data import (
     SOURCES,
     Cropped,
@@ -43,13 +43,12 @@ from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.models import load as load_network
 from torchcaps.tasks.trained import open_trained
 from torchcaps.train import Recipe, Run, accuracy, fit, make_recipe
-from torchcaps.train.batches import Batches
 from torchcaps.train.fit import initial_model
+from torchcaps.train.judging import Judged
 from torchcaps.train.module import Training
 from torchcaps.train.parting import parted
 from torchcaps.train.run import alone
 from torchcaps.train.stopping import KeepBest
-from torchcaps.types import Output
 
 # The package hides its module `fit` behind the function.
 FIT = importlib.import_module("torchcaps.train.fit")
@@ -487,11 +486,16 @@ def test_stopping_and_keeping_survive_a_stop_after_every_step(tmp_path, changed,
         torch.testing.assert_close(*kept, rtol=0, atol=0)
 
 
+def judged_in_turn(monkeypatch, *shares: float) -> None:
+    found = iter(shares)
+    line = Commonest("a", 0.5)
+    monkeypatch.setattr(FIT, "judge", lambda *_, **__: Judged(next(found), line, None))
+
+
 @pytest.mark.parametrize("stopped", [False, True])
 def test_an_accuracy_reached_within_an_epoch_ends_it(tmp_path, monkeypatch, stopped) -> None:
     # Near the target after the first epoch, there one step later; the last is that of the test.
-    found = iter([0.945, 0.96, 0.75])
-    monkeypatch.setattr(FIT, "_judge", lambda *_: next(found))
+    judged_in_turn(monkeypatch, 0.945, 0.96, 0.75)
     run = (by_single_steps if stopped else fit)(recipe(stop_at=0.95, stop_every=1), tmp_path)
     reached = {"accuracy": 0.96, "step": STEPS + 1, "reached": True}
     assert run.result()["stop"] == {"at": 0.95, "on": "validation", **reached}
@@ -507,8 +511,7 @@ def test_the_network_that_is_good_enough_is_saved_whatever_was_best_before(
             self.run.put_network(module.model, self.run.best_file)
 
     monkeypatch.setattr(KeepBest, "on_validation_end", keep_the_first)
-    found = iter([0.5, 0.96, 0.75, 0.75])
-    monkeypatch.setattr(FIT, "_judge", lambda *_: next(found))
+    judged_in_turn(monkeypatch, 0.5, 0.96, 0.75, 0.75)
     stopped = fit(recipe(stop_at=0.95, keep="best"), tmp_path / "stopped")
     assert stopped.result()["stop"]["reached"]
     two_epochs = fit(recipe(epochs=2), tmp_path / "two")
@@ -838,37 +841,6 @@ def test_validation_images_come_out_of_the_training_split_and_are_never_trained_
     assert (len(trained), len(validated)) == (43, 5)
     assert not trained & validated
     assert trained | validated == {image.numpy().tobytes() for image in images.pixels(slice(None))}
-
-
-class Brightest(nn.Module):
-    """Scores of the classes are the first pixels of the channels."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(()))
-
-    def forward(self, image: Tensor) -> Output:
-        return Output(image[:, :, 0, 0] * self.scale, "lengths")
-
-
-def test_accuracy_is_the_share_of_right_answers() -> None:
-    brightest = torch.tensor([0, 1, 2, 0, 1, 2, 2])
-    pixels = nn.functional.one_hot(brightest, 3).float()[:, :, None, None]
-    images = ImageSet("seven", pixels, torch.tensor([0, 1, 2, 1, 1, 0, 2]), ("a", "b", "c"))
-    model = Brightest()
-    assert accuracy(model, images) == 5 / 7
-    # The last batch is smaller and counts no more for it.
-    assert accuracy(model, images, batch_size=3) == 5 / 7
-    assert model.scale.grad is None
-
-
-@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
-def test_ranks_count_every_image_once(ranks: int) -> None:
-    # Six in batches of two, then one; all of them are right.
-    pixels = nn.functional.one_hot(torch.arange(7) % 3, 3).float()[:, :, None, None]
-    images = ImageSet("seven", pixels, torch.arange(7) % 3, ("a", "b", "c"))
-    shares = [Batches(images, 2, rank=rank, ranks=ranks) for rank in range(ranks)]
-    assert sum(FIT._right(Brightest(), share) for share in shares) == 7
 
 
 def test_the_result_is_the_accuracy_of_the_saved_network(whole: Run) -> None:
@@ -1342,8 +1314,10 @@ def test_a_recipe_may_test_on_another_set_but_stops_on_its_own(
 ) -> None:
     monkeypatch.setitem(SOURCES, "other", other)
     judged = []
-    plain = FIT._judge
-    monkeypatch.setattr(FIT, "_judge", lambda *args: judged.append(args[1]) or plain(*args))
+    plain = FIT.judge
+    monkeypatch.setattr(
+        FIT, "judge", lambda *args, **most: judged.append(args[1]) or plain(*args, **most)
+    )
     stop = {"stop_at": 1e-6, "stop_on": "test", "stop_every": 1}
     run = fit(recipe(**WITHOUT_NORM, epochs=1, test_data="other", **stop), tmp_path)
     assert [images.digest() for images in (judged[0], judged[-1])] == [

@@ -17,8 +17,9 @@ from torchcaps.errors import Emptied, TorchcapsError, short
 from torchcaps.models.own import OWN
 from torchcaps.prune import Magnitude, MaskAtTheEnd, Masks, sparsity
 from torchcaps.tasks.trained import Trained, open_trained
-from torchcaps.train import Run, accuracy, fit, make_recipe
+from torchcaps.train import Run, fit, make_recipe
 from torchcaps.train.beginning import freeze
+from torchcaps.train.judging import judge
 from torchcaps.train.pruning import make_pruner
 from torchcaps.train.ranks import is_first, join
 from torchcaps.train.recipe import Recipe
@@ -308,7 +309,7 @@ def _masked(trained: Trained, run: Run, recipe: Recipe, out: Path, root: Root | 
     # Of the test images as they are now, which may be others than the run had.
     result = {
         **run.result(),
-        "test_accuracy": accuracy(trained.model, test),
+        **judge(trained.model, test, join()).numbers(),
         "judged_by": test.judged_by,
         "test_images": len(test),
         "digests": digests,

@@ -3,7 +3,8 @@
 from torchcaps._extras import needing
 
 with needing("lightning", room="train", extra="train"):
-    from torchcaps.train.fit import accuracy, fit
+    from torchcaps.train.fit import fit
+    from torchcaps.train.judging import accuracy
     from torchcaps.train.loss import loss_of
     from torchcaps.train.module import Training
     from torchcaps.train.protocols import PROTOCOLS, Protocol

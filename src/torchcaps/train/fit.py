@@ -14,7 +14,6 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from torch import nn
 
-from torchcaps._counts import check_count
 from torchcaps._digests import check_digest
 from torchcaps._paths import path_of
 from torchcaps.data import Images, augmented, some_of
@@ -24,7 +23,6 @@ from torchcaps.data.some import can_be_parted
 from torchcaps.errors import Interrupted, TorchcapsError
 from torchcaps.layers import keep_memory
 from torchcaps.prune import sparsity
-from torchcaps.train.answers import is_correct
 from torchcaps.train.batches import Batches, held_on
 from torchcaps.train.beginning import begin, beginning, check_unseen, freeze, images_for
 from torchcaps.train.call import check_call, check_classes
@@ -32,6 +30,7 @@ from torchcaps.train.callbacks import SaveState, ShowProgress
 from torchcaps.train.denormals import denormals_as_zero
 from torchcaps.train.going_on import FirstStep, going_on_from
 from torchcaps.train.grouped import groups_of_result, warn_of_groups
+from torchcaps.train.judging import judge
 from torchcaps.train.measures import Measures
 from torchcaps.train.module import Training
 from torchcaps.train.parting import parted
@@ -54,7 +53,7 @@ from torchcaps.train.start import (
 from torchcaps.train.state import state_of
 from torchcaps.train.stopping import KeepBest, StopAtAccuracy, StopWithoutProgress
 
-__all__ = ["accuracy", "fit", "initial_model"]
+__all__ = ["fit", "initial_model"]
 
 # Training images that an epoch is measured on where none are held out.
 SAMPLE = 1000
@@ -160,11 +159,13 @@ def fit(
         ranks.first_does(lambda: _take(run, recipe, digest, held, about))
         early: list[Callback] = []
         stop = None
+        # As large as the batches that fitted into memory.
+        most = recipe.batch_size
         if recipe.stop_at is not None:
             judged = validation
             if recipe.stop_on == "test":
                 judged = images_of("test")
-            stop = StopAtAccuracy(recipe, lambda: _judge(model, judged, ranks, recipe))
+            stop = StopAtAccuracy(recipe, lambda: judge(model, judged, ranks, most=most).accuracy)
             early.append(stop)
         if recipe.patience is not None:
             early.append(StopWithoutProgress(recipe.patience))
@@ -204,8 +205,9 @@ def fit(
             pruner.at_the_end()
         ranks.first_does(lambda: run.put_network(model, run.model_file))
         test = images_of("test") if elsewhere is None else elsewhere
+        model.to(ranks.device)
         result = {
-            "test_accuracy": _judge(model.to(ranks.device), test, ranks, recipe),
+            **judge(model, test, ranks, most=most).numbers(),
             "judged_by": test.judged_by,
             "protocol": recipe.protocol,
             "departures": list(recipe.departures()),
@@ -280,42 +282,6 @@ def _take(run: Run, recipe: Recipe, digest: str, held: ExitStack, about: dict[st
         _check_has_best(run)
     run.remove_partial_files()
     run.begin(recipe, digest, **about)
-
-
-def accuracy(model: nn.Module, images: Images, *, batch_size: int = 256) -> float:
-    """Share of images that the network gets right, by the criterion `images.judged_by`.
-
-    Arguments:
-        model: the network.
-        images: labelled images of its size and classes.
-        batch_size: how many go through at once.
-
-    >>> accuracy(run.model(), test)
-    """
-    check_count("batch_size", batch_size, of="images")
-    return _right(model, Batches(images, batch_size)) / len(images)
-
-
-def _judge(model: nn.Module, images: Images, ranks: Ranks, recipe: Recipe) -> float:
-    """The accuracy, found by all ranks together, in batches no larger than those that fitted."""
-    batches = Batches(images, min(256, recipe.batch_size), rank=ranks.rank, ranks=ranks.count)
-    return ranks.total(_right(model, batches)) / len(images)
-
-
-@torch.no_grad()
-def _right(model: nn.Module, batches: Batches) -> int:
-    """How many images of this rank's the network gets right."""
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    was_training = model.training
-    model.eval()
-    right = 0
-    judged_by = batches.images.judged_by
-    for pixels, labels, _ in batches:
-        if batches.share:
-            out = model(pixels.to(device))
-            right += int(is_correct(out, labels.to(device), judged_by=judged_by).sum())
-    model.train(was_training)
-    return right
 
 
 def _brightness(images: Images) -> dict[str, float]:

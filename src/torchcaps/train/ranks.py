@@ -27,7 +27,7 @@ from torchcaps.train.epoch_sums import Sums, over_ranks, put, so_far
 __all__ = ["MeanOfAll", "Ranks", "is_first", "join"]
 
 T = TypeVar("T")
-N = TypeVar("N", int, float)
+N = TypeVar("N", int, float, Tensor)
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,17 @@ class Ranks:
 
     def total(self, number: N) -> N:
         """The sum of every rank's number."""
+        together: Any = sum(self.gathered(number))
+        summed: N = together
+        return summed
+
+    def gathered(self, mine: T) -> list[T]:
+        """What every rank has, in their order."""
         if self.count == 1:
-            return number
-        numbers: list[Any] = [None] * self.count
-        torch.distributed.all_gather_object(numbers, number)
-        together: N = sum(numbers)
-        return together
+            return [mine]
+        everybodys: list[Any] = [None] * self.count
+        torch.distributed.all_gather_object(everybodys, mine)
+        return everybodys
 
     def mean(self, tensor: Tensor) -> Tensor:
         """The mean of every rank's tensor, the same on all of them bit for bit."""

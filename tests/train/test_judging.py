@@ -1,0 +1,78 @@
+"""What is right is counted image by image, by one process or by several, with what it must beat."""
+
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from torchcaps.analysis.shares import Commonest
+from torchcaps.data import ImageSet
+from torchcaps.train import accuracy
+from torchcaps.train.judging import Judged, judge
+from torchcaps.train.ranks import Ranks
+from torchcaps.types import Output
+
+
+class Brightest(nn.Module):
+    """Scores of the classes are the first pixels of the channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, image: Tensor) -> Output:
+        return Output(image[:, :, 0, 0] * self.scale, "lengths")
+
+
+def test_accuracy_is_the_share_of_right_answers() -> None:
+    brightest = torch.tensor([0, 1, 2, 0, 1, 2, 2])
+    pixels = nn.functional.one_hot(brightest, 3).float()[:, :, None, None]
+    images = ImageSet("seven", pixels, torch.tensor([0, 1, 2, 1, 1, 0, 2]), ("a", "b", "c"))
+    model = Brightest()
+    assert accuracy(model, images) == 5 / 7
+    # The last batch is smaller and counts no more for it.
+    assert accuracy(model, images, batch_size=3) == 5 / 7
+    assert model.scale.grad is None
+
+
+@dataclass(frozen=True)
+class OneOf(Ranks):
+    """A rank that hears of what the others gathered before, in the same turn."""
+
+    said: list[list[object]] = field(default_factory=list)
+    turn: list[int] = field(default_factory=list)
+
+    def gathered(self, mine):
+        at = len(self.turn) % 3
+        self.turn.append(at)
+        self.said[at].append(mine)
+        return self.said[at]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+def test_ranks_judge_every_image_once(ranks: int) -> None:
+    # Six in batches of two, then one: five are right, and of the classes the last is commonest.
+    brightest = torch.tensor([0, 1, 2, 0, 1, 2, 2])
+    pixels = nn.functional.one_hot(brightest, 3).float()[:, :, None, None]
+    images = ImageSet("seven", pixels, torch.tensor([0, 1, 2, 2, 1, 0, 2]), ("a", "b", "c"))
+    said: list[list[object]] = [[], [], []]
+    # The last rank to speak has heard of all.
+    for rank in range(ranks):
+        found = judge(Brightest(), images, OneOf(rank, ranks, said=said), most=2)
+    assert found == Judged(5 / 7, Commonest("c", 3 / 7), None)
+    assert found.numbers() == {
+        "test_accuracy": 5 / 7,
+        "commonest": {"class": "c", "share": 3 / 7},
+        "constant": None,
+    }
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_ranks_are_constant_together(ranks: int) -> None:
+    pixels = torch.tensor([[0.1, 0.9]]).repeat(4, 1)[:, :, None, None]
+    images = ImageSet("four", pixels, torch.tensor([0, 0, 0, 1]), ("a", "b"))
+    said: list[list[object]] = [[], [], []]
+    for rank in range(ranks):
+        found = judge(Brightest(), images, OneOf(rank, ranks, said=said))
+    assert found == Judged(1 / 4, Commonest("a", 3 / 4), "b")
