@@ -1,6 +1,7 @@
 """The page: its order, its numbers, its safety, and that it asks for nothing outside itself."""
 
 import dataclasses
+import html
 import json
 import re
 from html.parser import HTMLParser
@@ -10,14 +11,16 @@ import torch
 
 from torchcaps.analysis import Keys, capsule_activity, routing_dynamics
 from torchcaps.analysis.keys import ClassKeys
+from torchcaps.analysis.shares import Commonest
 from torchcaps.report import Dissection, Picture, Trees, render
 from torchcaps.viz import draw_activity, draw_mean_couplings
 from traces import even, network, switching
 
 FOUR = {"a": 3, "b": 3, "c": 2, "d": 2}
+LINE = Commonest("a", 0.3)
 
 
-def dissection(label="Mine", *, right=9, images=10, couplings=None, facts=None, chance=0.25):
+def dissection(label="Mine", *, right=9, images=10, couplings=None, facts=None, **more):
     trace = network(couplings or {"hidden": switching(2, 2), "classes": even(2, 2, 4)})
     dynamics, activity = routing_dynamics(trace), capsule_activity(trace)
     pictures = [
@@ -35,7 +38,7 @@ def dissection(label="Mine", *, right=9, images=10, couplings=None, facts=None, 
         dynamics=dynamics,
         activity=activity,
         pictures=pictures,
-        chance=chance,
+        **{"commonest": LINE, **more},
     )
 
 
@@ -130,13 +133,37 @@ def test_numbers_of_the_tables_are_there():
     hidden = len(cells) - cells[::-1].index("hidden") - 1
     assert cells[hidden : hidden + 7] == ["hidden", "2", "3", "1.000", "2.000", "1.000", "0.500"]
     assert "90.0 %" in [text for tag, text in words if tag == "div"]
-    (small,) = [text for tag, text in words if tag == "small"]
-    assert small == ("of 10 held-out images right (95 % interval 59.6–98.2 %; chance 25.0 %)")
+    assert score(dissection()) == (
+        "90.0 % of 10 held-out images right (95 % interval 59.6–98.2 %); always saying a would "
+        "give 30.0 %"
+    )
 
 
-def test_chance_is_not_told_where_nobody_knows_it():
-    (small,) = [text for tag, text in Reader(page(dissection(chance=None))).words if tag == "small"]
-    assert small == "of 10 held-out images right (95 % interval 59.6–98.2 %)"
+def score(*dissections):
+    """What stands above the verdict on the first network."""
+    block = re.search(r'<div class="score">(.*?)</div>', page(*dissections), re.DOTALL)[1]
+    return " ".join(html.unescape(re.sub("<[^>]*>", " ", block)).split())
+
+
+def test_the_line_to_beat_is_not_told_where_nobody_knows_it():
+    assert score(dissection(commonest=None)) == (
+        "90.0 % of 10 held-out images right (95 % interval 59.6–98.2 %)"
+    )
+
+
+def test_a_constant_network_is_called_that_before_its_number():
+    """85.0 % beside a chance of 33.3 % was read as good."""
+    mine = dissection(right=90, images=106, commonest=Commonest("benign", 90 / 106))
+    constant = dataclasses.replace(mine, label="One", constant="benign")
+    assert score(constant) == (
+        "constant: it says 'benign' of every image 84.9 % of 106 held-out images right (95 % "
+        "interval 76.9–90.5 %); always saying benign would give 84.9 %"
+    )
+    text = page(dataclasses.replace(mine, label="A", right=80), constant)
+    assert "A is 9.4 points less accurate than One here, but One is constant." in text
+    both = page(dataclasses.replace(constant, label="A"), constant)
+    assert "equally accurate here, but A and One are constant." in both
+    assert json.loads(json.dumps(constant.numbers()))["constant"] == "benign"
 
 
 def test_every_column_is_explained():
@@ -158,13 +185,13 @@ def test_a_missing_number_is_a_dash():
 def test_labels_are_escaped():
     evil = '<script>alert("1")</script>'
     text = page(
-        dissection(evil, facts={evil: evil}),
+        dissection(evil, facts={evil: evil}, commonest=Commonest(evil, 0.5), constant=evil),
         dissection("Other"),
         title=evil,
         provenance={evil: evil},
     )
     assert "<script" not in text
-    assert text.count("&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt;") >= 8
+    assert text.count("&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt;") >= 9
 
 
 def test_nothing_outside_is_asked_for():
@@ -228,6 +255,8 @@ def test_a_network_without_capsules():
     assert without_capsules().numbers() == {
         "accuracy": 0.5,
         "images": 10,
+        "commonest": None,
+        "constant": None,
         "classes": FOUR,
         "dynamics": None,
         "activity": None,

@@ -112,6 +112,8 @@ def test_a_network_without_capsules_has_numbers_but_no_pictures() -> None:
     assert found.numbers() == {
         "accuracy": 0.75,
         "images": 20,
+        "commonest": {"class": "green", "share": 7 / 20},
+        "constant": None,
         "classes": {"red": 6, "green": 7, "blue": 7},
         "dynamics": None,
         "activity": None,
@@ -123,6 +125,19 @@ def test_a_network_without_capsules_has_numbers_but_no_pictures() -> None:
         "right where": "the highest score is that of the class",
         "seed": "3",
     }
+
+
+def test_a_network_that_says_one_thing_is_constant_on_the_images_shown() -> None:
+    """90 of 106 by the whole set, and 85 of the hundred that are looked at."""
+    images = ImageSet(
+        "uneven",
+        torch.tensor([[0.1, 0.9]]).repeat(106, 1)[:, :, None, None],
+        torch.tensor([0] * 16 + [1] * 90),
+        ("rare", "benign"),
+    )
+    found = dissect(Brightest(), images, label="plain", count=100)
+    assert (found.constant, found.right) == ("benign", 85)
+    assert found.commonest == ("benign", 0.85)
 
 
 def test_a_sample_shows_every_class_of_a_sorted_set_and_says_so() -> None:

@@ -13,7 +13,7 @@ from torchcaps.analysis import Activity, Keys, RoutingDynamics
 from torchcaps.analysis.activity import LayerActivity
 from torchcaps.analysis.dynamics import LayerDynamics
 from torchcaps.analysis.result import Result
-from torchcaps.analysis.shares import wilson
+from torchcaps.analysis.shares import Commonest, says_always, wilson
 from torchcaps.report.template import template
 from torchcaps.report.verdict import FROZEN, PERFECT, WEAK, is_frozen, verdict
 from torchcaps.viz import to_svg
@@ -72,8 +72,10 @@ class Dissection:
     measured: Mapping[str, Result] = field(default_factory=dict)
     # None where the last layer has no parent for each class, or images show several objects.
     trees: Trees | None = None
-    # How often a guess is right; None where nobody says.
-    chance: float | None = None
+    # The line that the accuracy has to beat; None where nobody says.
+    commonest: Commonest | None = None
+    # What the network says of every image, where that is always the same.
+    constant: str | None = None
 
     def numbers(self) -> dict[str, Any]:
         """Everything measured, as JSON can hold it."""
@@ -88,6 +90,8 @@ class Dissection:
         return {
             "accuracy": self.accuracy,
             "images": self.images,
+            "commonest": None if self.commonest is None else self.commonest.numbers(),
+            "constant": self.constant,
             "classes": dict(self.classes),
             **measured,
         }
@@ -123,6 +127,7 @@ def render(dissections: Sequence[Dissection], *, title: str, provenance: Mapping
         activity_columns=_columns(LayerActivity),
         dynamics_columns=_columns(LayerDynamics),
         is_frozen=is_frozen,
+        says_always=says_always,
         borders={"frozen": FROZEN, "weak": WEAK, "perfect": PERFECT},
         provenance=provenance,
     )
@@ -166,4 +171,8 @@ def _comparison(dissections: Sequence[Dissection]) -> str | None:
         if abs(gap) < 0.05
         else f"{first.label} is {how} here"
     )
+    one_answer = [each.label for each in dissections if each.constant is not None]
+    if one_answer:
+        are = "is" if len(one_answer) == 1 else "are"
+        words += f", but {' and '.join(one_answer)} {are} constant"
     return f"{words}. One training run each: no verdict on which is better."

@@ -1,6 +1,5 @@
 """Dissect trained networks: trace them over held-out images, measure, draw, write one page."""
 
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from torchcaps.analysis import (
 )
 from torchcaps.analysis.backtrack import is_chain
 from torchcaps.analysis.by_name import keep_for
+from torchcaps.analysis.shares import commonest, constant_answer
 from torchcaps.data import Batch, Images, sample_of
 from torchcaps.data.sample import classes_shown, counts_in_words
 from torchcaps.errors import TorchcapsError, short
@@ -28,7 +28,7 @@ from torchcaps.report import Dissection, Picture, Trees, render
 from torchcaps.tasks.measurements import Shown, measured_by, parts_shown, with_parts
 from torchcaps.tasks.parse_trees import MeasureTrees
 from torchcaps.tasks.trained import Own, check_fit, open_trained
-from torchcaps.train.answers import CRITERIA, is_correct
+from torchcaps.train.answers import CRITERIA, named_classes, present_classes
 from torchcaps.train.beginning import freeze
 from torchcaps.train.environment import environment
 from torchcaps.train.optimiser import OPTIMISERS
@@ -62,11 +62,13 @@ def trace_images(
 
 
 class Seen(NamedTuple):
-    """A batch, what a network says of it, and how many of the answers are right."""
+    """A batch, what a network says of it, how many of the answers are right, and of how many images
+    each class is named."""
 
     out: Output
     batch: Batch | Shown
     right: int
+    named: Tensor
 
 
 @torch.no_grad()
@@ -87,8 +89,9 @@ def _looked_at(
                 f"the network tells {out.scores.shape[1]} classes apart, but {images.name} has "
                 f"{len(images.class_names)}; show it the data it was trained on."
             )
-        found = is_correct(out, batch.labels.to(device), judged_by=images.judged_by)
-        yield Seen(out, with_parts(batch, parts, few), int(found.sum()))
+        named = named_classes(out, batch.labels, judged_by=images.judged_by).cpu()
+        right = (named == present_classes(batch.labels.cpu(), named.shape[-1])).all(-1)
+        yield Seen(out, with_parts(batch, parts, few), int(right.sum()), named.sum(0))
 
 
 def _traced(model: nn.Module, images: Images, index: Tensor) -> tuple[Trace, int, Tensor]:
@@ -127,12 +130,14 @@ def dissect(
     index = torch.arange(len(images)) if count is None else sample_of(images, count)
     model = as_network(model)
     dynamics, activity = MeasureDynamics(), MeasureActivity()
-    more, labels, right = measured_by(measurements, model), [], 0
+    more, labels, named, right = measured_by(measurements, model), [], [], 0
     trees = MeasureTrees()
     trace: Trace = ()
-    for out, batch, correct in _looked_at(model, images, index, measurements=measurements):
-        trace, right = out.trace, right + correct
+    for seen in _looked_at(model, images, index, measurements=measurements):
+        out, batch = seen.out, seen.batch
+        trace, right = out.trace, right + seen.right
         labels.append(batch.labels)
+        named.append(seen.named)
         for each in [*more.values(), *((dynamics, activity, trees) if trace else ())]:
             each.update(out, batch)
     shown = classes_shown(torch.cat(labels), images.class_names)
@@ -160,22 +165,14 @@ def dissect(
         pictures=pictures,
         measured={name: each.result() for name, each in more.items()},
         trees=_with_graph(trees.result(model, images.class_names, label), model, images, example),
-        chance=_chance(images),
+        commonest=commonest(torch.cat(labels), images.class_names),
+        constant=constant_answer(torch.stack(named).sum(0), len(index), images.class_names),
     )
 
 
 def _is_dense(trace: Trace) -> bool:
     """A picture of windows would have lines for every slot of every window."""
     return bool(trace) and all(layer.window is None for layer in trace)
-
-
-def _chance(images: Images) -> float | None:
-    """How often a guess is right: one class, or of several objects as many classes; of how many an
-    image shows a guess of a set knows nothing."""
-    if images.judged_by == "set":
-        return None
-    shown = images.batch(torch.tensor([0])).labels.reshape(-1)
-    return 1 / math.comb(len(images.class_names), len(shown))
 
 
 def _check_shown(images: Images, example: int) -> None:
