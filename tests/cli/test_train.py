@@ -4,6 +4,7 @@ import json
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,14 +26,37 @@ def test_train_prints_its_result_as_json_and_talks_beside_it(trained: Path, call
     assert printed["training_images"] == 36
     assert printed["test_images"] == 12
     assert printed["test_accuracy"] == Run(trained).result()["test_accuracy"]
-    assert done.err.startswith("mitterreiter_5x16: epoch 1/1  loss ")
-    assert done.err.count("\n") == 1
+    first, *rest = done.err.splitlines()
+    assert first.startswith("mitterreiter_5x16: epoch 1/1  loss ")
+    assert rest == told_of(printed)
+
+
+def told_of(result: dict[str, Any]) -> list[str]:
+    """After so few steps a network may say one thing of every image."""
+    said = result["constant"]
+    return [] if said is None else [f"constant: it says {said!r} of every image"]
 
 
 def test_the_same_line_again_prints_the_same_and_trains_nothing(trained: Path, call: Call) -> None:
     done = call("train", *TRAIN, "--out", trained)
-    assert (done.code, done.err) == (0, "")
-    assert json.loads(done.out) == {"run": str(trained), **Run(trained).result()}
+    result = Run(trained).result()
+    assert (done.code, done.err.splitlines()) == (0, told_of(result))
+    assert json.loads(done.out) == {"run": str(trained), **result}
+
+
+def test_the_end_tells_of_which_epoch_the_weights_are_and_that_a_network_is_constant(
+    tmp_path: Path, call: Call
+) -> None:
+    line = [*TRAIN, "--epochs", 3, "--set", "keep=best", "--out", tmp_path / "run"]
+    done = call("train", *line)
+    run = Run(tmp_path / "run")
+    losses = [row["validation_loss"] for row in run.metrics()]
+    best = 1 + losses.index(min(losses))
+    words = f"weights of epoch {best} of 3, the lowest validation loss"
+    assert words in done.err.splitlines()
+    run.finish({**run.result(), "constant": "benign"})
+    done = call("train", *line)
+    assert done.err.splitlines() == [words, "constant: it says 'benign' of every image"]
 
 
 def test_another_line_for_the_same_folder_is_refused(trained: Path, call: Call) -> None:

@@ -166,6 +166,12 @@ def test_a_constant_network_is_called_that_before_its_number():
     assert json.loads(json.dumps(constant.numbers()))["constant"] == "benign"
 
 
+def test_of_which_epoch_the_weights_are_stands_above_the_verdict():
+    facts = {"trained on": "x, keep best", "weights": "of epoch 7 of 9, the lowest loss"}
+    said = "give 30.0 % trained on x, keep best weights of epoch 7 of 9, the lowest loss"
+    assert score(dissection(facts=facts)).endswith(said)
+
+
 def test_every_column_is_explained():
     text = page(dissection())
     words = Reader(text).words

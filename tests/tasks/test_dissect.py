@@ -244,8 +244,23 @@ def test_the_optimiser_and_the_epochs_are_those_that_were(run: Run, network: nn.
     write_whole(other.result_file, run.result_file.read_text())
     (found,) = dissect_files([other.folder])
     assert found.facts["trained on"] == (
-        "tiny, 8,600 images, stopped after 2 of 9 epochs, SGD 0.1, batch 16"
+        "tiny, 8,600 images, stopped after 2 of 9 epochs, SGD 0.1, batch 16, patience 1"
     )
+    assert "weights" not in found.facts
+
+
+def test_what_a_recipe_does_beside_the_usual_is_told(run: Run) -> None:
+    fields = {"augment": "shift2-flip", "patience": 5, "keep": "best", "epochs": 20}
+    recipe = make_recipe(model="mitterreiter_5x16", data="tiny", **fields)
+    run.write(run.recipe_file, recipe.model_dump_json())
+    run.write_metrics([{"epoch": epoch, "seconds": 1.0} for epoch in range(1, 13)])
+    usual = "tiny, 8,600 images, stopped after 12 of 20 epochs, Adam 0.001, batch 128"
+    more = ", augment shift2-flip, patience 5, keep best"
+    assert facts_of(run)["trained on"] == usual + more
+    # An older run did not write down which epoch it was.
+    assert "weights" not in facts_of(run)
+    run.write(run.result_file, json.dumps({"training_images": 8600, "best_epoch": 7}))
+    assert facts_of(run)["weights"] == "of epoch 7 of 12, the lowest validation loss"
 
 
 def test_a_folder_of_pictures_is_called_by_its_own_name(run: Run) -> None:

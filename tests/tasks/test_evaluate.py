@@ -506,6 +506,15 @@ def state_of(network, epoch, *, is_whole=True):
     }
 
 
+def test_of_which_epoch_the_weights_are_is_told(run):
+    run.write_metrics([{"epoch": epoch, "seconds": 1.0} for epoch in range(1, 21)])
+    write_whole(run.result_file, json.dumps({"training_images": 36, "best_epoch": 7}))
+    found = evaluate_file(run.folder)
+    assert "\nweights   of epoch 7 of 20, the lowest validation loss\n" in found.text()
+    assert found.numbers()["kept"] == "epoch 7 of 20, the lowest validation loss"
+    assert "kept" not in evaluate_file(run.model_file, data="tiny").numbers()
+
+
 def test_a_stopped_run_is_evaluated_at_its_last_state(run, network):
     expected = evaluate_file(run.folder)
     assert "weights" not in expected.text()

@@ -481,7 +481,9 @@ def test_stopping_and_keeping_survive_a_stop_after_every_step(tmp_path, changed,
     assert_same(by_single_steps(recipe(**changed), tmp_path / "stopped"), expected)
     if "keep" in changed:
         losses = [row["validation_loss"] for row in expected.metrics()]
-        best = fit(recipe(epochs=1 + losses.index(min(losses))), tmp_path / "best")
+        first_best = 1 + losses.index(min(losses))
+        assert expected.result()["best_epoch"] == first_best
+        best = fit(recipe(epochs=first_best), tmp_path / "best")
         kept = [safetensors.torch.load_file(run.model_file) for run in (expected, best)]
         torch.testing.assert_close(*kept, rtol=0, atol=0)
 
@@ -514,6 +516,7 @@ def test_the_network_that_is_good_enough_is_saved_whatever_was_best_before(
     judged_in_turn(monkeypatch, 0.5, 0.96, 0.75, 0.75)
     stopped = fit(recipe(stop_at=0.95, keep="best"), tmp_path / "stopped")
     assert stopped.result()["stop"]["reached"]
+    assert "best_epoch" not in stopped.result()
     two_epochs = fit(recipe(epochs=2), tmp_path / "two")
     kept = [safetensors.torch.load_file(run.model_file) for run in (stopped, two_epochs)]
     torch.testing.assert_close(*kept, rtol=0, atol=0)

@@ -1,6 +1,5 @@
 """`torchcaps prune`: prune a trained network."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from torchcaps.cli.arguments import FieldList, Imports, Root, fields_from, seconds_of
+from torchcaps.cli.ending import show_result
 from torchcaps.errors import TorchcapsError, short
 
 __all__ = ["prune"]
@@ -83,7 +83,7 @@ def prune(
         fields=fields,
     )
     if is_first():
-        print(json.dumps({"run": str(pruned.folder), **pruned.result()}))
+        show_result(pruned)
 
 
 def _check_once(said: Mapping[str, Any], fields: Mapping[str, Any]) -> None:

@@ -20,6 +20,7 @@ from torchcaps.cli.arguments import (
     recipe_from,
     seconds_of,
 )
+from torchcaps.cli.ending import show_result
 from torchcaps.errors import TorchcapsError
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def train(
         trunk=trunk,
     )
     if is_first():
-        print(json.dumps({"run": str(run.folder), **run.result()}))
+        show_result(run)
 
 
 def _network_of(start: Path) -> dict[str, Any]:

@@ -129,23 +129,18 @@ def dissect(
     _check_shown(images, example)
     index = torch.arange(len(images)) if count is None else sample_of(images, count)
     model = as_network(model)
-    dynamics, activity = MeasureDynamics(), MeasureActivity()
+    dynamics, activity, trees = MeasureDynamics(), MeasureActivity(), MeasureTrees()
     more, labels, named, right = measured_by(measurements, model), [], [], 0
-    trees = MeasureTrees()
     trace: Trace = ()
     for seen in _looked_at(model, images, index, measurements=measurements):
-        out, batch = seen.out, seen.batch
-        trace, right = out.trace, right + seen.right
-        labels.append(batch.labels)
+        trace, right = seen.out.trace, right + seen.right
+        labels.append(seen.batch.labels)
         named.append(seen.named)
         for each in [*more.values(), *((dynamics, activity, trees) if trace else ())]:
-            each.update(out, batch)
-    shown = classes_shown(torch.cat(labels), images.class_names)
-    about = {
-        "parameters": f"{sum(parameter.numel() for parameter in model.parameters()):,}",
-        "images": f"{len(index):,} of {len(images):,} of {images.name} ({counts_in_words(shown)})",
-        "right where": CRITERIA[images.judged_by],
-    }
+            each.update(seen.out, seen.batch)
+    names, all_labels = images.class_names, torch.cat(labels)
+    shown = classes_shown(all_labels, names)
+    about = _about(model, images, shown, len(index))
     pictures: list[Picture] = []
     if _is_dense(trace) and not leads_on(trace):
         about["trees"] = "not drawn, since the layers do not lead to each other"
@@ -164,10 +159,20 @@ def dissect(
         activity=activity.result() if trace else None,
         pictures=pictures,
         measured={name: each.result() for name, each in more.items()},
-        trees=_with_graph(trees.result(model, images.class_names, label), model, images, example),
-        commonest=commonest(torch.cat(labels), images.class_names),
-        constant=constant_answer(torch.stack(named).sum(0), len(index), images.class_names),
+        trees=_with_graph(trees.result(model, names, label), model, images, example),
+        commonest=commonest(all_labels, names),
+        constant=constant_answer(torch.stack(named).sum(0), len(index), names),
     )
+
+
+def _about(
+    model: nn.Module, images: Images, shown: Mapping[str, int], count: int
+) -> dict[str, str]:
+    return {
+        "parameters": f"{sum(parameter.numel() for parameter in model.parameters()):,}",
+        "images": f"{count:,} of {len(images):,} of {images.name} ({counts_in_words(shown)})",
+        "right where": CRITERIA[images.judged_by],
+    }
 
 
 def _is_dense(trace: Trace) -> bool:
@@ -332,12 +337,17 @@ def facts_of(run: Run) -> dict[str, str]:
     """How a run was trained, in words."""
     recipe, rows = run.recipe, run.metrics()
     groups = run.result().get("groups", {})
+    # What changes which weights come out, and is left alone by most recipes.
+    more = {"augment": recipe.augment, "patience": recipe.patience}
+    more["keep"] = None if recipe.keep == "last" else recipe.keep
     options = ", ".join(f"{name}={value}" for name, value in recipe.options.items())
     return {
         "network": f"{recipe.model}{f' ({options})' if options else ''}",
         "trained on": f"{_images_of(run)}, {run.result().get('training_images', 0):,} images, "
         f"{_epochs(run)}, {OPTIMISERS[recipe.optimiser][0]} {recipe.learning_rate:g}, "
-        f"batch {recipe.batch_size}",
+        f"batch {recipe.batch_size}"
+        + "".join(f", {name} {value}" for name, value in more.items() if value is not None),
+        **({} if run.kept is None else {"weights": f"of {run.kept}"}),
         **({"groups": groups["parted"]} if "parted" in groups else {}),
         **({"protocol": recipe.protocol} if recipe.protocol else {}),
         **({"departures": "; ".join(departs)} if (departs := recipe.departures()) else {}),
@@ -355,7 +365,6 @@ def _images_of(run: Run) -> str:
 
 def _epochs(run: Run) -> str:
     """How many epochs were trained, which may be fewer than the recipe allows."""
-    asked = run.recipe.epochs
-    trained = max((row["epoch"] for row in run.metrics()), default=asked)
+    asked, trained = run.recipe.epochs, run.epochs_trained
     of_all = f"{asked} epoch{'' if asked == 1 else 's'}"
     return of_all if trained == asked else f"stopped after {trained} of {of_all}"

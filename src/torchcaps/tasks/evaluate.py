@@ -84,6 +84,8 @@ class Evaluation:
     suggested: Suggested | None = None
     # Of when the weights of a run are that was stopped: "after epoch 2 of 3".
     stopped: str | None = None
+    # Of which epoch the weights are, where those of the best were kept: "epoch 7 of 20, …".
+    kept: str | None = None
 
     @property
     def accuracy(self) -> float:
@@ -155,6 +157,8 @@ class Evaluation:
         }
         if self.stopped is not None:
             found["stopped"] = self.stopped
+        if self.kept is not None:
+            found["kept"] = self.kept
         if self.changed:
             found["changed_since_training"] = True
         if self.levels is not None:
@@ -186,6 +190,7 @@ class Evaluation:
             f"to beat   {line.share:.2%}, which always saying {line.name!r} would give",
             f"right     where {CRITERIA[self.judged_by]}",
             *([] if self.stopped is None else [f"weights   {self.stopped}: {UNFINISHED}"]),
+            *([] if self.kept is None else [f"weights   of {self.kept}"]),
             f"loss      {self.loss:.4g}, {self.loss_is}",
             f"scores    {MEANING[self.scores_are]}",
             f"          mean {_short(numbers['mean_score_there'])} for classes that are there, "
@@ -379,7 +384,7 @@ def evaluate_file(
         found = replace(found, parted=by, suggested=hint, changed=changed)
     if split != "train":
         found = replace(found, seen=_seen(trained, images, split, data, root))
-    found = replace(found, split=split, stopped=trained.stopped)
+    found = replace(found, split=split, stopped=trained.stopped, kept=trained.kept)
     if predictions is not None:
         write_predictions(found, predictions)
     return found

@@ -57,6 +57,11 @@ class Trained:
     stopped: str | None = None
 
     @property
+    def kept(self) -> str | None:
+        """Of which epoch the weights are, where those of the best were kept."""
+        return None if self.run is None or self.stopped is not None else self.run.kept
+
+    @property
     def device(self) -> torch.device:
         return next((p.device for p in self.model.parameters()), torch.device("cpu"))
 

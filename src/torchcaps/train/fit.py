@@ -169,8 +169,9 @@ def fit(
             early.append(stop)
         if recipe.patience is not None:
             early.append(StopWithoutProgress(recipe.patience))
-        if recipe.keep == "best":
-            early.append(KeepBest(run))
+        best = KeepBest(run) if recipe.keep == "best" else None
+        if best is not None:
+            early.append(best)
         if recipe.crop is not None:
             training = anywhere(training, seed_of(recipe.seed, CROP))
         if recipe.augment is not None:
@@ -198,7 +199,9 @@ def fit(
         _train(recipe, run, model, training_batches, validation_batches, ranks, callbacks)
         seconds = time.perf_counter() - started
         # A network that is good enough was asked for, and not one of an epoch before it.
-        if recipe.keep == "best" and not (stop and stop.seen.get("reached")):
+        if stop is not None and stop.seen.get("reached"):
+            best = None
+        if best is not None:
             take_weights(model, run.best_file)
         if pruner is not None:
             pruner.masks.move(next(model.parameters()).device)
@@ -220,6 +223,8 @@ def fit(
             "seconds_of_last_stretch": round(seconds, 1),
             **groups_of_result(recipe, images, training, validation, test),
         }
+        if best is not None:
+            result["best_epoch"] = best.epoch
         if made_new:
             result["made_new"] = list(made_new)
         if stop is not None:

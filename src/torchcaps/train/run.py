@@ -189,6 +189,20 @@ class Run:
         return result
 
     @property
+    def epochs_trained(self) -> int:
+        """How many they were, which may be fewer than the recipe allows."""
+        return max((row["epoch"] for row in self.metrics()), default=self.recipe.epochs)
+
+    @property
+    def kept(self) -> str | None:
+        """Of which epoch the weights are, where those of the best were kept, and why it is that;
+        None where they are the last, and where nobody wrote it down."""
+        best = self.result().get("best_epoch")
+        if best is None:
+            return None
+        return f"epoch {best} of {self.epochs_trained}, the lowest validation loss"
+
+    @property
     def accuracy(self) -> float:
         """In percent of the test images."""
         (result,) = read_objects(self.result_file, numbers=("test_accuracy",))
