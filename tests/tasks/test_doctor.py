@@ -1,6 +1,7 @@
 """The doctor finds planted diseases, each in its own check, and nothing wrong with the healthy."""
 
 import copy
+import dataclasses
 import json
 import sys
 from functools import cache
@@ -71,7 +72,13 @@ def network(first):
 def looked_at(model, *, trained=False, seconds=0, recipe=RECIPE):
     batch = tiny("train").batch(slice(0, 32))
     found = examine_network(
-        model, recipe, batch, judged_by="class", trained=trained, seconds=seconds
+        model,
+        recipe,
+        batch,
+        class_names=tiny("train").class_names,
+        judged_by="class",
+        trained=trained,
+        seconds=seconds,
     )
     return {each.check: each for each in found}
 
@@ -486,9 +493,38 @@ def test_test_images_that_cannot_be_read_are_told_before_training():
     )
 
 
+@pytest.mark.parametrize("differs", [False, True])
+def test_a_trained_network_that_says_one_thing_is_called_constant(network, differs, monkeypatch):
+    names = tiny("train").class_names
+    forward = type(network).forward
+
+    def says(self, image, *args, **keep):
+        out = forward(self, image, *args, **keep)
+        scores = out.scores.detach().clone()
+        scores[:, 3] = 2.0
+        scores[0, 4] = 3.0 if differs else 0.0
+        # The gradients are those of the network.
+        return dataclasses.replace(out, scores=scores + 0 * out.scores)
+
+    monkeypatch.setattr(type(network), "forward", says)
+    assert "answers" not in looked_at(network)
+    found = looked_at(network, trained=True)
+    assert ("answers" in found) == (not differs)
+    if not differs:
+        assert found["answers"].verdict == "look"
+        assert found["answers"].numbers == {"constant": names[3]}
+        assert found["answers"].text == (
+            f"constant: it says {names[3]!r} of every image it was shown, so it tells nothing "
+            f"apart, however often it is right."
+        )
+
+
 def test_images_that_a_network_refuses_are_a_finding(network):
     batch = Batch(torch.full((4, 1, 24, 24), torch.nan), torch.arange(4))
-    (found,) = examine_network(network, RECIPE, batch, judged_by="class", trained=False, seconds=0)
+    names = tiny("train").class_names
+    (found,) = examine_network(
+        network, RECIPE, batch, class_names=names, judged_by="class", trained=False, seconds=0
+    )
     assert (found.check, found.verdict) == ("network", "broken")
     assert found.text.startswith("it refuses these images: the images hold NaN")
 

@@ -33,14 +33,30 @@ def test_too_few_updates_are_told_before_and_after():
 @pytest.mark.parametrize(
     ("accuracy", "verdict", "words"),
     [
-        (0.39, "look", "39% of the training images were right, and 33% are by chance: it has not"),
+        (
+            0.39,
+            "look",
+            "were right, and always saying 'a' would give 33%: it has not begun to learn.",
+        ),
         (0.41, "fine", "in the last epoch 41% of the training images were right."),
     ],
 )
 def test_a_network_that_has_not_begun_to_learn_is_told(accuracy, verdict, words):
-    found = course(rows(15, accuracy), epochs=15, batch_size=16)  # chance 1/3, begun from 0.4
+    found = course(rows(15, accuracy), epochs=15, batch_size=16)  # the line is 1/3, begun from 0.4
     assert (found.verdict, found.numbers["updates"]) == (verdict, 15 * 9)
     assert words in found.text
+
+
+@pytest.mark.parametrize(("accuracy", "verdict"), [(0.85, "look"), (0.86, "look"), (0.87, "fine")])
+def test_uneven_classes_raise_the_line(accuracy, verdict):
+    """85 % of one class: to be above chance, a third, shows nothing; begun from 0.865."""
+    labels = torch.tensor([0] * 8 + [1] * 7 + [2] * 85)
+    uneven = from_arrays(torch.rand(100, 1, 20, 20), labels, ("malign", "odd", "benign"))
+    recipe = make_recipe(model="peer_deep_dynamic", data="own", epochs=30, batch_size=16)
+    found = examine_course(recipe, uneven, rows(30, accuracy))
+    assert found.verdict == verdict
+    assert found.numbers["commonest"] == {"class": "benign", "share": 0.85}
+    assert ("always saying 'benign' would give 85%" in found.text) == (verdict == "look")
 
 
 def test_a_network_that_learns_by_heart_is_told():
@@ -48,8 +64,9 @@ def test_a_network_that_learns_by_heart_is_told():
     found = course([last] * 15, epochs=15, batch_size=16)
     assert found.verdict == "look"
     assert found.text.endswith(
-        "98% of the training images were right, but only 30% of those held out, and 33% are by "
-        "chance: it learns by heart. More images help, or --set augment=shift2-flip."
+        "98% of the training images were right, but only 30% of those held out, and always "
+        "saying 'a' would give 33%: it learns by heart. More images help, or --set "
+        "augment=shift2-flip."
     )
     well = {"accuracy": 0.98, "validation_accuracy": 0.9}
     assert course([well] * 15, epochs=15, batch_size=16).verdict == "fine"

@@ -185,6 +185,7 @@ def examine(
             model.to(device),
             recipe,
             batch,
+            class_names=training.class_names,
             judged_by=training.judged_by,
             trained=stage != "before training",
             seconds=seconds,

@@ -4,15 +4,18 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torchcaps.data import Images
+from torchcaps.analysis.shares import commonest
+from torchcaps.data import Images, sample_of
 from torchcaps.tasks.diagnosis import Diagnosis
+from torchcaps.tasks.examine_images import LABELS_OF
 from torchcaps.train.recipe import Recipe
 
 __all__ = ["examine_course"]
 
 # Most networks here learn nothing in fewer updates.
 FEW = 100
-# A network has begun to learn where it is right in so large a share of what chance leaves wrong.
+# A network has begun to learn where it is right in so large a share of what one answer for all
+# images leaves wrong.
 BEGUN = 0.1
 
 
@@ -40,22 +43,22 @@ def examine_course(
         return Diagnosis("updates", "look", text, numbers)
     if not rows or training.judged_by != "class":
         return Diagnosis("updates", "fine", f"{course}.", numbers)
-    right, chance = float(rows[-1]["accuracy"]), 1 / len(training.class_names)
-    begun = chance + BEGUN * (1 - chance)
+    line = commonest(training.batch(sample_of(training, LABELS_OF)).labels, training.class_names)
+    right, begun = float(rows[-1]["accuracy"]), line.share + BEGUN * (1 - line.share)
     held = rows[-1].get("validation_accuracy")
-    numbers |= {"accuracy": right, "validation_accuracy": held, "chance": chance}
+    numbers |= {"accuracy": right, "validation_accuracy": held, "commonest": line.numbers()}
+    one_answer = f"always saying {line.name!r} would give {line.share:.0%}"
     learnt = f"in the last epoch {right:.0%} of the training images were right"
     if right < begun:
         text = (
-            f"{course}; {learnt}, and {chance:.0%} are by chance: it has not begun to learn. Let "
-            f"the same command go on with more --epochs, or find a learning rate with "
-            f"torchcaps lr."
+            f"{course}; {learnt}, and {one_answer}: it has not begun to learn. Let the same "
+            f"command go on with more --epochs, or find a learning rate with torchcaps lr."
         )
         return Diagnosis("updates", "look", text, numbers)
     if held is not None and held < begun:
         text = (
-            f"{course}; {learnt}, but only {held:.0%} of those held out, and {chance:.0%} are by "
-            f"chance: it learns by heart. More images help, or --set augment=shift2-flip."
+            f"{course}; {learnt}, but only {held:.0%} of those held out, and {one_answer}: "
+            f"it learns by heart. More images help, or --set augment=shift2-flip."
         )
         return Diagnosis("updates", "look", text, numbers)
     return Diagnosis("updates", "fine", f"{course}; {learnt}.", numbers)

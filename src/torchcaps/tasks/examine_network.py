@@ -5,7 +5,7 @@ not to learn, not by those that were seen to.
 """
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 
 from torchcaps.analysis import Thresholds, capsule_activity, routing_dynamics
+from torchcaps.analysis.shares import constant_answer, says_always
 from torchcaps.analysis.trace import last_coupling
 from torchcaps.data import Batch, JudgedBy
 from torchcaps.errors import TorchcapsError
@@ -22,6 +23,7 @@ from torchcaps.report.verdict import Sentence, about_tree
 from torchcaps.tasks.diagnosis import Diagnosis, Verdict
 from torchcaps.tasks.examine_machine import examine_memory
 from torchcaps.tasks.overfit import overfit
+from torchcaps.train.answers import named_classes
 from torchcaps.train.loss import loss_parts
 from torchcaps.train.recipe import Recipe
 from torchcaps.types import Output, Trace
@@ -49,6 +51,7 @@ def examine_network(
     recipe: Recipe,
     batch: Batch,
     *,
+    class_names: Sequence[str],
     judged_by: JudgedBy,
     trained: bool,
     seconds: float,
@@ -59,6 +62,10 @@ def examine_network(
         if out is None:
             return [finite]
         findings = [finite, _scores(out, trained), *_gradients(model, recipe, batch)]
+        if trained:
+            # Before training most networks say one thing.
+            named = named_classes(out, batch.labels, judged_by=judged_by)
+            findings += _answers(named, class_names)
         findings += [_capsules(out.trace, trained), _couplings(model, out.trace, trained)]
         return [*findings, overfit(model, recipe, batch, judged_by=judged_by, seconds=seconds)]
     except TorchcapsError as error:
@@ -190,6 +197,17 @@ def _scores(out: Output, trained: bool) -> Diagnosis:
             ": they hardly depend on the image; what the lower layers tell is lost on the way",
         )
     return diagnosis("fine", "" if trained else ", a start from which it can learn")
+
+
+def _answers(named: Tensor, class_names: Sequence[str]) -> list[Diagnosis]:
+    """Nothing, unless one answer is given to all images; `named` is bool [images, classes]."""
+    said = constant_answer(named.sum(0), len(named), class_names)
+    if said is None:
+        return []
+    text = (
+        f"{says_always(said)} it was shown, so it tells nothing apart, however often it is right."
+    )
+    return [Diagnosis("answers", "look", text, {"constant": said})]
 
 
 def _gradients(model: nn.Module, recipe: Recipe, batch: Batch) -> list[Diagnosis]:
