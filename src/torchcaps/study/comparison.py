@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.models import MODELS
 from torchcaps.study.intervals import Interval, mean_interval
+from torchcaps.study.labels import labels_of, place_of
 from torchcaps.study.look import OF_LAYERS
 from torchcaps.study.measured import read_values, values_file
 from torchcaps.study.record import Record
@@ -226,7 +227,7 @@ def compare(runs: Sequence[str | os.PathLike[str]]) -> Comparison:
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in found:
         groups.setdefault((_network(run.recipe), _images(run)), []).append(run)
-    labels = _labels([runs[0].recipe for runs in groups.values()])
+    labels = labels_of([runs[0].recipe for runs in groups.values()])
     recipes = [recipe for recipe, _ in groups]
     named = [
         f"{label} images={images or MISSING}" if recipes.count(recipe) > 1 else label
@@ -268,7 +269,7 @@ def _runs_at(path: Path) -> list[Run]:
     inside = [Run(each) for each in sorted(path.iterdir())] if path.is_dir() else []
     found = [run for run in inside if run.recipe_file.is_file()]
     # Names of folders end in a digest, which would put three iterations before two.
-    found.sort(key=lambda run: _place(_recipe(run)))
+    found.sort(key=lambda run: place_of(_recipe(run)))
     if not found:
         raise TorchcapsError(f"{path} is no run folder and holds none; torchcaps train makes one.")
     return found
@@ -281,52 +282,6 @@ def _recipe(run: Run) -> Recipe:
         # It may name what code of one's own registers; then that is what is missing.
         run.check_imported()
         raise
-
-
-def _labels(recipes: Sequence[Recipe]) -> list[str]:
-    """For each recipe the fields and options in which it differs from some other one."""
-    flat = [_flat(recipe) for recipe in recipes]
-    models = dict.fromkeys(recipe.model for recipe in recipes)
-    # Between networks of several names only what somebody wrote: their defaults are what they are.
-    written = {name for recipe in recipes for name in (*_fields(recipe), *recipe.options)}
-    labels = []
-    for recipe, each in zip(recipes, flat, strict=True):
-        alike = [x for x, other in zip(flat, recipes, strict=True) if other.model == recipe.model]
-        names = [
-            name
-            for name in each
-            if _differs(name, alike)
-            or (name in written and all(name in x for x in flat) and _differs(name, flat))
-        ]
-        # A field that is not set has no value to tell.
-        parts = [f"{k}={each[k]}" for k in names if k != "model" and each[k] is not None]
-        labels.append(" ".join([recipe.model] * (len(models) > 1) + parts) or recipe.model)
-    return labels
-
-
-def _differs(name: str, rows: Sequence[dict[str, Any]]) -> bool:
-    return len({repr(each.get(name)) for each in rows}) > 1
-
-
-def _fields(recipe: Recipe) -> dict[str, Any]:
-    fields: dict[str, Any] = recipe.model_dump()
-    return {name: value for name, value in fields.items() if name not in ("options", "seed")}
-
-
-def _flat(recipe: Recipe) -> dict[str, Any]:
-    # What is not written out is what the network has by itself; of your own only its run knows.
-    known = MODELS[recipe.model].options if recipe.model in MODELS else {}
-    return {**_fields(recipe), **known, **recipe.options}
-
-
-def _place(recipe: Recipe) -> list[tuple[bool, float, str]]:
-    """Where a recipe stands among others: by the values of its fields, numbers by their size."""
-    values = _flat(recipe).values()
-    are_numbers = [isinstance(each, int | float) for each in values]
-    return [
-        (is_number, float(each) if is_number else 0.0, str(each))
-        for each, is_number in zip(values, are_numbers, strict=True)
-    ]
 
 
 def _is_share(statistic: str) -> bool:
