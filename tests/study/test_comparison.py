@@ -6,6 +6,7 @@ import re
 import pytest
 
 from error_text import text_of
+from torchcaps.analysis.shares import Commonest
 from torchcaps.cli.compare import show
 from torchcaps.study import Comparison, Variant, compare
 from torchcaps.study.intervals import mean_interval
@@ -47,14 +48,13 @@ def test_runs_are_grouped_by_all_but_their_seed(lay, tmp_path):
     second, first = found.variants
     assert (first.seeds, first.seconds) == ((0, 1), 180.0)
     assert first.values == {"accuracy": (50.0, 70.0)}
-    # Two values 20 apart: 60 ± 12.706 · 14.142 / √2.
-    assert first.interval("accuracy").mean == 60.0
-    assert first.interval("accuracy").low == pytest.approx(60 - 127.06, abs=0.01)
+    # Two values 20 apart: 60 ± 12.706 · 14.142 / √2, but a share is from 0 to 100 %.
+    assert first.interval("accuracy") == (60.0, 0.0, 100.0, 2)
     assert second.interval("accuracy").low is None
     lines = found.text().splitlines()
     assert lines[0].split() == ["seeds", "accuracy,", "%", "training,", "a", "run"]
     # Each run took 90 seconds.
-    assert lines[2].split() == ["bias=True", "2", "60", "[-67.06,", "187.1]", "1.5", "min"]
+    assert lines[2].split() == ["bias=True", "2", "60", "[0,", "100]", "1.5", "min"]
     assert lines[1].split() == ["bias=False", "1", "90", "1.5", "min"]
     numbers = json.loads(json.dumps(found.numbers()))["variants"][1]
     assert numbers["variant"] == "bias=True"
@@ -123,7 +123,8 @@ def test_statistics_of_layers_share_a_column(lay):
     head, row, _ = found.text().splitlines()
     columns = [f"{name}, mean of layers" for name in ("dyr", "cds", "dyr@norb/test")]
     assert re.split(" {2,}", head)[3:-1] == columns
-    assert [cell.split()[0] for cell in re.split(" {2,}", row)[3:-1]] == ["0.35", "4.5", "0.7"]
+    cells = ["0.35 [-1.556, 2.256]", *(f"{x}, the same in all seeds" for x in (4.5, 0.7))]
+    assert re.split(" {2,}", row)[3:-1] == cells
     assert found.variants[0].interval("dyr.1", "dyr.2") == mean_interval([0.2, 0.5])
     asked = found.only(found.statistics, without=["cds", "accuracy"])
     assert "cds" not in asked.text()
@@ -160,7 +161,8 @@ def test_many_statistics_are_lines_and_not_columns():
     lines = Comparison(pair).text().splitlines()
     assert lines[0].split() == ["a", "b", "b", "less", "a"]
     assert lines[1].split() == ["seeds", "2", "2", "2"]
-    assert lines[2].split() == ["corr.1", *2 * ["0.1", "[0.1,", "0.1]"], "0", "[0,", "0]"]
+    same = ", the same in all seeds"
+    assert re.split(" {2,}", lines[2]) == ["corr.1", *2 * [f"0.1{same}"], f"0{same}"]
     assert lines[-2].split() == ["training,", "a", "run", "1", "s", "2", "s"]
     assert len(lines) == 1 + 1 + 10 + 1 + 1
 
@@ -202,9 +204,9 @@ def test_a_difference_is_that_of_the_rows_above_it_also_where_depths_differ():
     dead = {"cds.1": (0.0, 0.0), "cds.2": (0.0, 0.0), "cds.3": (8.0, 8.0), "cds.4": (0.0, 0.0)}
     lines = Comparison((shallow, Variant("4", (0, 1), dead, 1.0))).text().splitlines()
     assert [re.split(" {2,}", line)[2] for line in lines[1:4]] == [
-        "0 [0, 0]",
-        "2 [2, 2]",
-        "2 [2, 2]",
+        "0, the same in all seeds",
+        "2, the same in all seeds",
+        "2, the same in all seeds",
     ]
 
 
@@ -276,6 +278,8 @@ def test_what_cannot_be_compared_is_a_sentence(lay, tmp_path):
         ("a.values.json", b'{"commit": null, "looks": {"accuracy@sign/test": {"x": []}}}'),
         *(("a/result.json", content) for content in DAMAGES),
         ("a/result.json", b'{"test_accuracy": "1"}'),
+        ("a/result.json", b'{"test_accuracy": 1, "commonest": ["a"]}'),
+        ("a/result.json", b'{"test_accuracy": 1, "commonest": {"class": "a", "share": null}}'),
         ("a/result.json", b'{"test_accuracy": 1' + b"0" * 400 + b"}"),
         *(("a/metrics.jsonl", content) for content in DAMAGES),
         ("a/metrics.jsonl", b'{"epoch": 1}'),
@@ -299,10 +303,83 @@ def test_the_picture_shows_every_mean_and_seed():
     (axes,) = found.figure().axes
     interval, *others = [list(line.get_xdata()) for line in axes.lines]
     assert [list(each) for each in others] == [[50.0, 70.0], [60.0]]
-    # By Student's t of one degree of freedom, 12.706, of a standard error of 10.
-    assert interval == pytest.approx([60 - 127.06, 60 + 127.06], abs=0.01)
+    # By Student's t 60 ± 127.06, of which a share can have from 0 to 100.
+    assert interval == [0.0, 100.0]
     (name,) = axes.texts
     assert len(name.get_text()) < 70
+
+
+def test_the_line_to_beat_is_drawn_where_it_is_one():
+    uneven = {"values": {"accuracy": (85.0, 84.0)}, "seconds": 1.0}
+    one = Variant("a", (0, 1), **uneven, commonest=Commonest("benign", 0.85))
+    other = Variant("b", (0, 1), **uneven, commonest=Commonest("benign", 0.84))
+    (axes,) = Comparison((one, one)).figure().axes
+    (dashed,) = [line for line in axes.lines if line.get_linestyle() == "--"]
+    assert list(dashed.get_xdata()) == [85.0, 85.0]
+    assert "always 'benign'" in [text.get_text() for text in axes.texts]
+    # On different images no line is that of all.
+    (axes,) = Comparison((one, other)).figure().axes
+    assert not any(line.get_linestyle() == "--" for line in axes.lines)
+
+
+def test_intervals_of_differences_go_below_nothing():
+    """2 ± 4.303 / √3, and 0 and 100 less: a difference is from −100 to 100 points."""
+    a = Variant("a", (0, 1), {"accuracy": (0.0, 100.0)}, 1.0)
+    b = Variant("b", (0, 1), {"accuracy": (90.0, 10.0)}, 1.0)
+    (less,) = Comparison((a, b)).differences()
+    assert less.interval("accuracy") == (0.0, -100.0, 100.0, 2)
+    assert Comparison((a, b)).text().splitlines()[3].endswith("0 [-100, 100]")
+
+
+def test_what_no_share_is_keeps_its_interval():
+    found = Variant("a", (0, 1), {"cds.1": (50.0, 70.0)}, 1.0).interval("cds.1")
+    assert found == mean_interval([50.0, 70.0])
+
+
+@pytest.fixture
+def uneven(lay):
+    """Three seeds that say one thing of classes of 90, 12 and 4 images."""
+
+    def lay_uneven(name, accuracy, said, *, seed, **fields):
+        folder = lay(name, accuracy, seed=seed, **fields)
+        line = {"class": "benign", "share": 90 / 106}
+        result = {"test_accuracy": accuracy, "commonest": line, "constant": said}
+        (folder / "result.json").write_text(json.dumps(result))
+        return folder
+
+    return lay_uneven
+
+
+def test_networks_that_say_one_thing_are_not_good(uneven, tmp_path):
+    """'84.91 [84.91, 84.91]' looked like a certain success of three constant networks."""
+    for seed in range(3):
+        uneven(f"a{seed}", 90 / 106, "benign", seed=seed)
+    for seed, accuracy in enumerate((0.9, 0.8, 0.9)):
+        uneven(f"b{seed}", accuracy, "odd" if seed == 1 else None, seed=seed, epochs=2)
+    found = compare([tmp_path / "runs"])
+    _, first, _, _, _, *rest = found.text().splitlines()
+    assert re.split(" {2,}", first)[1:3] == ["3", "84.91, the same in all seeds"]
+    assert rest == [
+        "to beat: 84.91 %, which always saying 'benign' would give",
+        "constant: epochs=1 says 'benign' of every image, seeds 0, 1, 2",
+        "constant: epochs=2 says 'odd' of every image, seeds 1",
+    ]
+    numbers = json.loads(json.dumps(found.numbers()))["variants"]
+    assert numbers[0]["statistics"]["accuracy"]["low"] is None
+    assert numbers[0]["commonest"] == {"class": "benign", "share": 90 / 106}
+    assert [each["constant"] for each in numbers] == [dict.fromkeys("012", "benign"), {"1": "odd"}]
+    # Where none varies the table says why there are no brackets.
+    alone = compare([tmp_path / "runs" / f"a{seed}" for seed in range(3)]).text().splitlines()
+    assert alone[2] == "no intervals over seeds, for none of these numbers varies from seed to seed"
+
+
+def test_older_runs_are_compared_without_a_line(lay, uneven):
+    found = compare([lay("a0", 0.5), uneven("b0", 0.9, None, seed=0, epochs=2)])
+    last = "to beat, epochs=2: 84.91 %, which always saying 'benign' would give"
+    assert found.text().splitlines()[-1] == last
+    assert found.numbers()["variants"][0]["commonest"] is None
+    # Of statistics without accuracy there is nothing to beat.
+    assert "to beat" not in found.only([]).text()
 
 
 def test_numbers_of_a_grid_stand_beside_the_plain_ones(lay):

@@ -17,9 +17,8 @@ def show_result(run: "Run") -> None:
     last, and whether the network is constant."""
     from torchcaps.analysis.shares import says_always
 
-    result = run.result()
-    print(json.dumps({"run": str(run.folder), **result}))
+    print(json.dumps({"run": str(run.folder), **run.result()}))
     if run.kept is not None:
         print(printable(f"weights of {run.kept}"), file=sys.stderr)
-    if result.get("constant") is not None:
-        print(printable(says_always(result["constant"])), file=sys.stderr)
+    if run.constant is not None:
+        print(printable(says_always(run.constant)), file=sys.stderr)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from torchcaps._printable import printable
 from torchcaps.cli.arguments import (
     FieldList,
     Groups,
@@ -204,3 +205,5 @@ def _train_many(
     found = train_many(recipe, out, seeds=chosen, root=root, time_budget=budget)
     if is_first():
         print(json.dumps({"runs": str(out), **found.numbers()}))
+        for line in found.constants():
+            print(printable(line), file=sys.stderr)

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torchcaps.analysis.shares import Commonest
 from torchcaps.errors import TorchcapsError, short
 from torchcaps.models import MODELS
-from torchcaps.study.intervals import Interval, mean_interval
+from torchcaps.study.intervals import Interval
 from torchcaps.study.labels import labels_of, place_of
 from torchcaps.study.look import OF_LAYERS
+from torchcaps.study.means import ACCURACY, is_share, mean_in_words, mean_over_seeds
 from torchcaps.study.measured import read_values, values_file
 from torchcaps.study.record import Record
 from torchcaps.study.same import plain
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "Variant", "compare", "compare_records"]
 
-ACCURACY = "accuracy"
 MISSING = "–"
 # Of a table that a screen can hold.
 MOST_COLUMNS = 12
@@ -43,11 +44,19 @@ class Variant:
     folders: tuple[str, ...] = ()
     # The seeds of a statistic that not all have: a layer may have no capsule that lives.
     seeds_of: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    # The line that the accuracy has to beat; older runs did not write it down.
+    commonest: Commonest | None = None
+    # What a network says of every image, by the seeds of those that say one thing.
+    constant: Mapping[int, str] = field(default_factory=dict)
+    # The least that a share in percent can be; of a difference −100.
+    least: float = 0.0
 
     def interval(self, *statistics: str) -> Interval | None:
-        """The mean over the seeds with its t-interval; None where no seed has the statistic. Of
-        several statistics that of their mean, over the seeds that have all of them."""
-        return _mean(self.by_seed(*statistics).values())
+        """The mean over the seeds with its t-interval, of shares within what a share can be; None
+        where no seed has the statistic. Where all seeds have one value there are no ends: that
+        nothing varied among them says little of others. Of several statistics that of their mean,
+        over the seeds that have all of them."""
+        return mean_over_seeds(self.by_seed(*statistics).values(), statistics, self.least)
 
     def by_seed(self, *statistics: str) -> dict[int, float]:
         """The statistic of each seed that has it; of several their mean, of those that some seed
@@ -72,11 +81,13 @@ class Variant:
                     "low": i.low,
                     "high": i.high,
                     "values": self.values[name],
-                    **({"unit": "%"} if _is_share(name) else {}),
+                    **({"unit": "%"} if is_share(name) else {}),
                 }
                 for name, i in intervals.items()
                 if i is not None
             },
+            "commonest": None if self.commonest is None else self.commonest.numbers(),
+            "constant": {str(seed): said for seed, said in self.constant.items()},
             "seconds_of_training": self.seconds,
             "folders": list(self.folders),
         }
@@ -124,14 +135,16 @@ class Comparison:
                 for seed, x in _less(each, self.variants[0], [name]).items():
                     by_seed.setdefault(seed, {})[name] = x
             if len(by_seed) > 1:
-                found.append(_of_seeds(f"{each.label} less {self.variants[0].label}", by_seed, 0.0))
+                less = _of_seeds(f"{each.label} less {self.variants[0].label}", by_seed, 0.0)
+                found.append(replace(less, least=-100.0))
         return tuple(found)
 
     def numbers(self) -> dict[str, Any]:
         """Everything, as JSON has it."""
         differences = [each.numbers() for each in self.differences()]
         for each in differences:
-            del each["seconds_of_training"], each["folders"]
+            for name in ("commonest", "constant", "seconds_of_training", "folders"):
+                del each[name]
         return {
             "variants": [each.numbers() for each in self.variants],
             "differences": differences,
@@ -150,13 +163,40 @@ class Comparison:
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
             for row in rows
         ]
-        intervals = (each.interval(name) for each in self.variants for name in each.values)
+        intervals = [each.interval(name) for each in self.variants for name in each.values]
         if any(each is not None and each.low is not None for each in intervals):
             last = "in brackets: the 95 % t-interval of the mean over seeds"
             last += "; less: seed by seed" if differences else ""
+        elif any(each is not None and each.n > 1 for each in intervals):
+            last = "no intervals over seeds, for none of these numbers varies from seed to seed"
         else:
             last = "no intervals over seeds, for each line is of one seed"
-        return "\n".join([*lines, last])
+        return "\n".join([*lines, last, *self._to_beat(), *self.constants()])
+
+    def constants(self) -> list[str]:
+        """A line for every answer that networks of a variant give to all images."""
+        found = []
+        for each in self.variants:
+            for said in dict.fromkeys(each.constant.values()):
+                of_seed = each.constant.items()
+                seeds = ", ".join(str(seed) for seed, answer in of_seed if answer == said)
+                found.append(f"constant: {each.label} says {said!r} of every image, seeds {seeds}")
+        return found
+
+    def _to_beat(self) -> list[str]:
+        """A line for every answer that the accuracies have to beat, with its variants where there
+        are others."""
+        if ACCURACY not in self.statistics:
+            return []
+        by_line: dict[Commonest, list[str]] = {}
+        for each in self.variants:
+            if each.commonest is not None:
+                by_line.setdefault(each.commonest, []).append(each.label)
+        return [
+            f"to beat{'' if len(labels) == len(self.variants) else ', ' + ', '.join(labels)}: "
+            f"{100 * line.share:.4g} %, which always saying {line.name!r} would give"
+            for line, labels in by_line.items()
+        ]
 
     def check_statistic(self, statistic: str) -> None:
         """Refuse one that no variant has."""
@@ -166,7 +206,8 @@ class Comparison:
             )
 
     def figure(self, statistic: str = ACCURACY) -> "Figure":
-        """Every mean as a dot with its interval, and every seed as a small mark."""
+        """Every mean as a dot with its interval, and every seed as a small mark; beside accuracies
+        of the same images the line that they have to beat."""
         from torchcaps.viz import draw_intervals
 
         self.check_statistic(statistic)
@@ -175,15 +216,18 @@ class Comparison:
             found = each.interval(statistic)
             if found is not None:
                 rows.append((each.label, found.mean, found.low, found.high, each.values[statistic]))
-        unit = ", %" if _is_share(statistic) else ""
-        return draw_intervals(rows, label=f"{statistic}{unit}")
+        unit = ", %" if is_share(statistic) else ""
+        lines = {each.commonest for each in self.variants}
+        line = lines.pop() if statistic == ACCURACY and len(lines) == 1 else None
+        to_beat = None if line is None else (100 * line.share, f"always {line.name!r}")
+        return draw_intervals(rows, label=f"{statistic}{unit}", line=to_beat)
 
     def _columns(self) -> dict[str, list[str]]:
         """The statistics of each column, by its head."""
         found: dict[str, list[str]] = {}
         for name in self.statistics:
             of_layer = OF_A_LAYER.fullmatch(name)
-            unit = ", %" if _is_share(name) else ""
+            unit = ", %" if is_share(name) else ""
             head = f"{of_layer[1]}{of_layer[2]}, mean of layers" if of_layer else f"{name}{unit}"
             found.setdefault(head, []).append(name)
         return found
@@ -191,7 +235,7 @@ class Comparison:
     def _cells(self, variant: Variant) -> list[str]:
         found = [variant.interval(*names) for names in self._columns().values()]
         runs = len(variant.seeds)
-        intervals = [MISSING if each is None else _in_words(each, runs) for each in found]
+        intervals = [MISSING if each is None else mean_in_words(each, runs) for each in found]
         return [variant.label, str(runs), *intervals, _duration(variant.seconds / runs)]
 
     def _cells_less(self, variant: Variant) -> list[str] | None:
@@ -200,8 +244,9 @@ class Comparison:
         seeds = len({*variant.seeds} & {*first.seeds})
         if seeds < 2:
             return None
-        found = [_mean(_less(variant, first, names).values()) for names in columns]
-        intervals = [MISSING if each is None else _in_words(each, seeds) for each in found]
+        less = ((names, _less(variant, first, names).values()) for names in columns)
+        found = [mean_over_seeds(values, names, -100.0) for names, values in less]
+        intervals = [MISSING if each is None else mean_in_words(each, seeds) for each in found]
         return [f"{variant.label} less {first.label}", str(seeds), *intervals, ""]
 
 
@@ -284,10 +329,6 @@ def _recipe(run: Run) -> Recipe:
         raise
 
 
-def _is_share(statistic: str) -> bool:
-    return statistic.startswith(ACCURACY)
-
-
 def _duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.0f} s"
@@ -304,7 +345,13 @@ def _variant(label: str, runs: Sequence[Run]) -> Variant:
         )
     by_seed = {run.recipe.seed: _values(run) for run in runs}
     folders = tuple(str(run.folder) for run in runs)
-    return _of_seeds(label, by_seed, sum(run.seconds for run in runs), folders)
+    found = _of_seeds(label, by_seed, sum(run.seconds for run in runs), folders)
+    constant = {run.recipe.seed: run.constant for run in runs}
+    return replace(
+        found,
+        commonest=next((run.commonest for run in runs if run.commonest is not None), None),
+        constant={seed: said for seed, said in constant.items() if said is not None},
+    )
 
 
 def _of_seeds(
@@ -335,20 +382,7 @@ def _values(run: Run) -> dict[str, float]:
     return found
 
 
-def _mean(values: Iterable[float]) -> Interval | None:
-    found = [*values]
-    return mean_interval(found) if found else None
-
-
 def _less(variant: Variant, first: Variant, names: Sequence[str]) -> dict[int, float]:
     """By how much a variant lies above the first, of each seed that both have."""
     base = first.by_seed(*names)
     return {seed: x - base[seed] for seed, x in variant.by_seed(*names).items() if seed in base}
-
-
-def _in_words(found: Interval, runs: int) -> str:
-    """With its number of seeds where not all have it."""
-    n = f", n = {found.n}" if found.n < runs else ""
-    if found.low is None:
-        return f"{found.mean:.4g}{n}"
-    return f"{found.mean:.4g} [{found.low:.4g}, {found.high:.4g}]{n}"

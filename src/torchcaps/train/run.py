@@ -23,6 +23,7 @@ from torch import nn
 
 from torchcaps._digests import NAME, check_digest
 from torchcaps._paths import beside, path_of
+from torchcaps.analysis.shares import Commonest
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import with_channels_last
 from torchcaps.models import load
@@ -201,6 +202,23 @@ class Run:
         if best is None:
             return None
         return f"epoch {best} of {self.epochs_trained}, the lowest validation loss"
+
+    @property
+    def commonest(self) -> Commonest | None:
+        """The line that the accuracy has to beat; None of runs that did not write it down."""
+        found = self.result().get("commonest")
+        if found is None:
+            return None
+        try:
+            return Commonest(str(found["class"]), float(found["share"]))
+        except (KeyError, TypeError, ValueError):
+            raise damaged(self.result_file, "its 'commonest' has no class and share") from None
+
+    @property
+    def constant(self) -> str | None:
+        """What the network says of every test image, where that is always the same."""
+        found = self.result().get("constant")
+        return None if found is None else str(found)
 
     @property
     def accuracy(self) -> float:

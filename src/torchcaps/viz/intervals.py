@@ -14,7 +14,10 @@ MOST_LETTERS = 60
 
 
 def draw_intervals(
-    rows: Sequence[tuple[str, float, float | None, float | None, Sequence[float]]], *, label: str
+    rows: Sequence[tuple[str, float, float | None, float | None, Sequence[float]]],
+    *,
+    label: str,
+    line: tuple[float, str] | None = None,
 ) -> Figure:
     """A dot a mean, a line its interval, a small mark each single value.
 
@@ -22,6 +25,7 @@ def draw_intervals(
         rows: (name, mean, lower end, upper end, values) from the top down; without an interval its
             ends are None.
         label: what the axis shows.
+        line: (value, name) of a dashed line across all rows.
 
     >>> draw_intervals([("twin", 0.97, 0.96, 0.98, [0.969, 0.971])], label="accuracy")
     """
@@ -43,6 +47,18 @@ def draw_intervals(
                 textcoords="offset points",
                 fontsize=7.5,
                 color=INK,
+            )
+        if line is not None:
+            axes.axvline(line[0], color=MUTED, lw=1, ls="--", zorder=0)
+            axes.annotate(
+                _short(line[1]),
+                (line[0], 1),
+                xycoords=("data", "axes fraction"),
+                xytext=(3, -2),
+                textcoords="offset points",
+                va="top",
+                fontsize=7.5,
+                color=MUTED,
             )
         axes.set_ylim(-0.6, len(rows) - 0.2)
         axes.set_yticks([])
